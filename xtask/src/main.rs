@@ -1,0 +1,2 @@
+//! Chores of the gmm workspace.
+fn main() {}

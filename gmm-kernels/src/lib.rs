@@ -1,4 +1,33 @@
-//! The device code of gmm.
+//! The device code of gmm, and what host and device must agree on.
+//!
+//! One kernel per file. Kernels are written against [`simt`] alone, so the same source runs on a GPU (compiled by
+//! rustc's NVPTX target or by rust-cuda) and on the host, where tests execute it thread by thread.
+//!
+//! Common ground of the kernels, in log₂ units (the host's `packed.rs` derives it): with t = s·x + m,
+//! q = seed − Σⱼ tⱼ², a sample's likelihood is Σₖ wₖ·2^qₖ times a constant that the host adds in float64.
 #![no_std]
+#![cfg_attr(
+    all(target_arch = "nvptx64", not(feature = "rust-cuda")),
+    feature(abi_ptx, stdarch_nvptx, asm_experimental_arch, core_float_math)
+)]
+#![cfg_attr(all(target_arch = "nvptx64", feature = "rust-cuda"), feature(asm_experimental_arch))]
+#![cfg_attr(target_arch = "nvptx64", allow(improper_ctypes_definitions))]
+
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate std;
+
+#[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    // SAFETY: ends the kernel with an error; nothing to uphold.
+    unsafe { core::arch::nvptx::trap() }
+}
+
+#[macro_use]
+pub mod simt;
+pub mod batch;
+pub mod direct;
+pub mod output;
+pub mod pair;
+pub mod tally;
+pub mod tiled;

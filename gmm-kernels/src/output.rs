@@ -1,0 +1,103 @@
+//! From a warp's sum to the one number that leaves the GPU.
+use crate::simt::*;
+use crate::tally::Tally;
+
+/// Where a launch puts its total.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Output {
+    /// A number per block, (gridDim.y, gridDim.x).
+    pub partials: *mut f64,
+    /// A counter that is 0 before and after each launch.
+    pub ticket: *mut u32,
+    /// The total in log₂ units; may be mapped host memory that the host polls.
+    pub total: *mut f64,
+}
+
+/// Bytes of shared memory that [`Output::finish`] uses at the start of the dynamic shared memory.
+pub const FINISH_SHARED_BYTES: usize = 32 * size_of::<f64>();
+
+/// Block sums that a lane reads at once.
+const ROUND: u32 = 8;
+
+impl Output {
+    /// Sums the tallies of the block's threads; thread 0 gets the sum. Fixed order: the same bits every time.
+    ///
+    /// # Safety
+    /// All threads of the block call it; [`FINISH_SHARED_BYTES`] of shared memory are there and not in use.
+    #[inline(always)]
+    pub unsafe fn block_sum(tally: Tally) -> f64 {
+        let s = shared::<f64>();
+        let sum = tally.warp_sum();
+        if thread_idx() % WARP == 0 {
+            // SAFETY: one slot a warp, at most 32 warps a block.
+            unsafe { *s.add((thread_idx() / WARP) as usize) = sum };
+        }
+        barrier!();
+        let mut total = 0.0;
+        if thread_idx() == 0 {
+            let mut w = 0;
+            while w < block_dim() / WARP {
+                // SAFETY: as above; the barrier ordered the writes.
+                total += unsafe { *s.add(w as usize) };
+                w += 1;
+            }
+        }
+        total
+    }
+
+    /// Ends a launch: each block leaves its sum, and the last block to do so adds them up, in block order, and
+    /// publishes the total.
+    ///
+    /// # Safety
+    /// All threads of all blocks call it, once, as their last act; the grid is one-dimensional; `partials` has
+    /// gridDim.x places; see [`Output::block_sum`] for the shared memory.
+    #[inline(always)]
+    pub unsafe fn finish(self, tally: Tally) {
+        let s = shared::<f64>();
+        // SAFETY: the caller's.
+        unsafe {
+            let sum = Self::block_sum(tally);
+            if thread_idx() == 0 {
+                *self.partials.add(block_idx() as usize) = sum;
+                let before = count_up(self.ticket, 1);
+                *s = if before == grid_dim() - 1 { 1.0 } else { 0.0 };
+            }
+            barrier!();
+            if *s == 1.0 {
+                // The first warp adds them, in an order that depends on the grid alone; the reads of a round are
+                // independent, so that their latencies overlap.
+                if thread_idx() < WARP {
+                    let mut sum = 0.0;
+                    let mut start = thread_idx();
+                    while start < grid_dim() {
+                        let mut v = [0.0f64; ROUND as usize];
+                        let mut r = 0;
+                        while r < ROUND {
+                            let b = start + r * WARP;
+                            if b < grid_dim() {
+                                v[r as usize] = load_fresh(self.partials.add(b as usize));
+                            }
+                            r += 1;
+                        }
+                        let mut r = 0;
+                        while r < ROUND {
+                            sum += v[r as usize];
+                            r += 1;
+                        }
+                        start += ROUND * WARP;
+                    }
+                    let mut by = WARP / 2;
+                    while by > 0 {
+                        sum += crate::tally::shuffle_down_f64(sum, by);
+                        by /= 2;
+                    }
+                    if thread_idx() == 0 {
+                        *self.ticket = 0;
+                        publish(self.total, sum);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! `pair`: one thread for each (point, mixture) pair; the plain kernel, for any N, K and D.
+//!
+//! In one block, `lanes` neighbouring threads share a point, and each takes the components k ≡ lane (mod `lanes`); a
+//! log-sum-exp in shared memory reduces over the threads of a point, and the points of the block are then summed.
+//!
+//! * Launch: blockDim.x = `lanes` · points per block, at most 1024; any grid (points in a grid-stride loop);
+//!   shared memory [`shared_bytes`].
+//! * Must do: N·K·D·2 fused multiply-adds; reads x once from memory (N·D·4 bytes), the parameters from the cache.
+use crate::output::{FINISH_SHARED_BYTES, Output};
+use crate::simt::*;
+use crate::tally::{LogSumExp, Tally};
+
+/// Arguments of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct PairArgs {
+    /// Samples (D, stride): column j of sample i at `j * stride + i`.
+    pub x: *const f32,
+    /// Elements from one column to the next.
+    pub stride: u64,
+    /// N.
+    pub n: u64,
+    /// K.
+    pub k: u32,
+    /// D.
+    pub d: u32,
+    /// Threads per point; divides blockDim.x.
+    pub lanes: u32,
+    /// Parameters (K, 2·D + 2): for each component s₀, m₀, s₁, m₁, …, w, seed.
+    pub parameters: *const f32,
+    /// Log₂-likelihood of each sample (N,), or null.
+    pub samples: *mut f32,
+    /// Where the total goes.
+    pub output: Output,
+}
+
+/// Dynamic shared memory of a launch: a log-sum-exp for each thread.
+pub fn shared_bytes(block_dim: u32) -> usize {
+    FINISH_SHARED_BYTES.max(block_dim as usize * size_of::<LogSumExp>())
+}
+
+/// q = seed − Σⱼ (sⱼ·xⱼ + mⱼ)² of one sample and one component, and the component's weight.
+///
+/// # Safety
+/// `x` has a readable element every `stride`, `d` times; `p` has 2·d + 2 readable elements.
+#[inline(always)]
+pub unsafe fn component(x: *const f32, stride: u64, d: u32, p: *const f32) -> (f32, f32) {
+    // SAFETY: the caller's.
+    unsafe {
+        let d = d as usize;
+        let mut q = *p.add(2 * d + 1);
+        let mut j = 0;
+        while j < d {
+            let t = fma(*p.add(2 * j), *x.add(j * stride as usize), *p.add(2 * j + 1));
+            q = fma(-t, t, q);
+            j += 1;
+        }
+        (*p.add(2 * d), q)
+    }
+}
+
+kernel! {
+    /// Total log₂-likelihood, and each sample's where asked for.
+    ///
+    /// # Safety
+    /// The pointers of `args` are valid for the sizes given; launched as the module says.
+    pub unsafe fn pair(args: PairArgs) {
+        let (lane, point) = (thread_idx() % args.lanes, thread_idx() / args.lanes);
+        let per_block = (block_dim() / args.lanes) as u64;
+        let mine = shared::<LogSumExp>();
+        let mut tally = Tally::new();
+        let mut first = block_idx() as u64 * per_block;
+        // The loop's bound is the same for all threads of a block, so that all of them meet at the barriers.
+        while first < args.n {
+            let i = first + point as u64;
+            let mut sum = LogSumExp::new();
+            if i < args.n {
+                let mut k = lane;
+                while k < args.k {
+                    // SAFETY: i < N, k < K, and the arrays have the documented shapes.
+                    let (w, q) = unsafe {
+                        component(args.x.add(i as usize), args.stride, args.d, args.parameters.add(k as usize * (2 * args.d as usize + 2)))
+                    };
+                    sum.add(w, q);
+                    k += args.lanes;
+                }
+            }
+            // SAFETY: a place for each thread; the barriers separate the writes from the reads.
+            unsafe {
+                *mine.add(thread_idx() as usize) = sum;
+                barrier!();
+                if lane == 0 && i < args.n {
+                    let mut l = 1;
+                    while l < args.lanes {
+                        sum.merge(*mine.add((thread_idx() + l) as usize));
+                        l += 1;
+                    }
+                    tally.add_scaled(sum.max, sum.sum);
+                    if !args.samples.is_null() {
+                        *args.samples.add(i as usize) = sum.log2();
+                    }
+                }
+                barrier!();
+            }
+            first += grid_dim() as u64 * per_block;
+        }
+        // SAFETY: all threads end here; the loop's last barrier freed the shared memory.
+        unsafe { args.output.finish(tally) };
+    }
+}

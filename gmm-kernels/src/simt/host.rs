@@ -1,0 +1,202 @@
+//! Home 3: the host. A block runs as real threads with real barriers, blocks one after the other, so that tests
+//! execute every kernel's own code, tails and reductions included. Slow, and exact about who waits for whom.
+use std::cell::Cell;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::vec::Vec;
+
+struct Warp {
+    barrier: Barrier,
+    slots: [AtomicU32; 32],
+}
+
+struct Block {
+    barrier: Barrier,
+    warps: Vec<Warp>,
+    shared: *mut u128,
+    block_dim: u32,
+    grid: (u32, u32),
+}
+
+#[derive(Clone, Copy)]
+struct Here {
+    block: *const Block,
+    thread: u32,
+    index: (u32, u32),
+}
+
+std::thread_local!(static HERE: Cell<Option<Here>> = const { Cell::new(None) });
+
+fn here() -> Here {
+    HERE.get().expect("kernels run under `launch` only")
+}
+
+fn block() -> &'static Block {
+    // SAFETY: `launch` keeps the block alive until all its threads have ended, and only they come here.
+    unsafe { &*here().block }
+}
+
+pub(crate) fn barrier() {
+    block().barrier.wait();
+}
+
+/// Runs `kernel` for every thread of a grid of `grid` (x, y) blocks of `block_dim` threads with `shared_bytes` of
+/// dynamic shared memory, which holds NaN at the start of every block.
+///
+/// # Panics
+/// If `block_dim` is not a positive multiple of the warp's 32 threads, or a thread panics.
+pub fn launch(grid: (u32, u32), block_dim: u32, shared_bytes: usize, kernel: impl Fn() + Sync) {
+    assert!(block_dim > 0 && block_dim.is_multiple_of(super::WARP), "a block has whole warps");
+    const POISON: u128 = u128::MAX;
+    let words = shared_bytes.div_ceil(16).max(1);
+    let mut shared = std::vec![POISON; words];
+    let warps = (0..block_dim / super::WARP)
+        .map(|_| Warp { barrier: Barrier::new(32), slots: [const { AtomicU32::new(0) }; 32] })
+        .collect();
+    let barrier = Barrier::new(block_dim as usize);
+    let block = Block { barrier, warps, shared: shared.as_mut_ptr(), block_dim, grid };
+    /// Lets a reference to the block cross into the scoped threads.
+    struct Share<'a>(&'a Block);
+    // SAFETY: the block's parts are synchronised, but for the shared memory, whose races are the kernel's to avoid.
+    unsafe impl Sync for Share<'_> {}
+    let share = Share(&block);
+    let (share, kernel) = (&share, &kernel);
+    std::thread::scope(|scope| {
+        for thread in 0..block_dim {
+            scope.spawn(move || {
+                let block = share.0;
+                for index in (0..grid.1).flat_map(|y| (0..grid.0).map(move |x| (x, y))) {
+                    HERE.set(Some(Here { block, thread, index }));
+                    kernel();
+                    if block.barrier.wait().is_leader() {
+                        // SAFETY: all other threads wait at the next barrier; the length is the allocation's.
+                        unsafe { std::slice::from_raw_parts_mut(block.shared, words).fill(POISON) };
+                    }
+                    block.barrier.wait();
+                }
+            });
+        }
+    });
+}
+
+/// Index, size and shared memory of the emulated block.
+#[cfg_attr(feature = "rust-cuda", allow(dead_code))]
+pub mod block {
+    /// Index of the thread in its block.
+    pub fn thread_idx() -> u32 {
+        super::here().thread
+    }
+    /// Index of the block along x.
+    pub fn block_idx() -> u32 {
+        super::here().index.0
+    }
+    /// Index of the block along y.
+    pub fn block_idx_y() -> u32 {
+        super::here().index.1
+    }
+    /// Number of threads of a block.
+    pub fn block_dim() -> u32 {
+        super::block().block_dim
+    }
+    /// Number of blocks along x.
+    pub fn grid_dim() -> u32 {
+        super::block().grid.0
+    }
+    /// The block's dynamic shared memory, aligned to 16 bytes.
+    pub fn shared<T>() -> *mut T {
+        super::block().shared.cast()
+    }
+}
+
+/// Arithmetic, loads, shuffles and atomics of one thread.
+pub mod lane {
+    use super::*;
+
+    /// a·b + c, rounded once.
+    pub fn fma(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+    /// 2^x, 0 below 2^-126 as on the device.
+    pub fn exp2(x: f32) -> f32 {
+        if x < -126.0 { 0.0 } else { x.exp2() }
+    }
+    /// log₂ x.
+    pub fn log2(x: f32) -> f32 {
+        x.log2()
+    }
+    /// The larger of two numbers.
+    pub fn max(a: f32, b: f32) -> f32 {
+        a.max(b)
+    }
+    /// The smaller of two numbers.
+    pub fn min(a: f32, b: f32) -> f32 {
+        a.min(b)
+    }
+    /// The largest integer not above x, as a number.
+    pub fn floor(x: f32) -> f32 {
+        x.floor()
+    }
+    /// The host has no such policy.
+    #[derive(Clone, Copy)]
+    pub struct CachePolicy;
+    /// Keep: the next launch reads it again.
+    pub fn policy_keep() -> CachePolicy {
+        CachePolicy
+    }
+    /// Stream: let it go first.
+    pub fn policy_stream() -> CachePolicy {
+        CachePolicy
+    }
+    /// Four numbers in one 16-byte read of global memory.
+    ///
+    /// # Safety
+    /// `p` is aligned to 16 bytes and readable for 16 bytes.
+    pub unsafe fn load4(p: *const f32, _policy: CachePolicy) -> [f32; 4] {
+        // SAFETY: the caller's.
+        unsafe { shared4(p) }
+    }
+    /// Four numbers in one 16-byte read of shared memory.
+    ///
+    /// # Safety
+    /// `p` is aligned to 16 bytes and readable for 16 bytes.
+    pub unsafe fn shared4(p: *const f32) -> [f32; 4] {
+        assert!((p as usize).is_multiple_of(16), "a wide load must be aligned");
+        // SAFETY: the caller's.
+        unsafe { p.cast::<[f32; 4]>().read() }
+    }
+    /// The value of `x` in the lane `by` above (the own one past the end).
+    pub fn shuffle_down_u32(x: u32, by: u32) -> u32 {
+        let (warp, lane) = (here().thread / 32, here().thread % 32);
+        let warp = &block().warps[warp as usize];
+        warp.slots[lane as usize].store(x, Ordering::Relaxed);
+        warp.barrier.wait();
+        let from = if lane + by < 32 { lane + by } else { lane };
+        let y = warp.slots[from as usize].load(Ordering::Relaxed);
+        warp.barrier.wait();
+        y
+    }
+    /// Adds `v` to the counter at `p`, and returns its former value.
+    ///
+    /// # Safety
+    /// `p` is an aligned counter that is only accessed atomically.
+    pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
+        // SAFETY: the caller's.
+        unsafe { AtomicU32::from_ptr(p) }.fetch_add(v, Ordering::AcqRel)
+    }
+    /// Writes a value that the host may poll.
+    ///
+    /// # Safety
+    /// `p` is aligned and writable.
+    pub unsafe fn publish(p: *mut f64, v: f64) {
+        // SAFETY: the caller's.
+        unsafe { p.write_volatile(v) };
+    }
+    /// Reads what another block wrote in this launch.
+    ///
+    /// # Safety
+    /// `p` is aligned and readable.
+    pub unsafe fn load_fresh(p: *const f64) -> f64 {
+        // SAFETY: the caller's.
+        unsafe { p.read_volatile() }
+    }
+}

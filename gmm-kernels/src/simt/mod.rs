@@ -1,0 +1,70 @@
+//! The SIMT interface that kernels are written against, and its three homes.
+//!
+//! | home | when | index, barrier, shared memory | arithmetic, loads, shuffles, atomics |
+//! |---|---|---|---|
+//! | rustc's NVPTX target | `nvptx64`, the committed PTX | `nvptx.rs` | `device.rs` (PTX by `asm!`) |
+//! | rust-cuda | feature `rust-cuda` | `cuda.rs` (cuda_std) | `device.rs` |
+//! | the host | everything else | `host.rs`: a block is real threads with real barriers | `host.rs` |
+
+#[cfg(target_arch = "nvptx64")]
+mod device;
+#[cfg(target_arch = "nvptx64")]
+pub use device::*;
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod host;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use host::lane::*;
+
+#[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
+mod nvptx;
+#[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
+pub use nvptx::*;
+
+#[cfg(feature = "rust-cuda")]
+mod cuda;
+#[cfg(feature = "rust-cuda")]
+pub use cuda::*;
+
+#[cfg(all(not(target_arch = "nvptx64"), not(feature = "rust-cuda")))]
+pub use host::block::*;
+
+/// Number of threads of a warp.
+pub const WARP: u32 = 32;
+
+/// Waits for all threads of the block; orders their accesses to shared memory.
+///
+/// The unaligned form (`barrier.sync`) is used because compilers that do not know a barrier to be convergent may
+/// duplicate it; it stays correct then. The comment lets `cargo xtask ptx --check` find a duplicate.
+#[macro_export]
+macro_rules! barrier {
+    () => {{
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: a barrier has no operands; every thread of the block reaches it (the kernels' contract).
+        unsafe {
+            core::arch::asm!(concat!("barrier.sync 0; // barrier ", file!(), ":", line!()), options(nostack));
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        $crate::simt::host::barrier();
+    }};
+}
+
+/// Declares a kernel: an entry of the PTX on the device, a plain unsafe function on the host.
+#[macro_export]
+macro_rules! kernel {
+    ($(#[$doc:meta])* pub unsafe fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block) => {
+        $(#[$doc])*
+        #[cfg(feature = "rust-cuda")]
+        #[cuda_std::kernel]
+        pub unsafe fn $name($($arg: $ty),*) $body
+
+        $(#[$doc])*
+        #[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "ptx-kernel" fn $name($($arg: $ty),*) $body
+
+        $(#[$doc])*
+        #[cfg(all(not(target_arch = "nvptx64"), not(feature = "rust-cuda")))]
+        pub unsafe fn $name($($arg: $ty),*) $body
+    };
+}

@@ -1,0 +1,118 @@
+//! A thread's running sum of log₂-likelihoods, kept as a product.
+//!
+//! Adding log₂ of every sample would add the bias of the approximate logarithm N times. Instead the likelihoods are
+//! multiplied, their exponents split off into an integer (exact), and one logarithm a warp is taken at the end.
+use crate::simt::*;
+
+/// Σ log₂ of what was added = `far` + `exponent` + log₂ `mantissa`.
+#[derive(Clone, Copy)]
+pub struct Tally {
+    far: f64,
+    exponent: i32,
+    /// In [1, 2).
+    mantissa: f32,
+}
+
+impl Tally {
+    /// The empty sum.
+    #[inline(always)]
+    pub fn new() -> Self {
+        Self { far: 0.0, exponent: 0, mantissa: 1.0 }
+    }
+
+    /// Adds log₂ e, for a normal, positive e (up to 2^126).
+    #[inline(always)]
+    pub fn add(&mut self, e: f32) {
+        // A mantissa in [1, 2) times a normal number below 2^127 is a normal number.
+        let bits = (self.mantissa * e).to_bits();
+        self.exponent += (bits >> 23) as i32 - 127;
+        self.mantissa = f32::from_bits(bits & 0x007f_ffff | 0x3f80_0000);
+    }
+
+    /// Adds `power` + log₂ e: a likelihood too small for a float.
+    #[inline(always)]
+    pub fn add_scaled(&mut self, power: f32, e: f32) {
+        self.far += power as f64;
+        self.add(e);
+    }
+
+    /// The sum over the lanes of the warp, in lane 0 (other lanes: undefined). All lanes take part.
+    #[inline(always)]
+    pub fn warp_sum(self) -> f64 {
+        let (mut exponent, mut mantissa, mut far) = (self.exponent, self.mantissa, self.far);
+        let mut by = WARP / 2;
+        while by > 0 {
+            exponent = exponent.wrapping_add(shuffle_down_u32(exponent as u32, by) as i32);
+            // 32 factors below 2 stay below 2^32.
+            mantissa *= f32::from_bits(shuffle_down_u32(mantissa.to_bits(), by));
+            far += shuffle_down_f64(far, by);
+            by /= 2;
+        }
+        far + exponent as f64 + log2(mantissa) as f64
+    }
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The f64 of the lane `by` above; all lanes take part.
+#[inline(always)]
+pub fn shuffle_down_f64(x: f64, by: u32) -> f64 {
+    let bits = x.to_bits();
+    let low = shuffle_down_u32(bits as u32, by);
+    let high = shuffle_down_u32((bits >> 32) as u32, by);
+    f64::from_bits((high as u64) << 32 | low as u64)
+}
+
+/// Σₖ wₖ·2^(qₖ − max) with the running maximum taken out: the sum of any number of terms of any size.
+#[derive(Clone, Copy)]
+pub struct LogSumExp {
+    /// The largest qₖ so far, of components with a weight.
+    pub max: f32,
+    /// Σ wₖ·2^(qₖ − max).
+    pub sum: f32,
+}
+
+impl LogSumExp {
+    /// The smallest number stands for log 0: finite, so that no inf − inf arises.
+    const EMPTY: f32 = f32::MIN;
+
+    /// The empty sum.
+    #[inline(always)]
+    pub fn new() -> Self {
+        Self { max: Self::EMPTY, sum: 0.0 }
+    }
+
+    /// Adds w·2^q; a weight of zero adds nothing.
+    #[inline(always)]
+    pub fn add(&mut self, w: f32, q: f32) {
+        if w > 0.0 {
+            let top = max(self.max, q);
+            self.sum = fma(w, exp2(q - top), self.sum * exp2(self.max - top));
+            self.max = top;
+        }
+    }
+
+    /// Adds another such sum.
+    #[inline(always)]
+    pub fn merge(&mut self, other: Self) {
+        let top = max(self.max, other.max);
+        self.sum = fma(other.sum, exp2(other.max - top), self.sum * exp2(self.max - top));
+        self.max = top;
+    }
+
+    /// log₂ of the sum.
+    #[inline(always)]
+    pub fn log2(self) -> f32 {
+        self.max + log2(self.sum)
+    }
+}
+
+impl Default for LogSumExp {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -27,6 +27,8 @@ pub struct BatchArgs {
     pub group: u32,
     /// K.
     pub k: u32,
+    /// D once more: the rare slow path loops over it, so that it is not unrolled.
+    pub d: u32,
     /// A number for each set and block, (sets, gridDim.x).
     pub partials: *mut f64,
 }
@@ -114,7 +116,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
                     while k < args.k {
                         // SAFETY: the sample exists, and the component is within the group's parameters.
                         let (w, q) = unsafe {
-                            component(columns.x.add(sample), columns.stride, D as u32, parameters.add((set * args.k + k) as usize * 4 * ROW4))
+                            component(columns.x.add(sample), columns.stride, args.d, parameters.add((set * args.k + k) as usize * 4 * ROW4))
                         };
                         sum.add(w, q);
                         k += 1;

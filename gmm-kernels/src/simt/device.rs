@@ -98,11 +98,13 @@ pub unsafe fn load4(p: *const f32, policy: CachePolicy) -> [f32; 4] {
 /// `p` is aligned to 16 bytes and readable for 16 bytes, and points into shared memory.
 #[inline(always)]
 pub unsafe fn shared4(p: *const f32) -> [f32; 4] {
-    #[repr(C, align(16))]
-    #[derive(Clone, Copy)]
-    struct Four([f32; 4]);
-    // SAFETY: the caller's.
-    unsafe { (*p.cast::<Four>()).0 }
+    let (a, b, c, d): (f32, f32, f32, f32);
+    // SAFETY: the caller's. The state space is named, because a generic access is slower.
+    unsafe {
+        asm!("{{ .reg .u64 t; cvta.to.shared.u64 t, {4}; ld.shared.v4.f32 {{{0}, {1}, {2}, {3}}}, [t]; }}",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) p, options(pure, readonly, nostack));
+    }
+    [a, b, c, d]
 }
 
 /// The value of `x` in the lane `by` above (the own one past the end); all lanes of the warp take part.

@@ -57,6 +57,94 @@ pub enum Error {
         /// How far from one it may be.
         tolerance: f64,
     },
+    /// A covariance matrix whose two triangles differ.
+    #[error(
+        "the covariance of {} is not symmetric: {upper} at row {row}, column {column} (counted from 0) and {lower} \
+         mirrored; average the matrix with its transpose", named(*component)
+    )]
+    NotSymmetric {
+        /// The component it belongs to; none for the one tied covariance.
+        component: Option<usize>,
+        /// Row of the entry in the upper triangle.
+        row: usize,
+        /// Its column.
+        column: usize,
+        /// The entry.
+        upper: f64,
+        /// Its mirror image.
+        lower: f64,
+    },
+    /// A covariance matrix without a Cholesky factor.
+    #[error(
+        "the covariance of {} is not positive definite: its Cholesky factorisation fails at pivot {pivot} (counted \
+         from 0); that feature is constant there or a combination of those before it: raise reg_covar, use fewer \
+         components, or remove the feature", named(*component)
+    )]
+    NotPositiveDefinite {
+        /// The component it belongs to; none for the one tied covariance.
+        component: Option<usize>,
+        /// The first leading minor that fails, as the index of its last row.
+        pivot: usize,
+    },
+    /// A sample weight that is not usable.
+    #[error("the sample weight of row {row} (counted from 0) is {value}; weights must be finite and not negative")]
+    BadSampleWeight {
+        /// Row of the first such weight.
+        row: usize,
+        /// The weight.
+        value: f64,
+    },
+    /// Sample weights without any positive one.
+    #[error("all sample weights are zero; at least one sample must count")]
+    ZeroSampleWeights,
+    /// A sample so far from every component that even its log-density is not a number float64 can hold.
+    #[error(
+        "the sample at row {row} (counted from 0) is infinitely far from every component; standardise the data or \
+         start closer to it"
+    )]
+    UnreachableSample {
+        /// Its row.
+        row: usize,
+    },
+    /// A component without samples where nothing says what it should be.
+    #[error(
+        "component {component} (counted from 0) has no samples (its responsibilities sum to {count}); use fewer \
+         components or another start"
+    )]
+    EmptyComponent {
+        /// The component.
+        component: usize,
+        /// The sum of its responsibilities.
+        count: f64,
+    },
+    /// Sums that left the range of the precision they were formed in.
+    #[error("{what} of component {component} (counted from 0) is {value}; standardise the data, or use float64")]
+    NonFiniteStatistic {
+        /// Which sum.
+        what: &'static str,
+        /// The component.
+        component: usize,
+        /// The value found.
+        value: f64,
+    },
+    /// A row that the data does not have.
+    #[error("row {row} (counted from 0) was asked for, but there are only {n_samples}")]
+    NoSuchRow {
+        /// The row.
+        row: usize,
+        /// N.
+        n_samples: usize,
+    },
+    /// Something that this backend cannot do.
+    #[error("{what} is not supported by {backend}; {remedy}")]
+    Unsupported {
+        /// What was asked for.
+        what: String,
+        /// Who cannot do it.
+        backend: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// A component that the working precision cannot evaluate over this data.
     #[error(
         "component {component}, column {column} (counted from 0) cannot be evaluated in {precision} over this data: its mean \
@@ -94,4 +182,9 @@ pub enum Error {
         /// The driver's message.
         message: String,
     },
+}
+
+/// How an error names the owner of a covariance.
+fn named(component: Option<usize>) -> String {
+    component.map_or_else(|| "all components (tied)".into(), |k| format!("component {k} (counted from 0)"))
 }

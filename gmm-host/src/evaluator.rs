@@ -1,6 +1,7 @@
 //! The one interface of all backends.
-use crate::{Error, Mixture, Result};
-use ndarray::Array1;
+use crate::density::Density;
+use crate::{Error, Mixture, Result, Statistics};
+use ndarray::{Array1, Array2, Axis};
 
 /// Where and with what an evaluator computes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,9 +12,20 @@ pub struct Description {
     pub kernel: String,
 }
 
+/// Some samples back on the host.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    /// The samples (R, D); equal to the original ones up to the rounding of the backend's precision.
+    pub x: Array2<f64>,
+    /// Their weights (R,); ones where the samples have none.
+    pub weights: Array1<f64>,
+}
+
 /// A data set of N samples and D features that is resident in a backend and is evaluated for many parameter sets.
 ///
-/// All log-likelihoods are natural logarithms. The same evaluator gives the same bits for the same mixture.
+/// All log-likelihoods are natural logarithms. Where the samples were given weights, totals and statistics count each
+/// sample as often as its weight says; values per sample (scores, labels) do not depend on it. The same evaluator
+/// gives the same bits for the same mixture.
 /// Every method fails with [`Error::ShapeMismatch`] when the mixture's D is not the data's.
 pub trait Evaluator: Send {
     /// N, the number of samples.
@@ -22,10 +34,13 @@ pub trait Evaluator: Send {
     /// D, the number of features.
     fn n_features(&self) -> usize;
 
+    /// Σᵢ wᵢ, the total weight of the samples; N where they have no weights.
+    fn total_weight(&self) -> f64;
+
     /// The device and the kernel in use.
     fn describe(&self) -> Description;
 
-    /// The total log-likelihood Σᵢ log Σₖ πₖ N(xᵢ; μₖ, Σₖ).
+    /// The total log-likelihood Σᵢ wᵢ log Σₖ πₖ N(xᵢ; μₖ, Σₖ).
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64>;
 
     /// The total log-likelihood of each of several parameter sets; they may share each read of the data.
@@ -35,6 +50,79 @@ pub trait Evaluator: Send {
 
     /// The log-likelihood of each sample (N,).
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>>;
+
+    /// The E-step: log-likelihood and sufficient statistics under `mixture`, in its covariance type, from one pass
+    /// over the data and without an array of size N·K. Besides EM, the gradient of the log-likelihood follows from it.
+    fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics>;
+
+    /// Reads samples back, for what is done with a few of them on the host (seeding a fit).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRow`].
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows>;
+
+    /// The most probable component of each sample (N,), the first of equals.
+    ///
+    /// Unless a backend overrides it, this is computed on the host, in float64, chunk by chunk.
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        let mut labels = Vec::with_capacity(self.n_samples());
+        for_each_chunk(self, mixture, |log_p, _| {
+            let mut best = 0;
+            for (c, &v) in log_p.iter().enumerate() {
+                if v > log_p[best] {
+                    best = c;
+                }
+            }
+            labels.push(best);
+        })?;
+        Ok(labels)
+    }
+
+    /// The responsibilities p(k | xᵢ) (N, K). Only for those who want the array; nothing else makes it.
+    ///
+    /// Unless a backend overrides it, this is computed on the host, in float64, chunk by chunk.
+    ///
+    /// # Errors
+    /// [`Error::UnreachableSample`] where no component has a finite log-density.
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        let mut r = Array2::zeros((self.n_samples(), mixture.n_components()));
+        let mut unreachable = None;
+        let mut rows = r.outer_iter_mut().enumerate();
+        for_each_chunk(self, mixture, |log_p, total| {
+            if let Some((row, mut r)) = rows.next() {
+                if !total.is_finite() {
+                    unreachable.get_or_insert(row);
+                }
+                r.iter_mut().zip(log_p).for_each(|(r, v)| *r = (v - total).exp());
+            }
+        })?;
+        match unreachable {
+            Some(row) => Err(Error::UnreachableSample { row }),
+            None => Ok(r),
+        }
+    }
+}
+
+/// Calls `visit`, in order, with each sample's log(πₖ N(x; μₖ, Σₖ)) (K,) and the logarithm of their sum.
+fn for_each_chunk<E: Evaluator + ?Sized>(
+    evaluator: &mut E,
+    mixture: &Mixture,
+    mut visit: impl FnMut(&[f64], f64),
+) -> Result<()> {
+    const CHUNK: usize = 8192;
+    check_features(mixture, evaluator.n_features())?;
+    let n = evaluator.n_samples();
+    let mut density = Density::new(mixture);
+    let mut log_p = vec![0.0; mixture.n_components()];
+    for start in (0..n).step_by(CHUNK) {
+        let indices: Vec<usize> = (start..n.min(start + CHUNK)).collect();
+        let rows = evaluator.rows(&indices)?;
+        for x in rows.x.axis_iter(Axis(0)) {
+            let total = density.evaluate(x, &mut log_p);
+            visit(&log_p, total);
+        }
+    }
+    Ok(())
 }
 
 /// The check that every backend makes first.
@@ -48,4 +136,12 @@ pub(crate) fn check_features(mixture: &Mixture, n_features: usize) -> Result<()>
         expected: vec![k, n_features],
         got: vec![k, mixture.n_features()],
     })
+}
+
+/// The check of [`Evaluator::rows`].
+pub(crate) fn check_rows(rows: &[usize], n_samples: usize) -> Result<()> {
+    match rows.iter().find(|&&row| row >= n_samples) {
+        Some(&row) => Err(Error::NoSuchRow { row, n_samples }),
+        None => Ok(()),
+    }
 }

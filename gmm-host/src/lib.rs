@@ -2,16 +2,20 @@
 //!
 //! The path of a data set: [`Samples`] checks it once; a backend takes it in as an [`Evaluator`]
 //! ([`ReferenceEvaluator`] in plain float64); a [`Mixture`], checked on construction, is then evaluated over it
-//! as often as one likes.
+//! as often as one likes, or asked for the [`Statistics`] of an EM step.
+mod density;
 mod error;
 mod evaluator;
+mod linalg;
 mod mixture;
 mod packed;
 mod reference;
 mod samples;
+mod statistics;
 
 pub use error::{Error, Result};
-pub use evaluator::{Description, Evaluator};
-pub use mixture::{CovarianceType, Covariances, Mixture, WEIGHT_SUM_TOLERANCE};
+pub use evaluator::{Description, Evaluator, Rows};
+pub use mixture::{CovarianceType, Covariances, Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
 pub use reference::ReferenceEvaluator;
 pub use samples::{Samples, View};
+pub use statistics::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};

@@ -6,7 +6,7 @@
 //! With t = s·x + m, s = √(log₂e / 2) / σ and m = −μ·s, one component's log₂-density is a constant minus Σⱼ tⱼ².
 //! The sum over components is formed as Σₖ wₖ·2^qₖ with qₖ = seedₖ − Σⱼ tⱼ²: the constant goes into the factor wₖ in
 //! (0, 1], and its rounding error into seedₖ, so that no rounding of a constant repeats itself N times.
-use crate::{Error, Mixture, Result};
+use crate::{Covariances, Error, Mixture, Result};
 use ndarray::ArrayView2;
 
 /// A working precision.
@@ -89,8 +89,15 @@ impl<T: Float> Packed<T> {
     /// Packs `mixture` for data in `frame`; the constants are computed in float64 from the scales as rounded to `T`.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] where a standard deviation is so small, or a mean so far, that t² would overflow `T`.
+    /// [`Error::Unsupported`] for full and tied covariances; [`Error::OutOfRange`] where a standard deviation is so small, or a mean so far, that t² would overflow `T`.
     pub fn new(mixture: &Mixture, frame: &Frame) -> Result<Self> {
+        if let Covariances::Full(_) | Covariances::Tied(_) = mixture.covariances() {
+            return Err(Error::Unsupported {
+                what: format!("the covariance type `{}`", mixture.covariance_type()),
+                backend: "this kernel",
+                remedy: "use the device `reference`",
+            });
+        }
         let (k, d) = mixture.means().dim();
         let (mut scale, mut shift) = (Vec::with_capacity(k * d), Vec::with_capacity(k * d));
         let root = (std::f64::consts::LOG2_E / 2.0).sqrt();

@@ -1,23 +1,57 @@
 //! The plain float64 evaluation that everything else is compared with.
-use crate::evaluator::check_features;
-use crate::{Description, Evaluator, Mixture, Result, Samples, View};
-use ndarray::{Array1, Array2};
+use crate::density::Density;
+use crate::evaluator::{check_features, check_rows};
+use crate::{
+    CentredSums, Covariances, Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics, View,
+};
+use ndarray::{Array1, Array2, ArrayView1, Axis};
 
-/// Plain float64, one thread, log-sum-exp with the maximum taken out, compensated sum over the samples: slow, and
-/// the truth for all tests.
+/// Plain float64, one thread, log-sum-exp with the maximum taken out, compensated sums over the samples, second
+/// moments around means that a pass of its own finds: slow, and the truth for all tests.
 #[derive(Debug, Clone)]
 pub struct ReferenceEvaluator {
     x: Array2<f64>,
+    weights: Option<Array1<f64>>,
+    total_weight: f64,
 }
 
 impl ReferenceEvaluator {
-    /// Takes a float64 copy of the samples.
+    /// Takes a float64 copy of the samples and their weights.
     pub fn new(samples: Samples<'_>) -> Self {
         let x = match samples.view() {
             View::F32(x) => x.mapv(f64::from),
             View::F64(x) => x.to_owned(),
         };
-        Self { x }
+        let weights = samples.weights().map(|w| w.to_owned());
+        Self { x, weights, total_weight: samples.total_weight() }
+    }
+
+    fn weight(&self, row: usize) -> f64 {
+        self.weights.as_ref().map_or(1.0, |w| w[row])
+    }
+
+    /// Calls `visit` with each sample that has weight, its log-likelihood, its weight and its responsibilities (K,)
+    /// times its weight.
+    fn for_each_sample(
+        &self,
+        mixture: &Mixture,
+        mut visit: impl FnMut(ArrayView1<'_, f64>, f64, f64, &[f64]),
+    ) -> Result<()> {
+        let mut density = Density::new(mixture);
+        let mut r = vec![0.0; mixture.n_components()];
+        for (row, x) in self.x.outer_iter().enumerate() {
+            let weight = self.weight(row);
+            if weight == 0.0 {
+                continue;
+            }
+            let log_p = density.evaluate(x, &mut r);
+            if !log_p.is_finite() {
+                return Err(Error::UnreachableSample { row });
+            }
+            r.iter_mut().for_each(|r| *r = weight * (*r - log_p).exp());
+            visit(x, log_p, weight, &r);
+        }
+        Ok(())
     }
 }
 
@@ -30,54 +64,124 @@ impl Evaluator for ReferenceEvaluator {
         self.x.ncols()
     }
 
+    fn total_weight(&self) -> f64 {
+        self.total_weight
+    }
+
     fn describe(&self) -> Description {
         Description { device: "reference (float64, 1 thread)".into(), kernel: "reference".into() }
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
-        Ok(neumaier_sum(self.score_samples(mixture)?))
+        let log_p = self.score_samples(mixture)?;
+        // A sample without weight contributes nothing, even where its log-likelihood is not finite.
+        let weighted = log_p.into_iter().enumerate().filter(|(i, _)| self.weight(*i) > 0.0);
+        Ok(neumaier_sum(weighted.map(|(i, v)| self.weight(i) * v)))
     }
 
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
         check_features(mixture, self.n_features())?;
-        let (k, d) = mixture.means().dim();
-        let mut log_norm = vec![0.0; k];
-        for (c, log_norm) in log_norm.iter_mut().enumerate() {
-            let log_det: f64 = (0..d).map(|j| (std::f64::consts::TAU * mixture.variance(c, j)).ln()).sum();
-            *log_norm = mixture.weights()[c].ln() - 0.5 * log_det;
-        }
-        let mut log_p = vec![0.0; k];
-        Ok(self
-            .x
-            .outer_iter()
-            .map(|x| {
-                for (c, log_p) in log_p.iter_mut().enumerate() {
-                    let mean = mixture.means();
-                    let q: f64 = (0..d).map(|j| (x[j] - mean[[c, j]]).powi(2) / mixture.variance(c, j)).sum();
-                    *log_p = log_norm[c] - 0.5 * q;
-                }
-                log_sum_exp(&log_p)
-            })
-            .collect())
+        let mut density = Density::new(mixture);
+        let mut log_p = vec![0.0; mixture.n_components()];
+        Ok(self.x.outer_iter().map(|x| density.evaluate(x, &mut log_p)).collect())
     }
-}
 
-/// log Σ exp(v), with the maximum taken out so that nothing overflows and a far sample keeps its finite value.
-fn log_sum_exp(v: &[f64]) -> f64 {
-    let max = v.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    if max.is_infinite() {
-        return max;
+    fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
+        check_features(mixture, self.n_features())?;
+        let (k, d) = mixture.means().dim();
+        let mut log_likelihood = Sums::new(1);
+        let mut counts = Sums::new(k);
+        let mut first = Sums::new(k * d);
+        let means = mixture.means();
+        self.for_each_sample(mixture, |x, log_p, weight, r| {
+            log_likelihood.add(0, weight * log_p);
+            for (c, &r) in r.iter().enumerate() {
+                counts.add(c, r);
+                for j in 0..d {
+                    first.add(c * d + j, r * (x[j] - means[[c, j]]));
+                }
+            }
+        })?;
+        let counts = Array1::from_vec(counts.totals());
+        let first = first.totals();
+        let mut centres = means.to_owned();
+        for ((c, j), centre) in centres.indexed_iter_mut() {
+            if counts[c] > 0.0 {
+                *centre += first[c * d + j] / counts[c];
+            }
+        }
+        // Around these means the first moments are zero but for the rounding of the means themselves.
+        let mut second = Covariances::zeros(mixture.covariance_type(), k, d);
+        let mut sums = Sums::new(second.iter().count());
+        let mut difference = vec![0.0; d];
+        self.for_each_sample(mixture, |x, _, _, r| {
+            for (c, &r) in r.iter().enumerate() {
+                for (j, difference) in difference.iter_mut().enumerate() {
+                    *difference = x[j] - centres[[c, j]];
+                }
+                match &second {
+                    Covariances::Full(_) => sums.add_outer(c * d * d, r, &difference),
+                    Covariances::Tied(_) => sums.add_outer(0, r, &difference),
+                    Covariances::Diag(_) => (0..d).for_each(|j| sums.add(c * d + j, r * difference[j].powi(2))),
+                    Covariances::Spherical(_) => sums.add(c, r * difference.iter().map(|v| v * v).sum::<f64>()),
+                }
+            }
+        })?;
+        let totals = sums.totals();
+        match &mut second {
+            Covariances::Full(v) => v.iter_mut().zip(totals).for_each(|(v, t)| *v = t),
+            Covariances::Tied(v) | Covariances::Diag(v) => v.iter_mut().zip(totals).for_each(|(v, t)| *v = t),
+            Covariances::Spherical(v) => v.iter_mut().zip(totals).for_each(|(v, t)| *v = t),
+        }
+        Statistics::from_centred_sums(CentredSums {
+            weight: self.total_weight,
+            log_likelihood: log_likelihood.totals()[0],
+            first: Array2::zeros((k, d)),
+            centres,
+            counts,
+            second,
+        })
     }
-    max + v.iter().map(|x| (x - max).exp()).sum::<f64>().ln()
+
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        check_rows(rows, self.n_samples())?;
+        let weights = rows.iter().map(|&row| self.weight(row)).collect();
+        Ok(Rows { x: self.x.select(Axis(0), rows), weights })
+    }
 }
 
 /// Neumaier's compensated sum (1974): error independent of the number of terms.
 pub(crate) fn neumaier_sum(values: impl IntoIterator<Item = f64>) -> f64 {
-    let (mut sum, mut low) = (0.0f64, 0.0f64);
-    for v in values {
-        let t = sum + v;
-        low += if sum.abs() >= v.abs() { (sum - t) + v } else { (v - t) + sum };
-        sum = t;
+    let mut sum = Sums::new(1);
+    values.into_iter().for_each(|v| sum.add(0, v));
+    sum.totals()[0]
+}
+
+/// Several of Neumaier's sums.
+struct Sums(Vec<(f64, f64)>);
+
+impl Sums {
+    fn new(n: usize) -> Self {
+        Self(vec![(0.0, 0.0); n])
     }
-    sum + low
+
+    fn add(&mut self, i: usize, v: f64) {
+        let (sum, low) = &mut self.0[i];
+        let t = *sum + v;
+        *low += if sum.abs() >= v.abs() { (*sum - t) + v } else { (v - t) + *sum };
+        *sum = t;
+    }
+
+    /// Adds r·vvᵀ to the square matrix that begins at `at`.
+    fn add_outer(&mut self, at: usize, r: f64, v: &[f64]) {
+        for (i, a) in v.iter().enumerate() {
+            for (j, b) in v.iter().enumerate() {
+                self.add(at + i * v.len() + j, r * (a * b));
+            }
+        }
+    }
+
+    fn totals(self) -> Vec<f64> {
+        self.0.into_iter().map(|(sum, low)| sum + low).collect()
+    }
 }

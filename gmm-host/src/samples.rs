@@ -1,7 +1,7 @@
 //! The data, checked once.
 use crate::{Error, Result};
 use ndarray::parallel::prelude::*;
-use ndarray::{ArrayView2, Axis};
+use ndarray::{ArrayView1, ArrayView2, Axis};
 
 /// The two element types of data.
 #[derive(Debug, Clone, Copy)]
@@ -12,31 +12,63 @@ pub enum View<'a> {
     F64(ArrayView2<'a, f64>),
 }
 
-/// A view of N samples of D features (rows × columns, any memory order), known to be non-empty and finite.
+/// A view of N samples of D features (rows × columns, any memory order), known to be non-empty and finite, each of
+/// weight one or of a weight of its own.
 #[derive(Debug, Clone, Copy)]
-pub struct Samples<'a>(View<'a>);
+pub struct Samples<'a> {
+    x: View<'a>,
+    weights: Option<ArrayView1<'a, f64>>,
+}
 
 impl<'a> Samples<'a> {
     /// Checks a float32 array (N, D). Errors: [`Error::EmptyData`], [`Error::NonFiniteSample`].
     pub fn from_f32(x: ArrayView2<'a, f32>) -> Result<Self> {
         check(&x, |v| v.is_finite(), f64::from)?;
-        Ok(Self(View::F32(x)))
+        Ok(Self { x: View::F32(x), weights: None })
     }
 
     /// Checks a float64 array (N, D). Errors: [`Error::EmptyData`], [`Error::NonFiniteSample`].
     pub fn from_f64(x: ArrayView2<'a, f64>) -> Result<Self> {
         check(&x, |v| v.is_finite(), |v| v)?;
-        Ok(Self(View::F64(x)))
+        Ok(Self { x: View::F64(x), weights: None })
+    }
+
+    /// Gives each sample a weight (N,): a sample of weight w counts as w equal samples.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`], [`Error::BadSampleWeight`] (negative or not finite), [`Error::ZeroSampleWeights`].
+    pub fn with_weights(self, weights: ArrayView1<'a, f64>) -> Result<Self> {
+        let n = self.n_samples();
+        if weights.len() != n {
+            return Err(Error::ShapeMismatch { what: "sample weights", expected: vec![n], got: vec![weights.len()] });
+        }
+        if let Some((row, &value)) = weights.iter().enumerate().find(|(_, w)| !(w.is_finite() && **w >= 0.0)) {
+            return Err(Error::BadSampleWeight { row, value });
+        }
+        if weights.iter().all(|&w| w == 0.0) {
+            return Err(Error::ZeroSampleWeights);
+        }
+        Ok(Self { weights: Some(weights), ..self })
     }
 
     /// The checked array.
     pub fn view(&self) -> View<'a> {
-        self.0
+        self.x
+    }
+
+    /// The weights (N,), if the samples were given any.
+    pub fn weights(&self) -> Option<ArrayView1<'a, f64>> {
+        self.weights
+    }
+
+    /// Sum of the weights; N if there are none.
+    pub fn total_weight(&self) -> f64 {
+        self.weights.map_or(self.n_samples() as f64, |w| crate::reference::neumaier_sum(w.iter().copied()))
     }
 
     /// N.
     pub fn n_samples(&self) -> usize {
-        match self.0 {
+        match self.x {
             View::F32(x) => x.nrows(),
             View::F64(x) => x.nrows(),
         }
@@ -44,7 +76,7 @@ impl<'a> Samples<'a> {
 
     /// D.
     pub fn n_features(&self) -> usize {
-        match self.0 {
+        match self.x {
             View::F32(x) => x.ncols(),
             View::F64(x) => x.ncols(),
         }
@@ -57,7 +89,11 @@ impl<'a> Samples<'a> {
     pub fn rows(&self, rows: std::ops::Range<usize>) -> Samples<'a> {
         assert!(!rows.is_empty() && rows.end <= self.n_samples(), "rows {rows:?} of {}", self.n_samples());
         let slice = ndarray::Slice::from(rows);
-        Self(match self.0 {
+        let weights = self.weights.map(|mut w| {
+            w.slice_axis_inplace(Axis(0), slice);
+            w
+        });
+        let x = match self.x {
             View::F32(mut x) => {
                 x.slice_axis_inplace(Axis(0), slice);
                 View::F32(x)
@@ -66,7 +102,8 @@ impl<'a> Samples<'a> {
                 x.slice_axis_inplace(Axis(0), slice);
                 View::F64(x)
             }
-        })
+        };
+        Samples { x, weights }
     }
 }
 

@@ -1,0 +1,398 @@
+//! What one E-step says about the data, as a value.
+use crate::{CovarianceType, Covariances, Error, Mixture, Result};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis};
+
+/// Added to every count before it divides, as in scikit-learn (10·ε); see [`Statistics::update`].
+pub const COUNT_FLOOR: f64 = 10.0 * f64::EPSILON;
+
+/// The sufficient statistics of a mixture over some samples: made in one pass over a chunk of data, merged with those
+/// of other chunks in any grouping, turned into parameters.
+///
+/// With responsibilities rᵢₖ (each times its sample's weight): counts Nₖ = Σᵢ rᵢₖ, means x̄ₖ = Σᵢ rᵢₖ xᵢ / Nₖ, and the
+/// scatter around each component's own x̄ₖ, in the shape of the mixture's covariance type:
+/// `full` Σᵢ rᵢₖ (xᵢ−x̄ₖ)(xᵢ−x̄ₖ)ᵀ, `tied` the sum of these over k, `diag` their diagonals, `spherical` their traces
+/// (sums over the features, not means).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Statistics {
+    weight: f64,
+    log_likelihood: f64,
+    counts: Array1<f64>,
+    means: Array2<f64>,
+    scatter: Covariances,
+}
+
+/// Raw sums as a backend forms them, in float64: moments around centres near the data.
+#[derive(Debug, Clone)]
+pub struct CentredSums {
+    /// Σᵢ wᵢ, the total weight of the samples (their number, without weights).
+    pub weight: f64,
+    /// Σᵢ wᵢ log p(xᵢ).
+    pub log_likelihood: f64,
+    /// The centres cₖ (K, D); all rows may be equal. The nearer to the means, the less cancels.
+    pub centres: Array2<f64>,
+    /// Σᵢ rᵢₖ (K,).
+    pub counts: Array1<f64>,
+    /// Σᵢ rᵢₖ (xᵢ − cₖ) (K, D).
+    pub first: Array2<f64>,
+    /// Σᵢ rᵢₖ (xᵢ − cₖ)(xᵢ − cₖ)ᵀ in the shape of the covariance type: `tied` summed over k, `diag` the diagonals,
+    /// `spherical` the traces. Of a matrix only the lower triangle (row ≥ column) is read.
+    pub second: Covariances,
+}
+
+/// Which parameters an M-step leaves as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Freeze {
+    /// Keep the weights.
+    pub weights: bool,
+    /// Keep the means.
+    pub means: bool,
+    /// Keep the covariances.
+    pub covariances: bool,
+}
+
+/// What an M-step gives.
+#[derive(Debug, Clone)]
+pub struct Update {
+    /// The new parameters.
+    pub mixture: Mixture,
+    /// Components (ascending) that lost their samples or collapsed onto a point, and kept what they had.
+    pub kept: Vec<usize>,
+}
+
+impl Statistics {
+    /// Statistics of no samples at all: the neutral element of [`merge`](Self::merge).
+    pub fn empty(covariance_type: CovarianceType, n_components: usize, n_features: usize) -> Self {
+        Self {
+            weight: 0.0,
+            log_likelihood: 0.0,
+            counts: Array1::zeros(n_components),
+            means: Array2::zeros((n_components, n_features)),
+            scatter: Covariances::zeros(covariance_type, n_components, n_features),
+        }
+    }
+
+    /// Moves the moments from the given centres to each component's own mean: x̄ₖ = cₖ + δₖ with δₖ = first/count, and
+    /// scatter = second − Nₖ δₖ δₖᵀ. What rounding leaves below zero on a diagonal becomes zero. A component with
+    /// count zero has the mean cₖ.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`]; [`Error::NonFiniteStatistic`] where a sum is NaN or infinite, or a count negative.
+    pub fn from_centred_sums(sums: CentredSums) -> Result<Self> {
+        let CentredSums { weight, log_likelihood, mut centres, counts, first, second: mut scatter } = sums;
+        let (k, d) = centres.dim();
+        if first.dim() != (k, d) {
+            return Err(Error::ShapeMismatch {
+                what: "first moments",
+                expected: vec![k, d],
+                got: first.shape().into(),
+            });
+        }
+        if counts.len() != k {
+            return Err(Error::ShapeMismatch { what: "counts", expected: vec![k], got: vec![counts.len()] });
+        }
+        scatter.check_shape("second moments", k, d)?;
+        let not_finite = |what, component, value| Error::NonFiniteStatistic { what, component, value };
+        if !log_likelihood.is_finite() {
+            return Err(not_finite("the log-likelihood", 0, log_likelihood));
+        }
+        for (c, &count) in counts.iter().enumerate() {
+            if !(count.is_finite() && count >= 0.0) {
+                return Err(not_finite("the count", c, count));
+            }
+            if let Some(&v) = first.row(c).iter().find(|v| !v.is_finite()) {
+                return Err(not_finite("the first moment", c, v));
+            }
+        }
+        let per_component = (scatter.shape().iter().product::<usize>() / k).max(1);
+        if let Some((i, v)) = scatter.iter().enumerate().find(|(_, v)| !v.is_finite()) {
+            let tied = scatter.covariance_type() == CovarianceType::Tied;
+            return Err(not_finite("the second moment", if tied { 0 } else { i / per_component }, v));
+        }
+        let mut delta = vec![0.0; d];
+        for c in 0..k {
+            if counts[c] > 0.0 {
+                for ((delta, centre), first) in delta.iter_mut().zip(centres.row_mut(c)).zip(first.row(c)) {
+                    *delta = first / counts[c];
+                    *centre += *delta;
+                }
+                add_outer(&mut scatter, c, -counts[c], &delta);
+            }
+        }
+        tidy(&mut scatter);
+        Ok(Self { weight, log_likelihood, counts, means: centres, scatter })
+    }
+
+    /// Total weight of the samples (their number, without sample weights).
+    pub fn weight(&self) -> f64 {
+        self.weight
+    }
+
+    /// Σᵢ wᵢ log p(xᵢ) under the mixture of the E-step.
+    pub fn log_likelihood(&self) -> f64 {
+        self.log_likelihood
+    }
+
+    /// Mean log-likelihood of a sample: scikit-learn's `lower_bound_`.
+    pub fn lower_bound(&self) -> f64 {
+        self.log_likelihood / self.weight
+    }
+
+    /// Nₖ (K,).
+    pub fn counts(&self) -> ArrayView1<'_, f64> {
+        self.counts.view()
+    }
+
+    /// x̄ₖ (K, D); of no meaning where the count is zero.
+    pub fn means(&self) -> ArrayView2<'_, f64> {
+        self.means.view()
+    }
+
+    /// The scatter, in the shape of the covariance type.
+    pub fn scatter(&self) -> &Covariances {
+        &self.scatter
+    }
+
+    /// Type of the mixture's covariances and of the scatter.
+    pub fn covariance_type(&self) -> CovarianceType {
+        self.scatter.covariance_type()
+    }
+
+    /// K.
+    pub fn n_components(&self) -> usize {
+        self.means.nrows()
+    }
+
+    /// D.
+    pub fn n_features(&self) -> usize {
+        self.means.ncols()
+    }
+
+    /// Adds the statistics of other samples under the same mixture, by the pairwise formula of Chan, Golub and
+    /// LeVeque (1979): nothing is ever moved to the origin, so nothing cancels.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] where K, D or the covariance type differ.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        let (k, d) = self.means.dim();
+        if other.means.dim() != (k, d) {
+            let got = other.means.shape().to_vec();
+            return Err(Error::ShapeMismatch { what: "statistics to be merged", expected: vec![k, d], got });
+        }
+        if other.covariance_type() != self.covariance_type() {
+            let (expected, got) = (self.scatter.shape().to_vec(), other.scatter.shape().to_vec());
+            return Err(Error::ShapeMismatch { what: "scatter to be merged", expected, got });
+        }
+        match (&mut self.scatter, &other.scatter) {
+            (Covariances::Full(a), Covariances::Full(b)) => *a += b,
+            (Covariances::Tied(a), Covariances::Tied(b)) | (Covariances::Diag(a), Covariances::Diag(b)) => *a += b,
+            (Covariances::Spherical(a), Covariances::Spherical(b)) => *a += b,
+            _ => {}
+        }
+        let mut delta = vec![0.0; d];
+        for c in 0..k {
+            let (a, b) = (self.counts[c], other.counts[c]);
+            if b == 0.0 {
+                continue;
+            }
+            if a == 0.0 {
+                self.means.row_mut(c).assign(&other.means.row(c));
+            } else {
+                let share = b / (a + b);
+                for ((delta, mean), other) in delta.iter_mut().zip(self.means.row_mut(c)).zip(other.means.row(c)) {
+                    *delta = other - *mean;
+                    *mean += *delta * share;
+                }
+                add_outer(&mut self.scatter, c, a * share, &delta);
+            }
+            self.counts[c] = a + b;
+        }
+        self.weight += other.weight;
+        self.log_likelihood += other.log_likelihood;
+        Ok(())
+    }
+
+    /// The statistics as if every sample's weight were multiplied by `factor` (not negative).
+    #[must_use]
+    pub fn scaled(mut self, factor: f64) -> Self {
+        self.weight *= factor;
+        self.log_likelihood *= factor;
+        self.counts *= factor;
+        self.scatter.map_inplace(|v| *v *= factor);
+        self
+    }
+
+    /// The M-step without a past: every component must have samples and a covariance of its own.
+    ///
+    /// The formulas are those of [`update`](Self::update).
+    ///
+    /// # Errors
+    /// [`Error::EmptyComponent`]; as [`Mixture::new`] where a covariance is not usable (with `reg_covar` zero, a
+    /// constant column is enough).
+    pub fn to_mixture(&self, reg_covar: f64) -> Result<Mixture> {
+        if let Some((component, &count)) = self.counts.iter().enumerate().find(|(_, n)| **n <= self.floor()) {
+            return Err(Error::EmptyComponent { component, count });
+        }
+        let covariances = self.covariances(self.means.view(), reg_covar);
+        let (factor, failures) = covariances.factorise();
+        match failures.into_iter().next() {
+            Some(failure) => Err(failure),
+            None => Mixture::from_parts(self.weights(), self.means.clone(), covariances, factor),
+        }
+    }
+
+    /// The M-step of an EM iteration that began at `previous`, with scikit-learn's formulas: with nₖ = Nₖ + 10·ε
+    /// ([`COUNT_FLOOR`]), weights nₖ / Σ nₖ, means x̄ₖ, covariances scatter / nₖ (`tied`: / Σ nₖ; `spherical`: the
+    /// mean over the features) with `reg_covar` added to the diagonal. (scikit-learn's means are Σ r x / nₖ, which
+    /// draws a component that has almost nothing towards the origin; here they do not depend on the origin.)
+    ///
+    /// Frozen parameters stay those of `previous`; covariances are then taken around frozen means.
+    ///
+    /// A component with Nₖ ≤ 10·ε has lost its samples: it keeps its mean and its covariance, and its weight, nₖ / Σ nₖ,
+    /// is next to nothing. A component whose new covariance is not positive definite (it collapsed onto a point or a plane,
+    /// and `reg_covar` is too small to hold it) keeps its last covariance. Neither lowers the likelihood: each
+    /// parameter's M-step is a maximum for whatever the other is. Both are reported in [`Update::kept`].
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] where `previous` has another K, D or type.
+    pub fn update(&self, previous: &Mixture, reg_covar: f64, freeze: Freeze) -> Result<Update> {
+        let (k, d) = self.means.dim();
+        if previous.means().dim() != (k, d) {
+            let got = previous.means().shape().to_vec();
+            return Err(Error::ShapeMismatch { what: "means of the previous mixture", expected: vec![k, d], got });
+        }
+        if previous.covariance_type() != self.covariance_type() {
+            let got = previous.covariances().shape().to_vec();
+            let expected = self.covariance_type().shape(k, d);
+            return Err(Error::ShapeMismatch { what: "covariances of the previous mixture", expected, got });
+        }
+        let empty: Vec<usize> = (0..k).filter(|&c| self.counts[c] <= self.floor()).collect();
+        let weights = if freeze.weights { previous.weights().to_owned() } else { self.weights() };
+        let means = if freeze.means {
+            previous.means().to_owned()
+        } else {
+            let mut means = self.means.clone();
+            for &c in &empty {
+                means.row_mut(c).assign(&previous.means().row(c));
+            }
+            means
+        };
+        if freeze.covariances {
+            let (covariances, factor) = (previous.covariances().clone(), previous.factor().cloned());
+            return Ok(Update { mixture: Mixture::from_parts(weights, means, covariances, factor)?, kept: empty });
+        }
+        let mut covariances = self.covariances(means.view(), reg_covar);
+        let tied = self.covariance_type() == CovarianceType::Tied;
+        if !tied {
+            for &c in &empty {
+                covariances.copy_component(c, previous.covariances());
+            }
+        }
+        let (mut factor, failures) = covariances.factorise();
+        let mut kept = empty;
+        for failure in failures {
+            // A failure without a component is that of the one tied matrix.
+            let component = match failure {
+                Error::NotPositiveDefinite { component: Some(c), .. } | Error::BadComponent { component: c, .. } => c,
+                _ => 0,
+            };
+            covariances.copy_component(component, previous.covariances());
+            if let (Some(factor), Some(previous)) = (&mut factor, previous.factor()) {
+                factor.copy_component(component, previous);
+            }
+            if tied { kept.extend(0..k) } else { kept.push(component) }
+        }
+        kept.sort_unstable();
+        kept.dedup();
+        Ok(Update { mixture: Mixture::from_parts(weights, means, covariances, factor)?, kept })
+    }
+
+    /// 10·ε, and less where all the weight there is is less than one.
+    fn floor(&self) -> f64 {
+        COUNT_FLOOR * self.weight.min(1.0)
+    }
+
+    fn weights(&self) -> Array1<f64> {
+        let counts = &self.counts + self.floor();
+        let sum = counts.sum();
+        counts / sum
+    }
+
+    /// Scatter around the given means over the counts, with the diagonal raised.
+    fn covariances(&self, means: ArrayView2<'_, f64>, reg_covar: f64) -> Covariances {
+        let (k, d) = self.means.dim();
+        let mut covariances = self.scatter.clone();
+        if means != self.means {
+            let mut delta = vec![0.0; d];
+            for c in (0..k).filter(|&c| self.counts[c] > self.floor()) {
+                for ((delta, own), mean) in delta.iter_mut().zip(self.means.row(c)).zip(means.row(c)) {
+                    *delta = own - mean;
+                }
+                add_outer(&mut covariances, c, self.counts[c], &delta);
+            }
+        }
+        let counts = &self.counts + self.floor();
+        match &mut covariances {
+            Covariances::Full(v) => {
+                for (mut v, n) in v.outer_iter_mut().zip(&counts) {
+                    v /= *n;
+                    v.diag_mut().map_inplace(|v| *v += reg_covar);
+                }
+            }
+            Covariances::Tied(v) => {
+                *v /= counts.sum();
+                v.diag_mut().map_inplace(|v| *v += reg_covar);
+            }
+            Covariances::Diag(v) => {
+                *v /= &counts.insert_axis(Axis(1));
+                *v += reg_covar;
+            }
+            Covariances::Spherical(v) => {
+                *v /= &(counts * d as f64);
+                *v += reg_covar;
+            }
+        }
+        covariances
+    }
+}
+
+/// Adds `factor`·δδᵀ to the scatter of component `c`.
+fn add_outer(scatter: &mut Covariances, c: usize, factor: f64, delta: &[f64]) {
+    let mut matrix = match scatter {
+        Covariances::Full(v) => v.index_axis_mut(Axis(0), c),
+        Covariances::Tied(v) => v.view_mut(),
+        Covariances::Diag(v) => {
+            for (v, d) in v.row_mut(c).iter_mut().zip(delta) {
+                *v += factor * d * d;
+            }
+            return;
+        }
+        Covariances::Spherical(v) => {
+            v[c] += factor * delta.iter().map(|d| d * d).sum::<f64>();
+            return;
+        }
+    };
+    for (mut row, &a) in matrix.outer_iter_mut().zip(delta) {
+        for (v, b) in row.iter_mut().zip(delta) {
+            // The product of the deltas first: symmetric to the bit.
+            *v += factor * (a * b);
+        }
+    }
+}
+
+/// Lifts what rounding left below zero on a diagonal, and mirrors the lower triangles.
+fn tidy(scatter: &mut Covariances) {
+    let clamp = |v: &mut f64| *v = v.max(0.0);
+    let tidy_matrix = |mut m: ArrayViewMut2<'_, f64>| {
+        m.diag_mut().map_inplace(clamp);
+        for i in 0..m.nrows() {
+            for j in 0..i {
+                m[[j, i]] = m[[i, j]];
+            }
+        }
+    };
+    match scatter {
+        Covariances::Full(v) => v.outer_iter_mut().for_each(tidy_matrix),
+        Covariances::Tied(v) => tidy_matrix(v.view_mut()),
+        Covariances::Diag(_) | Covariances::Spherical(_) => scatter.map_inplace(clamp),
+    }
+}

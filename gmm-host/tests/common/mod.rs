@@ -1,0 +1,92 @@
+//! What the tests share: data, mixtures and comparisons.
+#![allow(dead_code, missing_docs)]
+use gmm_host::{CovarianceType, Covariances, Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics};
+use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+
+/// N samples of D features, standard normal around `offset`.
+pub fn normal(seed: u64, n: usize, d: usize, offset: f64) -> Array2<f64> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    Array2::from_shape_simple_fn((n, d), || offset + rng.sample::<f64, _>(StandardNormal))
+}
+
+/// Three well separated blobs of different width, so that a fit has something to find.
+pub fn blobs(seed: u64, n: usize, d: usize) -> Array2<f64> {
+    let mut x = normal(seed, n, d, 0.0);
+    for (i, mut row) in x.outer_iter_mut().enumerate() {
+        let blob = (i % 3) as f64;
+        row.map_inplace(|v| *v = *v * (0.5 + 0.25 * blob) + 5.0 * blob);
+    }
+    x
+}
+
+/// A random symmetric positive definite matrix with eigenvalues of about one.
+pub fn spd(rng: &mut ChaCha8Rng, d: usize) -> Array2<f64> {
+    let a = Array2::from_shape_simple_fn((d, d), || rng.sample::<f64, _>(StandardNormal) / (d as f64).sqrt());
+    let mut m = a.dot(&a.t()) + Array2::<f64>::eye(d) * 0.3;
+    m = (&m + &m.t()) / 2.0;
+    m
+}
+
+/// A random mixture of the type, with means near `offset`.
+pub fn mixture(seed: u64, covariance_type: CovarianceType, k: usize, d: usize, offset: f64) -> Mixture {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let weights = Array1::from_shape_simple_fn(k, || rng.random_range(0.5..1.5));
+    let weights = &weights / weights.sum();
+    let means = Array2::from_shape_simple_fn((k, d), || offset + rng.sample::<f64, _>(StandardNormal));
+    let covariances = match covariance_type {
+        CovarianceType::Full => {
+            let mut v = Array3::zeros((k, d, d));
+            v.outer_iter_mut().for_each(|mut m| m.assign(&spd(&mut rng, d)));
+            Covariances::Full(v)
+        }
+        CovarianceType::Tied => Covariances::Tied(spd(&mut rng, d)),
+        CovarianceType::Diag => Covariances::Diag(Array2::from_shape_simple_fn((k, d), || rng.random_range(0.3..2.0))),
+        _ => Covariances::Spherical(Array1::from_shape_simple_fn(k, || rng.random_range(0.3..2.0))),
+    };
+    Mixture::new(weights, means, covariances).unwrap()
+}
+
+pub fn reference(x: ArrayView2<'_, f64>) -> ReferenceEvaluator {
+    ReferenceEvaluator::new(Samples::from_f64(x).unwrap())
+}
+
+pub fn weighted(x: ArrayView2<'_, f64>, weights: ArrayView1<'_, f64>) -> ReferenceEvaluator {
+    ReferenceEvaluator::new(Samples::from_f64(x).unwrap().with_weights(weights).unwrap())
+}
+
+/// A backend by name, over samples.
+pub type Backend = (&'static str, fn(Samples<'_>) -> Box<dyn Evaluator>);
+
+/// Every backend that promises float64 statistics; new ones are added here.
+pub const BACKENDS: &[Backend] = &[("reference", |s| Box::new(ReferenceEvaluator::new(s)))];
+
+/// Fails where |a − b| > tolerance · max(|b|, scale).
+pub fn assert_close(what: &str, a: f64, b: f64, tolerance: f64, scale: f64) {
+    let bound = tolerance * b.abs().max(scale);
+    assert!((a - b).abs() <= bound, "{what}: {a} against {b}, apart by {:e}, allowed {bound:e}", (a - b).abs());
+}
+
+pub fn assert_all_close(
+    what: &str,
+    a: impl IntoIterator<Item = f64>,
+    b: impl IntoIterator<Item = f64>,
+    tolerance: f64,
+    scale: f64,
+) {
+    let (a, b): (Vec<f64>, Vec<f64>) = (a.into_iter().collect(), b.into_iter().collect());
+    assert_eq!(a.len(), b.len(), "{what}");
+    for (i, (a, b)) in a.into_iter().zip(b).enumerate() {
+        assert_close(&format!("{what}[{i}]"), a, b, tolerance, scale);
+    }
+}
+
+pub fn assert_statistics_close(a: &Statistics, b: &Statistics, tolerance: f64, scale: f64) {
+    assert_close("weight", a.weight(), b.weight(), tolerance, 0.0);
+    assert_close("log-likelihood", a.log_likelihood(), b.log_likelihood(), tolerance, 0.0);
+    assert_all_close("counts", a.counts().iter().copied(), b.counts().iter().copied(), tolerance, scale);
+    assert_all_close("means", a.means().iter().copied(), b.means().iter().copied(), tolerance, scale);
+    assert_all_close("scatter", a.scatter().iter(), b.scatter().iter(), tolerance, scale);
+}

@@ -3,6 +3,8 @@
 //! The path of a data set: [`Samples`] checks it once; a backend takes it in as an [`Evaluator`]
 //! ([`ReferenceEvaluator`] in plain float64); a [`Mixture`], checked on construction, is then evaluated over it
 //! as often as one likes, or asked for the [`Statistics`] of an EM step.
+#[cfg(feature = "cuda")]
+mod cuda;
 mod density;
 mod error;
 mod evaluator;
@@ -13,6 +15,8 @@ mod reference;
 mod samples;
 mod statistics;
 
+#[cfg(feature = "cuda")]
+pub use cuda::cuda_device_count;
 pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator, Rows};
 pub use mixture::{CovarianceType, Covariances, Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};

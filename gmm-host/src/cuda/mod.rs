@@ -1,0 +1,22 @@
+//! The CUDA backend: found at run time, absent without harm.
+mod driver;
+
+#[allow(unused_imports)]
+pub(crate) use driver::{driver_available, symbol};
+
+use crate::{Error, Result};
+
+/// How many CUDA devices the driver lists: at least one.
+///
+/// # Errors
+/// [`Error::NoCudaDevice`] says why there is none: no driver library (in the loader's words), a driver that does not
+/// start (in its own), or a driver without a device.
+pub fn cuda_device_count() -> Result<u32> {
+    let absent = |reason: String| Error::NoCudaDevice { reason };
+    driver_available().map_err(absent)?;
+    cust::init(cust::CudaFlags::empty()).map_err(|error| absent(error.to_string()))?;
+    match cust::device::Device::num_devices().map_err(|error| absent(error.to_string()))? {
+        0 => Err(absent("the driver lists no device".into())),
+        count => Ok(count),
+    }
+}

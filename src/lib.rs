@@ -1,2 +1,9 @@
-//! Gaussian mixtures at the speed of the hardware: the facade over [`gmm_host`] and what the command line is made of.
+//! Gaussian mixtures at the speed of the hardware: the facade over [`gmm_host`], and the files that models and data
+//! come from ([`io`]).
+pub mod io;
 pub use gmm_host::*;
+
+/// The examples in the README are tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -168,6 +168,18 @@ pub enum Error {
         /// The names that can.
         available: String,
     },
+    /// A covariance type was given by a name that is none.
+    #[error("there is no covariance type `{name}`; use full, tied, diag or spherical")]
+    UnknownCovarianceType {
+        /// The name given.
+        name: String,
+    },
+    /// A device was asked for by a name that is none.
+    #[error("there is no device `{name}`; use auto, cpu, reference, cuda or cuda:N")]
+    UnknownDevice {
+        /// The name asked for.
+        name: String,
+    },
     /// No usable CUDA device.
     #[error("no CUDA device: {reason}; use the CPU (device `cpu` or `auto`) or mend the driver")]
     NoCudaDevice {

@@ -6,6 +6,7 @@
 #[cfg(feature = "cuda")]
 mod cuda;
 mod density;
+mod device;
 mod error;
 mod evaluator;
 mod linalg;
@@ -17,6 +18,7 @@ mod statistics;
 
 #[cfg(feature = "cuda")]
 pub use cuda::cuda_device_count;
+pub use device::{Device, LoadOptions, devices, kernel_names, load};
 pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator, Rows};
 pub use mixture::{CovarianceType, Covariances, Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};

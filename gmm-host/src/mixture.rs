@@ -52,6 +52,15 @@ impl CovarianceType {
     }
 }
 
+impl std::str::FromStr for CovarianceType {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let known = Self::ALL.into_iter().find(|t| t.name() == name);
+        known.ok_or_else(|| Error::UnknownCovarianceType { name: name.into() })
+    }
+}
+
 impl std::fmt::Display for CovarianceType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
@@ -93,6 +102,30 @@ impl Covariances {
             CovarianceType::Diag => Self::Diag(Array2::zeros((k, d))),
             CovarianceType::Spherical => Self::Spherical(Array1::zeros(k)),
         }
+    }
+
+    /// Numbers in row-major order, as [`iter`](Self::iter) gives them, in the shape of a type.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] where there are more or fewer numbers than the shape takes.
+    pub fn from_vec(
+        covariance_type: CovarianceType,
+        n_components: usize,
+        n_features: usize,
+        values: Vec<f64>,
+    ) -> Result<Self> {
+        let (k, d, got) = (n_components, n_features, values.len());
+        let made = match covariance_type {
+            CovarianceType::Full => Array3::from_shape_vec((k, d, d), values).map(Self::Full),
+            CovarianceType::Tied => Array2::from_shape_vec((d, d), values).map(Self::Tied),
+            CovarianceType::Diag => Array2::from_shape_vec((k, d), values).map(Self::Diag),
+            CovarianceType::Spherical => Array1::from_shape_vec(k, values).map(Self::Spherical),
+        };
+        made.map_err(|_| Error::ShapeMismatch {
+            what: "covariances",
+            expected: covariance_type.shape(k, d),
+            got: vec![got],
+        })
     }
 
     /// The shape of the array.

@@ -1,0 +1,47 @@
+//! `gmm devices`: what there is to compute on.
+use super::text;
+use clap::Args;
+use gmm::kernel_names;
+use serde::Serialize;
+
+/// List what there is to compute on, and why the rest cannot be used
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gmm devices
+  gmm devices --json")]
+pub struct Devices {
+    /// Print an array of rows `device, available, description, kernels` as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints for each device; the description of one that cannot be used is the reason.
+#[derive(Serialize)]
+struct Row {
+    device: String,
+    available: bool,
+    description: String,
+    kernels: Vec<String>,
+}
+
+impl Devices {
+    pub fn run(self) -> anyhow::Result<()> {
+        let rows: Vec<Row> = gmm::devices()
+            .into_iter()
+            .map(|(device, found)| Row {
+                device: device.to_string(),
+                available: found.is_ok(),
+                description: found.unwrap_or_else(|e| e.to_string()),
+                kernels: kernel_names(&device),
+            })
+            .collect();
+        if self.json {
+            return text::print_json(&rows);
+        }
+        let lines = rows.into_iter().map(|r| {
+            vec![r.device, if r.available { "yes" } else { "no" }.into(), r.kernels.join(", "), r.description]
+        });
+        Ok(text::print(text::table(&["device", "usable", "kernels", "description"], lines, usize::MAX))?)
+    }
+}

@@ -1,0 +1,106 @@
+//! Plots as SVG.
+use anyhow::anyhow;
+use plotters::prelude::*;
+
+/// Colours that colour-blind readers can tell apart (Okabe and Ito 2008).
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 0, 0),
+];
+const SIZE: (u32, u32) = (900, 600);
+const FONT: &str = "sans-serif";
+
+/// A named line.
+pub struct Series {
+    pub name: String,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Lines over two logarithmic axes, as SVG text; `labels` are those of the x and the y axis.
+pub fn log_log(title: &str, labels: (&str, &str), series: &[Series]) -> anyhow::Result<String> {
+    let mut svg = String::new();
+    draw(&mut svg, title, labels, series).map_err(|e| anyhow!("the plot could not be drawn: {e}"))?;
+    Ok(svg)
+}
+
+fn draw(
+    svg: &mut String,
+    title: &str,
+    labels: (&str, &str),
+    series: &[Series],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let points = || series.iter().flat_map(|s| &s.points);
+    let x = decades(points().map(|p| p.0));
+    let y = decades(points().map(|p| p.1));
+    let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+    root.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&root)
+        .caption(title, (FONT, 22))
+        .margin(16)
+        .x_label_area_size(48)
+        .y_label_area_size(72)
+        .build_cartesian_2d((x.0..x.1).log_scale(), (y.0..y.1).log_scale())?;
+    chart
+        .configure_mesh()
+        .x_desc(labels.0)
+        .y_desc(labels.1)
+        .axis_desc_style((FONT, 18))
+        .label_style((FONT, 15))
+        .bold_line_style(RGBColor(205, 205, 205))
+        .light_line_style(RGBColor(238, 238, 238))
+        .x_label_formatter(&|v| power_of_ten(*v))
+        .y_label_formatter(&|v| power_of_ten(*v))
+        .draw()?;
+    for (s, colour) in series.iter().zip(COLOURS.into_iter().cycle()) {
+        let style = colour.stroke_width(2);
+        chart
+            .draw_series(LineSeries::new(s.points.iter().copied(), style))?
+            .label(&s.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], style));
+        chart.draw_series(s.points.iter().map(|&p| Circle::new(p, 4, colour.filled())))?;
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .legend_area_size(32)
+        .margin(12)
+        .label_font((FONT, 16))
+        .background_style(WHITE.mix(0.9))
+        .border_style(RGBColor(205, 205, 205))
+        .draw()?;
+    root.present()?;
+    Ok(())
+}
+
+/// The powers of ten around positive values.
+fn decades(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (low, high) = values.filter(|v| *v > 0.0).fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(v), h.max(v)));
+    if low > high {
+        return (1.0, 10.0);
+    }
+    let low = low.log10().floor();
+    // At least one decade, also for a single value that is a power of ten.
+    let high = high.log10().ceil().max(low + 1.0);
+    (10f64.powf(low), 10f64.powf(high))
+}
+
+fn power_of_ten(value: f64) -> String {
+    let exponent = value.log10();
+    if (exponent - exponent.round()).abs() > 1e-6 {
+        return String::new();
+    }
+    let digits = format!("{exponent:.0}");
+    let superscript = digits.chars().map(|c| match c {
+        '-' => '⁻',
+        '1' => '¹',
+        '2' => '²',
+        '3' => '³',
+        c => c.to_digit(10).and_then(|d| char::from_u32('⁰' as u32 + d)).unwrap_or(c),
+    });
+    format!("10{}", superscript.collect::<String>())
+}

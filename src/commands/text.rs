@@ -1,0 +1,100 @@
+//! Text for people.
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// Prints `text` and a line feed; unlike `println!` it reports a closed pipe instead of panicking.
+pub fn print(text: impl std::fmt::Display) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    out.flush()
+}
+
+/// Prints a note on stderr; without a usable stderr there is nobody to tell.
+pub fn note(text: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "note: {text}");
+}
+
+/// Prints `value` as JSON.
+pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    Ok(print(serde_json::to_string_pretty(value)?)?)
+}
+
+/// A table without lines; columns from `right` on are aligned to the right.
+pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>, right: usize) -> String {
+    let mut table = Table::new();
+    table.load_preset(NOTHING).set_header(header).add_rows(rows);
+    for (i, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if i >= right {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt()
+}
+
+/// 1234567 as `1,234,567`.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A duration with three significant digits and its unit.
+pub fn seconds(s: f64) -> String {
+    let (value, unit) = match s {
+        s if s < 1e-6 => (s * 1e9, "ns"),
+        s if s < 1e-3 => (s * 1e6, "µs"),
+        s if s < 1.0 => (s * 1e3, "ms"),
+        s => (s, "s"),
+    };
+    format!("{} {unit}", three_digits(value))
+}
+
+/// A count with three significant digits, in words where it is large.
+pub fn count(n: f64) -> String {
+    let (value, unit) = match n {
+        n if n >= 1e9 => (n / 1e9, " billion"),
+        n if n >= 1e6 => (n / 1e6, " million"),
+        n if n >= 1e3 => return grouped(n.round() as u64),
+        n => (n, ""),
+    };
+    format!("{}{unit}", three_digits(value))
+}
+
+fn three_digits(value: f64) -> String {
+    // Thresholds below the power of ten, so that rounding does not add a digit.
+    let decimals = if value < 9.995 {
+        2
+    } else if value < 99.95 {
+        1
+    } else {
+        0
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(seconds(1.5e-9), "1.50 ns");
+        assert_eq!(seconds(12.34e-6), "12.3 µs");
+        assert_eq!(seconds(0.09999), "100 ms");
+        assert_eq!(seconds(36.0), "36.0 s");
+        assert_eq!(count(12.0), "12.0");
+        assert_eq!(count(86_400.2), "86,400");
+        assert_eq!(count(7.3e8), "730 million");
+    }
+}

@@ -1,0 +1,73 @@
+//! What the tests of the command line share.
+#![allow(dead_code)]
+use assert_cmd::Command;
+use gmm::{Covariances, Evaluator, Mixture, ReferenceEvaluator};
+use ndarray::{Array1, Array2, arr1, arr2};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// The program, run in `folder`.
+pub fn gmm(folder: impl AsRef<Path>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gmm"));
+    command.current_dir(folder);
+    command
+}
+
+/// A file of the repository's data folder.
+pub fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
+}
+
+pub fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// Samples (7, 3) whose values are the same in float32 and float64.
+pub fn points() -> Array2<f64> {
+    Array2::from_shape_fn((7, 3), |(i, j)| ((i * 5 + j * 3) % 11) as f64 / 4.0 - 1.0)
+}
+
+pub fn mixture() -> Mixture {
+    let means = arr2(&[[0.0, 0.5, 1.0], [-0.5, 0.25, 0.0]]);
+    Mixture::new(arr1(&[0.25, 0.75]), means, Covariances::Diag(arr2(&[[1.0, 0.5, 2.0], [0.75, 1.5, 1.0]]))).unwrap()
+}
+
+/// The model of [`mixture`] as JSON.
+pub const MODEL: &str = r#"{"version": 1, "covariance_type": "diag", "weights": [0.25, 0.75],
+    "means": [[0, 0.5, 1], [-0.5, 0.25, 0]], "covariances": [[1, 0.5, 2], [0.75, 1.5, 1]]}"#;
+
+/// Total and per-sample log-likelihood by the reference.
+pub fn reference(data: &gmm::io::Data, mixture: &Mixture) -> (f64, Array1<f64>) {
+    let mut evaluator = ReferenceEvaluator::new(data.samples().unwrap());
+    (evaluator.log_likelihood(mixture).unwrap(), evaluator.score_samples(mixture).unwrap())
+}
+
+/// A .npy of NumPy's format 1.0 with any header and any content.
+pub fn npy(descr: &str, fortran: bool, shape: &str, body: &[u8]) -> Vec<u8> {
+    let order = if fortran { "True" } else { "False" };
+    npy_with_header(&format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}"), body)
+}
+
+pub fn npy_with_header(header: &str, body: &[u8]) -> Vec<u8> {
+    let mut header = header.as_bytes().to_vec();
+    while !(header.len() + 11).is_multiple_of(64) {
+        header.push(b' ');
+    }
+    header.push(b'\n');
+    let mut file = b"\x93NUMPY\x01\x00".to_vec();
+    file.extend((header.len() as u16).to_le_bytes());
+    file.extend(header);
+    file.extend(body);
+    file
+}
+
+/// The elements of `x`, row by row or column by column, as bytes.
+pub fn bytes<const B: usize>(x: &Array2<f64>, fortran: bool, element: fn(f64) -> [u8; B]) -> Vec<u8> {
+    let x = if fortran { x.t() } else { x.view() };
+    x.iter().flat_map(|&v| element(v)).collect()
+}
+
+/// Whether this machine has a CUDA device that works.
+pub fn cuda() -> bool {
+    gmm::devices().iter().any(|(device, found)| matches!(device, gmm::Device::Cuda(_)) && found.is_ok())
+}

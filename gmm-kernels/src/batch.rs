@@ -1,17 +1,18 @@
 //! `batch_dDD`: many parameter sets over one read of the data, for any K and D up to 16.
 //!
-//! As [`direct`](crate::direct), a thread holds four samples in registers; the parameters of a group of sets lie in
-//! shared memory, from where 16-byte broadcasts feed the arithmetic. Each set's sum is reduced over the warp at once and
-//! kept per warp and set in shared memory.
+//! As [`direct`](crate::direct), a thread holds its samples in registers (two quads here); the parameters of a group of
+//! sets lie in shared memory. Each set's sum is reduced over the warp at once and kept per warp and set in shared memory.
 //!
 //! * Launch: grid (blocks, groups of sets); block of whole warps; shared memory [`shared_bytes`]. [`batch_reduce`] then
 //!   adds the blocks' sums: grid = number of sets, one warp.
 //! * Must do, a sample and set: K·(2·D + 1) fused multiply-adds and K exponentials; the data is read once a group.
-//!   K = 8, D = 13, N = 10⁶ on an H200: 6.6 µs a set at 33.5·10¹² fused multiply-adds a second.
-use crate::direct::{Columns, QUAD, tally_quad};
-use crate::pair::component;
+//!   K = 8, D = 13, N = 10⁶ on an H200: 6.5 µs a set at 33.4·10¹² fused multiply-adds a second.
+use crate::direct::{Columns, QUAD, likelihoods, row, tally_quad};
 use crate::simt::*;
-use crate::tally::{LogSumExp, Tally, shuffle_down_f64};
+use crate::tally::{Tally, warp_sum};
+
+/// Quads of a thread.
+pub const QUADS: usize = 2;
 
 /// Arguments of the kernel.
 #[repr(C)]
@@ -19,7 +20,7 @@ use crate::tally::{LogSumExp, Tally, shuffle_down_f64};
 pub struct BatchArgs {
     /// The data.
     pub columns: Columns,
-    /// Parameters (sets, K, [`row`]`(D)`): for each component s₀, m₀, s₁, m₁, …, w, seed, and padding.
+    /// Parameters (sets, K, [`row`]`(D)`).
     pub parameters: *const f32,
     /// Number of sets.
     pub sets: u32,
@@ -27,20 +28,15 @@ pub struct BatchArgs {
     pub group: u32,
     /// K.
     pub k: u32,
-    /// D once more: the rare slow path loops over it, so that it is not unrolled.
+    /// D once more: the rare path loops over it, so that it is not unrolled.
     pub d: u32,
     /// A number for each set and block, (sets, gridDim.x).
     pub partials: *mut f64,
 }
 
-/// Numbers of one component: 2·D + 2, rounded up to whole 16-byte reads.
-pub const fn row(d: usize) -> usize {
-    (2 * d + 2).next_multiple_of(4)
-}
-
-/// Dynamic shared memory of a launch.
-pub fn shared_bytes(d: usize, k: usize, group: usize, block_dim: usize) -> usize {
-    group * k * row(d) * size_of::<f32>() + group * block_dim / WARP as usize * size_of::<f64>()
+/// Dynamic shared memory of a launch: a group's parameters, and a sum for each set and warp.
+pub fn shared_bytes(d: usize, k: usize, group: usize, block_dim: u32) -> usize {
+    group * (k * row(d) * size_of::<f32>() + (block_dim / WARP) as usize * size_of::<f64>())
 }
 
 #[inline(always)]
@@ -50,84 +46,61 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
     let first_set = block_idx_y() * args.group;
     let sets = if args.sets - first_set < args.group { args.sets - first_set } else { args.group };
     let set_size = args.k as usize * 4 * ROW4;
-    let parameters = shared::<f32>();
+    let parameters = Shared::<f32>::at(0);
+    let sums = Shared::<f64>::at(args.group as usize * set_size * size_of::<f32>());
     let warps = block_dim() / WARP;
     let (warp, lane) = (thread_idx() / WARP, thread_idx() % WARP);
-    // SAFETY: behind the parameters of a whole group, whose size is a multiple of 16 bytes.
-    let sums = unsafe { parameters.add(args.group as usize * set_size).cast::<f64>() };
     let mut f = thread_idx() as usize;
     while f < sets as usize * set_size {
         // SAFETY: the group's sets are within the array, and the shared memory holds a group.
-        unsafe { *parameters.add(f) = *args.parameters.add(first_set as usize * set_size + f) };
+        unsafe { parameters.set(f, *args.parameters.add(first_set as usize * set_size + f)) };
         f += block_dim() as usize;
     }
     let mut f = thread_idx();
     while f < sets * warps {
         // SAFETY: a place for each warp and set.
-        unsafe { *sums.add(f as usize) = 0.0 };
+        unsafe { sums.set(f as usize, 0.0) };
         f += block_dim();
     }
     barrier!();
-    let step = grid_dim() * block_dim();
-    let mut base = block_idx() * block_dim();
-    // The bound is the same for all threads of a warp, so that all lanes take part in the shuffles.
+    let step = grid_dim() * block_dim() * QUADS as u32;
+    let mut base = block_idx() * block_dim() * QUADS as u32;
+    // The bound is the same for all threads of a block, so that all lanes take part in the shuffles.
     while base < columns.quads() {
-        let i = base + thread_idx();
-        let inside = i < columns.quads();
-        // SAFETY: clamped to the last quad; what lies past the end is not counted.
-        let x = unsafe { columns.load::<D>(if inside { i } else { columns.quads() - 1 }, keep, stream) };
+        let mut x = [[[0.0; QUAD]; D]; QUADS];
+        let mut quad = [0; QUADS];
+        let mut r = 0;
+        while r < QUADS {
+            quad[r] = base + r as u32 * block_dim() + thread_idx();
+            // Past the end the last quad stands in, and is not counted.
+            let i = if quad[r] < columns.quads() { quad[r] } else { columns.quads() - 1 };
+            let mut j = 0;
+            while j < D {
+                // SAFETY: quad i exists.
+                x[r][j] = unsafe { load4(columns.quad(i, j), if i < columns.keep { keep } else { stream }) };
+                j += 1;
+            }
+            r += 1;
+        }
         let mut set = 0;
         while set < sets {
-            let mut e = [0.0f32; QUAD];
-            let mut k = 0;
-            while k < args.k {
-                let at = (set * args.k + k) as usize * 4 * ROW4;
-                let mut c = [[0.0f32; 4]; ROW4];
-                let mut r = 0;
-                while r < ROW4 {
-                    // SAFETY: within the group's parameters, aligned to 16 bytes.
-                    c[r] = unsafe { shared4(parameters.add(at + 4 * r)) };
-                    r += 1;
-                }
-                let mut q = [c[(2 * D + 1) / 4][(2 * D + 1) % 4]; QUAD];
-                let mut j = 0;
-                while j < D {
-                    let mut p = 0;
-                    while p < QUAD {
-                        let t = fma(c[2 * j / 4][2 * j % 4], x[j][p], c[(2 * j + 1) / 4][(2 * j + 1) % 4]);
-                        q[p] = fma(-t, t, q[p]);
-                        p += 1;
-                    }
-                    j += 1;
-                }
-                let w = c[2 * D / 4][2 * D % 4];
-                let mut p = 0;
-                while p < QUAD {
-                    e[p] = fma(w, exp2(q[p]), e[p]);
-                    p += 1;
-                }
-                k += 1;
-            }
+            let components = parameters.offset(set as usize * set_size);
+            // SAFETY: the group's parameters are in shared memory since the barrier.
+            let likelihoods = unsafe { likelihoods::<D, ROW4, QUADS>(&x, components, args.k) };
             let mut tally = Tally::new();
-            if inside {
-                tally_quad(&mut tally, e, i, columns.n, |sample| {
-                    let mut sum = LogSumExp::new();
-                    let mut k = 0;
-                    while k < args.k {
-                        // SAFETY: the sample exists, and the component is within the group's parameters.
-                        let (w, q) = unsafe {
-                            component(columns.x.add(sample), columns.stride, args.d, parameters.add((set * args.k + k) as usize * 4 * ROW4))
-                        };
-                        sum.add(w, q);
-                        k += 1;
-                    }
-                    sum
-                });
+            let mut r = 0;
+            while r < QUADS {
+                if quad[r] < columns.quads() {
+                    // SAFETY: the quad exists.
+                    unsafe { tally_quad(&mut tally, likelihoods[r], quad[r], columns, components, (args.d, args.k)) };
+                }
+                r += 1;
             }
             let sum = tally.warp_sum();
             if lane == 0 {
+                let mine = (set * warps + warp) as usize;
                 // SAFETY: the warp's own place.
-                unsafe { *sums.add((set * warps + warp) as usize) += sum };
+                unsafe { sums.set(mine, sums.get(mine) + sum) };
             }
             set += 1;
         }
@@ -140,7 +113,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
         let mut w = 0;
         while w < warps {
             // SAFETY: written by the warps before the barrier.
-            sum += unsafe { *sums.add((set * warps + w) as usize) };
+            sum += unsafe { sums.get((set * warps + w) as usize) };
             w += 1;
         }
         // SAFETY: a place for each set and block.
@@ -181,11 +154,7 @@ kernel! {
             sum += unsafe { *partials.add(set * count as usize + b as usize) };
             b += WARP;
         }
-        let mut by = WARP / 2;
-        while by > 0 {
-            sum += shuffle_down_f64(sum, by);
-            by /= 2;
-        }
+        let sum = warp_sum(sum);
         if thread_idx() == 0 {
             // SAFETY: a place for each set.
             unsafe { *totals.add(set) = sum };

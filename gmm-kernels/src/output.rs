@@ -1,6 +1,6 @@
 //! From a warp's sum to the one number that leaves the GPU.
 use crate::simt::*;
-use crate::tally::Tally;
+use crate::tally::{Tally, warp_sum};
 
 /// Where a launch puts its total.
 #[repr(C)]
@@ -27,11 +27,11 @@ impl Output {
     /// All threads of the block call it; [`FINISH_SHARED_BYTES`] of shared memory are there and not in use.
     #[inline(always)]
     pub unsafe fn block_sum(tally: Tally) -> f64 {
-        let s = shared::<f64>();
+        let s = Shared::<f64>::at(0);
         let sum = tally.warp_sum();
         if thread_idx() % WARP == 0 {
             // SAFETY: one slot a warp, at most 32 warps a block.
-            unsafe { *s.add((thread_idx() / WARP) as usize) = sum };
+            unsafe { s.set((thread_idx() / WARP) as usize, sum) };
         }
         barrier!();
         let mut total = 0.0;
@@ -39,7 +39,7 @@ impl Output {
             let mut w = 0;
             while w < block_dim() / WARP {
                 // SAFETY: as above; the barrier ordered the writes.
-                total += unsafe { *s.add(w as usize) };
+                total += unsafe { s.get(w as usize) };
                 w += 1;
             }
         }
@@ -54,17 +54,17 @@ impl Output {
     /// gridDim.x places; see [`Output::block_sum`] for the shared memory.
     #[inline(always)]
     pub unsafe fn finish(self, tally: Tally) {
-        let s = shared::<f64>();
+        let s = Shared::<f64>::at(0);
         // SAFETY: the caller's.
         unsafe {
             let sum = Self::block_sum(tally);
             if thread_idx() == 0 {
                 *self.partials.add(block_idx() as usize) = sum;
                 let before = count_up(self.ticket, 1);
-                *s = if before == grid_dim() - 1 { 1.0 } else { 0.0 };
+                s.set(0, if before == grid_dim() - 1 { 1.0 } else { 0.0 });
             }
             barrier!();
-            if *s == 1.0 {
+            if s.get(0) == 1.0 {
                 // The first warp adds them, in an order that depends on the grid alone; the reads of a round are
                 // independent, so that their latencies overlap.
                 if thread_idx() < WARP {
@@ -87,11 +87,7 @@ impl Output {
                         }
                         start += ROUND * WARP;
                     }
-                    let mut by = WARP / 2;
-                    while by > 0 {
-                        sum += crate::tally::shuffle_down_f64(sum, by);
-                        by /= 2;
-                    }
+                    let sum = warp_sum(sum);
                     if thread_idx() == 0 {
                         *self.ticket = 0;
                         publish(self.total, sum);

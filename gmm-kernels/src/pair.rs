@@ -67,7 +67,9 @@ kernel! {
     pub unsafe fn pair(args: PairArgs) {
         let (lane, point) = (thread_idx() % args.lanes, thread_idx() / args.lanes);
         let per_block = (block_dim() / args.lanes) as u64;
-        let mine = shared::<LogSumExp>();
+        // The maximum of each thread, and behind them the sum of each thread.
+        let (maxima, sums) = (Shared::<f32>::at(0), Shared::<f32>::at(block_dim() as usize * size_of::<f32>()));
+        let mine = thread_idx() as usize;
         let mut tally = Tally::new();
         let mut first = block_idx() as u64 * per_block;
         // The loop's bound is the same for all threads of a block, so that all of them meet at the barriers.
@@ -87,12 +89,13 @@ kernel! {
             }
             // SAFETY: a place for each thread; the barriers separate the writes from the reads.
             unsafe {
-                *mine.add(thread_idx() as usize) = sum;
+                maxima.set(mine, sum.max);
+                sums.set(mine, sum.sum);
                 barrier!();
                 if lane == 0 && i < args.n {
-                    let mut l = 1;
-                    while l < args.lanes {
-                        sum.merge(*mine.add((thread_idx() + l) as usize));
+                    let mut l = mine + 1;
+                    while l < mine + args.lanes as usize {
+                        sum.merge(LogSumExp { max: maxima.get(l), sum: sums.get(l) });
                         l += 1;
                     }
                     tally.add_scaled(sum.max, sum.sum);

@@ -39,16 +39,15 @@ impl Tally {
     /// The sum over the lanes of the warp, in lane 0 (other lanes: undefined). All lanes take part.
     #[inline(always)]
     pub fn warp_sum(self) -> f64 {
-        let (mut exponent, mut mantissa, mut far) = (self.exponent, self.mantissa, self.far);
+        let mut mantissa = self.mantissa;
         let mut by = WARP / 2;
         while by > 0 {
-            exponent = exponent.wrapping_add(shuffle_down_u32(exponent as u32, by) as i32);
             // 32 factors below 2 stay below 2^32.
             mantissa *= f32::from_bits(shuffle_down_u32(mantissa.to_bits(), by));
-            far += shuffle_down_f64(far, by);
             by /= 2;
         }
-        far + exponent as f64 + log2(mantissa) as f64
+        let sum = warp_add(self.exponent) as f64 + log2(mantissa) as f64;
+        if warp_any(self.far != 0.0) { sum + warp_sum(self.far) } else { sum }
     }
 }
 
@@ -58,13 +57,18 @@ impl Default for Tally {
     }
 }
 
-/// The f64 of the lane `by` above; all lanes take part.
+/// The sum of `x` over the lanes of the warp, in lane 0 (other lanes: undefined). All lanes take part.
 #[inline(always)]
-pub fn shuffle_down_f64(x: f64, by: u32) -> f64 {
-    let bits = x.to_bits();
-    let low = shuffle_down_u32(bits as u32, by);
-    let high = shuffle_down_u32((bits >> 32) as u32, by);
-    f64::from_bits((high as u64) << 32 | low as u64)
+pub fn warp_sum(mut x: f64) -> f64 {
+    let mut by = WARP / 2;
+    while by > 0 {
+        let bits = x.to_bits();
+        let low = shuffle_down_u32(bits as u32, by);
+        let high = shuffle_down_u32((bits >> 32) as u32, by);
+        x += f64::from_bits((high as u64) << 32 | low as u64);
+        by /= 2;
+    }
+    x
 }
 
 /// Σₖ wₖ·2^(qₖ − max) with the running maximum taken out: the sum of any number of terms of any size.

@@ -26,9 +26,16 @@ pub fn block_dim() -> u32 {
 pub fn grid_dim() -> u32 {
     thread::grid_dim_x()
 }
-/// The block's dynamic shared memory; as many bytes as the launch asked for.
+/// Address of the block's dynamic shared memory in the shared state space.
+#[cfg(target_arch = "nvptx64")]
 #[inline(always)]
-pub fn shared<T>() -> *mut T {
-    // f64x2-sized elements give the array the alignment of 16 bytes that wide accesses need.
-    cuda_std::shared::dynamic_shared_mem::<u128>().cast()
+pub(super) fn shared_base() -> u32 {
+    // 16-byte elements give the array the alignment that wide accesses need.
+    let generic = cuda_std::shared::dynamic_shared_mem::<u128>();
+    let address: u64;
+    // SAFETY: converts an address between state spaces.
+    unsafe {
+        core::arch::asm!("cvta.to.shared.u64 {}, {};", out(reg64) address, in(reg64) generic, options(pure, nomem, nostack))
+    };
+    address as u32
 }

@@ -1,5 +1,6 @@
 //! What both device homes share: PTX instructions that Rust has no function for.
 use core::arch::asm;
+use core::marker::PhantomData;
 
 /// a·b + c, rounded once.
 #[inline(always)]
@@ -73,7 +74,9 @@ pub fn policy_keep() -> CachePolicy {
 pub fn policy_stream() -> CachePolicy {
     let p: u64;
     // SAFETY: makes a cache policy descriptor.
-    unsafe { asm!("createpolicy.fractional.L2::evict_first.b64 {}, 1.0;", out(reg64) p, options(pure, nomem, nostack)) };
+    unsafe {
+        asm!("createpolicy.fractional.L2::evict_first.b64 {}, 1.0;", out(reg64) p, options(pure, nomem, nostack))
+    };
     CachePolicy(p)
 }
 
@@ -92,19 +95,145 @@ pub unsafe fn load4(p: *const f32, policy: CachePolicy) -> [f32; 4] {
     [a, b, c, d]
 }
 
-/// Four numbers in one 16-byte read of shared memory.
+/// A place in the block's dynamic shared memory, as numbers of type `T` (f32, f64).
 ///
-/// # Safety
-/// `p` is aligned to 16 bytes and readable for 16 bytes, and points into shared memory.
-#[inline(always)]
-pub unsafe fn shared4(p: *const f32) -> [f32; 4] {
-    let (a, b, c, d): (f32, f32, f32, f32);
-    // SAFETY: the caller's. The state space is named, because a generic access is slower.
-    unsafe {
-        asm!("{{ .reg .u64 t; cvta.to.shared.u64 t, {4}; ld.shared.v4.f32 {{{0}, {1}, {2}, {3}}}, [t]; }}",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) p, options(pure, readonly, nostack));
+/// Accesses name the shared state space: generic ones cost an address conversion each.
+#[derive(Clone, Copy)]
+pub struct Shared<T> {
+    address: u32,
+    element: PhantomData<T>,
+}
+
+impl<T> Shared<T> {
+    /// The place `bytes` behind the start.
+    #[inline(always)]
+    pub fn at(bytes: usize) -> Self {
+        Self { address: super::shared_base() + bytes as u32, element: PhantomData }
     }
-    [a, b, c, d]
+    /// The place `count` elements further on.
+    #[inline(always)]
+    pub fn offset(self, count: usize) -> Self {
+        Self { address: self.address + (count * size_of::<T>()) as u32, element: PhantomData }
+    }
+}
+
+impl Shared<f32> {
+    /// Element `i`.
+    ///
+    /// # Safety
+    /// It lies within the launch's shared memory and was written, and no other thread writes it at the same time.
+    #[inline(always)]
+    pub unsafe fn get(self, i: usize) -> f32 {
+        let v: f32;
+        // SAFETY: the caller's.
+        unsafe {
+            asm!("ld.shared.f32 {}, [{}];", out(reg32) v, in(reg32) self.offset(i).address, options(pure, readonly, nostack))
+        };
+        v
+    }
+    /// Writes element `i`.
+    ///
+    /// # Safety
+    /// It lies within the launch's shared memory, and no other thread accesses it at the same time.
+    #[inline(always)]
+    pub unsafe fn set(self, i: usize, v: f32) {
+        // SAFETY: the caller's.
+        unsafe { asm!("st.shared.f32 [{}], {};", in(reg32) self.offset(i).address, in(reg32) v, options(nostack)) };
+    }
+    /// Elements `i` to `i + 3` in one 16-byte read.
+    ///
+    /// # Safety
+    /// As for [`Self::get`]; element `i` is aligned to 16 bytes.
+    #[inline(always)]
+    pub unsafe fn get4(self, i: usize) -> [f32; 4] {
+        let (a, b, c, d): (f32, f32, f32, f32);
+        // SAFETY: the caller's.
+        unsafe {
+            asm!("ld.shared.v4.f32 {{{0}, {1}, {2}, {3}}}, [{4}];",
+                out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.offset(i).address, options(pure, readonly, nostack));
+        }
+        [a, b, c, d]
+    }
+    /// Starts to copy four numbers of global memory to elements `i` to `i + 3`; [`copies_wait`] waits for it.
+    ///
+    /// # Safety
+    /// Both places are aligned to 16 bytes and valid for 16 bytes; only this thread touches the elements until it has
+    /// waited.
+    #[inline(always)]
+    pub unsafe fn copy4(self, i: usize, from: *const f32, policy: CachePolicy) {
+        // SAFETY: the caller's.
+        unsafe {
+            asm!("cp.async.cg.shared.global.L2::cache_hint [{}], [{}], 16, {};",
+                in(reg32) self.offset(i).address, in(reg64) from, in(reg64) policy.0, options(nostack));
+        }
+    }
+}
+
+impl Shared<f64> {
+    /// Element `i`.
+    ///
+    /// # Safety
+    /// It lies within the launch's shared memory and was written, and no other thread writes it at the same time.
+    #[inline(always)]
+    pub unsafe fn get(self, i: usize) -> f64 {
+        let v: f64;
+        // SAFETY: the caller's.
+        unsafe {
+            asm!("ld.shared.f64 {}, [{}];", out(reg64) v, in(reg32) self.offset(i).address, options(pure, readonly, nostack))
+        };
+        v
+    }
+    /// Writes element `i`.
+    ///
+    /// # Safety
+    /// It lies within the launch's shared memory, and no other thread accesses it at the same time.
+    #[inline(always)]
+    pub unsafe fn set(self, i: usize, v: f64) {
+        // SAFETY: the caller's.
+        unsafe { asm!("st.shared.f64 [{}], {};", in(reg32) self.offset(i).address, in(reg64) v, options(nostack)) };
+    }
+}
+
+/// Ends a group of the thread's copies.
+#[inline(always)]
+pub fn copies_commit() {
+    // SAFETY: no operands.
+    unsafe { asm!("cp.async.commit_group;", options(nostack)) };
+}
+
+/// Waits until all of the thread's copies have arrived.
+#[inline(always)]
+pub fn copies_wait() {
+    // SAFETY: no operands.
+    unsafe { asm!("cp.async.wait_group 0;", options(nostack)) };
+}
+
+/// Waits until all but the latest group of the thread's copies have arrived.
+#[inline(always)]
+pub fn copies_wait_but_one() {
+    // SAFETY: no operands.
+    unsafe { asm!("cp.async.wait_group 1;", options(nostack)) };
+}
+
+/// The sum of `x` over the lanes of the warp; all lanes take part.
+#[inline(always)]
+pub fn warp_add(x: i32) -> i32 {
+    let y: i32;
+    // SAFETY: exchanges registers within the warp; every lane takes part (the kernels' contract).
+    unsafe { asm!("redux.sync.add.s32 {}, {}, -1;", out(reg32) y, in(reg32) x, options(nomem, nostack)) };
+    y
+}
+
+/// Whether `x` holds in any lane of the warp; all lanes take part.
+#[inline(always)]
+pub fn warp_any(x: bool) -> bool {
+    let y: u32;
+    // SAFETY: exchanges predicates within the warp; every lane takes part (the kernels' contract).
+    unsafe {
+        asm!("{{ .reg .pred p; setp.ne.u32 p, {1}, 0; vote.sync.any.pred p, p, -1; selp.u32 {0}, 1, 0, p; }}",
+            out(reg32) y, in(reg32) x as u32, options(nomem, nostack));
+    }
+    y != 0
 }
 
 /// The value of `x` in the lane `by` above (the own one past the end); all lanes of the warp take part.
@@ -112,7 +241,9 @@ pub unsafe fn shared4(p: *const f32) -> [f32; 4] {
 pub fn shuffle_down_u32(x: u32, by: u32) -> u32 {
     let y: u32;
     // SAFETY: exchanges registers within the warp; every lane takes part (the kernels' contract).
-    unsafe { asm!("shfl.sync.down.b32 {}, {}, {}, 31, -1;", out(reg32) y, in(reg32) x, in(reg32) by, options(nomem, nostack)) };
+    unsafe {
+        asm!("shfl.sync.down.b32 {}, {}, {}, 31, -1;", out(reg32) y, in(reg32) x, in(reg32) by, options(nomem, nostack))
+    };
     y
 }
 
@@ -125,7 +256,9 @@ pub fn shuffle_down_u32(x: u32, by: u32) -> u32 {
 pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
     let old: u32;
     // SAFETY: the caller's.
-    unsafe { asm!("fence.acq_rel.gpu; atom.add.relaxed.gpu.global.u32 {}, [{}], {}; fence.acq_rel.gpu;", out(reg32) old, in(reg64) p, in(reg32) v, options(nostack)) };
+    unsafe {
+        asm!("fence.acq_rel.gpu; atom.add.relaxed.gpu.global.u32 {}, [{}], {}; fence.acq_rel.gpu;", out(reg32) old, in(reg64) p, in(reg32) v, options(nostack))
+    };
     old
 }
 

@@ -14,6 +14,7 @@ struct Block {
     barrier: Barrier,
     warps: Vec<Warp>,
     shared: *mut u128,
+    shared_bytes: usize,
     block_dim: u32,
     grid: (u32, u32),
 }
@@ -54,7 +55,7 @@ pub fn launch(grid: (u32, u32), block_dim: u32, shared_bytes: usize, kernel: imp
         .map(|_| Warp { barrier: Barrier::new(32), slots: [const { AtomicU32::new(0) }; 32] })
         .collect();
     let barrier = Barrier::new(block_dim as usize);
-    let block = Block { barrier, warps, shared: shared.as_mut_ptr(), block_dim, grid };
+    let block = Block { barrier, warps, shared: shared.as_mut_ptr(), shared_bytes, block_dim, grid };
     /// Lets a reference to the block cross into the scoped threads.
     struct Share<'a>(&'a Block);
     // SAFETY: the block's parts are synchronised, but for the shared memory, whose races are the kernel's to avoid.
@@ -102,10 +103,6 @@ pub mod block {
     pub fn grid_dim() -> u32 {
         super::block().grid.0
     }
-    /// The block's dynamic shared memory, aligned to 16 bytes.
-    pub fn shared<T>() -> *mut T {
-        super::block().shared.cast()
-    }
 }
 
 /// Arithmetic, loads, shuffles and atomics of one thread.
@@ -152,28 +149,95 @@ pub mod lane {
     /// # Safety
     /// `p` is aligned to 16 bytes and readable for 16 bytes.
     pub unsafe fn load4(p: *const f32, _policy: CachePolicy) -> [f32; 4] {
-        // SAFETY: the caller's.
-        unsafe { shared4(p) }
-    }
-    /// Four numbers in one 16-byte read of shared memory.
-    ///
-    /// # Safety
-    /// `p` is aligned to 16 bytes and readable for 16 bytes.
-    pub unsafe fn shared4(p: *const f32) -> [f32; 4] {
         assert!((p as usize).is_multiple_of(16), "a wide load must be aligned");
         // SAFETY: the caller's.
         unsafe { p.cast::<[f32; 4]>().read() }
     }
-    /// The value of `x` in the lane `by` above (the own one past the end).
-    pub fn shuffle_down_u32(x: u32, by: u32) -> u32 {
+    /// A place in the block's dynamic shared memory, as numbers of type `T`. Every access is checked.
+    #[derive(Clone, Copy)]
+    pub struct Shared<T> {
+        bytes: usize,
+        element: std::marker::PhantomData<T>,
+    }
+    impl<T: Copy> Shared<T> {
+        /// The place `bytes` behind the start.
+        pub fn at(bytes: usize) -> Self {
+            Self { bytes, element: std::marker::PhantomData }
+        }
+        /// The place `count` elements further on.
+        pub fn offset(self, count: usize) -> Self {
+            Self::at(self.bytes + count * size_of::<T>())
+        }
+        fn pointer<U>(self, i: usize) -> *mut U {
+            let start = self.offset(i).bytes;
+            assert!(start + size_of::<U>() <= block().shared_bytes, "past the end of the shared memory");
+            assert!(start.is_multiple_of(size_of::<U>()), "a shared access must be aligned");
+            // SAFETY: inside the block's allocation.
+            unsafe { block().shared.cast::<u8>().add(start).cast() }
+        }
+        /// Element `i`.
+        ///
+        /// # Safety
+        /// No other thread writes it at the same time.
+        pub unsafe fn get(self, i: usize) -> T {
+            // SAFETY: inside and aligned; races are the caller's.
+            unsafe { self.pointer::<T>(i).read() }
+        }
+        /// Writes element `i`.
+        ///
+        /// # Safety
+        /// No other thread accesses it at the same time.
+        pub unsafe fn set(self, i: usize, v: T) {
+            // SAFETY: inside and aligned; races are the caller's.
+            unsafe { self.pointer::<T>(i).write(v) }
+        }
+    }
+    impl Shared<f32> {
+        /// Elements `i` to `i + 3`.
+        ///
+        /// # Safety
+        /// No other thread writes them at the same time.
+        pub unsafe fn get4(self, i: usize) -> [f32; 4] {
+            // SAFETY: inside and aligned; races are the caller's.
+            unsafe { self.pointer::<[f32; 4]>(i).read() }
+        }
+        /// Copies four numbers of global memory to elements `i` to `i + 3`, at once.
+        ///
+        /// # Safety
+        /// `from` is aligned to 16 bytes and readable for 16 bytes; no other thread accesses the elements.
+        pub unsafe fn copy4(self, i: usize, from: *const f32, policy: CachePolicy) {
+            // SAFETY: the caller's.
+            unsafe { self.pointer::<[f32; 4]>(i).write(load4(from, policy)) }
+        }
+    }
+    /// Ends a group of the thread's copies.
+    pub fn copies_commit() {}
+    /// Waits until all of the thread's copies have arrived.
+    pub fn copies_wait() {}
+    /// Waits until all but the latest group of the thread's copies have arrived.
+    pub fn copies_wait_but_one() {}
+    /// What each lane of the warp has for `x`.
+    fn exchange(x: u32) -> [u32; 32] {
         let (warp, lane) = (here().thread / 32, here().thread % 32);
         let warp = &block().warps[warp as usize];
         warp.slots[lane as usize].store(x, Ordering::Relaxed);
         warp.barrier.wait();
-        let from = if lane + by < 32 { lane + by } else { lane };
-        let y = warp.slots[from as usize].load(Ordering::Relaxed);
+        let all = std::array::from_fn(|l| warp.slots[l].load(Ordering::Relaxed));
         warp.barrier.wait();
-        y
+        all
+    }
+    /// The sum of `x` over the lanes of the warp.
+    pub fn warp_add(x: i32) -> i32 {
+        exchange(x as u32).iter().fold(0, |sum, &v| sum.wrapping_add(v as i32))
+    }
+    /// Whether `x` holds in any lane of the warp.
+    pub fn warp_any(x: bool) -> bool {
+        exchange(x as u32).contains(&1)
+    }
+    /// The value of `x` in the lane `by` above (the own one past the end).
+    pub fn shuffle_down_u32(x: u32, by: u32) -> u32 {
+        let lane = here().thread % 32;
+        exchange(x)[if lane + by < 32 { lane + by } else { lane } as usize]
     }
     /// Adds `v` to the counter at `p`, and returns its former value.
     ///

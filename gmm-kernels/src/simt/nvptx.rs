@@ -33,13 +33,11 @@ pub fn grid_dim() -> u32 {
     // SAFETY: reads a special register.
     unsafe { _grid_dim_x() as u32 }
 }
-/// The block's dynamic shared memory, aligned to 16 bytes; as many bytes as the launch asked for.
+/// Address of the block's dynamic shared memory in the shared state space.
 #[inline(always)]
-pub fn shared<T>() -> *mut T {
-    let address: u64;
+pub(super) fn shared_base() -> u32 {
+    let address: u32;
     // SAFETY: takes the address of the module's dynamic shared array.
-    unsafe {
-        asm!("{{ .reg .u64 t; mov.u64 t, gmm_shared; cvta.shared.u64 {}, t; }}", out(reg64) address, options(pure, nomem, nostack));
-    }
-    address as *mut T
+    unsafe { asm!("mov.u32 {}, gmm_shared;", out(reg32) address, options(pure, nomem, nostack)) };
+    address
 }

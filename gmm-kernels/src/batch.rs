@@ -1,7 +1,7 @@
 //! `batch_dDD`: many parameter sets over one read of the data, for any K and D up to 16.
 //!
 //! As [`direct`](crate::direct), a thread holds its samples in registers (two quads here); the parameters of a group of
-//! sets lie in shared memory. Each set's sum is reduced over the warp at once and kept per warp and set in shared memory.
+//! sets lie in shared memory, and so does each thread's tally for each of them.
 //!
 //! * Launch: grid (blocks, groups of sets); block of whole warps; shared memory [`shared_bytes`]. [`batch_reduce`] then
 //!   adds the blocks' sums: grid = number of sets, one warp.
@@ -20,13 +20,13 @@ pub const QUADS: usize = 2;
 pub struct BatchArgs {
     /// The data.
     pub columns: Columns,
-    /// Parameters (sets, K, [`row`]`(D)`).
+    /// Parameters (sets, K, [`row`]`(D)`), K as below.
     pub parameters: *const f32,
     /// Number of sets.
     pub sets: u32,
     /// Sets of a group (gridDim.y groups).
     pub group: u32,
-    /// K.
+    /// K, rounded up to a multiple of [`SIDE_BY_SIDE`](crate::direct::SIDE_BY_SIDE) by components of zeros.
     pub k: u32,
     /// D once more: the rare path loops over it, so that it is not unrolled.
     pub d: u32,
@@ -34,9 +34,9 @@ pub struct BatchArgs {
     pub partials: *mut f64,
 }
 
-/// Dynamic shared memory of a launch: a group's parameters, and a sum for each set and warp.
+/// Dynamic shared memory of a launch: a group's parameters (`k` as in [`BatchArgs`]), and a tally for each set and thread.
 pub fn shared_bytes(d: usize, k: usize, group: usize, block_dim: u32) -> usize {
-    group * (k * row(d) * size_of::<f32>() + (block_dim / WARP) as usize * size_of::<f64>())
+    group * (k * row(d) * size_of::<f32>() + block_dim as usize * (size_of::<f64>() + size_of::<f32>()))
 }
 
 #[inline(always)]
@@ -47,20 +47,24 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
     let sets = if args.sets - first_set < args.group { args.sets - first_set } else { args.group };
     let set_size = args.k as usize * 4 * ROW4;
     let parameters = Shared::<f32>::at(0);
-    let sums = Shared::<f64>::at(args.group as usize * set_size * size_of::<f32>());
-    let warps = block_dim() / WARP;
-    let (warp, lane) = (thread_idx() / WARP, thread_idx() % WARP);
+    let powers = Shared::<f64>::at(args.group as usize * set_size * size_of::<f32>());
+    let threads = block_dim() as usize;
+    let mantissas = Shared::<f32>::at(args.group as usize * (set_size * size_of::<f32>() + threads * size_of::<f64>()));
     let mut f = thread_idx() as usize;
     while f < sets as usize * set_size {
         // SAFETY: the group's sets are within the array, and the shared memory holds a group.
         unsafe { parameters.set(f, *args.parameters.add(first_set as usize * set_size + f)) };
         f += block_dim() as usize;
     }
-    let mut f = thread_idx();
-    while f < sets * warps {
-        // SAFETY: a place for each warp and set.
-        unsafe { sums.set(f as usize, 0.0) };
-        f += block_dim();
+    let mut set = 0;
+    while set < sets as usize {
+        let mine = set * threads + thread_idx() as usize;
+        // SAFETY: a place for each thread and set.
+        unsafe {
+            powers.set(mine, 0.0);
+            mantissas.set(mine, 1.0);
+        }
+        set += 1;
     }
     barrier!();
     let step = grid_dim() * block_dim() * QUADS as u32;
@@ -87,7 +91,9 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
             let components = parameters.offset(set as usize * set_size);
             // SAFETY: the group's parameters are in shared memory since the barrier.
             let likelihoods = unsafe { likelihoods::<D, ROW4, QUADS>(&x, components, args.k) };
-            let mut tally = Tally::new();
+            let mine = set as usize * threads + thread_idx() as usize;
+            // SAFETY: the thread's own place.
+            let mut tally = unsafe { Tally::from_parts(powers.get(mine), mantissas.get(mine)) };
             let mut r = 0;
             while r < QUADS {
                 if quad[r] < columns.quads() {
@@ -96,29 +102,35 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
                 }
                 r += 1;
             }
-            let sum = tally.warp_sum();
-            if lane == 0 {
-                let mine = (set * warps + warp) as usize;
-                // SAFETY: the warp's own place.
-                unsafe { sums.set(mine, sums.get(mine) + sum) };
+            let (power, mantissa) = tally.parts();
+            // SAFETY: the thread's own place.
+            unsafe {
+                powers.set(mine, power);
+                mantissas.set(mine, mantissa);
             }
             set += 1;
         }
         base += step;
     }
     barrier!();
-    let mut set = thread_idx();
+    // Each warp takes sets of its own and sums them over the block's threads.
+    let mut set = warp;
     while set < sets {
         let mut sum = 0.0;
-        let mut w = 0;
-        while w < warps {
-            // SAFETY: written by the warps before the barrier.
-            sum += unsafe { sums.get((set * warps + w) as usize) };
-            w += 1;
+        let mut t = lane as usize;
+        while t < threads {
+            let at = set as usize * threads + t;
+            // SAFETY: written before the barrier.
+            sum += unsafe { Tally::from_parts(powers.get(at), mantissas.get(at)) }.warp_sum();
+            t += WARP as usize;
         }
-        // SAFETY: a place for each set and block.
-        unsafe { *args.partials.add((first_set + set) as usize * grid_dim() as usize + block_idx() as usize) = sum };
-        set += block_dim();
+        if lane == 0 {
+            // SAFETY: a place for each set and block.
+            unsafe {
+                *args.partials.add((first_set + set) as usize * grid_dim() as usize + block_idx() as usize) = sum
+            };
+        }
+        set += warps;
     }
 }
 

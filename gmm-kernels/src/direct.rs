@@ -63,9 +63,9 @@ pub const fn row(d: usize) -> usize {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DirectArgs<const ROW: usize> {
-    /// The components, each of [`row`]`(D)` numbers.
+    /// The components, each of [`row`]`(D)` numbers; those behind K are zeros.
     pub components: [[f32; ROW]; COMPONENTS],
-    /// K.
+    /// K, rounded up to a multiple of [`SIDE_BY_SIDE`].
     pub k: u32,
     /// The data.
     pub columns: Columns,
@@ -78,7 +78,12 @@ pub fn shared_bytes(d: usize, block_dim: u32) -> usize {
     FINISH_SHARED_BYTES + (COMPONENTS * row(d) + STAGES * d * block_dim as usize * QUAD) * size_of::<f32>()
 }
 
-/// Σₖ wₖ·2^qₖ of R quads, `x` (R, D), over `k` components in shared memory, `ROW4` 16-byte reads each.
+/// Components that are computed side by side: the reads of one hide behind the arithmetic of the other. K is rounded
+/// up to it; a component of weight zero adds nothing.
+pub const SIDE_BY_SIDE: usize = 2;
+
+/// Σₖ wₖ·2^qₖ of R quads, `x` (R, D), over `k` components (a multiple of [`SIDE_BY_SIDE`]) in shared memory, `ROW4`
+/// 16-byte reads each.
 ///
 /// # Safety
 /// `components` has that many elements, aligned to 16 bytes.
@@ -92,41 +97,54 @@ pub unsafe fn likelihoods<const D: usize, const ROW4: usize, const R: usize>(
     let mut at = components;
     let mut left = k;
     while left > 0 {
-        let mut c = [[0.0f32; 4]; ROW4];
-        let mut r = 0;
-        while r < ROW4 {
-            // SAFETY: the caller's.
-            c[r] = unsafe { at.get4(4 * r) };
-            r += 1;
+        let mut c = [[[0.0f32; 4]; ROW4]; SIDE_BY_SIDE];
+        let mut q = [[[0.0f32; QUAD]; R]; SIDE_BY_SIDE];
+        let mut u = 0;
+        while u < SIDE_BY_SIDE {
+            let mut i = 0;
+            while i < ROW4 {
+                // SAFETY: the caller's.
+                c[u][i] = unsafe { at.get4(4 * (u * ROW4 + i)) };
+                i += 1;
+            }
+            q[u] = [[c[u][(2 * D + 1) / 4][(2 * D + 1) % 4]; QUAD]; R];
+            u += 1;
         }
-        let (w, seed) = (c[2 * D / 4][2 * D % 4], c[(2 * D + 1) / 4][(2 * D + 1) % 4]);
-        let mut q = [[seed; QUAD]; R];
         let mut j = 0;
         while j < D {
-            let (s, m) = (c[2 * j / 4][2 * j % 4], c[(2 * j + 1) / 4][(2 * j + 1) % 4]);
+            let mut u = 0;
+            while u < SIDE_BY_SIDE {
+                let (s, m) = (c[u][2 * j / 4][2 * j % 4], c[u][(2 * j + 1) / 4][(2 * j + 1) % 4]);
+                let mut r = 0;
+                while r < R {
+                    let mut p = 0;
+                    while p < QUAD {
+                        let t = fma(s, x[r][j][p], m);
+                        q[u][r][p] = fma(-t, t, q[u][r][p]);
+                        p += 1;
+                    }
+                    r += 1;
+                }
+                u += 1;
+            }
+            j += 1;
+        }
+        let mut u = 0;
+        while u < SIDE_BY_SIDE {
+            let w = c[u][2 * D / 4][2 * D % 4];
             let mut r = 0;
             while r < R {
                 let mut p = 0;
                 while p < QUAD {
-                    let t = fma(s, x[r][j][p], m);
-                    q[r][p] = fma(-t, t, q[r][p]);
+                    sums[r][p] = fma(w, exp2(q[u][r][p]), sums[r][p]);
                     p += 1;
                 }
                 r += 1;
             }
-            j += 1;
+            u += 1;
         }
-        let mut r = 0;
-        while r < R {
-            let mut p = 0;
-            while p < QUAD {
-                sums[r][p] = fma(w, exp2(q[r][p]), sums[r][p]);
-                p += 1;
-            }
-            r += 1;
-        }
-        at = at.offset(4 * ROW4);
-        left -= 1;
+        at = at.offset(4 * ROW4 * SIDE_BY_SIDE);
+        left -= SIDE_BY_SIDE as u32;
     }
     sums
 }

@@ -36,6 +36,18 @@ impl Tally {
         self.add(e);
     }
 
+    /// The two numbers that keep a tally in memory: (power, mantissa).
+    #[inline(always)]
+    pub fn parts(self) -> (f64, f32) {
+        (self.far + self.exponent as f64, self.mantissa)
+    }
+
+    /// From its two numbers.
+    #[inline(always)]
+    pub fn from_parts(power: f64, mantissa: f32) -> Self {
+        Self { far: power, exponent: 0, mantissa }
+    }
+
     /// The sum over the lanes of the warp, in lane 0 (other lanes: undefined). All lanes take part.
     #[inline(always)]
     pub fn warp_sum(self) -> f64 {

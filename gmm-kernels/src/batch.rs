@@ -114,6 +114,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
     }
     barrier!();
     // Each warp takes sets of its own and sums them over the block's threads.
+    let (warp, lane) = (thread_idx() / WARP, thread_idx() % WARP);
     let mut set = warp;
     while set < sets {
         let mut sum = 0.0;
@@ -130,7 +131,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
                 *args.partials.add((first_set + set) as usize * grid_dim() as usize + block_idx() as usize) = sum
             };
         }
-        set += warps;
+        set += block_dim() / WARP;
     }
 }
 

@@ -40,6 +40,7 @@ pub const WARP: u32 = 32;
 macro_rules! barrier {
     () => {{
         #[cfg(target_arch = "nvptx64")]
+        #[allow(unused_unsafe)]
         // SAFETY: a barrier has no operands; every thread of the block reaches it (the kernels' contract).
         unsafe {
             core::arch::asm!(concat!("barrier.sync 0; // barrier ", file!(), ":", line!()), options(nostack));

@@ -253,3 +253,61 @@ fn texts_that_are_no_model() {
     refused_model(model("[0.75, 1.5, 1]", "{}"), &["not a model in JSON", "line 2", "a number or a list"]);
     refused_model(format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)), &["not a model in JSON"]);
 }
+
+#[test]
+fn archives_that_are_no_model() {
+    let folder = folder();
+    let path = folder.path();
+    fs::write(path.join("x.csv"), "1,2,3\n").unwrap();
+    let good = fs::read(data("../tests/data/savez_diag.npz")).unwrap();
+    let refused_npz = |content: &[u8], message: &[&str]| {
+        fs::write(path.join("m.npz"), content).unwrap();
+        refused(path, "m.npz", "x.csv", &[&["m.npz"], message].concat());
+    };
+    refused_npz(b"", &["not a .npz file"]);
+    refused_npz(&good[..good.len() - 30], &["not a .npz file"]);
+    refused_npz(MODEL.as_bytes(), &["not a .npz file"]);
+    // The name of an entry stands before its content and in the directory.
+    let renamed = replace(&good, b"means_.npy", b"meanz_.npy");
+    assert_ne!(renamed, good);
+    refused_npz(&renamed, &["no usable `means_`"]);
+    // One bit of the content: the checksum tells.
+    let mut damaged = good.clone();
+    let at = good.windows(5).position(|w| w == b"NUMPY").unwrap() + 130;
+    damaged[at] ^= 1;
+    refused_npz(&damaged, &["checksum"]);
+}
+
+/// Every occurrence of `from` replaced by `to`, of the same length.
+fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let mut out = bytes.to_vec();
+    for at in 0..=bytes.len() - from.len() {
+        if bytes[at..].starts_with(from) {
+            out[at..at + from.len()].copy_from_slice(to);
+        }
+    }
+    out
+}
+
+#[test]
+fn conversions_that_fail_write_nothing() {
+    let folder = folder();
+    let path = folder.path();
+    fs::write(path.join("m.json"), MODEL).unwrap();
+    fs::write(path.join("bad.json"), "{}").unwrap();
+    fs::write(path.join("old.npz"), "old").unwrap();
+    let before = listing(path);
+    for (from, to, message) in [
+        ("bad.json", "old.npz", "missing field"),
+        ("bad.json", "new.npz", "missing field"),
+        ("none.json", "new.npz", "No such file"),
+        ("m.json", "model", ".json or .npz"),
+        ("m.json", "model.txt", ".json or .npz"),
+        ("m.json", "no/such/m.npz", "No such file"),
+    ] {
+        let run = gmm(path).args(["convert", from, to]).assert().code(1).stdout("");
+        let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+        assert!(stderr.contains(message), "{stderr}");
+    }
+    assert_eq!(listing(path), before);
+}

@@ -284,7 +284,7 @@ fn devices_are_listed_with_reasons() {
 
 #[test]
 fn help_has_examples() {
-    for command in [&[][..], &["score"], &["bench"], &["devices"]] {
+    for command in [&[][..], &["score"], &["bench"], &["convert"], &["devices"]] {
         gmm(".").args(command).arg("--help").assert().success().stdout(predicate::str::contains("Examples:"));
     }
     gmm(".").arg("--version").assert().success().stdout(concat!("gmm ", env!("CARGO_PKG_VERSION"), "\n"));
@@ -307,6 +307,37 @@ fn wrong_use_is_exit_code_2() {
         &["bench", "--seconds", "nan"],
     ] {
         gmm(".").args(args).assert().code(2).stdout("").stderr(predicate::str::is_empty().not());
+    }
+}
+
+/// Total log-likelihood of iris under the models of tests/data, printed by tests/data/make.py.
+const NUMPY: [(&str, f64); 4] = [
+    ("full", -180.19666276476264),
+    ("tied", -256.7954998377291),
+    ("diag", -307.1819217093602),
+    ("spherical", -384.3213885960083),
+];
+
+#[test]
+fn models_convert_and_come_back() {
+    let folder = folder();
+    let convert = |from: &std::path::Path, to: &str| {
+        gmm(&folder).arg("convert").arg(from).arg(to).assert().success().stdout(format!("{to} written\n"));
+        folder.path().join(to)
+    };
+    let npz = convert(&data("speech8.json"), "m.npz");
+    let json_file = convert(&npz, "m.json");
+    let (a, b) = (gmm::io::read_model(data("speech8.json")).unwrap(), gmm::io::read_model(&json_file).unwrap());
+    assert_eq!(a, b);
+    // numpy.savez, compressed and not, made with numpy 2.4 from a mixture of each of scikit-learn's types.
+    for form in ["savez", "savez_compressed"] {
+        for (covariance_type, total) in NUMPY {
+            let model = data("../tests/data").join(format!("{form}_{covariance_type}.npz"));
+            let row = score(model, data("iris.csv"), &["--device", "reference"]);
+            assert_eq!(row["covariance_type"], covariance_type);
+            // The same float64 operations in another order.
+            approx::assert_relative_eq!(row["log_likelihood"].as_f64().unwrap(), total, max_relative = 1e-10);
+        }
     }
 }
 

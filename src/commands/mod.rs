@@ -1,5 +1,6 @@
 //! The commands: one file each, from typed options to the engine and back to text.
 mod bench;
+mod convert;
 mod devices;
 mod plot;
 mod score;
@@ -19,6 +20,7 @@ pub struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   gmm score model.json data.npy          log-likelihood of the data, on the fastest device found
+  gmm convert model.json model.npz       the same model, with scikit-learn's attribute names
   gmm bench --plot bench.svg             time per evaluation for N = 100 ... 1,000,000
   gmm devices                            what there is to compute on
 
@@ -27,6 +29,7 @@ Exit codes: 0 done, 1 failure (the reason is on stderr), 2 wrong use.";
 #[derive(Debug, Subcommand)]
 enum Command {
     Score(score::Score),
+    Convert(convert::Convert),
     Bench(bench::Bench),
     Devices(devices::Devices),
 }
@@ -36,6 +39,7 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Score(command) => command.run(),
+            Command::Convert(command) => command.run(),
             Command::Bench(command) => command.run(),
             Command::Devices(command) => command.run(),
         }

@@ -20,7 +20,7 @@ Examples:
   gmm score model.json data.csv --device reference --json
   gmm score model.json data.npy --per-sample scores.npy")]
 pub struct Score {
-    /// The mixture, as JSON
+    /// The mixture, .json or .npz
     model: PathBuf,
     /// The data (samples × features): .npy (float32 or float64) or .csv (with or without a header)
     data: PathBuf,

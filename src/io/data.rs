@@ -1,17 +1,23 @@
 //! A data set as it comes from a file.
-use super::{Problem, Result, csv, npy};
+use super::npy::{self, Array, Dtype, Mapped};
+use super::{Problem, Result, csv};
 use gmm_host::Samples;
-use ndarray::Array2;
+use ndarray::{Array1, Array2, ArrayD, Ix2};
 use std::path::Path;
 
+/// From which size on, in bytes, an array is mapped instead of read.
+const MAP_FROM: u64 = 1 << 26;
+
 /// N samples of D features, in the element type of the file.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Data {
     /// float32 (N, D), in the file's memory order.
     F32(Array2<f32>),
     /// float64 (N, D), in the file's memory order.
     F64(Array2<f64>),
+    /// Either, in a file that is mapped into memory.
+    Mapped(Mapped),
 }
 
 impl Data {
@@ -20,6 +26,7 @@ impl Data {
         match self {
             Self::F32(x) => x.dim(),
             Self::F64(x) => x.dim(),
+            Self::Mapped(x) => x.dim(),
         }
     }
 
@@ -28,6 +35,8 @@ impl Data {
         match self {
             Self::F32(_) => "float32",
             Self::F64(_) => "float64",
+            Self::Mapped(x) if x.dtype() == Dtype::F32 => "float32",
+            Self::Mapped(_) => "float64",
         }
     }
 
@@ -36,13 +45,16 @@ impl Data {
         match self {
             Self::F32(x) => Samples::from_f32(x.view()),
             Self::F64(x) => Samples::from_f64(x.view()),
+            Self::Mapped(x) if x.dtype() == Dtype::F32 => Samples::from_f32(x.view()),
+            Self::Mapped(x) => Samples::from_f64(x.view()),
         }
     }
 }
 
 /// Reads a data set (N, D).
 ///
-/// * `.npy`: float32 or float64, either byte order, C or Fortran order.
+/// * `.npy`: float32 or float64, either byte order, C or Fortran order. A large file (64 MiB or more) is mapped into memory
+///   instead: it must not be changed, and above all not cut short, while it is in use.
 /// * `.csv`: numbers separated by commas, read as float64. The first line is a header if none of its fields is a
 ///   number. Empty lines are skipped.
 ///
@@ -53,11 +65,61 @@ impl Data {
 /// than the file's own content is allocated, whatever its header claims.
 pub fn read_data(path: impl AsRef<Path>) -> Result<Data> {
     let path = path.as_ref();
-    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
-    let data = match extension.as_str() {
-        "npy" => npy::read(path),
-        "csv" => csv::read(path).map(Data::F64),
-        _ => Err(Problem::Format("the name of a data file must end in .npy or .csv".into())),
+    read(path).map_err(|problem| problem.at(path))
+}
+
+fn read(path: &Path) -> std::result::Result<Data, Problem> {
+    match kind(path)? {
+        Kind::Csv => csv::read(path).map(Data::F64),
+        Kind::Npy => match npy::read(path, MAP_FROM)? {
+            Array::F32(x) => matrix(x).map(Data::F32),
+            Array::F64(x) => matrix(x).map(Data::F64),
+            Array::Mapped(x) => Ok(Data::Mapped(x)),
+        },
+    }
+}
+
+/// Reads a number for each sample (N,), sample weights for example, from a `.npy` of shape (N,) or (N, 1) or from a `.csv` with
+/// one column. Errors: as [`read_data`]; the values are not looked at.
+pub fn read_vector(path: impl AsRef<Path>) -> Result<Array1<f64>> {
+    let path = path.as_ref();
+    let array = || {
+        let array = match kind(path)? {
+            Kind::Csv => csv::read(path)?.into_dyn(),
+            Kind::Npy => match npy::read(path, u64::MAX)? {
+                Array::F32(x) => x.mapv(f64::from),
+                Array::F64(x) => x,
+                // Nothing is as large as that.
+                Array::Mapped(x) => x.view::<f64>().to_owned().into_dyn(),
+            },
+        };
+        match *array.shape() {
+            [_] | [_, 1] => Ok(array.flatten().into_owned()),
+            ref shape => Err(Problem::Format(format!("the array has shape {shape:?} where (samples,) is needed"))),
+        }
     };
-    data.map_err(|problem| problem.at(path))
+    array().map_err(|problem: Problem| problem.at(path))
+}
+
+enum Kind {
+    Npy,
+    Csv,
+}
+
+fn kind(path: &Path) -> std::result::Result<Kind, Problem> {
+    match super::extension(path).as_str() {
+        "npy" => Ok(Kind::Npy),
+        "csv" => Ok(Kind::Csv),
+        _ => Err(Problem::Format("the name of a data file must end in .npy or .csv".into())),
+    }
+}
+
+fn matrix<T>(array: ArrayD<T>) -> std::result::Result<Array2<T>, Problem> {
+    let shape = array.shape().to_vec();
+    array.into_dimensionality::<Ix2>().map_err(|_| {
+        Problem::Format(format!(
+            "the array has shape {shape:?} where (samples, features) is needed{}",
+            if shape.len() == 1 { "; one feature? save x.reshape(-1, 1)" } else { "" }
+        ))
+    })
 }

@@ -1,4 +1,4 @@
-//! Files: data in (`.npy`, `.csv`), models in and out (JSON), results out.
+//! Files: data in (`.npy`, `.csv`), models in and out (`.json`, `.npz`), results out.
 //!
 //! Rows, columns and components are counted from 0; lines of a text file from 1, as editors do.
 mod csv;
@@ -7,10 +7,16 @@ mod error;
 mod json;
 mod model;
 mod npy;
+mod npz;
 mod output;
 
-pub use data::{Data, read_data};
+pub use data::{Data, read_data, read_vector};
 pub use error::{Error, Problem, Result};
-pub use model::{model_to_json, parse_model, read_model};
-pub use npy::write_npy;
+pub use model::{ModelOutput, model_to_json, parse_model, read_model};
+pub use npy::{Mapped, write_npy};
 pub use output::Output;
+
+/// The extension of a file's name in lower case; empty without one.
+fn extension(path: &std::path::Path) -> String {
+    path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase()
+}

@@ -1,10 +1,11 @@
-//! Mixtures as JSON: `{"version":1,"covariance_type":"diag","weights":[K],"means":[K][D],"covariances":…}`, with
+//! Mixtures in files; as JSON: `{"version":1,"covariance_type":"diag","weights":[K],"means":[K][D],"covariances":…}`, with
 //! scikit-learn's names and shapes.
 use super::json::{Nested, quote_non_finite};
-use super::{Problem, Result};
+use super::{Output, Problem, Result, npz};
 use gmm_host::{CovarianceType, Covariances, Error, Mixture};
 use ndarray::{Array1, Array2};
 use serde::Deserialize;
+use std::fs::File;
 use std::path::Path;
 
 /// The version of the format that is written, and the only one that is read.
@@ -25,15 +26,21 @@ struct Parameters {
     covariances: Nested,
 }
 
-/// Reads a mixture from a JSON file.
+/// An array of any shape in row-major order.
+pub(super) type Array = (Vec<usize>, Vec<f64>);
+
+/// Reads a mixture from a file: `.npz` with scikit-learn's attribute names, anything else is JSON.
 ///
 /// # Errors
-/// A file that cannot be read, that is no JSON, of a version or covariance type that is not known, with rows of unequal
+/// A file that cannot be read, that is no JSON or .npz, of a version or covariance type that is not known, with rows of unequal
 /// length, or with parameters that [`Mixture::new`] refuses; the error names the file, and the component.
 pub fn read_model(path: impl AsRef<Path>) -> Result<Mixture> {
     let path = path.as_ref();
-    let text = std::fs::read_to_string(path).map_err(|e| Problem::io("read it")(e).at(path))?;
-    parse_model(&text).map_err(|problem| problem.at(path))
+    let read = || match Format::of(path) {
+        Ok(Format::Npz) => npz::read(File::open(path).map_err(Problem::io("read it"))?),
+        _ => parse_model(&std::fs::read_to_string(path).map_err(Problem::io("read it"))?),
+    };
+    read().map_err(|problem| problem.at(path))
 }
 
 /// Reads a mixture from a JSON text. Errors: as [`read_model`].
@@ -43,9 +50,19 @@ pub fn parse_model(json: &str) -> std::result::Result<Mixture, Problem> {
     if version != VERSION {
         return Err(Problem::Format(format!("the model's version is {version}; this gmm reads version {VERSION}")));
     }
-    let covariance_type: CovarianceType = covariance_type.parse()?;
     let Parameters { weights, means, covariances } = decode(&json)?;
-    let (shape, means) = means.into_parts("means")?;
+    let (weights, means) = (weights.into_parts("weights")?, means.into_parts("means")?);
+    build(covariance_type.parse()?, weights, means, covariances.into_parts("covariances")?)
+}
+
+/// Makes a mixture of arrays whose shapes are not yet known to agree.
+pub(super) fn build(
+    covariance_type: CovarianceType,
+    weights: Array,
+    means: Array,
+    covariances: Array,
+) -> std::result::Result<Mixture, Problem> {
+    let (shape, means) = means;
     let &[k, d] = &shape[..] else {
         return Err(Error::ShapeMismatch { what: "means (K, D)", expected: vec![1, 1], got: shape }.into());
     };
@@ -56,13 +73,61 @@ pub fn parse_model(json: &str) -> std::result::Result<Mixture, Problem> {
     Ok(Mixture::new(Array1::from_vec(weights), means, covariances)?)
 }
 
-fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> std::result::Result<T, Problem> {
-    serde_json::from_str(json).map_err(|e| Problem::Format(format!("not a model in JSON: {e}")))
+fn of_shape(what: &'static str, (got, values): Array, expected: Vec<usize>) -> std::result::Result<Vec<f64>, Problem> {
+    if got == expected { Ok(values) } else { Err(Error::ShapeMismatch { what, expected, got }.into()) }
 }
 
-fn of_shape(what: &'static str, values: Nested, expected: Vec<usize>) -> std::result::Result<Vec<f64>, Problem> {
-    let (got, values) = values.into_parts(what)?;
-    if got == expected { Ok(values) } else { Err(Error::ShapeMismatch { what, expected, got }.into()) }
+/// A file for a mixture, JSON or .npz by its name; see [`Output`].
+#[derive(Debug)]
+pub struct ModelOutput {
+    output: Output,
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Format {
+    Json,
+    Npz,
+}
+
+impl Format {
+    fn of(path: &Path) -> std::result::Result<Self, Problem> {
+        match super::extension(path).as_str() {
+            "json" => Ok(Self::Json),
+            "npz" => Ok(Self::Npz),
+            _ => Err(Problem::Format("the name of a model file must end in .json or .npz".into())),
+        }
+    }
+}
+
+impl ModelOutput {
+    /// Makes sure that `path` can be written, and changes nothing there.
+    ///
+    /// # Errors
+    /// As [`Output::create`]; a name that ends in neither `.json` nor `.npz`.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let format = Format::of(path).map_err(|problem| problem.at(path))?;
+        Ok(Self { output: Output::create(path)?, format })
+    }
+
+    /// The path as given.
+    pub fn path(&self) -> &Path {
+        self.output.path()
+    }
+
+    /// Writes the mixture; may be done again, with another. Errors: as [`Output::write`].
+    pub fn write(&self, mixture: &Mixture) -> Result<()> {
+        let bytes = match self.format {
+            Format::Json => model_to_json(mixture).into_bytes(),
+            Format::Npz => npz::to_bytes(mixture).map_err(|problem| problem.at(self.path()))?,
+        };
+        self.output.write(|file| file.write_all(&bytes))
+    }
+}
+
+fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> std::result::Result<T, Problem> {
+    serde_json::from_str(json).map_err(|e| Problem::Format(format!("not a model in JSON: {e}")))
 }
 
 /// A mixture as JSON. Every number is written so that reading gives the same bits.
@@ -107,10 +172,13 @@ mod tests {
     fn every_type_comes_back_bit_for_bit() {
         for covariance_type in CovarianceType::ALL {
             let written = mixture(covariance_type);
-            let read = parse_model(&model_to_json(&written)).unwrap();
-            assert_eq!(read, written);
             let bits = |m: &Mixture| m.means().iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-            assert_eq!(bits(&read), bits(&written));
+            let npz = npz::to_bytes(&written).unwrap();
+            for read in [parse_model(&model_to_json(&written)), npz::read(std::io::Cursor::new(npz))] {
+                let read = read.unwrap();
+                assert_eq!(read, written);
+                assert_eq!(bits(&read), bits(&written));
+            }
         }
     }
 
@@ -126,6 +194,19 @@ mod tests {
                 refused += usize::from(parse_model(&String::from_utf8_lossy(&bytes)).is_err());
             }
             refused += usize::from(parse_model(&good[..i]).is_err());
+        }
+        assert!(refused > good.len());
+    }
+
+    #[test]
+    fn damaged_archives_do_not_panic() {
+        let good = npz::to_bytes(&mixture(CovarianceType::Full)).unwrap();
+        let mut refused = 0;
+        for i in 0..good.len() {
+            let mut bytes = good.clone();
+            bytes[i] ^= 0x41;
+            refused += usize::from(npz::read(std::io::Cursor::new(bytes)).is_err());
+            refused += usize::from(npz::read(std::io::Cursor::new(&good[..i])).is_err());
         }
         assert!(refused > good.len());
     }

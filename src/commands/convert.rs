@@ -1,0 +1,28 @@
+//! `gmm convert`: a model in the other form.
+use super::text;
+use clap::Args;
+use gmm::io::{self, ModelOutput};
+use std::path::PathBuf;
+
+/// Convert a model between .json and .npz
+///
+/// The .npz has the names and shapes of scikit-learn's attributes. Every number keeps its bits.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gmm convert model.json model.npz
+  gmm convert model.npz model.json")]
+pub struct Convert {
+    /// The model to read, .json or .npz
+    from: PathBuf,
+    /// The model to write, .json or .npz
+    to: PathBuf,
+}
+
+impl Convert {
+    pub fn run(self) -> anyhow::Result<()> {
+        let output = ModelOutput::create(&self.to)?;
+        output.write(&io::read_model(&self.from)?)?;
+        Ok(text::print(format_args!("{} written", self.to.display()))?)
+    }
+}

@@ -202,12 +202,12 @@ mod tests {
     fn damaged_archives_do_not_panic() {
         let good = npz::to_bytes(&mixture(CovarianceType::Full)).unwrap();
         let mut refused = 0;
-        for i in 0..good.len() {
+        for i in (0..good.len()).step_by(5) {
             let mut bytes = good.clone();
             bytes[i] ^= 0x41;
             refused += usize::from(npz::read(std::io::Cursor::new(bytes)).is_err());
             refused += usize::from(npz::read(std::io::Cursor::new(&good[..i])).is_err());
         }
-        assert!(refused > good.len());
+        assert!(refused > good.len() / 5, "{refused}");
     }
 }

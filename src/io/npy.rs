@@ -314,13 +314,13 @@ mod tests {
         write_npy(&ndarray::arr2(&[[1.0f32, 2.0], [3.0, 4.0]]), &mut good).unwrap();
         let mut refused = 0;
         for i in 0..good.len() - 16 {
-            for by in (0..=255).step_by(23).chain(*b"()[]{}',:-9\n ") {
+            for &by in b"\0()[{',:-9\n\xff" {
                 let mut bytes = good.clone();
                 bytes[i] = by;
                 refused += usize::from(parse(&bytes).is_err());
                 refused += usize::from(parse_text(&bytes).is_err());
             }
         }
-        assert!(refused > good.len());
+        assert!(refused > good.len(), "{refused}");
     }
 }

@@ -1,2 +1,52 @@
-//! Chores of the gmm workspace.
-fn main() {}
+//! Chores of the gmm workspace; run them as `cargo xtask <chore>`.
+mod ptx;
+mod rust_cuda;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Chores of the gmm workspace", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Compile the kernels and write gmm-kernels/ptx/
+    Ptx {
+        /// Write nothing; fail if the committed files are not what the source gives, if a barrier was duplicated,
+        /// or if ptxas refuses a file or finds a stack or spills in a fast kernel
+        #[arg(long)]
+        check: bool,
+    },
+    /// Check the kernels against rust-cuda's cuda_std, on the host
+    RustCuda {
+        /// Type-check and lint; there is nothing else to do without rust-cuda's compiler
+        #[arg(long, required = true)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?;
+    match chore {
+        Chore::Ptx { check: false } => ptx::write(root),
+        Chore::Ptx { check: true } => ptx::check(root),
+        Chore::RustCuda { .. } => rust_cuda::check(root),
+    }
+}

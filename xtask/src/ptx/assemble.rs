@@ -1,0 +1,189 @@
+//! Has NVIDIA's assembler judge the PTX: what it refuses, and what of it lands in local memory.
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::{env, thread};
+
+use anyhow::{Context, Result, bail};
+use regex::Regex;
+
+use super::Entry;
+
+/// The GPUs that the PTX is assembled for: the oldest served, and the one that the speed is measured on.
+const ARCHITECTURES: &[&str] = &["sm_80", "sm_90"];
+
+/// Kernels that may use local memory: the readable baseline, where speed is not the point.
+const MAY_USE_LOCAL_MEMORY: &[&str] = &["pair"];
+
+/// What ptxas says about one entry on one architecture.
+pub struct Report {
+    entry: String,
+    architecture: &'static str,
+    /// The properties of the kernel, or why it was refused.
+    outcome: Result<Properties, String>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Properties {
+    registers: u32,
+    /// Bytes of stack frame, spill stores and spill loads, of the kernel and of the functions it calls.
+    stack: u32,
+    spill_stores: u32,
+    spill_loads: u32,
+}
+
+impl Report {
+    /// What keeps this entry from being used, if anything.
+    pub fn problems(&self) -> Vec<String> {
+        let place = format!("{} on {}", self.entry, self.architecture);
+        match &self.outcome {
+            Err(message) => vec![format!("{place}: ptxas refuses it: {message}")],
+            Ok(p)
+                if MAY_USE_LOCAL_MEMORY.contains(&self.entry.as_str())
+                    || p.stack + p.spill_stores + p.spill_loads == 0 =>
+            {
+                vec![]
+            }
+            Ok(p) => vec![format!(
+                "{place}: {} bytes of stack, {} of spill stores, {} of spill loads in a fast kernel",
+                p.stack, p.spill_stores, p.spill_loads
+            )],
+        }
+    }
+}
+
+/// Assembles each entry for each architecture.
+pub fn assemble_all(root: &Path, entries: &[Entry]) -> Result<Vec<Report>> {
+    let ptxas = find_ptxas(root)?;
+    let jobs = entries.iter().flat_map(|entry| ARCHITECTURES.iter().map(move |architecture| (entry, *architecture)));
+    let jobs = Mutex::new(jobs.enumerate().collect::<VecDeque<_>>());
+    let done = Mutex::new(Vec::new());
+    let work = || -> Result<()> {
+        while let Some((number, (entry, architecture))) = jobs.lock().ok().and_then(|mut jobs| jobs.pop_front()) {
+            let outcome = assemble(&ptxas, entry, architecture)?;
+            let report = Report { entry: entry.name.clone(), architecture, outcome };
+            done.lock().map_err(|_| anyhow::anyhow!("another job panicked"))?.push((number, report));
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..thread::available_parallelism()?.get()).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| bail!("a job panicked")))
+    })?;
+    let mut done = done.into_inner().map_err(|_| anyhow::anyhow!("a job panicked"))?;
+    done.sort_by_key(|(number, _)| *number);
+    Ok(done.into_iter().map(|(_, report)| report).collect())
+}
+
+/// `GMM_PTXAS`, or the one on the path, or the one that CI installs below `target/`.
+fn find_ptxas(root: &Path) -> Result<PathBuf> {
+    if let Some(path) = env::var_os("GMM_PTXAS") {
+        return Ok(path.into());
+    }
+    let name = format!("ptxas{}", env::consts::EXE_SUFFIX);
+    let on_path = env::var_os("PATH").into_iter().flat_map(|path| env::split_paths(&path).collect::<Vec<_>>());
+    let libraries = root.join("target/cuda-venv/lib");
+    let pythons = libraries.read_dir().into_iter().flatten().filter_map(|python| Some(python.ok()?.path()));
+    let installed = pythons.map(|python| python.join("site-packages/nvidia/cuda_nvcc/bin"));
+    on_path.chain(installed).map(|folder| folder.join(&name)).find(|file| file.is_file()).context(
+        "ptxas was not found: name it in GMM_PTXAS, or put it on the PATH, or install it with\n  \
+         python3 -m venv target/cuda-venv && target/cuda-venv/bin/pip install nvidia-cuda-nvcc-cu12==12.9.86\n  \
+         chmod +x target/cuda-venv/lib/python3*/site-packages/nvidia/cuda_nvcc/bin/ptxas",
+    )
+}
+
+fn assemble(ptxas: &Path, entry: &Entry, architecture: &str) -> Result<Result<Properties, String>> {
+    let cannot = || format!("cannot run {}", ptxas.display());
+    let mut child = Command::new(ptxas)
+        .args(["--verbose", "--gpu-name", architecture, "--output-file", "/dev/null", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(cannot)?;
+    // It reads all of its input before it answers, so the pipes cannot block each other; if it ends early, its answer
+    // says why.
+    let _ = child.stdin.take().with_context(cannot)?.write_all(entry.text.as_bytes());
+    let output = child.wait_with_output().with_context(cannot)?;
+    let answer = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Ok(Err(answer.trim().replace('\n', "; ")));
+    }
+    properties(&answer).map(Ok)
+}
+
+/// Reads the answer of `ptxas --verbose` for a module of one entry.
+fn properties(answer: &str) -> Result<Properties> {
+    let numbers = |pattern: &str| -> Result<Vec<u32>> {
+        let mut all = Vec::new();
+        for found in Regex::new(pattern)?.captures_iter(answer) {
+            all.push(found[1].parse()?);
+        }
+        if all.is_empty() {
+            bail!("cannot read the answer of ptxas:\n{answer}");
+        }
+        Ok(all)
+    };
+    Ok(Properties {
+        registers: numbers(r"Used (\d+) registers")?.into_iter().max().unwrap_or_default(),
+        stack: numbers(r"(\d+) bytes stack frame")?.iter().sum(),
+        spill_stores: numbers(r"(\d+) bytes spill stores")?.iter().sum(),
+        spill_loads: numbers(r"(\d+) bytes spill loads")?.iter().sum(),
+    })
+}
+
+/// The registers of each entry, and its stack and spills where it has any; a row for each entry.
+pub fn table(reports: &[Report]) -> String {
+    let width = reports.iter().map(|report| report.entry.len()).max().unwrap_or(0).max("registers".len());
+    let mut text = format!("{:width$}", "registers");
+    for architecture in ARCHITECTURES {
+        // Writing to a string does not fail.
+        let _ = write!(text, "  {architecture:>6}");
+    }
+    for row in reports.chunks(ARCHITECTURES.len()) {
+        let _ = write!(text, "\n{:width$}", row[0].entry);
+        for report in row {
+            let _ = match &report.outcome {
+                Ok(properties) => write!(text, "  {:>6}", properties.registers),
+                Err(_) => write!(text, "  {:>6}", "-"),
+            };
+        }
+        if row.iter().any(|report| report.outcome.as_ref().is_ok_and(|p| p.stack + p.spill_stores + p.spill_loads > 0))
+        {
+            text.push_str("  local memory");
+        }
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANSWER: &str = "ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'direct' for 'sm_90'
+ptxas info    : Function properties for direct
+    48 bytes stack frame, 16 bytes spill stores, 20 bytes spill loads
+ptxas info    : Used 166 registers, used 1 barriers, 1240 bytes cmem[0]
+";
+
+    fn report(entry: &str, outcome: Result<Properties, String>) -> Report {
+        Report { entry: entry.into(), architecture: "sm_90", outcome }
+    }
+
+    #[test]
+    fn local_memory_is_a_problem_of_fast_kernels_only() {
+        let found = || properties(ANSWER).unwrap();
+        assert_eq!(found(), Properties { registers: 166, stack: 48, spill_stores: 16, spill_loads: 20 });
+        assert_eq!(report("direct", Ok(found())).problems().len(), 1);
+        assert!(report("pair", Ok(found())).problems().is_empty());
+        let clean = Properties { registers: 9, stack: 0, spill_stores: 0, spill_loads: 0 };
+        assert!(report("direct", Ok(clean)).problems().is_empty());
+        assert_eq!(report("pair", Err("no".into())).problems().len(), 1);
+        assert!(properties("something else").is_err());
+    }
+}

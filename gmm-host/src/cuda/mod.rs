@@ -1,5 +1,9 @@
 //! The CUDA backend: found at run time, absent without harm.
 mod driver;
+#[cfg(test)]
+mod emulator;
+#[allow(dead_code)] // The evaluator that uses it follows.
+mod layout;
 
 #[allow(unused_imports)]
 pub(crate) use driver::{driver_available, symbol};

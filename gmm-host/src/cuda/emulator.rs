@@ -1,0 +1,367 @@
+//! Every kernel's own code, executed on the host (`gmm_kernels::simt::host`) and compared with the float64 reference.
+//!
+//! Tolerances: with f32's unit u = 2⁻²⁴, a sample's exponent q = seed − Σ t² collects about 2·D roundings of |t|·|m|·u,
+//! where t = s·x + m cancels from numbers of size |m|. They are random, so that they grow with √D for a sample and with
+//! √N over samples; as bounds serve e = 2·√(D + 4)·u·max(|log p|, 1)·max|m| for a sample and Σe/√N + max e for a total.
+//! One sample left out or counted twice of up to 1000 is 10⁻³·Σ|log p| away, a hundred times that or more.
+use super::layout;
+use crate::packed::{Frame, Packed};
+use crate::{Covariances, Evaluator, Mixture, ReferenceEvaluator, Samples};
+use cust::memory::bytemuck;
+use gmm_kernels::simt::host::launch;
+use gmm_kernels::{batch, direct, output::Output, pair, tiled};
+use ndarray::{Array1, Array2};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+
+/// What the padding behind the last sample holds: finite, and far from everything, so that it shows if counted.
+const PADDING: f32 = 7e3;
+
+/// Lets raw pointers into the emulated threads.
+struct Share<T>(T);
+// SAFETY: the emulated kernels synchronise their accesses; that they do so is what these tests are about.
+unsafe impl<T> Sync for Share<T> {}
+
+impl<T: Copy> Share<T> {
+    fn get(&self) -> T {
+        self.0
+    }
+}
+
+/// A data set with a mixture, in the kernels' layout, and the truth about it.
+struct Problem {
+    frame: Frame,
+    packed: Packed<f32>,
+    /// The columns, aligned to 16 bytes.
+    data: Vec<u128>,
+    n: usize,
+    d: usize,
+    k: usize,
+    total: f64,
+    samples: Array1<f64>,
+}
+
+fn random_mixture(rng: &mut impl Rng, k: usize, d: usize) -> Mixture {
+    let weights = Array1::from_shape_simple_fn(k, || rng.random_range(0.5..1.5));
+    let means = Array2::from_shape_simple_fn((k, d), || rng.sample::<f64, _>(StandardNormal));
+    let variances = Array2::from_shape_simple_fn((k, d), || rng.random_range(0.3..2.0));
+    Mixture::new(&weights / weights.sum(), means, Covariances::Diag(variances)).unwrap()
+}
+
+impl Problem {
+    fn new(x: Array2<f32>, mixture: &Mixture) -> Self {
+        let ((n, d), k) = (x.dim(), mixture.n_components());
+        let samples = Samples::from_f32(x.view()).unwrap();
+        let frame = Frame::of(x.view());
+        let packed = Packed::new(mixture, &frame).unwrap();
+        let stride = layout::stride(n);
+        let mut data = vec![0u128; d * stride / 4];
+        let columns: &mut [f32] = bytemuck::cast_slice_mut(&mut data);
+        layout::columns(&samples, &frame, columns);
+        for column in columns.chunks_exact_mut(stride) {
+            column[n..].fill(PADDING);
+        }
+        let mut reference = ReferenceEvaluator::new(samples);
+        let total = reference.log_likelihood(mixture).unwrap();
+        let samples = reference.score_samples(mixture).unwrap();
+        Self { frame, packed, data, n, d, k, total, samples }
+    }
+
+    fn random(seed: u64, n: usize, d: usize, k: usize) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mixture = random_mixture(&mut rng, k, d);
+        Self::new(Array2::from_shape_simple_fn((n, d), || rng.sample(StandardNormal)), &mixture)
+    }
+
+    fn columns(&self) -> direct::Columns {
+        let stride = layout::stride(self.n) as u64;
+        // Some quads are kept in the cache and some are not: it must not matter.
+        direct::Columns { x: self.data.as_ptr().cast(), stride, n: self.n as u64, keep: self.n as u32 / 8 }
+    }
+
+    /// Runs a launch twice with outputs full of NaN, and checks that both give the same bits and leave the ticket at 0.
+    fn total(&self, grid: u32, block: u32, shared: usize, kernel: impl Fn(Output) + Sync) -> f64 {
+        let once = || {
+            let (mut partials, mut ticket, mut total) = (vec![f64::NAN; grid as usize], 0u32, f64::NAN);
+            let output = Share(Output { partials: partials.as_mut_ptr(), ticket: &mut ticket, total: &mut total });
+            launch((grid, 1), block, shared, || kernel(output.get()));
+            assert_eq!(ticket, 0, "the ticket goes back to zero");
+            total
+        };
+        let total = once();
+        assert_eq!(total.to_bits(), once().to_bits(), "the same bits every time");
+        layout::total(total, self.n, &self.packed, 0.0)
+    }
+
+    /// Bounds of the errors of a total and of each sample; see the top of the file.
+    fn tolerances(&self) -> (f64, Array1<f64>) {
+        let m = self.packed.shift.iter().fold(1.0, |max: f32, m| max.max(m.abs()));
+        let unit = 2.0 * (self.d as f64 + 4.0).sqrt() * 2f64.powi(-24) * f64::from(m);
+        let sample = self.samples.mapv(|v| unit * v.abs().max(1.0));
+        (sample.sum() / (self.n as f64).sqrt() + sample.iter().copied().fold(0.0, f64::max), sample)
+    }
+
+    fn check(&self, total: f64, what: &str) {
+        let (bound, error) = (self.tolerances().0, (total - self.total).abs());
+        let (n, d, k) = (self.n, self.d, self.k);
+        assert!(
+            error <= bound,
+            "{what} N={n} D={d} K={k}: {total} for {}, {error:e} apart, {bound:e} allowed",
+            self.total
+        );
+    }
+
+    fn check_samples(&self, samples: &[f32], what: &str) {
+        let (n, d, k) = (self.n, self.d, self.k);
+        for (i, (&got, bound)) in samples.iter().zip(self.tolerances().1).enumerate() {
+            let got = std::f64::consts::LN_2 * (f64::from(got) + self.packed.offset);
+            let error = (got - self.samples[i]).abs();
+            assert!(error <= bound, "{what} N={n} D={d} K={k} sample {i}: {got} for {}, {error:e}", self.samples[i]);
+        }
+    }
+
+    fn direct(&self, grid: u32, block: u32) {
+        macro_rules! run {
+            ($($d:literal $kernel:ident),*) => {
+                match self.d {
+                    $($d => {
+                        const ROW: usize = direct::row($d);
+                        let components = layout::direct_components::<ROW>(&self.packed);
+                        let (columns, k) = (Share(self.columns()), self.k as u32);
+                        self.total(grid, block, direct::shared_bytes($d, block), |output| {
+                            // SAFETY: the pointers are of arrays with the sizes that go with them.
+                            unsafe { direct::$kernel(direct::DirectArgs { components, k, columns: columns.get(), output }) }
+                        })
+                    })*
+                    _ => unreachable!(),
+                }
+            };
+        }
+        let total = run!(1 direct_d01, 2 direct_d02, 3 direct_d03, 4 direct_d04, 5 direct_d05, 6 direct_d06,
+            7 direct_d07, 8 direct_d08, 9 direct_d09, 10 direct_d10, 11 direct_d11, 12 direct_d12, 13 direct_d13,
+            14 direct_d14, 15 direct_d15, 16 direct_d16);
+        self.check(total, &format!("direct {grid}x{block}"));
+    }
+
+    /// Runs a launch that fills scores twice, with and without asking for them.
+    fn scored(&self, what: &str, run: impl Fn(*mut f32) -> f64) {
+        let mut samples = vec![f32::NAN; self.n];
+        let total = run(samples.as_mut_ptr());
+        self.check(total, what);
+        self.check_samples(&samples, what);
+        assert_eq!(total.to_bits(), run(std::ptr::null_mut()).to_bits(), "{what}: asking for scores changes nothing");
+    }
+
+    fn tiled(&self, t: usize, grid: u32, block: u32, across: u32) {
+        let (tiles, sm, constants) = layout::tiled_sizes(self.k, self.d, t);
+        let (mut sm, mut constants) = (vec![0u128; sm / 4], vec![0u128; constants.div_ceil(4)]);
+        layout::tiles(&self.packed, t, bytemuck::cast_slice_mut(&mut sm), bytemuck::cast_slice_mut(&mut constants));
+        self.scored(&format!("tiled{t} {grid}x{block}/{across}"), |samples| {
+            let pointers = Share((self.columns(), sm.as_ptr().cast(), constants.as_ptr().cast(), samples));
+            self.total(grid, block, tiled::shared_bytes(t, block, across), |output| {
+                let (columns, sm, constants, samples) = pointers.get();
+                let (d, tiles) = (self.d as u32, tiles as u32);
+                let args = tiled::TiledArgs { columns, d, tiles, across, sm, constants, samples, output };
+                // SAFETY: the pointers are of arrays with the sizes that go with them.
+                unsafe { if t == 8 { tiled::tiled8(args) } else { tiled::tiled16(args) } }
+            })
+        });
+    }
+
+    fn pair(&self, grid: u32, block: u32, lanes: u32) {
+        let width = layout::pair_row(self.d);
+        let mut parameters = vec![f32::NAN; self.k * width];
+        layout::rows(&self.packed, width, &mut parameters);
+        self.scored(&format!("pair {grid}x{block}/{lanes}"), |samples| {
+            let direct::Columns { x, stride, n, .. } = self.columns();
+            let pointers = Share((x, parameters.as_ptr(), samples));
+            self.total(grid, block, pair::shared_bytes(block), |output| {
+                let (x, parameters, samples) = pointers.get();
+                let (k, d) = (self.k as u32, self.d as u32);
+                let args = pair::PairArgs { x, stride, n, k, d, lanes, parameters, samples, output };
+                // SAFETY: the pointers are of arrays with the sizes that go with them.
+                unsafe { pair::pair(args) }
+            })
+        });
+    }
+
+    /// Evaluates `sets` mixtures of the same K over the data in one launch, and compares each with the reference.
+    fn batch(&self, x: &Array2<f32>, sets: &[Mixture], grid: u32, block: u32, group: usize) {
+        let width = direct::row(self.d);
+        let packed: Vec<_> = sets.iter().map(|m| Packed::<f32>::new(m, &self.frame).unwrap()).collect();
+        let mut parameters = vec![0u128; sets.len() * self.k * width / 4];
+        let rows: &mut [f32] = bytemuck::cast_slice_mut(&mut parameters);
+        for (packed, rows) in packed.iter().zip(rows.chunks_exact_mut(self.k * width)) {
+            layout::rows(packed, width, rows);
+        }
+        let groups = sets.len().div_ceil(group) as u32;
+        let shared = batch::shared_bytes(self.d, self.k, group, block);
+        let once = || {
+            let mut partials = vec![f64::NAN; sets.len() * grid as usize];
+            let mut totals = vec![f64::NAN; sets.len()];
+            let args = batch::BatchArgs {
+                columns: self.columns(),
+                parameters: parameters.as_ptr().cast(),
+                sets: sets.len() as u32,
+                group: group as u32,
+                k: self.k as u32,
+                d: self.d as u32,
+                partials: partials.as_mut_ptr(),
+            };
+            let args = Share(args);
+            launch((grid, groups), block, shared, || {
+                // SAFETY: the pointers are of arrays with the sizes that go with them.
+                unsafe {
+                    match self.d {
+                        1 => batch::batch_d01(args.get()),
+                        3 => batch::batch_d03(args.get()),
+                        8 => batch::batch_d08(args.get()),
+                        13 => batch::batch_d13(args.get()),
+                        16 => batch::batch_d16(args.get()),
+                        _ => unreachable!(),
+                    }
+                }
+            });
+            let pointers = Share((partials.as_ptr(), totals.as_mut_ptr()));
+            launch((sets.len() as u32, 1), 32, 0, || {
+                let (partials, totals) = pointers.get();
+                // SAFETY: `grid` numbers for each set, and a place for its total.
+                unsafe { batch::batch_reduce(partials, grid, totals) }
+            });
+            totals
+        };
+        let totals = once();
+        assert_eq!(totals, once(), "the same bits every time");
+        for ((mixture, packed), total) in sets.iter().zip(&packed).zip(totals) {
+            let truth = Problem::new(x.clone(), mixture);
+            truth.check(layout::total(total, self.n, packed, 0.0), &format!("batch {grid}x{block}/{group}"));
+        }
+    }
+}
+
+#[test]
+fn direct_takes_every_shape() {
+    for d in 1..=direct::MAX_FEATURES {
+        for k in 1..=direct::COMPONENTS {
+            Problem::random((100 * d + k) as u64, 131, d, k).direct(1, 32);
+        }
+    }
+}
+
+#[test]
+fn direct_takes_every_size_and_grid() {
+    for (i, n) in [1, 3, 4, 5, 127, 128, 129, 511, 512, 1000].into_iter().enumerate() {
+        let problem = Problem::random(i as u64, n, 13, 8);
+        for (grid, block) in [(1, 32), (3, 64), (9, 32)] {
+            problem.direct(grid, block);
+        }
+    }
+    Problem::random(77, 2003, 2, 3).direct(2, 128);
+}
+
+#[test]
+fn batch_takes_every_shape() {
+    let cases = [
+        // N, D, K, sets, grid, block, group
+        (1, 1, 1, 1, 1, 32, 1),
+        (5, 3, 8, 3, 2, 32, 2),
+        (300, 13, 8, 5, 1, 64, 2),
+        (1000, 13, 8, 4, 3, 32, 4),
+        (515, 16, 40, 2, 1, 32, 1),
+        (511, 8, 17, 3, 4, 64, 16),
+    ];
+    for (i, (n, d, k, sets, grid, block, group)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let sets: Vec<_> = (0..sets).map(|_| random_mixture(&mut rng, k, d)).collect();
+        let x = Array2::from_shape_simple_fn((n, d), || rng.sample(StandardNormal));
+        Problem::new(x.clone(), &sets[0]).batch(&x, &sets, grid, block, group);
+    }
+}
+
+#[test]
+fn tiled_takes_every_shape() {
+    let cases = [
+        // N, D, K, grid, block, across
+        (1, 1, 1, 1, 32, 1),
+        (3, 13, 8, 1, 32, 1),
+        (255, 9, 9, 2, 64, 1),
+        (511, 64, 17, 1, 64, 2),
+        (300, 65, 40, 1, 64, 2),
+        (260, 130, 3, 3, 32, 1),
+        (1000, 7, 40, 2, 64, 2),
+        (513, 16, 33, 1, 128, 4),
+        (1030, 2, 100, 2, 128, 2),
+    ];
+    for (i, (n, d, k, grid, block, across)) in cases.into_iter().enumerate() {
+        let problem = Problem::random(i as u64, n, d, k);
+        problem.tiled(8, grid, block, across);
+        problem.tiled(16, grid, block, across);
+    }
+}
+
+#[test]
+fn pair_takes_every_shape() {
+    let cases = [
+        // N, D, K, grid, block, lanes
+        (1, 1, 1, 1, 32, 1),
+        (3, 13, 8, 1, 32, 8),
+        (5, 13, 8, 4, 64, 2),
+        (511, 13, 40, 2, 64, 32),
+        (100, 65, 3, 3, 32, 2),
+        (301, 20, 9, 5, 64, 8),
+        // Lanes that are no power of two: 21 samples a block and a warp's threads split among samples.
+        (100, 4, 7, 2, 96, 3),
+    ];
+    for (i, (n, d, k, grid, block, lanes)) in cases.into_iter().enumerate() {
+        Problem::random(i as u64, n, d, k).pair(grid, block, lanes);
+    }
+}
+
+/// Samples 1000 and 10⁴ standard deviations away beside near ones in one quad, and whole quads of them: each has its
+/// finite log-likelihood (about −5·10⁵ and −5·10⁷ a feature), and the near ones keep theirs.
+#[test]
+fn far_samples_are_finite() {
+    for (n, far) in [(64, vec![0, 9, 20, 21, 22, 23]), (7, vec![6]), (1, vec![0])] {
+        let mut rng = ChaCha8Rng::seed_from_u64(n as u64);
+        let mixture = random_mixture(&mut rng, 5, 3);
+        let mut x = Array2::from_shape_simple_fn((n, 3), || rng.sample(StandardNormal));
+        for (i, &row) in far.iter().enumerate() {
+            x.row_mut(row).fill(if i % 2 == 0 { 1e3 } else { -1e4 });
+        }
+        let problem = Problem::new(x.clone(), &mixture);
+        assert!(problem.samples.iter().all(|v| v.is_finite()) && problem.samples[far[0]] < -1e5);
+        problem.direct(2, 32);
+        problem.tiled(8, 1, 32, 1);
+        problem.tiled(16, 1, 64, 2);
+        problem.pair(2, 32, 4);
+        problem.batch(&x, &[mixture.clone(), mixture], 1, 32, 1);
+    }
+}
+
+/// A component of weight zero contributes nothing, also where it is the nearest or the only one of a tile.
+#[test]
+fn weight_zero_contributes_nothing() {
+    let k = 19;
+    let mut rng = ChaCha8Rng::seed_from_u64(19);
+    let full = random_mixture(&mut rng, k, 3);
+    let x: Array2<f32> = Array2::from_shape_simple_fn((70, 3), || 30.0 + rng.sample::<f32, _>(StandardNormal));
+    let mut means = full.means().to_owned();
+    // Right on the data, while the components that count are 30 standard deviations away.
+    for c in (0..8).chain(16..19) {
+        means.row_mut(c).fill(30.0);
+    }
+    let weights = Array1::from_shape_fn(k, |c| if (8..16).contains(&c) { 0.125 } else { 0.0 });
+    let mixture = Mixture::new(weights, means, full.covariances().clone()).unwrap();
+    let problem = Problem::new(x.clone(), &mixture);
+    problem.tiled(8, 1, 32, 1);
+    problem.tiled(8, 1, 128, 4);
+    problem.tiled(16, 1, 64, 2);
+    problem.pair(2, 64, 8);
+    problem.batch(&x, &[mixture], 1, 32, 1);
+
+    let weights = ndarray::arr1(&[0.0, 0.4, 0.0, 0.6]);
+    let means = ndarray::arr2(&[[30.0, 30.0, 30.0], [0.0, 0.0, 0.0], [30.0, 29.0, 30.0], [1.0, 1.0, 1.0]]);
+    let mixture = Mixture::new(weights, means, Covariances::Diag(Array2::ones((4, 3)))).unwrap();
+    Problem::new(x, &mixture).direct(1, 32);
+}

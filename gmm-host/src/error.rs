@@ -1,5 +1,7 @@
 //! What can go wrong, said so that the reader knows where it is and what to do.
 
+use crate::CovarianceType;
+
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -36,6 +38,16 @@ pub enum Error {
         expected: Vec<usize>,
         /// The shape found.
         got: Vec<usize>,
+    },
+    /// Covariances, or what has their shape, of another type than is needed.
+    #[error("{what} are of the covariance type `{got}` where `{expected}` is needed")]
+    WrongCovarianceType {
+        /// Which.
+        what: &'static str,
+        /// The type that would fit.
+        expected: CovarianceType,
+        /// The type found.
+        got: CovarianceType,
     },
     /// A parameter of one component is not usable.
     #[error("{what} of component {component} (counted from 0) is {value}: {remedy}")]
@@ -126,6 +138,24 @@ pub enum Error {
         component: usize,
         /// The value found.
         value: f64,
+    },
+    /// A parameter of a fit that is not usable.
+    #[error("{name} is {value}: {remedy}")]
+    BadParameter {
+        /// The parameter.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// Fewer samples than components.
+    #[error("{n_samples} samples cannot be fitted with {n_components} components; use at most {n_samples}")]
+    TooFewSamples {
+        /// N (only samples with weight, where it is their weights that are missing).
+        n_samples: usize,
+        /// K.
+        n_components: usize,
     },
     /// A row that the data does not have.
     #[error("row {row} (counted from 0) was asked for, but there are only {n_samples}")]

@@ -2,25 +2,34 @@
 //!
 //! The path of a data set: [`Samples`] checks it once; a backend takes it in as an [`Evaluator`]
 //! ([`ReferenceEvaluator`] in plain float64); a [`Mixture`], checked on construction, is then evaluated over it
-//! as often as one likes, or asked for the [`Statistics`] of an EM step.
+//! as often as one likes, or asked for the [`Statistics`] of an EM step, from which
+//! [`GaussianMixtureParams`] fit.
+mod chunked;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod density;
 mod device;
 mod error;
 mod evaluator;
+mod fit;
 mod linalg;
 mod mixture;
 mod packed;
 mod reference;
+mod sample;
 mod samples;
 mod statistics;
 
+pub use chunked::{ChunkedEvaluator, Load};
 #[cfg(feature = "cuda")]
 pub use cuda::cuda_device_count;
 pub use device::{Device, LoadOptions, devices, kernel_names, load};
 pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator, Rows};
+pub use fit::{
+    Callback, Candidate, Criterion, Fit, GaussianMixture, GaussianMixtureParams, InitParams, Iteration, Selection,
+    StepwiseEm, merge_down, select,
+};
 pub use mixture::{CovarianceType, Covariances, Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
 pub use reference::ReferenceEvaluator;
 pub use samples::{Samples, View};

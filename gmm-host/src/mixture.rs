@@ -128,6 +128,18 @@ impl Covariances {
         })
     }
 
+    /// The same variance for every component and feature.
+    pub(crate) fn isotropic(covariance_type: CovarianceType, k: usize, d: usize, variance: f64) -> Self {
+        let mut covariances = Self::zeros(covariance_type, k, d);
+        match &mut covariances {
+            Self::Full(v) => v.outer_iter_mut().for_each(|mut m| m.diag_mut().fill(variance)),
+            Self::Tied(v) => v.diag_mut().fill(variance),
+            Self::Diag(v) => v.fill(variance),
+            Self::Spherical(v) => v.fill(variance),
+        }
+        covariances
+    }
+
     /// The shape of the array.
     pub fn shape(&self) -> &[usize] {
         match self {
@@ -162,6 +174,15 @@ impl Covariances {
             return Ok(());
         }
         Err(Error::ShapeMismatch { what, expected, got: self.shape().to_vec() })
+    }
+
+    /// The check for a type and a shape that are given.
+    pub(crate) fn check_type(&self, what: &'static str, wanted: CovarianceType, k: usize, d: usize) -> Result<()> {
+        let got = self.covariance_type();
+        if got != wanted {
+            return Err(Error::WrongCovarianceType { what, expected: wanted, got });
+        }
+        self.check_shape(what, k, d)
     }
 
     /// The parts of `self` that belong to component `k`, from `other` of the same shape (all, where it is tied).

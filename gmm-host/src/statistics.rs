@@ -122,6 +122,43 @@ impl Statistics {
         Ok(Self { weight, log_likelihood, counts, means: centres, scatter })
     }
 
+    /// From responsibilities (N, K) that someone made up: labels of another clustering, random numbers. Their
+    /// log-likelihood is 0.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`]; [`Error::NonFiniteStatistic`] for a responsibility that is not finite or a negative count.
+    pub fn from_responsibilities(
+        x: ArrayView2<'_, f64>,
+        responsibilities: ArrayView2<'_, f64>,
+        covariance_type: CovarianceType,
+    ) -> Result<Self> {
+        let ((n, k), d) = (responsibilities.dim(), x.ncols());
+        if x.nrows() != n {
+            let (expected, got) = (vec![x.nrows(), k], vec![n, k]);
+            return Err(Error::ShapeMismatch { what: "responsibilities", expected, got });
+        }
+        let counts = responsibilities.sum_axis(Axis(0));
+        let mut centres = Array2::zeros((k, d));
+        let mut second = Covariances::zeros(covariance_type, k, d);
+        for c in 0..k {
+            let r = responsibilities.column(c);
+            if counts[c] > 0.0 {
+                centres.row_mut(c).assign(&(x.t().dot(&r) / counts[c]));
+            }
+            let centred = &x - &centres.row(c);
+            let weighted = &centred * &r.insert_axis(Axis(1));
+            let diagonal = || (&weighted * &centred).sum_axis(Axis(0));
+            match &mut second {
+                Covariances::Full(v) => v.index_axis_mut(Axis(0), c).assign(&weighted.t().dot(&centred)),
+                Covariances::Tied(v) => *v += &weighted.t().dot(&centred),
+                Covariances::Diag(v) => v.row_mut(c).assign(&diagonal()),
+                Covariances::Spherical(v) => v[c] = diagonal().sum(),
+            }
+        }
+        let (weight, first) = (counts.sum(), Array2::zeros((k, d)));
+        Self::from_centred_sums(CentredSums { weight, log_likelihood: 0.0, centres, counts, first, second })
+    }
+
     /// Total weight of the samples (their number, without sample weights).
     pub fn weight(&self) -> f64 {
         self.weight
@@ -171,17 +208,14 @@ impl Statistics {
     /// LeVeque (1979): nothing is ever moved to the origin, so nothing cancels.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where K, D or the covariance type differ.
+    /// [`Error::ShapeMismatch`] where K or D differ, [`Error::WrongCovarianceType`].
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         let (k, d) = self.means.dim();
         if other.means.dim() != (k, d) {
             let got = other.means.shape().to_vec();
             return Err(Error::ShapeMismatch { what: "statistics to be merged", expected: vec![k, d], got });
         }
-        if other.covariance_type() != self.covariance_type() {
-            let (expected, got) = (self.scatter.shape().to_vec(), other.scatter.shape().to_vec());
-            return Err(Error::ShapeMismatch { what: "scatter to be merged", expected, got });
-        }
+        other.scatter.check_type("statistics to be merged", self.covariance_type(), k, d)?;
         match (&mut self.scatter, &other.scatter) {
             (Covariances::Full(a), Covariances::Full(b)) => *a += b,
             (Covariances::Tied(a), Covariances::Tied(b)) | (Covariances::Diag(a), Covariances::Diag(b)) => *a += b,
@@ -253,18 +287,15 @@ impl Statistics {
     /// parameter's M-step is a maximum for whatever the other is. Both are reported in [`Update::kept`].
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where `previous` has another K, D or type.
+    /// [`Error::ShapeMismatch`] where `previous` has another K or D, [`Error::WrongCovarianceType`]. As [`Mixture::new`] where not one component
+    /// with samples has a usable covariance: then it is the data that are degenerate, and `reg_covar` too small.
     pub fn update(&self, previous: &Mixture, reg_covar: f64, freeze: Freeze) -> Result<Update> {
         let (k, d) = self.means.dim();
         if previous.means().dim() != (k, d) {
             let got = previous.means().shape().to_vec();
             return Err(Error::ShapeMismatch { what: "means of the previous mixture", expected: vec![k, d], got });
         }
-        if previous.covariance_type() != self.covariance_type() {
-            let got = previous.covariances().shape().to_vec();
-            let expected = self.covariance_type().shape(k, d);
-            return Err(Error::ShapeMismatch { what: "covariances of the previous mixture", expected, got });
-        }
+        previous.covariances().check_type("the previous covariances", self.covariance_type(), k, d)?;
         let empty: Vec<usize> = (0..k).filter(|&c| self.counts[c] <= self.floor()).collect();
         let weights = if freeze.weights { previous.weights().to_owned() } else { self.weights() };
         let means = if freeze.means {
@@ -288,21 +319,24 @@ impl Statistics {
             }
         }
         let (mut factor, failures) = covariances.factorise();
+        let n_alive = if tied { 1 } else { k - empty.len() };
         let mut kept = empty;
+        let n_failed = failures.len();
         for failure in failures {
-            // A failure without a component is that of the one tied matrix.
-            let component = match failure {
-                Error::NotPositiveDefinite { component: Some(c), .. } | Error::BadComponent { component: c, .. } => c,
-                _ => 0,
-            };
-            covariances.copy_component(component, previous.covariances());
-            if let (Some(factor), Some(previous)) = (&mut factor, previous.factor()) {
-                factor.copy_component(component, previous);
+            if n_failed == n_alive {
+                return Err(failure);
             }
-            if tied { kept.extend(0..k) } else { kept.push(component) }
+            if let Error::NotPositiveDefinite { component: Some(c), .. } | Error::BadComponent { component: c, .. } =
+                failure
+            {
+                covariances.copy_component(c, previous.covariances());
+                if let (Some(factor), Some(previous)) = (&mut factor, previous.factor()) {
+                    factor.copy_component(c, previous);
+                }
+                kept.push(c);
+            }
         }
         kept.sort_unstable();
-        kept.dedup();
         Ok(Update { mixture: Mixture::from_parts(weights, means, covariances, factor)?, kept })
     }
 

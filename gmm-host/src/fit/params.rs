@@ -1,0 +1,271 @@
+//! The parameters of a fit, and their check.
+use super::Fit;
+use crate::{CovarianceType, Covariances, Error, Freeze, Mixture, Result};
+use ndarray::{Array1, Array2};
+
+/// How a fit finds its start, with scikit-learn's names. What a method needs of the data it takes from a random
+/// subset of the samples (all of them, if they are few); see [`GaussianMixtureParams::init_params`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum InitParams {
+    /// k-means++ centres, improved by Lloyd's iterations; each sample then belongs to its nearest centre.
+    #[default]
+    KMeans,
+    /// k-means++ centres (greedy, Arthur and Vassilvitskii 2007); each sample belongs to its nearest centre.
+    KMeansPlusPlus,
+    /// Random responsibilities.
+    Random,
+    /// Random samples as centres; each sample belongs to its nearest centre.
+    RandomFromData,
+}
+
+impl InitParams {
+    /// All methods.
+    pub const ALL: [Self; 4] = [Self::KMeans, Self::KMeansPlusPlus, Self::Random, Self::RandomFromData];
+
+    /// scikit-learn's name of the method.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::KMeans => "kmeans",
+            Self::KMeansPlusPlus => "k-means++",
+            Self::Random => "random",
+            Self::RandomFromData => "random_from_data",
+        }
+    }
+}
+
+impl std::fmt::Display for InitParams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The parameters of a fit, with scikit-learn's names and defaults; [`check`](Self::check) makes a
+/// [`GaussianMixture`] of them, which fits.
+///
+/// ```
+/// use gmm_host::{CovarianceType, GaussianMixtureParams, ReferenceEvaluator, Samples};
+/// use ndarray::array;
+///
+/// let x = array![[1.0, 2.0], [1.0, 4.0], [1.0, 0.0], [10.0, 2.0], [10.0, 4.0], [10.0, 0.0]];
+/// let mut data = ReferenceEvaluator::new(Samples::from_f64(x.view())?);
+/// let params = GaussianMixtureParams::default().n_components(2).covariance_type(CovarianceType::Diag);
+/// let fit = params.check()?.fit(&mut data)?;
+/// assert!(fit.converged && (fit.mixture.means().column(0).sum() - 11.0).abs() < 1e-9);
+/// # Ok::<(), gmm_host::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct GaussianMixtureParams {
+    pub(super) n_components: usize,
+    pub(super) covariance_type: CovarianceType,
+    pub(super) tol: f64,
+    pub(super) reg_covar: f64,
+    pub(super) max_iter: usize,
+    pub(super) n_init: usize,
+    pub(super) init_params: InitParams,
+    pub(super) weights_init: Option<Array1<f64>>,
+    pub(super) means_init: Option<Array2<f64>>,
+    pub(super) precisions_init: Option<Covariances>,
+    pub(super) random_state: u64,
+    pub(super) freeze: Freeze,
+    /// A start and the lower bound it had.
+    pub(super) start: Option<(Mixture, f64)>,
+}
+
+impl Default for GaussianMixtureParams {
+    fn default() -> Self {
+        Self {
+            n_components: 1,
+            covariance_type: CovarianceType::Full,
+            tol: 1e-3,
+            reg_covar: 1e-6,
+            max_iter: 100,
+            n_init: 1,
+            init_params: InitParams::KMeans,
+            weights_init: None,
+            means_init: None,
+            precisions_init: None,
+            random_state: 0,
+            freeze: Freeze::default(),
+            start: None,
+        }
+    }
+}
+
+impl GaussianMixtureParams {
+    /// K, at least 1; default 1.
+    #[must_use]
+    pub fn n_components(self, n_components: usize) -> Self {
+        Self { n_components, ..self }
+    }
+
+    /// Default [`CovarianceType::Full`].
+    #[must_use]
+    pub fn covariance_type(self, covariance_type: CovarianceType) -> Self {
+        Self { covariance_type, ..self }
+    }
+
+    /// A fit has converged when an iteration changes the mean log-likelihood by less than this; default 1e-3. With 0 it
+    /// goes on to `max_iter`.
+    #[must_use]
+    pub fn tol(self, tol: f64) -> Self {
+        Self { tol, ..self }
+    }
+
+    /// Added to every variance (the diagonals of matrices), in the data's units squared; default 1e-6, 0 is legal.
+    #[must_use]
+    pub fn reg_covar(self, reg_covar: f64) -> Self {
+        Self { reg_covar, ..self }
+    }
+
+    /// Most iterations of one run; default 100. With 0 the result is the start.
+    #[must_use]
+    pub fn max_iter(self, max_iter: usize) -> Self {
+        Self { max_iter, ..self }
+    }
+
+    /// Runs from different starts, of which the best is kept; default 1.
+    #[must_use]
+    pub fn n_init(self, n_init: usize) -> Self {
+        Self { n_init, ..self }
+    }
+
+    /// How to find the start; default [`InitParams::KMeans`].
+    ///
+    /// Seeding looks at max(1024, 32·K) random samples; the centres are then improved, and the start's parameters
+    /// computed, by at most five passes of the backend over all samples, each as expensive as an EM iteration or less.
+    #[must_use]
+    pub fn init_params(self, init_params: InitParams) -> Self {
+        Self { init_params, ..self }
+    }
+
+    /// Initial weights (K,), instead of those that `init_params` finds.
+    #[must_use]
+    pub fn weights_init(self, weights: Array1<f64>) -> Self {
+        Self { weights_init: Some(weights), ..self }
+    }
+
+    /// Initial means (K, D), instead of those that `init_params` finds.
+    #[must_use]
+    pub fn means_init(self, means: Array2<f64>) -> Self {
+        Self { means_init: Some(means), ..self }
+    }
+
+    /// Initial precisions (inverse covariances) in the covariance type's shape, instead of what `init_params` finds.
+    #[must_use]
+    pub fn precisions_init(self, precisions: Covariances) -> Self {
+        Self { precisions_init: Some(precisions), ..self }
+    }
+
+    /// Seed of every random choice; default 0. Run r of `n_init` uses stream r of the generator ChaCha8.
+    #[must_use]
+    pub fn random_state(self, seed: u64) -> Self {
+        Self { random_state: seed, ..self }
+    }
+
+    /// Parameters that stay as the start has them.
+    #[must_use]
+    pub fn freeze(self, freeze: Freeze) -> Self {
+        Self { freeze, ..self }
+    }
+
+    /// Starts at a mixture, of the same K and covariance type; `n_init` is then ignored.
+    #[must_use]
+    pub fn start(self, mixture: Mixture) -> Self {
+        Self { start: Some((mixture, f64::NEG_INFINITY)), ..self }
+    }
+
+    /// scikit-learn's `warm_start`: goes on where an earlier fit stopped. The change of its first iteration is taken
+    /// against that fit's last lower bound.
+    #[must_use]
+    pub fn warm_start(self, fit: &Fit) -> Self {
+        Self { start: Some((fit.mixture.clone(), fit.lower_bound())), ..self }
+    }
+
+    /// Checks everything that does not need the data.
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`]; [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`], [`Error::BadComponent`], [`Error::WeightSum`],
+    /// [`Error::NotSymmetric`], [`Error::NotPositiveDefinite`] for the initial parameters.
+    pub fn check(self) -> Result<GaussianMixture> {
+        let bad = |name, value: String, remedy| Err(Error::BadParameter { name, value, remedy });
+        let k = self.n_components;
+        if k == 0 {
+            return bad("n_components", k.to_string(), "at least one component is needed");
+        }
+        if self.tol.is_nan() || self.tol < 0.0 {
+            return bad("tol", self.tol.to_string(), "it must be zero or positive");
+        }
+        if !(self.reg_covar >= 0.0 && self.reg_covar.is_finite()) {
+            return bad("reg_covar", self.reg_covar.to_string(), "it must be zero or positive, and finite");
+        }
+        if self.n_init == 0 {
+            return bad("n_init", "0".into(), "at least one run is needed");
+        }
+        if let Some((start, _)) = &self.start {
+            if self.weights_init.is_some() || self.means_init.is_some() || self.precisions_init.is_some() {
+                return bad("start", "given".into(), "leave out weights_init, means_init and precisions_init then");
+            }
+            let (k0, d) = start.means().dim();
+            let t = self.covariance_type;
+            if k0 != k {
+                return Err(Error::ShapeMismatch { what: "the start's means", expected: vec![k, d], got: vec![k0, d] });
+            }
+            start.covariances().check_type("the start's covariances", t, k, d)?;
+        }
+        // Each given parameter is checked in a mixture of neutral others.
+        let d = match (&self.means_init, &self.precisions_init) {
+            (Some(means), _) => means.ncols(),
+            (_, Some(Covariances::Spherical(_)) | None) => 1,
+            (_, Some(precisions)) => precisions.shape().last().copied().unwrap_or(1),
+        };
+        let means = self.means_init.clone().unwrap_or_else(|| Array2::zeros((k, d)));
+        if means.nrows() != k {
+            return Err(Error::ShapeMismatch { what: "means_init", expected: vec![k, d], got: means.shape().to_vec() });
+        }
+        let weights = self.weights_init.clone().unwrap_or_else(|| Array1::from_elem(k, 1.0 / k as f64));
+        if weights.len() != k {
+            return Err(Error::ShapeMismatch { what: "weights_init", expected: vec![k], got: vec![weights.len()] });
+        }
+        let precisions = match &self.precisions_init {
+            Some(precisions) => {
+                precisions.check_type("precisions_init", self.covariance_type, k, d)?;
+                precisions.clone()
+            }
+            None => Covariances::isotropic(CovarianceType::Spherical, k, d, 1.0),
+        };
+        Mixture::from_precisions(weights, means, precisions)?;
+        Ok(GaussianMixture(self))
+    }
+}
+
+/// Checked parameters, ready to [`fit`](Self::fit).
+#[derive(Debug, Clone)]
+pub struct GaussianMixture(pub(super) GaussianMixtureParams);
+
+impl GaussianMixture {
+    /// The parameters.
+    pub fn params(&self) -> &GaussianMixtureParams {
+        &self.0
+    }
+
+    /// The parameters again, to change some and check anew.
+    pub fn into_params(self) -> GaussianMixtureParams {
+        self.0
+    }
+
+    /// K.
+    pub fn n_components(&self) -> usize {
+        self.0.n_components
+    }
+
+    /// The covariance type.
+    pub fn covariance_type(&self) -> CovarianceType {
+        self.0.covariance_type
+    }
+
+    /// Most iterations of one run.
+    pub fn max_iter(&self) -> usize {
+        self.0.max_iter
+    }
+}

@@ -1,0 +1,171 @@
+//! Choosing the number of components and the covariance type.
+use super::{Callback, Fit, GaussianMixtureParams};
+use crate::{CovarianceType, Error, Evaluator, Mixture, Result};
+
+/// What a model is judged by; the least is the best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Criterion {
+    /// Schwarz's −2 ln L + p ln N.
+    #[default]
+    Bic,
+    /// Akaike's −2 ln L + 2 p.
+    Aic,
+    /// Rissanen's description length −ln L + ½ p ln(N·D), as the 2011 paper uses it.
+    Rissanen,
+}
+
+impl Criterion {
+    /// The value for p parameters, with N samples (their total weight) of D features.
+    pub fn value(self, log_likelihood: f64, n_parameters: usize, n_samples: f64, n_features: usize) -> f64 {
+        let p = n_parameters as f64;
+        match self {
+            Self::Bic => p * n_samples.ln() - 2.0 * log_likelihood,
+            Self::Aic => 2.0 * p - 2.0 * log_likelihood,
+            Self::Rissanen => 0.5 * p * (n_samples * n_features as f64).ln() - log_likelihood,
+        }
+    }
+}
+
+/// One row of the table that a choice is made from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Candidate {
+    /// The covariance type.
+    pub covariance_type: CovarianceType,
+    /// K.
+    pub n_components: usize,
+    /// Number of free parameters.
+    pub n_parameters: usize,
+    /// Total log-likelihood under the fitted parameters.
+    pub log_likelihood: f64,
+    /// The criterion's value.
+    pub criterion: f64,
+    /// Iterations of the fit.
+    pub n_iter: usize,
+    /// Whether it converged.
+    pub converged: bool,
+}
+
+/// The models that were tried and the best of them.
+#[derive(Debug, Clone)]
+pub struct Selection {
+    /// All of them, in the order of the fits.
+    pub table: Vec<Candidate>,
+    /// Index of the best row.
+    pub best: usize,
+    /// Its fit.
+    pub fit: Fit,
+    /// Whether the callback stopped the search; the table then ends with the fit that it stopped.
+    pub stopped: bool,
+}
+
+/// Fits every K of `n_components` with every covariance type, otherwise with `params`, and keeps the best by
+/// `criterion`, of equals the first. `callback` follows each fit, and ends the search where it breaks.
+///
+/// # Errors
+/// [`Error::BadParameter`] where there is nothing to try; as
+/// [`GaussianMixture::fit`](super::GaussianMixture::fit).
+pub fn select(
+    evaluator: &mut dyn Evaluator,
+    params: &GaussianMixtureParams,
+    n_components: &[usize],
+    covariance_types: &[CovarianceType],
+    criterion: Criterion,
+    callback: Callback<'_>,
+) -> Result<Selection> {
+    // Everything is checked before the first fit begins.
+    let mut models = Vec::new();
+    for &t in covariance_types {
+        for &k in n_components {
+            if k > evaluator.n_samples() {
+                return Err(Error::TooFewSamples { n_samples: evaluator.n_samples(), n_components: k });
+            }
+            models.push(params.clone().n_components(k).covariance_type(t).check()?);
+        }
+    }
+    let mut search = Search::new(criterion);
+    for model in models {
+        let fit = model.fit_with(evaluator, callback)?;
+        if search.add(evaluator, fit)? {
+            break;
+        }
+    }
+    search.finish()
+}
+
+/// A selection that grows.
+pub(super) struct Search {
+    criterion: Criterion,
+    table: Vec<Candidate>,
+    best: Option<(usize, Fit)>,
+    stopped: bool,
+}
+
+impl Search {
+    pub(super) fn new(criterion: Criterion) -> Self {
+        Self { criterion, table: Vec::new(), best: None, stopped: false }
+    }
+
+    /// Judges a fit; true where its callback wants the search to end.
+    pub(super) fn add(&mut self, evaluator: &mut dyn Evaluator, fit: Fit) -> Result<bool> {
+        let log_likelihood = evaluator.log_likelihood(&fit.mixture)?;
+        let (n_parameters, d) = (fit.mixture.n_parameters(), evaluator.n_features());
+        let criterion = self.criterion.value(log_likelihood, n_parameters, evaluator.total_weight(), d);
+        self.table.push(Candidate {
+            covariance_type: fit.mixture.covariance_type(),
+            n_components: fit.mixture.n_components(),
+            n_parameters,
+            log_likelihood,
+            criterion,
+            n_iter: fit.n_iter(),
+            converged: fit.converged,
+        });
+        self.stopped = fit.stopped;
+        if self.best.as_ref().is_none_or(|(i, _)| criterion < self.table[*i].criterion) {
+            self.best = Some((self.table.len() - 1, fit));
+        }
+        Ok(self.stopped)
+    }
+
+    pub(super) fn finish(self) -> Result<Selection> {
+        let Some((best, fit)) = self.best else {
+            return Err(Error::BadParameter {
+                name: "n_components or covariance_types",
+                value: "an empty list".into(),
+                remedy: "give at least one of each",
+            });
+        };
+        Ok(Selection { table: self.table, best, fit, stopped: self.stopped })
+    }
+}
+
+impl Mixture {
+    /// Mean log-likelihood of a sample (by weight): scikit-learn's `score`.
+    ///
+    /// # Errors
+    /// As [`Evaluator::log_likelihood`].
+    pub fn score(&self, evaluator: &mut dyn Evaluator) -> Result<f64> {
+        Ok(evaluator.log_likelihood(self)? / evaluator.total_weight())
+    }
+
+    /// Bayesian information criterion over the evaluator's samples; the lower the better.
+    ///
+    /// # Errors
+    /// As [`Evaluator::log_likelihood`].
+    pub fn bic(&self, evaluator: &mut dyn Evaluator) -> Result<f64> {
+        self.criterion(Criterion::Bic, evaluator)
+    }
+
+    /// Akaike information criterion over the evaluator's samples; the lower the better.
+    ///
+    /// # Errors
+    /// As [`Evaluator::log_likelihood`].
+    pub fn aic(&self, evaluator: &mut dyn Evaluator) -> Result<f64> {
+        self.criterion(Criterion::Aic, evaluator)
+    }
+
+    fn criterion(&self, criterion: Criterion, evaluator: &mut dyn Evaluator) -> Result<f64> {
+        let log_likelihood = evaluator.log_likelihood(self)?;
+        Ok(criterion.value(log_likelihood, self.n_parameters(), evaluator.total_weight(), self.n_features()))
+    }
+}

@@ -1,0 +1,68 @@
+//! Fitting to a stream of chunks.
+use crate::{Error, Evaluator, Freeze, Mixture, Result, Statistics};
+
+/// Stepwise EM (Cappé and Moulines 2009): the statistics per sample are a moving average over the chunks seen,
+/// s ← (1 − ηₜ)·s + ηₜ·sₜ with ηₜ = (t + 1)^−α for chunk t = 0, 1, …, and each chunk is followed by an M-step.
+///
+/// Chunks may be of any size, but should be like each other in what they hold (shuffled data).
+#[derive(Debug, Clone)]
+pub struct StepwiseEm {
+    mixture: Mixture,
+    average: Option<Statistics>,
+    steps: u64,
+    decay: f64,
+    reg_covar: f64,
+    freeze: Freeze,
+}
+
+impl StepwiseEm {
+    /// α where none is given.
+    pub const DEFAULT_DECAY: f64 = 0.7;
+
+    /// Begins at a mixture: one fitted to the first chunk, for example. `decay` is α, above ½ (not included, or the
+    /// average never settles) and at most 1 (then all chunks count alike, and early ones, seen with poor parameters, are never
+    /// forgotten).
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`].
+    pub fn new(start: Mixture, decay: f64, reg_covar: f64, freeze: Freeze) -> Result<Self> {
+        let bad = |name, value: f64, remedy| Err(Error::BadParameter { name, value: value.to_string(), remedy });
+        if !(decay > 0.5 && decay <= 1.0) {
+            return bad("decay", decay, "it must be above 0.5 and at most 1");
+        }
+        if !(reg_covar >= 0.0 && reg_covar.is_finite()) {
+            return bad("reg_covar", reg_covar, "it must be zero or positive, and finite");
+        }
+        Ok(Self { mixture: start, average: None, steps: 0, decay, reg_covar, freeze })
+    }
+
+    /// Learns from a chunk; gives its mean log-likelihood under the parameters before. After an error nothing has
+    /// changed.
+    ///
+    /// # Errors
+    /// What the backend reports; see also [`Statistics::update`].
+    pub fn partial_fit(&mut self, chunk: &mut dyn Evaluator) -> Result<f64> {
+        let statistics = chunk.statistics(&self.mixture)?;
+        let lower_bound = statistics.lower_bound();
+        let eta = ((self.steps + 1) as f64).powf(-self.decay);
+        let per_sample = 1.0 / statistics.weight();
+        let mut average = statistics.scaled(eta * per_sample);
+        if let Some(past) = &self.average {
+            average.merge(&past.clone().scaled(1.0 - eta))?;
+        }
+        self.mixture = average.update(&self.mixture, self.reg_covar, self.freeze)?.mixture;
+        self.average = Some(average);
+        self.steps += 1;
+        Ok(lower_bound)
+    }
+
+    /// The parameters after the chunks so far.
+    pub fn mixture(&self) -> &Mixture {
+        &self.mixture
+    }
+
+    /// Number of chunks so far.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+}

@@ -1,0 +1,105 @@
+//! EM gives what scikit-learn 1.9.1 gives from the same start in the same number of iterations.
+#![allow(missing_docs)]
+mod common;
+use common::*;
+use gmm_host::{CovarianceType, Covariances, Evaluator, GaussianMixtureParams, Samples};
+use ndarray::{Array1, Array2, Array3};
+use ndarray_npy::NpzReader;
+use std::fs::File;
+
+/// Relative to the value, or to 10⁻⁴ of the largest of its array where the value is smaller than that (entries beside a
+/// constant column are zero but for rounding): float64 in another order of summation, through up to 25 iterations.
+const TOLERANCE: f64 = 1e-8;
+
+fn open(name: &str) -> NpzReader<File> {
+    let path = format!("{}/tests/data/{name}.npz", env!("CARGO_MANIFEST_DIR"));
+    NpzReader::new(File::open(&path).unwrap_or_else(|e| panic!("{path}: {e}"))).unwrap()
+}
+
+fn samples(npz: &mut NpzReader<File>, name: &str) -> Array2<f64> {
+    match name {
+        "digits" => npz.by_name::<_, ndarray::Ix2>("x").map(|x: Array2<u8>| x.mapv(f64::from)).unwrap(),
+        "speech" => npz.by_name::<_, ndarray::Ix2>("x").map(|x: Array2<f32>| x.mapv(f64::from)).unwrap(),
+        _ => npz.by_name("x").unwrap(),
+    }
+}
+
+fn covariances(npz: &mut NpzReader<File>, t: CovarianceType, key: &str) -> Covariances {
+    let key = format!("{t}_{key}");
+    match t {
+        CovarianceType::Full => {
+            Covariances::Full(npz.by_name::<_, ndarray::Ix3>(&key).map(|v: Array3<f64>| v).unwrap())
+        }
+        CovarianceType::Tied => Covariances::Tied(npz.by_name(&key).unwrap()),
+        CovarianceType::Diag => Covariances::Diag(npz.by_name(&key).unwrap()),
+        _ => Covariances::Spherical(npz.by_name(&key).unwrap()),
+    }
+}
+
+/// Every entry within the tolerance.
+fn agree(what: &str, got: impl IntoIterator<Item = f64>, want: impl IntoIterator<Item = f64>) {
+    let want: Vec<f64> = want.into_iter().collect();
+    let largest = want.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+    assert_all_close(what, got, want, TOLERANCE, 1e-4 * largest);
+}
+
+fn check(name: &str, t: CovarianceType, make: fn(Samples<'_>) -> Box<dyn Evaluator>) {
+    let mut npz = open(name);
+    let x = samples(&mut npz, name);
+    let array1 = |npz: &mut NpzReader<File>, key: &str| -> Array1<f64> { npz.by_name(&format!("{t}_{key}")).unwrap() };
+    let lower_bounds = array1(&mut npz, "lower_bounds");
+    let weights_init = array1(&mut npz, "weights_init");
+    let means_init: Array2<f64> = npz.by_name(&format!("{t}_means_init")).unwrap();
+    let model = GaussianMixtureParams::default()
+        .n_components(weights_init.len())
+        .covariance_type(t)
+        .tol(0.0)
+        .max_iter(lower_bounds.len())
+        .weights_init(weights_init)
+        .means_init(means_init)
+        .precisions_init(covariances(&mut npz, t, "precisions_init"))
+        .check()
+        .unwrap();
+    let mut evaluator = make(Samples::from_f64(x.view()).unwrap());
+    let fit = model.fit(evaluator.as_mut()).unwrap();
+    assert_eq!((fit.n_iter(), fit.converged, fit.kept.len()), (lower_bounds.len(), false, 0));
+    agree("lower bounds", fit.lower_bounds.clone(), lower_bounds);
+    let mixture = &fit.mixture;
+    agree("weights", mixture.weights().to_owned(), array1(&mut npz, "weights"));
+    let means: Array2<f64> = npz.by_name(&format!("{t}_means")).unwrap();
+    agree("means", mixture.means().to_owned(), means);
+    agree("covariances", mixture.covariances().iter(), covariances(&mut npz, t, "covariances").iter());
+    let n_parameters: Array1<i64> = npz.by_name(&format!("{t}_n_parameters")).unwrap();
+    assert_eq!(mixture.n_parameters() as i64, n_parameters[0]);
+    let e = evaluator.as_mut();
+    agree("score", [mixture.score(e).unwrap()], array1(&mut npz, "score"));
+    agree("bic", [mixture.bic(e).unwrap()], array1(&mut npz, "bic"));
+    agree("aic", [mixture.aic(e).unwrap()], array1(&mut npz, "aic"));
+}
+
+macro_rules! agreement {
+    ($($test:ident: $name:literal $t:ident;)*) => {$(
+        #[test]
+        fn $test() {
+            for (backend, make) in BACKENDS {
+                println!("{backend}");
+                check($name, CovarianceType::$t, *make);
+            }
+        }
+    )*};
+}
+
+agreement! {
+    iris_full: "iris" Full;
+    iris_tied: "iris" Tied;
+    iris_diag: "iris" Diag;
+    iris_spherical: "iris" Spherical;
+    digits_full: "digits" Full;
+    digits_tied: "digits" Tied;
+    digits_diag: "digits" Diag;
+    digits_spherical: "digits" Spherical;
+    speech_full: "speech" Full;
+    speech_tied: "speech" Tied;
+    speech_diag: "speech" Diag;
+    speech_spherical: "speech" Spherical;
+}

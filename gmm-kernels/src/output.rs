@@ -29,7 +29,7 @@ impl Output {
     pub unsafe fn block_sum(tally: Tally) -> f64 {
         let s = Shared::<f64>::at(0);
         let sum = tally.warp_sum();
-        if thread_idx() % WARP == 0 {
+        if thread_idx().is_multiple_of(WARP) {
             // SAFETY: one slot a warp, at most 32 warps a block.
             unsafe { s.set((thread_idx() / WARP) as usize, sum) };
         }

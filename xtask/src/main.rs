@@ -24,7 +24,7 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
-    /// Check the kernels against rust-cuda's cuda_std, on the host
+    /// Check what the feature `rust-cuda` compiles, on the host
     RustCuda {
         /// Type-check and lint; there is nothing else to do without rust-cuda's compiler
         #[arg(long, required = true)]

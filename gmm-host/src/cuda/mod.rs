@@ -4,6 +4,8 @@ mod driver;
 mod emulator;
 #[allow(dead_code)] // The evaluator that uses it follows.
 mod layout;
+#[allow(dead_code)]
+mod ptx;
 
 #[allow(unused_imports)]
 pub(crate) use driver::{driver_available, symbol};

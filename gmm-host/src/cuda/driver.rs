@@ -18,8 +18,8 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
-/// The names under which the driver library is installed.
-const LIBRARY_NAMES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
+/// The name under which the driver library is installed.
+const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 
 // The codes of `CUresult` that this module answers by itself.
 const SUCCESS: c_int = 0;
@@ -29,24 +29,17 @@ const UNKNOWN: c_int = 999;
 
 /// The driver library, loaded on first use and kept for the life of the process; or why there is none.
 fn library() -> Result<&'static Library, &'static str> {
-    static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
+    static DRIVER: OnceLock<Result<Library, String>> = OnceLock::new();
     let load = || {
-        let mut reasons = Vec::new();
-        for name in LIBRARY_NAMES {
-            // SAFETY: loading runs the library's initialisers; under these names it is NVIDIA's driver, whose
-            // initialisers ask nothing of the process.
-            match unsafe { Library::new(*name) } {
-                Ok(library) => return Ok(library),
-                // The loader's own words are the source of the error; its text alone is only "dlopen failed".
-                Err(error) => reasons.push(match error.source() {
-                    Some(source) => source.to_string(),
-                    None => format!("{name}: {error}"),
-                }),
-            }
-        }
-        Err(format!("the CUDA driver library was not found ({})", reasons.join("; ")))
+        // SAFETY: loading runs the library's initialisers; under this name it is NVIDIA's driver, whose initialisers
+        // ask nothing of the process.
+        unsafe { Library::new(LIBRARY) }.map_err(|error| {
+            // The loader's own words are the source of the error; its text alone is only "dlopen failed".
+            let reason = error.source().map_or_else(|| error.to_string(), |source| source.to_string());
+            format!("the CUDA driver library {LIBRARY} cannot be loaded: {reason}")
+        })
     };
-    LIBRARY.get_or_init(load).as_ref().map_err(String::as_str)
+    DRIVER.get_or_init(load).as_ref().map_err(String::as_str)
 }
 
 /// Whether the driver library can be loaded, or why not in the loader's words. It does not say whether the driver
@@ -307,7 +300,7 @@ mod tests {
         match driver_available() {
             // Without a driver: the loader's reason, "no device", and an error that can be printed.
             Err(reason) => {
-                assert!(reason.contains(LIBRARY_NAMES[0]), "{reason}");
+                assert!(reason.contains(LIBRARY), "{reason}");
                 assert_eq!(answer, Err(cust::error::CudaError::NoDevice));
                 assert!(cust::error::CudaError::NoDevice.to_string().contains("no CUDA driver"));
                 // SAFETY: nothing is called through the pointer.

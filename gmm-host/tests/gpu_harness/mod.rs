@@ -1,0 +1,31 @@
+//! Runs tests that need a GPU: where there is none they are reported as ignored, never as passed; with
+//! `GMM_REQUIRE_CUDA=1`, as on the GPU machine, they fail instead.
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::process::ExitCode;
+
+/// A test's name and body; the body panics to fail.
+pub type Test = (&'static str, fn());
+
+/// Runs the tests one at a time (they share a device) and reports as `cargo test` does. Takes its arguments too.
+pub fn main_with(tests: Vec<Test>) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(1);
+    let required = std::env::var_os("GMM_REQUIRE_CUDA").is_some_and(|value| value == "1");
+    let absent = gmm_host::cuda_device_count().err().map(|error| error.to_string());
+    if let Some(reason) = &absent {
+        eprintln!("{reason}\ntests that need a GPU {} here", if required { "fail" } else { "are ignored" });
+    }
+    let trial = |(name, body): Test| {
+        let absent = absent.clone();
+        let ignored = absent.is_some() && !required;
+        let run = move || match absent {
+            Some(reason) => Err(Failed::from(reason)),
+            None => {
+                body();
+                Ok(())
+            }
+        };
+        Trial::test(name, run).with_ignored_flag(ignored)
+    };
+    libtest_mimic::run(&arguments, tests.into_iter().map(trial).collect()).exit_code()
+}

@@ -154,6 +154,29 @@ impl Shared<f32> {
         }
         [a, b, c, d]
     }
+    /// P (1, 2 or 4) elements from `i` on, in one read.
+    ///
+    /// # Safety
+    /// As for [`Self::get`]; element `i` is aligned to P elements.
+    #[inline(always)]
+    pub unsafe fn get_some<const P: usize>(self, i: usize) -> [f32; P] {
+        let mut v = [0.0; P];
+        // SAFETY: the caller's.
+        unsafe {
+            if P == 4 {
+                v.copy_from_slice(&self.get4(i));
+            } else if P == 2 {
+                let (a, b): (f32, f32);
+                asm!("ld.shared.v2.f32 {{{0}, {1}}}, [{2}];",
+                    out(reg32) a, out(reg32) b, in(reg32) self.offset(i).address, options(pure, readonly, nostack));
+                v[0] = a;
+                v[1] = b;
+            } else {
+                v[0] = self.get(i);
+            }
+        }
+        v
+    }
     /// Starts to copy four numbers of global memory to elements `i` to `i + 3`; [`copies_wait`] waits for it.
     ///
     /// # Safety
@@ -244,6 +267,33 @@ pub fn shuffle_down_u32(x: u32, by: u32) -> u32 {
     unsafe {
         asm!("shfl.sync.down.b32 {}, {}, {}, 31, -1;", out(reg32) y, in(reg32) x, in(reg32) by, options(nomem, nostack))
     };
+    y
+}
+
+/// The value of `x` in the lane whose number differs in the bits `mask`; all lanes of the warp take part.
+#[inline(always)]
+pub fn shuffle_xor_u32(x: u32, mask: u32) -> u32 {
+    let y: u32;
+    // SAFETY: exchanges registers within the warp; every lane takes part (the kernels' contract).
+    unsafe {
+        asm!("shfl.sync.bfly.b32 {}, {}, {}, 31, -1;", out(reg32) y, in(reg32) x, in(reg32) mask, options(nomem, nostack))
+    };
+    y
+}
+
+/// Waits for all lanes of the warp; orders their accesses to shared memory.
+#[inline(always)]
+pub fn warp_sync() {
+    // SAFETY: every lane takes part (the kernels' contract).
+    unsafe { asm!("bar.warp.sync -1;", options(nostack)) };
+}
+
+/// 1 / x, to 1 ulp.
+#[inline(always)]
+pub fn reciprocal(x: f32) -> f32 {
+    let y: f32;
+    // SAFETY: arithmetic on registers.
+    unsafe { asm!("rcp.approx.f32 {}, {};", out(reg32) y, in(reg32) x, options(pure, nomem, nostack)) };
     y
 }
 

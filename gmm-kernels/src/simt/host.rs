@@ -201,6 +201,14 @@ pub mod lane {
             // SAFETY: inside and aligned; races are the caller's.
             unsafe { self.pointer::<[f32; 4]>(i).read() }
         }
+        /// P elements from `i` on.
+        ///
+        /// # Safety
+        /// No other thread writes them at the same time.
+        pub unsafe fn get_some<const P: usize>(self, i: usize) -> [f32; P] {
+            // SAFETY: the caller's.
+            std::array::from_fn(|p| unsafe { self.get(i + p) })
+        }
         /// Copies four numbers of global memory to elements `i` to `i + 3`, at once.
         ///
         /// # Safety
@@ -238,6 +246,18 @@ pub mod lane {
     pub fn shuffle_down_u32(x: u32, by: u32) -> u32 {
         let lane = here().thread % 32;
         exchange(x)[if lane + by < 32 { lane + by } else { lane } as usize]
+    }
+    /// The value of `x` in the lane whose number differs in the bits `mask`.
+    pub fn shuffle_xor_u32(x: u32, mask: u32) -> u32 {
+        exchange(x)[((here().thread % 32) ^ mask) as usize]
+    }
+    /// Waits for all lanes of the warp.
+    pub fn warp_sync() {
+        exchange(0);
+    }
+    /// 1 / x.
+    pub fn reciprocal(x: f32) -> f32 {
+        1.0 / x
     }
     /// Adds `v` to the counter at `p`, and returns its former value.
     ///

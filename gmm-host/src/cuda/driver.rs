@@ -97,21 +97,25 @@ macro_rules! driver_functions {
     )* };
 }
 
-/// The text of an error. Unlike the others it also answers without a driver, because `cust` prints its errors with it
-/// and expects a text.
+/// The text of an error. Unlike the others it always answers, because `cust` prints its errors with it and would panic
+/// without a text.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> c_int {
     type Function = unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int;
     static FOUND: OnceLock<Option<Function>> = OnceLock::new();
+    let mut found = std::ptr::null();
     // SAFETY: `Function` is the signature that `cust::sys` declares for this name.
     if let Some(function) = FOUND.get_or_init(|| unsafe { symbol(c"cuGetErrorString") }) {
-        // SAFETY: the caller keeps to the contract of the driver's function.
-        return checked(unsafe { function(error, text) });
+        // SAFETY: `found` is a place for one pointer; the texts of the driver are static. A code that it does not know
+        // leaves the pointer null.
+        unsafe { function(error, &mut found) };
     }
-    let message =
-        if error == NO_DEVICE { c"no CUDA driver was found" } else { c"error of a CUDA driver that is absent" };
-    // SAFETY: the caller passes a place for one pointer, as the driver's function requires; the text is static.
-    unsafe { text.write(message.as_ptr()) };
+    if found.is_null() {
+        found = if error == NO_DEVICE { c"no CUDA device" } else { c"an error that the CUDA driver has no text for" }
+            .as_ptr();
+    }
+    // SAFETY: the caller passes a place for one pointer, as the driver's function requires.
+    unsafe { text.write(found) };
     SUCCESS
 }
 
@@ -302,7 +306,7 @@ mod tests {
             Err(reason) => {
                 assert!(reason.contains(LIBRARY), "{reason}");
                 assert_eq!(answer, Err(cust::error::CudaError::NoDevice));
-                assert!(cust::error::CudaError::NoDevice.to_string().contains("no CUDA driver"));
+                assert!(cust::error::CudaError::NoDevice.to_string().contains("no CUDA device"));
                 // SAFETY: nothing is called through the pointer.
                 assert!(unsafe { symbol::<unsafe extern "C" fn(c_uint) -> c_int>(c"cuInit") }.is_none());
             }

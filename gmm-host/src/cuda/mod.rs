@@ -20,9 +20,14 @@ use crate::{Error, Result};
 pub fn cuda_device_count() -> Result<u32> {
     let absent = |reason: String| Error::NoCudaDevice { reason };
     driver_available().map_err(absent)?;
-    cust::init(cust::CudaFlags::empty()).map_err(|error| absent(error.to_string()))?;
-    match cust::device::Device::num_devices().map_err(|error| absent(error.to_string()))? {
+    cust::init(cust::CudaFlags::empty()).map_err(|error| absent(message(error)))?;
+    match cust::device::Device::num_devices().map_err(|error| absent(message(error)))? {
         0 => Err(absent("the driver lists no device".into())),
         count => Ok(count),
     }
+}
+
+/// The driver's text for an error, without the quotation marks that `cust` puts around it.
+pub(crate) fn message(error: cust::error::CudaError) -> String {
+    error.to_string().trim_matches('"').to_owned()
 }

@@ -1,0 +1,80 @@
+//! What can go wrong, said so that the reader knows where it is and what to do.
+use std::path::PathBuf;
+
+/// The result of every fallible call of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong in this crate. Indices count from 0.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The likelihood engine failed.
+    #[error(transparent)]
+    Host(#[from] gmm_host::Error),
+    /// A parameter of the prior is not usable.
+    #[error("prior, {what}: {problem}")]
+    Prior {
+        /// Which parameter, for example `scale of the means, column 3`.
+        what: String,
+        /// What is wrong with it and what to do.
+        problem: String,
+    },
+    /// The prior is not the JSON that [`crate::Prior`] reads.
+    #[error("the prior is not valid: {0}")]
+    PriorSyntax(#[source] serde_json::Error),
+    /// A sampler setting is not usable.
+    #[error("{what} is {value}: {remedy}")]
+    Setting {
+        /// Which setting.
+        what: &'static str,
+        /// Its value.
+        value: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// More components than samples.
+    #[error("{k} components over {n} samples: a mixture needs at least one sample per component; lower K")]
+    TooManyComponents {
+        /// K.
+        k: usize,
+        /// N.
+        n: usize,
+    },
+    /// The initial model does not fit, or has no posterior density.
+    #[error("the initial model {0}")]
+    Start(String),
+    /// A saved run does not belong to what it is resumed with.
+    #[error("cannot resume from {path}: {problem}")]
+    Resume {
+        /// The file.
+        path: PathBuf,
+        /// What differs and what to do.
+        problem: String,
+    },
+    /// A file could not be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
+    /// An unfinished run lies where a new one would write.
+    #[error("{path} holds an unfinished run; resume it, or delete it to start afresh")]
+    Unfinished {
+        /// The file of the unfinished run.
+        path: PathBuf,
+    },
+    /// The NUTS sampler gave up.
+    #[error("NUTS, chain {chain}: {problem}")]
+    Nuts {
+        /// The chain.
+        chain: usize,
+        /// Its reason.
+        problem: String,
+    },
+}
+
+pub(crate) fn setting<T>(what: &'static str, value: impl ToString, remedy: impl Into<String>) -> Result<T> {
+    Err(Error::Setting { what, value: value.to_string(), remedy: remedy.into() })
+}

@@ -1,0 +1,300 @@
+//! Random-walk Metropolis, adapted during warm-up, in one block or component by component.
+//!
+//! The proposal of a block is x + s L z with z standard normal. During warm-up L Lᵀ follows the covariance of the
+//! chain (Haario, Saksman and Tamminen 2001) in windows of growing length, and the scale s is steered towards an
+//! acceptance of 0.234 + 0.206/d, which is 0.44 for d = 1 (Roberts and Rosenthal 2001; Andrieu and Thoms 2008). After
+//! warm-up neither changes, so that the chain is Markov.
+use crate::linalg::{Welford, cholesky, lower_times, pack, unpack};
+use crate::sampler::Draw;
+use crate::target::Target;
+use crate::{Result, rng};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
+use serde::{Deserialize, Serialize};
+
+/// Ends of the warm-up windows, as fractions of it; after the last only the scale adapts.
+const WINDOWS: [f64; 5] = [0.05, 0.1, 0.2, 0.4, 0.8];
+
+/// One chain of a [`Walk`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WalkChain {
+    /// Where the chain is (dim,).
+    pub point: Vec<f64>,
+    /// The log density there.
+    pub log_density: f64,
+    /// The chain's own generator.
+    #[serde(with = "rng")]
+    pub rng: ChaCha8Rng,
+    blocks: Vec<Block>,
+}
+
+impl WalkChain {
+    /// The proposal of one-block sampling: x + `scale` · L z, with the lower triangle L row by row (i + 1 numbers in row i).
+    pub fn proposal(&self) -> (f64, &[f64]) {
+        (self.blocks[0].log_scale.exp(), &self.blocks[0].factor)
+    }
+}
+
+/// Coordinates that are proposed together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Block {
+    indices: Vec<usize>,
+    /// log s.
+    log_scale: f64,
+    /// L, packed.
+    factor: Vec<f64>,
+    /// Only during warm-up.
+    adaptation: Option<Adaptation>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Adaptation {
+    covariance: Welford,
+    /// Variances below which the covariance is not taken seriously.
+    floor: Vec<f64>,
+    /// Steps since the last change of L.
+    steps: u64,
+}
+
+impl Block {
+    fn new(indices: Vec<usize>, typical: &[f64]) -> Self {
+        let n = indices.len();
+        let sd: Vec<f64> = indices.iter().map(|&i| typical[i]).collect();
+        let factor = (0..n).flat_map(|i| std::iter::repeat_n(0.0, i).chain([sd[i]])).collect();
+        let floor = sd.iter().map(|s| 1e-4 * s * s).collect();
+        let adaptation = Some(Adaptation { covariance: Welford::new(n), floor, steps: 0 });
+        Self { indices, log_scale: (2.38 / (n as f64).sqrt()).ln(), factor, adaptation }
+    }
+
+    /// After a step of warm-up with this acceptance probability.
+    fn adapt(&mut self, point: &[f64], acceptance: f64, end_of_window: bool, buffer: &mut Vec<f64>) {
+        let Some(a) = &mut self.adaptation else { return };
+        let n = self.indices.len();
+        a.steps += 1;
+        let goal = 0.234 + 0.206 / n as f64;
+        self.log_scale += (4.0 * (a.steps as f64).powf(-0.7)).min(1.0) * (acceptance - goal);
+        a.covariance.add(self.indices.iter().map(|&i| point[i]), buffer);
+        if !end_of_window {
+            return;
+        }
+        // Correlations are shrunk while the window is short for the dimension.
+        let keep = a.covariance.count as f64 / (a.covariance.count + n as u64) as f64;
+        let factor = a.covariance.covariance().and_then(|packed| {
+            let mut full = unpack(&packed, n);
+            for i in 0..n {
+                full[i * n..i * n + i].iter_mut().for_each(|c| *c *= keep);
+                full[i * n + i] = full[i * n + i].max(a.floor[i]);
+            }
+            cholesky(full, n)
+        });
+        if let Some(factor) = factor {
+            self.factor = pack(&factor, n);
+            self.log_scale = (2.38 / (n as f64).sqrt()).ln();
+            a.steps = 0;
+        }
+        a.covariance = Welford::new(n);
+    }
+}
+
+/// A segment of one-block Metropolis after warm-up, as a [`Target`] is asked to run it.
+pub struct Walk<'a> {
+    /// The chains, at their current points.
+    pub chains: &'a mut [WalkChain],
+    /// Steps for each draw that is kept.
+    pub thin: usize,
+    /// Draws to keep of each chain.
+    pub draws: usize,
+    scratch: &'a mut Scratch,
+    kept: &'a mut Vec<Draw>,
+}
+
+impl Walk<'_> {
+    /// Keeps where a chain now is as its next draw; `acceptance` is the mean acceptance probability since the last.
+    pub fn keep(&mut self, chain: usize, acceptance: f64) {
+        keep(self.kept, chain, &self.chains[chain], acceptance);
+    }
+
+    /// Runs the segment on the host.
+    pub fn run<T: Target + ?Sized>(&mut self, target: &mut T) -> Result<()> {
+        for _ in 0..self.draws {
+            self.scratch.accepted.fill(0.0);
+            for _ in 0..self.thin {
+                self.scratch.step(self.chains, 0, target)?;
+                self.scratch.sum_acceptance();
+            }
+            for chain in 0..self.chains.len() {
+                keep(self.kept, chain, &self.chains[chain], self.scratch.accepted[chain] / self.thin as f64);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn keep(kept: &mut Vec<Draw>, chain: usize, state: &WalkChain, acceptance: f64) {
+    kept.push(Draw { chain, point: state.point.clone(), statistics: vec![state.log_density, acceptance] });
+}
+
+/// Memory of the steps.
+#[derive(Debug, Clone, Default)]
+struct Scratch {
+    /// C × dim.
+    proposals: Vec<f64>,
+    /// (C,)
+    log_densities: Vec<f64>,
+    /// Acceptance probability of the last step (C,).
+    acceptance: Vec<f64>,
+    /// Their sum since the last draw (C,).
+    accepted: Vec<f64>,
+    z: Vec<f64>,
+    step: Vec<f64>,
+}
+
+impl Scratch {
+    fn new(chains: usize, dim: usize) -> Self {
+        Self {
+            proposals: vec![0.0; chains * dim],
+            log_densities: vec![0.0; chains],
+            acceptance: vec![0.0; chains],
+            accepted: vec![0.0; chains],
+            ..Self::default()
+        }
+    }
+
+    /// One Metropolis step of all chains in one block.
+    fn step<T: Target + ?Sized>(&mut self, chains: &mut [WalkChain], block: usize, target: &mut T) -> Result<()> {
+        let dim = target.dim();
+        for (chain, proposal) in chains.iter_mut().zip(self.proposals.chunks_exact_mut(dim)) {
+            let block = &chain.blocks[block];
+            let (n, scale) = (block.indices.len(), block.log_scale.exp());
+            self.z.clear();
+            self.z.extend((0..n).map(|_| scale * Distribution::<f64>::sample(&StandardNormal, &mut chain.rng)));
+            self.step.resize(n, 0.0);
+            lower_times(&block.factor, &self.z, &mut self.step);
+            proposal.copy_from_slice(&chain.point);
+            for (&i, step) in block.indices.iter().zip(&self.step) {
+                proposal[i] += step;
+            }
+        }
+        target.log_density_batch(&self.proposals, &mut self.log_densities)?;
+        for (c, (chain, proposal)) in chains.iter_mut().zip(self.proposals.chunks_exact(dim)).enumerate() {
+            let log_ratio = self.log_densities[c] - chain.log_density;
+            self.acceptance[c] = log_ratio.min(0.0).exp();
+            // One uniform number a step, accepted or not: strictly below, so that 0 is never accepted.
+            if chain.rng.random::<f64>() < self.acceptance[c] {
+                chain.point.copy_from_slice(proposal);
+                chain.log_density = self.log_densities[c];
+            }
+        }
+        Ok(())
+    }
+
+    fn sum_acceptance(&mut self) {
+        self.accepted.iter_mut().zip(&self.acceptance).for_each(|(sum, a)| *sum += a);
+    }
+}
+
+/// Metropolis chains that advance together.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Metropolis {
+    chains: Vec<WalkChain>,
+    #[serde(skip)]
+    scratch: Scratch,
+}
+
+impl Metropolis {
+    /// Chains at the given points, with their generators; `typical` is the scale of a step along each coordinate.
+    pub fn new(starts: Vec<(Vec<f64>, f64, ChaCha8Rng)>, blocks: &[Vec<usize>], typical: &[f64]) -> Self {
+        let blocks: Vec<Block> = blocks.iter().map(|b| Block::new(b.clone(), typical)).collect();
+        let chain = |(point, log_density, rng)| WalkChain { point, log_density, rng, blocks: blocks.clone() };
+        Self { chains: starts.into_iter().map(chain).collect(), scratch: Scratch::default() }
+    }
+
+    fn prepare(&mut self) {
+        let (chains, dim) = (self.chains.len(), self.chains[0].point.len());
+        if self.scratch.proposals.len() != chains * dim {
+            self.scratch = Scratch::new(chains, dim);
+        }
+    }
+
+    /// Iteration `iteration` of `warmup`: a step in every block. On an error the chains are where they were.
+    pub fn warm_up(&mut self, target: &mut dyn Target, iteration: usize, warmup: usize) -> Result<()> {
+        self.prepare();
+        let before = self.position();
+        let blocks = self.chains[0].blocks.len();
+        let mut acceptance = Vec::with_capacity(blocks * self.chains.len());
+        for block in 0..blocks {
+            if let Err(e) = self.scratch.step(&mut self.chains, block, target) {
+                self.go_back(before);
+                return Err(e);
+            }
+            acceptance.extend_from_slice(&self.scratch.acceptance);
+        }
+        let end_of_window = WINDOWS.iter().any(|f| (f * warmup as f64) as usize == iteration + 1);
+        let last = iteration + 1 == warmup;
+        let n = self.chains.len();
+        for (c, chain) in self.chains.iter_mut().enumerate() {
+            for (b, block) in chain.blocks.iter_mut().enumerate() {
+                block.adapt(&chain.point, acceptance[b * n + c], end_of_window, &mut self.scratch.z);
+                if last {
+                    block.adaptation = None;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `draws` draws of each chain, every `thin`th. On an error nothing is kept and the chains are where they were.
+    pub fn sample(&mut self, target: &mut dyn Target, thin: usize, draws: usize, kept: &mut Vec<Draw>) -> Result<()> {
+        self.prepare();
+        let (before, length) = (self.position(), kept.len());
+        let result = if self.chains[0].blocks.len() == 1 {
+            let scratch = &mut self.scratch;
+            target.metropolis(&mut Walk { chains: &mut self.chains, thin, draws, scratch, kept })
+        } else {
+            self.sweeps(target, thin, draws, kept)
+        };
+        if result.is_err() {
+            kept.truncate(length);
+            self.go_back(before);
+        }
+        result
+    }
+
+    fn sweeps(&mut self, target: &mut dyn Target, thin: usize, draws: usize, kept: &mut Vec<Draw>) -> Result<()> {
+        let blocks = self.chains[0].blocks.len();
+        for _ in 0..draws {
+            self.scratch.accepted.fill(0.0);
+            for _ in 0..thin {
+                for block in 0..blocks {
+                    self.scratch.step(&mut self.chains, block, target)?;
+                    self.scratch.sum_acceptance();
+                }
+            }
+            for (c, chain) in self.chains.iter().enumerate() {
+                keep(kept, c, chain, self.scratch.accepted[c] / (thin * blocks) as f64);
+            }
+        }
+        Ok(())
+    }
+
+    fn position(&self) -> Vec<(Vec<f64>, f64, ChaCha8Rng)> {
+        self.chains.iter().map(|c| (c.point.clone(), c.log_density, c.rng.clone())).collect()
+    }
+
+    fn go_back(&mut self, position: Vec<(Vec<f64>, f64, ChaCha8Rng)>) {
+        for (chain, (point, log_density, rng)) in self.chains.iter_mut().zip(position) {
+            (chain.point, chain.log_density, chain.rng) = (point, log_density, rng);
+        }
+    }
+
+    /// The scale of the proposals of a chain, one for each block.
+    pub fn scales(&self, chain: usize) -> Vec<f64> {
+        self.chains[chain].blocks.iter().map(|b| b.log_scale.exp()).collect()
+    }
+
+    /// Where the chains are, and the log densities there.
+    pub fn positions(&self) -> impl Iterator<Item = (&[f64], f64)> {
+        self.chains.iter().map(|c| (c.point.as_slice(), c.log_density))
+    }
+}

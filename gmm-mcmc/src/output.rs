@@ -1,0 +1,140 @@
+//! The files of a run: CmdStan's CSV, one for each chain, and one .npz.
+use crate::run::Run;
+use crate::sampler::{Sampler, State};
+use crate::summary::parameter_names;
+use ndarray::{Array1, ArrayD};
+use ndarray_npy::NpzWriter;
+use std::io::{self, Seek, Write};
+
+/// One chain in CmdStan's layout: the configuration as comments, then a row for each draw, arrays with their first index
+/// fastest. Nothing in it depends on time or on where the run was interrupted.
+pub(crate) fn write_csv(run: &Run, chain: usize, out: impl Write) -> io::Result<()> {
+    let mut out = io::BufWriter::new(out);
+    let (settings, identity) = (&run.settings, &run.identity);
+    writeln!(out, "# gmm_mcmc_version = {}", env!("CARGO_PKG_VERSION"))?;
+    writeln!(out, "# model: {}", identity.model)?;
+    writeln!(out, "# prior: {}", identity.prior)?;
+    writeln!(out, "# method = sample (Default)")?;
+    writeln!(out, "#   sample")?;
+    // CmdStan counts iterations, of which every thin-th is a row.
+    writeln!(out, "#     num_samples = {}", settings.draws * settings.thin)?;
+    writeln!(out, "#     num_warmup = {}", settings.warmup)?;
+    writeln!(out, "#     save_warmup = false")?;
+    writeln!(out, "#     thin = {}", settings.thin)?;
+    writeln!(out, "#     algorithm = {}", settings.sampler.name())?;
+    match settings.sampler {
+        Sampler::Metropolis { by_component } => writeln!(out, "#       by_component = {by_component}")?,
+        Sampler::Ensemble { stretch } => writeln!(out, "#       stretch = {stretch:?}")?,
+        Sampler::Nuts { target_accept, max_depth } => {
+            writeln!(out, "#       delta = {target_accept:?}")?;
+            writeln!(out, "#       max_depth = {max_depth}")?;
+        }
+    }
+    writeln!(out, "# id = {}", chain + 1)?;
+    writeln!(out, "# data: {}", identity.data)?;
+    writeln!(out, "# random")?;
+    writeln!(out, "#   seed = {}", settings.seed)?;
+    writeln!(out, "# device: {}", identity.device)?;
+    writeln!(out, "# kernel: {}", identity.kernel)?;
+
+    let statistics = settings.sampler.statistics();
+    let names = parameter_names(run);
+    // Column of the CSV → number in a row.
+    let order: Vec<usize> = (0..statistics.len())
+        .chain(
+            column_major(&run.variables.iter().map(|v| v.shape.as_slice()).collect::<Vec<_>>())
+                .map(|i| statistics.len() + i),
+        )
+        .collect();
+    for (column, &i) in order.iter().enumerate() {
+        let name = if i < statistics.len() { statistics[i] } else { &names[i - statistics.len()] };
+        write!(out, "{}{name}", if column > 0 { "," } else { "" })?;
+    }
+    writeln!(out)?;
+    match &run.state {
+        State::Nuts(s) => {
+            if let Some(tuned) = s.tuned(chain) {
+                writeln!(out, "# Adaptation terminated")?;
+                writeln!(out, "# Step size = {}", number(tuned.step_size))?;
+                writeln!(out, "# Diagonal elements of inverse mass matrix:")?;
+                let metric: Vec<String> = tuned.scale.iter().map(|s| number(s * s)).collect();
+                writeln!(out, "# {}", metric.join(", "))?;
+            }
+        }
+        State::Metropolis(s) => {
+            let scales: Vec<String> = s.scales(chain).into_iter().map(number).collect();
+            writeln!(out, "# Adaptation terminated")?;
+            writeln!(out, "# Scale of the proposal of each block: {}", scales.join(", "))?;
+        }
+        State::Ensemble(_) => {}
+    }
+    for row in run.rows[chain].chunks_exact(run.width()) {
+        for (column, &i) in order.iter().enumerate() {
+            write!(out, "{}{}", if column > 0 { "," } else { "" }, number(row[i]))?;
+        }
+        writeln!(out)?;
+    }
+    out.flush()
+}
+
+/// For arrays of these shapes, one after the other: the row-major positions in column-major order.
+fn column_major(shapes: &[&[usize]]) -> impl Iterator<Item = usize> {
+    let mut positions = Vec::new();
+    let mut start = 0;
+    for shape in shapes {
+        let size: usize = shape.iter().product();
+        for mut i in 0..size {
+            // The first index runs fastest; its stride in row-major order is the product of the later lengths.
+            let (mut position, mut stride) = (0, size);
+            for &n in *shape {
+                stride /= n;
+                position += i % n * stride;
+                i /= n;
+            }
+            positions.push(start + position);
+        }
+        start += size;
+    }
+    positions.into_iter()
+}
+
+/// The shortest decimal that is read back as the same number.
+fn number(v: f64) -> String {
+    if v == 0.0 || (1e-5..1e16).contains(&v.abs()) || !v.is_finite() { v.to_string() } else { format!("{v:e}") }
+}
+
+/// Every statistic (C, S), every variable (C, S, …), and as bytes `header` (JSON, for the reader) and `state` (for
+/// resuming).
+pub(crate) fn write_npz(run: &Run, header: &str, state: Vec<u8>, out: impl Write + Seek) -> io::Result<()> {
+    let mut npz = NpzWriter::new(io::BufWriter::new(out));
+    let names = run.settings.sampler.statistics().iter().copied().chain(run.variables.iter().map(|v| v.name.as_str()));
+    for name in names {
+        let empty = || ArrayD::zeros(ndarray::IxDyn(&[run.settings.chains, 0]));
+        npz.add_array(name, &run.draws(name).unwrap_or_else(empty)).map_err(io::Error::other)?;
+    }
+    npz.add_array("header", &Array1::from(header.as_bytes().to_vec())).map_err(io::Error::other)?;
+    npz.add_array("state", &Array1::from(state)).map_err(io::Error::other)?;
+    npz.finish().map_err(io::Error::other)?.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_index_is_fastest() {
+        // (2, 3) row-major 0..6, then (2,).
+        let order: Vec<usize> = column_major(&[&[2, 3], &[2]]).collect();
+        assert_eq!(order, [0, 3, 1, 4, 2, 5, 6, 7]);
+        assert_eq!(column_major(&[&[2, 1, 2]]).collect::<Vec<_>>(), [0, 2, 1, 3]);
+    }
+
+    #[test]
+    fn numbers_are_read_back() {
+        for v in [0.1, -1e-300, 1.0 / 3.0, 3.0, 1e22, f64::MIN_POSITIVE, -12345.678] {
+            assert_eq!(number(v).parse::<f64>().unwrap().to_bits(), v.to_bits());
+        }
+        assert_eq!(number(3.0), "3");
+        assert_eq!(number(1e-7), "1e-7");
+    }
+}

@@ -1,0 +1,160 @@
+//! The posterior density: likelihood from an evaluator, prior and Jacobians from the model.
+use crate::target::{Identity, Target, Variable};
+use crate::{Model, Result};
+use gmm_host::{Evaluator, Mixture};
+use rayon::prelude::*;
+
+/// From this many coordinates (points × dim) on, the points of a batch are transformed by several threads.
+const PARALLEL: usize = 4096;
+
+/// The posterior of a [`Model`] over the data that an evaluator holds.
+pub struct Posterior<'a> {
+    model: &'a Model,
+    evaluator: &'a mut dyn Evaluator,
+    evaluations: u64,
+}
+
+impl<'a> Posterior<'a> {
+    /// # Errors
+    /// [`gmm_host::Error::ShapeMismatch`] when the evaluator's data has not the N and D that the model was made for.
+    pub fn new(model: &'a Model, evaluator: &'a mut dyn Evaluator) -> Result<Self> {
+        let expected = vec![model.data().n_samples, model.n_features()];
+        let got = vec![evaluator.n_samples(), evaluator.n_features()];
+        if got != expected {
+            let what = "the evaluator's data (against the model's)";
+            return Err(gmm_host::Error::ShapeMismatch { what, expected, got }.into());
+        }
+        Ok(Self { model, evaluator, evaluations: 0 })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        self.model
+    }
+
+    /// The evaluator.
+    pub fn evaluator(&self) -> &dyn Evaluator {
+        self.evaluator
+    }
+}
+
+/// The mixture and the log prior at a point; `None` where it has no density.
+fn prepare(model: &Model, theta: &[f64]) -> Option<(Mixture, f64)> {
+    let point = model.point(theta);
+    let log_prior = model.log_prior(theta, &point);
+    let mixture = Mixture::new(point.weights, point.means, point.covariances).ok()?;
+    log_prior.is_finite().then_some((mixture, log_prior))
+}
+
+/// A mixture so far from the data that the backend's precision cannot evaluate it has no density to speak of: the
+/// proposal is rejected. NaN, which no evaluator should give, is treated alike.
+fn or_impossible(log_likelihood: gmm_host::Result<f64>) -> Result<f64> {
+    match log_likelihood {
+        Ok(v) if v.is_nan() => Ok(f64::NEG_INFINITY),
+        Ok(v) => Ok(v),
+        Err(gmm_host::Error::OutOfRange { .. }) => Ok(f64::NEG_INFINITY),
+        Err(e) => Err(e.into()),
+    }
+}
+
+impl Target for Posterior<'_> {
+    fn dim(&self) -> usize {
+        self.model.dim()
+    }
+
+    fn log_density(&mut self, theta: &[f64]) -> Result<f64> {
+        let Some((mixture, log_prior)) = prepare(self.model, theta) else { return Ok(f64::NEG_INFINITY) };
+        self.evaluations += 1;
+        Ok(or_impossible(self.evaluator.log_likelihood(&mixture))? + log_prior)
+    }
+
+    fn log_density_batch(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<()> {
+        if out.len() == 1 {
+            out[0] = self.log_density(thetas)?;
+            return Ok(());
+        }
+        let (dim, model) = (self.dim(), self.model);
+        let prepared: Vec<Option<(Mixture, f64)>> = if thetas.len() < PARALLEL {
+            thetas.chunks_exact(dim).map(|t| prepare(model, t)).collect()
+        } else {
+            thetas.par_chunks_exact(dim).map(|t| prepare(model, t)).collect()
+        };
+        out.fill(f64::NEG_INFINITY);
+        let (mut mixtures, mut places) = (Vec::with_capacity(out.len()), Vec::with_capacity(out.len()));
+        for (i, p) in prepared.into_iter().enumerate() {
+            if let Some((mixture, log_prior)) = p {
+                mixtures.push(mixture);
+                places.push((i, log_prior));
+            }
+        }
+        self.evaluations += mixtures.len() as u64;
+        match self.evaluator.log_likelihood_batch(&mixtures) {
+            Ok(values) => {
+                for ((i, log_prior), v) in places.into_iter().zip(values) {
+                    out[i] = or_impossible(Ok(v))? + log_prior;
+                }
+            }
+            // One is too far out, which fails the batch: find out which.
+            Err(gmm_host::Error::OutOfRange { .. }) => {
+                for ((i, log_prior), mixture) in places.into_iter().zip(&mixtures) {
+                    let one = self.evaluator.log_likelihood_batch(std::slice::from_ref(mixture)).map(|v| v[0]);
+                    out[i] = or_impossible(one)? + log_prior;
+                }
+            }
+            Err(e) => return Err(e.into()),
+        }
+        Ok(())
+    }
+
+    fn log_density_gradient(&mut self, theta: &[f64], gradient: &mut [f64]) -> Result<f64> {
+        let point = self.model.point(theta);
+        let log_prior = self.model.log_prior(theta, &point);
+        gradient.fill(0.0);
+        let parts = (point.weights.clone(), point.means.clone(), point.covariances.clone());
+        let Ok(mixture) = Mixture::new(parts.0, parts.1, parts.2) else { return Ok(f64::NEG_INFINITY) };
+        self.evaluations += 1;
+        let statistics = match self.evaluator.statistics(&mixture) {
+            Ok(s) => s,
+            Err(gmm_host::Error::OutOfRange { .. } | gmm_host::Error::NonFiniteStatistic { .. }) => {
+                return Ok(f64::NEG_INFINITY);
+            }
+            Err(e) => return Err(e.into()),
+        };
+        self.model.gradient(theta, &point, &statistics, gradient);
+        Ok(or_impossible(Ok(statistics.log_likelihood()))? + log_prior)
+    }
+
+    fn blocks(&self) -> Vec<Vec<usize>> {
+        self.model.blocks()
+    }
+
+    fn variables(&self) -> Vec<Variable> {
+        self.model.variables()
+    }
+
+    fn parameters(&self, theta: &[f64]) -> Vec<f64> {
+        self.model.parameters(theta)
+    }
+
+    fn identity(&self) -> Identity {
+        let (model, description) = (self.model, self.evaluator.describe());
+        let prior = serde_json::to_string(model.prior()).unwrap_or_else(|e| format!("unwritable: {e}"));
+        Identity {
+            model: format!(
+                "K = {}, D = {}, {}, {}",
+                model.n_components(),
+                model.n_features(),
+                model.covariance_type(),
+                model.order().map_or("unordered".into(), |c| format!("ordered by column {c}"))
+            ),
+            prior,
+            data: format!("N = {}, sha256 {}", model.data().n_samples, model.data().hash),
+            device: description.device,
+            kernel: description.kernel,
+        }
+    }
+
+    fn evaluations(&self) -> u64 {
+        self.evaluations
+    }
+}

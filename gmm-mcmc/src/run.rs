@@ -1,0 +1,324 @@
+//! A run: settings, the state of the sampler, and the draws so far.
+use crate::sampler::{Draw, Sampler, Settings, Start, State, evaluate};
+use crate::summary::Summary;
+use crate::target::{Identity, Target, Variable};
+use crate::{Error, Result};
+use ndarray::{ArrayD, IxDyn};
+use std::ops::ControlFlow;
+
+/// How far a run is; its callback gets one after each iteration of warm-up and each draw.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Whether this is warm-up.
+    pub warming_up: bool,
+    /// Iterations of warm-up, or draws, that are done (of every chain; NUTS warms up one chain after the other, and
+    /// counts the iterations of all).
+    pub done: usize,
+    /// Of how many.
+    pub of: usize,
+    /// Evaluations of the density that the target has made in its life.
+    pub evaluations: u64,
+    /// Mean acceptance probability of the draws so far; NaN while there is none.
+    pub acceptance: f64,
+    /// Divergent trajectories among the draws so far.
+    pub divergences: usize,
+}
+
+/// How [`Run::advance`] ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All draws are made.
+    Finished,
+    /// The callback stopped it.
+    Stopped,
+}
+
+/// A run of a sampler. It can be stopped between any two draws, saved, loaded, and advanced further, and gives the same
+/// bits as if it had never been stopped.
+///
+/// ```
+/// use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Run, Sampler, Settings, Start};
+/// use gmm_host::{CovarianceType, ReferenceEvaluator, Samples};
+/// use std::ops::ControlFlow;
+///
+/// let x = ndarray::Array2::from_shape_fn((40, 1), |(i, _)| (i % 2) as f64 * 5.0 + (i as f64).sin());
+/// let samples = Samples::from_f64(x.view())?;
+/// let model = Model::new(2, CovarianceType::Diag, &Prior::default(), Some(0), &DataSummary::new(samples))?;
+/// let mut evaluator = ReferenceEvaluator::new(samples);
+/// let mut posterior = Posterior::new(&model, &mut evaluator)?;
+/// let settings = Settings { sampler: Sampler::NUTS, chains: 2, warmup: 200, draws: 100, ..Settings::default() };
+/// let start = Start::from_prior(&model, &settings)?;
+/// let mut run = Run::new(settings, start, &mut posterior)?;
+/// run.advance(&mut posterior, |_progress| ControlFlow::Continue(()))?;
+/// println!("{}", run.summary());
+/// assert_eq!(run.draws("means").unwrap().shape(), [2, 100, 2, 1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Run {
+    pub(crate) settings: Settings,
+    pub(crate) identity: Identity,
+    pub(crate) variables: Vec<Variable>,
+    pub(crate) state: State,
+    /// Iterations of warm-up that are done; for NUTS chains whose warm-up is done.
+    pub(crate) warmed: usize,
+    /// Statistics and parameters of each draw, one row after the other, for each chain.
+    pub(crate) rows: Vec<Vec<f64>>,
+    acceptance_sum: f64,
+    divergences: usize,
+}
+
+impl Run {
+    /// Evaluates the starting points; nothing is sampled yet.
+    ///
+    /// # Errors
+    /// [`Error::Setting`]; [`Error::Start`] where a point does not fit or has no finite density; what the target fails with.
+    pub fn new(settings: Settings, start: Start, target: &mut dyn Target) -> Result<Self> {
+        let state = State::new(&settings, start, target)?;
+        let rows = vec![Vec::new(); settings.chains];
+        let (identity, variables) = (target.identity(), target.variables());
+        Ok(Self { settings, identity, variables, state, warmed: 0, rows, acceptance_sum: 0.0, divergences: 0 })
+    }
+
+    /// Puts a saved run together again; see [`crate::Saved`].
+    pub(crate) fn restore(
+        settings: Settings,
+        identity: Identity,
+        variables: Vec<Variable>,
+        state: State,
+        warmed: usize,
+        rows: Vec<Vec<f64>>,
+    ) -> Self {
+        let mut run = Self { settings, identity, variables, state, warmed, rows, acceptance_sum: 0.0, divergences: 0 };
+        // In the order in which the draws were made, so that the sums are the same bits.
+        for draw in 0..run.drawn() {
+            for chain in 0..run.settings.chains {
+                let row = &run.rows[chain][draw * run.width()..];
+                let (acceptance, divergences) = tally(&run.settings.sampler, row);
+                run.acceptance_sum += acceptance;
+                run.divergences += divergences;
+            }
+        }
+        run
+    }
+
+    /// Checks that a target is what this run was made with, to the bit: model, prior, data, kernel, and the log density of
+    /// each chain's point.
+    ///
+    /// # Errors
+    /// What differs.
+    pub(crate) fn check_target(&self, target: &mut dyn Target) -> Result<std::result::Result<(), String>> {
+        let (points, saved) = self.state.positions();
+        if points.iter().any(|p| p.len() != target.dim()) {
+            return Ok(Err(format!("it was sampled from another model ({})", self.identity.model)));
+        }
+        let differs = |what: &str, here: &str, there: &str| Err(format!("it was made with {what} {there}, not {here}"));
+        let before = target.identity();
+        for (what, here, there) in [
+            ("the model", &before.model, &self.identity.model),
+            ("the prior", &before.prior, &self.identity.prior),
+            ("the data", &before.data, &self.identity.data),
+        ] {
+            if here != there {
+                return Ok(differs(what, here, there));
+            }
+        }
+        let values = evaluate(&self.settings, target, &points)?;
+        let after = target.identity();
+        if after.kernel != self.identity.kernel {
+            return Ok(differs("the kernel", &after.kernel, &self.identity.kernel));
+        }
+        if let Some(c) = (0..saved.len()).find(|&c| values[c].to_bits() != saved[c].to_bits()) {
+            return Ok(Err(format!(
+                "chain {c} (counted from 0) was at log density {}, which is {} here: on {} it was {}; go on there",
+                saved[c], values[c], after.device, self.identity.device
+            )));
+        }
+        Ok(Ok(()))
+    }
+
+    /// Goes on until all draws are made or `observe` breaks. It is called after each iteration of warm-up and after each draw
+    /// (after each segment of draws, where the target prefers segments).
+    ///
+    /// # Errors
+    /// What the target fails with. The run then holds all that was drawn before, and can be saved and go on.
+    pub fn advance(
+        &mut self,
+        target: &mut dyn Target,
+        mut observe: impl FnMut(&Progress) -> ControlFlow<()>,
+    ) -> Result<Outcome> {
+        if self.warm_up(target, &mut observe)?.is_break() {
+            return Ok(Outcome::Stopped);
+        }
+        let one_block = self.settings.sampler == Sampler::METROPOLIS;
+        let segment = if one_block { target.segment_draws().max(1) } else { 1 };
+        while self.drawn() < self.settings.draws {
+            let drawn = self.drawn();
+            let draws = (segment - drawn % segment).min(self.settings.draws - drawn);
+            let mut kept = Vec::with_capacity(draws * self.settings.chains);
+            let thin = self.settings.thin;
+            match &mut self.state {
+                State::Metropolis(s) => s.sample(target, thin, draws, &mut kept)?,
+                State::Ensemble(s) => s.sample(target, thin, &mut kept)?,
+                State::Nuts(s) => s.sample(target, thin, &mut kept)?,
+            }
+            for draw in kept {
+                self.record(target, draw);
+            }
+            if observe(&self.progress(target, false, self.drawn(), self.settings.draws)).is_break() {
+                let finished = self.drawn() == self.settings.draws;
+                return Ok(if finished { Outcome::Finished } else { Outcome::Stopped });
+            }
+        }
+        Ok(Outcome::Finished)
+    }
+
+    fn warm_up(
+        &mut self,
+        target: &mut dyn Target,
+        observe: &mut impl FnMut(&Progress) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let warmup = self.settings.warmup;
+        if let Sampler::Nuts { .. } = self.settings.sampler {
+            let chains = self.settings.chains;
+            while self.warmed < chains {
+                let (chain, of) = (self.warmed, warmup * chains);
+                let mut progress = self.progress(target, true, 0, of);
+                let State::Nuts(nuts) = &mut self.state else { break };
+                let mut each = |iteration: usize, evaluations: u64| {
+                    progress.done = chain * warmup + iteration;
+                    progress.evaluations = evaluations;
+                    observe(&progress)
+                };
+                if nuts.warm_up(target, chain, warmup, &mut each)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+                self.warmed += 1;
+            }
+            return Ok(ControlFlow::Continue(()));
+        }
+        while self.warmed < warmup {
+            match &mut self.state {
+                State::Metropolis(s) => s.warm_up(target, self.warmed, warmup)?,
+                State::Ensemble(s) => s.advance(target)?,
+                State::Nuts(_) => {}
+            }
+            self.warmed += 1;
+            if observe(&self.progress(target, true, self.warmed, warmup)).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn progress(&self, target: &dyn Target, warming_up: bool, done: usize, of: usize) -> Progress {
+        Progress {
+            warming_up,
+            done,
+            of,
+            evaluations: target.evaluations(),
+            acceptance: self.acceptance(),
+            divergences: self.divergences,
+        }
+    }
+
+    fn record(&mut self, target: &dyn Target, draw: Draw) {
+        let (acceptance, divergences) = tally(&self.settings.sampler, &draw.statistics);
+        self.acceptance_sum += acceptance;
+        self.divergences += divergences;
+        let rows = &mut self.rows[draw.chain];
+        rows.extend(draw.statistics);
+        rows.extend(target.parameters(&draw.point));
+    }
+
+    /// Numbers in one row.
+    pub(crate) fn width(&self) -> usize {
+        let parameters: usize = self.variables.iter().map(|v| v.shape.iter().product::<usize>()).sum();
+        self.settings.sampler.statistics().len() + parameters
+    }
+
+    /// Draws made so far of each chain.
+    pub fn drawn(&self) -> usize {
+        // A stopped segment is never kept in part, so all chains are equally long.
+        self.rows[0].len() / self.width()
+    }
+
+    /// Whether all draws are made.
+    pub fn finished(&self) -> bool {
+        self.drawn() >= self.settings.draws
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What the run was made of.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Asks for another number of draws, for example to make a finished run longer.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for fewer than are made already, or none.
+    pub fn set_draws(&mut self, draws: usize) -> Result<()> {
+        let least = self.drawn().max(1);
+        if draws < least {
+            return Err(Error::Setting {
+                what: "the number of draws",
+                value: draws.to_string(),
+                remedy: format!("at least {least} are needed: that many are made already"),
+            });
+        }
+        self.settings.draws = draws;
+        Ok(())
+    }
+
+    /// Mean acceptance probability of the draws so far; NaN while there is none.
+    pub fn acceptance(&self) -> f64 {
+        self.acceptance_sum / (self.drawn() * self.settings.chains) as f64
+    }
+
+    /// Divergent trajectories (of NUTS) among the draws so far: more than a few mean that the posterior was not explored.
+    pub fn divergences(&self) -> usize {
+        self.divergences
+    }
+
+    /// The draws so far of a variable (C, S, …) or of a sampler statistic (C, S), by name; `None` if there is none of it.
+    pub fn draws(&self, name: &str) -> Option<ArrayD<f64>> {
+        let statistics = self.settings.sampler.statistics();
+        let (mut at, mut shape) = (0, None);
+        if let Some(i) = statistics.iter().position(|s| *s == name) {
+            (at, shape) = (i, Some(vec![]));
+        } else {
+            at += statistics.len();
+            for v in &self.variables {
+                if v.name == name {
+                    shape = Some(v.shape.clone());
+                    break;
+                }
+                at += v.shape.iter().product::<usize>();
+            }
+        }
+        let shape = shape?;
+        let size: usize = shape.iter().product();
+        let rows = self.rows.iter().flat_map(|rows| rows.chunks_exact(self.width()));
+        let numbers: Vec<f64> = rows.flat_map(|row| row[at..at + size].iter().copied()).collect();
+        let mut full = vec![self.settings.chains, self.drawn()];
+        full.extend(shape);
+        ArrayD::from_shape_vec(IxDyn(&full), numbers).ok()
+    }
+
+    /// Moments, quantiles and diagnostics of every parameter.
+    pub fn summary(&self) -> Summary {
+        Summary::of(self)
+    }
+}
+
+/// Acceptance and divergence of a row or of a draw's statistics.
+fn tally(sampler: &Sampler, row: &[f64]) -> (f64, usize) {
+    let divergent = matches!(sampler, Sampler::Nuts { .. }) && row[5] > 0.0;
+    (row[1], usize::from(divergent))
+}

@@ -1,0 +1,178 @@
+//! The table at the end of a run.
+use crate::diagnostics::{ess_bulk, ess_mean, ess_tail, quantile, r_hat};
+use crate::run::Run;
+use serde::Serialize;
+use std::fmt;
+
+/// What the draws say about one parameter.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// CmdStan's name, counted from 1: `means.2.1` is component 2, column 1.
+    pub name: String,
+    /// Mean.
+    pub mean: f64,
+    /// Monte Carlo standard error of the mean.
+    pub mcse: f64,
+    /// Standard deviation.
+    pub std: f64,
+    /// 5% quantile.
+    pub q5: f64,
+    /// Median.
+    pub median: f64,
+    /// 95% quantile.
+    pub q95: f64,
+    /// Effective sample size of the bulk.
+    pub ess_bulk: f64,
+    /// Effective sample size of the tails.
+    pub ess_tail: f64,
+    /// Rank-normalised split R-hat: above 1.01 the chains do not agree.
+    pub r_hat: f64,
+}
+
+/// Moments, quantiles and diagnostics of every parameter, and how the sampler fared.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// Name of the sampler.
+    pub sampler: String,
+    /// C.
+    pub chains: usize,
+    /// Draws of each chain.
+    pub draws: usize,
+    /// Mean acceptance probability.
+    pub acceptance: f64,
+    /// Divergent trajectories.
+    pub divergences: usize,
+    /// `lp__`, then the parameters.
+    pub rows: Vec<Row>,
+}
+
+impl Summary {
+    pub(crate) fn of(run: &Run) -> Self {
+        let statistics = run.settings.sampler.statistics().len();
+        let names = parameter_names(run).into_iter().enumerate().map(|(i, n)| (statistics + i, n));
+        let rows = std::iter::once((0, "lp__".to_string())).chain(names).map(|(at, name)| row(run, at, name)).collect();
+        Self {
+            sampler: run.settings.sampler.name().into(),
+            chains: run.settings.chains,
+            draws: run.drawn(),
+            acceptance: run.acceptance(),
+            divergences: run.divergences(),
+            rows,
+        }
+    }
+
+    /// The largest R-hat of a parameter; NaN if none has one.
+    pub fn max_r_hat(&self) -> f64 {
+        self.rows.iter().map(|r| r.r_hat).fold(f64::NAN, f64::max)
+    }
+
+    /// The smallest effective sample size, bulk or tail, of a parameter; NaN if none has one.
+    pub fn min_ess(&self) -> f64 {
+        self.rows.iter().flat_map(|r| [r.ess_bulk, r.ess_tail]).fold(f64::NAN, f64::min)
+    }
+
+    /// What to be wary of, in words with advice.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.divergences > 0 {
+            warnings.push(format!(
+                "{} divergent trajectories: parts of the posterior may be missed; raise the target acceptance or narrow the prior",
+                self.divergences
+            ));
+        }
+        if self.max_r_hat() > 1.01 {
+            warnings.push(format!(
+                "R-hat is up to {:.3}: the chains do not agree yet; draw more, or order the components if they swapped labels",
+                self.max_r_hat()
+            ));
+        }
+        let wanted = 100.0 * self.chains as f64;
+        if self.sampler != "ensemble" && self.min_ess() < wanted {
+            warnings.push(format!(
+                "the effective sample size is down to {:.0}; {wanted} (100 a chain) makes quantiles reliable: draw more",
+                self.min_ess()
+            ));
+        }
+        warnings
+    }
+}
+
+/// CmdStan's names of the parameters, in the rows' order.
+pub(crate) fn parameter_names(run: &Run) -> Vec<String> {
+    let mut names = Vec::new();
+    for v in &run.variables {
+        let size: usize = v.shape.iter().product();
+        for mut i in 0..size {
+            let mut index: Vec<String> = Vec::new();
+            for &n in v.shape.iter().rev() {
+                index.push((i % n + 1).to_string());
+                i /= n;
+            }
+            index.push(v.name.clone());
+            index.reverse();
+            names.push(index.join("."));
+        }
+    }
+    names
+}
+
+fn row(run: &Run, at: usize, name: String) -> Row {
+    let chains: Vec<Vec<f64>> =
+        run.rows.iter().map(|r| r.chunks_exact(run.width()).map(|row| row[at]).collect()).collect();
+    let chains: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
+    let mut all = chains.concat();
+    all.sort_by(f64::total_cmp);
+    let n = all.len() as f64;
+    let mean = all.iter().sum::<f64>() / n;
+    let std = (all.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / (n - 1.0)).sqrt();
+    Row {
+        name,
+        mean,
+        mcse: std / ess_mean(&chains).sqrt(),
+        std,
+        q5: quantile(&all, 0.05),
+        median: quantile(&all, 0.5),
+        q95: quantile(&all, 0.95),
+        ess_bulk: ess_bulk(&chains),
+        ess_tail: ess_tail(&chains),
+        r_hat: r_hat(&chains),
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wide = self.rows.iter().map(|r| r.name.len()).max().unwrap_or(0).max(9);
+        write!(f, "{:<wide$}", "parameter")?;
+        for title in ["mean", "mcse", "std", "5%", "50%", "95%"] {
+            write!(f, " {title:>10}")?;
+        }
+        writeln!(f, " {:>9} {:>9} {:>6}", "ess_bulk", "ess_tail", "r_hat")?;
+        for r in &self.rows {
+            write!(f, "{:<wide$}", r.name)?;
+            for v in [r.mean, r.mcse, r.std, r.q5, r.median, r.q95] {
+                write!(f, " {:>10}", short(v))?;
+            }
+            writeln!(f, " {:>9.0} {:>9.0} {:>6.3}", r.ess_bulk, r.ess_tail, r.r_hat)?;
+        }
+        write!(
+            f,
+            "{}: {} chains of {} draws, acceptance {:.2}",
+            self.sampler, self.chains, self.draws, self.acceptance
+        )?;
+        if self.sampler == "nuts" {
+            write!(f, ", {} divergences", self.divergences)?;
+        }
+        self.warnings().iter().try_for_each(|w| write!(f, "\nwarning: {w}"))
+    }
+}
+
+/// About five digits.
+fn short(v: f64) -> String {
+    let magnitude = v.abs();
+    if magnitude != 0.0 && !(1e-3..1e6).contains(&magnitude) {
+        format!("{v:.2e}")
+    } else {
+        let digits = 4usize.saturating_sub(magnitude.max(1.0).log10() as usize);
+        format!("{v:.digits$}")
+    }
+}

@@ -1,0 +1,93 @@
+//! What a sampler needs of the density it samples from.
+use crate::Result;
+use crate::metropolis::Walk;
+use serde::{Deserialize, Serialize};
+
+/// A named array of parameters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+}
+
+/// What a run was made of; a resumed run must be made of the same.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Identity {
+    /// The model, in words.
+    pub model: String,
+    /// Its prior, as JSON.
+    pub prior: String,
+    /// The data: shape and hash.
+    pub data: String,
+    /// The device (told, but free to change).
+    pub device: String,
+    /// The kernel that evaluates the likelihood.
+    pub kernel: String,
+}
+
+/// A log density over ℝ^dim, as the samplers see it. [`Posterior`](crate::Posterior) is one; a target of your own can be
+/// sampled as well.
+///
+/// A value is a number or −∞ (impossible); the same point gives the same bits every time.
+pub trait Target {
+    /// Number of coordinates.
+    fn dim(&self) -> usize;
+
+    /// The log density at `theta` (dim,), up to a constant.
+    fn log_density(&mut self, theta: &[f64]) -> Result<f64>;
+
+    /// The log density of each of several points: `thetas` (points × dim, row by row) into `out` (points,). Implementors
+    /// may share the work; a point's value must not depend on the others.
+    fn log_density_batch(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<()> {
+        let dim = self.dim();
+        for (theta, out) in thetas.chunks_exact(dim).zip(out) {
+            *out = self.log_density(theta)?;
+        }
+        Ok(())
+    }
+
+    /// The log density at `theta` and its gradient, into `gradient` (dim,).
+    fn log_density_gradient(&mut self, theta: &[f64], gradient: &mut [f64]) -> Result<f64>;
+
+    /// The coordinates in blocks that component-wise Metropolis updates one after the other; all in one, if not said.
+    fn blocks(&self) -> Vec<Vec<usize>> {
+        vec![(0..self.dim()).collect()]
+    }
+
+    /// What the draws are recorded as: names and shapes.
+    fn variables(&self) -> Vec<Variable> {
+        vec![Variable { name: "theta".into(), shape: vec![self.dim()] }]
+    }
+
+    /// The numbers of [`variables`](Self::variables) at a point, row-major, one variable after the other.
+    fn parameters(&self, theta: &[f64]) -> Vec<f64> {
+        theta.to_vec()
+    }
+
+    /// What tells this target from another. The kernel is that of the last evaluation.
+    fn identity(&self) -> Identity {
+        Identity::default()
+    }
+
+    /// Evaluations so far, of the density or of density and gradient; 0 where nobody counts.
+    fn evaluations(&self) -> u64 {
+        0
+    }
+
+    /// How many draws of random-walk Metropolis, sampling in one block, this target prefers to be given at once in
+    /// [`metropolis`](Self::metropolis). The run's callback comes after each such segment, and a segment
+    /// ends only at a multiple of this or at the end of the run, so that a resumed run sees the same segments.
+    fn segment_draws(&self) -> usize {
+        1
+    }
+
+    /// Runs a segment of random-walk Metropolis after warm-up. The provided method proposes and accepts on the host, with
+    /// one [`log_density_batch`](Self::log_density_batch) per step; a target that can do the whole segment where the data
+    /// is (many steps without a round trip) does it here. Whatever it draws must follow from the generators in the
+    /// walk alone, so that a resumed run gives the same bits.
+    fn metropolis(&mut self, walk: &mut Walk<'_>) -> Result<()> {
+        walk.run(self)
+    }
+}

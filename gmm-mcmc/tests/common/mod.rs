@@ -1,0 +1,66 @@
+//! What the tests share.
+#![allow(dead_code)]
+use gmm_host::{Description, Evaluator, Mixture, Rows, Statistics};
+use gmm_mcmc::{Posterior, Progress, Run, Settings, Start, Target};
+use ndarray::{Array1, Array2};
+use std::ops::ControlFlow;
+
+/// A likelihood that says nothing, so that the posterior is the prior.
+pub struct Nothing {
+    pub n: usize,
+    pub d: usize,
+}
+
+impl Evaluator for Nothing {
+    fn n_samples(&self) -> usize {
+        self.n
+    }
+    fn n_features(&self) -> usize {
+        self.d
+    }
+    fn total_weight(&self) -> f64 {
+        self.n as f64
+    }
+    fn describe(&self) -> Description {
+        Description { device: "none".into(), kernel: "none".into() }
+    }
+    fn log_likelihood(&mut self, _: &Mixture) -> gmm_host::Result<f64> {
+        Ok(0.0)
+    }
+    fn score_samples(&mut self, _: &Mixture) -> gmm_host::Result<Array1<f64>> {
+        Ok(Array1::zeros(self.n))
+    }
+    fn statistics(&mut self, m: &Mixture) -> gmm_host::Result<Statistics> {
+        Ok(Statistics::empty(m.covariance_type(), m.n_components(), m.n_features()))
+    }
+    fn rows(&mut self, rows: &[usize]) -> gmm_host::Result<Rows> {
+        Ok(Rows { x: Array2::zeros((rows.len(), self.d)), weights: Array1::ones(rows.len()) })
+    }
+}
+
+/// A whole run.
+pub fn run(settings: Settings, start: Start, target: &mut dyn Target) -> Run {
+    let mut run = Run::new(settings, start, target).unwrap();
+    run.advance(target, go_on).unwrap();
+    assert!(run.finished());
+    run
+}
+
+pub fn go_on(_: &Progress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// A run that begins at draws from the prior.
+pub fn run_from_prior(settings: Settings, posterior: &mut Posterior<'_>) -> Run {
+    let start = Start::from_prior(posterior.model(), &settings).unwrap();
+    run(settings, start, posterior)
+}
+
+/// The draws of one scalar: number `index` (row-major) of a variable, chain by chain.
+pub fn scalar(run: &Run, name: &str, index: usize) -> Vec<Vec<f64>> {
+    let draws = run.draws(name).unwrap();
+    let (chains, n) = (draws.shape()[0], draws.shape()[1]);
+    let flat: Vec<f64> = draws.iter().copied().collect();
+    let size = flat.len() / (chains * n);
+    flat.chunks(n * size).map(|c| c.chunks(size).map(|row| row[index]).collect()).collect()
+}

@@ -60,7 +60,10 @@ fn check(settings: Settings) {
         ] {
             let (got, error) = mean(&chains);
             let sampler = run.settings().sampler;
-            assert!((got - expected).abs() < 3.0 * error, "{sampler:?}, column {j}, {what}: {got} ± {error}, {expected}");
+            assert!(
+                (got - expected).abs() < 3.0 * error,
+                "{sampler:?}, column {j}, {what}: {got} ± {error}, {expected}"
+            );
             // The test can tell: a tenth of what it compares is many standard errors (the moments' own scale).
             let scale = if what == "mean" { variance_of_mean.sqrt() } else { expected };
             assert!(error < 0.1 * scale, "{sampler:?}, column {j}, {what}: error {error} of {scale}");

@@ -54,9 +54,8 @@ fn det(mut a: Vec<Vec<f64>>) -> f64 {
         det *= a[i][i];
         for r in i + 1..n {
             let f = a[r][i] / a[i][i];
-            for c in i..n {
-                a[r][c] -= f * a[i][c];
-            }
+            let pivot = a[i].clone();
+            a[r].iter_mut().zip(pivot).for_each(|(x, p)| *x -= f * p);
         }
     }
     det

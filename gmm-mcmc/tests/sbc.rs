@@ -69,7 +69,11 @@ fn sample_data(model: &Model, parameters: &[f64], n: usize, rng: &mut ChaCha8Rng
 }
 
 /// χ² of the ranks of each parameter.
-fn calibrate(case: &Case, settings: &Settings, mut wrap: impl FnMut(Posterior<'_>, Settings) -> Vec<Vec<f64>>) -> Vec<(String, f64)> {
+fn calibrate(
+    case: &Case,
+    settings: &Settings,
+    mut wrap: impl FnMut(Posterior<'_>, Settings) -> Vec<Vec<f64>>,
+) -> Vec<(String, f64)> {
     // Moments are not used, as the prior is stated; N is.
     let blank = Array2::from_shape_fn((case.n, case.d), |(i, j)| (i + j) as f64);
     let summary = DataSummary::new(Samples::from_f64(blank.view()).unwrap());
@@ -132,8 +136,7 @@ fn assert_calibrated(case: &Case, settings: &Settings) {
 
 #[test]
 fn metropolis_is_calibrated() {
-    let settings =
-        Settings { sampler: Sampler::METROPOLIS, chains: 1, warmup: 1000, draws: DRAWS, thin: 50, seed: 0 };
+    let settings = Settings { sampler: Sampler::METROPOLIS, chains: 1, warmup: 1000, draws: DRAWS, thin: 50, seed: 0 };
     assert_calibrated(&DIAG, &settings);
     let spherical = Case {
         k: 2,
@@ -210,8 +213,7 @@ impl Target for Forgetful<'_> {
 
 #[test]
 fn calibration_finds_a_forgotten_jacobian() {
-    let settings =
-        Settings { sampler: Sampler::METROPOLIS, chains: 1, warmup: 1000, draws: DRAWS, thin: 20, seed: 0 };
+    let settings = Settings { sampler: Sampler::METROPOLIS, chains: 1, warmup: 1000, draws: DRAWS, thin: 20, seed: 0 };
     let chi_squared = calibrate(&DIAG, &settings, |posterior, settings| {
         let start = gmm_mcmc::Start::from_prior(posterior.model(), &settings).unwrap();
         rows(&common::run(settings, start, &mut Forgetful(posterior)))

@@ -10,10 +10,19 @@ const SINGULAR: f64 = f64::EPSILON;
 pub(crate) fn precision_cholesky(covariance: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
     let d = covariance.nrows();
     let lower = cholesky(covariance)?;
-    let mut inverse = DMatrix::identity(d, d);
-    // A diagonal without zeros was checked by `cholesky`.
-    lower.solve_lower_triangular_mut(&mut inverse);
-    Ok(Array2::from_shape_fn((d, d), |(i, j)| if i <= j { inverse[(j, i)] } else { 0.0 }))
+    // L⁻¹ row by row: row i is (eᵢ − Σₗ Lᵢₗ · row l) / Lᵢᵢ over l < i; every loop runs along a row, and none over zeros.
+    let mut inverse = vec![0.0; d * d];
+    for i in 0..d {
+        let (done, row) = inverse.split_at_mut(i * d);
+        for l in 0..i {
+            let factor = lower[(i, l)];
+            row[..=l].iter_mut().zip(&done[l * d..]).for_each(|(v, above)| *v -= factor * above);
+        }
+        row[i] = 1.0;
+        let pivot = lower[(i, i)];
+        row[..=i].iter_mut().for_each(|v| *v /= pivot);
+    }
+    Ok(Array2::from_shape_fn((d, d), |(i, j)| inverse[j * d + i]))
 }
 
 /// The inverse (D, D) of a symmetric positive definite matrix; symmetric to the bit. Errors as [`precision_cholesky`].

@@ -5,7 +5,7 @@
 //! there each sample belongs to its nearest centre, so one such pass is a Lloyd iteration, and the last one gives the
 //! start in the covariance type of the fit. (scikit-learn takes the centres themselves with the covariance `reg_covar` for
 //! k-means++ and random_from_data; its first iteration is then such an assignment.)
-use super::kmeans;
+use super::kmeans::Points;
 use super::{GaussianMixture, InitParams};
 use crate::{CovarianceType, Covariances, Error, Evaluator, Freeze, Mixture, Result, Rows, Statistics};
 use ndarray::{Array1, Array2, Axis};
@@ -59,21 +59,22 @@ impl GaussianMixture {
             }
             return Statistics::from_responsibilities(x.view(), r.view(), t)?.to_mixture(params.reg_covar);
         }
+        let points = Points::new(&x, &weights);
         let mut centres = match params.init_params {
-            InitParams::KMeans | InitParams::KMeansPlusPlus => kmeans::plus_plus(&x, &weights, k, rng),
+            InitParams::KMeans | InitParams::KMeansPlusPlus => points.plus_plus(k, rng),
             _ => {
                 // `subset` saw to K samples with weight, and weights were checked finite and not negative.
                 let chosen = index::sample_weighted(rng, s, |i| weights[i], k).map_err(|_| Error::ZeroSampleWeights)?;
                 x.select(Axis(0), &chosen.into_vec())
             }
         };
-        let variance = kmeans::mean_variance(&x, &weights);
+        let variance = points.mean_variance();
         let all = s == evaluator.n_samples();
         if params.init_params == InitParams::KMeans {
             let rounds = if all { SUBSET_LLOYD.1 } else { SUBSET_LLOYD.0 };
-            kmeans::lloyd(&x, &weights, &mut centres, rounds, LLOYD_TOL * variance);
+            points.lloyd(&mut centres, rounds, LLOYD_TOL * variance);
         }
-        let mut narrow = NARROW * kmeans::inertia(&x, &weights, &centres);
+        let mut narrow = NARROW * points.inertia(&centres);
         if !(narrow.is_normal() && narrow > 0.0) {
             // Every sample of the subset is a centre.
             narrow = NARROW * variance * d as f64;

@@ -1,49 +1,154 @@
-//! k-means on a few samples on the host.
-use ndarray::parallel::prelude::*;
-use ndarray::{Array1, Array2, ArrayView1, Axis};
+//! k-means on a few samples on the host. The samples are held by column, so that distances to a centre are formed for
+//! many samples at once.
+use ndarray::{Array1, Array2, ArrayView1};
 use rand::{Rng, RngExt};
+use rayon::prelude::*;
 
 /// Multiply-adds of seeding above which each centre is drawn once instead of being the best of several.
 const GREEDY_WORK: usize = 1 << 31;
-/// Elements of work that are worth a thread.
-const GRAIN: usize = 1 << 15;
+/// Samples that one thread takes at a time; a multiple of the vector width that stays in the first cache.
+const BLOCK: usize = 512;
+/// Multiply-adds below which a second thread is not worth waking.
+const PARALLEL_WORK: usize = 1 << 18;
 
-/// Greedy k-means++ (Arthur and Vassilvitskii 2007): each centre is a sample drawn with a probability proportional to
-/// its weight times its squared distance to the nearest centre so far, the best of 2 + ⌊ln K⌋ draws. `x` (S, D) has at
-/// least one row and positive `weights` (S,); the result is (K, D). Rows repeat where there are fewer than K.
-pub(super) fn plus_plus(x: &Array2<f64>, weights: &Array1<f64>, k: usize, rng: &mut impl Rng) -> Array2<f64> {
-    let (s, d) = x.dim();
-    let greedy = 2 + (k as f64).ln() as usize;
-    let trials = (GREEDY_WORK / (s * d).saturating_mul(k).max(1)).clamp(1, greedy);
-    let mut nearest = Array1::from_elem(s, f64::INFINITY);
-    let mut centres = Array2::zeros((k, d));
-    for c in 0..k {
-        let potential = if c == 0 { weights.to_owned() } else { weights * &nearest };
-        // Where all samples are centres already, any will do.
-        let potential = if potential.sum() > 0.0 { potential } else { weights.to_owned() };
-        let trials = if c == 0 { 1 } else { trials };
-        let mut best: Option<(f64, usize, Array1<f64>)> = None;
-        for _ in 0..trials {
-            let candidate = draw(&potential, rng);
-            let distances = nearer(x, x.row(candidate), &nearest);
-            let total = weights.dot(&distances);
-            if best.as_ref().is_none_or(|(least, ..)| total < *least) {
-                best = Some((total, candidate, distances));
+/// Samples with positive weights.
+pub(super) struct Points<'a> {
+    x: &'a Array2<f64>,
+    /// x by column (D, S), contiguous.
+    columns: Vec<f64>,
+    weights: &'a Array1<f64>,
+}
+
+impl<'a> Points<'a> {
+    /// `x` (S, D), at least one row; `weights` (S,).
+    pub fn new(x: &'a Array2<f64>, weights: &'a Array1<f64>) -> Self {
+        Self { x, columns: x.t().iter().copied().collect(), weights }
+    }
+
+    /// Greedy k-means++ (Arthur and Vassilvitskii 2007): each centre is a sample drawn with a probability proportional
+    /// to its weight times its squared distance to the nearest centre so far, the best of 2 + ⌊ln K⌋ draws. The result is
+    /// (K, D); rows repeat where there are fewer than K different samples.
+    pub fn plus_plus(&self, k: usize, rng: &mut impl Rng) -> Array2<f64> {
+        let (s, d) = self.x.dim();
+        let greedy = 2 + (k as f64).ln() as usize;
+        let trials = (GREEDY_WORK / (s * d).saturating_mul(k).max(1)).clamp(1, greedy);
+        let mut nearest = vec![f64::INFINITY; s];
+        let mut centres = Array2::zeros((k, d));
+        for c in 0..k {
+            let potential: Vec<f64> =
+                if c == 0 { Vec::new() } else { nearest.iter().zip(self.weights).map(|(d, w)| d * w).collect() };
+            // In the beginning, and where all samples are centres already, any will do.
+            let any = potential.iter().sum::<f64>() <= 0.0;
+            let mut best: Option<(f64, usize, Vec<f64>)> = None;
+            for _ in 0..if any { 1 } else { trials } {
+                let candidate = if any { draw(self.weights.iter(), rng) } else { draw(potential.iter(), rng) };
+                let mut distances = nearest.clone();
+                self.blocks(&mut distances, d, |start, out| {
+                    self.visit_distances(start, out, self.x.row(candidate), |nearest, d| *nearest = nearest.min(d));
+                });
+                let total = distances.iter().zip(self.weights).map(|(d, w)| d * w).sum::<f64>();
+                if best.as_ref().is_none_or(|(least, ..)| total < *least) {
+                    best = Some((total, candidate, distances));
+                }
+            }
+            if let Some((_, chosen, distances)) = best {
+                centres.row_mut(c).assign(&self.x.row(chosen));
+                nearest = distances;
             }
         }
-        if let Some((_, chosen, distances)) = best {
-            centres.row_mut(c).assign(&x.row(chosen));
-            nearest = distances;
+        centres
+    }
+
+    /// Lloyd's iterations, until the squared moves of the centres sum to at most `tol`. A centre without samples stays.
+    pub fn lloyd(&self, centres: &mut Array2<f64>, rounds: usize, tol: f64) {
+        for _ in 0..rounds {
+            let mut sums = Array2::<f64>::zeros(centres.raw_dim());
+            let mut counts = vec![0.0; centres.nrows()];
+            for ((row, (_, label)), &w) in self.x.outer_iter().zip(self.labels(centres)).zip(self.weights) {
+                // Around the centre, so that data far from the origin lose nothing.
+                for ((sum, v), c) in sums.row_mut(label).iter_mut().zip(row).zip(centres.row(label)) {
+                    *sum += w * (v - c);
+                }
+                counts[label] += w;
+            }
+            let mut moved = 0.0;
+            for ((mut centre, sum), n) in centres.outer_iter_mut().zip(sums.outer_iter()).zip(counts) {
+                if n > 0.0 {
+                    for (c, s) in centre.iter_mut().zip(sum) {
+                        *c += s / n;
+                        moved += (s / n) * (s / n);
+                    }
+                }
+            }
+            if moved <= tol {
+                break;
+            }
         }
     }
-    centres
+
+    /// Weighted mean of the squared distance to the nearest centre.
+    pub fn inertia(&self, centres: &Array2<f64>) -> f64 {
+        let total: f64 = self.labels(centres).iter().zip(self.weights).map(|((d, _), w)| d * w).sum();
+        total / self.weights.sum()
+    }
+
+    /// Mean over the features of the weighted variance.
+    pub fn mean_variance(&self) -> f64 {
+        let (s, d) = self.x.dim();
+        let total = self.weights.sum();
+        let weighted = |column: &[f64], centre: f64, power: i32| -> f64 {
+            column.iter().zip(self.weights).map(|(v, w)| w * (v - centre).powi(power)).sum::<f64>() / total
+        };
+        let variances = self.columns.chunks_exact(s).map(|column| {
+            let mean = column[0] + weighted(column, column[0], 1);
+            weighted(column, mean, 2)
+        });
+        variances.sum::<f64>() / d as f64
+    }
+
+    /// The squared distance of each sample to its nearest centre, and that centre, the first of equals.
+    fn labels(&self, centres: &Array2<f64>) -> Vec<(f64, usize)> {
+        let mut nearest = vec![(f64::INFINITY, 0); self.x.nrows()];
+        self.blocks(&mut nearest, centres.len(), |start, out| {
+            for (c, centre) in centres.outer_iter().enumerate() {
+                self.visit_distances(start, out, centre, |nearest, d| {
+                    if d < nearest.0 {
+                        *nearest = (d, c);
+                    }
+                });
+            }
+        });
+        nearest
+    }
+
+    /// Calls `f` with each block of `out`, one entry a sample, and the index of its first; on all threads where
+    /// `work` multiply-adds a sample make that worth while.
+    fn blocks<T: Send>(&self, out: &mut [T], work: usize, f: impl Fn(usize, &mut [T]) + Sync) {
+        if out.len() * work < PARALLEL_WORK {
+            out.chunks_mut(BLOCK).enumerate().for_each(|(b, out)| f(b * BLOCK, out));
+        } else {
+            out.par_chunks_mut(BLOCK).enumerate().for_each(|(b, out)| f(b * BLOCK, out));
+        }
+    }
+
+    /// Calls `f` with the entries of a block and their samples' squared distances to `centre`.
+    fn visit_distances<T>(&self, start: usize, out: &mut [T], centre: ArrayView1<'_, f64>, f: impl Fn(&mut T, f64)) {
+        let mut distances = [0.0; BLOCK];
+        let distances = &mut distances[..out.len()];
+        for (column, c) in self.columns.chunks_exact(self.x.nrows()).zip(centre) {
+            for (distance, v) in distances.iter_mut().zip(&column[start..]) {
+                *distance += (v - c) * (v - c);
+            }
+        }
+        out.iter_mut().zip(distances).for_each(|(out, d)| f(out, *d));
+    }
 }
 
 /// An index with a probability proportional to its entry; the sum is positive and finite.
-fn draw(potential: &Array1<f64>, rng: &mut impl Rng) -> usize {
-    let mut left = rng.random::<f64>() * potential.sum();
+fn draw<'a>(potential: impl Iterator<Item = &'a f64> + Clone, rng: &mut impl Rng) -> usize {
+    let mut left = rng.random::<f64>() * potential.clone().sum::<f64>();
     let mut last = 0;
-    for (i, &p) in potential.iter().enumerate().filter(|(_, p)| **p > 0.0) {
+    for (i, &p) in potential.enumerate().filter(|(_, p)| **p > 0.0) {
         last = i;
         if left < p {
             break;
@@ -51,79 +156,4 @@ fn draw(potential: &Array1<f64>, rng: &mut impl Rng) -> usize {
         left -= p;
     }
     last
-}
-
-/// The smaller of `nearest` and the squared distance to `centre`, for each row.
-fn nearer(x: &Array2<f64>, centre: ArrayView1<'_, f64>, nearest: &Array1<f64>) -> Array1<f64> {
-    let mut out = nearest.clone();
-    let rows = x.axis_iter(Axis(0)).into_par_iter().zip(out.as_slice_mut().unwrap_or_default());
-    rows.with_min_len(GRAIN / x.ncols().max(1) + 1).for_each(|(row, out)| *out = out.min(square_distance(row, centre)));
-    out
-}
-
-fn square_distance(a: ArrayView1<'_, f64>, b: ArrayView1<'_, f64>) -> f64 {
-    match (a.as_slice(), b.as_slice()) {
-        (Some(a), Some(b)) => a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum(),
-        _ => a.iter().zip(&b).map(|(a, b)| (a - b) * (a - b)).sum(),
-    }
-}
-
-/// The nearest centre of each row and its squared distance.
-fn labels(x: &Array2<f64>, centres: &Array2<f64>) -> Vec<(usize, f64)> {
-    x.axis_iter(Axis(0))
-        .into_par_iter()
-        .with_min_len(GRAIN / centres.len().max(1) + 1)
-        .map(|row| {
-            let mut best = (0, f64::INFINITY);
-            for (c, centre) in centres.outer_iter().enumerate() {
-                let distance = square_distance(row, centre);
-                if distance < best.1 {
-                    best = (c, distance);
-                }
-            }
-            best
-        })
-        .collect()
-}
-
-/// Lloyd's iterations, until the squared moves of the centres sum to at most `tol`. A centre without samples stays.
-pub(super) fn lloyd(x: &Array2<f64>, weights: &Array1<f64>, centres: &mut Array2<f64>, rounds: usize, tol: f64) {
-    for _ in 0..rounds {
-        let mut sums = Array2::<f64>::zeros(centres.raw_dim());
-        let mut counts = vec![0.0; centres.nrows()];
-        for ((row, (label, _)), &w) in x.outer_iter().zip(labels(x, centres)).zip(weights) {
-            // Around the centre, so that data far from the origin lose nothing.
-            for ((sum, v), c) in sums.row_mut(label).iter_mut().zip(row).zip(centres.row(label)) {
-                *sum += w * (v - c);
-            }
-            counts[label] += w;
-        }
-        let mut moved = 0.0;
-        for ((mut centre, sum), n) in centres.outer_iter_mut().zip(sums.outer_iter()).zip(counts) {
-            if n > 0.0 {
-                for (c, s) in centre.iter_mut().zip(sum) {
-                    *c += s / n;
-                    moved += (s / n) * (s / n);
-                }
-            }
-        }
-        if moved <= tol {
-            break;
-        }
-    }
-}
-
-/// Weighted mean of the squared distance to the nearest centre.
-pub(super) fn inertia(x: &Array2<f64>, weights: &Array1<f64>, centres: &Array2<f64>) -> f64 {
-    labels(x, centres).iter().zip(weights).map(|((_, d), w)| d * w).sum::<f64>() / weights.sum()
-}
-
-/// Mean over the features of the weighted variance.
-pub(super) fn mean_variance(x: &Array2<f64>, weights: &Array1<f64>) -> f64 {
-    let total = weights.sum();
-    let variances = x.columns().into_iter().map(|column| {
-        let mean = column[0] + column.iter().zip(weights).map(|(v, w)| w * (v - column[0])).sum::<f64>() / total;
-        column.iter().zip(weights).map(|(v, w)| w * (v - mean) * (v - mean)).sum::<f64>() / total
-    });
-    variances.sum::<f64>() / x.ncols() as f64
 }

@@ -57,11 +57,50 @@ pub fn weighted(x: ArrayView2<'_, f64>, weights: ArrayView1<'_, f64>) -> Referen
     ReferenceEvaluator::new(Samples::from_f64(x).unwrap().with_weights(weights).unwrap())
 }
 
-/// A backend by name, over samples.
-pub type Backend = (&'static str, fn(Samples<'_>) -> Box<dyn Evaluator>);
+/// A backend under test.
+#[derive(Debug, Clone, Copy)]
+pub struct Backend {
+    pub name: &'static str,
+    /// None where this machine cannot run it.
+    pub load: fn(Samples<'_>) -> Option<Box<dyn Evaluator>>,
+    /// Whether it takes its data as float32.
+    pub float32: bool,
+}
 
-/// Every backend that promises float64 statistics; new ones are added here.
-pub const BACKENDS: &[Backend] = &[("reference", |s| Box::new(ReferenceEvaluator::new(s)))];
+/// Every backend; new ones are added here.
+pub const BACKENDS: &[Backend] =
+    &[Backend { name: "reference", load: |s| Some(Box::new(ReferenceEvaluator::new(s))), float32: false }];
+
+impl Backend {
+    /// An evaluator over `x`, rounded to float32 where the backend takes that.
+    pub fn evaluator(
+        &self,
+        x: ArrayView2<'_, f64>,
+        weights: Option<ArrayView1<'_, f64>>,
+    ) -> Option<Box<dyn Evaluator>> {
+        let rounded;
+        let samples = if self.float32 {
+            rounded = x.mapv(|v| v as f32);
+            Samples::from_f32(rounded.view()).unwrap()
+        } else {
+            Samples::from_f64(x).unwrap()
+        };
+        (self.load)(match weights {
+            Some(weights) => samples.with_weights(weights).unwrap(),
+            None => samples,
+        })
+    }
+
+    /// `x` as the backend sees it.
+    pub fn seen(&self, x: &Array2<f64>) -> Array2<f64> {
+        if self.float32 { x.mapv(|v| f64::from(v as f32)) } else { x.clone() }
+    }
+
+    /// The first in float64, the second in float32.
+    pub fn tolerance(&self, float64: f64, float32: f64) -> f64 {
+        if self.float32 { float32 } else { float64 }
+    }
+}
 
 /// Fails where |a − b| > tolerance · max(|b|, scale).
 pub fn assert_close(what: &str, a: f64, b: f64, tolerance: f64, scale: f64) {

@@ -7,8 +7,8 @@ use crate::sampler::Draw;
 use crate::target::Target;
 use crate::{Error, Result, rng};
 use nuts_rs::{
-    Chain, CpuLogpFunc, CpuMath, CpuMathError, DiagNutsSettings, FlowNutsSettings, HasDims, LogpError, Settings as _,
-    StepSizeAdaptMethod,
+    Chain, CpuLogpFunc, CpuMath, CpuMathError, DiagNutsSettings, FlowNutsSettings, HasDims, KineticEnergyKind,
+    LogpError, Settings as _, StepSizeAdaptMethod,
 };
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -129,6 +129,8 @@ impl Nuts {
         let mut settings = FlowNutsSettings {
             num_tune: 0,
             maxdepth: self.max_depth,
+            // Not the default here, which is made for a space in which the target is nearly a standard normal.
+            trajectory_kind: KineticEnergyKind::Euclidean,
             gradient_clipping: None,
             store_gradient: true,
             ..Default::default()

@@ -1,0 +1,331 @@
+//! Interrupting, saving and resuming; independence of chains; files.
+mod common;
+use common::{go_on, run};
+use gmm_host::{CovarianceType, Description, Evaluator, Mixture, ReferenceEvaluator, Rows, Samples, Statistics};
+use gmm_mcmc::{DataSummary, Error, Model, Posterior, Prior, Run, Sampler, Saved, Settings, Start, check_outputs};
+use ndarray::{Array1, Array2};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+const SAMPLERS: [Sampler; 4] =
+    [Sampler::METROPOLIS, Sampler::Metropolis { by_component: true }, Sampler::ENSEMBLE, Sampler::NUTS];
+
+fn data() -> Array2<f64> {
+    Array2::from_shape_fn((30, 2), |(i, j)| (i % 2) as f64 * 4.0 + (i as f64 * 1.7 + j as f64).sin())
+}
+
+fn model(x: &Array2<f64>) -> Model {
+    let summary = DataSummary::new(Samples::from_f64(x.view()).unwrap());
+    Model::new(2, CovarianceType::Diag, &Prior::default(), Some(0), &summary).unwrap()
+}
+
+fn settings(sampler: Sampler) -> Settings {
+    let chains = if matches!(sampler, Sampler::Ensemble { .. }) { 20 } else { 3 };
+    Settings { sampler, chains, warmup: 60, draws: 40, thin: 2, seed: 11 }
+}
+
+fn new(settings: Settings, posterior: &mut Posterior<'_>) -> Run {
+    let start = Start::from_prior(posterior.model(), &settings).unwrap();
+    Run::new(settings, start, posterior).unwrap()
+}
+
+fn bytes(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|f| f.unwrap().path())
+        .map(|p| (p.file_name().unwrap().to_str().unwrap().to_string(), std::fs::read(p).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_resumed_run_is_the_same_to_the_bit() {
+    let x = data();
+    let model = model(&x);
+    for sampler in SAMPLERS {
+        let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
+        let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+        let mut uninterrupted = new(settings(sampler), &mut posterior);
+        uninterrupted.advance(&mut posterior, go_on).unwrap();
+        uninterrupted.save(&whole.path().join("run")).unwrap();
+
+        // Stopped in warm-up, then after 17 draws; each time all is dropped but the files.
+        let prefix = parts.path().join("run");
+        let mut run = new(settings(sampler), &mut posterior);
+        let stop = |warming_up: bool, done: usize| {
+            move |p: &gmm_mcmc::Progress| {
+                if p.warming_up == warming_up && p.done == done {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            }
+        };
+        run.advance(&mut posterior, stop(true, 33)).unwrap();
+        run.save(&prefix).unwrap();
+        assert_eq!(run.drawn(), 0);
+        for draws in [17, 40] {
+            let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
+            let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+            let mut run = Saved::load(&prefix).unwrap().resume(&mut posterior).unwrap();
+            run.advance(&mut posterior, stop(false, draws)).unwrap();
+            assert_eq!(run.drawn(), draws);
+            run.save(&prefix).unwrap();
+            assert_eq!(parts.path().join("run.partial.npz").exists(), draws < 40);
+            assert_eq!(prefix.with_extension("npz").exists(), draws == 40);
+        }
+        // Not only the draws: every file.
+        let (whole, parts) = (bytes(whole.path()), bytes(parts.path()));
+        assert_eq!(whole.len(), settings(sampler).chains + 1);
+        assert_eq!(whole.iter().map(|f| &f.0).collect::<Vec<_>>(), parts.iter().map(|f| &f.0).collect::<Vec<_>>());
+        for (a, b) in whole.iter().zip(&parts) {
+            assert!(a.1 == b.1, "{sampler:?}: {} differs", a.0);
+        }
+    }
+}
+
+#[test]
+fn a_finished_run_can_be_made_longer() {
+    let x = data();
+    let model = model(&x);
+    let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
+    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("run");
+    let long = Settings { draws: 60, ..settings(Sampler::NUTS) };
+    let start = Start::from_prior(&model, &long).unwrap();
+    let at_once = run(long, start, &mut posterior);
+    let mut short = new(settings(Sampler::NUTS), &mut posterior);
+    short.advance(&mut posterior, go_on).unwrap();
+    short.save(&prefix).unwrap();
+    let mut longer = Saved::load(&prefix).unwrap().resume(&mut posterior).unwrap();
+    assert!(longer.set_draws(39).is_err());
+    longer.set_draws(60).unwrap();
+    longer.advance(&mut posterior, go_on).unwrap();
+    assert_eq!(longer.draws("means"), at_once.draws("means"));
+    assert_eq!(longer.draws("lp__"), at_once.draws("lp__"));
+}
+
+#[test]
+fn chains_do_not_depend_on_how_many_run() {
+    let x = data();
+    let model = model(&x);
+    for sampler in [Sampler::METROPOLIS, Sampler::Metropolis { by_component: true }, Sampler::NUTS] {
+        let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
+        let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+        let mut draws = |chains| {
+            let mut run = new(Settings { chains, ..settings(sampler) }, &mut posterior);
+            run.advance(&mut posterior, go_on).unwrap();
+            run.draws("means").unwrap()
+        };
+        let (one, five) = (draws(1), draws(5));
+        let axis = ndarray::Axis(0);
+        assert_eq!(one.index_axis(axis, 0), five.index_axis(axis, 0), "{sampler:?}");
+        assert_ne!(five.index_axis(axis, 0), five.index_axis(axis, 1), "{sampler:?}");
+    }
+}
+
+/// An evaluator that fails, or calls its kernel something else, or is off by a rounding.
+struct Odd {
+    inner: ReferenceEvaluator,
+    calls_left: usize,
+    kernel: &'static str,
+    factor: f64,
+}
+
+impl Odd {
+    fn new(x: &Array2<f64>) -> Self {
+        let inner = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
+        Self { inner, calls_left: usize::MAX, kernel: "reference", factor: 1.0 }
+    }
+
+    fn count(&mut self) -> gmm_host::Result<()> {
+        match self.calls_left.checked_sub(1) {
+            Some(left) => self.calls_left = left,
+            None => return Err(gmm_host::Error::Cuda { op: "cuLaunchKernel", message: "unplugged".into() }),
+        }
+        Ok(())
+    }
+}
+
+impl Evaluator for Odd {
+    fn n_samples(&self) -> usize {
+        self.inner.n_samples()
+    }
+    fn n_features(&self) -> usize {
+        self.inner.n_features()
+    }
+    fn total_weight(&self) -> f64 {
+        self.inner.total_weight()
+    }
+    fn describe(&self) -> Description {
+        Description { kernel: self.kernel.into(), ..self.inner.describe() }
+    }
+    fn log_likelihood(&mut self, m: &Mixture) -> gmm_host::Result<f64> {
+        self.count()?;
+        Ok(self.inner.log_likelihood(m)? * self.factor)
+    }
+    fn score_samples(&mut self, m: &Mixture) -> gmm_host::Result<Array1<f64>> {
+        self.inner.score_samples(m)
+    }
+    fn statistics(&mut self, m: &Mixture) -> gmm_host::Result<Statistics> {
+        self.count()?;
+        self.inner.statistics(m)
+    }
+    fn rows(&mut self, rows: &[usize]) -> gmm_host::Result<Rows> {
+        self.inner.rows(rows)
+    }
+}
+
+#[test]
+fn after_a_failure_the_run_goes_on_as_if_there_had_been_none() {
+    let x = data();
+    let model = model(&x);
+    for sampler in SAMPLERS {
+        let mut sound = Odd::new(&x);
+        let mut posterior = Posterior::new(&model, &mut sound).unwrap();
+        let mut expected = new(settings(sampler), &mut posterior);
+        expected.advance(&mut posterior, go_on).unwrap();
+
+        let mut evaluator = Odd::new(&x);
+        let mut run = new(settings(sampler), &mut Posterior::new(&model, &mut evaluator).unwrap());
+        let mut failures = 0;
+        // In warm-up, in sampling, and anywhere within a step.
+        for calls in [7, 100, 301, 5003, 11_111, usize::MAX] {
+            evaluator.calls_left = calls;
+            let result = run.advance(&mut Posterior::new(&model, &mut evaluator).unwrap(), go_on);
+            match result {
+                Ok(_) => break,
+                Err(Error::Host(gmm_host::Error::Cuda { message, .. })) => assert_eq!(message, "unplugged"),
+                Err(e) => panic!("{e}"),
+            }
+            failures += 1;
+        }
+        assert!(failures >= 2, "{sampler:?} {failures}");
+        assert_eq!(run.draws("means"), expected.draws("means"), "{sampler:?}");
+    }
+}
+
+fn saved(prefix: &Path, x: &Array2<f64>) {
+    let model = model(x);
+    let mut evaluator = Odd::new(x);
+    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+    let mut run = new(settings(Sampler::METROPOLIS), &mut posterior);
+    run.advance(&mut posterior, |p| if p.warming_up { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        .unwrap();
+    run.save(prefix).unwrap();
+}
+
+fn refusal(prefix: &Path, model: &Model, evaluator: &mut dyn Evaluator) -> String {
+    let before = bytes(prefix.parent().unwrap());
+    let mut posterior = Posterior::new(model, evaluator).unwrap();
+    let error = Saved::load(prefix).and_then(|s| s.resume(&mut posterior)).unwrap_err();
+    assert!(matches!(error, Error::Resume { .. }), "{error}");
+    assert_eq!(before, bytes(prefix.parent().unwrap()));
+    error.to_string()
+}
+
+#[test]
+fn only_the_same_thing_is_resumed() {
+    let x = data();
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("run");
+    saved(&prefix, &x);
+
+    let mut other = x.clone();
+    other[[7, 1]] += 1e-9;
+    let summary = DataSummary::new(Samples::from_f64(x.view()).unwrap());
+    let message = refusal(&prefix, &model(&other), &mut Odd::new(&other));
+    assert!(message.contains("the data") && message.contains("sha256"), "{message}");
+
+    let stated = Prior::from_json(r#"{"weights": {"dirichlet": {"concentration": 2.0}}}"#).unwrap();
+    let prior = Model::new(2, CovarianceType::Diag, &stated, Some(0), &summary).unwrap();
+    assert!(refusal(&prefix, &prior, &mut Odd::new(&x)).contains("the prior"));
+    let unordered = Model::new(2, CovarianceType::Diag, &Prior::default(), None, &summary).unwrap();
+    assert!(refusal(&prefix, &unordered, &mut Odd::new(&x)).contains("the model"));
+    let larger = Model::new(3, CovarianceType::Diag, &Prior::default(), Some(0), &summary).unwrap();
+    assert!(refusal(&prefix, &larger, &mut Odd::new(&x)).contains("another model"));
+
+    let message = refusal(&prefix, &model(&x), &mut Odd { kernel: "direct", ..Odd::new(&x) });
+    assert!(message.contains("the kernel reference, not direct"), "{message}");
+    let message = refusal(&prefix, &model(&x), &mut Odd { factor: 1.0 + 1e-15, ..Odd::new(&x) });
+    assert!(message.contains("was at log density"), "{message}");
+    // And the same thing is.
+    let model = model(&x);
+    let mut evaluator = Odd::new(&x);
+    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+    Saved::load(&prefix).unwrap().resume(&mut posterior).unwrap();
+}
+
+#[test]
+fn damaged_files_are_refused() {
+    let x = data();
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("run");
+    assert!(matches!(Saved::load(&prefix), Err(Error::Io { .. })));
+    saved(&prefix, &x);
+    let path = folder.path().join("run.partial.npz");
+    let whole = std::fs::read(&path).unwrap();
+    for length in [0, 10, whole.len() / 2, whole.len() - 30] {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        assert!(matches!(Saved::load(&prefix), Err(Error::Resume { .. })), "{length}");
+    }
+}
+
+#[test]
+fn nothing_is_overwritten_unasked() {
+    let x = data();
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("run");
+    check_outputs(&prefix, 3).unwrap();
+    saved(&prefix, &x);
+    assert!(matches!(check_outputs(&prefix, 3), Err(Error::Unfinished { .. })));
+    assert!(matches!(check_outputs(&folder.path().join("no/where"), 3), Err(Error::Io { .. })));
+    std::fs::write(folder.path().join("other-4.csv"), "mine").unwrap();
+    assert!(matches!(check_outputs(&folder.path().join("other"), 3), Err(Error::Setting { .. })));
+    check_outputs(&folder.path().join("other"), 4).unwrap();
+
+    // A save that cannot put its last file in place leaves no half-written one under a result's name.
+    let model = model(&x);
+    let mut evaluator = Odd::new(&x);
+    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+    let mut run = new(settings(Sampler::METROPOLIS), &mut posterior);
+    run.advance(&mut posterior, go_on).unwrap();
+    assert!(matches!(run.save(&folder.path().join("no/where")), Err(Error::Io { .. })));
+}
+
+#[test]
+fn the_csv_is_cmdstans() {
+    let x = data();
+    let model = model(&x);
+    let mut evaluator = Odd::new(&x);
+    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = new(settings(Sampler::NUTS), &mut posterior);
+    run.advance(&mut posterior, go_on).unwrap();
+    let files = run.save(&folder.path().join("run")).unwrap();
+    let names: Vec<_> = files.iter().map(|f| f.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, ["run-1.csv", "run-2.csv", "run-3.csv", "run.npz"]);
+    let text = std::fs::read_to_string(&files[1]).unwrap();
+    for line in ["# method = sample (Default)", "#     num_samples = 80", "#     thin = 2", "# id = 2", "#   seed = 11"]
+    {
+        assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
+    }
+    let rows: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
+    assert_eq!(
+        rows[0],
+        "lp__,accept_stat__,stepsize__,treedepth__,n_leapfrog__,divergent__,energy__,weights.1,weights.2,\
+         means.1.1,means.2.1,means.1.2,means.2.2,covariances.1.1,covariances.2.1,covariances.1.2,covariances.2.2"
+    );
+    assert_eq!(rows.len(), 41);
+    let means = run.draws("means").unwrap();
+    for (i, row) in rows[1..].iter().enumerate() {
+        let numbers: Vec<f64> = row.split(',').map(|v| v.parse().unwrap()).collect();
+        assert_eq!(numbers.len(), 17);
+        assert_eq!(numbers[9..13], [0, 2, 1, 3].map(|j| means[[1, i, j / 2, j % 2]]));
+        // The energy is the log density plus a kinetic energy that is not negative.
+        assert!(numbers[6] >= -numbers[0] - 1e-9 * numbers[0].abs());
+    }
+}

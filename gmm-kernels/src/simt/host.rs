@@ -45,7 +45,8 @@ pub(crate) fn barrier() {
 /// dynamic shared memory, which holds NaN at the start of every block.
 ///
 /// # Panics
-/// If `block_dim` is not a positive multiple of the warp's 32 threads, or a thread panics.
+/// If `block_dim` is not a positive multiple of the warp's 32 threads. A panic inside the kernel ends the process: the
+/// other threads of the block would wait for the one that is gone.
 pub fn launch(grid: (u32, u32), block_dim: u32, shared_bytes: usize, kernel: impl Fn() + Sync) {
     assert!(block_dim > 0 && block_dim.is_multiple_of(super::WARP), "a block has whole warps");
     const POISON: u128 = u128::MAX;
@@ -68,7 +69,10 @@ pub fn launch(grid: (u32, u32), block_dim: u32, shared_bytes: usize, kernel: imp
                 let block = share.0;
                 for index in (0..grid.1).flat_map(|y| (0..grid.0).map(move |x| (x, y))) {
                     HERE.set(Some(Here { block, thread, index }));
-                    kernel();
+                    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(kernel)).is_err() {
+                        std::eprintln!("thread {thread} of block {index:?} panicked");
+                        std::process::abort();
+                    }
                     if block.barrier.wait().is_leader() {
                         // SAFETY: all other threads wait at the next barrier; the length is the allocation's.
                         unsafe { std::slice::from_raw_parts_mut(block.shared, words).fill(POISON) };

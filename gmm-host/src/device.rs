@@ -67,7 +67,7 @@ pub fn load(device: Device, samples: Samples<'_>, options: &LoadOptions) -> Resu
             remedy: "use device `reference`",
         }),
         Device::Auto | Device::Reference => known().map(|()| Box::new(ReferenceEvaluator::new(samples)) as _),
-        Device::Cuda(_) => Err(no_cuda()),
+        Device::Cuda(ordinal) => cuda::load(ordinal, samples, options),
     }
 }
 
@@ -75,20 +75,25 @@ pub fn load(device: Device, samples: Samples<'_>, options: &LoadOptions) -> Resu
 pub fn kernel_names(device: &Device) -> Vec<String> {
     match device {
         Device::Auto | Device::Reference => vec!["reference".into()],
-        Device::Cpu | Device::Cuda(_) => Vec::new(),
+        Device::Cpu => Vec::new(),
+        Device::Cuda(ordinal) => cuda::kernel_names(*ordinal),
     }
 }
 
 /// Every device that was looked for, with its description, or why it cannot be used.
 pub fn devices() -> Vec<(Device, Result<String>)> {
     let point = ndarray::arr2(&[[0.0f32]]);
-    [Device::Cpu, Device::Cuda(0), Device::Reference]
-        .into_iter()
-        .map(|device| {
-            let loaded = Samples::from_f32(point.view()).and_then(|s| load(device, s, &LoadOptions::default()));
-            (device, loaded.map(|e| e.describe().device))
-        })
-        .collect()
+    let describe = |device| {
+        let loaded = Samples::from_f32(point.view()).and_then(|s| load(device, s, &LoadOptions::default()));
+        (device, loaded.map(|e| e.describe().device))
+    };
+    let mut all = vec![describe(Device::Cpu)];
+    match cuda::devices() {
+        Ok(gpus) => all.extend(gpus.into_iter().enumerate().map(|(i, gpu)| (Device::Cuda(i), gpu))),
+        Err(error) => all.push((Device::Cuda(0), Err(error))),
+    }
+    all.push(describe(Device::Reference));
+    all
 }
 
 fn check_kernel(device: Device, options: &LoadOptions) -> Result<()> {
@@ -103,13 +108,47 @@ fn check_kernel(device: Device, options: &LoadOptions) -> Result<()> {
     }
 }
 
-/// Why there is no CUDA evaluator.
-fn no_cuda() -> Error {
-    #[cfg(feature = "cuda")]
-    if let Err(error) = crate::cuda_device_count() {
-        return error;
+/// What this module asks of the CUDA backend.
+#[cfg(feature = "cuda")]
+mod cuda {
+    use super::{Evaluator, LoadOptions, Result, Samples};
+    use crate::{CudaEvaluator, CudaOptions, cuda_devices, cuda_kernel_names};
+
+    pub fn load(ordinal: usize, samples: Samples<'_>, options: &LoadOptions) -> Result<Box<dyn Evaluator>> {
+        let options = CudaOptions { kernel: options.kernel.clone(), ..Default::default() };
+        Ok(Box::new(CudaEvaluator::new(samples, ordinal, &options)?))
     }
-    Error::NoCudaDevice { reason: "this build has no CUDA backend".into() }
+
+    pub fn kernel_names(ordinal: usize) -> Vec<String> {
+        let usable = cuda_devices().is_ok_and(|gpus| gpus.get(ordinal).is_some_and(|gpu| gpu.usable().is_ok()));
+        if usable { cuda_kernel_names() } else { Vec::new() }
+    }
+
+    pub fn devices() -> Result<Vec<Result<String>>> {
+        Ok(cuda_devices()?.into_iter().map(|gpu| gpu.usable().map(|()| gpu.to_string())).collect())
+    }
+}
+
+/// The same without a CUDA backend.
+#[cfg(not(feature = "cuda"))]
+mod cuda {
+    use super::{Error, Evaluator, LoadOptions, Result, Samples};
+
+    fn absent() -> Error {
+        Error::NoCudaDevice { reason: "this build has no CUDA backend".into() }
+    }
+
+    pub fn load(_: usize, _: Samples<'_>, _: &LoadOptions) -> Result<Box<dyn Evaluator>> {
+        Err(absent())
+    }
+
+    pub fn kernel_names(_: usize) -> Vec<String> {
+        Vec::new()
+    }
+
+    pub fn devices() -> Result<Vec<Result<String>>> {
+        Err(absent())
+    }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ mod statistics;
 
 pub use chunked::{ChunkedEvaluator, Load};
 #[cfg(feature = "cuda")]
-pub use cuda::cuda_device_count;
+pub use cuda::{CudaEvaluator, CudaOptions, GpuInfo, cuda_devices, cuda_kernel_names};
 pub use device::{Device, LoadOptions, devices, kernel_names, load};
 pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator, Rows};

@@ -15,7 +15,7 @@ fn main() -> ExitCode {
 }
 
 fn a_device_is_listed() {
-    assert!(gmm_host::cuda_device_count().unwrap() >= 1);
+    assert!(!gmm_host::cuda_devices().unwrap().is_empty());
 }
 
 /// The driver compiles the committed PTX, and finds each entry under its name.

@@ -128,7 +128,7 @@ impl Problem {
                     $($d => {
                         const ROW: usize = direct::row($d);
                         let components = layout::direct_components::<ROW>(&self.packed);
-                        let (columns, k) = (Share(self.columns()), self.k as u32);
+                        let (columns, k) = (Share(self.columns()), layout::filled_up(self.k) as u32);
                         self.total(grid, block, direct::shared_bytes($d, block), |output| {
                             // SAFETY: the pointers are of arrays with the sizes that go with them.
                             unsafe { direct::$kernel(direct::DirectArgs { components, k, columns: columns.get(), output }) }
@@ -190,13 +190,14 @@ impl Problem {
     fn batch(&self, x: &Array2<f32>, sets: &[Mixture], grid: u32, block: u32, group: usize) {
         let width = direct::row(self.d);
         let packed: Vec<_> = sets.iter().map(|m| Packed::<f32>::new(m, &self.frame).unwrap()).collect();
-        let mut parameters = vec![0u128; sets.len() * self.k * width / 4];
+        let k = layout::filled_up(self.k);
+        let mut parameters = vec![u128::MAX; sets.len() * k * width / 4];
         let rows: &mut [f32] = bytemuck::cast_slice_mut(&mut parameters);
-        for (packed, rows) in packed.iter().zip(rows.chunks_exact_mut(self.k * width)) {
+        for (packed, rows) in packed.iter().zip(rows.chunks_exact_mut(k * width)) {
             layout::rows(packed, width, rows);
         }
         let groups = sets.len().div_ceil(group) as u32;
-        let shared = batch::shared_bytes(self.d, self.k, group, block);
+        let shared = batch::shared_bytes(self.d, k, group, block);
         let once = || {
             let mut partials = vec![f64::NAN; sets.len() * grid as usize];
             let mut totals = vec![f64::NAN; sets.len()];
@@ -205,7 +206,7 @@ impl Problem {
                 parameters: parameters.as_ptr().cast(),
                 sets: sets.len() as u32,
                 group: group as u32,
-                k: self.k as u32,
+                k: k as u32,
                 d: self.d as u32,
                 partials: partials.as_mut_ptr(),
             };

@@ -59,11 +59,18 @@ pub(crate) fn pair_row(d: usize) -> usize {
     2 * d + 2
 }
 
-/// Writes the components to `out`, (K, `width`): s₀, m₀, s₁, m₁, …, w, seed, and zeros.
+/// K as `direct` and `batch` count it: with components of zeros that fill it up.
+pub(crate) fn filled_up(k: usize) -> usize {
+    k.next_multiple_of(direct::SIDE_BY_SIDE)
+}
+
+/// Writes the components to `out`, (K or more, `width`): s₀, m₀, s₁, m₁, …, w, seed, and zeros.
 pub(crate) fn rows(packed: &Packed<f32>, width: usize, out: &mut [f32]) {
     let d = packed.n_features;
-    debug_assert!(out.len() == packed.n_components * width && width >= pair_row(d));
-    for (k, row) in out.chunks_exact_mut(width).enumerate() {
+    debug_assert!(out.len() >= packed.n_components * width && width >= pair_row(d));
+    let (body, tail) = out.split_at_mut(packed.n_components * width);
+    tail.fill(0.0);
+    for (k, row) in body.chunks_exact_mut(width).enumerate() {
         let features = packed.scale[k * d..][..d].iter().zip(&packed.shift[k * d..][..d]);
         for (to, (s, m)) in row.chunks_exact_mut(2).zip(features) {
             to.copy_from_slice(&[*s, *m]);
@@ -73,10 +80,10 @@ pub(crate) fn rows(packed: &Packed<f32>, width: usize, out: &mut [f32]) {
     }
 }
 
-/// The components as the argument of `direct`, [`direct::row`]`(D)` = `ROW`; those that are missing are never read.
+/// The components as the argument of `direct`, [`direct::row`]`(D)` = `ROW`; those behind K are zeros.
 pub(crate) fn direct_components<const ROW: usize>(packed: &Packed<f32>) -> [[f32; ROW]; direct::COMPONENTS] {
     let mut components = [[0.0; ROW]; direct::COMPONENTS];
-    rows(packed, ROW, components[..packed.n_components].as_flattened_mut());
+    rows(packed, ROW, components.as_flattened_mut());
     components
 }
 
@@ -150,6 +157,7 @@ mod tests {
         assert_eq!(out[12], 0.0, "component 1 has no weight");
         let direct = direct_components::<8>(&p);
         assert_eq!(direct[..3].as_flattened(), out);
+        assert_eq!(direct[3..], [[0.0; 8]; 5]);
 
         // Two tiles of two: the last place is padding, and component 1 is as good as padding.
         let (tiles_, sm, constants) = tiled_sizes(3, 2, 2);

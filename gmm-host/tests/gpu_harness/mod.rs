@@ -11,7 +11,7 @@ pub fn main_with(tests: Vec<Test>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(1);
     let required = std::env::var_os("GMM_REQUIRE_CUDA").is_some_and(|value| value == "1");
-    let absent = gmm_host::cuda_device_count().err().map(|error| error.to_string());
+    let absent = gmm_host::cuda_devices().err().map(|error| error.to_string());
     if let Some(reason) = &absent {
         eprintln!("{reason}\ntests that need a GPU {} here", if required { "fail" } else { "are ignored" });
     }

@@ -1,0 +1,288 @@
+//! Devices: which there are, their contexts, their kernels.
+use super::driver::driver_available;
+use super::ptx::ptx_for;
+use crate::{Error, Result};
+use cust::context::{Context, CurrentContext};
+use cust::device::{Device, DeviceAttribute};
+use cust::error::CudaError;
+use cust::function::Function;
+use cust::module::{Module, ModuleJitOption};
+use cust::sys;
+use std::collections::HashMap;
+use std::fmt::{self, Write as _};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The oldest compute capability that the PTX is made for.
+const OLDEST: (u32, u32) = (8, 0);
+
+/// A CUDA device, as its driver describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GpuInfo {
+    /// Its number, counted from 0.
+    pub ordinal: usize,
+    /// For example `NVIDIA H200`.
+    pub name: String,
+    /// Major and minor version; at least 8.0 is needed.
+    pub compute_capability: (u32, u32),
+    /// Total memory in bytes.
+    pub memory: usize,
+    /// Number of streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// The newest CUDA version that the driver knows.
+    pub driver_version: (u32, u32),
+}
+
+impl GpuInfo {
+    /// Whether the kernels run on it.
+    ///
+    /// # Errors
+    /// [`Error::NoCudaDevice`] says why not.
+    pub(crate) fn usable(&self) -> Result<()> {
+        if self.compute_capability >= OLDEST {
+            return Ok(());
+        }
+        let ((major, minor), (a, b)) = (self.compute_capability, OLDEST);
+        let reason = format!("{} has compute capability {major}.{minor}, and {a}.{b} or later is needed", self.name);
+        Err(Error::NoCudaDevice { reason })
+    }
+}
+
+impl fmt::Display for GpuInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor) = self.compute_capability;
+        let gib = self.memory as f64 / (1u64 << 30) as f64;
+        let (cuda_major, cuda_minor) = self.driver_version;
+        write!(
+            f,
+            "{} (compute capability {major}.{minor}, {gib:.0} GiB, {} multiprocessors, CUDA {cuda_major}.{cuda_minor})",
+            self.name, self.multiprocessors
+        )
+    }
+}
+
+/// The CUDA devices that the driver lists: at least one.
+///
+/// # Errors
+/// [`Error::NoCudaDevice`] says why there is none: no driver library (in the loader's words), a driver that does not
+/// start (in its own), or a driver without a device.
+pub fn cuda_devices() -> Result<Vec<GpuInfo>> {
+    let absent = |reason: String| Error::NoCudaDevice { reason };
+    driver_available().map_err(absent)?;
+    let count = cust::init(cust::CudaFlags::empty())
+        .and_then(|()| Device::num_devices())
+        .map_err(|error| absent(message(error)))?;
+    if count == 0 {
+        return Err(absent("the driver lists no device".into()));
+    }
+    (0..count).map(info).collect()
+}
+
+fn info(ordinal: u32) -> Result<GpuInfo> {
+    let device = Device::get_device(ordinal).map_err(failed("cuDeviceGet"))?;
+    let attribute = |a| device.get_attribute(a).map(|v| v as u32).map_err(failed("cuDeviceGetAttribute"));
+    let version = cust::CudaApiVersion::get().map_err(failed("cuDriverGetVersion"))?;
+    Ok(GpuInfo {
+        ordinal: ordinal as usize,
+        name: device.name().map_err(failed("cuDeviceGetName"))?,
+        compute_capability: (
+            attribute(DeviceAttribute::ComputeCapabilityMajor)?,
+            attribute(DeviceAttribute::ComputeCapabilityMinor)?,
+        ),
+        memory: device.total_memory().map_err(failed("cuDeviceTotalMem"))?,
+        multiprocessors: attribute(DeviceAttribute::MultiprocessorCount)?,
+        driver_version: (version.major() as u32, version.minor() as u32),
+    })
+}
+
+/// What the choice of a launch's shape needs to know of a device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub multiprocessors: u32,
+    /// Bytes of the L2 cache.
+    pub l2: usize,
+    /// Bytes of shared memory that a block can ask for.
+    pub shared_per_block: usize,
+    /// Bytes of shared memory of a multiprocessor; each block takes 1 KiB for the system besides its own.
+    pub shared_per_multiprocessor: usize,
+}
+
+/// A device in use: its primary context and the kernels loaded so far, kept for the life of the process.
+#[derive(Debug)]
+pub(super) struct Gpu {
+    pub info: GpuInfo,
+    pub limits: Limits,
+    context: Context,
+    loaded: Mutex<Loaded>,
+}
+
+/// Modules by the address of their PTX, kernels by their entry; both also by the registers a thread may have.
+#[derive(Debug, Default)]
+struct Loaded {
+    modules: HashMap<(usize, Option<u32>), &'static Module>,
+    kernels: HashMap<(String, Option<u32>), &'static Kernel>,
+}
+
+impl Gpu {
+    /// The device of this number, made ready on first use.
+    pub fn open(ordinal: usize) -> Result<&'static Self> {
+        static OPEN: Mutex<Vec<&'static Gpu>> = Mutex::new(Vec::new());
+        let mut open = lock(&OPEN);
+        if let Some(gpu) = open.iter().find(|gpu| gpu.info.ordinal == ordinal) {
+            return Ok(gpu);
+        }
+        let devices = cuda_devices()?;
+        let Some(info) = devices.get(ordinal).cloned() else {
+            let reason = format!("there is no device {ordinal} (counted from 0); the driver lists {}", devices.len());
+            return Err(Error::NoCudaDevice { reason });
+        };
+        info.usable()?;
+        let device = Device::get_device(ordinal as u32).map_err(failed("cuDeviceGet"))?;
+        let attribute = |a| device.get_attribute(a).map(|v| v as usize).map_err(failed("cuDeviceGetAttribute"));
+        let limits = Limits {
+            multiprocessors: info.multiprocessors,
+            l2: attribute(DeviceAttribute::L2CacheSize)?,
+            shared_per_block: shared_per_block(device)?,
+            shared_per_multiprocessor: attribute(DeviceAttribute::MaxSharedMemoryPerMultiprocessor)?,
+        };
+        let context = Context::new(device).map_err(failed("cuDevicePrimaryCtxRetain"))?;
+        let gpu: &'static Self = Box::leak(Box::new(Self { info, limits, context, loaded: Mutex::default() }));
+        open.push(gpu);
+        Ok(gpu)
+    }
+
+    /// Makes the device's context the calling thread's. Each public call begins with it.
+    pub fn enter(&self) -> Result<()> {
+        CurrentContext::set_current(&self.context).map_err(failed("cuCtxSetCurrent"))
+    }
+
+    /// Bytes of memory that nobody uses at the moment.
+    pub fn free_memory(&self) -> Result<usize> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: two places for the two numbers.
+        check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+        Ok(free)
+    }
+
+    /// A kernel by the name of its entry, compiled by the driver on first use with at most so many registers.
+    pub fn kernel(&self, entry: &str, max_registers: Option<u32>) -> Result<&'static Kernel> {
+        let mut loaded = lock(&self.loaded);
+        let key = (entry.to_string(), max_registers);
+        if let Some(kernel) = loaded.kernels.get(&key) {
+            return Ok(kernel);
+        }
+        let ptx = ptx_for(entry).ok_or_else(|| Error::Cuda {
+            op: "cuModuleGetFunction",
+            message: format!("this build has no kernel `{entry}`"),
+        })?;
+        let address = (ptx.as_ptr() as usize, max_registers);
+        let module = match loaded.modules.get(&address) {
+            Some(module) => module,
+            None => {
+                let options: Vec<_> = max_registers.map(ModuleJitOption::MaxRegisters).into_iter().collect();
+                let module = Module::from_ptx(ptx, &options).map_err(failed("cuModuleLoadDataEx"))?;
+                // Leaked: a function of it may be stored anywhere, and there are a few dozen at most.
+                let module: &'static Module = Box::leak(Box::new(module));
+                loaded.modules.insert(address, module);
+                module
+            }
+        };
+        let function = module.get_function(entry).map_err(failed("cuModuleGetFunction"))?;
+        let kernel: &'static Kernel =
+            Box::leak(Box::new(Kernel { function, shared_limit: AtomicUsize::new(DEFAULT_SHARED_LIMIT) }));
+        loaded.kernels.insert(key, kernel);
+        Ok(kernel)
+    }
+}
+
+fn shared_per_block(device: Device) -> Result<usize> {
+    let mut bytes = 0;
+    let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+    // SAFETY: a place for the number, and a device that exists.
+    check("cuDeviceGetAttribute", unsafe { sys::cuDeviceGetAttribute(&mut bytes, attribute, device.as_raw()) })?;
+    Ok(bytes as usize)
+}
+
+/// Bytes of dynamic shared memory that a launch may have without asking.
+const DEFAULT_SHARED_LIMIT: usize = 48 << 10;
+
+/// A compiled kernel.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    function: Function<'static>,
+    /// Bytes of dynamic shared memory that a launch may have.
+    shared_limit: AtomicUsize,
+}
+
+impl Kernel {
+    /// The function, allowed to use `shared` bytes of dynamic shared memory.
+    pub fn function(&self, shared: usize) -> Result<&Function<'static>> {
+        if shared > self.shared_limit.load(Ordering::Relaxed) {
+            let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function is of a module that is never unloaded.
+            let result = unsafe { sys::cuFuncSetAttribute(self.function.to_raw(), attribute, shared as i32) };
+            check("cuFuncSetAttribute", result)?;
+            self.shared_limit.fetch_max(shared, Ordering::Relaxed);
+        }
+        Ok(&self.function)
+    }
+}
+
+/// A mutex whose holder panicked still guards data that is whole: every change under these locks is a single insertion.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Turns a failure of the driver into an error that names the call.
+pub(super) fn failed(op: &'static str) -> impl Fn(CudaError) -> Error {
+    move |error| Error::Cuda { op, message: message(error) }
+}
+
+/// The same for a function that `cust` does not wrap.
+pub(super) fn check(op: &'static str, result: sys::CUresult) -> Result<()> {
+    if result == sys::CUresult::CUDA_SUCCESS {
+        return Ok(());
+    }
+    let mut text = std::ptr::null();
+    // SAFETY: a place for the pointer to a text that lives as long as the driver.
+    let known = unsafe { sys::cuGetErrorString(result, &mut text) } == sys::CUresult::CUDA_SUCCESS && !text.is_null();
+    let message = if known {
+        // SAFETY: the driver gave a text that ends with a zero.
+        let text = unsafe { std::ffi::CStr::from_ptr(text) };
+        format!("{} (code {})", text.to_string_lossy(), result as i32)
+    } else {
+        format!("{result:?} (code {})", result as i32)
+    };
+    Err(Error::Cuda { op, message })
+}
+
+/// The driver's own words, and the code.
+fn message(error: CudaError) -> String {
+    let mut text = String::new();
+    // `cust` fails to format a code that the driver does not know.
+    if write!(text, "{error}").is_err() {
+        text = format!("{error:?}");
+    }
+    format!("{} (code {})", text.trim_matches('"'), error as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_the_call_and_the_reason() {
+        let text = failed("cuMemAlloc")(CudaError::OutOfMemory).to_string();
+        assert!(text.contains("cuMemAlloc") && text.contains("(code 2)"), "{text}");
+        let text = check("cuStreamQuery", sys::CUresult::CUDA_ERROR_LAUNCH_FAILED).unwrap_err().to_string();
+        assert!(text.contains("cuStreamQuery") && text.contains("(code 719)"), "{text}");
+        assert!(check("cuStreamQuery", sys::CUresult::CUDA_SUCCESS).is_ok());
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_refused() {
+        let error = Gpu::open(4711).unwrap_err();
+        assert!(matches!(error, Error::NoCudaDevice { .. }), "{error}");
+    }
+}

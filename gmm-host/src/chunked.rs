@@ -93,11 +93,16 @@ impl<'a> ChunkedEvaluator<'a> {
             let start = self.starts[index];
             let chunk = self.chunk(index)?;
             results.push(f(chunk).map_err(|e| shift_row(e, start))?);
-            let inner = chunk.describe();
-            self.description =
-                Description { device: format!("{} in {} chunks", inner.device, self.n_chunks()), kernel: inner.kernel };
         }
+        self.describe_chunks();
         Ok(results)
+    }
+
+    fn describe_chunks(&mut self) {
+        if let Some((_, chunk)) = &self.loaded {
+            let Description { device, kernel } = chunk.describe();
+            self.description = Description { device: format!("{device} in {} chunks", self.n_chunks()), kernel };
+        }
     }
 }
 
@@ -151,6 +156,7 @@ impl Evaluator for ChunkedEvaluator<'_> {
             let chunk = self.chunk(index)?;
             total.merge(&chunk.statistics(mixture).map_err(|e| shift_row(e, start))?)?;
         }
+        self.describe_chunks();
         Ok(total)
     }
 

@@ -1,5 +1,5 @@
 //! Devices by name, and the way of a data set into one.
-use crate::{Error, Evaluator, ReferenceEvaluator, Result, Samples};
+use crate::{CpuEvaluator, Error, Evaluator, ReferenceEvaluator, Result, Samples};
 use std::{fmt, str::FromStr};
 
 /// Where to compute. Its text form is `auto`, `cpu`, `reference`, `cuda` (the same as `cuda:0`) or `cuda:N`.
@@ -61,11 +61,10 @@ pub struct LoadOptions {
 pub fn load(device: Device, samples: Samples<'_>, options: &LoadOptions) -> Result<Box<dyn Evaluator>> {
     let known = || check_kernel(device, options);
     match device {
-        Device::Cpu => Err(Error::Unsupported {
-            what: "device `cpu`".into(),
-            backend: "this build",
-            remedy: "use device `reference`",
-        }),
+        Device::Cpu => match &options.kernel {
+            None => Ok(Box::new(CpuEvaluator::new(samples)?)),
+            Some(name) => Ok(Box::new(CpuEvaluator::with_kernel(samples, name)?)),
+        },
         Device::Auto | Device::Reference => known().map(|()| Box::new(ReferenceEvaluator::new(samples)) as _),
         Device::Cuda(ordinal) => cuda::load(ordinal, samples, options),
     }
@@ -75,7 +74,7 @@ pub fn load(device: Device, samples: Samples<'_>, options: &LoadOptions) -> Resu
 pub fn kernel_names(device: &Device) -> Vec<String> {
     match device {
         Device::Auto | Device::Reference => vec!["reference".into()],
-        Device::Cpu => Vec::new(),
+        Device::Cpu => CpuEvaluator::kernels().into_iter().map(String::from).collect(),
         Device::Cuda(ordinal) => cuda::kernel_names(*ordinal),
     }
 }
@@ -174,7 +173,7 @@ mod tests {
     #[test]
     fn every_kernel_name_loads_and_others_do_not() {
         let x = ndarray::arr2(&[[0.5f32, 1.0], [2.0, 3.0]]);
-        for device in [Device::Auto, Device::Reference] {
+        for device in [Device::Auto, Device::Cpu, Device::Reference] {
             let load = |kernel: &str| {
                 load(device, Samples::from_f32(x.view()).unwrap(), &LoadOptions { kernel: Some(kernel.into()) })
             };

@@ -188,6 +188,14 @@ pub enum Error {
         /// The working precision.
         precision: &'static str,
     },
+    /// Threads that could not be had.
+    #[error("{n_threads} threads cannot be used: {message}")]
+    Threads {
+        /// How many were asked for.
+        n_threads: usize,
+        /// Why not.
+        message: String,
+    },
     /// A kernel was asked for by a name that the backend does not have, or that cannot take this shape.
     #[error("kernel `{name}` {problem}; available here: {available}")]
     Kernel {

@@ -1,10 +1,11 @@
 //! Gaussian-mixture log-likelihoods over data that stays resident in a backend.
 //!
 //! The path of a data set: [`Samples`] checks it once; a backend takes it in as an [`Evaluator`]
-//! ([`ReferenceEvaluator`] in plain float64); a [`Mixture`], checked on construction, is then evaluated over it
-//! as often as one likes, or asked for the [`Statistics`] of an EM step, from which
-//! [`GaussianMixtureParams`] fit.
+//! ([`ReferenceEvaluator`] in plain float64, [`CpuEvaluator`] with SIMD and threads); a [`Mixture`], checked on
+//! construction, is then evaluated over it as often as one likes, or asked for the [`Statistics`] of an EM step, from
+//! which [`GaussianMixtureParams`] fit.
 mod chunked;
+mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod density;
@@ -21,6 +22,7 @@ mod samples;
 mod statistics;
 
 pub use chunked::{ChunkedEvaluator, Load};
+pub use cpu::CpuEvaluator;
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaEvaluator, CudaOptions, GpuInfo, cuda_devices, cuda_kernel_names};
 pub use device::{Device, LoadOptions, devices, kernel_names, load};

@@ -7,7 +7,8 @@
 //! The sum over components is formed as Σₖ wₖ·2^qₖ with qₖ = seedₖ − Σⱼ tⱼ²: the constant goes into the factor wₖ in
 //! (0, 1], and its rounding error into seedₖ, so that no rounding of a constant repeats itself N times.
 use crate::{Covariances, Error, Mixture, Result};
-use ndarray::ArrayView2;
+use ndarray::parallel::prelude::*;
+use ndarray::{ArrayView2, Axis};
 
 /// A working precision.
 pub(crate) trait Float: Copy + Send + Sync + 'static + Into<f64> {
@@ -15,11 +16,17 @@ pub(crate) trait Float: Copy + Send + Sync + 'static + Into<f64> {
     const NAME: &'static str;
     /// Largest |t| whose square, summed over the features, stays finite.
     const MAX_DEVIATION: f64;
+    /// The smallest positive normal number.
+    const MIN_POSITIVE: f64;
+    /// An exponent so low that a component with it contributes nothing, whatever the others have.
+    const DEAD: f64;
     fn from_f64(v: f64) -> Self;
 }
 impl Float for f32 {
     const NAME: &'static str = "float32";
-    const MAX_DEVIATION: f64 = (1u64 << 58) as f64;
+    const MAX_DEVIATION: f64 = (1u64 << 56) as f64;
+    const MIN_POSITIVE: f64 = f32::MIN_POSITIVE as f64;
+    const DEAD: f64 = f32::MIN as f64 / 2.0;
     fn from_f64(v: f64) -> f32 {
         v as f32
     }
@@ -27,6 +34,8 @@ impl Float for f32 {
 impl Float for f64 {
     const NAME: &'static str = "float64";
     const MAX_DEVIATION: f64 = 1e150;
+    const MIN_POSITIVE: f64 = f64::MIN_POSITIVE;
+    const DEAD: f64 = f64::MIN / 2.0;
     fn from_f64(v: f64) -> f64 {
         v
     }
@@ -37,29 +46,72 @@ impl Float for f64 {
 pub(crate) struct Frame {
     pub shift: Vec<f64>,
     pub scale: Vec<f64>,
+    /// 1 / scale, exactly.
+    pub inverse: Vec<f64>,
+    /// Σⱼ log₂ scaleⱼ, exactly.
+    pub log2_scale: f64,
 }
 
 impl Frame {
-    /// Shift = the column's mean, scale = the power of two that brings its largest deviation to about 2³ (a normal
-    /// column then has a standard deviation near one).
+    /// Shift = the column's mean, scale = the power of two that brings its largest deviation to between 4 and 8 (a
+    /// normal column then has a standard deviation near one). One pass, in pieces of a fixed size.
     pub fn of<T: Float>(x: ArrayView2<'_, T>) -> Self {
-        let n = x.nrows() as f64;
-        let (mut shift, mut scale) = (Vec::new(), Vec::new());
-        for column in x.columns() {
-            // Divided before the sum, so that the largest finite values do not overflow it.
-            let mean: f64 = crate::reference::neumaier_sum(column.iter().map(|&v| v.into() / n));
-            let spread = column.iter().map(|&v| (v.into() / 2.0 - mean / 2.0).abs()).fold(0.0, f64::max);
-            let exponent = if spread > 0.0 { (2.0 - spread.log2().floor()).clamp(-1020.0, 1020.0) } else { 0.0 };
+        let (n, d) = x.dim();
+        // Divided before the sum, so that the largest finite values do not overflow it.
+        let share = 1.0 / n as f64;
+        let pieces: Vec<Vec<Column>> = x
+            .axis_chunks_iter(Axis(0), 4096)
+            .into_par_iter()
+            .map(|piece| {
+                let mut columns = vec![Column::default(); d];
+                for row in piece.outer_iter() {
+                    for (column, &v) in columns.iter_mut().zip(row) {
+                        let v: f64 = v.into();
+                        column.mean += v * share;
+                        column.min = column.min.min(v);
+                        column.max = column.max.max(v);
+                    }
+                }
+                columns
+            })
+            .collect();
+        let (mut shift, mut scale) = (Vec::with_capacity(d), Vec::with_capacity(d));
+        let mut log2_scale = 0.0;
+        for j in 0..d {
+            let columns = || pieces.iter().map(|piece| piece[j]);
+            let min = columns().map(|c| c.min).fold(f64::INFINITY, f64::min);
+            let max = columns().map(|c| c.max).fold(f64::NEG_INFINITY, f64::max);
+            // Rounding must not carry the mean out of the range: a constant column is centred to zero exactly.
+            let mean = columns().map(|c| c.mean).sum::<f64>().clamp(min, max);
+            let spread = (max / 2.0 - mean / 2.0).max(mean / 2.0 - min / 2.0);
+            let exponent = if spread > 0.0 { (1.0 - spread.log2().floor()).clamp(-1020.0, 1020.0) } else { 0.0 };
             shift.push(mean);
             scale.push(exponent.exp2());
+            log2_scale += exponent;
         }
-        Self { shift, scale }
+        let inverse = scale.iter().map(|v| 1.0 / v).collect();
+        Self { shift, scale, inverse, log2_scale }
     }
 
     /// One value of column `j` in the frame.
     #[inline]
     pub fn apply(&self, j: usize, x: f64) -> f64 {
         (x - self.shift[j]) * self.scale[j]
+    }
+}
+
+/// What a pass over some values of a column finds.
+#[derive(Debug, Clone, Copy)]
+struct Column {
+    /// Their sum over N.
+    mean: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Default for Column {
+    fn default() -> Self {
+        Self { mean: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY }
     }
 }
 
@@ -74,7 +126,7 @@ pub(crate) struct Packed<T> {
     pub scale: Vec<T>,
     /// m (K, D), row-major.
     pub shift: Vec<T>,
-    /// wₖ in [2⁻⁶⁰, 1], the largest 1; 0 for a component of weight zero.
+    /// wₖ in [2⁻⁶⁰, 1], the largest 1; 0 for a component of weight zero (its scales and shifts are 0, its seed very low).
     pub weight: Vec<T>,
     /// What of the constant did not fit into wₖ.
     pub seed: Vec<T>,
@@ -89,50 +141,117 @@ impl<T: Float> Packed<T> {
     /// Packs `mixture` for data in `frame`; the constants are computed in float64 from the scales as rounded to `T`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for full and tied covariances; [`Error::OutOfRange`] where a standard deviation is so small, or a mean so far, that t² would overflow `T`.
+    /// [`Error::Unsupported`] for full and tied covariances; [`Error::OutOfRange`] where a standard deviation is so
+    /// small, or a mean so far, that t² would overflow `T`.
     pub fn new(mixture: &Mixture, frame: &Frame) -> Result<Self> {
-        if let Covariances::Full(_) | Covariances::Tied(_) = mixture.covariances() {
-            return Err(Error::Unsupported {
-                what: format!("the covariance type `{}`", mixture.covariance_type()),
-                backend: "this kernel",
-                remedy: "use the device `reference`",
-            });
-        }
         let (k, d) = mixture.means().dim();
         let (mut scale, mut shift) = (Vec::with_capacity(k * d), Vec::with_capacity(k * d));
-        let root = (std::f64::consts::LOG2_E / 2.0).sqrt();
-        // log₂ of 1/√(2π) over `root`: turns a sum of log₂ s into the normalising constant.
-        let unit = -0.5 * std::f64::consts::TAU.log2() - root.log2();
         let mut constant = Vec::with_capacity(k);
-        let means = mixture.means();
-        for c in 0..k {
-            let mut log2 = mixture.weights()[c].log2();
-            for j in 0..d {
-                let exact = root / mixture.variance(c, j).sqrt();
-                let s = T::from_f64(exact / frame.scale[j]);
-                let seen: f64 = s.into();
-                let seen = seen * frame.scale[j];
-                let m = (frame.shift[j] - means[[c, j]]) * seen;
-                // |x′| is below 16 by the choice of the frame.
-                if !(16.0 * s.into() + m.abs() <= T::MAX_DEVIATION && seen > 0.0) {
+        for (c, mean) in mixture.means().outer_iter().enumerate() {
+            let weight = mixture.weights()[c];
+            if weight == 0.0 {
+                scale.resize((c + 1) * d, T::from_f64(0.0));
+                shift.resize((c + 1) * d, T::from_f64(0.0));
+                constant.push(f64::NEG_INFINITY);
+                continue;
+            }
+            // s in the frame, as a square, before the square root.
+            let unit = std::f64::consts::LOG2_E / 2.0;
+            match mixture.covariances() {
+                Covariances::Diag(v) => {
+                    let row = v.row(c);
+                    let s = row.iter().zip(&frame.inverse).map(|(v, inverse)| (unit / v).sqrt() * inverse);
+                    scale.extend(s.map(T::from_f64));
+                }
+                Covariances::Spherical(v) => {
+                    let s = (unit / v[c]).sqrt();
+                    scale.extend(frame.inverse.iter().map(|inverse| T::from_f64(s * inverse)));
+                }
+                _ => {
+                    return Err(Error::Unsupported {
+                        what: format!("the covariance type `{}`", mixture.covariance_type()),
+                        backend: "this kernel",
+                        remedy: "use the device `reference`",
+                    });
+                }
+            }
+            let mut product = LogProduct::default();
+            for (j, &s) in scale[c * d..].iter().enumerate() {
+                let s: f64 = s.into();
+                let m = (frame.shift[j] - mean[j]) * frame.scale[j] * s;
+                // |x′| is below 16 by the choice of the frame; a scale that is denormal has lost its digits.
+                if !(16.0 * s + m.abs() <= T::MAX_DEVIATION && s >= T::MIN_POSITIVE) {
                     return Err(Error::OutOfRange { component: c, column: j, precision: T::NAME });
                 }
-                scale.push(s);
+                product.multiply(s);
                 shift.push(T::from_f64(m));
-                log2 += seen.log2() + unit;
             }
-            constant.push(log2);
+            constant.push(weight.log2() + product.log2());
         }
-        let offset = constant.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let (mut weight, mut seed) = (Vec::with_capacity(k), Vec::with_capacity(k));
-        for c in constant {
-            let relative = c - offset;
-            let w = T::from_f64(relative.max(MIN_WEIGHT_EXPONENT).exp2());
-            let seen: f64 = w.into();
-            let dead = c == f64::NEG_INFINITY;
-            weight.push(if dead { T::from_f64(0.0) } else { w });
-            seed.push(T::from_f64(if dead { 0.0 } else { relative - seen.log2() }));
-        }
+        // log₂ of 1/√(2π) over √(log₂e / 2) turns log₂ s into the normalising constant; s is in the frame's units.
+        let unit = -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log2();
+        let (offset, weight, seed) = weights_and_seeds(&constant);
+        let offset = offset + d as f64 * unit + frame.log2_scale;
         Ok(Self { n_components: k, n_features: d, scale, shift, weight, seed, offset })
     }
+}
+
+/// Splits log₂ constants (K,) into what all have in common, the factors wₖ and the seeds.
+fn weights_and_seeds<T: Float>(constant: &[f64]) -> (f64, Vec<T>, Vec<T>) {
+    let offset = constant.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let (mut weight, mut seed) = (Vec::with_capacity(constant.len()), Vec::with_capacity(constant.len()));
+    for c in constant {
+        let relative = c - offset;
+        if relative == f64::NEG_INFINITY {
+            weight.push(T::from_f64(0.0));
+            seed.push(T::from_f64(T::DEAD));
+            continue;
+        }
+        let exact = relative.max(MIN_WEIGHT_EXPONENT).exp2();
+        let w = T::from_f64(exact);
+        // log₂(exact / w), from the first two terms of its series: their difference is a rounding.
+        let e = exact / w.into() - 1.0;
+        let rest = (e - e * e / 2.0) * std::f64::consts::LOG2_E;
+        weight.push(w);
+        seed.push(T::from_f64(relative - relative.max(MIN_WEIGHT_EXPONENT) + rest));
+    }
+    (offset, weight, seed)
+}
+
+/// log₂ of a product of positive normal numbers, with one logarithm.
+struct LogProduct {
+    mantissa: f64,
+    exponent: i64,
+}
+
+impl Default for LogProduct {
+    fn default() -> Self {
+        Self { mantissa: 1.0, exponent: 0 }
+    }
+}
+
+impl LogProduct {
+    #[inline]
+    fn multiply(&mut self, v: f64) {
+        let (mantissa, exponent) = split(v);
+        self.mantissa *= mantissa;
+        self.exponent += exponent;
+        if self.mantissa > 1e300 {
+            let (mantissa, exponent) = split(self.mantissa);
+            self.mantissa = mantissa;
+            self.exponent += exponent;
+        }
+    }
+
+    fn log2(&self) -> f64 {
+        self.exponent as f64 + self.mantissa.log2()
+    }
+}
+
+/// v = mantissa · 2^exponent with a mantissa in [1, 2), for a positive normal v.
+#[inline]
+fn split(v: f64) -> (f64, i64) {
+    const FRACTION: u64 = (1 << 52) - 1;
+    let bits = v.to_bits();
+    (f64::from_bits(bits & FRACTION | 1f64.to_bits()), (bits >> 52) as i64 - 1023)
 }

@@ -1,0 +1,61 @@
+//! The instruction sets that the kernels are compiled for, and the choice among them at run time.
+use pulp::{Simd, WithSimd};
+
+/// An instruction set that this machine has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Isa {
+    /// Whatever the compiler's target has, eight float32 at a time.
+    Portable(pulp::Scalar256b),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(pulp::x86::V3),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(pulp::x86::V4),
+    #[cfg(target_arch = "aarch64")]
+    Neon(pulp::aarch64::Neon),
+}
+
+impl Isa {
+    /// Every set that this machine has, the best last.
+    pub fn available() -> Vec<Self> {
+        let mut sets = vec![Self::Portable(pulp::Scalar256b)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            sets.extend(pulp::x86::V3::try_new().map(Self::Avx2));
+            sets.extend(pulp::x86::V4::try_new().map(Self::Avx512));
+        }
+        #[cfg(target_arch = "aarch64")]
+        sets.extend(pulp::aarch64::Neon::try_new().map(Self::Neon));
+        sets
+    }
+
+    pub fn best() -> Self {
+        let portable = Self::Portable(pulp::Scalar256b);
+        Self::available().pop().unwrap_or(portable)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable(_) => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(_) => "neon",
+        }
+    }
+
+    /// Runs `op`, compiled for this set.
+    #[inline(always)]
+    pub fn run<Op: WithSimd>(self, op: Op) -> Op::Output {
+        match self {
+            Self::Portable(simd) => simd.vectorize(op),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(simd) => Simd::vectorize(simd, op),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(simd) => Simd::vectorize(simd, op),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(simd) => Simd::vectorize(simd, op),
+        }
+    }
+}

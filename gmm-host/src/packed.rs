@@ -53,8 +53,9 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Shift = the column's mean, scale = the power of two that brings its largest deviation to between 4 and 8 (a
-    /// normal column then has a standard deviation near one). One pass, in pieces of a fixed size.
+    /// Scale = the power of two that brings a column's largest deviation from its mean to between 4 and 8 (a normal
+    /// column then has a standard deviation near one), shift = its mean to a quarter of this unit. One pass over the
+    /// data, in pieces of a fixed size.
     pub fn of<T: Float>(x: ArrayView2<'_, T>) -> Self {
         let (n, d) = x.dim();
         // Divided before the sum, so that the largest finite values do not overflow it.
@@ -85,7 +86,10 @@ impl Frame {
             let mean = columns().map(|c| c.mean).sum::<f64>().clamp(min, max);
             let spread = (max / 2.0 - mean / 2.0).max(mean / 2.0 - min / 2.0);
             let exponent = if spread > 0.0 { (1.0 - spread.log2().floor()).clamp(-1020.0, 1020.0) } else { 0.0 };
-            shift.push(mean);
+            // Near the mean is near enough, and a shift of few digits leaves float32 data exact, or rounds digits that
+            // differ from sample to sample. All digits of the mean would round all samples of one binade alike.
+            let grid = (-2.0 - exponent).exp2();
+            shift.push(if spread > 0.0 { (mean / grid).round() * grid } else { mean });
             scale.push(exponent.exp2());
             log2_scale += exponent;
         }

@@ -111,9 +111,10 @@ macro_rules! plain_members {
     };
 }
 
-/// Coefficients of f¹, f², … in 2^f = 1 + … on [−½, ½]: minimax in relative error (7·10⁻⁹ for float32, 4·10⁻¹⁷ for
-/// float64, both below the rounding), each coefficient rounded to the type before the next ones were fitted.
-const EXP2_F32: [f32; 6] = [0.69314724, 0.24022655, 0.055502728, 0.009617064, 0.001341817, 0.00015834735];
+/// Coefficients of f¹, f², … in 2^f = 1 + … on [−½, ½]: minimax in relative error (10⁻⁸ for float32, 4·10⁻¹⁷ for
+/// float64, both below the rounding), each coefficient rounded to the type before the next ones were fitted; the last
+/// one of float32 then raised so that the mean error vanishes.
+const EXP2_F32: [f32; 6] = [0.69314724, 0.24022655, 0.055502728, 0.009617064, 0.001341817, 0.00015863];
 const EXP2_F64: [f64; 11] = [
     0.6931471805599457,
     0.240226506959101,
@@ -267,13 +268,13 @@ mod tests {
     fn exp2_f32_is_accurate_and_without_bias() {
         for isa in Isa::available() {
             // About one unit in the last place: 2⁻²³ = 1.19e-7.
-            // A bias of 1e-9 is 1e-3 in the total over 10⁶ samples; the mean of 2²⁰ random roundings of 4e-8 is
+            // A bias of 2e-10 is 2e-4 in the total over 10⁶ samples; the mean of 2²⁰ random roundings of 4e-8 is
             // 4e-11, so that what is left is the polynomial's.
             for (low, high) in [(-126.0, 0.0), (-30.0, 0.0), (-2.0, 0.0), (-0.5, 0.5)] {
                 let (worst, mean) = errors_f32(isa, low, high);
                 println!("{} [{low}, {high}): worst {worst:e}, mean {mean:e}", isa.name());
                 assert!(worst < 1.2e-7, "{} [{low}, {high}): worst {worst:e}", isa.name());
-                assert!(mean.abs() < 1e-9, "{} [{low}, {high}): mean {mean:e}", isa.name());
+                assert!(mean.abs() < 2e-10, "{} [{low}, {high}): mean {mean:e}", isa.name());
             }
         }
     }

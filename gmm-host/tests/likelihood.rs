@@ -411,7 +411,7 @@ fn rows_come_back() {
             let allowed = if float64 { 1e-14 } else { 4e-7 };
             assert!((a - b).abs() <= allowed, "{name}: {a} against {b}");
         }
-        assert_eq!(back.weights, Array1::ones(4));
+        assert_eq!(back.weights, Array1::<f64>::ones(4));
         assert!(matches!(e.rows(&[3, 100]), Err(Error::NoSuchRow { row: 100, n_samples: 100 })), "{name}");
     });
 }

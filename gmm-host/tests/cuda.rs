@@ -1,21 +1,86 @@
-//! The CUDA backend on a real device.
+//! The CUDA backend on a real device, against the float64 reference.
+//!
+//! Tolerances, unless a test states its own: with f32's unit u = 2⁻²⁴, a sample's log-likelihood collects about 2·D
+//! roundings, each of a few times u of numbers no larger than max(|log p|, 1) where samples and means are within a few
+//! standard deviations of the data's centre; they are random. So e = 16·√(D + 4)·u·max(|log p|, 1) bounds a sample, and
+//! Σe/√N + max e a total. One sample left out or counted twice of up to 5000 is farther away than that.
+mod common;
 mod gpu_harness;
 
+use common::{normal, reference};
 use cust::module::Module;
+use gmm_host::{
+    CovarianceType, Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Mixture, Samples, cuda_devices,
+    cuda_kernel_names,
+};
+use ndarray::{Array1, Array2, Array3, ArrayView2, arr1, arr2};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// (entry, PTX) of every kernel as committed.
 const KERNELS: &[(&str, &str)] = include!("../../gmm-kernels/ptx/index.rs");
 
 fn main() -> ExitCode {
-    gpu_harness::main_with(vec![
+    // SAFETY: no other thread runs yet. The choices of these tests do not go into the user's cache folder.
+    unsafe { std::env::set_var("GMM_TUNING_FILE", tuning_file()) };
+    let code = gpu_harness::main_with(vec![
         ("a_device_is_listed", a_device_is_listed),
         ("the_driver_takes_every_kernel", the_driver_takes_every_kernel),
-    ])
+        ("every_kernel_agrees_at_sizes_that_fit_no_tile", every_kernel_agrees_at_sizes_that_fit_no_tile),
+        ("large_k_and_d", large_k_and_d),
+        ("the_choice_agrees_on_every_size_class", the_choice_agrees_on_every_size_class),
+        ("far_from_the_origin", far_from_the_origin),
+        ("far_samples_are_finite", far_samples_are_finite),
+        ("weight_zero_contributes_nothing", weight_zero_contributes_nothing),
+        ("a_batch_equals_its_sets", a_batch_equals_its_sets),
+        ("the_same_bits_twice", the_same_bits_twice),
+        ("a_million_samples_near_a_fit", a_million_samples_near_a_fit),
+        ("chunks_equal_the_whole", chunks_equal_the_whole),
+        ("samples_are_scored_and_read_back", samples_are_scored_and_read_back),
+        ("requests_that_cannot_be_met_are_refused", requests_that_cannot_be_met_are_refused),
+        ("two_threads_with_an_evaluator_each", two_threads_with_an_evaluator_each),
+        ("kernels_are_timed_and_choices_kept", kernels_are_timed_and_choices_kept),
+    ]);
+    let _ = std::fs::remove_file(tuning_file());
+    code
+}
+
+fn tuning_file() -> PathBuf {
+    std::env::temp_dir().join(format!("gmm-cuda-test-{}.json", std::process::id()))
+}
+
+fn diag(seed: u64, k: usize, d: usize, offset: f64) -> Mixture {
+    common::mixture(seed, CovarianceType::Diag, k, d, offset)
+}
+
+fn evaluator(x: ArrayView2<'_, f32>, kernel: Option<&str>) -> CudaEvaluator {
+    let options = CudaOptions { kernel: kernel.map(Into::into), ..Default::default() };
+    CudaEvaluator::new(Samples::from_f32(x).unwrap(), 0, &options).unwrap()
+}
+
+/// The data as f32, and the same numbers as f64 for the reference.
+fn data(seed: u64, n: usize, d: usize) -> (Array2<f32>, Array2<f64>) {
+    let x = normal(seed, n, d, 0.0).mapv(|v| v as f32);
+    let wide = x.mapv(f64::from);
+    (x, wide)
+}
+
+/// Bounds of the errors of a total and of each sample, given the samples' true log-likelihoods.
+fn tolerances(truth: &Array1<f64>, d: usize) -> (f64, Array1<f64>) {
+    let e = truth.mapv(|v| 16.0 * (d as f64 + 4.0).sqrt() * 2f64.powi(-24) * v.abs().max(1.0));
+    (e.sum() / (truth.len() as f64).sqrt() + e.iter().copied().fold(0.0, f64::max), e)
+}
+
+#[track_caller]
+fn assert_near(what: &str, got: f64, truth: f64, bound: f64) {
+    let error = (got - truth).abs();
+    assert!(error <= bound, "{what}: {got} for {truth}, {error:e} apart, {bound:e} allowed");
 }
 
 fn a_device_is_listed() {
-    assert!(!gmm_host::cuda_devices().unwrap().is_empty());
+    let devices = cuda_devices().unwrap();
+    assert!(!devices.is_empty() && devices[0].multiprocessors > 0 && devices[0].memory > 1 << 30);
+    println!("{}", devices[0]);
 }
 
 /// The driver compiles the committed PTX, and finds each entry under its name.
@@ -26,4 +91,338 @@ fn the_driver_takes_every_kernel() {
         let module = Module::from_ptx(ptx, &[]).unwrap_or_else(|error| panic!("{entry}: {error}"));
         module.get_function(entry).unwrap_or_else(|error| panic!("{entry}: {error}"));
     }
+}
+
+/// Every kernel that takes the shape gives the reference's total; the others say that they do not take it.
+fn compare_all(shapes: &[(usize, usize, usize)]) {
+    for (i, &(n, d, k)) in shapes.iter().enumerate() {
+        let (x, wide) = data(i as u64, n, d);
+        let mixture = diag(100 + i as u64, k, d, 0.0);
+        let truth = reference(wide.view()).score_samples(&mixture).unwrap();
+        let (bound, _) = tolerances(&truth, d);
+        let mut taken = 0;
+        for kernel in cuda_kernel_names() {
+            let what = format!("{kernel} N={n} D={d} K={k}");
+            match evaluator(x.view(), Some(&kernel)).log_likelihood(&mixture) {
+                Ok(total) => {
+                    assert_near(&what, total, truth.sum(), bound);
+                    taken += 1;
+                }
+                Err(Error::Kernel { name, .. }) => assert!(name.starts_with(&kernel) && (d > 16 || k > 8), "{what}"),
+                Err(error) => panic!("{what}: {error}"),
+            }
+        }
+        assert!(taken >= 3, "tiled8, tiled16 and pair take any shape");
+    }
+}
+
+fn every_kernel_agrees_at_sizes_that_fit_no_tile() {
+    let mut shapes = vec![(1, 1, 1), (3, 13, 8), (4, 1, 8), (5, 13, 1), (1000, 10, 5), (4099, 13, 8), (513, 17, 9)];
+    shapes.extend([(70_001, 13, 8), (20_011, 13, 40), (3001, 2, 17), (511, 64, 33), (1025, 65, 3), (2047, 130, 16)]);
+    // Each instance of `direct` and `batch`, with even and odd K.
+    shapes.extend((1..=16).map(|d| (1003 + d, d, 1 + d % 8)));
+    compare_all(&shapes);
+}
+
+fn large_k_and_d() {
+    compare_all(&[(5003, 200, 300), (515, 1024, 70), (301, 16, 2000)]);
+}
+
+/// Without a wish: each size class has its own choice, at its border too.
+fn the_choice_agrees_on_every_size_class() {
+    for (i, (n, d, k)) in
+        [(99, 13, 8), (100, 13, 8), (99_999, 13, 8), (100_000, 3, 30), (250_000, 20, 5)].into_iter().enumerate()
+    {
+        let (x, wide) = data(50 + i as u64, n, d);
+        let mixture = diag(60 + i as u64, k, d, 0.0);
+        let truth = reference(wide.view()).score_samples(&mixture).unwrap();
+        let mut cuda = evaluator(x.view(), None);
+        let total = cuda.log_likelihood(&mixture).unwrap();
+        let kernel = cuda.describe().kernel;
+        assert_near(&format!("{kernel} N={n} D={d} K={k}"), total, truth.sum(), tolerances(&truth, d).0);
+    }
+}
+
+/// float64 data 10⁴ standard deviations from the origin: centred before it is rounded, it loses nothing.
+fn far_from_the_origin() {
+    let (n, d, k) = (10_007, 13, 8);
+    let x = normal(5, n, d, 1e4);
+    let mixture = diag(6, k, d, 1e4);
+    let truth = reference(x.view()).score_samples(&mixture).unwrap();
+    for kernel in ["direct", "batch", "tiled8", "tiled16", "pair"] {
+        let options = CudaOptions { kernel: Some(kernel.into()), ..Default::default() };
+        let mut cuda = CudaEvaluator::new(Samples::from_f64(x.view()).unwrap(), 0, &options).unwrap();
+        let total = cuda.log_likelihood(&mixture).unwrap();
+        assert_near(kernel, total, truth.sum(), tolerances(&truth, d).0);
+        // Also the target: 10⁻⁷ relative.
+        assert_near(kernel, total, truth.sum(), 1e-7 * truth.sum().abs());
+    }
+}
+
+/// Samples 1000 standard deviations away, alone and beside near ones: finite and right to 10⁻⁶ of their size, which
+/// is f32's relative rounding of a square and of the coordinates it comes from, with a margin.
+fn far_samples_are_finite() {
+    let (n, d, k) = (4001, 5, 6);
+    let (mut x, _) = data(7, n, d);
+    for row in [0, 9, 20, 21, 22, 23, 4000] {
+        x.row_mut(row).fill(if row % 2 == 0 { 1e3 } else { -1e3 });
+    }
+    let mixture = diag(8, k, d, 0.0);
+    let wide = x.mapv(f64::from);
+    let truth = reference(wide.view()).log_likelihood(&mixture).unwrap();
+    for kernel in cuda_kernel_names() {
+        let total = evaluator(x.view(), Some(&kernel)).log_likelihood(&mixture).unwrap();
+        assert_near(&kernel, total, truth, 1e-6 * truth.abs());
+    }
+}
+
+/// A component of weight zero right on the data, while the others are 30 standard deviations away: to 10⁻⁶ relative.
+fn weight_zero_contributes_nothing() {
+    let (x, _) = data(9, 1001, 3);
+    let x = x + 30.0;
+    let means = arr2(&[[30.0, 30.0, 30.0], [0.0, 0.0, 0.0], [30.0, 29.0, 30.0], [1.0, 1.0, 1.0]]);
+    let mixture = Mixture::new(arr1(&[0.0, 0.4, 0.0, 0.6]), means, Covariances::Diag(Array2::ones((4, 3)))).unwrap();
+    let wide = x.mapv(f64::from);
+    let truth = reference(wide.view()).log_likelihood(&mixture).unwrap();
+    for kernel in cuda_kernel_names() {
+        let total = evaluator(x.view(), Some(&kernel)).log_likelihood(&mixture).unwrap();
+        assert_near(&kernel, total, truth, 1e-6 * truth.abs());
+    }
+}
+
+/// Each set of a batch of any size has its own total, and the same bits in any company.
+fn a_batch_equals_its_sets() {
+    for (n, d, k, most) in [(10_003, 13, 8, 130), (70_001, 13, 8, 64), (777, 16, 40, 17), (501, 40, 5, 3)] {
+        let (x, wide) = data(10, n, d);
+        let sets: Vec<Mixture> = (0..most).map(|i| diag(200 + i, k, d, 0.0)).collect();
+        let mut cuda = evaluator(x.view(), None);
+        let all = cuda.log_likelihood_batch(&sets).unwrap();
+        assert_eq!(all.len(), sets.len());
+        for count in [1, 2, 3, 16, 17] {
+            let some = cuda.log_likelihood_batch(&sets[..sets.len().min(count)]).unwrap();
+            assert_eq!(some, all[..some.len()], "{count} of {most} sets, N={n}");
+        }
+        for i in [0, 1, sets.len() / 2, sets.len() - 1] {
+            let truth = reference(wide.view()).score_samples(&sets[i]).unwrap();
+            assert_near(&format!("set {i} of {most}, N={n} D={d} K={k}"), all[i], truth.sum(), tolerances(&truth, d).0);
+        }
+    }
+    // Sets of different K in one call.
+    let (x, wide) = data(11, 1000, 4);
+    let sets = [diag(1, 3, 4, 0.0), diag(2, 3, 4, 0.0), diag(3, 9, 4, 0.0), diag(4, 3, 4, 0.0)];
+    let mut cuda = evaluator(x.view(), None);
+    for (set, total) in sets.iter().zip(cuda.log_likelihood_batch(&sets).unwrap()) {
+        let truth = reference(wide.view()).score_samples(set).unwrap();
+        assert_near("different K", total, truth.sum(), tolerances(&truth, 4).0);
+    }
+    assert!(cuda.log_likelihood_batch(&[]).unwrap().is_empty());
+}
+
+/// The same evaluator, and another one told to use the variant that the first one chose, give the same bits.
+fn the_same_bits_twice() {
+    for (n, d, k) in [(100, 13, 8), (200_003, 13, 8), (30_001, 30, 20)] {
+        let (x, _) = data(12, n, d);
+        let mixture = diag(13, k, d, 0.0);
+        let mut cuda = evaluator(x.view(), None);
+        let first = cuda.log_likelihood(&mixture).unwrap();
+        for _ in 0..20 {
+            assert_eq!(cuda.log_likelihood(&mixture).unwrap().to_bits(), first.to_bits());
+        }
+        let variant = cuda.describe().kernel;
+        let mut again = evaluator(x.view(), Some(&variant));
+        assert_eq!(again.log_likelihood(&mixture).unwrap().to_bits(), first.to_bits(), "{variant}");
+        assert_eq!(again.describe().kernel, variant);
+    }
+}
+
+/// The mixture fitted to real speech, and N samples drawn from it.
+fn speech(n: usize) -> (Mixture, Array2<f32>) {
+    let text = include_str!("../../data/speech8.json");
+    let json: serde_json::Value = serde_json::from_str(text).unwrap();
+    let array = |name: &str| -> Array2<f64> {
+        let rows: Vec<Vec<f64>> = serde_json::from_value(json[name].clone()).unwrap();
+        Array2::from_shape_vec((rows.len(), rows[0].len()), rows.concat()).unwrap()
+    };
+    let weights: Vec<f64> = serde_json::from_value(json["weights"].clone()).unwrap();
+    let (means, variances) = (array("means"), array("covariances"));
+    let mixture = Mixture::new(weights.into(), means, Covariances::Diag(variances)).unwrap();
+    let x = mixture.sample(n, 2026).unwrap().0.mapv(|v| v as f32);
+    (mixture, x)
+}
+
+/// The targets: a total over 10⁶ samples within 0.05, the difference of the totals of two parameter sets 10⁻³ apart
+/// within 0.02, the total within 10⁻⁷ relative anywhere.
+fn a_million_samples_near_a_fit() {
+    let (mixture, x) = speech(1_000_000);
+    let near = {
+        let means = mixture.means().mapv(|v| v * (1.0 + 1e-3));
+        let Covariances::Diag(variances) = mixture.covariances() else { unreachable!() };
+        Mixture::new(mixture.weights().to_owned(), means, Covariances::Diag(variances * (1.0 + 1e-3))).unwrap()
+    };
+    let away = {
+        let means = mixture.means().mapv(|v| v + 40.0);
+        Mixture::new(mixture.weights().to_owned(), means, mixture.covariances().clone()).unwrap()
+    };
+    let wide = x.mapv(f64::from);
+    let mut truth = reference(wide.view());
+    let [at, beside, anywhere] = [&mixture, &near, &away].map(|m| truth.log_likelihood(m).unwrap());
+    let mut wishes: Vec<_> = cuda_kernel_names().into_iter().map(Some).collect();
+    wishes.push(None);
+    for wish in wishes {
+        let mut cuda = evaluator(x.view(), wish.as_deref());
+        let [a, b, c] = [&mixture, &near, &away].map(|m| cuda.log_likelihood(m).unwrap());
+        let kernel = cuda.describe().kernel;
+        println!(
+            "{kernel}: total {:+.4}, difference {:+.4}, anywhere {:+.1e} relative",
+            a - at,
+            (a - b) - (at - beside),
+            (c - anywhere) / anywhere.abs()
+        );
+        assert_near(&format!("{kernel} total"), a, at, 0.05);
+        assert_near(&format!("{kernel} difference"), a - b, at - beside, 0.02);
+        assert_near(&format!("{kernel} anywhere"), c, anywhere, 1e-7 * anywhere.abs());
+    }
+    let mut cuda = evaluator(x.view(), None);
+    let batch = cuda.log_likelihood_batch(&[mixture, near]).unwrap();
+    assert_near("batch total", batch[0], at, 0.05);
+    assert_near("batch difference", batch[0] - batch[1], at - beside, 0.02);
+}
+
+/// Data that passes through the device in chunks gives what resident data gives. Both differ from the truth by their own
+/// rounding only, so twice the tolerance holds between them.
+fn chunks_equal_the_whole() {
+    let (n, d, k) = (100_003, 13, 8);
+    let (x, _) = data(14, n, d);
+    let mixture = diag(15, k, d, 0.0);
+    let sets: Vec<Mixture> = (0..5).map(|i| diag(300 + i, k, d, 0.0)).collect();
+    let mut whole = evaluator(x.view(), None);
+    assert!(whole.is_resident());
+    let truth = whole.score_samples(&mixture).unwrap();
+    let bound = 2.0 * tolerances(&truth, d).0;
+    // 512·13·4·2 bytes is the smallest limit: 196 chunks of 512 samples. The others: 3 chunks, and a few.
+    for limit in [512 * 13 * 8, 5_200_000, 4_000_000, 1_000_000] {
+        let options = CudaOptions { memory_limit: Some(limit), ..Default::default() };
+        let mut chunked = CudaEvaluator::new(Samples::from_f32(x.view()).unwrap(), 0, &options).unwrap();
+        assert!(!chunked.is_resident(), "{limit}");
+        let total = chunked.log_likelihood(&mixture).unwrap();
+        assert_near(&format!("limit {limit}"), total, whole.log_likelihood(&mixture).unwrap(), bound);
+        assert_eq!(total.to_bits(), chunked.log_likelihood(&mixture).unwrap().to_bits(), "the same bits every time");
+        let totals = chunked.log_likelihood_batch(&sets).unwrap();
+        for (a, b) in totals.into_iter().zip(whole.log_likelihood_batch(&sets).unwrap()) {
+            assert_near(&format!("batch, limit {limit}"), a, b, bound);
+        }
+        let scores = chunked.score_samples(&mixture).unwrap();
+        let bounds = tolerances(&truth, d).1;
+        for (i, ((a, b), e)) in scores.iter().zip(&truth).zip(bounds).enumerate() {
+            assert_near(&format!("score {i}, limit {limit}"), *a, *b, 2.0 * e);
+        }
+        let rows = [0, 511, 512, 513, 1024, 50_000, 50_001, n - 1, 3];
+        assert_eq!(chunked.rows(&rows).unwrap().x, whole.rows(&rows).unwrap().x, "limit {limit}");
+    }
+}
+
+fn samples_are_scored_and_read_back() {
+    for (n, d, k) in [(1, 1, 1), (7, 13, 8), (50_001, 13, 8), (1001, 70, 40)] {
+        let (x, wide) = data(16, n, d);
+        let mixture = diag(17, k, d, 0.0);
+        let mut truth = reference(wide.view());
+        let scores = truth.score_samples(&mixture).unwrap();
+        for kernel in [None, Some("pair"), Some("tiled8"), Some("tiled16")] {
+            let mut cuda = evaluator(x.view(), kernel);
+            let got = cuda.score_samples(&mixture).unwrap();
+            assert_eq!(got.len(), n);
+            for (i, e) in tolerances(&scores, d).1.into_iter().enumerate() {
+                assert_near(&format!("{kernel:?} N={n} D={d} K={k} sample {i}"), got[i], scores[i], e);
+            }
+        }
+        let mut cuda = evaluator(x.view(), None);
+        let rows: Vec<usize> = (0..n).rev().step_by(3).chain(0..n.min(5)).collect();
+        let back = cuda.rows(&rows).unwrap();
+        for (r, &row) in rows.iter().enumerate() {
+            for j in 0..d {
+                // Rounded around the centre, in units of at most 2⁻²⁴ of the largest deviation (below 8 here).
+                assert_near("row", back.x[[r, j]], wide[[row, j]], 8.0 * 2f64.powi(-24));
+            }
+        }
+        assert!(matches!(cuda.rows(&[n]), Err(Error::NoSuchRow { .. })));
+        let same = cuda
+            .predict(&mixture)
+            .unwrap()
+            .iter()
+            .zip(truth.predict(&mixture).unwrap())
+            .filter(|(a, b)| **a == *b)
+            .count();
+        // Labels may differ where two components are equal to within rounding.
+        assert!(same * 1000 >= n * 999, "{same} of {n} labels agree");
+    }
+}
+
+fn requests_that_cannot_be_met_are_refused() {
+    let (x, _) = data(18, 50, 3);
+    let samples = || Samples::from_f32(x.view()).unwrap();
+    let new = |kernel: Option<&str>, ordinal, memory_limit| {
+        let options = CudaOptions { kernel: kernel.map(Into::into), memory_limit };
+        CudaEvaluator::new(samples(), ordinal, &options).map(|_| ()).unwrap_err()
+    };
+    for name in ["warp9", "direct:100x4:0", "direct:", ""] {
+        assert!(matches!(new(Some(name), 0, None), Error::Kernel { .. }), "{name}");
+    }
+    assert!(matches!(new(None, 4711, None), Error::NoCudaDevice { .. }));
+    assert!(matches!(new(None, 0, Some(100)), Error::Unsupported { .. }));
+    let weights = Array1::ones(50);
+    let weighted = samples().with_weights(weights.view()).unwrap();
+    assert!(matches!(CudaEvaluator::new(weighted, 0, &CudaOptions::default()), Err(Error::Unsupported { .. })));
+
+    let mut cuda = evaluator(x.view(), Some("direct"));
+    let error = cuda.log_likelihood(&diag(1, 9, 3, 0.0)).unwrap_err();
+    assert!(error.to_string().contains("at most 8 components"), "{error}");
+    assert!(matches!(cuda.log_likelihood(&diag(1, 2, 4, 0.0)), Err(Error::ShapeMismatch { .. })));
+    let full = Mixture::new(
+        arr1(&[1.0]),
+        Array2::zeros((1, 3)),
+        Covariances::Full(Array3::from_shape_fn((1, 3, 3), |(_, i, j)| if i == j { 1.0 } else { 0.0 })),
+    )
+    .unwrap();
+    assert!(matches!(cuda.log_likelihood(&full), Err(Error::Unsupported { .. })));
+    // A mean so far away that its distance would overflow.
+    let far =
+        Mixture::new(arr1(&[1.0]), Array2::from_elem((1, 3), 1e30), Covariances::Diag(Array2::ones((1, 3)))).unwrap();
+    assert!(matches!(cuda.log_likelihood(&far), Err(Error::OutOfRange { .. })));
+    // After all that it works.
+    assert!(cuda.log_likelihood(&diag(1, 2, 3, 0.0)).unwrap().is_finite());
+}
+
+fn two_threads_with_an_evaluator_each() {
+    let results: Vec<Vec<u64>> = std::thread::scope(|scope| {
+        let run = |seed: u64| {
+            move || {
+                let (x, _) = data(seed, 60_000 + seed as usize, 7);
+                let mut cuda = evaluator(x.view(), None);
+                (0..200).map(|i| cuda.log_likelihood(&diag(i % 10, 4, 7, 0.0)).unwrap().to_bits()).collect()
+            }
+        };
+        let threads: Vec<_> = [21, 22].map(|seed| scope.spawn(run(seed))).into();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for (seed, bits) in [21, 22].into_iter().zip(results) {
+        let (x, _) = data(seed, 60_000 + seed as usize, 7);
+        let mut alone = evaluator(x.view(), None);
+        for (i, bits) in bits.into_iter().enumerate() {
+            assert_eq!(alone.log_likelihood(&diag(i as u64 % 10, 4, 7, 0.0)).unwrap().to_bits(), bits);
+        }
+    }
+}
+
+fn kernels_are_timed_and_choices_kept() {
+    let (x, _) = data(23, 300_000, 6);
+    let mixture = diag(24, 8, 6, 0.0);
+    let mut cuda = evaluator(x.view(), None);
+    let seconds = cuda.kernel_seconds(&mixture, 20).unwrap();
+    // Between the time of an empty launch and a tenth of a second.
+    assert!((1e-7..0.1).contains(&seconds), "{seconds}");
+    let kept = std::fs::read_to_string(tuning_file()).unwrap();
+    let choices: std::collections::BTreeMap<String, String> = serde_json::from_str(&kept).unwrap();
+    let name = cuda.gpu().name.clone();
+    let own = choices.iter().find(|(key, _)| key.starts_with(&name) && key.ends_with("total n=1e5 k=8 d=6"));
+    assert_eq!(*own.unwrap().1, cuda.describe().kernel);
 }

@@ -1,0 +1,92 @@
+//! Times the CUDA kernels and the way from parameters to total, D = 13, K = 8, beside what the hardware allows.
+//!
+//! `cargo run --release -p gmm-host --example kernel_times [N ...]`
+use gmm_host::{Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Mixture, Samples, cuda_kernel_names};
+use ndarray::{Array1, Array2};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+use std::time::Instant;
+
+const D: usize = 13;
+const K: usize = 8;
+/// Parameter sets of the batch.
+const SETS: usize = 64;
+/// Bytes a second that a kernel that only reads reaches on an H200, measured.
+const BYTES_PER_SECOND: f64 = 4.24e12;
+/// Fused multiply-adds a second of an H200: 132 multiprocessors of 128 lanes at 1.98 GHz.
+const FMAS_PER_SECOND: f64 = 33.4e12;
+
+fn mixture(rng: &mut ChaCha8Rng) -> Result<Mixture, Error> {
+    let weights = Array1::from_shape_simple_fn(K, || rng.random_range(0.5..1.5));
+    let means = Array2::from_shape_simple_fn((K, D), || rng.sample::<f64, _>(StandardNormal));
+    let variances = Array2::from_shape_simple_fn((K, D), || rng.random_range(0.3..2.0));
+    Mixture::new(&weights / weights.sum(), means, Covariances::Diag(variances))
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Median seconds of `work` over so many calls, after some that do not count.
+fn seconds(calls: usize, mut work: impl FnMut(usize) -> Result<(), Error>) -> Result<f64, Error> {
+    let mut times = Vec::with_capacity(calls);
+    for i in 0..calls + calls / 10 + 1 {
+        let start = Instant::now();
+        work(i)?;
+        times.push(start.elapsed().as_secs_f64());
+    }
+    Ok(median(times.split_off(calls / 10 + 1)))
+}
+
+fn main() -> Result<(), Error> {
+    match gmm_host::cuda_devices() {
+        Ok(devices) => println!("{}", devices[0]),
+        Err(error) => {
+            println!("{error}\nThis example times CUDA kernels; there is nothing to time here.");
+            return Ok(());
+        }
+    }
+    let mut sizes: Vec<usize> = std::env::args().skip(1).filter_map(|n| n.parse().ok()).collect();
+    if sizes.is_empty() {
+        sizes = vec![100, 1_000_000, 10_000_000];
+    }
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let sets: Vec<Mixture> = (0..SETS).map(|_| mixture(&mut rng)).collect::<Result<_, _>>()?;
+    let mut table = Vec::new();
+    for n in sizes {
+        let x = Array2::from_shape_simple_fn((n, D), || rng.sample::<f32, _>(StandardNormal));
+        let load = |kernel: Option<String>| {
+            let options = CudaOptions { kernel, ..Default::default() };
+            CudaEvaluator::new(Samples::from_f32(x.view())?, 0, &options)
+        };
+        println!("\nN = {n}, D = {D}, K = {K}: kernel, back to back");
+        for name in cuda_kernel_names() {
+            let mut cuda = load(Some(name))?;
+            cuda.kernel_seconds(&sets[0], 10)?;
+            let times: Result<Vec<f64>, Error> = (0..5).map(|_| cuda.kernel_seconds(&sets[0], 100)).collect();
+            println!("  {:24} {:9.2} µs", cuda.describe().kernel, median(times?) * 1e6);
+        }
+        let mut cuda = load(None)?;
+        cuda.kernel_seconds(&sets[0], 10)?;
+        let kernel = median((0..5).map(|_| cuda.kernel_seconds(&sets[0], 200)).collect::<Result<_, _>>()?);
+        let chosen = cuda.describe().kernel;
+        let calls = if n > 5_000_000 { 500 } else { 2000 };
+        let total = seconds(calls, |i| cuda.log_likelihood(&sets[i % SETS]).map(|_| ()))?;
+        let batch = seconds(calls / 20, |_| cuda.log_likelihood_batch(&sets).map(|_| ()))? / SETS as f64;
+        println!("  batch of {SETS}: {}", cuda.describe().kernel);
+        let read = (n * D * size_of::<f32>()) as f64 / BYTES_PER_SECOND;
+        let arithmetic = (n * K * (2 * D + 1)) as f64 / FMAS_PER_SECOND;
+        table.push((n, chosen, [kernel, read.max(arithmetic), total, batch, arithmetic].map(|s| s * 1e6)));
+    }
+    println!("\nMicroseconds (medians); floors of an H200: one read of the data at 4.24 TB/s or the arithmetic");
+    println!(
+        "{:>10}  {:20} {:>10} {:>8} {:>18} {:>14} {:>8}",
+        "N", "variant", "kernel", "floor", "parameters→total", "a set of 64", "floor"
+    );
+    for (n, chosen, [kernel, floor, total, batch, arithmetic]) in table {
+        println!("{n:>10}  {chosen:20} {kernel:>10.2} {floor:>8.2} {total:>18.2} {batch:>14.2} {arithmetic:>8.2}");
+    }
+    Ok(())
+}

@@ -1,4 +1,5 @@
 //! Devices by name, and the way of a data set into one.
+use crate::auto::AutoEvaluator;
 use crate::{CpuEvaluator, Error, Evaluator, ReferenceEvaluator, Result, Samples};
 use std::{fmt, str::FromStr};
 
@@ -59,21 +60,31 @@ pub struct LoadOptions {
 /// [`Error::NoCudaDevice`] where a CUDA device is asked for and cannot be used, [`Error::Kernel`] for a kernel that the
 /// device does not have, and what the backend itself reports.
 pub fn load(device: Device, samples: Samples<'_>, options: &LoadOptions) -> Result<Box<dyn Evaluator>> {
-    let known = || check_kernel(device, options);
-    match device {
-        Device::Cpu => match &options.kernel {
-            None => Ok(Box::new(CpuEvaluator::new(samples)?)),
-            Some(name) => Ok(Box::new(CpuEvaluator::with_kernel(samples, name)?)),
-        },
-        Device::Auto | Device::Reference => known().map(|()| Box::new(ReferenceEvaluator::new(samples)) as _),
-        Device::Cuda(ordinal) => cuda::load(ordinal, samples, options),
+    match (device, &options.kernel) {
+        (Device::Auto, None) => Ok(Box::new(AutoEvaluator::new(samples, cuda::open)?)),
+        // A kernel says which device is meant.
+        (Device::Auto, Some(name)) => {
+            let all = [Device::Cpu, Device::Cuda(0), Device::Reference];
+            // Behind a CUDA kernel's name may stand its shape.
+            let known = |kernel: &String| name.split([':', '/']).next() == Some(kernel);
+            match all.into_iter().find(|device| kernel_names(device).iter().any(known)) {
+                Some(device) => load(device, samples, options),
+                None => Err(unknown_kernel(device, name)),
+            }
+        }
+        (Device::Cpu, None) => Ok(Box::new(CpuEvaluator::new(samples)?)),
+        (Device::Cpu, Some(name)) => Ok(Box::new(CpuEvaluator::with_kernel(samples, name)?)),
+        (Device::Reference, Some(name)) if !kernel_names(&device).contains(name) => Err(unknown_kernel(device, name)),
+        (Device::Reference, _) => Ok(Box::new(ReferenceEvaluator::new(samples))),
+        (Device::Cuda(ordinal), _) => cuda::load(ordinal, samples, options),
     }
 }
 
 /// The names of the kernels that `device` can run; none for a device that cannot be used.
 pub fn kernel_names(device: &Device) -> Vec<String> {
     match device {
-        Device::Auto | Device::Reference => vec!["reference".into()],
+        Device::Auto => [Device::Cpu, Device::Cuda(0), Device::Reference].iter().flat_map(kernel_names).collect(),
+        Device::Reference => vec!["reference".into()],
         Device::Cpu => CpuEvaluator::kernels().into_iter().map(String::from).collect(),
         Device::Cuda(ordinal) => cuda::kernel_names(*ordinal),
     }
@@ -95,16 +106,9 @@ pub fn devices() -> Vec<(Device, Result<String>)> {
     all
 }
 
-fn check_kernel(device: Device, options: &LoadOptions) -> Result<()> {
-    let available = kernel_names(&device);
-    match &options.kernel {
-        Some(name) if !available.contains(name) => Err(Error::Kernel {
-            name: name.clone(),
-            problem: format!("is not one of device `{device}`"),
-            available: available.join(", "),
-        }),
-        _ => Ok(()),
-    }
+fn unknown_kernel(device: Device, name: &str) -> Error {
+    let problem = format!("is not one of device `{device}`");
+    Error::Kernel { name: name.into(), problem, available: kernel_names(&device).join(", ") }
 }
 
 /// What this module asks of the CUDA backend.
@@ -116,6 +120,11 @@ mod cuda {
     pub fn load(ordinal: usize, samples: Samples<'_>, options: &LoadOptions) -> Result<Box<dyn Evaluator>> {
         let options = CudaOptions { kernel: options.kernel.clone(), ..Default::default() };
         Ok(Box::new(CudaEvaluator::new(samples, ordinal, &options)?))
+    }
+
+    /// The first device, for `auto`.
+    pub fn open(samples: Samples<'_>) -> Result<Box<dyn Evaluator>> {
+        load(0, samples, &LoadOptions::default())
     }
 
     pub fn kernel_names(ordinal: usize) -> Vec<String> {
@@ -138,6 +147,10 @@ mod cuda {
     }
 
     pub fn load(_: usize, _: Samples<'_>, _: &LoadOptions) -> Result<Box<dyn Evaluator>> {
+        Err(absent())
+    }
+
+    pub fn open(_: Samples<'_>) -> Result<Box<dyn Evaluator>> {
         Err(absent())
     }
 

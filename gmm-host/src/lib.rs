@@ -4,6 +4,7 @@
 //! ([`ReferenceEvaluator`] in plain float64, [`CpuEvaluator`] with SIMD and threads); a [`Mixture`], checked on
 //! construction, is then evaluated over it as often as one likes, or asked for the [`Statistics`] of an EM step, from
 //! which [`GaussianMixtureParams`] fit.
+mod auto;
 mod chunked;
 mod cpu;
 #[cfg(feature = "cuda")]

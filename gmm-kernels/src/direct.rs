@@ -221,8 +221,11 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Direc
     let step = grid_dim() * block_dim();
     let mut i = block_idx() * block_dim() + thread_idx();
     let components = Shared::<f32>::at(FINISH_SHARED_BYTES);
-    let ring = components.offset(COMPONENTS * ROW + QUAD * thread_idx() as usize);
-    let feature = QUAD * block_dim() as usize;
+    // A warp's stages lie together, so that the places of features and stages are constants. (With the block's size as
+    // the stride, ptxas 13.0 makes an illegal instruction of the conditional copy.)
+    let feature = QUAD * WARP as usize;
+    let (warp, lane) = ((thread_idx() / WARP) as usize, (thread_idx() % WARP) as usize);
+    let ring = components.offset(COMPONENTS * ROW + warp * STAGES * D * feature + QUAD * lane);
     let fetch = |i: u32, stage: usize| {
         if i < columns.quads() {
             let policy = if i < columns.keep { keep } else { stream };

@@ -307,7 +307,7 @@ pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
     let old: u32;
     // SAFETY: the caller's.
     unsafe {
-        asm!("fence.acq_rel.gpu; atom.add.relaxed.gpu.global.u32 {}, [{}], {}; fence.acq_rel.gpu;", out(reg32) old, in(reg64) p, in(reg32) v, options(nostack))
+        asm!("atom.add.acq_rel.gpu.global.u32 {}, [{}], {};", out(reg32) old, in(reg64) p, in(reg32) v, options(nostack))
     };
     old
 }

@@ -1,7 +1,9 @@
-//! Gaussian mixtures at the speed of the hardware: the facade over [`gmm_host`], and the files that models and data
+//! Gaussian mixtures at the speed of the hardware: the facade over [`gmm_host`] and [`gmm_mcmc`] (as
+//! [`mcmc`]), and the files that models and data
 //! come from ([`io`]).
 pub mod io;
 pub use gmm_host::*;
+pub use gmm_mcmc as mcmc;
 
 /// The examples in the README are tested.
 #[cfg(doctest)]

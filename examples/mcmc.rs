@@ -1,0 +1,36 @@
+//! A Bayesian mixture of iris: `cargo run --release --example mcmc`.
+use gmm::mcmc::{DataSummary, Model, Posterior, Prior, Run, Settings, Start};
+use gmm::{CovarianceType, Device, GaussianMixtureParams, LoadOptions, io};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let data = io::read_data(Path::new("data/iris.csv"))?;
+    let samples = data.samples()?;
+    let mut evaluator = gmm::load(Device::Auto, samples, &LoadOptions::default())?;
+
+    // Three components, in the order of their mean petal length (column 2), with the default prior.
+    let model = Model::new(3, CovarianceType::Diag, &Prior::default(), Some(2), &DataSummary::new(samples))?;
+    // The chains begin around a fit.
+    let params = GaussianMixtureParams::default().n_components(3).covariance_type(CovarianceType::Diag);
+    let fit = params.check()?.fit(evaluator.as_mut())?;
+
+    let settings = Settings { chains: 4, warmup: 500, draws: 500, ..Settings::default() };
+    let start = Start::around(&model, &fit.mixture, &settings)?;
+    let mut posterior = Posterior::new(&model, evaluator.as_mut())?;
+    let mut run = Run::new(settings, start, &mut posterior)?;
+    run.advance(&mut posterior, |progress| {
+        if progress.done % 500 == 0 {
+            eprintln!("{} of {}, {} evaluations", progress.done, progress.of, progress.evaluations);
+        }
+        ControlFlow::Continue(())
+    })?;
+    println!("{}", run.summary());
+    // CmdStan's CSV for other tools; ArviZ: arviz.from_cmdstan(["iris-1.csv", "iris-2.csv", …]).
+    if let Some(prefix) = std::env::args_os().nth(1) {
+        for path in run.save(Path::new(&prefix))? {
+            println!("{}", path.display());
+        }
+    }
+    Ok(())
+}

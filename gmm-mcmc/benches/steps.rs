@@ -1,0 +1,56 @@
+//! What a step costs besides the likelihood: the likelihood here is nothing. Ids: sampler/K/D/chains; the time is that
+//! of one evaluation of one chain.
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use gmm_host::{CovarianceType, Covariances, Mixture, Samples};
+use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Run, Sampler, Settings, Start};
+use ndarray::{Array1, Array2};
+use std::ops::ControlFlow;
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+fn steps(c: &mut Criterion) {
+    let mut group = c.benchmark_group("step");
+    for (k, d, chains) in [(3, 4, 1), (8, 13, 1), (8, 13, 64)] {
+        let n = 50;
+        let x = Array2::from_shape_fn((n, d), |(i, j)| ((i * 7 + j * 3) as f64).sin());
+        let summary = DataSummary::new(Samples::from_f64(x.view()).unwrap());
+        let model = Model::new(k, CovarianceType::Diag, &Prior::default(), None, &summary).unwrap();
+        let mixture = Mixture::new(
+            Array1::from_elem(k, 1.0 / k as f64),
+            Array2::zeros((k, d)),
+            Covariances::Diag(Array2::ones((k, d))),
+        )
+        .unwrap();
+        for sampler in [Sampler::METROPOLIS, Sampler::Metropolis { by_component: true }, Sampler::NUTS] {
+            if sampler == Sampler::NUTS && chains > 1 {
+                continue;
+            }
+            let mut nothing = common::Nothing { n, d };
+            let mut posterior = Posterior::new(&model, &mut nothing).unwrap();
+            let settings = Settings { sampler, chains, warmup: 500, draws: 1, thin: 1, seed: 1 };
+            let start = Start::around(&model, &mixture, &settings).unwrap();
+            let mut run = Run::new(settings, start, &mut posterior).unwrap();
+            run.advance(&mut posterior, |_| ControlFlow::Continue(())).unwrap();
+            let blocks = if sampler == (Sampler::Metropolis { by_component: true }) { k + 1 } else { 1 };
+            let name = match sampler {
+                Sampler::Metropolis { by_component: true } => "by component",
+                other => other.name(),
+            };
+            if sampler != Sampler::NUTS {
+                group.throughput(Throughput::Elements((chains * blocks) as u64));
+            }
+            // Every draw is recorded: thinned runs pay for that less often.
+            group.bench_function(BenchmarkId::new(name, format!("K={k},D={d},chains={chains}")), |b| {
+                b.iter(|| {
+                    run.set_draws(run.drawn() + 1).unwrap();
+                    run.advance(&mut posterior, |_| ControlFlow::Continue(())).unwrap()
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, steps);
+criterion_main!(benches);

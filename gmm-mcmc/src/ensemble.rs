@@ -3,7 +3,7 @@
 //!
 //! Each walker is recorded as a chain, as ArviZ does it. Walkers of one ensemble are not quite independent; R-hat and
 //! effective sample sizes over them are the field's custom, not a theorem.
-use crate::sampler::Draw;
+use crate::sampler::{Draw, Starts};
 use crate::target::Target;
 use crate::{Result, rng};
 use rand::RngExt;
@@ -29,7 +29,7 @@ pub(crate) struct Ensemble {
 }
 
 impl Ensemble {
-    pub fn new(starts: Vec<(Vec<f64>, f64, ChaCha8Rng)>, stretch: f64) -> Self {
+    pub fn new(starts: Starts, stretch: f64) -> Self {
         let walker = |(point, log_density, rng)| Walker { point, log_density, rng, accepted: 0.0 };
         Self { walkers: starts.into_iter().map(walker).collect(), stretch }
     }

@@ -24,7 +24,7 @@ mod transform;
 
 pub use data::DataSummary;
 pub use error::{Error, Result};
-pub use metropolis::{Walk, WalkChain};
+pub use metropolis::{ProposalPart, Walk, WalkChain};
 pub use model::Model;
 pub use posterior::Posterior;
 pub use prior::{CorrelationsPrior, MeansPrior, Prior, ScalesPrior, Values, WeightsPrior};

@@ -1,11 +1,11 @@
 //! Random-walk Metropolis, adapted during warm-up, in one block or component by component.
 //!
 //! The proposal of a block is x + s L z with z standard normal. During warm-up L Lᵀ follows the covariance of the
-//! chain (Haario, Saksman and Tamminen 2001) in windows of growing length, and the scale s is steered towards an
+//! chain (Haario, Saksman and Tamminen 2001), and the scale s is steered towards an
 //! acceptance of 0.234 + 0.206/d, which is 0.44 for d = 1 (Roberts and Rosenthal 2001; Andrieu and Thoms 2008). After
 //! warm-up neither changes, so that the chain is Markov.
 use crate::linalg::{Welford, cholesky, lower_times, pack, unpack};
-use crate::sampler::Draw;
+use crate::sampler::{Draw, Starts};
 use crate::target::Target;
 use crate::{Result, rng};
 use rand::RngExt;
@@ -13,8 +13,12 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
 
-/// Ends of the warm-up windows, as fractions of it; after the last only the scale adapts.
-const WINDOWS: [f64; 5] = [0.05, 0.1, 0.2, 0.4, 0.8];
+/// Up to so many coordinates one-block sampling adapts to all correlations. Beyond, an estimate of them all would need a
+/// warm-up longer than most, and a step more time than a likelihood of moderate size.
+const DENSE: usize = 64;
+
+/// When L changes, as fractions of the warm-up; after the last only the scale adapts.
+const CHANGES: [f64; 6] = [0.1, 0.2, 0.35, 0.5, 0.65, 0.8];
 
 /// One chain of a [`Walk`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,70 +34,100 @@ pub struct WalkChain {
 }
 
 impl WalkChain {
-    /// The proposal of one-block sampling: x + `scale` · L z, with the lower triangle L row by row (i + 1 numbers in row i).
-    pub fn proposal(&self) -> (f64, &[f64]) {
-        (self.blocks[0].log_scale.exp(), &self.blocks[0].factor)
+    /// The proposal of one-block sampling, x + `scale` · L z: the scale and the parts of the block-diagonal L.
+    pub fn proposal(&self) -> (f64, &[ProposalPart]) {
+        (self.blocks[0].log_scale.exp(), &self.blocks[0].parts)
     }
+}
+
+/// Coordinates whose steps are correlated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProposalPart {
+    /// Which coordinates.
+    pub indices: Vec<usize>,
+    /// The lower triangle L, row by row (i + 1 numbers in row i).
+    pub factor: Vec<f64>,
 }
 
 /// Coordinates that are proposed together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Block {
-    indices: Vec<usize>,
     /// log s.
     log_scale: f64,
-    /// L, packed.
-    factor: Vec<f64>,
+    parts: Vec<ProposalPart>,
     /// Only during warm-up.
     adaptation: Option<Adaptation>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Adaptation {
-    covariance: Welford,
-    /// Variances below which the covariance is not taken seriously.
-    floor: Vec<f64>,
+    /// Of each part.
+    covariances: Vec<Welford>,
+    /// Variances below which a covariance is not taken seriously, of each part.
+    floors: Vec<Vec<f64>>,
     /// Steps since the last change of L.
     steps: u64,
 }
 
+/// log of 2.38/√d, the best scale for a normal target whose covariance is known (Roberts and Rosenthal 2001).
+fn best_log_scale(d: usize) -> f64 {
+    (2.38 / (d as f64).sqrt()).ln()
+}
+
 impl Block {
-    fn new(indices: Vec<usize>, typical: &[f64]) -> Self {
-        let n = indices.len();
-        let sd: Vec<f64> = indices.iter().map(|&i| typical[i]).collect();
-        let factor = (0..n).flat_map(|i| std::iter::repeat_n(0.0, i).chain([sd[i]])).collect();
-        let floor = sd.iter().map(|s| 1e-4 * s * s).collect();
-        let adaptation = Some(Adaptation { covariance: Welford::new(n), floor, steps: 0 });
-        Self { indices, log_scale: (2.38 / (n as f64).sqrt()).ln(), factor, adaptation }
+    /// A block of which the coordinates within each part are correlated.
+    fn new(parts: &[Vec<usize>], typical: &[f64]) -> Self {
+        let sd = |part: &[usize]| -> Vec<f64> { part.iter().map(|&i| typical[i]).collect() };
+        let factor = |sd: Vec<f64>| (0..sd.len()).flat_map(|i| std::iter::repeat_n(0.0, i).chain([sd[i]])).collect();
+        let adaptation = Adaptation {
+            covariances: parts.iter().map(|p| Welford::new(p.len())).collect(),
+            floors: parts.iter().map(|p| sd(p).into_iter().map(|s| 1e-4 * s * s).collect()).collect(),
+            steps: 0,
+        };
+        let dim = parts.iter().map(Vec::len).sum();
+        let parts = parts.iter().map(|p| ProposalPart { indices: p.clone(), factor: factor(sd(p)) }).collect();
+        Self { log_scale: best_log_scale(dim), parts, adaptation: Some(adaptation) }
     }
 
-    /// After a step of warm-up with this acceptance probability.
-    fn adapt(&mut self, point: &[f64], acceptance: f64, end_of_window: bool, buffer: &mut Vec<f64>) {
+    fn dim(&self) -> usize {
+        self.parts.iter().map(|p| p.indices.len()).sum()
+    }
+
+    /// After a step of warm-up with this acceptance probability. `change`: L changes now, and (if true) what was seen so
+    /// far, on the way to the bulk of the distribution, is forgotten after.
+    fn adapt(&mut self, point: &[f64], acceptance: f64, change: Option<bool>, buffer: &mut Vec<f64>) {
+        let dim = self.dim();
         let Some(a) = &mut self.adaptation else { return };
-        let n = self.indices.len();
         a.steps += 1;
-        let goal = 0.234 + 0.206 / n as f64;
+        let goal = 0.234 + 0.206 / dim as f64;
         self.log_scale += (4.0 * (a.steps as f64).powf(-0.7)).min(1.0) * (acceptance - goal);
-        a.covariance.add(self.indices.iter().map(|&i| point[i]), buffer);
-        if !end_of_window {
-            return;
+        for (part, covariance) in self.parts.iter().zip(&mut a.covariances) {
+            covariance.add(part.indices.iter().map(|&i| point[i]), buffer);
         }
-        // Correlations are shrunk while the window is short for the dimension.
-        let keep = a.covariance.count as f64 / (a.covariance.count + n as u64) as f64;
-        let factor = a.covariance.covariance().and_then(|packed| {
-            let mut full = unpack(&packed, n);
-            for i in 0..n {
-                full[i * n..i * n + i].iter_mut().for_each(|c| *c *= keep);
-                full[i * n + i] = full[i * n + i].max(a.floor[i]);
+        let Some(forget) = change else { return };
+        for ((part, covariance), floor) in self.parts.iter_mut().zip(&mut a.covariances).zip(&a.floors) {
+            let n = part.indices.len();
+            // A walk of so many steps is worth about 1/(4 dim) as many independent points; where these are few for the
+            // number of coordinates, the correlations are shrunk.
+            let worth = covariance.count as f64 / (4 * dim) as f64;
+            let keep = worth / (worth + n as f64);
+            let factor = covariance.covariance().and_then(|packed| {
+                let mut full = unpack(&packed, n);
+                for i in 0..n {
+                    full[i * n..i * n + i].iter_mut().for_each(|c| *c *= keep);
+                    full[i * n + i] = full[i * n + i].max(floor[i]);
+                }
+                cholesky(full, n)
+            });
+            if let Some(factor) = factor {
+                part.factor = pack(&factor, n);
             }
-            cholesky(full, n)
-        });
-        if let Some(factor) = factor {
-            self.factor = pack(&factor, n);
-            self.log_scale = (2.38 / (n as f64).sqrt()).ln();
-            a.steps = 0;
+            if forget {
+                *covariance = Welford::new(n);
+            }
         }
-        a.covariance = Welford::new(n);
+        self.log_scale = best_log_scale(dim);
+        a.steps = 0;
     }
 }
 
@@ -166,14 +200,17 @@ impl Scratch {
         let dim = target.dim();
         for (chain, proposal) in chains.iter_mut().zip(self.proposals.chunks_exact_mut(dim)) {
             let block = &chain.blocks[block];
-            let (n, scale) = (block.indices.len(), block.log_scale.exp());
-            self.z.clear();
-            self.z.extend((0..n).map(|_| scale * Distribution::<f64>::sample(&StandardNormal, &mut chain.rng)));
-            self.step.resize(n, 0.0);
-            lower_times(&block.factor, &self.z, &mut self.step);
+            let scale = block.log_scale.exp();
             proposal.copy_from_slice(&chain.point);
-            for (&i, step) in block.indices.iter().zip(&self.step) {
-                proposal[i] += step;
+            for part in &block.parts {
+                let n = part.indices.len();
+                self.z.clear();
+                self.z.extend((0..n).map(|_| scale * Distribution::<f64>::sample(&StandardNormal, &mut chain.rng)));
+                self.step.resize(n, 0.0);
+                lower_times(&part.factor, &self.z, &mut self.step);
+                for (&i, step) in part.indices.iter().zip(&self.step) {
+                    proposal[i] += step;
+                }
             }
         }
         target.log_density_batch(&self.proposals, &mut self.log_densities)?;
@@ -204,8 +241,17 @@ pub(crate) struct Metropolis {
 
 impl Metropolis {
     /// Chains at the given points, with their generators; `typical` is the scale of a step along each coordinate.
-    pub fn new(starts: Vec<(Vec<f64>, f64, ChaCha8Rng)>, blocks: &[Vec<usize>], typical: &[f64]) -> Self {
-        let blocks: Vec<Block> = blocks.iter().map(|b| Block::new(b.clone(), typical)).collect();
+    ///
+    /// `parts` are the target's blocks: each a block of its own `by_component`; else one block, whose covariance is dense
+    /// up to [`DENSE`] coordinates and beyond that within each part.
+    pub fn new(starts: Starts, parts: &[Vec<usize>], by_component: bool, typical: &[f64]) -> Self {
+        let blocks = if by_component {
+            parts.iter().map(|p| Block::new(std::slice::from_ref(p), typical)).collect()
+        } else if typical.len() <= DENSE {
+            vec![Block::new(&[(0..typical.len()).collect()], typical)]
+        } else {
+            vec![Block::new(parts, typical)]
+        };
         let chain = |(point, log_density, rng)| WalkChain { point, log_density, rng, blocks: blocks.clone() };
         Self { chains: starts.into_iter().map(chain).collect(), scratch: Scratch::default() }
     }
@@ -230,12 +276,13 @@ impl Metropolis {
             }
             acceptance.extend_from_slice(&self.scratch.acceptance);
         }
-        let end_of_window = WINDOWS.iter().any(|f| (f * warmup as f64) as usize == iteration + 1);
+        let is_at = |f: f64| (f * warmup as f64) as usize == iteration + 1;
+        let change = CHANGES.iter().any(|&f| is_at(f)).then_some(is_at(CHANGES[0]));
         let last = iteration + 1 == warmup;
         let n = self.chains.len();
         for (c, chain) in self.chains.iter_mut().enumerate() {
             for (b, block) in chain.blocks.iter_mut().enumerate() {
-                block.adapt(&chain.point, acceptance[b * n + c], end_of_window, &mut self.scratch.z);
+                block.adapt(&chain.point, acceptance[b * n + c], change, &mut self.scratch.z);
                 if last {
                     block.adaptation = None;
                 }

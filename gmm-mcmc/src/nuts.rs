@@ -3,7 +3,7 @@
 //! `nuts-rs` adapts step size and a diagonal metric during warm-up. After it both are fixed, and every draw is a chain
 //! of its own of length one: a pure function of the point, the step size, the metric and the generator, all of which can
 //! be saved. An interrupted warm-up starts again from its beginning, and so gives the same.
-use crate::sampler::Draw;
+use crate::sampler::{Draw, Starts};
 use crate::target::Target;
 use crate::{Error, Result, rng};
 use nuts_rs::{
@@ -53,7 +53,7 @@ struct Known {
 }
 
 impl Nuts {
-    pub fn new(starts: Vec<(Vec<f64>, f64, ChaCha8Rng)>, target_accept: f64, max_depth: u64) -> Self {
+    pub fn new(starts: Starts, target_accept: f64, max_depth: u64) -> Self {
         let chain = |(point, log_density, rng)| NutsChain { point, log_density, rng, tuned: None, known: None };
         Self { chains: starts.into_iter().map(chain).collect(), target_accept, max_depth }
     }

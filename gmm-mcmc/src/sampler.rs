@@ -145,6 +145,9 @@ pub struct Draw {
     pub statistics: Vec<f64>,
 }
 
+/// Points, their log densities, and the generators of the chains.
+pub(crate) type Starts = Vec<(Vec<f64>, f64, ChaCha8Rng)>;
+
 /// Where chains begin: points, and the scale of a step along each coordinate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Start {
@@ -217,7 +220,7 @@ impl State {
                 "gives chain {c} (counted from 0) no finite posterior density; narrow the prior or start elsewhere"
             )));
         }
-        let starts: Vec<(Vec<f64>, f64, ChaCha8Rng)> = start
+        let starts: Starts = start
             .points
             .into_iter()
             .zip(log_densities)
@@ -226,8 +229,7 @@ impl State {
             .collect();
         Ok(match settings.sampler {
             Sampler::Metropolis { by_component } => {
-                let blocks = if by_component { target.blocks() } else { vec![(0..dim).collect()] };
-                Self::Metropolis(Metropolis::new(starts, &blocks, &start.scale))
+                Self::Metropolis(Metropolis::new(starts, &target.blocks(), by_component, &start.scale))
             }
             Sampler::Ensemble { stretch } => Self::Ensemble(Ensemble::new(starts, stretch)),
             Sampler::Nuts { target_accept, max_depth } => Self::Nuts(Nuts::new(starts, target_accept, max_depth)),

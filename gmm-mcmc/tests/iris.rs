@@ -1,7 +1,7 @@
 //! The samplers against each other on a real data set: iris, three components.
 mod common;
 use common::{run, scalar};
-use gmm_host::{CovarianceType, Covariances, Mixture, ReferenceEvaluator, Samples};
+use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples};
 use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Run, Sampler, Settings, Start, diagnostics};
 use ndarray::{Array1, Array2, Axis, s};
 
@@ -43,9 +43,13 @@ fn the_samplers_agree() {
     let samples = Samples::from_f64(x.view()).unwrap();
     let model = Model::new(3, CovarianceType::Diag, &Prior::default(), Some(2), &DataSummary::new(samples)).unwrap();
     assert_eq!(model.dim(), 2 + 12 + 12);
-    let mut evaluator = ReferenceEvaluator::new(samples);
-    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
-    let mut sample = |sampler, chains, warmup, draws, thin| {
+    let sample = |sampler, chains, warmup, draws, thin| {
+        // Two backends as well: NUTS over the reference, the others over the CPU's.
+        let mut evaluator: Box<dyn Evaluator> = match sampler {
+            Sampler::Nuts { .. } => Box::new(ReferenceEvaluator::new(samples)),
+            _ => Box::new(CpuEvaluator::new(samples).unwrap()),
+        };
+        let mut posterior = Posterior::new(&model, evaluator.as_mut()).unwrap();
         let settings = Settings { sampler, chains, warmup, draws, thin, seed: 7 };
         let start = Start::around(&model, &species(&x), &settings).unwrap();
         run(settings, start, &mut posterior)

@@ -39,7 +39,11 @@ impl Kind {
 
     /// Registers that a thread may have, where the compiler's own choice costs occupancy (measured on an H200).
     pub fn max_registers(self) -> Option<u32> {
-        (self == Self::Batch).then_some(168)
+        match self {
+            Self::Direct => Some(120),
+            Self::Batch => Some(168),
+            _ => None,
+        }
     }
 
     /// Why this kernel cannot take a mixture of that shape, if it cannot.
@@ -263,11 +267,12 @@ fn shapes(kind: Kind, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> {
             .map(|(block, per)| (1, block, per))
             .into(),
         Kind::Batch if n <= limits.multiprocessors as usize * 64 * 2 * direct::QUAD => vec![(16, 64, 3)],
-        Kind::Batch => vec![(16, 128, 3), (16, 64, 6), (16, 256, 1), (8, 128, 3)],
+        Kind::Batch => vec![(16, 96, 1), (16, 128, 3), (16, 192, 1), (16, 64, 6), (8, 128, 3)],
         Kind::Tiled8 | Kind::Tiled16 => {
             let tiles = k.div_ceil(kind.tile()) as u32;
             let across = |block: u32| [1, 2, 4, 8].into_iter().filter(move |a| *a <= tiles && *a <= block / WARP);
-            [(128, 4), (256, 2)].iter().flat_map(|&(block, per)| across(block).map(move |a| (a, block, per))).collect()
+            let shapes = [(64, 4), (128, 2), (128, 3), (128, 6), (256, 1), (256, 2)];
+            shapes.iter().flat_map(|&(block, per)| across(block).map(move |a| (a, block, per))).collect()
         }
         Kind::Pair => {
             let lanes = (k as u32).next_power_of_two().min(WARP);

@@ -50,7 +50,7 @@ pub const fn values(d: usize, full: bool, lanes: usize) -> usize {
 }
 
 /// Samples of a warp's stage, one quad a lane.
-const TILE: usize = QUAD * WARP as usize;
+pub const TILE: usize = QUAD * WARP as usize;
 
 /// Dynamic shared memory of a launch.
 pub fn shared_bytes(d: usize, full: bool, lanes: usize, block_dim: u32) -> usize {
@@ -251,7 +251,8 @@ unsafe fn body<const LANES: usize, const D: usize, const M: usize, const FULL: b
                 let mut p = 0;
                 while p < P {
                     power[p] = max_over_lanes::<LANES>(if w > 0.0 { q[p] } else { f32::MIN });
-                    likelihood[p] = w * exp2(q[p] - power[p]);
+                    // A lane without a component is not below the maximum: 0·2^0, not 0·∞.
+                    likelihood[p] = w * exp2(min(q[p] - power[p], 0.0));
                     sum[p] = over_lanes::<LANES>(likelihood[p]);
                     p += 1;
                 }

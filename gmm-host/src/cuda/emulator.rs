@@ -5,11 +5,13 @@
 //! √N over samples; as bounds serve e = 2·√(D + 4)·u·max(|log p|, 1)·max|m| for a sample and Σe/√N + max e for a total.
 //! One sample left out or counted twice of up to 1000 is 10⁻³·Σ|log p| away, a hundred times that or more.
 use super::layout;
+use super::moments::lanes;
+use super::whitened::Whitened;
 use crate::packed::{Frame, Packed};
 use crate::{Covariances, Evaluator, Mixture, ReferenceEvaluator, Samples};
 use cust::memory::bytemuck;
 use gmm_kernels::simt::host::launch;
-use gmm_kernels::{batch, direct, output::Output, pair, tiled};
+use gmm_kernels::{batch, direct, moments, output::Output, pair, tiled};
 use ndarray::{Array1, Array2};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -365,4 +367,100 @@ fn weight_zero_contributes_nothing() {
     let means = ndarray::arr2(&[[30.0, 30.0, 30.0], [0.0, 0.0, 0.0], [30.0, 29.0, 30.0], [1.0, 1.0, 1.0]]);
     let mixture = Mixture::new(weights, means, Covariances::Diag(Array2::ones((4, 3)))).unwrap();
     Problem::new(x, &mixture).direct(1, 32);
+}
+
+/// A mixture of each covariance type, from random data.
+fn of_each_type(rng: &mut impl Rng, k: usize, d: usize) -> Vec<Mixture> {
+    let diag = random_mixture(rng, k, d);
+    let matrix = |rng: &mut dyn Rng| {
+        let b = Array2::from_shape_simple_fn((d, d), || 0.4 * rng.sample::<f64, _>(StandardNormal));
+        b.dot(&b.t()) + Array2::<f64>::eye(d)
+    };
+    let tied = matrix(rng);
+    let full: Vec<_> = (0..k).map(|_| matrix(rng)).collect();
+    let full = ndarray::stack(ndarray::Axis(0), &full.iter().map(|m| m.view()).collect::<Vec<_>>()).unwrap();
+    let spherical = Array1::from_shape_simple_fn(k, || rng.random_range(0.3..2.0));
+    let with = |c| Mixture::new(diag.weights().to_owned(), diag.means().to_owned(), c).unwrap();
+    [Covariances::Full(full), Covariances::Tied(tied), Covariances::Spherical(spherical)]
+        .map(with)
+        .into_iter()
+        .chain([diag.clone()])
+        .collect()
+}
+
+fn check_statistics<const LANES: usize>(
+    n: usize,
+    (k, d): (usize, usize),
+    diag: unsafe fn(moments::MomentsArgs),
+    full: unsafe fn(moments::MomentsArgs),
+) {
+    assert_eq!(lanes(k), LANES);
+    let mut rng = ChaCha8Rng::seed_from_u64((100 * n + 10 * k + d) as u64);
+    let mut x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
+    // A sample far from every component takes the path with the maximum.
+    const FAR: f64 = 15.0;
+    x.row_mut(n / 2).fill(FAR as f32);
+    for mixture in of_each_type(&mut rng, k, d) {
+        let problem = Problem::new(x.clone(), &random_mixture(&mut rng, k, d));
+        let whitened = Whitened::new(&mixture, &problem.frame).unwrap();
+        let mut parameters = vec![f32::NAN; moments::numbers(d, whitened.full()) * LANES];
+        whitened.write(LANES, &mut parameters);
+        let (grid, block) = (3, 64);
+        let values = moments::values(d, whitened.full(), LANES);
+        let mut partials = vec![f64::NAN; values * grid as usize];
+        let args = Share(moments::MomentsArgs {
+            columns: problem.columns(),
+            sample_weights: std::ptr::null(),
+            parameters: parameters.as_ptr(),
+            partials: partials.as_mut_ptr(),
+        });
+        let kernel = if whitened.full() { full } else { diag };
+        launch((grid, 1), block, moments::shared_bytes(d, whitened.full(), LANES, block), || {
+            // SAFETY: the arguments are as the kernel asks for.
+            unsafe { kernel(args.get()) }
+        });
+        let sums: Vec<f64> = partials.chunks_exact(grid as usize).map(|blocks| blocks.iter().sum()).collect();
+        let got = whitened.statistics(&sums, LANES, n as f64, 0.0, &problem.frame).unwrap();
+        let mut reference = ReferenceEvaluator::new(Samples::from_f32(x.view()).unwrap());
+        let truth = reference.statistics(&mixture).unwrap();
+        let what = format!("{} N={n} K={k} D={d}", mixture.covariance_type());
+        // float32 sums of up to 256 samples: 3·10⁻⁵ of the sum of magnitudes is generous. The far sample's exponents are
+        // some thousands, with an error of a few units of 2⁻²⁴ of that: its responsibilities are right to 2·10⁻³.
+        let (sums, far) = (3e-5, 2e-3);
+        let near = |got: f64, truth: f64, bound: f64, name: &str| {
+            assert!((got - truth).abs() <= bound, "{what}: {name} {got} for {truth} (bound {bound})");
+        };
+        let total = truth.log_likelihood();
+        near(got.log_likelihood(), total, sums * total.abs().max(1.0), "log-likelihood");
+        for (a, b) in got.counts().iter().zip(truth.counts()) {
+            near(*a, *b, sums * n as f64 + far, "count");
+        }
+        let counts = truth.counts();
+        for ((c, j), b) in truth.means().indexed_iter() {
+            // A component next to no samples has no mean to speak of.
+            if counts[c] > 0.1 {
+                near(got.means()[[c, j]], *b, sums * FAR + far * FAR / counts[c], "mean");
+            }
+        }
+        let flat = |s: &Covariances| -> Vec<f64> {
+            match s {
+                Covariances::Full(v) => v.iter().copied().collect(),
+                Covariances::Tied(v) | Covariances::Diag(v) => v.iter().copied().collect(),
+                Covariances::Spherical(v) => v.to_vec(),
+            }
+        };
+        for (a, b) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
+            near(a, b, (sums + far) * FAR * FAR * d as f64 + sums * 4.0 * (n * d) as f64, "scatter");
+        }
+    }
+}
+
+#[test]
+fn moments_give_the_statistics() {
+    use moments::*;
+    check_statistics::<8>(1000, (8, 13), moments_diag_k08_d13, moments_full_k08_d13);
+    check_statistics::<8>(1, (1, 1), moments_diag_k08_d01, moments_full_k08_d01);
+    check_statistics::<8>(517, (3, 2), moments_diag_k08_d02, moments_full_k08_d02);
+    check_statistics::<32>(131, (9, 5), moments_diag_k32_d05, moments_full_k32_d05);
+    check_statistics::<32>(300, (32, 16), moments_diag_k32_d16, moments_full_k32_d16);
 }

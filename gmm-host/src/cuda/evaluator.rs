@@ -3,8 +3,10 @@ use super::gpu::{Gpu, GpuInfo, failed};
 use super::launch::{Columns, Lane, MAX_SETS, Plan};
 use super::layout::{self, STRIDE};
 use super::memory::{HostBuffer, allocate};
+use super::moments::{self, Moments};
 use super::tuning::{self, Trial};
 use super::variant::{Kind, Op, Task, Variant, candidates};
+use super::whitened::Whitened;
 use crate::evaluator::{check_features, check_rows};
 use crate::packed::{Frame, Packed};
 use crate::{Covariances, Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics, View};
@@ -75,7 +77,8 @@ struct Chunk {
 /// sum over the samples are formed in float64.
 ///
 /// Samples that do not fit into the device's memory stay on the host in that layout and pass through the device chunk by
-/// chunk. Full and tied covariances, sample weights and the E-step are not there yet.
+/// chunk. Sample weights are not there yet, nor scores of full and tied covariances; the
+/// E-step takes up to 32 components and 16 features.
 #[derive(Debug)]
 pub struct CudaEvaluator {
     gpu: &'static Gpu,
@@ -88,6 +91,8 @@ pub struct CudaEvaluator {
     buffers: Vec<DeviceBuffer<f32>>,
     wish: Option<Wish>,
     plans: HashMap<(usize, Op), Plan>,
+    /// The E-step's kernels, by lanes and whether A is a triangle.
+    moments: HashMap<(usize, bool), Moments>,
     latest: Option<Variant>,
 }
 
@@ -119,6 +124,7 @@ impl CudaEvaluator {
             buffers: Vec::new(),
             wish,
             plans: HashMap::new(),
+            moments: HashMap::new(),
             latest: None,
         };
         let limit = match options.memory_limit {
@@ -284,6 +290,27 @@ impl CudaEvaluator {
         Ok(totals.iter().zip(sets).map(|(total, packed)| layout::total(*total, self.n, packed, bias)).collect())
     }
 
+    /// The sums of the E-step's kernel over all samples.
+    fn moments(&mut self, whitened: &Whitened) -> Result<Vec<f64>> {
+        let key = (moments::lanes(whitened.dim().0), whitened.full());
+        let mut kernel = match self.moments.remove(&key) {
+            Some(kernel) => kernel,
+            None => Moments::new(self.gpu, whitened)?,
+        };
+        let mut sums: Vec<f64> = Vec::new();
+        for c in 0..self.chunks.len() {
+            let (lane, columns) = self.send(c)?;
+            let chunk = kernel.run(lane, columns, whitened)?;
+            if sums.is_empty() {
+                sums = chunk;
+            } else {
+                sums.iter_mut().zip(chunk).for_each(|(sum, v)| *sum += v);
+            }
+        }
+        self.moments.insert(key, kernel);
+        Ok(sums)
+    }
+
     /// Seconds of a launch of the kernel that evaluates `mixture`, by the device's clock, over `repeats` launches back to
     /// back. Samples that are not resident count as one chunk, without its copy.
     ///
@@ -329,6 +356,9 @@ impl Evaluator for CudaEvaluator {
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
+        if let Covariances::Full(_) | Covariances::Tied(_) = mixture.covariances() {
+            return Ok(self.statistics(mixture)?.log_likelihood());
+        }
         let packed = self.pack(mixture)?;
         self.with_device(|this| this.totals(Op::Total, slice::from_ref(&packed))).map(|totals| totals[0])
     }
@@ -379,7 +409,10 @@ impl Evaluator for CudaEvaluator {
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
         check_features(mixture, self.d)?;
-        Err(unsupported("an E-step".into()))
+        let whitened = Whitened::new(mixture, &self.frame)?;
+        let sums = self.with_device(|this| this.moments(&whitened))?;
+        let lanes = moments::lanes(mixture.n_components());
+        whitened.statistics(&sums, lanes, self.n as f64, layout::EXP2_BIAS, &self.frame)
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {

@@ -124,12 +124,16 @@ impl<'a> Columns<'a> {
         self.buffer.as_device_ptr().as_ptr().wrapping_add(self.first)
     }
 
-    fn args(&self, keep: u32) -> direct::Columns {
+    pub fn d(&self) -> usize {
+        self.d
+    }
+
+    pub fn args(&self, keep: u32) -> direct::Columns {
         direct::Columns { x: self.x(), stride: self.stride as u64, n: self.n as u64, keep }
     }
 }
 
-fn shape(what: &'static str, expected: Vec<usize>, got: Vec<usize>) -> Error {
+pub(super) fn shape(what: &'static str, expected: Vec<usize>, got: Vec<usize>) -> Error {
     Error::ShapeMismatch { what, expected, got }
 }
 
@@ -185,7 +189,7 @@ impl Lane {
     }
 
     /// Has `write` fill `len` numbers, and sends them to `parameters`.
-    fn stage(&mut self, len: usize, write: impl FnOnce(&mut [f32])) -> Result<()> {
+    pub fn stage(&mut self, len: usize, write: impl FnOnce(&mut [f32])) -> Result<()> {
         if len == 0 {
             return Ok(());
         }
@@ -252,7 +256,7 @@ impl Lane {
         }
     }
 
-    fn parameters(&self) -> *const f32 {
+    pub fn parameters(&self) -> *const f32 {
         self.parameters.as_device_ptr().as_ptr()
     }
 
@@ -340,7 +344,7 @@ impl Lane {
     /// # Safety
     /// `args` point to the kernel's arguments, in order and of its types; the pointers within are valid for what the
     /// kernel does in a launch of this shape, until it has ended.
-    unsafe fn start(
+    pub unsafe fn start(
         &self,
         kernel: &Kernel,
         grid: (u32, u32),
@@ -355,6 +359,6 @@ impl Lane {
 }
 
 /// An argument, as the driver takes it.
-fn arg<T>(value: &T) -> *mut c_void {
+pub(super) fn arg<T>(value: &T) -> *mut c_void {
     ptr::from_ref(value).cast_mut().cast()
 }

@@ -7,9 +7,11 @@ mod gpu;
 mod launch;
 mod layout;
 mod memory;
+mod moments;
 mod ptx;
 mod tuning;
 mod variant;
+mod whitened;
 
 pub use evaluator::{CudaEvaluator, CudaOptions, cuda_kernel_names};
 pub use gpu::{GpuInfo, cuda_devices};

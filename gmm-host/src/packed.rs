@@ -6,7 +6,7 @@
 //! With t = s·x + m, s = √(log₂e / 2) / σ and m = −μ·s, one component's log₂-density is a constant minus Σⱼ tⱼ².
 //! The sum over components is formed as Σₖ wₖ·2^qₖ with qₖ = seedₖ − Σⱼ tⱼ²: the constant goes into the factor wₖ in
 //! (0, 1], and its rounding error into seedₖ, so that no rounding of a constant repeats itself N times.
-use crate::{Covariances, Error, Mixture, Result};
+use crate::{CovarianceType, Covariances, Error, Mixture, Result};
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, Axis};
 
@@ -136,6 +136,25 @@ pub(crate) struct Packed<T> {
     pub seed: Vec<T>,
     /// Constant of every sample, in log₂ units, to be added in float64.
     pub offset: f64,
+    /// What `scale` cannot say.
+    pub matrices: Matrices<T>,
+}
+
+/// Lower triangular matrices A with t = A·x′ + `shift`, row by row (see [`triangle`]): √(log₂e / 2) times the transposed
+/// Cholesky factor of the precision.
+#[derive(Debug, Clone)]
+pub(crate) enum Matrices<T> {
+    /// None: `scale` is their diagonal.
+    Diagonal,
+    /// One for each component (K, D(D+1)/2); `scale` is empty.
+    Each(Vec<T>),
+    /// One for all components (D(D+1)/2,); `scale` is one, so that `scale` and `shift` apply to A·x′.
+    Shared(Vec<T>),
+}
+
+/// Place of row `i` in a lower triangle that is kept row by row, and length of the triangle of the rows before it.
+pub(crate) const fn triangle(i: usize) -> usize {
+    i * (i + 1) / 2
 }
 
 /// The smallest exponent that is put into a factor wₖ; the rest of a smaller constant goes into the seed.
@@ -192,11 +211,87 @@ impl<T: Float> Packed<T> {
             }
             constant.push(weight.log2() + product.log2());
         }
+        Ok(Self::assemble((k, d), scale, shift, Matrices::Diagonal, &constant, frame))
+    }
+
+    /// As [`new`](Self::new), for all covariance types.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], as [`new`](Self::new); the column is then the row of the matrix.
+    pub fn with_matrices(mixture: &Mixture, frame: &Frame) -> Result<Self> {
+        let Some(factor) = mixture.factor() else { return Self::new(mixture, frame) };
+        let (k, d) = mixture.means().dim();
+        let (mut matrices, mut scale): (Vec<T>, Vec<T>) = (Vec::new(), Vec::new());
+        let mut shift = Vec::with_capacity(k * d);
+        let mut constant = Vec::with_capacity(k);
+        for (c, mean) in mixture.means().outer_iter().enumerate() {
+            let matrix = match factor {
+                Covariances::Full(u) => {
+                    push_triangle(&mut matrices, u.index_axis(Axis(0), c), frame);
+                    &matrices[c * triangle(d)..]
+                }
+                Covariances::Tied(u) => {
+                    if matrices.is_empty() {
+                        push_triangle(&mut matrices, u.view(), frame);
+                    }
+                    scale.resize((c + 1) * d, T::from_f64(1.0));
+                    &matrices[..]
+                }
+                // The types without matrices have no factor.
+                _ => return Self::new(mixture, frame),
+            };
+            let weight = mixture.weights()[c];
+            if weight == 0.0 {
+                shift.resize((c + 1) * d, T::from_f64(0.0));
+                constant.push(f64::NEG_INFINITY);
+                continue;
+            }
+            let mut product = LogProduct::default();
+            for i in 0..d {
+                let row = &matrix[triangle(i)..=triangle(i) + i];
+                let (mut m, mut reach) = (0.0f64, 0.0);
+                for (j, &a) in row.iter().enumerate() {
+                    let a: f64 = a.into();
+                    m += a * ((frame.shift[j] - mean[j]) * frame.scale[j]);
+                    reach += 16.0 * a.abs();
+                }
+                let pivot: f64 = row[i].into();
+                if !(reach + m.abs() <= T::MAX_DEVIATION && pivot >= T::MIN_POSITIVE) {
+                    return Err(Error::OutOfRange { component: c, column: i, precision: T::NAME });
+                }
+                product.multiply(pivot);
+                shift.push(T::from_f64(m));
+            }
+            constant.push(weight.log2() + product.log2());
+        }
+        let tied = mixture.covariance_type() == CovarianceType::Tied;
+        let matrices = if tied { Matrices::Shared(matrices) } else { Matrices::Each(matrices) };
+        Ok(Self::assemble((k, d), scale, shift, matrices, &constant, frame))
+    }
+
+    /// `constant` (K,): log₂ of each component's weight and of the determinant of its matrix in the frame.
+    fn assemble(
+        (n_components, n_features): (usize, usize),
+        scale: Vec<T>,
+        shift: Vec<T>,
+        matrices: Matrices<T>,
+        constant: &[f64],
+        frame: &Frame,
+    ) -> Self {
         // log₂ of 1/√(2π) over √(log₂e / 2) turns log₂ s into the normalising constant; s is in the frame's units.
         let unit = -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log2();
-        let (offset, weight, seed) = weights_and_seeds(&constant);
-        let offset = offset + d as f64 * unit + frame.log2_scale;
-        Ok(Self { n_components: k, n_features: d, scale, shift, weight, seed, offset })
+        let (offset, weight, seed) = weights_and_seeds(constant);
+        let offset = offset + n_features as f64 * unit + frame.log2_scale;
+        Self { n_components, n_features, scale, shift, weight, seed, offset, matrices }
+    }
+}
+
+/// Appends √(log₂e / 2)·Uᵀ over the frame's scales, rounded.
+fn push_triangle<T: Float>(out: &mut Vec<T>, u: ArrayView2<'_, f64>, frame: &Frame) {
+    let root = (std::f64::consts::LOG2_E / 2.0).sqrt();
+    for (i, column) in u.columns().into_iter().enumerate() {
+        let row = column.into_iter().zip(&frame.inverse).take(i + 1);
+        out.extend(row.map(|(u, inverse)| T::from_f64(root * u * inverse)));
     }
 }
 

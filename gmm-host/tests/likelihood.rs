@@ -25,7 +25,7 @@ const BACKENDS: &[Backend] = &[
 ];
 
 /// Types that every backend evaluates.
-const TYPES: [CovarianceType; 2] = [CovarianceType::Diag, CovarianceType::Spherical];
+const TYPES: [CovarianceType; 4] = CovarianceType::ALL;
 
 /// Data in both precisions, as the same numbers.
 struct Data {
@@ -470,7 +470,8 @@ proptest! {
         let covariances = match m.covariances() {
             Covariances::Diag(v) => Covariances::Diag(v.select(Axis(0), &components)),
             Covariances::Spherical(v) => Covariances::Spherical(v.select(Axis(0), &components)),
-            _ => unreachable!(),
+            Covariances::Full(v) => Covariances::Full(v.select(Axis(0), &components)),
+            tied => tied.clone(),
         };
         let (weights, means) = (m.weights().select(Axis(0), &components), m.means().select(Axis(0), &components));
         let shuffled_m = Mixture::new(weights, means, covariances).unwrap();
@@ -495,7 +496,8 @@ proptest! {
         let covariances = match one.covariances() {
             Covariances::Diag(v) => Covariances::Diag(v.select(Axis(0), &same)),
             Covariances::Spherical(v) => Covariances::Spherical(v.select(Axis(0), &same)),
-            _ => unreachable!(),
+            Covariances::Full(v) => Covariances::Full(v.select(Axis(0), &same)),
+            tied => tied.clone(),
         };
         let many = Mixture::new(&weights / weights.sum(), one.means().select(Axis(0), &same), covariances).unwrap();
         let scores = x.reference().score_samples(&one).unwrap();

@@ -1,12 +1,14 @@
 //! Threads, chunks, and the sum over the chunks, for one element type.
 use super::isa::Isa;
-use super::kernel::{Chunk, PerSample, Total, scratch};
+use super::estep;
+use super::kernel::{Chunk, PerSample, Total, buffer, scratch};
+use super::moments::{EStep, Flush, Layout};
 use super::real::Real;
 use super::resident::Resident;
 use crate::evaluator::{check_features, check_rows};
-use crate::packed::Packed;
+use crate::packed::{Matrices, Packed};
 use crate::reference::neumaier_sum;
-use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics};
+use crate::{Description, Evaluator, Mixture, Result, Rows, Samples, Statistics};
 use ndarray::{Array1, Array2, ArrayView2};
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -16,10 +18,18 @@ use std::f64::consts::LN_2;
 /// waking the others takes.
 const SERIAL_WORK: usize = 1 << 20;
 
+/// As many sums are kept in all segments of an E-step, unless one of them alone is too large.
+const SEGMENT_ELEMENTS: usize = 1 << 22;
+
+/// Samples whose moments are summed in the element type before they are added up in float64.
+const MAX_PENDING: usize = 4096;
+
 #[derive(Debug)]
 pub(super) struct Engine<T> {
     data: Resident<T>,
+    /// The samples' weights over `weight_scale`, a power of two that brings the largest to about one.
     weights: Option<Vec<f64>>,
+    weight_scale: f64,
     total_weight: f64,
     isa: Isa,
     /// rayon's own, if none.
@@ -36,8 +46,10 @@ impl<T: Real> Engine<T> {
             Some(pool) => pool.install(|| Resident::new(x, isa)),
             None => Resident::new(x, isa),
         };
-        let weights = samples.weights().map(|w| w.to_vec());
-        Self { data, weights, total_weight: samples.total_weight(), isa, pool, n_threads, partial: Vec::new() }
+        let largest = samples.weights().map_or(1.0, |w| w.iter().copied().fold(0.0, f64::max));
+        let weight_scale = largest.log2().ceil().clamp(-1000.0, 1000.0).exp2();
+        let weights = samples.weights().map(|w| w.iter().map(|w| w / weight_scale).collect());
+        Self { data, weights, weight_scale, total_weight: samples.total_weight(), isa, pool, n_threads, partial: Vec::new() }
     }
 
     /// Runs `work` on each piece of `out` of `size` elements, with the piece's number; in parallel where that pays.
@@ -101,7 +113,7 @@ impl<T: Real> Evaluator for Engine<T> {
         let mut packed = Vec::with_capacity(mixtures.len());
         for mixture in mixtures {
             check_features(mixture, self.data.d)?;
-            packed.push(Packed::<T>::new(mixture, &self.data.frame)?);
+            packed.push(Packed::<T>::with_matrices(mixture, &self.data.frame)?);
         }
         if packed.is_empty() {
             return Ok(Vec::new());
@@ -111,14 +123,14 @@ impl<T: Real> Evaluator for Engine<T> {
         let mut partial = std::mem::take(&mut self.partial);
         partial.resize(self.data.n_chunks() * packed.len(), 0.0);
         self.for_each_piece(&mut partial, packed.len(), work, |c, totals| {
-            let mut scratch = scratch(largest);
+            let mut scratch = scratch(largest, self.data.d);
             for (total, packed) in totals.iter_mut().zip(&packed) {
                 *total = self.chunk_total(c, packed, &mut scratch);
             }
         });
         let totals = packed.iter().enumerate().map(|(i, p)| {
             let log2 = neumaier_sum(partial.iter().skip(i).step_by(packed.len()).copied());
-            (self.total_weight * p.offset + log2) * LN_2
+            (self.total_weight * p.offset + log2 * self.weight_scale) * LN_2
         });
         let totals = totals.collect();
         self.partial = partial;
@@ -127,12 +139,12 @@ impl<T: Real> Evaluator for Engine<T> {
 
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
         check_features(mixture, self.data.d)?;
-        let packed = Packed::<T>::new(mixture, &self.data.frame)?;
+        let packed = Packed::<T>::with_matrices(mixture, &self.data.frame)?;
         let mut out = vec![0.0; self.data.n];
         let work = 2 * packed.scale.len() + 8 * packed.n_components + 64;
         self.for_each_piece(&mut out, self.data.chunk, work, |c, out| {
             let (x, samples) = self.data.chunk(c);
-            let mut scratch = scratch(packed.n_components);
+            let mut scratch = scratch(packed.n_components, self.data.d);
             let chunk = Chunk { x, n: samples.len(), packed: &packed, scratch: &mut scratch };
             self.isa.run(PerSample { chunk, out: &mut *out });
             out.iter_mut().for_each(|v| *v = (*v + packed.offset) * LN_2);
@@ -140,18 +152,62 @@ impl<T: Real> Evaluator for Engine<T> {
         Ok(Array1::from_vec(out))
     }
 
-    fn statistics(&mut self, _: &Mixture) -> Result<Statistics> {
-        Err(Error::Unsupported {
-            what: "an E-step".into(),
-            backend: "the CPU backend",
-            remedy: "use the device `reference`",
-        })
+    fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
+        check_features(mixture, self.data.d)?;
+        let packed = Packed::<T>::with_matrices(mixture, &self.data.frame)?;
+        let (k, d, lanes) = (packed.n_components, packed.n_features, self.data.lanes);
+        let layout = Layout::new(&packed, lanes);
+        let mut centres = buffer(if matches!(packed.matrices, Matrices::Diagonal) { 0 } else { k * layout.width });
+        for (to, from) in centres.chunks_mut(layout.width).zip(estep::centres(mixture, &packed, &self.data.frame).rows()) {
+            to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from));
+        }
+        // Chunks are gathered into segments whose number does not depend on the threads: so many sums are kept.
+        let n_chunks = self.data.n_chunks();
+        let n_segments = n_chunks.min((SEGMENT_ELEMENTS / layout.length).clamp(4, 64));
+        let mut segments: Vec<(f64, Vec<f64>)> = vec![Default::default(); n_segments];
+        let work = 4 * (packed.scale.len() + packed.shift.len() * layout.height.max(2));
+        self.for_each_piece(&mut segments, 1, work, |segment, out| {
+            let mut scratch = scratch(k, d);
+            let (mut sums, mut rows) = (buffer(layout.length), buffer(layout.rows()));
+            let mut log2 = Vec::new();
+            let mut totals = vec![0.0; layout.length];
+            let mut pending = 0;
+            let chunks = segment * n_chunks / n_segments..(segment + 1) * n_chunks / n_segments;
+            let last = chunks.end - 1;
+            for c in chunks {
+                let (x, samples) = self.data.chunk(c);
+                pending += samples.len();
+                log2.push(self.isa.run(EStep {
+                    chunk: Chunk { x, n: samples.len(), packed: &packed, scratch: &mut scratch },
+                    layout,
+                    weights: self.weights.as_ref().map(|w| &w[samples]),
+                    centres: &centres,
+                    sums: &mut sums,
+                    rows: &mut rows,
+                }));
+                if pending >= MAX_PENDING || c == last {
+                    self.isa.run(Flush { sums: &mut sums, totals: &mut totals });
+                    pending = 0;
+                }
+            }
+            out[0] = (neumaier_sum(log2), totals);
+        });
+        let log2 = neumaier_sum(segments.iter().map(|s| s.0));
+        let mut sums = vec![0.0; layout.length];
+        for (_, totals) in &segments {
+            sums.iter_mut().zip(totals).for_each(|(sum, v)| *sum += v);
+        }
+        let scale = self.weight_scale;
+        let mut sums = estep::centred_sums(mixture, &packed, &self.data.frame, layout, &sums, scale);
+        sums.weight = self.total_weight;
+        sums.log_likelihood = (self.total_weight * packed.offset + log2 * scale) * LN_2;
+        Statistics::from_centred_sums(sums)
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
         check_rows(rows, self.data.n)?;
         let x = Array2::from_shape_fn((rows.len(), self.data.d), |(r, j)| self.data.value(rows[r], j));
-        let weights = rows.iter().map(|&row| self.weights.as_ref().map_or(1.0, |w| w[row])).collect();
+        let weights = rows.iter().map(|&row| self.weights.as_ref().map_or(1.0, |w| w[row] * self.weight_scale)).collect();
         Ok(Rows { x, weights })
     }
 }

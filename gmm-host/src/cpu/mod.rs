@@ -1,7 +1,9 @@
 //! The CPU backend: SIMD chosen at run time, threads, float32 and float64.
 mod engine;
+mod estep;
 mod isa;
 mod kernel;
+mod moments;
 mod real;
 mod resident;
 

@@ -13,6 +13,8 @@ pub(crate) trait Real: Float + bytemuck::Pod + PartialOrd {
     /// Where the sum of a sample falls below this, it is formed again with the maximum taken out: far above the
     /// smallest normal number (below which terms lose digits or vanish), far below what a sample near the data has.
     const FAR: Self;
+    /// A responsibility below this is as good as none: 10⁶ of them are nothing beside the rounding of one count.
+    const NEGLIGIBLE: Self;
     /// What the exponent field of 1.0 holds.
     const BIAS: u64;
     /// The exponent fields are counted in 32-bit lanes, of which an element has this many.
@@ -21,8 +23,10 @@ pub(crate) trait Real: Float + bytemuck::Pod + PartialOrd {
     const COUNTER: usize = if cfg!(target_endian = "little") { Self::COUNTERS - 1 } else { 0 };
 
     fn splat<S: Simd>(simd: S, v: Self) -> Self::Reg<S>;
+    fn add<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
     fn sub<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
     fn mul<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
+    fn div<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
     fn max<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
     fn min<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
     /// a·b + c
@@ -31,6 +35,8 @@ pub(crate) trait Real: Float + bytemuck::Pod + PartialOrd {
     fn sub_mul<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>, c: Self::Reg<S>) -> Self::Reg<S>;
     /// Whether any element is below `limit`.
     fn any_below<S: Simd>(simd: S, a: Self::Reg<S>, limit: Self) -> bool;
+    /// Whether any element is above `limit`.
+    fn any_above<S: Simd>(simd: S, a: Self::Reg<S>, limit: Self) -> bool;
 
     /// 2^x to about one unit in the last place, without a bias, for x ≤ 100; 0 from the smallest normal exponent
     /// minus one downwards, and between these two an error of at most the smallest normal number.
@@ -64,7 +70,7 @@ pub(crate) fn elements_mut<T: Real, S: Simd>(v: &mut [T::Reg<S>]) -> &mut [T] {
 
 /// The members that differ between the types only by the names of pulp's functions.
 macro_rules! plain_members {
-    ($splat:ident, $sub:ident, $mul:ident, $max:ident, $min:ident, $mul_add:ident, $sub_mul:ident, $regs:ident,
+    ($splat:ident, $add:ident, $sub:ident, $mul:ident, $div:ident, $max:ident, $min:ident, $mul_add:ident, $sub_mul:ident, $regs:ident,
      $slice:ident, $slice_mut:ident) => {
         type Reg<S: Simd> = S::$regs;
 
@@ -73,8 +79,16 @@ macro_rules! plain_members {
             simd.$splat(v)
         }
         #[inline(always)]
+        fn add<S: Simd>(simd: S, a: S::$regs, b: S::$regs) -> S::$regs {
+            simd.$add(a, b)
+        }
+        #[inline(always)]
         fn sub<S: Simd>(simd: S, a: S::$regs, b: S::$regs) -> S::$regs {
             simd.$sub(a, b)
+        }
+        #[inline(always)]
+        fn div<S: Simd>(simd: S, a: S::$regs, b: S::$regs) -> S::$regs {
+            simd.$div(a, b)
         }
         #[inline(always)]
         fn mul<S: Simd>(simd: S, a: S::$regs, b: S::$regs) -> S::$regs {
@@ -142,12 +156,15 @@ fn horner<T: Real, S: Simd, const N: usize>(simd: S, coefficients: &[T; N], f: T
 
 impl Real for f32 {
     const FAR: Self = f32::from_bits((127 - 96) << 23);
+    const NEGLIGIBLE: Self = f32::from_bits((127 - 60) << 23);
     const BIAS: u64 = 127;
 
     plain_members!(
         splat_f32s,
+        add_f32s,
         sub_f32s,
         mul_f32s,
+        div_f32s,
         max_f32s,
         min_f32s,
         mul_add_e_f32s,
@@ -160,6 +177,11 @@ impl Real for f32 {
     #[inline(always)]
     fn any_below<S: Simd>(simd: S, a: S::f32s, limit: Self) -> bool {
         simd.first_true_m32s(simd.less_than_f32s(a, simd.splat_f32s(limit))) != S::F32_LANES
+    }
+
+    #[inline(always)]
+    fn any_above<S: Simd>(simd: S, a: S::f32s, limit: Self) -> bool {
+        simd.first_true_m32s(simd.greater_than_f32s(a, simd.splat_f32s(limit))) != S::F32_LANES
     }
 
     #[inline(always)]
@@ -186,12 +208,15 @@ impl Real for f32 {
 
 impl Real for f64 {
     const FAR: Self = f64::from_bits((1023 - 900) << 52);
+    const NEGLIGIBLE: Self = f64::from_bits((1023 - 120) << 52);
     const BIAS: u64 = 1023;
 
     plain_members!(
         splat_f64s,
+        add_f64s,
         sub_f64s,
         mul_f64s,
+        div_f64s,
         max_f64s,
         min_f64s,
         mul_add_e_f64s,
@@ -204,6 +229,11 @@ impl Real for f64 {
     #[inline(always)]
     fn any_below<S: Simd>(simd: S, a: S::f64s, limit: Self) -> bool {
         simd.first_true_m64s(simd.less_than_f64s(a, simd.splat_f64s(limit))) != S::F64_LANES
+    }
+
+    #[inline(always)]
+    fn any_above<S: Simd>(simd: S, a: S::f64s, limit: Self) -> bool {
+        simd.first_true_m64s(simd.greater_than_f64s(a, simd.splat_f64s(limit))) != S::F64_LANES
     }
 
     #[inline(always)]

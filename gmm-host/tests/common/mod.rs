@@ -1,6 +1,6 @@
 //! What the tests share: data, mixtures and comparisons.
 #![allow(dead_code, missing_docs)]
-use gmm_host::{CovarianceType, Covariances, Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics};
+use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -68,8 +68,11 @@ pub struct Backend {
 }
 
 /// Every backend; new ones are added here.
-pub const BACKENDS: &[Backend] =
-    &[Backend { name: "reference", load: |s| Some(Box::new(ReferenceEvaluator::new(s))), float32: false }];
+pub const BACKENDS: &[Backend] = &[
+    Backend { name: "reference", load: |s| Some(Box::new(ReferenceEvaluator::new(s))), float32: false },
+    Backend { name: "cpu, float64", load: |s| Some(Box::new(CpuEvaluator::new(s).unwrap())), float32: false },
+    Backend { name: "cpu, float32", load: |s| Some(Box::new(CpuEvaluator::new(s).unwrap())), float32: true },
+];
 
 impl Backend {
     /// An evaluator over `x`, rounded to float32 where the backend takes that.

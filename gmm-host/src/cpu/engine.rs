@@ -1,6 +1,6 @@
 //! Threads, chunks, and the sum over the chunks, for one element type.
-use super::isa::Isa;
 use super::estep;
+use super::isa::Isa;
 use super::kernel::{Chunk, PerSample, Total, buffer, scratch};
 use super::moments::{EStep, Flush, Layout};
 use super::real::Real;
@@ -49,7 +49,16 @@ impl<T: Real> Engine<T> {
         let largest = samples.weights().map_or(1.0, |w| w.iter().copied().fold(0.0, f64::max));
         let weight_scale = largest.log2().ceil().clamp(-1000.0, 1000.0).exp2();
         let weights = samples.weights().map(|w| w.iter().map(|w| w / weight_scale).collect());
-        Self { data, weights, weight_scale, total_weight: samples.total_weight(), isa, pool, n_threads, partial: Vec::new() }
+        Self {
+            data,
+            weights,
+            weight_scale,
+            total_weight: samples.total_weight(),
+            isa,
+            pool,
+            n_threads,
+            partial: Vec::new(),
+        }
     }
 
     /// Runs `work` on each piece of `out` of `size` elements, with the piece's number; in parallel where that pays.
@@ -158,7 +167,9 @@ impl<T: Real> Evaluator for Engine<T> {
         let (k, d, lanes) = (packed.n_components, packed.n_features, self.data.lanes);
         let layout = Layout::new(&packed, lanes);
         let mut centres = buffer(if matches!(packed.matrices, Matrices::Diagonal) { 0 } else { k * layout.width });
-        for (to, from) in centres.chunks_mut(layout.width).zip(estep::centres(mixture, &packed, &self.data.frame).rows()) {
+        for (to, from) in
+            centres.chunks_mut(layout.width).zip(estep::centres(mixture, &packed, &self.data.frame).rows())
+        {
             to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from));
         }
         // Chunks are gathered into segments whose number does not depend on the threads: so many sums are kept.
@@ -207,7 +218,8 @@ impl<T: Real> Evaluator for Engine<T> {
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
         check_rows(rows, self.data.n)?;
         let x = Array2::from_shape_fn((rows.len(), self.data.d), |(r, j)| self.data.value(rows[r], j));
-        let weights = rows.iter().map(|&row| self.weights.as_ref().map_or(1.0, |w| w[row] * self.weight_scale)).collect();
+        let weights =
+            rows.iter().map(|&row| self.weights.as_ref().map_or(1.0, |w| w[row] * self.weight_scale)).collect();
         Ok(Rows { x, weights })
     }
 }

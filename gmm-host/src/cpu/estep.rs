@@ -32,7 +32,8 @@ pub(super) fn centred_sums<T: Real>(
     let (k, d) = mixture.means().dim();
     let centres = centres(mixture, packed, frame);
     let (spread, _) = sums.split_at(layout.spread * layout.lanes);
-    let spread: Vec<f64> = spread.chunks_exact(layout.lanes).map(|v| factor * neumaier_sum(v.iter().copied())).collect();
+    let spread: Vec<f64> =
+        spread.chunks_exact(layout.lanes).map(|v| factor * neumaier_sum(v.iter().copied())).collect();
     let counts = Array1::from_iter(spread[..k].iter().copied());
     // A matrix of rows of `width` elements, of which the first `columns` count.
     let matrix = |at: usize, rows: usize, width: usize, columns: usize| {

@@ -276,8 +276,10 @@ fn weighted_sum<T: Real, S: Simd, const G: usize>(
         for ((q, &w), terms) in q.iter().zip(weight).zip(terms) {
             let w = T::splat(simd, w);
             for i in 0..G {
-                terms[i] = T::mul(simd, T::exp2(simd, T::sub(simd, q[i], shift[i])), w);
-                sum[i] = T::add(simd, sum[i], terms[i]);
+                let term = T::exp2(simd, T::sub(simd, q[i], shift[i]));
+                terms[i] = T::mul(simd, term, w);
+                // Not the rounded term, so that the sum is the one without terms, to the bit.
+                sum[i] = T::mul_add(simd, term, w, sum[i]);
             }
         }
     }

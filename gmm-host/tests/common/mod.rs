@@ -1,6 +1,8 @@
 //! What the tests share: data, mixtures and comparisons.
 #![allow(dead_code, missing_docs)]
-use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics};
+use gmm_host::{
+    CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics,
+};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -322,20 +322,21 @@ impl Lane {
             return Err(Error::Cuda { op: "cuLaunchKernel", message: "`batch` without its reduction".into() });
         };
         let partials = self.partials.as_device_ptr().as_mut_ptr();
+        let (k, group) = (layout::filled_up(plan.k), plan.group.min(sets));
         let args = batch::BatchArgs {
             columns: columns.args(plan.keep),
             parameters: self.parameters(),
             sets: sets as u32,
-            group: plan.group as u32,
-            k: layout::filled_up(plan.k) as u32,
+            group: group as u32,
+            k: k as u32,
             d: plan.d as u32,
             partials,
         };
-        let grid = (plan.blocks, sets.div_ceil(plan.group) as u32);
-        // The group's size decides the shared memory; fewer sets than a group need no more.
+        let grid = (plan.blocks, sets.div_ceil(group) as u32);
+        let shared = batch::shared_bytes(plan.d, k, group, plan.variant.block);
         // SAFETY: the arguments of this entry; the columns are checked, `upload` brought the rows of all sets, and there
         // is a partial sum for each set and block.
-        unsafe { self.start(plan.kernel, grid, plan.variant.block, plan.shared, &[arg(&args)])? };
+        unsafe { self.start(plan.kernel, grid, plan.variant.block, shared, &[arg(&args)])? };
         let (count, totals) = (plan.blocks, self.slots.device_pointer());
         // SAFETY: as above, and a slot for each set.
         unsafe { self.start(reduce, (sets as u32, 1), WARP, 0, &[arg(&partials), arg(&count), arg(&totals)]) }

@@ -1,12 +1,17 @@
-"""Times scikit-learn's score and this crate's likelihood bench on one machine, in one run, and prints the ratios.
+"""Times scikit-learn and this crate on one machine, in one run, and prints the ratios.
 
-    python gmm-host/benches/compare_sklearn.py
+    python gmm-host/benches/compare_sklearn.py [score | em]
 
-Needs NumPy and scikit-learn; both sides use all cores. Data: float32, standard normal, D=13, K=8, diag.
+`score`: one evaluation of the likelihood against GaussianMixture.score, over N. `em`: ten iterations of EM from a given
+start against GaussianMixture.fit (its checks of the input included); takes some minutes for each covariance type.
+
+Needs NumPy and scikit-learn; both sides use all cores. Data: float32 around K centres.
 """
 import json
 import subprocess
+import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -36,30 +41,64 @@ def scikit_learn(n):
     return float(np.median(seconds))
 
 
-def this_crate():
-    """Median seconds by size, from criterion's own files."""
-    command = ["cargo", "bench", "-p", "gmm-host", "--bench", "likelihood", "--", "cpu/diag/f32/N.*/D13/K8"]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    metadata = subprocess.run(
-        ["cargo", "metadata", "--format-version", "1", "--no-deps"], cwd=ROOT, check=True, capture_output=True
-    )
-    folder = Path(json.loads(metadata.stdout)["target_directory"]) / "criterion" / "log_likelihood"
+def criterion(bench, group, names):
+    """Median seconds of this crate's benches by name, from criterion's own files."""
+    folder = None
     medians = {}
-    for n in SIZES:
-        name = f"cpu/diag/f32/N{n}/D{D}/K{K}".replace("/", "_")
-        estimates = json.loads((folder / name / "new" / "estimates.json").read_text())
-        medians[n] = estimates["median"]["point_estimate"] * 1e-9
+    for name in names:
+        command = ["cargo", "bench", "-p", "gmm-host", "--bench", bench, "--", f"{group}/{name}$"]
+        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if folder is None:
+            command = ["cargo", "metadata", "--format-version", "1", "--no-deps"]
+            metadata = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
+            folder = Path(metadata["target_directory"]) / "criterion" / group
+        estimates = json.loads((folder / name.replace("/", "_") / "new" / "estimates.json").read_text())
+        medians[name] = estimates["median"]["point_estimate"] * 1e-9
     return medians
 
 
-def main():
-    print(f"scikit-learn {sklearn.__version__}, NumPy {np.__version__}; D={D}, K={K}, diag, float32; medians")
-    print(f"{'N':>8} {'scikit-learn':>14} {'gmm cpu':>14} {'ratio':>7}")
-    ours = this_crate()
+def score():
+    print(f"One evaluation of the likelihood; D={D}, K={K}, diag, float32; medians")
+    print(f"{'N':>8} {'scikit-learn':>15} {'gmm cpu':>15} {'ratio':>7}")
+    names = {n: f"cpu/diag/f32/N{n}/D{D}/K{K}" for n in SIZES}
+    ours = criterion("likelihood", "log_likelihood", names.values())
     for n in SIZES:
-        theirs = scikit_learn(n)
-        print(f"{n:>8} {theirs * 1e6:>11.1f} µs {ours[n] * 1e6:>11.2f} µs {theirs / ours[n]:>7.0f}")
+        theirs, mine = scikit_learn(n), ours[names[n]]
+        print(f"{n:>8} {theirs * 1e6:>12.1f} µs {mine * 1e6:>12.2f} µs {theirs / mine:>7.0f}")
+
+
+def ten_iterations(n, d, k, covariance_type):
+    """Seconds of ten iterations of GaussianMixture.fit from a given start."""
+    rng = np.random.default_rng(1)
+    means = rng.standard_normal((k, d)).astype(np.float32)
+    x = means[np.arange(n) % k] + 0.6 * rng.standard_normal((n, d), np.float32)
+    precisions = np.eye(d, dtype=np.float32) * 2
+    if covariance_type == "full":
+        precisions = np.tile(precisions, (k, 1, 1))
+    else:
+        precisions = np.full((k, d), 2, np.float32)
+    model = GaussianMixture(
+        k, covariance_type=covariance_type, max_iter=10, tol=0, init_params="random", means_init=means,
+        weights_init=np.full(k, 1 / k, np.float32), precisions_init=precisions,
+    )
+    start = time.perf_counter()
+    model.fit(x)
+    return time.perf_counter() - start
+
+
+def em():
+    print("Ten iterations of EM, float32")
+    print(f"{'N':>8} {'D':>4} {'K':>4} {'type':>5} {'scikit-learn':>14} {'gmm cpu':>14} {'ratio':>7}")
+    cases = [(n, d, k, t) for n, d, k in [(1_000_000, 13, 8), (200_000, 64, 32)] for t in ["diag", "full"]]
+    names = {case: f"cpu/{case[3]}/{case[0]}/{case[1]}/{case[2]}/f32" for case in cases}
+    ours = criterion("fit", "em", names.values())
+    for case in cases:
+        n, d, k, t = case
+        theirs, mine = ten_iterations(*case), 10 * ours[names[case]]
+        print(f"{n:>8} {d:>4} {k:>4} {t:>5} {theirs:>12.2f} s {mine:>12.3f} s {theirs / mine:>7.0f}")
 
 
 if __name__ == "__main__":
-    main()
+    warnings.filterwarnings("ignore")
+    print(f"scikit-learn {sklearn.__version__}, NumPy {np.__version__}")
+    {"score": score, "em": em}[sys.argv[1] if len(sys.argv) > 1 else "score"]()

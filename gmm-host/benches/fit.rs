@@ -9,7 +9,7 @@ use ndarray::{Array2, ArrayView2, s};
 use std::hint::black_box;
 
 /// N, D, K and the covariance types.
-const SHAPES: [(usize, usize, usize); 2] = [(1_000_000, 13, 8), (1_000_000, 32, 64)];
+const SHAPES: [(usize, usize, usize); 3] = [(1_000_000, 13, 8), (1_000_000, 32, 64), (200_000, 64, 32)];
 const TYPES: [CovarianceType; 2] = [CovarianceType::Diag, CovarianceType::Full];
 /// N for the reference, which is slow.
 const SMALL: usize = 2_000;

@@ -16,7 +16,7 @@ use std::f64::consts::LN_2;
 
 /// Work below this many fused multiply-adds of single elements is done by the calling thread: about the time that
 /// waking the others takes.
-const SERIAL_WORK: usize = 1 << 20;
+const SERIAL_WORK: usize = 1 << 21;
 
 /// As many sums are kept in all segments of an E-step, unless one of them alone is too large.
 const SEGMENT_ELEMENTS: usize = 1 << 22;

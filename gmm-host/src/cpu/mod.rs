@@ -34,7 +34,7 @@ impl CpuEvaluator {
     /// or as `RAYON_NUM_THREADS` says).
     ///
     /// # Errors
-    /// None today; a later version may check what it needs of the machine.
+    /// None at present.
     pub fn new(samples: Samples<'_>) -> Result<Self> {
         Ok(Self::with_isa(samples, None, Isa::best()))
     }

@@ -26,7 +26,7 @@ pub(crate) struct Resident<T> {
 const CHUNK_ELEMENTS: usize = 1 << 16;
 /// Chunks are multiples of this many samples: sixteen registers of the widest kind.
 const CHUNK_UNIT: usize = 256;
-const MAX_CHUNK: usize = 4096;
+const MAX_CHUNK: usize = 2048;
 
 impl<T: Real> Resident<T> {
     pub fn new(samples: ArrayView2<'_, T>, isa: Isa) -> Self {

@@ -9,6 +9,8 @@ use std::ops::ControlFlow;
 #[path = "../tests/common/mod.rs"]
 mod common;
 
+const THIN: usize = 100;
+
 fn steps(c: &mut Criterion) {
     let mut group = c.benchmark_group("step");
     for (k, d, chains) in [(3, 4, 1), (8, 13, 1), (8, 13, 64)] {
@@ -28,7 +30,7 @@ fn steps(c: &mut Criterion) {
             }
             let mut nothing = common::Nothing { n, d };
             let mut posterior = Posterior::new(&model, &mut nothing).unwrap();
-            let settings = Settings { sampler, chains, warmup: 500, draws: 1, thin: 1, seed: 1 };
+            let settings = Settings { sampler, chains, warmup: 500, draws: 1, thin: THIN, seed: 1 };
             let start = Start::around(&model, &mixture, &settings).unwrap();
             let mut run = Run::new(settings, start, &mut posterior).unwrap();
             run.advance(&mut posterior, |_| ControlFlow::Continue(())).unwrap();
@@ -38,9 +40,9 @@ fn steps(c: &mut Criterion) {
                 other => other.name(),
             };
             if sampler != Sampler::NUTS {
-                group.throughput(Throughput::Elements((chains * blocks) as u64));
+                group.throughput(Throughput::Elements((chains * blocks * THIN) as u64));
             }
-            // Every draw is recorded: thinned runs pay for that less often.
+            // Thinned, so that recording the draws does not count.
             group.bench_function(BenchmarkId::new(name, format!("K={k},D={d},chains={chains}")), |b| {
                 b.iter(|| {
                     run.set_draws(run.drawn() + 1).unwrap();

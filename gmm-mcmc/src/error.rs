@@ -21,7 +21,7 @@ pub enum Error {
     },
     /// The prior is not the JSON that [`crate::Prior`] reads.
     #[error("the prior is not valid: {0}")]
-    PriorSyntax(#[source] serde_json::Error),
+    PriorSyntax(serde_json::Error),
     /// A sampler setting is not usable.
     #[error("{what} is {value}: {remedy}")]
     Setting {
@@ -52,12 +52,12 @@ pub enum Error {
         problem: String,
     },
     /// A file could not be read or written.
-    #[error("{path}: {source}")]
+    #[error("{path}: {error}")]
     Io {
         /// The file.
         path: PathBuf,
         /// The operating system's reason.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// An unfinished run lies where a new one would write.
     #[error("{path} holds an unfinished run; resume it, or delete it to start afresh")]

@@ -18,18 +18,22 @@ use rand_distr::{Distribution, Gamma, StandardNormal};
 #[derive(Debug, Clone)]
 pub struct Model {
     layout: Layout,
+    /// The column by whose mean the components of a draw are ordered.
+    order: Option<usize>,
     prior: Resolved,
     stated: Prior,
     data: DataSummary,
 }
 
 impl Model {
-    /// `order`: a column by whose mean the components are kept in ascending order, against label switching. With
-    /// the same prior for all components that loses nothing; else it is a constraint like any other.
+    /// `order`: a column by whose mean the components of each draw are put in ascending order when it is recorded, against
+    /// label switching. The prior must then be the same for all components. Draws so ordered are draws from the posterior
+    /// under the constraint that the components are in order, which has the same density there, times K!; but the
+    /// chain itself may pass from one order to another, which it cannot within the constraint.
     ///
     /// # Errors
     /// [`Error::Setting`] (K = 0, no such column), [`Error::TooManyComponents`] (K > N), [`Error::Prior`] (a shape that
-    /// does not fit, a scale that is not positive).
+    /// does not fit, a scale that is not positive, an order with priors that differ).
     pub fn new(
         n_components: usize,
         covariance_type: CovarianceType,
@@ -51,13 +55,15 @@ impl Model {
         if !matches!(covariance_type, CovarianceType::Full | CovarianceType::Diag | CovarianceType::Spherical) {
             return setting("the covariance type", covariance_type, "full, diag and spherical can be sampled");
         }
-        let layout = Layout { k, d: data.n_features, covariance_type, order };
-        Ok(Self {
-            layout,
-            prior: Resolved::new(prior, k, covariance_type, data)?,
-            stated: prior.clone(),
-            data: data.clone(),
-        })
+        let layout = Layout { k, d: data.n_features, covariance_type };
+        let resolved = Resolved::new(prior, k, covariance_type, data)?;
+        if order.is_some() && !resolved.exchangeable(k) {
+            return Err(Error::Prior {
+                what: "order".into(),
+                problem: "components with priors of their own are told apart by them; leave out the order".into(),
+            });
+        }
+        Ok(Self { layout, order, prior: resolved, stated: prior.clone(), data: data.clone() })
     }
 
     /// K.
@@ -82,7 +88,7 @@ impl Model {
 
     /// The column by whose mean the components are ordered.
     pub fn order(&self) -> Option<usize> {
-        self.layout.order
+        self.order
     }
 
     /// The type of the covariances.
@@ -111,14 +117,24 @@ impl Model {
         ]
     }
 
-    /// The numbers of [`variables`](Self::variables) at a point, row-major, one after the other.
+    /// The numbers of [`variables`](Self::variables) at a point, row-major, one after the other; the components in order,
+    /// if the model has one.
     ///
     /// # Panics
     /// If `theta` has not `dim` coordinates.
     pub fn parameters(&self, theta: &[f64]) -> Vec<f64> {
         assert_eq!(theta.len(), self.dim(), "coordinates of the point");
         let p = self.point(theta);
-        p.weights.iter().chain(&p.means).copied().chain(p.covariances.iter()).collect()
+        let mut components: Vec<usize> = (0..self.layout.k).collect();
+        if let Some(column) = self.order {
+            components.sort_by(|&a, &b| p.means[[a, column]].total_cmp(&p.means[[b, column]]));
+        }
+        let covariances: Vec<f64> = p.covariances.iter().collect();
+        let size = covariances.len() / components.len();
+        let mut numbers: Vec<f64> = components.iter().map(|&c| p.weights[c]).collect();
+        components.iter().for_each(|&c| numbers.extend(p.means.row(c)));
+        components.iter().for_each(|&c| numbers.extend(&covariances[c * size..(c + 1) * size]));
+        numbers
     }
 
     pub(crate) fn point(&self, theta: &[f64]) -> Point {
@@ -135,11 +151,10 @@ impl Model {
         Mixture::new(p.weights, p.means, p.covariances).ok()
     }
 
-    /// The point that stands for a mixture (with an order: for its components sorted).
+    /// The point that stands for a mixture.
     ///
     /// # Errors
-    /// [`Error::Start`]: another shape or covariance type, a component without weight, two equal means that cannot be
-    /// ordered.
+    /// [`Error::Start`]: another shape or covariance type, a component without weight.
     pub fn unconstrain(&self, mixture: &Mixture) -> Result<Vec<f64>> {
         self.layout.unconstrain(mixture).map_err(Error::Start)
     }
@@ -147,33 +162,16 @@ impl Model {
     /// A mixture drawn from the prior, as a point.
     ///
     /// # Errors
-    /// [`Error::Start`] when the prior is so wide that no draw is a mixture in float64, or, with an order and a
-    /// different prior for each component, when no draw is in order.
+    /// [`Error::Start`] when the prior is so wide that no draw is a mixture in float64.
     pub fn sample_prior(&self, rng: &mut impl Rng) -> Result<Vec<f64>> {
-        const TRIES: usize = 100_000;
-        for _ in 0..TRIES {
-            let mut theta = self.draw_unordered(rng);
-            if self.layout.order.is_some() {
-                // The draw was made without order; sorting it is exact if the components are exchangeable.
-                let free = Self { layout: Layout { order: None, ..self.layout }, ..self.clone() };
-                let Some(m) = free.mixture(&theta) else { continue };
-                let sorted = m.means().column(self.layout.order.unwrap_or(0)).iter().is_sorted();
-                if !sorted && !self.prior.exchangeable(self.layout.k) {
-                    continue;
-                }
-                match self.layout.unconstrain(&m) {
-                    Ok(t) => theta = t,
-                    Err(_) => continue,
-                }
-            }
-            if self.mixture(&theta).is_some() {
-                return Ok(theta);
-            }
-        }
-        Err(Error::Start(format!("drawn from the prior was unusable {TRIES} times; give one, or narrow the prior")))
+        const TRIES: usize = 1000;
+        let mut draws = (0..TRIES).map(|_| self.draw(rng));
+        draws.find(|theta| self.mixture(theta).is_some()).ok_or_else(|| {
+            Error::Start(format!("drawn from the prior was unusable {TRIES} times; give one, or narrow the prior"))
+        })
     }
 
-    fn draw_unordered(&self, rng: &mut impl Rng) -> Vec<f64> {
+    fn draw(&self, rng: &mut impl Rng) -> Vec<f64> {
         let Layout { k, d, .. } = self.layout;
 
         let mut theta = Vec::with_capacity(self.dim());
@@ -215,11 +213,11 @@ impl Model {
         self.prior.lkj + (self.layout.d - 2 - column) as f64 / 2.0
     }
 
-    /// log p(θ): the prior density of the parameters times the Jacobian of the transform. Normalised, but for the ordering
-    /// constraint and the LKJ constant.
+    /// log p(θ): the prior density of the parameters times the Jacobian of the transform, normalised but for the LKJ
+    /// constant.
     pub(crate) fn log_prior(&self, theta: &[f64], point: &Point) -> f64 {
         let p = &self.prior;
-        let mut sum = p.log_norm + self.layout.log_jacobian(theta, point);
+        let mut sum = p.log_norm + self.layout.log_jacobian(point);
         if self.layout.k > 1 {
             sum += p.concentration.iter().zip(&point.log_weights).map(|(a, w)| (a - 1.0) * w).sum::<f64>();
         }
@@ -335,7 +333,7 @@ impl Model {
                 ScaleDensity::InverseGamma(a, b) => 2.0 * (b[i] / variances[i] - a[i]),
             };
         }
-        self.layout.pull_back(theta, &by_log_weight, &mut by_mean, by_cholesky.as_ref(), gradient);
+        self.layout.pull_back(theta, &by_log_weight, &by_mean, by_cholesky.as_ref(), gradient);
         for ((g, y), j) in gradient[to..].iter_mut().zip(&theta[to..]).zip(self.partial_columns()) {
             *g -= 2.0 * self.partial_shape(j) * y.tanh();
         }
@@ -351,9 +349,7 @@ impl Model {
         let sigma: Vec<f64> = self.log_scales(theta).iter().map(|u| u.exp()).collect();
         for i in 0..k * d {
             let sd = sigma[self.scale_of(i)] / count(i / d).sqrt();
-            // An ordered coordinate is the logarithm of a difference of means.
-            let ordered = self.layout.order == Some(i % d) && i >= d;
-            scale.push(if ordered { (sd / theta[self.layout.means_at() + i].exp()).min(1.0) } else { sd });
+            scale.push(sd);
         }
         let values_per_scale = (d / self.layout.scales()) as f64;
         scale.extend(

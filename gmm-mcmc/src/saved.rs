@@ -57,7 +57,7 @@ fn partial(prefix: &Path) -> PathBuf {
 }
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> Error + '_ {
-    |source| Error::Io { path: path.into(), source }
+    |error| Error::Io { path: path.into(), error }
 }
 
 fn folder(prefix: &Path) -> &Path {
@@ -86,7 +86,14 @@ pub fn check_outputs(prefix: &Path, chains: usize) -> Result<()> {
 }
 
 fn check_folder(prefix: &Path) -> Result<()> {
-    NamedTempFile::new_in(folder(prefix)).map(drop).map_err(at(folder(prefix)))
+    temporary(prefix).map(drop)
+}
+
+/// A file beside the results, to take the place of one of them.
+fn temporary(prefix: &Path) -> Result<NamedTempFile> {
+    let folder = folder(prefix);
+    // The error's own text would repeat the folder.
+    NamedTempFile::new_in(folder).map_err(|e| at(folder)(e.kind().into()))
 }
 
 /// An unfinished or finished run, read from its files.
@@ -107,7 +114,7 @@ impl Run {
         let to = if finished { prefix.to_path_buf() } else { partial(prefix) };
         let mut written = Vec::new();
         let mut write = |path: PathBuf, fill: &dyn Fn(&mut File) -> io::Result<()>| -> Result<()> {
-            let mut file = NamedTempFile::new_in(folder(prefix)).map_err(at(folder(prefix)))?;
+            let mut file = temporary(prefix)?;
             let result = fill(file.as_file_mut()).and_then(|()| file.as_file().sync_all());
             result.map_err(at(&path))?;
             written.push((file, path));

@@ -3,8 +3,7 @@
 //! A point θ holds, in this order (K components, D features, S scales a component: D, or 1 for `spherical`):
 //! - K − 1 numbers for the weights: Stan's stick-breaking, zₖ = logit⁻¹(θₖ − log(K−1−k)), πₖ = zₖ Π_{j<k} (1 − zⱼ), so
 //!   that θ = 0 is the uniform mixture. log|∂π/∂θ| = Σₖ log πₖ over all K.
-//! - K·D means, as they are. With components ordered by column c, that column holds μ₀, log(μ₁ − μ₀), … (Stan's
-//!   ordered vector), with log-Jacobian Σ_{k>0} θₖ.
+//! - K·D means, as they are.
 //! - K·S numbers log σ. Priors are stated for σ or σ², their Jacobians are in [`crate::Model`].
 //! - for `full` K·D(D−1)/2 numbers y: partial correlations z = tanh y, row by row below the diagonal, from which Stan's
 //!   recursion makes the Cholesky factor C of the correlation matrix; L = diag(σ) C, Σ = L Lᵀ.
@@ -17,8 +16,6 @@ pub(crate) struct Layout {
     pub k: usize,
     pub d: usize,
     pub covariance_type: CovarianceType,
-    /// The column by whose mean the components are ordered.
-    pub order: Option<usize>,
 }
 
 /// What θ stands for.
@@ -89,12 +86,7 @@ impl Layout {
         log_weights[k - 1] = log_rest;
         let weights = log_weights.iter().map(|w| w.exp()).collect();
 
-        let mut means = Array2::from_shape_fn((k, d), |(c, j)| theta[self.means_at() + c * d + j]);
-        if let Some(column) = self.order {
-            for c in 1..k {
-                means[[c, column]] = means[[c - 1, column]] + means[[c, column]].exp();
-            }
-        }
+        let means = matrix((k, d), theta[self.means_at()..self.scales_at()].to_vec());
 
         let log_scales = &theta[self.scales_at()..self.correlations_at()];
         let mut cholesky = None;
@@ -115,7 +107,7 @@ impl Layout {
                 cholesky = Some(l);
                 Covariances::Full(sigma)
             }
-            _ => Covariances::Diag(Array2::from_shape_fn((k, d), |(c, j)| (2.0 * log_scales[c * d + j]).exp())),
+            _ => Covariances::Diag(matrix((k, d), log_scales.iter().map(|u| (2.0 * u).exp()).collect())),
         };
         Point { log_weights, weights, means, covariances, cholesky }
     }
@@ -137,14 +129,9 @@ impl Layout {
         l
     }
 
-    /// log|∂(parameters)/∂θ| of the weights and the ordered means.
-    pub fn log_jacobian(&self, theta: &[f64], point: &Point) -> f64 {
-        let weights: f64 = if self.k > 1 { point.log_weights.iter().sum() } else { 0.0 };
-        let order: f64 = match self.order {
-            Some(column) => (1..self.k).map(|c| theta[self.means_at() + c * self.d + column]).sum(),
-            None => 0.0,
-        };
-        weights + order
+    /// log|∂π/∂θ|.
+    pub fn log_jacobian(&self, point: &Point) -> f64 {
+        if self.k > 1 { point.log_weights.iter().sum() } else { 0.0 }
     }
 
     /// From ∂f/∂(log πₖ), taken as if the πₖ were free, and ∂f/∂μ, ∂f/∂L to ∂f/∂θ (weights, means and correlations), the
@@ -153,7 +140,7 @@ impl Layout {
         &self,
         theta: &[f64],
         by_log_weight: &[f64],
-        by_mean: &mut [f64],
+        by_mean: &[f64],
         by_cholesky: Option<&Array3<f64>>,
         gradient: &mut [f64],
     ) {
@@ -166,15 +153,6 @@ impl Layout {
             let z = 1.0 / (1.0 + (-t).exp());
             gradient[c] = g / (1.0 + t.exp()) - z * later;
             later += g;
-        }
-        if let Some(column) = self.order {
-            let mut above = 0.0;
-            for c in (1..k).rev() {
-                let i = c * d + column;
-                above += by_mean[i];
-                by_mean[i] = above * theta[self.means_at() + i].exp() + 1.0;
-            }
-            by_mean[column] += above;
         }
         gradient[self.means_at()..self.scales_at()].copy_from_slice(by_mean);
         if let Some(by_l) = by_cholesky {
@@ -203,7 +181,7 @@ impl Layout {
         }
     }
 
-    /// A mixture → θ, or what is wrong with it. With ordering the components are sorted first.
+    /// A mixture → θ, or what is wrong with it.
     pub fn unconstrain(&self, mixture: &Mixture) -> Result<Vec<f64>, String> {
         let (k, d) = (self.k, self.d);
         if mixture.means().dim() != (k, d) {
@@ -221,35 +199,16 @@ impl Layout {
                 "gives component {c} (counted from 0) no weight; start from positive weights or lower K"
             ));
         }
-        let mut by_rank: Vec<usize> = (0..k).collect();
-        if let Some(column) = self.order {
-            by_rank.sort_by(|&a, &b| mixture.means()[[a, column]].total_cmp(&mixture.means()[[b, column]]));
-        }
         let mut theta = Vec::with_capacity(self.dim());
         // The weights sum to one within a tolerance; what is left of their own sum is exact for the last.
-        let w: Vec<f64> = by_rank.iter().map(|&c| mixture.weights()[c]).collect();
+        let w = mixture.weights();
         for c in 0..k - 1 {
-            let rest: f64 = w[c + 1..].iter().sum();
+            let rest: f64 = w.iter().skip(c + 1).sum();
             theta.push((w[c] / rest).ln() + ((k - 1 - c) as f64).ln());
         }
-        for (rank, &c) in by_rank.iter().enumerate() {
-            for j in 0..d {
-                let mean = mixture.means()[[c, j]];
-                if rank > 0 && self.order == Some(j) {
-                    let step = mean - mixture.means()[[by_rank[rank - 1], j]];
-                    if step <= 0.0 {
-                        return Err(format!(
-                            "has two components with the mean {mean} in column {j}, which cannot be ordered"
-                        ));
-                    }
-                    theta.push(step.ln());
-                } else {
-                    theta.push(mean);
-                }
-            }
-        }
+        theta.extend(mixture.means());
         let mut correlations = Vec::new();
-        for &c in &by_rank {
+        for c in 0..k {
             match mixture.covariances() {
                 Covariances::Diag(v) => theta.extend(v.row(c).iter().map(|v| 0.5 * v.ln())),
                 Covariances::Spherical(v) => theta.push(0.5 * v[c].ln()),
@@ -276,6 +235,12 @@ impl Layout {
         theta.extend(correlations);
         Ok(theta)
     }
+}
+
+/// Row-major numbers as a matrix.
+fn matrix(shape: (usize, usize), numbers: Vec<f64>) -> Array2<f64> {
+    // The only caller takes K·D numbers from between two offsets that are K·D apart.
+    Array2::from_shape_vec(shape, numbers).expect("K·D numbers")
 }
 
 /// log(1 + eᵗ) without overflow.

@@ -5,12 +5,14 @@
 //! acceptance of 0.234 + 0.206/d, which is 0.44 for d = 1 (Roberts and Rosenthal 2001; Andrieu and Thoms 2008). After
 //! warm-up neither changes, so that the chain is Markov.
 use crate::linalg::{Welford, cholesky, lower_times, pack, unpack};
+use crate::posterior::PARALLEL;
 use crate::sampler::{Draw, Starts};
 use crate::target::Target;
 use crate::{Result, rng};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 /// Up to so many coordinates one-block sampling adapts to all correlations. Beyond, an estimate of them all would need a
@@ -37,6 +39,23 @@ impl WalkChain {
     /// The proposal of one-block sampling, x + `scale` · L z: the scale and the parts of the block-diagonal L.
     pub fn proposal(&self) -> (f64, &[ProposalPart]) {
         (self.blocks[0].log_scale.exp(), &self.blocks[0].parts)
+    }
+
+    /// The next proposal of a block.
+    fn propose(&mut self, block: usize, proposal: &mut [f64], buffers: &mut Buffers) {
+        let block = &self.blocks[block];
+        let scale = block.log_scale.exp();
+        proposal.copy_from_slice(&self.point);
+        for part in &block.parts {
+            let n = part.indices.len();
+            buffers.z.clear();
+            buffers.z.extend((0..n).map(|_| scale * Distribution::<f64>::sample(&StandardNormal, &mut self.rng)));
+            buffers.step.resize(n, 0.0);
+            lower_times(&part.factor, &buffers.z, &mut buffers.step);
+            for (&i, step) in part.indices.iter().zip(&buffers.step) {
+                proposal[i] += step;
+            }
+        }
     }
 }
 
@@ -180,6 +199,12 @@ struct Scratch {
     acceptance: Vec<f64>,
     /// Their sum since the last draw (C,).
     accepted: Vec<f64>,
+    buffers: Buffers,
+}
+
+/// Memory of one proposal.
+#[derive(Debug, Clone, Default)]
+struct Buffers {
     z: Vec<f64>,
     step: Vec<f64>,
 }
@@ -198,20 +223,16 @@ impl Scratch {
     /// One Metropolis step of all chains in one block.
     fn step<T: Target + ?Sized>(&mut self, chains: &mut [WalkChain], block: usize, target: &mut T) -> Result<()> {
         let dim = target.dim();
-        for (chain, proposal) in chains.iter_mut().zip(self.proposals.chunks_exact_mut(dim)) {
-            let block = &chain.blocks[block];
-            let scale = block.log_scale.exp();
-            proposal.copy_from_slice(&chain.point);
-            for part in &block.parts {
-                let n = part.indices.len();
-                self.z.clear();
-                self.z.extend((0..n).map(|_| scale * Distribution::<f64>::sample(&StandardNormal, &mut chain.rng)));
-                self.step.resize(n, 0.0);
-                lower_times(&part.factor, &self.z, &mut self.step);
-                for (&i, step) in part.indices.iter().zip(&self.step) {
-                    proposal[i] += step;
-                }
+        if chains.len() * dim < PARALLEL {
+            for (chain, proposal) in chains.iter_mut().zip(self.proposals.chunks_exact_mut(dim)) {
+                chain.propose(block, proposal, &mut self.buffers);
             }
+        } else {
+            // Each chain has its own numbers, so that threads change nothing.
+            let proposals = self.proposals.par_chunks_exact_mut(dim);
+            chains.par_iter_mut().zip(proposals).for_each_init(Buffers::default, |buffers, (chain, proposal)| {
+                chain.propose(block, proposal, buffers);
+            });
         }
         target.log_density_batch(&self.proposals, &mut self.log_densities)?;
         for (c, (chain, proposal)) in chains.iter_mut().zip(self.proposals.chunks_exact(dim)).enumerate() {
@@ -282,7 +303,7 @@ impl Metropolis {
         let n = self.chains.len();
         for (c, chain) in self.chains.iter_mut().enumerate() {
             for (b, block) in chain.blocks.iter_mut().enumerate() {
-                block.adapt(&chain.point, acceptance[b * n + c], change, &mut self.scratch.z);
+                block.adapt(&chain.point, acceptance[b * n + c], change, &mut self.scratch.buffers.z);
                 if last {
                     block.adaptation = None;
                 }

@@ -4,8 +4,8 @@ use crate::{Model, Result};
 use gmm_host::{Evaluator, Mixture};
 use rayon::prelude::*;
 
-/// From this many coordinates (points × dim) on, the points of a batch are transformed by several threads.
-const PARALLEL: usize = 4096;
+/// From this many coordinates (points × dim) on, several threads share the work on a batch.
+pub(crate) const PARALLEL: usize = 4096;
 
 /// The posterior of a [`Model`] over the data that an evaluator holds.
 pub struct Posterior<'a> {

@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     // A wrong use ends here, with exit code 2.
     let cli = commands::Cli::parse();
     match cli.run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // The reader of the output has gone (`| head`): nobody to tell.
         Err(error) if error.chain().any(is_broken_pipe) => ExitCode::SUCCESS,
         Err(error) => {

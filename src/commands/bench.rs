@@ -1,6 +1,6 @@
 //! `gmm bench`: the time of one evaluation for several methods and sizes.
 use super::plot::{self, Series};
-use super::{text, timing};
+use super::{bench_mcmc, text, timing};
 use anyhow::{anyhow, ensure};
 use clap::Args;
 use gmm::io::Output;
@@ -27,7 +27,8 @@ const SEED: u64 = 2018;
 Examples:
   gmm bench
   gmm bench --method cpu,cuda --n 1e3,1e5,1e7 --plot bench.svg
-  gmm bench --method cuda --kernels --n 1e6 --json")]
+  gmm bench --method cuda --kernels --n 1e6 --json
+  gmm bench --mcmc --method cpu,cuda                          a million evaluations in a Markov chain")]
 pub struct Bench {
     /// Devices to compare: reference, cpu, cuda, cuda:N or auto
     #[arg(long, value_delimiter = ',', default_value = "reference,cpu,cuda")]
@@ -44,9 +45,15 @@ pub struct Bench {
     /// Time each kernel (code variant) of each device, not only the one it chooses
     #[arg(long)]
     kernels: bool,
-    /// Seconds to spend on each measurement
-    #[arg(long, default_value_t = 0.5, value_parser = budget)]
-    seconds: f64,
+    /// The time of a million evaluations in a Markov chain, beside the talk's, at the largest N
+    #[arg(long, conflicts_with_all = ["kernels", "plot"])]
+    mcmc: bool,
+    /// With --mcmc: the most evaluations to measure
+    #[arg(long, default_value = "1e6", value_name = "COUNT", value_parser = whole_number, requires = "mcmc")]
+    evaluations: usize,
+    /// Seconds to spend on each measurement; by default 0.5, and 10 with --mcmc
+    #[arg(long, value_parser = budget)]
+    seconds: Option<f64>,
     /// Print an array of rows `method, kernel, n, k, d, seconds` as JSON
     #[arg(long)]
     json: bool,
@@ -70,7 +77,7 @@ impl FromStr for Method {
     }
 }
 
-fn whole_number(text: &str) -> Result<usize, String> {
+pub fn whole_number(text: &str) -> Result<usize, String> {
     let number = text.parse::<usize>().ok().or_else(|| {
         // 1e6 and the like.
         let value: f64 = text.parse().ok()?;
@@ -109,6 +116,9 @@ impl Bench {
         self.n.sort_unstable();
         self.n.dedup();
         let problem = Problem::random(self.n.iter().copied().max().unwrap_or(1), self.k, self.d)?;
+        if self.mcmc {
+            return self.mcmc(&problem);
+        }
         let (mut rows, mut missing) = (Vec::new(), Vec::new());
         for method in &self.method {
             for kernel in self.kernels_of(method) {
@@ -145,6 +155,21 @@ impl Bench {
         Ok(())
     }
 
+    fn mcmc(&self, problem: &Problem) -> anyhow::Result<()> {
+        let bench = bench_mcmc::Bench {
+            samples: Samples::from_f32(problem.data.view())?,
+            mixture: &problem.mixtures[0],
+            budget: self.budget(10.0),
+            evaluations: self.evaluations,
+        };
+        let methods: Vec<_> = self.method.iter().map(|m| (m.name.clone(), m.device)).collect();
+        bench_mcmc::run(&bench, &methods, self.json)
+    }
+
+    fn budget(&self, default: f64) -> Duration {
+        Duration::from_secs_f64(self.seconds.unwrap_or(default))
+    }
+
     fn kernels_of(&self, method: &Method) -> Vec<Option<String>> {
         let names = if self.kernels { kernel_names(&method.device) } else { Vec::new() };
         // A device without kernels is tried all the same: it then says why it cannot be used.
@@ -162,7 +187,7 @@ impl Bench {
         for &n in &self.n {
             let mut evaluator =
                 gmm::load(method.device, Samples::from_f32(problem.data.slice(s![..n, ..]))?, &options)?;
-            let timing = timing::time(Duration::from_secs_f64(self.seconds), |i| {
+            let timing = timing::time(self.budget(0.5), |i| {
                 evaluator.log_likelihood(&problem.mixtures[i % PARAMETER_SETS]).map(drop)
             })?;
             rows.push(Row {

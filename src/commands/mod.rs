@@ -1,13 +1,18 @@
 //! The commands: one file each, from typed options to the engine and back to text.
 mod bench;
+mod bench_mcmc;
 mod convert;
 mod devices;
+mod interrupt;
+mod mcmc;
 mod plot;
+mod progress;
 mod score;
 mod text;
 mod timing;
 
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 /// Gaussian mixtures at the speed of the hardware.
 #[derive(Debug, Parser)]
@@ -21,14 +26,16 @@ const EXAMPLES: &str = "\
 Examples:
   gmm score model.json data.npy          log-likelihood of the data, on the fastest device found
   gmm convert model.json model.npz       the same model, with scikit-learn's attribute names
+  gmm mcmc data.npy -k 3 -o post         draws from the posterior, for ArviZ and the like
   gmm bench --plot bench.svg             time per evaluation for N = 100 ... 1,000,000
   gmm devices                            what there is to compute on
 
-Exit codes: 0 done, 1 failure (the reason is on stderr), 2 wrong use.";
+Exit codes: 0 done, 1 failure (the reason is on stderr), 2 wrong use, 130 ended by Ctrl-C.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     Score(score::Score),
+    Mcmc(mcmc::Mcmc),
     Convert(convert::Convert),
     Bench(bench::Bench),
     Devices(devices::Devices),
@@ -36,12 +43,14 @@ enum Command {
 
 impl Cli {
     /// Runs the command that was asked for.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let done = |()| ExitCode::SUCCESS;
         match self.command {
-            Command::Score(command) => command.run(),
-            Command::Convert(command) => command.run(),
-            Command::Bench(command) => command.run(),
-            Command::Devices(command) => command.run(),
+            Command::Score(command) => command.run().map(done),
+            Command::Mcmc(command) => command.run(),
+            Command::Convert(command) => command.run().map(done),
+            Command::Bench(command) => command.run().map(done),
+            Command::Devices(command) => command.run().map(done),
         }
     }
 }

@@ -1,4 +1,8 @@
 //! Plots as SVG.
+mod traces;
+
+pub use traces::{Trace, traces};
+
 use anyhow::anyhow;
 use plotters::prelude::*;
 

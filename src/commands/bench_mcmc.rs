@@ -1,0 +1,180 @@
+//! `gmm bench --mcmc`: the talk's headline: the time of a million likelihood evaluations in a Markov chain.
+use super::text;
+use anyhow::{anyhow, bail};
+use gmm::mcmc::{DataSummary, Model, Posterior, Prior, Run, Sampler, Settings, Start, Target};
+use gmm::{CovarianceType, Device, LoadOptions, Mixture, Samples};
+use serde::Serialize;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+/// The evaluations of the talk.
+const MILLION: f64 = 1e6;
+/// Its figures for N = 10⁶, D = 13, K = 8: seconds of one evaluation.
+const TALK: [(&str, f64); 3] =
+    [("NumPy, 2018", 36.0), ("scikit-learn, 2018", 0.5), ("CUDA C on a GTX 970, 2018", 0.01)];
+/// Draws kept, at most; the chain is thinned for more evaluations than that.
+const KEPT: usize = 2000;
+/// Most iterations of warm-up, and the least that the samplers take.
+const WARMUP: (usize, usize) = (1000, 20);
+
+/// What is measured for each method.
+const CASES: [(Sampler, usize); 3] = [(Sampler::METROPOLIS, 1), (Sampler::METROPOLIS, 64), (Sampler::NUTS, 1)];
+
+/// What `--json` prints for each measurement.
+#[derive(Serialize)]
+pub struct Row {
+    method: String,
+    kernel: String,
+    sampler: &'static str,
+    chains: usize,
+    n: usize,
+    k: usize,
+    d: usize,
+    /// Evaluations that were measured (of NUTS: gradients).
+    evaluations: u64,
+    /// One evaluation.
+    seconds: f64,
+    /// A million of them.
+    seconds_per_million: f64,
+    acceptance: f64,
+    /// Smallest effective sample size, bulk or tail, of a parameter; none of a run too short to tell.
+    ess_per_second: Option<f64>,
+}
+
+/// The problem, and how long to measure.
+pub struct Bench<'a> {
+    /// The data.
+    pub samples: Samples<'a>,
+    /// Near which the chains begin.
+    pub mixture: &'a Mixture,
+    /// Seconds for each measurement, at most, besides warm-up.
+    pub budget: Duration,
+    /// Evaluations of each measurement, at most.
+    pub evaluations: usize,
+}
+
+/// Measures every case on every device and prints the table or the rows.
+pub fn run(bench: &Bench<'_>, methods: &[(String, Device)], json: bool) -> anyhow::Result<()> {
+    let data = DataSummary::new(bench.samples);
+    let k = bench.mixture.n_components();
+    let model = Model::new(k, CovarianceType::Diag, &Prior::default(), None, &data)?;
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    for (name, device) in methods {
+        for (sampler, chains) in CASES {
+            match measure(bench, &model, *device, sampler, chains) {
+                Ok(row) => rows.push(Row { method: name.clone(), ..row }),
+                Err(error) => notes.push(format!("{name}, {}, {chains} chains: {error:#}", sampler.name())),
+            }
+        }
+    }
+    if rows.is_empty() {
+        return Err(anyhow!("nothing could be measured: {}", notes.join("; ")));
+    }
+    if json {
+        notes.iter().for_each(text::note);
+        return text::print_json(&rows);
+    }
+    Ok(text::print(report(&rows, &notes))?)
+}
+
+fn measure(bench: &Bench<'_>, model: &Model, device: Device, sampler: Sampler, chains: usize) -> anyhow::Result<Row> {
+    let mut evaluator = gmm::load(device, bench.samples, &LoadOptions::default())?;
+    evaluator.log_likelihood(bench.mixture)?;
+    let begin = Instant::now();
+    evaluator.log_likelihood(bench.mixture)?;
+    let one = begin.elapsed().as_secs_f64().max(1e-9);
+    // As many iterations as the budget has room for; a NUTS iteration is several gradients.
+    let each = one * chains as f64 * if sampler == Sampler::NUTS { 30.0 } else { 1.0 };
+    let room = (bench.budget.as_secs_f64() / each) as usize;
+    if room < WARMUP.1 {
+        bail!("an iteration takes {}; give more --seconds to measure it", text::seconds(each));
+    }
+    let iterations = room.min((bench.evaluations / chains).max(1));
+    let settings = Settings {
+        sampler,
+        chains,
+        warmup: room.min(WARMUP.0),
+        draws: usize::MAX,
+        thin: (iterations / KEPT).max(1),
+        seed: 1,
+    };
+    let start = Start::around(model, bench.mixture, &settings)?;
+    let mut posterior = Posterior::new(model, evaluator.as_mut())?;
+    let mut run = Run::new(settings, start, &mut posterior)?;
+    // Warm-up, and the first draw, which is not measured.
+    run.advance(&mut posterior, |p| if p.warming_up { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })?;
+    let (before, begin) = (posterior.evaluations(), Instant::now());
+    let limit = before + bench.evaluations as u64;
+    run.advance(&mut posterior, |p| {
+        let over = p.evaluations >= limit || begin.elapsed() >= bench.budget;
+        if over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    let (seconds, evaluations) = (begin.elapsed().as_secs_f64(), posterior.evaluations() - before);
+    let summary = run.summary();
+    let enough = run.drawn() >= 100 && summary.min_ess().is_finite();
+    Ok(Row {
+        method: String::new(),
+        kernel: run.identity().kernel.clone(),
+        sampler: sampler.name(),
+        chains,
+        n: model.data().n_samples,
+        k: model.n_components(),
+        d: model.n_features(),
+        evaluations,
+        seconds: seconds / evaluations as f64,
+        seconds_per_million: seconds / evaluations as f64 * MILLION,
+        acceptance: run.acceptance(),
+        ess_per_second: enough.then(|| summary.min_ess() / seconds),
+    })
+}
+
+fn report(rows: &[Row], notes: &[String]) -> String {
+    let first = &rows[0];
+    let measured = rows.iter().map(|r| {
+        vec![
+            format!("{}, {}", r.method, r.sampler),
+            r.kernel.clone(),
+            r.chains.to_string(),
+            text::grouped(r.evaluations),
+            text::seconds(r.seconds),
+            long(r.seconds_per_million),
+            r.ess_per_second.map_or("–".into(), text::count),
+        ]
+    });
+    let talk = TALK.iter().map(|&(name, seconds)| {
+        let blank = String::new;
+        vec![name.into(), blank(), "1".into(), blank(), text::seconds(seconds), long(seconds * MILLION), blank()]
+    });
+    let header = ["method", "kernel", "chains", "measured", "evaluation", "10⁶ evaluations", "ess/s"];
+    let mut out = format!("N = {}, D = {}, K = {}, diagonal\n\n", text::grouped(first.n as u64), first.d, first.k);
+    out += &text::table(&header, measured.chain(talk), 2);
+    out += "\n\nA row of NUTS counts gradients. The rows of 2018 are the talk's, for N = 1,000,000, D = 13, K = 8.";
+    for note in notes {
+        out += "\n\n";
+        out += note;
+    }
+    out
+}
+
+/// A time in the unit that a person would take.
+fn long(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => text::seconds(s),
+        s if s < 7200.0 => format!("{:.1} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
+        s if s < 200.0 * 86_400.0 => format!("{:.1} days", s / 86_400.0),
+        s => format!("{:.1} years", s / (365.25 * 86_400.0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_talks_times_read_as_in_the_talk() {
+        let times: Vec<String> = TALK.iter().map(|t| long(t.1 * MILLION)).collect();
+        assert_eq!(times, ["1.1 years", "5.8 days", "2.8 h"]);
+        assert_eq!(long(18.0), "18.0 s");
+    }
+}

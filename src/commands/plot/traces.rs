@@ -1,0 +1,159 @@
+//! Traces and marginal distributions of MCMC draws.
+use super::{COLOURS, FONT};
+use anyhow::anyhow;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+/// One quantity's draws, chain by chain.
+pub struct Trace {
+    pub name: String,
+    pub chains: Vec<Vec<f64>>,
+}
+
+/// Size of one row, in pixels.
+const ROW: (u32, u32) = (1100, 190);
+/// Chains that are drawn one by one; the marginal of more is that of all together.
+const CHAINS: usize = 7;
+/// Points of one line.
+const POINTS: usize = 800;
+
+const GREY: RGBColor = RGBColor(205, 205, 205);
+const LIGHT_GREY: RGBColor = RGBColor(238, 238, 238);
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+/// For each quantity a row: its trace on the left, its marginal density on the right, chain by chain; as SVG text.
+pub fn traces(traces: &[Trace]) -> anyhow::Result<String> {
+    let mut svg = String::new();
+    let rows = traces.len().max(1);
+    let mut drawn = || {
+        let root = SVGBackend::with_string(&mut svg, (ROW.0, ROW.1 * rows as u32)).into_drawing_area();
+        root.fill(&WHITE)?;
+        for (trace, area) in traces.iter().zip(root.split_evenly((rows, 1))) {
+            let (left, right) = area.split_horizontally(700);
+            draw(trace, &left, &right)?;
+        }
+        root.present()?;
+        Ok::<_, Box<dyn std::error::Error>>(())
+    };
+    drawn().map_err(|e| anyhow!("the plot could not be drawn: {e}"))?;
+    Ok(svg)
+}
+
+fn draw(trace: &Trace, left: &Area<'_>, right: &Area<'_>) -> Drawn {
+    let draws = trace.chains.first().map_or(0, Vec::len);
+    let range = padded(trace.chains.iter().flatten().copied());
+    let mut chart = ChartBuilder::on(left)
+        .caption(&trace.name, (FONT, 16))
+        .margin(6)
+        .x_label_area_size(24)
+        .y_label_area_size(80)
+        .build_cartesian_2d(0.0..draws.max(1) as f64, range.0..range.1)?;
+    chart
+        .configure_mesh()
+        .label_style((FONT, 12))
+        .bold_line_style(GREY)
+        .light_line_style(LIGHT_GREY)
+        .x_labels(6)
+        .y_labels(5)
+        .x_label_formatter(&|v| format!("{v:.0}"))
+        .y_label_formatter(&|v| label(*v, range))
+        .draw()?;
+    let step = draws.div_ceil(POINTS).max(1);
+    for (chain, colour) in trace.chains.iter().take(CHAINS).zip(COLOURS) {
+        let points = chain.iter().enumerate().step_by(step).map(|(i, &v)| (i as f64, v));
+        chart.draw_series(LineSeries::new(points, colour.mix(0.7).stroke_width(1)))?;
+    }
+
+    let groups: Vec<Vec<f64>> =
+        if trace.chains.len() > CHAINS { vec![trace.chains.concat()] } else { trace.chains.clone() };
+    let curves: Vec<Vec<(f64, f64)>> = groups.iter().map(|g| density(g, range)).collect();
+    let top = curves.iter().flatten().map(|p| p.1).fold(0.0, f64::max);
+    let mut chart = ChartBuilder::on(right)
+        .caption("density", (FONT, 16))
+        .margin(6)
+        .x_label_area_size(24)
+        .y_label_area_size(16)
+        .build_cartesian_2d(range.0..range.1, 0.0..if top > 0.0 { 1.08 * top } else { 1.0 })?;
+    chart
+        .configure_mesh()
+        .label_style((FONT, 12))
+        .bold_line_style(GREY)
+        .light_line_style(LIGHT_GREY)
+        .disable_y_mesh()
+        .x_labels(5)
+        .y_labels(0)
+        .x_label_formatter(&|v| label(*v, range))
+        .draw()?;
+    for (curve, colour) in curves.into_iter().zip(COLOURS) {
+        chart.draw_series(LineSeries::new(curve, colour.stroke_width(2)))?;
+    }
+    Ok(())
+}
+
+/// Kernel density estimate on a grid: normal kernel, Silverman's (1986) width.
+fn density(values: &[f64], (low, high): (f64, f64)) -> Vec<(f64, f64)> {
+    const GRID: usize = 160;
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let std = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n).sqrt();
+    if !(std > 0.0 && std.is_finite()) {
+        return Vec::new();
+    }
+    let width = 1.06 * std * n.powf(-0.2);
+    // A few thousand values show the shape.
+    let step = values.len().div_ceil(4000);
+    let thinned = values.iter().step_by(step);
+    let norm = width * std::f64::consts::TAU.sqrt() * thinned.len() as f64;
+    (0..GRID)
+        .map(|i| {
+            let x = low + (high - low) * i as f64 / (GRID - 1) as f64;
+            (x, thinned.clone().map(|v| (-0.5 * ((x - v) / width).powi(2)).exp()).sum::<f64>() / norm)
+        })
+        .collect()
+}
+
+/// The range of the finite values and a twentieth of it on either side.
+fn padded(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let finite = values.filter(|v| v.is_finite());
+    let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+    if low > high {
+        return (0.0, 1.0);
+    }
+    // A single value gets room of its own size.
+    let room = if high > low { (high - low) / 20.0 } else { low.abs().max(1.0) / 2.0 };
+    (low - room, high + room)
+}
+
+/// A number with as many decimals as the labels of a range need.
+fn label(value: f64, (low, high): (f64, f64)) -> String {
+    let step = (high - low) / 10.0;
+    if low.abs().max(high.abs()) >= 1e7 || step < 1e-5 {
+        return format!("{value:.3e}");
+    }
+    let decimals = (-step.log10().floor()).clamp(0.0, 5.0) as usize;
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_density_integrates_to_one() {
+        let values: Vec<f64> = (0..500).map(|i| (i as f64 * 0.7).sin()).collect();
+        let curve = density(&values, (-3.0, 3.0));
+        let sum: f64 = curve.windows(2).map(|w| (w[1].0 - w[0].0) * 0.5 * (w[0].1 + w[1].1)).sum();
+        // The trapezoidal rule over a smooth curve that has died away at both ends.
+        assert!((sum - 1.0).abs() < 1e-3, "{sum}");
+        assert!(density(&[1.0; 10], (0.0, 2.0)).is_empty());
+    }
+
+    #[test]
+    fn every_quantity_has_its_row() {
+        let trace = |name: &str| Trace { name: name.into(), chains: vec![vec![1.0, 2.0, 1.5, 1.2]; 2] };
+        let svg = traces(&[trace("lp__"), trace("means.1.1")]).unwrap();
+        assert!(svg.contains("lp__") && svg.contains("means.1.1"));
+    }
+}

@@ -76,6 +76,8 @@ fn main() -> Result<(), Error> {
         let total = seconds(calls, |i| cuda.log_likelihood(&sets[i % SETS]).map(|_| ()))?;
         let batch = seconds(calls / 20, |_| cuda.log_likelihood_batch(&sets).map(|_| ()))? / SETS as f64;
         println!("  batch of {SETS}: {}", cuda.describe().kernel);
+        let step = seconds(calls / 10, |i| cuda.statistics(&sets[i % SETS]).map(|_| ()))?;
+        println!("  E-step, parameters to statistics: {:.1} µs", step * 1e6);
         let read = (n * D * size_of::<f32>()) as f64 / BYTES_PER_SECOND;
         let arithmetic = (n * K * (2 * D + 1)) as f64 / FMAS_PER_SECOND;
         table.push((n, chosen, [kernel, read.max(arithmetic), total, batch, arithmetic].map(|s| s * 1e6)));

@@ -15,7 +15,7 @@ use gmm_host::{
     CovarianceType, Covariances, CudaEvaluator, CudaOptions, Device, Error, Evaluator, Mixture, Samples, cuda_devices,
     cuda_kernel_names, load,
 };
-use ndarray::{Array1, Array2, Array3, ArrayView2, arr1, arr2};
+use ndarray::{Array1, Array2, ArrayView2, arr1, arr2};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         ("far_samples_are_finite", far_samples_are_finite),
         ("weight_zero_contributes_nothing", weight_zero_contributes_nothing),
         ("a_batch_equals_its_sets", a_batch_equals_its_sets),
+        ("statistics_agree_for_each_covariance_type", statistics_agree_for_each_covariance_type),
         ("the_same_bits_twice", the_same_bits_twice),
         ("a_million_samples_near_a_fit", a_million_samples_near_a_fit),
         ("chunks_equal_the_whole", chunks_equal_the_whole),
@@ -381,19 +382,42 @@ fn requests_that_cannot_be_met_are_refused() {
     let error = cuda.log_likelihood(&diag(1, 9, 3, 0.0)).unwrap_err();
     assert!(error.to_string().contains("at most 8 components"), "{error}");
     assert!(matches!(cuda.log_likelihood(&diag(1, 2, 4, 0.0)), Err(Error::ShapeMismatch { .. })));
-    let full = Mixture::new(
-        arr1(&[1.0]),
-        Array2::zeros((1, 3)),
-        Covariances::Full(Array3::from_shape_fn((1, 3, 3), |(_, i, j)| if i == j { 1.0 } else { 0.0 })),
-    )
-    .unwrap();
-    assert!(matches!(cuda.log_likelihood(&full), Err(Error::Unsupported { .. })));
+    // More components than the E-step's kernels take.
+    assert!(matches!(cuda.statistics(&diag(1, 33, 3, 0.0)), Err(Error::Unsupported { .. })));
     // A mean so far away that its distance would overflow.
     let far =
         Mixture::new(arr1(&[1.0]), Array2::from_elem((1, 3), 1e30), Covariances::Diag(Array2::ones((1, 3)))).unwrap();
     assert!(matches!(cuda.log_likelihood(&far), Err(Error::OutOfRange { .. })));
     // After all that it works.
     assert!(cuda.log_likelihood(&diag(1, 2, 3, 0.0)).unwrap().is_finite());
+}
+
+/// float32 sums of up to 256 samples, added in float64: 10⁻⁵ of the sums of magnitudes is a wide bound.
+fn statistics_agree_for_each_covariance_type() {
+    use CovarianceType::{Diag, Full, Spherical, Tied};
+    for (i, (n, d, k)) in
+        [(1, 1, 1), (5, 13, 8), (1000, 2, 3), (70_001, 13, 8), (10_007, 16, 32), (4099, 7, 9)].into_iter().enumerate()
+    {
+        for covariance_type in [Diag, Spherical, Full, Tied] {
+            let (x, wide) = data(70 + i as u64, n, d);
+            let mixture = common::mixture(80 + i as u64, covariance_type, k, d, 0.0);
+            let mut cuda = evaluator(x.view(), None);
+            let got = cuda.statistics(&mixture).unwrap();
+            let truth = reference(wide.view()).statistics(&mixture).unwrap();
+            common::assert_statistics_close(&got, &truth, 1e-5, n as f64);
+            // The same bits again; and the likelihood that comes with them is the likelihood.
+            let again = cuda.statistics(&mixture).unwrap();
+            assert_eq!(got.log_likelihood().to_bits(), again.log_likelihood().to_bits());
+            assert_eq!(got.counts(), again.counts());
+            let total = cuda.log_likelihood(&mixture).unwrap();
+            assert_near(
+                &format!("{covariance_type} N={n} D={d} K={k}"),
+                total,
+                truth.log_likelihood(),
+                1e-6 * n as f64 + 1e-6 * truth.log_likelihood().abs(),
+            );
+        }
+    }
 }
 
 fn two_threads_with_an_evaluator_each() {

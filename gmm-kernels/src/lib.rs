@@ -27,6 +27,7 @@ fn panic(_: &core::panic::PanicInfo) -> ! {
 pub mod simt;
 pub mod batch;
 pub mod direct;
+pub mod double;
 pub mod moments;
 pub mod output;
 pub mod pair;

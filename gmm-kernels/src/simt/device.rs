@@ -11,6 +11,15 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     core::f32::math::mul_add(a, b, c)
 }
 
+/// a·b + c in float64, rounded once.
+#[inline(always)]
+pub fn fma64(a: f64, b: f64, c: f64) -> f64 {
+    #[cfg(feature = "rust-cuda")]
+    return cuda_std::GpuFloat::mul_add(a, b, c);
+    #[cfg(not(feature = "rust-cuda"))]
+    core::f64::math::mul_add(a, b, c)
+}
+
 /// 2^x by the special function unit: 2 ulp, 0 below 2^-126.
 #[inline(always)]
 pub fn exp2(x: f32) -> f32 {

@@ -117,6 +117,10 @@ pub mod lane {
     pub fn fma(a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
     }
+    /// a·b + c in float64, rounded once.
+    pub fn fma64(a: f64, b: f64, c: f64) -> f64 {
+        a.mul_add(b, c)
+    }
     /// 2^x, 0 below 2^-126 as on the device.
     pub fn exp2(x: f32) -> f32 {
         if x < -126.0 { 0.0 } else { x.exp2() }

@@ -1,7 +1,7 @@
 //! Data larger than memory: chunks that are loaded one after the other.
 use crate::evaluator::{check_features, check_rows};
 use crate::reference::neumaier_sum;
-use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Statistics};
+use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics};
 use ndarray::{Array1, Array2, Axis, s};
 
 /// Makes the evaluator of one chunk, given its index.
@@ -11,15 +11,14 @@ pub type Load<'a> = Box<dyn FnMut(usize) -> Result<Box<dyn Evaluator + 'a>> + Se
 /// fit above all, works with more data than memory holds, reading all of it once for each pass.
 ///
 /// ```
-/// use gmm_host::{ChunkedEvaluator, Evaluator, ReferenceEvaluator, Samples};
+/// use gmm_host::{ChunkedEvaluator, CpuEvaluator, Evaluator, Samples};
 /// use ndarray::Array2;
 ///
-/// // In earnest, slices of a memory-mapped file.
-/// let chunks = [Array2::<f64>::zeros((3, 2)), Array2::<f64>::ones((5, 2))];
-/// let data = ChunkedEvaluator::new(2, vec![3, 5], |i| {
-///     Ok(Box::new(ReferenceEvaluator::new(Samples::from_f64(chunks[i].view())?)))
-/// })?;
-/// assert_eq!(data.n_samples(), 8);
+/// // In earnest, the view of a memory-mapped file.
+/// let x = Array2::<f32>::zeros((8, 2));
+/// let samples = Samples::from_f32(x.view())?;
+/// let data = ChunkedEvaluator::of_samples(samples, 3, |chunk| Ok(Box::new(CpuEvaluator::new(chunk)?)))?;
+/// assert_eq!((data.n_samples(), data.n_chunks()), (8, 3));
 /// # Ok::<(), gmm_host::Error>(())
 /// ```
 pub struct ChunkedEvaluator<'a> {
@@ -54,6 +53,22 @@ impl<'a> ChunkedEvaluator<'a> {
         }
         let description = Description { device: "chunks, none loaded yet".into(), kernel: "none".into() };
         Ok(Self { n_features, starts, total_weight: n as f64, load: Box::new(load), loaded: None, description })
+    }
+
+    /// From samples that lie somewhere else than in memory, a mapped file above all: `rows` of them at a time are given to
+    /// `load`, the last time fewer.
+    ///
+    /// # Errors
+    /// [`Error::EmptyData`] for chunks of zero rows.
+    pub fn of_samples(
+        samples: Samples<'a>,
+        rows: usize,
+        mut load: impl FnMut(Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + 'a,
+    ) -> Result<Self> {
+        let (n, d) = (samples.n_samples(), samples.n_features());
+        let sizes = (0..n).step_by(rows.max(1)).map(|start| rows.min(n - start)).collect();
+        let chunks = Self::new(d, sizes, move |i| load(samples.rows(i * rows..n.min((i + 1) * rows))))?;
+        Ok(chunks.with_total_weight(samples.total_weight()))
     }
 
     /// States the total weight, where the chunks' samples have weights.

@@ -31,9 +31,10 @@ pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator, Rows};
 pub use fit::{
     Callback, Candidate, Criterion, Fit, GaussianMixture, GaussianMixtureParams, InitParams, Iteration, Selection,
-    StepwiseEm, merge_down, select,
+    Standardization, StepwiseEm, merge_down, select,
 };
 pub use mixture::{CovarianceType, Covariances, Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
 pub use reference::ReferenceEvaluator;
+pub use sample::Sampler;
 pub use samples::{Samples, View};
 pub use statistics::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};

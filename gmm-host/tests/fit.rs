@@ -171,13 +171,48 @@ fn a_warm_start_goes_on_bit_for_bit() {
 }
 
 #[test]
+fn an_interrupted_fit_goes_on_bit_for_bit() {
+    let x = normal(30, 200, 2, 0.0);
+    let p = params(4, CovarianceType::Full).n_init(3).init_params(InitParams::RandomFromData).tol(1e-4).max_iter(30);
+    let whole = fit(p.clone(), &mut reference(x.view()));
+    // Interrupted in each run: at its first iteration and later.
+    for (run, iteration) in [(0, 1), (0, 7), (1, 1), (1, 12), (2, 3)] {
+        let mut kept = None;
+        let model = p.clone().check().unwrap();
+        let stopped = model.fit_with(&mut reference(x.view()), &mut |i| {
+            if (i.run, i.iteration) != (run, iteration) {
+                return ControlFlow::Continue(());
+            }
+            kept = Some((i.fit.clone(), i.best.cloned()));
+            ControlFlow::Break(())
+        });
+        let (present, best) = kept.unwrap();
+        assert!(stopped.unwrap().stopped);
+        assert_eq!((present.run, present.n_iter(), best.is_some()), (run, iteration, run > 0));
+        let resumed = fit(p.clone().resume(present, best), &mut reference(x.view()));
+        assert_eq!((&resumed.mixture, &resumed.lower_bounds), (&whole.mixture, &whole.lower_bounds));
+        assert_eq!((resumed.run, resumed.converged, resumed.stopped), (whole.run, whole.converged, false));
+    }
+    // What is done is done: no iteration is added, unless it may be.
+    let p = p.n_init(1);
+    let done = fit(p.clone(), &mut reference(x.view()));
+    let again = fit(p.clone().resume(done.clone(), None), &mut reference(x.view()));
+    assert_eq!((again.n_iter(), again.mixture), (done.n_iter(), done.mixture.clone()));
+    let more = fit(p.clone().tol(0.0).max_iter(35).resume(done.clone(), None), &mut reference(x.view()));
+    assert_eq!((more.n_iter(), more.converged), (35, false));
+    assert_eq!(more.lower_bounds[..done.n_iter()], done.lower_bounds);
+    let other = p.n_components(3).resume(done, None).check().unwrap_err();
+    assert!(matches!(other, Error::ShapeMismatch { .. }), "{other}");
+}
+
+#[test]
 fn the_callback_sees_every_iteration_and_can_stop() {
     let x = normal(9, 100, 2, 0.0);
     let model = params(2, CovarianceType::Tied).tol(0.0).n_init(3).check().unwrap();
     let mut seen = Vec::new();
     let fit = model
         .fit_with(&mut reference(x.view()), &mut |i| {
-            seen.push((i.run, i.iteration, i.lower_bound, i.change, i.mixture.clone()));
+            seen.push((i.run, i.iteration, i.lower_bound, i.change, i.fit.mixture.clone()));
             if i.run == 1 && i.iteration == 4 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
         .unwrap();
@@ -319,7 +354,7 @@ fn the_number_of_blobs_is_found() {
     for t in CovarianceType::ALL {
         for criterion in [Criterion::Bic, Criterion::Rissanen] {
             let model = params(8, t).check().unwrap();
-            let merged = merge_down(&mut e, &model, criterion, go).unwrap();
+            let merged = merge_down(&mut e, &model, 1, criterion, go).unwrap();
             let ks: Vec<usize> = merged.table.iter().map(|row| row.n_components).collect();
             assert_eq!(ks, [8, 7, 6, 5, 4, 3, 2, 1]);
             // One width for all cannot describe three in three components.
@@ -327,6 +362,17 @@ fn the_number_of_blobs_is_found() {
             assert!(expected.contains(&merged.fit.mixture.n_components()), "{t}: {:?}", merged.table);
         }
     }
+    // Down to a least number, and two searches as one.
+    let down = |t: CovarianceType| {
+        let model = params(5, t).check().unwrap();
+        merge_down(&mut reference(x.view()), &model, 4, Criterion::Bic, &mut |_| ControlFlow::Continue(())).unwrap()
+    };
+    let both = down(CovarianceType::Full).then(down(CovarianceType::Spherical));
+    let rows: Vec<_> = both.table.iter().map(|row| (row.covariance_type.name(), row.n_components)).collect();
+    assert_eq!(rows, [("full", 5), ("full", 4), ("spherical", 5), ("spherical", 4)]);
+    assert_eq!((both.best, both.fit.mixture.covariance_type()), (3, CovarianceType::Spherical));
+    let both = down(CovarianceType::Spherical).then(down(CovarianceType::Full));
+    assert_eq!((both.best, both.fit.mixture.covariance_type()), (1, CovarianceType::Spherical));
     // A callback that breaks ends the search with what there is.
     let mut n = 0;
     let stopped = select(&mut e, &p, &[1, 2, 3], &[CovarianceType::Diag], Criterion::Aic, &mut |_| {
@@ -350,6 +396,12 @@ fn samples_have_the_mixtures_moments() {
         let (x, labels) = m.sample(n, 42).unwrap();
         assert_eq!((x.clone(), labels.clone()), m.sample(n, 42).unwrap());
         assert_ne!(x, m.sample(n, 43).unwrap().0);
+        // In parts the same.
+        let mut sampler = m.sampler(42).unwrap();
+        for (start, end) in [(0, 1), (1, 1), (1, 1000)] {
+            let (part, part_labels) = sampler.draw(end - start);
+            assert_eq!((part, &part_labels[..]), (x.slice(s![start..end, ..]).to_owned(), &labels[start..end]));
+        }
         for c in 0..3 {
             let rows: Vec<usize> = (0..n).filter(|&i| labels[i] == c).collect();
             let part = x.select(Axis(0), &rows);

@@ -5,8 +5,8 @@ use crate::{Covariances, Error, Evaluator, Mixture, Result, linalg};
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, Axis};
 
-/// Fits `model`, then again and again merges the two closest components and fits from there, down to one component;
-/// keeps the best of all by `criterion`.
+/// Fits `model`, then again and again merges the two closest components and fits from there, down to `least`
+/// components (at least one); keeps the best of all by `criterion`.
 ///
 /// The distance of components a and b is what merging them costs in likelihood, to the moments:
 /// ½ [πₐ ln(|Σₐᵦ|/|Σₐ|) + πᵦ ln(|Σₐᵦ|/|Σᵦ|)], with Σₐᵦ the covariance of the two taken together.
@@ -16,6 +16,7 @@ use ndarray::{Array2, ArrayView1, Axis};
 pub fn merge_down(
     evaluator: &mut dyn Evaluator,
     model: &GaussianMixture,
+    least: usize,
     criterion: Criterion,
     callback: Callback<'_>,
 ) -> Result<Selection> {
@@ -23,7 +24,7 @@ pub fn merge_down(
     let mut fit = model.fit_with(evaluator, callback)?;
     loop {
         let mixture = fit.mixture.clone();
-        if search.add(evaluator, fit)? || mixture.n_components() == 1 {
+        if search.add(evaluator, fit)? || mixture.n_components() <= least.max(1) {
             return search.finish();
         }
         let merged = merge_closest(&mixture)?;

@@ -4,14 +4,17 @@ mod kmeans;
 mod merge;
 mod params;
 mod select;
+mod standard;
 mod stepwise;
 
 pub use merge::merge_down;
 pub use params::{GaussianMixture, GaussianMixtureParams, InitParams};
 pub use select::{Candidate, Criterion, Selection, select};
+pub use standard::Standardization;
 pub use stepwise::StepwiseEm;
 
 use crate::{Error, Evaluator, Mixture, Result};
+use params::Start;
 use std::ops::ControlFlow;
 
 /// The result of a fit. That it did not converge is a result too.
@@ -33,6 +36,11 @@ pub struct Fit {
 }
 
 impl Fit {
+    /// A run that has not begun.
+    fn begin(mixture: Mixture, run: usize) -> Self {
+        Self { mixture, lower_bounds: Vec::new(), converged: false, stopped: false, run, kept: Vec::new() }
+    }
+
     /// Number of iterations.
     pub fn n_iter(&self) -> usize {
         self.lower_bounds.len()
@@ -56,10 +64,10 @@ pub struct Iteration<'a> {
     pub lower_bound: f64,
     /// Its change since the iteration before; infinite in the first.
     pub change: f64,
-    /// The new parameters.
-    pub mixture: &'a Mixture,
-    /// As [`Fit::kept`].
-    pub kept: &'a [usize],
+    /// The run so far, with the new parameters.
+    pub fit: &'a Fit,
+    /// The best of the runs before it.
+    pub best: Option<&'a Fit>,
 }
 
 /// A callback: progress, a checkpoint, or an early end by [`ControlFlow::Break`].
@@ -88,13 +96,20 @@ impl GaussianMixture {
             return Err(Error::TooFewSamples { n_samples, n_components });
         }
         self.check_features(evaluator.n_features())?;
-        if let Some((start, lower_bound)) = &params.start {
-            return self.run(evaluator, start.clone(), *lower_bound, 0, callback);
-        }
-        let mut best: Option<Fit> = None;
-        for run in 0..params.n_init {
-            let start = self.initialise(evaluator, run)?;
-            let fit = self.run(evaluator, start, f64::NEG_INFINITY, run, callback)?;
+        let (mut best, mut present, runs) = match &params.start {
+            None => (None, None, 0..params.n_init),
+            Some(Start::At(mixture, _)) => (None, Some(Fit::begin((**mixture).clone(), 0)), 0..1),
+            Some(Start::Resume(fits)) => {
+                let (present, best) = &**fits;
+                (best.clone(), Some(present.clone()), present.run..params.n_init.max(present.run + 1))
+            }
+        };
+        for run in runs {
+            let fit = match present.take() {
+                Some(fit) => fit,
+                None => Fit::begin(self.initialise(evaluator, run)?, run),
+            };
+            let fit = self.run(evaluator, fit, best.as_ref(), callback)?;
             let stopped = fit.stopped;
             match &mut best {
                 Some(best) if fit.lower_bound() <= best.lower_bound() => best.stopped |= stopped,
@@ -108,31 +123,32 @@ impl GaussianMixture {
         best.ok_or(Error::BadParameter { name: "n_init", value: "0".into(), remedy: "at least one run is needed" })
     }
 
-    /// One run of EM.
+    /// One run of EM, from where it stands to its end.
     fn run(
         &self,
         evaluator: &mut dyn Evaluator,
-        start: Mixture,
-        mut lower_bound: f64,
-        run: usize,
+        mut fit: Fit,
+        best: Option<&Fit>,
         callback: Callback<'_>,
     ) -> Result<Fit> {
         let params = &self.0;
-        let lower_bounds = Vec::new();
-        let mut fit = Fit { mixture: start, lower_bounds, converged: false, stopped: false, run, kept: Vec::new() };
-        for iteration in 1..=params.max_iter {
+        fit.stopped = false;
+        // A run that goes on may have another `tol` than before.
+        fit.converged = matches!(fit.lower_bounds[..], [.., a, b] if (b - a).abs() < params.tol);
+        while fit.n_iter() < params.max_iter && !fit.converged && !fit.stopped {
             let statistics = evaluator.statistics(&fit.mixture)?;
             let update = statistics.update(&fit.mixture, params.reg_covar, params.freeze)?;
-            let change = statistics.lower_bound() - lower_bound;
-            lower_bound = statistics.lower_bound();
+            let before = match &params.start {
+                Some(Start::At(_, lower_bound)) if fit.lower_bounds.is_empty() => *lower_bound,
+                _ => fit.lower_bound(),
+            };
+            let lower_bound = statistics.lower_bound();
+            let change = lower_bound - before;
             (fit.mixture, fit.kept) = (update.mixture, update.kept);
             fit.lower_bounds.push(lower_bound);
             fit.converged = change.abs() < params.tol;
-            let (mixture, kept) = (&fit.mixture, &fit.kept[..]);
-            fit.stopped = callback(&Iteration { run, iteration, lower_bound, change, mixture, kept }).is_break();
-            if fit.converged || fit.stopped {
-                break;
-            }
+            let iteration = Iteration { run: fit.run, iteration: fit.n_iter(), lower_bound, change, fit: &fit, best };
+            fit.stopped = callback(&iteration).is_break();
         }
         Ok(fit)
     }
@@ -142,10 +158,10 @@ impl GaussianMixture {
         let (params, k) = (&self.0, self.0.n_components);
         let mismatch =
             |what, got: &[usize]| Err(Error::ShapeMismatch { what, expected: vec![k, d], got: got.to_vec() });
-        if let Some((start, _)) = &params.start
-            && start.n_features() != d
-        {
-            return mismatch("the start's means (against the data's columns)", start.means().shape());
+        for start in params.start.iter().flat_map(Start::mixtures) {
+            if start.n_features() != d {
+                return mismatch("the start's means (against the data's columns)", start.means().shape());
+            }
         }
         if let Some(means) = &params.means_init
             && means.ncols() != d

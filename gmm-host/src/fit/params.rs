@@ -34,6 +34,16 @@ impl InitParams {
     }
 }
 
+impl std::str::FromStr for InitParams {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let known = Self::ALL.into_iter().find(|init| init.name() == name);
+        let remedy = "use kmeans, k-means++, random or random_from_data";
+        known.ok_or_else(|| Error::BadParameter { name: "init_params", value: format!("`{name}`"), remedy })
+    }
+}
+
 impl std::fmt::Display for InitParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
@@ -68,8 +78,26 @@ pub struct GaussianMixtureParams {
     pub(super) precisions_init: Option<Covariances>,
     pub(super) random_state: u64,
     pub(super) freeze: Freeze,
-    /// A start and the lower bound it had.
-    pub(super) start: Option<(Mixture, f64)>,
+    pub(super) start: Option<Start>,
+}
+
+/// Where a fit begins instead of at what `init_params` finds.
+#[derive(Debug, Clone)]
+pub(super) enum Start {
+    /// A mixture, and the lower bound it had.
+    At(Box<Mixture>, f64),
+    /// In the middle of a run, and the best of those before.
+    Resume(Box<(Fit, Option<Fit>)>),
+}
+
+impl Start {
+    pub fn mixtures(&self) -> impl Iterator<Item = &Mixture> {
+        let (mixture, best) = match self {
+            Self::At(mixture, _) => (&**mixture, None),
+            Self::Resume(fits) => (&fits.0.mixture, fits.1.as_ref()),
+        };
+        std::iter::once(mixture).chain(best.map(|fit| &fit.mixture))
+    }
 }
 
 impl Default for GaussianMixtureParams {
@@ -172,14 +200,22 @@ impl GaussianMixtureParams {
     /// Starts at a mixture, of the same K and covariance type; `n_init` is then ignored.
     #[must_use]
     pub fn start(self, mixture: Mixture) -> Self {
-        Self { start: Some((mixture, f64::NEG_INFINITY)), ..self }
+        Self { start: Some(Start::At(Box::new(mixture), f64::NEG_INFINITY)), ..self }
     }
 
     /// scikit-learn's `warm_start`: goes on where an earlier fit stopped. The change of its first iteration is taken
     /// against that fit's last lower bound.
     #[must_use]
     pub fn warm_start(self, fit: &Fit) -> Self {
-        Self { start: Some((fit.mixture.clone(), fit.lower_bound())), ..self }
+        Self { start: Some(Start::At(Box::new(fit.mixture.clone()), fit.lower_bound())), ..self }
+    }
+
+    /// Goes on with a fit that was interrupted, to the same bits as if it had not been: `present` is the run that it was
+    /// in and `best` the best run before that, as an [`Iteration`](super::Iteration) shows them. The iterations and runs that
+    /// are done count; those that are left are done.
+    #[must_use]
+    pub fn resume(self, present: Fit, best: Option<Fit>) -> Self {
+        Self { start: Some(Start::Resume(Box::new((present, best)))), ..self }
     }
 
     /// Checks everything that does not need the data.
@@ -202,7 +238,7 @@ impl GaussianMixtureParams {
         if self.n_init == 0 {
             return bad("n_init", "0".into(), "at least one run is needed");
         }
-        if let Some((start, _)) = &self.start {
+        for start in self.start.iter().flat_map(Start::mixtures) {
             if self.weights_init.is_some() || self.means_init.is_some() || self.precisions_init.is_some() {
                 return bad("start", "given".into(), "leave out weights_init, means_init and precisions_init then");
             }

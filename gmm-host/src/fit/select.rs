@@ -16,6 +16,18 @@ pub enum Criterion {
 }
 
 impl Criterion {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Bic, Self::Aic, Self::Rissanen];
+
+    /// `bic`, `aic` or `rissanen`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bic => "bic",
+            Self::Aic => "aic",
+            Self::Rissanen => "rissanen",
+        }
+    }
+
     /// The value for p parameters, with N samples (their total weight) of D features.
     pub fn value(self, log_likelihood: f64, n_parameters: usize, n_samples: f64, n_features: usize) -> f64 {
         let p = n_parameters as f64;
@@ -24,6 +36,22 @@ impl Criterion {
             Self::Aic => 2.0 * p - 2.0 * log_likelihood,
             Self::Rissanen => 0.5 * p * (n_samples * n_features as f64).ln() - log_likelihood,
         }
+    }
+}
+
+impl std::str::FromStr for Criterion {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let known = Self::ALL.into_iter().find(|criterion| criterion.name() == name);
+        let remedy = "use bic, aic or rissanen";
+        known.ok_or_else(|| Error::BadParameter { name: "criterion", value: format!("`{name}`"), remedy })
+    }
+}
+
+impl std::fmt::Display for Criterion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -57,6 +85,19 @@ pub struct Selection {
     pub fit: Fit,
     /// Whether the callback stopped the search; the table then ends with the fit that it stopped.
     pub stopped: bool,
+}
+
+impl Selection {
+    /// This search and then another, by the same criterion, as one; the best of both, of equals the first.
+    #[must_use]
+    pub fn then(mut self, other: Self) -> Self {
+        if other.table[other.best].criterion < self.table[self.best].criterion {
+            (self.best, self.fit) = (self.table.len() + other.best, other.fit);
+        }
+        self.table.extend(other.table);
+        self.stopped |= other.stopped;
+        self
+    }
 }
 
 /// Fits every K of `n_components` with every covariance type, otherwise with `params`, and keeps the best by

@@ -1,0 +1,159 @@
+//! Fitting in standardised units.
+use super::Fit;
+use crate::{CovarianceType, Covariances, Error, Mixture, Result, Samples, Statistics, View};
+use ndarray::{Array1, Array2, ArrayView2, ArrayViewMut2, Axis};
+
+/// Samples that are looked at together.
+const CHUNK: usize = 8192;
+/// How far the variances of a component may be from each other, relatively, to count as one.
+const SPHERICAL_TOLERANCE: f64 = 1e-9;
+
+/// z = (x − mean) / scale, column by column: what `--standardize` and scikit-learn's StandardScaler do. A fit to z treats
+/// all columns alike, above all its start and `reg_covar`; its parameters, and its likelihood, have exact counterparts in
+/// the units of x.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standardization {
+    mean: Array1<f64>,
+    scale: Array1<f64>,
+}
+
+impl Standardization {
+    /// Mean and standard deviation (divisor Σᵢ wᵢ) of each column, by sample weight; the scale of a constant column is 1.
+    ///
+    /// # Errors
+    /// [`Error::NonFiniteStatistic`] where a sum overflows.
+    pub fn of(samples: Samples<'_>) -> Result<Self> {
+        let (n, d) = (samples.n_samples(), samples.n_features());
+        // Around the first sample: nothing is lost far from the origin, and a constant column is zero to the bit.
+        let origin = wide(samples.rows(0..1)).row(0).to_owned();
+        let mut moments = Statistics::empty(CovarianceType::Diag, 1, d);
+        for start in (0..n).step_by(CHUNK) {
+            let chunk = samples.rows(start..n.min(start + CHUNK));
+            let weights = chunk.weights().map_or_else(|| Array1::ones(chunk.n_samples()), |w| w.to_owned());
+            let x = wide(chunk) - &origin;
+            let weights = weights.insert_axis(Axis(1));
+            moments.merge(&Statistics::from_responsibilities(x.view(), weights.view(), CovarianceType::Diag)?)?;
+        }
+        let scatter = moments.scatter().iter();
+        let scale = scatter.map(|v| (v / moments.weight()).sqrt()).map(|s| if s > 0.0 { s } else { 1.0 }).collect();
+        Ok(Self { mean: &moments.means().row(0) + &origin, scale })
+    }
+
+    /// Mean of each column (D,).
+    pub fn mean(&self) -> &Array1<f64> {
+        &self.mean
+    }
+
+    /// What each column is divided by (D,).
+    pub fn scale(&self) -> &Array1<f64> {
+        &self.scale
+    }
+
+    /// Σⱼ ln scaleⱼ: the log-likelihood of a sample in the units of x is that of z minus this.
+    pub fn log_scale(&self) -> f64 {
+        self.scale.iter().map(|s| s.ln()).sum()
+    }
+
+    /// Standardises samples (N, D) in place; computed in float64, rounded to `T`.
+    ///
+    /// # Panics
+    /// If D is another.
+    pub fn apply<T: Copy + Into<f64>>(&self, mut x: ArrayViewMut2<'_, T>, round: impl Fn(f64) -> T) {
+        for ((mut column, mean), scale) in x.columns_mut().into_iter().zip(&self.mean).zip(&self.scale) {
+            column.map_inplace(|v| *v = round(((*v).into() - mean) / scale));
+        }
+    }
+
+    /// A mixture of z as one of x. A `spherical` one becomes `diag`, because its variances differ by column then.
+    ///
+    /// # Errors
+    /// As [`Mixture::new`], where the parameters leave the range of float64.
+    pub fn restore(&self, mixture: &Mixture) -> Result<Mixture> {
+        let means = &mixture.means() * &self.scale + &self.mean;
+        let covariances = match mixture.covariances() {
+            Covariances::Spherical(v) => Covariances::Diag(spread(v, self.scale.len())),
+            other => other.clone(),
+        };
+        Mixture::new(mixture.weights().to_owned(), means, scaled(covariances, &self.scale))
+    }
+
+    /// A mixture of x as one of z, of the covariance type wanted; the inverse of [`restore`](Self::restore).
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] for another D; [`Error::WrongCovarianceType`]; as [`Mixture::new`].
+    pub fn standardize(&self, mixture: &Mixture, covariance_type: CovarianceType) -> Result<Mixture> {
+        let (k, d) = mixture.means().dim();
+        if d != self.mean.len() {
+            return Err(Error::ShapeMismatch {
+                what: "the mixture's means (against the data's columns)",
+                expected: vec![k, self.mean.len()],
+                got: vec![k, d],
+            });
+        }
+        let means = (&mixture.means() - &self.mean) / &self.scale;
+        let covariances = match mixture.covariances() {
+            Covariances::Spherical(v) => Covariances::Diag(spread(v, d)),
+            other => other.clone(),
+        };
+        let mut covariances = scaled(covariances, &self.scale.mapv(|s| 1.0 / s));
+        if covariance_type == CovarianceType::Spherical
+            && let Covariances::Diag(v) = &covariances
+        {
+            let one = |row: ndarray::ArrayView1<'_, f64>| {
+                let mean = row.sum() / d as f64;
+                row.iter().all(|v| (v - mean).abs() <= SPHERICAL_TOLERANCE * mean).then_some(mean)
+            };
+            if let Some(v) = v.outer_iter().map(one).collect() {
+                covariances = Covariances::Spherical(v);
+            }
+        }
+        covariances.check_type("the covariances, in standardised units,", covariance_type, k, d)?;
+        Mixture::new(mixture.weights().to_owned(), means, covariances)
+    }
+
+    /// A fit to z as one to x: its mixture and its lower bounds.
+    ///
+    /// # Errors
+    /// As [`restore`](Self::restore).
+    pub fn restore_fit(&self, fit: &Fit) -> Result<Fit> {
+        let lower_bounds = fit.lower_bounds.iter().map(|b| b - self.log_scale()).collect();
+        Ok(Fit { mixture: self.restore(&fit.mixture)?, lower_bounds, ..fit.clone() })
+    }
+
+    /// The inverse of [`restore_fit`](Self::restore_fit).
+    ///
+    /// # Errors
+    /// As [`standardize`](Self::standardize).
+    pub fn standardize_fit(&self, fit: &Fit, covariance_type: CovarianceType) -> Result<Fit> {
+        let lower_bounds = fit.lower_bounds.iter().map(|b| b + self.log_scale()).collect();
+        Ok(Fit { mixture: self.standardize(&fit.mixture, covariance_type)?, lower_bounds, ..fit.clone() })
+    }
+}
+
+fn wide(samples: Samples<'_>) -> Array2<f64> {
+    match samples.view() {
+        View::F32(x) => x.mapv(f64::from),
+        View::F64(x) => x.to_owned(),
+    }
+}
+
+/// One variance for each component as variances (K, D).
+fn spread(v: &Array1<f64>, d: usize) -> Array2<f64> {
+    Array2::from_shape_fn((v.len(), d), |(c, _)| v[c])
+}
+
+/// Each entry (i, j) times scaleᵢ·scaleⱼ.
+fn scaled(mut covariances: Covariances, scale: &Array1<f64>) -> Covariances {
+    let outer = |m: ArrayView2<'_, f64>| Array2::from_shape_fn(m.dim(), |(i, j)| m[[i, j]] * (scale[i] * scale[j]));
+    match &mut covariances {
+        Covariances::Full(v) => v.outer_iter_mut().for_each(|mut m| {
+            let scaled = outer(m.view());
+            m.assign(&scaled);
+        }),
+        Covariances::Tied(v) => *v = outer(v.view()),
+        Covariances::Diag(v) => *v *= &(scale * scale),
+        // A single variance cannot carry a scale for each column: both callers have made `Diag` of it.
+        Covariances::Spherical(_) => {}
+    }
+    covariances
+}

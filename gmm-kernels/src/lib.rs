@@ -28,6 +28,7 @@ pub mod simt;
 pub mod batch;
 pub mod direct;
 pub mod double;
+pub mod gather;
 pub mod moments;
 pub mod output;
 pub mod pair;

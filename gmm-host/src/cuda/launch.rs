@@ -1,11 +1,11 @@
 //! Launches: each kernel behind a function that checks what it is given. The only place that starts a kernel.
 use super::gpu::{Gpu, Kernel, failed};
 use super::layout;
-use super::memory::{Slots, allocate, locked};
+use super::memory::{Slots, Upload, allocate};
 use super::variant::{Kind, Task, Variant};
 use crate::packed::Packed;
 use crate::{Error, Result};
-use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceSlice, LockedBuffer};
+use cust::memory::{DeviceBuffer, DeviceCopy, DeviceSlice};
 use cust::stream::{Stream, StreamFlags};
 use gmm_kernels::direct::{self, QUAD};
 use gmm_kernels::output::Output;
@@ -89,22 +89,25 @@ impl Plan {
 
 /// Samples on the device: part of a buffer that holds columns.
 #[derive(Clone, Copy)]
-pub(super) struct Columns<'a> {
-    buffer: &'a DeviceSlice<f32>,
+pub(super) struct Columns<'a, T: DeviceCopy = f32> {
+    buffer: &'a DeviceSlice<T>,
     stride: usize,
     d: usize,
+    weighted: bool,
     first: usize,
     n: usize,
 }
 
-impl<'a> Columns<'a> {
-    /// The first `n` samples of a buffer that holds (D, `layout::stride(n)`) numbers or more.
-    pub fn new(buffer: &'a DeviceSlice<f32>, n: usize, d: usize) -> Result<Self> {
+impl<'a, T: DeviceCopy> Columns<'a, T> {
+    /// The first `n` samples of a buffer that holds (D, `layout::stride(n)`) numbers or more, and behind them, if
+    /// `weighted`, a column of sample weights.
+    pub fn new(buffer: &'a DeviceSlice<T>, n: usize, d: usize, weighted: bool) -> Result<Self> {
         let stride = layout::stride(n);
-        if n == 0 || d == 0 || d.checked_mul(stride).is_none_or(|len| len > buffer.len()) {
-            return Err(shape("samples on the device", vec![n, d], vec![buffer.len()]));
+        let width = d + usize::from(weighted);
+        if n == 0 || d == 0 || width.checked_mul(stride).is_none_or(|len| len > buffer.len()) {
+            return Err(shape("samples on the device", vec![n, width], vec![buffer.len()]));
         }
-        Ok(Self { buffer, stride, d, first: 0, n })
+        Ok(Self { buffer, stride, d, weighted, first: 0, n })
     }
 
     /// Samples `first` to `first + n`; `first` is a multiple of a quad.
@@ -119,15 +122,26 @@ impl<'a> Columns<'a> {
         self.n
     }
 
-    fn x(&self) -> *const f32 {
-        // Within the buffer: `first` is below N.
-        self.buffer.as_device_ptr().as_ptr().wrapping_add(self.first)
-    }
-
     pub fn d(&self) -> usize {
         self.d
     }
 
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    pub fn x(&self) -> *const T {
+        // Within the buffer: `first` is below N.
+        self.buffer.as_device_ptr().as_ptr().wrapping_add(self.first)
+    }
+
+    /// The samples' weights, null if they have none.
+    pub fn weights(&self) -> *const T {
+        if self.weighted { self.x().wrapping_add(self.d * self.stride) } else { ptr::null() }
+    }
+}
+
+impl Columns<'_> {
     pub fn args(&self, keep: u32) -> direct::Columns {
         direct::Columns { x: self.x(), stride: self.stride as u64, n: self.n as u64, keep }
     }
@@ -145,9 +159,7 @@ pub(super) struct Lane {
     slots: Slots,
     ticket: DeviceBuffer<u32>,
     partials: DeviceBuffer<f64>,
-    /// Parameters on their way, and where they go.
-    staging: LockedBuffer<f32>,
-    parameters: DeviceBuffer<f32>,
+    parameters: Upload<f32>,
 }
 
 impl Lane {
@@ -159,8 +171,7 @@ impl Lane {
             slots: Slots::new(MAX_SETS)?,
             ticket: DeviceBuffer::from_slice(&[0]).map_err(failed("cuMemcpyHtoD"))?,
             partials: allocate(1)?,
-            staging: locked(1)?,
-            parameters: allocate(1)?,
+            parameters: Upload::new()?,
         })
     }
 
@@ -190,20 +201,7 @@ impl Lane {
 
     /// Has `write` fill `len` numbers, and sends them to `parameters`.
     pub fn stage(&mut self, len: usize, write: impl FnOnce(&mut [f32])) -> Result<()> {
-        if len == 0 {
-            return Ok(());
-        }
-        if self.staging.len() < len {
-            self.synchronize()?;
-            self.staging = locked(len)?;
-            self.parameters = allocate(len)?;
-        }
-        let staging = &mut self.staging[..len];
-        write(staging);
-        let mut to = self.parameters.index(..len);
-        // SAFETY: both are as long; the staging memory is rewritten only after a result of the work behind this copy has
-        // been waited for, and freed only after the stream has been.
-        unsafe { to.async_copy_from(&*staging, &self.stream) }.map_err(failed("cuMemcpyHtoDAsync"))
+        self.parameters.send(len, &self.stream, write)
     }
 
     /// Starts the evaluation of the uploaded parameters over `columns`; [`Self::wait`] has its results. With `scores`,
@@ -216,7 +214,7 @@ impl Lane {
         scores: Option<&mut DeviceBuffer<f32>>,
     ) -> Result<()> {
         plan.check(sets)?;
-        if columns.d != plan.d || self.parameters.len() < plan.parameters(sets.len()) {
+        if columns.d != plan.d || self.parameters.device().len() < plan.parameters(sets.len()) {
             return Err(shape("the samples' columns", vec![plan.d], vec![columns.d]));
         }
         if scores.as_ref().is_some_and(|s| s.len() < columns.n || !plan.variant.kind.scores()) {
@@ -257,7 +255,7 @@ impl Lane {
     }
 
     pub fn parameters(&self) -> *const f32 {
-        self.parameters.as_device_ptr().as_ptr()
+        self.parameters.device().as_device_ptr().as_ptr()
     }
 
     fn direct(&self, plan: &Plan, columns: Columns<'_>, packed: &Packed<f32>) -> Result<()> {

@@ -24,19 +24,24 @@ pub(crate) fn stride(n: usize) -> usize {
 }
 
 /// Writes the samples to `out`, (D, `stride(N)`): centred and scaled in float64, then rounded; zeros behind the last.
-pub(crate) fn columns(samples: &Samples<'_>, frame: &Frame, out: &mut [f32]) {
+/// Samples with weights have one column more for these, divided by `weight_scale`.
+pub(crate) fn columns<T: Float>(samples: &Samples<'_>, frame: &Frame, weight_scale: f64, out: &mut [T]) {
+    let (n, d) = (samples.n_samples(), samples.n_features());
+    let (x, weights) = out.split_at_mut(d * stride(n));
     match samples.view() {
-        View::F32(x) => fill(x, frame, out),
-        View::F64(x) => fill(x, frame, out),
+        View::F32(view) => fill(view, frame, x),
+        View::F64(view) => fill(view, frame, x),
     }
+    let values = samples.weights().into_iter().flatten().map(|w| w / weight_scale);
+    weights.iter_mut().zip(values.chain(std::iter::repeat(0.0))).for_each(|(to, w)| *to = T::from_f64(w));
 }
 
-fn fill<T: Float>(x: ArrayView2<'_, T>, frame: &Frame, out: &mut [f32]) {
+fn fill<S: Float, T: Float>(x: ArrayView2<'_, S>, frame: &Frame, out: &mut [T]) {
     let (n, d) = x.dim();
     let stride = stride(n);
     debug_assert_eq!(out.len(), d * stride);
     // Cut into pieces of a few rows and all columns, so that either memory order of `x` is read from the cache.
-    let mut pieces: Vec<Vec<&mut [f32]>> = (0..stride / STRIDE).map(|_| Vec::with_capacity(d)).collect();
+    let mut pieces: Vec<Vec<&mut [T]>> = (0..stride / STRIDE).map(|_| Vec::with_capacity(d)).collect();
     for column in out.chunks_exact_mut(stride) {
         for (pieces, piece) in pieces.iter_mut().zip(column.chunks_exact_mut(STRIDE)) {
             pieces.push(piece);
@@ -47,9 +52,9 @@ fn fill<T: Float>(x: ArrayView2<'_, T>, frame: &Frame, out: &mut [f32]) {
         for (j, column) in columns.into_iter().enumerate() {
             let (body, tail) = column.split_at_mut(rows.nrows());
             for (to, &from) in body.iter_mut().zip(rows.column(j)) {
-                *to = frame.apply(j, from.into()) as f32;
+                *to = T::from_f64(frame.apply(j, from.into()));
             }
-            tail.fill(0.0);
+            tail.fill(T::from_f64(0.0));
         }
     });
 }
@@ -131,7 +136,7 @@ mod tests {
         let fortran = Array2::from_shape_fn((1030, 3).f(), |ij| x[ij]);
         for view in [x.view(), fortran.view()] {
             let mut out = vec![f32::NAN; 3 * 1536];
-            columns(&Samples::from_f64(view).unwrap(), &frame, &mut out);
+            columns(&Samples::from_f64(view).unwrap(), &frame, 1.0, &mut out);
             for j in 0..3 {
                 for i in 0..1536 {
                     let exact = if i < 1030 { (x[[i, j]] - frame.shift[j]) * frame.scale[j] } else { 0.0 };

@@ -1,7 +1,9 @@
 //! Memory that host and device share.
 use super::gpu::{check, failed};
 use crate::{Error, Result};
-use cust::memory::{DeviceBuffer, DeviceCopy, LockedBuffer, cuda_free_locked, cuda_malloc_locked};
+use cust::memory::{
+    AsyncCopyDestination, DeviceBuffer, DeviceCopy, LockedBuffer, cuda_free_locked, cuda_malloc_locked,
+};
 use cust::stream::Stream;
 use cust::sys;
 use std::ptr::NonNull;
@@ -14,34 +16,71 @@ pub(super) fn allocate<T: DeviceCopy>(len: usize) -> Result<DeviceBuffer<T>> {
 }
 
 /// Page-locked host memory for `len` numbers, zero.
-pub(super) fn locked(len: usize) -> Result<LockedBuffer<f32>> {
-    LockedBuffer::new(&0.0, len).map_err(failed("cuMemAllocHost"))
+pub(super) fn locked<T: DeviceCopy + Default>(len: usize) -> Result<LockedBuffer<T>> {
+    LockedBuffer::new(&T::default(), len).map_err(failed("cuMemAllocHost"))
 }
 
 /// Host memory to copy from at full speed where it can be had, else any host memory.
 #[derive(Debug)]
-pub(super) enum HostBuffer {
-    Locked(LockedBuffer<f32>),
-    Plain(Vec<f32>),
+pub(super) enum HostBuffer<T: DeviceCopy> {
+    Locked(LockedBuffer<T>),
+    Plain(Vec<T>),
 }
 
-impl HostBuffer {
+impl<T: DeviceCopy + Default> HostBuffer<T> {
     pub fn zeroed(len: usize) -> Self {
-        locked(len).map_or_else(|_| Self::Plain(vec![0.0; len]), Self::Locked)
+        locked(len).map_or_else(|_| Self::Plain(vec![T::default(); len]), Self::Locked)
     }
 
-    pub fn as_slice(&self) -> &[f32] {
+    pub fn as_slice(&self) -> &[T] {
         match self {
             Self::Locked(buffer) => buffer,
             Self::Plain(buffer) => buffer,
         }
     }
 
-    pub fn as_mut_slice(&mut self) -> &mut [f32] {
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
         match self {
             Self::Locked(buffer) => buffer,
             Self::Plain(buffer) => buffer,
         }
+    }
+}
+
+/// Parameters on their way to the device, and the place where they go.
+#[derive(Debug)]
+pub(super) struct Upload<T: DeviceCopy> {
+    staging: LockedBuffer<T>,
+    device: DeviceBuffer<T>,
+}
+
+impl<T: DeviceCopy + Default> Upload<T> {
+    pub fn new() -> Result<Self> {
+        Ok(Self { staging: locked(1)?, device: allocate(1)? })
+    }
+
+    /// Has `write` fill `len` numbers, and sends them. A result of all earlier work in the stream that reads them has
+    /// been waited for.
+    pub fn send(&mut self, len: usize, stream: &Stream, write: impl FnOnce(&mut [T])) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        if self.staging.len() < len {
+            stream.synchronize().map_err(failed("cuStreamSynchronize"))?;
+            self.staging = locked(len)?;
+            self.device = allocate(len)?;
+        }
+        let staging = &mut self.staging[..len];
+        write(staging);
+        let mut to = self.device.index(..len);
+        // SAFETY: both are as long; the staging memory is rewritten only after a result of the work behind this copy has
+        // been waited for, and freed only after the stream has been.
+        unsafe { to.async_copy_from(&*staging, stream) }.map_err(failed("cuMemcpyHtoDAsync"))
+    }
+
+    /// What was sent, on the device.
+    pub fn device(&self) -> &DeviceBuffer<T> {
+        &self.device
     }
 }
 

@@ -9,6 +9,7 @@ mod layout;
 mod memory;
 mod moments;
 mod ptx;
+mod resident;
 mod tuning;
 mod variant;
 mod whitened;

@@ -8,7 +8,6 @@ use cust::memory::{CopyDestination, DeviceBuffer};
 use gmm_kernels::direct::MAX_FEATURES;
 use gmm_kernels::moments::{self, MomentsArgs};
 use gmm_kernels::simt::WARP;
-use std::ptr;
 
 /// Most components that the kernels take.
 const MAX_COMPONENTS: usize = 32;
@@ -84,7 +83,7 @@ impl Moments {
         let args = MomentsArgs {
             // Stream all: the parameters and partial sums are all that is worth keeping.
             columns: columns.args(0),
-            sample_weights: ptr::null(),
+            sample_weights: columns.weights(),
             parameters: lane.parameters(),
             partials,
         };

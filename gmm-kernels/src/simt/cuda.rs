@@ -26,6 +26,11 @@ pub fn block_dim() -> u32 {
 pub fn grid_dim() -> u32 {
     thread::grid_dim_x()
 }
+/// Number of blocks along y.
+#[inline(always)]
+pub fn grid_dim_y() -> u32 {
+    thread::grid_dim_y()
+}
 /// Address of the block's dynamic shared memory in the shared state space.
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]

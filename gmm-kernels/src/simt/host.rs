@@ -107,6 +107,10 @@ pub mod block {
     pub fn grid_dim() -> u32 {
         super::block().grid.0
     }
+    /// Number of blocks along y.
+    pub fn grid_dim_y() -> u32 {
+        super::block().grid.1
+    }
 }
 
 /// Arithmetic, loads, shuffles and atomics of one thread.

@@ -33,6 +33,12 @@ pub fn grid_dim() -> u32 {
     // SAFETY: reads a special register.
     unsafe { _grid_dim_x() as u32 }
 }
+/// Number of blocks along y.
+#[inline(always)]
+pub fn grid_dim_y() -> u32 {
+    // SAFETY: reads a special register.
+    unsafe { _grid_dim_y() as u32 }
+}
 /// Address of the block's dynamic shared memory in the shared state space.
 #[inline(always)]
 pub(super) fn shared_base() -> u32 {

@@ -1,0 +1,284 @@
+//! The samples on a device: resident, or on the host and passed through the device in chunks.
+use super::gpu::{Gpu, Kernel, failed};
+use super::launch::{Columns, Lane, arg};
+use super::layout::{self, STRIDE};
+use super::memory::{HostBuffer, allocate};
+use crate::evaluator::check_rows;
+use crate::packed::{Float, Frame};
+use crate::{Error, Result, Rows, Samples, View};
+use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy};
+use gmm_kernels::gather::GatherArgs;
+use ndarray::{Array1, Array2};
+
+/// A type that samples have on the device.
+pub(super) trait Element: Float + DeviceCopy + Default + std::fmt::Debug {
+    /// How the names of its kernels end.
+    const SUFFIX: &'static str;
+}
+impl Element for f32 {
+    const SUFFIX: &'static str = "f32";
+}
+impl Element for f64 {
+    const SUFFIX: &'static str = "f64";
+}
+
+/// Bytes of samples that are brought to the device or back at once.
+const PIECE_BYTES: usize = 32 << 20;
+/// Most samples of a launch, so that a 32-bit index of quads never overflows.
+const MAX_SAMPLES: usize = 1 << 32;
+
+/// Some of the samples, in the kernels' layout.
+#[derive(Debug)]
+struct Chunk<T: DeviceCopy> {
+    n: usize,
+    /// Where they are; on the device if nowhere else.
+    host: Option<HostBuffer<T>>,
+}
+
+/// The samples' weights.
+#[derive(Debug)]
+struct Weights {
+    /// As they were given (N,).
+    given: Vec<f64>,
+    /// The kernels see them divided by this power of two, which brings the largest to about one.
+    scale: f64,
+}
+
+/// Samples in the kernels' layout, with the streams that they are used in. An evaluator has it as its first field: its
+/// drop waits for the device and makes its context current, so that what follows can be freed.
+#[derive(Debug)]
+pub(super) struct Resident<T: DeviceCopy> {
+    pub gpu: &'static Gpu,
+    pub frame: Frame,
+    pub n: usize,
+    pub d: usize,
+    pub total_weight: f64,
+    weights: Option<Weights>,
+    chunks: Vec<Chunk<T>>,
+    /// Chunk c passes through lane and buffer c modulo their number: one if all samples are resident, else two.
+    pub lanes: Vec<Lane>,
+    buffers: Vec<DeviceBuffer<T>>,
+    gather: &'static Kernel,
+}
+
+impl<T: Element> Resident<T> {
+    /// Takes a copy of the samples to the device, or, where they need more than `memory_limit` bytes there (nearly all
+    /// that is free, if none is given), to the host's memory in the kernels' layout.
+    pub fn new(samples: Samples<'_>, ordinal: usize, memory_limit: Option<usize>) -> Result<Self> {
+        let gpu = Gpu::open(ordinal)?;
+        gpu.enter()?;
+        let (n, d) = (samples.n_samples(), samples.n_features());
+        let weights = samples.weights().map(|w| {
+            let largest = w.iter().copied().fold(0.0, f64::max);
+            Weights { given: w.to_vec(), scale: largest.log2().ceil().clamp(-1000.0, 1000.0).exp2() }
+        });
+        let mut this = Self {
+            gpu,
+            frame: match samples.view() {
+                View::F32(x) => Frame::of(x),
+                View::F64(x) => Frame::of(x),
+            },
+            n,
+            d,
+            total_weight: samples.total_weight(),
+            weights,
+            chunks: Vec::new(),
+            lanes: vec![Lane::new()?],
+            buffers: Vec::new(),
+            gather: gpu.kernel(&format!("gather_{}", T::SUFFIX), None)?,
+        };
+        let limit = match memory_limit {
+            Some(limit) => limit,
+            None => {
+                let free = gpu.free_memory()?;
+                free - (free / 16).max(256 << 20).min(free)
+            }
+        };
+        let bytes = this.width() as u128 * layout::stride(n) as u128 * size_of::<T>() as u128;
+        if bytes <= limit as u128 && n <= MAX_SAMPLES {
+            this.load_resident(samples)?;
+        } else {
+            this.load_chunks(samples, limit)?;
+        }
+        Ok(this)
+    }
+
+    /// Whether all samples are in the device's memory.
+    pub fn is_resident(&self) -> bool {
+        self.chunks.iter().all(|chunk| chunk.host.is_none())
+    }
+
+    pub fn n_chunks(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// Samples of the first chunk, the largest.
+    pub fn chunk_size(&self) -> usize {
+        self.chunks[0].n
+    }
+
+    pub fn weighted(&self) -> bool {
+        self.weights.is_some()
+    }
+
+    /// What the kernels' sums are to be multiplied by: they see the weights divided by this.
+    pub fn weight_scale(&self) -> f64 {
+        self.weights.as_ref().map_or(1.0, |w| w.scale)
+    }
+
+    /// Columns on the device: the features, and the weights.
+    fn width(&self) -> usize {
+        self.d + usize::from(self.weighted())
+    }
+
+    fn load_resident(&mut self, samples: Samples<'_>) -> Result<()> {
+        let (n, width, stride) = (self.n, self.width(), layout::stride(self.n));
+        let buffer: DeviceBuffer<T> = allocate(width * stride)?;
+        let piece = (PIECE_BYTES / size_of::<T>() / width).next_multiple_of(STRIDE).clamp(STRIDE, stride);
+        let mut staging = HostBuffer::zeroed(width * piece);
+        for start in (0..n).step_by(piece) {
+            let rows = samples.rows(start..n.min(start + piece));
+            let len = layout::stride(rows.n_samples());
+            let staging = &mut staging.as_mut_slice()[..width * len];
+            layout::columns(&rows, &self.frame, self.weight_scale(), staging);
+            for (j, column) in staging.chunks_exact(len).enumerate() {
+                let mut to = buffer.index(j * stride + start..j * stride + start + len);
+                // SAFETY: both are as long, and the copy is waited for before the staging memory is used again or freed.
+                unsafe { to.async_copy_from(column, &self.lanes[0].stream) }.map_err(failed("cuMemcpyHtoDAsync"))?;
+            }
+            self.lanes[0].synchronize()?;
+        }
+        self.buffers.push(buffer);
+        self.chunks.push(Chunk { n, host: None });
+        Ok(())
+    }
+
+    fn load_chunks(&mut self, samples: Samples<'_>, limit: usize) -> Result<()> {
+        let (n, width) = (self.n, self.width());
+        let size = (limit / 2 / size_of::<T>() / width / STRIDE * STRIDE).min(MAX_SAMPLES).min(layout::stride(n));
+        if size == 0 {
+            return Err(Error::Unsupported {
+                what: format!("{width} columns within {limit} bytes of GPU memory"),
+                backend: "the CUDA backend",
+                remedy: "use device `cpu` or `reference`",
+            });
+        }
+        self.lanes.push(Lane::new()?);
+        for _ in 0..2 {
+            self.buffers.push(allocate(width * size)?);
+        }
+        for start in (0..n).step_by(size) {
+            let rows = samples.rows(start..n.min(start + size));
+            let n = rows.n_samples();
+            let mut host = HostBuffer::zeroed(width * layout::stride(n));
+            layout::columns(&rows, &self.frame, self.weight_scale(), host.as_mut_slice());
+            self.chunks.push(Chunk { n, host: Some(host) });
+        }
+        Ok(())
+    }
+
+    /// Sends chunk `c` to its buffer, if it is not there anyway; returns its lane, and its samples there.
+    pub fn send(&mut self, c: usize) -> Result<(&mut Lane, Columns<'_, T>)> {
+        let weighted = self.weighted();
+        let (lane, buffer) = (&mut self.lanes[c % self.buffers.len()], &self.buffers[c % self.buffers.len()]);
+        if let Some(host) = &self.chunks[c].host {
+            let from = host.as_slice();
+            // SAFETY: the buffer is as large as the largest chunk; the host's memory is freed only after the stream has
+            // been waited for.
+            unsafe { buffer.index(..from.len()).async_copy_from(from, &lane.stream) }
+                .map_err(failed("cuMemcpyHtoDAsync"))?;
+        }
+        Ok((lane, Columns::new(buffer, self.chunks[c].n, self.d, weighted)?))
+    }
+
+    /// Samples as they were given, up to rounding. The device's context is current.
+    pub fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        check_rows(rows, self.n)?;
+        let size = self.chunk_size();
+        let mut x = Array2::zeros((rows.len(), self.d));
+        let mut at = 0;
+        // Numbers on their way back, (D, rows of a piece), and which rows they are.
+        let most = (PIECE_BYTES / size_of::<T>() / self.d).clamp(1, rows.len().max(1));
+        let mut device: Option<(DeviceBuffer<u32>, DeviceBuffer<T>)> = None;
+        let mut back = vec![T::default(); self.d * most];
+        for here in rows.chunk_by(|a, b| a / size == b / size).flat_map(|rows| rows.chunks(most)) {
+            let (c, back) = (here[0] / size, &mut back[..self.d * here.len()]);
+            let chunk = &self.chunks[c];
+            if let Some(host) = &chunk.host {
+                let columns = host.as_slice().chunks_exact(layout::stride(chunk.n));
+                for (to, column) in back.chunks_exact_mut(here.len()).zip(columns) {
+                    to.iter_mut().zip(here).for_each(|(to, row)| *to = column[row % size]);
+                }
+            } else {
+                let (indices, numbers) = match &mut device {
+                    Some(device) => device,
+                    None => device.insert((allocate(most)?, allocate(self.d * most)?)),
+                };
+                self.gather(c, here, indices, numbers, back)?;
+            }
+            for (j, column) in back.chunks_exact(here.len()).enumerate() {
+                for (r, v) in column.iter().enumerate() {
+                    x[[at + r, j]] = (*v).into() * self.frame.inverse[j] + self.frame.shift[j];
+                }
+            }
+            at += here.len();
+        }
+        let weight = |row: &usize| self.weights.as_ref().map_or(1.0, |w| w.given[*row]);
+        Ok(Rows { x, weights: Array1::from_iter(rows.iter().map(weight)) })
+    }
+
+    /// Copies rows of resident chunk `c` to the host, (D, rows), by way of `indices` and `numbers`.
+    fn gather(
+        &self,
+        c: usize,
+        rows: &[usize],
+        indices: &mut DeviceBuffer<u32>,
+        numbers: &mut DeviceBuffer<T>,
+        back: &mut [T],
+    ) -> Result<()> {
+        const BLOCK: u32 = 256;
+        const MAX_GRID_Y: usize = 65_535;
+        let (lane, chunk) = (&self.lanes[0], &self.chunks[c]);
+        let columns = Columns::new(&self.buffers[0], chunk.n, self.d, self.weighted())?;
+        let local: Vec<u32> = rows.iter().map(|row| (row % self.chunk_size()) as u32).collect();
+        let mut to = indices.index(..local.len());
+        // SAFETY: both are as long, and the copy is waited for below.
+        unsafe { to.async_copy_from(&local, &lane.stream) }.map_err(failed("cuMemcpyHtoDAsync"))?;
+        let numbers = numbers.index(..back.len());
+        let args = GatherArgs {
+            x: columns.x(),
+            stride: columns.stride() as u64,
+            d: self.d as u32,
+            rows: indices.as_device_ptr().as_ptr(),
+            n_rows: local.len() as u32,
+            out: numbers.as_device_ptr().as_mut_ptr(),
+        };
+        let grid = (local.len().div_ceil(BLOCK as usize) as u32, self.d.min(MAX_GRID_Y) as u32);
+        // SAFETY: the arguments of this entry: the rows are of this chunk, and there is a place for each number; the copy
+        // is as long as these, and waited for.
+        unsafe {
+            lane.start(self.gather, grid, BLOCK, 0, &[arg(&args)])?;
+            numbers.async_copy_to(back, &lane.stream).map_err(failed("cuMemcpyDtoHAsync"))?;
+        }
+        lane.synchronize()
+    }
+}
+
+impl<T: DeviceCopy> Resident<T> {
+    /// Waits for all work on the device.
+    pub fn drain(&self) {
+        for lane in &self.lanes {
+            // Called after a failure that has been reported already, or at the end.
+            let _ = lane.synchronize();
+        }
+    }
+}
+
+impl<T: DeviceCopy> Drop for Resident<T> {
+    fn drop(&mut self) {
+        // The memory is freed by the fields' own drops, which need the context.
+        if self.gpu.enter().is_ok() {
+            self.drain();
+        }
+    }
+}

@@ -3,13 +3,18 @@ mod bench;
 mod bench_mcmc;
 mod convert;
 mod devices;
+mod files;
+mod fit;
 mod interrupt;
 mod mcmc;
 mod plot;
 mod progress;
 mod score;
+mod source;
 mod text;
 mod timing;
+mod training;
+mod watch;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -24,6 +29,7 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  gmm fit data.npy -k 8 -o model.json    fit a mixture of 8 components
   gmm score model.json data.npy          log-likelihood of the data, on the fastest device found
   gmm convert model.json model.npz       the same model, with scikit-learn's attribute names
   gmm mcmc data.npy -k 3 -o post         draws from the posterior, for ArviZ and the like
@@ -34,6 +40,7 @@ Exit codes: 0 done, 1 failure (the reason is on stderr), 2 wrong use, 130 ended 
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Fit(fit::Fit),
     Score(score::Score),
     Mcmc(mcmc::Mcmc),
     Convert(convert::Convert),
@@ -46,6 +53,7 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let done = |()| ExitCode::SUCCESS;
         match self.command {
+            Command::Fit(command) => command.run(),
             Command::Score(command) => command.run().map(done),
             Command::Mcmc(command) => command.run(),
             Command::Convert(command) => command.run().map(done),

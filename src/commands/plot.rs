@@ -1,9 +1,13 @@
 //! Plots as SVG.
+mod fit;
+mod plane;
 mod traces;
 
+pub use fit::{Scatter, fit};
 pub use traces::{Trace, traces};
 
 use anyhow::anyhow;
+use plotters::coord::Shift;
 use plotters::prelude::*;
 
 /// Colours that colour-blind readers can tell apart (Okabe and Ito 2008).
@@ -18,6 +22,11 @@ const COLOURS: [RGBColor; 7] = [
 ];
 const SIZE: (u32, u32) = (900, 600);
 const FONT: &str = "sans-serif";
+const GREY: RGBColor = RGBColor(205, 205, 205);
+const LIGHT_GREY: RGBColor = RGBColor(238, 238, 238);
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// A named line.
 pub struct Series {
@@ -27,23 +36,28 @@ pub struct Series {
 
 /// Lines over two logarithmic axes, as SVG text; `labels` are those of the x and the y axis.
 pub fn log_log(title: &str, labels: (&str, &str), series: &[Series]) -> anyhow::Result<String> {
+    to_svg(SIZE, |root| draw(root, title, labels, series))
+}
+
+/// What `draw` draws on white, as SVG text.
+fn to_svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Drawn) -> anyhow::Result<String> {
     let mut svg = String::new();
-    draw(&mut svg, title, labels, series).map_err(|e| anyhow!("the plot could not be drawn: {e}"))?;
+    let drawn = || {
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        root.fill(&WHITE)?;
+        draw(&root)?;
+        root.present()?;
+        Ok::<_, Box<dyn std::error::Error>>(())
+    };
+    drawn().map_err(|e| anyhow!("the plot could not be drawn: {e}"))?;
     Ok(svg)
 }
 
-fn draw(
-    svg: &mut String,
-    title: &str,
-    labels: (&str, &str),
-    series: &[Series],
-) -> Result<(), Box<dyn std::error::Error>> {
+fn draw(root: &Area<'_>, title: &str, labels: (&str, &str), series: &[Series]) -> Drawn {
     let points = || series.iter().flat_map(|s| &s.points);
     let x = decades(points().map(|p| p.0));
     let y = decades(points().map(|p| p.1));
-    let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-    root.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&root)
+    let mut chart = ChartBuilder::on(root)
         .caption(title, (FONT, 22))
         .margin(16)
         .x_label_area_size(48)
@@ -55,8 +69,8 @@ fn draw(
         .y_desc(labels.1)
         .axis_desc_style((FONT, 18))
         .label_style((FONT, 15))
-        .bold_line_style(RGBColor(205, 205, 205))
-        .light_line_style(RGBColor(238, 238, 238))
+        .bold_line_style(GREY)
+        .light_line_style(LIGHT_GREY)
         .x_label_formatter(&|v| power_of_ten(*v))
         .y_label_formatter(&|v| power_of_ten(*v))
         .draw()?;
@@ -75,9 +89,8 @@ fn draw(
         .margin(12)
         .label_font((FONT, 16))
         .background_style(WHITE.mix(0.9))
-        .border_style(RGBColor(205, 205, 205))
+        .border_style(GREY)
         .draw()?;
-    root.present()?;
     Ok(())
 }
 
@@ -107,4 +120,26 @@ fn power_of_ten(value: f64) -> String {
         c => c.to_digit(10).and_then(|d| char::from_u32('⁰' as u32 + d)).unwrap_or(c),
     });
     format!("10{}", superscript.collect::<String>())
+}
+
+/// The range of the finite values and a twentieth of it on either side.
+fn padded(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let finite = values.filter(|v| v.is_finite());
+    let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+    if low > high {
+        return (0.0, 1.0);
+    }
+    // A single value gets room of its own size.
+    let room = if high > low { (high - low) / 20.0 } else { low.abs().max(1.0) / 2.0 };
+    (low - room, high + room)
+}
+
+/// A number with as many decimals as the labels of a range need.
+fn label(value: f64, (low, high): (f64, f64)) -> String {
+    let step = (high - low) / 10.0;
+    if low.abs().max(high.abs()) >= 1e7 || step < 1e-5 {
+        return format!("{value:.3e}");
+    }
+    let decimals = (-step.log10().floor()).clamp(0.0, 5.0) as usize;
+    format!("{value:.decimals$}")
 }

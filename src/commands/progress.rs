@@ -19,6 +19,11 @@ impl Progress {
     pub fn say(&self, message: String) {
         self.0.set_message(message);
     }
+
+    /// Writes something else to stderr, without the line in between.
+    pub fn suspend(&self, write: impl FnOnce()) {
+        self.0.suspend(write);
+    }
 }
 
 impl Drop for Progress {

@@ -40,6 +40,28 @@ impl Data {
         }
     }
 
+    /// Whether it lies in a mapped file instead of in memory.
+    pub fn is_mapped(&self) -> bool {
+        matches!(self, Self::Mapped(_))
+    }
+
+    /// Size of the values in bytes.
+    pub fn n_bytes(&self) -> u64 {
+        let (n, d) = self.dim();
+        let size = if self.dtype() == "float32" { 4 } else { 8 };
+        n as u64 * d as u64 * size
+    }
+
+    /// The same in memory, where it can be changed; a mapped file is read.
+    #[must_use]
+    pub fn into_memory(self) -> Self {
+        match self {
+            Self::Mapped(x) if x.dtype() == Dtype::F32 => Self::F32(x.view().to_owned()),
+            Self::Mapped(x) => Self::F64(x.view().to_owned()),
+            other => other,
+        }
+    }
+
     /// The data as checked samples. Errors: [`gmm_host::Error::EmptyData`], [`gmm_host::Error::NonFiniteSample`].
     pub fn samples(&self) -> gmm_host::Result<Samples<'_>> {
         match self {

@@ -1,6 +1,7 @@
 //! Files: data in (`.npy`, `.csv`), models in and out (`.json`, `.npz`), results out.
 //!
 //! Rows, columns and components are counted from 0; lines of a text file from 1, as editors do.
+mod checkpoint;
 mod csv;
 mod data;
 mod error;
@@ -10,6 +11,7 @@ mod npy;
 mod npz;
 mod output;
 
+pub use checkpoint::{Checkpoint, CheckpointOutput, read_checkpoint};
 pub use data::{Data, read_data, read_vector};
 pub use error::{Error, Problem, Result};
 pub use model::{ModelOutput, model_to_json, parse_model, read_model};

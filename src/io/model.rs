@@ -2,7 +2,7 @@
 //! scikit-learn's names and shapes.
 use super::json::{Nested, quote_non_finite};
 use super::{Output, Problem, Result, npz};
-use gmm_host::{CovarianceType, Covariances, Error, Mixture};
+use gmm_host::{CovarianceType, Covariances, Error, Fit, Mixture};
 use ndarray::{Array1, Array2};
 use serde::Deserialize;
 use std::fs::File;
@@ -118,9 +118,22 @@ impl ModelOutput {
 
     /// Writes the mixture; may be done again, with another. Errors: as [`Output::write`].
     pub fn write(&self, mixture: &Mixture) -> Result<()> {
+        self.write_parts(mixture, None)
+    }
+
+    /// Writes the fit's mixture and, with scikit-learn's names, how it was found: `converged`, `n_iter`, `lower_bound` (not
+    /// without iterations) and `lower_bounds`. Errors: as [`Output::write`].
+    pub fn write_fit(&self, fit: &Fit) -> Result<()> {
+        self.write_parts(&fit.mixture, Some(fit))
+    }
+
+    fn write_parts(&self, mixture: &Mixture, fit: Option<&Fit>) -> Result<()> {
         let bytes = match self.format {
-            Format::Json => model_to_json(mixture).into_bytes(),
-            Format::Npz => npz::to_bytes(mixture).map_err(|problem| problem.at(self.path()))?,
+            Format::Json => {
+                let fit = fit.map_or_else(String::new, |fit| format!(",\n{}", fit_members(fit)));
+                format!("{{{}{fit}}}\n", model_members(mixture)).into_bytes()
+            }
+            Format::Npz => npz::to_bytes(mixture, fit).map_err(|problem| problem.at(self.path()))?,
         };
         self.output.write(|file| file.write_all(&bytes))
     }
@@ -132,13 +145,30 @@ fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> std::result::Result<T, Probl
 
 /// A mixture as JSON. Every number is written so that reading gives the same bits.
 pub fn model_to_json(mixture: &Mixture) -> String {
+    format!("{{{}}}\n", model_members(mixture))
+}
+
+/// What stands between the braces of a mixture.
+pub(super) fn model_members(mixture: &Mixture) -> String {
     let (covariances, means) = (mixture.covariances(), mixture.means());
     format!(
-        "{{\"version\": {VERSION}, \"covariance_type\": \"{}\",\n\"weights\": {},\n\"means\": {},\n\"covariances\": {}}}\n",
+        "\"version\": {VERSION}, \"covariance_type\": \"{}\",\n\"weights\": {},\n\"means\": {},\n\"covariances\": {}",
         covariances.covariance_type(),
         nested(&[mixture.n_components()], &mut mixture.weights().iter().copied()),
         nested(means.shape(), &mut means.iter().copied()),
         nested(covariances.shape(), &mut covariances.iter()),
+    )
+}
+
+/// How a mixture was found, as members of the same object.
+pub(super) fn fit_members(fit: &Fit) -> String {
+    let bounds = &fit.lower_bounds;
+    let last = bounds.last().map_or_else(String::new, |v| format!(" \"lower_bound\": {v:?},"));
+    format!(
+        "\"converged\": {}, \"n_iter\": {},{last}\n\"lower_bounds\": {}",
+        fit.converged,
+        fit.n_iter(),
+        nested(&[bounds.len()], &mut bounds.iter().copied())
     )
 }
 
@@ -173,7 +203,7 @@ mod tests {
         for covariance_type in CovarianceType::ALL {
             let written = mixture(covariance_type);
             let bits = |m: &Mixture| m.means().iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-            let npz = npz::to_bytes(&written).unwrap();
+            let npz = npz::to_bytes(&written, None).unwrap();
             for read in [parse_model(&model_to_json(&written)), npz::read(std::io::Cursor::new(npz))] {
                 let read = read.unwrap();
                 assert_eq!(read, written);
@@ -200,7 +230,7 @@ mod tests {
 
     #[test]
     fn damaged_archives_do_not_panic() {
-        let good = npz::to_bytes(&mixture(CovarianceType::Full)).unwrap();
+        let good = npz::to_bytes(&mixture(CovarianceType::Full), None).unwrap();
         let mut refused = 0;
         for i in (0..good.len()).step_by(5) {
             let mut bytes = good.clone();

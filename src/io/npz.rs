@@ -1,7 +1,9 @@
 //! Mixtures as .npz, with the names and shapes of scikit-learn's attributes.
 use super::npy::{self, write_npy};
 use super::{Problem, model};
-use gmm_host::{CovarianceType, Covariances, Mixture};
+use gmm_host::{CovarianceType, Covariances, Fit, Mixture};
+use ndarray::{arr0, aview1};
+use ndarray_npy::WritableElement;
 use std::io::{Cursor, Read, Seek, Write};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
@@ -28,8 +30,8 @@ pub(super) fn read(file: impl Read + Seek) -> Result<Mixture, Problem> {
 }
 
 /// The bytes of a .npz; besides what is read, the precisions and their Cholesky factors, so that a scikit-learn object works
-/// with nothing but these attributes.
-pub(super) fn to_bytes(mixture: &Mixture) -> Result<Vec<u8>, Problem> {
+/// with nothing but these attributes, and how a fit found it.
+pub(super) fn to_bytes(mixture: &Mixture, fit: Option<&Fit>) -> Result<Vec<u8>, Problem> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     // As numpy.savez: not compressed.
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
@@ -47,11 +49,19 @@ pub(super) fn to_bytes(mixture: &Mixture) -> Result<Vec<u8>, Problem> {
     ] {
         add(name, covariance_bytes(covariances)?)?;
     }
+    if let Some(fit) = fit {
+        add("converged_", bytes(&*arr0(fit.converged))?)?;
+        add("n_iter_", bytes(&*arr0(fit.n_iter() as i64))?)?;
+        if let Some(&last) = fit.lower_bounds.last() {
+            add("lower_bound_", bytes(&*arr0(last))?)?;
+        }
+        add("lower_bounds_", bytes(&*aview1(&fit.lower_bounds))?)?;
+    }
     let cursor = archive.finish().map_err(|e| Problem::io("write it")(e.into()))?;
     Ok(cursor.into_inner())
 }
 
-fn bytes<D: ndarray::Dimension>(array: &ndarray::ArrayRef<f64, D>) -> Result<Vec<u8>, Problem> {
+fn bytes<T: WritableElement, D: ndarray::Dimension>(array: &ndarray::ArrayRef<T, D>) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
     write_npy(array, &mut bytes).map_err(Problem::io("write it"))?;
     Ok(bytes)

@@ -1,7 +1,5 @@
 //! Traces and marginal distributions of MCMC draws.
-use super::{COLOURS, FONT};
-use anyhow::anyhow;
-use plotters::coord::Shift;
+use super::{Area, COLOURS, Drawn, FONT, GREY, LIGHT_GREY, label, padded, to_svg};
 use plotters::prelude::*;
 
 /// One quantity's draws, chain by chain.
@@ -17,28 +15,16 @@ const CHAINS: usize = 7;
 /// Points of one line.
 const POINTS: usize = 800;
 
-const GREY: RGBColor = RGBColor(205, 205, 205);
-const LIGHT_GREY: RGBColor = RGBColor(238, 238, 238);
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
-
 /// For each quantity a row: its trace on the left, its marginal density on the right, chain by chain; as SVG text.
 pub fn traces(traces: &[Trace]) -> anyhow::Result<String> {
-    let mut svg = String::new();
     let rows = traces.len().max(1);
-    let mut drawn = || {
-        let root = SVGBackend::with_string(&mut svg, (ROW.0, ROW.1 * rows as u32)).into_drawing_area();
-        root.fill(&WHITE)?;
+    to_svg((ROW.0, ROW.1 * rows as u32), |root| {
         for (trace, area) in traces.iter().zip(root.split_evenly((rows, 1))) {
             let (left, right) = area.split_horizontally(700);
             draw(trace, &left, &right)?;
         }
-        root.present()?;
-        Ok::<_, Box<dyn std::error::Error>>(())
-    };
-    drawn().map_err(|e| anyhow!("the plot could not be drawn: {e}"))?;
-    Ok(svg)
+        Ok(())
+    })
 }
 
 fn draw(trace: &Trace, left: &Area<'_>, right: &Area<'_>) -> Drawn {
@@ -112,28 +98,6 @@ fn density(values: &[f64], (low, high): (f64, f64)) -> Vec<(f64, f64)> {
             (x, thinned.clone().map(|v| (-0.5 * ((x - v) / width).powi(2)).exp()).sum::<f64>() / norm)
         })
         .collect()
-}
-
-/// The range of the finite values and a twentieth of it on either side.
-fn padded(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let finite = values.filter(|v| v.is_finite());
-    let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
-    if low > high {
-        return (0.0, 1.0);
-    }
-    // A single value gets room of its own size.
-    let room = if high > low { (high - low) / 20.0 } else { low.abs().max(1.0) / 2.0 };
-    (low - room, high + room)
-}
-
-/// A number with as many decimals as the labels of a range need.
-fn label(value: f64, (low, high): (f64, f64)) -> String {
-    let step = (high - low) / 10.0;
-    if low.abs().max(high.abs()) >= 1e7 || step < 1e-5 {
-        return format!("{value:.3e}");
-    }
-    let decimals = (-step.log10().floor()).clamp(0.0, 5.0) as usize;
-    format!("{value:.decimals$}")
 }
 
 #[cfg(test)]

@@ -1,0 +1,60 @@
+//! Which files a command reads and writes.
+use anyhow::bail;
+use std::path::{Path, PathBuf};
+
+/// Refuses a result that would replace an input or another result; to be called before anything is done.
+pub fn refuse_overlap<'a>(
+    outputs: impl IntoIterator<Item = Option<&'a PathBuf>>,
+    inputs: impl IntoIterator<Item = Option<&'a PathBuf>>,
+) -> anyhow::Result<()> {
+    let inputs: Vec<PathBuf> = inputs.into_iter().flatten().filter_map(|path| place(path)).collect();
+    let mut seen = Vec::new();
+    for output in outputs.into_iter().flatten() {
+        let Some(place) = place(output) else { continue };
+        if inputs.contains(&place) {
+            bail!("{}: is an input; name another file for the result", output.display());
+        }
+        if seen.contains(&place) {
+            bail!("{}: is named for two results; name a file for each", output.display());
+        }
+        seen.push(place);
+    }
+    Ok(())
+}
+
+/// Where a path leads, whether or not there is a file yet; none for a pipe, a device and the like.
+fn place(path: &Path) -> Option<PathBuf> {
+    match path.metadata() {
+        Ok(found) if !found.is_file() => None,
+        Ok(_) => path.canonicalize().ok(),
+        Err(_) => {
+            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            Some(folder.canonicalize().ok()?.join(path.file_name()?))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlaps_are_found_through_other_spellings() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("in"), "").unwrap();
+        std::fs::create_dir(path("sub")).unwrap();
+        let check = |outputs: &[PathBuf]| {
+            refuse_overlap(outputs.iter().map(Some), [Some(&path("in")), None]).map_err(|e| e.to_string())
+        };
+        assert_eq!(check(&[path("a"), path("b"), path("sub/a")]), Ok(()));
+        assert!(check(&[path("sub/../in")]).unwrap_err().contains("is an input"));
+        assert!(check(&[path("a"), path("sub/../a")]).unwrap_err().contains("two results"));
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("in", path("link")).unwrap();
+            assert!(check(&[path("link")]).unwrap_err().contains("is an input"));
+            assert_eq!(check(&["/dev/null".into(), "/dev/null".into()]), Ok(()));
+        }
+    }
+}

@@ -251,7 +251,7 @@ fn a_checkpoint_goes_on_to_the_same_bits() {
     };
     let run = go(&["--checkpoint", "c.json", "-o", "resumed.json"]);
     let note = String::from_utf8(run.get_output().stderr.clone()).unwrap();
-    assert_eq!(note, format!("note: going on from c.json: run 1 of 2, iteration {n}\n"));
+    assert_eq!(note, format!("note: going on from c.json: run 1/2, iteration {n}\n"));
     go(&["-o", "whole.json"]);
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     assert!(read("resumed.json") == read("whole.json"));

@@ -31,8 +31,6 @@ Examples:
   gmm fit data.npy -k 64 --standardize --tol 1e-5 --max-iter 1000 --checkpoint fit.json -o model.json
   gmm fit new.npy --init model.json --freeze means -o adapted.json")]
 pub struct Fit {
-    #[command(flatten)]
-    training: Training,
     /// Number of components; by default that of --init
     #[arg(short, value_parser = whole_number, required_unless_present = "init")]
     k: Option<usize>,
@@ -57,6 +55,8 @@ pub struct Fit {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    training: Training,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -221,7 +221,7 @@ impl Fit {
     fn which(&self, run: usize) -> String {
         match self.training.n_init {
             1 => String::new(),
-            n => format!("run {} of {n}, ", run + 1),
+            n => format!("run {}/{n}, ", run + 1),
         }
     }
 

@@ -8,7 +8,7 @@ impl Progress {
     pub fn start(message: &'static str) -> Self {
         // ProgressBar writes to stderr, and only to a terminal.
         let bar = ProgressBar::new_spinner();
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
             bar.set_style(style);
         }
         bar.set_message(message);

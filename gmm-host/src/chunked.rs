@@ -1,5 +1,5 @@
 //! Data larger than memory: chunks that are loaded one after the other.
-use crate::evaluator::{check_features, check_rows};
+use crate::evaluator::{check_features, check_rows, shift_row};
 use crate::reference::neumaier_sum;
 use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics};
 use ndarray::{Array1, Array2, Axis, s};
@@ -118,14 +118,6 @@ impl<'a> ChunkedEvaluator<'a> {
             let Description { device, kernel } = chunk.describe();
             self.description = Description { device: format!("{device} in {} chunks", self.n_chunks()), kernel };
         }
-    }
-}
-
-/// Counts the row of an error from the first of all samples.
-fn shift_row(error: Error, start: usize) -> Error {
-    match error {
-        Error::UnreachableSample { row } => Error::UnreachableSample { row: row + start },
-        other => other,
     }
 }
 

@@ -1,7 +1,6 @@
 //! The one interface of all backends.
-use crate::density::Density;
-use crate::{Error, Mixture, Result, Statistics};
-use ndarray::{Array1, Array2, Axis};
+use crate::{CpuEvaluator, Error, Mixture, Result, Samples, Statistics};
+use ndarray::{Array1, Array2, s};
 
 /// Where and with what an evaluator computes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,66 +62,56 @@ pub trait Evaluator: Send {
 
     /// The most probable component of each sample (N,), the first of equals.
     ///
-    /// Unless a backend overrides it, this is computed on the host, in float64, chunk by chunk.
+    /// Unless a backend overrides it, this is computed on the CPU, in float64, chunk by chunk.
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
         let mut labels = Vec::with_capacity(self.n_samples());
-        for_each_chunk(self, mixture, |log_p, _| {
-            let mut best = 0;
-            for (c, &v) in log_p.iter().enumerate() {
-                if v > log_p[best] {
-                    best = c;
-                }
-            }
-            labels.push(best);
+        for_each_chunk(self, mixture, |_, chunk| {
+            labels.extend(chunk.predict(mixture)?);
+            Ok(())
         })?;
         Ok(labels)
     }
 
     /// The responsibilities p(k | xᵢ) (N, K). Only for those who want the array; nothing else makes it.
     ///
-    /// Unless a backend overrides it, this is computed on the host, in float64, chunk by chunk.
+    /// Unless a backend overrides it, this is computed on the CPU, in float64, chunk by chunk.
     ///
     /// # Errors
     /// [`Error::UnreachableSample`] where no component has a finite log-density.
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
         let mut r = Array2::zeros((self.n_samples(), mixture.n_components()));
-        let mut unreachable = None;
-        let mut rows = r.outer_iter_mut().enumerate();
-        for_each_chunk(self, mixture, |log_p, total| {
-            if let Some((row, mut r)) = rows.next() {
-                if !total.is_finite() {
-                    unreachable.get_or_insert(row);
-                }
-                r.iter_mut().zip(log_p).for_each(|(r, v)| *r = (v - total).exp());
-            }
+        for_each_chunk(self, mixture, |start, chunk| {
+            let part = chunk.predict_proba(mixture).map_err(|e| shift_row(e, start))?;
+            r.slice_mut(s![start..start + part.nrows(), ..]).assign(&part);
+            Ok(())
         })?;
-        match unreachable {
-            Some(row) => Err(Error::UnreachableSample { row }),
-            None => Ok(r),
-        }
+        Ok(r)
     }
 }
 
-/// Calls `visit`, in order, with each sample's log(πₖ N(x; μₖ, Σₖ)) (K,) and the logarithm of their sum.
+/// Calls `visit`, in order, with the index of the first sample of each chunk, and the chunk on the CPU.
 fn for_each_chunk<E: Evaluator + ?Sized>(
     evaluator: &mut E,
     mixture: &Mixture,
-    mut visit: impl FnMut(&[f64], f64),
+    mut visit: impl FnMut(usize, &mut CpuEvaluator) -> Result<()>,
 ) -> Result<()> {
-    const CHUNK: usize = 8192;
+    const CHUNK: usize = 1 << 16;
     check_features(mixture, evaluator.n_features())?;
     let n = evaluator.n_samples();
-    let mut density = Density::new(mixture);
-    let mut log_p = vec![0.0; mixture.n_components()];
     for start in (0..n).step_by(CHUNK) {
         let indices: Vec<usize> = (start..n.min(start + CHUNK)).collect();
         let rows = evaluator.rows(&indices)?;
-        for x in rows.x.axis_iter(Axis(0)) {
-            let total = density.evaluate(x, &mut log_p);
-            visit(&log_p, total);
-        }
+        visit(start, &mut CpuEvaluator::new(Samples::from_f64(rows.x.view())?)?)?;
     }
     Ok(())
+}
+
+/// Counts the row of an error from the first of all samples.
+pub(crate) fn shift_row(error: Error, start: usize) -> Error {
+    match error {
+        Error::UnreachableSample { row } => Error::UnreachableSample { row: row + start },
+        other => other,
+    }
 }
 
 /// The check that every backend makes first.

@@ -148,6 +148,33 @@ impl Evaluator for ReferenceEvaluator {
         let weights = rows.iter().map(|&row| self.weight(row)).collect();
         Ok(Rows { x: self.x.select(Axis(0), rows), weights })
     }
+
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        check_features(mixture, self.n_features())?;
+        let mut density = Density::new(mixture);
+        let mut log_p = vec![0.0; mixture.n_components()];
+        let label = |x| {
+            density.evaluate(x, &mut log_p);
+            let larger = |best: usize, (c, v): (usize, &f64)| if *v > log_p[best] { c } else { best };
+            log_p.iter().enumerate().fold(0, larger)
+        };
+        Ok(self.x.outer_iter().map(label).collect())
+    }
+
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        check_features(mixture, self.n_features())?;
+        let mut density = Density::new(mixture);
+        let mut log_p = vec![0.0; mixture.n_components()];
+        let mut r = Array2::zeros((self.n_samples(), mixture.n_components()));
+        for (row, (x, mut r)) in self.x.outer_iter().zip(r.outer_iter_mut()).enumerate() {
+            let total = density.evaluate(x, &mut log_p);
+            if !total.is_finite() {
+                return Err(Error::UnreachableSample { row });
+            }
+            r.iter_mut().zip(&log_p).for_each(|(r, v)| *r = (v - total).exp());
+        }
+        Ok(r)
+    }
 }
 
 /// Neumaier's compensated sum (1974): error independent of the number of terms.

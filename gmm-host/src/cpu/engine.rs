@@ -3,12 +3,13 @@ use super::estep;
 use super::isa::Isa;
 use super::kernel::{Chunk, PerSample, Total, buffer, scratch};
 use super::moments::{EStep, Flush, Layout};
+use super::posterior::{Labels, Responsibilities};
 use super::real::Real;
 use super::resident::Resident;
 use crate::evaluator::{check_features, check_rows};
 use crate::packed::{Matrices, Packed};
 use crate::reference::neumaier_sum;
-use crate::{Description, Evaluator, Mixture, Result, Rows, Samples, Statistics};
+use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics};
 use ndarray::{Array1, Array2, ArrayView2};
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -80,6 +81,26 @@ impl<T: Real> Engine<T> {
         }
     }
 
+    /// Runs `work` on each chunk of samples and its part of `out`, `each` elements for a sample.
+    fn for_each_sample<A: Send>(
+        &self,
+        mixture: &Mixture,
+        out: &mut [A],
+        each: usize,
+        work: impl Fn(Isa, Chunk<'_, T>, &mut [A]) + Sync,
+    ) -> Result<()> {
+        check_features(mixture, self.data.d)?;
+        let packed = Packed::<T>::with_matrices(mixture, &self.data.frame)?;
+        let cost = 2 * packed.scale.len() + 8 * packed.n_components + 64;
+        self.for_each_piece(out, self.data.chunk * each, cost, |c, out| {
+            let (x, samples) = self.data.chunk(c);
+            let mut scratch = scratch(packed.n_components, self.data.d);
+            let chunk = Chunk { x, n: samples.len(), packed: &packed, scratch: &mut scratch };
+            work(self.isa, chunk, out);
+        });
+        Ok(())
+    }
+
     /// Total of log₂ p − offset over chunk `c`, each sample times its weight.
     fn chunk_total(&self, c: usize, packed: &Packed<T>, scratch: &mut [T]) -> f64 {
         let (x, samples) = self.data.chunk(c);
@@ -147,17 +168,12 @@ impl<T: Real> Evaluator for Engine<T> {
     }
 
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
-        check_features(mixture, self.data.d)?;
-        let packed = Packed::<T>::with_matrices(mixture, &self.data.frame)?;
         let mut out = vec![0.0; self.data.n];
-        let work = 2 * packed.scale.len() + 8 * packed.n_components + 64;
-        self.for_each_piece(&mut out, self.data.chunk, work, |c, out| {
-            let (x, samples) = self.data.chunk(c);
-            let mut scratch = scratch(packed.n_components, self.data.d);
-            let chunk = Chunk { x, n: samples.len(), packed: &packed, scratch: &mut scratch };
-            self.isa.run(PerSample { chunk, out: &mut *out });
-            out.iter_mut().for_each(|v| *v = (*v + packed.offset) * LN_2);
-        });
+        self.for_each_sample(mixture, &mut out, 1, |isa, chunk, out| {
+            let offset = chunk.packed.offset;
+            isa.run(PerSample { chunk, out: &mut *out });
+            out.iter_mut().for_each(|v| *v = (*v + offset) * LN_2);
+        })?;
         Ok(Array1::from_vec(out))
     }
 
@@ -221,5 +237,22 @@ impl<T: Real> Evaluator for Engine<T> {
         let weights =
             rows.iter().map(|&row| self.weights.as_ref().map_or(1.0, |w| w[row] * self.weight_scale)).collect();
         Ok(Rows { x, weights })
+    }
+
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        let mut out = vec![0; self.data.n];
+        self.for_each_sample(mixture, &mut out, 1, |isa, chunk, out| isa.run(Labels { chunk, out }))?;
+        Ok(out)
+    }
+
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        let k = mixture.n_components();
+        let mut out = Array2::zeros((self.data.n, k));
+        let flat = out.as_slice_mut().unwrap_or_default();
+        self.for_each_sample(mixture, flat, k, |isa, chunk, out| isa.run(Responsibilities { chunk, out }))?;
+        match flat.chunks_exact(k).position(|row| row[0].is_nan()) {
+            Some(row) => Err(Error::UnreachableSample { row }),
+            None => Ok(out),
+        }
     }
 }

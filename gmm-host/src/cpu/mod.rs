@@ -4,13 +4,14 @@ mod estep;
 mod isa;
 mod kernel;
 mod moments;
+mod posterior;
 mod real;
 mod resident;
 
 use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics, View};
 use engine::Engine;
 use isa::Isa;
-use ndarray::Array1;
+use ndarray::{Array1, Array2};
 use rayon::ThreadPool;
 
 /// The CPU backend: the data is laid out for the machine's SIMD registers once, in the precision it came in, and
@@ -132,5 +133,13 @@ impl Evaluator for CpuEvaluator {
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
         self.inner_mut().rows(rows)
+    }
+
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        self.inner_mut().predict(mixture)
+    }
+
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        self.inner_mut().predict_proba(mixture)
     }
 }

@@ -1,0 +1,82 @@
+//! Which component each sample comes from: the terms of the log-sum-exp, compared or divided by their sum.
+use super::kernel::{Chunk, GROUP, Group, Visitor};
+use super::real::{Real, elements, lanes};
+use pulp::{Simd, WithSimd};
+
+/// Most samples of a group: float32 in registers of 512 bits.
+const WIDEST: usize = GROUP * 16;
+
+/// The component with the largest term of each sample of a chunk, the first of equals, into `out` (n,).
+pub(super) struct Labels<'a, T> {
+    pub chunk: Chunk<'a, T>,
+    pub out: &'a mut [usize],
+}
+
+/// The responsibilities of a chunk's samples, into `out` (n, K): each row is divided by its sum in float64. NaN for a sample that
+/// is infinitely far from every component.
+pub(super) struct Responsibilities<'a, T> {
+    pub chunk: Chunk<'a, T>,
+    pub out: &'a mut [f64],
+}
+
+impl<T: Real> WithSimd for Labels<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        self.chunk.for_each_group(simd, &mut Largest(self.out));
+    }
+}
+
+impl<T: Real> WithSimd for Responsibilities<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        self.chunk.for_each_group(simd, &mut Shares(self.out));
+    }
+}
+
+struct Largest<'a>(&'a mut [usize]);
+
+impl<T: Real, S: Simd> Visitor<T, S> for Largest<'_> {
+    const TERMS: bool = true;
+
+    #[inline(always)]
+    fn visit<const G: usize>(&mut self, _: S, group: Group<'_, T::Reg<S>, G>) {
+        let width = G * lanes::<T, S>();
+        let mut best = [T::from_f64(-1.0); WIDEST];
+        let mut labels = [0u32; WIDEST];
+        for (c, terms) in group.terms.iter().enumerate() {
+            let terms = &elements::<T, S>(terms)[..width];
+            for ((best, label), &term) in best[..width].iter_mut().zip(&mut labels[..width]).zip(terms) {
+                let larger = term > *best;
+                *label = if larger { c as u32 } else { *label };
+                *best = if larger { term } else { *best };
+            }
+        }
+        for (out, &label) in self.0[group.first..].iter_mut().zip(&labels[..width]) {
+            *out = label as usize;
+        }
+    }
+}
+
+struct Shares<'a>(&'a mut [f64]);
+
+impl<T: Real, S: Simd> Visitor<T, S> for Shares<'_> {
+    const TERMS: bool = true;
+
+    #[inline(always)]
+    fn visit<const G: usize>(&mut self, _: S, group: Group<'_, T::Reg<S>, G>) {
+        let (k, width) = (group.terms.len(), G * lanes::<T, S>());
+        for (lane, out) in self.0[group.first * k..].chunks_exact_mut(k).take(width).enumerate() {
+            let mut sum = 0.0;
+            for (out, terms) in out.iter_mut().zip(group.terms.iter()) {
+                *out = elements::<T, S>(terms)[lane].into();
+                sum += *out;
+            }
+            let inverse = 1.0 / sum;
+            out.iter_mut().for_each(|out| *out *= inverse);
+        }
+    }
+}

@@ -8,8 +8,11 @@ mod fit;
 mod interrupt;
 mod mcmc;
 mod plot;
+mod predict;
 mod progress;
+mod sample;
 mod score;
+mod select;
 mod source;
 mod text;
 mod timing;
@@ -29,19 +32,25 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  gmm fit data.npy -k 8 -o model.json    fit a mixture of 8 components
-  gmm score model.json data.npy          log-likelihood of the data, on the fastest device found
-  gmm convert model.json model.npz       the same model, with scikit-learn's attribute names
-  gmm mcmc data.npy -k 3 -o post         draws from the posterior, for ArviZ and the like
-  gmm bench --plot bench.svg             time per evaluation for N = 100 ... 1,000,000
-  gmm devices                            what there is to compute on
+  gmm fit data.npy -k 8 -o model.json         fit a mixture of 8 components
+  gmm select data.npy -k 1:20 -o model.json   choose the number of components
+  gmm score model.json data.npy               log-likelihood of the data
+  gmm predict model.json data.npy -o k.npy    the most probable component of each sample
+  gmm sample model.json -n 1000 -o new.npy    new samples
+  gmm convert model.json model.npz            the same model, with scikit-learn's attribute names
+  gmm mcmc data.npy -k 3 -o post              draws from the posterior, for ArviZ and the like
+  gmm bench --plot bench.svg                  time per evaluation for N = 100 ... 1,000,000
+  gmm devices                                 what there is to compute on
 
 Exit codes: 0 done, 1 failure (the reason is on stderr), 2 wrong use, 130 ended by Ctrl-C.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     Fit(fit::Fit),
+    Select(select::Select),
     Score(score::Score),
+    Predict(predict::Predict),
+    Sample(sample::Sample),
     Mcmc(mcmc::Mcmc),
     Convert(convert::Convert),
     Bench(bench::Bench),
@@ -54,7 +63,10 @@ impl Cli {
         let done = |()| ExitCode::SUCCESS;
         match self.command {
             Command::Fit(command) => command.run(),
+            Command::Select(command) => command.run(),
             Command::Score(command) => command.run().map(done),
+            Command::Predict(command) => command.run().map(done),
+            Command::Sample(command) => command.run().map(done),
             Command::Mcmc(command) => command.run(),
             Command::Convert(command) => command.run().map(done),
             Command::Bench(command) => command.run().map(done),

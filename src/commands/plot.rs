@@ -1,9 +1,11 @@
 //! Plots as SVG.
 mod fit;
 mod plane;
+mod select;
 mod traces;
 
 pub use fit::{Scatter, fit};
+pub use select::criterion;
 pub use traces::{Trace, traces};
 
 use anyhow::anyhow;

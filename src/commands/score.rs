@@ -1,12 +1,13 @@
 //! `gmm score`: the log-likelihood of a mixture over a data set.
+use super::files::refuse_overlap;
+use super::source::{DataOptions, Source};
 use super::text;
 use super::timing::{self, Timing};
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
-use gmm::io::{self, Output};
-use gmm::{Device, LoadOptions};
+use gmm::io::{self, Columns, TableOutput};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long the evaluation is repeated for its time.
@@ -22,16 +23,10 @@ Examples:
 pub struct Score {
     /// The mixture, .json or .npz
     model: PathBuf,
-    /// The data (samples × features): .npy (float32 or float64) or .csv (with or without a header)
-    data: PathBuf,
-    /// Where to compute: auto, cpu, cuda, cuda:N or reference
-    #[arg(long, default_value = "auto")]
-    device: Device,
-    /// The kernel (code variant) to use instead of the one that the device chooses
-    #[arg(long, value_name = "NAME")]
-    kernel: Option<String>,
-    /// Write the log-likelihood of each sample to this file (float64, .npy)
-    #[arg(long, value_name = "OUT.npy")]
+    #[command(flatten)]
+    data: DataOptions,
+    /// Write the log-likelihood of each sample to this file: .npy (float64) or .csv
+    #[arg(long, value_name = "OUT")]
     per_sample: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
@@ -54,22 +49,31 @@ struct Row {
 
 impl Score {
     pub fn run(self) -> anyhow::Result<()> {
-        let output = self.per_sample.as_deref().map(|path| self.open(path)).transpose()?;
+        refuse_overlap([self.per_sample.as_ref()], [Some(&self.model), Some(&self.data.data)])?;
+        let output = self.per_sample.as_ref().map(TableOutput::create).transpose()?;
         let mixture = io::read_model(&self.model)?;
-        let data = io::read_data(&self.data)?;
-        let samples = data.samples().with_context(|| self.data.display().to_string())?;
-        let mut evaluator = gmm::load(self.device, samples, &LoadOptions { kernel: self.kernel.clone() })?;
-        let log_likelihood = evaluator
-            .log_likelihood(&mixture)
-            .with_context(|| format!("{} over {}", self.model.display(), self.data.display()))?;
-        let Timing { median, repetitions } =
-            timing::time(TIMING_BUDGET, |_| evaluator.log_likelihood(&mixture).map(drop))?;
+        let mut input = self.data.read(None)?;
+        let source = Source::new(&mut input, false)?;
+        let mut evaluator = source.evaluator()?;
+        let failed = || format!("{} over {}", self.model.display(), self.data.data.display());
+        let mut log_likelihood = 0.0;
+        let timing = timing::time(TIMING_BUDGET, |_| {
+            log_likelihood = evaluator.log_likelihood(&mixture)?;
+            Ok::<_, gmm::Error>(())
+        });
+        let Timing { median, repetitions } = timing.with_context(failed)?;
         let description = evaluator.describe();
+        let (n, d) = (source.samples.n_samples(), source.samples.n_features());
         if let Some(output) = output {
-            let scores = evaluator.score_samples(&mixture)?;
-            output.write(|file| io::write_npy(&scores, file))?;
+            let scores = Columns::One("log_likelihood");
+            if source.is_chunked() {
+                let chunks = source.pass(8, |chunk| Ok(chunk.score_samples(&mixture)?.to_vec()));
+                output.write(n, &scores, chunks)?.with_context(failed)?;
+            } else {
+                let all = std::iter::once_with(|| Ok::<_, gmm::Error>(evaluator.score_samples(&mixture)?.to_vec()));
+                output.write(n, &scores, all)?.with_context(failed)?;
+            }
         }
-        let (n, d) = data.dim();
         let row = Row {
             n,
             d,
@@ -81,28 +85,16 @@ impl Score {
             kernel: description.kernel,
             seconds: median,
         };
-        if self.json { text::print_json(&row) } else { Ok(text::print(self.report(&row, data.dtype(), repetitions))?) }
-    }
-
-    fn open(&self, path: &Path) -> anyhow::Result<Output> {
-        for input in [&self.model, &self.data] {
-            if let (Ok(a), Ok(b)) = (path.canonicalize(), input.canonicalize())
-                && a == b
-            {
-                bail!("{}: is an input; name another file for the result", path.display());
-            }
+        if self.json {
+            text::print_json(&row)
+        } else {
+            Ok(text::print(self.report(&row, &source.describe(), repetitions))?)
         }
-        Ok(Output::create(path)?)
     }
 
-    fn report(&self, row: &Row, dtype: &str, repetitions: usize) -> String {
+    fn report(&self, row: &Row, data: &str, repetitions: usize) -> String {
         let mut lines = vec![
-            format!(
-                "data            {}: {} samples × {} features, {dtype}",
-                self.data.display(),
-                text::grouped(row.n as u64),
-                row.d
-            ),
+            format!("data            {data}"),
             format!("model           {}: {} components, {}", self.model.display(), row.k, row.covariance_type),
             format!("log-likelihood  {}", row.log_likelihood),
             format!("  per sample    {}", row.mean_log_likelihood),

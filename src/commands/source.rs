@@ -3,12 +3,17 @@ use super::text;
 use anyhow::Context;
 use clap::Args;
 use gmm::io::{self, Data};
-use gmm::{ChunkedEvaluator, CovarianceType, Device, Evaluator, Fit, LoadOptions, Samples, Standardization, View};
+use gmm::{
+    ChunkedEvaluator, CovarianceType, Device, Error, Evaluator, Fit, LoadOptions, Samples, Standardization, View,
+};
 use ndarray::{Array1, ArrayView1};
 use std::path::{Path, PathBuf};
 
 /// Most bytes of a chunk: larger ones gain nothing.
 const MAX_CHUNK: u64 = 256 << 20;
+
+/// Bytes that are held at once in a single pass.
+const PASS: usize = 64 << 20;
 
 /// The options of every command that computes over data.
 #[derive(Debug, Args)]
@@ -110,12 +115,36 @@ impl<'a> Source<'a> {
         Ok(Box::new(chunks))
     }
 
+    /// Chunk after chunk in a device of its own, for what is done with each sample once: `each` bytes a sample besides the
+    /// data's. `auto` is the CPU.
+    pub fn pass<'s, T: 's>(
+        &'s self,
+        each: usize,
+        mut work: impl FnMut(&mut dyn Evaluator) -> gmm::Result<T> + 's,
+    ) -> impl Iterator<Item = gmm::Result<T>> + 's {
+        let options = LoadOptions { kernel: self.options.kernel.clone() };
+        let (n, d) = (self.samples.n_samples(), self.samples.n_features());
+        let rows = (PASS / (each + 8 * d)).clamp(1, self.chunk.unwrap_or(n));
+        (0..n).step_by(rows).map(move |start| {
+            let chunk = self.samples.rows(start..n.min(start + rows));
+            work(gmm::load(self.chunk_device(), chunk, &options)?.as_mut()).map_err(|e| match e {
+                Error::UnreachableSample { row } => Error::UnreachableSample { row: row + start },
+                other => other,
+            })
+        })
+    }
+
     /// What stands for `auto` where data comes in chunks: nothing stays long enough to be measured.
     fn chunk_device(&self) -> Device {
         match (self.options.device, &self.options.kernel) {
             (Device::Auto, None) => Device::Cpu,
             (device, _) => device,
         }
+    }
+
+    /// Whether the data is larger than the memory that it may take.
+    pub fn is_chunked(&self) -> bool {
+        self.chunk.is_some()
     }
 
     /// Σⱼ ln sⱼ: how much larger the log-likelihood of a standardised sample is than that of the sample itself.

@@ -10,6 +10,7 @@ mod model;
 mod npy;
 mod npz;
 mod output;
+mod table;
 
 pub use checkpoint::{Checkpoint, CheckpointOutput, read_checkpoint};
 pub use data::{Data, read_data, read_vector};
@@ -17,6 +18,7 @@ pub use error::{Error, Problem, Result};
 pub use model::{ModelOutput, model_to_json, parse_model, read_model};
 pub use npy::{Mapped, write_npy};
 pub use output::Output;
+pub use table::{Columns, TableOutput};
 
 /// The extension of a file's name in lower case; empty without one.
 fn extension(path: &std::path::Path) -> String {

@@ -3,7 +3,7 @@ use super::Problem;
 use bytemuck::Pod;
 use memmap2::Mmap;
 use ndarray::{ArrayD, ArrayView2, IxDyn, ShapeBuilder};
-use ndarray_npy::npy::header::{Header, ParseHeaderError, ReadHeaderError};
+use ndarray_npy::npy::header::{Header, Layout, ParseHeaderError, ReadHeaderError};
 use ndarray_npy::{ReadDataError, ReadableElement, WritableElement, WriteNpyError, WriteNpyExt};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
@@ -106,6 +106,13 @@ pub fn write_npy<T: WritableElement, D: ndarray::Dimension>(
         WriteNpyError::Io(e) => e,
         e => io::Error::other(e),
     })
+}
+
+/// The header of an array in C order.
+pub(super) fn npy_header<T: WritableElement>(shape: Vec<usize>) -> io::Result<Vec<u8>> {
+    Header { type_descriptor: T::type_descriptor(), layout: Layout::Standard, shape }
+        .to_bytes()
+        .map_err(io::Error::other)
 }
 
 fn format(what: impl Into<String>) -> Problem {

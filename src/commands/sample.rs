@@ -1,0 +1,73 @@
+//! `gmm sample`: new samples from a mixture.
+use super::bench::whole_number;
+use super::files::refuse_overlap;
+use super::text;
+use clap::Args;
+use gmm::Mixture;
+use gmm::io::{self, Columns, TableOutput};
+use ndarray::Array2;
+use std::path::PathBuf;
+
+/// Numbers that are drawn at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Draw samples from a mixture
+///
+/// The same seed gives the same samples; with more of them, the first stay the same.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gmm sample model.json -n 1000 --seed 1 -o samples.npy
+  gmm sample model.json -n 1e6 -o samples.csv --labels components.csv")]
+pub struct Sample {
+    /// The mixture, .json or .npz
+    model: PathBuf,
+    /// How many
+    #[arg(short, value_parser = whole_number)]
+    n: usize,
+    /// Seed of the random numbers
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Where to write the samples (samples × features): .npy (float64), or .csv with a header
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// Write float32 instead of float64
+    #[arg(long)]
+    float32: bool,
+    /// Write the component that each sample comes from (counted from 0): .npy (int64) or .csv
+    #[arg(long, value_name = "OUT")]
+    labels: Option<PathBuf>,
+}
+
+impl Sample {
+    pub fn run(self) -> anyhow::Result<()> {
+        refuse_overlap([Some(&self.output), self.labels.as_ref()], [Some(&self.model)])?;
+        let output = TableOutput::create(&self.output)?;
+        let labels = self.labels.as_ref().map(TableOutput::create).transpose()?;
+        let mixture = io::read_model(&self.model)?;
+        let columns = Columns::Numbered("x", mixture.n_features());
+        let values = self.chunks(&mixture)?.map(|(x, _)| Ok::<_, gmm::Error>(x.into_raw_vec_and_offset().0));
+        if self.float32 {
+            let values = values.map(|x| Ok::<_, gmm::Error>(x?.into_iter().map(|v| v as f32).collect()));
+            output.write(self.n, &columns, values)??;
+        } else {
+            output.write(self.n, &columns, values)??;
+        }
+        let (n, d) = (text::grouped(self.n as u64), mixture.n_features());
+        text::print(format_args!("{n} samples × {d} features written to {}", self.output.display()))?;
+        if let Some(labels) = labels {
+            // Drawn once more, which costs less than keeping them.
+            let values = self.chunks(&mixture)?;
+            let values = values.map(|(_, c)| Ok::<_, gmm::Error>(c.into_iter().map(|c| c as i64).collect()));
+            labels.write(self.n, &Columns::One("component"), values)??;
+            text::print(format_args!("their components written to {}", labels.path().display()))?;
+        }
+        Ok(())
+    }
+
+    fn chunks<'a>(&self, mixture: &'a Mixture) -> gmm::Result<impl Iterator<Item = (Array2<f64>, Vec<usize>)> + 'a> {
+        let mut sampler = mixture.sampler(self.seed)?;
+        let (n, rows) = (self.n, (CHUNK / mixture.n_features()).max(1));
+        Ok((0..n).step_by(rows).map(move |start| sampler.draw(rows.min(n - start))))
+    }
+}

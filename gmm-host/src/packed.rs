@@ -6,9 +6,9 @@
 //! With t = s·x + m, s = √(log₂e / 2) / σ and m = −μ·s, one component's log₂-density is a constant minus Σⱼ tⱼ².
 //! The sum over components is formed as Σₖ wₖ·2^qₖ with qₖ = seedₖ − Σⱼ tⱼ²: the constant goes into the factor wₖ in
 //! (0, 1], and its rounding error into seedₖ, so that no rounding of a constant repeats itself N times.
-use crate::{CovarianceType, Covariances, Error, Mixture, Result};
+use crate::{CentredSums, CovarianceType, Covariances, Error, Mixture, Result};
 use ndarray::parallel::prelude::*;
-use ndarray::{ArrayView2, Axis};
+use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 
 /// A working precision.
 pub(crate) trait Float: Copy + Send + Sync + 'static + Into<f64> {
@@ -95,6 +95,34 @@ impl Frame {
         }
         let inverse = scale.iter().map(|v| 1.0 / v).collect();
         Self { shift, scale, inverse, log2_scale }
+    }
+
+    /// Sums in this frame, with second moments `diag`, `tied` or `full`, in the units of the data and in the shape of
+    /// `covariance_type` (`spherical` is made of `diag`).
+    pub fn in_data_units(&self, mut sums: CentredSums, covariance_type: CovarianceType) -> CentredSums {
+        let unscale = |mut m: ArrayViewMut2<'_, f64>| {
+            for ((i, j), v) in m.indexed_iter_mut() {
+                *v *= self.inverse[i] * self.inverse[j];
+            }
+        };
+        for (j, inverse) in self.inverse.iter().enumerate() {
+            sums.centres.column_mut(j).mapv_inplace(|c| self.shift[j] + c * inverse);
+            sums.first.column_mut(j).mapv_inplace(|v| v * inverse);
+        }
+        match &mut sums.second {
+            Covariances::Full(v) => v.outer_iter_mut().for_each(unscale),
+            Covariances::Tied(v) => unscale(v.view_mut()),
+            Covariances::Diag(v) => {
+                for (mut column, inverse) in v.columns_mut().into_iter().zip(&self.inverse) {
+                    column *= inverse * inverse;
+                }
+            }
+            Covariances::Spherical(_) => {}
+        }
+        if let (CovarianceType::Spherical, Covariances::Diag(v)) = (covariance_type, &sums.second) {
+            sums.second = Covariances::Spherical(v.sum_axis(Axis(1)));
+        }
+        sums
     }
 
     /// One value of column `j` in the frame.

@@ -26,11 +26,15 @@ fn panic(_: &core::panic::PanicInfo) -> ! {
 #[macro_use]
 pub mod simt;
 pub mod batch;
+pub mod density;
 pub mod direct;
 pub mod double;
 pub mod gather;
 pub mod moments;
 pub mod output;
 pub mod pair;
+pub mod posterior;
+pub mod real;
+pub mod scatter;
 pub mod tally;
 pub mod tiled;

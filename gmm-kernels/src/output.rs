@@ -28,8 +28,17 @@ impl Output {
     /// All threads of the block call it; [`FINISH_SHARED_BYTES`] of shared memory are there and not in use.
     #[inline(always)]
     pub unsafe fn block_sum(tally: Tally) -> f64 {
+        // SAFETY: the caller's.
+        unsafe { Self::block_total(tally.warp_sum()) }
+    }
+
+    /// As [`Output::block_sum`], from each warp's sum in its lane 0.
+    ///
+    /// # Safety
+    /// As for [`Output::block_sum`].
+    #[inline(always)]
+    pub unsafe fn block_total(sum: f64) -> f64 {
         let s = Shared::<f64>::at(0);
-        let sum = tally.warp_sum();
         if thread_idx().is_multiple_of(WARP) {
             // SAFETY: one slot a warp, at most 32 warps a block.
             unsafe { s.set((thread_idx() / WARP) as usize, sum) };

@@ -3,7 +3,7 @@ use super::moments::Layout;
 use super::real::Real;
 use crate::packed::{Frame, Matrices, Packed};
 use crate::reference::neumaier_sum;
-use crate::{CentredSums, CovarianceType, Covariances, Mixture};
+use crate::{CentredSums, Covariances, Mixture};
 use ndarray::{Array1, Array2, Array3, ArrayView2, s};
 
 /// Centres of the moments in the frame (K, D), exactly as the kernel sees them: where t is zero, or the rounded means.
@@ -39,7 +39,7 @@ pub(super) fn centred_sums<T: Real>(
     let matrix = |at: usize, rows: usize, width: usize, columns: usize| {
         Array2::from_shape_fn((rows, columns), |(i, j)| factor * sums[at + i * width + j])
     };
-    let (mut first, second) = match packed.matrices {
+    let (first, second) = match packed.matrices {
         Matrices::Diagonal => {
             let moment = |at: usize, power: i32| {
                 Array2::from_shape_fn((k, d), |(c, j)| {
@@ -47,45 +47,23 @@ pub(super) fn centred_sums<T: Real>(
                     if scale > 0.0 { spread[at + c * d + j] / scale.powi(power) } else { 0.0 }
                 })
             };
-            let (first, mut second) = (moment(k, 1), moment(k + k * d, 2));
-            for (j, mut column) in second.columns_mut().into_iter().enumerate() {
-                column *= frame.inverse[j] * frame.inverse[j];
-            }
-            let second = match mixture.covariance_type() {
-                CovarianceType::Spherical => Covariances::Spherical(second.sum_axis(ndarray::Axis(1))),
-                _ => Covariances::Diag(second),
-            };
-            (first, second)
+            (moment(k, 1), Covariances::Diag(moment(k + k * d, 2)))
         }
         Matrices::Each(_) => {
             let mut second = Array3::zeros((k, d, d));
             for (c, mut to) in second.outer_iter_mut().enumerate() {
                 to.assign(&matrix(layout.second + c * layout.height * layout.width, d, layout.width, d));
-                unscale(&mut to, frame);
             }
             (matrix(layout.spread * layout.lanes, k, layout.width, d), Covariances::Full(second))
         }
         Matrices::Shared(_) => {
             let mut second = matrix(layout.second, d, layout.width, d);
             second += &between(centres.view(), matrix(layout.pairs, k, layout.pair_width, k).view());
-            unscale(&mut second.view_mut(), frame);
             (matrix(layout.spread * layout.lanes, k, layout.width, d), Covariances::Tied(second))
         }
     };
-    for (j, mut column) in first.columns_mut().into_iter().enumerate() {
-        column *= frame.inverse[j];
-    }
-    let centres = Array2::from_shape_fn((k, d), |(c, j)| {
-        if counts[c] > 0.0 { frame.shift[j] + centres[[c, j]] * frame.inverse[j] } else { mixture.means()[[c, j]] }
-    });
-    CentredSums { weight: 0.0, log_likelihood: 0.0, centres, counts, first, second }
-}
-
-/// Divides entry (i, j) by the scales of features i and j.
-fn unscale(m: &mut ndarray::ArrayViewMut2<'_, f64>, frame: &Frame) {
-    for ((i, j), v) in m.indexed_iter_mut() {
-        *v *= frame.inverse[i] * frame.inverse[j];
-    }
+    let sums = CentredSums { weight: 0.0, log_likelihood: 0.0, centres, counts, first, second };
+    frame.in_data_units(sums, mixture.covariance_type())
 }
 
 /// ½ Σₖₗ Rₖₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (D, D) from centres (K, D) and the lower triangle of R (K, K), as Σₖ cₖwₖᵀ with

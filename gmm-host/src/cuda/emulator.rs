@@ -4,6 +4,8 @@
 //! where t = s·x + m cancels from numbers of size |m|. They are random, so that they grow with √D for a sample and with
 //! √N over samples; as bounds serve e = 2·√(D + 4)·u·max(|log p|, 1)·max|m| for a sample and Σe/√N + max e for a total.
 //! One sample left out or counted twice of up to 1000 is 10⁻³·Σ|log p| away, a hundred times that or more.
+mod general;
+
 use super::layout;
 use super::moments::lanes;
 use super::whitened::Whitened;
@@ -20,6 +22,9 @@ use rand_distr::StandardNormal;
 
 /// What the padding behind the last sample holds: finite, and far from everything, so that it shows if counted.
 const PADDING: f32 = 7e3;
+
+/// All features of a sample that is far from every component.
+const FAR: f64 = 15.0;
 
 /// Lets raw pointers into the emulated threads.
 struct Share<T>(T);
@@ -425,6 +430,10 @@ fn of_each_type(rng: &mut impl Rng, k: usize, d: usize) -> Vec<Mixture> {
         .collect()
 }
 
+fn flat(s: &Covariances) -> Vec<f64> {
+    s.iter().collect()
+}
+
 fn check_statistics<const LANES: usize>(
     n: usize,
     (k, d): (usize, usize),
@@ -435,7 +444,6 @@ fn check_statistics<const LANES: usize>(
     let mut rng = ChaCha8Rng::seed_from_u64((100 * n + 10 * k + d) as u64);
     let mut x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
     // A sample far from every component takes the path with the maximum.
-    const FAR: f64 = 15.0;
     x.row_mut(n / 2).fill(FAR as f32);
     for mixture in of_each_type(&mut rng, k, d) {
         let problem = Problem::new(x.clone(), &random_mixture(&mut rng, k, d));
@@ -479,13 +487,6 @@ fn check_statistics<const LANES: usize>(
                 near(got.means()[[c, j]], *b, sums * FAR + far * FAR / counts[c], "mean");
             }
         }
-        let flat = |s: &Covariances| -> Vec<f64> {
-            match s {
-                Covariances::Full(v) => v.iter().copied().collect(),
-                Covariances::Tied(v) | Covariances::Diag(v) => v.iter().copied().collect(),
-                Covariances::Spherical(v) => v.to_vec(),
-            }
-        };
         for (a, b) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
             near(a, b, (sums + far) * FAR * FAR * d as f64 + sums * 4.0 * (n * d) as f64, "scatter");
         }

@@ -246,6 +246,18 @@ impl Lane {
         }
     }
 
+    /// Σ of the first `count` numbers of `partials`, by `batch_reduce`, once all before it in the stream is done.
+    pub fn sum_up(&mut self, reduce: &Kernel, partials: &DeviceSlice<f64>, count: u32) -> Result<f64> {
+        if partials.len() < count as usize {
+            return Err(shape("sums of blocks", vec![count as usize], vec![partials.len()]));
+        }
+        self.slots.clear(1);
+        let (from, to) = (partials.as_device_ptr().as_ptr(), self.slots.device_pointer());
+        // SAFETY: the arguments of this entry: `count` numbers of one set, and a slot for it.
+        unsafe { self.start(reduce, (1, 1), WARP, 0, &[arg(&from), arg(&count), arg(&to)])? };
+        self.wait(1).map(|totals| totals[0])
+    }
+
     fn output(&self) -> Output {
         Output {
             partials: self.partials.as_device_ptr().as_mut_ptr(),

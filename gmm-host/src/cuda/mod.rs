@@ -3,11 +3,13 @@ mod driver;
 #[cfg(test)]
 mod emulator;
 mod evaluator;
+mod general;
 mod gpu;
 mod launch;
 mod layout;
 mod memory;
 mod moments;
+mod parameters;
 mod ptx;
 mod resident;
 mod tuning;

@@ -177,18 +177,36 @@ impl<T: Element> Resident<T> {
         Ok(())
     }
 
-    /// Sends chunk `c` to its buffer, if it is not there anyway; returns its lane, and its samples there.
-    pub fn send(&mut self, c: usize) -> Result<(&mut Lane, Columns<'_, T>)> {
-        let weighted = self.weighted();
-        let (lane, buffer) = (&mut self.lanes[c % self.buffers.len()], &self.buffers[c % self.buffers.len()]);
+    /// Starts to copy chunk `c` to its buffer, if it is not there anyway.
+    pub fn copy(&mut self, c: usize) -> Result<()> {
+        let at = c % self.buffers.len();
         if let Some(host) = &self.chunks[c].host {
             let from = host.as_slice();
+            let mut to = self.buffers[at].index(..from.len());
             // SAFETY: the buffer is as large as the largest chunk; the host's memory is freed only after the stream has
             // been waited for.
-            unsafe { buffer.index(..from.len()).async_copy_from(from, &lane.stream) }
-                .map_err(failed("cuMemcpyHtoDAsync"))?;
+            unsafe { to.async_copy_from(from, &self.lanes[at].stream) }.map_err(failed("cuMemcpyHtoDAsync"))?;
         }
-        Ok((lane, Columns::new(buffer, self.chunks[c].n, self.d, weighted)?))
+        Ok(())
+    }
+
+    /// The lane of chunk `c`, and its samples, which are there when all that the lane has begun is done.
+    pub fn at(&mut self, c: usize) -> Result<(&mut Lane, Columns<'_, T>)> {
+        let weighted = self.weighted();
+        let at = c % self.buffers.len();
+        Ok((&mut self.lanes[at], Columns::new(&self.buffers[at], self.chunks[c].n, self.d, weighted)?))
+    }
+
+    /// [`copy`](Self::copy), and [`at`](Self::at).
+    pub fn send(&mut self, c: usize) -> Result<(&mut Lane, Columns<'_, T>)> {
+        self.copy(c)?;
+        self.at(c)
+    }
+
+    /// The lane of chunk `c`.
+    pub fn lane(&mut self, c: usize) -> &mut Lane {
+        let at = c % self.lanes.len();
+        &mut self.lanes[at]
     }
 
     /// Samples as they were given, up to rounding. The device's context is current.

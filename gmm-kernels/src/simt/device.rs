@@ -104,6 +104,59 @@ pub unsafe fn load4(p: *const f32, policy: CachePolicy) -> [f32; 4] {
     [a, b, c, d]
 }
 
+/// Reads from global memory that no thread writes during the launch.
+macro_rules! loads {
+    ($($(#[$doc:meta])* $name:ident $t:ty, $class:ident, $instruction:literal;)*) => { $(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// `p` is aligned and readable; no thread writes there during the launch.
+        #[inline(always)]
+        pub unsafe fn $name(p: *const $t) -> $t {
+            let v: $t;
+            // SAFETY: the caller's.
+            unsafe { asm!($instruction, out($class) v, in(reg64) p, options(pure, readonly, nostack)) };
+            v
+        }
+    )* };
+}
+loads! {
+    /// Four bytes.
+    load_u32 u32, reg32, "ld.global.nc.b32 {}, [{}];";
+    /// Eight bytes.
+    load_u64 u64, reg64, "ld.global.nc.b64 {}, [{}];";
+}
+
+/// Four float32 numbers in one 16-byte read of global memory that no thread writes during the launch.
+///
+/// # Safety
+/// `p` is aligned to 16 bytes and readable for 16 bytes.
+#[inline(always)]
+pub unsafe fn load_f32x4(p: *const f32) -> [f32; 4] {
+    let (a, b, c, d): (f32, f32, f32, f32);
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("ld.global.nc.v4.f32 {{{}, {}, {}, {}}}, [{}];",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) p, options(pure, readonly, nostack));
+    }
+    [a, b, c, d]
+}
+
+/// Two float64 numbers in one 16-byte read of global memory that no thread writes during the launch.
+///
+/// # Safety
+/// `p` is aligned to 16 bytes and readable for 16 bytes.
+#[inline(always)]
+pub unsafe fn load_f64x2(p: *const f64) -> [f64; 2] {
+    let (a, b): (f64, f64);
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("ld.global.nc.v2.f64 {{{}, {}}}, [{}];",
+            out(reg64) a, out(reg64) b, in(reg64) p, options(pure, readonly, nostack));
+    }
+    [a, b]
+}
+
 /// A place in the block's dynamic shared memory, as numbers of type `T` (f32, f64).
 ///
 /// Accesses name the shared state space: generic ones cost an address conversion each.

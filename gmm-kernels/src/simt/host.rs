@@ -161,9 +161,46 @@ pub mod lane {
     /// # Safety
     /// `p` is aligned to 16 bytes and readable for 16 bytes.
     pub unsafe fn load4(p: *const f32, _policy: CachePolicy) -> [f32; 4] {
-        assert!((p as usize).is_multiple_of(16), "a wide load must be aligned");
         // SAFETY: the caller's.
-        unsafe { p.cast::<[f32; 4]>().read() }
+        unsafe { load_f32x4(p) }
+    }
+    /// Reads, with their alignment checked.
+    unsafe fn read<T: Copy>(p: *const u8, align: usize) -> T {
+        assert!((p as usize).is_multiple_of(align), "a load must be aligned");
+        // SAFETY: the caller's.
+        unsafe { p.cast::<T>().read() }
+    }
+    /// Four bytes.
+    ///
+    /// # Safety
+    /// `p` is readable.
+    pub unsafe fn load_u32(p: *const u32) -> u32 {
+        // SAFETY: the caller's.
+        unsafe { read(p.cast(), 4) }
+    }
+    /// Eight bytes.
+    ///
+    /// # Safety
+    /// `p` is readable.
+    pub unsafe fn load_u64(p: *const u64) -> u64 {
+        // SAFETY: the caller's.
+        unsafe { read(p.cast(), 8) }
+    }
+    /// Four float32 numbers in one 16-byte read of global memory.
+    ///
+    /// # Safety
+    /// `p` is readable for 16 bytes.
+    pub unsafe fn load_f32x4(p: *const f32) -> [f32; 4] {
+        // SAFETY: the caller's.
+        unsafe { read(p.cast(), 16) }
+    }
+    /// Two float64 numbers in one 16-byte read of global memory.
+    ///
+    /// # Safety
+    /// `p` is readable for 16 bytes.
+    pub unsafe fn load_f64x2(p: *const f64) -> [f64; 2] {
+        // SAFETY: the caller's.
+        unsafe { read(p.cast(), 16) }
     }
     /// A place in the block's dynamic shared memory, as numbers of type `T`. Every access is checked.
     #[derive(Clone, Copy)]

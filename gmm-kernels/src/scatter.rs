@@ -1,0 +1,249 @@
+//! `scatter_diag_f32`, `scatter_full_f32`, `scatter_diag_f64`, `scatter_full_f64`: the sufficient statistics from the
+//! responsibilities of [`posterior`](crate::posterior): Σ r, Σ r·(x − c), and Σ r·(x − c)² or Σ r·(x − c)(x − c)ᵀ with the
+//! component's centre c, for any K and D.
+//!
+//! With u = (x − c, 1), all sums of a component are entries of the lower triangle of Σ r·u·uᵀ. A warp takes a tile of
+//! [`FEATURES`]² of them, or, of the diagonal, [`FEATURES`] features, and a slice of the samples; a lane takes every 32nd
+//! sample. After [`FLUSH`] samples a lane, the lanes' sums are added up and go on in float64. Neighbouring warps share
+//! samples, so that these come from the first-level cache.
+//!
+//! * Launch: any one-dimensional grid, block of whole warps; no shared memory. Then
+//!   [`batch_reduce`](crate::batch::batch_reduce) over [`values`] sets.
+//! * Must do, a sample and component: (D + 1)·(D + 2)/2 multiply-adds (rounded up to tiles), or 2·D and as many additions.
+use crate::real::Real;
+use crate::simt::*;
+use core::num::NonZeroU32;
+
+/// Features of a tile's side.
+pub const FEATURES: usize = 8;
+/// Samples of a lane after which the sums go on in float64.
+pub const FLUSH: u32 = 64;
+
+/// Arguments of the kernels.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ScatterArgs<T> {
+    /// Samples (D, stride); all elements are finite.
+    pub x: *const T,
+    /// Elements from one column to the next: at least N rounded up to a multiple of 32.
+    pub stride: u64,
+    /// N.
+    pub n: u32,
+    /// K.
+    pub k: u32,
+    /// D.
+    pub d: u32,
+    /// Number of slices of the samples.
+    pub slices: u32,
+    /// Samples of a slice, a multiple of 32; slices times this is at least N.
+    pub slice: u32,
+    /// Whether `partials` are added to: 0 or 1.
+    pub accumulate: u32,
+    /// Responsibilities (K, r_stride).
+    pub r: *const T,
+    /// Elements from one component to the next.
+    pub r_stride: u64,
+    /// Centres (K, D).
+    pub centres: *const T,
+    /// ([`values`], slices).
+    pub partials: *mut f64,
+}
+
+/// Tiles of the lower triangle for D features and the one; or groups of features.
+pub const fn tiles(d: usize, full: bool) -> usize {
+    if full {
+        let side = (d + 1).div_ceil(FEATURES);
+        side * (side + 1) / 2
+    } else {
+        d.div_ceil(FEATURES)
+    }
+}
+
+/// Numbers of a tile: its entries row by row; or Σ r·(x − c) and Σ r·(x − c)² of the features, Σ r, and zeros.
+pub const fn numbers(full: bool) -> usize {
+    if full { FEATURES * FEATURES } else { WARP as usize }
+}
+
+/// Where Σ r is in the numbers of a group of features.
+pub const COUNT: usize = 2 * FEATURES;
+
+/// Numbers that a launch gives, (K, [`tiles`], [`numbers`]).
+pub const fn values(k: usize, d: usize, full: bool) -> usize {
+    k * tiles(d, full) * numbers(full)
+}
+
+/// Sums each of N numbers (32 or 64) over the lanes: lane l gets the l-th N/32 of the sums, in the first places. All lanes
+/// take part.
+#[inline(always)]
+fn sum_over_lanes<T: Real, const N: usize>(mut v: [T; N]) -> [T; N] {
+    let lane = thread_idx() % WARP;
+    let mut by = WARP / 2;
+    let mut half = N / 2;
+    while by > 0 {
+        let upper = lane & by != 0;
+        let mut i = 0;
+        while i < half {
+            let (keep, give) = if upper { (v[half + i], v[i]) } else { (v[i], v[half + i]) };
+            v[i] = keep + give.shuffle_xor(by);
+            i += 1;
+        }
+        by /= 2;
+        half /= 2;
+    }
+    v
+}
+
+/// What a warp knows of its task.
+#[derive(Clone, Copy)]
+struct Task<'a, T> {
+    args: &'a ScatterArgs<T>,
+    component: usize,
+}
+
+impl<T: Real> Task<'_, T> {
+    /// c of the features from `first` on; −1 behind the last, and then zeros, so that u = x − c with x = 0 there.
+    #[inline(always)]
+    unsafe fn centres(self, first: usize) -> [T; FEATURES] {
+        let d = self.args.d as usize;
+        let mut centres = [T::ZERO; FEATURES];
+        let mut f = 0;
+        while f < FEATURES {
+            if first + f < d {
+                // SAFETY: a feature of the component.
+                centres[f] = unsafe { T::load(self.args.centres.add(self.component * d + first + f)) };
+            } else if first + f == d {
+                centres[f] = -T::ONE;
+            }
+            f += 1;
+        }
+        centres
+    }
+
+    /// u of sample `i` for the features from `first` on.
+    #[inline(always)]
+    unsafe fn deviations(self, i: usize, first: usize, centres: &[T; FEATURES]) -> [T; FEATURES] {
+        let mut u = [T::ZERO; FEATURES];
+        let mut f = 0;
+        while f < FEATURES {
+            let mut x = T::ZERO;
+            if first + f < self.args.d as usize {
+                // SAFETY: the sample, or its padding.
+                x = unsafe { T::load(self.args.x.add((first + f) * self.args.stride as usize + i)) };
+            }
+            u[f] = x - centres[f];
+            f += 1;
+        }
+        u
+    }
+
+    /// The responsibility for sample `i`; zero behind the last.
+    #[inline(always)]
+    unsafe fn responsibility(self, i: usize) -> T {
+        if i < self.args.n as usize {
+            // SAFETY: the sample exists.
+            unsafe { T::load(self.args.r.add(self.component * self.args.r_stride as usize + i)) }
+        } else {
+            T::ZERO
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn body<T: Real, const FULL: bool, const NUMBERS: usize>(args: &ScatterArgs<T>) {
+    let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
+    let warps = block_dim() / WARP;
+    let tiles = tiles(args.d as usize, FULL) as u32;
+    let (Some(tiles), Some(units)) = (NonZeroU32::new(tiles), NonZeroU32::new(tiles * args.k)) else { return };
+    let mut at = block_idx() * warps + warp;
+    while at < units.get() * args.slices {
+        let (slice, unit) = (at / units, at % units);
+        let (component, tile) = ((unit / tiles) as usize, unit % tiles);
+        let task = Task { args, component };
+        // The tile's rows and columns: row · (row + 1) / 2 + column = tile.
+        let mut row = 0;
+        while FULL && (row + 1) * (row + 2) / 2 <= tile {
+            row += 1;
+        }
+        let (rows, columns) = if FULL {
+            (row as usize * FEATURES, (tile - row * (row + 1) / 2) as usize * FEATURES)
+        } else {
+            (tile as usize * FEATURES, 0)
+        };
+        // SAFETY: the component exists.
+        let (c, c_columns) =
+            unsafe { (task.centres(rows), if FULL { task.centres(columns) } else { [T::ZERO; FEATURES] }) };
+        let mut totals = [0.0f64; 2];
+        let mut i = slice * args.slice;
+        let end = if i + args.slice < args.n { i + args.slice } else { args.n };
+        // The bounds are the same for all lanes, so that all take part in the shuffles.
+        while i < end {
+            let mut v = [T::ZERO; NUMBERS];
+            let stop = if end - i < FLUSH * WARP { end } else { i + FLUSH * WARP };
+            while i < stop {
+                let sample = i as usize + lane;
+                // SAFETY: a sample of the slice, or padding behind the last.
+                let (r, u) = unsafe { (task.responsibility(sample), task.deviations(sample, rows, &c)) };
+                if FULL {
+                    // SAFETY: as above.
+                    let w = unsafe { task.deviations(sample, columns, &c_columns) };
+                    let mut f = 0;
+                    while f < FEATURES {
+                        let ru = r * u[f];
+                        let mut g = 0;
+                        while g < FEATURES {
+                            v[f * FEATURES + g] = ru.fma(w[g], v[f * FEATURES + g]);
+                            g += 1;
+                        }
+                        f += 1;
+                    }
+                } else {
+                    let mut f = 0;
+                    while f < FEATURES {
+                        let ru = r * u[f];
+                        v[f] = v[f] + ru;
+                        v[FEATURES + f] = ru.fma(u[f], v[FEATURES + f]);
+                        f += 1;
+                    }
+                    v[COUNT] = v[COUNT] + r;
+                }
+                i += WARP;
+            }
+            let sums = sum_over_lanes(v);
+            let mut s = 0;
+            while s < NUMBERS / WARP as usize {
+                totals[s] += sums[s].wide();
+                s += 1;
+            }
+        }
+        let mut s = 0;
+        while s < NUMBERS / WARP as usize {
+            let value = unit as usize * NUMBERS + lane * (NUMBERS / WARP as usize) + s;
+            // SAFETY: a place for each value and slice.
+            unsafe {
+                let to = args.partials.add(value * args.slices as usize + slice as usize);
+                *to = if args.accumulate != 0 { *to + totals[s] } else { totals[s] };
+            }
+            s += 1;
+        }
+        at += grid_dim() * warps;
+    }
+}
+
+macro_rules! instance {
+    ($name:ident $t:ty, $full:literal) => {
+        kernel! {
+            /// Each slice's sums.
+            ///
+            /// # Safety
+            /// The pointers of `args` are valid for the sizes given; launched as the module says.
+            pub unsafe fn $name(args: ScatterArgs<$t>) {
+                // SAFETY: the caller's.
+                unsafe { body::<$t, $full, { numbers($full) }>(&args) }
+            }
+        }
+    };
+}
+instance!(scatter_diag_f32 f32, false);
+instance!(scatter_full_f32 f32, true);
+instance!(scatter_diag_f64 f64, false);
+instance!(scatter_full_f64 f64, true);

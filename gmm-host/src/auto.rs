@@ -22,13 +22,15 @@ const CARRIED: usize = 1 << 16;
 pub(crate) type Open = fn(Samples<'_>) -> Result<Box<dyn Evaluator>>;
 
 /// Evaluates on the CPU or on the GPU. Each kind of evaluation (operation, K, covariance type) is timed on both when it
-/// comes first, and stays with the faster one; what neither has goes to the float64 reference.
-///
-/// float64 data and weighted samples stay on the CPU, because the GPU would round the former and lacks the latter.
+/// comes first, and stays with the faster one; what neither has goes to the float64 reference. Labels and
+/// responsibilities, which are asked for once, come from where the samples are.
 pub(crate) struct AutoEvaluator {
     n: usize,
     d: usize,
     total_weight: f64,
+    /// Whether the samples are float32, and whether they have weights.
+    single: bool,
+    weighted: bool,
     /// With all samples; or with some, to be timed, while `gpu` has all.
     cpu: CpuEvaluator,
     cpu_is_whole: bool,
@@ -69,11 +71,8 @@ impl AutoEvaluator {
     /// Takes a copy of the samples. `open` reaches the GPU, if there is one.
     pub fn new(samples: Samples<'_>, open: Open) -> Result<Self> {
         let (n, d) = (samples.n_samples(), samples.n_features());
-        let serves = samples.weights().is_none() && matches!(samples.view(), View::F32(_));
-        let mut gpu = if serves { Gpu::Untried(open) } else { Gpu::Absent };
-        if serves && n.saturating_mul(d) > SMALL {
-            gpu = open(samples).map_or(Gpu::Absent, Gpu::Ready);
-        }
+        let large = n.saturating_mul(d) > SMALL;
+        let gpu = if large { open(samples).map_or(Gpu::Absent, Gpu::Ready) } else { Gpu::Untried(open) };
         let cpu_is_whole = !matches!(gpu, Gpu::Ready(_));
         let probe = PROBE.0.min(PROBE.1 / d).clamp(1, n);
         let cpu = CpuEvaluator::new(if cpu_is_whole { samples } else { samples.rows(0..probe) })?;
@@ -81,6 +80,8 @@ impl AutoEvaluator {
             n,
             d,
             total_weight: samples.total_weight(),
+            single: matches!(samples.view(), View::F32(_)),
+            weighted: samples.weights().is_some(),
             cpu,
             cpu_is_whole,
             gpu,
@@ -115,8 +116,7 @@ impl AutoEvaluator {
             return Ok(Side::Cpu);
         }
         if let Gpu::Untried(open) = self.gpu {
-            let opened = self.carry().and_then(|rows| open(Samples::from_f64(rows.x.view())?));
-            self.gpu = opened.map_or(Gpu::Absent, Gpu::Ready);
+            self.gpu = self.carry(open).map_or(Gpu::Absent, Gpu::Ready);
         }
         let gpu = match &mut self.gpu {
             Gpu::Ready(gpu) => match seconds(gpu.as_mut(), work) {
@@ -140,13 +140,10 @@ impl AutoEvaluator {
     /// The evaluator of a side, with all samples.
     fn side(&mut self, side: Side) -> Result<&mut dyn Evaluator> {
         if side == Side::Reference && self.reference.is_none() {
-            let rows = self.carry()?;
-            let samples = Samples::from_f64(rows.x.view())?.with_weights(rows.weights.view())?;
-            self.reference = Some(ReferenceEvaluator::new(samples));
+            self.reference = Some(self.carry(|samples| Ok(ReferenceEvaluator::new(samples)))?);
         }
         if side == Side::Cpu && !self.cpu_is_whole {
-            let x = self.carry()?.x.mapv(|v| v as f32);
-            self.cpu = CpuEvaluator::new(Samples::from_f32(x.view())?)?;
+            self.cpu = self.carry(CpuEvaluator::new)?;
             self.cpu_is_whole = true;
         }
         Ok(match (side, &mut self.gpu, &mut self.reference) {
@@ -164,8 +161,8 @@ impl AutoEvaluator {
         }
     }
 
-    /// All samples, read back from where they are.
-    fn carry(&mut self) -> Result<Rows> {
+    /// Makes something of all samples, read back from where they are, in the type that they had.
+    fn carry<T>(&mut self, make: impl FnOnce(Samples<'_>) -> Result<T>) -> Result<T> {
         let (n, d) = (self.n, self.d);
         let mut all = Rows { x: Array2::zeros((n, d)), weights: Array1::zeros(n) };
         for start in (0..n).step_by(CARRIED) {
@@ -174,7 +171,12 @@ impl AutoEvaluator {
             all.x.slice_mut(s![start..start + indices.len(), ..]).assign(&rows.x);
             all.weights.slice_mut(s![start..start + indices.len()]).assign(&rows.weights);
         }
-        Ok(all)
+        let single = self.single.then(|| all.x.mapv(|v| v as f32));
+        let samples = match &single {
+            Some(x) => Samples::from_f32(x.view())?,
+            None => Samples::from_f64(all.x.view())?,
+        };
+        make(if self.weighted { samples.with_weights(all.weights.view())? } else { samples })
     }
 }
 
@@ -222,6 +224,14 @@ impl Evaluator for AutoEvaluator {
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
         self.holder().rows(rows)
+    }
+
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        self.holder().predict(mixture)
+    }
+
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        self.holder().predict_proba(mixture)
     }
 }
 
@@ -343,17 +353,25 @@ mod tests {
         assert!(auto.describe().device.starts_with("cpu"));
     }
 
+    /// The GPU gets float64 samples and weights as they are, from the start or carried over.
     #[test]
-    fn float64_and_weights_stay_on_the_cpu() {
-        let x = data(600_000).mapv(f64::from);
-        let mut auto = AutoEvaluator::new(Samples::from_f64(x.view()).unwrap(), never).unwrap();
-        auto.log_likelihood(&mixture(3)).unwrap();
-        let (x, weights) = (data(600_000), Array1::from_elem(600_000, 2.0));
-        let samples = Samples::from_f32(x.view()).unwrap().with_weights(weights.view()).unwrap();
-        let mut auto = AutoEvaluator::new(samples, never).unwrap();
-        let single = ReferenceEvaluator::new(Samples::from_f32(x.view()).unwrap()).log_likelihood(&mixture(1)).unwrap();
-        let twice = auto.log_likelihood(&mixture(1)).unwrap();
-        assert!((twice - 2.0 * single).abs() < 1e-6 * twice.abs(), "{twice} for twice {single}");
+    fn float64_and_weights_reach_the_gpu() {
+        fn same(samples: Samples<'_>) -> Result<Box<dyn Evaluator>> {
+            assert!(matches!(samples.view(), View::F64(_)));
+            assert!(samples.weights().is_some_and(|w| w.iter().enumerate().all(|(i, w)| *w == 0.1 + (i % 3) as f64)));
+            fast(samples)
+        }
+        for n in [40_000, 600_000] {
+            let (x, weights) = (data(n).mapv(f64::from), Array1::from_shape_fn(n, |i| 0.1 + (i % 3) as f64));
+            let samples = Samples::from_f64(x.view()).unwrap().with_weights(weights.view()).unwrap();
+            let mut auto = AutoEvaluator::new(samples, same).unwrap();
+            assert_eq!(auto.log_likelihood(&mixture(40)).unwrap(), ANSWER);
+            assert_eq!(auto.total_weight(), samples.total_weight());
+            // What this GPU lacks is done with the same numbers, carried back.
+            let scores = auto.score_samples(&mixture(2)).unwrap();
+            let truth = ReferenceEvaluator::new(samples).score_samples(&mixture(2)).unwrap();
+            assert!(scores.iter().zip(&truth).all(|(a, b)| (a - b).abs() <= 1e-12 * b.abs().max(1.0)));
+        }
     }
 
     #[test]

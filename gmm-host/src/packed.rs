@@ -324,7 +324,7 @@ fn push_triangle<T: Float>(out: &mut Vec<T>, u: ArrayView2<'_, f64>, frame: &Fra
 }
 
 /// Splits log₂ constants (K,) into what all have in common, the factors wₖ and the seeds.
-pub(crate) fn weights_and_seeds<T: Float>(constant: &[f64]) -> (f64, Vec<T>, Vec<T>) {
+fn weights_and_seeds<T: Float>(constant: &[f64]) -> (f64, Vec<T>, Vec<T>) {
     let offset = constant.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let (mut weight, mut seed) = (Vec::with_capacity(constant.len()), Vec::with_capacity(constant.len()));
     for c in constant {

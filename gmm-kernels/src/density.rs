@@ -1,7 +1,7 @@
 //! `density_diag_f32`, `density_full_f32`, `density_diag_f64`, `density_full_f64`: qₖ = seedₖ − |Aₖ·x + bₖ|² of every
 //! sample and component, for any K and D; A is a diagonal or a lower triangle.
 //!
-//! The first of three plain kernels (`density`, [`posterior`](crate::posterior), [`scatter`](crate::scatter)) that together
+//! The first of three plain kernels (`density`, [`posterior`](crate::posterior), [`accumulate`](crate::accumulate)) that together
 //! do for any shape what the others do fast for some. They hand a few thousand samples' numbers for each component from
 //! one to the next, in a buffer of fixed size that stays in the L2 cache; no array of size N·K arises.
 //!

@@ -25,6 +25,7 @@ fn panic(_: &core::panic::PanicInfo) -> ! {
 
 #[macro_use]
 pub mod simt;
+pub mod accumulate;
 pub mod batch;
 pub mod density;
 pub mod direct;
@@ -35,6 +36,5 @@ pub mod output;
 pub mod pair;
 pub mod posterior;
 pub mod real;
-pub mod scatter;
 pub mod tally;
 pub mod tiled;

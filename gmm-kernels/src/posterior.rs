@@ -32,7 +32,7 @@ pub struct PosteriorArgs<T> {
     /// Whether the responsibilities, each times its sample's weight, replace qₖ: 0 or 1.
     pub responsibilities: u32,
     /// Whether `partials` are added to: 0 or 1.
-    pub accumulate: u32,
+    pub add: u32,
     /// log₂ of each sample's likelihood (N,), or null.
     pub scores: *mut f64,
     /// The component of the largest wₖ·2^qₖ of each sample (N,), the first of equals; or null.
@@ -110,7 +110,7 @@ unsafe fn body<T: Real>(args: &PosteriorArgs<T>) {
         // SAFETY: a place for each block.
         unsafe {
             let to = args.partials.add(block_idx() as usize);
-            *to = if args.accumulate != 0 { *to + sum } else { sum };
+            *to = if args.add != 0 { *to + sum } else { sum };
         }
     }
 }

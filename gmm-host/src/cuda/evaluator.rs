@@ -1,5 +1,7 @@
-//! The CUDA backend: samples resident on a device, or passed through it in chunks.
-use super::gpu::{GpuInfo, failed};
+//! The CUDA backend in float32: the choice of a kernel for each operation.
+use super::backend::{CudaOptions, cuda_kernel_names};
+use super::general::{self, General};
+use super::gpu::failed;
 use super::launch::{Lane, MAX_SETS, Plan};
 use super::layout;
 use super::memory::allocate;
@@ -12,27 +14,11 @@ use crate::evaluator::check_features;
 use crate::packed::Packed;
 use crate::{Covariances, Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics};
 use cust::memory::{AsyncCopyDestination, DeviceBuffer};
-use ndarray::Array1;
+use ndarray::{Array1, Array2};
 use std::collections::HashMap;
 use std::f64::consts::LN_2;
+use std::fmt;
 use std::slice;
-
-/// The names of the kernels that a CUDA device can be told to use.
-pub fn cuda_kernel_names() -> Vec<String> {
-    Kind::ALL.iter().map(|kind| kind.name().into()).collect()
-}
-
-/// How a data set is to be evaluated on a CUDA device.
-#[derive(Debug, Clone, Default)]
-pub struct CudaOptions {
-    /// The kernel to use, one of [`cuda_kernel_names`], in the shape that is fastest by measured time; or a kernel and
-    /// its shape, as [`Evaluator::describe`] prints them, which gives the same bits in every run on the same device. By
-    /// default both are chosen by measured time. An operation that the kernel does not have uses another one.
-    pub kernel: Option<String>,
-    /// Most bytes of the device's memory to be used for samples; by default nearly all that is free. Samples that need
-    /// more stay on the host and are sent in chunks, for each evaluation anew.
-    pub memory_limit: Option<usize>,
-}
 
 /// Samples whose scores are on the device at once.
 const SCORES: usize = 1 << 22;
@@ -62,54 +48,60 @@ impl Wish {
     }
 }
 
-/// The CUDA backend, in float32: the samples are centred in float64 and laid out on the device once, constants and the
-/// sum over the samples are formed in float64.
-///
-/// Samples that do not fit into the device's memory stay on the host in that layout and pass through the device chunk by
-/// chunk. Sample weights are not there yet, nor scores of full and tied covariances; the
-/// E-step takes up to 32 components and 16 features.
+/// The CUDA backend in float32.
 #[derive(Debug)]
-pub struct CudaEvaluator {
+pub(super) struct Single {
     /// First, so that its drop comes before the others'.
-    data: Resident<f32>,
+    pub data: Resident<f32>,
     wish: Option<Wish>,
     plans: HashMap<(usize, Op), Plan>,
     /// The E-step's kernels, by lanes and whether A is a triangle.
     moments: HashMap<(usize, bool), Moments>,
-    latest: Option<Variant>,
+    general: General<f32>,
+    latest: Option<Latest>,
 }
 
-impl CudaEvaluator {
-    /// Takes a copy of the samples to the device of this number (counted from 0).
-    ///
-    /// # Errors
-    /// [`Error::NoCudaDevice`], [`Error::Kernel`] for a kernel of an unknown name, [`Error::Unsupported`] for samples with
-    /// weights or a memory limit too small for any chunk, [`Error::Cuda`] for a failure of the driver.
+/// The kernel that the latest evaluation used.
+#[derive(Debug, Clone, Copy)]
+enum Latest {
+    Variant(Variant),
+    Moments,
+    General,
+}
+
+impl fmt::Display for Latest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variant(variant) => variant.fmt(f),
+            Self::Moments => f.write_str("moments"),
+            Self::General => f.write_str(general::NAME),
+        }
+    }
+}
+
+impl Single {
     pub fn new(samples: Samples<'_>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
         let wish = options.kernel.as_deref().map(Wish::new).transpose()?;
-        if samples.weights().is_some() {
-            return Err(unsupported("an evaluation with sample weights".into()));
-        }
         let data = Resident::new(samples, ordinal, options.memory_limit)?;
-        Ok(Self { data, wish, plans: HashMap::new(), moments: HashMap::new(), latest: None })
+        let (plans, moments) = (HashMap::new(), HashMap::new());
+        Ok(Self { data, wish, plans, moments, general: General::new()?, latest: None })
     }
 
-    /// The device.
-    pub fn gpu(&self) -> &GpuInfo {
-        &self.data.gpu.info
+    /// Whether the kernels of this file evaluate it; else `general` does.
+    fn is_plain(&self, mixture: &Mixture) -> bool {
+        let diagonal = matches!(mixture.covariances(), Covariances::Diag(_) | Covariances::Spherical(_));
+        diagonal && !self.data.weighted()
     }
 
-    /// Whether all samples are in the device's memory.
-    pub fn is_resident(&self) -> bool {
-        self.data.is_resident()
+    /// The general kernels, which do all that is left.
+    fn general(&mut self) -> (&mut General<f32>, &mut Resident<f32>) {
+        self.latest = Some(Latest::General);
+        (&mut self.general, &mut self.data)
     }
 
     /// The mixture in the data's frame.
     fn pack(&self, mixture: &Mixture) -> Result<Packed<f32>> {
         check_features(mixture, self.data.d)?;
-        if let Covariances::Full(_) | Covariances::Tied(_) = mixture.covariances() {
-            return Err(unsupported(format!("the covariance type `{}`", mixture.covariance_type())));
-        }
         Packed::new(mixture, &self.data.frame)
     }
 
@@ -126,7 +118,7 @@ impl CudaEvaluator {
     fn plan(&mut self, op: Op, sets: &[Packed<f32>]) -> Result<Plan> {
         let k = sets.first().map_or(0, |p| p.n_components);
         if let Some(plan) = self.plans.get(&(k, op)) {
-            self.latest = Some(plan.variant);
+            self.latest = Some(Latest::Variant(plan.variant));
             return Ok(*plan);
         }
         let (gpu, wish) = (self.data.gpu, self.wished(op));
@@ -142,7 +134,7 @@ impl CudaEvaluator {
             tuning::choose(gpu, &task, wish.map(Wish::kind), trial)?
         };
         self.plans.insert((k, op), plan);
-        self.latest = Some(plan.variant);
+        self.latest = Some(Latest::Variant(plan.variant));
         Ok(plan)
     }
 
@@ -200,12 +192,12 @@ impl CudaEvaluator {
         Ok(sums)
     }
 
-    /// Seconds of a launch of the kernel that evaluates `mixture`, by the device's clock, over `repeats` launches back to
-    /// back. Samples that are not resident count as one chunk, without its copy.
-    ///
-    /// # Errors
-    /// As [`Evaluator::log_likelihood`].
+    /// See [`super::CudaEvaluator::kernel_seconds`].
     pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
+        if !self.is_plain(mixture) {
+            let (general, data) = self.general();
+            return general.seconds(data, mixture, repeats);
+        }
         let packed = self.pack(mixture)?;
         let sets = slice::from_ref(&packed);
         self.with_device(|this| {
@@ -219,7 +211,7 @@ impl CudaEvaluator {
     }
 }
 
-impl Evaluator for CudaEvaluator {
+impl Evaluator for Single {
     fn n_samples(&self) -> usize {
         self.data.n
     }
@@ -238,15 +230,13 @@ impl Evaluator for CudaEvaluator {
             Some(Wish::Kind(kind)) => kind.name().into(),
             None => "not chosen yet".into(),
         };
-        Description {
-            device: format!("cuda:{} {}", self.data.gpu.info.ordinal, self.data.gpu.info.name),
-            kernel: self.latest.map_or_else(wish, |variant| variant.to_string()),
-        }
+        Description { device: self.data.describe(), kernel: self.latest.map_or_else(wish, |latest| latest.to_string()) }
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
-        if let Covariances::Full(_) | Covariances::Tied(_) = mixture.covariances() {
-            return Ok(self.statistics(mixture)?.log_likelihood());
+        if !self.is_plain(mixture) {
+            let (general, data) = self.general();
+            return general.log_likelihood(data, mixture);
         }
         let packed = self.pack(mixture)?;
         self.with_device(|this| this.totals(Op::Total, slice::from_ref(&packed))).map(|totals| totals[0])
@@ -255,6 +245,9 @@ impl Evaluator for CudaEvaluator {
     /// A set's total does not depend on which other sets it is evaluated with. It may differ from
     /// [`Self::log_likelihood`]'s by rounding.
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
+        if !mixtures.iter().all(|mixture| self.is_plain(mixture)) {
+            return mixtures.iter().map(|mixture| self.log_likelihood(mixture)).collect();
+        }
         let packed: Vec<_> = mixtures.iter().map(|m| self.pack(m)).collect::<Result<_>>()?;
         self.with_device(|this| {
             let mut totals = Vec::with_capacity(packed.len());
@@ -272,6 +265,10 @@ impl Evaluator for CudaEvaluator {
     }
 
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
+        if !self.is_plain(mixture) {
+            let (general, data) = self.general();
+            return general.score_samples(data, mixture);
+        }
         let packed = self.pack(mixture)?;
         let sets = slice::from_ref(&packed);
         self.with_device(|this| {
@@ -297,18 +294,32 @@ impl Evaluator for CudaEvaluator {
     }
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
+        let (k, d) = mixture.means().dim();
+        if !moments::takes(k, d) {
+            let (general, data) = self.general();
+            return general.statistics(data, mixture);
+        }
         check_features(mixture, self.data.d)?;
         let whitened = Whitened::new(mixture, &self.data.frame)?;
-        let sums = self.with_device(|this| this.moments(&whitened))?;
-        let lanes = moments::lanes(mixture.n_components());
-        whitened.statistics(&sums, lanes, self.data.n as f64, layout::EXP2_BIAS, &self.data.frame)
+        let mut sums = self.with_device(|this| this.moments(&whitened))?;
+        self.latest = Some(Latest::Moments);
+        let scale = self.data.weight_scale();
+        sums.iter_mut().for_each(|sum| *sum *= scale);
+        let weight = self.data.total_weight;
+        whitened.statistics(&sums, moments::lanes(k), weight, layout::EXP2_BIAS, &self.data.frame)
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
         self.with_device(|this| this.data.rows(rows))
     }
-}
 
-fn unsupported(what: String) -> Error {
-    Error::Unsupported { what, backend: "the CUDA backend", remedy: "use device `cpu` or `reference`" }
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        let (general, data) = self.general();
+        general.predict(data, mixture)
+    }
+
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        let (general, data) = self.general();
+        general.predict_proba(data, mixture)
+    }
 }

@@ -1,5 +1,5 @@
 //! Everything, for any K, D, covariance type and element type, with sample weights: launches of `density`, `posterior` and
-//! `scatter`. What the other kernels do for some shapes, faster.
+//! `accumulate`. What the other kernels do for some shapes, faster.
 use super::gpu::{Gpu, Kernel, failed};
 use super::launch::{Columns, Lane, arg, shape};
 use super::layout::STRIDE;
@@ -10,10 +10,10 @@ use crate::packed::Packed;
 use crate::{Mixture, Result, Statistics};
 use cust::event::{Event, EventFlags};
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy};
+use gmm_kernels::accumulate::{self, AccumulateArgs};
 use gmm_kernels::density::{self, COMPONENTS, DensityArgs};
 use gmm_kernels::output::FINISH_SHARED_BYTES;
 use gmm_kernels::posterior::PosteriorArgs;
-use gmm_kernels::scatter::{self, ScatterArgs};
 use gmm_kernels::simt::WARP;
 use ndarray::{Array1, Array2, s};
 use std::f64::consts::LN_2;
@@ -24,15 +24,18 @@ use std::ptr;
 const PART: usize = 1 << 21;
 /// Least samples of a part.
 const MIN_PART: usize = 4 * STRIDE;
-/// Threads of a block of `density` and `posterior`, and of `scatter`, which needs twice the registers.
+/// Threads of a block of `density` and `posterior`, and of `accumulate`, which needs twice the registers.
 const BLOCK: u32 = 256;
-const SCATTER_BLOCK: u32 = 128;
+const ACCUMULATE_BLOCK: u32 = 128;
 /// Blocks of `posterior` for each multiprocessor, at most.
 const POSTERIOR_BLOCKS: u32 = 8;
-/// Warps of `scatter` for each multiprocessor that are worth cutting the samples into slices for.
-const SCATTER_WARPS: usize = 16;
+/// Warps of `accumulate` for each multiprocessor that are worth cutting the samples into slices for.
+const ACCUMULATE_WARPS: usize = 16;
 /// Least samples of a slice.
 const MIN_SLICE: usize = 256;
+
+/// Name of these kernels together.
+pub(super) const NAME: &str = "general";
 
 /// What a pass over the samples is to give, besides their total.
 enum Goal<'a> {
@@ -42,12 +45,12 @@ enum Goal<'a> {
     Labels(&'a mut Vec<usize>),
     /// (N, K)
     Responsibilities(&'a mut Array2<f64>),
-    /// The sums of `scatter` over all samples.
+    /// The sums of `accumulate` over all samples.
     Sums(&'a mut Vec<f64>),
 }
 
 /// A mixture made ready for a data set.
-pub(super) struct Ready<'a, T> {
+struct Ready<'a, T> {
     mixture: &'a Mixture,
     packed: Packed<T>,
     layout: Parameters,
@@ -56,7 +59,7 @@ pub(super) struct Ready<'a, T> {
 impl<'a, T: Element> Ready<'a, T> {
     /// # Errors
     /// As [`Packed::with_matrices`].
-    pub fn new(mixture: &'a Mixture, data: &Resident<T>) -> Result<Self> {
+    fn new(mixture: &'a Mixture, data: &Resident<T>) -> Result<Self> {
         crate::evaluator::check_features(mixture, data.d)?;
         let packed = Packed::with_matrices(mixture, &data.frame)?;
         let layout = Parameters::new(&packed);
@@ -64,7 +67,7 @@ impl<'a, T: Element> Ready<'a, T> {
     }
 }
 
-/// The launches' own memory. The device's context is current in all calls.
+/// The launches' own memory.
 #[derive(Debug)]
 pub(super) struct General<T: DeviceCopy> {
     parameters: Upload<T>,
@@ -72,7 +75,7 @@ pub(super) struct General<T: DeviceCopy> {
     q: DeviceBuffer<T>,
     /// A total for each block of `posterior`.
     totals: DeviceBuffer<f64>,
-    /// The sums of `scatter`, slice by slice and over all of them.
+    /// The sums of `accumulate`, slice by slice and over all of them.
     partials: DeviceBuffer<f64>,
     sums: DeviceBuffer<f64>,
 }
@@ -97,55 +100,69 @@ impl<T: Element> General<T> {
         })
     }
 
-    pub fn log_likelihood(&mut self, data: &mut Resident<T>, ready: &Ready<'_, T>) -> Result<f64> {
-        self.pass(data, ready, Goal::Total)
+    pub fn log_likelihood(&mut self, data: &mut Resident<T>, mixture: &Mixture) -> Result<f64> {
+        let ready = Ready::new(mixture, data)?;
+        self.pass(data, &ready, Goal::Total)
     }
 
-    pub fn score_samples(&mut self, data: &mut Resident<T>, ready: &Ready<'_, T>) -> Result<Array1<f64>> {
+    pub fn score_samples(&mut self, data: &mut Resident<T>, mixture: &Mixture) -> Result<Array1<f64>> {
+        let ready = Ready::new(mixture, data)?;
         let mut scores = Vec::with_capacity(data.n);
-        self.pass(data, ready, Goal::Scores(&mut scores))?;
+        self.pass(data, &ready, Goal::Scores(&mut scores))?;
         Ok(scores.into_iter().map(|score| LN_2 * (score + ready.packed.offset)).collect())
     }
 
-    pub fn predict(&mut self, data: &mut Resident<T>, ready: &Ready<'_, T>) -> Result<Vec<usize>> {
+    pub fn predict(&mut self, data: &mut Resident<T>, mixture: &Mixture) -> Result<Vec<usize>> {
+        let ready = Ready::new(mixture, data)?;
         let mut labels = Vec::with_capacity(data.n);
-        self.pass(data, ready, Goal::Labels(&mut labels))?;
+        self.pass(data, &ready, Goal::Labels(&mut labels))?;
         Ok(labels)
     }
 
-    pub fn predict_proba(&mut self, data: &mut Resident<T>, ready: &Ready<'_, T>) -> Result<Array2<f64>> {
+    pub fn predict_proba(&mut self, data: &mut Resident<T>, mixture: &Mixture) -> Result<Array2<f64>> {
+        let ready = Ready::new(mixture, data)?;
         let mut r = Array2::zeros((data.n, ready.layout.k));
-        self.pass(data, ready, Goal::Responsibilities(&mut r))?;
+        self.pass(data, &ready, Goal::Responsibilities(&mut r))?;
         Ok(r)
     }
 
-    pub fn statistics(&mut self, data: &mut Resident<T>, ready: &Ready<'_, T>) -> Result<Statistics> {
+    pub fn statistics(&mut self, data: &mut Resident<T>, mixture: &Mixture) -> Result<Statistics> {
+        let ready = Ready::new(mixture, data)?;
         let mut values = Vec::new();
-        let log_likelihood = self.pass(data, ready, Goal::Sums(&mut values))?;
-        let Ready { mixture, packed, layout } = ready;
-        let mut sums = layout.centred_sums(&values, data.weight_scale(), mixture, packed, &data.frame);
+        let log_likelihood = self.pass(data, &ready, Goal::Sums(&mut values))?;
+        let Ready { packed, layout, .. } = ready;
+        let mut sums = layout.centred_sums(&values, data.weight_scale(), mixture, &packed, &data.frame);
         (sums.weight, sums.log_likelihood) = (data.total_weight, log_likelihood);
         Statistics::from_centred_sums(sums)
     }
 
     /// Seconds of a total over the first chunk of the samples by the device's clock, the mean over `repeats` of them back
     /// to back.
-    pub fn seconds(&mut self, data: &mut Resident<T>, ready: &Ready<'_, T>, repeats: u32) -> Result<f64> {
-        let shape = self.prepare(data, ready, false)?;
+    pub fn seconds(&mut self, data: &mut Resident<T>, mixture: &Mixture, repeats: u32) -> Result<f64> {
+        let ready = Ready::new(mixture, data)?;
+        data.gpu.enter()?;
+        let shape = self.prepare(data, &ready, false)?;
         let event = || Event::new(EventFlags::DEFAULT).map_err(failed("cuEventCreate"));
         let (start, end) = (event()?, event()?);
-        start.record(&data.lanes[0].stream).map_err(failed("cuEventRecord"))?;
-        for _ in 0..repeats {
-            self.enqueue(data, ready, shape, 0..1, &mut Goal::Total)?;
+        // The first launches, which do not count, have the driver load the kernels.
+        self.enqueue(data, &ready, shape, 0..1, &mut Goal::Total)?;
+        start.record(&data.lane(0).stream).map_err(failed("cuEventRecord"))?;
+        for _ in 0..repeats.max(1) {
+            self.enqueue(data, &ready, shape, 0..1, &mut Goal::Total)?;
         }
-        end.record(&data.lanes[0].stream).map_err(failed("cuEventRecord"))?;
+        end.record(&data.lane(0).stream).map_err(failed("cuEventRecord"))?;
         end.synchronize().map_err(failed("cuEventSynchronize"))?;
         let milliseconds = end.elapsed_time_f32(&start).map_err(failed("cuEventElapsedTime"))?;
-        Ok(f64::from(milliseconds) / 1e3 / f64::from(repeats))
+        Ok(f64::from(milliseconds) / 1e3 / f64::from(repeats.max(1)))
     }
 
-    /// One pass over all samples; returns their total log-likelihood.
-    fn pass(&mut self, data: &mut Resident<T>, ready: &Ready<'_, T>, mut goal: Goal<'_>) -> Result<f64> {
+    /// One pass over all samples; returns their total log-likelihood. After a failure no work is left behind.
+    fn pass(&mut self, data: &mut Resident<T>, ready: &Ready<'_, T>, goal: Goal<'_>) -> Result<f64> {
+        data.gpu.enter()?;
+        self.all(data, ready, goal).inspect_err(|_| data.drain())
+    }
+
+    fn all(&mut self, data: &mut Resident<T>, ready: &Ready<'_, T>, mut goal: Goal<'_>) -> Result<f64> {
         let shape = self.prepare(data, ready, matches!(goal, Goal::Sums(_)))?;
         let chunks = data.n_chunks();
         self.enqueue(data, ready, shape, 0..chunks, &mut goal)?;
@@ -153,7 +170,7 @@ impl<T: Element> General<T> {
         let lane = data.lane(chunks - 1);
         if let Goal::Sums(values) = goal {
             let layout = ready.layout;
-            let count = scatter::values(layout.k, layout.d, layout.full);
+            let count = accumulate::values(layout.k, layout.d, layout.full);
             let (from, slices) = (self.partials.as_device_ptr().as_mut_ptr(), shape.slices as u32);
             let to = self.sums.as_device_ptr().as_mut_ptr();
             // SAFETY: the arguments of this entry: `prepare` saw to a place for each value and slice, and for each sum.
@@ -171,7 +188,7 @@ impl<T: Element> General<T> {
         let chunk = data.chunk_size();
         let part = (PART / k.max(d)).next_multiple_of(STRIDE).max(MIN_PART).min(chunk.next_multiple_of(STRIDE));
         let blocks = (part as u32).div_ceil(BLOCK).min(POSTERIOR_BLOCKS * gpu.limits.multiprocessors);
-        let wanted = (SCATTER_WARPS * gpu.limits.multiprocessors as usize).div_ceil(k * scatter::tiles(d, full));
+        let wanted = (ACCUMULATE_WARPS * gpu.limits.multiprocessors as usize).div_ceil(k * accumulate::tiles(d, full));
         let slices = wanted.clamp(1, part.div_ceil(MIN_SLICE));
         let enough = |buffer: &mut DeviceBuffer<f64>, len: usize| -> Result<()> {
             if buffer.len() < len {
@@ -182,7 +199,7 @@ impl<T: Element> General<T> {
         };
         enough(&mut self.totals, blocks as usize)?;
         if statistics {
-            let values = scatter::values(k, d, full);
+            let values = accumulate::values(k, d, full);
             enough(&mut self.partials, values * slices)?;
             enough(&mut self.sums, values)?;
         }
@@ -221,7 +238,7 @@ impl<T: Element> General<T> {
                 self.density(part)?;
                 self.posterior(part, goal)?;
                 if let Goal::Sums(_) = goal {
-                    self.scatter(part)?;
+                    self.accumulate(part)?;
                 }
                 done += columns.n();
             }
@@ -268,7 +285,7 @@ impl<T: Element> General<T> {
             weights: self.parameters(layout)?.wrapping_add(layout.weights),
             sample_weights: if weighted { columns.weights() } else { ptr::null() },
             responsibilities: matches!(goal, Goal::Responsibilities(_) | Goal::Sums(_)).into(),
-            accumulate: (done > 0).into(),
+            add: (done > 0).into(),
             scores: scores.as_ref().map_or(ptr::null_mut(), |scores| scores.as_device_ptr().as_mut_ptr()),
             labels: labels.as_ref().map_or(ptr::null_mut(), |labels| labels.as_device_ptr().as_mut_ptr()),
             partials: self.totals.as_device_ptr().as_mut_ptr(),
@@ -292,10 +309,10 @@ impl<T: Element> General<T> {
         Ok(())
     }
 
-    fn scatter(&self, part: Part<'_, T>) -> Result<()> {
+    fn accumulate(&self, part: Part<'_, T>) -> Result<()> {
         let Part { columns, layout, shape, .. } = part;
         let slice = columns.n().div_ceil(shape.slices).next_multiple_of(WARP as usize);
-        let args = ScatterArgs {
+        let args = AccumulateArgs {
             x: columns.x(),
             stride: columns.stride() as u64,
             n: columns.n() as u32,
@@ -303,18 +320,18 @@ impl<T: Element> General<T> {
             d: layout.d as u32,
             slices: shape.slices as u32,
             slice: slice as u32,
-            accumulate: (part.done > 0).into(),
+            add: (part.done > 0).into(),
             r: self.q.as_device_ptr().as_ptr(),
             r_stride: shape.part as u64,
             centres: self.parameters(layout)?.wrapping_add(layout.centres),
             partials: self.partials.as_device_ptr().as_mut_ptr(),
         };
-        let tasks = layout.k * scatter::tiles(layout.d, layout.full) * shape.slices;
-        let blocks = tasks.div_ceil((SCATTER_BLOCK / WARP) as usize) as u32;
-        let kernel = part.kernel("scatter")?;
+        let tasks = layout.k * accumulate::tiles(layout.d, layout.full) * shape.slices;
+        let blocks = tasks.div_ceil((ACCUMULATE_BLOCK / WARP) as usize) as u32;
+        let kernel = part.kernel("accumulate")?;
         // SAFETY: the arguments of this entry: `q` holds the responsibilities of the part, the parameters lie as `layout`
         // says, and there is a place for each value and slice.
-        unsafe { part.lane.start(kernel, (blocks, 1), SCATTER_BLOCK, 0, &[arg(&args)]) }
+        unsafe { part.lane.start(kernel, (blocks, 1), ACCUMULATE_BLOCK, 0, &[arg(&args)]) }
     }
 
     /// The parameters on the device.

@@ -1,4 +1,6 @@
 //! The CUDA backend: found at run time, absent without harm.
+mod backend;
+mod double;
 mod driver;
 #[cfg(test)]
 mod emulator;
@@ -16,5 +18,5 @@ mod tuning;
 mod variant;
 mod whitened;
 
-pub use evaluator::{CudaEvaluator, CudaOptions, cuda_kernel_names};
+pub use backend::{CudaEvaluator, CudaOptions, cuda_kernel_names};
 pub use gpu::{GpuInfo, cuda_devices};

@@ -14,6 +14,11 @@ const MAX_COMPONENTS: usize = 32;
 /// Threads of a block; a multiple of the warp.
 const BLOCK: u32 = 128;
 
+/// Whether the kernels take so many components and features.
+pub(super) fn takes(k: usize, d: usize) -> bool {
+    k <= MAX_COMPONENTS && d <= MAX_FEATURES
+}
+
 /// The lanes that share a sample, of the instance for K components.
 pub(super) fn lanes(k: usize) -> usize {
     if k <= 8 { 8 } else { MAX_COMPONENTS }
@@ -40,7 +45,7 @@ impl Moments {
     /// [`Error::Unsupported`] for more components or features than the kernels take.
     pub fn new(gpu: &Gpu, whitened: &Whitened) -> Result<Self> {
         let ((k, d), full) = (whitened.dim(), whitened.full());
-        if k > MAX_COMPONENTS || d > MAX_FEATURES {
+        if !takes(k, d) {
             return Err(Error::Unsupported {
                 what: format!(
                     "an E-step with {k} components and {d} features (at most {MAX_COMPONENTS} and {MAX_FEATURES})"

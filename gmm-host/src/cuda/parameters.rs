@@ -1,9 +1,9 @@
-//! Parameters and results of the kernels `density`, `posterior` and `scatter`. No call of CUDA in here: all of it runs and
+//! Parameters and results of the kernels `density`, `posterior` and `accumulate`. No call of CUDA in here: all of it runs and
 //! is tested on any machine.
 use crate::packed::{Float, Frame, Matrices, Packed, triangle};
 use crate::{CentredSums, CovarianceType, Covariances, Mixture};
+use gmm_kernels::accumulate::{self, COUNT, FEATURES};
 use gmm_kernels::density::{self, COMPONENTS, ROWS};
-use gmm_kernels::scatter::{self, COUNT, FEATURES};
 use ndarray::{Array1, Array2, Array3};
 
 /// Where the parameters of a mixture lie in one array, each at a multiple of four numbers.
@@ -72,7 +72,7 @@ impl Parameters {
         out[self.centres..].copy_from_slice(&centres(mixture, packed, frame));
     }
 
-    /// The sums in the units of the data, from those of `scatter` ([`scatter::values`]), times `factor`. Weight and
+    /// The sums in the units of the data, from those of `accumulate` ([`accumulate::values`]), times `factor`. Weight and
     /// log-likelihood are left at zero.
     pub fn centred_sums<T: Float>(
         &self,
@@ -83,8 +83,8 @@ impl Parameters {
         frame: &Frame,
     ) -> CentredSums {
         let Self { k, d, full, .. } = *self;
-        let (tiles, numbers) = (scatter::tiles(d, full), scatter::numbers(full));
-        debug_assert_eq!(values.len(), scatter::values(k, d, full));
+        let (tiles, numbers) = (accumulate::tiles(d, full), accumulate::numbers(full));
+        debug_assert_eq!(values.len(), accumulate::values(k, d, full));
         let value = |c: usize, tile: usize, at: usize| factor * values[(c * tiles + tile) * numbers + at];
         // Σ r·uᵢ·uⱼ, i ≥ j, where u_D is one.
         let product = |c: usize, i: usize, j: usize| {
@@ -129,7 +129,7 @@ fn write_panels<T: Float>(a: &[T], d: usize, out: &mut [T]) {
     }
 }
 
-/// The means in the frame (K, D), rounded: what `scatter` centres the samples on. A component without weight may have its
+/// The means in the frame (K, D), rounded: what `accumulate` centres the samples on. A component without weight may have its
 /// mean anywhere, and gets the centre of the data.
 fn centres<T: Float>(mixture: &Mixture, packed: &Packed<T>, frame: &Frame) -> Vec<T> {
     let means = mixture.means();

@@ -103,6 +103,11 @@ impl<T: Element> Resident<T> {
         Ok(this)
     }
 
+    /// The device, and the precision.
+    pub fn describe(&self) -> String {
+        format!("cuda:{} {} ({})", self.gpu.info.ordinal, self.gpu.info.name, T::NAME)
+    }
+
     /// Whether all samples are in the device's memory.
     pub fn is_resident(&self) -> bool {
         self.chunks.iter().all(|chunk| chunk.host.is_none())

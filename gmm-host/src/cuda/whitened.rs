@@ -1,73 +1,38 @@
 //! Parameters and results of the `moments` kernels. No call of CUDA in here: all of it runs and is tested on any machine.
-use crate::packed::{Float, Frame, Packed, weights_and_seeds};
-use crate::statistics::CentredSums;
-use crate::{CovarianceType, Covariances, Error, Mixture, Result, Statistics};
+use crate::packed::{Frame, Matrices, Packed, triangle};
+use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
 use gmm_kernels::moments;
 use ndarray::{Array1, Array2, Array3};
 
 /// A mixture as z = A·x′ + b for each component, in the frame of a data set: log₂ of a component's density is a
-/// constant minus |z|². A is diagonal for `diag` and `spherical`, else lower triangular (√(log₂e / 2) times the
-/// transposed Cholesky factor of the precision).
+/// constant minus |z|². A is diagonal for `diag` and `spherical`, else lower triangular.
 #[derive(Debug, Clone)]
 pub(crate) struct Whitened {
     covariance_type: CovarianceType,
-    k: usize,
-    d: usize,
-    /// A, row by row (K, [`moments::matrix`]), as rounded.
-    a: Vec<f32>,
-    /// b (K, D), as rounded.
-    b: Vec<f32>,
-    weight: Vec<f32>,
-    seed: Vec<f32>,
-    /// Constant of every sample, in log₂ units.
-    pub offset: f64,
-}
-
-/// Place of element (i, j), j ≤ i, in a lower triangle that is kept row by row.
-fn at(i: usize, j: usize) -> usize {
-    i * (i + 1) / 2 + j
+    packed: Packed<f32>,
 }
 
 impl Whitened {
-    /// Errors: [`Error::OutOfRange`], as [`Packed::new`].
+    /// Errors: [`Error::OutOfRange`](crate::Error::OutOfRange), as [`Packed::with_matrices`].
     pub fn new(mixture: &Mixture, frame: &Frame) -> Result<Self> {
-        let (k, d) = mixture.means().dim();
-        let covariance_type = mixture.covariance_type();
-        let factor = mixture.precisions_cholesky();
-        let u = |c: usize, i: usize, j: usize| match &*factor {
-            Covariances::Full(u) => u[[c, i, j]],
-            Covariances::Tied(u) => u[[i, j]],
-            _ => 0.0,
-        };
-        if let CovarianceType::Diag | CovarianceType::Spherical = covariance_type {
-            let Packed { scale: a, shift: b, weight, seed, offset, .. } = Packed::<f32>::new(mixture, frame)?;
-            return Ok(Self { covariance_type, k, d, a, b, weight, seed, offset });
+        let packed = Packed::with_matrices(mixture, frame)?;
+        Ok(Self { covariance_type: mixture.covariance_type(), packed })
+    }
+
+    /// A of a component, row by row ([`moments::matrix`]).
+    fn a(&self, c: usize) -> &[f32] {
+        let d = self.packed.n_features;
+        match &self.packed.matrices {
+            Matrices::Diagonal => &self.packed.scale[c * d..][..d],
+            Matrices::Each(a) => &a[c * triangle(d)..][..triangle(d)],
+            Matrices::Shared(a) => a,
         }
-        let root = (std::f64::consts::LOG2_E / 2.0).sqrt();
-        let (mut a, mut b, mut constant) = (Vec::new(), Vec::new(), Vec::with_capacity(k));
-        for (c, mean) in mixture.means().outer_iter().enumerate() {
-            // log₂ of 1/√(2π) over the root, for each feature: turns log₂ |A| into the normalising constant.
-            let mut log2 = mixture.weights()[c].log2() - d as f64 * (0.5 * std::f64::consts::TAU.log2() + root.log2());
-            for i in 0..d {
-                let (mut shift, mut reach) = (0.0, 0.0);
-                for j in 0..=i {
-                    let v = (root * u(c, j, i) / frame.scale[j]) as f32;
-                    a.push(v);
-                    // As seen by the device: b belongs to the rounded A.
-                    shift += f64::from(v) * (frame.shift[j] - mean[j]) * frame.scale[j];
-                    reach += 16.0 * f64::from(v).abs();
-                }
-                let pivot = f64::from(a[a.len() - 1]);
-                if !(reach + shift.abs() <= f32::MAX_DEVIATION && pivot >= f64::from(f32::MIN_POSITIVE)) {
-                    return Err(Error::OutOfRange { component: c, column: i, precision: f32::NAME });
-                }
-                b.push(shift as f32);
-                log2 += pivot.log2() + frame.scale[i].log2();
-            }
-            constant.push(log2);
-        }
-        let (offset, weight, seed) = weights_and_seeds(&constant);
-        Ok(Self { covariance_type, k, d, a, b, weight, seed, offset })
+    }
+
+    /// b of a component (D,).
+    fn b(&self, c: usize) -> &[f32] {
+        let d = self.packed.n_features;
+        &self.packed.shift[c * d..][..d]
     }
 
     /// Whether A is a triangle.
@@ -77,18 +42,18 @@ impl Whitened {
 
     /// (K, D).
     pub fn dim(&self) -> (usize, usize) {
-        (self.k, self.d)
+        (self.packed.n_components, self.packed.n_features)
     }
 
     /// Writes the parameters as the kernel reads them, ([`moments::numbers`], lanes).
     pub fn write(&self, lanes: usize, out: &mut [f32]) {
-        let matrix = moments::matrix(self.d, self.full());
-        debug_assert!(self.k <= lanes && out.len() == moments::numbers(self.d, self.full()) * lanes);
+        let Packed { n_components: k, n_features: d, weight, seed, .. } = &self.packed;
+        debug_assert!(*k <= lanes && out.len() == moments::numbers(*d, self.full()) * lanes);
         out.fill(0.0);
-        for c in 0..self.k {
-            let own = self.a[c * matrix..][..matrix].iter().chain(&self.b[c * self.d..][..self.d]);
+        for c in 0..*k {
+            let own = self.a(c).iter().chain(self.b(c));
             // A component without weight has a seed far below all others; with weight zero any number does.
-            let constants = if self.weight[c] > 0.0 { [self.weight[c], self.seed[c]] } else { [0.0, 0.0] };
+            let constants = if weight[c] > 0.0 { [weight[c], seed[c]] } else { [0.0, 0.0] };
             for (row, v) in out.chunks_exact_mut(lanes).zip(own.chain(&constants)) {
                 row[c] = *v;
             }
@@ -105,19 +70,17 @@ impl Whitened {
         bias: f64,
         frame: &Frame,
     ) -> Result<Statistics> {
-        let Self { k, d, .. } = *self;
-        let matrix = moments::matrix(d, self.full());
+        let (k, d) = self.dim();
         let value = |row: usize, c: usize| values[row * lanes + c];
-        let log2 = values[moments::sums(d, self.full()) * lanes] + weight * (self.offset + bias);
+        let log2 = values[moments::sums(d, self.full()) * lanes] + weight * (self.packed.offset + bias);
         let mut centres = Array2::zeros((k, d));
         let mut first = Array2::zeros((k, d));
         let mut second = Array3::zeros((k, d, d));
         for c in 0..k {
-            let b = &self.b[c * d..][..d];
-            let a = &self.a[c * matrix..][..matrix];
+            let (a, b) = (self.a(c), self.b(c));
             // Element (i, j) of A, in the data's own units.
             let a = |i: usize, j: usize| match self.full() {
-                true => f64::from(a[at(i, j)]) * frame.scale[j],
+                true => f64::from(a[triangle(i) + j]) * frame.scale[j],
                 false if i == j => f64::from(a[i]) * frame.scale[j],
                 false => 0.0,
             };
@@ -138,7 +101,7 @@ impl Whitened {
             (0..d).for_each(|j| first[[c, j]] = y[j]);
             if self.full() {
                 // A⁻¹·S·A⁻ᵀ: solve for the columns of S, then for the rows of what that gives.
-                let s = |i: usize, j: usize| value(1 + d + if j <= i { at(i, j) } else { at(j, i) }, c);
+                let s = |i: usize, j: usize| value(1 + d + triangle(i.max(j)) + i.min(j), c);
                 let mut half = Array2::zeros((d, d));
                 for j in 0..d {
                     solve(&mut |i| s(i, j), &mut y);

@@ -1,4 +1,4 @@
-//! `density`, `posterior` and `scatter`, one after the other as `general.rs` launches them, in parts.
+//! `density`, `posterior` and `accumulate`, one after the other as `general.rs` launches them, in parts.
 use super::{FAR, PADDING, Share, flat, launch, of_each_type};
 use crate::cuda::layout;
 use crate::cuda::parameters::Parameters;
@@ -6,10 +6,10 @@ use crate::cuda::resident::Element;
 use crate::packed::{Frame, Packed};
 use crate::{Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics};
 use cust::memory::bytemuck::{self, Pod};
+use gmm_kernels::accumulate::{self, AccumulateArgs};
 use gmm_kernels::density::{self, DensityArgs};
 use gmm_kernels::output::FINISH_SHARED_BYTES;
 use gmm_kernels::posterior::{self, PosteriorArgs};
-use gmm_kernels::scatter::{self, ScatterArgs};
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -20,7 +20,7 @@ use std::f64::consts::LN_2;
 trait Kernels: Element + Pod {
     const DENSITY: [unsafe fn(DensityArgs<Self>); 2];
     const POSTERIOR: unsafe fn(PosteriorArgs<Self>);
-    const SCATTER: [unsafe fn(ScatterArgs<Self>); 2];
+    const ACCUMULATE: [unsafe fn(AccumulateArgs<Self>); 2];
     /// Error of an exponent, relative to its size; of a sum of responsibilities; of a mean and of a scatter.
     const UNIT: f64;
     const SUMS: f64;
@@ -28,7 +28,8 @@ trait Kernels: Element + Pod {
 impl Kernels for f32 {
     const DENSITY: [unsafe fn(DensityArgs<f32>); 2] = [density::density_diag_f32, density::density_full_f32];
     const POSTERIOR: unsafe fn(PosteriorArgs<f32>) = posterior::posterior_f32;
-    const SCATTER: [unsafe fn(ScatterArgs<f32>); 2] = [scatter::scatter_diag_f32, scatter::scatter_full_f32];
+    const ACCUMULATE: [unsafe fn(AccumulateArgs<f32>); 2] =
+        [accumulate::accumulate_diag_f32, accumulate::accumulate_full_f32];
     /// Some thirty roundings of 2⁻²⁴.
     const UNIT: f64 = 2e-6;
     /// Exponents of some hundreds, whose error is the relative error of a responsibility.
@@ -37,7 +38,8 @@ impl Kernels for f32 {
 impl Kernels for f64 {
     const DENSITY: [unsafe fn(DensityArgs<f64>); 2] = [density::density_diag_f64, density::density_full_f64];
     const POSTERIOR: unsafe fn(PosteriorArgs<f64>) = posterior::posterior_f64;
-    const SCATTER: [unsafe fn(ScatterArgs<f64>); 2] = [scatter::scatter_diag_f64, scatter::scatter_full_f64];
+    const ACCUMULATE: [unsafe fn(AccumulateArgs<f64>); 2] =
+        [accumulate::accumulate_diag_f64, accumulate::accumulate_full_f64];
     const UNIT: f64 = 1e-14;
     const SUMS: f64 = 1e-11;
 }
@@ -74,14 +76,14 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
     let mut q = aligned(k * q_stride);
     let (mut scores, mut labels) = (vec![f64::NAN; n], vec![u32::MAX; n]);
     let (posterior_blocks, slices) = (2, 2);
-    let values = scatter::values(k, d, layout.full);
+    let values = accumulate::values(k, d, layout.full);
     let (mut totals, mut partials) = (vec![f64::NAN; posterior_blocks as usize], vec![f64::NAN; values * slices]);
     for first in (0..n).step_by(part) {
         let x = columns.as_ptr().wrapping_add(first);
         let (stride, q_stride, n) = (stride as u64, q_stride as u64, part.min(n - first) as u32);
         let (k, d) = (k as u32, d as u32);
         let at = |offset: usize| parameters.as_ptr().cast::<T>().wrapping_add(offset);
-        let (q, accumulate) = (q.as_mut_ptr().cast::<T>(), u32::from(first > 0));
+        let (q, add) = (q.as_mut_ptr().cast::<T>(), u32::from(first > 0));
         let args = DensityArgs {
             x,
             stride,
@@ -106,7 +108,7 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
             weights: at(layout.weights),
             sample_weights: weights.map_or(std::ptr::null(), |_| x.wrapping_add(d as usize * stride as usize)),
             responsibilities: 1,
-            accumulate,
+            add,
             scores: scores.as_mut_ptr().wrapping_add(first),
             labels: labels.as_mut_ptr().wrapping_add(first),
             partials: totals.as_mut_ptr(),
@@ -114,7 +116,7 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
         let args = Share(args);
         // SAFETY: as above.
         launch((posterior_blocks, 1), 64, FINISH_SHARED_BYTES, || unsafe { T::POSTERIOR(args.get()) });
-        let args = ScatterArgs {
+        let args = AccumulateArgs {
             x,
             stride,
             n,
@@ -122,7 +124,7 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
             d,
             slices: slices as u32,
             slice: (n as usize).div_ceil(slices).next_multiple_of(32) as u32,
-            accumulate,
+            add,
             r: q,
             r_stride: q_stride,
             centres: at(layout.centres),
@@ -130,7 +132,7 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
         };
         let args = Share(args);
         // SAFETY: as above.
-        launch((2, 1), 32, 0, || unsafe { T::SCATTER[usize::from(layout.full)](args.get()) });
+        launch((2, 1), 32, 0, || unsafe { T::ACCUMULATE[usize::from(layout.full)](args.get()) });
     }
     let sums: Vec<f64> = partials.chunks_exact(slices).map(|slices| slices.iter().sum()).collect();
     let factor = if weights.is_some() { scale } else { 1.0 };
@@ -183,7 +185,7 @@ fn check<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &M
         }
     }
     for (a, b) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
-        near(a, b, T::SUMS * FAR * FAR * d as f64 + T::SUMS * 4.0 * weight * d as f64, "scatter");
+        near(a, b, T::SUMS * FAR * FAR * d as f64 + T::SUMS * 4.0 * weight * d as f64, "accumulate");
     }
 }
 

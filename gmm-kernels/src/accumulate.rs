@@ -1,4 +1,4 @@
-//! `scatter_diag_f32`, `scatter_full_f32`, `scatter_diag_f64`, `scatter_full_f64`: the sufficient statistics from the
+//! `accumulate_diag_f32`, `accumulate_full_f32`, `accumulate_diag_f64`, `accumulate_full_f64`: the sufficient statistics from the
 //! responsibilities of [`posterior`](crate::posterior): Σ r, Σ r·(x − c), and Σ r·(x − c)² or Σ r·(x − c)(x − c)ᵀ with the
 //! component's centre c, for any K and D.
 //!
@@ -22,7 +22,7 @@ pub const FLUSH: u32 = 64;
 /// Arguments of the kernels.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct ScatterArgs<T> {
+pub struct AccumulateArgs<T> {
     /// Samples (D, stride); all elements are finite.
     pub x: *const T,
     /// Elements from one column to the next: at least N rounded up to a multiple of 32.
@@ -38,7 +38,7 @@ pub struct ScatterArgs<T> {
     /// Samples of a slice, a multiple of 32; slices times this is at least N.
     pub slice: u32,
     /// Whether `partials` are added to: 0 or 1.
-    pub accumulate: u32,
+    pub add: u32,
     /// Responsibilities (K, r_stride).
     pub r: *const T,
     /// Elements from one component to the next.
@@ -96,7 +96,7 @@ fn sum_over_lanes<T: Real, const N: usize>(mut v: [T; N]) -> [T; N] {
 /// What a warp knows of its task.
 #[derive(Clone, Copy)]
 struct Task<'a, T> {
-    args: &'a ScatterArgs<T>,
+    args: &'a AccumulateArgs<T>,
     component: usize,
 }
 
@@ -149,7 +149,7 @@ impl<T: Real> Task<'_, T> {
 }
 
 #[inline(always)]
-unsafe fn body<T: Real, const FULL: bool, const NUMBERS: usize>(args: &ScatterArgs<T>) {
+unsafe fn body<T: Real, const FULL: bool, const NUMBERS: usize>(args: &AccumulateArgs<T>) {
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
     let tiles = tiles(args.d as usize, FULL) as u32;
@@ -221,7 +221,7 @@ unsafe fn body<T: Real, const FULL: bool, const NUMBERS: usize>(args: &ScatterAr
             // SAFETY: a place for each value and slice.
             unsafe {
                 let to = args.partials.add(value * args.slices as usize + slice as usize);
-                *to = if args.accumulate != 0 { *to + totals[s] } else { totals[s] };
+                *to = if args.add != 0 { *to + totals[s] } else { totals[s] };
             }
             s += 1;
         }
@@ -236,14 +236,14 @@ macro_rules! instance {
             ///
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: ScatterArgs<$t>) {
+            pub unsafe fn $name(args: AccumulateArgs<$t>) {
                 // SAFETY: the caller's.
                 unsafe { body::<$t, $full, { numbers($full) }>(&args) }
             }
         }
     };
 }
-instance!(scatter_diag_f32 f32, false);
-instance!(scatter_full_f32 f32, true);
-instance!(scatter_diag_f64 f64, false);
-instance!(scatter_full_f64 f64, true);
+instance!(accumulate_diag_f32 f32, false);
+instance!(accumulate_full_f32 f32, true);
+instance!(accumulate_diag_f64 f64, false);
+instance!(accumulate_full_f64 f64, true);

@@ -1,0 +1,152 @@
+//! The CUDA backend as others see it: float32 or float64, as the samples are.
+use super::double::Double;
+use super::evaluator::Single;
+use super::gpu::GpuInfo;
+use super::variant::Kind;
+use crate::{Description, Evaluator, Mixture, Result, Rows, Samples, Statistics, View};
+use ndarray::{Array1, Array2};
+
+/// The names of the kernels that a CUDA device can be told to use.
+pub fn cuda_kernel_names() -> Vec<String> {
+    Kind::ALL.iter().map(|kind| kind.name().into()).collect()
+}
+
+/// How a data set is to be evaluated on a CUDA device.
+#[derive(Debug, Clone, Default)]
+pub struct CudaOptions {
+    /// The kernel to use, one of [`cuda_kernel_names`], in the shape that is fastest by measured time; or a kernel and
+    /// its shape, as [`Evaluator::describe`] prints them, which gives the same bits in every run on the same device. By
+    /// default both are chosen by measured time. An operation that the kernel does not have uses another one. All of them
+    /// compute in float32, also from float64 samples.
+    pub kernel: Option<String>,
+    /// Most bytes of the device's memory to be used for samples; by default nearly all that is free. Samples that need
+    /// more stay on the host and are sent in chunks, for each evaluation anew.
+    pub memory_limit: Option<usize>,
+}
+
+/// The CUDA backend: the samples are centred in float64 and laid out on the device once, and evaluated in the precision
+/// they came in. Constants and the sum over the samples are formed in float64.
+///
+/// Samples that do not fit into the device's memory stay on the host in that layout and pass through the device chunk by
+/// chunk.
+#[derive(Debug)]
+pub struct CudaEvaluator {
+    engine: Engine,
+}
+
+#[derive(Debug)]
+enum Engine {
+    Single(Box<Single>),
+    Double(Box<Double>),
+}
+
+impl CudaEvaluator {
+    /// Takes a copy of the samples and their weights to the device of this number (counted from 0).
+    ///
+    /// float64 samples are evaluated in float64, and all else in float32; so are float64 samples for which
+    /// [`CudaOptions::kernel`] asks for a kernel.
+    ///
+    /// # Errors
+    /// [`Error::NoCudaDevice`](crate::Error::NoCudaDevice); [`Error::Kernel`](crate::Error::Kernel) for a kernel of an unknown
+    /// name; [`Error::Unsupported`](crate::Error::Unsupported) for a memory limit too small for any chunk;
+    /// [`Error::Cuda`](crate::Error::Cuda) for a failure of the driver.
+    pub fn new(samples: Samples<'_>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
+        let double = matches!(samples.view(), View::F64(_)) && options.kernel.is_none();
+        let engine = if double {
+            Engine::Double(Box::new(Double::new(samples, ordinal, options)?))
+        } else {
+            Engine::Single(Box::new(Single::new(samples, ordinal, options)?))
+        };
+        Ok(Self { engine })
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &GpuInfo {
+        match &self.engine {
+            Engine::Single(single) => &single.data.gpu.info,
+            Engine::Double(double) => &double.data.gpu.info,
+        }
+    }
+
+    /// Whether all samples are in the device's memory.
+    pub fn is_resident(&self) -> bool {
+        match &self.engine {
+            Engine::Single(single) => single.data.is_resident(),
+            Engine::Double(double) => double.data.is_resident(),
+        }
+    }
+
+    /// Seconds of a launch of the kernels that evaluate `mixture`'s log-likelihood, by the device's clock, over `repeats`
+    /// launches back to back. Samples that are not resident count as one chunk.
+    ///
+    /// # Errors
+    /// As [`Evaluator::log_likelihood`].
+    pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
+        match &mut self.engine {
+            Engine::Single(single) => single.kernel_seconds(mixture, repeats),
+            Engine::Double(double) => double.kernel_seconds(mixture, repeats),
+        }
+    }
+
+    fn inner(&self) -> &dyn Evaluator {
+        match &self.engine {
+            Engine::Single(single) => single.as_ref(),
+            Engine::Double(double) => double.as_ref(),
+        }
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Evaluator {
+        match &mut self.engine {
+            Engine::Single(single) => single.as_mut(),
+            Engine::Double(double) => double.as_mut(),
+        }
+    }
+}
+
+impl Evaluator for CudaEvaluator {
+    fn n_samples(&self) -> usize {
+        self.inner().n_samples()
+    }
+
+    fn n_features(&self) -> usize {
+        self.inner().n_features()
+    }
+
+    fn total_weight(&self) -> f64 {
+        self.inner().total_weight()
+    }
+
+    fn describe(&self) -> Description {
+        self.inner().describe()
+    }
+
+    fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
+        self.inner_mut().log_likelihood(mixture)
+    }
+
+    /// A set's total does not depend on which other sets it is evaluated with. It may differ from
+    /// [`Self::log_likelihood`]'s by rounding.
+    fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
+        self.inner_mut().log_likelihood_batch(mixtures)
+    }
+
+    fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
+        self.inner_mut().score_samples(mixture)
+    }
+
+    fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
+        self.inner_mut().statistics(mixture)
+    }
+
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        self.inner_mut().rows(rows)
+    }
+
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        self.inner_mut().predict(mixture)
+    }
+
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        self.inner_mut().predict_proba(mixture)
+    }
+}

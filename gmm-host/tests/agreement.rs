@@ -1,82 +1,8 @@
 //! EM gives what scikit-learn 1.9.1 gives from the same start in the same number of iterations.
 #![allow(missing_docs)]
 mod common;
-use common::*;
-use gmm_host::{CovarianceType, Covariances, GaussianMixtureParams};
-use ndarray::{Array1, Array2, Array3};
-use ndarray_npy::NpzReader;
-use std::fs::File;
-
-/// Relative to the value, or to the second number times the largest of its array where the value is smaller than that
-/// (entries beside a constant column are zero but for rounding). Float64 in another order of summation, through up to
-/// 25 iterations; float32 data and float32 log-densities.
-const FLOAT64: (f64, f64) = (1e-8, 1e-4);
-const FLOAT32: (f64, f64) = (1e-4, 1.0);
-
-fn open(name: &str) -> NpzReader<File> {
-    let path = format!("{}/tests/data/{name}.npz", env!("CARGO_MANIFEST_DIR"));
-    NpzReader::new(File::open(&path).unwrap_or_else(|e| panic!("{path}: {e}"))).unwrap()
-}
-
-fn samples(npz: &mut NpzReader<File>, name: &str) -> Array2<f64> {
-    match name {
-        "digits" => npz.by_name::<_, ndarray::Ix2>("x").map(|x: Array2<u8>| x.mapv(f64::from)).unwrap(),
-        "speech" => npz.by_name::<_, ndarray::Ix2>("x").map(|x: Array2<f32>| x.mapv(f64::from)).unwrap(),
-        _ => npz.by_name("x").unwrap(),
-    }
-}
-
-fn covariances(npz: &mut NpzReader<File>, t: CovarianceType, key: &str) -> Covariances {
-    let key = format!("{t}_{key}");
-    match t {
-        CovarianceType::Full => {
-            Covariances::Full(npz.by_name::<_, ndarray::Ix3>(&key).map(|v: Array3<f64>| v).unwrap())
-        }
-        CovarianceType::Tied => Covariances::Tied(npz.by_name(&key).unwrap()),
-        CovarianceType::Diag => Covariances::Diag(npz.by_name(&key).unwrap()),
-        _ => Covariances::Spherical(npz.by_name(&key).unwrap()),
-    }
-}
-
-fn check(name: &str, t: CovarianceType, backend: &Backend) {
-    let (tolerance, floor) = if backend.float32 { FLOAT32 } else { FLOAT64 };
-    let agree = |what: &str, got: Vec<f64>, want: Vec<f64>| {
-        let largest = want.iter().fold(0.0f64, |m, v| m.max(v.abs()));
-        assert_all_close(what, got, want, tolerance, floor * largest);
-    };
-    let mut npz = open(name);
-    let x = samples(&mut npz, name);
-    let array1 = |npz: &mut NpzReader<File>, key: &str| -> Array1<f64> { npz.by_name(&format!("{t}_{key}")).unwrap() };
-    let lower_bounds = array1(&mut npz, "lower_bounds");
-    let weights_init = array1(&mut npz, "weights_init");
-    let means_init: Array2<f64> = npz.by_name(&format!("{t}_means_init")).unwrap();
-    let model = GaussianMixtureParams::default()
-        .n_components(weights_init.len())
-        .covariance_type(t)
-        .tol(0.0)
-        .max_iter(lower_bounds.len())
-        .weights_init(weights_init)
-        .means_init(means_init)
-        .precisions_init(covariances(&mut npz, t, "precisions_init"))
-        .check()
-        .unwrap();
-    let Some(mut evaluator) = backend.evaluator(x.view(), None) else { return };
-    let fit = model.fit(evaluator.as_mut()).unwrap();
-    assert_eq!((fit.n_iter(), fit.converged, fit.kept.len()), (lower_bounds.len(), false, 0));
-    agree("lower bounds", fit.lower_bounds.clone(), lower_bounds.to_vec());
-    let mixture = &fit.mixture;
-    agree("weights", mixture.weights().to_vec(), array1(&mut npz, "weights").to_vec());
-    let means: Array2<f64> = npz.by_name(&format!("{t}_means")).unwrap();
-    agree("means", mixture.means().iter().copied().collect(), means.into_iter().collect());
-    let want = covariances(&mut npz, t, "covariances").iter().collect();
-    agree("covariances", mixture.covariances().iter().collect(), want);
-    let n_parameters: Array1<i64> = npz.by_name(&format!("{t}_n_parameters")).unwrap();
-    assert_eq!(mixture.n_parameters() as i64, n_parameters[0]);
-    let e = evaluator.as_mut();
-    agree("score", vec![mixture.score(e).unwrap()], array1(&mut npz, "score").to_vec());
-    agree("bic", vec![mixture.bic(e).unwrap()], array1(&mut npz, "bic").to_vec());
-    agree("aic", vec![mixture.aic(e).unwrap()], array1(&mut npz, "aic").to_vec());
-}
+use common::{BACKENDS, agreement};
+use gmm_host::CovarianceType;
 
 macro_rules! agreement {
     ($($test:ident: $name:literal $t:ident;)*) => {$(
@@ -84,7 +10,7 @@ macro_rules! agreement {
         fn $test() {
             for backend in BACKENDS {
                 println!("{}", backend.name);
-                check($name, CovarianceType::$t, backend);
+                agreement::check($name, CovarianceType::$t, backend);
             }
         }
     )*};

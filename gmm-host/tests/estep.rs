@@ -1,210 +1,45 @@
 //! The E-step of the CPU backend: every covariance type, element type and instruction set against the reference.
 #![allow(missing_docs)]
 mod common;
+use common::estep::{self, FLOAT32, Subject, assert_statistics_agree, both, check};
 use common::*;
-use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, Samples, Statistics};
-use ndarray::{Array1, Array2, Axis, array};
+use gmm_host::{CovarianceType, CpuEvaluator, Evaluator, Mixture, Samples};
+use ndarray::{Array1, Array2, Axis};
 
-/// The same numbers in both element types.
-fn both(x: &Array2<f64>) -> (Array2<f64>, Array2<f32>) {
-    let single = x.mapv(|v| v as f32);
-    (single.mapv(f64::from), single)
-}
-
-/// Standard deviations of the reference's components, the unit of an error of a mean.
-fn deviations(truth: &Statistics) -> Array2<f64> {
-    let d = truth.n_features();
-    Array2::from_shape_fn(truth.means().dim(), |(c, j)| {
-        let (scatter, count) = match truth.scatter() {
-            Covariances::Full(v) => (v[[c, j, j]], truth.counts()[c]),
-            Covariances::Tied(v) => (v[[j, j]], truth.counts().sum()),
-            Covariances::Diag(v) => (v[[c, j]], truth.counts()[c]),
-            Covariances::Spherical(v) => (v[c] / d as f64, truth.counts()[c]),
-            _ => unreachable!(),
-        };
-        // All mixtures here have variances of about one; a component on one sample has none.
-        (scatter / count).sqrt().max(1.0)
-    })
-}
-
-/// Every statistic within `tolerance` of its natural unit: counts of the total weight, means of the component's standard
-/// deviation, scatter of the diagonal's scatter (or of a variance of one, where that is more). Components with less than 1e-3 of the weight are left out of
-/// what is divided by their count.
-fn assert_statistics_agree(what: &str, got: &Statistics, truth: &Statistics, tolerance: f64) {
-    let (weight, d) = (truth.weight(), truth.n_features());
-    let close = |name: String, a: f64, b: f64, unit: f64| {
-        assert!((a - b).abs() <= tolerance * unit, "{what}: {name}: {a} against {b}, unit {unit:e}");
+/// Every instruction set; summation in another order.
+fn cpu() -> Vec<Subject> {
+    let subject = |kernel: &'static str| Subject {
+        name: kernel.into(),
+        load: Box::new(|samples| Box::new(CpuEvaluator::with_kernel(samples, kernel).unwrap())),
+        float64: 1e-11,
+        totals: (1e-12, 1e-12),
     };
-    assert_eq!(got.weight(), weight, "{what}");
-    close("log-likelihood".into(), got.log_likelihood(), truth.log_likelihood(), truth.log_likelihood().abs() + weight);
-    let sigma = deviations(truth);
-    for c in 0..truth.n_components() {
-        close(format!("count {c}"), got.counts()[c], truth.counts()[c], weight);
-        if truth.counts()[c] < 1e-3 * weight {
-            continue;
-        }
-        for j in 0..d {
-            close(format!("mean {c}, {j}"), got.means()[[c, j]], truth.means()[[c, j]], sigma[[c, j]]);
-        }
-    }
-    match (got.scatter(), truth.scatter()) {
-        (Covariances::Full(a), Covariances::Full(b)) => {
-            for ((c, i, j), &b_ij) in b.indexed_iter() {
-                let unit = (b[[c, i, i]] * b[[c, j, j]]).sqrt().max(truth.counts()[c]);
-                if truth.counts()[c] >= 1e-3 * weight {
-                    close(format!("scatter {c}, {i}, {j}"), a[[c, i, j]], b_ij, unit);
-                }
-            }
-        }
-        (Covariances::Tied(a), Covariances::Tied(b)) => {
-            for ((i, j), &b_ij) in b.indexed_iter() {
-                close(format!("scatter {i}, {j}"), a[[i, j]], b_ij, (b[[i, i]] * b[[j, j]]).sqrt().max(weight));
-            }
-        }
-        (Covariances::Diag(a), Covariances::Diag(b)) => {
-            for ((c, j), &b) in b.indexed_iter().filter(|((c, _), _)| truth.counts()[*c] >= 1e-3 * weight) {
-                close(format!("scatter {c}, {j}"), a[[c, j]], b, b.max(truth.counts()[c]));
-            }
-        }
-        (Covariances::Spherical(a), Covariances::Spherical(b)) => {
-            for (c, &b) in b.indexed_iter().filter(|(c, _)| truth.counts()[*c] >= 1e-3 * weight) {
-                close(format!("scatter {c}"), a[c], b, b.max(truth.counts()[c]));
-            }
-        }
-        _ => panic!("{what}: types differ"),
-    }
-}
-
-/// Summation in another order.
-const FLOAT64: f64 = 1e-11;
-/// An exponent of some hundreds has an absolute error of some 10⁻⁵ in float32, which is the relative error of a
-/// responsibility, and not the same for all samples.
-const FLOAT32: f64 = 1e-4;
-
-/// Compares both element types with the reference over the same numbers.
-fn check(what: &str, x: &Array2<f64>, weights: Option<&Array1<f64>>, m: &Mixture, float32: f64) {
-    let (double, single) = both(x);
-    let truth = match weights {
-        None => reference(double.view()).statistics(m).unwrap(),
-        Some(w) => weighted(double.view(), w.view()).statistics(m).unwrap(),
-    };
-    for float64 in [true, false] {
-        let samples = if float64 { Samples::from_f64(double.view()) } else { Samples::from_f32(single.view()) };
-        let samples = match weights {
-            None => samples.unwrap(),
-            Some(w) => samples.unwrap().with_weights(w.view()).unwrap(),
-        };
-        for kernel in CpuEvaluator::kernels() {
-            let mut e = CpuEvaluator::with_kernel(samples, kernel).unwrap();
-            let got = e.statistics(m).unwrap();
-            let what = format!("{what}, {}, {kernel}, float64 {float64}", m.covariance_type());
-            assert_statistics_agree(&what, &got, &truth, if float64 { FLOAT64 } else { float32 });
-            let total = e.log_likelihood(m).unwrap();
-            assert!((got.log_likelihood() - total).abs() <= 1e-12 * total.abs().max(1.0), "{what}");
-        }
-    }
+    CpuEvaluator::kernels().into_iter().map(subject).collect()
 }
 
 #[test]
 fn every_type_and_size() {
-    for (n, d, k) in [
-        (1, 1, 1),
-        (3, 2, 2),
-        (17, 4, 3),
-        (64, 5, 2),
-        (100, 13, 8),
-        (130, 16, 5),
-        (257, 3, 19),
-        (300, 17, 4),
-        (515, 33, 2),
-        (200, 70, 3),
-        (5000, 6, 4),
-    ] {
-        for t in CovarianceType::ALL {
-            let x = normal((n + d) as u64, n, d, 0.4);
-            let m = mixture((k + d) as u64, t, k, d, 0.4);
-            let what = format!("N={n} D={d} K={k}");
-            check(&what, &x, None, &m, FLOAT32);
-            let w = Array1::from_shape_fn(n, |i| if i == 0 { 1.5 } else { (i % 5) as f64 * 0.4 });
-            check(&format!("{what} weighted"), &x, Some(&w), &m, FLOAT32);
-        }
-    }
+    estep::every_type_and_size(&cpu());
 }
 
 #[test]
 fn narrow_clusters_far_from_each_other() {
-    // 10⁴ standard deviations apart: E[x²] − E[x]² in float32 would leave nothing of the variances.
-    let mut x = normal(40, 3000, 4, 0.0);
-    let centres = [[0.0, 0.0, 0.0, 0.0], [1e4, -1e4, 0.0, 1e4], [-1e4, 1e4, 1e4, 0.0]];
-    for (i, mut row) in x.outer_iter_mut().enumerate() {
-        row += &Array1::from_iter(centres[i % 3]);
-    }
-    let (x, _) = both(&x);
-    let means = Array2::from_shape_fn((3, 4), |(c, j)| centres[c][j] + 0.1);
-    for t in CovarianceType::ALL {
-        let unit = mixture(41, t, 3, 4, 0.0);
-        let m = Mixture::new(unit.weights().to_owned(), means.clone(), unit.covariances().clone()).unwrap();
-        // The rounding of the data and of a mean at 10⁴ standard deviations is 10⁻³ of one.
-        check("narrow clusters", &x, None, &m, 1e-3);
-    }
+    estep::narrow_clusters_far_from_each_other(&cpu());
 }
 
 #[test]
 fn overlapping_clusters_far_from_the_centre() {
-    // Two that share their samples, on one side; one alone on the other.
-    let mut x = normal(42, 2000, 3, 0.0);
-    for (i, mut row) in x.outer_iter_mut().enumerate() {
-        row += if i % 2 == 0 { 3000.0 } else { -3000.0 };
-    }
-    let (x, _) = both(&x);
-    let means = array![[3000.3, 3000.0, 2999.5], [2999.5, 3000.3, 3000.0], [-3000.0, -3000.0, -3000.2]];
-    for t in CovarianceType::ALL {
-        let unit = mixture(43, t, 3, 3, 0.0);
-        let m = Mixture::new(unit.weights().to_owned(), means.clone(), unit.covariances().clone()).unwrap();
-        // As above, at 3000.
-        check("overlapping clusters", &x, None, &m, 1e-3);
-    }
+    estep::overlapping_clusters_far_from_the_centre(&cpu());
 }
 
 #[test]
 fn far_samples_and_dead_components() {
-    let mut x = normal(44, 700, 3, 0.0);
-    x.row_mut(5).fill(1e3);
-    x.row_mut(600).fill(-1e3);
-    for t in CovarianceType::ALL {
-        let unit = mixture(45, t, 3, 3, 0.0);
-        // Without weight, with its mean where no sample is.
-        let mut means = unit.means().to_owned();
-        means.row_mut(1).fill(1e6);
-        let m = Mixture::new(array![0.3, 0.0, 0.7], means, unit.covariances().clone()).unwrap();
-        check("far and dead", &x, None, &m, FLOAT32);
-        let got = CpuEvaluator::new(Samples::from_f64(x.view()).unwrap()).unwrap().statistics(&m).unwrap();
-        assert_eq!(got.counts()[1], 0.0);
-    }
+    estep::far_samples_and_dead_components(&cpu());
 }
 
 #[test]
 fn weights_of_any_size() {
-    let (x, single) = both(&normal(46, 500, 4, 0.0));
-    let w = Array1::from_shape_fn(500, |i| 0.1 + (i % 3) as f64);
-    for t in CovarianceType::ALL {
-        let m = mixture(47, t, 3, 4, 0.0);
-        let truth = weighted(x.view(), w.view()).statistics(&m).unwrap();
-        // Beyond the range of float32, in either direction.
-        for factor in [1e-100, 1e-45, 1e45, 1e100] {
-            let w = &w * factor;
-            let samples = Samples::from_f32(single.view()).unwrap().with_weights(w.view()).unwrap();
-            let mut e = CpuEvaluator::new(samples).unwrap();
-            let got = e.statistics(&m).unwrap();
-            let got = Statistics::scaled(got, 1.0 / factor);
-            // The total weight is a sum of rounded products.
-            assert!((got.weight() / truth.weight() - 1.0).abs() < 1e-13);
-            let counts = got.counts().iter().zip(truth.counts()).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-            assert!(counts < 1e-5 * truth.weight(), "{t}, {factor}: {counts}");
-            let rows = e.rows(&[0, 1]).unwrap();
-            assert!((rows.weights[1] / w[1] - 1.0).abs() < 1e-15);
-        }
-    }
+    estep::weights_of_any_size(&cpu());
 }
 
 #[test]
@@ -243,7 +78,7 @@ fn sums_over_many_samples_stay_exact() {
             means.clone(),
             mixture(51, t, 3, 5, 5.0).covariances().clone(),
         );
-        check("many samples", &x, None, &m.unwrap(), 2e-6);
+        check(&cpu(), "many samples", &x, None, &m.unwrap(), 2e-6);
     }
 }
 

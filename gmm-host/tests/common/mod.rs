@@ -1,5 +1,8 @@
 //! What the tests share: data, mixtures and comparisons.
 #![allow(dead_code, missing_docs)]
+pub mod agreement;
+pub mod estep;
+
 use gmm_host::{
     CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics,
 };

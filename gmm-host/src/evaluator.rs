@@ -1,5 +1,5 @@
 //! The one interface of all backends.
-use crate::{CpuEvaluator, Error, Mixture, Result, Samples, Statistics};
+use crate::{CpuEvaluator, Error, Mixture, Result, Samples, Statistics, WalkSteps, WalkTarget};
 use ndarray::{Array1, Array2, s};
 
 /// Where and with what an evaluator computes.
@@ -53,6 +53,25 @@ pub trait Evaluator: Send {
     /// The E-step: log-likelihood and sufficient statistics under `mixture`, in its covariance type, from one pass
     /// over the data and without an array of size N·K. Besides EM, the gradient of the log-likelihood follows from it.
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics>;
+
+    /// Random-walk Metropolis where the data is: from `point`, whose log density is `log_density`, through all of the steps,
+    /// without waiting for the host between them. The log density of a proposal is a function of the proposal alone: the
+    /// same bits wherever the walk began and however its steps are portioned.
+    ///
+    /// Returns false, and asks `steps` for nothing, where the backend leaves such walks to the caller.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] where the target's parts do not fit together or the data; what the backend itself reports.
+    fn walk(
+        &mut self,
+        target: &WalkTarget,
+        point: &[f64],
+        log_density: f64,
+        steps: &mut dyn WalkSteps,
+    ) -> Result<bool> {
+        let _ = (log_density, steps);
+        target.check(self.n_features(), point).map(|()| false)
+    }
 
     /// Reads samples back, for what is done with a few of them on the host (seeding a fit).
     ///

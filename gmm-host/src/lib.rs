@@ -21,6 +21,7 @@ mod reference;
 mod sample;
 mod samples;
 mod statistics;
+mod walk;
 
 pub use chunked::{ChunkedEvaluator, Load};
 pub use cpu::CpuEvaluator;
@@ -38,3 +39,4 @@ pub use reference::ReferenceEvaluator;
 pub use sample::Sampler;
 pub use samples::{Samples, View};
 pub use statistics::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};
+pub use walk::{WalkSteps, WalkTarget};

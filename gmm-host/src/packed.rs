@@ -306,12 +306,17 @@ impl<T: Float> Packed<T> {
         constant: &[f64],
         frame: &Frame,
     ) -> Self {
-        // log₂ of 1/√(2π) over √(log₂e / 2) turns log₂ s into the normalising constant; s is in the frame's units.
-        let unit = -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log2();
         let (offset, weight, seed) = weights_and_seeds(constant);
-        let offset = offset + n_features as f64 * unit + frame.log2_scale;
+        let offset = offset + frame_offset(n_features, frame);
         Self { n_components, n_features, scale, shift, weight, seed, offset, matrices }
     }
+}
+
+/// What turns log₂ of the product of a component's scales into its normalising constant: log₂ of 1/√(2π) over √(log₂e / 2)
+/// for each of `d` features, and of the frame's units.
+pub(crate) fn frame_offset(d: usize, frame: &Frame) -> f64 {
+    let unit = -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log2();
+    d as f64 * unit + frame.log2_scale
 }
 
 /// Appends √(log₂e / 2)·Uᵀ over the frame's scales, rounded.

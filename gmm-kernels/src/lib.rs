@@ -38,3 +38,4 @@ pub mod posterior;
 pub mod real;
 pub mod tally;
 pub mod tiled;
+pub mod walk;

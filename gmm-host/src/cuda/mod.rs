@@ -16,6 +16,7 @@ mod ptx;
 mod resident;
 mod tuning;
 mod variant;
+mod walk;
 mod whitened;
 
 pub use backend::{CudaEvaluator, CudaOptions, cuda_kernel_names};

@@ -395,3 +395,17 @@ pub unsafe fn load_fresh(p: *const f64) -> f64 {
     unsafe { asm!("ld.relaxed.gpu.global.f64 {}, [{}];", out(reg64) v, in(reg64) p, options(nostack)) };
     v
 }
+
+/// Writes what other blocks read with [`load_fresh`] in this launch.
+///
+/// # Safety
+/// `p` is an aligned, writable address of global memory.
+#[inline(always)]
+pub unsafe fn store_fresh(p: *mut f64, v: f64) {
+    // SAFETY: the caller's.
+    unsafe { asm!("st.relaxed.gpu.global.f64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack)) };
+}
+
+/// To be called in a loop that waits for another block.
+#[inline(always)]
+pub fn pause() {}

@@ -2,7 +2,7 @@
 //! execute every kernel's own code, tails and reductions included. Slow, and exact about who waits for whom.
 use std::cell::Cell;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::vec::Vec;
 
 struct Warp {
@@ -41,38 +41,50 @@ pub(crate) fn barrier() {
     block().barrier.wait();
 }
 
+const POISON: u128 = u128::MAX;
+
+/// Shared memory of a block, full of NaN.
+fn poisoned(bytes: usize) -> Vec<u128> {
+    std::vec![POISON; bytes.div_ceil(16).max(1)]
+}
+
+impl Block {
+    fn new(grid: (u32, u32), block_dim: u32, shared: &mut [u128], shared_bytes: usize) -> Self {
+        assert!(block_dim > 0 && block_dim.is_multiple_of(super::WARP), "a block has whole warps");
+        let warp = |_| Warp { barrier: Barrier::new(32), slots: [const { AtomicU32::new(0) }; 32] };
+        let warps = (0..block_dim / super::WARP).map(warp).collect();
+        let barrier = Barrier::new(block_dim as usize);
+        Self { barrier, warps, shared: shared.as_mut_ptr(), shared_bytes, block_dim, grid }
+    }
+
+    /// Runs the kernel as one of its threads.
+    fn run(&self, thread: u32, index: (u32, u32), kernel: &(impl Fn() + Sync)) {
+        HERE.set(Some(Here { block: self, thread, index }));
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(kernel)).is_err() {
+            std::eprintln!("thread {thread} of block {index:?} panicked");
+            std::process::abort();
+        }
+    }
+}
+
+// SAFETY: the parts are synchronised, but for the shared memory, whose races are the kernel's to avoid.
+unsafe impl Sync for Block {}
+
 /// Runs `kernel` for every thread of a grid of `grid` (x, y) blocks of `block_dim` threads with `shared_bytes` of
-/// dynamic shared memory, which holds NaN at the start of every block.
+/// dynamic shared memory, which holds NaN at the start of every block. One block runs after the other.
 ///
 /// # Panics
 /// If `block_dim` is not a positive multiple of the warp's 32 threads. A panic inside the kernel ends the process: the
 /// other threads of the block would wait for the one that is gone.
 pub fn launch(grid: (u32, u32), block_dim: u32, shared_bytes: usize, kernel: impl Fn() + Sync) {
-    assert!(block_dim > 0 && block_dim.is_multiple_of(super::WARP), "a block has whole warps");
-    const POISON: u128 = u128::MAX;
-    let words = shared_bytes.div_ceil(16).max(1);
-    let mut shared = std::vec![POISON; words];
-    let warps = (0..block_dim / super::WARP)
-        .map(|_| Warp { barrier: Barrier::new(32), slots: [const { AtomicU32::new(0) }; 32] })
-        .collect();
-    let barrier = Barrier::new(block_dim as usize);
-    let block = Block { barrier, warps, shared: shared.as_mut_ptr(), shared_bytes, block_dim, grid };
-    /// Lets a reference to the block cross into the scoped threads.
-    struct Share<'a>(&'a Block);
-    // SAFETY: the block's parts are synchronised, but for the shared memory, whose races are the kernel's to avoid.
-    unsafe impl Sync for Share<'_> {}
-    let share = Share(&block);
-    let (share, kernel) = (&share, &kernel);
+    let mut shared = poisoned(shared_bytes);
+    let block = Block::new(grid, block_dim, &mut shared, shared_bytes);
+    let (block, kernel, words) = (&block, &kernel, shared.len());
     std::thread::scope(|scope| {
         for thread in 0..block_dim {
             scope.spawn(move || {
-                let block = share.0;
                 for index in (0..grid.1).flat_map(|y| (0..grid.0).map(move |x| (x, y))) {
-                    HERE.set(Some(Here { block, thread, index }));
-                    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(kernel)).is_err() {
-                        std::eprintln!("thread {thread} of block {index:?} panicked");
-                        std::process::abort();
-                    }
+                    block.run(thread, index, kernel);
                     if block.barrier.wait().is_leader() {
                         // SAFETY: all other threads wait at the next barrier; the length is the allocation's.
                         unsafe { std::slice::from_raw_parts_mut(block.shared, words).fill(POISON) };
@@ -80,6 +92,23 @@ pub fn launch(grid: (u32, u32), block_dim: u32, shared_bytes: usize, kernel: imp
                     block.barrier.wait();
                 }
             });
+        }
+    });
+}
+
+/// As [`launch`], with all of the `grid` blocks at the same time: a cooperative launch.
+///
+/// # Panics
+/// As [`launch`].
+pub fn launch_together(grid: u32, block_dim: u32, shared_bytes: usize, kernel: impl Fn() + Sync) {
+    let mut shared: Vec<_> = (0..grid).map(|_| poisoned(shared_bytes)).collect();
+    let blocks: Vec<_> = shared.iter_mut().map(|s| Block::new((grid, 1), block_dim, s, shared_bytes)).collect();
+    let kernel = &kernel;
+    std::thread::scope(|scope| {
+        for (x, block) in (0..).zip(&blocks) {
+            for thread in 0..block_dim {
+                scope.spawn(move || block.run(thread, (x, 0), kernel));
+            }
         }
     });
 }
@@ -330,6 +359,18 @@ pub mod lane {
     /// `p` is aligned and readable.
     pub unsafe fn load_fresh(p: *const f64) -> f64 {
         // SAFETY: the caller's.
-        unsafe { p.read_volatile() }
+        f64::from_bits(unsafe { AtomicU64::from_ptr(p.cast_mut().cast()) }.load(Ordering::Relaxed))
+    }
+    /// Writes what other blocks read with [`load_fresh`].
+    ///
+    /// # Safety
+    /// `p` is aligned and writable.
+    pub unsafe fn store_fresh(p: *mut f64, v: f64) {
+        // SAFETY: the caller's.
+        unsafe { AtomicU64::from_ptr(p.cast()) }.store(v.to_bits(), Ordering::Relaxed);
+    }
+    /// Lets other threads run.
+    pub fn pause() {
+        std::thread::yield_now();
     }
 }

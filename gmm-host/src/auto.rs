@@ -1,7 +1,7 @@
 //! The device `auto`: CPU or GPU, whichever is faster for the data and the mixture at hand, by measurement.
 use crate::{
     CovarianceType, CpuEvaluator, Description, Error, Evaluator, Mixture, ReferenceEvaluator, Result, Rows, Samples,
-    Statistics, View,
+    Statistics, View, WalkSteps, WalkTarget,
 };
 use ndarray::{Array1, Array2, s};
 use std::collections::HashMap;
@@ -15,6 +15,8 @@ const QUICK: f64 = 15e-6;
 const SMALL: usize = 1 << 20;
 /// Samples and elements on which the CPU is timed where it does not have all the data.
 const PROBE: (usize, usize) = (1 << 16, 1 << 22);
+/// Steps of the walk that is timed.
+const STEPS: usize = 16;
 /// Rows that are carried from one backend to the other at a time.
 const CARRIED: usize = 1 << 16;
 
@@ -65,6 +67,18 @@ enum Op {
     Batch,
     Scores,
     Statistics,
+    Walk,
+}
+
+/// Steps that lead nowhere, to be timed.
+struct Still(usize);
+
+impl WalkSteps for Still {
+    fn propose(&mut self, rows: &mut [f64]) -> usize {
+        rows.fill(0.0);
+        std::mem::take(&mut self.0)
+    }
+    fn record(&mut self, _: &[f64], _: &[f64]) {}
 }
 
 impl AutoEvaluator {
@@ -95,24 +109,36 @@ impl AutoEvaluator {
     fn run<T>(&mut self, op: Op, mixture: &Mixture, work: impl Fn(&mut dyn Evaluator) -> Result<T>) -> Result<T> {
         crate::evaluator::check_features(mixture, self.d)?;
         let kind = (op, mixture.n_components(), mixture.covariance_type());
-        let side = match self.choices.get(&kind) {
-            Some(side) => *side,
-            None => {
-                let side = self.choose(&work)?;
-                self.choices.insert(kind, side);
-                side
-            }
-        };
+        let side = self.side_for(kind, 1, &work)?;
         let result = work(self.side(side)?);
         self.latest = Some(side);
         result
     }
 
+    /// The side of a kind, by the time of `work`, which is so many evaluations, where it has none yet.
+    fn side_for<T>(
+        &mut self,
+        kind: Kind,
+        evaluations: usize,
+        work: &impl Fn(&mut dyn Evaluator) -> Result<T>,
+    ) -> Result<Side> {
+        if let Some(side) = self.choices.get(&kind) {
+            return Ok(*side);
+        }
+        let side = self.choose(evaluations, work)?;
+        self.choices.insert(kind, side);
+        Ok(side)
+    }
+
     /// Times an evaluation on both sides.
-    fn choose<T>(&mut self, work: &impl Fn(&mut dyn Evaluator) -> Result<T>) -> Result<Side> {
+    fn choose<T>(
+        &mut self,
+        evaluations: usize,
+        work: &impl Fn(&mut dyn Evaluator) -> Result<T>,
+    ) -> Result<Side> {
         let share = self.n as f64 / self.cpu.n_samples() as f64;
         let cpu = seconds(&mut self.cpu, work)?.map(|seconds| seconds * share);
-        if cpu.is_some_and(|cpu| cpu < QUICK) {
+        if cpu.is_some_and(|cpu| cpu < QUICK * evaluations as f64) {
             return Ok(Side::Cpu);
         }
         if let Gpu::Untried(open) = self.gpu {
@@ -222,6 +248,34 @@ impl Evaluator for AutoEvaluator {
         self.run(Op::Statistics, mixture, |side| side.statistics(mixture))
     }
 
+    /// Where the GPU walks faster than the CPU evaluates.
+    fn walk(
+        &mut self,
+        target: &WalkTarget,
+        point: &[f64],
+        log_density: f64,
+        steps: &mut dyn WalkSteps,
+    ) -> Result<bool> {
+        target.check(self.d, point)?;
+        let Some(mixture) = target.mixture(point) else { return Ok(false) };
+        let kind = (Op::Walk, target.n_components, mixture.covariance_type());
+        let side = self.side_for(kind, STEPS, &|side: &mut dyn Evaluator| {
+            // From nowhere, where every step is rejected.
+            if side.walk(target, point, f64::NAN, &mut Still(STEPS))? {
+                return Ok(());
+            }
+            (0..STEPS).try_for_each(|_| side.log_likelihood(&mixture).map(drop))
+        })?;
+        if side == Side::Reference {
+            return Ok(false);
+        }
+        let walks = self.side(side)?.walk(target, point, log_density, steps)?;
+        if walks {
+            self.latest = Some(side);
+        }
+        Ok(walks)
+    }
+
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
         self.holder().rows(rows)
     }
@@ -259,7 +313,7 @@ fn seconds<T>(side: &mut dyn Evaluator, work: &impl Fn(&mut dyn Evaluator) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Covariances;
+    use crate::{Covariances, WalkPrior};
     use std::time::Duration;
 
     /// A GPU of these tests, slower or faster than any CPU, or broken. Its answer shows that it was asked.
@@ -296,6 +350,13 @@ mod tests {
         }
         fn statistics(&mut self, _: &Mixture) -> Result<Statistics> {
             Err(Error::Unsupported { what: "an E-step".into(), backend: "the fake", remedy: "none" })
+        }
+        fn walk(&mut self, _: &WalkTarget, _: &[f64], _: f64, steps: &mut dyn WalkSteps) -> Result<bool> {
+            let mut rows = vec![f64::NAN; 1000];
+            while steps.propose(&mut rows) > 0 {
+                std::thread::sleep(self.delay);
+            }
+            Ok(true)
         }
         fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
             self.reference.rows(rows)
@@ -342,6 +403,21 @@ mod tests {
     fn assert_true(x: &Array2<f32>, mixture: &Mixture, total: f64) {
         let truth = ReferenceEvaluator::new(Samples::from_f32(x.view()).unwrap()).log_likelihood(mixture).unwrap();
         assert!((total - truth).abs() <= 1e-6 * truth.abs(), "{total} for {truth}");
+    }
+
+    /// A prior that says nothing.
+    fn flat(k: usize, d: usize) -> WalkPrior {
+        let zeros = |len| vec![0.0; len];
+        WalkPrior {
+            concentration: zeros(k),
+            location: zeros(k * d),
+            precision: zeros(k * d),
+            scaled_precision: zeros(k * d),
+            by_log_scale: zeros(k),
+            by_variance: zeros(k),
+            by_precision: zeros(k),
+            constant: 0.0,
+        }
     }
 
     #[test]
@@ -396,6 +472,23 @@ mod tests {
         assert_true(&x, &m, total);
         assert_eq!(with_slow.log_likelihood(&m).unwrap().to_bits(), total.to_bits());
         assert!(with_slow.describe().device.starts_with("cpu"));
+    }
+
+    #[test]
+    fn a_walk_goes_where_it_is_faster() {
+        let target = WalkTarget { n_components: 40, n_features: 2, spherical: true, prior: flat(40, 2) };
+        let point = vec![0.0; target.dim()];
+        for (open, walks) in [(fast as Open, true), (slow, false), (none, false)] {
+            let x = data(10_000);
+            let mut auto = auto(&x, open);
+            let mut steps = Still(3);
+            assert_eq!(auto.walk(&target, &point, 0.0, &mut steps).unwrap(), walks);
+            assert_eq!(steps.0, if walks { 0 } else { 3 }, "a walk that is not done asks for nothing");
+            assert!(!walks || auto.describe().device == "fake");
+        }
+        let x = data(100);
+        let refused = auto(&x, none).walk(&target, &point[1..], 0.0, &mut Still(1));
+        assert!(matches!(refused, Err(Error::ShapeMismatch { .. })));
     }
 
     #[test]

@@ -39,4 +39,4 @@ pub use reference::ReferenceEvaluator;
 pub use sample::Sampler;
 pub use samples::{Samples, View};
 pub use statistics::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};
-pub use walk::{WalkSteps, WalkTarget};
+pub use walk::{WalkPrior, WalkSteps, WalkTarget};

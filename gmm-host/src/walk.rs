@@ -1,5 +1,6 @@
 //! What a backend needs to know to run random-walk Metropolis where the data is.
-use crate::{Error, Result};
+use crate::{Covariances, Error, Mixture, Result};
+use ndarray::Array2;
 
 /// A posterior density over the coordinates θ of a mixture with diagonal or spherical covariances.
 ///
@@ -7,9 +8,6 @@ use crate::{Error, Result};
 /// - K − 1 numbers of the weights, by stick-breaking: zₖ = 1 / (1 + (K−1−k)·e^−θₖ), πₖ = zₖ Π_{j<k} (1 − zⱼ);
 /// - K·D means μ;
 /// - K·S logarithms of standard deviations σ.
-///
-/// log p(θ) = log-likelihood + constant + Σₖ αₖ log πₖ − ½ Σ (μ − location)²·(precision + scaled precision / σ²)
-/// + Σ (a·log σ − b·σ² − c/σ²), where Jacobians are part of the numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WalkTarget {
     /// K.
@@ -18,6 +16,17 @@ pub struct WalkTarget {
     pub n_features: usize,
     /// Whether a component has one σ for all its features.
     pub spherical: bool,
+    /// What is added to the log-likelihood.
+    pub prior: WalkPrior,
+}
+
+/// The logarithm of a prior density, of the form
+///
+/// constant + Σₖ αₖ log πₖ − ½ Σ (μ − location)²·(precision + scaled precision / σ²) + Σ (a·log σ − b·σ² − c/σ²),
+///
+/// with the Jacobian of θ in α and a.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WalkPrior {
     /// α (K,).
     pub concentration: Vec<f64>,
     /// Location of each mean (K·D,).
@@ -52,10 +61,36 @@ impl WalkTarget {
         (self.dim() + 1).next_multiple_of(2)
     }
 
+    /// The mixture at a point; `None` where θ is so extreme that there is none in float64.
+    pub(crate) fn mixture(&self, theta: &[f64]) -> Option<Mixture> {
+        let (k, d) = (self.n_components, self.n_features);
+        let (sticks, rest) = theta.split_at(k - 1);
+        let (means, log_scales) = rest.split_at(k * d);
+        let mut left = 1.0;
+        let mut weights: Vec<f64> = sticks
+            .iter()
+            .enumerate()
+            .map(|(c, t)| {
+                let z = 1.0 / (1.0 + (k - 1 - c) as f64 * (-t).exp());
+                let weight = z * left;
+                left *= 1.0 - z;
+                weight
+            })
+            .collect();
+        weights.push(left);
+        let variances: Vec<f64> = log_scales.iter().map(|u| (2.0 * u).exp()).collect();
+        let covariances = if self.spherical {
+            Covariances::Spherical(variances.into())
+        } else {
+            Covariances::Diag(Array2::from_shape_vec((k, d), variances).ok()?)
+        };
+        Mixture::new(weights.into(), Array2::from_shape_vec((k, d), means.to_vec()).ok()?, covariances).ok()
+    }
+
     /// # Errors
     /// [`Error::ShapeMismatch`].
     pub(crate) fn check(&self, n_features: usize, point: &[f64]) -> Result<()> {
-        let (k, d, s) = (self.n_components, self.n_features, self.scales());
+        let (k, d, s, prior) = (self.n_components, self.n_features, self.scales(), &self.prior);
         if d != n_features || k == 0 {
             return Err(Error::ShapeMismatch {
                 what: "the walk's components and features (against the data's columns)",
@@ -64,13 +99,13 @@ impl WalkTarget {
             });
         }
         let lengths = [
-            ("the concentrations of a walk", k, self.concentration.len()),
-            ("the locations of a walk", k * d, self.location.len()),
-            ("the precisions of a walk", k * d, self.precision.len()),
-            ("the scaled precisions of a walk", k * d, self.scaled_precision.len()),
-            ("the factors of a walk's log scales", k * s, self.by_log_scale.len()),
-            ("the factors of a walk's variances", k * s, self.by_variance.len()),
-            ("the factors of a walk's precisions", k * s, self.by_precision.len()),
+            ("the concentrations of a walk", k, prior.concentration.len()),
+            ("the locations of a walk", k * d, prior.location.len()),
+            ("the precisions of a walk", k * d, prior.precision.len()),
+            ("the scaled precisions of a walk", k * d, prior.scaled_precision.len()),
+            ("the factors of a walk's log scales", k * s, prior.by_log_scale.len()),
+            ("the factors of a walk's variances", k * s, prior.by_variance.len()),
+            ("the factors of a walk's precisions", k * s, prior.by_precision.len()),
             ("the point of a walk", self.dim(), point.len()),
         ];
         match lengths.into_iter().find(|(_, expected, got)| expected != got) {

@@ -3,12 +3,13 @@ use super::double::Double;
 use super::evaluator::Single;
 use super::gpu::GpuInfo;
 use super::variant::Kind;
-use crate::{Description, Evaluator, Mixture, Result, Rows, Samples, Statistics, View};
+use super::walk;
+use crate::{Description, Evaluator, Mixture, Result, Rows, Samples, Statistics, View, WalkSteps, WalkTarget};
 use ndarray::{Array1, Array2};
 
 /// The names of the kernels that a CUDA device can be told to use.
 pub fn cuda_kernel_names() -> Vec<String> {
-    Kind::ALL.iter().map(|kind| kind.name().into()).collect()
+    Kind::ALL.iter().map(|kind| kind.name()).chain([walk::NAME]).map(String::from).collect()
 }
 
 /// How a data set is to be evaluated on a CUDA device.
@@ -136,6 +137,16 @@ impl Evaluator for CudaEvaluator {
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
         self.inner_mut().statistics(mixture)
+    }
+
+    fn walk(
+        &mut self,
+        target: &WalkTarget,
+        point: &[f64],
+        log_density: f64,
+        steps: &mut dyn WalkSteps,
+    ) -> Result<bool> {
+        self.inner_mut().walk(target, point, log_density, steps)
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {

@@ -20,6 +20,8 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
+mod walk;
+
 /// What the padding behind the last sample holds: finite, and far from everything, so that it shows if counted.
 const PADDING: f32 = 7e3;
 

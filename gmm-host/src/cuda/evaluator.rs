@@ -9,10 +9,13 @@ use super::moments::{self, Moments};
 use super::resident::Resident;
 use super::tuning::{self, Trial};
 use super::variant::{Kind, Op, Task, Variant, candidates};
+use super::walk::{self, Shape, Walk};
 use super::whitened::Whitened;
 use crate::evaluator::check_features;
 use crate::packed::Packed;
-use crate::{Covariances, Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics};
+use crate::{
+    Covariances, Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics, WalkSteps, WalkTarget,
+};
 use cust::memory::{AsyncCopyDestination, DeviceBuffer};
 use ndarray::{Array1, Array2};
 use std::collections::HashMap;
@@ -28,22 +31,37 @@ const SCORES: usize = 1 << 22;
 enum Wish {
     Kind(Kind),
     Variant(Variant),
+    /// The kernel of [`Evaluator::walk`], which has no other operation.
+    Walk(Option<Shape>),
 }
 
 impl Wish {
     fn new(name: &str) -> Result<Self> {
         let kind = name.parse().map(Self::Kind).or_else(|()| name.parse().map(Self::Variant));
-        kind.map_err(|()| Error::Kernel {
+        let walk = || if name == walk::NAME { Ok(Self::Walk(None)) } else { name.parse().map(|s| Self::Walk(Some(s))) };
+        kind.or_else(|()| walk()).map_err(|()| Error::Kernel {
             name: name.into(),
             problem: "is not one of the CUDA backend".into(),
             available: cuda_kernel_names().join(", "),
         })
     }
 
-    fn kind(self) -> Kind {
+    fn kind(self) -> Option<Kind> {
         match self {
-            Self::Kind(kind) => kind,
-            Self::Variant(variant) => variant.kind,
+            Self::Kind(kind) => Some(kind),
+            Self::Variant(variant) => Some(variant.kind),
+            Self::Walk(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind(kind) => f.write_str(kind.name()),
+            Self::Variant(variant) => variant.fmt(f),
+            Self::Walk(None) => f.write_str(walk::NAME),
+            Self::Walk(Some(shape)) => shape.fmt(f),
         }
     }
 }
@@ -58,6 +76,7 @@ pub(super) struct Single {
     /// The E-step's kernels, by lanes and whether A is a triangle.
     moments: HashMap<(usize, bool), Moments>,
     general: General<f32>,
+    walk: Option<Walk>,
     latest: Option<Latest>,
 }
 
@@ -67,6 +86,7 @@ enum Latest {
     Variant(Variant),
     Moments,
     General,
+    Walk(Shape),
 }
 
 impl fmt::Display for Latest {
@@ -75,6 +95,7 @@ impl fmt::Display for Latest {
             Self::Variant(variant) => variant.fmt(f),
             Self::Moments => f.write_str("moments"),
             Self::General => f.write_str(general::NAME),
+            Self::Walk(shape) => shape.fmt(f),
         }
     }
 }
@@ -84,7 +105,7 @@ impl Single {
         let wish = options.kernel.as_deref().map(Wish::new).transpose()?;
         let data = Resident::new(samples, ordinal, options.memory_limit)?;
         let (plans, moments) = (HashMap::new(), HashMap::new());
-        Ok(Self { data, wish, plans, moments, general: General::new()?, latest: None })
+        Ok(Self { data, wish, plans, moments, general: General::new()?, walk: None, latest: None })
     }
 
     /// Whether the kernels of this file evaluate it; else `general` does.
@@ -108,9 +129,9 @@ impl Single {
     /// The kernel of the user's wish, where it has the operation.
     fn wished(&self, op: Op) -> Option<Wish> {
         self.wish.filter(|wish| match op {
-            Op::Total => true,
-            Op::Batch => wish.kind() == Kind::Batch,
-            Op::Scores => wish.kind().scores(),
+            Op::Total => wish.kind().is_some(),
+            Op::Batch => wish.kind() == Some(Kind::Batch),
+            Op::Scores => wish.kind().is_some_and(Kind::scores),
         })
     }
 
@@ -131,7 +152,7 @@ impl Single {
             let mut scores = if op == Op::Scores { Some(allocate(n)?) } else { None };
             let (lane, columns) = self.data.send(0)?;
             let trial = Trial { lane, columns: columns.part(0, n)?, sets, scores: scores.as_mut() };
-            tuning::choose(gpu, &task, wish.map(Wish::kind), trial)?
+            tuning::choose(gpu, &task, wish.and_then(Wish::kind), trial)?
         };
         self.plans.insert((k, op), plan);
         self.latest = Some(Latest::Variant(plan.variant));
@@ -225,11 +246,7 @@ impl Evaluator for Single {
     }
 
     fn describe(&self) -> Description {
-        let wish = || match self.wish {
-            Some(Wish::Variant(variant)) => variant.to_string(),
-            Some(Wish::Kind(kind)) => kind.name().into(),
-            None => "not chosen yet".into(),
-        };
+        let wish = || self.wish.map_or_else(|| "not chosen yet".into(), |wish| wish.to_string());
         Description { device: self.data.describe(), kernel: self.latest.map_or_else(wish, |latest| latest.to_string()) }
     }
 
@@ -253,7 +270,7 @@ impl Evaluator for Single {
             let mut totals = Vec::with_capacity(packed.len());
             for same_k in packed.chunk_by(|a, b| a.n_components == b.n_components) {
                 let task = Task { n: this.data.chunk_size(), k: same_k[0].n_components, d: this.data.d, op: Op::Batch };
-                let together = (this.wish.is_none() || this.wished(Op::Batch).is_some())
+                let together = this.wish.and_then(Wish::kind).is_none_or(|kind| kind == Kind::Batch)
                     && !candidates(&task, None, &this.data.gpu.limits).is_empty();
                 let (op, most) = if together { (Op::Batch, MAX_SETS) } else { (Op::Total, 1) };
                 for sets in same_k.chunks(most) {
@@ -307,6 +324,35 @@ impl Evaluator for Single {
         sums.iter_mut().for_each(|sum| *sum *= scale);
         let weight = self.data.total_weight;
         whitened.statistics(&sums, moments::lanes(k), weight, layout::EXP2_BIAS, &self.data.frame)
+    }
+
+    /// With up to 8 components, 16 features, and resident samples without weights, if no other kernel is asked for.
+    fn walk(
+        &mut self,
+        target: &WalkTarget,
+        point: &[f64],
+        log_density: f64,
+        steps: &mut dyn WalkSteps,
+    ) -> Result<bool> {
+        target.check(self.data.d, point)?;
+        let shape = match self.wish {
+            None => None,
+            Some(Wish::Walk(shape)) => shape,
+            Some(_) => return Ok(false),
+        };
+        if !walk::takes(target) || !self.data.is_resident() || self.data.weighted() {
+            return Ok(false);
+        }
+        self.with_device(|this| {
+            let Self { data, walk, latest, .. } = this;
+            let walk = match walk.take().filter(|walk| walk.is_for(target)) {
+                Some(ready) => walk.insert(ready),
+                None => walk.insert(Walk::new(data.gpu, target, &data.frame, data.n, shape)?),
+            };
+            *latest = Some(Latest::Walk(walk.shape));
+            let (lane, columns) = data.send(0)?;
+            walk.run(lane, columns, point, log_density, steps).map(|()| true)
+        })
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {

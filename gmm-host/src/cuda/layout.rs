@@ -124,22 +124,22 @@ pub(crate) fn total(kernel_total: f64, n: usize, packed: &Packed<f32>, bias: f64
 
 /// The terms of `walk` for a target over data in this frame, and what all log densities of `n` samples have in common.
 pub(crate) fn walk_terms(target: &WalkTarget, frame: &Frame, n: usize, bias: f64) -> (Vec<f64>, f64) {
-    let (k, d) = (target.n_components, target.n_features);
+    let (k, d, prior) = (target.n_components, target.n_features, &target.prior);
     let mut terms = Vec::with_capacity(k * d * walk::FEATURE_TERMS + d * walk::COLUMN_TERMS + k * walk::COMPONENT_TERMS);
     for i in 0..k * d {
         // With one scale for all features, it is the first of them that has its prior.
         let s = if target.spherical { i / d } else { i };
-        terms.extend([target.location[i], target.precision[i], target.scaled_precision[i]]);
-        terms.extend([target.by_log_scale[s], target.by_variance[s], target.by_precision[s]]);
+        terms.extend([prior.location[i], prior.precision[i], prior.scaled_precision[i]]);
+        terms.extend([prior.by_log_scale[s], prior.by_variance[s], prior.by_precision[s]]);
     }
     for ((shift, scale), inverse) in frame.shift.iter().zip(&frame.scale).zip(&frame.inverse) {
         let unit = (std::f64::consts::LOG2_E / 2.0).sqrt() * inverse;
         terms.extend([unit, unit.log2(), *shift, *scale]);
     }
-    for (c, alpha) in target.concentration.iter().enumerate() {
+    for (c, alpha) in prior.concentration.iter().enumerate() {
         terms.extend([*alpha, ((k - 1 - c).max(1) as f64).ln()]);
     }
-    let constant = target.constant + std::f64::consts::LN_2 * n as f64 * (frame_offset(d, frame) + bias);
+    let constant = prior.constant + std::f64::consts::LN_2 * n as f64 * (frame_offset(d, frame) + bias);
     (terms, constant)
 }
 

@@ -2,7 +2,7 @@
 use super::gpu::{Gpu, Kernel, Limits, check, failed};
 use super::launch::{Columns, Lane, arg, shape};
 use super::layout;
-use super::memory::allocate;
+use super::memory::{allocate, locked};
 use crate::packed::Frame;
 use crate::{Error, Result, WalkSteps, WalkTarget};
 use cust::event::{Event, EventFlags};
@@ -18,7 +18,8 @@ use std::str::FromStr;
 const MAX_BLOCK: u32 = 512;
 /// The share of the L2 cache that samples are kept in.
 const CACHED: f64 = 0.6;
-/// Most steps of a launch.
+/// Steps of a walk's first launch: the device waits for the host to make them. Later ones double, up to the most.
+const FIRST_STEPS: usize = 32;
 const MOST_STEPS: usize = 512;
 /// About how long a launch may take, in seconds: a walk can be stopped between two, and a display waits for them.
 const LAUNCH: f64 = 0.05;
@@ -52,7 +53,7 @@ impl fmt::Display for Shape {
 impl FromStr for Shape {
     type Err = ();
 
-    fn from_str(text: &str) -> Result<Self, ()> {
+    fn from_str(text: &str) -> std::result::Result<Self, ()> {
         let rest = text.strip_prefix(NAME).and_then(|rest| rest.strip_prefix(':')).ok_or(())?;
         let (launch, keep) = rest.split_once(':').ok_or(())?;
         let (grid, resident) = launch.split_once('/').ok_or(())?;
@@ -125,7 +126,6 @@ struct Piece {
 
 impl Piece {
     fn new(width: usize, most: usize) -> Result<Self> {
-        let locked = |len| LockedBuffer::new(&0.0, len).map_err(failed("cuMemAllocHost"));
         Ok(Self {
             steps: locked(most * width)?,
             densities: locked(most)?,
@@ -238,10 +238,11 @@ impl Walk {
         };
         check("cuMemsetD32Async", zeroed)?;
         self.pieces.iter_mut().for_each(|piece| piece.count = 0);
-        let (mut before, mut next) = (0u32, 0);
+        let (mut before, mut next, mut most) = (0u32, 0, FIRST_STEPS);
         loop {
             let piece = &mut self.pieces[next];
-            let count = steps.propose(&mut piece.steps).min(piece.densities.len());
+            most = most.min(piece.densities.len());
+            let count = steps.propose(&mut piece.steps[..most * width]).min(most);
             if count == 0 {
                 break;
             }
@@ -257,7 +258,7 @@ impl Walk {
             unsafe { piece.device_densities.index(..count).async_copy_to(&mut piece.densities[..count], stream) }
                 .map_err(failed("cuMemcpyDtoHAsync"))?;
             piece.done.record(stream).map_err(failed("cuEventRecord"))?;
-            next ^= 1;
+            (next, most) = (next ^ 1, 2 * most);
             self.pieces[next].finish(width, steps)?;
         }
         self.pieces[next ^ 1].finish(width, steps)
@@ -308,6 +309,7 @@ impl Walk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::WalkPrior;
 
     const H200: Limits = Limits {
         multiprocessors: 132,
@@ -317,10 +319,7 @@ mod tests {
     };
 
     fn target(k: usize, d: usize) -> WalkTarget {
-        WalkTarget {
-            n_components: k,
-            n_features: d,
-            spherical: false,
+        let prior = WalkPrior {
             concentration: vec![1.0; k],
             location: vec![0.0; k * d],
             precision: vec![1.0; k * d],
@@ -329,7 +328,8 @@ mod tests {
             by_variance: vec![1.0; k * d],
             by_precision: vec![0.0; k * d],
             constant: 0.0,
-        }
+        };
+        WalkTarget { n_components: k, n_features: d, spherical: false, prior }
     }
 
     #[test]

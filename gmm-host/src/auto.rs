@@ -131,11 +131,7 @@ impl AutoEvaluator {
     }
 
     /// Times an evaluation on both sides.
-    fn choose<T>(
-        &mut self,
-        evaluations: usize,
-        work: &impl Fn(&mut dyn Evaluator) -> Result<T>,
-    ) -> Result<Side> {
+    fn choose<T>(&mut self, evaluations: usize, work: &impl Fn(&mut dyn Evaluator) -> Result<T>) -> Result<Side> {
         let share = self.n as f64 / self.cpu.n_samples() as f64;
         let cpu = seconds(&mut self.cpu, work)?.map(|seconds| seconds * share);
         if cpu.is_some_and(|cpu| cpu < QUICK * evaluations as f64) {

@@ -62,7 +62,11 @@ impl WalkTarget {
     }
 
     /// The mixture at a point; `None` where θ is so extreme that there is none in float64.
-    pub(crate) fn mixture(&self, theta: &[f64]) -> Option<Mixture> {
+    ///
+    /// # Panics
+    /// If `theta` has not `dim` coordinates.
+    pub fn mixture(&self, theta: &[f64]) -> Option<Mixture> {
+        assert_eq!(theta.len(), self.dim(), "coordinates of the point");
         let (k, d) = (self.n_components, self.n_features);
         let (sticks, rest) = theta.split_at(k - 1);
         let (means, log_scales) = rest.split_at(k * d);
@@ -87,6 +91,28 @@ impl WalkTarget {
         Mixture::new(weights.into(), Array2::from_shape_vec((k, d), means.to_vec()).ok()?, covariances).ok()
     }
 
+    /// What is added to the log-likelihood at a point, of which `mixture` is the mixture.
+    ///
+    /// # Panics
+    /// If they do not have the target's shape.
+    pub fn log_prior(&self, theta: &[f64], mixture: &Mixture) -> f64 {
+        let (k, d, s, p) = (self.n_components, self.n_features, self.scales(), &self.prior);
+        let log_scales = &theta[k - 1 + k * d..];
+        let variances: Vec<f64> = log_scales.iter().map(|u| (2.0 * u).exp()).collect();
+        let mut sum = p.constant;
+        for (weight, alpha) in mixture.weights().iter().zip(&p.concentration) {
+            sum += alpha * weight.ln();
+        }
+        for (i, mean) in mixture.means().iter().enumerate() {
+            let precision = p.precision[i] + p.scaled_precision[i] / variances[i / d * s + i % d % s];
+            sum -= 0.5 * (mean - p.location[i]).powi(2) * precision;
+        }
+        for (i, (u, v)) in log_scales.iter().zip(variances).enumerate() {
+            sum += p.by_log_scale[i] * u - p.by_variance[i] * v - p.by_precision[i] / v;
+        }
+        sum
+    }
+
     /// # Errors
     /// [`Error::ShapeMismatch`].
     pub(crate) fn check(&self, n_features: usize, point: &[f64]) -> Result<()> {
@@ -109,9 +135,7 @@ impl WalkTarget {
             ("the point of a walk", self.dim(), point.len()),
         ];
         match lengths.into_iter().find(|(_, expected, got)| expected != got) {
-            Some((what, expected, got)) => {
-                Err(Error::ShapeMismatch { what, expected: vec![expected], got: vec![got] })
-            }
+            Some((what, expected, got)) => Err(Error::ShapeMismatch { what, expected: vec![expected], got: vec![got] }),
             None => Ok(()),
         }
     }

@@ -21,10 +21,10 @@ mod saved;
 mod summary;
 mod target;
 mod transform;
+mod walk;
 
 pub use data::DataSummary;
 pub use error::{Error, Result};
-pub use metropolis::{ProposalPart, Walk, WalkChain};
 pub use model::Model;
 pub use posterior::Posterior;
 pub use prior::{CorrelationsPrior, MeansPrior, Prior, ScalesPrior, Values, WeightsPrior};
@@ -33,3 +33,4 @@ pub use sampler::{Draw, Sampler, Settings, Start};
 pub use saved::{Saved, check_outputs};
 pub use summary::{Row, Summary};
 pub use target::{Identity, Target, Variable};
+pub use walk::Walk;

@@ -8,6 +8,7 @@ use crate::linalg::{Welford, cholesky, lower_times, pack, unpack};
 use crate::posterior::PARALLEL;
 use crate::sampler::{Draw, Starts};
 use crate::target::Target;
+use crate::walk::Walk;
 use crate::{Result, rng};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -24,7 +25,7 @@ const CHANGES: [f64; 6] = [0.1, 0.2, 0.35, 0.5, 0.65, 0.8];
 
 /// One chain of a [`Walk`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct WalkChain {
+pub(crate) struct WalkChain {
     /// Where the chain is (dim,).
     pub point: Vec<f64>,
     /// The log density there.
@@ -36,16 +37,17 @@ pub struct WalkChain {
 }
 
 impl WalkChain {
-    /// The proposal of one-block sampling, x + `scale` · L z: the scale and the parts of the block-diagonal L.
-    pub fn proposal(&self) -> (f64, &[ProposalPart]) {
-        (self.blocks[0].log_scale.exp(), &self.blocks[0].parts)
+    /// Number of blocks: steps of a sweep over all coordinates.
+    pub fn blocks(&self) -> usize {
+        self.blocks.len()
     }
 
-    /// The next proposal of a block.
-    fn propose(&mut self, block: usize, proposal: &mut [f64], buffers: &mut Buffers) {
+    /// The next step in a block: the increments of the coordinates, 0 outside of the block. They do not depend on where
+    /// the chain is.
+    pub fn increments(&mut self, block: usize, increments: &mut [f64], buffers: &mut Buffers) {
         let block = &self.blocks[block];
         let scale = block.log_scale.exp();
-        proposal.copy_from_slice(&self.point);
+        increments.fill(0.0);
         for part in &block.parts {
             let n = part.indices.len();
             buffers.z.clear();
@@ -53,19 +55,40 @@ impl WalkChain {
             buffers.step.resize(n, 0.0);
             lower_times(&part.factor, &buffers.z, &mut buffers.step);
             for (&i, step) in part.indices.iter().zip(&buffers.step) {
-                proposal[i] += step;
+                increments[i] = *step;
             }
         }
+    }
+
+    /// The logarithm of a uniform number: one a step, accepted or not.
+    pub fn log_uniform(&mut self) -> f64 {
+        self.rng.random::<f64>().ln()
+    }
+
+    /// Accepts or rejects the proposal with these increments; returns the probability of acceptance.
+    pub fn decide(&mut self, increments: &[f64], log_u: f64, log_density: f64) -> f64 {
+        let log_ratio = log_density - self.log_density;
+        // Strictly below, so that what is impossible is never accepted.
+        if log_u < log_ratio {
+            self.point.iter_mut().zip(increments).for_each(|(x, z)| *x += z);
+            self.log_density = log_density;
+        }
+        log_ratio.min(0.0).exp()
+    }
+
+    /// Where the chain is as draw of chain `c`, with the mean acceptance probability since the last.
+    pub fn draw(&self, c: usize, acceptance: f64) -> Draw {
+        Draw { chain: c, point: self.point.clone(), statistics: vec![self.log_density, acceptance] }
     }
 }
 
 /// Coordinates whose steps are correlated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ProposalPart {
+struct Part {
     /// Which coordinates.
-    pub indices: Vec<usize>,
+    indices: Vec<usize>,
     /// The lower triangle L, row by row (i + 1 numbers in row i).
-    pub factor: Vec<f64>,
+    factor: Vec<f64>,
 }
 
 /// Coordinates that are proposed together.
@@ -73,7 +96,7 @@ pub struct ProposalPart {
 struct Block {
     /// log s.
     log_scale: f64,
-    parts: Vec<ProposalPart>,
+    parts: Vec<Part>,
     /// Only during warm-up.
     adaptation: Option<Adaptation>,
 }
@@ -104,7 +127,7 @@ impl Block {
             steps: 0,
         };
         let dim = parts.iter().map(Vec::len).sum();
-        let parts = parts.iter().map(|p| ProposalPart { indices: p.clone(), factor: factor(sd(p)) }).collect();
+        let parts = parts.iter().map(|p| Part { indices: p.clone(), factor: factor(sd(p)) }).collect();
         Self { log_scale: best_log_scale(dim), parts, adaptation: Some(adaptation) }
     }
 
@@ -150,47 +173,11 @@ impl Block {
     }
 }
 
-/// A segment of one-block Metropolis after warm-up, as a [`Target`] is asked to run it.
-pub struct Walk<'a> {
-    /// The chains, at their current points.
-    pub chains: &'a mut [WalkChain],
-    /// Steps for each draw that is kept.
-    pub thin: usize,
-    /// Draws to keep of each chain.
-    pub draws: usize,
-    scratch: &'a mut Scratch,
-    kept: &'a mut Vec<Draw>,
-}
-
-impl Walk<'_> {
-    /// Keeps where a chain now is as its next draw; `acceptance` is the mean acceptance probability since the last.
-    pub fn keep(&mut self, chain: usize, acceptance: f64) {
-        keep(self.kept, chain, &self.chains[chain], acceptance);
-    }
-
-    /// Runs the segment on the host.
-    pub fn run<T: Target + ?Sized>(&mut self, target: &mut T) -> Result<()> {
-        for _ in 0..self.draws {
-            self.scratch.accepted.fill(0.0);
-            for _ in 0..self.thin {
-                self.scratch.step(self.chains, 0, target)?;
-                self.scratch.sum_acceptance();
-            }
-            for chain in 0..self.chains.len() {
-                keep(self.kept, chain, &self.chains[chain], self.scratch.accepted[chain] / self.thin as f64);
-            }
-        }
-        Ok(())
-    }
-}
-
-fn keep(kept: &mut Vec<Draw>, chain: usize, state: &WalkChain, acceptance: f64) {
-    kept.push(Draw { chain, point: state.point.clone(), statistics: vec![state.log_density, acceptance] });
-}
-
 /// Memory of the steps.
 #[derive(Debug, Clone, Default)]
-struct Scratch {
+pub(crate) struct Scratch {
+    /// C × dim.
+    increments: Vec<f64>,
     /// C × dim.
     proposals: Vec<f64>,
     /// (C,)
@@ -198,13 +185,13 @@ struct Scratch {
     /// Acceptance probability of the last step (C,).
     acceptance: Vec<f64>,
     /// Their sum since the last draw (C,).
-    accepted: Vec<f64>,
+    pub accepted: Vec<f64>,
     buffers: Buffers,
 }
 
 /// Memory of one proposal.
 #[derive(Debug, Clone, Default)]
-struct Buffers {
+pub(crate) struct Buffers {
     z: Vec<f64>,
     step: Vec<f64>,
 }
@@ -212,6 +199,7 @@ struct Buffers {
 impl Scratch {
     fn new(chains: usize, dim: usize) -> Self {
         Self {
+            increments: vec![0.0; chains * dim],
             proposals: vec![0.0; chains * dim],
             log_densities: vec![0.0; chains],
             acceptance: vec![0.0; chains],
@@ -221,33 +209,35 @@ impl Scratch {
     }
 
     /// One Metropolis step of all chains in one block.
-    fn step<T: Target + ?Sized>(&mut self, chains: &mut [WalkChain], block: usize, target: &mut T) -> Result<()> {
+    pub fn step<T: Target + ?Sized>(&mut self, chains: &mut [WalkChain], block: usize, target: &mut T) -> Result<()> {
         let dim = target.dim();
+        let propose = |buffers: &mut Buffers, chain: &mut WalkChain, increments: &mut [f64], proposal: &mut [f64]| {
+            chain.increments(block, increments, buffers);
+            for ((p, x), z) in proposal.iter_mut().zip(&chain.point).zip(increments.iter()) {
+                *p = x + z;
+            }
+        };
         if chains.len() * dim < PARALLEL {
-            for (chain, proposal) in chains.iter_mut().zip(self.proposals.chunks_exact_mut(dim)) {
-                chain.propose(block, proposal, &mut self.buffers);
+            let places = self.increments.chunks_exact_mut(dim).zip(self.proposals.chunks_exact_mut(dim));
+            for (chain, (increments, proposal)) in chains.iter_mut().zip(places) {
+                propose(&mut self.buffers, chain, increments, proposal);
             }
         } else {
             // Each chain has its own numbers, so that threads change nothing.
-            let proposals = self.proposals.par_chunks_exact_mut(dim);
-            chains.par_iter_mut().zip(proposals).for_each_init(Buffers::default, |buffers, (chain, proposal)| {
-                chain.propose(block, proposal, buffers);
+            let places = self.increments.par_chunks_exact_mut(dim).zip(self.proposals.par_chunks_exact_mut(dim));
+            chains.par_iter_mut().zip(places).for_each_init(Buffers::default, |buffers, (chain, place)| {
+                propose(buffers, chain, place.0, place.1);
             });
         }
-        target.log_density_batch(&self.proposals, &mut self.log_densities)?;
-        for (c, (chain, proposal)) in chains.iter_mut().zip(self.proposals.chunks_exact(dim)).enumerate() {
-            let log_ratio = self.log_densities[c] - chain.log_density;
-            self.acceptance[c] = log_ratio.min(0.0).exp();
-            // One uniform number a step, accepted or not: strictly below, so that 0 is never accepted.
-            if chain.rng.random::<f64>() < self.acceptance[c] {
-                chain.point.copy_from_slice(proposal);
-                chain.log_density = self.log_densities[c];
-            }
+        target.walk_densities(&self.proposals, &mut self.log_densities)?;
+        for (c, (chain, increments)) in chains.iter_mut().zip(self.increments.chunks_exact(dim)).enumerate() {
+            let log_u = chain.log_uniform();
+            self.acceptance[c] = chain.decide(increments, log_u, self.log_densities[c]);
         }
         Ok(())
     }
 
-    fn sum_acceptance(&mut self) {
+    pub fn sum_acceptance(&mut self) {
         self.accepted.iter_mut().zip(&self.acceptance).for_each(|(sum, a)| *sum += a);
     }
 }
@@ -316,12 +306,7 @@ impl Metropolis {
     pub fn sample(&mut self, target: &mut dyn Target, thin: usize, draws: usize, kept: &mut Vec<Draw>) -> Result<()> {
         self.prepare();
         let (before, length) = (self.position(), kept.len());
-        let result = if self.chains[0].blocks.len() == 1 {
-            let scratch = &mut self.scratch;
-            target.metropolis(&mut Walk { chains: &mut self.chains, thin, draws, scratch, kept })
-        } else {
-            self.sweeps(target, thin, draws, kept)
-        };
+        let result = target.metropolis(&mut Walk::new(&mut self.chains, thin, draws, &mut self.scratch, kept));
         if result.is_err() {
             kept.truncate(length);
             self.go_back(before);
@@ -329,21 +314,9 @@ impl Metropolis {
         result
     }
 
-    fn sweeps(&mut self, target: &mut dyn Target, thin: usize, draws: usize, kept: &mut Vec<Draw>) -> Result<()> {
-        let blocks = self.chains[0].blocks.len();
-        for _ in 0..draws {
-            self.scratch.accepted.fill(0.0);
-            for _ in 0..thin {
-                for block in 0..blocks {
-                    self.scratch.step(&mut self.chains, block, target)?;
-                    self.scratch.sum_acceptance();
-                }
-            }
-            for (c, chain) in self.chains.iter().enumerate() {
-                keep(kept, c, chain, self.scratch.accepted[c] / (thin * blocks) as f64);
-            }
-        }
-        Ok(())
+    /// Steps for each draw.
+    pub fn steps_per_draw(&self, thin: usize) -> usize {
+        thin * self.chains[0].blocks()
     }
 
     fn position(&self) -> Vec<(Vec<f64>, f64, ChaCha8Rng)> {

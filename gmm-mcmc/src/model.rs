@@ -1,11 +1,11 @@
 //! The Bayesian model: a mixture's shape and its prior, in the unconstrained space.
 use crate::data::DataSummary;
 use crate::error::setting;
-use crate::prior::{MeanSpread, Prior, Resolved, ScaleDensity};
+use crate::prior::{Prior, Resolved, ScaleDensity};
 use crate::target::Variable;
 use crate::transform::{Layout, Point, log_cosh};
 use crate::{Error, Result};
-use gmm_host::{CovarianceType, Covariances, Mixture, Statistics};
+use gmm_host::{CovarianceType, Covariances, Mixture, Statistics, WalkTarget};
 use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut2, Axis};
 use rand::Rng;
 use rand_distr::{Distribution, Gamma, StandardNormal};
@@ -159,6 +159,17 @@ impl Model {
         self.layout.unconstrain(mixture).map_err(Error::Start)
     }
 
+    /// The posterior as a backend takes it that walks by itself; `None` for `full`.
+    pub fn walk_target(&self) -> Option<WalkTarget> {
+        let spherical = match self.layout.covariance_type {
+            CovarianceType::Diag => false,
+            CovarianceType::Spherical => true,
+            _ => return None,
+        };
+        let Layout { k: n_components, d: n_features, .. } = self.layout;
+        Some(WalkTarget { n_components, n_features, spherical, prior: self.prior.terms.clone() })
+    }
+
     /// A mixture drawn from the prior, as a point.
     ///
     /// # Errors
@@ -175,7 +186,7 @@ impl Model {
         let Layout { k, d, .. } = self.layout;
 
         let mut theta = Vec::with_capacity(self.dim());
-        let g: Vec<f64> = self.prior.concentration.iter().map(|&a| gamma(a, rng)).collect();
+        let g: Vec<f64> = self.prior.terms.concentration.iter().map(|&a| gamma(a, rng)).collect();
         for c in 0..k - 1 {
             let rest: f64 = g[c + 1..].iter().sum();
             theta.push((g[c] / rest).ln() + ((k - 1 - c) as f64).ln());
@@ -183,16 +194,16 @@ impl Model {
         let scales = self.layout.scales();
         let log_scales: Vec<f64> = (0..k * scales)
             .map(|i| match &self.prior.scale {
-                ScaleDensity::HalfNormal(p) => normal(rng).abs().ln() - 0.5 * p[i].ln(),
+                ScaleDensity::HalfNormal(s) => normal(rng).abs().ln() + s[i].ln(),
                 ScaleDensity::InverseGamma(a, b) => 0.5 * (b[i] / gamma(a[i], rng)).ln(),
             })
             .collect();
         for i in 0..k * d {
-            let sd = match &self.prior.mean_spread {
-                MeanSpread::Independent(p) => p[i].sqrt().recip(),
-                MeanSpread::Scaled(kappa) => log_scales[i / d * scales + (i % d) % scales].exp() / kappa[i].sqrt(),
-            };
-            theta.push(self.prior.mean_location[i] + sd * normal(rng));
+            // One of the two is zero.
+            let terms = &self.prior.terms;
+            let by_variance = terms.scaled_precision[i] * (-2.0 * log_scales[self.scale_of(i)]).exp();
+            let sd = (terms.precision[i] + by_variance).sqrt().recip();
+            theta.push(terms.location[i] + sd * normal(rng));
         }
         theta.extend(log_scales);
         for _ in 0..if self.layout.correlations() > 0 { k } else { 0 } {
@@ -216,35 +227,18 @@ impl Model {
     /// log p(θ): the prior density of the parameters times the Jacobian of the transform, normalised but for the LKJ
     /// constant.
     pub(crate) fn log_prior(&self, theta: &[f64], point: &Point) -> f64 {
-        let p = &self.prior;
-        let mut sum = p.log_norm + self.layout.log_jacobian(point);
-        if self.layout.k > 1 {
-            sum += p.concentration.iter().zip(&point.log_weights).map(|(a, w)| (a - 1.0) * w).sum::<f64>();
-        }
+        let t = &self.prior.terms;
         let log_scales = self.log_scales(theta);
         let variances = self.variances(theta, point);
-        let deviations = point.means.iter().zip(&p.mean_location).map(|(m, l)| (m - l) * (m - l));
-        sum += match &p.mean_spread {
-            MeanSpread::Independent(precision) => -0.5 * deviations.zip(precision).map(|(q, p)| q * p).sum::<f64>(),
-            MeanSpread::Scaled(kappa) => deviations
-                .zip(kappa)
-                .enumerate()
-                .map(|(i, (q, kappa))| {
-                    let s = self.scale_of(i);
-                    -0.5 * q * kappa / variances[s] - log_scales[s]
-                })
-                .sum::<f64>(),
-        };
-        sum += match &p.scale {
-            // The last term is the Jacobian of σ = e^u.
-            ScaleDensity::HalfNormal(p) => {
-                (0..p.len()).map(|i| -0.5 * variances[i] * p[i] + log_scales[i]).sum::<f64>()
-            }
-            // (σ²)^(−a−1) times the Jacobian of σ² = e^(2u).
-            ScaleDensity::InverseGamma(a, b) => {
-                (0..a.len()).map(|i| -2.0 * a[i] * log_scales[i] - b[i] / variances[i]).sum::<f64>()
-            }
-        };
+        let mut sum = t.constant;
+        sum += t.concentration.iter().zip(&point.log_weights).map(|(a, w)| a * w).sum::<f64>();
+        for (i, (mean, location)) in point.means.iter().zip(&t.location).enumerate() {
+            let precision = t.precision[i] + t.scaled_precision[i] / variances[self.scale_of(i)];
+            sum -= 0.5 * (mean - location) * (mean - location) * precision;
+        }
+        for (i, (log_scale, variance)) in log_scales.iter().zip(variances.iter()).enumerate() {
+            sum += t.by_log_scale[i] * log_scale - t.by_variance[i] * variance - t.by_precision[i] / variance;
+        }
         if self.layout.correlations() > 0 {
             let y = &theta[self.layout.correlations_at()..];
             // (1 − z²)^(α−1) times the Jacobian 1 − z² of z = tanh y.
@@ -290,10 +284,9 @@ impl Model {
     /// ∂ℓ/∂log σₖⱼ = Aₖⱼⱼ/σ²ₖⱼ − Nₖ (diag), ∂ℓ/∂Lₖ = Lₖ⁻ᵀ (Lₖ⁻¹ Aₖ Lₖ⁻ᵀ − Nₖ) (full).
     pub(crate) fn gradient(&self, theta: &[f64], point: &Point, statistics: &Statistics, gradient: &mut [f64]) {
         let Layout { k, d, .. } = self.layout;
-        let p = &self.prior;
+        let t = &self.prior.terms;
         gradient.fill(0.0);
-        let by_log_weight: Vec<f64> =
-            statistics.counts().iter().zip(&p.concentration).map(|(n, a)| n + a - 1.0).collect();
+        let by_log_weight: Vec<f64> = statistics.counts().iter().zip(&t.concentration).map(|(n, a)| n + a).collect();
         let variances = self.variances(theta, point);
         let (at, to) = (self.layout.scales_at(), self.layout.correlations_at());
         let by_log_scale = &mut gradient[at..to];
@@ -316,22 +309,15 @@ impl Model {
             Some(l) => by_cholesky = Some(full_likelihood_gradient(l, statistics, &offsets, &mut by_mean)),
         }
 
-        for i in 0..k * d {
-            let deviation = point.means[[i / d, i % d]] - p.mean_location[i];
-            match &p.mean_spread {
-                MeanSpread::Independent(precision) => by_mean[i] -= deviation * precision[i],
-                MeanSpread::Scaled(kappa) => {
-                    let s = self.scale_of(i);
-                    by_mean[i] -= deviation * kappa[i] / variances[s];
-                    by_log_scale[s] += deviation * deviation * kappa[i] / variances[s] - 1.0;
-                }
-            }
+        for (i, (g, mean)) in by_mean.iter_mut().zip(&point.means).enumerate() {
+            let s = self.scale_of(i);
+            let deviation = mean - t.location[i];
+            let scaled = t.scaled_precision[i] / variances[s];
+            *g -= deviation * (t.precision[i] + scaled);
+            by_log_scale[s] += deviation * deviation * scaled;
         }
-        for (i, g) in by_log_scale.iter_mut().enumerate() {
-            *g += match &p.scale {
-                ScaleDensity::HalfNormal(p) => 1.0 - variances[i] * p[i],
-                ScaleDensity::InverseGamma(a, b) => 2.0 * (b[i] / variances[i] - a[i]),
-            };
+        for (i, (g, variance)) in by_log_scale.iter_mut().zip(variances.iter()).enumerate() {
+            *g += t.by_log_scale[i] - 2.0 * t.by_variance[i] * variance + 2.0 * t.by_precision[i] / variance;
         }
         self.layout.pull_back(theta, &by_log_weight, &by_mean, by_cholesky.as_ref(), gradient);
         for ((g, y), j) in gradient[to..].iter_mut().zip(&theta[to..]).zip(self.partial_columns()) {

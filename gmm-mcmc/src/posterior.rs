@@ -1,17 +1,28 @@
 //! The posterior density: likelihood from an evaluator, prior and Jacobians from the model.
 use crate::target::{Identity, Target, Variable};
+use crate::walk::Walk;
 use crate::{Model, Result};
-use gmm_host::{Evaluator, Mixture};
+use gmm_host::{Evaluator, Mixture, WalkSteps, WalkTarget};
 use rayon::prelude::*;
 
 /// From this many coordinates (points × dim) on, several threads share the work on a batch.
 pub(crate) const PARALLEL: usize = 4096;
+
+/// Fused multiply-adds in a second, and seconds of a step besides them: a rough estimate of a step on a device.
+const SPEED: f64 = 1e13;
+const STEP: f64 = 3e-6;
+/// About how long a segment may take, in seconds: of all chains, and of each at least.
+const SEGMENT: (f64, f64) = (0.1, 0.025);
 
 /// The posterior of a [`Model`] over the data that an evaluator holds.
 pub struct Posterior<'a> {
     model: &'a Model,
     evaluator: &'a mut dyn Evaluator,
     evaluations: u64,
+    /// The posterior as the evaluator takes it if it walks by itself; none once it is known not to.
+    walk: Option<WalkTarget>,
+    /// Whether it is known to.
+    walks: bool,
 }
 
 impl<'a> Posterior<'a> {
@@ -24,7 +35,7 @@ impl<'a> Posterior<'a> {
             let what = "the evaluator's data (against the model's)";
             return Err(gmm_host::Error::ShapeMismatch { what, expected, got }.into());
         }
-        Ok(Self { model, evaluator, evaluations: 0 })
+        Ok(Self { model, evaluator, evaluations: 0, walk: model.walk_target(), walks: false })
     }
 
     /// The model.
@@ -35,6 +46,40 @@ impl<'a> Posterior<'a> {
     /// The evaluator.
     pub fn evaluator(&self) -> &dyn Evaluator {
         self.evaluator
+    }
+
+    /// The log densities of points by the evaluator's walk, one at a time; false if it does not walk.
+    fn walk_to(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<bool> {
+        let Some(target) = &self.walk else { return Ok(false) };
+        for (theta, out) in thetas.chunks_exact(target.dim()).zip(out) {
+            let mut here = Here { left: 1, log_density: f64::NEG_INFINITY };
+            // From nowhere, where every step is rejected.
+            if !self.evaluator.walk(target, theta, f64::NAN, &mut here)? {
+                self.walk = None;
+                return Ok(false);
+            }
+            self.evaluations += 1;
+            *out = here.log_density;
+        }
+        self.walks = true;
+        Ok(true)
+    }
+}
+
+/// One step that stays where it is.
+struct Here {
+    left: usize,
+    log_density: f64,
+}
+
+impl WalkSteps for Here {
+    fn propose(&mut self, rows: &mut [f64]) -> usize {
+        rows.fill(0.0);
+        std::mem::take(&mut self.left)
+    }
+
+    fn record(&mut self, _: &[f64], log_densities: &[f64]) {
+        self.log_density = log_densities[0];
     }
 }
 
@@ -69,10 +114,6 @@ impl Target for Posterior<'_> {
     }
 
     fn log_density_batch(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<()> {
-        if out.len() == 1 {
-            out[0] = self.log_density(thetas)?;
-            return Ok(());
-        }
         let (dim, model) = (self.dim(), self.model);
         let prepared: Vec<Option<(Mixture, f64)>> = if thetas.len() < PARALLEL {
             thetas.chunks_exact(dim).map(|t| prepare(model, t)).collect()
@@ -156,5 +197,36 @@ impl Target for Posterior<'_> {
 
     fn evaluations(&self) -> u64 {
         self.evaluations
+    }
+
+    /// One on the host; as many as take a fraction of a second where the evaluator walks by itself.
+    fn segment_steps(&self, chains: usize) -> usize {
+        if !self.walks {
+            return 1;
+        }
+        let (n, k, d) = (self.model.data().n_samples, self.model.n_components(), self.model.n_features());
+        let step = n as f64 * (k * (2 * d + 1)) as f64 / SPEED + STEP;
+        ((SEGMENT.0 / chains as f64).max(SEGMENT.1) / step).max(1.0) as usize
+    }
+
+    fn walk_densities(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<()> {
+        if self.walk_to(thetas, out)? { Ok(()) } else { self.log_density_batch(thetas, out) }
+    }
+
+    /// By the evaluator where it walks by itself.
+    fn metropolis(&mut self, walk: &mut Walk<'_>) -> Result<()> {
+        if !self.walks {
+            self.walk_to(walk.point(0), &mut [0.0])?;
+        }
+        let Some(target) = &self.walk else { return walk.run(self) };
+        let (steps, evaluator, evaluations) = (walk.steps() as u64, &mut *self.evaluator, &mut self.evaluations);
+        walk.each_chain(|point, log_density, each| {
+            if !evaluator.walk(target, point, log_density, each)? {
+                let (what, remedy) = ("a walk in the middle of a run".into(), "resume it");
+                return Err(gmm_host::Error::Unsupported { what, backend: "the evaluator", remedy }.into());
+            }
+            *evaluations += steps;
+            Ok(())
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! Priors: what the user states, and what it comes to for a given shape and data set.
 use crate::data::DataSummary;
 use crate::{Error, Result};
-use gmm_host::CovarianceType;
+use gmm_host::{CovarianceType, WalkPrior};
 use libm::lgamma;
 use serde::{Deserialize, Serialize};
 
@@ -137,18 +137,10 @@ impl Prior {
     }
 }
 
-/// How the means' spread is stated.
-#[derive(Debug, Clone)]
-pub(crate) enum MeanSpread {
-    /// 1/scale² (K·D).
-    Independent(Vec<f64>),
-    /// κ (K·D).
-    Scaled(Vec<f64>),
-}
-
+/// The prior of the scales as it is drawn from.
 #[derive(Debug, Clone)]
 pub(crate) enum ScaleDensity {
-    /// 1/scale² (one for each scale).
+    /// Scale (one for each scale).
     HalfNormal(Vec<f64>),
     /// Shape and scale (one for each scale).
     InverseGamma(Vec<f64>, Vec<f64>),
@@ -157,13 +149,10 @@ pub(crate) enum ScaleDensity {
 /// A prior with every number in place: K·D for the means, K·S for the scales (S = D, or 1 for `spherical`).
 #[derive(Debug, Clone)]
 pub(crate) struct Resolved {
-    pub concentration: Vec<f64>,
-    pub mean_location: Vec<f64>,
-    pub mean_spread: MeanSpread,
+    /// The log density by θ, but for the correlations.
+    pub terms: WalkPrior,
     pub scale: ScaleDensity,
     pub lkj: f64,
-    /// Logarithm of all normalising constants.
-    pub log_norm: f64,
 }
 
 const LN_TAU: f64 = 1.837_877_066_409_345_5;
@@ -186,7 +175,7 @@ impl Resolved {
             MeansPrior::Normal { location, scale } => (location, scale.as_ref(), "scale of the means"),
             MeansPrior::ScaledNormal { location, precision } => (location, Some(precision), "precision of the means"),
         };
-        let mean_location = match location {
+        let location = match location {
             Some(v) => finite(fill_table(v, k, d, "location of the means")?, d, "location of the means")?,
             None => data.mean.repeat(k),
         };
@@ -194,10 +183,10 @@ impl Resolved {
             Some(v) => positive(fill_table(v, k, d, what)?, d, what)?,
             None => of_data(data.std.repeat(k), d, what)?,
         };
-        let mean_spread = match &prior.means {
+        let (precision, scaled_precision) = match &prior.means {
             MeansPrior::Normal { .. } => {
                 log_norm -= spread.iter().map(|s| s.ln() + 0.5 * LN_TAU).sum::<f64>();
-                MeanSpread::Independent(spread.iter().map(|s| s.powi(-2)).collect())
+                (spread.iter().map(|s| s.powi(-2)).collect(), vec![0.0; k * d])
             }
             MeansPrior::ScaledNormal { .. } => {
                 if !matches!(covariance_type, CovarianceType::Diag | CovarianceType::Spherical) {
@@ -209,7 +198,7 @@ impl Resolved {
                     });
                 }
                 log_norm += spread.iter().map(|kappa| 0.5 * (kappa.ln() - LN_TAU)).sum::<f64>();
-                MeanSpread::Scaled(spread)
+                (vec![0.0; k * d], spread)
             }
         };
 
@@ -218,8 +207,8 @@ impl Resolved {
             positive(v, if spherical { 1 } else { d }, what)
         };
         let scale = match &prior.scales {
-            ScalesPrior::HalfNormal { scale: Some(v) } => half_normal(fill(v, "scale of the scales")?),
-            ScalesPrior::HalfNormal { scale: None } => half_normal(if spherical {
+            ScalesPrior::HalfNormal { scale: Some(v) } => ScaleDensity::HalfNormal(fill(v, "scale of the scales")?),
+            ScalesPrior::HalfNormal { scale: None } => ScaleDensity::HalfNormal(if spherical {
                 let mean_square = data.std.iter().map(|s| s * s).sum::<f64>() / d as f64;
                 of_data(vec![mean_square.sqrt(); k], 1, "scale of the scales")?
             } else {
@@ -229,38 +218,48 @@ impl Resolved {
                 ScaleDensity::InverseGamma(fill(shape, "shape of the scales")?, fill(scale, "scale of the scales")?)
             }
         };
-        log_norm += match &scale {
-            // 2 / (s √(2π)) each.
-            ScaleDensity::HalfNormal(p) => {
-                p.iter().map(|p| std::f64::consts::LN_2 + 0.5 * (p.ln() - LN_TAU)).sum::<f64>()
+        let (mut by_log_scale, by_variance, by_precision): (Vec<f64>, Vec<f64>, Vec<f64>) = match &scale {
+            // The density of σ times the Jacobian of σ = e^u.
+            ScaleDensity::HalfNormal(s) => {
+                // 2 / (s √(2π)) each.
+                log_norm += s.iter().map(|s| std::f64::consts::LN_2 - s.ln() - 0.5 * LN_TAU).sum::<f64>();
+                (vec![1.0; s.len()], s.iter().map(|s| 0.5 * s.powi(-2)).collect(), vec![0.0; s.len()])
             }
-            // b^a / Γ(a) each, and the 2 of d(σ²)/d(log σ) = 2σ².
+            // (σ²)^(−a−1) times the Jacobian of σ² = e^(2u), and exp(−b/σ²).
             ScaleDensity::InverseGamma(a, b) => {
-                a.iter().zip(b).map(|(a, b)| a * b.ln() - lgamma(*a) + std::f64::consts::LN_2).sum()
+                // b^a / Γ(a) each, and the 2 of d(σ²)/d(log σ) = 2σ².
+                let each = a.iter().zip(b).map(|(a, b)| a * b.ln() - lgamma(*a) + std::f64::consts::LN_2);
+                log_norm += each.sum::<f64>();
+                (a.iter().map(|a| -2.0 * a).collect(), vec![0.0; a.len()], b.clone())
             }
         };
+        // 1/σ of the density of a mean in units of σ.
+        for (i, kappa) in scaled_precision.iter().enumerate() {
+            by_log_scale[if spherical { i / d } else { i }] -= if *kappa > 0.0 { 1.0 } else { 0.0 };
+        }
 
         let CorrelationsPrior::Lkj { shape: lkj } = prior.correlations;
         positive(vec![lkj], 1, "shape of the correlations")?;
-        Ok(Self { concentration, mean_location, mean_spread, scale, lkj, log_norm })
+        let terms = WalkPrior {
+            concentration,
+            location,
+            precision,
+            scaled_precision,
+            by_log_scale,
+            by_variance,
+            by_precision,
+            constant: log_norm,
+        };
+        Ok(Self { terms, scale, lkj })
     }
 
     /// Whether all components have the same prior, so that relabelling them changes nothing.
     pub fn exchangeable(&self, k: usize) -> bool {
-        let same = |v: &[f64]| v.chunks(v.len() / k).all(|c| c == &v[..v.len() / k]);
-        let spread = match &self.mean_spread {
-            MeanSpread::Independent(v) | MeanSpread::Scaled(v) => same(v),
-        };
-        let scale = match &self.scale {
-            ScaleDensity::HalfNormal(v) => same(v),
-            ScaleDensity::InverseGamma(a, b) => same(a) && same(b),
-        };
-        same(&self.concentration) && same(&self.mean_location) && spread && scale
+        let same = |v: &Vec<f64>| v.chunks(v.len() / k).all(|c| c == &v[..v.len() / k]);
+        let t = &self.terms;
+        [&t.concentration, &t.location, &t.precision, &t.scaled_precision].into_iter().all(same)
+            && [&t.by_log_scale, &t.by_variance, &t.by_precision].into_iter().all(same)
     }
-}
-
-fn half_normal(scale: Vec<f64>) -> ScaleDensity {
-    ScaleDensity::HalfNormal(scale.iter().map(|s| s.powi(-2)).collect())
 }
 
 /// A number or a list of `len` (named `symbol`) numbers.

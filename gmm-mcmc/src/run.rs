@@ -151,13 +151,15 @@ impl Run {
         if self.warm_up(target, &mut observe)?.is_break() {
             return Ok(Outcome::Stopped);
         }
-        let one_block = self.settings.sampler == Sampler::METROPOLIS;
-        let segment = if one_block { target.segment_draws().max(1) } else { 1 };
         while self.drawn() < self.settings.draws {
-            let drawn = self.drawn();
+            let (drawn, thin) = (self.drawn(), self.settings.thin);
+            let segment = match &self.state {
+                State::Metropolis(s) => target.segment_steps(self.settings.chains) / s.steps_per_draw(thin),
+                _ => 1,
+            };
+            let segment = segment.max(1);
             let draws = (segment - drawn % segment).min(self.settings.draws - drawn);
             let mut kept = Vec::with_capacity(draws * self.settings.chains);
-            let thin = self.settings.thin;
             match &mut self.state {
                 State::Metropolis(s) => s.sample(target, thin, draws, &mut kept)?,
                 State::Ensemble(s) => s.sample(target, thin, &mut kept)?,

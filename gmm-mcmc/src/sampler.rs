@@ -250,11 +250,16 @@ impl State {
 /// The log densities of the chains' points, by the call that the sampler itself will make, so that the kernel that the
 /// target reports afterwards is the sampler's.
 pub(crate) fn evaluate(settings: &Settings, target: &mut dyn Target, points: &[Vec<f64>]) -> Result<Vec<f64>> {
-    if let Sampler::Nuts { .. } = settings.sampler {
-        let mut gradient = vec![0.0; target.dim()];
-        return points.iter().map(|p| target.log_density_gradient(p, &mut gradient)).collect();
-    }
     let mut values = vec![0.0; points.len()];
-    target.log_density_batch(&points.concat(), &mut values)?;
+    match settings.sampler {
+        Sampler::Nuts { .. } => {
+            let mut gradient = vec![0.0; target.dim()];
+            for (value, point) in values.iter_mut().zip(points) {
+                *value = target.log_density_gradient(point, &mut gradient)?;
+            }
+        }
+        Sampler::Metropolis { .. } => target.walk_densities(&points.concat(), &mut values)?,
+        Sampler::Ensemble { .. } => target.log_density_batch(&points.concat(), &mut values)?,
+    }
     Ok(values)
 }

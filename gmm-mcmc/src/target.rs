@@ -1,6 +1,6 @@
 //! What a sampler needs of the density it samples from.
 use crate::Result;
-use crate::metropolis::Walk;
+use crate::walk::Walk;
 use serde::{Deserialize, Serialize};
 
 /// A named array of parameters.
@@ -76,17 +76,21 @@ pub trait Target {
         0
     }
 
-    /// How many draws of random-walk Metropolis, sampling in one block, this target prefers to be given at once in
+    /// How many steps of random-walk Metropolis this target prefers to do at once for each of so many chains, in
     /// [`metropolis`](Self::metropolis). The run's callback comes after each such segment, and a segment
-    /// ends only at a multiple of this or at the end of the run, so that a resumed run sees the same segments.
-    fn segment_draws(&self) -> usize {
+    /// ends only at a multiple of these (in whole draws) or at the end of the run.
+    fn segment_steps(&self, _chains: usize) -> usize {
         1
     }
 
+    /// The log densities of several points as [`metropolis`](Self::metropolis) computes them, to the bit.
+    fn walk_densities(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<()> {
+        self.log_density_batch(thetas, out)
+    }
+
     /// Runs a segment of random-walk Metropolis after warm-up. The provided method proposes and accepts on the host, with
-    /// one [`log_density_batch`](Self::log_density_batch) per step; a target that can do the whole segment where the data
-    /// is (many steps without a round trip) does it here. Whatever it draws must follow from the generators in the
-    /// walk alone, so that a resumed run gives the same bits.
+    /// one [`walk_densities`](Self::walk_densities) per step; a target that can do the whole segment where the data
+    /// is (many steps without a round trip) does it here, by [`Walk::each_chain`].
     fn metropolis(&mut self, walk: &mut Walk<'_>) -> Result<()> {
         walk.run(self)
     }

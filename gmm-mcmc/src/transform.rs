@@ -129,13 +129,8 @@ impl Layout {
         l
     }
 
-    /// log|∂π/∂θ|.
-    pub fn log_jacobian(&self, point: &Point) -> f64 {
-        if self.k > 1 { point.log_weights.iter().sum() } else { 0.0 }
-    }
-
-    /// From ∂f/∂(log πₖ), taken as if the πₖ were free, and ∂f/∂μ, ∂f/∂L to ∂f/∂θ (weights, means and correlations), the
-    /// log-Jacobian included; the scales' part of `gradient` holds ∂f/∂(log σ) already.
+    /// From ∂f/∂(log πₖ), taken as if the πₖ were free, and ∂f/∂μ, ∂f/∂L to ∂f/∂θ (weights, means and correlations); the
+    /// scales' part of `gradient` holds ∂f/∂(log σ) already.
     pub fn pull_back(
         &self,
         theta: &[f64],
@@ -145,11 +140,11 @@ impl Layout {
         gradient: &mut [f64],
     ) {
         let (k, d) = (self.k, self.d);
-        // With gₖ = ∂f/∂log πₖ + 1 (the 1 from the Jacobian): ∂/∂tₖ = gₖ (1 − zₖ) − zₖ Σ_{j>k} gⱼ.
-        let mut later = by_log_weight[k - 1] + 1.0;
+        // With gₖ = ∂f/∂log πₖ: ∂/∂tₖ = gₖ (1 − zₖ) − zₖ Σ_{j>k} gⱼ.
+        let mut later = by_log_weight[k - 1];
         for c in (0..k - 1).rev() {
             let t = theta[c] - ((k - 1 - c) as f64).ln();
-            let g = by_log_weight[c] + 1.0;
+            let g = by_log_weight[c];
             let z = 1.0 / (1.0 + (-t).exp());
             gradient[c] = g / (1.0 + t.exp()) - z * later;
             later += g;

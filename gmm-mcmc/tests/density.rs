@@ -256,6 +256,35 @@ fn there_and_back() {
     }
 }
 
+/// What a backend is told that walks by itself is the model: the same mixtures and the same prior.
+#[test]
+fn a_walk_has_the_same_density() {
+    let x = data(9, 2, 4);
+    let summary = DataSummary::new(Samples::from_f64(x.view()).unwrap());
+    for (covariance_type, prior) in CASES {
+        let model = Model::new(3, covariance_type, &Prior::from_json(prior).unwrap(), None, &summary).unwrap();
+        let Some(target) = model.walk_target() else {
+            assert_eq!(covariance_type, CovarianceType::Full);
+            continue;
+        };
+        assert_eq!(target.dim(), model.dim());
+        let mut nothing = Nothing { n: 9, d: 2 };
+        let mut posterior = Posterior::new(&model, &mut nothing).unwrap();
+        for seed in 0..3 {
+            let theta = point(model.dim(), seed);
+            let (got, expected) = (target.mixture(&theta).unwrap(), model.mixture(&theta).unwrap());
+            assert_eq!((got.means(), got.covariances()), (expected.means(), expected.covariances()));
+            for (a, b) in got.weights().iter().zip(expected.weights()) {
+                // Products of probabilities, and sums of their logarithms.
+                assert!((a / b - 1.0).abs() < 1e-14, "{a} {b}");
+            }
+            let sum = target.log_prior(&theta, &got);
+            let log_prior = posterior.log_density(&theta).unwrap();
+            assert!((sum - log_prior).abs() < 1e-12 * log_prior.abs(), "{covariance_type} {prior}: {sum} {log_prior}");
+        }
+    }
+}
+
 #[test]
 fn draws_are_recorded_in_order() {
     let x = data(9, 2, 4);

@@ -1,7 +1,14 @@
 //! Targets of one's own: a normal distribution in many dimensions, and the seam for targets that run segments themselves.
 mod common;
 use common::{go_on, run, scalar};
-use gmm_mcmc::{Result, Run, Sampler, Settings, Start, Target, Walk, diagnostics};
+use gmm_host::{
+    CovarianceType, Description, Evaluator, Mixture, ReferenceEvaluator, Rows, Samples, Statistics, WalkSteps,
+    WalkTarget,
+};
+use gmm_mcmc::{
+    DataSummary, Model, Posterior, Prior, Result, Run, Sampler, Settings, Start, Target, Walk, diagnostics,
+};
+use ndarray::{Array1, Array2};
 
 /// Normal with standard deviations 1, 2, …, 10 in turn, and a correlation of 0.8 between neighbours within blocks of ten.
 struct Normal {
@@ -33,12 +40,14 @@ impl Target for Normal {
     fn blocks(&self) -> Vec<Vec<usize>> {
         (0..self.dim).step_by(10).map(|i| (i..(i + 10).min(self.dim)).collect()).collect()
     }
-    fn segment_draws(&self) -> usize {
+    fn segment_steps(&self, chains: usize) -> usize {
+        assert_eq!(chains, 2);
         self.segment
     }
     fn metropolis(&mut self, walk: &mut Walk<'_>) -> Result<()> {
         self.segments += 1;
-        assert!(walk.draws <= self.segment && walk.chains[0].point.len() == self.dim);
+        assert!(walk.chains() == 2 && walk.point(1).len() == self.dim);
+        assert!(walk.steps() <= self.segment || self.segment == 1);
         walk.run(self)
     }
 }
@@ -87,15 +96,117 @@ fn segments_change_nothing_but_when_the_callback_comes() {
         let run = sample(&mut target, Sampler::METROPOLIS, 100, 3);
         (run.draws("theta").unwrap(), run.draws("accept_stat__").unwrap(), target.segments)
     };
-    let (one, seven) = (draws(1), draws(7));
+    // Seven draws of three steps each, and part of an eighth.
+    let (one, seven) = (draws(1), draws(22));
     assert_eq!((&one.0, &one.1), (&seven.0, &seven.1));
     assert_eq!((one.2, seven.2), (100, 15));
 
     // Resumed off a segment's end (a run made longer), the segments are those of the whole run.
-    let mut target = Normal { dim: 12, segment: 7, segments: 0 };
+    let mut target = Normal { dim: 12, segment: 22, segments: 0 };
     let mut run = sample(&mut target, Sampler::METROPOLIS, 50, 3);
     run.set_draws(100).unwrap();
     run.advance(&mut target, go_on).unwrap();
     assert_eq!(run.draws("theta").unwrap(), seven.0);
     assert_eq!(target.segments, 16);
+}
+
+/// An evaluator that walks by itself, by the densities of another posterior over the same data.
+struct Walker<'a> {
+    inner: ReferenceEvaluator,
+    model: &'a Model,
+    /// Steps that it takes at a time.
+    portion: usize,
+    walks: usize,
+}
+
+impl Evaluator for Walker<'_> {
+    fn n_samples(&self) -> usize {
+        self.inner.n_samples()
+    }
+    fn n_features(&self) -> usize {
+        self.inner.n_features()
+    }
+    fn total_weight(&self) -> f64 {
+        self.inner.total_weight()
+    }
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+    fn log_likelihood(&mut self, _: &Mixture) -> gmm_host::Result<f64> {
+        unreachable!("all is done by walking")
+    }
+    fn score_samples(&mut self, m: &Mixture) -> gmm_host::Result<Array1<f64>> {
+        self.inner.score_samples(m)
+    }
+    fn statistics(&mut self, m: &Mixture) -> gmm_host::Result<Statistics> {
+        self.inner.statistics(m)
+    }
+    fn rows(&mut self, rows: &[usize]) -> gmm_host::Result<Rows> {
+        self.inner.rows(rows)
+    }
+    fn walk(
+        &mut self,
+        target: &WalkTarget,
+        point: &[f64],
+        mut log_density: f64,
+        steps: &mut dyn WalkSteps,
+    ) -> gmm_host::Result<bool> {
+        assert_eq!(Some(target), self.model.walk_target().as_ref());
+        self.walks += 1;
+        let (dim, width) = (target.dim(), target.step_width());
+        let mut posterior = Posterior::new(self.model, &mut self.inner).unwrap();
+        let mut point = point.to_vec();
+        // Two portions under way, as on a device.
+        let mut before: Option<(Vec<f64>, Vec<f64>)> = None;
+        loop {
+            let mut rows = vec![f64::NAN; self.portion * width];
+            let count = steps.propose(&mut rows);
+            rows.truncate(count * width);
+            let mut densities = Vec::new();
+            for row in rows.chunks(width) {
+                let proposal: Vec<f64> = point.iter().zip(row).map(|(x, z)| x + z).collect();
+                let value = posterior.log_density(&proposal).unwrap();
+                if row[dim] < value - log_density {
+                    (point, log_density) = (proposal, value);
+                }
+                densities.push(value);
+            }
+            if let Some((rows, densities)) = before.replace((rows, densities)) {
+                steps.record(&rows, &densities);
+            }
+            if count == 0 {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_backend_that_walks_changes_nothing_but_who_walks() {
+    let x = Array2::from_shape_fn((30, 2), |(i, j)| (i % 2) as f64 * 4.0 + (i as f64 * 1.7 + j as f64).sin());
+    let samples = Samples::from_f64(x.view()).unwrap();
+    for (covariance_type, by_component, portion) in
+        [(CovarianceType::Diag, false, 5), (CovarianceType::Diag, true, 1000), (CovarianceType::Spherical, true, 1)]
+    {
+        let model = Model::new(2, covariance_type, &Prior::default(), None, &DataSummary::new(samples)).unwrap();
+        let sampler = Sampler::Metropolis { by_component };
+        let settings = Settings { sampler, chains: 3, warmup: 60, draws: 50, thin: 3, seed: 11 };
+        let mut plain = ReferenceEvaluator::new(samples);
+        let mut posterior = Posterior::new(&model, &mut plain).unwrap();
+        let expected = common::run_from_prior(settings.clone(), &mut posterior);
+        let evaluations = posterior.evaluations();
+
+        let mut walker = Walker { inner: ReferenceEvaluator::new(samples), model: &model, portion, walks: 0 };
+        let mut posterior = Posterior::new(&model, &mut walker).unwrap();
+        let run = common::run_from_prior(settings, &mut posterior);
+        for name in ["means", "lp__", "accept_stat__"] {
+            assert_eq!(run.draws(name), expected.draws(name), "{covariance_type} {by_component} {name}");
+        }
+        assert_eq!(run.acceptance(), expected.acceptance());
+        // Of impossible points only a walk counts an evaluation.
+        assert!((evaluations..=evaluations + 500).contains(&posterior.evaluations()));
+        // Each chain's start, its steps of warm-up in each block, and its segment.
+        let blocks = if by_component { 3 } else { 1 };
+        assert_eq!(walker.walks, 3 * (1 + 60 * blocks + 1));
+    }
 }

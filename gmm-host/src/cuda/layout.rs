@@ -125,7 +125,8 @@ pub(crate) fn total(kernel_total: f64, n: usize, packed: &Packed<f32>, bias: f64
 /// The terms of `walk` for a target over data in this frame, and what all log densities of `n` samples have in common.
 pub(crate) fn walk_terms(target: &WalkTarget, frame: &Frame, n: usize, bias: f64) -> (Vec<f64>, f64) {
     let (k, d, prior) = (target.n_components, target.n_features, &target.prior);
-    let mut terms = Vec::with_capacity(k * d * walk::FEATURE_TERMS + d * walk::COLUMN_TERMS + k * walk::COMPONENT_TERMS);
+    let mut terms =
+        Vec::with_capacity(k * d * walk::FEATURE_TERMS + d * walk::COLUMN_TERMS + k * walk::COMPONENT_TERMS);
     for i in 0..k * d {
         // With one scale for all features, it is the first of them that has its prior.
         let s = if target.spherical { i / d } else { i };

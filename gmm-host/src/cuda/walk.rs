@@ -59,12 +59,8 @@ impl FromStr for Shape {
         let (grid, resident) = launch.split_once('/').ok_or(())?;
         let (block, blocks) = grid.split_once('x').ok_or(())?;
         let number = |text: &str| text.parse::<u32>().map_err(|_| ());
-        let shape = Self {
-            block: number(block)?,
-            blocks: number(blocks)?,
-            resident: number(resident)?,
-            keep: number(keep)?,
-        };
+        let shape =
+            Self { block: number(block)?, blocks: number(blocks)?, resident: number(resident)?, keep: number(keep)? };
         let threads = (MIN_BLOCK..=MAX_BLOCK).contains(&shape.block) && shape.block.is_multiple_of(WARP);
         if threads && shape.blocks > 0 && shape.resident < 1 << 16 { Ok(shape) } else { Err(()) }
     }
@@ -233,9 +229,8 @@ impl Walk {
         unsafe { self.state.async_copy_from(&state, stream) }.map_err(failed("cuMemcpyHtoDAsync"))?;
         let words = self.exchange.len() * size_of::<f64>() / size_of::<u32>();
         // SAFETY: the whole buffer, which no work before in the stream uses any longer.
-        let zeroed = unsafe {
-            sys::cuMemsetD32Async(self.exchange.as_device_ptr().as_raw(), 0, words, stream.as_inner())
-        };
+        let zeroed =
+            unsafe { sys::cuMemsetD32Async(self.exchange.as_device_ptr().as_raw(), 0, words, stream.as_inner()) };
         check("cuMemsetD32Async", zeroed)?;
         self.pieces.iter_mut().for_each(|piece| piece.count = 0);
         let (mut before, mut next, mut most) = (0u32, 0, FIRST_STEPS);
@@ -337,7 +332,9 @@ mod tests {
         for text in ["walk:512x132/1:28", "walk:128x1/0:0"] {
             assert_eq!(text.parse::<Shape>().unwrap().to_string(), text);
         }
-        for text in ["walk", "walk:", "walk:64x1/0:0", "walk:130x1/0:0", "walk:1024x1/0:0", "walk:128x0/0:0", "walk:128x1:0"] {
+        for text in
+            ["walk", "walk:", "walk:64x1/0:0", "walk:130x1/0:0", "walk:1024x1/0:0", "walk:128x0/0:0", "walk:128x1:0"]
+        {
             assert!(text.parse::<Shape>().is_err(), "{text}");
         }
     }

@@ -29,7 +29,8 @@ struct Walk {
 
 fn random_target(rng: &mut ChaCha8Rng, k: usize, d: usize, spherical: bool) -> WalkTarget {
     let s = if spherical { 1 } else { d };
-    let mut some = |len: usize, low: f64, high: f64| -> Vec<f64> { (0..len).map(|_| rng.random_range(low..high)).collect() };
+    let mut some =
+        |len: usize, low: f64, high: f64| -> Vec<f64> { (0..len).map(|_| rng.random_range(low..high)).collect() };
     let prior = WalkPrior {
         concentration: some(k, 0.5, 3.0),
         location: some(k * d, -1.0, 1.0),
@@ -41,27 +42,6 @@ fn random_target(rng: &mut ChaCha8Rng, k: usize, d: usize, spherical: bool) -> W
         constant: 17.0,
     };
     WalkTarget { n_components: k, n_features: d, spherical, prior }
-}
-
-/// The log prior by its formula, of a mixture.
-fn log_prior(target: &WalkTarget, theta: &[f64], mixture: &Mixture) -> f64 {
-    let (k, d, s, prior) = (target.n_components, target.n_features, target.scales(), &target.prior);
-    let log_scales = &theta[k - 1 + k * d..];
-    let variance = |i: usize| (2.0 * log_scales[i / d * s + i % d % s]).exp();
-    let weights: f64 = prior.concentration.iter().zip(mixture.weights()).map(|(a, w)| a * w.ln()).sum();
-    let means: f64 = (0..k * d)
-        .map(|i| {
-            let precision = prior.precision[i] + prior.scaled_precision[i] / variance(i);
-            -0.5 * (theta[k - 1 + i] - prior.location[i]).powi(2) * precision
-        })
-        .sum();
-    let scales: f64 = (0..k * s)
-        .map(|i| {
-            let v = (2.0 * log_scales[i]).exp();
-            prior.by_log_scale[i] * log_scales[i] - prior.by_variance[i] * v - prior.by_precision[i] / v
-        })
-        .sum();
-    prior.constant + weights + means + scales
 }
 
 impl Walk {
@@ -91,7 +71,7 @@ impl Walk {
         let mut reference = ReferenceEvaluator::new(Samples::from_f32(self.x.view()).unwrap());
         let mixture = self.target.mixture(theta).unwrap();
         let problem = Problem::new(self.x.clone(), &mixture);
-        let log_prior = log_prior(&self.target, theta, &mixture);
+        let log_prior = self.target.log_prior(theta, &mixture);
         (reference.log_likelihood(&mixture).unwrap() + log_prior, problem.tolerances().0)
     }
 
@@ -150,7 +130,8 @@ impl Walk {
     /// Compares the walk with the truth, its decisions with its densities, and its portions with each other.
     fn check(&self, launch: &Launch) {
         let (dim, width, count) = (self.target.dim(), self.target.step_width(), self.count());
-        let what = format!("N={} D={} K={} {}x{}", self.problem.n, self.problem.d, self.problem.k, launch.grid, launch.block);
+        let what =
+            format!("N={} D={} K={} {}x{}", self.problem.n, self.problem.d, self.problem.k, launch.grid, launch.block);
         let start = self.truth(&self.point).0;
         let (densities, state) = self.run(launch, start, &[count]);
         let (mut point, mut density, mut accepted) = (self.point.clone(), start, 0);
@@ -227,7 +208,7 @@ fn impossible_proposals_are_rejected() {
     let alpha = &walk.target.prior.concentration;
     let stick = -alpha[1] * theta[0] - (alpha[0] + alpha[1]) * 0.5f64.ln();
     theta[0] = 0.0;
-    let rest = log_prior(&walk.target, &theta, &walk.target.mixture(&theta).unwrap());
+    let rest = walk.target.log_prior(&theta, &walk.target.mixture(&theta).unwrap());
     let expected = reference.log_likelihood(&lone).unwrap() + rest + stick;
     assert!((densities[0] - expected).abs() < 1e-3, "{} {expected}", densities[0]);
 }

@@ -142,8 +142,10 @@ fn a_million_evaluations_are_measured() {
     let run = gmm(".").args(args).args(["--evaluations", "2000", "--json"]).assert().success();
     let rows: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
     let rows = rows.as_array().unwrap();
-    assert_eq!(rows.len(), 3);
-    for (row, (sampler, chains)) in rows.iter().zip([("metropolis", 1), ("metropolis", 64), ("nuts", 1)]) {
+    // Nine parameters, twice as many walkers.
+    let cases = [("metropolis", 1), ("metropolis", 64), ("ensemble", 18), ("nuts", 1)];
+    assert_eq!(rows.len(), cases.len());
+    for (row, (sampler, chains)) in rows.iter().zip(cases) {
         assert_eq!((row["sampler"].as_str(), row["chains"].as_u64()), (Some(sampler), Some(chains)));
         assert_eq!((row["n"].as_u64(), row["k"].as_u64(), row["d"].as_u64()), (Some(200), Some(2), Some(2)));
         let seconds = row["seconds"].as_f64().unwrap();

@@ -17,8 +17,25 @@ const KEPT: usize = 2000;
 /// Most iterations of warm-up, and the least that the samplers take.
 const WARMUP: (usize, usize) = (1000, 20);
 
-/// What is measured for each method.
-const CASES: [(Sampler, usize); 3] = [(Sampler::METROPOLIS, 1), (Sampler::METROPOLIS, 64), (Sampler::NUTS, 1)];
+/// What is measured.
+struct Case {
+    sampler: Sampler,
+    chains: usize,
+    /// Another kernel than the one that the device chooses.
+    kernel: Option<&'static str>,
+}
+
+/// What is measured on a device.
+fn cases(device: Device, dim: usize) -> Vec<Case> {
+    let case = |sampler, chains| Case { sampler, chains, kernel: None };
+    let mut cases = vec![case(Sampler::METROPOLIS, 1)];
+    if let Device::Cuda(_) = device {
+        // Decided on by the host, step by step.
+        cases.push(Case { kernel: Some("direct"), ..case(Sampler::METROPOLIS, 1) });
+    }
+    cases.extend([case(Sampler::METROPOLIS, 64), case(Sampler::ENSEMBLE, 2 * dim), case(Sampler::NUTS, 1)]);
+    cases
+}
 
 /// What `--json` prints for each measurement.
 #[derive(Serialize)]
@@ -60,10 +77,10 @@ pub fn run(bench: &Bench<'_>, methods: &[(String, Device)], json: bool) -> anyho
     let model = Model::new(k, CovarianceType::Diag, &Prior::default(), None, &data)?;
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
     for (name, device) in methods {
-        for (sampler, chains) in CASES {
-            match measure(bench, &model, *device, sampler, chains) {
+        for case in cases(*device, model.dim()) {
+            match measure(bench, &model, *device, &case) {
                 Ok(row) => rows.push(Row { method: name.clone(), ..row }),
-                Err(error) => notes.push(format!("{name}, {}, {chains} chains: {error:#}", sampler.name())),
+                Err(error) => notes.push(format!("{name}, {}, {} chains: {error:#}", case.sampler.name(), case.chains)),
             }
         }
     }
@@ -77,8 +94,9 @@ pub fn run(bench: &Bench<'_>, methods: &[(String, Device)], json: bool) -> anyho
     Ok(text::print(report(&rows, &notes))?)
 }
 
-fn measure(bench: &Bench<'_>, model: &Model, device: Device, sampler: Sampler, chains: usize) -> anyhow::Result<Row> {
-    let mut evaluator = gmm::load(device, bench.samples, &LoadOptions::default())?;
+fn measure(bench: &Bench<'_>, model: &Model, device: Device, case: &Case) -> anyhow::Result<Row> {
+    let Case { sampler, chains, kernel } = *case;
+    let mut evaluator = gmm::load(device, bench.samples, &LoadOptions { kernel: kernel.map(String::from) })?;
     evaluator.log_likelihood(bench.mixture)?;
     let begin = Instant::now();
     evaluator.log_likelihood(bench.mixture)?;
@@ -149,6 +167,9 @@ fn report(rows: &[Row], notes: &[String]) -> String {
     let mut out = format!("N = {}, D = {}, K = {}, diagonal\n\n", text::grouped(first.n as u64), first.d, first.k);
     out += &text::table(&header, measured.chain(talk), 2);
     out += "\n\nA row of NUTS counts gradients. The rows of 2018 are the talk's, for N = 1,000,000, D = 13, K = 8.";
+    if rows.iter().any(|r| r.kernel.starts_with("walk")) {
+        out += "\nWith the kernel `walk` the device decides on each step by itself; with the others the host does.";
+    }
     for note in notes {
         out += "\n\n";
         out += note;

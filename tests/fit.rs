@@ -6,8 +6,6 @@ use ndarray::{Array2, Axis};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
 
 fn iris() -> &'static str {
     data("iris.csv").display().to_string().leak()
@@ -26,13 +24,6 @@ fn fit(folder: &Path, args: &[&str]) -> Value {
 
 fn number(report: &Value, name: &str) -> f64 {
     report[name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"))
-}
-
-fn files(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        fs::read_dir(folder).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
 }
 
 #[test]
@@ -189,23 +180,14 @@ fn the_report_is_readable_and_the_plot_drawn() {
         let svg = fs::read_to_string(folder.path().join(plot)).unwrap();
         assert!(svg.contains(part) && svg.contains("40 samples, 2 components"), "{part}");
     }
-    assert_eq!(files(folder.path()), ["1.npy", "1.svg", "2.npy", "2.svg", "m.json", "p.svg"]);
+    assert_eq!(names(folder.path()), ["1.npy", "1.svg", "2.npy", "2.svg", "m.json", "p.svg"]);
 }
 
 /// A fit that does not end by itself, interrupted.
 #[cfg(unix)]
-fn interrupted(folder: &Path, more: &[&str]) -> String {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gmm"));
+fn interrupted_fit(folder: &Path, more: &[&str]) -> String {
     let endless = ["-k", "8", "--covariance-type", "diag", "--tol", "0", "--max-iter", "100000000", "--device", "cpu"];
-    command.current_dir(folder).arg("fit").arg(speech()).args(endless).args(more);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
-    let kill = format!("kill -INT {}", child.id());
-    assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130));
-    assert!(output.stdout.is_empty());
-    String::from_utf8(output.stderr).unwrap()
+    interrupted(folder, &[&["fit", speech()][..], &endless, more].concat())
 }
 
 /// The number before `word`.
@@ -220,7 +202,7 @@ fn number_before(text: &str, word: &str) -> usize {
 #[test]
 fn ctrl_c_writes_the_model_so_far() {
     let folder = folder();
-    let note = interrupted(folder.path(), &["-o", "m.json"]);
+    let note = interrupted_fit(folder.path(), &["-o", "m.json"]);
     assert!(note.starts_with("note: interrupted after ") && note.contains("m.json"), "{note}");
     let n = number_before(&note, "iterations");
     // To the bit what the same number of iterations gives; and the file says that it is not all.
@@ -231,16 +213,16 @@ fn ctrl_c_writes_the_model_so_far() {
     assert!(read("m.json") == read("whole.json"));
     assert!(String::from_utf8_lossy(&read("m.json")).contains("\"converged\": false"));
     // Nothing asked for, nothing written.
-    let note = interrupted(folder.path(), &["--plot", "p.svg"]);
+    let note = interrupted_fit(folder.path(), &["--plot", "p.svg"]);
     assert!(note.contains("nothing was written"), "{note}");
-    assert_eq!(files(folder.path()), ["m.json", "whole.json"]);
+    assert_eq!(names(folder.path()), ["m.json", "whole.json"]);
 }
 
 #[cfg(unix)]
 #[test]
 fn a_checkpoint_goes_on_to_the_same_bits() {
     let folder = folder();
-    let note = interrupted(folder.path(), &["--n-init", "2", "--checkpoint", "c.json"]);
+    let note = interrupted_fit(folder.path(), &["--n-init", "2", "--checkpoint", "c.json"]);
     assert!(note.contains("the same command goes on from c.json"), "{note}");
     let n = number_before(&note, "iterations");
     // A few iterations more, and the second run; and the same without an interruption.
@@ -259,7 +241,7 @@ fn a_checkpoint_goes_on_to_the_same_bits() {
     go(&["--checkpoint", "c.json", "-o", "again.json"]);
     assert!(read("again.json") == read("whole.json"));
     gmm(&folder).args(["score", "c.json", speech()]).assert().success();
-    assert_eq!(files(folder.path()), ["again.json", "c.json", "resumed.json", "whole.json"]);
+    assert_eq!(names(folder.path()), ["again.json", "c.json", "resumed.json", "whole.json"]);
 }
 
 #[test]
@@ -279,18 +261,10 @@ fn a_checkpoint_of_standardised_data_goes_on() {
     }
 }
 
-/// The command must fail, say all of `message`, and write nothing.
+/// The fit must fail, say all of `message`, and change nothing.
 #[track_caller]
-fn refused(folder: &Path, args: &[&str], message: &[&str]) {
-    let before: Vec<_> = files(folder).into_iter().map(|f| (fs::read(folder.join(&f)).ok(), f)).collect();
-    let run = gmm(folder).arg("fit").args(args).assert().code(1).stdout("");
-    let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();
-    for part in message {
-        assert!(stderr.contains(part), "`{part}` is missing in: {stderr}");
-    }
-    assert!(stderr.lines().last().unwrap().starts_with("error: "), "{stderr}");
-    let after: Vec<_> = files(folder).into_iter().map(|f| (fs::read(folder.join(&f)).ok(), f)).collect();
-    assert!(before == after, "{args:?} changed a file");
+fn refused_fit(folder: &Path, args: &[&str], message: &[&str]) {
+    refused(folder, &[&["fit"], args].concat(), message);
 }
 
 #[test]
@@ -310,7 +284,7 @@ fn bad_data_and_weights() {
     fs::write(path("two.csv"), lines(10, |i| format!("{},{}\n", usize::from(i < 2), 1))).unwrap();
     fs::write(path("sparse.csv"), lines(10, |i| format!("{}\n", usize::from(i < 2)))).unwrap();
     let refused =
-        |args: &[&str], message: &[&str]| refused(folder.path(), &[args, &["-o", "m.json"]].concat(), message);
+        |args: &[&str], message: &[&str]| refused_fit(folder.path(), &[args, &["-o", "m.json"]].concat(), message);
     refused(&["few.csv", "-k", "3"], &["few.csv", "2 samples", "3 components", "at most 2"]);
     for t in ["full", "tied", "diag", "spherical"] {
         let of_type = |data| [data, "-k", "2", "--covariance-type", t];
@@ -355,7 +329,7 @@ fn bad_options() {
     ] {
         gmm(&folder).args(["fit", iris()]).args(args).assert().code(2).stdout("");
     }
-    let refused = |args: &[&str], message: &[&str]| refused(folder.path(), &[&[iris()], args].concat(), message);
+    let refused = |args: &[&str], message: &[&str]| refused_fit(folder.path(), &[&[iris()], args].concat(), message);
     refused(&["-k", "3", "--tol", "-1"], &["tol is -1"]);
     refused(&["-k", "3", "--tol", "nan"], &["tol is NaN"]);
     refused(&["-k", "3", "--reg-covar", "-1"], &["reg_covar is -1"]);
@@ -389,10 +363,10 @@ fn unwritable_results_are_found_before_the_work() {
         let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
         assert!(stderr.contains(out) && stderr.contains(message) && !stderr.contains("none.npy"), "{stderr}");
     }
-    refused(folder.path(), &["x.csv", "-k", "1", "--plot", "x.csv"], &["x.csv: is an input"]);
+    refused_fit(folder.path(), &["x.csv", "-k", "1", "--plot", "x.csv"], &["x.csv: is an input"]);
     let args = ["x.csv", "-k", "1", "--sample-weight", "w.csv", "--plot", "./w.csv"];
-    refused(folder.path(), &args, &["w.csv: is an input"]);
-    refused(folder.path(), &["x.csv", "-k", "1", "-o", "m.json", "--checkpoint", "./m.json"], &["two results"]);
+    refused_fit(folder.path(), &args, &["w.csv: is an input"]);
+    refused_fit(folder.path(), &["x.csv", "-k", "1", "-o", "m.json", "--checkpoint", "./m.json"], &["two results"]);
 }
 
 #[test]
@@ -404,7 +378,7 @@ fn checkpoints_of_another_shape() {
     ndarray_npy::write_npy(folder.path().join("narrow.npy"), &x).unwrap();
     fs::write(folder.path().join("model.json"), MODEL).unwrap();
     let diag = ["--covariance-type", "diag"];
-    let refused = |args: &[&str], message: &[&str]| refused(folder.path(), args, message);
+    let refused = |args: &[&str], message: &[&str]| refused_fit(folder.path(), args, message);
     let with = |data: &'static str, k: &'static str| ["--checkpoint", "c.json", data, "-k", k];
     refused(&[&with("narrow.npy", "3")[..], &diag].concat(), &["[3, 4]", "[3, 3]"]);
     let iris: &'static str = iris();
@@ -430,17 +404,13 @@ fn a_disk_that_fills() {
     }
     // Files of at most one block: what was there stays, and nothing else appears.
     fs::write(path("old.json"), "old").unwrap();
-    let before = files(folder.path());
-    let limited = format!(
-        "trap '' XFSZ; ulimit -f 1; exec '{}' fit '{}' -k 8 --covariance-type diag -o old.json",
-        env!("CARGO_BIN_EXE_gmm"),
-        speech()
-    );
-    let run = std::process::Command::new("sh").args(["-c", &limited]).current_dir(&folder).output().unwrap();
+    let before = names(folder.path());
+    let args = ["fit", speech(), "-k", "8", "--covariance-type", "diag", "-o", "old.json"];
+    let run = limited(folder.path(), "-f 1", &args);
     let stderr = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("old.json: cannot write it: File too large"), "{stderr}");
-    assert_eq!((fs::read(path("old.json")).unwrap(), files(folder.path())), (b"old".to_vec(), before));
+    assert_eq!((fs::read(path("old.json")).unwrap(), names(folder.path())), (b"old".to_vec(), before));
 }
 
 /// A file that is larger than the memory that the process may have.
@@ -459,37 +429,27 @@ fn data_larger_than_memory_is_fitted_in_chunks() {
     let body = pattern.repeat(1_125);
     fs::write(folder.path().join("x.npy"), npy("'<f4'", false, &format!("({n}, {d})"), &body)).unwrap();
     drop(body);
-    let go = |more: &str, output: &str| {
-        // Anonymous memory up to 48 MiB; pages of a mapped file do not count, the system can take them back.
-        let limited = format!(
-            "ulimit -d 49152; exec '{}' fit x.npy -k 3 --covariance-type diag --device cpu --max-iter 2 --tol 0 \
-             --json -o {output} {more}",
-            env!("CARGO_BIN_EXE_gmm")
-        );
-        let mut command = std::process::Command::new("sh");
-        command.args(["-c", &limited]).current_dir(&folder).env("RAYON_NUM_THREADS", "2").output().unwrap()
-    };
-    let failed = go("--memory 1G", "whole.json");
+    let args = ["x.npy", "-k", "3", "--covariance-type", "diag", "--device", "cpu", "--max-iter", "2", "--tol", "0"];
+    // Anonymous memory up to 48 MiB; pages of a mapped file do not count, the system can take them back.
+    let go = |more: &[&str]| limited(folder.path(), "-d 49152", &[&["fit"], &args[..], &["--json"], more].concat());
+    let failed = go(&["--memory", "1G", "-o", "whole.json"]);
     assert!(!failed.status.success(), "the limit does not bite");
-    for more in ["", "--standardize"] {
-        let run = go(&format!("--memory 18M {more}"), "chunks.json");
+    for more in [&[][..], &["--standardize"]] {
+        let run = go(&[&["--memory", "18M", "-o", "chunks.json"], more].concat());
         let stderr = String::from_utf8_lossy(&run.stderr);
         assert!(run.status.success(), "{stderr}");
         let report: Value = serde_json::from_slice(&run.stdout).unwrap();
         assert_eq!((&report["n"], &report["n_iter"]), (&n.into(), &2.into()));
         assert!(report["device"].as_str().unwrap().contains("in 12 chunks"), "{report}");
         // Without the limit, in one piece. float32, each chunk around a centre of its own.
-        let mut args = vec!["x.npy", "-k", "3", "--covariance-type", "diag", "--device", "cpu"];
-        args.extend(["--max-iter", "2", "--tol", "0"]);
-        args.extend(more.split_whitespace());
-        let whole = fit(folder.path(), &args);
+        let whole = fit(folder.path(), &[&args[..], more].concat());
         approx::assert_relative_eq!(
             number(&report, "log_likelihood"),
             number(&whole, "log_likelihood"),
             max_relative = 1e-5
         );
     }
-    assert_eq!(files(folder.path()), ["chunks.json", "x.npy"]);
+    assert_eq!(names(folder.path()), ["chunks.json", "x.npy"]);
     let model: Mixture = gmm::io::read_model(folder.path().join("chunks.json")).unwrap();
     assert_eq!(model.n_components(), 3);
 }

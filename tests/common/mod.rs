@@ -71,3 +71,57 @@ pub fn bytes<const B: usize>(x: &Array2<f64>, fortran: bool, element: fn(f64) ->
 pub fn cuda() -> bool {
     gmm::devices().iter().any(|(device, found)| matches!(device, gmm::Device::Cuda(_)) && found.is_ok())
 }
+
+/// The names in a folder, in order, and what stands in the files (nothing for what is no regular file).
+pub fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let entry = |f: std::io::Result<std::fs::DirEntry>| {
+        let f = f.unwrap();
+        let content = if f.path().is_file() { std::fs::read(f.path()).unwrap() } else { Vec::new() };
+        (f.file_name().into_string().unwrap(), content)
+    };
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(entry).collect();
+    files.sort();
+    files
+}
+
+/// The names in a folder, in order.
+pub fn names(folder: &Path) -> Vec<String> {
+    files(folder).into_iter().map(|(name, _)| name).collect()
+}
+
+/// The command must fail, say all of `message` in its last line, and change nothing.
+#[track_caller]
+pub fn refused(folder: &Path, args: &[&str], message: &[&str]) {
+    let before = files(folder);
+    let run = gmm(folder).args(args).assert().code(1).stdout("");
+    let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+    for part in message {
+        assert!(stderr.contains(part), "`{part}` is missing in: {stderr}");
+    }
+    assert!(stderr.lines().last().unwrap().starts_with("error: "), "{stderr}");
+    assert!(files(folder) == before, "{args:?} changed a file");
+}
+
+/// Runs a command that does not end by itself for a while, then presses Ctrl-C; what it says on stderr.
+#[cfg(unix)]
+#[track_caller]
+pub fn interrupted(folder: &Path, args: &[&str]) -> String {
+    use std::process::{Command, Stdio};
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gmm"));
+    let child = command.current_dir(folder).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert!(Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(130), 0));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Runs the program under a limit of the shell's `ulimit`, with two threads.
+#[cfg(target_os = "linux")]
+pub fn limited(folder: &Path, limit: &str, args: &[&str]) -> std::process::Output {
+    // Rust leaves SIGXFSZ as it finds it: ignored, a write beyond the limit is an error.
+    let script = format!("trap '' XFSZ; ulimit {limit}; exec \"$0\" \"$@\"");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &script, env!("CARGO_BIN_EXE_gmm")]).args(args);
+    shell.current_dir(folder).env("RAYON_NUM_THREADS", "2").output().unwrap()
+}

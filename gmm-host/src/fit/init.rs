@@ -15,8 +15,13 @@ use rand_chacha::ChaCha8Rng;
 
 /// Lloyd iterations over all samples, at most.
 const MAX_LLOYD: usize = 4;
-/// Lloyd iterations over a subset before those, and where the subset is all there is.
+/// Lloyd iterations over a subset before those, at most, and where the subset is all there is.
 const SUBSET_LLOYD: (usize, usize) = (3, 100);
+/// Multiply-adds on the host that may be spent on seeding, and on a subset's Lloyd iterations: as many as a pass over all
+/// samples takes, so that neither counts beside ten EM iterations; and some milliseconds in any case.
+const FREE_WORK: usize = 1 << 22;
+/// How many samples a subset has: 32 for each component within these limits, and at least 4 for each.
+const SUBSET: (usize, usize) = (1024, 8192);
 /// Lloyd's iterations end when the centres move by less than this times the data's mean variance, squared and summed, as in
 /// scikit-learn's k-means.
 const LLOYD_TOL: f64 = 1e-4;
@@ -48,9 +53,17 @@ impl GaussianMixture {
 
     fn find_start(&self, evaluator: &mut dyn Evaluator, rng: &mut ChaCha8Rng) -> Result<Mixture> {
         let params = &self.0;
-        let (k, t) = (params.n_components, params.covariance_type);
-        let Rows { x, weights } = subset(evaluator, k, rng)?;
+        let (k, t, n) = (params.n_components, params.covariance_type, evaluator.n_samples());
+        let wanted = match params.init_params {
+            // Each sample counts for all components.
+            InitParams::Random => SUBSET.0.max(4 * evaluator.n_features()),
+            _ => k.saturating_mul(32).clamp(SUBSET.0, SUBSET.1).max(k.saturating_mul(4)),
+        };
+        let Rows { x, weights } = subset(evaluator, k, wanted.min(n), rng)?;
         let (s, d) = x.dim();
+        // The passes over the subset that FREE_WORK gives.
+        let per_pass = s.saturating_mul(k).saturating_mul(d).max(1);
+        let passes = (FREE_WORK / per_pass).max(n / s);
         if params.init_params == InitParams::Random {
             let mut r = Array2::from_shape_simple_fn((s, k), || rng.random::<f64>());
             for (mut r, w) in r.outer_iter_mut().zip(&weights) {
@@ -61,7 +74,7 @@ impl GaussianMixture {
         }
         let points = Points::new(&x, &weights);
         let mut centres = match params.init_params {
-            InitParams::KMeans | InitParams::KMeansPlusPlus => points.plus_plus(k, rng),
+            InitParams::KMeans | InitParams::KMeansPlusPlus => points.plus_plus(k, passes, rng),
             _ => {
                 // `subset` saw to K samples with weight, and weights were checked finite and not negative.
                 let chosen = index::sample_weighted(rng, s, |i| weights[i], k).map_err(|_| Error::ZeroSampleWeights)?;
@@ -69,10 +82,10 @@ impl GaussianMixture {
             }
         };
         let variance = points.mean_variance();
-        let all = s == evaluator.n_samples();
-        if params.init_params == InitParams::KMeans {
-            let rounds = if all { SUBSET_LLOYD.1 } else { SUBSET_LLOYD.0 };
-            points.lloyd(&mut centres, rounds, LLOYD_TOL * variance);
+        let mut settled = params.init_params != InitParams::KMeans;
+        if !settled {
+            let rounds = passes.min(if s == n { SUBSET_LLOYD.1 } else { SUBSET_LLOYD.0 });
+            settled = points.lloyd(&mut centres, rounds, LLOYD_TOL * variance) && s == n;
         }
         let mut narrow = NARROW * points.inertia(&centres);
         if !(narrow.is_normal() && narrow > 0.0) {
@@ -83,7 +96,7 @@ impl GaussianMixture {
             // All samples are equal; then so are all components, whatever their width.
             narrow = 1.0;
         }
-        if params.init_params == InitParams::KMeans && !all {
+        if !settled {
             for _ in 0..MAX_LLOYD {
                 let (s, _) = assign(evaluator, &centres, narrow, CovarianceType::Spherical)?;
                 let moved: f64 = (s.means().to_owned() - &centres).iter().map(|v| v * v).sum();
@@ -119,11 +132,9 @@ fn assign(
     }
 }
 
-/// max(1024, 32·K) random samples (all, if there are no more), more where too few of them have weight; those without
-/// are left out.
-fn subset(evaluator: &mut dyn Evaluator, k: usize, rng: &mut ChaCha8Rng) -> Result<Rows> {
+/// `size` random samples, more where too few of them have weight; those without are left out.
+fn subset(evaluator: &mut dyn Evaluator, k: usize, mut size: usize, rng: &mut ChaCha8Rng) -> Result<Rows> {
     let n = evaluator.n_samples();
-    let mut size = k.saturating_mul(32).max(1024).min(n);
     loop {
         let mut indices = index::sample(rng, n, size).into_vec();
         indices.sort_unstable();

@@ -4,8 +4,6 @@ use ndarray::{Array1, Array2, ArrayView1};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
 
-/// Multiply-adds of seeding above which each centre is drawn once instead of being the best of several.
-const GREEDY_WORK: usize = 1 << 31;
 /// Samples that one thread takes at a time; a multiple of the vector width that stays in the first cache.
 const BLOCK: usize = 512;
 /// Multiply-adds below which a second thread is not worth waking.
@@ -26,12 +24,11 @@ impl<'a> Points<'a> {
     }
 
     /// Greedy k-means++ (Arthur and Vassilvitskii 2007): each centre is a sample drawn with a probability proportional
-    /// to its weight times its squared distance to the nearest centre so far, the best of 2 + ⌊ln K⌋ draws. The result is
-    /// (K, D); rows repeat where there are fewer than K different samples.
-    pub fn plus_plus(&self, k: usize, rng: &mut impl Rng) -> Array2<f64> {
+    /// to its weight times its squared distance to the nearest centre so far, the best of 2 + ⌊ln K⌋ draws or of `trials`, if
+    /// those are fewer. The result is (K, D); rows repeat where there are fewer than K different samples.
+    pub fn plus_plus(&self, k: usize, trials: usize, rng: &mut impl Rng) -> Array2<f64> {
         let (s, d) = self.x.dim();
-        let greedy = 2 + (k as f64).ln() as usize;
-        let trials = (GREEDY_WORK / (s * d).saturating_mul(k).max(1)).clamp(1, greedy);
+        let trials = trials.clamp(1, 2 + (k as f64).ln() as usize);
         let mut nearest = vec![f64::INFINITY; s];
         let mut centres = Array2::zeros((k, d));
         for c in 0..k {
@@ -59,8 +56,9 @@ impl<'a> Points<'a> {
         centres
     }
 
-    /// Lloyd's iterations, until the squared moves of the centres sum to at most `tol`. A centre without samples stays.
-    pub fn lloyd(&self, centres: &mut Array2<f64>, rounds: usize, tol: f64) {
+    /// Lloyd's iterations, until the squared moves of the centres sum to at most `tol`; whether they came to that. A centre
+    /// without samples stays.
+    pub fn lloyd(&self, centres: &mut Array2<f64>, rounds: usize, tol: f64) -> bool {
         for _ in 0..rounds {
             let mut sums = Array2::<f64>::zeros(centres.raw_dim());
             let mut counts = vec![0.0; centres.nrows()];
@@ -81,9 +79,10 @@ impl<'a> Points<'a> {
                 }
             }
             if moved <= tol {
-                break;
+                return true;
             }
         }
+        false
     }
 
     /// Weighted mean of the squared distance to the nearest centre.

@@ -1,0 +1,43 @@
+//! Data that does not fit into memory: `cargo run --release --example chunks`.
+use gmm::io::{self, Checkpoint, CheckpointOutput};
+use gmm::{ChunkedEvaluator, CovarianceType, CpuEvaluator, Freeze, GaussianMixtureParams, StepwiseEm};
+use std::ops::ControlFlow;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // A large .npy is mapped into memory, not read.
+    let data = io::read_data("data/speech.npy")?;
+    let samples = data.samples()?;
+    let n = samples.n_samples();
+
+    // All of the evaluator's answers, and a fit, from 4096 rows at a time.
+    let mut chunks = ChunkedEvaluator::of_samples(samples, 4096, |rows| Ok(Box::new(CpuEvaluator::new(rows)?)))?;
+    let params = GaussianMixtureParams::default().n_components(8).covariance_type(CovarianceType::Diag);
+    let path = std::env::temp_dir().join("gmm-checkpoint.json");
+    let file = CheckpointOutput::create(&path)?;
+    let first = params.clone().check()?.fit_with(&mut chunks, &mut |i| {
+        println!("iteration {}: lower bound {:.6}", i.iteration, i.lower_bound);
+        if i.iteration < 3 {
+            return ControlFlow::Continue(());
+        }
+        // As if the machine had to be switched off here.
+        let checkpoint = Checkpoint { n_samples: n, present: i.fit.clone(), best: i.best.cloned() };
+        if let Err(error) = file.write(&checkpoint) {
+            eprintln!("no checkpoint: {error}");
+        }
+        ControlFlow::Break(())
+    })?;
+    println!("stopped after {} iterations", first.n_iter());
+    let Checkpoint { present, best, .. } = io::read_checkpoint(&path)?;
+    let fit = params.resume(present, best).check()?.fit(&mut chunks)?;
+    println!("gone on to {} iterations, lower bound {:.6}", fit.n_iter(), fit.lower_bound());
+    std::fs::remove_file(&path)?;
+
+    // Or each chunk once, as it comes: the parameters follow the stream.
+    let mut stream = StepwiseEm::new(first.mixture, StepwiseEm::DEFAULT_DECAY, 1e-6, Freeze::default())?;
+    for start in (0..n).step_by(2000) {
+        let mut chunk = CpuEvaluator::new(samples.rows(start..n.min(start + 2000)))?;
+        println!("chunk {}: {:.6} before it was learnt", stream.steps(), stream.partial_fit(&mut chunk)?);
+    }
+    println!("all samples: {:.6}", stream.mixture().score(&mut chunks)?);
+    Ok(())
+}

@@ -413,12 +413,8 @@ fn a_disk_that_fills() {
     assert_eq!((fs::read(path("old.json")).unwrap(), names(folder.path())), (b"old".to_vec(), before));
 }
 
-/// A file that is larger than the memory that the process may have.
-#[cfg(target_os = "linux")]
-#[test]
-fn data_larger_than_memory_is_fitted_in_chunks() {
-    let folder = folder();
-    // 72 MB of four clouds in float32, over and over again.
+/// Writes 72 MB of four clouds in float32, the same samples over and over again: a file that is mapped. Their number.
+fn write_clouds(path: &Path) -> u32 {
     let (n, d) = (1_125_000u32, 16u32);
     let pattern: Vec<u8> = (0..1_000 * d)
         .flat_map(|v| {
@@ -426,9 +422,47 @@ fn data_larger_than_memory_is_fitted_in_chunks() {
             (noise + (v / d % 4 * 3 + v % d) as f32).to_le_bytes()
         })
         .collect();
-    let body = pattern.repeat(1_125);
-    fs::write(folder.path().join("x.npy"), npy("'<f4'", false, &format!("({n}, {d})"), &body)).unwrap();
-    drop(body);
+    fs::write(path, npy("'<f4'", false, &format!("({n}, {d})"), &pattern.repeat(1_125))).unwrap();
+    n
+}
+
+#[test]
+fn a_gpu_fits_what_the_cpu_fits() {
+    if !cuda() {
+        return; // What is said then: `cuda_is_used_or_its_absence_explained`.
+    }
+    let folder = folder();
+    write_clouds(&folder.path().join("x.npy"));
+    for t in CovarianceType::ALL {
+        // From a common start, because starts look at samples in the precision of the device.
+        let args = ["x.npy", "--covariance-type", t.name(), "--tol", "0"];
+        fit(
+            folder.path(),
+            &[&args[..], &["-k", "3", "--max-iter", "0", "-o", "start.json", "--device", "cpu"]].concat(),
+        );
+        let go = |more: &[&str]| {
+            let report = fit(folder.path(), &[&args[..], &["--init", "start.json", "--max-iter", "3"], more].concat());
+            (number(&report, "log_likelihood"), report["device"].as_str().unwrap().to_string())
+        };
+        let (cpu, _) = go(&["--device", "cpu"]);
+        for more in [&[][..], &["--memory", "18M"], &["--memory", "18M", "--standardize"]] {
+            if more.len() > 2 && t == CovarianceType::Spherical {
+                continue; // A spherical start is none in standardised units.
+            }
+            let (gpu, device) = go(&[&["--device", "cuda"], more].concat());
+            assert!(device.contains("cuda") && device.contains("chunks") != more.is_empty(), "{device}");
+            // float32, on data of clouds some units apart.
+            approx::assert_relative_eq!(gpu, cpu, max_relative = 1e-4);
+        }
+    }
+}
+
+/// A file that is larger than the memory that the process may have.
+#[cfg(target_os = "linux")]
+#[test]
+fn data_larger_than_memory_is_fitted_in_chunks() {
+    let folder = folder();
+    let n = write_clouds(&folder.path().join("x.npy"));
     let args = ["x.npy", "-k", "3", "--covariance-type", "diag", "--device", "cpu", "--max-iter", "2", "--tol", "0"];
     // Anonymous memory up to 48 MiB; pages of a mapped file do not count, the system can take them back.
     let go = |more: &[&str]| limited(folder.path(), "-d 49152", &[&["fit"], &args[..], &["--json"], more].concat());

@@ -10,6 +10,7 @@ pub use traces::{Trace, traces};
 
 use anyhow::anyhow;
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 
 /// Colours that colour-blind readers can tell apart (Okabe and Ito 2008).
@@ -76,6 +77,19 @@ fn draw(root: &Area<'_>, title: &str, labels: (&str, &str), series: &[Series]) -
         .x_label_formatter(&|v| power_of_ten(*v))
         .y_label_formatter(&|v| power_of_ten(*v))
         .draw()?;
+    lines(&mut chart, series, SeriesLabelPosition::UpperLeft)
+}
+
+/// Draws the series and, in a corner, what their colours mean.
+fn lines<'a, 'svg: 'a, X, Y>(
+    chart: &mut ChartContext<'a, SVGBackend<'svg>, Cartesian2d<X, Y>>,
+    series: &[Series],
+    corner: SeriesLabelPosition,
+) -> Drawn
+where
+    X: Ranged<ValueType = f64>,
+    Y: Ranged<ValueType = f64>,
+{
     for (s, colour) in series.iter().zip(COLOURS.into_iter().cycle()) {
         let style = colour.stroke_width(2);
         chart
@@ -86,7 +100,7 @@ fn draw(root: &Area<'_>, title: &str, labels: (&str, &str), series: &[Series]) -
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
+        .position(corner)
         .legend_area_size(32)
         .margin(12)
         .label_font((FONT, 16))

@@ -115,8 +115,7 @@ impl<'a> Source<'a> {
         Ok(Box::new(chunks))
     }
 
-    /// Chunk after chunk in a device of its own, for what is done with each sample once: `each` bytes a sample besides the
-    /// data's. `auto` is the CPU.
+    /// Chunk after chunk in the device, for what is done with each sample once: `each` bytes a sample besides the data's.
     pub fn pass<'s, T: 's>(
         &'s self,
         each: usize,
@@ -125,9 +124,10 @@ impl<'a> Source<'a> {
         let options = LoadOptions { kernel: self.options.kernel.clone() };
         let (n, d) = (self.samples.n_samples(), self.samples.n_features());
         let rows = (PASS / (each + 8 * d)).clamp(1, self.chunk.unwrap_or(n));
+        let device = if self.is_chunked() { self.chunk_device() } else { self.options.device };
         (0..n).step_by(rows).map(move |start| {
             let chunk = self.samples.rows(start..n.min(start + rows));
-            work(gmm::load(self.chunk_device(), chunk, &options)?.as_mut()).map_err(|e| match e {
+            work(gmm::load(device, chunk, &options)?.as_mut()).map_err(|e| match e {
                 Error::UnreachableSample { row } => Error::UnreachableSample { row: row + start },
                 other => other,
             })

@@ -1,5 +1,5 @@
 //! A criterion over the number of components.
-use super::{COLOURS, FONT, LIGHT_GREY, SIZE, Series, label, padded, to_svg};
+use super::{FONT, LIGHT_GREY, SIZE, Series, label, lines, padded, to_svg};
 use plotters::prelude::*;
 
 /// A line for each series, the best point in a ring; as SVG text.
@@ -23,24 +23,7 @@ pub fn criterion(name: &str, series: &[Series], best: (f64, f64)) -> anyhow::Res
             .x_label_formatter(&|v| if v.fract() == 0.0 { format!("{v:.0}") } else { String::new() })
             .y_label_formatter(&|v| label(*v, y))
             .draw()?;
-        for (s, colour) in series.iter().zip(COLOURS.into_iter().cycle()) {
-            let style = colour.stroke_width(2);
-            chart
-                .draw_series(LineSeries::new(s.points.iter().copied(), style))?
-                .label(&s.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], style));
-            chart.draw_series(s.points.iter().map(|&p| Circle::new(p, 3, colour.filled())))?;
-        }
         chart.draw_series([Circle::new(best, 8, BLACK.stroke_width(2))])?;
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .legend_area_size(32)
-            .margin(12)
-            .label_font((FONT, 16))
-            .background_style(WHITE.mix(0.9))
-            .border_style(LIGHT_GREY)
-            .draw()?;
-        Ok(())
+        lines(&mut chart, series, SeriesLabelPosition::UpperRight)
     })
 }

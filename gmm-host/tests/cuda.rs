@@ -390,8 +390,21 @@ fn requests_that_cannot_be_met_are_refused() {
 /// float32 sums of up to 256 samples, added in float64: 10⁻⁵ of the sums of magnitudes is a wide bound.
 fn statistics_agree_for_each_covariance_type() {
     use CovarianceType::{Diag, Full, Spherical, Tied};
-    for (i, (n, d, k)) in
-        [(1, 1, 1), (5, 13, 8), (1000, 2, 3), (70_001, 13, 8), (10_007, 16, 32), (4099, 7, 9)].into_iter().enumerate()
+    for (i, (n, d, k)) in [
+        (1, 1, 1),
+        (5, 13, 8),
+        (1000, 2, 3),
+        (70_001, 13, 8),
+        (10_007, 16, 32),
+        (4099, 7, 9),
+        (1, 17, 1),
+        (3001, 17, 3),
+        (20_011, 33, 65),
+        (5003, 2, 40),
+        (777, 130, 18),
+    ]
+    .into_iter()
+    .enumerate()
     {
         for covariance_type in [Diag, Spherical, Full, Tied] {
             let (x, wide) = data(70 + i as u64, n, d);

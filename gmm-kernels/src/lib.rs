@@ -36,6 +36,7 @@ pub mod output;
 pub mod pair;
 pub mod posterior;
 pub mod real;
+pub mod scatter;
 pub mod tally;
 pub mod tiled;
 pub mod walk;

@@ -1,15 +1,17 @@
-//! `moments_diag_kKK_dDD`, `moments_full_kKK_dDD`: the fused E-step: log-likelihood and sufficient statistics in one
-//! read of the data, for K up to 8 or 32 and D up to 16; no array of size N·K.
+//! `moments_plain_kKK_dDD`, `moments_diag_kKK_dDD`, `moments_full_kKK_dDD`: the fused E-step: log-likelihood and
+//! sufficient statistics in one read of the data, for K up to 8 or 32 and D up to 16; no array of size N·K.
 //!
-//! A lane of a warp belongs to one component and keeps its sums in registers; neighbouring lanes see the same samples,
-//! and a butterfly over them gives the denominator of the responsibilities. All moments are taken of the whitened
-//! deviation z = A·x + b (diagonal A: z = s·x + m), which is centred on the component: nothing cancels. The sums of a few
-//! hundred samples are kept in float32 and then added in float64 to shared memory, warp by warp, in a fixed order.
+//! A lane of a warp belongs to one component (`plain`: two) and keeps its sums in registers; neighbouring lanes see the
+//! same samples, and a butterfly over them gives the denominator of the responsibilities. Moments are taken of the
+//! whitened deviation z = A·x + b (diagonal A: z = s·x + m), which is centred on the component: nothing cancels. The
+//! `plain` kernels take them of x, which is centred on the data, for less arithmetic: the host uses them for diagonal A
+//! where no component is many of its own standard deviations away from there. The sums of a few hundred samples are
+//! kept in float32 and then added in float64 to shared memory, warp by warp, in a fixed order.
 //!
 //! * Launch: one-dimensional grid, block of whole warps, shared memory [`shared_bytes`]; then
 //!   [`batch_reduce`](crate::batch::batch_reduce) over [`values`] numbers.
-//! * Must do, a sample: read 4·D bytes; diagonal K·5·D multiply-adds (z, its square, and three for the moments); full
-//!   K·(D² + 4·D). K = 8, D = 13, N = 10⁶ on an H200: 15.6 µs and 53 µs at 33.4·10¹² a second.
+//! * Must do, a sample: read 4·D bytes; plain K·4·D multiply-adds, diagonal K·5·D (z, its square, and three for the
+//!   moments), full K·(D² + 4·D). K = 8, D = 13, N = 10⁶ on an H200: 12.5, 15.6 and 53 µs at 33.4·10¹² a second.
 use crate::direct::{Columns, QUAD, THRESHOLD};
 use crate::simt::*;
 use crate::tally::Tally;
@@ -61,9 +63,9 @@ pub fn shared_bytes(d: usize, full: bool, lanes: usize, block_dim: u32) -> usize
 }
 
 /// Warp tiles after which the float32 sums move to shared memory.
-const FLUSH: u32 = 8;
+const FLUSH: u32 = 32;
 
-/// The parameters of the lane's component: in registers where they fit, else in shared memory.
+/// The parameters of the lane's component in shared memory.
 #[derive(Clone, Copy)]
 struct Place<const LANES: usize> {
     shared: Shared<f32>,
@@ -99,22 +101,34 @@ fn max_over_lanes<const LANES: usize>(mut x: f32) -> f32 {
     x
 }
 
-/// P samples of a lane: D, M = [`matrix`] numbers.
+/// P samples at a time by LANES lanes with C components each (component c·LANES + lane); D, M = [`matrix`]
+/// and SUMS = [`sums`] numbers. OF:
+/// what the moments are taken of, `p`lain x, or z by a `d`iagonal or `f`ull A (then with one component a lane).
 #[inline(always)]
-unsafe fn body<const LANES: usize, const D: usize, const M: usize, const FULL: bool, const P: usize>(
+unsafe fn body<
+    const LANES: usize,
+    const C: usize,
+    const D: usize,
+    const M: usize,
+    const SUMS: usize,
+    const OF: char,
+    const P: usize,
+>(
     args: &MomentsArgs,
 ) {
+    let (plain, full) = (OF == 'p', OF == 'f');
+    let k = LANES * C;
     let columns = &args.columns;
     let (keep, stream) = (policy_keep(), policy_stream());
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
     let (component, group) = (lane % LANES, lane / LANES);
-    // Groups of lanes that each take a sample at a time.
+    // Groups of lanes that each take P samples at a time.
     let groups = WARP as usize / LANES;
-    let per_warp = values(D, FULL, LANES).next_multiple_of(2);
+    let per_warp = values(D, full, k).next_multiple_of(2);
     let kept = Shared::<f64>::at(warp as usize * per_warp * size_of::<f64>());
     let after = Shared::<f32>::at(warps as usize * per_warp * size_of::<f64>());
-    let parameters = if FULL { (numbers(D, FULL) * LANES).next_multiple_of(4) } else { 0 };
+    let parameters = if full { (numbers(D, full) * k).next_multiple_of(4) } else { 0 };
     let place = Place::<LANES> { shared: after.offset(component) };
     let ring = after.offset(parameters + warp as usize * 2 * D * TILE);
     let step = grid_dim() * warps * WARP;
@@ -125,10 +139,14 @@ unsafe fn body<const LANES: usize, const D: usize, const M: usize, const FULL: b
             // Past the end the last quad stands in, with weight zero.
             let i = if base + (lane as u32) < last { base + lane as u32 } else { last };
             let policy = if i < columns.keep { keep } else { stream };
+            // From column to column; all the columns' addresses at once would take registers.
+            let quads = opaque((columns.stride / QUAD as u64) as u32) as usize;
+            let mut from = columns.quad(i, 0);
             let mut j = 0;
             while j < D {
                 // SAFETY: the quad exists, and the ring has a place for each lane, feature and stage.
-                unsafe { ring.copy4((stage * D + j) * TILE + QUAD * lane, columns.quad(i, j), policy) };
+                unsafe { ring.copy4((stage * D + j) * TILE + QUAD * lane, from, policy) };
+                from = from.wrapping_add(QUAD * quads);
                 j += 1;
             }
         }
@@ -141,35 +159,41 @@ unsafe fn body<const LANES: usize, const D: usize, const M: usize, const FULL: b
         unsafe { kept.set(v, 0.0) };
         v += WARP as usize;
     }
-    // Registers of the diagonal kernel; the full one has too many parameters for them.
-    let mut a = [0.0f32; M];
-    let mut b = [0.0f32; D];
-    if FULL {
+    // Registers of the diagonal kernels; the full one has too many parameters for them.
+    let mut a = [[0.0f32; M]; C];
+    let mut b = [[0.0f32; D]; C];
+    let (mut w, mut seed) = ([0.0f32; C], [0.0f32; C]);
+    if full {
         let mut i = thread_idx() as usize;
-        while i < numbers(D, FULL) * LANES {
+        while i < numbers(D, full) * k {
             // SAFETY: within the parameters, and their place in shared memory.
             unsafe { after.set(i, *args.parameters.add(i)) };
             i += block_dim() as usize;
         }
-    } else {
+    }
+    let mut c = 0;
+    while c < C {
+        let own = args.parameters.wrapping_add(c * LANES + component);
         let mut j = 0;
-        while j < D {
+        while !full && j < D {
             // SAFETY: numbers of a component.
             unsafe {
-                a[j] = *args.parameters.add(j * LANES + component);
-                b[j] = *args.parameters.add((M + j) * LANES + component);
+                a[c][j] = *own.add(j * k);
+                b[c][j] = *own.add((M + j) * k);
             }
             j += 1;
         }
+        // SAFETY: as above.
+        unsafe {
+            w[c] = *own.add((M + D) * k);
+            seed[c] = *own.add((M + D + 1) * k);
+        }
+        c += 1;
     }
-    // SAFETY: as above.
-    let (w, seed) = unsafe {
-        (*args.parameters.add((M + D) * LANES + component), *args.parameters.add((M + D + 1) * LANES + component))
-    };
     barrier!();
-    let mut count = 0.0f32;
-    let mut first = [0.0f32; D];
-    let mut second = [0.0f32; M];
+    let mut count = [0.0f32; C];
+    let mut first = [[0.0f32; D]; C];
+    let mut second = [[0.0f32; M]; C];
     let mut tally = Tally::new();
     let mut stage = 0;
     let mut tiles = 0;
@@ -185,63 +209,68 @@ unsafe fn body<const LANES: usize, const D: usize, const M: usize, const FULL: b
         while round < end {
             let at = round + group * P;
             let sample = base as u64 * QUAD as u64 + at as u64;
-            let mut z = [[0.0f32; P]; D];
-            let mut q = [seed; P];
-            if FULL {
-                let mut xs = [[0.0f32; P]; D];
-                let mut j = 0;
-                while j < D {
-                    // SAFETY: samples of the stage, which has arrived.
-                    xs[j] = unsafe { x.get_some(j * TILE + at) };
-                    j += 1;
-                }
+            let mut xs = [[0.0f32; P]; D];
+            let mut j = 0;
+            while j < D {
+                // SAFETY: samples of the stage, which has arrived.
+                xs[j] = unsafe { x.get_some(j * TILE + at) };
+                j += 1;
+            }
+            let mut z = [[[0.0f32; P]; D]; C];
+            let mut q = [[0.0f32; P]; C];
+            let mut c = 0;
+            while c < C {
+                q[c] = [seed[c]; P];
                 let mut i = 0;
                 while i < D {
-                    // SAFETY: numbers of the component.
-                    z[i] = [unsafe { place.get(M + i) }; P];
-                    let mut j = 0;
-                    while j <= i {
-                        // SAFETY: as above.
-                        let aij = unsafe { place.get(i * (i + 1) / 2 + j) };
+                    if full {
+                        // SAFETY: numbers of the component.
+                        z[c][i] = [unsafe { place.get(M + i) }; P];
+                        let mut j = 0;
+                        while j <= i {
+                            // SAFETY: as above.
+                            let aij = unsafe { place.get(i * (i + 1) / 2 + j) };
+                            let mut p = 0;
+                            while p < P {
+                                z[c][i][p] = fma(aij, xs[j][p], z[c][i][p]);
+                                p += 1;
+                            }
+                            j += 1;
+                        }
+                    } else {
                         let mut p = 0;
                         while p < P {
-                            z[i][p] = fma(aij, xs[j][p], z[i][p]);
+                            z[c][i][p] = fma(a[c][i], xs[i][p], b[c][i]);
                             p += 1;
                         }
-                        j += 1;
                     }
                     i += 1;
                 }
-            } else {
                 let mut j = 0;
                 while j < D {
-                    // SAFETY: samples of the stage, which has arrived.
-                    let xs: [f32; P] = unsafe { x.get_some(j * TILE + at) };
                     let mut p = 0;
                     while p < P {
-                        z[j][p] = fma(a[j], xs[p], b[j]);
+                        q[c][p] = fma(-z[c][j][p], z[c][j][p], q[c][p]);
                         p += 1;
                     }
                     j += 1;
                 }
+                c += 1;
             }
-            let mut j = 0;
-            while j < D {
-                let mut p = 0;
-                while p < P {
-                    q[p] = fma(-z[j][p], z[j][p], q[p]);
-                    p += 1;
-                }
-                j += 1;
-            }
-            let mut likelihood = [0.0f32; P];
+            let mut likelihood = [[0.0f32; P]; C];
             let mut sum = [0.0f32; P];
             let mut power = [0.0f32; P];
             let mut low = f32::MAX;
             let mut p = 0;
             while p < P {
-                likelihood[p] = w * exp2(q[p]);
-                sum[p] = over_lanes::<LANES>(likelihood[p]);
+                let mut own = 0.0;
+                let mut c = 0;
+                while c < C {
+                    likelihood[c][p] = w[c] * exp2(q[c][p]);
+                    own += likelihood[c][p];
+                    c += 1;
+                }
+                sum[p] = over_lanes::<LANES>(own);
                 low = min(low, sum[p]);
                 p += 1;
             }
@@ -250,10 +279,22 @@ unsafe fn body<const LANES: usize, const D: usize, const M: usize, const FULL: b
                 // A far sample: once more, with the maximum over the components taken out.
                 let mut p = 0;
                 while p < P {
-                    power[p] = max_over_lanes::<LANES>(if w > 0.0 { q[p] } else { f32::MIN });
-                    // A lane without a component is not below the maximum: 0·2^0, not 0·∞.
-                    likelihood[p] = w * exp2(min(q[p] - power[p], 0.0));
-                    sum[p] = over_lanes::<LANES>(likelihood[p]);
+                    let mut top = f32::MIN;
+                    let mut c = 0;
+                    while c < C {
+                        top = if w[c] > 0.0 { max(top, q[c][p]) } else { top };
+                        c += 1;
+                    }
+                    power[p] = max_over_lanes::<LANES>(top);
+                    let mut own = 0.0;
+                    let mut c = 0;
+                    while c < C {
+                        // A component without weight is not below the maximum: 0·2^0, not 0·∞.
+                        likelihood[c][p] = w[c] * exp2(min(q[c][p] - power[p], 0.0));
+                        own += likelihood[c][p];
+                        c += 1;
+                    }
+                    sum[p] = over_lanes::<LANES>(own);
                     p += 1;
                 }
             }
@@ -262,15 +303,20 @@ unsafe fn body<const LANES: usize, const D: usize, const M: usize, const FULL: b
                 let mut p = 0;
                 while p < P {
                     if sample + p as u64 >= columns.n {
-                        (likelihood[p], sum[p], power[p]) = (0.0, 1.0, 0.0);
+                        (sum[p], power[p]) = (1.0, 0.0);
+                        let mut c = 0;
+                        while c < C {
+                            likelihood[c][p] = 0.0;
+                            c += 1;
+                        }
                     }
                     p += 1;
                 }
             }
-            let mut r = [0.0f32; P];
+            let mut factor = [0.0f32; P];
             let mut p = 0;
             while p < P {
-                r[p] = likelihood[p] * reciprocal(sum[p]);
+                factor[p] = reciprocal(sum[p]);
                 p += 1;
             }
             if !args.sample_weights.is_null() {
@@ -278,7 +324,7 @@ unsafe fn body<const LANES: usize, const D: usize, const M: usize, const FULL: b
                 while p < P {
                     // SAFETY: the weights are padded with zeros like the samples.
                     let weight = unsafe { *args.sample_weights.add(sample as usize + p) };
-                    r[p] *= weight;
+                    factor[p] *= weight;
                     tally.add_scaled(weight * (power[p] + log2(sum[p])), 1.0);
                     p += 1;
                 }
@@ -298,21 +344,37 @@ unsafe fn body<const LANES: usize, const D: usize, const M: usize, const FULL: b
             }
             let mut p = 0;
             while p < P {
-                count += r[p];
-                let mut rz = [0.0f32; D];
+                let mut r = [0.0f32; C];
+                let mut c = 0;
+                while c < C {
+                    r[c] = likelihood[c][p] * factor[p];
+                    count[c] += r[c];
+                    c += 1;
+                }
                 let mut i = 0;
                 while i < D {
-                    rz[i] = r[p] * z[i][p];
-                    first[i] += rz[i];
-                    if FULL {
-                        let mut j = 0;
-                        while j <= i {
-                            let at = i * (i + 1) / 2 + j;
-                            second[at] = fma(rz[i], z[j][p], second[at]);
-                            j += 1;
+                    if plain {
+                        let square = xs[i][p] * xs[i][p];
+                        let mut c = 0;
+                        while c < C {
+                            first[c][i] = fma(r[c], xs[i][p], first[c][i]);
+                            second[c][i] = fma(r[c], square, second[c][i]);
+                            c += 1;
                         }
                     } else {
-                        second[i] = fma(rz[i], z[i][p], second[i]);
+                        let mut c = 0;
+                        while c < C {
+                            let rz = r[c] * z[c][i][p];
+                            first[c][i] += rz;
+                            // Elements of A's row: of a diagonal, one.
+                            let (start, row) = if full { (i * (i + 1) / 2, 0) } else { (0, i) };
+                            let mut j = row;
+                            while j <= i {
+                                second[c][start + j] = fma(rz, z[c][j][p], second[c][start + j]);
+                                j += 1;
+                            }
+                            c += 1;
+                        }
                     }
                     i += 1;
                 }
@@ -320,38 +382,42 @@ unsafe fn body<const LANES: usize, const D: usize, const M: usize, const FULL: b
             }
             round += groups * P;
         }
-        // The next copy into this stage starts only when all lanes have read it.
-        warp_sync();
         base += step;
         stage ^= 1;
         tiles += 1;
         if tiles == FLUSH || base >= columns.quads() {
             tiles = 0;
-            // SAFETY: the warp's own sums; one group of lanes writes them.
-            unsafe {
-                flush::<LANES>(kept, 0, &mut count, component, group);
+            let mut c = 0;
+            while c < C {
+                let mut sums = [0.0f32; SUMS];
+                (sums[0], count[c]) = (count[c], 0.0);
                 let mut j = 0;
                 while j < D {
-                    flush::<LANES>(kept, 1 + j, &mut first[j], component, group);
+                    (sums[1 + j], first[c][j]) = (first[c][j], 0.0);
                     j += 1;
                 }
                 let mut j = 0;
                 while j < M {
-                    flush::<LANES>(kept, 1 + D + j, &mut second[j], component, group);
+                    (sums[1 + D + j], second[c][j]) = (second[c][j], 0.0);
                     j += 1;
                 }
+                // SAFETY: the warp's own sums; all of its lanes have read the stage, which is free until the next copy.
+                unsafe { flush::<LANES, SUMS>(kept.offset(c * LANES), k, &sums, x, D * TILE) };
+                c += 1;
             }
         }
+        // The next copy into this stage starts only when all lanes have read it.
+        warp_sync();
     }
     // One lane of each group speaks for the samples that its lanes share.
     let total = if component == 0 { tally } else { Tally::new() }.warp_sum();
     if lane == 0 {
         // SAFETY: the warp's own place.
-        unsafe { kept.set(values(D, FULL, LANES) - 1, total) };
+        unsafe { kept.set(values(D, full, k) - 1, total) };
     }
     barrier!();
     let mut v = thread_idx() as usize;
-    while v < values(D, FULL, LANES) {
+    while v < values(D, full, k) {
         let mut sum = 0.0;
         let mut other = 0;
         while other < warps as usize {
@@ -365,24 +431,52 @@ unsafe fn body<const LANES: usize, const D: usize, const M: usize, const FULL: b
     }
 }
 
-/// Adds a sum, over the groups of lanes, to its place for each component, and empties it. All lanes take part.
+/// Adds sums, over the groups of lanes, to their places: sum v of the lane with component c to `kept[v·step + c]`. They
+/// change lanes through `room` numbers of shared memory. All lanes take part.
 ///
 /// # Safety
-/// `kept` has the place `index`, which only this warp uses.
+/// `kept` has these places, which only this warp uses, and no lane needs what is in `room`.
 #[inline(always)]
-unsafe fn flush<const LANES: usize>(kept: Shared<f64>, index: usize, sum: &mut f32, component: usize, group: usize) {
-    let mut by = WARP / 2;
-    let mut s = *sum;
-    while by >= LANES as u32 {
-        s += f32::from_bits(shuffle_xor_u32(s.to_bits(), by));
-        by /= 2;
+unsafe fn flush<const LANES: usize, const SUMS: usize>(
+    kept: Shared<f64>,
+    step: usize,
+    sums: &[f32; SUMS],
+    room: Shared<f32>,
+    size: usize,
+) {
+    let (warp, lane) = (WARP as usize, (thread_idx() % WARP) as usize);
+    // As many at once as there is room for.
+    let most = size / warp;
+    let mut start = 0;
+    while start < SUMS {
+        let end = if SUMS - start < most { SUMS } else { start + most };
+        warp_sync();
+        let mut v = 0;
+        while v < SUMS {
+            if v >= start && v < end {
+                // SAFETY: inside; the lane's own places.
+                unsafe { room.set((v - start) * warp + lane, sums[v]) };
+            }
+            v += 1;
+        }
+        warp_sync();
+        let mut o = lane;
+        while o < (end - start) * LANES {
+            let (v, component) = (o / LANES, o % LANES);
+            let mut sum = 0.0f64;
+            let mut group = 0;
+            while group < warp / LANES {
+                // SAFETY: written before all lanes met.
+                sum += unsafe { room.get(v * warp + group * LANES + component) } as f64;
+                group += 1;
+            }
+            let at = (start + v) * step + component;
+            // SAFETY: the caller's; a place for each lane's turn.
+            unsafe { kept.set(at, kept.get(at) + sum) };
+            o += warp;
+        }
+        start = end;
     }
-    if group == 0 {
-        let at = index * LANES + component;
-        // SAFETY: the caller's.
-        unsafe { kept.set(at, kept.get(at) + s as f64) };
-    }
-    *sum = 0.0;
 }
 
 /// Samples of a lane at a time where A is a triangle: as many as the registers hold.
@@ -391,15 +485,17 @@ const fn full_samples(d: usize) -> usize {
 }
 
 macro_rules! instances {
-    ($($d:literal $diag8:ident $diag32:ident $full8:ident $full32:ident),*) => { $(
-        instance!($diag8, 8, $d, false, 4);
-        instance!($diag32, 32, $d, false, 4);
-        instance!($full8, 8, $d, true, { full_samples($d) });
-        instance!($full32, 32, $d, true, { full_samples($d) });
+    ($($d:literal $plain8:ident $plain32:ident $diag8:ident $diag32:ident $full8:ident $full32:ident),*) => { $(
+        instance!($plain8, 4, 2, $d, 'p', 2);
+        instance!($plain32, 16, 2, $d, 'p', 2);
+        instance!($diag8, 8, 1, $d, 'd', 4);
+        instance!($diag32, 32, 1, $d, 'd', 4);
+        instance!($full8, 8, 1, $d, 'f', { full_samples($d) });
+        instance!($full32, 32, 1, $d, 'f', { full_samples($d) });
     )* };
 }
 macro_rules! instance {
-    ($name:ident, $lanes:literal, $d:literal, $full:literal, $samples:expr) => {
+    ($name:ident, $lanes:literal, $components:literal, $d:literal, $of:literal, $samples:expr) => {
         kernel! {
             /// Each block's log-likelihood and sufficient statistics.
             ///
@@ -407,26 +503,30 @@ macro_rules! instance {
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: MomentsArgs) {
                 // SAFETY: the caller's.
-                unsafe { body::<$lanes, $d, { matrix($d, $full) }, $full, $samples>(&args) }
+                unsafe {
+                    body::<$lanes, $components, $d, { matrix($d, $of == 'f') }, { sums($d, $of == 'f') }, $of, $samples>(
+                        &args,
+                    )
+                }
             }
         }
     };
 }
 instances!(
-    1 moments_diag_k08_d01 moments_diag_k32_d01 moments_full_k08_d01 moments_full_k32_d01,
-    2 moments_diag_k08_d02 moments_diag_k32_d02 moments_full_k08_d02 moments_full_k32_d02,
-    3 moments_diag_k08_d03 moments_diag_k32_d03 moments_full_k08_d03 moments_full_k32_d03,
-    4 moments_diag_k08_d04 moments_diag_k32_d04 moments_full_k08_d04 moments_full_k32_d04,
-    5 moments_diag_k08_d05 moments_diag_k32_d05 moments_full_k08_d05 moments_full_k32_d05,
-    6 moments_diag_k08_d06 moments_diag_k32_d06 moments_full_k08_d06 moments_full_k32_d06,
-    7 moments_diag_k08_d07 moments_diag_k32_d07 moments_full_k08_d07 moments_full_k32_d07,
-    8 moments_diag_k08_d08 moments_diag_k32_d08 moments_full_k08_d08 moments_full_k32_d08,
-    9 moments_diag_k08_d09 moments_diag_k32_d09 moments_full_k08_d09 moments_full_k32_d09,
-    10 moments_diag_k08_d10 moments_diag_k32_d10 moments_full_k08_d10 moments_full_k32_d10,
-    11 moments_diag_k08_d11 moments_diag_k32_d11 moments_full_k08_d11 moments_full_k32_d11,
-    12 moments_diag_k08_d12 moments_diag_k32_d12 moments_full_k08_d12 moments_full_k32_d12,
-    13 moments_diag_k08_d13 moments_diag_k32_d13 moments_full_k08_d13 moments_full_k32_d13,
-    14 moments_diag_k08_d14 moments_diag_k32_d14 moments_full_k08_d14 moments_full_k32_d14,
-    15 moments_diag_k08_d15 moments_diag_k32_d15 moments_full_k08_d15 moments_full_k32_d15,
-    16 moments_diag_k08_d16 moments_diag_k32_d16 moments_full_k08_d16 moments_full_k32_d16
+    1 moments_plain_k08_d01 moments_plain_k32_d01 moments_diag_k08_d01 moments_diag_k32_d01 moments_full_k08_d01 moments_full_k32_d01,
+    2 moments_plain_k08_d02 moments_plain_k32_d02 moments_diag_k08_d02 moments_diag_k32_d02 moments_full_k08_d02 moments_full_k32_d02,
+    3 moments_plain_k08_d03 moments_plain_k32_d03 moments_diag_k08_d03 moments_diag_k32_d03 moments_full_k08_d03 moments_full_k32_d03,
+    4 moments_plain_k08_d04 moments_plain_k32_d04 moments_diag_k08_d04 moments_diag_k32_d04 moments_full_k08_d04 moments_full_k32_d04,
+    5 moments_plain_k08_d05 moments_plain_k32_d05 moments_diag_k08_d05 moments_diag_k32_d05 moments_full_k08_d05 moments_full_k32_d05,
+    6 moments_plain_k08_d06 moments_plain_k32_d06 moments_diag_k08_d06 moments_diag_k32_d06 moments_full_k08_d06 moments_full_k32_d06,
+    7 moments_plain_k08_d07 moments_plain_k32_d07 moments_diag_k08_d07 moments_diag_k32_d07 moments_full_k08_d07 moments_full_k32_d07,
+    8 moments_plain_k08_d08 moments_plain_k32_d08 moments_diag_k08_d08 moments_diag_k32_d08 moments_full_k08_d08 moments_full_k32_d08,
+    9 moments_plain_k08_d09 moments_plain_k32_d09 moments_diag_k08_d09 moments_diag_k32_d09 moments_full_k08_d09 moments_full_k32_d09,
+    10 moments_plain_k08_d10 moments_plain_k32_d10 moments_diag_k08_d10 moments_diag_k32_d10 moments_full_k08_d10 moments_full_k32_d10,
+    11 moments_plain_k08_d11 moments_plain_k32_d11 moments_diag_k08_d11 moments_diag_k32_d11 moments_full_k08_d11 moments_full_k32_d11,
+    12 moments_plain_k08_d12 moments_plain_k32_d12 moments_diag_k08_d12 moments_diag_k32_d12 moments_full_k08_d12 moments_full_k32_d12,
+    13 moments_plain_k08_d13 moments_plain_k32_d13 moments_diag_k08_d13 moments_diag_k32_d13 moments_full_k08_d13 moments_full_k32_d13,
+    14 moments_plain_k08_d14 moments_plain_k32_d14 moments_diag_k08_d14 moments_diag_k32_d14 moments_full_k08_d14 moments_full_k32_d14,
+    15 moments_plain_k08_d15 moments_plain_k32_d15 moments_diag_k08_d15 moments_diag_k32_d15 moments_full_k08_d15 moments_full_k32_d15,
+    16 moments_plain_k08_d16 moments_plain_k32_d16 moments_diag_k08_d16 moments_diag_k32_d16 moments_full_k08_d16 moments_full_k32_d16
 );

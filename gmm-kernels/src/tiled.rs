@@ -1,13 +1,19 @@
-//! `tiled8`, `tiled16`: the general fast kernel, for any K and D.
+//! `tiled8`, `tiled16`, `tiled_full8`, `tiled_full16`: the general fast kernels, for any K and D.
 //!
 //! Built like a matrix product whose inner operation is the squared distance: each thread holds a register tile of T
-//! components by [`SAMPLES`] samples; the warps of a block divide among themselves the components (`across` of them) and
-//! the samples (the others), so that each sample that comes from memory meets `across`·T components. Samples and
-//! parameters pass through shared memory, [`STEP`] features at a time, the next step on its way while one is computed.
-//! Over the tiles of components, a log-sum-exp with the running maximum.
+//! rows by [`SAMPLES`] samples. A row is a component (diagonal covariances: q −= (s·x + m)² feature by feature), or, in
+//! the `full` kernels, a row of a component's triangle (z = A·x + b, then q −= |z|²; what a tile's rows do not reach of the
+//! triangle is skipped). The warps of a block divide among themselves the tiles or components (`across` of them) and
+//! the samples (the others), so that each sample that comes from memory meets `across`·T rows. Samples and parameters
+//! pass through shared memory, [`STEP`] features at a time, the next step on its way while one is computed. Over the
+//! components, a log-sum-exp with the running maximum.
+//!
+//! Besides the total they give, where asked for, each sample's log₂-likelihood, or what the E-step needs of it: the
+//! exponents of all components, their maximum, and the factor that makes responsibilities of them.
 //!
 //! * Launch: one-dimensional grid; block of at least `across` warps, a multiple of it; shared memory [`shared_bytes`].
-//! * Must do: N·K·D·2 fused multiply-adds (K rounded up to tiles), on an H200 at most 33.4·10¹² a second.
+//! * Must do: N·K·D·2 fused multiply-adds (K rounded up to tiles), `full` N·K·D·(D + 3)/2 (the triangle rounded up to
+//!   tiles), on an H200 at most 33.4·10¹² a second.
 use crate::direct::{Columns, QUAD};
 use crate::output::{FINISH_SHARED_BYTES, Output};
 use crate::simt::*;
@@ -28,18 +34,37 @@ pub struct TiledArgs {
     pub columns: Columns,
     /// D.
     pub d: u32,
-    /// Tiles of components: ⌈K / T⌉; the last one is filled up with components of weight zero and seed −10³⁰.
+    /// Tiles of components: ⌈K / T⌉; the last one is filled up with components of weight zero and a seed below all
+    /// others. `full`: K.
     pub tiles: u32,
     /// Warps of a block along the components; a power of two.
     pub across: u32,
-    /// sⱼ and mⱼ, (tiles, D, 2, T).
+    /// sⱼ and mⱼ, (tiles, D, 2, T). `full`: A and below it b, in tiles of rows, (K, ⌈D / T⌉, D + 1, T), zeros where A has
+    /// none.
     pub sm: *const f32,
-    /// w and seed, (tiles, 2, T).
+    /// w and seed, (tiles, 2, T). `full`: (K, 2).
     pub constants: *const f32,
+    /// Weight of each sample, zeros behind N up to a multiple of the block's samples; or null: every weight is one.
+    pub sample_weights: *const f32,
     /// Log₂-likelihood of each sample (N,), or null.
     pub samples: *mut f32,
+    /// For the E-step, or null.
+    pub posterior: Posterior,
     /// Where the total goes.
     pub output: Output,
+}
+
+/// What the E-step needs: the responsibility of component k is wₖ·2^(qₖ − maximum)·factor.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Posterior {
+    /// qₖ of each sample, (components, stride); null if not asked for.
+    pub exponents: *mut f32,
+    /// The maximum over k of each sample, and behind it the factor: its weight / Σₖ wₖ·2^(qₖ − maximum), zero behind N;
+    /// (2, stride).
+    pub normalisers: *mut f32,
+    /// Samples from one component to the next: N or more, a multiple of the samples of a block.
+    pub stride: u32,
 }
 
 /// Numbers of a stage: a step's samples, then its parameters.
@@ -50,14 +75,13 @@ const fn stage(t: usize, warps: usize, across: usize) -> usize {
 /// Dynamic shared memory of a launch with tiles of `t` components.
 pub fn shared_bytes(t: usize, block_dim: u32, across: u32) -> usize {
     let warps = (block_dim / WARP) as usize;
-    // At the end of a tile of samples, the warps leave a maximum and a sum for each of their samples.
-    let exchange = 2 * warps * WARP_SAMPLES;
-    let stages = 2 * stage(t, warps, across as usize);
-    FINISH_SHARED_BYTES + if stages > exchange { stages } else { exchange } * size_of::<f32>()
+    // Each warp's maximum and sum for each of its samples, and two stages.
+    let numbers = 2 * warps * WARP_SAMPLES + 2 * stage(t, warps, across as usize);
+    FINISH_SHARED_BYTES + numbers * size_of::<f32>()
 }
 
 /// What the threads of a block share about a launch.
-struct Tiles<'a, const T: usize> {
+struct Tiles<'a, const T: usize, const FULL: bool> {
     args: &'a TiledArgs,
     /// Quads of a block's samples, a power of two.
     quads: u32,
@@ -66,21 +90,73 @@ struct Tiles<'a, const T: usize> {
     stage: usize,
 }
 
-impl<const T: usize> Tiles<'_, T> {
-    /// Starts to copy the step of features from `start`, for the quads from `first` and the tiles from `tile`.
+/// A step of the work on a block's samples.
+#[derive(Clone, Copy)]
+struct Step {
+    /// Tile, or component of `full`.
+    tile: u32,
+    /// Tile of rows within the component.
+    row: u32,
+    /// First feature.
+    start: u32,
+}
+
+impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
+    /// Numbers of a feature in a tile: s and m of each component, or a column of A.
+    const WIDTH: usize = if FULL { T } else { 2 * T };
+
+    /// Tiles of rows of a component.
+    #[inline(always)]
+    fn rows(&self) -> u32 {
+        if FULL { self.args.d.div_ceil(T as u32) } else { 1 }
+    }
+
+    /// Features that a tile of rows reaches.
+    #[inline(always)]
+    fn features(&self, row: u32) -> u32 {
+        let reach = (row + 1) * T as u32;
+        if FULL && reach < self.args.d { reach } else { self.args.d }
+    }
+
+    /// Parameters of a tile of rows.
+    #[inline(always)]
+    fn parameters(&self, tile: u32, row: u32) -> *const f32 {
+        // The triangle's tiles have one more line: b.
+        let lines = self.args.d as usize + FULL as usize;
+        self.args.sm.wrapping_add((tile as usize * self.rows() as usize + row as usize) * lines * Self::WIDTH)
+    }
+
+    /// The step behind `at`.
+    #[inline(always)]
+    fn next(&self, at: Step) -> Step {
+        let Step { tile, row, start } = at;
+        if start + (STEP as u32) < self.features(row) {
+            Step { start: start + STEP as u32, ..at }
+        } else if row + 1 < self.rows() {
+            Step { tile, row: row + 1, start: 0 }
+        } else {
+            Step { tile: tile + self.args.across, row: 0, start: 0 }
+        }
+    }
+
+    /// Starts to copy a step, for the quads from `first`.
     ///
     /// # Safety
     /// All threads of the block call it, and none computes on stage `which`.
     #[inline(always)]
-    unsafe fn fetch(&self, which: usize, first: u32, tile: u32, start: u32) {
+    unsafe fn fetch(&self, which: usize, first: u32, step: Step) {
         let args = self.args;
         let policy = policy_keep();
-        let features = if args.d - start < STEP as u32 { args.d - start } else { STEP as u32 };
+        let Step { tile, row, start } = step;
+        let left = self.features(row) - start;
+        let features = if left < STEP as u32 { left } else { STEP as u32 };
         let to = self.stages.offset(which * self.stage);
         let last = args.columns.quads() - 1;
+        // A power of two.
+        let shift = self.quads.trailing_zeros();
         let mut c = thread_idx();
-        while c < features * self.quads {
-            let (feature, q) = (c / self.quads, c % self.quads);
+        while c < features << shift {
+            let (feature, q) = (c >> shift, c & (self.quads - 1));
             // Past the end the last quad stands in, and is not counted.
             let quad = if first + q < last { first + q } else { last };
             // SAFETY: the feature and the quad exist; the stage has room for a step.
@@ -88,14 +164,16 @@ impl<const T: usize> Tiles<'_, T> {
             c += block_dim();
         }
         let to = to.offset(STEP * QUAD * self.quads as usize);
-        let chunk = features * 2 * (T / 4) as u32;
+        // A whole step of each part, of which the last may have fewer features.
+        let chunk = (STEP * Self::WIDTH / 4) as u32;
         let mut c = thread_idx();
         while c < args.across * chunk {
             let (part, i) = (c / chunk, c % chunk);
-            if tile + part < args.tiles {
-                let from = ((tile + part) as usize * args.d as usize + start as usize) * 2 * T + 4 * i as usize;
+            if tile + part < args.tiles && i < features * (Self::WIDTH / 4) as u32 {
+                let from =
+                    self.parameters(tile + part, row).wrapping_add(start as usize * Self::WIDTH + 4 * i as usize);
                 // SAFETY: within the tile's parameters; the stage has room for a step of each part.
-                unsafe { to.copy4(part as usize * STEP * 2 * T + 4 * i as usize, args.sm.add(from), policy) };
+                unsafe { to.copy4(part as usize * STEP * Self::WIDTH + 4 * i as usize, from, policy) };
             }
             c += block_dim();
         }
@@ -127,130 +205,281 @@ unsafe fn accumulate<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f32; SAMP
     }
 }
 
+/// z += a·x for the tile's rows and one feature.
+///
+/// # Safety
+/// `a` has T elements, aligned to 16 bytes.
 #[inline(always)]
-unsafe fn body<const T: usize>(args: &TiledArgs) {
+unsafe fn multiply<const T: usize>(z: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], a: Shared<f32>) {
+    let mut k = 0;
+    while k < T {
+        // SAFETY: the caller's.
+        let a = unsafe { a.get4(k) };
+        let mut l = 0;
+        while l < 4 {
+            let mut p = 0;
+            while p < SAMPLES {
+                z[k + l][p] = fma(a[l], x[p], z[k + l][p]);
+                p += 1;
+            }
+            l += 1;
+        }
+        k += 4;
+    }
+}
+
+/// The log-sum-exps of a thread's samples, in shared memory: the work between two tiles needs the registers.
+#[derive(Clone, Copy)]
+struct Sums {
+    /// Maxima of the thread's first quad of samples.
+    maxima: Shared<f32>,
+    /// From there to its sums.
+    sums: usize,
+}
+
+impl Sums {
+    /// Samples of a quad.
+    ///
+    /// # Safety
+    /// The places exist; only this thread uses them.
+    #[inline(always)]
+    unsafe fn get(self, quad: usize) -> [[f32; QUAD]; 2] {
+        let at = quad * (WARP_SAMPLES / 2);
+        // SAFETY: the caller's.
+        unsafe { [self.maxima.get4(at), self.maxima.get4(self.sums + at)] }
+    }
+
+    /// # Safety
+    /// As for [`Self::get`].
+    #[inline(always)]
+    unsafe fn set(self, quad: usize, max: [f32; QUAD], sum: [f32; QUAD]) {
+        let at = quad * (WARP_SAMPLES / 2);
+        // SAFETY: the caller's.
+        unsafe {
+            self.maxima.set4(at, max);
+            self.maxima.set4(self.sums + at, sum);
+        }
+    }
+
+    /// Adds R components. `constants`: w of each.
+    ///
+    /// # Safety
+    /// As for [`Self::get`]; `constants` has R elements.
+    #[inline(always)]
+    unsafe fn add<const R: usize>(self, q: &[[f32; SAMPLES]; R], constants: *const f32) {
+        let mut quad = 0;
+        while quad < SAMPLES / QUAD {
+            // SAFETY: the caller's.
+            let [mut max_, mut sum] = unsafe { self.get(quad) };
+            let mut p = 0;
+            while p < QUAD {
+                let mut top = max_[p];
+                let mut k = 0;
+                while k < R {
+                    top = max(top, q[k][quad * QUAD + p]);
+                    k += 1;
+                }
+                sum[p] *= exp2(max_[p] - top);
+                let mut k = 0;
+                while k < R {
+                    // SAFETY: the caller's.
+                    sum[p] = fma(unsafe { *constants.add(k) }, exp2(q[k][quad * QUAD + p] - top), sum[p]);
+                    k += 1;
+                }
+                max_[p] = top;
+                p += 1;
+            }
+            // SAFETY: the caller's.
+            unsafe { self.set(quad, max_, sum) };
+            quad += 1;
+        }
+    }
+}
+
+/// Writes a thread's samples of one row of an array, both quads of it.
+///
+/// # Safety
+/// `to` is the place of its first sample: aligned to 16 bytes, and writable for those of a warp.
+#[inline(always)]
+unsafe fn store(to: *mut f32, v: [f32; SAMPLES]) {
+    // SAFETY: the caller's.
+    unsafe {
+        store4(to, [v[0], v[1], v[2], v[3]]);
+        store4(to.add(WARP_SAMPLES / 2), [v[4], v[5], v[6], v[7]]);
+    }
+}
+
+#[inline(always)]
+unsafe fn body<const T: usize, const FULL: bool>(args: &TiledArgs) {
     let columns = &args.columns;
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
     // This warp's part of the components, and its part of the block's samples.
     let (part, group) = (warp % args.across, (warp / args.across) as usize);
     let quads = warps / args.across * (WARP_SAMPLES / QUAD) as u32;
-    let all = Tiles::<T> {
+    let all = Tiles::<T, FULL> {
         args,
         quads,
-        stages: Shared::at(FINISH_SHARED_BYTES),
+        stages: Shared::<f32>::at(FINISH_SHARED_BYTES).offset(2 * warps as usize * WARP_SAMPLES),
         stage: stage(T, warps as usize, args.across as usize),
     };
     let mine = group * WARP_SAMPLES + QUAD * lane;
+    let block_samples = QUAD * quads as usize;
+    let maxima = Shared::<f32>::at(FINISH_SHARED_BYTES);
+    let totals = maxima.offset(warps as usize * WARP_SAMPLES);
+    let sums =
+        Sums { maxima: maxima.offset(part as usize * block_samples + mine), sums: warps as usize * WARP_SAMPLES };
     let mut tally = Tally::new();
     let mut first = block_idx() * quads;
     // The bounds are the same for all threads of a block, so that all of them meet at the barriers.
     while first < columns.quads() {
-        let mut sums = [LogSumExp::new(); SAMPLES];
+        let empty = LogSumExp::new();
+        // SAFETY: this thread's places; the barrier that ends this loop has let all read them.
+        unsafe {
+            sums.set(0, [empty.max; QUAD], [empty.sum; QUAD]);
+            sums.set(1, [empty.max; QUAD], [empty.sum; QUAD]);
+        }
         let mut which = 0;
+        let mut at = Step { tile: 0, row: 0, start: 0 };
         // SAFETY: the stages are free: the start, or the barrier that ends this loop.
-        unsafe { all.fetch(0, first, 0, 0) };
-        let mut tile = 0;
-        while tile < args.tiles {
+        unsafe { all.fetch(0, first, at) };
+        // Exponents of the thread's samples, for a component.
+        let exponents = |component: usize| {
+            let sample = QUAD * first as usize + mine;
+            args.posterior.exponents.wrapping_add(component * args.posterior.stride as usize + sample)
+        };
+        while at.tile < args.tiles {
+            let tile = at.tile;
             let present = tile + part < args.tiles;
             // A warp without a tile of its own follows the last one.
-            let own = if present { tile + part } else { args.tiles - 1 } as usize;
+            let own = if present { tile + part } else { args.tiles - 1 };
             // SAFETY: the tile exists.
-            let constants = unsafe { args.constants.add(own * 2 * T) };
-            let mut q = [[0.0f32; SAMPLES]; T];
-            let mut k = 0;
-            while k < T {
-                // SAFETY: as above.
-                q[k] = [unsafe { *constants.add(T + k) }; SAMPLES];
-                k += 1;
-            }
-            let mut start = 0;
-            while start < args.d {
-                copies_wait();
-                barrier!();
-                let (next_tile, next_start) =
-                    if start + (STEP as u32) < args.d { (tile, start + STEP as u32) } else { (tile + args.across, 0) };
-                if next_tile < args.tiles {
-                    // SAFETY: all threads have passed the barrier, so none computes on the other stage any more.
-                    unsafe { all.fetch(which ^ 1, first, next_tile, next_start) };
+            let constants = unsafe { args.constants.add(own as usize * if FULL { 2 } else { 2 * T }) };
+            // SAFETY: as above.
+            let mut exponent = [if FULL { unsafe { *constants.add(1) } } else { 0.0 }; SAMPLES];
+            while at.tile == tile {
+                let row = at.row;
+                // Rows of z begin with b, components with their seed.
+                let start = if FULL {
+                    all.parameters(own, row).wrapping_add(args.d as usize * T)
+                } else {
+                    constants.wrapping_add(T)
+                };
+                let mut q = [[0.0f32; SAMPLES]; T];
+                let mut k = 0;
+                while k < T {
+                    // SAFETY: as above.
+                    q[k] = [unsafe { *start.add(k) }; SAMPLES];
+                    k += 1;
                 }
-                if present {
-                    let x = all.stages.offset(which * all.stage);
-                    let sm = x.offset(STEP * QUAD * quads as usize + part as usize * STEP * 2 * T);
-                    let mut f = 0;
-                    while f < STEP && start + (f as u32) < args.d {
-                        // SAFETY: the step has arrived, and the barrier made the other threads' copies visible.
-                        unsafe {
-                            let at = x.offset(f * QUAD * quads as usize + mine);
-                            let (a, b) = (at.get4(0), at.get4(WARP_SAMPLES / 2));
-                            accumulate(&mut q, &[a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]], sm.offset(f * 2 * T));
+                while at.tile == tile && at.row == row {
+                    copies_wait();
+                    barrier!();
+                    let next = all.next(at);
+                    if next.tile < args.tiles {
+                        // SAFETY: all threads have passed the barrier, so none computes on the other stage any more.
+                        unsafe { all.fetch(which ^ 1, first, next) };
+                    }
+                    if present {
+                        let x = all.stages.offset(which * all.stage);
+                        let parameters =
+                            x.offset(STEP * QUAD * quads as usize + part as usize * STEP * Tiles::<T, FULL>::WIDTH);
+                        let left = all.features(row) - at.start;
+                        let features = if left < STEP as u32 { left as usize } else { STEP };
+                        let mut f = 0;
+                        while f < features {
+                            // SAFETY: the step has arrived, and the barrier made the other threads' copies visible.
+                            unsafe {
+                                let x = x.offset(f * QUAD * quads as usize + mine);
+                                let (a, b) = (x.get4(0), x.get4(WARP_SAMPLES / 2));
+                                let x = [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]];
+                                let parameters = parameters.offset(f * Tiles::<T, FULL>::WIDTH);
+                                if FULL {
+                                    multiply(&mut q, &x, parameters);
+                                } else {
+                                    accumulate(&mut q, &x, parameters);
+                                }
+                            }
+                            f += 1;
                         }
-                        f += 1;
                     }
+                    which ^= 1;
+                    at = all.next(at);
                 }
-                which ^= 1;
-                start += STEP as u32;
-            }
-            if present {
-                let mut p = 0;
-                while p < SAMPLES {
-                    let mut top = sums[p].max;
+                if FULL {
                     let mut k = 0;
                     while k < T {
-                        top = max(top, q[k][p]);
+                        let mut p = 0;
+                        while p < SAMPLES {
+                            exponent[p] = fma(-q[k][p], q[k][p], exponent[p]);
+                            p += 1;
+                        }
                         k += 1;
                     }
-                    let mut sum = sums[p].sum * exp2(sums[p].max - top);
-                    let mut k = 0;
-                    while k < T {
-                        // SAFETY: the tile's constants.
-                        sum = fma(unsafe { *constants.add(k) }, exp2(q[k][p] - top), sum);
-                        k += 1;
+                } else if present {
+                    // SAFETY: the tile's constants; rows of the tile's components, which have a place for each sample.
+                    unsafe {
+                        if !args.posterior.exponents.is_null() {
+                            let stride = opaque(args.posterior.stride) as usize;
+                            let mut to = exponents(own as usize * T);
+                            let mut k = 0;
+                            while k < T {
+                                store(to, q[k]);
+                                to = to.wrapping_add(stride);
+                                k += 1;
+                            }
+                        }
+                        sums.add(&q, constants);
                     }
-                    sums[p] = LogSumExp { max: top, sum };
-                    p += 1;
                 }
             }
-            tile += args.across;
-        }
-        // The warps of the same samples put their parts together.
-        barrier!();
-        let maxima = all.stages.offset(mine);
-        let totals = maxima.offset(warps as usize * WARP_SAMPLES);
-        let samples_of_block = QUAD * quads as usize;
-        let mut p = 0;
-        while p < SAMPLES {
-            let at = part as usize * samples_of_block + p / QUAD * (WARP_SAMPLES / 2) + p % QUAD;
-            // SAFETY: a place for each warp and sample; the barrier freed the stages.
-            unsafe {
-                maxima.set(at, sums[p].max);
-                totals.set(at, sums[p].sum);
-            }
-            p += 1;
-        }
-        barrier!();
-        if part == 0 {
-            let mut p = 0;
-            while p < SAMPLES {
-                let at = p / QUAD * (WARP_SAMPLES / 2) + p % QUAD;
-                let sample = QUAD as u64 * first as u64 + (mine + at) as u64;
-                if sample < columns.n {
-                    let mut sum = sums[p];
-                    let mut other = 1;
-                    while other < args.across as usize {
-                        let at = other * samples_of_block + at;
-                        // SAFETY: written before the barrier.
-                        sum.merge(unsafe { LogSumExp { max: maxima.get(at), sum: totals.get(at) } });
-                        other += 1;
+            if FULL && present {
+                // SAFETY: as above.
+                unsafe {
+                    sums.add(&[exponent], constants);
+                    if !args.posterior.exponents.is_null() {
+                        store(exponents(own as usize), exponent);
                     }
+                }
+            }
+        }
+        // The block's threads share the samples anew, side by side, and put together what its warps have of them.
+        barrier!();
+        let mut at = thread_idx() as usize;
+        while at < block_samples {
+            let sample = QUAD as u64 * first as u64 + at as u64;
+            let (mut top, mut factor) = (0.0, 0.0);
+            if sample < columns.n {
+                let mut sum = LogSumExp::new();
+                let mut other = at;
+                while other < args.across as usize * block_samples {
+                    // SAFETY: written before the barrier.
+                    sum.merge(unsafe { LogSumExp { max: maxima.get(other), sum: totals.get(other) } });
+                    other += block_samples;
+                }
+                let mut weight = 1.0;
+                if args.sample_weights.is_null() {
                     tally.add_scaled(sum.max, sum.sum);
-                    if !args.samples.is_null() {
-                        // SAFETY: sample < N.
-                        unsafe { *args.samples.add(sample as usize) = sum.log2() };
-                    }
+                } else {
+                    // SAFETY: sample < N.
+                    weight = unsafe { *args.sample_weights.add(sample as usize) };
+                    tally.add_scaled(weight * sum.log2(), 1.0);
                 }
-                p += 1;
+                (top, factor) = (sum.max, weight * reciprocal(sum.sum));
+                if !args.samples.is_null() {
+                    // SAFETY: sample < N.
+                    unsafe { *args.samples.add(sample as usize) = sum.log2() };
+                }
             }
+            if !args.posterior.exponents.is_null() {
+                let to = args.posterior.normalisers.wrapping_add(sample as usize);
+                // SAFETY: both rows have a place for each sample of the block.
+                unsafe {
+                    *to = top;
+                    *to.add(args.posterior.stride as usize) = factor;
+                }
+            }
+            at += block_dim() as usize;
         }
         barrier!();
         first += grid_dim() * quads;
@@ -259,23 +488,27 @@ unsafe fn body<const T: usize>(args: &TiledArgs) {
     unsafe { args.output.finish(tally) };
 }
 
-kernel! {
-    /// Total log₂-likelihood, and each sample's where asked for; tiles of 8 components.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
-    pub unsafe fn tiled8(args: TiledArgs) {
-        // SAFETY: the caller's.
-        unsafe { body::<8>(&args) }
-    }
+macro_rules! instances {
+    ($($(#[$doc:meta])* $name:ident $t:literal $full:literal;)*) => { $(
+        kernel! {
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// The pointers of `args` are valid for the sizes given; launched as the module says.
+            pub unsafe fn $name(args: TiledArgs) {
+                // SAFETY: the caller's.
+                unsafe { body::<$t, $full>(&args) }
+            }
+        }
+    )* };
 }
-kernel! {
-    /// As [`tiled8`], with tiles of 16 components.
-    ///
-    /// # Safety
-    /// See [`tiled8`].
-    pub unsafe fn tiled16(args: TiledArgs) {
-        // SAFETY: the caller's.
-        unsafe { body::<16>(&args) }
-    }
+instances! {
+    /// Diagonal covariances, tiles of 8 components.
+    tiled8 8 false;
+    /// Diagonal covariances, tiles of 16 components.
+    tiled16 16 false;
+    /// Triangles, tiles of 8 rows.
+    tiled_full8 8 true;
+    /// Triangles, tiles of 16 rows.
+    tiled_full16 16 true;
 }

@@ -7,14 +7,15 @@
 mod general;
 
 use super::layout;
-use super::moments::lanes;
+use super::moments::{Kind, lanes};
+use super::scattered::Scattered;
 use super::whitened::Whitened;
 use crate::packed::{Frame, Packed};
-use crate::{Covariances, Evaluator, Mixture, ReferenceEvaluator, Samples};
+use crate::{Covariances, Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics};
 use cust::memory::bytemuck;
 use gmm_kernels::gather::{self, GatherArgs};
 use gmm_kernels::simt::host::launch;
-use gmm_kernels::{batch, direct, moments, output::Output, pair, tiled};
+use gmm_kernels::{batch, direct, moments, output::Output, pair, scatter, tiled};
 use ndarray::{Array1, Array2};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -27,6 +28,9 @@ const PADDING: f32 = 7e3;
 
 /// All features of a sample that is far from every component.
 const FAR: f64 = 15.0;
+
+const NO_POSTERIOR: tiled::Posterior =
+    tiled::Posterior { exponents: std::ptr::null_mut(), normalisers: std::ptr::null_mut(), stride: 0 };
 
 /// Lets raw pointers into the emulated threads.
 struct Share<T>(T);
@@ -172,7 +176,19 @@ impl Problem {
             self.total(grid, block, tiled::shared_bytes(t, block, across), |output| {
                 let (columns, sm, constants, samples) = pointers.get();
                 let (d, tiles) = (self.d as u32, tiles as u32);
-                let args = tiled::TiledArgs { columns, d, tiles, across, sm, constants, samples, output };
+                let (sample_weights, posterior) = (std::ptr::null(), NO_POSTERIOR);
+                let args = tiled::TiledArgs {
+                    columns,
+                    d,
+                    tiles,
+                    across,
+                    sm,
+                    constants,
+                    sample_weights,
+                    samples,
+                    posterior,
+                    output,
+                };
                 // SAFETY: the pointers are of arrays with the sizes that go with them.
                 unsafe { if t == 8 { tiled::tiled8(args) } else { tiled::tiled16(args) } }
             })
@@ -439,15 +455,22 @@ fn flat(s: &Covariances) -> Vec<f64> {
 fn check_statistics<const LANES: usize>(
     n: usize,
     (k, d): (usize, usize),
-    diag: unsafe fn(moments::MomentsArgs),
-    full: unsafe fn(moments::MomentsArgs),
+    [plain, diag, full]: [unsafe fn(moments::MomentsArgs); 3],
 ) {
     assert_eq!(lanes(k), LANES);
     let mut rng = ChaCha8Rng::seed_from_u64((100 * n + 10 * k + d) as u64);
     let mut x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
     // A sample far from every component takes the path with the maximum.
     x.row_mut(n / 2).fill(FAR as f32);
-    for mixture in of_each_type(&mut rng, k, d) {
+    let mut mixtures = of_each_type(&mut rng, k, d);
+    if k > 1 {
+        // One with a component far from the data's centre, for which moments of x will not do.
+        let near = &mixtures[mixtures.len() - 1];
+        let mut means = near.means().to_owned();
+        means.row_mut(0).fill(60.0);
+        mixtures.push(Mixture::new(near.weights().to_owned(), means, near.covariances().clone()).unwrap());
+    }
+    for mixture in mixtures {
         let problem = Problem::new(x.clone(), &random_mixture(&mut rng, k, d));
         let whitened = Whitened::new(&mixture, &problem.frame).unwrap();
         let mut parameters = vec![f32::NAN; moments::numbers(d, whitened.full()) * LANES];
@@ -461,36 +484,197 @@ fn check_statistics<const LANES: usize>(
             parameters: parameters.as_ptr(),
             partials: partials.as_mut_ptr(),
         });
-        let kernel = if whitened.full() { full } else { diag };
+        let kernel = match Kind::new(&whitened) {
+            Kind::Full => full,
+            Kind::Plain => plain,
+            Kind::Diag => diag,
+        };
         launch((grid, 1), block, moments::shared_bytes(d, whitened.full(), LANES, block), || {
             // SAFETY: the arguments are as the kernel asks for.
             unsafe { kernel(args.get()) }
         });
         let sums: Vec<f64> = partials.chunks_exact(grid as usize).map(|blocks| blocks.iter().sum()).collect();
         let got = whitened.statistics(&sums, LANES, n as f64, 0.0, &problem.frame).unwrap();
-        let mut reference = ReferenceEvaluator::new(Samples::from_f32(x.view()).unwrap());
-        let truth = reference.statistics(&mixture).unwrap();
-        let what = format!("{} N={n} K={k} D={d}", mixture.covariance_type());
-        // float32 sums of up to 256 samples: 3·10⁻⁵ of the sum of magnitudes is generous. The far sample's exponents are
-        // some thousands, with an error of a few units of 2⁻²⁴ of that: its responsibilities are right to 2·10⁻³.
-        let (sums, far) = (3e-5, 2e-3);
-        let near = |got: f64, truth: f64, bound: f64, name: &str| {
-            assert!((got - truth).abs() <= bound, "{what}: {name} {got} for {truth} (bound {bound})");
-        };
-        let total = truth.log_likelihood();
-        near(got.log_likelihood(), total, sums * total.abs().max(1.0), "log-likelihood");
-        for (a, b) in got.counts().iter().zip(truth.counts()) {
-            near(*a, *b, sums * n as f64 + far, "count");
+        assert_statistics(&x, &mixture, &got);
+    }
+}
+
+/// Compares with the reference, for samples of which one is as far away as [`FAR`].
+fn assert_statistics(x: &Array2<f32>, mixture: &Mixture, got: &Statistics) {
+    let (n, d) = x.dim();
+    let truth = ReferenceEvaluator::new(Samples::from_f32(x.view()).unwrap()).statistics(mixture).unwrap();
+    let what = format!("{} N={n} K={} D={d}", mixture.covariance_type(), mixture.n_components());
+    // float32 sums of up to 2048 samples: 3·10⁻⁵ of the sum of magnitudes is generous. The far sample's exponents are some
+    // thousands, with an error of a few units of 2⁻²⁴ of that: its responsibilities are right to 2·10⁻³.
+    let (sums, far) = (3e-5, 2e-3);
+    let near = |got: f64, truth: f64, bound: f64, name: &str| {
+        assert!((got - truth).abs() <= bound, "{what}: {name} {got} for {truth} (bound {bound})");
+    };
+    let total = truth.log_likelihood();
+    near(got.log_likelihood(), total, sums * total.abs().max(1.0), "log-likelihood");
+    for (a, b) in got.counts().iter().zip(truth.counts()) {
+        near(*a, *b, sums * n as f64 + far, "count");
+    }
+    let counts = truth.counts();
+    for ((c, j), b) in truth.means().indexed_iter() {
+        // A component next to no samples has no mean to speak of.
+        if counts[c] > 0.1 {
+            near(got.means()[[c, j]], *b, sums * FAR + far * FAR / counts[c], "mean");
         }
-        let counts = truth.counts();
-        for ((c, j), b) in truth.means().indexed_iter() {
-            // A component next to no samples has no mean to speak of.
-            if counts[c] > 0.1 {
-                near(got.means()[[c, j]], *b, sums * FAR + far * FAR / counts[c], "mean");
+    }
+    for (a, b) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
+        near(a, b, (sums + far) * FAR * FAR * d as f64 + sums * 4.0 * (n * d) as f64, "scatter");
+    }
+}
+
+/// The E-step by `tiled` and `scatter`, in pieces of the samples.
+fn scattered_statistics(
+    x: &Array2<f32>,
+    mixture: &Mixture,
+    (t, across): (usize, u32),
+    block: (usize, usize),
+    (piece, slices): (usize, usize),
+) -> Statistics {
+    let problem = Problem::new(x.clone(), &random_mixture(&mut ChaCha8Rng::seed_from_u64(0), 1, x.ncols()));
+    let packed = Packed::<f32>::with_matrices(mixture, &problem.frame).unwrap();
+    let scattered = Scattered::new(mixture, &packed, &problem.frame, block);
+    let (shape, (k, d)) = (scattered.shape, (packed.n_components, packed.n_features));
+    let (sm, constants) = match shape.full {
+        true => layout::triangle_sizes(k, d, t),
+        false => (layout::tiled_sizes(k, d, t).1, layout::tiled_sizes(k, d, t).2),
+    };
+    let (mut sm, mut constants) = (vec![u128::MAX; sm / 4], vec![u128::MAX; constants.div_ceil(4)]);
+    let (a, b) = (bytemuck::cast_slice_mut(&mut sm), bytemuck::cast_slice_mut(&mut constants));
+    if shape.full {
+        layout::triangles(&packed, t, a, b)
+    } else {
+        layout::tiles(&packed, t, a, b)
+    }
+    // NaN wherever nobody writes.
+    let mut exponents = vec![u128::MAX; k.next_multiple_of(16) * piece / 4];
+    let mut normalisers = vec![u128::MAX; 2 * piece / 4];
+    let posterior = tiled::Posterior {
+        exponents: exponents.as_mut_ptr().cast(),
+        normalisers: normalisers.as_mut_ptr().cast(),
+        stride: piece as u32,
+    };
+    let (mut sums, mut log2) = (vec![f64::NAN; slices * shape.sums()], 0.0);
+    for first in (0..problem.n).step_by(piece) {
+        let mut columns = problem.columns();
+        columns.x = columns.x.wrapping_add(first);
+        columns.n = piece.min(problem.n - first) as u64;
+        let (mut partials, mut ticket, mut total) = ([f64::NAN; 2], 0u32, f64::NAN);
+        let tiled = Share(tiled::TiledArgs {
+            columns,
+            d: d as u32,
+            tiles: if shape.full { k } else { k.div_ceil(t) } as u32,
+            across,
+            sm: sm.as_ptr().cast(),
+            constants: constants.as_ptr().cast(),
+            sample_weights: std::ptr::null(),
+            samples: std::ptr::null_mut(),
+            posterior,
+            output: Output { partials: partials.as_mut_ptr(), ticket: &mut ticket, total: &mut total },
+        });
+        let block = 32 * across;
+        launch((2, 1), block, tiled::shared_bytes(t, block, across), || {
+            // SAFETY: the arguments are as the kernel asks for.
+            unsafe {
+                match (t, shape.full) {
+                    (8, false) => tiled::tiled8(tiled.get()),
+                    (8, true) => tiled::tiled_full8(tiled.get()),
+                    (_, false) => tiled::tiled16(tiled.get()),
+                    (_, true) => tiled::tiled_full16(tiled.get()),
+                }
             }
+        });
+        log2 += total;
+        let scatter = Share(scatter::ScatterArgs {
+            shape,
+            columns,
+            posterior,
+            weights: scattered.weights.as_ptr(),
+            centres: scattered.centres.as_ptr(),
+            pairs: scattered.pairs.as_ptr().cast(),
+            slices: slices as u32,
+            add: (first > 0) as u32,
+            sums: sums.as_mut_ptr(),
+        });
+        launch((shape.blocks(), slices as u32), shape.block(), shape.shared_bytes(), || {
+            // SAFETY: the arguments are as the kernel asks for.
+            unsafe {
+                match (shape.full, shape.own) {
+                    (false, false) => scatter::scatter_diag(scatter.get()),
+                    (true, false) => scatter::scatter_full(scatter.get()),
+                    (false, true) => scatter::scatter_diag_own(scatter.get()),
+                    (true, true) => scatter::scatter_full_own(scatter.get()),
+                }
+            }
+        });
+    }
+    let mut totals = vec![f64::NAN; shape.sums()];
+    let count = shape.sums() as u32;
+    let pointers = Share((sums.as_ptr(), totals.as_mut_ptr()));
+    launch((count.div_ceil(scatter::REDUCE_NUMBERS), 1), 64, scatter::reduce_shared_bytes(64), || {
+        let (sums, totals) = pointers.get();
+        // SAFETY: the arrays have these sizes.
+        unsafe { scatter::scatter_reduce(sums, slices as u32, count, totals) }
+    });
+    let n = problem.n as f64;
+    let log_likelihood = std::f64::consts::LN_2 * (log2 + n * packed.offset);
+    scattered.statistics(&totals, n, log_likelihood, &problem.frame).unwrap()
+}
+
+#[test]
+fn scatter_gives_the_statistics() {
+    let cases = [
+        // N, K, D, rows of a tile, warps along the components, threads of scatter, samples of a piece, slices; the shared
+        // memory is enough for all stages, or for two or three of them
+        (1, 1, 1, 8, 1, 32, 512, 1),
+        (600, 3, 2, 8, 1, 32, 256, 2),
+        (517, 9, 5, 16, 1, 64, 512, 3),
+        (300, 20, 9, 8, 2, 128, 1024, 5),
+        (530, 17, 13, 16, 2, 64, 512, 2),
+        (70, 2, 34, 16, 1, 64, 256, 1),
+    ];
+    for (i, (n, k, d, t, across, threads, piece, slices)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let mut x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
+        x.row_mut(n / 2).fill(FAR as f32);
+        for mixture in of_each_type(&mut rng, k, d) {
+            let shared = [227 << 10, 0, 8 << 10][i % 3];
+            let run = || scattered_statistics(&x, &mixture, (t, across), (threads, shared), (piece, slices));
+            let got = run();
+            assert_statistics(&x, &mixture, &got);
+            let again = run();
+            assert_eq!(got, again, "the same bits every time");
         }
-        for (a, b) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
-            near(a, b, (sums + far) * FAR * FAR * d as f64 + sums * 4.0 * (n * d) as f64, "scatter");
+    }
+}
+
+/// Components of standard deviation 1 that are 10⁴ apart: their variances come out as right as any, which needs a centre
+/// of their own. Around a common one they would be off by 10⁸ units in float32's seventh digit: by all they are.
+#[test]
+fn components_far_apart_keep_their_variances() {
+    let (n, k, d) = (400, 11, 3);
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let centre = |c: usize| 1e4 * c as f64;
+    let x = Array2::from_shape_fn((n, d), |(i, _)| (centre(i % k) + rng.sample::<f64, _>(StandardNormal)) as f32);
+    let weights = Array1::from_elem(k, 1.0 / k as f64);
+    let means = Array2::from_shape_fn((k, d), |(c, _)| centre(c) + 0.1);
+    let full = ndarray::Array3::from_shape_fn((k, d, d), |(_, i, j)| if i == j { 1.0 } else { 0.2 });
+    for covariances in [Covariances::Diag(Array2::ones((k, d))), Covariances::Full(full)] {
+        let mixture = Mixture::new(weights.clone(), means.clone(), covariances).unwrap();
+        let got = scattered_statistics(&x, &mixture, (8, 1), (64, 227 << 10), (512, 2));
+        let truth = ReferenceEvaluator::new(Samples::from_f32(x.view()).unwrap()).statistics(&mixture).unwrap();
+        let (a, b): (Vec<f64>, Vec<f64>) = match (got.scatter(), truth.scatter()) {
+            (Covariances::Diag(a), Covariances::Diag(b)) => (a.iter().copied().collect(), b.iter().copied().collect()),
+            (Covariances::Full(a), Covariances::Full(b)) => (a.iter().copied().collect(), b.iter().copied().collect()),
+            _ => panic!("another covariance type"),
+        };
+        for (a, b) in a.into_iter().zip(b) {
+            // A sample's float32 is right to 4·10⁻³ here, 36 of them are summed up: random, so far below 0.1.
+            assert!((a - b).abs() < 0.1, "{a} for {b}");
         }
     }
 }
@@ -498,9 +682,9 @@ fn check_statistics<const LANES: usize>(
 #[test]
 fn moments_give_the_statistics() {
     use moments::*;
-    check_statistics::<8>(1000, (8, 13), moments_diag_k08_d13, moments_full_k08_d13);
-    check_statistics::<8>(1, (1, 1), moments_diag_k08_d01, moments_full_k08_d01);
-    check_statistics::<8>(517, (3, 2), moments_diag_k08_d02, moments_full_k08_d02);
-    check_statistics::<32>(131, (9, 5), moments_diag_k32_d05, moments_full_k32_d05);
-    check_statistics::<32>(300, (32, 16), moments_diag_k32_d16, moments_full_k32_d16);
+    check_statistics::<8>(1000, (8, 13), [moments_plain_k08_d13, moments_diag_k08_d13, moments_full_k08_d13]);
+    check_statistics::<8>(1, (1, 1), [moments_plain_k08_d01, moments_diag_k08_d01, moments_full_k08_d01]);
+    check_statistics::<8>(517, (3, 2), [moments_plain_k08_d02, moments_diag_k08_d02, moments_full_k08_d02]);
+    check_statistics::<32>(131, (9, 5), [moments_plain_k32_d05, moments_diag_k32_d05, moments_full_k32_d05]);
+    check_statistics::<32>(300, (32, 16), [moments_plain_k32_d16, moments_diag_k32_d16, moments_full_k32_d16]);
 }

@@ -1,5 +1,6 @@
 //! The CUDA backend in float32: the choice of a kernel for each operation.
 use super::backend::{CudaOptions, cuda_kernel_names};
+use super::estep::{EStep, scatter_threads};
 use super::general::{self, General};
 use super::gpu::failed;
 use super::launch::{Lane, MAX_SETS, Plan};
@@ -7,6 +8,7 @@ use super::layout;
 use super::memory::allocate;
 use super::moments::{self, Moments};
 use super::resident::Resident;
+use super::scattered::Scattered;
 use super::tuning::{self, Trial};
 use super::variant::{Kind, Op, Task, Variant, candidates};
 use super::walk::{self, Shape, Walk};
@@ -73,8 +75,10 @@ pub(super) struct Single {
     pub data: Resident<f32>,
     wish: Option<Wish>,
     plans: HashMap<(usize, Op), Plan>,
-    /// The E-step's kernels, by lanes and whether A is a triangle.
-    moments: HashMap<(usize, bool), Moments>,
+    /// The E-step's kernels for small K and D, by lanes and kind.
+    moments: HashMap<(usize, moments::Kind), Moments>,
+    /// Those for larger ones, for the latest shape.
+    estep: Option<EStep>,
     general: General<f32>,
     walk: Option<Walk>,
     latest: Option<Latest>,
@@ -85,6 +89,7 @@ pub(super) struct Single {
 enum Latest {
     Variant(Variant),
     Moments,
+    EStep,
     General,
     Walk(Shape),
 }
@@ -94,6 +99,7 @@ impl fmt::Display for Latest {
         match self {
             Self::Variant(variant) => variant.fmt(f),
             Self::Moments => f.write_str("moments"),
+            Self::EStep => f.write_str("scatter"),
             Self::General => f.write_str(general::NAME),
             Self::Walk(shape) => shape.fmt(f),
         }
@@ -105,7 +111,7 @@ impl Single {
         let wish = options.kernel.as_deref().map(Wish::new).transpose()?;
         let data = Resident::new(samples, ordinal, options.memory_limit)?;
         let (plans, moments) = (HashMap::new(), HashMap::new());
-        Ok(Self { data, wish, plans, moments, general: General::new()?, walk: None, latest: None })
+        Ok(Self { data, wish, plans, moments, estep: None, general: General::new()?, walk: None, latest: None })
     }
 
     /// Whether the kernels of this file evaluate it; else `general` does.
@@ -194,7 +200,7 @@ impl Single {
 
     /// The sums of the E-step's kernel over all samples.
     fn moments(&mut self, whitened: &Whitened) -> Result<Vec<f64>> {
-        let key = (moments::lanes(whitened.dim().0), whitened.full());
+        let key = (moments::lanes(whitened.dim().0), moments::Kind::new(whitened));
         let mut kernel = match self.moments.remove(&key) {
             Some(kernel) => kernel,
             None => Moments::new(self.data.gpu, whitened)?,
@@ -211,6 +217,38 @@ impl Single {
         }
         self.moments.insert(key, kernel);
         Ok(sums)
+    }
+
+    /// The E-step for larger K and D; none if a stage of samples does not fit into shared memory.
+    fn estep(&mut self, mixture: &Mixture) -> Result<Option<Statistics>> {
+        let Self { data, estep, .. } = self;
+        check_features(mixture, data.d)?;
+        let packed = Packed::with_matrices(mixture, &data.frame)?;
+        let shared = data.gpu.limits.shared_per_block;
+        let threads = scatter_threads(mixture.covariance_type());
+        let scattered = Scattered::new(mixture, &packed, &data.frame, (threads, shared));
+        if scattered.shape.shared_bytes() > shared {
+            return Ok(None);
+        }
+        let mut kernels = match estep.take() {
+            Some(kernels) if kernels.serves(packed.n_components, &scattered.shape) => kernels,
+            // Its memory is free again before the next one asks for some.
+            _ => EStep::new(data.gpu, &packed, &scattered, data.chunk_size())?,
+        };
+        let mut values = vec![0.0; scattered.shape.sums()];
+        let mut log2 = 0.0;
+        for c in 0..data.n_chunks() {
+            let (lane, columns) = data.send(c)?;
+            let sums = kernels.run(lane, columns, &packed, &scattered)?;
+            values.iter_mut().zip(sums.values).for_each(|(sum, v)| *sum += v);
+            log2 += sums.log2;
+        }
+        *estep = Some(kernels);
+        let (scale, weight) = (data.weight_scale(), data.total_weight);
+        values.iter_mut().for_each(|sum| *sum *= scale);
+        let log_likelihood = LN_2 * (scale * log2 + weight * packed.offset);
+        self.latest = Some(Latest::EStep);
+        scattered.statistics(&values, weight, log_likelihood, &self.data.frame).map(Some)
     }
 
     /// See [`super::CudaEvaluator::kernel_seconds`].
@@ -313,6 +351,9 @@ impl Evaluator for Single {
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
         let (k, d) = mixture.means().dim();
         if !moments::takes(k, d) {
+            if let Some(statistics) = self.with_device(|this| this.estep(mixture))? {
+                return Ok(statistics);
+            }
             let (general, data) = self.general();
             return general.statistics(data, mixture);
         }

@@ -319,7 +319,9 @@ impl Lane {
             across: plan.variant.split,
             sm: self.parameters(),
             constants: self.parameters().wrapping_add(sm),
+            sample_weights: ptr::null(),
             samples,
+            posterior: tiled::Posterior { exponents: ptr::null_mut(), normalisers: ptr::null_mut(), stride: 0 },
             output: self.output(),
         };
         // SAFETY: the arguments of this entry; the columns and the scores are checked, `upload` brought all tiles and

@@ -1,5 +1,5 @@
 //! Data and parameters as the kernels read them. No call of CUDA in here: all of it runs and is tested on any machine.
-use crate::packed::{Float, Frame, Packed, frame_offset};
+use crate::packed::{Float, Frame, Matrices, Packed, frame_offset, triangle};
 use crate::{Samples, View, WalkTarget};
 use gmm_kernels::{direct, walk};
 use ndarray::{ArrayView2, s};
@@ -111,6 +111,42 @@ pub(crate) fn tiles(packed: &Packed<f32>, t: usize, sm: &mut [f32], constants: &
             for (j, sm) in sm.chunks_exact_mut(2 * t).enumerate() {
                 sm[l] = if alive { packed.scale[k * d + j] } else { 0.0 };
                 sm[t + l] = if alive { packed.shift[k * d + j] } else { 0.0 };
+            }
+        }
+    }
+}
+
+/// Sizes of the parameters of the `full` kernels of `tiled` with tiles of `t` rows: length of `sm` and `constants`.
+pub(crate) fn triangle_sizes(k: usize, d: usize, t: usize) -> (usize, usize) {
+    (k * d.div_ceil(t) * (d + 1) * t, (2 * k).next_multiple_of(4))
+}
+
+/// Writes triangles in tiles of `t` rows: A and below it b to `a`, (K, ⌈D / T⌉, D + 1, T); w and seed to `constants`,
+/// (K, 2).
+pub(crate) fn triangles(packed: &Packed<f32>, t: usize, a: &mut [f32], constants: &mut [f32]) {
+    let (components, d) = (packed.n_components, packed.n_features);
+    debug_assert_eq!((a.len(), constants.len()), triangle_sizes(components, d, t));
+    a.fill(0.0);
+    constants.fill(0.0);
+    for (k, component) in a.chunks_exact_mut(d.div_ceil(t) * (d + 1) * t).enumerate() {
+        let alive = packed.weight[k] > 0.0;
+        let own = if alive { [packed.weight[k], packed.seed[k]] } else { [0.0, DEAD_SEED] };
+        constants[2 * k..][..2].copy_from_slice(&own);
+        if !alive {
+            continue;
+        }
+        let matrix = match &packed.matrices {
+            Matrices::Each(a) => &a[k * triangle(d)..],
+            Matrices::Shared(a) => a,
+            // Kernels for diagonals serve them.
+            Matrices::Diagonal => continue,
+        };
+        for (block, tile) in component.chunks_exact_mut((d + 1) * t).enumerate() {
+            for (l, i) in (block * t..d.min((block + 1) * t)).enumerate() {
+                for j in 0..=i {
+                    tile[j * t + l] = matrix[triangle(i) + j];
+                }
+                tile[d * t + l] = packed.shift[k * d + i];
             }
         }
     }

@@ -4,6 +4,7 @@ mod double;
 mod driver;
 #[cfg(test)]
 mod emulator;
+mod estep;
 mod evaluator;
 mod general;
 mod gpu;
@@ -14,6 +15,7 @@ mod moments;
 mod parameters;
 mod ptx;
 mod resident;
+mod scattered;
 mod tuning;
 mod variant;
 mod walk;

@@ -1,27 +1,25 @@
 //! The E-step on the device: launches of the `moments` kernels.
-use super::gpu::{Gpu, Kernel, failed};
+use super::gpu::{Gpu, Kernel};
 use super::launch::{Columns, Lane, arg, shape};
-use super::memory::allocate;
+use super::memory::{Slots, allocate};
 use super::whitened::Whitened;
-use crate::{Error, Result};
-use cust::memory::{CopyDestination, DeviceBuffer};
+use crate::Result;
+use cust::memory::DeviceBuffer;
 use gmm_kernels::direct::MAX_FEATURES;
 use gmm_kernels::moments::{self, MomentsArgs};
 use gmm_kernels::simt::WARP;
 
 /// Most components that the kernels take.
 const MAX_COMPONENTS: usize = 32;
-/// Threads of a block; a multiple of the warp.
-const BLOCK: u32 = 128;
-
-/// Whether the kernels take so many components and features.
-pub(super) fn takes(k: usize, d: usize) -> bool {
-    k <= MAX_COMPONENTS && d <= MAX_FEATURES
-}
 
 /// The lanes that share a sample, of the instance for K components.
 pub(super) fn lanes(k: usize) -> usize {
     if k <= 8 { 8 } else { MAX_COMPONENTS }
+}
+
+/// Whether there is an instance for that many components and features.
+pub(super) fn takes(k: usize, d: usize) -> bool {
+    k <= MAX_COMPONENTS && d <= MAX_FEATURES
 }
 
 /// A kernel made ready for mixtures of one shape.
@@ -29,48 +27,73 @@ pub(super) fn lanes(k: usize) -> usize {
 pub(super) struct Moments {
     kernel: &'static Kernel,
     reduce: &'static Kernel,
-    full: bool,
+    kind: Kind,
     pub lanes: usize,
     d: usize,
+    block: u32,
     most_blocks: u32,
     shared: usize,
-    totals: DeviceBuffer<f64>,
+    /// Where the sums come out, in the host's memory.
+    sums: Slots,
     partials: DeviceBuffer<f64>,
 }
 
+/// The kernels of the family: what the moments are taken of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Plain,
+    Diag,
+    Full,
+}
+
+impl Kind {
+    pub fn new(whitened: &Whitened) -> Self {
+        match whitened {
+            w if w.full() => Self::Full,
+            w if w.plain() => Self::Plain,
+            _ => Self::Diag,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Diag => "diag",
+            Self::Full => "full",
+        }
+    }
+}
+
 impl Moments {
-    /// The kernel for mixtures like this one. The device's context is current.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] for more components or features than the kernels take.
+    /// The kernel for mixtures like this one, of a shape that [`takes`] names. The device's context is current.
     pub fn new(gpu: &Gpu, whitened: &Whitened) -> Result<Self> {
         let ((k, d), full) = (whitened.dim(), whitened.full());
         if !takes(k, d) {
-            return Err(Error::Unsupported {
-                what: format!(
-                    "an E-step with {k} components and {d} features (at most {MAX_COMPONENTS} and {MAX_FEATURES})"
-                ),
-                backend: "the CUDA backend",
-                remedy: "use the device `cpu`",
-            });
+            return Err(shape("a mixture for `moments`", vec![MAX_COMPONENTS, MAX_FEATURES], vec![k, d]));
         }
         let lanes = lanes(k);
-        let shared = moments::shared_bytes(d, full, lanes, BLOCK);
-        // By registers: 168 for a diagonal, 255 for a triangle (measured on an H200).
-        let (cap, resident) = if full { (None, 2) } else { (Some(168), 3) };
+        let kind = Kind::new(whitened);
+        let (block, cap, resident) = match kind {
+            Kind::Full => (128, None, 2),
+            Kind::Diag | Kind::Plain => (128, Some(168), 3usize),
+        };
+        // Fewer warps where their sums would not fit into shared memory.
+        let fits = |block: &u32| moments::shared_bytes(d, full, lanes, *block) <= gpu.limits.shared_per_block;
+        let block = (1..=block / WARP).rev().map(|warps| warps * WARP).find(fits).unwrap_or(WARP);
+        let shared = moments::shared_bytes(d, full, lanes, block);
         let per_multiprocessor = (gpu.limits.shared_per_multiprocessor / (shared + 1024)).clamp(1, resident);
         let most_blocks = gpu.limits.multiprocessors * per_multiprocessor as u32;
         let values = moments::values(d, full, lanes);
-        let kind = if full { "full" } else { "diag" };
         Ok(Self {
-            kernel: gpu.kernel(&format!("moments_{kind}_k{lanes:02}_d{d:02}"), cap)?,
+            kernel: gpu.kernel(&format!("moments_{}_k{lanes:02}_d{d:02}", kind.name()), cap)?,
             reduce: gpu.kernel("batch_reduce", None)?,
-            full,
+            kind,
             lanes,
             d,
+            block,
             most_blocks,
             shared,
-            totals: allocate(values)?,
+            sums: Slots::new(values)?,
             partials: allocate(values * most_blocks as usize)?,
         })
     }
@@ -78,31 +101,29 @@ impl Moments {
     /// Runs the E-step over some samples and waits for its sums, [`moments::values`] of them.
     pub fn run(&mut self, lane: &mut Lane, columns: Columns<'_>, whitened: &Whitened) -> Result<Vec<f64>> {
         let ((k, d), full) = (whitened.dim(), whitened.full());
-        if (lanes(k), d, full) != (self.lanes, self.d, self.full) || columns.d() != d {
+        if (lanes(k), d, Kind::new(whitened)) != (self.lanes, self.d, self.kind) || columns.d() != d {
             return Err(shape("a mixture for this kernel", vec![self.lanes, self.d], vec![lanes(k), d]));
         }
         lane.stage(moments::numbers(d, full) * self.lanes, |to| whitened.write(self.lanes, to))?;
-        let warps = BLOCK / WARP;
+        let warps = self.block / WARP;
         let blocks = (columns.n().div_ceil(moments::TILE) as u32).div_ceil(warps).min(self.most_blocks);
         let partials = self.partials.as_device_ptr().as_mut_ptr();
         let args = MomentsArgs {
-            // Stream all: the parameters and partial sums are all that is worth keeping.
+            // Stream all: measured, keeping a part of the data in the cache gains nothing here.
             columns: columns.args(0),
             sample_weights: columns.weights(),
             parameters: lane.parameters(),
             partials,
         };
-        let totals = self.totals.as_device_ptr().as_mut_ptr();
-        let values = self.totals.len() as u32;
+        let values = moments::values(d, full, self.lanes);
+        self.sums.clear(values);
+        let totals = self.sums.device_pointer();
         // SAFETY: the arguments of these entries: the columns are checked, all parameters were staged, there is a partial
-        // sum for each value and block, and a total for each value.
+        // sum for each value and block, and a slot for each value.
         unsafe {
-            lane.start(self.kernel, (blocks, 1), BLOCK, self.shared, &[arg(&args)])?;
-            lane.start(self.reduce, (values, 1), WARP, 0, &[arg(&partials), arg(&blocks), arg(&totals)])?;
+            lane.start(self.kernel, (blocks, 1), self.block, self.shared, &[arg(&args)])?;
+            lane.start(self.reduce, (values as u32, 1), WARP, 0, &[arg(&partials), arg(&blocks), arg(&totals)])?;
         }
-        lane.synchronize()?;
-        let mut host = vec![0.0; self.totals.len()];
-        self.totals.copy_to(&mut host).map_err(failed("cuMemcpyDtoH"))?;
-        Ok(host)
+        (0..values).map(|i| self.sums.wait(i, &lane.stream)).collect()
     }
 }

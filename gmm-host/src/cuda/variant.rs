@@ -271,7 +271,7 @@ fn shapes(kind: Kind, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> {
         Kind::Tiled8 | Kind::Tiled16 => {
             let tiles = k.div_ceil(kind.tile()) as u32;
             let across = |block: u32| [1, 2, 4, 8].into_iter().filter(move |a| *a <= tiles && *a <= block / WARP);
-            let shapes = [(64, 4), (128, 2), (128, 3), (128, 6), (256, 1), (256, 2)];
+            let shapes = [(64, 4), (128, 2), (128, 3), (128, 4), (128, 6), (256, 1), (256, 2)];
             shapes.iter().flat_map(|&(block, per)| across(block).map(move |a| (a, block, per))).collect()
         }
         Kind::Pair => {

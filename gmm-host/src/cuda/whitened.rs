@@ -1,4 +1,5 @@
 //! Parameters and results of the `moments` kernels. No call of CUDA in here: all of it runs and is tested on any machine.
+use super::scattered::NEAR;
 use crate::packed::{Frame, Matrices, Packed, triangle};
 use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
 use gmm_kernels::moments;
@@ -40,6 +41,11 @@ impl Whitened {
         matches!(self.covariance_type, CovarianceType::Full | CovarianceType::Tied)
     }
 
+    /// Whether moments may be taken of x itself: A is diagonal and no component is far from the data's centre.
+    pub fn plain(&self) -> bool {
+        !self.full() && self.packed.shift.iter().all(|m| f64::from(m.abs()) <= NEAR)
+    }
+
     /// (K, D).
     pub fn dim(&self) -> (usize, usize) {
         (self.packed.n_components, self.packed.n_features)
@@ -77,6 +83,14 @@ impl Whitened {
         let mut first = Array2::zeros((k, d));
         let mut second = Array3::zeros((k, d, d));
         for c in 0..k {
+            if self.plain() {
+                for j in 0..d {
+                    centres[[c, j]] = frame.shift[j];
+                    first[[c, j]] = value(1 + j, c) * frame.inverse[j];
+                    second[[c, j, j]] = value(1 + d + j, c) * frame.inverse[j] * frame.inverse[j];
+                }
+                continue;
+            }
             let (a, b) = (self.a(c), self.b(c));
             // Element (i, j) of A, in the data's own units.
             let a = |i: usize, j: usize| match self.full() {

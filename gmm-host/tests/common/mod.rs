@@ -130,10 +130,15 @@ pub fn assert_all_close(
     }
 }
 
+/// Means are compared where there are samples to speak of: a thousandth of one.
 pub fn assert_statistics_close(a: &Statistics, b: &Statistics, tolerance: f64, scale: f64) {
     assert_close("weight", a.weight(), b.weight(), tolerance, 0.0);
     assert_close("log-likelihood", a.log_likelihood(), b.log_likelihood(), tolerance, 0.0);
     assert_all_close("counts", a.counts().iter().copied(), b.counts().iter().copied(), tolerance, scale);
-    assert_all_close("means", a.means().iter().copied(), b.means().iter().copied(), tolerance, scale);
+    for ((mean, truth), _) in
+        a.means().outer_iter().zip(b.means().outer_iter()).zip(b.counts()).filter(|(_, n)| **n > 1e-3)
+    {
+        assert_all_close("mean", mean.iter().copied(), truth.iter().copied(), tolerance, scale);
+    }
     assert_all_close("scatter", a.scatter().iter(), b.scatter().iter(), tolerance, scale);
 }

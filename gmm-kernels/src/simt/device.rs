@@ -65,6 +65,16 @@ pub fn floor(x: f32) -> f32 {
     y
 }
 
+/// `x`, whose value the compiler does not know: what is computed from it is not computed ahead of a loop, where it would
+/// take registers.
+#[inline(always)]
+pub fn opaque(x: u32) -> u32 {
+    let y: u32;
+    // SAFETY: copies a register.
+    unsafe { asm!("mov.u32 {}, {};", out(reg32) y, in(reg32) x, options(nostack)) };
+    y
+}
+
 /// How long the L2 cache should keep what a load brings in.
 #[derive(Clone, Copy)]
 pub struct CachePolicy(u64);
@@ -157,6 +167,19 @@ pub unsafe fn load_f64x2(p: *const f64) -> [f64; 2] {
     [a, b]
 }
 
+/// Writes four numbers to global memory at once.
+///
+/// # Safety
+/// `p` is aligned to 16 bytes and writable for 16 bytes.
+#[inline(always)]
+pub unsafe fn store4(p: *mut f32, v: [f32; 4]) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("st.global.v4.f32 [{}], {{{}, {}, {}, {}}};",
+            in(reg64) p, in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3], options(nostack));
+    }
+}
+
 /// A place in the block's dynamic shared memory, as numbers of type `T` (f32, f64).
 ///
 /// Accesses name the shared state space: generic ones cost an address conversion each.
@@ -239,6 +262,18 @@ impl Shared<f32> {
         }
         v
     }
+    /// Writes elements `i` to `i + 3` at once.
+    ///
+    /// # Safety
+    /// As for [`Self::set`]; element `i` is aligned to 16 bytes.
+    #[inline(always)]
+    pub unsafe fn set4(self, i: usize, v: [f32; 4]) {
+        // SAFETY: the caller's.
+        unsafe {
+            asm!("st.shared.v4.f32 [{}], {{{}, {}, {}, {}}};", in(reg32) self.offset(i).address,
+                in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3], options(nostack));
+        }
+    }
     /// Starts to copy four numbers of global memory to elements `i` to `i + 3`; [`copies_wait`] waits for it.
     ///
     /// # Safety
@@ -298,6 +333,13 @@ pub fn copies_wait() {
 pub fn copies_wait_but_one() {
     // SAFETY: no operands.
     unsafe { asm!("cp.async.wait_group 1;", options(nostack)) };
+}
+
+/// Waits until all but the latest two groups of the thread's copies have arrived.
+#[inline(always)]
+pub fn copies_wait_but_two() {
+    // SAFETY: no operands.
+    unsafe { asm!("cp.async.wait_group 2;", options(nostack)) };
 }
 
 /// The sum of `x` over the lanes of the warp; all lanes take part.

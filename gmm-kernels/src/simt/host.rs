@@ -174,6 +174,10 @@ pub mod lane {
     pub fn floor(x: f32) -> f32 {
         x.floor()
     }
+    /// `x`.
+    pub fn opaque(x: u32) -> u32 {
+        x
+    }
     /// The host has no such policy.
     #[derive(Clone, Copy)]
     pub struct CachePolicy;
@@ -231,6 +235,15 @@ pub mod lane {
         // SAFETY: the caller's.
         unsafe { read(p.cast(), 16) }
     }
+    /// Writes four numbers to global memory at once.
+    ///
+    /// # Safety
+    /// `p` is aligned to 16 bytes and writable for 16 bytes.
+    pub unsafe fn store4(p: *mut f32, v: [f32; 4]) {
+        assert!((p as usize).is_multiple_of(16), "a wide store must be aligned");
+        // SAFETY: the caller's.
+        unsafe { p.cast::<[f32; 4]>().write(v) }
+    }
     /// A place in the block's dynamic shared memory, as numbers of type `T`. Every access is checked.
     #[derive(Clone, Copy)]
     pub struct Shared<T> {
@@ -287,6 +300,14 @@ pub mod lane {
             // SAFETY: the caller's.
             std::array::from_fn(|p| unsafe { self.get(i + p) })
         }
+        /// Writes elements `i` to `i + 3`.
+        ///
+        /// # Safety
+        /// No other thread accesses them at the same time.
+        pub unsafe fn set4(self, i: usize, v: [f32; 4]) {
+            // SAFETY: inside and aligned; races are the caller's.
+            unsafe { self.pointer::<[f32; 4]>(i).write(v) }
+        }
         /// Copies four numbers of global memory to elements `i` to `i + 3`, at once.
         ///
         /// # Safety
@@ -302,6 +323,8 @@ pub mod lane {
     pub fn copies_wait() {}
     /// Waits until all but the latest group of the thread's copies have arrived.
     pub fn copies_wait_but_one() {}
+    /// Waits until all but the latest two groups of the thread's copies have arrived.
+    pub fn copies_wait_but_two() {}
     /// What each lane of the warp has for `x`.
     fn exchange(x: u32) -> [u32; 32] {
         let (warp, lane) = (here().thread / 32, here().thread % 32);

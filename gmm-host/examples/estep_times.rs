@@ -1,0 +1,71 @@
+//! Times an EM iteration on the GPU (parameters in to new parameters out) beside what the arithmetic needs.
+//!
+//! `cargo run --release -p gmm-host --example estep_times [N [CASES]]`: the first so many of the cases
+use gmm_host::{CovarianceType, Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Freeze, Mixture, Samples};
+use ndarray::{Array1, Array2, Array3};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+use std::time::Instant;
+
+/// Fused multiply-adds a second of an H200: 132 multiprocessors of 128 lanes at 1.98 GHz.
+const FMAS_PER_SECOND: f64 = 33.4e12;
+/// D, K, type, and the aim in milliseconds for N = 10⁶.
+const CASES: [(usize, usize, CovarianceType, f64); 8] = [
+    (13, 8, CovarianceType::Diag, 0.04),
+    (13, 8, CovarianceType::Full, 0.25),
+    (32, 64, CovarianceType::Diag, 0.4),
+    (32, 64, CovarianceType::Full, 2.5),
+    (64, 32, CovarianceType::Diag, f64::NAN),
+    (64, 32, CovarianceType::Full, f64::NAN),
+    (128, 1024, CovarianceType::Diag, 24.0),
+    (128, 16, CovarianceType::Full, f64::NAN),
+];
+
+/// Components that share their samples, as wide as the data and near its centre: all responsibilities count.
+fn mixture(rng: &mut ChaCha8Rng, k: usize, d: usize, covariance_type: CovarianceType) -> Result<Mixture, Error> {
+    let weights = Array1::from_shape_simple_fn(k, || rng.random_range(0.5..1.5));
+    let means = Array2::from_shape_simple_fn((k, d), || rng.sample::<f64, _>(StandardNormal) / (d as f64).sqrt());
+    let covariances = if covariance_type == CovarianceType::Full {
+        Covariances::Full(Array3::from_shape_fn((k, d, d), |(_, i, j)| if i == j { 1.2 } else { 0.2 }))
+    } else {
+        Covariances::Diag(Array2::from_shape_simple_fn((k, d), || rng.random_range(0.9..1.1)))
+    };
+    Mixture::new(&weights / weights.sum(), means, covariances)
+}
+
+fn main() -> Result<(), Error> {
+    if let Err(error) = gmm_host::cuda_devices() {
+        println!("{error}\nThis example times CUDA kernels; there is nothing to time here.");
+        return Ok(());
+    }
+    let n = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
+    let cases = std::env::args().nth(2).and_then(|c| c.parse().ok()).unwrap_or(CASES.len());
+    println!("N = {n}, float32; milliseconds, medians of 9; floor: arithmetic at 33.4·10¹² multiply-adds a second");
+    println!("   D     K  type      E-step  iteration    floor      aim");
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    for (d, k, covariance_type, aim) in CASES.into_iter().take(cases) {
+        let x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
+        let mut cuda = CudaEvaluator::new(Samples::from_f32(x.view())?, 0, &CudaOptions::default())?;
+        let start = mixture(&mut rng, k, d, covariance_type)?;
+        let (mut steps, mut iterations) = (Vec::new(), Vec::new());
+        // From one start each time, so that the responsibilities stay spread over the components.
+        for _ in 0..10 {
+            let began = Instant::now();
+            let statistics = cuda.statistics(&start)?;
+            steps.push(began.elapsed().as_secs_f64() * 1e3);
+            statistics.update(&start, 1e-6, Freeze::default())?;
+            iterations.push(began.elapsed().as_secs_f64() * 1e3);
+        }
+        let median = |times: &mut Vec<f64>| {
+            times.remove(0);
+            times.sort_by(f64::total_cmp);
+            times[times.len() / 2]
+        };
+        let per_pair = if covariance_type == CovarianceType::Full { d * (d + 1) + 2 * d } else { 4 * d };
+        let floor = (n * k * per_pair) as f64 / FMAS_PER_SECOND * 1e3;
+        let (step, iteration) = (median(&mut steps), median(&mut iterations));
+        println!("{d:4} {k:5}  {covariance_type:6} {step:9.3} {iteration:10.3} {floor:8.3} {aim:8.3}");
+    }
+    Ok(())
+}

@@ -331,7 +331,8 @@ unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
         }
         let mut r = 0;
         while r < ROUND {
-            total += v[r];
+            // Without the step's number: a step's total must not depend on where in a launch it comes.
+            total += f64::from_bits(v[r].to_bits() & !TAG);
             r += 1;
         }
         start += ROUND as u32 * WARP;

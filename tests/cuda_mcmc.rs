@@ -67,7 +67,7 @@ fn a_resumed_run_is_the_same_to_the_bit() {
         // but the files, and the kernel is the one that was recorded.
         let mut run = start(&model, settings(sampler, 2), &mut posterior);
         run.set_draws(17).unwrap();
-        let stop = |p: &gmm::mcmc::Progress| {
+        let stop = |p: &gmm::mcmc::Progress<'_>| {
             if p.warming_up && p.done == 33 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         assert_eq!(run.advance(&mut posterior, stop).unwrap(), Outcome::Stopped);

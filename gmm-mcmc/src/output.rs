@@ -7,12 +7,14 @@ use ndarray_npy::NpzWriter;
 use std::io::{self, Seek, Write};
 
 /// One chain in CmdStan's layout: the configuration as comments, then a row for each draw, arrays with their first index
-/// fastest. Nothing in it depends on time or on where the run was interrupted.
+/// fastest. CmdStanPy reads it as well, which is stricter than most: it wants the key `model`, NUTS by CmdStan's names, and
+/// comments at the end, where CmdStan tells its times. Nothing here depends on time or on where the run was interrupted.
 pub(crate) fn write_csv(run: &Run, chain: usize, out: impl Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     let (settings, identity) = (&run.settings, &run.identity);
     writeln!(out, "# gmm_mcmc_version = {}", env!("CARGO_PKG_VERSION"))?;
-    writeln!(out, "# model: {}", identity.model)?;
+    writeln!(out, "# model = gmm_mcmc_model")?;
+    writeln!(out, "# {}", identity.model)?;
     writeln!(out, "# prior: {}", identity.prior)?;
     writeln!(out, "# method = sample (Default)")?;
     writeln!(out, "#   sample")?;
@@ -21,13 +23,22 @@ pub(crate) fn write_csv(run: &Run, chain: usize, out: impl Write) -> io::Result<
     writeln!(out, "#     num_warmup = {}", settings.warmup)?;
     writeln!(out, "#     save_warmup = false")?;
     writeln!(out, "#     thin = {}", settings.thin)?;
-    writeln!(out, "#     algorithm = {}", settings.sampler.name())?;
     match settings.sampler {
-        Sampler::Metropolis { by_component } => writeln!(out, "#       by_component = {by_component}")?,
-        Sampler::Ensemble { stretch } => writeln!(out, "#       stretch = {stretch:?}")?,
+        Sampler::Metropolis { by_component } => {
+            writeln!(out, "#     algorithm = metropolis")?;
+            writeln!(out, "#       by_component = {by_component}")?;
+        }
+        Sampler::Ensemble { stretch } => {
+            writeln!(out, "#     algorithm = ensemble")?;
+            writeln!(out, "#       stretch = {stretch:?}")?;
+        }
         Sampler::Nuts { target_accept, max_depth } => {
+            writeln!(out, "#     adapt")?;
             writeln!(out, "#       delta = {target_accept:?}")?;
-            writeln!(out, "#       max_depth = {max_depth}")?;
+            writeln!(out, "#     algorithm = hmc (Default)")?;
+            writeln!(out, "#       engine = nuts (Default)")?;
+            writeln!(out, "#         max_depth = {max_depth}")?;
+            writeln!(out, "#       metric = diag_e (Default)")?;
         }
     }
     writeln!(out, "# id = {}", chain + 1)?;
@@ -74,6 +85,7 @@ pub(crate) fn write_csv(run: &Run, chain: usize, out: impl Write) -> io::Result<
         }
         writeln!(out)?;
     }
+    write!(out, "#\n#\n")?;
     out.flush()
 }
 

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 /// How far a run is; its callback gets one after each iteration of warm-up and each draw.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
-pub struct Progress {
+pub struct Progress<'a> {
     /// Whether this is warm-up.
     pub warming_up: bool,
     /// Iterations of warm-up, or draws, that are done (of every chain; NUTS warms up one chain after the other, and
@@ -23,6 +23,9 @@ pub struct Progress {
     pub acceptance: f64,
     /// Divergent trajectories among the draws so far.
     pub divergences: usize,
+    /// The draws made since the last call, one of each chain after the other; none during warm-up.
+    /// [`Model::parameters`](crate::Model::parameters) tells what a point stands for.
+    pub draws: &'a [Draw],
 }
 
 /// How [`Run::advance`] ended.
@@ -50,7 +53,16 @@ pub enum Outcome {
 /// let settings = Settings { sampler: Sampler::NUTS, chains: 2, warmup: 200, draws: 100, ..Settings::default() };
 /// let start = Start::from_prior(&model, &settings)?;
 /// let mut run = Run::new(settings, start, &mut posterior)?;
-/// run.advance(&mut posterior, |_progress| ControlFlow::Continue(()))?;
+/// let mut seen = 0;
+/// run.advance(&mut posterior, |progress| {
+///     for draw in progress.draws {
+///         let [w0, w1, m0, m1, ..] = model.parameters(&draw.point)[..] else { unreachable!() };
+///         assert!(m0 <= m1 && (w0 + w1 - 1.0).abs() < 1e-12);
+///         seen += 1;
+///     }
+///     ControlFlow::Continue(())
+/// })?;
+/// assert_eq!(seen, 2 * 100);
 /// println!("{}", run.summary());
 /// assert_eq!(run.draws("means").unwrap().shape(), [2, 100, 2, 1]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -146,7 +158,7 @@ impl Run {
     pub fn advance(
         &mut self,
         target: &mut dyn Target,
-        mut observe: impl FnMut(&Progress) -> ControlFlow<()>,
+        mut observe: impl FnMut(&Progress<'_>) -> ControlFlow<()>,
     ) -> Result<Outcome> {
         if self.warm_up(target, &mut observe)?.is_break() {
             return Ok(Outcome::Stopped);
@@ -165,10 +177,11 @@ impl Run {
                 State::Ensemble(s) => s.sample(target, thin, &mut kept)?,
                 State::Nuts(s) => s.sample(target, thin, &mut kept)?,
             }
-            for draw in kept {
+            for draw in &kept {
                 self.record(target, draw);
             }
-            if observe(&self.progress(target, false, self.drawn(), self.settings.draws)).is_break() {
+            let progress = Progress { draws: &kept, ..self.progress(target, false, self.drawn(), self.settings.draws) };
+            if observe(&progress).is_break() {
                 let finished = self.drawn() == self.settings.draws;
                 return Ok(if finished { Outcome::Finished } else { Outcome::Stopped });
             }
@@ -179,7 +192,7 @@ impl Run {
     fn warm_up(
         &mut self,
         target: &mut dyn Target,
-        observe: &mut impl FnMut(&Progress) -> ControlFlow<()>,
+        observe: &mut impl FnMut(&Progress<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         let warmup = self.settings.warmup;
         if let Sampler::Nuts { .. } = self.settings.sampler {
@@ -214,7 +227,7 @@ impl Run {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn progress(&self, target: &dyn Target, warming_up: bool, done: usize, of: usize) -> Progress {
+    fn progress(&self, target: &dyn Target, warming_up: bool, done: usize, of: usize) -> Progress<'static> {
         Progress {
             warming_up,
             done,
@@ -222,15 +235,16 @@ impl Run {
             evaluations: target.evaluations(),
             acceptance: self.acceptance(),
             divergences: self.divergences,
+            draws: &[],
         }
     }
 
-    fn record(&mut self, target: &dyn Target, draw: Draw) {
+    fn record(&mut self, target: &dyn Target, draw: &Draw) {
         let (acceptance, divergences) = tally(&self.settings.sampler, &draw.statistics);
         self.acceptance_sum += acceptance;
         self.divergences += divergences;
         let rows = &mut self.rows[draw.chain];
-        rows.extend(draw.statistics);
+        rows.extend(&draw.statistics);
         rows.extend(target.parameters(&draw.point));
     }
 

@@ -82,7 +82,7 @@ impl Summary {
         }
         if self.max_r_hat() > 1.01 {
             warnings.push(format!(
-                "R-hat is up to {:.3}: the chains do not agree yet; draw more, or order the components if they swapped labels",
+                "R-hat is up to {:.3}: the chains do not agree yet; warm up longer and draw more, or order the components if they swapped labels",
                 self.max_r_hat()
             ));
         }

@@ -55,7 +55,7 @@ fn a_resumed_run_is_the_same_to_the_bit() {
         let prefix = parts.path().join("run");
         let mut run = new(settings(sampler), &mut posterior);
         let stop = |warming_up: bool, done: usize| {
-            move |p: &gmm_mcmc::Progress| {
+            move |p: &gmm_mcmc::Progress<'_>| {
                 if p.warming_up == warming_up && p.done == done {
                     ControlFlow::Break(())
                 } else {
@@ -309,10 +309,31 @@ fn the_csv_is_cmdstans() {
     let names: Vec<_> = files.iter().map(|f| f.file_name().unwrap().to_str().unwrap()).collect();
     assert_eq!(names, ["run-1.csv", "run-2.csv", "run-3.csv", "run.npz"]);
     let text = std::fs::read_to_string(&files[1]).unwrap();
-    for line in ["# method = sample (Default)", "#     num_samples = 80", "#     thin = 2", "# id = 2", "#   seed = 11"]
-    {
+    // What ArviZ and CmdStanPy look for: settings by these names, the adaptation below the header, and comments at the end.
+    for line in [
+        "# model = gmm_mcmc_model",
+        "# method = sample (Default)",
+        "#     num_samples = 80",
+        "#     num_warmup = 60",
+        "#     save_warmup = false",
+        "#     thin = 2",
+        "#     algorithm = hmc (Default)",
+        "#       engine = nuts (Default)",
+        "#         max_depth = 10",
+        "#       metric = diag_e (Default)",
+        "# id = 2",
+        "#   seed = 11",
+    ] {
         assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
     }
+    let lines: Vec<&str> = text.lines().collect();
+    let header = lines.iter().position(|l| l.starts_with("lp__,")).unwrap();
+    assert_eq!(lines[header + 1], "# Adaptation terminated");
+    let step: f64 = lines[header + 2].strip_prefix("# Step size = ").unwrap().parse().unwrap();
+    assert!(step > 0.0);
+    assert_eq!(lines[header + 3], "# Diagonal elements of inverse mass matrix:");
+    assert_eq!(lines[header + 4].split(", ").count(), model.dim());
+    assert_eq!(lines[lines.len() - 2..], ["#", "#"]);
     let rows: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
     assert_eq!(
         rows[0],

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Rows of the summary that are printed; `--json` has them all.
 const SHOWN: usize = 40;
-/// Quantities that are plotted.
-const PLOTTED: usize = 8;
+/// Quantities that are plotted, at most.
+const PLOTTED: usize = 32;
 /// The least time between two changes of the live line.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -36,12 +36,16 @@ Examples:
   gmm mcmc data.npy -k 8 --sampler metropolis --draws 10000 --thin 100 --init model.json -o post
   gmm mcmc data.npy -k 2 --prior prior.json --plot trace.svg -o post
 
-A prior (parts left out are the default's, which take the data's column means and standard deviations):
+A prior, here of two columns:
   {\"weights\": {\"dirichlet\": {\"concentration\": 1.0}},
    \"means\": {\"normal\": {\"location\": [0.0, 1.0], \"scale\": 10.0}},
    \"scales\": {\"half_normal\": {\"scale\": 2.0}},
    \"correlations\": {\"lkj\": {\"shape\": 1.0}}}
-or means {\"scaled_normal\": {\"location\", \"precision\"}}, scales {\"inverse_gamma\": {\"shape\", \"scale\"}} of the variances.")]
+The scales are standard deviations. A value is one number for all, a list by column or a table by component and column (of
+weights and of spherical scales: a list by component). Also possible: means {\"scaled_normal\": {\"location\": …, \"precision\": …}},
+normal with the variance σ²/precision, and scales {\"inverse_gamma\": {\"shape\": …, \"scale\": …}} of the variances σ².
+What is left out is the default's: the weights and the correlations are uniform; location and scale of the means, and
+the scale of the scales, are the mean and the standard deviation of the data's column.")]
 pub struct Mcmc {
     /// The data (samples × features): .npy (float32 or float64) or .csv (with or without a header)
     data: PathBuf,
@@ -100,7 +104,7 @@ pub struct Mcmc {
     /// Go on with the run that was saved under PREFIX, unfinished or finished; give the same options, or more --draws
     #[arg(long)]
     resume: bool,
-    /// Draw traces and marginal distributions
+    /// Draw traces and marginal distributions of the log density and the first 31 parameters
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// Print the result as JSON
@@ -315,14 +319,18 @@ impl Mcmc {
         if hidden > 0 {
             lines.push(format!("({hidden} more parameters: --json)"));
         }
-        lines.push(format!(
-            "{} evaluations in {}: {} each, {} a second; {} effective draws a second",
+        let what = if self.sampler == SamplerName::Nuts { "gradients" } else { "evaluations" };
+        let mut work = format!(
+            "{} {what} in {}: {} each, {} a second",
             text::grouped(report.evaluations),
             text::seconds(report.seconds),
             text::seconds(report.seconds / report.evaluations.max(1) as f64),
             text::count(report.evaluations_per_second),
-            text::count(report.ess_per_second)
-        ));
+        );
+        if report.ess_per_second > 0.0 {
+            work += &format!("; {} effective draws a second, at least", text::count(report.ess_per_second));
+        }
+        lines.push(work);
         lines.push(format!("computed by {}, kernel {}", report.device, report.kernel));
         let name = |path: Option<&PathBuf>| path.map_or(String::new(), |p| p.display().to_string());
         let (csv, npz) = report.files.split_at(report.files.len().saturating_sub(1));
@@ -354,7 +362,7 @@ impl<'a> Live<'a> {
         Self { progress, begin: now, shown: now, evaluations, warmup, total, before, thin }
     }
 
-    fn show(&mut self, p: &mcmc::Progress) {
+    fn show(&mut self, p: &mcmc::Progress<'_>) {
         let done = if p.warming_up {
             self.warmup * p.done as f64 / p.of as f64
         } else {

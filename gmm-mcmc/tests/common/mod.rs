@@ -46,7 +46,7 @@ pub fn run(settings: Settings, start: Start, target: &mut dyn Target) -> Run {
     run
 }
 
-pub fn go_on(_: &Progress) -> ControlFlow<()> {
+pub fn go_on(_: &Progress<'_>) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 

@@ -1,5 +1,5 @@
 //! Traces and marginal distributions of MCMC draws.
-use super::{Area, COLOURS, Drawn, FONT, GREY, LIGHT_GREY, label, padded, to_svg};
+use super::{Area, COLOURS, Drawn, FONT, LIGHT_GREY, label, padded, to_svg};
 use plotters::prelude::*;
 
 /// One quantity's draws, chain by chain.
@@ -39,8 +39,8 @@ fn draw(trace: &Trace, left: &Area<'_>, right: &Area<'_>) -> Drawn {
     chart
         .configure_mesh()
         .label_style((FONT, 12))
-        .bold_line_style(GREY)
-        .light_line_style(LIGHT_GREY)
+        .bold_line_style(LIGHT_GREY)
+        .light_line_style(TRANSPARENT)
         .x_labels(6)
         .y_labels(5)
         .x_label_formatter(&|v| format!("{v:.0}"))
@@ -65,8 +65,8 @@ fn draw(trace: &Trace, left: &Area<'_>, right: &Area<'_>) -> Drawn {
     chart
         .configure_mesh()
         .label_style((FONT, 12))
-        .bold_line_style(GREY)
-        .light_line_style(LIGHT_GREY)
+        .bold_line_style(LIGHT_GREY)
+        .light_line_style(TRANSPARENT)
         .disable_y_mesh()
         .x_labels(5)
         .y_labels(0)

@@ -305,11 +305,11 @@ impl Mcmc {
     }
 
     fn kept(&self, run: &Run) -> String {
-        format!(
-            "{} draws of each chain are kept in {}.partial…; the same command with --resume goes on",
-            run.drawn(),
-            self.output.display()
-        )
+        let what = match run.drawn() {
+            0 => "the warm-up so far is".into(),
+            drawn => format!("{drawn} draws of each chain are"),
+        };
+        format!("{what} kept in {}.partial…; the same command with --resume goes on", self.output.display())
     }
 
     fn table(&self, report: &Report, mut summary: mcmc::Summary) -> String {
@@ -320,17 +320,20 @@ impl Mcmc {
             lines.push(format!("({hidden} more parameters: --json)"));
         }
         let what = if self.sampler == SamplerName::Nuts { "gradients" } else { "evaluations" };
-        let mut work = format!(
-            "{} {what} in {}: {} each, {} a second",
-            text::grouped(report.evaluations),
-            text::seconds(report.seconds),
-            text::seconds(report.seconds / report.evaluations.max(1) as f64),
-            text::count(report.evaluations_per_second),
-        );
-        if report.ess_per_second > 0.0 {
-            work += &format!("; {} effective draws a second, at least", text::count(report.ess_per_second));
+        // A finished run that is only looked at again has made none.
+        if report.evaluations > 0 {
+            let mut work = format!(
+                "{} {what} in {}: {} each, {} a second",
+                text::grouped(report.evaluations),
+                text::seconds(report.seconds),
+                text::seconds(report.seconds / report.evaluations as f64),
+                text::count(report.evaluations_per_second),
+            );
+            if report.ess_per_second > 0.0 {
+                work += &format!("; {} effective draws a second, at least", text::count(report.ess_per_second));
+            }
+            lines.push(work);
         }
-        lines.push(work);
         lines.push(format!("computed by {}, kernel {}", report.device, report.kernel));
         let name = |path: Option<&PathBuf>| path.map_or(String::new(), |p| p.display().to_string());
         let (csv, npz) = report.files.split_at(report.files.len().saturating_sub(1));

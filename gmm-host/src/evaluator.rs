@@ -108,6 +108,57 @@ pub trait Evaluator: Send {
     }
 }
 
+/// Implements [`Evaluator`] for a type that passes all of it on to what its `inner` and `inner_mut` give.
+macro_rules! pass_on {
+    ($type:ty) => {
+        impl $crate::Evaluator for $type {
+            fn n_samples(&self) -> usize {
+                self.inner().n_samples()
+            }
+            fn n_features(&self) -> usize {
+                self.inner().n_features()
+            }
+            fn total_weight(&self) -> f64 {
+                self.inner().total_weight()
+            }
+            fn describe(&self) -> $crate::Description {
+                self.inner().describe()
+            }
+            fn log_likelihood(&mut self, mixture: &$crate::Mixture) -> $crate::Result<f64> {
+                self.inner_mut().log_likelihood(mixture)
+            }
+            fn log_likelihood_batch(&mut self, mixtures: &[$crate::Mixture]) -> $crate::Result<Vec<f64>> {
+                self.inner_mut().log_likelihood_batch(mixtures)
+            }
+            fn score_samples(&mut self, mixture: &$crate::Mixture) -> $crate::Result<ndarray::Array1<f64>> {
+                self.inner_mut().score_samples(mixture)
+            }
+            fn statistics(&mut self, mixture: &$crate::Mixture) -> $crate::Result<$crate::Statistics> {
+                self.inner_mut().statistics(mixture)
+            }
+            fn walk(
+                &mut self,
+                target: &$crate::WalkTarget,
+                point: &[f64],
+                log_density: f64,
+                steps: &mut dyn $crate::WalkSteps,
+            ) -> $crate::Result<bool> {
+                self.inner_mut().walk(target, point, log_density, steps)
+            }
+            fn rows(&mut self, rows: &[usize]) -> $crate::Result<$crate::Rows> {
+                self.inner_mut().rows(rows)
+            }
+            fn predict(&mut self, mixture: &$crate::Mixture) -> $crate::Result<Vec<usize>> {
+                self.inner_mut().predict(mixture)
+            }
+            fn predict_proba(&mut self, mixture: &$crate::Mixture) -> $crate::Result<ndarray::Array2<f64>> {
+                self.inner_mut().predict_proba(mixture)
+            }
+        }
+    };
+}
+pub(crate) use pass_on;
+
 /// Calls `visit`, in order, with the index of the first sample of each chunk, and the chunk on the CPU.
 fn for_each_chunk<E: Evaluator + ?Sized>(
     evaluator: &mut E,

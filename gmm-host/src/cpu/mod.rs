@@ -8,10 +8,9 @@ mod posterior;
 mod real;
 mod resident;
 
-use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics, View};
+use crate::{Error, Evaluator, Result, Samples, View};
 use engine::Engine;
 use isa::Isa;
-use ndarray::{Array1, Array2};
 use rayon::ThreadPool;
 
 /// The CPU backend: the data is laid out for the machine's SIMD registers once, in the precision it came in, and
@@ -98,48 +97,4 @@ impl CpuEvaluator {
     }
 }
 
-impl Evaluator for CpuEvaluator {
-    fn n_samples(&self) -> usize {
-        self.inner().n_samples()
-    }
-
-    fn n_features(&self) -> usize {
-        self.inner().n_features()
-    }
-
-    fn total_weight(&self) -> f64 {
-        self.inner().total_weight()
-    }
-
-    fn describe(&self) -> Description {
-        self.inner().describe()
-    }
-
-    fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
-        self.inner_mut().log_likelihood(mixture)
-    }
-
-    fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
-        self.inner_mut().log_likelihood_batch(mixtures)
-    }
-
-    fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
-        self.inner_mut().score_samples(mixture)
-    }
-
-    fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
-        self.inner_mut().statistics(mixture)
-    }
-
-    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
-        self.inner_mut().rows(rows)
-    }
-
-    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
-        self.inner_mut().predict(mixture)
-    }
-
-    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
-        self.inner_mut().predict_proba(mixture)
-    }
-}
+crate::evaluator::pass_on!(CpuEvaluator);

@@ -4,8 +4,7 @@ use super::evaluator::Single;
 use super::gpu::GpuInfo;
 use super::variant::Kind;
 use super::walk;
-use crate::{Description, Evaluator, Mixture, Result, Rows, Samples, Statistics, View, WalkSteps, WalkTarget};
-use ndarray::{Array1, Array2};
+use crate::{Evaluator, Mixture, Result, Samples, View};
 
 /// The names of the kernels that a CUDA device can be told to use.
 pub fn cuda_kernel_names() -> Vec<String> {
@@ -30,6 +29,9 @@ pub struct CudaOptions {
 ///
 /// Samples that do not fit into the device's memory stay on the host in that layout and pass through the device chunk by
 /// chunk.
+///
+/// In [`Evaluator::log_likelihood_batch`], a set's total does not depend on which other sets it is evaluated with. It may
+/// differ from [`Evaluator::log_likelihood`]'s by rounding.
 #[derive(Debug)]
 pub struct CudaEvaluator {
     engine: Engine,
@@ -104,60 +106,4 @@ impl CudaEvaluator {
     }
 }
 
-impl Evaluator for CudaEvaluator {
-    fn n_samples(&self) -> usize {
-        self.inner().n_samples()
-    }
-
-    fn n_features(&self) -> usize {
-        self.inner().n_features()
-    }
-
-    fn total_weight(&self) -> f64 {
-        self.inner().total_weight()
-    }
-
-    fn describe(&self) -> Description {
-        self.inner().describe()
-    }
-
-    fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
-        self.inner_mut().log_likelihood(mixture)
-    }
-
-    /// A set's total does not depend on which other sets it is evaluated with. It may differ from
-    /// [`Self::log_likelihood`]'s by rounding.
-    fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
-        self.inner_mut().log_likelihood_batch(mixtures)
-    }
-
-    fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
-        self.inner_mut().score_samples(mixture)
-    }
-
-    fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
-        self.inner_mut().statistics(mixture)
-    }
-
-    fn walk(
-        &mut self,
-        target: &WalkTarget,
-        point: &[f64],
-        log_density: f64,
-        steps: &mut dyn WalkSteps,
-    ) -> Result<bool> {
-        self.inner_mut().walk(target, point, log_density, steps)
-    }
-
-    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
-        self.inner_mut().rows(rows)
-    }
-
-    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
-        self.inner_mut().predict(mixture)
-    }
-
-    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
-        self.inner_mut().predict_proba(mixture)
-    }
-}
+crate::evaluator::pass_on!(CudaEvaluator);

@@ -1,6 +1,7 @@
 //! k-means on a few samples on the host. The samples are held by column, so that distances to a centre are formed for
 //! many samples at once.
 use ndarray::{Array1, Array2, ArrayView1};
+use pulp::{Arch, Simd, WithSimd};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
 
@@ -14,13 +15,19 @@ pub(super) struct Points<'a> {
     x: &'a Array2<f64>,
     /// x by column (D, S), contiguous.
     columns: Vec<f64>,
-    weights: &'a Array1<f64>,
+    weights: Vec<f64>,
+    arch: Arch,
 }
 
 impl<'a> Points<'a> {
     /// `x` (S, D), at least one row; `weights` (S,).
     pub fn new(x: &'a Array2<f64>, weights: &'a Array1<f64>) -> Self {
-        Self { x, columns: x.t().iter().copied().collect(), weights }
+        let s = x.nrows();
+        let mut columns = vec![0.0; x.len()];
+        for (i, row) in x.outer_iter().enumerate() {
+            columns[i..].iter_mut().step_by(s).zip(row).for_each(|(to, v)| *to = *v);
+        }
+        Self { x, columns, weights: weights.to_vec(), arch: Arch::new() }
     }
 
     /// Greedy k-means++ (Arthur and Vassilvitskii 2007): each centre is a sample drawn with a probability proportional
@@ -32,18 +39,23 @@ impl<'a> Points<'a> {
         let mut nearest = vec![f64::INFINITY; s];
         let mut centres = Array2::zeros((k, d));
         for c in 0..k {
-            let potential: Vec<f64> =
-                if c == 0 { Vec::new() } else { nearest.iter().zip(self.weights).map(|(d, w)| d * w).collect() };
             // In the beginning, and where all samples are centres already, any will do.
-            let any = potential.iter().sum::<f64>() <= 0.0;
+            let mut potential = Vec::new();
+            if c > 0 {
+                potential = running(nearest.iter().zip(&self.weights).map(|(d, w)| d * w));
+            }
+            let any = potential.last().is_none_or(|sum| *sum <= 0.0);
+            if any {
+                potential = running(self.weights.iter().copied());
+            }
             let mut best: Option<(f64, usize, Vec<f64>)> = None;
             for _ in 0..if any { 1 } else { trials } {
-                let candidate = if any { draw(self.weights.iter(), rng) } else { draw(potential.iter(), rng) };
+                let candidate = draw(&potential, rng);
                 let mut distances = nearest.clone();
                 self.blocks(&mut distances, d, |start, out| {
                     self.visit_distances(start, out, self.x.row(candidate), |nearest, d| *nearest = nearest.min(d));
                 });
-                let total = distances.iter().zip(self.weights).map(|(d, w)| d * w).sum::<f64>();
+                let total = self.sum(&distances, |d| d);
                 if best.as_ref().is_none_or(|(least, ..)| total < *least) {
                     best = Some((total, candidate, distances));
                 }
@@ -62,10 +74,11 @@ impl<'a> Points<'a> {
         for _ in 0..rounds {
             let mut sums = Array2::<f64>::zeros(centres.raw_dim());
             let mut counts = vec![0.0; centres.nrows()];
-            for ((row, (_, label)), &w) in self.x.outer_iter().zip(self.labels(centres)).zip(self.weights) {
+            for ((i, (_, label)), &w) in self.labels(centres).into_iter().enumerate().zip(&self.weights) {
                 // Around the centre, so that data far from the origin lose nothing.
-                for ((sum, v), c) in sums.row_mut(label).iter_mut().zip(row).zip(centres.row(label)) {
-                    *sum += w * (v - c);
+                let columns = self.columns.chunks_exact(self.x.nrows());
+                for ((sum, column), c) in sums.row_mut(label).iter_mut().zip(columns).zip(centres.row(label)) {
+                    *sum += w * (column[i] - c);
                 }
                 counts[label] += w;
             }
@@ -87,22 +100,30 @@ impl<'a> Points<'a> {
 
     /// Weighted mean of the squared distance to the nearest centre.
     pub fn inertia(&self, centres: &Array2<f64>) -> f64 {
-        let total: f64 = self.labels(centres).iter().zip(self.weights).map(|((d, _), w)| d * w).sum();
-        total / self.weights.sum()
+        let distances: Vec<f64> = self.labels(centres).into_iter().map(|(d, _)| d).collect();
+        self.sum(&distances, |d| d) / self.weights.iter().sum::<f64>()
     }
 
     /// Mean over the features of the weighted variance.
     pub fn mean_variance(&self) -> f64 {
         let (s, d) = self.x.dim();
-        let total = self.weights.sum();
-        let weighted = |column: &[f64], centre: f64, power: i32| -> f64 {
-            column.iter().zip(self.weights).map(|(v, w)| w * (v - centre).powi(power)).sum::<f64>() / total
-        };
+        let total = self.weights.iter().sum::<f64>();
         let variances = self.columns.chunks_exact(s).map(|column| {
-            let mean = column[0] + weighted(column, column[0], 1);
-            weighted(column, mean, 2)
+            let mean = column[0] + self.sum(column, |v| v - column[0]) / total;
+            self.sum(column, |v| (v - mean) * (v - mean)) / total
         });
         variances.sum::<f64>() / d as f64
+    }
+
+    /// Σᵢ wᵢ·f(vᵢ), as a few sums side by side, so that none waits for the addition before.
+    fn sum(&self, values: &[f64], f: impl Fn(f64) -> f64) -> f64 {
+        let mut sums = [0.0; 8];
+        for (values, weights) in values.chunks(8).zip(self.weights.chunks(8)) {
+            for ((sum, v), w) in sums.iter_mut().zip(values).zip(weights) {
+                *sum += w * f(*v);
+            }
+        }
+        sums.iter().sum()
     }
 
     /// The squared distance of each sample to its nearest centre, and that centre, the first of equals.
@@ -134,25 +155,63 @@ impl<'a> Points<'a> {
     fn visit_distances<T>(&self, start: usize, out: &mut [T], centre: ArrayView1<'_, f64>, f: impl Fn(&mut T, f64)) {
         let mut distances = [0.0; BLOCK];
         let distances = &mut distances[..out.len()];
-        for (column, c) in self.columns.chunks_exact(self.x.nrows()).zip(centre) {
-            for (distance, v) in distances.iter_mut().zip(&column[start..]) {
-                *distance += (v - c) * (v - c);
-            }
-        }
+        self.arch.dispatch(Distances { columns: &self.columns, samples: self.x.nrows(), start, centre, distances });
         out.iter_mut().zip(distances).for_each(|(out, d)| f(out, *d));
     }
 }
 
-/// An index with a probability proportional to its entry; the sum is positive and finite.
-fn draw<'a>(potential: impl Iterator<Item = &'a f64> + Clone, rng: &mut impl Rng) -> usize {
-    let mut left = rng.random::<f64>() * potential.clone().sum::<f64>();
-    let mut last = 0;
-    for (i, &p) in potential.enumerate().filter(|(_, p)| **p > 0.0) {
-        last = i;
-        if left < p {
-            break;
+/// Squared distances of the samples from `start` on to `centre`, with the widest registers there are: the same operations,
+/// and so the same bits, with any.
+struct Distances<'a> {
+    columns: &'a [f64],
+    samples: usize,
+    start: usize,
+    centre: ArrayView1<'a, f64>,
+    distances: &'a mut [f64],
+}
+
+impl WithSimd for Distances<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        /// Samples whose sums stay in registers.
+        const SIDE_BY_SIDE: usize = 32;
+        for (piece, out) in self.distances.chunks_mut(SIDE_BY_SIDE).enumerate() {
+            let mut sums = [0.0; SIDE_BY_SIDE];
+            let at = self.start + piece * SIDE_BY_SIDE;
+            for (column, centre) in self.columns.chunks_exact(self.samples).zip(self.centre) {
+                let values = &column[at..at + out.len()];
+                if let Ok(values) = <&[f64; SIDE_BY_SIDE]>::try_from(values) {
+                    for (sum, v) in sums.iter_mut().zip(values) {
+                        *sum += (v - centre) * (v - centre);
+                    }
+                } else {
+                    for (sum, v) in sums.iter_mut().zip(values) {
+                        *sum += (v - centre) * (v - centre);
+                    }
+                }
+            }
+            out.copy_from_slice(&sums[..out.len()]);
         }
-        left -= p;
     }
-    last
+}
+
+/// Running sums.
+fn running(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    values
+        .scan(0.0, |sum, v| {
+            *sum += v;
+            Some(*sum)
+        })
+        .collect()
+}
+
+/// An index with a probability proportional to its entry, from the entries' running sums, of which the last is positive
+/// and finite. An entry of zero is never drawn.
+fn draw(running: &[f64], rng: &mut impl Rng) -> usize {
+    let last = running.last().copied().unwrap_or(0.0);
+    let at = rng.random::<f64>() * last;
+    // The product may be rounded up to the last sum.
+    running.partition_point(|sum| *sum <= at).min(running.partition_point(|sum| *sum < last))
 }

@@ -218,7 +218,7 @@ impl<T: Element> Resident<T> {
     pub fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
         check_rows(rows, self.n)?;
         let size = self.chunk_size();
-        let mut x = Array2::zeros((rows.len(), self.d));
+        let mut x = vec![0.0; rows.len() * self.d];
         let mut at = 0;
         // Numbers on their way back, (D, rows of a piece), and which rows they are.
         let most = (PIECE_BYTES / size_of::<T>() / self.d).clamp(1, rows.len().max(1));
@@ -240,13 +240,16 @@ impl<T: Element> Resident<T> {
                 self.gather(c, here, indices, numbers, back)?;
             }
             for (j, column) in back.chunks_exact(here.len()).enumerate() {
-                for (r, v) in column.iter().enumerate() {
-                    x[[at + r, j]] = (*v).into() * self.frame.inverse[j] + self.frame.shift[j];
+                let (inverse, shift) = (self.frame.inverse[j], self.frame.shift[j]);
+                for (row, v) in x[at * self.d..].chunks_exact_mut(self.d).zip(column) {
+                    row[j] = (*v).into() * inverse + shift;
                 }
             }
             at += here.len();
         }
         let weight = |row: &usize| self.weights.as_ref().map_or(1.0, |w| w.given[*row]);
+        // The shape is the vector's.
+        let x = Array2::from_shape_vec((rows.len(), self.d), x).unwrap_or_default();
         Ok(Rows { x, weights: Array1::from_iter(rows.iter().map(weight)) })
     }
 

@@ -1,43 +1,53 @@
-//! k-means on a few samples on the host. The samples are held by column, so that distances to a centre are formed for
-//! many samples at once.
-use ndarray::{Array1, Array2, ArrayView1};
+//! k-means on a few samples on the host. The samples are held in blocks, column by column, so that distances to a centre are
+//! formed for many samples at once.
+use ndarray::{Array1, Array2};
 use pulp::{Arch, Simd, WithSimd};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
 
 /// Samples that one thread takes at a time; a multiple of the vector width that stays in the first cache.
 const BLOCK: usize = 512;
+/// Samples whose distances stay in registers; divides `BLOCK`.
+const SIDE_BY_SIDE: usize = 32;
 /// Multiply-adds below which a second thread is not worth waking.
 const PARALLEL_WORK: usize = 1 << 18;
 
 /// Samples with positive weights.
-pub(super) struct Points<'a> {
-    x: &'a Array2<f64>,
-    /// x by column (D, S), contiguous.
-    columns: Vec<f64>,
+pub(super) struct Points {
+    d: usize,
+    /// Row by row (S, D).
+    rows: Vec<f64>,
+    /// The same (⌈S / 32⌉, D, 32), filled up with zeros.
+    blocks: Vec<[f64; SIDE_BY_SIDE]>,
     weights: Vec<f64>,
     arch: Arch,
 }
 
-impl<'a> Points<'a> {
+impl Points {
     /// `x` (S, D), at least one row; `weights` (S,).
-    pub fn new(x: &'a Array2<f64>, weights: &'a Array1<f64>) -> Self {
-        let s = x.nrows();
-        let mut columns = vec![0.0; x.len()];
-        for (i, row) in x.outer_iter().enumerate() {
-            columns[i..].iter_mut().step_by(s).zip(row).for_each(|(to, v)| *to = *v);
+    pub fn new(x: &Array2<f64>, weights: &Array1<f64>) -> Self {
+        let (s, d) = x.dim();
+        let rows: Vec<f64> = x.iter().copied().collect();
+        let mut blocks = vec![[0.0; SIDE_BY_SIDE]; s.div_ceil(SIDE_BY_SIDE) * d];
+        for (i, row) in rows.chunks_exact(d).enumerate() {
+            for (block, v) in blocks[i / SIDE_BY_SIDE * d..].iter_mut().zip(row) {
+                block[i % SIDE_BY_SIDE] = *v;
+            }
         }
-        Self { x, columns, weights: weights.to_vec(), arch: Arch::new() }
+        Self { d, rows, blocks, weights: weights.to_vec(), arch: Arch::new() }
+    }
+
+    fn row(&self, i: usize) -> &[f64] {
+        &self.rows[i * self.d..][..self.d]
     }
 
     /// Greedy k-means++ (Arthur and Vassilvitskii 2007): each centre is a sample drawn with a probability proportional
     /// to its weight times its squared distance to the nearest centre so far, the best of 2 + ⌊ln K⌋ draws or of `trials`, if
     /// those are fewer. The result is (K, D); rows repeat where there are fewer than K different samples.
     pub fn plus_plus(&self, k: usize, trials: usize, rng: &mut impl Rng) -> Array2<f64> {
-        let (s, d) = self.x.dim();
         let trials = trials.clamp(1, 2 + (k as f64).ln() as usize);
-        let mut nearest = vec![f64::INFINITY; s];
-        let mut centres = Array2::zeros((k, d));
+        let mut nearest = vec![f64::INFINITY; self.weights.len()];
+        let mut centres = Array2::zeros((k, self.d));
         for c in 0..k {
             // In the beginning, and where all samples are centres already, any will do.
             let mut potential = Vec::new();
@@ -52,16 +62,16 @@ impl<'a> Points<'a> {
             for _ in 0..if any { 1 } else { trials } {
                 let candidate = draw(&potential, rng);
                 let mut distances = nearest.clone();
-                self.blocks(&mut distances, d, |start, out| {
-                    self.visit_distances(start, out, self.x.row(candidate), |nearest, d| *nearest = nearest.min(d));
+                self.blocks(&mut distances, self.d, |start, out| {
+                    self.visit_distances(start, out, self.row(candidate), |nearest, d| *nearest = nearest.min(d));
                 });
-                let total = self.sum(&distances, |d| d);
+                let total = self.sum(&distances);
                 if best.as_ref().is_none_or(|(least, ..)| total < *least) {
                     best = Some((total, candidate, distances));
                 }
             }
             if let Some((_, chosen, distances)) = best {
-                centres.row_mut(c).assign(&self.x.row(chosen));
+                centres.row_mut(c).iter_mut().zip(self.row(chosen)).for_each(|(c, v)| *c = *v);
                 nearest = distances;
             }
         }
@@ -71,19 +81,21 @@ impl<'a> Points<'a> {
     /// Lloyd's iterations, until the squared moves of the centres sum to at most `tol`; whether they came to that. A centre
     /// without samples stays.
     pub fn lloyd(&self, centres: &mut Array2<f64>, rounds: usize, tol: f64) -> bool {
+        let d = self.d;
         for _ in 0..rounds {
-            let mut sums = Array2::<f64>::zeros(centres.raw_dim());
+            let old: Vec<f64> = centres.iter().copied().collect();
+            let mut sums = vec![0.0; old.len()];
             let mut counts = vec![0.0; centres.nrows()];
-            for ((i, (_, label)), &w) in self.labels(centres).into_iter().enumerate().zip(&self.weights) {
+            for ((row, (_, label)), &w) in self.rows.chunks_exact(d).zip(self.labels(centres)).zip(&self.weights) {
                 // Around the centre, so that data far from the origin lose nothing.
-                let columns = self.columns.chunks_exact(self.x.nrows());
-                for ((sum, column), c) in sums.row_mut(label).iter_mut().zip(columns).zip(centres.row(label)) {
-                    *sum += w * (column[i] - c);
+                let (sum, centre) = (&mut sums[label * d..][..d], &old[label * d..][..d]);
+                for ((sum, v), c) in sum.iter_mut().zip(row).zip(centre) {
+                    *sum += w * (v - c);
                 }
                 counts[label] += w;
             }
             let mut moved = 0.0;
-            for ((mut centre, sum), n) in centres.outer_iter_mut().zip(sums.outer_iter()).zip(counts) {
+            for ((mut centre, sum), n) in centres.outer_iter_mut().zip(sums.chunks_exact(d)).zip(counts) {
                 if n > 0.0 {
                     for (c, s) in centre.iter_mut().zip(sum) {
                         *c += s / n;
@@ -101,26 +113,31 @@ impl<'a> Points<'a> {
     /// Weighted mean of the squared distance to the nearest centre.
     pub fn inertia(&self, centres: &Array2<f64>) -> f64 {
         let distances: Vec<f64> = self.labels(centres).into_iter().map(|(d, _)| d).collect();
-        self.sum(&distances, |d| d) / self.weights.iter().sum::<f64>()
+        self.sum(&distances) / self.weights.iter().sum::<f64>()
     }
 
     /// Mean over the features of the weighted variance.
     pub fn mean_variance(&self) -> f64 {
-        let (s, d) = self.x.dim();
         let total = self.weights.iter().sum::<f64>();
-        let variances = self.columns.chunks_exact(s).map(|column| {
-            let mean = column[0] + self.sum(column, |v| v - column[0]) / total;
-            self.sum(column, |v| (v - mean) * (v - mean)) / total
-        });
-        variances.sum::<f64>() / d as f64
+        let weighted = |centre: &[f64], f: fn(f64) -> f64| {
+            let mut sums = vec![0.0; self.d];
+            for (row, w) in self.rows.chunks_exact(self.d).zip(&self.weights) {
+                for ((sum, v), c) in sums.iter_mut().zip(row).zip(centre) {
+                    *sum += w * f(v - c);
+                }
+            }
+            sums.into_iter().map(move |sum| sum / total)
+        };
+        let means: Vec<f64> = weighted(self.row(0), |v| v).zip(self.row(0)).map(|(v, c)| v + c).collect();
+        weighted(&means, |v| v * v).sum::<f64>() / self.d as f64
     }
 
-    /// Σᵢ wᵢ·f(vᵢ), as a few sums side by side, so that none waits for the addition before.
-    fn sum(&self, values: &[f64], f: impl Fn(f64) -> f64) -> f64 {
+    /// Σᵢ wᵢ·vᵢ, as a few sums side by side, so that none waits for the addition before.
+    fn sum(&self, values: &[f64]) -> f64 {
         let mut sums = [0.0; 8];
         for (values, weights) in values.chunks(8).zip(self.weights.chunks(8)) {
             for ((sum, v), w) in sums.iter_mut().zip(values).zip(weights) {
-                *sum += w * f(*v);
+                *sum += w * v;
             }
         }
         sums.iter().sum()
@@ -128,9 +145,10 @@ impl<'a> Points<'a> {
 
     /// The squared distance of each sample to its nearest centre, and that centre, the first of equals.
     fn labels(&self, centres: &Array2<f64>) -> Vec<(f64, usize)> {
-        let mut nearest = vec![(f64::INFINITY, 0); self.x.nrows()];
+        let mut nearest = vec![(f64::INFINITY, 0); self.weights.len()];
+        let all: Vec<f64> = centres.iter().copied().collect();
         self.blocks(&mut nearest, centres.len(), |start, out| {
-            for (c, centre) in centres.outer_iter().enumerate() {
+            for (c, centre) in all.chunks_exact(self.d).enumerate() {
                 self.visit_distances(start, out, centre, |nearest, d| {
                     if d < nearest.0 {
                         *nearest = (d, c);
@@ -152,22 +170,21 @@ impl<'a> Points<'a> {
     }
 
     /// Calls `f` with the entries of a block and their samples' squared distances to `centre`.
-    fn visit_distances<T>(&self, start: usize, out: &mut [T], centre: ArrayView1<'_, f64>, f: impl Fn(&mut T, f64)) {
-        let mut distances = [0.0; BLOCK];
-        let distances = &mut distances[..out.len()];
-        self.arch.dispatch(Distances { columns: &self.columns, samples: self.x.nrows(), start, centre, distances });
-        out.iter_mut().zip(distances).for_each(|(out, d)| f(out, *d));
+    fn visit_distances<T>(&self, start: usize, out: &mut [T], centre: &[f64], f: impl Fn(&mut T, f64)) {
+        let mut distances = [[0.0; SIDE_BY_SIDE]; BLOCK / SIDE_BY_SIDE];
+        let distances = &mut distances[..out.len().div_ceil(SIDE_BY_SIDE)];
+        let blocks = &self.blocks[start / SIDE_BY_SIDE * self.d..];
+        self.arch.dispatch(Distances { blocks, centre, distances });
+        out.iter_mut().zip(distances.as_flattened()).for_each(|(out, d)| f(out, *d));
     }
 }
 
-/// Squared distances of the samples from `start` on to `centre`, with the widest registers there are: the same operations,
-/// and so the same bits, with any.
+/// Squared distances of blocks of samples (P, D, 32) to `centre` (D,), with the widest registers there are: the same
+/// operations, and so the same bits, with any.
 struct Distances<'a> {
-    columns: &'a [f64],
-    samples: usize,
-    start: usize,
-    centre: ArrayView1<'a, f64>,
-    distances: &'a mut [f64],
+    blocks: &'a [[f64; SIDE_BY_SIDE]],
+    centre: &'a [f64],
+    distances: &'a mut [[f64; SIDE_BY_SIDE]],
 }
 
 impl WithSimd for Distances<'_> {
@@ -175,36 +192,25 @@ impl WithSimd for Distances<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        /// Samples whose sums stay in registers.
-        const SIDE_BY_SIDE: usize = 32;
-        for (piece, out) in self.distances.chunks_mut(SIDE_BY_SIDE).enumerate() {
+        for (block, out) in self.blocks.chunks_exact(self.centre.len()).zip(self.distances) {
             let mut sums = [0.0; SIDE_BY_SIDE];
-            let at = self.start + piece * SIDE_BY_SIDE;
-            for (column, centre) in self.columns.chunks_exact(self.samples).zip(self.centre) {
-                let values = &column[at..at + out.len()];
-                if let Ok(values) = <&[f64; SIDE_BY_SIDE]>::try_from(values) {
-                    for (sum, v) in sums.iter_mut().zip(values) {
-                        *sum += (v - centre) * (v - centre);
-                    }
-                } else {
-                    for (sum, v) in sums.iter_mut().zip(values) {
-                        *sum += (v - centre) * (v - centre);
-                    }
+            for (values, centre) in block.iter().zip(self.centre) {
+                for (sum, v) in sums.iter_mut().zip(values) {
+                    *sum += (v - centre) * (v - centre);
                 }
             }
-            out.copy_from_slice(&sums[..out.len()]);
+            *out = sums;
         }
     }
 }
 
 /// Running sums.
 fn running(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    values
-        .scan(0.0, |sum, v| {
-            *sum += v;
-            Some(*sum)
-        })
-        .collect()
+    let sums = values.scan(0.0, |sum, v| {
+        *sum += v;
+        Some(*sum)
+    });
+    sums.collect()
 }
 
 /// An index with a probability proportional to its entry, from the entries' running sums, of which the last is positive

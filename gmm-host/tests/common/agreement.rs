@@ -1,8 +1,10 @@
 //! EM gives what scikit-learn 1.9.1 gives from the same start in the same number of iterations.
 use super::*;
 use gmm_host::GaussianMixtureParams;
+use ndarray::s;
 use ndarray_npy::NpzReader;
 use std::fs::File;
+use std::path::{Path, PathBuf};
 
 /// Relative to the value, or to the second number times the largest of its array where the value is smaller than that
 /// (entries beside a constant column are zero but for rounding). Float64 in another order of summation, through up to
@@ -10,17 +12,47 @@ use std::fs::File;
 const FLOAT64: (f64, f64) = (1e-8, 1e-4);
 const FLOAT32: (f64, f64) = (1e-4, 1.0);
 
+/// This package's folder, also where the tests run on another machine than the one they were built on.
+fn package() -> PathBuf {
+    let built = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    if built.is_dir() { built } else { PathBuf::from(if Path::new("gmm-host").is_dir() { "gmm-host" } else { "." }) }
+}
+
+/// A file of real data that is not part of the repository (data/README.md says what it is): in the folder that
+/// `GMM_TEST_DATA` names, or in `shared/data` beside the repository.
+///
+/// # Errors
+/// Where it was looked for.
+pub fn real(file: &str) -> Result<PathBuf, String> {
+    let folder = std::env::var_os("GMM_TEST_DATA").map_or_else(|| package().join("../../shared/data"), PathBuf::from);
+    let path = folder.join(file);
+    if path.is_file() { Ok(path) } else { Err(format!("{} is not there (GMM_TEST_DATA)", path.display())) }
+}
+
+/// The file that a data set is the first rows of, and how many.
+fn source(name: &str) -> Option<(&'static str, usize)> {
+    match name {
+        "digits" => Some(("digits.npy", 600)),
+        "speech" => Some(("mfcc13_small.npy", 2000)),
+        _ => None,
+    }
+}
+
+/// What keeps a data set from being used here, if anything.
+pub fn missing(name: &str) -> Option<String> {
+    source(name).and_then(|(file, _)| real(file).err())
+}
+
 fn open(name: &str) -> NpzReader<File> {
-    let path = format!("{}/tests/data/{name}.npz", env!("CARGO_MANIFEST_DIR"));
-    NpzReader::new(File::open(&path).unwrap_or_else(|e| panic!("{path}: {e}"))).unwrap()
+    let path = package().join(format!("tests/data/{name}.npz"));
+    NpzReader::new(File::open(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))).unwrap()
 }
 
 fn samples(npz: &mut NpzReader<File>, name: &str) -> Array2<f64> {
-    match name {
-        "digits" => npz.by_name::<_, ndarray::Ix2>("x").map(|x: Array2<u8>| x.mapv(f64::from)).unwrap(),
-        "speech" => npz.by_name::<_, ndarray::Ix2>("x").map(|x: Array2<f32>| x.mapv(f64::from)).unwrap(),
-        _ => npz.by_name("x").unwrap(),
-    }
+    let Some((file, rows)) = source(name) else { return npz.by_name("x").unwrap() };
+    let path = real(file).unwrap();
+    let x: Array2<f32> = ndarray_npy::read_npy(path).unwrap();
+    x.slice(s![..rows, ..]).mapv(f64::from)
 }
 
 fn covariances(npz: &mut NpzReader<File>, t: CovarianceType, key: &str) -> Covariances {

@@ -14,6 +14,8 @@ use gmm_kernels::simt::WARP;
 use gmm_kernels::tiled::{self, Posterior, TiledArgs, WARP_SAMPLES};
 use std::ptr;
 
+/// Name of these kernels together.
+pub(super) const NAME: &str = "scatter";
 /// Threads of a block of `tiled`.
 const BLOCK: u32 = 128;
 /// Threads of a block of `scatter`, at most: the fastest of 64, 128, 192 and 256, measured on an H200.

@@ -1,6 +1,6 @@
 //! The CUDA backend in float32: the choice of a kernel for each operation.
 use super::backend::{CudaOptions, cuda_kernel_names};
-use super::estep::{EStep, scatter_threads};
+use super::estep::{self, EStep, scatter_threads};
 use super::general::{self, General};
 use super::gpu::failed;
 use super::launch::{Lane, MAX_SETS, Plan};
@@ -35,13 +35,19 @@ enum Wish {
     Variant(Variant),
     /// The kernel of [`Evaluator::walk`], which has no other operation.
     Walk(Option<Shape>),
+    /// A kernel that is the only one for what it does: a run that recorded it goes on with it in any case.
+    Only(&'static str),
 }
+
+/// The names of [`Wish::Only`].
+const ONLY: [&str; 3] = [moments::NAME, estep::NAME, general::NAME];
 
 impl Wish {
     fn new(name: &str) -> Result<Self> {
         let kind = name.parse().map(Self::Kind).or_else(|()| name.parse().map(Self::Variant));
         let walk = || if name == walk::NAME { Ok(Self::Walk(None)) } else { name.parse().map(|s| Self::Walk(Some(s))) };
-        kind.or_else(|()| walk()).map_err(|()| Error::Kernel {
+        let only = || ONLY.into_iter().find(|only| *only == name).map(Self::Only).ok_or(());
+        kind.or_else(|()| walk()).or_else(|()| only()).map_err(|()| Error::Kernel {
             name: name.into(),
             problem: "is not one of the CUDA backend".into(),
             available: cuda_kernel_names().join(", "),
@@ -52,7 +58,7 @@ impl Wish {
         match self {
             Self::Kind(kind) => Some(kind),
             Self::Variant(variant) => Some(variant.kind),
-            Self::Walk(_) => None,
+            Self::Walk(_) | Self::Only(_) => None,
         }
     }
 }
@@ -64,6 +70,7 @@ impl fmt::Display for Wish {
             Self::Variant(variant) => variant.fmt(f),
             Self::Walk(None) => f.write_str(walk::NAME),
             Self::Walk(Some(shape)) => shape.fmt(f),
+            Self::Only(name) => f.write_str(name),
         }
     }
 }
@@ -98,8 +105,8 @@ impl fmt::Display for Latest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Variant(variant) => variant.fmt(f),
-            Self::Moments => f.write_str("moments"),
-            Self::EStep => f.write_str("scatter"),
+            Self::Moments => f.write_str(moments::NAME),
+            Self::EStep => f.write_str(estep::NAME),
             Self::General => f.write_str(general::NAME),
             Self::Walk(shape) => shape.fmt(f),
         }

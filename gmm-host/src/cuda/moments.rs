@@ -9,6 +9,8 @@ use gmm_kernels::direct::MAX_FEATURES;
 use gmm_kernels::moments::{self, MomentsArgs};
 use gmm_kernels::simt::WARP;
 
+/// Name of these kernels together.
+pub(super) const NAME: &str = "moments";
 /// Most components that the kernels take.
 const MAX_COMPONENTS: usize = 32;
 

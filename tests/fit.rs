@@ -464,8 +464,9 @@ fn data_larger_than_memory_is_fitted_in_chunks() {
     let folder = folder();
     let n = write_clouds(&folder.path().join("x.npy"));
     let args = ["x.npy", "-k", "3", "--covariance-type", "diag", "--device", "cpu", "--max-iter", "2", "--tol", "0"];
-    // Anonymous memory up to 48 MiB; pages of a mapped file do not count, the system can take them back.
-    let go = |more: &[&str]| limited(folder.path(), "-d 49152", &[&["fit"], &args[..], &["--json"], more].concat());
+    // Anonymous memory up to 64 MiB, stacks of threads included; pages of a mapped file do not count, the system can take
+    // them back.
+    let go = |more: &[&str]| limited(folder.path(), "-d 65536", &[&["fit"], &args[..], &["--json"], more].concat());
     let failed = go(&["--memory", "1G", "-o", "whole.json"]);
     assert!(!failed.status.success(), "the limit does not bite");
     for more in [&[][..], &["--standardize"]] {

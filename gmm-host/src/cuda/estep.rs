@@ -3,7 +3,7 @@
 use super::gpu::{Gpu, Kernel, failed};
 use super::launch::{Columns, Lane, arg, shape as mismatch};
 use super::layout;
-use super::memory::allocate;
+use super::memory::{allocate, zeroed};
 use super::scattered::Scattered;
 use crate::packed::{Matrices, Packed};
 use crate::{CovarianceType, Error, Result};
@@ -113,7 +113,8 @@ impl EStep {
             across,
             piece,
             slices,
-            exponents: allocate(rows * piece)?,
+            // Rows behind K are read, though nothing comes of them.
+            exponents: zeroed(rows * piece)?,
             normalisers: allocate(2 * piece)?,
             sums: allocate(slices * shape.sums())?,
             totals: allocate(shape.sums())?,

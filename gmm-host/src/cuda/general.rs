@@ -3,7 +3,7 @@
 use super::gpu::{Gpu, Kernel, failed};
 use super::launch::{Columns, Lane, arg, shape};
 use super::layout::STRIDE;
-use super::memory::{Upload, allocate};
+use super::memory::{Upload, allocate, zeroed};
 use super::parameters::Parameters;
 use super::resident::{Element, Resident};
 use crate::packed::Packed;
@@ -205,7 +205,8 @@ impl<T: Element> General<T> {
         }
         if self.q.len() < k * part {
             data.lanes.iter().try_for_each(Lane::synchronize)?;
-            self.q = allocate(k * part)?;
+            // Numbers behind the samples are read, though nothing comes of them.
+            self.q = zeroed(k * part)?;
         }
         let Ready { mixture, packed, layout } = ready;
         self.parameters.send(layout.len, &data.lanes[0].stream, |to| layout.write(packed, mixture, &data.frame, to))?;

@@ -1,6 +1,7 @@
 //! Memory that host and device share.
 use super::gpu::{check, failed};
 use crate::{Error, Result};
+use cust::memory::bytemuck::Zeroable;
 use cust::memory::{
     AsyncCopyDestination, DeviceBuffer, DeviceCopy, LockedBuffer, cuda_free_locked, cuda_malloc_locked,
 };
@@ -13,6 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) fn allocate<T: DeviceCopy>(len: usize) -> Result<DeviceBuffer<T>> {
     // SAFETY: elements are numbers, for which any bits will do; each is written before it is read.
     unsafe { DeviceBuffer::uninitialized(len) }.map_err(failed("cuMemAlloc"))
+}
+
+/// Device memory for `len` numbers, zero.
+pub(super) fn zeroed<T: DeviceCopy + Zeroable>(len: usize) -> Result<DeviceBuffer<T>> {
+    DeviceBuffer::zeroed(len).map_err(failed("cuMemsetD8"))
 }
 
 /// Page-locked host memory for `len` numbers, zero.

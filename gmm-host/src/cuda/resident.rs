@@ -6,12 +6,13 @@ use super::memory::{HostBuffer, allocate};
 use crate::evaluator::check_rows;
 use crate::packed::{Float, Frame};
 use crate::{Error, Result, Rows, Samples, View};
+use cust::memory::bytemuck::Zeroable;
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy};
 use gmm_kernels::gather::GatherArgs;
 use ndarray::{Array1, Array2};
 
 /// A type that samples have on the device.
-pub(super) trait Element: Float + DeviceCopy + Default + std::fmt::Debug {
+pub(super) trait Element: Float + DeviceCopy + Zeroable + Default + std::fmt::Debug {
     /// How the names of its kernels end.
     const SUFFIX: &'static str;
 }

@@ -152,7 +152,8 @@ fn ctrl_c_in_a_selection_keeps_the_best_so_far() {
     let note = run(&["-o", "m.json"]);
     assert!(note.starts_with("note: interrupted; the best of ") && note.contains("m.json"), "{note}");
     let k = gmm::io::read_model(folder.path().join("m.json")).unwrap().n_components();
-    assert!(note.contains(&format!("{k} components, diag")), "{note}");
+    let plural = if k == 1 { "" } else { "s" };
+    assert!(note.contains(&format!("{k} component{plural}, diag")), "{note}");
     assert!(run(&["--plot", "p.svg"]).contains("nothing was written"));
     assert_eq!(files(folder.path()).len(), 1);
 }

@@ -25,14 +25,14 @@ fn data(n: usize, d: usize, k: usize) -> Array2<f32> {
 
 /// A mixture near the data, found on the reference over a few of them.
 fn start(x: ArrayView2<'_, f32>, t: CovarianceType, k: usize) -> gmm_host::Result<Mixture> {
-    let few = x.slice(s![..(20 * k).max(SMALL), ..]);
+    let few = x.slice(s![..(20 * k).max(SMALL).min(x.nrows()), ..]);
     let mut evaluator = load(Device::Reference, Samples::from_f32(few)?, &LoadOptions::default())?;
     let params = GaussianMixtureParams::default().n_components(k).covariance_type(t).max_iter(1);
     Ok(params.init_params(InitParams::KMeans).check()?.fit(evaluator.as_mut())?.mixture)
 }
 
 fn evaluator(device: Device, x: ArrayView2<'_, f32>) -> Option<(Box<dyn Evaluator>, usize)> {
-    let n = if device == Device::Reference { SMALL } else { x.nrows() };
+    let n = if device == Device::Reference { SMALL.min(x.nrows()) } else { x.nrows() };
     let samples = Samples::from_f32(x.slice_move(s![..n, ..])).ok()?;
     Some((load(device, samples, &LoadOptions::default()).ok()?, n))
 }
@@ -67,19 +67,25 @@ fn em(c: &mut Criterion) {
     }
 }
 
-/// A whole start: seeding on the host and its passes over all samples.
+/// A whole start, seeding on the host and its passes over all samples, beside ten iterations, which it must not outlast.
 fn start_of_a_fit(c: &mut Criterion) {
-    let (n, d, k) = SHAPES[0];
-    let x = data(n, d, k);
-    for device in [Device::Cpu, Device::Cuda(0), Device::Reference] {
-        let Some((mut evaluator, n)) = evaluator(device, x.view()) else { continue };
-        for init in InitParams::ALL {
+    for (n, d, k) in [SHAPES[0], (150, 4, 3), (20_000, 13, 8), (20_000, 13, 1024)] {
+        let x = data(n, d, k);
+        for device in [Device::Cpu, Device::Cuda(0), Device::Reference] {
+            let Some((mut evaluator, n)) = evaluator(device, x.view()) else { continue };
             let params = GaussianMixtureParams::default().n_components(k).covariance_type(CovarianceType::Diag);
-            let Ok(model) = params.init_params(init).max_iter(0).check() else { continue };
             let mut group = c.benchmark_group("start");
             group.sample_size(10);
-            group.bench_function(format!("{device}/{init}/{n}/{d}/{k}/f32"), |b| {
-                b.iter(|| model.fit(evaluator.as_mut()))
+            for init in InitParams::ALL {
+                let Ok(model) = params.clone().init_params(init).max_iter(0).check() else { continue };
+                group.bench_function(format!("{device}/{init}/{n}/{d}/{k}/f32"), |b| {
+                    b.iter(|| model.fit(evaluator.as_mut()))
+                });
+            }
+            let Ok(start) = start(x.view(), CovarianceType::Diag, k) else { continue };
+            let Ok(ten) = params.start(start).tol(0.0).max_iter(10).check() else { continue };
+            group.bench_function(format!("{device}/ten iterations/{n}/{d}/{k}/f32"), |b| {
+                b.iter(|| ten.fit(evaluator.as_mut()))
             });
             group.finish();
         }

@@ -30,7 +30,7 @@ pub enum Error {
         columns: usize,
     },
     /// Two shapes that must agree do not.
-    #[error("{what} has shape {got:?} where {expected:?} is needed")]
+    #[error("the shape of {what} is {got:?} where {expected:?} is needed")]
     ShapeMismatch {
         /// Which array.
         what: &'static str,

@@ -128,7 +128,8 @@ fn a_start_costs_less_than_ten_iterations() {
     for init in InitParams::ALL {
         let mut e = Counting(reference(x.view()), 0);
         fit(params(4, CovarianceType::Diag).init_params(init).max_iter(0), &mut e);
-        assert!(e.1 <= 5, "{init}: {} passes", e.1);
+        // A pass of the start may cost as much as two iterations.
+        assert!(e.1 <= 3, "{init}: {} passes", e.1);
     }
 }
 

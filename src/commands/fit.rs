@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// The least time between two checkpoints.
 const SAVE: Duration = Duration::from_secs(10);
 
+/// Weights that are printed, at most.
+const MANY: usize = 12;
+
 /// Fit a Gaussian mixture to a data set
 ///
 /// Ctrl-C ends the fit with the iteration that it is in: the model so far is written where -o or --checkpoint says (a
@@ -286,7 +289,7 @@ impl Fit {
         };
         let mut lines = vec![
             format!("data            {}", source.describe()),
-            format!("model           {} components, {}", report.k, report.covariance_type),
+            format!("model           {}, {}", text::components(report.k), report.covariance_type),
             format!("iterations      {}, {converged}", report.n_iter),
             format!("log-likelihood  {}", report.log_likelihood),
             format!("  per sample    {}", report.log_likelihood / source.samples.total_weight()),
@@ -295,6 +298,11 @@ impl Fit {
             format!("computed by     {}, kernel {}", report.device, report.kernel),
             format!("time            {}", text::seconds(report.seconds)),
         ];
+        let k = own.mixture.n_components();
+        if (2..=MANY).contains(&k) {
+            let weights: Vec<String> = own.mixture.weights().iter().map(|w| format!("{w:.4}")).collect();
+            lines.insert(2, format!("  weights       {}", weights.join(", ")));
+        }
         if !report.kept.is_empty() {
             lines.push(format!(
                 "kept            components {:?} (counted from 0) had no samples or no usable covariance in the last \

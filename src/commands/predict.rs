@@ -42,7 +42,8 @@ impl Predict {
             let chunks = source.pass(8 * k, |chunk| Ok(chunk.predict_proba(&mixture)?.into_raw_vec_and_offset().0));
             output.write(n, &Columns::Numbered("p", k), chunks)?.with_context(failed)?;
             return Ok(text::print(format_args!(
-                "probabilities of {k} components for {} samples written to {}",
+                "probabilities of {} for {} samples written to {}",
+                text::components(k),
                 text::grouped(n as u64),
                 self.output.display()
             ))?);

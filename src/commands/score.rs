@@ -95,7 +95,7 @@ impl Score {
     fn report(&self, row: &Row, data: &str, repetitions: usize) -> String {
         let mut lines = vec![
             format!("data            {data}"),
-            format!("model           {}: {} components, {}", self.model.display(), row.k, row.covariance_type),
+            format!("model           {}: {}, {}", self.model.display(), text::components(row.k), row.covariance_type),
             format!("log-likelihood  {}", row.log_likelihood),
             format!("  per sample    {}", row.mean_log_likelihood),
             format!("computed by     {}, kernel {}", row.device, row.kernel),

@@ -190,8 +190,8 @@ impl Select {
         let what = format!("the best of {} fits (the last of them unfinished)", candidates.len());
         match &self.output {
             Some(path) => {
-                let (k, t) = (best.k, best.covariance_type);
-                format!("interrupted; {what}, {k} components, {t}, is in {}", path.display())
+                let (k, t) = (text::components(best.k), best.covariance_type);
+                format!("interrupted; {what}, {k}, {t}, is in {}", path.display())
             }
             None => "interrupted; nothing was written (no -o)".into(),
         }
@@ -230,8 +230,8 @@ impl Select {
             text::table(&header, rows, 1),
             String::new(),
             format!(
-                "best by {name}: {} components, {}; {} by {}, kernel {}",
-                best.k,
+                "best by {name}: {}, {}; {} by {}, kernel {}",
+                text::components(best.k),
                 best.covariance_type,
                 text::seconds(report.seconds),
                 report.device,

@@ -46,6 +46,11 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
+/// `1 component`, `2 components`.
+pub fn components(k: usize) -> String {
+    format!("{} component{}", grouped(k as u64), if k == 1 { "" } else { "s" })
+}
+
 /// A duration with three significant digits and its unit.
 pub fn seconds(s: f64) -> String {
     let (value, unit) = match s {

@@ -13,15 +13,16 @@ use rand::seq::index;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Lloyd iterations over all samples, at most.
-const MAX_LLOYD: usize = 4;
+/// Lloyd iterations over all samples, at most. In such a pass most samples are far from every component in units of its width,
+/// which makes it as expensive as two EM iterations.
+const MAX_LLOYD: usize = 2;
 /// Lloyd iterations over a subset before those, at most, and where the subset is all there is.
-const SUBSET_LLOYD: (usize, usize) = (3, 100);
-/// Multiply-adds on the host that may be spent on seeding, and on a subset's Lloyd iterations: as many as a pass over all
-/// samples takes, so that neither counts beside ten EM iterations; and some milliseconds in any case.
+const SUBSET_LLOYD: (usize, usize) = (10, 100);
+/// Multiply-adds on the host that may be spent on seeding, and on a subset's Lloyd iterations: as many as half a pass over
+/// all samples takes, so that neither counts beside ten EM iterations; and some milliseconds in any case.
 const FREE_WORK: usize = 1 << 22;
 /// How many samples a subset has: 32 for each component within these limits, and at least 4 for each.
-const SUBSET: (usize, usize) = (1024, 8192);
+const SUBSET: (usize, usize) = (1024, 4096);
 /// Lloyd's iterations end when the centres move by less than this times the data's mean variance, squared and summed, as in
 /// scikit-learn's k-means.
 const LLOYD_TOL: f64 = 1e-4;
@@ -63,7 +64,7 @@ impl GaussianMixture {
         let (s, d) = x.dim();
         // The passes over the subset that FREE_WORK gives.
         let per_pass = s.saturating_mul(k).saturating_mul(d).max(1);
-        let passes = (FREE_WORK / per_pass).max(n / s);
+        let passes = (FREE_WORK / per_pass).max(n / (2 * s));
         if params.init_params == InitParams::Random {
             let mut r = Array2::from_shape_simple_fn((s, k), || rng.random::<f64>());
             for (mut r, w) in r.outer_iter_mut().zip(&weights) {

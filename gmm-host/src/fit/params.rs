@@ -161,8 +161,8 @@ impl GaussianMixtureParams {
     /// How to find the start; default [`InitParams::KMeans`].
     ///
     /// Seeding looks at a few thousand random samples (more for thousands of components); the centres are then
-    /// improved, and the start's parameters computed, by at most five passes of the backend over all samples, each as
-    /// expensive as an EM iteration or less.
+    /// improved, and the start's parameters computed, by at most three passes of the backend over all samples, each as
+    /// expensive as an EM iteration or two.
     #[must_use]
     pub fn init_params(self, init_params: InitParams) -> Self {
         Self { init_params, ..self }

@@ -45,10 +45,9 @@ impl Scatter {
     }
 
     fn caption(&self, mixture: &Mixture) -> String {
-        let (k, drawn) = (mixture.n_components(), self.labels.len());
-        let plural = if k == 1 { "" } else { "s" };
+        let (k, drawn) = (text::components(mixture.n_components()), self.labels.len());
         let of = if drawn < self.n_samples { format!("{} of ", text::grouped(drawn as u64)) } else { String::new() };
-        format!("{of}{} samples, {k} component{plural}", text::grouped(self.n_samples as u64))
+        format!("{of}{} samples, {k}", text::grouped(self.n_samples as u64))
     }
 }
 

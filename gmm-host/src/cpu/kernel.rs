@@ -16,7 +16,9 @@ pub(crate) type Buffer<T> = AVec<T, ConstAlign<64>>;
 
 /// `n` zeros.
 pub(crate) fn buffer<T: Real>(n: usize) -> Buffer<T> {
-    AVec::from_iter(64, std::iter::repeat_n(T::from_f64(0.0), n))
+    let mut zeros = AVec::with_capacity(64, n);
+    zeros.resize(n, T::from_f64(0.0));
+    zeros
 }
 
 /// Samples, and what is evaluated over them.

@@ -2,10 +2,13 @@
 use super::isa::Isa;
 use super::real::{Real, lanes};
 use crate::packed::Frame;
-use aligned_vec::{AVec, ConstAlign};
+use memmap2::MmapMut;
 use ndarray::ArrayView2;
-use pulp::{Simd, WithSimd};
+use pulp::{Simd, WithSimd, bytemuck};
 use rayon::prelude::*;
+use std::alloc::{Layout, handle_alloc_error};
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 
 /// Samples in their [`Frame`], as an array of structures of arrays: (⌈N/L⌉, D, L) with L the elements of a register,
 /// so that a register holds one feature of L samples. The last block is filled up with copies of the last sample.
@@ -19,7 +22,7 @@ pub(crate) struct Resident<T> {
     /// Samples that are summed as one piece: fixed by D alone, so that results do not depend on the threads. A multiple
     /// of every L; its data fits the second-level cache.
     pub chunk: usize,
-    x: AVec<T, ConstAlign<64>>,
+    x: Pages<T>,
 }
 
 /// About this many elements of data make a chunk.
@@ -30,7 +33,7 @@ const MAX_CHUNK: usize = 2048;
 
 impl<T: Real> Resident<T> {
     pub fn new(samples: ArrayView2<'_, T>, isa: Isa) -> Self {
-        struct Lanes<T>(std::marker::PhantomData<T>);
+        struct Lanes<T>(PhantomData<T>);
         impl<T: Real> WithSimd for Lanes<T> {
             type Output = usize;
             #[inline(always)]
@@ -38,13 +41,11 @@ impl<T: Real> Resident<T> {
                 lanes::<T, S>()
             }
         }
-        let lanes = isa.run(Lanes::<T>(std::marker::PhantomData));
+        let lanes = isa.run(Lanes::<T>(PhantomData));
         let (n, d) = samples.dim();
         let frame = Frame::of(samples);
         let chunk = (CHUNK_ELEMENTS / d / CHUNK_UNIT * CHUNK_UNIT).clamp(CHUNK_UNIT, MAX_CHUNK);
-        let zero = T::from_f64(0.0);
-        let mut x: AVec<T, ConstAlign<64>> =
-            AVec::from_iter(64, std::iter::repeat_n(zero, n.div_ceil(lanes) * lanes * d));
+        let mut x = Pages::new(n.div_ceil(lanes) * lanes * d);
         x.par_chunks_mut(chunk * d).enumerate().for_each(|(c, out)| {
             for (b, block) in out.chunks_exact_mut(lanes * d).enumerate() {
                 for lane in 0..lanes {
@@ -73,5 +74,39 @@ impl<T: Real> Resident<T> {
     pub fn value(&self, i: usize, j: usize) -> f64 {
         let x: f64 = self.x[(i / self.lanes * self.d + j) * self.lanes + i % self.lanes].into();
         x / self.frame.scale[j] + self.frame.shift[j]
+    }
+}
+
+/// Zeros in pages of their own, which go back to the system when they are dropped. From the heap, blocks of this size that come
+/// and go with the chunks of a large data set would leave holes that no later block fits into.
+#[derive(Debug)]
+struct Pages<T> {
+    map: MmapMut,
+    element: PhantomData<T>,
+}
+
+impl<T: Real> Pages<T> {
+    /// `length` is at least one.
+    fn new(length: usize) -> Self {
+        let layout = Layout::array::<T>(length).unwrap_or(Layout::new::<T>());
+        match MmapMut::map_anon(length.saturating_mul(size_of::<T>())) {
+            Ok(map) => Self { map, element: PhantomData },
+            // As a vector would end.
+            Err(_) => handle_alloc_error(layout),
+        }
+    }
+}
+
+impl<T: Real> Deref for Pages<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        bytemuck::cast_slice(&self.map)
+    }
+}
+
+impl<T: Real> DerefMut for Pages<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        bytemuck::cast_slice_mut(&mut self.map)
     }
 }

@@ -52,6 +52,9 @@ impl FromStr for Device {
 pub struct LoadOptions {
     /// The kernel (code variant) to use, one of [`kernel_names`]; by default the device chooses by measured time.
     pub kernel: Option<String>,
+    /// Compute in float64 whatever the samples are, from a float64 copy of them. Without it float32 samples are evaluated
+    /// in float32 as far as its digits suffice for each sample ([`Evaluator::precision`]).
+    pub float64: bool,
 }
 
 /// Makes `samples` resident in `device`. The evaluator keeps `samples` as well: borrowed ones must outlive it.
@@ -60,6 +63,7 @@ pub struct LoadOptions {
 /// [`Error::NoCudaDevice`] where a CUDA device is asked for and cannot be used, [`Error::Kernel`] for a kernel that the
 /// device does not have, and what the backend itself reports.
 pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
+    let samples = if options.float64 { samples.into_float64() } else { samples };
     match (device, &options.kernel) {
         (Device::Auto, None) => Ok(Box::new(AutoEvaluator::new(samples, cuda::open)?)),
         // A kernel says which device is meant.
@@ -188,7 +192,11 @@ mod tests {
         let x = ndarray::arr2(&[[0.5f32, 1.0], [2.0, 3.0]]);
         for device in [Device::Auto, Device::Cpu, Device::Reference] {
             let load = |kernel: &str| {
-                load(device, Samples::from_f32(x.view()).unwrap(), &LoadOptions { kernel: Some(kernel.into()) })
+                load(
+                    device,
+                    Samples::from_f32(x.view()).unwrap(),
+                    &LoadOptions { kernel: Some(kernel.into()), ..Default::default() },
+                )
             };
             for name in kernel_names(&device) {
                 assert_eq!(load(&name).unwrap().n_samples(), 2);

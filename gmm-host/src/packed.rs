@@ -1,7 +1,8 @@
 //! Data and parameters in the form in which the fast backends compute.
 //!
 //! The data is centred once, in float64, and scaled per column by a power of two (exact), so that a data set far
-//! from the origin or of an extreme unit loses nothing when it is rounded to the working precision.
+//! from the origin or of an extreme unit loses nothing when it is rounded to the working precision. What float32 does lose
+//! where a component is tight and far from that centre, `precision.rs` bounds.
 //!
 //! With t = s·x + m, s = √(log₂e / 2) / σ and m = −μ·s, one component's log₂-density is a constant minus Σⱼ tⱼ².
 //! The sum over components is formed as Σₖ wₖ·2^qₖ with qₖ = seedₖ − Σⱼ tⱼ²: the constant goes into the factor wₖ in
@@ -53,22 +54,20 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Scale = the power of two that brings a column's largest deviation from its mean to between 4 and 8 (a normal
-    /// column then has a standard deviation near one), shift = its mean to a quarter of this unit. One pass over the
-    /// data, in pieces of a fixed size.
+    /// Shift = the median of up to [`LOOKED_AT`] samples, to a quarter of their interquartile range: where most samples are,
+    /// however far away a few of them lie, for the nearer to the shift a sample is, the more of its digits are kept.
+    /// Scale = the power of two that brings a column's largest deviation from it to between 4 and 8. One pass over the data,
+    /// in pieces of a fixed size.
     pub fn of<T: Float>(x: ArrayView2<'_, T>) -> Self {
         let (n, d) = x.dim();
-        // Divided before the sum, so that the largest finite values do not overflow it.
-        let share = 1.0 / n as f64;
-        let pieces: Vec<Vec<Column>> = x
+        let pieces: Vec<Vec<Range>> = x
             .axis_chunks_iter(Axis(0), 4096)
             .into_par_iter()
             .map(|piece| {
-                let mut columns = vec![Column::default(); d];
+                let mut columns = vec![Range::default(); d];
                 for row in piece.outer_iter() {
                     for (column, &v) in columns.iter_mut().zip(row) {
                         let v: f64 = v.into();
-                        column.mean += v * share;
                         column.min = column.min.min(v);
                         column.max = column.max.max(v);
                     }
@@ -78,18 +77,17 @@ impl Frame {
             .collect();
         let (mut shift, mut scale) = (Vec::with_capacity(d), Vec::with_capacity(d));
         let mut log2_scale = 0.0;
+        let looked_at = n.min(LOOKED_AT);
         for j in 0..d {
             let columns = || pieces.iter().map(|piece| piece[j]);
             let min = columns().map(|c| c.min).fold(f64::INFINITY, f64::min);
             let max = columns().map(|c| c.max).fold(f64::NEG_INFINITY, f64::max);
-            // Rounding must not carry the mean out of the range: a constant column is centred to zero exactly.
-            let mean = columns().map(|c| c.mean).sum::<f64>().clamp(min, max);
-            let spread = (max / 2.0 - mean / 2.0).max(mean / 2.0 - min / 2.0);
+            let mut some: Vec<f64> = (0..looked_at).map(|i| x[[i * n / looked_at, j]].into()).collect();
+            some.sort_unstable_by(f64::total_cmp);
+            let centre = centre(&some).clamp(min, max);
+            let spread = (max / 2.0 - centre / 2.0).max(centre / 2.0 - min / 2.0);
             let exponent = if spread > 0.0 { (1.0 - spread.log2().floor()).clamp(-1020.0, 1020.0) } else { 0.0 };
-            // Near the mean is near enough, and a shift of few digits leaves float32 data exact, or rounds digits that
-            // differ from sample to sample. All digits of the mean would round all samples of one binade alike.
-            let grid = (-2.0 - exponent).exp2();
-            shift.push(if spread > 0.0 { (mean / grid).round() * grid } else { mean });
+            shift.push(centre);
             scale.push(exponent.exp2());
             log2_scale += exponent;
         }
@@ -132,18 +130,33 @@ impl Frame {
     }
 }
 
-/// What a pass over some values of a column finds.
+/// Samples whose median and quartiles are taken.
+const LOOKED_AT: usize = 1023;
+
+/// The median of sorted values, rounded to a quarter of their interquartile range. A shift of few digits leaves float32 data
+/// exact, or rounds digits that differ from sample to sample; all digits of the median would round all samples of one binade
+/// alike. Where half of the values are equal it is exactly the median, so that a constant column becomes zero.
+fn centre(sorted: &[f64]) -> f64 {
+    let quantile = |quarter: usize| sorted[(sorted.len() - 1) * quarter / 4];
+    let median = quantile(2);
+    let half_range = quantile(3) / 2.0 - quantile(1) / 2.0;
+    if half_range == 0.0 {
+        return median;
+    }
+    let grid = (half_range.log2().floor() - 1.0).max(-1070.0).exp2();
+    (median / grid).round() * grid
+}
+
+/// Smallest and largest of some values of a column.
 #[derive(Debug, Clone, Copy)]
-struct Column {
-    /// Their sum over N.
-    mean: f64,
+struct Range {
     min: f64,
     max: f64,
 }
 
-impl Default for Column {
+impl Default for Range {
     fn default() -> Self {
-        Self { mean: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY }
+        Self { min: f64::INFINITY, max: f64::NEG_INFINITY }
     }
 }
 

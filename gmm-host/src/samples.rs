@@ -172,6 +172,17 @@ impl<'a> Samples<'a> {
         part
     }
 
+    /// The same in float64: a copy where they are float32.
+    pub fn into_float64(self) -> Self {
+        match &self.x {
+            Elements::F64(_) => self,
+            Elements::F32(x) => {
+                let x = Array::Shared(x.view().mapv(f64::from).into_shared());
+                Self { x: Elements::F64(x), weights: self.weights }
+            }
+        }
+    }
+
     /// A copy of some samples in float64, with their weights.
     ///
     /// # Errors

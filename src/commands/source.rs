@@ -26,6 +26,9 @@ pub struct DataOptions {
     /// The kernel (code variant) to use instead of the one that the device chooses
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
+    /// Compute in float64 whatever the data is; by default float32 data is, where float32 has too few digits for the model
+    #[arg(long, conflicts_with = "kernel")]
+    pub float64: bool,
     /// Memory for the data, such as 500M or 8G: a larger .npy stays in its file and is read in chunks, again for each pass
     /// (`auto` is the CPU then). Default: half of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
@@ -40,6 +43,10 @@ pub struct Input<'a> {
 }
 
 impl DataOptions {
+    fn load_options(&self) -> LoadOptions {
+        LoadOptions { kernel: self.kernel.clone(), float64: self.float64 }
+    }
+
     pub fn read<'a>(&'a self, weights: Option<&'a Path>) -> anyhow::Result<Input<'a>> {
         let weights = weights.map(|path| Ok::<_, io::Error>((path, io::read_vector(path)?))).transpose()?;
         Ok(Input { options: self, data: io::read_data(&self.data)?, weights })
@@ -100,7 +107,7 @@ impl<'a> Source<'a> {
 
     /// The data in the device: all of it, or chunk by chunk as it is used.
     pub fn evaluator(&self) -> gmm::Result<Box<dyn Evaluator + 'a>> {
-        let options = LoadOptions { kernel: self.options.kernel.clone() };
+        let options = self.options.load_options();
         let Some(rows) = self.chunk else {
             return gmm::load(self.options.device, self.samples.clone(), &options);
         };
@@ -121,7 +128,7 @@ impl<'a> Source<'a> {
         each: usize,
         mut work: impl FnMut(&mut dyn Evaluator) -> gmm::Result<T> + 's,
     ) -> impl Iterator<Item = gmm::Result<T>> + 's {
-        let options = LoadOptions { kernel: self.options.kernel.clone() };
+        let options = self.options.load_options();
         let (n, d) = (self.samples.n_samples(), self.samples.n_features());
         let rows = (PASS / (each + 8 * d)).clamp(1, self.chunk.unwrap_or(n));
         let device = if self.is_chunked() { self.chunk_device() } else { self.options.device };

@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs)]
 pub mod agreement;
 pub mod estep;
+pub mod precision;
 
 use gmm_host::{
     CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics,

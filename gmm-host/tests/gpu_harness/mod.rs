@@ -4,10 +4,17 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 
 /// A test's name and body; the body panics to fail.
+#[allow(dead_code)]
 pub type Test = (&'static str, fn());
 
+#[allow(dead_code)]
 /// Runs the tests one at a time (they share a device) and reports as `cargo test` does. Takes its arguments too.
 pub fn main_with(tests: Vec<Test>) -> ExitCode {
+    run(tests)
+}
+
+/// As [`main_with`], of bodies of any one type.
+pub fn run<F: FnOnce() + Send + 'static>(tests: impl IntoIterator<Item = (&'static str, F)>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(1);
     let required = std::env::var_os("GMM_REQUIRE_CUDA").is_some_and(|value| value == "1");
@@ -15,7 +22,7 @@ pub fn main_with(tests: Vec<Test>) -> ExitCode {
     if let Some(reason) = &absent {
         eprintln!("{reason}\ntests that need a GPU {} here", if required { "fail" } else { "are ignored" });
     }
-    let trial = |(name, body): Test| {
+    let trial = |(name, body): (&'static str, F)| {
         let absent = absent.clone();
         let ignored = absent.is_some() && !required;
         let run = move || match absent {

@@ -1,0 +1,189 @@
+//! float32 samples whose log-densities need more digits than float32 has.
+//!
+//! Tolerances: a sample's log-density within 10⁻³ (what `Operation::LogLikelihood` promises near a component) or 10⁻⁶ of
+//! itself where it is far from all; a mean log-likelihood in EM falls by no more than 10⁻⁶.
+use super::*;
+use gmm_host::{Fit, GaussianMixtureParams, Operation, Precision};
+use ndarray::{arr1, s};
+
+/// Makes an evaluator of the backend under test.
+pub type Load = for<'a> fn(Samples<'a>) -> Box<dyn Evaluator + 'a>;
+
+/// Every test, by name.
+pub const TESTS: &[(&str, fn(Load))] = &[
+    ("precision_tight_component_far_away", tight_component_far_away),
+    ("precision_two_clusters_of_50_000", two_clusters),
+    ("precision_nearly_singular_covariances", nearly_singular_covariances),
+    ("precision_an_outlier_costs_the_others_nothing", an_outlier_costs_the_others_nothing),
+    ("precision_a_fit_with_an_outlier", a_fit_with_an_outlier),
+    ("precision_a_batch_of_both_kinds", a_batch_of_both_kinds),
+    ("precision_float32_fits_as_float64_does", float32_fits_as_float64_does),
+];
+
+/// Responsibilities are off by 10⁻³ at most, independently.
+const RESPONSIBILITY: f64 = 1e-2;
+
+fn rounded(x: &Array2<f64>) -> Array2<f32> {
+    x.mapv(|v| v as f32)
+}
+
+/// Scores, total and E-step against the reference, which sees the same float32 numbers; the counts of the components within
+/// `count` of a sample.
+#[track_caller]
+fn assert_true(load: Load, x: &Array2<f32>, m: &Mixture, precision: Precision, count: f64, what: &str) {
+    let samples = || Samples::from_f32(x.view()).unwrap();
+    let mut truth = ReferenceEvaluator::new(samples());
+    let mut e = load(samples());
+    assert_eq!(e.precision(m, Operation::LogLikelihood), precision, "{what}");
+    let expected = truth.score_samples(m).unwrap();
+    let scores = e.score_samples(m).unwrap();
+    let allowed = |v: f64| 1e-3 + 1e-6 * v.abs();
+    for (i, (v, t)) in scores.iter().zip(&expected).enumerate() {
+        assert!((v - t).abs() <= allowed(*t), "{what}, sample {i}: {v} for {t}");
+    }
+    let (total, expected) = (e.log_likelihood(m).unwrap(), expected.sum());
+    // Rounding is independent from sample to sample, so that a total is off by far less than N samples' tolerances.
+    let allowed = 1e-3 * (x.nrows() as f64).sqrt() + 1e-6 * expected.abs();
+    assert!((total - expected).abs() <= allowed, "{what}: total {total} for {expected}");
+    let (s, t) = (e.statistics(m).unwrap(), truth.statistics(m).unwrap());
+    assert!((s.log_likelihood() - expected).abs() <= allowed, "{what}: E-step {} for {expected}", s.log_likelihood());
+    for c in 0..m.n_components() {
+        assert_close(what, s.counts()[c], t.counts()[c], 1e-5, count);
+    }
+}
+
+/// N standard normal samples, the last of them at `far` in every column.
+fn with_outlier(n: usize, d: usize, far: f64) -> Array2<f64> {
+    let mut x = normal(3, n, d, 0.0);
+    x.row_mut(n - 1).fill(far);
+    x
+}
+
+/// A broad component at zero and a tight one (σ = 10⁻³) at `far`.
+fn broad_and_tight(t: CovarianceType, d: usize, far: f64) -> Mixture {
+    let means = Array2::from_shape_fn((2, d), |(c, _)| if c == 0 { 0.0 } else { far });
+    let variances = [1.0, 1e-6];
+    let covariances =
+        match t {
+            CovarianceType::Full => Covariances::Full(Array3::from_shape_fn((2, d, d), |(c, i, j)| {
+                if i == j { variances[c] } else { 0.1 * variances[c] }
+            })),
+            CovarianceType::Spherical => Covariances::Spherical(arr1(&variances)),
+            _ => Covariances::Diag(Array2::from_shape_fn((2, d), |(c, _)| variances[c])),
+        };
+    Mixture::new(arr1(&[0.5, 0.5]), means, covariances).unwrap()
+}
+
+fn tight_component_far_away(load: Load) {
+    for far in [1e4, 1e5, 1e6, 1e8, 1e12] {
+        for t in [CovarianceType::Full, CovarianceType::Diag, CovarianceType::Spherical] {
+            // Not at the mean itself: by a deviation, as far as float32 has such a number.
+            let x = rounded(&with_outlier(100, 3, far + 1e-3));
+            assert_true(
+                load,
+                &x,
+                &broad_and_tight(t, 3, far),
+                Precision::Float64,
+                RESPONSIBILITY,
+                &format!("{t} at {far:e}"),
+            );
+        }
+    }
+}
+
+fn two_clusters(load: Load) {
+    let mut x = normal(4, 100_000, 2, 0.0);
+    x.slice_mut(s![50_000.., ..]).mapv_inplace(|v| 1e4 + 0.01 * v);
+    let means = Array2::from_shape_fn((2, 2), |(c, _)| 1e4 * c as f64);
+    let covariances = Covariances::Diag(ndarray::arr2(&[[1.0, 1.0], [1e-4, 1e-4]]));
+    let m = Mixture::new(arr1(&[0.5, 0.5]), means, covariances).unwrap();
+    assert_true(load, &rounded(&x), &m, Precision::Float64, RESPONSIBILITY, "two clusters");
+}
+
+fn nearly_singular_covariances(load: Load) {
+    // The third column is the sum of the others but for 10⁻⁴.
+    let mut x = normal(5, 3000, 3, 0.0);
+    for mut row in x.outer_iter_mut() {
+        row[2] = row[0] + row[1] + 1e-4 * row[2];
+    }
+    let sums = [[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0, 1.0, 2.0 + 1e-8]];
+    for t in [CovarianceType::Full, CovarianceType::Tied] {
+        let one = Array2::from_shape_fn((3, 3), |(i, j)| sums[i][j]);
+        let covariances = match t {
+            CovarianceType::Tied => Covariances::Tied(one),
+            _ => Covariances::Full(Array3::from_shape_fn((2, 3, 3), |(_, i, j)| one[[i, j]])),
+        };
+        let m = Mixture::new(arr1(&[0.3, 0.7]), ndarray::arr2(&[[0.0; 3], [0.5; 3]]), covariances).unwrap();
+        assert_true(load, &rounded(&x), &m, Precision::Float64, RESPONSIBILITY, &format!("singular, {t}"));
+    }
+}
+
+/// An ordinary component far from the mean of the samples, but not from most of them, stays in float32.
+fn an_outlier_costs_the_others_nothing(load: Load) {
+    let x = rounded(&with_outlier(500, 4, 1e8));
+    for t in CovarianceType::ALL {
+        // Which component the outlier belongs to, 10⁸ deviations away from all, float32 cannot tell: one sample.
+        assert_true(load, &x, &mixture(6, t, 3, 4, 0.0), Precision::Float32, 1.0, &format!("outlier, {t}"));
+    }
+}
+
+/// The same fit in both precisions.
+fn fits(load: Load, x: &Array2<f32>, params: &GaussianMixtureParams) -> [Fit; 2] {
+    let wide = x.mapv(f64::from);
+    [Samples::from_f32(x.view()).unwrap(), Samples::from_f64(wide.view()).unwrap()]
+        .map(|samples| params.clone().check().unwrap().fit(load(samples).as_mut()).unwrap())
+}
+
+fn a_fit_with_an_outlier(load: Load) {
+    let x = rounded(&with_outlier(500, 4, 1e8));
+    let params = GaussianMixtureParams::default().n_components(2).covariance_type(CovarianceType::Diag);
+    let [fit, _] = fits(load, &x, &params);
+    let truth = reference(x.mapv(f64::from).view()).log_likelihood(&fit.mixture).unwrap();
+    let total = load(Samples::from_f32(x.view()).unwrap()).log_likelihood(&fit.mixture).unwrap();
+    assert!((total - truth).abs() <= 1e-3 * 500f64.sqrt(), "{total} for {truth}");
+    // The four columns are standard normal: −½·4·ln(2πe) = −5.7 a sample, and the outlier its own component.
+    assert!(total / 500.0 > -6.5, "{}", total / 500.0);
+}
+
+fn a_batch_of_both_kinds(load: Load) {
+    let x = rounded(&with_outlier(200, 3, 1e6));
+    let sets = [
+        mixture(7, CovarianceType::Diag, 2, 3, 0.0),
+        broad_and_tight(CovarianceType::Diag, 3, 1e6),
+        mixture(8, CovarianceType::Diag, 2, 3, 0.0),
+    ];
+    let mut e = load(Samples::from_f32(x.view()).unwrap());
+    let batch = e.log_likelihood_batch(&sets).unwrap();
+    for (total, m) in batch.iter().zip(&sets) {
+        assert_close(
+            "one of a batch",
+            *total,
+            reference(x.mapv(f64::from).view()).log_likelihood(m).unwrap(),
+            1e-6,
+            0.02,
+        );
+    }
+}
+
+/// At most two iterations more than float64, and a lower bound that falls by no more than 10⁻⁶.
+#[track_caller]
+pub fn assert_as_float64(load: Load, x: &Array2<f32>, params: &GaussianMixtureParams, what: &str) {
+    let [single, double] = fits(load, x, params);
+    let (n, expected) = (single.n_iter(), double.n_iter());
+    assert_eq!(single.converged, double.converged, "{what}");
+    assert!(n <= expected + 2, "{what}: {n} iterations, float64 needs {expected}");
+    for (i, pair) in single.lower_bounds.windows(2).enumerate() {
+        let change = pair[1] - pair[0];
+        assert!(change >= -1e-6, "{what}: the lower bound changes by {change:e} in iteration {}", i + 2);
+    }
+}
+
+fn float32_fits_as_float64_does(load: Load) {
+    for t in CovarianceType::ALL {
+        for (seed, (n, d, k)) in [(300, 4, 3), (2000, 13, 5), (150, 30, 4), (60, 20, 3)].into_iter().enumerate() {
+            let x = rounded(&blobs(seed as u64, n, d));
+            let params = GaussianMixtureParams::default().n_components(k).covariance_type(t).tol(1e-6).max_iter(300);
+            assert_as_float64(load, &x, &params, &format!("{t} N={n} D={d} K={k}"));
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! float32 samples that need more digits, on the CPU; and fits of real float32 data. Data that is not beside the repository
+//! is reported as ignored.
+#![allow(missing_docs)]
+mod common;
+use common::{agreement, precision};
+use gmm_host::{CovarianceType, CpuEvaluator, GaussianMixtureParams};
+use libtest_mimic::{Arguments, Trial};
+use ndarray::Array2;
+use std::process::ExitCode;
+
+const LOAD: precision::Load = |samples| Box::new(CpuEvaluator::new(samples).unwrap());
+
+fn main() -> ExitCode {
+    let ours = precision::TESTS.iter().map(|(name, test)| {
+        Trial::test(*name, move || {
+            test(LOAD);
+            Ok(())
+        })
+    });
+    let real: [(&str, &str, fn()); 2] = [
+        ("wide_data_converges_as_in_float64", "wide500.npy", wide_data),
+        ("digits_converge_as_in_float64", "digits.npy", digits),
+    ];
+    let real = real.into_iter().map(|(name, file, test)| {
+        let missing = agreement::real(file).err();
+        let run = move || {
+            test();
+            Ok(())
+        };
+        Trial::test(name, run).with_ignored_flag(missing.is_some())
+    });
+    libtest_mimic::run(&Arguments::from_args(), ours.chain(real).collect()).exit_code()
+}
+
+fn read(file: &str) -> Array2<f32> {
+    ndarray_npy::read_npy(agreement::real(file).unwrap()).unwrap()
+}
+
+/// Fewer samples than columns in every component: the covariances are held by `reg_covar` alone.
+fn wide_data() {
+    let params = GaussianMixtureParams::default().n_components(8).covariance_type(CovarianceType::Full);
+    precision::assert_as_float64(LOAD, &read("wide500.npy"), &params, "wide500, full, K=8");
+}
+
+fn digits() {
+    let x = read("digits.npy");
+    for seed in 0..4 {
+        let params =
+            GaussianMixtureParams::default().n_components(20).covariance_type(CovarianceType::Full).random_state(seed);
+        precision::assert_as_float64(LOAD, &x, &params, &format!("digits, full, K=20, seed {seed}"));
+    }
+}

@@ -1,6 +1,6 @@
 //! Data that does not fit into memory: `cargo run --release --example chunks`.
-use gmm::io::{self, Checkpoint, CheckpointOutput};
-use gmm::{ChunkedEvaluator, CovarianceType, CpuEvaluator, Freeze, GaussianMixtureParams, StepwiseEm};
+use gmm::io::{self, Checkpoint, CheckpointOutput, Identity};
+use gmm::{ChunkedEvaluator, CovarianceType, CpuEvaluator, Freeze, GaussianMixtureParams, StepwiseEm, mcmc};
 use std::ops::ControlFlow;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,20 +15,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let params = GaussianMixtureParams::default().n_components(8).covariance_type(CovarianceType::Diag);
     let path = std::env::temp_dir().join("gmm-checkpoint.json");
     let file = CheckpointOutput::create(&path)?;
+    // What must be the same when the fit goes on: the data, and all that changes its course.
+    let made_with =
+        Identity::default().with("data", mcmc::fingerprint(&samples)).with("k", 8).with("covariance type", "diag");
     let first = params.clone().check()?.fit_with(&mut chunks, &mut |i| {
         println!("iteration {}: lower bound {:.6}", i.iteration, i.lower_bound);
         if i.iteration < 3 {
             return ControlFlow::Continue(());
         }
         // As if the machine had to be switched off here.
-        let checkpoint = Checkpoint { n_samples: n, present: i.fit.clone(), best: i.best.cloned() };
+        let checkpoint = Checkpoint { made_with: made_with.clone(), present: i.fit.clone(), best: i.best.cloned() };
         if let Err(error) = file.write(&checkpoint) {
             eprintln!("no checkpoint: {error}");
         }
         ControlFlow::Break(())
     })?;
     println!("stopped after {} iterations", first.n_iter());
-    let Checkpoint { present, best, .. } = io::read_checkpoint(&path)?;
+    let Checkpoint { made_with: before, present, best } = io::read_checkpoint(&path)?;
+    before.check(&made_with)?;
     let fit = params.resume(present, best).check()?.fit(&mut chunks)?;
     println!("gone on to {} iterations, lower bound {:.6}", fit.n_iter(), fit.lower_bound());
     std::fs::remove_file(&path)?;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // A wrong use ends here, with exit code 2.
     let cli = commands::Cli::parse();
-    match cli.run() {
+    match commands::interrupt::handle_signals().and_then(|()| cli.run()) {
         Ok(code) => code,
         // The reader of the output has gone (`| head`): nobody to tell.
         Err(error) if error.chain().any(is_broken_pipe) => ExitCode::SUCCESS,

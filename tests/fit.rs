@@ -369,23 +369,80 @@ fn unwritable_results_are_found_before_the_work() {
     refused_fit(folder.path(), &["x.csv", "-k", "1", "-o", "m.json", "--checkpoint", "./m.json"], &["two results"]);
 }
 
+/// Data of the shape and type of the iris data.
+fn like_iris(path: &Path) -> Array2<f64> {
+    let x = Array2::from_shape_fn((150, 4), |(i, j)| ((i * 7 + j * 3) % 11) as f64 + (i % 3 * 30) as f64);
+    ndarray_npy::write_npy(path, &x).unwrap();
+    x
+}
+
 #[test]
-fn checkpoints_of_another_shape() {
+fn a_checkpoint_of_other_data_or_options_is_refused() {
     let folder = folder();
-    let args = ["-k", "3", "--covariance-type", "diag", "--checkpoint", "c.json"];
-    fit(folder.path(), &[&[iris()], &args[..]].concat());
-    let x = Array2::from_shape_fn((150, 3), |(i, j)| ((i * 7 + j * 3) % 11) as f64);
-    ndarray_npy::write_npy(folder.path().join("narrow.npy"), &x).unwrap();
-    fs::write(folder.path().join("model.json"), MODEL).unwrap();
-    let diag = ["--covariance-type", "diag"];
-    let refused = |args: &[&str], message: &[&str]| refused_fit(folder.path(), args, message);
-    let with = |data: &'static str, k: &'static str| ["--checkpoint", "c.json", data, "-k", k];
-    refused(&[&with("narrow.npy", "3")[..], &diag].concat(), &["[3, 4]", "[3, 3]"]);
+    let path = |name: &str| folder.path().join(name);
+    let x = like_iris(&path("other.npy"));
+    ndarray_npy::write_npy(path("narrow.npy"), &x.select(Axis(1), &[0, 1, 2])).unwrap();
+    ndarray_npy::write_npy(path("single.npy"), &x.mapv(|v| v as f32)).unwrap();
+    fs::write(path("w.csv"), "2\n".repeat(150)).unwrap();
+    fs::write(path("v.csv"), "2\n".repeat(149) + "3\n").unwrap();
+    fs::write(path("model.json"), MODEL).unwrap();
+    let base = ["-k", "3", "--covariance-type", "diag", "--checkpoint", "c.json"];
+    let with = |data: &'static str, more: &[&'static str]| [&[data], &base[..], more].concat();
     let iris: &'static str = iris();
-    refused(&[&with(iris, "4")[..], &diag].concat(), &["c.json", "3 components, not 4"]);
-    refused(&with(iris, "3"), &["`diag`", "`full`"]);
-    refused(&[&with(speech(), "3")[..], &diag].concat(), &["c.json", "150 samples, not 20000"]);
-    refused(&[iris, "-k", "3", "--checkpoint", "model.json"], &["model.json", "no checkpoint", "--init"]);
+    fit(folder.path(), &with(iris, &["--max-iter", "2", "--tol", "0"]));
+    let refused = |args: &[&str], message: &[&str]| {
+        refused_fit(
+            folder.path(),
+            args,
+            &[message, &["c.json: is of another fit", "name another checkpoint"]].concat(),
+        );
+    };
+    // The trial of the issue: the same shape and type, other numbers.
+    refused(&with("other.npy", &[]), &["the data's content differs"]);
+    refused(&with("narrow.npy", &[]), &["the data's shape was 150 × 4 and is 150 × 3 now"]);
+    refused(&with("single.npy", &[]), &["the data's type was float64 and is float32 now"]);
+    refused(&with(iris, &["--sample-weight", "w.csv"]), &["sample-weight"]);
+    refused(&with(iris, &["--reg-covar", "1e-3"]), &["reg-covar was 1e-6 and is 0.001 now"]);
+    refused(&with(iris, &["--standardize"]), &["standardize was false and is true now"]);
+    refused(&with(iris, &["--seed", "1"]), &["seed was 0 and is 1 now"]);
+    refused(&with(iris, &["--init-params", "random"]), &["init-params was kmeans and is random now"]);
+    refused(&with(iris, &["--n-init", "2"]), &["n-init was 1 and is 2 now"]);
+    refused(&with(iris, &["--freeze", "means"]), &["freeze was none and is means now"]);
+    // All at once.
+    let several = ["--seed", "1", "--n-init", "2"];
+    refused(&with(iris, &several), &["n-init was 1 and is 2 now; seed was 0 and is 1 now"]);
+    let same = |k: &'static str, t: &'static str| [iris, "-k", k, "--covariance-type", t, "--checkpoint", "c.json"];
+    refused(&same("4", "diag"), &["k was 3 and is 4 now"]);
+    refused(&same("3", "full"), &["covariance-type was diag and is full now"]);
+    refused_fit(folder.path(), &[iris, "-k", "3", "--checkpoint", "model.json"], &["no checkpoint", "--init"]);
+
+    // What says only when a fit ends may change; and so may the file of the same numbers.
+    let gmm::io::Data::F64(numbers) = gmm::io::read_data(data("iris.csv")).unwrap() else { panic!("float64") };
+    ndarray_npy::write_npy(path("iris.npy"), &numbers).unwrap();
+    let report = fit(folder.path(), &with("iris.npy", &["--max-iter", "5", "--tol", "0"]));
+    assert_eq!(report["n_iter"], 5);
+
+    // Weights, and a start, by their content.
+    let weighted = |w: &'static str| [iris, "-k", "2", "--sample-weight", w, "--checkpoint", "d.json"];
+    fit(folder.path(), &weighted("w.csv"));
+    refused_fit(folder.path(), &weighted("v.csv"), &["d.json: is of another fit: sample-weight differs; give"]);
+    for (name, seed) in [("a.json", "0"), ("b.json", "1")] {
+        let args = ["--max-iter", "0", "--init-params", "random", "--seed", seed, "-o", name];
+        fit(folder.path(), &[&[iris, "-k", "2"], &args[..]].concat());
+    }
+    let started = |init: &'static str| [iris, "--init", init, "--checkpoint", "e.json"];
+    fit(folder.path(), &started("a.json"));
+    refused_fit(folder.path(), &started("b.json"), &["e.json: is of another fit: init differs; give"]);
+    fs::copy(path("a.json"), path("copy.json")).unwrap();
+    fit(folder.path(), &started("copy.json"));
+
+    // As it was written before checkpoints said what they are of.
+    let old = fs::read_to_string(path("c.json")).unwrap();
+    let (before, _) = old.split_once(",\n\"made_with\"").unwrap();
+    fs::write(path("old.json"), format!("{before}, \"n_samples\": 150}}")).unwrap();
+    let args = [iris, "-k", "3", "--covariance-type", "diag", "--checkpoint", "old.json"];
+    refused_fit(folder.path(), &args, &["old.json: a checkpoint of an older version", "--init"]);
+    fit(folder.path(), &[iris, "--init", "old.json"]);
 }
 
 /// Files that cannot be written to their end.
@@ -487,4 +544,103 @@ fn data_larger_than_memory_is_fitted_in_chunks() {
     assert_eq!(names(folder.path()), ["chunks.json", "x.npy"]);
     let model: Mixture = gmm::io::read_model(folder.path().join("chunks.json")).unwrap();
     assert_eq!(model.n_components(), 3);
+}
+
+/// Data in chunks has the identity of the same data in one piece.
+#[test]
+fn a_checkpoint_knows_data_in_chunks() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let mut x = like_iris(&path("x.npy"));
+    let args = ["-k", "3", "--covariance-type", "diag", "--tol", "0", "--checkpoint", "c.json", "--standardize"];
+    let chunked = ["--memory", "3k", "--device", "cpu"];
+    let report = fit(folder.path(), &[&["x.npy"], &args[..], &chunked, &["--max-iter", "2"]].concat());
+    assert!(report["device"].as_str().unwrap().contains("in 5 chunks"), "{report}");
+    let report = fit(folder.path(), &[&["x.npy"], &args[..], &["--max-iter", "3"]].concat());
+    assert_eq!(report["n_iter"], 3);
+    // The last sample of all.
+    x[[149, 3]] += 1e-12;
+    ndarray_npy::write_npy(path("x.npy"), &x).unwrap();
+    refused_fit(folder.path(), &[&["x.npy"], &args[..], &chunked].concat(), &["the data's content differs"]);
+}
+
+/// Limits of any size hold.
+#[test]
+fn memory_is_minded_below_64_mib() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let x = like_iris(&path("x.npy"));
+    let rows = x.outer_iter().map(|r| r.iter().map(f64::to_string).collect::<Vec<_>>().join(",") + "\n");
+    fs::write(path("x.csv"), rows.collect::<String>()).unwrap();
+    let swapped = bytes(&x, false, f64::to_be_bytes);
+    fs::write(path("big.npy"), npy("'>f8'", false, "(150, 4)", &swapped)).unwrap();
+    let start = ["-k", "2", "--covariance-type", "diag", "--device", "cpu", "--max-iter", "3", "--tol", "0"];
+    let go = |data: &str, memory: &str| fit(folder.path(), &[&[data, "--memory", memory], &start[..]].concat());
+    let whole = go("x.npy", "1M");
+    // 4,800 bytes. A .npy stays in its file; the others are in memory, and leave the rest for the copy.
+    for (data, memory, chunks) in [
+        ("x.npy", "4800", None),
+        ("x.npy", "4799", Some(4)),
+        ("x.npy", "96", Some(150)),
+        ("x.csv", "9600", None),
+        ("x.csv", "9599", Some(4)),
+        ("big.npy", "4896", Some(150)),
+    ] {
+        let report = go(data, memory);
+        let device = report["device"].as_str().unwrap();
+        match chunks {
+            Some(n) => assert!(device.contains(&format!("in {n} chunks")), "{data} {memory}: {device}"),
+            None => assert!(!device.contains("chunks"), "{data} {memory}: {device}"),
+        }
+        assert_eq!(number(&report, "n"), 150.0);
+        if chunks.is_none() {
+            assert_eq!(number(&report, "log_likelihood"), number(&whole, "log_likelihood"));
+        }
+    }
+    let refused = |args: &[&str], message: &[&str]| refused_fit(folder.path(), args, message);
+    refused(&["x.npy", "-k", "2", "--memory", "95"], &["x.npy: --memory 95 is too little; it takes 96 bytes at least"]);
+    refused(&["x.csv", "-k", "2", "--memory", "4895"], &["x.csv: --memory 4895 is too little; it takes 4896 bytes"]);
+    refused(&["x.csv", "-k", "2", "--memory", "4k"], &["x.csv: its numbers take", "where 4096 are allowed", ".npy"]);
+    refused(&["big.npy", "-k", "2", "--memory", "4k"], &["big.npy: its numbers take 4800 bytes", "byte order"]);
+}
+
+#[test]
+fn advice_is_not_what_was_done() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("far.csv"), "0,0\n1,1\n1e200,0\n2e200,3\n").unwrap();
+    let failed = |args: &[&str]| {
+        let run = gmm(&folder).arg("fit").args(args).assert().code(1);
+        String::from_utf8(run.get_output().stderr.clone()).unwrap()
+    };
+    for more in [&[][..], &["--standardize"]] {
+        let error = failed(&[&["far.csv", "-k", "1"], more].concat());
+        assert!(error.contains("divide the data by a constant") && !error.contains("float64"), "{error}");
+        assert_eq!(error.contains("--standardize"), more.is_empty(), "{error}");
+    }
+}
+
+#[test]
+fn the_report_says_what_was_replaced() {
+    let folder = folder();
+    let report = |args: &[&str]| {
+        let run = gmm(&folder).args(args).assert().success();
+        String::from_utf8(run.get_output().stdout.clone()).unwrap()
+    };
+    for (args, names) in [
+        (&["fit", iris(), "-k", "1", "-o", "m.json", "--plot", "p.svg"][..], &["m.json", "p.svg"][..]),
+        (&["predict", "m.json", iris(), "-o", "k.npy"], &["k.npy"]),
+        (&["sample", "m.json", "-n", "3", "-o", "x.csv", "--labels", "y.csv"], &["x.csv", "y.csv"]),
+        (&["score", "m.json", iris(), "--per-sample", "s.npy"], &["s.npy"]),
+        (&["convert", "m.json", "n.npz"], &["n.npz"]),
+        (&["select", iris(), "-k", "1", "-o", "best.json"], &["best.json"]),
+    ] {
+        for replaced in [false, true] {
+            let text = report(args);
+            for name in names {
+                assert!(text.contains(name), "{text}");
+                assert_eq!(text.contains(&format!("{name}, in place of an older file")), replaced, "{text}");
+            }
+        }
+    }
 }

@@ -132,7 +132,11 @@ fn bad_input() {
     };
     refused(path, &resumed("y.csv", "20", &["-k", "2"]), &["out.npz", "the data", "sha256"]);
     refused(path, &resumed("x.csv", "20", &["-k", "3"]), &["another model"]);
-    refused(path, &resumed("x.csv", "20", &["-k", "2", "--seed", "1"]), &["\"seed\":0", "\"seed\":1", "same options"]);
+    refused(
+        path,
+        &resumed("x.csv", "20", &["-k", "2", "--seed", "1"]),
+        &["another run: seed was 0 and is 1 now", "same options"],
+    );
     refused(path, &resumed("x.csv", "19", &["-k", "2"]), &["at least 20 are needed"]);
 }
 

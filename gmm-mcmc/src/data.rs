@@ -17,8 +17,7 @@ pub struct DataSummary {
     pub mean: Vec<f64>,
     /// Standard deviation of each column (D,), with divisor Σᵢ wᵢ.
     pub std: Vec<f64>,
-    /// SHA-256, in hexadecimal, of the element type, the shape, the values in row order and the weights (if any), all
-    /// little-endian.
+    /// The samples' [`fingerprint`].
     pub hash: String,
 }
 
@@ -26,17 +25,16 @@ impl DataSummary {
     /// Reads the samples twice for the moments (float64, about the mean) and once for the hash.
     pub fn new(samples: &Samples<'_>) -> Self {
         match samples.view() {
-            View::F32(x) => Self::of(x, samples.weights(), "f32", f64::from, |v, out| out.extend(v.to_le_bytes())),
-            View::F64(x) => Self::of(x, samples.weights(), "f64", |v| v, |v, out| out.extend(v.to_le_bytes())),
+            View::F32(x) => Self::of(x, samples.weights(), f64::from, fingerprint(samples)),
+            View::F64(x) => Self::of(x, samples.weights(), |v| v, fingerprint(samples)),
         }
     }
 
     fn of<T: Copy>(
         x: ArrayView2<'_, T>,
         weights: Option<ArrayView1<'_, f64>>,
-        name: &str,
         wide: impl Fn(T) -> f64,
-        bytes: impl Fn(T, &mut Vec<u8>),
+        hash: String,
     ) -> Self {
         let (n, d) = x.dim();
         let weight = |i: usize| weights.map_or(1.0, |w| w[i]);
@@ -54,21 +52,61 @@ impl DataSummary {
         };
         let mean = over_columns(&|_, v| wide(v));
         let std = over_columns(&|j, v| (wide(v) - mean[j]).powi(2)).into_iter().map(f64::sqrt).collect();
-
-        let mut hash = Sha256::new();
-        hash.update(name);
-        hash.update((n as u64).to_le_bytes());
-        hash.update((d as u64).to_le_bytes());
-        let mut buffer = Vec::with_capacity(d * 8);
-        for row in x.outer_iter() {
-            buffer.clear();
-            row.iter().for_each(|&v| bytes(v, &mut buffer));
-            hash.update(&buffer);
-        }
-        for w in weights.iter().flatten() {
-            hash.update(w.to_le_bytes());
-        }
-        let hash = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
         Self { n_samples: n, n_features: d, total_weight, mean, std, hash }
+    }
+}
+
+/// SHA-256, in hexadecimal, of the element type, the shape, the values in row order and the weights (if any), all
+/// little-endian. Reads the samples once, row by row, so that they may lie in a mapped file.
+pub fn fingerprint(samples: &Samples<'_>) -> String {
+    let mut hash = Sha256::new();
+    match samples.view() {
+        View::F32(x) => add(&mut hash, "f32", x, |v, out| out.extend(v.to_le_bytes())),
+        View::F64(x) => add(&mut hash, "f64", x, |v, out| out.extend(v.to_le_bytes())),
+    }
+    for w in samples.weights().iter().flatten() {
+        hash.update(w.to_le_bytes());
+    }
+    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn add<T: Copy>(hash: &mut Sha256, name: &str, x: ArrayView2<'_, T>, bytes: impl Fn(T, &mut Vec<u8>)) {
+    let (n, d) = x.dim();
+    hash.update(name);
+    hash.update((n as u64).to_le_bytes());
+    hash.update((d as u64).to_le_bytes());
+    let mut buffer = Vec::with_capacity(d * 8);
+    for row in x.outer_iter() {
+        buffer.clear();
+        row.iter().for_each(|&v| bytes(v, &mut buffer));
+        hash.update(&buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{ShapeBuilder, arr1, arr2};
+
+    /// `hashlib.sha256(b"f32" + struct.pack("<QQ", 2, 2) + x.astype("<f4").tobytes())`, and so on.
+    #[test]
+    fn fingerprints_tell_type_shape_values_and_weights() {
+        let x = arr2(&[[1.0f64, 2.0], [3.0, 4.0]]);
+        let single = x.mapv(|v| v as f32);
+        let of = |x: &ndarray::Array2<f64>| fingerprint(Samples::from_f64(x.view()).unwrap());
+        let all = [
+            of(&x),
+            fingerprint(Samples::from_f32(single.view()).unwrap()),
+            of(&x.clone().into_shape_with_order((4, 1)).unwrap()),
+            of(&(&x + 1e-15)),
+            fingerprint(Samples::from_f64(x.view()).unwrap().with_weights(arr1(&[1.0, 1.0]).view()).unwrap()),
+        ];
+        for (i, a) in all.iter().enumerate() {
+            assert!(all[..i].iter().all(|b| a != b) && a.len() == 64, "{all:?}");
+        }
+        assert_eq!(all[1], "95afe8b24e26a5203b8b6930595330844cee1ce8f1424b0c7f16339cda33eb6d");
+        // The order in memory is not part of it.
+        let fortran = ndarray::Array2::from_shape_vec((2, 2).f(), vec![1.0, 3.0, 2.0, 4.0]).unwrap();
+        assert_eq!(of(&fortran), all[0]);
     }
 }

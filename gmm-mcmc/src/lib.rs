@@ -23,7 +23,7 @@ mod target;
 mod transform;
 mod walk;
 
-pub use data::DataSummary;
+pub use data::{DataSummary, fingerprint};
 pub use error::{Error, Result};
 pub use model::Model;
 pub use posterior::Posterior;

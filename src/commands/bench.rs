@@ -141,7 +141,6 @@ impl Bench {
             text::print(report(&rows, &missing))?;
         }
         if let Some(output) = output {
-            let path = output.path().to_path_buf();
             let svg = plot::log_log(
                 &format!("One evaluation of the log-likelihood, K = {}, D = {}", self.k, self.d),
                 ("number of samples N", "seconds"),
@@ -149,7 +148,7 @@ impl Bench {
             )?;
             output.write(|file| file.write_all(svg.as_bytes()))?;
             if !self.json {
-                text::print(format!("\nplot: {}", path.display()))?;
+                text::print(format!("\nplot: {output}"))?;
             }
         }
         Ok(())

@@ -23,6 +23,6 @@ impl Convert {
     pub fn run(self) -> anyhow::Result<()> {
         let output = ModelOutput::create(&self.to)?;
         output.write(&io::read_model(&self.from)?)?;
-        Ok(text::print(format_args!("{} written", self.to.display()))?)
+        Ok(text::print(format_args!("{output} written"))?)
     }
 }

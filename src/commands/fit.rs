@@ -7,10 +7,14 @@ use super::source::Source;
 use super::text;
 use super::training::Training;
 use super::watch::Watch;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
-use gmm::io::{self, Checkpoint, CheckpointOutput, ModelOutput, Output};
-use gmm::{CovarianceType, Criterion, Description, Evaluator, Fit as Fitted, Freeze, GaussianMixtureParams, Mixture};
+use gmm::io::{self, Checkpoint, CheckpointOutput, Identity, ModelOutput, Output};
+use gmm::{
+    CovarianceType, Criterion, Description, Evaluator, Fit as Fitted, Freeze, GaussianMixtureParams, Mixture, Samples,
+    mcmc,
+};
+use ndarray::{ArrayView1, Axis};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,8 +28,8 @@ const MANY: usize = 12;
 
 /// Fit a Gaussian mixture to a data set
 ///
-/// Ctrl-C ends the fit with the iteration that it is in: the model so far is written where -o or --checkpoint says (a
-/// second Ctrl-C ends the program at once).
+/// Ctrl-C (or SIGTERM, or SIGHUP) ends the fit with the iteration that it is in: the model so far is written where -o or
+/// --checkpoint says (a second one ends the program at once).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -49,7 +53,8 @@ pub struct Fit {
     /// Where to write the model: .json, or .npz with scikit-learn's attributes
     #[arg(short, long, value_name = "MODEL")]
     output: Option<PathBuf>,
-    /// Write where the fit stands to this file every ten seconds and at its end; if the file is there already, go on from it
+    /// Write where the fit stands to this file every ten seconds and at its end; if the file is there already, go on from it,
+    /// with the same data and options (--max-iter and --tol may be others)
     #[arg(long, value_name = "FILE.json")]
     checkpoint: Option<PathBuf>,
     /// Draw the data with the components, in two dimensions, and the lower bound of each iteration
@@ -67,6 +72,24 @@ enum Parameter {
     Weights,
     Means,
     Covariances,
+}
+
+impl Parameter {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Weights => "weights",
+            Self::Means => "means",
+            Self::Covariances => "covariances",
+        }
+    }
+}
+
+/// What tells a given start from another of the same K and covariance type.
+fn start(mixture: &Mixture) -> gmm::Result<String> {
+    let (weights, means) = (mixture.weights(), mixture.means());
+    let all: Vec<f64> = weights.iter().chain(means.iter()).copied().chain(mixture.covariances().iter()).collect();
+    let column = ArrayView1::from(&all).insert_axis(Axis(1));
+    Samples::from_f64(column).map(mcmc::fingerprint)
 }
 
 /// What `--json` prints. Likelihoods are in the data's units, over all samples by weight.
@@ -104,15 +127,22 @@ impl Fit {
         let resumed = self.resumed()?;
         let (k, covariance_type) = self.shape(init.as_ref())?;
         let mut input = self.training.data.read(self.training.sample_weight.as_deref())?;
+        let made_with = match self.checkpoint {
+            Some(_) => self.identity(input.identity()?, k, covariance_type, init.as_ref())?,
+            None => Identity::default(),
+        };
+        if let Some(resumed) = &resumed {
+            self.check(resumed, &made_with)?;
+        }
         let source = Source::new(&mut input, self.training.standardize)?;
         let params = self.params(&source, k, covariance_type, init, resumed)?;
         let model = params.check()?;
         let mut evaluator = source.evaluator()?;
 
-        let interrupt = Interrupt::install()?;
+        let interrupt = Interrupt::install();
         let begin = Instant::now();
         let mut watch = Watch::start(&interrupt, source.samples.n_samples(), source.log_scale());
-        let mut saver = Saver::new(outputs.checkpoint.as_ref(), &source);
+        let mut saver = Saver::new(outputs.checkpoint.as_ref(), &source, made_with);
         let fit = model.fit_with(evaluator.as_mut(), &mut |i| {
             let flow = watch.see(i, || self.which(i.run));
             if let Some(problem) = saver.see(i.fit, i.best, flow.is_break()) {
@@ -121,7 +151,7 @@ impl Fit {
             flow
         });
         drop(watch);
-        let fit = fit.with_context(|| self.failure(&saver))?;
+        let fit = fit.map_err(|e| source.advise(e, true)).with_context(|| self.failure(&saver))?;
         let seconds = begin.elapsed().as_secs_f64();
         let own = source.restore_fit(&fit)?;
         if let Some(model) = &outputs.model {
@@ -142,7 +172,7 @@ impl Fit {
         if self.json {
             text::print_json(&report)?;
         } else {
-            text::print(self.text(&source, &own, &report))?;
+            text::print(self.text(&source, &own, &report, &outputs))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -175,6 +205,33 @@ impl Fit {
         Ok((k, covariance_type.unwrap_or(CovarianceType::Full)))
     }
 
+    /// The data and the options that change the course of the fit, which must be those of the checkpoint.
+    fn identity(
+        &self,
+        data: Identity,
+        k: usize,
+        covariance_type: CovarianceType,
+        init: Option<&Mixture>,
+    ) -> gmm::Result<Identity> {
+        let mut freeze: Vec<&str> = self.freeze.iter().map(|parameter| parameter.name()).collect();
+        freeze.sort_unstable();
+        freeze.dedup();
+        let freeze = if freeze.is_empty() { "none".into() } else { freeze.join(",") };
+        let start = init.map(start).transpose()?;
+        let shape = data.with("k", k).with("covariance-type", covariance_type.name());
+        Ok(self.training.identify(shape.with("freeze", freeze).with("init", start)))
+    }
+
+    /// Refuses a checkpoint of other data or options.
+    fn check(&self, resumed: &Checkpoint, now: &Identity) -> anyhow::Result<()> {
+        let place = self.checkpoint.as_ref().map_or(String::new(), |path| path.display().to_string());
+        resumed.made_with.check(now).map_err(|differences| {
+            anyhow!(
+                "{place}: is of another fit: {differences}; give the same data and options, or name another checkpoint"
+            )
+        })
+    }
+
     fn params(
         &self,
         source: &Source<'_>,
@@ -190,15 +247,8 @@ impl Fit {
             covariances: frozen(Parameter::Covariances),
         };
         let params = self.training.params().n_components(k).covariance_type(covariance_type).freeze(freeze);
-        if let Some(Checkpoint { n_samples, present, best }) = resumed {
+        if let Some(Checkpoint { present, best, .. }) = resumed {
             let place = || self.checkpoint.as_ref().map_or(String::new(), |path| path.display().to_string());
-            let (have, n) = (present.mixture.n_components(), source.samples.n_samples());
-            if n_samples != n {
-                bail!("{}: is of a fit to {n_samples} samples, not {n}; name another checkpoint", place());
-            }
-            if have != k {
-                bail!("{}: is of a fit of {have} components, not {k}; name another checkpoint", place());
-            }
             text::note(format_args!(
                 "going on from {}: {}iteration {}",
                 place(),
@@ -280,7 +330,7 @@ impl Fit {
         })
     }
 
-    fn text(&self, source: &Source<'_>, own: &Fitted, report: &Report) -> String {
+    fn text(&self, source: &Source<'_>, own: &Fitted, report: &Report, outputs: &Outputs) -> String {
         let converged = if report.converged {
             "converged".into()
         } else {
@@ -310,12 +360,12 @@ impl Fit {
                 report.kept
             ));
         }
-        if let Some(path) = &self.output {
+        if let Some(model) = &outputs.model {
             let other = own.mixture.covariance_type().name();
             let as_other = if other == report.covariance_type { String::new() } else { format!(", as {other}") };
-            lines.push(format!("written         {}{as_other}", path.display()));
+            lines.push(format!("written         {model}{as_other}"));
         }
-        lines.extend(self.plot.as_ref().map(|path| format!("plot            {}", path.display())));
+        lines.extend(outputs.plot.as_ref().map(|plot| format!("plot            {plot}")));
         lines.join("\n")
     }
 }
@@ -324,6 +374,7 @@ impl Fit {
 struct Saver<'a> {
     output: Option<&'a CheckpointOutput>,
     source: &'a Source<'a>,
+    made_with: Identity,
     saved: Instant,
     saved_any: bool,
     /// Of the iteration with which the fit was stopped.
@@ -332,8 +383,8 @@ struct Saver<'a> {
 }
 
 impl<'a> Saver<'a> {
-    fn new(output: Option<&'a CheckpointOutput>, source: &'a Source<'a>) -> Self {
-        Self { output, source, saved: Instant::now(), saved_any: false, last: None, failed: false }
+    fn new(output: Option<&'a CheckpointOutput>, source: &'a Source<'a>, made_with: Identity) -> Self {
+        Self { output, source, made_with, saved: Instant::now(), saved_any: false, last: None, failed: false }
     }
 
     /// Writes a checkpoint if it is time for one; the first failure is told. Keeps that of the last iteration.
@@ -364,7 +415,7 @@ impl<'a> Saver<'a> {
 
     fn checkpoint(&self, present: &Fitted, best: Option<&Fitted>) -> anyhow::Result<Checkpoint> {
         Ok(Checkpoint {
-            n_samples: self.source.samples.n_samples(),
+            made_with: self.made_with.clone(),
             present: self.source.restore_fit(present)?,
             best: best.map(|best| self.source.restore_fit(best)).transpose()?,
         })

@@ -6,7 +6,7 @@ use super::progress::Progress;
 use super::text;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use gmm::io::{self, Output};
+use gmm::io::{self, Identity, Output};
 use gmm::mcmc::{
     self, DataSummary, Model, Outcome, Posterior, Prior, Row, Run, Sampler, Saved, Settings, Start, Target,
 };
@@ -164,7 +164,7 @@ impl Mcmc {
             mcmc::check_outputs(&self.output, settings.chains)?;
         }
         let mut evaluator = self.load(samples, saved.as_ref())?;
-        let interrupt = Interrupt::install()?;
+        let interrupt = Interrupt::install();
         let progress = Progress::start("looking for a start");
         let start = match (&saved, init) {
             (Some(_), _) => None,
@@ -242,7 +242,7 @@ impl Mcmc {
         if self.json {
             text::print_json(&report)?;
         } else {
-            text::print(self.table(&report, summary))?;
+            text::print(self.table(&report, summary, plot.as_ref()))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -282,12 +282,8 @@ impl Mcmc {
         let saved = Saved::load(&self.output)?;
         let made = Settings { draws: settings.draws, ..saved.run().settings().clone() };
         if made != *settings {
-            let before = serde_json::to_string(&made)?;
-            let now = serde_json::to_string(settings)?;
-            bail!(
-                "{}: the saved run was made with {before}, not with {now}; give the same options",
-                self.output.display()
-            );
+            let differences = Identity::of(&made)?.check(&Identity::of(settings)?).err().unwrap_or_default();
+            bail!("{}: is of another run: {differences}; give the same options", self.output.display());
         }
         Ok(saved)
     }
@@ -314,7 +310,7 @@ impl Mcmc {
         format!("{what} kept in {}.partial…; the same command with --resume goes on", self.output.display())
     }
 
-    fn table(&self, report: &Report, mut summary: mcmc::Summary) -> String {
+    fn table(&self, report: &Report, mut summary: mcmc::Summary, plot: Option<&Output>) -> String {
         let hidden = summary.rows.len().saturating_sub(SHOWN);
         summary.rows.truncate(SHOWN);
         let mut lines = vec![summary.to_string()];
@@ -340,7 +336,7 @@ impl Mcmc {
         let name = |path: Option<&PathBuf>| path.map_or(String::new(), |p| p.display().to_string());
         let (csv, npz) = report.files.split_at(report.files.len().saturating_sub(1));
         lines.push(format!("written: {} … {}, {}", name(csv.first()), name(csv.last()), name(npz.first())));
-        lines.extend(self.plot.as_ref().map(|path| format!("plot: {}", path.display())));
+        lines.extend(plot.map(|plot| format!("plot: {plot}")));
         lines.join("\n")
     }
 }

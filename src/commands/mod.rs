@@ -1,11 +1,12 @@
 //! The commands: one file each, from typed options to the engine and back to text.
+mod advice;
 mod bench;
 mod bench_mcmc;
 mod convert;
 mod devices;
 mod files;
 mod fit;
-mod interrupt;
+pub mod interrupt;
 mod mcmc;
 mod plot;
 mod predict;
@@ -42,7 +43,8 @@ Examples:
   gmm bench --plot bench.svg                  time per evaluation for N = 100 ... 1,000,000
   gmm devices                                 what there is to compute on
 
-Exit codes: 0 done, 1 failure (the reason is on stderr), 2 wrong use, 130 ended by Ctrl-C.";
+Exit codes: 0 done, 1 failure (the reason is on stderr), 2 wrong use, 130 ended by Ctrl-C,
+SIGTERM or SIGHUP.";
 
 #[derive(Debug, Subcommand)]
 enum Command {

@@ -40,12 +40,12 @@ impl Predict {
         let failed = || format!("{} over {}", self.model.display(), self.data.data.display());
         if self.proba {
             let chunks = source.pass(8 * k, |chunk| Ok(chunk.predict_proba(&mixture)?.into_raw_vec_and_offset().0));
-            output.write(n, &Columns::Numbered("p", k), chunks)?.with_context(failed)?;
+            let written = output.write(n, &Columns::Numbered("p", k), chunks)?;
+            written.map_err(|e| source.advise(e, false)).with_context(failed)?;
             return Ok(text::print(format_args!(
-                "probabilities of {} for {} samples written to {}",
+                "probabilities of {} for {} samples written to {output}",
                 text::components(k),
                 text::grouped(n as u64),
-                self.output.display()
             ))?);
         }
         let mut counts = vec![0u64; k];
@@ -54,12 +54,13 @@ impl Predict {
             labels.iter().for_each(|&c| counts[c] += 1);
             Ok(labels.into_iter().map(|c| c as i64).collect::<Vec<i64>>())
         });
-        output.write(n, &Columns::One("component"), chunks)?.with_context(failed)?;
+        let written = output.write(n, &Columns::One("component"), chunks)?;
+        written.map_err(|e| source.advise(e, false)).with_context(failed)?;
         let rows = counts.iter().enumerate().map(|(c, &count)| {
             vec![c.to_string(), text::grouped(count), format!("{:.2} %", 100.0 * count as f64 / n as f64)]
         });
         text::print(text::table(&["component", "samples", "share"], rows, 1))?;
         let n = text::grouped(n as u64);
-        Ok(text::print(format_args!("components of {n} samples written to {}", self.output.display()))?)
+        Ok(text::print(format_args!("components of {n} samples written to {output}"))?)
     }
 }

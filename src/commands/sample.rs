@@ -46,6 +46,12 @@ impl Sample {
         let labels = self.labels.as_ref().map(TableOutput::create).transpose()?;
         let mixture = io::read_model(&self.model)?;
         let columns = Columns::Numbered("x", mixture.n_features());
+        let component = Columns::One("component");
+        let size =
+            if self.float32 { output.size::<f32>(self.n, &columns) } else { output.size::<f64>(self.n, &columns) };
+        let mut tables = vec![(&output, size)];
+        tables.extend(labels.as_ref().map(|labels| (labels, labels.size::<i64>(self.n, &component))));
+        TableOutput::check_space(&tables)?;
         let values = self.chunks(&mixture)?.map(|(x, _)| Ok::<_, gmm::Error>(x.into_raw_vec_and_offset().0));
         if self.float32 {
             let values = values.map(|x| Ok::<_, gmm::Error>(x?.into_iter().map(|v| v as f32).collect()));
@@ -54,13 +60,13 @@ impl Sample {
             output.write(self.n, &columns, values)??;
         }
         let (n, d) = (text::grouped(self.n as u64), mixture.n_features());
-        text::print(format_args!("{n} samples × {d} features written to {}", self.output.display()))?;
+        text::print(format_args!("{n} samples × {d} features written to {output}"))?;
         if let Some(labels) = labels {
             // Drawn once more, which costs less than keeping them.
             let values = self.chunks(&mixture)?;
             let values = values.map(|(_, c)| Ok::<_, gmm::Error>(c.into_iter().map(|c| c as i64).collect()));
-            labels.write(self.n, &Columns::One("component"), values)??;
-            text::print(format_args!("their components written to {}", labels.path().display()))?;
+            labels.write(self.n, &component, values)??;
+            text::print(format_args!("their components written to {labels}"))?;
         }
         Ok(())
     }

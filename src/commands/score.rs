@@ -54,6 +54,10 @@ impl Score {
         let mixture = io::read_model(&self.model)?;
         let mut input = self.data.read(None)?;
         let source = Source::new(&mut input, false)?;
+        let (n, scores) = (source.samples.n_samples(), Columns::One("log_likelihood"));
+        if let Some(output) = &output {
+            TableOutput::check_space(&[(output, output.size::<f64>(n, &scores))])?;
+        }
         let mut evaluator = source.evaluator()?;
         let failed = || format!("{} over {}", self.model.display(), self.data.data.display());
         let mut log_likelihood = 0.0;
@@ -61,17 +65,16 @@ impl Score {
             log_likelihood = evaluator.log_likelihood(&mixture)?;
             Ok::<_, gmm::Error>(())
         });
-        let Timing { median, repetitions } = timing.with_context(failed)?;
+        let Timing { median, repetitions } = timing.map_err(|e| source.advise(e, false)).with_context(failed)?;
         let description = evaluator.describe();
-        let (n, d) = (source.samples.n_samples(), source.samples.n_features());
-        if let Some(output) = output {
-            let scores = Columns::One("log_likelihood");
+        let d = source.samples.n_features();
+        if let Some(output) = &output {
             if source.is_chunked() {
                 let chunks = source.pass(8, |chunk| Ok(chunk.score_samples(&mixture)?.to_vec()));
-                output.write(n, &scores, chunks)?.with_context(failed)?;
+                output.write(n, &scores, chunks)?.map_err(|e| source.advise(e, false)).with_context(failed)?;
             } else {
                 let all = std::iter::once_with(|| Ok::<_, gmm::Error>(evaluator.score_samples(&mixture)?.to_vec()));
-                output.write(n, &scores, all)?.with_context(failed)?;
+                output.write(n, &scores, all)?.map_err(|e| source.advise(e, false)).with_context(failed)?;
             }
         }
         let row = Row {
@@ -88,11 +91,11 @@ impl Score {
         if self.json {
             text::print_json(&row)
         } else {
-            Ok(text::print(self.report(&row, &source.describe(), repetitions))?)
+            Ok(text::print(self.report(&row, &source.describe(), repetitions, output.as_ref()))?)
         }
     }
 
-    fn report(&self, row: &Row, data: &str, repetitions: usize) -> String {
+    fn report(&self, row: &Row, data: &str, repetitions: usize, output: Option<&TableOutput>) -> String {
         let mut lines = vec![
             format!("data            {data}"),
             format!("model           {}: {}, {}", self.model.display(), text::components(row.k), row.covariance_type),
@@ -107,7 +110,7 @@ impl Score {
                 text::count(3600.0 / row.seconds)
             ),
         ];
-        lines.extend(self.per_sample.as_ref().map(|path| format!("per sample      written to {}", path.display())));
+        lines.extend(output.map(|output| format!("per sample      written to {output}")));
         lines.join("\n")
     }
 }

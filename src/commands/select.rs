@@ -89,7 +89,7 @@ impl Select {
         let source = Source::new(&mut input, self.training.standardize)?;
         let mut evaluator = source.evaluator()?;
 
-        let interrupt = Interrupt::install()?;
+        let interrupt = Interrupt::install();
         let begin = Instant::now();
         let mut watch = Watch::start(&interrupt, source.samples.n_samples(), source.log_scale());
         let selection = self.select(evaluator.as_mut(), &mut |i| {
@@ -99,6 +99,7 @@ impl Select {
             })
         });
         drop(watch);
+        let selection = selection.map_err(|e| source.advise(e, true));
         let selection = selection.with_context(|| self.training.data.data.display().to_string())?;
         let seconds = begin.elapsed().as_secs_f64();
         if let Some(output) = &output {
@@ -129,7 +130,7 @@ impl Select {
         if self.json {
             text::print_json(&report)?;
         } else {
-            text::print(self.text(&source, &report))?;
+            text::print(self.text(&source, &report, output.as_ref(), plot.as_ref()))?;
         }
         let largest = report.candidates.iter().map(|row| row.k).max();
         if report.candidates.len() > 1 && Some(report.best.k) == largest {
@@ -208,7 +209,13 @@ impl Select {
         self.covariance_type.iter().map(line).collect()
     }
 
-    fn text(&self, source: &Source<'_>, report: &Report) -> String {
+    fn text(
+        &self,
+        source: &Source<'_>,
+        report: &Report,
+        output: Option<&ModelOutput>,
+        plot: Option<&Output>,
+    ) -> String {
         let best = &report.best;
         let name = self.criterion.name().to_uppercase();
         let rows = report.candidates.iter().map(|row| {
@@ -238,8 +245,8 @@ impl Select {
                 report.kernel
             ),
         ];
-        lines.extend(self.output.as_ref().map(|path| format!("written: {}", path.display())));
-        lines.extend(self.plot.as_ref().map(|path| format!("plot: {}", path.display())));
+        lines.extend(output.map(|output| format!("written: {output}")));
+        lines.extend(plot.map(|plot| format!("plot: {plot}")));
         lines.join("\n")
     }
 }

@@ -1,18 +1,19 @@
 //! The way of data from a file into a device, in one piece or in chunks.
+use super::advice::{self, Circumstances};
 use super::text;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
-use gmm::io::{self, Data};
+use gmm::io::{self, Data, Identity};
 use gmm::{
-    ChunkedEvaluator, CovarianceType, Device, Error, Evaluator, Fit, LoadOptions, Samples, Standardization, View,
+    ChunkedEvaluator, CovarianceType, Device, Error, Evaluator, Fit, LoadOptions, Samples, Standardization, View, mcmc,
 };
-use ndarray::Array1;
+use ndarray::{Array1, Axis};
 use std::path::{Path, PathBuf};
 
 /// Most bytes of a chunk: larger ones gain nothing.
 const MAX_CHUNK: u64 = 256 << 20;
 
-/// Bytes that are held at once in a single pass.
+/// Most bytes that are held at once in a single pass.
 const PASS: usize = 64 << 20;
 
 /// The options of every command that computes over data.
@@ -29,8 +30,8 @@ pub struct DataOptions {
     /// Compute in float64 whatever the data is; by default float32 data is, where float32 has too few digits for the model
     #[arg(long, conflicts_with = "kernel")]
     pub float64: bool,
-    /// Memory for the data, such as 500M or 8G: a larger .npy stays in its file and is read in chunks, again for each pass
-    /// (`auto` is the CPU then). Default: half of the machine's memory
+    /// Memory for the data and copies of it, such as 500M or 8G: a .npy that needs more stays in its file and is read in
+    /// chunks, again for each pass (`auto` is the CPU then). Default: half of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub memory: Option<u64>,
 }
@@ -49,7 +50,11 @@ impl DataOptions {
 
     pub fn read<'a>(&'a self, weights: Option<&'a Path>) -> anyhow::Result<Input<'a>> {
         let weights = weights.map(|path| Ok::<_, io::Error>((path, io::read_vector(path)?))).transpose()?;
-        Ok(Input { options: self, data: io::read_data(&self.data)?, weights })
+        let data = match self.memory {
+            Some(memory) => io::read_data_within(&self.data, memory)?,
+            None => io::read_data(&self.data)?,
+        };
+        Ok(Input { options: self, data, weights })
     }
 }
 
@@ -61,6 +66,59 @@ impl Input<'_> {
             None => Ok(samples),
         }
     }
+
+    /// What tells this data, with its weights, from other data.
+    pub fn identity(&self) -> anyhow::Result<Identity> {
+        // With the weights, so that bad ones are found, and without.
+        let weighted = self.samples()?;
+        let samples = self.data.samples()?;
+        let weights =
+            weighted.weights().map(|w| Samples::from_f64(w.insert_axis(Axis(1))).map(|w| mcmc::fingerprint(&w)));
+        Ok(Identity::default()
+            .with("the data's shape", format!("{} × {}", samples.n_samples(), samples.n_features()))
+            .with("the data's type", self.data.dtype())
+            .with("the data's content", mcmc::fingerprint(&samples))
+            .with("sample-weight", weights.transpose()?))
+    }
+
+    fn standardization(&self, samples: &Samples<'_>) -> anyhow::Result<Standardization> {
+        // Its sums are in float64, whatever the data is.
+        let circumstances = Circumstances { float64: true, standardized: true, fit: true };
+        let standard = Standardization::of(samples).map_err(|e| advice::advise(e, circumstances));
+        standard.with_context(|| self.options.data.display().to_string())
+    }
+
+    /// What of the data is in memory at once: its own array where it is in memory, and a copy in the device's layout, all of it
+    /// or a chunk; standardising a mapped file takes one more.
+    fn plan(&self, standardize: bool) -> anyhow::Result<Plan> {
+        let (n, bytes, mapped) = (self.data.dim().0, self.data.n_bytes(), self.data.is_mapped());
+        let given = self.options.memory;
+        let memory = given.unwrap_or_else(half_of_the_memory);
+        let held = (if mapped { 0 } else { bytes }) + 8 * self.weights.as_ref().map_or(0, |(_, w)| w.len() as u64);
+        let copies = if mapped && standardize { 2 * bytes } else { bytes };
+        // Besides the chunk in the device's layout there may be one that is being standardised.
+        let (row, part) = ((bytes / n.max(1) as u64).max(1), memory.saturating_sub(held) / 3);
+        let whole = held + copies <= memory;
+        if given.is_some() && !whole && part < row {
+            bail!(
+                "{}: --memory {memory} is too little; it takes {} bytes at least",
+                self.options.data.display(),
+                held + 3 * row
+            );
+        }
+        // Without a limit by the user, data that fills half of the memory already is no reason to give up.
+        let part = if part < row { memory / 3 } else { part };
+        let rows = || usize::try_from(part.min(MAX_CHUNK) / row).unwrap_or(usize::MAX).clamp(1, n.max(1));
+        Ok(Plan { chunk: (!whole).then(rows), pass: PASS.min(usize::try_from(part).unwrap_or(PASS)) })
+    }
+}
+
+/// How data comes into a device.
+struct Plan {
+    /// Rows of a chunk, where it does not come as a whole.
+    chunk: Option<usize>,
+    /// Most bytes that are held at once in a single pass.
+    pass: usize,
 }
 
 /// Checked samples, and how they reach the device.
@@ -71,23 +129,19 @@ pub struct Source<'a> {
     pub standardization: Option<Standardization>,
     /// Rows of a chunk, where the data is larger than the memory that it may take.
     chunk: Option<usize>,
+    /// Most bytes that are held at once in a single pass.
+    pass: usize,
     dtype: &'static str,
 }
 
 impl<'a> Source<'a> {
     /// Checks the data, and standardises it where that is asked for.
     pub fn new(input: &'a mut Input<'_>, standardize: bool) -> anyhow::Result<Self> {
-        let memory = input.options.memory.unwrap_or_else(half_of_the_memory);
         let (n, d) = input.data.dim();
-        let bytes = input.data.n_bytes();
-        let chunk = (input.data.is_mapped() && bytes > memory).then(|| {
-            // Besides the chunk in the device's layout there may be one that is being standardised.
-            let row = (bytes / n as u64).max(1);
-            usize::try_from((memory / 3).min(MAX_CHUNK) / row).unwrap_or(usize::MAX).clamp(1, n)
-        });
+        let Plan { chunk, pass } = input.plan(standardize)?;
         let mut standardization = None;
         if standardize && chunk.is_none() {
-            let standard = Standardization::of(&input.samples()?)?;
+            let standard = input.standardization(&input.samples()?)?;
             input.data = std::mem::replace(&mut input.data, Data::F32(Default::default())).into_memory();
             match &mut input.data {
                 Data::F32(x) => standard.apply(x.view_mut(), |v| v as f32),
@@ -99,10 +153,10 @@ impl<'a> Source<'a> {
         let input: &'a Input<'_> = input;
         let samples = input.samples()?;
         if standardize && chunk.is_some() {
-            standardization = Some(Standardization::of(&samples)?);
+            standardization = Some(input.standardization(&samples)?);
         }
         debug_assert_eq!((samples.n_samples(), samples.n_features()), (n, d));
-        Ok(Self { options: input.options, samples, standardization, chunk, dtype: input.data.dtype() })
+        Ok(Self { options: input.options, samples, standardization, chunk, pass, dtype: input.data.dtype() })
     }
 
     /// The data in the device: all of it, or chunk by chunk as it is used.
@@ -130,7 +184,7 @@ impl<'a> Source<'a> {
     ) -> impl Iterator<Item = gmm::Result<T>> + 's {
         let options = self.options.load_options();
         let (n, d) = (self.samples.n_samples(), self.samples.n_features());
-        let rows = (PASS / (each + 8 * d)).clamp(1, self.chunk.unwrap_or(n));
+        let rows = (self.pass / (each + 8 * d)).clamp(1, self.chunk.unwrap_or(n));
         let device = if self.is_chunked() { self.chunk_device() } else { self.options.device };
         (0..n).step_by(rows).map(move |start| {
             let chunk = self.samples.rows(start..n.min(start + rows));
@@ -170,6 +224,12 @@ impl<'a> Source<'a> {
             Some(standard) => standard.standardize_fit(&fit, covariance_type),
             None => Ok(fit),
         }
+    }
+
+    /// The engine's error with advice that fits this data; `fit`: whether the command has `--standardize`.
+    pub fn advise(&self, error: Error, fit: bool) -> anyhow::Error {
+        let (float64, standardized) = (self.dtype == "float64", self.standardization.is_some());
+        advice::advise(error, Circumstances { float64, standardized, fit })
     }
 
     /// The data in words.

@@ -2,6 +2,7 @@
 use super::bench::whole_number;
 use super::source::DataOptions;
 use clap::Args;
+use gmm::io::Identity;
 use gmm::{GaussianMixtureParams, InitParams};
 use std::path::PathBuf;
 
@@ -48,5 +49,19 @@ impl Training {
             .n_init(self.n_init)
             .init_params(self.init_params)
             .random_state(self.seed)
+    }
+
+    /// Adds the options that change the course of a fit. `--tol` and `--max-iter` say only when it ends: a fit that has
+    /// ended may be taken further.
+    pub fn identify(&self, identity: Identity) -> Identity {
+        // All are named here, so that a new one is not forgotten.
+        let Self { data: _, tol: _, max_iter: _, reg_covar, n_init, init_params, seed, sample_weight: _, standardize } =
+            self;
+        identity
+            .with("reg-covar", *reg_covar)
+            .with("n-init", *n_init)
+            .with("init-params", init_params.name())
+            .with("seed", *seed)
+            .with("standardize", *standardize)
     }
 }

@@ -1,6 +1,6 @@
 //! A fit in the middle of its work, in a file.
 use super::model::{fit_members, model_members, parse_model};
-use super::{Output, Problem, Result};
+use super::{Identity, Output, Problem, Result};
 use gmm_host::Fit;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -9,12 +9,12 @@ use std::path::Path;
 /// Where a fit stands: what [`resume`](gmm_host::GaussianMixtureParams::resume) needs to go on.
 ///
 /// The file is the JSON of the present run's model, which every command reads as such, with the members of a fitted
-/// model (`converged`, `n_iter`, `lower_bound`, `lower_bounds`) and `n_samples`, `run`, `kept` and `best`: the best run
+/// model (`converged`, `n_iter`, `lower_bound`, `lower_bounds`) and `made_with`, `run`, `kept` and `best`: the best run
 /// before, in the same form.
 #[derive(Debug, Clone)]
 pub struct Checkpoint {
-    /// N of the data: a checkpoint is of no use with other data.
-    pub n_samples: usize,
+    /// The data and the options of the fit: a checkpoint is of no use with others.
+    pub made_with: Identity,
     /// The run that the fit is in.
     pub present: Fit,
     /// The best of the runs before it.
@@ -24,7 +24,7 @@ pub struct Checkpoint {
 /// What a checkpoint has besides the model.
 #[derive(Deserialize)]
 struct Members<'a> {
-    n_samples: usize,
+    made_with: Option<Identity>,
     converged: bool,
     lower_bounds: Vec<f64>,
     run: usize,
@@ -57,15 +57,16 @@ impl CheckpointOutput {
 
     /// Writes the checkpoint; may be done again and again. Errors: as [`Output::write`].
     pub fn write(&self, checkpoint: &Checkpoint) -> Result<()> {
-        let n_samples = checkpoint.n_samples;
-        let best = checkpoint.best.as_ref().map_or_else(|| "null".into(), |best| object(best, n_samples, "null"));
-        self.0.write(|file| writeln!(file, "{}", object(&checkpoint.present, n_samples, &best)))
+        let best = checkpoint.best.as_ref().map_or_else(|| "null".into(), |best| object(best, "null"));
+        let made_with = checkpoint.made_with.to_json();
+        let whole = object(&checkpoint.present, &format!("{best},\n\"made_with\": {made_with}"));
+        self.0.write(|file| writeln!(file, "{whole}"))
     }
 }
 
-fn object(fit: &Fit, n_samples: usize, best: &str) -> String {
+fn object(fit: &Fit, best: &str) -> String {
     format!(
-        "{{{},\n{},\n\"n_samples\": {n_samples}, \"run\": {}, \"kept\": {:?},\n\"best\": {best}}}",
+        "{{{},\n{},\n\"run\": {}, \"kept\": {:?},\n\"best\": {best}}}",
         model_members(&fit.mixture),
         fit_members(fit),
         fit.run,
@@ -76,28 +77,36 @@ fn object(fit: &Fit, n_samples: usize, best: &str) -> String {
 /// Reads a checkpoint.
 ///
 /// # Errors
-/// A file that cannot be read, or is something else (a model, perhaps).
+/// A file that cannot be read, or is something else (a model, perhaps); a checkpoint of an older version, which does not say
+/// what data it is of.
 pub fn read_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint> {
     let path = path.as_ref();
     let read = || {
         let json = std::fs::read_to_string(path).map_err(Problem::io("read it"))?;
-        let (present, n_samples, best) = parse(&json)?;
+        let (present, made_with, best) = parse(&json)?;
+        let made_with = made_with.ok_or_else(|| {
+            Problem::Format(
+                "a checkpoint of an older version, which does not say what data and options it is of; name another file, \
+                 and start from this one with --init, if it is of this data"
+                    .into(),
+            )
+        })?;
         let best = best.map(|best| parse(best.get())).transpose()?.map(|(fit, ..)| fit);
-        Ok(Checkpoint { n_samples, present, best })
+        Ok(Checkpoint { made_with, present, best })
     };
     read().map_err(|problem: Problem| problem.at(path))
 }
 
-fn parse(json: &str) -> std::result::Result<(Fit, usize, Option<&RawValue>), Problem> {
+fn parse(json: &str) -> std::result::Result<(Fit, Option<Identity>, Option<&RawValue>), Problem> {
     let mixture = parse_model(json)?;
-    let Members { n_samples, converged, lower_bounds, run, kept, best } = serde_json::from_str(json).map_err(|e| {
+    let Members { made_with, converged, lower_bounds, run, kept, best } = serde_json::from_str(json).map_err(|e| {
         Problem::Format(format!("a model, but no checkpoint of a fit ({e}); start from it with --init instead"))
     })?;
     let k = mixture.n_components();
     if let Some(c) = kept.iter().find(|&&c| c >= k) {
         return Err(Problem::Format(format!("`kept` names component {c} (counted from 0) of {k}")));
     }
-    Ok((Fit { mixture, lower_bounds, converged, stopped: false, run, kept }, n_samples, best))
+    Ok((Fit { mixture, lower_bounds, converged, stopped: false, run, kept }, made_with, best))
 }
 
 #[cfg(test)]
@@ -122,7 +131,8 @@ mod tests {
         for (present, best) in
             [(fit(2, &[-1.0 / 3.0, 0.1], &[1]), Some(fit(0, &[-7e22], &[]))), (fit(0, &[], &[]), None)]
         {
-            let written = Checkpoint { n_samples: 12345, present, best };
+            let made_with = Identity::default().with("data", "12345 × 2").with("reg-covar", 1.0 / 3.0);
+            let written = Checkpoint { made_with, present, best };
             output.write(&written).unwrap();
             let read = read_checkpoint(&path).unwrap();
             assert_eq!(format!("{read:?}"), format!("{written:?}"));
@@ -140,12 +150,13 @@ mod tests {
             let error = read_checkpoint(&path).unwrap_err().to_string();
             assert!(error.contains("c.json: ") && error.contains(part), "{error}");
         };
-        let whole = object(&fit(0, &[-1.0], &[1]), 5, "null");
+        let whole = object(&fit(0, &[-1.0], &[1]), "null");
         refused(crate::io::model_to_json(&fit(0, &[], &[]).mixture), "--init");
         refused(whole.replace("\"kept\": [1]", "\"kept\": [2]"), "component 2");
         refused(whole.replace("\"run\": 0", "\"run\": -1"), "no checkpoint");
         refused(whole.replace("\"best\": null", "\"best\": {}"), "missing field");
         refused(whole[..whole.len() - 3].into(), "not a model");
+        refused(whole, "an older version");
         assert!(CheckpointOutput::create(folder.path().join("c.npz")).unwrap_err().to_string().contains(".json"));
     }
 }

@@ -1,11 +1,13 @@
 //! Comma-separated text.
 use super::Problem;
+use super::npy::check_memory;
 use ndarray::Array2;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-pub(super) fn read(path: &Path) -> Result<Array2<f64>, Problem> {
+/// Reads numbers that take at most `memory` bytes.
+pub(super) fn read(path: &Path, memory: u64) -> Result<Array2<f64>, Problem> {
     let file = File::open(path).map_err(Problem::io("open it"))?;
     // Ragged rows are reported here, with the line, rather than by the reader.
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(file);
@@ -38,6 +40,7 @@ pub(super) fn read(path: &Path) -> Result<Array2<f64>, Problem> {
                 ))
             })?);
         }
+        check_memory(size_of_val(&values[..]) as u64, memory)?;
     }
     let columns = columns.unwrap_or(0);
     let rows = values.len().checked_div(columns).unwrap_or(0);

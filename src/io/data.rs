@@ -86,14 +86,23 @@ impl Data {
 /// A file that cannot be read, is in neither form or is cut short: the error names the file and the place. Nothing larger
 /// than the file's own content is allocated, whatever its header claims.
 pub fn read_data(path: impl AsRef<Path>) -> Result<Data> {
-    let path = path.as_ref();
-    read(path).map_err(|problem| problem.at(path))
+    read_data_within(path, u64::MAX)
 }
 
-fn read(path: &Path) -> std::result::Result<Data, Problem> {
+/// Reads a data set as [`read_data`] does, into no more than `memory` bytes; where that would leave no place for a copy of it, a
+/// `.npy` is mapped, however small it is.
+///
+/// # Errors
+/// As [`read_data`]; a `.csv`, or a `.npy` that cannot be mapped (in another byte order, for example), whose numbers take more.
+pub fn read_data_within(path: impl AsRef<Path>, memory: u64) -> Result<Data> {
+    let path = path.as_ref();
+    read(path, memory).map_err(|problem| problem.at(path))
+}
+
+fn read(path: &Path, memory: u64) -> std::result::Result<Data, Problem> {
     match kind(path)? {
-        Kind::Csv => csv::read(path).map(Data::F64),
-        Kind::Npy => match npy::read(path, MAP_FROM)? {
+        Kind::Csv => csv::read(path, memory).map(Data::F64),
+        Kind::Npy => match npy::read(path, MAP_FROM.min(memory / 2 + 1), memory)? {
             Array::F32(x) => matrix(x).map(Data::F32),
             Array::F64(x) => matrix(x).map(Data::F64),
             Array::Mapped(x) => Ok(Data::Mapped(x)),
@@ -107,8 +116,8 @@ pub fn read_vector(path: impl AsRef<Path>) -> Result<Array1<f64>> {
     let path = path.as_ref();
     let array = || {
         let array = match kind(path)? {
-            Kind::Csv => csv::read(path)?.into_dyn(),
-            Kind::Npy => match npy::read(path, u64::MAX)? {
+            Kind::Csv => csv::read(path, u64::MAX)?.into_dyn(),
+            Kind::Npy => match npy::read(path, u64::MAX, u64::MAX)? {
                 Array::F32(x) => x.mapv(f64::from),
                 Array::F64(x) => x,
                 // Nothing is as large as that.

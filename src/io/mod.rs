@@ -5,20 +5,25 @@ mod checkpoint;
 mod csv;
 mod data;
 mod error;
+mod identity;
 mod json;
 mod model;
 mod npy;
 mod npz;
 mod output;
+mod space;
 mod table;
+mod temporary;
 
 pub use checkpoint::{Checkpoint, CheckpointOutput, read_checkpoint};
-pub use data::{Data, read_data, read_vector};
+pub use data::{Data, read_data, read_data_within, read_vector};
 pub use error::{Error, Problem, Result};
+pub use identity::Identity;
 pub use model::{ModelOutput, model_to_json, parse_model, read_model};
 pub use npy::{Mapped, write_npy};
 pub use output::Output;
 pub use table::{Columns, TableOutput};
+pub use temporary::exit_without_temporaries;
 
 /// The extension of a file's name in lower case; empty without one.
 fn extension(path: &std::path::Path) -> String {

@@ -5,6 +5,7 @@ use super::{Output, Problem, Result, npz};
 use gmm_host::{CovarianceType, Covariances, Error, Fit, Mixture};
 use ndarray::{Array1, Array2};
 use serde::Deserialize;
+use std::fmt;
 use std::fs::File;
 use std::path::Path;
 
@@ -136,6 +137,13 @@ impl ModelOutput {
             Format::Npz => npz::to_bytes(mixture, fit).map_err(|problem| problem.at(self.path()))?,
         };
         self.output.write(|file| file.write_all(&bytes))
+    }
+}
+
+/// As that of [`Output`].
+impl fmt::Display for ModelOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.output.fmt(f)
     }
 }
 

@@ -29,8 +29,9 @@ pub(super) enum Array {
     Mapped(Mapped),
 }
 
-/// Reads an array; one of two dimensions and of at least `map_from` bytes is mapped where the machine can use it as it stands.
-pub(super) fn read(path: &Path, map_from: u64) -> Result<Array, Problem> {
+/// Reads an array of at most `memory` bytes; one of two dimensions and of at least `map_from` bytes is mapped where the
+/// machine can use it as it stands, however large it is.
+pub(super) fn read(path: &Path, map_from: u64, memory: u64) -> Result<Array, Problem> {
     let mut file = File::open(path).map_err(Problem::io("open it"))?;
     let metadata = file.metadata().map_err(Problem::io("open it"))?;
     if metadata.is_dir() {
@@ -49,11 +50,23 @@ pub(super) fn read(path: &Path, map_from: u64) -> Result<Array, Problem> {
     {
         return Ok(Array::Mapped(mapped));
     }
+    check_memory(body, memory)?;
     let reader = BufReader::with_capacity(1 << 20, file);
     match dtype {
         Dtype::F32 => read_body(&header, reader).map(Array::F32),
         Dtype::F64 => read_body(&header, reader).map(Array::F64),
     }
+}
+
+/// Refuses numbers that take more memory than is allowed and cannot be read in chunks.
+pub(super) fn check_memory(needed: u64, memory: u64) -> Result<(), Problem> {
+    if needed <= memory {
+        return Ok(());
+    }
+    Err(format(format!(
+        "its numbers take {needed} bytes of memory or more, where {memory} are allowed; allow more, or save them as a .npy \
+         in this machine's byte order, which is read in chunks"
+    )))
 }
 
 /// Reads an array of either type from the bytes of a .npy, as float64.
@@ -274,7 +287,7 @@ mod tests {
         assert!(String::from_utf8_lossy(&fortran).contains("'fortran_order': True"));
         for bytes in [f32s, fortran] {
             let file = file(&bytes);
-            let (mapped, read) = (read(file.path(), 0).unwrap(), read(file.path(), u64::MAX).unwrap());
+            let (mapped, read) = (read(file.path(), 0, 0).unwrap(), read(file.path(), u64::MAX, u64::MAX).unwrap());
             assert!(matches!(mapped, Array::Mapped(_)) && !matches!(read, Array::Mapped(_)));
             assert_eq!(values(&mapped), x.iter().copied().collect::<Vec<_>>());
             assert_eq!(values(&mapped), values(&read));
@@ -296,7 +309,9 @@ mod tests {
         odd.remove(100);
         odd[8] -= 1;
         for bytes in [big_endian, vector, odd] {
-            let array = read(file(&bytes).path(), 0).unwrap();
+            let file = file(&bytes);
+            let array = read(file.path(), 0, 8).unwrap();
+            assert!(read(file.path(), 0, 7).unwrap_err().to_string().contains("8 bytes"));
             assert!(matches!(array, Array::F64(_)));
             assert_eq!(values(&array), [2.5]);
         }

@@ -1,8 +1,8 @@
 //! Results with a row for each sample, written as they come.
 use super::npy::npy_header;
-use super::{Output, Problem, Result, extension};
+use super::{Output, Problem, Result, extension, space};
 use ndarray_npy::{WritableElement, WriteDataError};
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -34,17 +34,35 @@ impl TableOutput {
         self.output.path()
     }
 
+    /// The bytes that [`write`](Self::write) will take: exact for a .npy, for a .csv a low estimate.
+    pub fn size<T>(&self, rows: usize, columns: &Columns) -> u64 {
+        let each = if self.csv { csv_width::<T>() } else { size_of::<T>() as u64 };
+        // A header of a plain array takes 128 bytes.
+        let header = if self.csv { 0 } else { 128 };
+        (rows as u64).saturating_mul(columns.width() as u64).saturating_mul(each).saturating_add(header)
+    }
+
+    /// Refuses tables that their disks cannot hold, `needed` bytes each; see [`size`](Self::size).
+    ///
+    /// # Errors
+    /// The first for which there is too little space, what it needs and what there is.
+    pub fn check_space(tables: &[(&Self, u64)]) -> Result<()> {
+        space::check(&tables.iter().map(|(table, needed)| (&table.output, *needed)).collect::<Vec<_>>())
+    }
+
     /// Writes an array of shape (rows, columns), or (rows,) for [`Columns::One`], from chunks of whole rows. A .csv begins with
     /// the columns' names.
     ///
     /// # Errors
-    /// The outer ones are those of [`Output::write`]. The inner one is that of a chunk: nothing was written then.
+    /// The outer ones are those of [`Output::write`], and a disk that cannot hold the whole, which is found out before
+    /// the first chunk is asked for. The inner one is that of a chunk: nothing was written then.
     pub fn write<T: WritableElement + Debug, E>(
         &self,
         rows: usize,
         columns: &Columns,
         mut chunks: impl Iterator<Item = std::result::Result<Vec<T>, E>>,
     ) -> Result<std::result::Result<(), E>> {
+        self.output.check_space(self.size::<T>(rows, columns))?;
         let mut failed = None;
         let written = self.output.write(|file| {
             if self.csv {
@@ -67,6 +85,23 @@ impl TableOutput {
             Some(e) => Ok(Err(e)),
             None => written.map(Ok),
         }
+    }
+}
+
+/// As that of [`Output`].
+impl fmt::Display for TableOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.output, f)
+    }
+}
+
+/// Characters that a number of this type takes in a .csv at least, with what separates it from the next: of integers (labels)
+/// one digit; of others a little less than their usual number of digits, for some are short.
+fn csv_width<T>() -> u64 {
+    match std::any::type_name::<T>() {
+        "f64" => 16,
+        "f32" => 8,
+        _ => 2,
     }
 }
 
@@ -151,6 +186,40 @@ mod tests {
         let Ok(()) = table.write(3, &Columns::One("label"), chunks.into_iter()).unwrap();
         let n: ndarray::Array1<i64> = ndarray_npy::read_npy(path("n.npy")).unwrap();
         assert_eq!(n.to_vec(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn sizes_are_known_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let columns = Columns::Numbered("x", 2);
+        let values: Vec<f64> = (0..2000).map(|i| f64::from(i - 1000) / 7.0).collect();
+        let size = |name: &str| {
+            let table = TableOutput::create(path(name)).unwrap();
+            let Ok(()) = table.write(1000, &columns, rows(&values, 200)).unwrap();
+            (table.size::<f64>(1000, &columns), std::fs::metadata(path(name)).unwrap().len())
+        };
+        let (npy, written) = size("x.npy");
+        assert_eq!(npy, written);
+        // An estimate, and no more than what it takes.
+        let (csv, written) = size("x.csv");
+        assert!(csv <= written && 4 * csv > 3 * written, "{csv} {written}");
+    }
+
+    /// A petabyte.
+    #[cfg(unix)]
+    #[test]
+    fn what_no_disk_holds_is_not_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["x.npy", "x.csv"] {
+            let table = TableOutput::create(folder.path().join(name)).unwrap();
+            let never = std::iter::from_fn(|| -> Option<std::result::Result<Vec<f64>, Infallible>> {
+                panic!("a chunk was asked for")
+            });
+            let error = table.write(1 << 50, &Columns::One("x"), never).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains(" PB; the disk has ") && error.contains(" free"), "{error}");
+        }
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
     }
 
     #[test]

@@ -106,14 +106,62 @@ pub fn refused(folder: &Path, args: &[&str], message: &[&str]) {
 #[cfg(unix)]
 #[track_caller]
 pub fn interrupted(folder: &Path, args: &[&str]) -> String {
-    use std::process::{Command, Stdio};
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gmm"));
-    let child = command.current_dir(folder).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1500));
-    assert!(Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status().unwrap().success());
+    ended_by("INT", folder, args)
+}
+
+/// As [`interrupted`], by any signal.
+#[cfg(unix)]
+#[track_caller]
+pub fn ended_by(signal: &str, folder: &Path, args: &[&str]) -> String {
+    let child = start(folder, args);
+    // Long after the data was read, however slow the machine is.
+    wait_for(&child, |id| match cpu_seconds(id) {
+        Some(seconds) => seconds > 1.5,
+        None => {
+            std::thread::sleep(std::time::Duration::from_millis(1500));
+            true
+        }
+    });
+    kill(signal, &child);
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(130), 0));
     String::from_utf8(output.stderr).unwrap()
+}
+
+/// The program, running in `folder`.
+#[cfg(unix)]
+pub fn start(folder: &Path, args: &[&str]) -> std::process::Child {
+    use std::process::{Command, Stdio};
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gmm"));
+    command.current_dir(folder).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits until something holds of a running process, five minutes at most.
+#[cfg(unix)]
+#[track_caller]
+pub fn wait_for(child: &std::process::Child, mut holds: impl FnMut(u32) -> bool) {
+    let begin = std::time::Instant::now();
+    while !holds(child.id()) {
+        assert!(begin.elapsed().as_secs() < 300, "it did not come to that");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[cfg(unix)]
+#[track_caller]
+pub fn kill(signal: &str, child: &std::process::Child) {
+    let kill = format!("kill -{signal} {}", child.id());
+    assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+}
+
+/// Processor time that a process has taken, where /proc tells.
+#[cfg(unix)]
+fn cpu_seconds(id: u32) -> Option<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // After the name, which may hold anything: the state, and as the 12th and 13th the ticks of 10 ms.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<f64>().ok();
+    Some((ticks()? + ticks()?) / 100.0)
 }
 
 /// Runs the program under a limit of the shell's `ulimit`, with two threads.

@@ -1,0 +1,107 @@
+//! What saved work was made with.
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The most characters of a value that an error shows.
+const SHORT: usize = 60;
+
+/// What saved work, a fit's checkpoint or a run of a sampler, was made with: the data and the options that change its course,
+/// by name. Work can go on only with the same.
+///
+/// ```
+/// use gmm::io::Identity;
+///
+/// let saved = Identity::default().with("k", 3).with("seed", 0);
+/// assert_eq!(saved.check(&saved), Ok(()));
+/// let now = Identity::default().with("k", 3).with("seed", 1);
+/// assert_eq!(saved.check(&now), Err("seed was 0 and is 1 now".into()));
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Identity(Map<String, Value>);
+
+impl Identity {
+    /// The members of what serialises to a JSON object, settings for example.
+    ///
+    /// # Errors
+    /// What has no such form.
+    pub fn of(settings: &impl Serialize) -> serde_json::Result<Self> {
+        serde_json::from_value(serde_json::to_value(settings)?)
+    }
+
+    /// With one value more. A number that is not finite is as none.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.0.insert(name.into(), value.into());
+        self
+    }
+
+    /// As JSON.
+    pub(super) fn to_json(&self) -> String {
+        Value::Object(self.0.clone()).to_string()
+    }
+
+    /// Whether work that was made with this may go on with `now`.
+    ///
+    /// # Errors
+    /// All that differs, with both values where they are short enough to be of use.
+    pub fn check(&self, now: &Self) -> Result<(), String> {
+        let names: std::collections::BTreeSet<&String> = self.0.keys().chain(now.0.keys()).collect();
+        let differs = |name: &&String| {
+            let (before, now) = (self.0.get(*name), now.0.get(*name));
+            (before != now).then(|| match (text(before), text(now)) {
+                (before, now) if before.len().max(now.len()) <= SHORT => {
+                    format!("{name} was {before} and is {now} now")
+                }
+                _ => format!("{name} differs"),
+            })
+        };
+        let all: Vec<String> = names.iter().filter_map(differs).collect();
+        if all.is_empty() { Ok(()) } else { Err(all.join("; ")) }
+    }
+}
+
+fn text(value: Option<&Value>) -> String {
+    match value {
+        None => "not known".into(),
+        Some(Value::Null) => "none".into(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_differs_is_named() {
+        let hash = |c: &str| c.repeat(64);
+        let saved = Identity::default().with("data", "150 × 4").with("values of the data", hash("a"));
+        let saved = saved.with("reg-covar", 1e-6).with("init", Value::Null).with("freeze", "none");
+        let back: Identity = serde_json::from_str(&saved.to_json()).unwrap();
+        assert_eq!(saved.check(&back), Ok(()));
+        let now = saved.clone().with("values of the data", hash("b")).with("reg-covar", 0.1).with("init", hash("c"));
+        let now = now.with("new", true);
+        let expected = "init differs; new was not known and is true now; reg-covar was 1e-6 and is 0.1 now; \
+                        values of the data differs";
+        assert_eq!(back.check(&now), Err(expected.into()));
+        assert!(now.check(&saved).unwrap_err().contains("new was true and is not known now"));
+    }
+
+    #[test]
+    fn settings_are_compared_by_member() {
+        #[derive(Serialize)]
+        struct Settings {
+            seed: u64,
+            sampler: Option<f64>,
+        }
+        let of = |seed, sampler| Identity::of(&Settings { seed, sampler }).unwrap();
+        assert_eq!(of(1, Some(0.8)).check(&of(1, Some(0.8))), Ok(()));
+        assert_eq!(
+            of(1, Some(0.8)).check(&of(2, None)),
+            Err("sampler was 0.8 and is none now; seed was 1 and is 2 now".into())
+        );
+        assert!(Identity::of(&3).is_err());
+    }
+}

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Rows of the summary that are printed; `--json` has them all.
 const SHOWN: usize = 40;
+/// Fits by EM, of which the best is where the chains start: chains about a poor maximum leave it one by one, or never.
+const STARTS: usize = 10;
 /// Quantities that are plotted, at most.
 const PLOTTED: usize = 32;
 /// The least time between two changes of the live line.
@@ -67,7 +69,7 @@ pub struct Mcmc {
     /// The prior
     #[arg(long, value_name = "FILE.json")]
     prior: Option<PathBuf>,
-    /// Start the chains around this model; by default around a fit by EM
+    /// Start the chains around this model; by default around the best of ten fits by EM
     #[arg(long, value_name = "MODEL")]
     init: Option<PathBuf>,
     /// The sampler
@@ -86,15 +88,16 @@ pub struct Mcmc {
     /// parameters
     #[arg(long, value_parser = whole_number)]
     chains: Option<usize>,
-    /// Iterations of warm-up, which are not recorded
-    #[arg(long, default_value_t = 1000)]
-    warmup: usize,
-    /// Draws to record of each chain
-    #[arg(long, default_value = "1000", value_parser = whole_number)]
-    draws: usize,
-    /// Iterations for each draw
-    #[arg(long, default_value = "1", value_parser = whole_number)]
-    thin: usize,
+    /// Iterations of warm-up, which are not recorded. Default: nuts 1000, metropolis 500 times the parameters, ensemble 200
+    /// times the parameters
+    #[arg(long)]
+    warmup: Option<usize>,
+    /// Draws to record of each chain. Default: 1000; of each walker of the ensemble 200
+    #[arg(long, value_parser = whole_number)]
+    draws: Option<usize>,
+    /// Iterations for each draw. Default: nuts 1, metropolis and ensemble twice the parameters
+    #[arg(long, value_parser = whole_number)]
+    thin: Option<usize>,
     /// Seed of every random choice
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -266,13 +269,20 @@ impl Mcmc {
     }
 
     fn settings(&self, model: &Model) -> Settings {
-        let (sampler, chains) = match self.sampler {
-            SamplerName::Metropolis => (Sampler::Metropolis { by_component: self.by_component }, 4),
-            SamplerName::Ensemble => (Sampler::ENSEMBLE, (2 * model.dim()).max(4)),
-            SamplerName::Nuts => (Sampler::Nuts { target_accept: self.target_accept, max_depth: self.max_depth }, 4),
+        let sampler = match self.sampler {
+            SamplerName::Metropolis => Sampler::Metropolis { by_component: self.by_component },
+            SamplerName::Ensemble => Sampler::ENSEMBLE,
+            SamplerName::Nuts => Sampler::Nuts { target_accept: self.target_accept, max_depth: self.max_depth },
         };
-        let chains = self.chains.unwrap_or(chains);
-        Settings { sampler, chains, warmup: self.warmup, draws: self.draws, thin: self.thin, seed: self.seed }
+        let usual = Settings::usual(sampler, model);
+        Settings {
+            chains: self.chains.unwrap_or(usual.chains),
+            warmup: self.warmup.unwrap_or(usual.warmup),
+            draws: self.draws.unwrap_or(usual.draws),
+            thin: self.thin.unwrap_or(usual.thin),
+            seed: self.seed,
+            ..usual
+        }
     }
 
     /// The saved run, if it was made with these settings.
@@ -295,6 +305,7 @@ impl Mcmc {
         let params = GaussianMixtureParams::default()
             .n_components(self.k)
             .covariance_type(self.covariance_type)
+            .n_init(STARTS)
             .random_state(self.seed)
             .check()?;
         let fit = params.fit_with(evaluator, &mut |_| {

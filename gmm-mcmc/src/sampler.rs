@@ -254,6 +254,15 @@ impl State {
             let value = log_densities[c];
             return Err(cannot_start(target, c, &start.points[c], &format!("the log density is {value}"))?);
         }
+        if let Sampler::Nuts { .. } = settings.sampler {
+            let mut gradient = vec![0.0; dim];
+            for (c, point) in start.points.iter().enumerate() {
+                target.log_density_gradient(point, &mut gradient)?;
+                if gradient.iter().any(|g| !g.is_finite() || *g == 0.0) {
+                    return Err(cannot_start(target, c, point, "a part of the gradient is 0 or not finite")?);
+                }
+            }
+        }
         let starts: Starts = start
             .points
             .into_iter()

@@ -1,5 +1,9 @@
-//! The affine-invariant ensemble sampler: the stretch move of Goodman and Weare (2010), with half of the walkers at
-//! a time (Foreman-Mackey and others 2013), so that each half is one batch.
+//! The affine-invariant ensemble sampler, with half of the walkers at a time (Foreman-Mackey and others 2013), so that
+//! each half is one batch.
+//!
+//! A walker of the moving half is either stretched along the line to a walker of the other half (Goodman and Weare 2010),
+//! or moved by a multiple of the difference of two walkers of the other half (ter Braak 2006). Stretches alone
+//! mix poorly in more than a few dozen dimensions (Huijser, Goodman and Brewer 2015).
 //!
 //! Each walker is recorded as a chain, as ArviZ does it. Walkers of one ensemble are not quite independent; R-hat and
 //! effective sample sizes over them are the field's custom, not a theorem.
@@ -8,7 +12,15 @@ use crate::target::Target;
 use crate::{Result, rng};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
+
+/// Share of the moves that are stretches; the others are differences.
+const STRETCHES: f64 = 0.2;
+/// Share of the differences that are taken whole, which leads from one mode to another where walkers are in both.
+const JUMPS: f64 = 0.05;
+/// Relative standard deviation of the factor of the other differences, so that not only a grid is proposed.
+const JITTER: f64 = 0.1;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Walker {
@@ -51,12 +63,25 @@ impl Ensemble {
         let (moving, still) = if half == 0 { (first, second) } else { (second, first) };
         let mut proposals = Vec::with_capacity(moving.len() * dim);
         let mut log_volumes = Vec::with_capacity(moving.len());
+        let pairs = 2.38 / (2.0 * dim as f64).sqrt();
         for walker in moving.iter_mut() {
-            let partner = &still[walker.rng.random_range(0..still.len())];
-            // Density ∝ 1/√z on [1/a, a], by inversion.
-            let z = ((self.stretch - 1.0) * walker.rng.random::<f64>() + 1.0).powi(2) / self.stretch;
-            proposals.extend(partner.point.iter().zip(&walker.point).map(|(p, w)| p + z * (w - p)));
-            log_volumes.push((dim as f64 - 1.0) * z.ln());
+            let Walker { point, rng, .. } = walker;
+            if rng.random::<f64>() < STRETCHES {
+                let partner = &still[rng.random_range(0..still.len())].point;
+                // Density ∝ 1/√z on [1/a, a], by inversion.
+                let z = ((self.stretch - 1.0) * rng.random::<f64>() + 1.0).powi(2) / self.stretch;
+                proposals.extend(partner.iter().zip(&*point).map(|(p, w)| p + z * (w - p)));
+                log_volumes.push((dim as f64 - 1.0) * z.ln());
+            } else {
+                let first = rng.random_range(0..still.len());
+                // Any other.
+                let second = (first + rng.random_range(1..still.len())) % still.len();
+                let (first, second) = (&still[first].point, &still[second].point);
+                let noise: f64 = StandardNormal.sample(rng);
+                let factor = if rng.random::<f64>() < JUMPS { 1.0 } else { pairs * (1.0 + JITTER * noise) };
+                proposals.extend(point.iter().zip(first).zip(second).map(|((w, a), b)| w + factor * (a - b)));
+                log_volumes.push(0.0);
+            }
         }
         let mut log_densities = vec![0.0; moving.len()];
         target.log_density_batch(&proposals, &mut log_densities)?;

@@ -60,10 +60,19 @@ pub enum Error {
         error: std::io::Error,
     },
     /// An unfinished run lies where a new one would write.
-    #[error("{path} holds an unfinished run; resume it, or delete it to start afresh")]
+    #[error("{path} holds an unfinished run; go on with it (--resume), replace it (--overwrite), or take another prefix")]
     Unfinished {
         /// The file of the unfinished run.
         path: PathBuf,
+    },
+    /// The results of a finished run lie where a new one would write.
+    #[error(
+        "{} would be replaced; make that run longer (--resume with more --draws), replace it (--overwrite), or take another prefix",
+        paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
+    )]
+    Exists {
+        /// Its files.
+        paths: Vec<PathBuf>,
     },
     /// The NUTS sampler gave up.
     #[error("NUTS, chain {chain}: {problem}")]

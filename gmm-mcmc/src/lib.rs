@@ -3,10 +3,12 @@
 //! A [`Model`] is a mixture's shape with a [`Prior`]; with an evaluator of `gmm-host`, on whatever device, it is
 //! a [`Posterior`]; a [`Run`] samples from it by random-walk Metropolis, an affine-invariant ensemble or NUTS
 //! ([`Sampler`]), and can be stopped, saved and resumed to the bit. Draws are written as CmdStan writes them.
+mod archive;
 mod data;
 pub mod diagnostics;
 mod ensemble;
 mod error;
+mod journal;
 mod linalg;
 mod metropolis;
 mod model;
@@ -25,6 +27,7 @@ mod walk;
 
 pub use data::{DataSummary, fingerprint};
 pub use error::{Error, Result};
+pub use journal::Journal;
 pub use model::Model;
 pub use posterior::Posterior;
 pub use prior::{CorrelationsPrior, MeansPrior, Prior, ScalesPrior, Values, WeightsPrior};

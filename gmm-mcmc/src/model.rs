@@ -107,6 +107,24 @@ impl Model {
         self.layout.blocks()
     }
 
+    /// What unconstrained coordinate `i` is, in words, with components and columns counted from 0.
+    pub(crate) fn coordinate(&self, i: usize) -> String {
+        let Layout { d, .. } = self.layout;
+        let (means, scales, correlations) =
+            (self.layout.means_at(), self.layout.scales_at(), self.layout.correlations_at());
+        if i < means {
+            format!("the weight of component {i}")
+        } else if i < scales {
+            format!("the mean of component {}, column {}", (i - means) / d, (i - means) % d)
+        } else if i < correlations {
+            let (component, column) = ((i - scales) / self.layout.scales(), (i - scales) % self.layout.scales());
+            let column = if self.layout.scales() == d { format!(", column {column}") } else { String::new() };
+            format!("the logarithm of the scale of component {component}{column}")
+        } else {
+            format!("a correlation of component {}", (i - correlations) / self.layout.correlations())
+        }
+    }
+
     /// The parameters' names and shapes: `weights` (K), `means` (K, D), `covariances` in their type's shape.
     pub fn variables(&self) -> Vec<Variable> {
         let Layout { k, d, covariance_type, .. } = self.layout;

@@ -2,8 +2,9 @@
 //!
 //! `nuts-rs` adapts step size and a diagonal metric during warm-up. After it both are fixed, and every draw is a chain
 //! of its own of length one: a pure function of the point, the step size, the metric and the generator, all of which can
-//! be saved. An interrupted warm-up starts again from its beginning, and so gives the same.
-use crate::sampler::{Draw, Starts};
+//! be saved. The state of a warm-up cannot be; but every density and gradient that it was given can, so that an interrupted
+//! warm-up starts again from its beginning with the recorded values, and goes on where these end, to the same bits.
+use crate::sampler::{Draw, Starts, cannot_start};
 use crate::target::Target;
 use crate::{Error, Result, rng};
 use nuts_rs::{
@@ -23,6 +24,9 @@ pub(crate) struct Nuts {
     chains: Vec<NutsChain>,
     target_accept: f64,
     max_depth: u64,
+    /// The log density and the gradient (1 + dim numbers) of each evaluation that the unfinished warm-up of a chain has made.
+    #[serde(skip)]
+    recorded: Vec<f64>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -55,12 +59,15 @@ struct Known {
 impl Nuts {
     pub fn new(starts: Starts, target_accept: f64, max_depth: u64) -> Self {
         let chain = |(point, log_density, rng)| NutsChain { point, log_density, rng, tuned: None, known: None };
-        Self { chains: starts.into_iter().map(chain).collect(), target_accept, max_depth }
+        Self { chains: starts.into_iter().map(chain).collect(), target_accept, max_depth, recorded: Vec::new() }
     }
 
     /// The whole warm-up of chain `chain`. If `observe`, called after each iteration with the number of iterations and of
     /// evaluations, breaks, or on an error, the chain
-    /// is as if it had not begun.
+    /// is as if it had not begun, but that the next call need not evaluate again what was evaluated so far.
+    ///
+    /// # Errors
+    /// What the target fails with; [`Error::Start`] where NUTS cannot begin at the chain's point.
     pub fn warm_up(
         &mut self,
         target: &mut dyn Target,
@@ -82,10 +89,23 @@ impl Nuts {
         let failure = RefCell::new(None);
         let why = |e: String| failure.take().unwrap_or(Error::Nuts { chain, problem: e });
         let (dim, evaluations) = (target.dim(), Cell::new(target.evaluations()));
-        let math =
-            CpuMath::new(Density { target, failure: &failure, known: None, scale: &[], evaluations: &evaluations });
-        let mut nuts = settings.new_chain(chain as u64, math, &mut rng).map_err(|e| why(format!("{e:#}")))?;
-        nuts.set_position(&state.point).map_err(|e| why(format!("{e:#}")))?;
+        let density = Density {
+            target,
+            failure: &failure,
+            known: None,
+            record: Some(Record { numbers: &mut self.recorded, read: 0 }),
+            scale: &[],
+            evaluations: &evaluations,
+        };
+        let mut nuts =
+            settings.new_chain(chain as u64, CpuMath::new(density), &mut rng).map_err(|e| why(format!("{e:#}")))?;
+        if let Err(e) = nuts.set_position(&state.point) {
+            drop(nuts);
+            return Err(match failure.take() {
+                Some(failure) => failure,
+                None => cannot_start(target, chain, &state.point, &format!("NUTS cannot begin there ({e:#})"))?,
+            });
+        }
         let (mut scale, mut point, mut log_density, mut step_size) = (vec![1.0; dim], Vec::new(), f64::NAN, 0.0);
         for iteration in 0..warmup {
             let (draw, _, stats, progress) = nuts.expanded_draw().map_err(|e| why(format!("{e:#}")))?;
@@ -99,6 +119,8 @@ impl Nuts {
         }
         (state.point, state.log_density, state.rng) = (point, log_density, rng);
         state.tuned = Some(Tuned { step_size, scale });
+        drop(nuts);
+        self.recorded = Vec::new();
         Ok(ControlFlow::Continue(()))
     }
 
@@ -141,8 +163,8 @@ impl Nuts {
         let why = |e: String| failure.take().unwrap_or(Error::Nuts { chain, problem: e });
         let (known, evaluations) = (state.known.take(), Cell::new(0));
         let scale = &tuned.scale;
-        let math = CpuMath::new(Density { target, failure: &failure, known, scale, evaluations: &evaluations });
-        let mut nuts = settings.new_chain(chain as u64, math, &mut state.rng).map_err(|e| why(format!("{e:#}")))?;
+        let density = Density { target, failure: &failure, known, record: None, scale, evaluations: &evaluations };
+        let mut nuts = settings.new_chain(chain as u64, CpuMath::new(density), &mut state.rng).map_err(|e| why(format!("{e:#}")))?;
         nuts.set_position(&state.point).map_err(|e| why(format!("{e:#}")))?;
         let (draw, _, stats, progress) = nuts.expanded_draw().map_err(|e| why(format!("{e:#}")))?;
         (state.point, state.log_density) = (draw.into_vec(), stats.point.logp);
@@ -162,6 +184,16 @@ impl Nuts {
         ])
     }
 
+    /// What the unfinished warm-up of a chain has evaluated; nothing between warm-ups.
+    pub fn recorded(&self) -> &[f64] {
+        &self.recorded
+    }
+
+    /// Puts back what [`recorded`](Self::recorded) gave.
+    pub fn set_recorded(&mut self, recorded: Vec<f64>) {
+        self.recorded = recorded;
+    }
+
     /// What warm-up found for a chain.
     pub fn tuned(&self, chain: usize) -> Option<&Tuned> {
         self.chains[chain].tuned.as_ref()
@@ -179,9 +211,17 @@ struct Density<'a> {
     /// The error that stopped the sampler, which `nuts-rs` would turn into text.
     failure: &'a RefCell<Option<Error>>,
     known: Option<Known>,
+    record: Option<Record<'a>>,
     scale: &'a [f64],
     /// The target's count, for whoever cannot ask it because the sampler holds it.
     evaluations: &'a Cell<u64>,
+}
+
+/// Values that are read before anything is evaluated, and to which evaluations are added.
+struct Record<'a> {
+    numbers: &'a mut Vec<f64>,
+    /// How many were read.
+    read: usize,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -224,8 +264,22 @@ impl CpuLogpFunc for Density<'_> {
             gradient.copy_from_slice(&known.gradient);
             return Ok(known.log_density);
         }
-        let value = self.target.log_density_gradient(position, gradient);
+        let value = match &mut self.record {
+            Some(record) if record.read < record.numbers.len() => {
+                let numbers = &record.numbers[record.read..record.read + 1 + gradient.len()];
+                gradient.copy_from_slice(&numbers[1..]);
+                Ok(numbers[0])
+            }
+            _ => self.target.log_density_gradient(position, gradient),
+        };
         self.evaluations.set(self.target.evaluations());
+        if let (Some(record), Ok(v)) = (&mut self.record, &value) {
+            if record.read == record.numbers.len() {
+                record.numbers.push(*v);
+                record.numbers.extend_from_slice(gradient);
+            }
+            record.read += 1 + gradient.len();
+        }
         match value {
             Ok(v) if v.is_finite() && gradient.iter().all(|g| g.is_finite()) => Ok(v),
             Ok(_) => Err(DensityError::Impossible),

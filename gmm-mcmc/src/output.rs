@@ -2,7 +2,7 @@
 use crate::run::Run;
 use crate::sampler::{Sampler, State};
 use crate::summary::parameter_names;
-use ndarray::{Array1, ArrayD};
+use ndarray::{Array1, ArrayD, aview1};
 use ndarray_npy::NpzWriter;
 use std::io::{self, Seek, Write};
 
@@ -116,7 +116,7 @@ fn number(v: f64) -> String {
 }
 
 /// Every statistic (C, S), every variable (C, S, …), and as bytes `header` (JSON, for the reader) and `state` (for
-/// resuming).
+/// resuming); `warmup`, what an unfinished warm-up of NUTS has evaluated, if there is one.
 pub(crate) fn write_npz(run: &Run, header: &str, state: Vec<u8>, out: impl Write + Seek) -> io::Result<()> {
     let mut npz = NpzWriter::new(io::BufWriter::new(out));
     let names = run.settings.sampler.statistics().iter().copied().chain(run.variables.iter().map(|v| v.name.as_str()));
@@ -126,6 +126,9 @@ pub(crate) fn write_npz(run: &Run, header: &str, state: Vec<u8>, out: impl Write
     }
     npz.add_array("header", &Array1::from(header.as_bytes().to_vec())).map_err(io::Error::other)?;
     npz.add_array("state", &Array1::from(state)).map_err(io::Error::other)?;
+    if !run.recorded().is_empty() {
+        npz.add_array("warmup", &aview1(run.recorded())).map_err(io::Error::other)?;
+    }
     npz.finish().map_err(io::Error::other)?.flush()
 }
 

@@ -165,6 +165,40 @@ impl Target for Posterior<'_> {
         Ok(or_impossible(Ok(statistics.log_likelihood()))? + log_prior)
     }
 
+    fn why_unusable(&mut self, theta: &[f64]) -> Result<Option<String>> {
+        if let Some(i) = theta.iter().position(|v| !v.is_finite()) {
+            return Ok(Some(format!("{} is {}", self.coordinate(i), theta[i])));
+        }
+        let point = self.model.point(theta);
+        let log_prior = self.model.log_prior(theta, &point);
+        let mixture = match Mixture::new(point.weights, point.means, point.covariances) {
+            Ok(mixture) => mixture,
+            Err(e) => return Ok(Some(format!("its parameters are no mixture ({e})"))),
+        };
+        if !log_prior.is_finite() {
+            return Ok(Some(format!("the log density of the prior is {log_prior}")));
+        }
+        match self.evaluator.score_samples(&mixture) {
+            Err(e @ gmm_host::Error::OutOfRange { .. }) => return Ok(Some(e.to_string())),
+            Err(e) => return Err(e.into()),
+            Ok(scores) => {
+                if let Some(i) = scores.iter().position(|v| !v.is_finite()) {
+                    return Ok(Some(format!("the log density of sample {i} (counted from 0) is {}", scores[i])));
+                }
+            }
+        }
+        let mut gradient = vec![0.0; self.dim()];
+        let value = self.log_density_gradient(theta, &mut gradient)?;
+        if let Some(i) = gradient.iter().position(|g| !g.is_finite() || *g == 0.0) {
+            return Ok(Some(format!("the gradient by {} is {}", self.coordinate(i), gradient[i])));
+        }
+        Ok((!value.is_finite()).then(|| format!("the log density is {value}, or its gradient is not finite")))
+    }
+
+    fn coordinate(&self, i: usize) -> String {
+        self.model.coordinate(i)
+    }
+
     fn blocks(&self) -> Vec<Vec<usize>> {
         self.model.blocks()
     }

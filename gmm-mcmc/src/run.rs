@@ -122,7 +122,7 @@ impl Run {
     /// What differs.
     pub(crate) fn check_target(&self, target: &mut dyn Target) -> Result<std::result::Result<(), String>> {
         let (points, saved) = self.state.positions();
-        if points.iter().any(|p| p.len() != target.dim()) {
+        if points.iter().any(|p| p.len() != target.dim()) || self.variables != target.variables() {
             return Ok(Err(format!("it was sampled from another model ({})", self.identity.model)));
         }
         let differs = |what: &str, here: &str, there: &str| Err(format!("it was made with {what} {there}, not {here}"));
@@ -248,10 +248,23 @@ impl Run {
         rows.extend(target.parameters(&draw.point));
     }
 
+    /// What an unfinished warm-up of NUTS has evaluated.
+    pub(crate) fn recorded(&self) -> &[f64] {
+        match &self.state {
+            State::Nuts(nuts) => nuts.recorded(),
+            _ => &[],
+        }
+    }
+
     /// Numbers in one row.
     pub(crate) fn width(&self) -> usize {
         let parameters: usize = self.variables.iter().map(|v| v.shape.iter().product::<usize>()).sum();
         self.settings.sampler.statistics().len() + parameters
+    }
+
+    /// Whether there is anything that a resumed run need not do again.
+    pub fn has_progress(&self) -> bool {
+        self.warmed > 0 || self.drawn() > 0 || !self.recorded().is_empty()
     }
 
     /// Draws made so far of each chain.

@@ -21,7 +21,8 @@ pub enum Sampler {
         /// Update component by component.
         by_component: bool,
     },
-    /// The affine-invariant ensemble of Goodman and Weare (2010); its chains are its walkers.
+    /// The affine-invariant ensemble of Goodman and Weare (2010), of whose moves some are differences of other walkers (ter
+    /// Braak 2006); its chains are its walkers.
     Ensemble {
         /// a > 1, the largest stretch; 2 is theirs.
         stretch: f64,
@@ -68,7 +69,7 @@ impl Sampler {
 pub struct Settings {
     /// The sampler.
     pub sampler: Sampler,
-    /// C, the number of chains (for the ensemble: walkers, an even number above dim; twice dim is a good start).
+    /// C, the number of chains (for the ensemble: walkers, an even number above dim, at least 4; twice dim is a good start).
     pub chains: usize,
     /// Iterations of warm-up, which are not recorded.
     pub warmup: usize,
@@ -84,6 +85,29 @@ impl Default for Settings {
     /// NUTS, 4 chains, 1,000 iterations of warm-up and 1,000 draws, as in CmdStan.
     fn default() -> Self {
         Self { sampler: Sampler::NUTS, chains: 4, warmup: 1000, draws: 1000, thin: 1, seed: 0 }
+    }
+}
+
+impl Settings {
+    /// What usually leads to chains that agree.
+    ///
+    /// NUTS: as [`Settings::default`]. A step of random-walk Metropolis or of the ensemble goes about 1/√dim of the way, so that an
+    /// effective draw takes a few times dim steps (Gelman, Roberts and Gilks 1996: 3 dim, at best): hence 2 dim steps a
+    /// draw, and 500 dim of warm-up, of which most serve to learn the covariance (200 dim in the ensemble, which has none to
+    /// learn). Metropolis by component counts sweeps, of a step in each block. The ensemble has 2 dim walkers of 200 draws.
+    pub fn usual(sampler: Sampler, model: &Model) -> Self {
+        let dim = model.dim();
+        let usual = Self { sampler, ..Self::default() };
+        match sampler {
+            Sampler::Nuts { .. } => usual,
+            Sampler::Metropolis { by_component } => {
+                let blocks = if by_component { model.blocks().len() } else { 1 };
+                Self { warmup: (500 * dim).div_ceil(blocks), thin: (2 * dim).div_ceil(blocks), ..usual }
+            }
+            Sampler::Ensemble { .. } => {
+                Self { chains: (2 * dim).max(4), warmup: 200 * dim, draws: 200, thin: 2 * dim, ..usual }
+            }
+        }
     }
 }
 
@@ -108,9 +132,11 @@ impl Settings {
                 if !(stretch > 1.0 && stretch.is_finite()) {
                     return setting("the stretch of the ensemble", stretch, "a finite number above 1 is needed");
                 }
-                if self.chains <= dim || !self.chains.is_multiple_of(2) {
+                if self.chains <= dim || self.chains < 4 || !self.chains.is_multiple_of(2) {
                     let even = (2 * dim).max(4);
-                    let remedy = format!("an even number above the {dim} parameters is needed; {even} is a good start");
+                    let remedy = format!(
+                        "an even number above the {dim} parameters, at least 4, is needed; {even} is a good start"
+                    );
                     return setting("the number of walkers (chains) of the ensemble", self.chains, remedy);
                 }
             }
@@ -201,6 +227,15 @@ pub(crate) enum State {
     Nuts(Nuts),
 }
 
+/// The error of a chain that cannot begin at its point; `otherwise` is the reason if the target knows none.
+pub(crate) fn cannot_start(target: &mut dyn Target, chain: usize, point: &[f64], otherwise: &str) -> Result<Error> {
+    let why = target.why_unusable(point)?.unwrap_or_else(|| otherwise.into());
+    Ok(Error::Start(format!(
+        "gives chain {chain} (counted from 0) no start: {why}; start from another model, narrow the prior, or bring the \
+         columns of the data to a similar scale"
+    )))
+}
+
 impl State {
     /// # Errors
     /// [`Error::Setting`], [`Error::Start`] where a starting point has no density.
@@ -216,9 +251,17 @@ impl State {
         }
         let log_densities = evaluate(settings, target, &start.points)?;
         if let Some(c) = log_densities.iter().position(|v| !v.is_finite()) {
-            return Err(Error::Start(format!(
-                "gives chain {c} (counted from 0) no finite posterior density; narrow the prior or start elsewhere"
-            )));
+            let value = log_densities[c];
+            return Err(cannot_start(target, c, &start.points[c], &format!("the log density is {value}"))?);
+        }
+        if let Sampler::Nuts { .. } = settings.sampler {
+            let mut gradient = vec![0.0; dim];
+            for (c, point) in start.points.iter().enumerate() {
+                target.log_density_gradient(point, &mut gradient)?;
+                if gradient.iter().any(|g| !g.is_finite() || *g == 0.0) {
+                    return Err(cannot_start(target, c, point, "a part of the gradient is 0 or not finite")?);
+                }
+            }
         }
         let starts: Starts = start
             .points

@@ -51,6 +51,23 @@ pub trait Target {
     /// The log density at `theta` and its gradient, into `gradient` (dim,).
     fn log_density_gradient(&mut self, theta: &[f64], gradient: &mut [f64]) -> Result<f64>;
 
+    /// Why a chain cannot begin at `theta`, in words: what makes the log density there not finite, or its gradient not
+    /// finite or 0, which NUTS cannot take its first scale from; `None` if nothing does.
+    fn why_unusable(&mut self, theta: &[f64]) -> Result<Option<String>> {
+        let mut gradient = vec![0.0; self.dim()];
+        let value = self.log_density_gradient(theta, &mut gradient)?;
+        if !value.is_finite() {
+            return Ok(Some(format!("the log density is {value}")));
+        }
+        let unusable = gradient.iter().position(|g| !g.is_finite() || *g == 0.0);
+        Ok(unusable.map(|i| format!("the gradient by {} is {}", self.coordinate(i), gradient[i])))
+    }
+
+    /// What coordinate `i` is, in words.
+    fn coordinate(&self, i: usize) -> String {
+        format!("coordinate {i} (counted from 0)")
+    }
+
     /// The coordinates in blocks that component-wise Metropolis updates one after the other; all in one, if not said.
     fn blocks(&self) -> Vec<Vec<usize>> {
         vec![(0..self.dim()).collect()]

@@ -2,7 +2,9 @@
 mod common;
 use common::{go_on, run};
 use gmm_host::{CovarianceType, Description, Evaluator, Mixture, ReferenceEvaluator, Rows, Samples, Statistics};
-use gmm_mcmc::{DataSummary, Error, Model, Posterior, Prior, Run, Sampler, Saved, Settings, Start, check_outputs};
+use gmm_mcmc::{
+    DataSummary, Error, Journal, Model, Posterior, Prior, Run, Sampler, Saved, Settings, Start, Target, check_outputs,
+};
 use ndarray::{Array1, Array2};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -83,6 +85,207 @@ fn a_resumed_run_is_the_same_to_the_bit() {
         for (a, b) in whole.iter().zip(&parts) {
             assert!(a.1 == b.1, "{sampler:?}: {} differs", a.0);
         }
+    }
+}
+
+/// Advances until the target has made so many more evaluations, or to the end.
+fn go_for(run: &mut Run, posterior: &mut Posterior<'_>, evaluations: u64) {
+    let limit = posterior.evaluations() + evaluations;
+    run.advance(posterior, |p| {
+        if p.evaluations >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_killed_run_goes_on_from_its_journal_to_the_same_bits() {
+    let x = data();
+    let model = model(&x);
+    for sampler in SAMPLERS {
+        let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
+        let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+        let mut uninterrupted = new(settings(sampler), &mut posterior);
+        uninterrupted.advance(&mut posterior, go_on).unwrap();
+        let all = posterior.evaluations();
+        uninterrupted.save(&whole.path().join("run")).unwrap();
+
+        let prefix = parts.path().join("run");
+        let mut run = new(settings(sampler), &mut posterior);
+        let mut lives = 0;
+        while !run.finished() {
+            // Several saves by one journal, then what was done after the last is lost.
+            let mut journal = Journal::new(&prefix);
+            for _ in 0..3 {
+                go_for(&mut run, &mut posterior, all / 13);
+                journal.save(&run).unwrap();
+            }
+            go_for(&mut run, &mut posterior, all / 50);
+            run = Saved::load(&prefix).unwrap().resume(&mut posterior).unwrap();
+            lives += 1;
+        }
+        // Each life but the last does three thirteenths of the work; more would mean that something was done again.
+        assert!((4..=6).contains(&lives), "{sampler:?}: {lives}");
+        assert!(prefix.with_extension("partial.state").exists());
+        run.save(&prefix).unwrap();
+        let (whole, parts) = (bytes(whole.path()), bytes(parts.path()));
+        assert_eq!(whole.iter().map(|f| &f.0).collect::<Vec<_>>(), parts.iter().map(|f| &f.0).collect::<Vec<_>>());
+        for (a, b) in whole.iter().zip(&parts) {
+            assert!(a.1 == b.1, "{sampler:?}: {} differs", a.0);
+        }
+    }
+}
+
+#[test]
+fn a_journal_appends_and_survives_what_a_kill_leaves() {
+    let x = data();
+    let model = model(&x);
+    let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
+    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (prefix, log) = (folder.path().join("run"), folder.path().join("run.partial.log0"));
+    let mut run = new(settings(Sampler::METROPOLIS), &mut posterior);
+    let mut journal = Journal::new(&prefix);
+    let mut sizes = Vec::new();
+    let mut states = Vec::new();
+    for draws in [10, 20, 30] {
+        run.advance(&mut posterior, |p| {
+            if !p.warming_up && p.done == draws { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .unwrap();
+        journal.save(&run).unwrap();
+        sizes.push(std::fs::metadata(&log).unwrap().len());
+        states.push(std::fs::read(folder.path().join("run.partial.state")).unwrap());
+    }
+    // 3 chains of 2 statistics and 2 + 4 + 4 parameters.
+    assert_eq!(sizes, [10, 20, 30].map(|draws| draws * 3 * 12 * 8));
+    let loaded = |draws: usize| {
+        let saved = Saved::load(&prefix).unwrap();
+        assert_eq!(saved.run().drawn(), draws);
+        let axis = ndarray::Axis(1);
+        let expected = run.draws("means").unwrap().slice_axis(axis, (0..draws).into()).to_owned();
+        assert_eq!(saved.run().draws("means").unwrap(), expected);
+    };
+    loaded(30);
+    // Killed after it appended and before it replaced the state, or while it appended.
+    std::fs::write(folder.path().join("run.partial.state"), &states[1]).unwrap();
+    loaded(20);
+    let whole = std::fs::read(&log).unwrap();
+    std::fs::write(&log, &whole[..whole.len() - 13]).unwrap();
+    loaded(20);
+    // Damage is seen.
+    let damaged = |content: &[u8], part: &str| {
+        std::fs::write(&log, content).unwrap();
+        let error = Saved::load(&prefix).unwrap_err();
+        assert!(matches!(error, Error::Resume { .. }) && error.to_string().contains(part), "{error}");
+    };
+    damaged(&whole[..sizes[1] as usize - 1], "shorter");
+    let mut changed = whole.clone();
+    changed[1000] ^= 1;
+    damaged(&changed, "SHA-256");
+    std::fs::write(&log, &whole).unwrap();
+    for length in [0, 5, 40, states[1].len() - 1] {
+        std::fs::write(folder.path().join("run.partial.state"), &states[1][..length]).unwrap();
+        assert!(matches!(Saved::load(&prefix), Err(Error::Resume { .. })), "{length}");
+    }
+    // A failed save leaves the former one, and the next succeeds.
+    std::fs::write(folder.path().join("run.partial.state"), &states[1]).unwrap();
+    let mut journal = Journal::new(&folder.path().join("no/where"));
+    assert!(matches!(journal.save(&run), Err(Error::Io { .. })));
+    std::fs::create_dir(folder.path().join("no")).unwrap();
+    journal.save(&run).unwrap();
+    loaded(20);
+}
+
+/// The .npz with one array's bytes replaced.
+fn with_member(npz: &[u8], name: &str, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+    use std::io::{Cursor, Read, Write};
+    let mut archive = zip::ZipArchive::new(Cursor::new(npz)).unwrap();
+    let mut out = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    for i in 0..archive.len() {
+        let mut member = archive.by_index(i).unwrap();
+        let mut content = Vec::new();
+        member.read_to_end(&mut content).unwrap();
+        if member.name() == format!("{name}.npy") {
+            change(&mut content);
+        }
+        out.start_file(member.name(), options).unwrap();
+        out.write_all(&content).unwrap();
+    }
+    out.finish().unwrap().into_inner()
+}
+
+#[test]
+fn saved_draws_that_cannot_be_are_refused() {
+    let x = data();
+    let model = model(&x);
+    let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
+    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().join("run");
+    let mut run = new(settings(Sampler::METROPOLIS), &mut posterior);
+    run.advance(&mut posterior, go_on).unwrap();
+    run.save(&prefix).unwrap();
+    let path = folder.path().join("run.npz");
+    let sound = std::fs::read(&path).unwrap();
+    let refused = |bytes: &[u8], parts: &[&str]| {
+        std::fs::write(&path, bytes).unwrap();
+        let error = Saved::load(&prefix).unwrap_err();
+        assert!(matches!(error, Error::Resume { .. }), "{error}");
+        for part in parts {
+            assert!(error.to_string().contains(part), "{part}: {error}");
+        }
+    };
+    // A header of 128 bytes, then (3, 40, 2, 2) numbers.
+    let set = |chain: usize, draw: usize, number: usize, v: f64| {
+        with_member(&sound, "means", |content| {
+            let at = 128 + 8 * ((chain * 40 + draw) * 4 + number);
+            content[at..at + 8].copy_from_slice(&v.to_le_bytes());
+        })
+    };
+    for v in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e308] {
+        refused(&set(1, 17, 3, v), &["run.npz", "`means`, chain 1, draw 17, number 3"]);
+    }
+    // Shapes that would take exabytes, and a header that takes exponential time to parse.
+    let header = |text: &str| {
+        with_member(&sound, "means", |content| {
+            let old = 10 + usize::from(u16::from_le_bytes([content[8], content[9]]));
+            let mut new = content[..8].to_vec();
+            new.extend((text.len() as u16).to_le_bytes());
+            new.extend(text.as_bytes());
+            new.extend(&content[old..]);
+            *content = new;
+        })
+    };
+    let huge = "{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000, 1000000000), }\n";
+    let nested = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {}1,{}, }}\n", "(1,".repeat(200), ")".repeat(200));
+    let begin = std::time::Instant::now();
+    for text in [huge, &nested, "{", ""] {
+        refused(&header(text), &["`means` is missing or damaged"]);
+    }
+    // Not exponential: a few milliseconds.
+    assert!(begin.elapsed().as_secs() < 5);
+    refused(&with_member(&sound, "means", |c| c.truncate(c.len() - 8)), &["`means`", "shape (3,40,2,2)"]);
+    std::fs::write(&path, with_member(&sound, "means", |_| {})).unwrap();
+    assert_eq!(Saved::load(&prefix).unwrap().run().draws("means"), run.draws("means"));
+}
+
+#[test]
+fn a_start_without_a_gradient_is_told() {
+    let x = data();
+    let model = model(&x);
+    let settings = settings(Sampler::NUTS);
+    let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
+    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+    let mut start = Start::from_prior(&model, &settings).unwrap();
+    // The first mean of component 1 (θ is: a weight, four means, four scales), then its scale.
+    for (i, v, part) in [(3, f64::NAN, "the mean of component 1, column 0 is NaN"), (8, 1e3, "chain 2 (counted from 0)")] {
+        let before = start.points[2][i];
+        start.points[2][i] = v;
+        let error = Run::new(settings.clone(), start.clone(), &mut posterior).unwrap_err();
+        assert!(matches!(error, Error::Start(_)) && error.to_string().contains(part), "{error}");
+        start.points[2][i] = before;
     }
 }
 
@@ -279,13 +482,16 @@ fn nothing_is_overwritten_unasked() {
     let x = data();
     let folder = tempfile::tempdir().unwrap();
     let prefix = folder.path().join("run");
-    check_outputs(&prefix, 3).unwrap();
+    check_outputs(&prefix, 3, false).unwrap();
     saved(&prefix, &x);
-    assert!(matches!(check_outputs(&prefix, 3), Err(Error::Unfinished { .. })));
-    assert!(matches!(check_outputs(&folder.path().join("no/where"), 3), Err(Error::Io { .. })));
+    assert!(matches!(check_outputs(&prefix, 3, false), Err(Error::Unfinished { .. })));
+    assert!(matches!(check_outputs(&folder.path().join("no/where"), 3, false), Err(Error::Io { .. })));
     std::fs::write(folder.path().join("other-4.csv"), "mine").unwrap();
-    assert!(matches!(check_outputs(&folder.path().join("other"), 3), Err(Error::Setting { .. })));
-    check_outputs(&folder.path().join("other"), 4).unwrap();
+    assert!(matches!(check_outputs(&folder.path().join("other"), 3, false), Err(Error::Setting { .. })));
+    let Err(Error::Exists { paths }) = check_outputs(&folder.path().join("other"), 4, false) else { panic!() };
+    assert_eq!(paths, [folder.path().join("other-4.csv")]);
+    check_outputs(&folder.path().join("other"), 4, true).unwrap();
+    check_outputs(&prefix, 3, true).unwrap();
 
     // A save that cannot put its last file in place leaves no half-written one under a result's name.
     let model = model(&x);

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use gmm::io::{self, Identity, Output};
 use gmm::mcmc::{
-    self, DataSummary, Model, Outcome, Posterior, Prior, Row, Run, Sampler, Saved, Settings, Start, Target,
+    self, DataSummary, Journal, Model, Outcome, Posterior, Prior, Row, Run, Sampler, Saved, Settings, Start, Target,
 };
 use gmm::{CovarianceType, Device, Error, Evaluator, GaussianMixtureParams, LoadOptions, Mixture, Samples};
 use serde::Serialize;
@@ -19,15 +19,21 @@ use std::time::{Duration, Instant};
 
 /// Rows of the summary that are printed; `--json` has them all.
 const SHOWN: usize = 40;
+/// Fits by EM, of which the best is where the chains start: chains about a poor maximum leave it one by one, or never.
+const STARTS: usize = 10;
 /// Quantities that are plotted, at most.
 const PLOTTED: usize = 32;
+/// Time between two saves of a run that goes on.
+const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// The least time between two changes of the live line.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Sample the posterior of a mixture over a data set by Markov chain Monte Carlo
 ///
-/// Writes PREFIX-1.csv … in CmdStan's layout, a file for each chain, and PREFIX.npz. Ctrl-C keeps what was drawn (as
-/// PREFIX.partial…); the same command with --resume goes on from it, to the same bits as if it had not been interrupted.
+/// Writes PREFIX-1.csv … in CmdStan's layout, a file for each chain, and PREFIX.npz; existing ones are replaced with
+/// --overwrite only. Ctrl-C keeps what was drawn (as PREFIX.partial…), and every ten seconds it is saved in any case, so that
+/// a crash or a kill loses no more. The same command with --resume goes on from it, to the same bits as if it had
+/// not been interrupted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -67,7 +73,7 @@ pub struct Mcmc {
     /// The prior
     #[arg(long, value_name = "FILE.json")]
     prior: Option<PathBuf>,
-    /// Start the chains around this model; by default around a fit by EM
+    /// Start the chains around this model; by default around the best of ten fits by EM
     #[arg(long, value_name = "MODEL")]
     init: Option<PathBuf>,
     /// The sampler
@@ -86,15 +92,16 @@ pub struct Mcmc {
     /// parameters
     #[arg(long, value_parser = whole_number)]
     chains: Option<usize>,
-    /// Iterations of warm-up, which are not recorded
-    #[arg(long, default_value_t = 1000)]
-    warmup: usize,
-    /// Draws to record of each chain
-    #[arg(long, default_value = "1000", value_parser = whole_number)]
-    draws: usize,
-    /// Iterations for each draw
-    #[arg(long, default_value = "1", value_parser = whole_number)]
-    thin: usize,
+    /// Iterations of warm-up, which are not recorded. Default: nuts 1000, metropolis 500 times the parameters, ensemble 200
+    /// times the parameters
+    #[arg(long)]
+    warmup: Option<usize>,
+    /// Draws to record of each chain. Default: 1000; of each walker of the ensemble 200
+    #[arg(long, value_parser = whole_number)]
+    draws: Option<usize>,
+    /// Iterations for each draw. Default: nuts 1, metropolis and ensemble twice the parameters
+    #[arg(long, value_parser = whole_number)]
+    thin: Option<usize>,
     /// Seed of every random choice
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -104,6 +111,9 @@ pub struct Mcmc {
     /// Go on with the run that was saved under PREFIX, unfinished or finished; give the same options, or more --draws
     #[arg(long)]
     resume: bool,
+    /// Replace the results, or the unfinished run, that lie under PREFIX
+    #[arg(long, conflicts_with = "resume")]
+    overwrite: bool,
     /// Draw traces and marginal distributions of the log density and the first 31 parameters
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -161,7 +171,7 @@ impl Mcmc {
         settings.check(model.dim())?;
         let saved = if self.resume { Some(self.saved(&settings)?) } else { None };
         if saved.is_none() {
-            mcmc::check_outputs(&self.output, settings.chains)?;
+            mcmc::check_outputs(&self.output, settings.chains, self.overwrite)?;
         }
         let mut evaluator = self.load(samples, saved.as_ref())?;
         let interrupt = Interrupt::install();
@@ -192,19 +202,46 @@ impl Mcmc {
         let begin = Instant::now();
         let (before, drawn_before) = (posterior.evaluations(), run.drawn());
         let mut live = Live::new(&progress, &settings, before, drawn_before);
-        let outcome = run.advance(&mut posterior, |p| {
-            live.show(p);
-            if interrupt.noted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
+        let mut journal = Journal::new(&self.output);
+        let mut noted = false;
+        let outcome = loop {
+            // Since the first new evaluation: a warm-up of NUTS that is taken up again first reads those that it has made.
+            let (made, mut since) = (posterior.evaluations(), None);
+            let outcome = run.advance(&mut posterior, |p| {
+                live.show(p);
+                let save = p.evaluations > made && since.get_or_insert_with(Instant::now).elapsed() >= SAVE_EVERY;
+                if save || interrupt.noted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            if interrupt.noted() || !matches!(outcome, Ok(Outcome::Stopped)) {
+                break outcome;
+            }
+            if let Err(e) = journal.save(&run)
+                && !std::mem::replace(&mut noted, true)
+            {
+                progress.suspend(|| text::note(format_args!("not saved while it runs ({e}); the run goes on")));
+            }
+        };
         let (seconds, evaluations) = (begin.elapsed().as_secs_f64(), posterior.evaluations() - before);
         drop(progress);
         match outcome {
             Ok(Outcome::Finished) => {}
+            Ok(Outcome::Stopped) if !run.has_progress() => {
+                text::note("interrupted before anything was drawn; nothing was written");
+                return Ok(ExitCode::from(interrupt::EXIT_CODE));
+            }
             Ok(Outcome::Stopped) => {
                 run.save(&self.output)?;
                 text::note(format_args!("interrupted; {}", self.kept(&run)));
                 return Ok(ExitCode::from(interrupt::EXIT_CODE));
             }
+            // What would fail again: only draws are worth keeping.
+            Err(error @ (mcmc::Error::Start(_) | mcmc::Error::Nuts { .. })) if run.drawn() == 0 => {
+                if !self.resume {
+                    journal.remove();
+                }
+                return Err(error.into());
+            }
+            Err(error) if !run.has_progress() => return Err(error.into()),
             Err(error) => {
                 run.save(&self.output).context("what was drawn before a failure could not be kept")?;
                 return Err(anyhow::Error::new(error).context(self.kept(&run)));
@@ -268,13 +305,20 @@ impl Mcmc {
     }
 
     fn settings(&self, model: &Model) -> Settings {
-        let (sampler, chains) = match self.sampler {
-            SamplerName::Metropolis => (Sampler::Metropolis { by_component: self.by_component }, 4),
-            SamplerName::Ensemble => (Sampler::ENSEMBLE, (2 * model.dim()).max(4)),
-            SamplerName::Nuts => (Sampler::Nuts { target_accept: self.target_accept, max_depth: self.max_depth }, 4),
+        let sampler = match self.sampler {
+            SamplerName::Metropolis => Sampler::Metropolis { by_component: self.by_component },
+            SamplerName::Ensemble => Sampler::ENSEMBLE,
+            SamplerName::Nuts => Sampler::Nuts { target_accept: self.target_accept, max_depth: self.max_depth },
         };
-        let chains = self.chains.unwrap_or(chains);
-        Settings { sampler, chains, warmup: self.warmup, draws: self.draws, thin: self.thin, seed: self.seed }
+        let usual = Settings::usual(sampler, model);
+        Settings {
+            chains: self.chains.unwrap_or(usual.chains),
+            warmup: self.warmup.unwrap_or(usual.warmup),
+            draws: self.draws.unwrap_or(usual.draws),
+            thin: self.thin.unwrap_or(usual.thin),
+            seed: self.seed,
+            ..usual
+        }
     }
 
     /// The saved run, if it was made with these settings.
@@ -293,6 +337,7 @@ impl Mcmc {
         let params = GaussianMixtureParams::default()
             .n_components(self.k)
             .covariance_type(self.covariance_type)
+            .n_init(STARTS)
             .random_state(self.seed)
             .check()?;
         let fit = params.fit_with(evaluator, &mut |_| {

@@ -8,40 +8,59 @@ pub struct Trace {
     pub chains: Vec<Vec<f64>>,
 }
 
-/// Size of one row, in pixels.
-const ROW: (u32, u32) = (1100, 190);
+/// Size of one quantity's two panels, in pixels, and the width of the left one.
+const CELL: (u32, u32) = (560, 190);
+const TRACE: u32 = 330;
+/// The page is no taller than this part of its width.
+const TALLEST: f64 = 0.75;
 /// Chains that are drawn one by one; the marginal of more is that of all together.
 const CHAINS: usize = 7;
 /// Points of one line.
 const POINTS: usize = 800;
 
-/// For each quantity a row: its trace on the left, its marginal density on the right, chain by chain; as SVG text.
+/// For each quantity two panels, its trace on the left and its marginal density on the right, chain by chain, in as many
+/// columns as make a page of the usual proportions; as SVG text.
 pub fn traces(traces: &[Trace]) -> anyhow::Result<String> {
-    let rows = traces.len().max(1);
-    to_svg((ROW.0, ROW.1 * rows as u32), |root| {
-        for (trace, area) in traces.iter().zip(root.split_evenly((rows, 1))) {
-            let (left, right) = area.split_horizontally(700);
+    let (columns, rows) = grid(traces.len());
+    to_svg((CELL.0 * columns as u32, CELL.1 * rows as u32), |root| {
+        // Column by column, as the quantities are numbered.
+        let areas = root.split_evenly((rows, columns));
+        for (i, trace) in traces.iter().enumerate() {
+            let (left, right) = areas[i % rows * columns + i / rows].split_horizontally(TRACE);
             draw(trace, &left, &right)?;
         }
         Ok(())
     })
 }
 
+/// Columns and rows for so many quantities.
+fn grid(count: usize) -> (usize, usize) {
+    let rows = |columns: usize| count.div_ceil(columns).max(1);
+    let tall = |columns: usize| f64::from(CELL.1) * rows(columns) as f64 > TALLEST * f64::from(CELL.0) * columns as f64;
+    let mut columns = 1;
+    while columns < count && tall(columns) {
+        columns += 1;
+    }
+    (columns, rows(columns))
+}
+
 fn draw(trace: &Trace, left: &Area<'_>, right: &Area<'_>) -> Drawn {
     let draws = trace.chains.first().map_or(0, Vec::len);
     let range = padded(trace.chains.iter().flatten().copied());
     let mut chart = ChartBuilder::on(left)
-        .caption(&trace.name, (FONT, 16))
-        .margin(6)
-        .x_label_area_size(24)
-        .y_label_area_size(80)
+        .margin(8)
+        .x_label_area_size(38)
+        .y_label_area_size(70)
         .build_cartesian_2d(0.0..draws.max(1) as f64, range.0..range.1)?;
     chart
         .configure_mesh()
+        .x_desc("draw")
+        .y_desc(&trace.name)
+        .axis_desc_style((FONT, 14))
         .label_style((FONT, 12))
         .bold_line_style(LIGHT_GREY)
         .light_line_style(TRANSPARENT)
-        .x_labels(6)
+        .x_labels(5)
         .y_labels(5)
         .x_label_formatter(&|v| format!("{v:.0}"))
         .y_label_formatter(&|v| label(*v, range))
@@ -57,18 +76,20 @@ fn draw(trace: &Trace, left: &Area<'_>, right: &Area<'_>) -> Drawn {
     let curves: Vec<Vec<(f64, f64)>> = groups.iter().map(|g| density(g, range)).collect();
     let top = curves.iter().flatten().map(|p| p.1).fold(0.0, f64::max);
     let mut chart = ChartBuilder::on(right)
-        .caption("density", (FONT, 16))
-        .margin(6)
-        .x_label_area_size(24)
-        .y_label_area_size(16)
+        .margin(8)
+        .x_label_area_size(38)
+        .y_label_area_size(24)
         .build_cartesian_2d(range.0..range.1, 0.0..if top > 0.0 { 1.08 * top } else { 1.0 })?;
     chart
         .configure_mesh()
+        .x_desc(&trace.name)
+        .y_desc("density")
+        .axis_desc_style((FONT, 14))
         .label_style((FONT, 12))
         .bold_line_style(LIGHT_GREY)
         .light_line_style(TRANSPARENT)
         .disable_y_mesh()
-        .x_labels(5)
+        .x_labels(3)
         .y_labels(0)
         .x_label_formatter(&|v| label(*v, range))
         .draw()?;
@@ -115,9 +136,19 @@ mod tests {
     }
 
     #[test]
-    fn every_quantity_has_its_row() {
-        let trace = |name: &str| Trace { name: name.into(), chains: vec![vec![1.0, 2.0, 1.5, 1.2]; 2] };
-        let svg = traces(&[trace("lp__"), trace("means.1.1")]).unwrap();
-        assert!(svg.contains("lp__") && svg.contains("means.1.1"));
+    fn every_panel_has_axis_titles_on_a_page_of_usual_proportions() {
+        let trace = |i: usize| Trace { name: format!("means.{i}.1"), chains: vec![vec![1.0, 2.0, 1.5, 1.2]; 2] };
+        for count in [1, 2, 3, 8, 28, 32] {
+            let svg = traces(&(0..count).map(trace).collect::<Vec<_>>()).unwrap();
+            for i in 0..count {
+                // Beside the trace and below the density.
+                assert_eq!(svg.matches(&format!("means.{i}.1\n")).count(), 2, "{count}");
+            }
+            for title in ["draw\n", "density\n"] {
+                assert_eq!(svg.matches(title).count(), count, "{title}, {count}");
+            }
+            let (columns, rows) = grid(count);
+            assert!(columns * rows >= count && 1520 >= CELL.1 as usize * rows, "{count}: {columns} x {rows}");
+        }
     }
 }

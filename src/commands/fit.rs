@@ -89,7 +89,7 @@ fn start(mixture: &Mixture) -> gmm::Result<String> {
     let (weights, means) = (mixture.weights(), mixture.means());
     let all: Vec<f64> = weights.iter().chain(means.iter()).copied().chain(mixture.covariances().iter()).collect();
     let column = ArrayView1::from(&all).insert_axis(Axis(1));
-    Samples::from_f64(column).map(mcmc::fingerprint)
+    Samples::from_f64(column).map(|column| mcmc::fingerprint(&column))
 }
 
 /// What `--json` prints. Likelihoods are in the data's units, over all samples by weight.

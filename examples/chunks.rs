@@ -10,7 +10,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let n = samples.n_samples();
 
     // All of the evaluator's answers, and a fit, from 4096 rows at a time.
-    let mut chunks = ChunkedEvaluator::of_samples(samples, 4096, |rows| Ok(Box::new(CpuEvaluator::new(rows)?)))?;
+    let mut chunks =
+        ChunkedEvaluator::of_samples(samples.clone(), 4096, |rows| Ok(Box::new(CpuEvaluator::new(rows)?)))?;
     let params = GaussianMixtureParams::default().n_components(8).covariance_type(CovarianceType::Diag);
     let path = std::env::temp_dir().join("gmm-checkpoint.json");
     let file = CheckpointOutput::create(&path)?;

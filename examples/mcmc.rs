@@ -7,10 +7,10 @@ use std::path::Path;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let data = io::read_data(Path::new("data/iris.csv"))?;
     let samples = data.samples()?;
-    let mut evaluator = gmm::load(Device::Auto, samples, &LoadOptions::default())?;
+    let mut evaluator = gmm::load(Device::Auto, samples.clone(), &LoadOptions::default())?;
 
     // Three components, in the order of their mean petal length (column 2), with the default prior.
-    let model = Model::new(3, CovarianceType::Diag, &Prior::default(), Some(2), &DataSummary::new(samples))?;
+    let model = Model::new(3, CovarianceType::Diag, &Prior::default(), Some(2), &DataSummary::new(&samples))?;
     // The chains begin around a fit.
     let params = GaussianMixtureParams::default().n_components(3).covariance_type(CovarianceType::Diag);
     let fit = params.check()?.fit(evaluator.as_mut())?;

@@ -31,11 +31,11 @@ fn data(n: usize) -> Array2<f32> {
 }
 
 fn model(x: &Array2<f32>, k: usize, prior: &Prior) -> Model {
-    let summary = DataSummary::new(Samples::from_f32(x.view()).unwrap());
+    let summary = DataSummary::new(&Samples::from_f32(x.view()).unwrap());
     Model::new(k, CovarianceType::Diag, prior, None, &summary).unwrap()
 }
 
-fn load(x: &Array2<f32>, kernel: Option<String>) -> Box<dyn Evaluator> {
+fn load(x: &Array2<f32>, kernel: Option<String>) -> Box<dyn Evaluator + '_> {
     gmm::load(Device::Cuda(0), Samples::from_f32(x.view()).unwrap(), &LoadOptions { kernel }).unwrap()
 }
 

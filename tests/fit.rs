@@ -81,7 +81,7 @@ fn speech_reaches_scikit_learns_score() {
     let folder = folder();
     // scikit-learn's score, over standardised columns: in the data's units less the logarithms of the scales.
     let input = gmm::io::read_data(data("speech.npy")).unwrap();
-    let standard = gmm::Standardization::of(input.samples().unwrap()).unwrap();
+    let standard = gmm::Standardization::of(&input.samples().unwrap()).unwrap();
     let args = [speech(), "-k", "8", "--covariance-type", "diag", "--standardize", "--n-init", "10", "-o", "m.json"];
     let report = fit(folder.path(), &args);
     let score = number(&report, "log_likelihood") / 20_000.0;

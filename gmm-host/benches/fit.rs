@@ -31,7 +31,7 @@ fn start(x: ArrayView2<'_, f32>, t: CovarianceType, k: usize) -> gmm_host::Resul
     Ok(params.init_params(InitParams::KMeans).check()?.fit(evaluator.as_mut())?.mixture)
 }
 
-fn evaluator(device: Device, x: ArrayView2<'_, f32>) -> Option<(Box<dyn Evaluator>, usize)> {
+fn evaluator<'a>(device: Device, x: ArrayView2<'a, f32>) -> Option<(Box<dyn Evaluator + 'a>, usize)> {
     let n = if device == Device::Reference { SMALL.min(x.nrows()) } else { x.nrows() };
     let samples = Samples::from_f32(x.slice_move(s![..n, ..])).ok()?;
     Some((load(device, samples, &LoadOptions::default()).ok()?, n))

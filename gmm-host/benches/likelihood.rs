@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-type Backend = (&'static str, usize, fn(Samples<'_>) -> Box<dyn Evaluator>);
+type Backend = (&'static str, usize, for<'a> fn(Samples<'a>) -> Box<dyn Evaluator + 'a>);
 
 /// Name, largest N it is timed at, constructor.
 const BACKENDS: [Backend; 2] = [

@@ -1,9 +1,9 @@
 //! The device `auto`: CPU or GPU, whichever is faster for the data and the mixture at hand, by measurement.
 use crate::{
-    CovarianceType, CpuEvaluator, Description, Error, Evaluator, Mixture, ReferenceEvaluator, Result, Rows, Samples,
-    Statistics, View, WalkSteps, WalkTarget,
+    CovarianceType, CpuEvaluator, Description, Error, Evaluator, Mixture, Operation, Precision, ReferenceEvaluator,
+    Result, Rows, Samples, Statistics, WalkSteps, WalkTarget,
 };
-use ndarray::{Array1, Array2, s};
+use ndarray::{Array1, Array2};
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -17,38 +17,34 @@ const SMALL: usize = 1 << 20;
 const PROBE: (usize, usize) = (1 << 16, 1 << 22);
 /// Steps of the walk that is timed.
 const STEPS: usize = 16;
-/// Rows that are carried from one backend to the other at a time.
-const CARRIED: usize = 1 << 16;
 
 /// Makes samples resident on the GPU.
-pub(crate) type Open = fn(Samples<'_>) -> Result<Box<dyn Evaluator>>;
+pub(crate) type Open = for<'a> fn(Samples<'a>) -> Result<Box<dyn Evaluator + 'a>>;
 
-/// Evaluates on the CPU or on the GPU. Each kind of evaluation (operation, K, covariance type) is timed on both when it
+/// Evaluates on the CPU or on the GPU. Each kind of evaluation (operation, K, covariance type, number type) is timed on both when it
 /// comes first, and stays with the faster one; what neither has goes to the float64 reference. Labels and
 /// responsibilities, which are asked for once, come from where the samples are.
-pub(crate) struct AutoEvaluator {
+pub(crate) struct AutoEvaluator<'a> {
+    samples: Samples<'a>,
     n: usize,
     d: usize,
     total_weight: f64,
-    /// Whether the samples are float32, and whether they have weights.
-    single: bool,
-    weighted: bool,
     /// With all samples; or with some, to be timed, while `gpu` has all.
-    cpu: CpuEvaluator,
+    cpu: CpuEvaluator<'a>,
     cpu_is_whole: bool,
-    gpu: Gpu,
+    gpu: Gpu<'a>,
     reference: Option<ReferenceEvaluator>,
     choices: HashMap<Kind, Side>,
     latest: Option<Side>,
 }
 
 /// The state of the GPU.
-enum Gpu {
+enum Gpu<'a> {
     /// Not asked for yet.
     Untried(Open),
     /// There is none, or none that serves.
     Absent,
-    Ready(Box<dyn Evaluator>),
+    Ready(Box<dyn Evaluator + 'a>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +54,8 @@ enum Side {
     Reference,
 }
 
-/// A kind of evaluation: operation, K, covariance type.
-type Kind = (Op, usize, CovarianceType);
+/// A kind of evaluation: operation, K, covariance type, number type.
+type Kind = (Op, usize, CovarianceType, Precision);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Op {
@@ -81,21 +77,20 @@ impl WalkSteps for Still {
     fn record(&mut self, _: &[f64], _: &[f64]) {}
 }
 
-impl AutoEvaluator {
-    /// Takes a copy of the samples. `open` reaches the GPU, if there is one.
-    pub fn new(samples: Samples<'_>, open: Open) -> Result<Self> {
+impl<'a> AutoEvaluator<'a> {
+    /// `open` reaches the GPU, if there is one.
+    pub fn new(samples: Samples<'a>, open: Open) -> Result<Self> {
         let (n, d) = (samples.n_samples(), samples.n_features());
         let large = n.saturating_mul(d) > SMALL;
-        let gpu = if large { open(samples).map_or(Gpu::Absent, Gpu::Ready) } else { Gpu::Untried(open) };
+        let gpu = if large { open(samples.clone()).map_or(Gpu::Absent, Gpu::Ready) } else { Gpu::Untried(open) };
         let cpu_is_whole = !matches!(gpu, Gpu::Ready(_));
         let probe = PROBE.0.min(PROBE.1 / d).clamp(1, n);
-        let cpu = CpuEvaluator::new(if cpu_is_whole { samples } else { samples.rows(0..probe) })?;
+        let cpu = CpuEvaluator::new(if cpu_is_whole { samples.clone() } else { samples.rows(0..probe) })?;
         Ok(Self {
             n,
             d,
             total_weight: samples.total_weight(),
-            single: matches!(samples.view(), View::F32(_)),
-            weighted: samples.weights().is_some(),
+            samples,
             cpu,
             cpu_is_whole,
             gpu,
@@ -108,11 +103,16 @@ impl AutoEvaluator {
     /// Runs an evaluation on the side that is faster for its kind.
     fn run<T>(&mut self, op: Op, mixture: &Mixture, work: impl Fn(&mut dyn Evaluator) -> Result<T>) -> Result<T> {
         crate::evaluator::check_features(mixture, self.d)?;
-        let kind = (op, mixture.n_components(), mixture.covariance_type());
+        let kind = self.kind(op, mixture);
         let side = self.side_for(kind, 1, &work)?;
         let result = work(self.side(side)?);
         self.latest = Some(side);
         result
+    }
+
+    fn kind(&self, op: Op, mixture: &Mixture) -> Kind {
+        let operation = if op == Op::Statistics { Operation::Statistics } else { Operation::LogLikelihood };
+        (op, mixture.n_components(), mixture.covariance_type(), self.precision(mixture, operation))
     }
 
     /// The side of a kind, by the time of `work`, which is so many evaluations, where it has none yet.
@@ -138,7 +138,7 @@ impl AutoEvaluator {
             return Ok(Side::Cpu);
         }
         if let Gpu::Untried(open) = self.gpu {
-            self.gpu = self.carry(open).map_or(Gpu::Absent, Gpu::Ready);
+            self.gpu = open(self.samples.clone()).map_or(Gpu::Absent, Gpu::Ready);
         }
         let gpu = match &mut self.gpu {
             Gpu::Ready(gpu) => match seconds(gpu.as_mut(), work) {
@@ -160,12 +160,12 @@ impl AutoEvaluator {
     }
 
     /// The evaluator of a side, with all samples.
-    fn side(&mut self, side: Side) -> Result<&mut dyn Evaluator> {
+    fn side(&mut self, side: Side) -> Result<&mut (dyn Evaluator + 'a)> {
         if side == Side::Reference && self.reference.is_none() {
-            self.reference = Some(self.carry(|samples| Ok(ReferenceEvaluator::new(samples)))?);
+            self.reference = Some(ReferenceEvaluator::new(self.samples.clone()));
         }
         if side == Side::Cpu && !self.cpu_is_whole {
-            self.cpu = self.carry(CpuEvaluator::new)?;
+            self.cpu = CpuEvaluator::new(self.samples.clone())?;
             self.cpu_is_whole = true;
         }
         Ok(match (side, &mut self.gpu, &mut self.reference) {
@@ -176,33 +176,15 @@ impl AutoEvaluator {
     }
 
     /// A side that has all samples.
-    fn holder(&mut self) -> &mut dyn Evaluator {
+    fn holder(&mut self) -> &mut (dyn Evaluator + 'a) {
         match &mut self.gpu {
             Gpu::Ready(gpu) if !self.cpu_is_whole => gpu.as_mut(),
             _ => &mut self.cpu,
         }
     }
-
-    /// Makes something of all samples, read back from where they are, in the type that they had.
-    fn carry<T>(&mut self, make: impl FnOnce(Samples<'_>) -> Result<T>) -> Result<T> {
-        let (n, d) = (self.n, self.d);
-        let mut all = Rows { x: Array2::zeros((n, d)), weights: Array1::zeros(n) };
-        for start in (0..n).step_by(CARRIED) {
-            let indices: Vec<usize> = (start..n.min(start + CARRIED)).collect();
-            let rows = self.holder().rows(&indices)?;
-            all.x.slice_mut(s![start..start + indices.len(), ..]).assign(&rows.x);
-            all.weights.slice_mut(s![start..start + indices.len()]).assign(&rows.weights);
-        }
-        let single = self.single.then(|| all.x.mapv(|v| v as f32));
-        let samples = match &single {
-            Some(x) => Samples::from_f32(x.view())?,
-            None => Samples::from_f64(all.x.view())?,
-        };
-        make(if self.weighted { samples.with_weights(all.weights.view())? } else { samples })
-    }
 }
 
-impl Evaluator for AutoEvaluator {
+impl Evaluator for AutoEvaluator<'_> {
     fn n_samples(&self) -> usize {
         self.n
     }
@@ -213,6 +195,13 @@ impl Evaluator for AutoEvaluator {
 
     fn total_weight(&self) -> f64 {
         self.total_weight
+    }
+
+    fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
+        match &self.gpu {
+            Gpu::Ready(gpu) if !self.cpu_is_whole => gpu.precision(mixture, operation),
+            _ => self.cpu.precision(mixture, operation),
+        }
     }
 
     /// Of the side that the latest evaluation ran on.
@@ -254,7 +243,7 @@ impl Evaluator for AutoEvaluator {
     ) -> Result<bool> {
         target.check(self.d, point)?;
         let Some(mixture) = target.mixture(point) else { return Ok(false) };
-        let kind = (Op::Walk, target.n_components, mixture.covariance_type());
+        let kind = self.kind(Op::Walk, &mixture);
         let side = self.side_for(kind, STEPS, &|side: &mut dyn Evaluator| {
             // From nowhere, where every step is rejected.
             if side.walk(target, point, f64::NAN, &mut Still(STEPS))? {
@@ -273,7 +262,7 @@ impl Evaluator for AutoEvaluator {
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
-        self.holder().rows(rows)
+        self.samples.select(rows)
     }
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
@@ -309,7 +298,7 @@ fn seconds<T>(side: &mut dyn Evaluator, work: &impl Fn(&mut dyn Evaluator) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Covariances, WalkPrior};
+    use crate::{Covariances, View, WalkPrior};
     use std::time::Duration;
 
     /// A GPU of these tests, slower or faster than any CPU, or broken. Its answer shows that it was asked.
@@ -359,25 +348,25 @@ mod tests {
         }
     }
 
-    fn fake(samples: Samples<'_>, delay: Duration, broken: bool) -> Result<Box<dyn Evaluator>> {
+    fn fake(samples: Samples<'_>, delay: Duration, broken: bool) -> Result<Box<dyn Evaluator + '_>> {
         let (n, d) = (samples.n_samples(), samples.n_features());
         Ok(Box::new(Fake { n, d, delay, broken, reference: ReferenceEvaluator::new(samples) }))
     }
 
-    fn fast(samples: Samples<'_>) -> Result<Box<dyn Evaluator>> {
+    fn fast(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
         fake(samples, Duration::ZERO, false)
     }
     /// Slower than the CPU for a thousand samples and for the probe of a larger set: by seconds there.
-    fn slow(samples: Samples<'_>) -> Result<Box<dyn Evaluator>> {
+    fn slow(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
         fake(samples, Duration::from_secs(2), false)
     }
-    fn broken(samples: Samples<'_>) -> Result<Box<dyn Evaluator>> {
+    fn broken(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
         fake(samples, Duration::ZERO, true)
     }
-    fn none(_: Samples<'_>) -> Result<Box<dyn Evaluator>> {
+    fn none(_: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
         Err(Error::NoCudaDevice { reason: "none here".into() })
     }
-    fn never(_: Samples<'_>) -> Result<Box<dyn Evaluator>> {
+    fn never(_: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
         panic!("the GPU is not to be touched")
     }
 
@@ -390,7 +379,7 @@ mod tests {
         Mixture::new(Array1::from_elem(k, 1.0 / k as f64), means, Covariances::Diag(Array2::ones((k, 2)))).unwrap()
     }
 
-    fn auto(x: &Array2<f32>, open: Open) -> AutoEvaluator {
+    fn auto(x: &Array2<f32>, open: Open) -> AutoEvaluator<'_> {
         AutoEvaluator::new(Samples::from_f32(x.view()).unwrap(), open).unwrap()
     }
 
@@ -428,7 +417,7 @@ mod tests {
     /// The GPU gets float64 samples and weights as they are, from the start or carried over.
     #[test]
     fn float64_and_weights_reach_the_gpu() {
-        fn same(samples: Samples<'_>) -> Result<Box<dyn Evaluator>> {
+        fn same(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
             assert!(matches!(samples.view(), View::F64(_)));
             assert!(samples.weights().is_some_and(|w| w.iter().enumerate().all(|(i, w)| *w == 0.1 + (i % 3) as f64)));
             fast(samples)
@@ -436,7 +425,7 @@ mod tests {
         for n in [40_000, 600_000] {
             let (x, weights) = (data(n).mapv(f64::from), Array1::from_shape_fn(n, |i| 0.1 + (i % 3) as f64));
             let samples = Samples::from_f64(x.view()).unwrap().with_weights(weights.view()).unwrap();
-            let mut auto = AutoEvaluator::new(samples, same).unwrap();
+            let mut auto = AutoEvaluator::new(samples.clone(), same).unwrap();
             assert_eq!(auto.log_likelihood(&mixture(40)).unwrap(), ANSWER);
             assert_eq!(auto.total_weight(), samples.total_weight());
             // What this GPU lacks is done with the same numbers, carried back.

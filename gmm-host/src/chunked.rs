@@ -1,7 +1,7 @@
 //! Data larger than memory: chunks that are loaded one after the other.
 use crate::evaluator::{check_features, check_rows, shift_row};
 use crate::reference::neumaier_sum;
-use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics};
+use crate::{Description, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Samples, Statistics};
 use ndarray::{Array1, Array2, Axis, s};
 
 /// Makes the evaluator of one chunk, given its index.
@@ -67,8 +67,9 @@ impl<'a> ChunkedEvaluator<'a> {
     ) -> Result<Self> {
         let (n, d) = (samples.n_samples(), samples.n_features());
         let sizes = (0..n).step_by(rows.max(1)).map(|start| rows.min(n - start)).collect();
+        let total_weight = samples.total_weight();
         let chunks = Self::new(d, sizes, move |i| load(samples.rows(i * rows..n.min((i + 1) * rows))))?;
-        Ok(chunks.with_total_weight(samples.total_weight()))
+        Ok(chunks.with_total_weight(total_weight))
     }
 
     /// States the total weight, where the chunks' samples have weights.
@@ -136,6 +137,11 @@ impl Evaluator for ChunkedEvaluator<'_> {
 
     fn describe(&self) -> Description {
         self.description.clone()
+    }
+
+    /// Of the chunk that is loaded; each chunk decides for itself.
+    fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
+        self.loaded.as_ref().map_or(Precision::Float64, |(_, chunk)| chunk.precision(mixture, operation))
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {

@@ -54,12 +54,12 @@ pub struct LoadOptions {
     pub kernel: Option<String>,
 }
 
-/// Makes `samples` resident in `device`.
+/// Makes `samples` resident in `device`. The evaluator keeps `samples` as well: borrowed ones must outlive it.
 ///
 /// # Errors
 /// [`Error::NoCudaDevice`] where a CUDA device is asked for and cannot be used, [`Error::Kernel`] for a kernel that the
 /// device does not have, and what the backend itself reports.
-pub fn load(device: Device, samples: Samples<'_>, options: &LoadOptions) -> Result<Box<dyn Evaluator>> {
+pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
     match (device, &options.kernel) {
         (Device::Auto, None) => Ok(Box::new(AutoEvaluator::new(samples, cuda::open)?)),
         // A kernel says which device is meant.
@@ -117,13 +117,13 @@ mod cuda {
     use super::{Evaluator, LoadOptions, Result, Samples};
     use crate::{CudaEvaluator, CudaOptions, cuda_devices, cuda_kernel_names};
 
-    pub fn load(ordinal: usize, samples: Samples<'_>, options: &LoadOptions) -> Result<Box<dyn Evaluator>> {
+    pub fn load<'a>(ordinal: usize, samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
         let options = CudaOptions { kernel: options.kernel.clone(), ..Default::default() };
         Ok(Box::new(CudaEvaluator::new(samples, ordinal, &options)?))
     }
 
     /// The first device, for `auto`.
-    pub fn open(samples: Samples<'_>) -> Result<Box<dyn Evaluator>> {
+    pub fn open(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
         load(0, samples, &LoadOptions::default())
     }
 
@@ -146,11 +146,11 @@ mod cuda {
         Error::NoCudaDevice { reason: "this build has no CUDA backend".into() }
     }
 
-    pub fn load(_: usize, _: Samples<'_>, _: &LoadOptions) -> Result<Box<dyn Evaluator>> {
+    pub fn load<'a>(_: usize, _: Samples<'a>, _: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
         Err(absent())
     }
 
-    pub fn open(_: Samples<'_>) -> Result<Box<dyn Evaluator>> {
+    pub fn open(_: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
         Err(absent())
     }
 

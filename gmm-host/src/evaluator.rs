@@ -1,5 +1,5 @@
 //! The one interface of all backends.
-use crate::{CpuEvaluator, Error, Mixture, Result, Samples, Statistics, WalkSteps, WalkTarget};
+use crate::{CpuEvaluator, Error, Mixture, Operation, Precision, Result, Samples, Statistics, WalkSteps, WalkTarget};
 use ndarray::{Array1, Array2, s};
 
 /// Where and with what an evaluator computes.
@@ -14,7 +14,7 @@ pub struct Description {
 /// Some samples back on the host.
 #[derive(Debug, Clone)]
 pub struct Rows {
-    /// The samples (R, D); equal to the original ones up to the rounding of the backend's precision.
+    /// The samples (R, D).
     pub x: Array2<f64>,
     /// Their weights (R,); ones where the samples have none.
     pub weights: Array1<f64>,
@@ -38,6 +38,14 @@ pub trait Evaluator: Send {
 
     /// The device and the kernel in use.
     fn describe(&self) -> Description;
+
+    /// The number type that this evaluation is made in. An evaluator of float32 samples computes in float64 where rounding
+    /// could move a sample's log-density by more than [`Operation`] says: where a component lies very many of its own
+    /// standard deviations from the centre of the samples, or its covariance is nearly singular.
+    fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
+        let _ = (mixture, operation);
+        Precision::Float64
+    }
 
     /// The total log-likelihood Σᵢ wᵢ log Σₖ πₖ N(xᵢ; μₖ, Σₖ).
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64>;
@@ -73,7 +81,7 @@ pub trait Evaluator: Send {
         target.check(self.n_features(), point).map(|()| false)
     }
 
-    /// Reads samples back, for what is done with a few of them on the host (seeding a fit).
+    /// Some samples as they were given, for what is done with a few of them on the host (seeding a fit).
     ///
     /// # Errors
     /// [`Error::NoSuchRow`].
@@ -110,8 +118,8 @@ pub trait Evaluator: Send {
 
 /// Implements [`Evaluator`] for a type that passes all of it on to what its `inner` and `inner_mut` give.
 macro_rules! pass_on {
-    ($type:ty) => {
-        impl $crate::Evaluator for $type {
+    ($type:ident) => {
+        impl $crate::Evaluator for $type<'_> {
             fn n_samples(&self) -> usize {
                 self.inner().n_samples()
             }
@@ -123,6 +131,9 @@ macro_rules! pass_on {
             }
             fn describe(&self) -> $crate::Description {
                 self.inner().describe()
+            }
+            fn precision(&self, mixture: &$crate::Mixture, operation: $crate::Operation) -> $crate::Precision {
+                self.inner().precision(mixture, operation)
             }
             fn log_likelihood(&mut self, mixture: &$crate::Mixture) -> $crate::Result<f64> {
                 self.inner_mut().log_likelihood(mixture)

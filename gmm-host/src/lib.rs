@@ -17,6 +17,7 @@ mod fit;
 mod linalg;
 mod mixture;
 mod packed;
+mod precision;
 mod reference;
 mod sample;
 mod samples;
@@ -35,6 +36,7 @@ pub use fit::{
     Standardization, StepwiseEm, merge_down, select,
 };
 pub use mixture::{CovarianceType, Covariances, Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
+pub use precision::{Operation, Precision};
 pub use reference::ReferenceEvaluator;
 pub use sample::Sampler;
 pub use samples::{Samples, View};

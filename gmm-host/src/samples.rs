@@ -1,7 +1,8 @@
 //! The data, checked once.
-use crate::{Error, Result};
+use crate::evaluator::check_rows;
+use crate::{Error, Result, Rows};
 use ndarray::parallel::prelude::*;
-use ndarray::{ArrayView1, ArrayView2, Axis};
+use ndarray::{ArcArray, ArcArray1, ArcArray2, Array1, ArrayView, ArrayView1, ArrayView2, Axis, Dimension, Ix1, Ix2};
 
 /// The two element types of data.
 #[derive(Debug, Clone, Copy)]
@@ -12,25 +13,81 @@ pub enum View<'a> {
     F64(ArrayView2<'a, f64>),
 }
 
-/// A view of N samples of D features (rows × columns, any memory order), known to be non-empty and finite, each of
-/// weight one or of a weight of its own.
-#[derive(Debug, Clone, Copy)]
+/// N samples of D features (rows × columns, any memory order), known to be non-empty and finite, each of weight one or of
+/// a weight of its own.
+///
+/// They are borrowed from the caller, or shared with it ([`from_shared_f32`](Self::from_shared_f32)); a clone copies no
+/// sample. An evaluator keeps them beside its own copy in the device's layout: what needs the samples as they were given
+/// (more digits, another device) finds them there.
+#[derive(Debug, Clone)]
 pub struct Samples<'a> {
-    x: View<'a>,
-    weights: Option<ArrayView1<'a, f64>>,
+    x: Elements<'a>,
+    weights: Option<Array<'a, f64, Ix1>>,
+}
+
+#[derive(Debug, Clone)]
+enum Elements<'a> {
+    F32(Array<'a, f32, Ix2>),
+    F64(Array<'a, f64, Ix2>),
+}
+
+/// An array of the caller's, borrowed or shared.
+#[derive(Debug, Clone)]
+enum Array<'a, T, D: Dimension> {
+    Borrowed(ArrayView<'a, T, D>),
+    Shared(ArcArray<T, D>),
+}
+
+impl<T: Clone, D: Dimension> Array<'_, T, D> {
+    fn view(&self) -> ArrayView<'_, T, D> {
+        match self {
+            Self::Borrowed(x) => x.view(),
+            Self::Shared(x) => x.view(),
+        }
+    }
+
+    /// Keeps these rows only; no element is copied.
+    fn keep_rows(&mut self, rows: ndarray::Slice) {
+        match self {
+            Self::Borrowed(x) => x.slice_axis_inplace(Axis(0), rows),
+            Self::Shared(x) => x.slice_axis_inplace(Axis(0), rows),
+        }
+    }
 }
 
 impl<'a> Samples<'a> {
     /// Checks a float32 array (N, D). Errors: [`Error::EmptyData`], [`Error::NonFiniteSample`].
     pub fn from_f32(x: ArrayView2<'a, f32>) -> Result<Self> {
-        check(&x, |v| v.is_finite(), f64::from)?;
-        Ok(Self { x: View::F32(x), weights: None })
+        Self::checked(Elements::F32(Array::Borrowed(x)))
     }
 
     /// Checks a float64 array (N, D). Errors: [`Error::EmptyData`], [`Error::NonFiniteSample`].
     pub fn from_f64(x: ArrayView2<'a, f64>) -> Result<Self> {
-        check(&x, |v| v.is_finite(), |v| v)?;
-        Ok(Self { x: View::F64(x), weights: None })
+        Self::checked(Elements::F64(Array::Borrowed(x)))
+    }
+
+    /// As [`from_f32`](Self::from_f32), of an array that the samples keep alive: `array.into_shared()` copies nothing.
+    ///
+    /// # Errors
+    /// As [`from_f32`](Self::from_f32).
+    pub fn from_shared_f32(x: ArcArray2<f32>) -> Result<Self> {
+        Self::checked(Elements::F32(Array::Shared(x)))
+    }
+
+    /// As [`from_f64`](Self::from_f64), of an array that the samples keep alive: `array.into_shared()` copies nothing.
+    ///
+    /// # Errors
+    /// As [`from_f64`](Self::from_f64).
+    pub fn from_shared_f64(x: ArcArray2<f64>) -> Result<Self> {
+        Self::checked(Elements::F64(Array::Shared(x)))
+    }
+
+    fn checked(x: Elements<'a>) -> Result<Self> {
+        match &x {
+            Elements::F32(x) => check(&x.view(), |v| v.is_finite(), f64::from)?,
+            Elements::F64(x) => check(&x.view(), |v| v.is_finite(), |v| v)?,
+        }
+        Ok(Self { x, weights: None })
     }
 
     /// Gives each sample a weight (N,): a sample of weight w counts as w equal samples.
@@ -38,37 +95,52 @@ impl<'a> Samples<'a> {
     /// # Errors
     /// [`Error::ShapeMismatch`], [`Error::BadSampleWeight`] (negative or not finite), [`Error::ZeroSampleWeights`].
     pub fn with_weights(self, weights: ArrayView1<'a, f64>) -> Result<Self> {
-        let n = self.n_samples();
-        if weights.len() != n {
-            return Err(Error::ShapeMismatch { what: "sample weights", expected: vec![n], got: vec![weights.len()] });
+        self.weighted(Array::Borrowed(weights))
+    }
+
+    /// As [`with_weights`](Self::with_weights), of an array that the samples keep alive.
+    ///
+    /// # Errors
+    /// As [`with_weights`](Self::with_weights).
+    pub fn with_shared_weights(self, weights: ArcArray1<f64>) -> Result<Self> {
+        self.weighted(Array::Shared(weights))
+    }
+
+    fn weighted(self, weights: Array<'a, f64, Ix1>) -> Result<Self> {
+        let (n, values) = (self.n_samples(), weights.view());
+        if values.len() != n {
+            return Err(Error::ShapeMismatch { what: "sample weights", expected: vec![n], got: vec![values.len()] });
         }
-        if let Some((row, &value)) = weights.iter().enumerate().find(|(_, w)| !(w.is_finite() && **w >= 0.0)) {
+        if let Some((row, &value)) = values.iter().enumerate().find(|(_, w)| !(w.is_finite() && **w >= 0.0)) {
             return Err(Error::BadSampleWeight { row, value });
         }
-        if weights.iter().all(|&w| w == 0.0) {
+        if values.iter().all(|&w| w == 0.0) {
             return Err(Error::ZeroSampleWeights);
         }
         Ok(Self { weights: Some(weights), ..self })
     }
 
     /// The checked array.
-    pub fn view(&self) -> View<'a> {
-        self.x
+    pub fn view(&self) -> View<'_> {
+        match &self.x {
+            Elements::F32(x) => View::F32(x.view()),
+            Elements::F64(x) => View::F64(x.view()),
+        }
     }
 
     /// The weights (N,), if the samples were given any.
-    pub fn weights(&self) -> Option<ArrayView1<'a, f64>> {
-        self.weights
+    pub fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        self.weights.as_ref().map(Array::view)
     }
 
     /// Sum of the weights; N if there are none.
     pub fn total_weight(&self) -> f64 {
-        self.weights.map_or(self.n_samples() as f64, |w| crate::reference::neumaier_sum(w.iter().copied()))
+        self.weights().map_or(self.n_samples() as f64, |w| crate::reference::neumaier_sum(w.iter().copied()))
     }
 
     /// N.
     pub fn n_samples(&self) -> usize {
-        match self.x {
+        match self.view() {
             View::F32(x) => x.nrows(),
             View::F64(x) => x.nrows(),
         }
@@ -76,7 +148,7 @@ impl<'a> Samples<'a> {
 
     /// D.
     pub fn n_features(&self) -> usize {
-        match self.x {
+        match self.view() {
             View::F32(x) => x.ncols(),
             View::F64(x) => x.ncols(),
         }
@@ -89,21 +161,29 @@ impl<'a> Samples<'a> {
     pub fn rows(&self, rows: std::ops::Range<usize>) -> Samples<'a> {
         assert!(!rows.is_empty() && rows.end <= self.n_samples(), "rows {rows:?} of {}", self.n_samples());
         let slice = ndarray::Slice::from(rows);
-        let weights = self.weights.map(|mut w| {
-            w.slice_axis_inplace(Axis(0), slice);
-            w
-        });
-        let x = match self.x {
-            View::F32(mut x) => {
-                x.slice_axis_inplace(Axis(0), slice);
-                View::F32(x)
-            }
-            View::F64(mut x) => {
-                x.slice_axis_inplace(Axis(0), slice);
-                View::F64(x)
-            }
+        let mut part = self.clone();
+        match &mut part.x {
+            Elements::F32(x) => x.keep_rows(slice),
+            Elements::F64(x) => x.keep_rows(slice),
+        }
+        if let Some(weights) = &mut part.weights {
+            weights.keep_rows(slice);
+        }
+        part
+    }
+
+    /// A copy of some samples in float64, with their weights.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRow`].
+    pub fn select(&self, rows: &[usize]) -> Result<Rows> {
+        check_rows(rows, self.n_samples())?;
+        let x = match self.view() {
+            View::F32(x) => x.select(Axis(0), rows).mapv(f64::from),
+            View::F64(x) => x.select(Axis(0), rows),
         };
-        Samples { x, weights }
+        let weights = self.weights().map_or_else(|| Array1::ones(rows.len()), |w| w.select(Axis(0), rows));
+        Ok(Rows { x, weights })
     }
 }
 

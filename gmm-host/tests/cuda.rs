@@ -57,7 +57,7 @@ fn diag(seed: u64, k: usize, d: usize, offset: f64) -> Mixture {
     common::mixture(seed, CovarianceType::Diag, k, d, offset)
 }
 
-fn evaluator(x: ArrayView2<'_, f32>, kernel: Option<&str>) -> CudaEvaluator {
+fn evaluator<'a>(x: ArrayView2<'a, f32>, kernel: Option<&str>) -> CudaEvaluator<'a> {
     let options = CudaOptions { kernel: kernel.map(Into::into), ..Default::default() };
     CudaEvaluator::new(Samples::from_f32(x).unwrap(), 0, &options).unwrap()
 }

@@ -43,7 +43,7 @@ const BACKENDS: &[Backend] = &[
     Backend { name: "cuda, float32", load: |s| Some(Box::new(evaluator(s, None))), float32: true },
 ];
 
-fn evaluator(samples: Samples<'_>, memory_limit: Option<usize>) -> CudaEvaluator {
+fn evaluator(samples: Samples<'_>, memory_limit: Option<usize>) -> CudaEvaluator<'_> {
     CudaEvaluator::new(samples, 0, &CudaOptions { memory_limit, ..Default::default() }).unwrap()
 }
 
@@ -183,10 +183,10 @@ fn chunks_equal_the_whole() {
                 false => Samples::from_f64(x.view()),
             };
             let samples = samples.unwrap().with_weights(w.view()).unwrap();
-            let mut whole = evaluator(samples, None);
+            let mut whole = evaluator(samples.clone(), None);
             assert!(whole.is_resident());
             for limit in [512 * 7 * 8 * 2, 300_000, 1_300_000] {
-                let mut chunked = evaluator(samples, Some(limit));
+                let mut chunked = evaluator(samples.clone(), Some(limit));
                 assert!(!chunked.is_resident());
                 let what = format!("{}, {t}, limit {limit}", backend.name);
                 let tolerance = backend.tolerance(1e-12, 1e-6);
@@ -314,7 +314,7 @@ fn auto_takes_weights_and_float64() {
     let (x, w) = (normal(54, n, 13, 0.0), weights(n));
     let m = mixture(55, CovarianceType::Full, 8, 13, 0.0);
     let samples = Samples::from_f64(x.view()).unwrap().with_weights(w.view()).unwrap();
-    let mut auto = load(Device::Auto, samples, &Default::default()).unwrap();
+    let mut auto = load(Device::Auto, samples.clone(), &Default::default()).unwrap();
     let truth = load(Device::Cpu, samples, &Default::default()).unwrap().log_likelihood(&m).unwrap();
     assert_close("auto", auto.log_likelihood(&m).unwrap(), truth, 1e-11, 0.0);
     println!("{:?}", auto.describe());

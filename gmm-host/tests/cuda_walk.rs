@@ -95,7 +95,7 @@ fn point(seed: u64, target: &WalkTarget) -> Vec<f64> {
     (0..target.dim()).map(|_| 0.3 * rng.sample::<f64, _>(StandardNormal)).collect()
 }
 
-fn evaluator(x: &Array2<f32>, kernel: Option<&str>) -> CudaEvaluator {
+fn evaluator<'a>(x: &'a Array2<f32>, kernel: Option<&str>) -> CudaEvaluator<'a> {
     let options = CudaOptions { kernel: kernel.map(Into::into), ..Default::default() };
     CudaEvaluator::new(Samples::from_f32(x.view()).unwrap(), 0, &options).unwrap()
 }

@@ -55,11 +55,14 @@ fn the_same_bits_every_time_and_for_any_number_of_threads() {
             Samples::from_f64(double.view()).unwrap(),
             Samples::from_f32(single.view()).unwrap().with_weights(w.view()).unwrap(),
         ] {
-            let mut first = CpuEvaluator::with_threads(samples, 1).unwrap();
+            let mut first = CpuEvaluator::with_threads(samples.clone(), 1).unwrap();
             let expected = first.statistics(&m).unwrap();
             assert_eq!(first.statistics(&m).unwrap(), expected);
             for threads in [2, 5] {
-                assert_eq!(CpuEvaluator::with_threads(samples, threads).unwrap().statistics(&m).unwrap(), expected);
+                assert_eq!(
+                    CpuEvaluator::with_threads(samples.clone(), threads).unwrap().statistics(&m).unwrap(),
+                    expected
+                );
             }
         }
     }

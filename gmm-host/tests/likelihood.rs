@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 /// A backend over samples, and whether it computes in float64 where the data is float64.
 struct Backend {
     name: &'static str,
-    make: fn(Samples<'_>) -> gmm_host::Result<Box<dyn Evaluator>>,
+    make: for<'a> fn(Samples<'a>) -> gmm_host::Result<Box<dyn Evaluator + 'a>>,
     float64: bool,
 }
 
@@ -352,10 +352,10 @@ fn the_same_bits_every_time_and_for_any_number_of_threads() {
     });
     for samples in [Samples::from_f32(data.f32.view()).unwrap(), Samples::from_f64(data.f64.view()).unwrap()] {
         let totals: Vec<u64> = [1, 2, 3, 8]
-            .map(|n| CpuEvaluator::with_threads(samples, n).unwrap().log_likelihood(&m).unwrap().to_bits())
+            .map(|n| CpuEvaluator::with_threads(samples.clone(), n).unwrap().log_likelihood(&m).unwrap().to_bits())
             .to_vec();
         assert_eq!(totals, vec![totals[0]; 4]);
-        let scores = |n| CpuEvaluator::with_threads(samples, n).unwrap().score_samples(&m).unwrap();
+        let scores = |n| CpuEvaluator::with_threads(samples.clone(), n).unwrap().score_samples(&m).unwrap();
         assert_eq!(scores(1), scores(4));
     }
 }
@@ -439,7 +439,7 @@ fn what_cannot_be_evaluated_is_an_error() {
     )
     .unwrap();
     let samples = Samples::from_f32(data.f32.view()).unwrap();
-    let error = CpuEvaluator::new(samples).unwrap().log_likelihood(&far).unwrap_err();
+    let error = CpuEvaluator::new(samples.clone()).unwrap().log_likelihood(&far).unwrap_err();
     assert!(matches!(error, Error::OutOfRange { component: 1, column: 1, precision: "float32" }), "{error}");
     // The data in float64 has room for it.
     assert_all_agree_f64(&data, &far);

@@ -19,7 +19,7 @@ fn data() -> Array2<f64> {
 #[test]
 fn columns_get_mean_zero_and_deviation_one() {
     let x = data();
-    let standard = Standardization::of(Samples::from_f64(x.view()).unwrap()).unwrap();
+    let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
     let mut z = x.clone();
     standard.apply(z.view_mut(), |v| v);
     // 10⁻¹⁰ is the rounding of 10⁶ in units of a deviation of 3.
@@ -33,14 +33,14 @@ fn columns_get_mean_zero_and_deviation_one() {
     let w = Array1::from_shape_fn(x.nrows(), |i| (i % 3) as f64);
     let repeated: Vec<usize> = (0..x.nrows()).flat_map(|i| std::iter::repeat_n(i, i % 3)).collect();
     let repeated = x.select(Axis(0), &repeated);
-    let a = Standardization::of(Samples::from_f64(x.view()).unwrap().with_weights(w.view()).unwrap()).unwrap();
-    let b = Standardization::of(Samples::from_f64(repeated.view()).unwrap()).unwrap();
+    let a = Standardization::of(&Samples::from_f64(x.view()).unwrap().with_weights(w.view()).unwrap()).unwrap();
+    let b = Standardization::of(&Samples::from_f64(repeated.view()).unwrap()).unwrap();
     assert_all_close("weighted means", a.mean().clone(), b.mean().clone(), 1e-12, 1e-8);
     assert_all_close("weighted scales", a.scale().clone(), b.scale().clone(), 1e-12, 0.0);
 
     // float32 samples are rounded once.
     let x32 = x.mapv(|v| v as f32);
-    let standard = Standardization::of(Samples::from_f32(x32.view()).unwrap()).unwrap();
+    let standard = Standardization::of(&Samples::from_f32(x32.view()).unwrap()).unwrap();
     let (mut z32, mut z) = (x32.clone(), x32.mapv(f64::from));
     standard.apply(z32.view_mut(), |v| v as f32);
     standard.apply(z.view_mut(), |v| v);
@@ -50,7 +50,7 @@ fn columns_get_mean_zero_and_deviation_one() {
 #[test]
 fn mixtures_go_to_standardised_units_and_back() {
     let x = data();
-    let standard = Standardization::of(Samples::from_f64(x.view()).unwrap()).unwrap();
+    let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
     let mut z = x.clone();
     standard.apply(z.view_mut(), |v| v);
     let z = z.slice(s![..50, ..]);
@@ -85,7 +85,7 @@ fn a_standardised_fit_does_not_depend_on_the_units() {
     let params = GaussianMixtureParams::default().n_components(3).max_iter(20).tol(0.0);
     let mut fits = Vec::new();
     for x in [&mut z, &mut moved] {
-        let standard = Standardization::of(Samples::from_f64(x.view()).unwrap()).unwrap();
+        let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
         standard.apply(x.view_mut(), |v| v);
         let fit = params.clone().check().unwrap().fit(&mut reference(x.view())).unwrap();
         let own = standard.restore_fit(&fit).unwrap();

@@ -41,8 +41,6 @@
     ("direct_d14", include_str!("direct_d14.ptx")),
     ("direct_d15", include_str!("direct_d15.ptx")),
     ("direct_d16", include_str!("direct_d16.ptx")),
-    ("gather_f32", include_str!("gather_f32.ptx")),
-    ("gather_f64", include_str!("gather_f64.ptx")),
     ("moments_diag_k08_d01", include_str!("moments_diag_k08_d01.ptx")),
     ("moments_diag_k08_d02", include_str!("moments_diag_k08_d02.ptx")),
     ("moments_diag_k08_d03", include_str!("moments_diag_k08_d03.ptx")),

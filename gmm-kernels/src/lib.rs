@@ -30,7 +30,6 @@ pub mod batch;
 pub mod density;
 pub mod direct;
 pub mod double;
-pub mod gather;
 pub mod moments;
 pub mod output;
 pub mod pair;

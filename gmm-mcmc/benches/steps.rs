@@ -16,7 +16,7 @@ fn steps(c: &mut Criterion) {
     for (k, d, chains) in [(3, 4, 1), (8, 13, 1), (8, 13, 64)] {
         let n = 50;
         let x = Array2::from_shape_fn((n, d), |(i, j)| ((i * 7 + j * 3) as f64).sin());
-        let summary = DataSummary::new(Samples::from_f64(x.view()).unwrap());
+        let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
         let model = Model::new(k, CovarianceType::Diag, &Prior::default(), None, &summary).unwrap();
         let mixture = Mixture::new(
             Array1::from_elem(k, 1.0 / k as f64),

@@ -24,7 +24,7 @@ pub struct DataSummary {
 
 impl DataSummary {
     /// Reads the samples twice for the moments (float64, about the mean) and once for the hash.
-    pub fn new(samples: Samples<'_>) -> Self {
+    pub fn new(samples: &Samples<'_>) -> Self {
         match samples.view() {
             View::F32(x) => Self::of(x, samples.weights(), "f32", f64::from, |v, out| out.extend(v.to_le_bytes())),
             View::F64(x) => Self::of(x, samples.weights(), "f64", |v| v, |v, out| out.extend(v.to_le_bytes())),

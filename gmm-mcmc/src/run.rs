@@ -47,7 +47,7 @@ pub enum Outcome {
 ///
 /// let x = ndarray::Array2::from_shape_fn((40, 1), |(i, _)| (i % 2) as f64 * 5.0 + (i as f64).sin());
 /// let samples = Samples::from_f64(x.view())?;
-/// let model = Model::new(2, CovarianceType::Diag, &Prior::default(), Some(0), &DataSummary::new(samples))?;
+/// let model = Model::new(2, CovarianceType::Diag, &Prior::default(), Some(0), &DataSummary::new(&samples))?;
 /// let mut evaluator = ReferenceEvaluator::new(samples);
 /// let mut posterior = Posterior::new(&model, &mut evaluator)?;
 /// let settings = Settings { sampler: Sampler::NUTS, chains: 2, warmup: 200, draws: 100, ..Settings::default() };

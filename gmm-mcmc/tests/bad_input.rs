@@ -7,7 +7,7 @@ use ndarray::{Array2, array};
 
 fn summary() -> DataSummary {
     let x = Array2::from_shape_fn((6, 2), |(i, j)| (i * (j + 1)) as f64);
-    DataSummary::new(Samples::from_f64(x.view()).unwrap())
+    DataSummary::new(&Samples::from_f64(x.view()).unwrap())
 }
 
 fn with_prior(covariance_type: CovarianceType, json: &str) -> String {
@@ -57,7 +57,7 @@ fn priors() {
 #[test]
 fn a_constant_column_has_no_default_scale() {
     let x = Array2::from_shape_fn((6, 2), |(i, j)| (i * j) as f64);
-    let summary = DataSummary::new(Samples::from_f64(x.view()).unwrap());
+    let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     let message = Model::new(2, CovarianceType::Diag, &Prior::default(), None, &summary).unwrap_err().to_string();
     assert!(message.contains("constant column") && message.contains("column 0"), "{message}");
 }

@@ -30,7 +30,7 @@ fn check(settings: Settings) {
     });
     let samples = Samples::from_f64(x.view()).unwrap();
     let prior = Prior::from_json(PRIOR).unwrap();
-    let model = Model::new(1, CovarianceType::Diag, &prior, None, &DataSummary::new(samples)).unwrap();
+    let model = Model::new(1, CovarianceType::Diag, &prior, None, &DataSummary::new(&samples)).unwrap();
     let mut evaluator = ReferenceEvaluator::new(samples);
     let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
     let start = Start::from_prior(&model, &settings).unwrap();

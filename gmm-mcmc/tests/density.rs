@@ -123,7 +123,7 @@ fn textbook(model: &Model, theta: &[f64], prior: &str) -> f64 {
 #[test]
 fn the_prior_is_the_textbooks_times_the_jacobian() {
     let x = data(9, 2, 1);
-    let summary = DataSummary::new(Samples::from_f64(x.view()).unwrap());
+    let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     for (covariance_type, prior) in CASES {
         let model = Model::new(3, covariance_type, &Prior::from_json(prior).unwrap(), None, &summary).unwrap();
         let mut nothing = Nothing { n: 9, d: 2 };
@@ -159,7 +159,7 @@ fn the_prior_is_the_textbooks_times_the_jacobian() {
 fn lkj_is_the_determinant_in_three_dimensions() {
     // In two dimensions every partial correlation is a plain one; here the recursion matters.
     let x = data(9, 3, 2);
-    let summary = DataSummary::new(Samples::from_f64(x.view()).unwrap());
+    let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     let prior = |shape: f64| {
         let text = format!(r#"{{"correlations": {{"lkj": {{"shape": {shape}}}}}}}"#);
         Model::new(1, CovarianceType::Full, &Prior::from_json(&text).unwrap(), None, &summary).unwrap()
@@ -211,10 +211,10 @@ fn lkj_is_the_determinant_in_three_dimensions() {
 fn the_gradient_is_that_of_finite_differences() {
     let x = data(40, 2, 3);
     let samples = Samples::from_f64(x.view()).unwrap();
-    let summary = DataSummary::new(samples);
+    let summary = DataSummary::new(&samples);
     for (covariance_type, prior) in CASES {
         let model = Model::new(3, covariance_type, &Prior::from_json(prior).unwrap(), None, &summary).unwrap();
-        let mut evaluator = ReferenceEvaluator::new(samples);
+        let mut evaluator = ReferenceEvaluator::new(samples.clone());
         let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
         for seed in 0..3 {
             let theta = point(model.dim(), 10 + seed);
@@ -242,7 +242,7 @@ fn the_gradient_is_that_of_finite_differences() {
 #[test]
 fn there_and_back() {
     let x = data(9, 3, 4);
-    let summary = DataSummary::new(Samples::from_f64(x.view()).unwrap());
+    let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     for covariance_type in [CovarianceType::Full, CovarianceType::Diag, CovarianceType::Spherical] {
         for k in [1, 2, 5] {
             let model = Model::new(k, covariance_type, &Prior::default(), None, &summary).unwrap();
@@ -260,7 +260,7 @@ fn there_and_back() {
 #[test]
 fn a_walk_has_the_same_density() {
     let x = data(9, 2, 4);
-    let summary = DataSummary::new(Samples::from_f64(x.view()).unwrap());
+    let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     for (covariance_type, prior) in CASES {
         let model = Model::new(3, covariance_type, &Prior::from_json(prior).unwrap(), None, &summary).unwrap();
         let Some(target) = model.walk_target() else {
@@ -288,7 +288,7 @@ fn a_walk_has_the_same_density() {
 #[test]
 fn draws_are_recorded_in_order() {
     let x = data(9, 2, 4);
-    let summary = DataSummary::new(Samples::from_f64(x.view()).unwrap());
+    let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     for covariance_type in [CovarianceType::Full, CovarianceType::Diag, CovarianceType::Spherical] {
         let model = |order| Model::new(4, covariance_type, &Prior::default(), order, &summary).unwrap();
         let (free, ordered) = (model(None), model(Some(1)));
@@ -311,8 +311,8 @@ fn extreme_points_have_no_density_and_do_no_harm() {
     let x = data(9, 2, 5);
     let samples = Samples::from_f64(x.view()).unwrap();
     for covariance_type in [CovarianceType::Full, CovarianceType::Diag, CovarianceType::Spherical] {
-        let model = Model::new(3, covariance_type, &Prior::default(), Some(0), &DataSummary::new(samples)).unwrap();
-        let mut evaluator = ReferenceEvaluator::new(samples);
+        let model = Model::new(3, covariance_type, &Prior::default(), Some(0), &DataSummary::new(&samples)).unwrap();
+        let mut evaluator = ReferenceEvaluator::new(samples.clone());
         let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
         let good = point(model.dim(), 1);
         for value in [1e3, -1e3, 1e300, -1e300] {

@@ -41,13 +41,13 @@ fn estimate(chains: &[Vec<f64>]) -> (f64, f64) {
 fn the_samplers_agree() {
     let x = iris();
     let samples = Samples::from_f64(x.view()).unwrap();
-    let model = Model::new(3, CovarianceType::Diag, &Prior::default(), Some(2), &DataSummary::new(samples)).unwrap();
+    let model = Model::new(3, CovarianceType::Diag, &Prior::default(), Some(2), &DataSummary::new(&samples)).unwrap();
     assert_eq!(model.dim(), 2 + 12 + 12);
     let sample = |sampler, chains, warmup, draws, thin| {
         // Two backends as well: NUTS over the reference, the others over the CPU's.
-        let mut evaluator: Box<dyn Evaluator> = match sampler {
-            Sampler::Nuts { .. } => Box::new(ReferenceEvaluator::new(samples)),
-            _ => Box::new(CpuEvaluator::new(samples).unwrap()),
+        let mut evaluator: Box<dyn Evaluator + '_> = match sampler {
+            Sampler::Nuts { .. } => Box::new(ReferenceEvaluator::new(samples.clone())),
+            _ => Box::new(CpuEvaluator::new(samples.clone()).unwrap()),
         };
         let mut posterior = Posterior::new(&model, evaluator.as_mut()).unwrap();
         let settings = Settings { sampler, chains, warmup, draws, thin, seed: 7 };

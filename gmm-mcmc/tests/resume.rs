@@ -15,7 +15,7 @@ fn data() -> Array2<f64> {
 }
 
 fn model(x: &Array2<f64>) -> Model {
-    let summary = DataSummary::new(Samples::from_f64(x.view()).unwrap());
+    let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     Model::new(2, CovarianceType::Diag, &Prior::default(), Some(0), &summary).unwrap()
 }
 
@@ -236,7 +236,7 @@ fn only_the_same_thing_is_resumed() {
 
     let mut other = x.clone();
     other[[7, 1]] += 1e-9;
-    let summary = DataSummary::new(Samples::from_f64(x.view()).unwrap());
+    let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     let message = refusal(&prefix, &model(&other), &mut Odd::new(&other));
     assert!(message.contains("the data") && message.contains("sha256"), "{message}");
 

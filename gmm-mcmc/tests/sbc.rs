@@ -76,7 +76,7 @@ fn calibrate(
 ) -> Vec<(String, f64)> {
     // Moments are not used, as the prior is stated; N is.
     let blank = Array2::from_shape_fn((case.n, case.d), |(i, j)| (i + j) as f64);
-    let summary = DataSummary::new(Samples::from_f64(blank.view()).unwrap());
+    let summary = DataSummary::new(&Samples::from_f64(blank.view()).unwrap());
     let prior = Prior::from_json(case.prior).unwrap();
     let model = Model::new(case.k, case.covariance_type, &prior, case.order, &summary).unwrap();
     let mut counts = Vec::new();

@@ -188,15 +188,15 @@ fn a_backend_that_walks_changes_nothing_but_who_walks() {
     for (covariance_type, by_component, portion) in
         [(CovarianceType::Diag, false, 5), (CovarianceType::Diag, true, 1000), (CovarianceType::Spherical, true, 1)]
     {
-        let model = Model::new(2, covariance_type, &Prior::default(), None, &DataSummary::new(samples)).unwrap();
+        let model = Model::new(2, covariance_type, &Prior::default(), None, &DataSummary::new(&samples)).unwrap();
         let sampler = Sampler::Metropolis { by_component };
         let settings = Settings { sampler, chains: 3, warmup: 60, draws: 50, thin: 3, seed: 11 };
-        let mut plain = ReferenceEvaluator::new(samples);
+        let mut plain = ReferenceEvaluator::new(samples.clone());
         let mut posterior = Posterior::new(&model, &mut plain).unwrap();
         let expected = common::run_from_prior(settings.clone(), &mut posterior);
         let evaluations = posterior.evaluations();
 
-        let mut walker = Walker { inner: ReferenceEvaluator::new(samples), model: &model, portion, walks: 0 };
+        let mut walker = Walker { inner: ReferenceEvaluator::new(samples.clone()), model: &model, portion, walks: 0 };
         let mut posterior = Posterior::new(&model, &mut walker).unwrap();
         let run = common::run_from_prior(settings, &mut posterior);
         for name in ["means", "lp__", "accept_stat__"] {

@@ -72,7 +72,7 @@ pub struct Bench<'a> {
 
 /// Measures every case on every device and prints the table or the rows.
 pub fn run(bench: &Bench<'_>, methods: &[(String, Device)], json: bool) -> anyhow::Result<()> {
-    let data = DataSummary::new(bench.samples);
+    let data = DataSummary::new(&bench.samples);
     let k = bench.mixture.n_components();
     let model = Model::new(k, CovarianceType::Diag, &Prior::default(), None, &data)?;
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
@@ -96,7 +96,7 @@ pub fn run(bench: &Bench<'_>, methods: &[(String, Device)], json: bool) -> anyho
 
 fn measure(bench: &Bench<'_>, model: &Model, device: Device, case: &Case) -> anyhow::Result<Row> {
     let Case { sampler, chains, kernel } = *case;
-    let mut evaluator = gmm::load(device, bench.samples, &LoadOptions { kernel: kernel.map(String::from) })?;
+    let mut evaluator = gmm::load(device, bench.samples.clone(), &LoadOptions { kernel: kernel.map(String::from) })?;
     evaluator.log_likelihood(bench.mixture)?;
     let begin = Instant::now();
     evaluator.log_likelihood(bench.mixture)?;

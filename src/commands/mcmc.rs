@@ -155,7 +155,7 @@ impl Mcmc {
         let init = self.init.as_ref().map(io::read_model).transpose()?;
         let input = io::read_data(&self.data)?;
         let samples = input.samples().with_context(|| self.data.display().to_string())?;
-        let data = DataSummary::new(samples);
+        let data = DataSummary::new(&samples);
         let model = Model::new(self.k, self.covariance_type, &prior, self.order, &data)?;
         let settings = self.settings(&model);
         settings.check(model.dim())?;
@@ -248,8 +248,8 @@ impl Mcmc {
     }
 
     /// On a resume, with the kernel of the saved run, if it can be told to the device.
-    fn load(&self, samples: Samples<'_>, saved: Option<&Saved>) -> gmm::Result<Box<dyn Evaluator>> {
-        let load = |kernel: Option<String>| gmm::load(self.device, samples, &LoadOptions { kernel });
+    fn load<'a>(&self, samples: Samples<'a>, saved: Option<&Saved>) -> gmm::Result<Box<dyn Evaluator + 'a>> {
+        let load = |kernel: Option<String>| gmm::load(self.device, samples.clone(), &LoadOptions { kernel });
         match (&self.kernel, saved) {
             (None, Some(saved)) => match load(Some(saved.run().identity().kernel.clone())) {
                 Err(Error::Kernel { .. }) => load(None),

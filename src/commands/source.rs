@@ -6,7 +6,7 @@ use gmm::io::{self, Data};
 use gmm::{
     ChunkedEvaluator, CovarianceType, Device, Error, Evaluator, Fit, LoadOptions, Samples, Standardization, View,
 };
-use ndarray::{Array1, ArrayView1};
+use ndarray::Array1;
 use std::path::{Path, PathBuf};
 
 /// Most bytes of a chunk: larger ones gain nothing.
@@ -80,7 +80,7 @@ impl<'a> Source<'a> {
         });
         let mut standardization = None;
         if standardize && chunk.is_none() {
-            let standard = Standardization::of(input.samples()?)?;
+            let standard = Standardization::of(&input.samples()?)?;
             input.data = std::mem::replace(&mut input.data, Data::F32(Default::default())).into_memory();
             match &mut input.data {
                 Data::F32(x) => standard.apply(x.view_mut(), |v| v as f32),
@@ -92,7 +92,7 @@ impl<'a> Source<'a> {
         let input: &'a Input<'_> = input;
         let samples = input.samples()?;
         if standardize && chunk.is_some() {
-            standardization = Some(Standardization::of(samples)?);
+            standardization = Some(Standardization::of(&samples)?);
         }
         debug_assert_eq!((samples.n_samples(), samples.n_features()), (n, d));
         Ok(Self { options: input.options, samples, standardization, chunk, dtype: input.data.dtype() })
@@ -102,13 +102,13 @@ impl<'a> Source<'a> {
     pub fn evaluator(&self) -> gmm::Result<Box<dyn Evaluator + 'a>> {
         let options = LoadOptions { kernel: self.options.kernel.clone() };
         let Some(rows) = self.chunk else {
-            return gmm::load(self.options.device, self.samples, &options).map(|e| e as _);
+            return gmm::load(self.options.device, self.samples.clone(), &options);
         };
         let device = self.chunk_device();
         let standard = self.standardization.clone();
-        let chunks = ChunkedEvaluator::of_samples(self.samples, rows, move |chunk| {
+        let chunks = ChunkedEvaluator::of_samples(self.samples.clone(), rows, move |chunk| {
             Ok(match &standard {
-                Some(standard) => load_standardized(chunk, standard, device, &options)?,
+                Some(standard) => load_standardized(&chunk, standard, device, &options)?,
                 None => gmm::load(device, chunk, &options)?,
             })
         })?;
@@ -179,32 +179,28 @@ impl<'a> Source<'a> {
 
 /// Loads a standardised copy.
 fn load_standardized(
-    chunk: Samples<'_>,
+    chunk: &Samples<'_>,
     standard: &Standardization,
     device: Device,
     options: &LoadOptions,
 ) -> gmm::Result<Box<dyn Evaluator>> {
-    fn load<'a>(
-        samples: gmm::Result<Samples<'a>>,
-        weights: Option<ArrayView1<'a, f64>>,
-        device: Device,
-        options: &LoadOptions,
-    ) -> gmm::Result<Box<dyn Evaluator>> {
-        let samples = weights.into_iter().try_fold(samples?, Samples::with_weights)?;
-        gmm::load(device, samples, options)
-    }
-    match chunk.view() {
+    let samples = match chunk.view() {
         View::F32(x) => {
             let mut x = x.to_owned();
             standard.apply(x.view_mut(), |v| v as f32);
-            load(Samples::from_f32(x.view()), chunk.weights(), device, options)
+            Samples::from_shared_f32(x.into_shared())?
         }
         View::F64(x) => {
             let mut x = x.to_owned();
             standard.apply(x.view_mut(), |v| v);
-            load(Samples::from_f64(x.view()), chunk.weights(), device, options)
+            Samples::from_shared_f64(x.into_shared())?
         }
-    }
+    };
+    let samples = match chunk.weights() {
+        Some(weights) => samples.with_shared_weights(weights.to_shared())?,
+        None => samples,
+    };
+    gmm::load(device, samples, options)
 }
 
 /// Half of the memory that this process may use.

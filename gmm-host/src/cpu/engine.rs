@@ -6,14 +6,16 @@ use super::moments::{EStep, Flush, Layout};
 use super::posterior::{Labels, Responsibilities};
 use super::real::Real;
 use super::resident::Resident;
-use crate::evaluator::{check_features, check_rows};
-use crate::packed::{Matrices, Packed};
+use crate::evaluator::check_features;
+use crate::packed::{Frame, Matrices, Packed};
+use crate::precision::Float32Evaluator;
 use crate::reference::neumaier_sum;
 use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics};
-use ndarray::{Array1, Array2, ArrayView2};
+use ndarray::{Array1, Array2};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::f64::consts::LN_2;
+use std::sync::Arc;
 
 /// Work below this many fused multiply-adds of single elements is done by the calling thread: about the time that
 /// waking the others takes.
@@ -26,7 +28,8 @@ const SEGMENT_ELEMENTS: usize = 1 << 22;
 const MAX_PENDING: usize = 4096;
 
 #[derive(Debug)]
-pub(super) struct Engine<T> {
+pub(super) struct Engine<'a, T> {
+    samples: Samples<'a>,
     data: Resident<T>,
     /// The samples' weights over `weight_scale`, a power of two that brings the largest to about one.
     weights: Option<Vec<f64>>,
@@ -34,32 +37,24 @@ pub(super) struct Engine<T> {
     total_weight: f64,
     isa: Isa,
     /// rayon's own, if none.
-    pool: Option<ThreadPool>,
+    pool: Option<Arc<ThreadPool>>,
     n_threads: usize,
     /// The chunks' results, kept from call to call.
     partial: Vec<f64>,
 }
 
-impl<T: Real> Engine<T> {
-    pub fn new(x: ArrayView2<'_, T>, samples: &Samples<'_>, pool: Option<ThreadPool>, isa: Isa) -> Self {
-        let n_threads = pool.as_ref().map_or_else(rayon::current_num_threads, ThreadPool::current_num_threads);
+impl<'a, T: Real> Engine<'a, T> {
+    pub fn new(samples: Samples<'a>, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
+        let n_threads = pool.as_ref().map_or_else(rayon::current_num_threads, |pool| pool.current_num_threads());
         let data = match &pool {
-            Some(pool) => pool.install(|| Resident::new(x, isa)),
-            None => Resident::new(x, isa),
+            Some(pool) => pool.install(|| Resident::new(&samples, isa)),
+            None => Resident::new(&samples, isa),
         };
         let largest = samples.weights().map_or(1.0, |w| w.iter().copied().fold(0.0, f64::max));
         let weight_scale = largest.log2().ceil().clamp(-1000.0, 1000.0).exp2();
         let weights = samples.weights().map(|w| w.iter().map(|w| w / weight_scale).collect());
-        Self {
-            data,
-            weights,
-            weight_scale,
-            total_weight: samples.total_weight(),
-            isa,
-            pool,
-            n_threads,
-            partial: Vec::new(),
-        }
+        let total_weight = samples.total_weight();
+        Self { samples, data, weights, weight_scale, total_weight, isa, pool, n_threads, partial: Vec::new() }
     }
 
     /// Runs `work` on each piece of `out` of `size` elements, with the piece's number; in parallel where that pays.
@@ -116,7 +111,13 @@ impl<T: Real> Engine<T> {
     }
 }
 
-impl<T: Real> Evaluator for Engine<T> {
+impl Float32Evaluator for Engine<'_, f32> {
+    fn frame(&self) -> &Frame {
+        &self.data.frame
+    }
+}
+
+impl<T: Real> Evaluator for Engine<'_, T> {
     fn n_samples(&self) -> usize {
         self.data.n
     }
@@ -232,11 +233,7 @@ impl<T: Real> Evaluator for Engine<T> {
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
-        check_rows(rows, self.data.n)?;
-        let x = Array2::from_shape_fn((rows.len(), self.data.d), |(r, j)| self.data.value(rows[r], j));
-        let weights =
-            rows.iter().map(|&row| self.weights.as_ref().map_or(1.0, |w| w[row] * self.weight_scale)).collect();
-        Ok(Rows { x, weights })
+        self.samples.select(rows)
     }
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {

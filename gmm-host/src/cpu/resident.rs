@@ -1,7 +1,8 @@
 //! The data as the kernels read it.
 use super::isa::Isa;
 use super::real::{Real, lanes};
-use crate::packed::Frame;
+use crate::packed::{Float, Frame};
+use crate::{Samples, View};
 use memmap2::MmapMut;
 use ndarray::ArrayView2;
 use pulp::{Simd, WithSimd, bytemuck};
@@ -32,7 +33,14 @@ const CHUNK_UNIT: usize = 256;
 const MAX_CHUNK: usize = 2048;
 
 impl<T: Real> Resident<T> {
-    pub fn new(samples: ArrayView2<'_, T>, isa: Isa) -> Self {
+    pub fn new(samples: &Samples<'_>, isa: Isa) -> Self {
+        match samples.view() {
+            View::F32(x) => Self::of(x, isa),
+            View::F64(x) => Self::of(x, isa),
+        }
+    }
+
+    fn of<V: Float>(samples: ArrayView2<'_, V>, isa: Isa) -> Self {
         struct Lanes<T>(PhantomData<T>);
         impl<T: Real> WithSimd for Lanes<T> {
             type Output = usize;
@@ -68,12 +76,6 @@ impl<T: Real> Resident<T> {
         let samples = c * self.chunk..self.n.min((c + 1) * self.chunk);
         let length = samples.len().div_ceil(self.lanes) * self.lanes * self.d;
         (&self.x[samples.start * self.d..][..length], samples)
-    }
-
-    /// Feature `j` of sample `i` as it was given, up to rounding.
-    pub fn value(&self, i: usize, j: usize) -> f64 {
-        let x: f64 = self.x[(i / self.lanes * self.d + j) * self.lanes + i % self.lanes].into();
-        x / self.frame.scale[j] + self.frame.shift[j]
     }
 }
 

@@ -4,6 +4,7 @@ use super::evaluator::Single;
 use super::gpu::GpuInfo;
 use super::variant::Kind;
 use super::walk;
+use crate::precision::EitherPrecision;
 use crate::{Evaluator, Mixture, Result, Samples, View};
 
 /// The names of the kernels that a CUDA device can be told to use.
@@ -33,32 +34,36 @@ pub struct CudaOptions {
 /// In [`Evaluator::log_likelihood_batch`], a set's total does not depend on which other sets it is evaluated with. It may
 /// differ from [`Evaluator::log_likelihood`]'s by rounding.
 #[derive(Debug)]
-pub struct CudaEvaluator {
-    engine: Engine,
+pub struct CudaEvaluator<'a> {
+    engine: Engine<'a>,
 }
 
 #[derive(Debug)]
-enum Engine {
-    Single(Box<Single>),
-    Double(Box<Double>),
+enum Engine<'a> {
+    Single(Box<EitherPrecision<'a, Single<'a>>>),
+    Double(Box<Double<'a>>),
 }
 
-impl CudaEvaluator {
+impl<'a> CudaEvaluator<'a> {
     /// Takes a copy of the samples and their weights to the device of this number (counted from 0).
     ///
-    /// float64 samples are evaluated in float64, and all else in float32; so are float64 samples for which
-    /// [`CudaOptions::kernel`] asks for a kernel.
+    /// float64 samples are evaluated in float64, and all else in float32 where its digits suffice
+    /// ([`Evaluator::precision`]); so are float64 samples for which [`CudaOptions::kernel`] asks for a kernel. A second copy in
+    /// float64 is taken to the device when it is first needed.
     ///
     /// # Errors
     /// [`Error::NoCudaDevice`](crate::Error::NoCudaDevice); [`Error::Kernel`](crate::Error::Kernel) for a kernel of an unknown
     /// name; [`Error::Unsupported`](crate::Error::Unsupported) for a memory limit too small for any chunk;
     /// [`Error::Cuda`](crate::Error::Cuda) for a failure of the driver.
-    pub fn new(samples: Samples<'_>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
+    pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
         let double = matches!(samples.view(), View::F64(_)) && options.kernel.is_none();
         let engine = if double {
             Engine::Double(Box::new(Double::new(samples, ordinal, options)?))
         } else {
-            Engine::Single(Box::new(Single::new(samples, ordinal, options)?))
+            let float32 = Single::new(samples.clone(), ordinal, options)?;
+            let float64 = CudaOptions { kernel: None, ..options.clone() };
+            let open = move |samples: &Samples<'a>| Ok(Box::new(Double::new(samples.clone(), ordinal, &float64)?) as _);
+            Engine::Single(Box::new(EitherPrecision::new(float32, samples, Box::new(open))))
         };
         Ok(Self { engine })
     }
@@ -66,7 +71,7 @@ impl CudaEvaluator {
     /// The device.
     pub fn gpu(&self) -> &GpuInfo {
         match &self.engine {
-            Engine::Single(single) => &single.data.gpu.info,
+            Engine::Single(single) => &single.float32.data.gpu.info,
             Engine::Double(double) => &double.data.gpu.info,
         }
     }
@@ -74,7 +79,7 @@ impl CudaEvaluator {
     /// Whether all samples are in the device's memory.
     pub fn is_resident(&self) -> bool {
         match &self.engine {
-            Engine::Single(single) => single.data.is_resident(),
+            Engine::Single(single) => single.float32.data.is_resident(),
             Engine::Double(double) => double.data.is_resident(),
         }
     }
@@ -86,19 +91,19 @@ impl CudaEvaluator {
     /// As [`Evaluator::log_likelihood`].
     pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
         match &mut self.engine {
-            Engine::Single(single) => single.kernel_seconds(mixture, repeats),
+            Engine::Single(single) => single.float32.kernel_seconds(mixture, repeats),
             Engine::Double(double) => double.kernel_seconds(mixture, repeats),
         }
     }
 
-    fn inner(&self) -> &dyn Evaluator {
+    fn inner(&self) -> &(dyn Evaluator + 'a) {
         match &self.engine {
             Engine::Single(single) => single.as_ref(),
             Engine::Double(double) => double.as_ref(),
         }
     }
 
-    fn inner_mut(&mut self) -> &mut dyn Evaluator {
+    fn inner_mut(&mut self) -> &mut (dyn Evaluator + 'a) {
         match &mut self.engine {
             Engine::Single(single) => single.as_mut(),
             Engine::Double(double) => double.as_mut(),

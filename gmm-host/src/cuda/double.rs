@@ -6,15 +6,16 @@ use crate::{Description, Evaluator, Mixture, Result, Rows, Samples, Statistics};
 use ndarray::{Array1, Array2};
 
 #[derive(Debug)]
-pub(super) struct Double {
+pub(super) struct Double<'a> {
     /// First, so that its drop comes before the other's.
     pub data: Resident<f64>,
+    samples: Samples<'a>,
     general: General<f64>,
 }
 
-impl Double {
-    pub fn new(samples: Samples<'_>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
-        Ok(Self { data: Resident::new(samples, ordinal, options.memory_limit)?, general: General::new()? })
+impl<'a> Double<'a> {
+    pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
+        Ok(Self { data: Resident::new(&samples, ordinal, options.memory_limit)?, samples, general: General::new()? })
     }
 
     /// See [`super::CudaEvaluator::kernel_seconds`].
@@ -23,7 +24,7 @@ impl Double {
     }
 }
 
-impl Evaluator for Double {
+impl Evaluator for Double<'_> {
     fn n_samples(&self) -> usize {
         self.data.n
     }
@@ -53,8 +54,7 @@ impl Evaluator for Double {
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
-        self.data.gpu.enter()?;
-        self.data.rows(rows).inspect_err(|_| self.data.drain())
+        self.samples.select(rows)
     }
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {

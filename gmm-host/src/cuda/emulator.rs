@@ -13,7 +13,6 @@ use super::whitened::Whitened;
 use crate::packed::{Frame, Packed};
 use crate::{Covariances, Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics};
 use cust::memory::bytemuck;
-use gmm_kernels::gather::{self, GatherArgs};
 use gmm_kernels::simt::host::launch;
 use gmm_kernels::{batch, direct, moments, output::Output, pair, scatter, tiled};
 use ndarray::{Array1, Array2};
@@ -342,42 +341,6 @@ fn pair_takes_every_shape() {
     ];
     for (i, (n, d, k, grid, block, lanes)) in cases.into_iter().enumerate() {
         Problem::random(i as u64, n, d, k).pair(grid, block, lanes);
-    }
-}
-
-#[test]
-fn gather_takes_any_rows() {
-    let (n, d) = (700, 5);
-    let stride = layout::stride(n);
-    let x: Vec<f64> = (0..d * stride).map(|i| i as f64 + 0.1).collect();
-    let single: Vec<f32> = x.iter().map(|v| *v as f32).collect();
-    for rows in [vec![699], vec![3, 3, 0], (0..n as u32).rev().step_by(2).collect()] {
-        let mut out = (vec![f64::NAN; d * rows.len()], vec![f32::NAN; d * rows.len()]);
-        let (stride_, columns, n_rows) = (stride as u64, d as u32, rows.len() as u32);
-        let rows_ = rows.as_ptr();
-        let double =
-            GatherArgs { x: x.as_ptr(), stride: stride_, d: columns, rows: rows_, n_rows, out: out.0.as_mut_ptr() };
-        let float = GatherArgs {
-            x: single.as_ptr(),
-            stride: stride_,
-            d: columns,
-            rows: rows_,
-            n_rows,
-            out: out.1.as_mut_ptr(),
-        };
-        let args = Share((double, float));
-        launch((3, 2), 64, 0, || {
-            let (double, float) = args.get();
-            // SAFETY: the pointers are of arrays with the sizes that go with them.
-            unsafe {
-                gather::gather_f64(double);
-                gather::gather_f32(float);
-            }
-        });
-        for (at, (double, float)) in out.0.iter().zip(&out.1).enumerate() {
-            let from = at / rows.len() * stride + rows[at % rows.len()] as usize;
-            assert_eq!((*double, *float), (x[from], single[from]));
-        }
     }
 }
 

@@ -14,7 +14,8 @@ use super::variant::{Kind, Op, Task, Variant, candidates};
 use super::walk::{self, Shape, Walk};
 use super::whitened::Whitened;
 use crate::evaluator::check_features;
-use crate::packed::Packed;
+use crate::packed::{Frame, Packed};
+use crate::precision::Float32Evaluator;
 use crate::{
     Covariances, Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics, WalkSteps, WalkTarget,
 };
@@ -77,9 +78,10 @@ impl fmt::Display for Wish {
 
 /// The CUDA backend in float32.
 #[derive(Debug)]
-pub(super) struct Single {
+pub(super) struct Single<'a> {
     /// First, so that its drop comes before the others'.
     pub data: Resident<f32>,
+    samples: Samples<'a>,
     wish: Option<Wish>,
     plans: HashMap<(usize, Op), Plan>,
     /// The E-step's kernels for small K and D, by lanes and kind.
@@ -113,12 +115,22 @@ impl fmt::Display for Latest {
     }
 }
 
-impl Single {
-    pub fn new(samples: Samples<'_>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
+impl<'a> Single<'a> {
+    pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
         let wish = options.kernel.as_deref().map(Wish::new).transpose()?;
-        let data = Resident::new(samples, ordinal, options.memory_limit)?;
+        let data = Resident::new(&samples, ordinal, options.memory_limit)?;
         let (plans, moments) = (HashMap::new(), HashMap::new());
-        Ok(Self { data, wish, plans, moments, estep: None, general: General::new()?, walk: None, latest: None })
+        Ok(Self {
+            data,
+            samples,
+            wish,
+            plans,
+            moments,
+            estep: None,
+            general: General::new()?,
+            walk: None,
+            latest: None,
+        })
     }
 
     /// Whether the kernels of this file evaluate it; else `general` does.
@@ -277,7 +289,13 @@ impl Single {
     }
 }
 
-impl Evaluator for Single {
+impl Float32Evaluator for Single<'_> {
+    fn frame(&self) -> &Frame {
+        &self.data.frame
+    }
+}
+
+impl Evaluator for Single<'_> {
     fn n_samples(&self) -> usize {
         self.data.n
     }
@@ -404,7 +422,7 @@ impl Evaluator for Single {
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
-        self.with_device(|this| this.data.rows(rows))
+        self.samples.select(rows)
     }
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {

@@ -1,15 +1,12 @@
 //! The samples on a device: resident, or on the host and passed through the device in chunks.
-use super::gpu::{Gpu, Kernel, failed};
-use super::launch::{Columns, Lane, arg};
+use super::gpu::{Gpu, failed};
+use super::launch::{Columns, Lane};
 use super::layout::{self, STRIDE};
 use super::memory::{HostBuffer, allocate};
-use crate::evaluator::check_rows;
 use crate::packed::{Float, Frame};
-use crate::{Error, Result, Rows, Samples, View};
+use crate::{Error, Result, Samples, View};
 use cust::memory::bytemuck::Zeroable;
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy};
-use gmm_kernels::gather::GatherArgs;
-use ndarray::{Array1, Array2};
 
 /// A type that samples have on the device.
 pub(super) trait Element: Float + DeviceCopy + Zeroable + Default + std::fmt::Debug {
@@ -36,15 +33,6 @@ struct Chunk<T: DeviceCopy> {
     host: Option<HostBuffer<T>>,
 }
 
-/// The samples' weights.
-#[derive(Debug)]
-struct Weights {
-    /// As they were given (N,).
-    given: Vec<f64>,
-    /// The kernels see them divided by this power of two, which brings the largest to about one.
-    scale: f64,
-}
-
 /// Samples in the kernels' layout, with the streams that they are used in. An evaluator has it as its first field: its
 /// drop waits for the device and makes its context current, so that what follows can be freed.
 #[derive(Debug)]
@@ -54,24 +42,24 @@ pub(super) struct Resident<T: DeviceCopy> {
     pub n: usize,
     pub d: usize,
     pub total_weight: f64,
-    weights: Option<Weights>,
+    /// The kernels see the samples' weights divided by this power of two, which brings the largest to about one.
+    weight_scale: Option<f64>,
     chunks: Vec<Chunk<T>>,
     /// Chunk c passes through lane and buffer c modulo their number: one if all samples are resident, else two.
     pub lanes: Vec<Lane>,
     buffers: Vec<DeviceBuffer<T>>,
-    gather: &'static Kernel,
 }
 
 impl<T: Element> Resident<T> {
     /// Takes a copy of the samples to the device, or, where they need more than `memory_limit` bytes there (nearly all
     /// that is free, if none is given), to the host's memory in the kernels' layout.
-    pub fn new(samples: Samples<'_>, ordinal: usize, memory_limit: Option<usize>) -> Result<Self> {
+    pub fn new(samples: &Samples<'_>, ordinal: usize, memory_limit: Option<usize>) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
         gpu.enter()?;
         let (n, d) = (samples.n_samples(), samples.n_features());
-        let weights = samples.weights().map(|w| {
+        let weight_scale = samples.weights().map(|w| {
             let largest = w.iter().copied().fold(0.0, f64::max);
-            Weights { given: w.to_vec(), scale: largest.log2().ceil().clamp(-1000.0, 1000.0).exp2() }
+            largest.log2().ceil().clamp(-1000.0, 1000.0).exp2()
         });
         let mut this = Self {
             gpu,
@@ -82,11 +70,10 @@ impl<T: Element> Resident<T> {
             n,
             d,
             total_weight: samples.total_weight(),
-            weights,
+            weight_scale,
             chunks: Vec::new(),
             lanes: vec![Lane::new()?],
             buffers: Vec::new(),
-            gather: gpu.kernel(&format!("gather_{}", T::SUFFIX), None)?,
         };
         let limit = match memory_limit {
             Some(limit) => limit,
@@ -124,12 +111,12 @@ impl<T: Element> Resident<T> {
     }
 
     pub fn weighted(&self) -> bool {
-        self.weights.is_some()
+        self.weight_scale.is_some()
     }
 
     /// What the kernels' sums are to be multiplied by: they see the weights divided by this.
     pub fn weight_scale(&self) -> f64 {
-        self.weights.as_ref().map_or(1.0, |w| w.scale)
+        self.weight_scale.unwrap_or(1.0)
     }
 
     /// Columns on the device: the features, and the weights.
@@ -137,7 +124,7 @@ impl<T: Element> Resident<T> {
         self.d + usize::from(self.weighted())
     }
 
-    fn load_resident(&mut self, samples: Samples<'_>) -> Result<()> {
+    fn load_resident(&mut self, samples: &Samples<'_>) -> Result<()> {
         let (n, width, stride) = (self.n, self.width(), layout::stride(self.n));
         let buffer: DeviceBuffer<T> = allocate(width * stride)?;
         let piece = (PIECE_BYTES / size_of::<T>() / width).next_multiple_of(STRIDE).clamp(STRIDE, stride);
@@ -159,7 +146,7 @@ impl<T: Element> Resident<T> {
         Ok(())
     }
 
-    fn load_chunks(&mut self, samples: Samples<'_>, limit: usize) -> Result<()> {
+    fn load_chunks(&mut self, samples: &Samples<'_>, limit: usize) -> Result<()> {
         let (n, width) = (self.n, self.width());
         let size = (limit / 2 / size_of::<T>() / width / STRIDE * STRIDE).min(MAX_SAMPLES).min(layout::stride(n));
         if size == 0 {
@@ -213,81 +200,6 @@ impl<T: Element> Resident<T> {
     pub fn lane(&mut self, c: usize) -> &mut Lane {
         let at = c % self.lanes.len();
         &mut self.lanes[at]
-    }
-
-    /// Samples as they were given, up to rounding. The device's context is current.
-    pub fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
-        check_rows(rows, self.n)?;
-        let size = self.chunk_size();
-        let mut x = vec![0.0; rows.len() * self.d];
-        let mut at = 0;
-        // Numbers on their way back, (D, rows of a piece), and which rows they are.
-        let most = (PIECE_BYTES / size_of::<T>() / self.d).clamp(1, rows.len().max(1));
-        let mut device: Option<(DeviceBuffer<u32>, DeviceBuffer<T>)> = None;
-        let mut back = vec![T::default(); self.d * most];
-        for here in rows.chunk_by(|a, b| a / size == b / size).flat_map(|rows| rows.chunks(most)) {
-            let (c, back) = (here[0] / size, &mut back[..self.d * here.len()]);
-            let chunk = &self.chunks[c];
-            if let Some(host) = &chunk.host {
-                let columns = host.as_slice().chunks_exact(layout::stride(chunk.n));
-                for (to, column) in back.chunks_exact_mut(here.len()).zip(columns) {
-                    to.iter_mut().zip(here).for_each(|(to, row)| *to = column[row % size]);
-                }
-            } else {
-                let (indices, numbers) = match &mut device {
-                    Some(device) => device,
-                    None => device.insert((allocate(most)?, allocate(self.d * most)?)),
-                };
-                self.gather(c, here, indices, numbers, back)?;
-            }
-            for (j, column) in back.chunks_exact(here.len()).enumerate() {
-                let (inverse, shift) = (self.frame.inverse[j], self.frame.shift[j]);
-                for (row, v) in x[at * self.d..].chunks_exact_mut(self.d).zip(column) {
-                    row[j] = (*v).into() * inverse + shift;
-                }
-            }
-            at += here.len();
-        }
-        let weight = |row: &usize| self.weights.as_ref().map_or(1.0, |w| w.given[*row]);
-        // The shape is the vector's.
-        let x = Array2::from_shape_vec((rows.len(), self.d), x).unwrap_or_default();
-        Ok(Rows { x, weights: Array1::from_iter(rows.iter().map(weight)) })
-    }
-
-    /// Copies rows of resident chunk `c` to the host, (D, rows), by way of `indices` and `numbers`.
-    fn gather(
-        &self,
-        c: usize,
-        rows: &[usize],
-        indices: &mut DeviceBuffer<u32>,
-        numbers: &mut DeviceBuffer<T>,
-        back: &mut [T],
-    ) -> Result<()> {
-        const BLOCK: u32 = 256;
-        const MAX_GRID_Y: usize = 65_535;
-        let (lane, chunk) = (&self.lanes[0], &self.chunks[c]);
-        let columns = Columns::new(&self.buffers[0], chunk.n, self.d, self.weighted())?;
-        let local: Vec<u32> = rows.iter().map(|row| (row % self.chunk_size()) as u32).collect();
-        let mut to = indices.index(..local.len());
-        // SAFETY: both are as long, and the copy is waited for below.
-        unsafe { to.async_copy_from(&local, &lane.stream) }.map_err(failed("cuMemcpyHtoDAsync"))?;
-        let numbers = numbers.index(..back.len());
-        let args = GatherArgs {
-            x: columns.x(),
-            stride: columns.stride() as u64,
-            d: self.d as u32,
-            rows: indices.as_device_ptr().as_ptr(),
-            n_rows: local.len() as u32,
-            out: numbers.as_device_ptr().as_mut_ptr(),
-        };
-        let grid = (local.len().div_ceil(BLOCK as usize) as u32, self.d.min(MAX_GRID_Y) as u32);
-        // SAFETY: the arguments of this entry: the rows are of this chunk, and there is a place for each number; the copy
-        // is as long as these, and waited for.
-        unsafe {
-            lane.start(self.gather, grid, BLOCK, 0, &[arg(&args)])?;
-            numbers.async_copy_to(back, &lane.stream).map_err(failed("cuMemcpyDtoHAsync"))?;
-        }
-        lane.synchronize()
     }
 }
 

@@ -22,15 +22,15 @@ impl Standardization {
     ///
     /// # Errors
     /// [`Error::NonFiniteStatistic`] where a sum overflows.
-    pub fn of(samples: Samples<'_>) -> Result<Self> {
+    pub fn of(samples: &Samples<'_>) -> Result<Self> {
         let (n, d) = (samples.n_samples(), samples.n_features());
         // Around the first sample: nothing is lost far from the origin, and a constant column is zero to the bit.
-        let origin = wide(samples.rows(0..1)).row(0).to_owned();
+        let origin = wide(&samples.rows(0..1)).row(0).to_owned();
         let mut moments = Statistics::empty(CovarianceType::Diag, 1, d);
         for start in (0..n).step_by(CHUNK) {
             let chunk = samples.rows(start..n.min(start + CHUNK));
             let weights = chunk.weights().map_or_else(|| Array1::ones(chunk.n_samples()), |w| w.to_owned());
-            let x = wide(chunk) - &origin;
+            let x = wide(&chunk) - &origin;
             let weights = weights.insert_axis(Axis(1));
             moments.merge(&Statistics::from_responsibilities(x.view(), weights.view(), CovarianceType::Diag)?)?;
         }
@@ -130,7 +130,7 @@ impl Standardization {
     }
 }
 
-fn wide(samples: Samples<'_>) -> Array2<f64> {
+fn wide(samples: &Samples<'_>) -> Array2<f64> {
     match samples.view() {
         View::F32(x) => x.mapv(f64::from),
         View::F64(x) => x.to_owned(),

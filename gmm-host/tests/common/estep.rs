@@ -77,7 +77,7 @@ pub fn assert_statistics_agree(what: &str, got: &Statistics, truth: &Statistics,
 pub const FLOAT32: f64 = 1e-4;
 
 /// Takes samples in.
-pub type Load = Box<dyn Fn(Samples<'_>) -> Box<dyn Evaluator>>;
+pub type Load = Box<dyn for<'a> Fn(Samples<'a>) -> Box<dyn Evaluator + 'a>>;
 
 /// What is tested.
 pub struct Subject {
@@ -110,7 +110,7 @@ pub fn check(
             Some(w) => samples.unwrap().with_weights(w.view()).unwrap(),
         };
         for subject in subjects {
-            let mut e = (subject.load)(samples);
+            let mut e = (subject.load)(samples.clone());
             let got = e.statistics(m).unwrap();
             let what = format!("{what}, {}, {}, float64 {float64}", m.covariance_type(), subject.name);
             assert_statistics_agree(&what, &got, &truth, if float64 { subject.float64 } else { float32 });
@@ -210,7 +210,7 @@ pub fn weights_of_any_size(subjects: &[Subject]) {
         {
             let w = &w * factor;
             let samples = Samples::from_f32(single.view()).unwrap().with_weights(w.view()).unwrap();
-            let mut e = (subject.load)(samples);
+            let mut e = (subject.load)(samples.clone());
             let got = e.statistics(&m).unwrap();
             let got = Statistics::scaled(got, 1.0 / factor);
             // The total weight is a sum of rounded products.

@@ -67,7 +67,7 @@ pub fn weighted(x: ArrayView2<'_, f64>, weights: ArrayView1<'_, f64>) -> Referen
 pub struct Backend {
     pub name: &'static str,
     /// None where this machine cannot run it.
-    pub load: fn(Samples<'_>) -> Option<Box<dyn Evaluator>>,
+    pub load: for<'a> fn(Samples<'a>) -> Option<Box<dyn Evaluator + 'a>>,
     /// Whether it takes its data as float32.
     pub float32: bool,
 }
@@ -86,15 +86,13 @@ impl Backend {
         x: ArrayView2<'_, f64>,
         weights: Option<ArrayView1<'_, f64>>,
     ) -> Option<Box<dyn Evaluator>> {
-        let rounded;
         let samples = if self.float32 {
-            rounded = x.mapv(|v| v as f32);
-            Samples::from_f32(rounded.view()).unwrap()
+            Samples::from_shared_f32(x.mapv(|v| v as f32).into_shared()).unwrap()
         } else {
-            Samples::from_f64(x).unwrap()
+            Samples::from_shared_f64(x.to_shared()).unwrap()
         };
         (self.load)(match weights {
-            Some(weights) => samples.with_weights(weights).unwrap(),
+            Some(weights) => samples.with_shared_weights(weights.to_shared()).unwrap(),
             None => samples,
         })
     }

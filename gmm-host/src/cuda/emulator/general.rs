@@ -157,7 +157,7 @@ fn check<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &M
         assert_eq!(got, pass::<T>(x, weights, mixture, part), "{what}: the same bits every time");
     }
     let samples = Samples::from_f64(x.view()).unwrap();
-    let samples = weights.map_or(samples, |w| samples.with_weights(w.view()).unwrap());
+    let samples = weights.iter().fold(samples, |samples, w| samples.with_weights(w.view()).unwrap());
     let mut reference = ReferenceEvaluator::new(samples);
     let near = |got: f64, truth: f64, bound: f64, name: &str| {
         assert!((got - truth).abs() <= bound, "{what}: {name} {got} for {truth} (bound {bound:e})");

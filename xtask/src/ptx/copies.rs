@@ -33,12 +33,10 @@ pub fn problems(entry: &Entry) -> Vec<String> {
             _ => i,
         })
     };
-    let next: Vec<Vec<usize>> =
-        (0..blocks.len()).map(|i| successors(i).into_iter().map(arrive).collect()).collect();
+    let next: Vec<Vec<usize>> = (0..blocks.len()).map(|i| successors(i).into_iter().map(arrive).collect()).collect();
     let mut problems = Vec::new();
     for (b, block) in blocks.iter().enumerate().filter(|(_, block)| block.copies > 0) {
-        let before: Vec<usize> =
-            (0..blocks.len()).filter(|p| next[*p].contains(&b) && (arrive(*p) == *p)).collect();
+        let before: Vec<usize> = (0..blocks.len()).filter(|p| next[*p].contains(&b) && (arrive(*p) == *p)).collect();
         let ([before], [after]) = (before.as_slice(), next[b].as_slice()) else { continue };
         // The other way either jumps over the block, or is a block of its own that ends where this one does.
         let others = next[*before].iter().filter(|other| **other != b);

@@ -3,6 +3,7 @@ use super::{Kind, Op, Open};
 use crate::{Error, Evaluator, Mixture, Result, Samples, View};
 use ndarray::{Array1, Axis, Slice};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -52,9 +53,9 @@ impl WarmUp {
 
     /// Where the GPU is with a kind, of which `mixture` is one; asked for the first time, it goes on to it.
     pub fn state(&mut self, kind: Kind, mixture: &Mixture) -> State {
-        if !self.kinds.contains_key(&kind) {
-            self.kinds.insert(kind, false);
-            // Where the thread has ended, the next line finds out.
+        if let Entry::Vacant(new) = self.kinds.entry(kind) {
+            new.insert(false);
+            // Where the thread has ended, the answers below say so.
             let _ = self.ask.send((kind, mixture.clone()));
         }
         loop {

@@ -24,7 +24,7 @@ pub struct Rows {
 ///
 /// All log-likelihoods are natural logarithms. Where the samples were given weights, totals and statistics count each
 /// sample as often as its weight says; values per sample (scores, labels) do not depend on it. The same evaluator
-/// gives the same bits for the same mixture.
+/// gives the same bits for the same mixture (that of the device `auto`: once it is [settled](Self::settle)).
 /// Every method fails with [`Error::ShapeMismatch`] when the mixture's D is not the data's.
 pub trait Evaluator: Send {
     /// N, the number of samples.
@@ -46,6 +46,11 @@ pub trait Evaluator: Send {
         let _ = (mixture, operation);
         Precision::Float64
     }
+
+    /// From now on an evaluation stays where its kind is evaluated first, so that equal mixtures get equal bits: what a
+    /// Markov chain needs. Without this, the device `auto` may move evaluations to a GPU while they are made; no other
+    /// evaluator ever moves them.
+    fn settle(&mut self) {}
 
     /// The total log-likelihood Σᵢ wᵢ log Σₖ πₖ N(xᵢ; μₖ, Σₖ).
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64>;

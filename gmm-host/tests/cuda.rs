@@ -469,6 +469,7 @@ fn auto_takes_the_faster_side() {
         let (x, wide) = data(25, n, 13);
         let mixture = diag(26, 8, 13, 0.0);
         let mut auto = load(Device::Auto, Samples::from_f32(x.view()).unwrap(), &Default::default()).unwrap();
+        auto.settle();
         let total = auto.log_likelihood(&mixture).unwrap();
         // Without optimisation the CPU is slow.
         if n > 1000 || !cfg!(debug_assertions) {

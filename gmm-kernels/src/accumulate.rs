@@ -218,10 +218,11 @@ unsafe fn body<T: Real, const FULL: bool, const NUMBERS: usize>(args: &Accumulat
         let mut s = 0;
         while s < NUMBERS / WARP as usize {
             let value = unit as usize * NUMBERS + lane * (NUMBERS / WARP as usize) + s;
+            // Not `*to`: a compiler may read that before it asks whether to, and at first nobody has written there.
             // SAFETY: a place for each value and slice.
             unsafe {
                 let to = args.partials.add(value * args.slices as usize + slice as usize);
-                *to = if args.add != 0 { *to + totals[s] } else { totals[s] };
+                *to = if args.add != 0 { load_fresh(to) + totals[s] } else { totals[s] };
             }
             s += 1;
         }

@@ -107,10 +107,11 @@ unsafe fn body<T: Real>(args: &PosteriorArgs<T>) {
     // SAFETY: all threads end here, and the shared memory is not in use.
     let sum = unsafe { Output::block_total(warp_sum(total)) };
     if thread_idx() == 0 {
+        // Not `*to`: a compiler may read that before it asks whether to, and at first nobody has written there.
         // SAFETY: a place for each block.
         unsafe {
             let to = args.partials.add(block_idx() as usize);
-            *to = if args.add != 0 { *to + sum } else { sum };
+            *to = if args.add != 0 { load_fresh(to) + sum } else { sum };
         }
     }
 }

@@ -177,15 +177,16 @@ impl Block<'_> {
     unsafe fn fetch(&self, to: Shared<f32>, number: u32) {
         let (args, policy) = (self.args, policy_keep());
         let first = number * QUADS as u32;
+        // Those behind D are not copied. (The bound of the loop says so: no copy is under a condition, see `direct`.)
+        let left = self.shape.d - self.first_feature();
+        let features = if left < self.features() { left } else { self.features() };
         let mut c = thread_idx();
-        while c < self.features() * QUADS as u32 {
+        while c < features * QUADS as u32 {
             let (feature, quad) = (self.first_feature() + c / QUADS as u32, c % QUADS as u32);
-            if feature < self.shape.d {
-                // SAFETY: columns go on to a multiple of a stage; the stage has a row for the feature.
-                unsafe {
-                    let from = args.columns.quad(first + quad, feature as usize);
-                    to.copy4(self.row(feature) * PITCH + QUAD * quad as usize, from, policy);
-                }
+            // SAFETY: columns go on to a multiple of a stage; the stage has a row for the feature.
+            unsafe {
+                let from = args.columns.quad(first + quad, feature as usize);
+                to.copy4(self.row(feature) * PITCH + QUAD * quad as usize, from, policy);
             }
             c += block_dim();
         }
@@ -226,8 +227,9 @@ unsafe fn flush<const V: usize>(to: *mut f64, step: usize, values: &mut [f32; V]
     // All reads before the first write, so that their latencies overlap.
     let mut v = 0;
     while add && v < V {
+        // Not a plain read, which a compiler may do before it asks whether to: at first nobody has written there.
         // SAFETY: the caller's.
-        sums[v] = unsafe { *to.wrapping_add(v * step) };
+        sums[v] = unsafe { load_fresh(to.wrapping_add(v * step)) };
         v += 1;
     }
     let mut v = 0;

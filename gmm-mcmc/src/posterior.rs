@@ -35,6 +35,8 @@ impl<'a> Posterior<'a> {
             let what = "the evaluator's data (against the model's)";
             return Err(gmm_host::Error::ShapeMismatch { what, expected, got }.into());
         }
+        // A chain compares densities of different times: all of them come from one device.
+        evaluator.settle();
         Ok(Self { model, evaluator, evaluations: 0, walk: model.walk_target(), walks: false })
     }
 

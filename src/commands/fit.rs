@@ -11,8 +11,8 @@ use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use gmm::io::{self, Checkpoint, CheckpointOutput, Identity, ModelOutput, Output};
 use gmm::{
-    CovarianceType, Criterion, Description, Evaluator, Fit as Fitted, Freeze, GaussianMixtureParams, Mixture, Samples,
-    mcmc,
+    Callback, CovarianceType, Criterion, Description, Evaluator, Fit as Fitted, Freeze, GaussianMixture,
+    GaussianMixtureParams, Mixture, Samples, mcmc,
 };
 use ndarray::{ArrayView1, Axis};
 use serde::Serialize;
@@ -108,6 +108,7 @@ struct Report {
     aic: f64,
     /// Components (from 0) that had no samples or no usable covariance in the last iteration, and kept theirs.
     kept: Vec<usize>,
+    /// Of the iterations; without any, of the log-likelihood.
     device: String,
     kernel: String,
     seconds: f64,
@@ -143,7 +144,7 @@ impl Fit {
         let begin = Instant::now();
         let mut watch = Watch::start(&interrupt, source.samples.n_samples(), source.log_scale());
         let mut saver = Saver::new(outputs.checkpoint.as_ref(), &source, made_with);
-        let fit = model.fit_with(evaluator.as_mut(), &mut |i| {
+        let (fit, e_step) = iterate(&model, evaluator.as_mut(), &mut |i| {
             let flow = watch.see(i, || self.which(i.run));
             if let Some(problem) = saver.see(i.fit, i.best, flow.is_break()) {
                 watch.progress.suspend(|| text::note(format_args!("{problem:#}; the fit goes on")));
@@ -164,7 +165,7 @@ impl Fit {
         }
         // All runs are done, whichever of them was the best.
         saver.finish(Some(&Fitted { run: self.training.n_init - 1, ..fit.clone() }))?;
-        let report = self.report(&source, evaluator.as_mut(), &fit, own.n_iter(), seconds)?;
+        let report = self.report(&source, evaluator.as_mut(), e_step, &fit, own.n_iter(), seconds)?;
         if let Some(plot) = &outputs.plot {
             let svg = plot::fit(&plot::Scatter::new(&source, evaluator.as_mut(), &fit.mixture)?, &own)?;
             plot.write(|file| file.write_all(svg.as_bytes()))?;
@@ -303,6 +304,7 @@ impl Fit {
         &self,
         source: &Source<'_>,
         evaluator: &mut dyn Evaluator,
+        e_step: Option<Description>,
         fit: &Fitted,
         n_iter: usize,
         seconds: f64,
@@ -311,7 +313,7 @@ impl Fit {
         let log_likelihood = evaluator.log_likelihood(mixture)? - weight * source.log_scale();
         let (n, d) = (evaluator.n_samples(), evaluator.n_features());
         let criterion = |c: Criterion| c.value(log_likelihood, mixture.n_parameters(), weight, d);
-        let Description { device, kernel } = evaluator.describe();
+        let Description { device, kernel } = e_step.unwrap_or_else(|| evaluator.describe());
         Ok(Report {
             n,
             d,
@@ -370,6 +372,20 @@ impl Fit {
     }
 }
 
+/// Fits, and says what computed the iterations, if there were any: other evaluations may have other kernels.
+fn iterate(
+    model: &GaussianMixture,
+    evaluator: &mut dyn Evaluator,
+    callback: Callback<'_>,
+) -> (gmm::Result<Fitted>, Option<Description>) {
+    let mut iterated = false;
+    let fit = model.fit_with(evaluator, &mut |i| {
+        iterated = true;
+        callback(i)
+    });
+    (fit, iterated.then(|| evaluator.describe()))
+}
+
 /// Writes checkpoints.
 struct Saver<'a> {
     output: Option<&'a CheckpointOutput>,
@@ -419,5 +435,64 @@ impl<'a> Saver<'a> {
             present: self.source.restore_fit(present)?,
             best: best.map(|best| self.source.restore_fit(best)).transpose()?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gmm::{ReferenceEvaluator, Rows, Samples, Statistics};
+    use ndarray::{Array1, arr2};
+    use std::ops::ControlFlow;
+
+    /// The reference, with another kernel for each operation, as the CUDA backend has it.
+    struct Kernels(ReferenceEvaluator, &'static str);
+
+    impl Evaluator for Kernels {
+        fn n_samples(&self) -> usize {
+            self.0.n_samples()
+        }
+        fn n_features(&self) -> usize {
+            self.0.n_features()
+        }
+        fn total_weight(&self) -> f64 {
+            self.0.total_weight()
+        }
+        fn describe(&self) -> Description {
+            Description { device: "here".into(), kernel: self.1.into() }
+        }
+        fn log_likelihood(&mut self, mixture: &Mixture) -> gmm::Result<f64> {
+            self.1 = "total";
+            self.0.log_likelihood(mixture)
+        }
+        fn score_samples(&mut self, mixture: &Mixture) -> gmm::Result<Array1<f64>> {
+            self.1 = "scores";
+            self.0.score_samples(mixture)
+        }
+        fn statistics(&mut self, mixture: &Mixture) -> gmm::Result<Statistics> {
+            self.1 = "statistics";
+            self.0.statistics(mixture)
+        }
+        fn rows(&mut self, rows: &[usize]) -> gmm::Result<Rows> {
+            self.0.rows(rows)
+        }
+    }
+
+    #[test]
+    fn the_kernel_is_that_of_the_iterations() {
+        let data = gmm::io::read_data(concat!(env!("CARGO_MANIFEST_DIR"), "/data/iris.csv")).unwrap();
+        for (max_iter, kernel) in [(5, "statistics"), (0, "total")] {
+            let mut evaluator = Kernels(ReferenceEvaluator::new(data.samples().unwrap()), "none");
+            let params = GaussianMixtureParams::default().n_components(2).max_iter(max_iter);
+            let see = &mut |_: &gmm::Iteration<'_>| ControlFlow::Continue(());
+            let (fit, e_step) = iterate(&params.check().unwrap(), &mut evaluator, see);
+            evaluator.log_likelihood(&fit.unwrap().mixture).unwrap();
+            assert_eq!(e_step.unwrap_or_else(|| evaluator.describe()).kernel, kernel);
+        }
+        let one = arr2(&[[1.0]]);
+        let mut evaluator = Kernels(ReferenceEvaluator::new(Samples::from_f64(one.view()).unwrap()), "none");
+        let params = GaussianMixtureParams::default().n_components(2).check().unwrap();
+        let (fit, e_step) = iterate(&params, &mut evaluator, &mut |_| ControlFlow::Continue(()));
+        assert!(fit.is_err() && e_step.is_none());
     }
 }

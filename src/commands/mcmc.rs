@@ -174,6 +174,8 @@ impl Mcmc {
             mcmc::check_outputs(&self.output, settings.chains, self.overwrite)?;
         }
         let mut evaluator = self.load(samples, saved.as_ref())?;
+        // The start is of one device too: the same command makes the same draws.
+        evaluator.settle();
         let interrupt = Interrupt::install();
         let progress = Progress::start("looking for a start");
         let start = match (&saved, init) {

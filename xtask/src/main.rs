@@ -1,4 +1,5 @@
 //! Chores of the gmm workspace; run them as `cargo xtask <chore>`.
+mod devices;
 mod ptx;
 mod rust_cuda;
 
@@ -24,6 +25,8 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Time whole commands of a built `gmm` on each device, from few samples to many
+    Devices(devices::Options),
     /// Check what the feature `rust-cuda` compiles, on the host
     RustCuda {
         /// Type-check and lint; there is nothing else to do without rust-cuda's compiler
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
 fn run(chore: Chore) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?;
     match chore {
+        Chore::Devices(options) => devices::run(&options),
         Chore::Ptx { check: false } => ptx::write(root),
         Chore::Ptx { check: true } => ptx::check(root),
         Chore::RustCuda { .. } => rust_cuda::check(root),

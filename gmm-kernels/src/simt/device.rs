@@ -426,7 +426,8 @@ pub unsafe fn publish(p: *mut f64, v: f64) {
     unsafe { asm!("st.relaxed.sys.global.f64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack)) };
 }
 
-/// Reads what another block wrote in this launch (never from a stale cache line).
+/// Reads what another block wrote in this launch (never from a stale cache line), and only where the program says so: no
+/// compiler does it earlier, before a condition that it is under.
 ///
 /// # Safety
 /// `p` is an aligned, readable address of global memory.

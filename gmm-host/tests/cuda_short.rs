@@ -1,0 +1,161 @@
+//! Each family of the CUDA kernels in every form, over few samples and in few launches: for compute-sanitizer's racecheck,
+//! under which a launch takes hundreds of times as long. The reference is the truth here too.
+//!
+//! Tolerances: 10⁻⁹ relative in float64, 10⁻⁴ in float32: what is exact is tested by `cuda` and `cuda_shapes`; a race gives
+//! numbers that are wrong altogether.
+mod common;
+mod gpu_harness;
+
+use common::{mixture, normal, reference};
+use gmm_host::{
+    CovarianceType, CudaEvaluator, CudaOptions, Evaluator, Mixture, Samples, WalkPrior, WalkSteps, WalkTarget,
+};
+use ndarray::{Array1, Array2};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // SAFETY: no other thread runs yet. The choices of these tests do not go into the user's cache folder.
+    unsafe { std::env::set_var("GMM_TUNING_FILE", "") };
+    gpu_harness::main_with(vec![
+        ("totals", totals),
+        ("batches_and_scores", batches_and_scores),
+        ("e_steps", e_steps),
+        ("float64_and_labels", float64_and_labels),
+        ("walks", walks),
+    ])
+}
+
+fn evaluator<'a>(x: &'a Array2<f32>, kernel: Option<&str>) -> CudaEvaluator<'a> {
+    let options = CudaOptions { kernel: kernel.map(Into::into), ..Default::default() };
+    CudaEvaluator::new(Samples::from_f32(x.view()).unwrap(), 0, &options).unwrap()
+}
+
+fn data(n: usize, d: usize) -> (Array2<f32>, Array2<f64>) {
+    let x = normal(n as u64, n, d, 0.0).mapv(|v| v as f32);
+    let wide = x.mapv(f64::from);
+    (x, wide)
+}
+
+#[track_caller]
+fn assert_near(what: &str, got: f64, truth: f64, tolerance: f64) {
+    assert!((got - truth).abs() <= tolerance * truth.abs().max(1.0), "{what}: {got} for {truth}");
+}
+
+/// Kernels with one block for each multiprocessor, so that each thread goes through its loop several times.
+fn totals() {
+    for (n, d, k, kernel) in [
+        (300_001, 1, 2, "direct:128x1:all"),
+        (200_001, 6, 3, "direct:128x1:0"),
+        (1009, 13, 8, "direct:128x4:0"),
+        (3001, 13, 8, "tiled8/1:128x1:all"),
+        (3001, 40, 20, "tiled8/2:128x1:all"),
+        (3001, 17, 33, "tiled16/2:128x1:all"),
+        (1009, 5, 3, "pair"),
+    ] {
+        let (x, wide) = data(n, d);
+        let m = mixture(1, CovarianceType::Diag, k, d, 0.0);
+        let total = evaluator(&x, Some(kernel)).log_likelihood(&m).unwrap();
+        assert_near(&format!("{kernel} N={n}"), total, reference(wide.view()).log_likelihood(&m).unwrap(), 1e-4);
+    }
+}
+
+fn batches_and_scores() {
+    for (n, d, k) in [(1009, 2, 3), (3001, 13, 8)] {
+        let (x, wide) = data(n, d);
+        let sets: Vec<Mixture> = (0..20).map(|i| mixture(i, CovarianceType::Diag, k, d, 0.0)).collect();
+        let totals = evaluator(&x, Some("batch")).log_likelihood_batch(&sets).unwrap();
+        for (total, m) in totals.iter().zip(&sets) {
+            assert_near("batch", *total, reference(wide.view()).log_likelihood(m).unwrap(), 1e-4);
+        }
+        for kernel in ["tiled8", "tiled16", "pair"] {
+            let scores = evaluator(&x, Some(kernel)).score_samples(&sets[0]).unwrap();
+            let truth = reference(wide.view()).log_likelihood(&sets[0]).unwrap();
+            assert_near(kernel, scores.sum(), truth, 1e-4);
+        }
+    }
+}
+
+/// `moments` for small K and D, and `tiled` with `scatter` for others; around the data's centre and around the components'.
+fn e_steps() {
+    for (n, d, k) in [(3001, 1, 2), (1009, 13, 8), (1009, 5, 20), (1009, 16, 32), (700, 20, 40), (515, 33, 3)] {
+        let (x, wide) = data(n, d);
+        for t in CovarianceType::ALL {
+            for offset in [0.0, 40.0] {
+                let m = mixture(2, t, k, d, offset);
+                let statistics = evaluator(&x, None).statistics(&m).unwrap();
+                let truth = reference(wide.view()).statistics(&m).unwrap();
+                let what = format!("{t} N={n} D={d} K={k} offset {offset}");
+                assert_near(&what, statistics.lower_bound(), truth.lower_bound(), 1e-4);
+            }
+        }
+    }
+}
+
+fn float64_and_labels() {
+    for (n, d, k) in [(1009, 13, 8), (600, 3, 70), (5000, 6, 4)] {
+        let x = normal(3, n, d, 0.0);
+        let weights = Array1::from_shape_fn(n, |i| (i % 5) as f64 * 0.4 + 0.1);
+        for t in CovarianceType::ALL {
+            let m = mixture(4, t, k, d, 0.0);
+            let samples = || Samples::from_f64(x.view()).unwrap().with_weights(weights.view()).unwrap();
+            let mut e = CudaEvaluator::new(samples(), 0, &CudaOptions::default()).unwrap();
+            let mut truth = common::weighted(x.view(), weights.view());
+            let total = truth.log_likelihood(&m).unwrap();
+            assert_near("total", e.log_likelihood(&m).unwrap(), total, 1e-9);
+            let statistics = e.statistics(&m).unwrap();
+            assert_near("lower bound", statistics.lower_bound(), truth.statistics(&m).unwrap().lower_bound(), 1e-9);
+            assert_eq!(e.predict(&m).unwrap(), truth.predict(&m).unwrap());
+            assert_near("responsibilities", e.predict_proba(&m).unwrap().sum(), n as f64, 1e-9);
+        }
+    }
+}
+
+/// Steps of one kind, whose densities are kept.
+struct Steps {
+    left: usize,
+    width: usize,
+    densities: Vec<f64>,
+}
+
+impl WalkSteps for Steps {
+    fn propose(&mut self, rows: &mut [f64]) -> usize {
+        let count = (rows.len() / self.width).min(self.left);
+        rows[..count * self.width].fill(1e-3);
+        self.left -= count;
+        count
+    }
+    fn record(&mut self, _: &[f64], densities: &[f64]) {
+        self.densities.extend(densities);
+    }
+}
+
+/// Samples that stay in shared memory, and samples that stream through it.
+fn walks() {
+    for (n, d, k, kernel) in
+        [(1009, 2, 3, "walk"), (60_001, 13, 8, "walk:128x7/2:0"), (20_003, 13, 8, "walk:160x3/0:0")]
+    {
+        let (x, wide) = data(n, d);
+        let zeros = |len| vec![0.0; len];
+        let prior = WalkPrior {
+            concentration: zeros(k),
+            location: zeros(k * d),
+            precision: zeros(k * d),
+            scaled_precision: zeros(k * d),
+            by_log_scale: zeros(k * d),
+            by_variance: zeros(k * d),
+            by_precision: zeros(k * d),
+            constant: 0.0,
+        };
+        let target = WalkTarget { n_components: k, n_features: d, spherical: false, prior };
+        let mut steps = Steps { left: 9, width: target.step_width(), densities: Vec::new() };
+        let point: Vec<f64> = (0..target.dim()).map(|i| (i % 7) as f64 * 0.1).collect();
+        // From nowhere: every step is rejected, so that all proposals are the same.
+        assert!(evaluator(&x, Some(kernel)).walk(&target, &point, f64::NAN, &mut steps).unwrap());
+        let proposal: Vec<f64> = point.iter().map(|v| v + 1e-3).collect();
+        let truth = reference(wide.view()).log_likelihood(&target.mixture(&proposal).unwrap()).unwrap();
+        assert_eq!(steps.densities.len(), 9);
+        for density in steps.densities {
+            assert_near(kernel, density, truth, 1e-4);
+        }
+    }
+}

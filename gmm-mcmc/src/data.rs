@@ -93,13 +93,13 @@ mod tests {
     fn fingerprints_tell_type_shape_values_and_weights() {
         let x = arr2(&[[1.0f64, 2.0], [3.0, 4.0]]);
         let single = x.mapv(|v| v as f32);
-        let of = |x: &ndarray::Array2<f64>| fingerprint(Samples::from_f64(x.view()).unwrap());
+        let of = |x: &ndarray::Array2<f64>| fingerprint(&Samples::from_f64(x.view()).unwrap());
         let all = [
             of(&x),
-            fingerprint(Samples::from_f32(single.view()).unwrap()),
+            fingerprint(&Samples::from_f32(single.view()).unwrap()),
             of(&x.clone().into_shape_with_order((4, 1)).unwrap()),
             of(&(&x + 1e-15)),
-            fingerprint(Samples::from_f64(x.view()).unwrap().with_weights(arr1(&[1.0, 1.0]).view()).unwrap()),
+            fingerprint(&Samples::from_f64(x.view()).unwrap().with_weights(arr1(&[1.0, 1.0]).view()).unwrap()),
         ];
         for (i, a) in all.iter().enumerate() {
             assert!(all[..i].iter().all(|b| a != b) && a.len() == 64, "{all:?}");

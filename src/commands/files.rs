@@ -1,5 +1,7 @@
 //! Which files a command reads and writes.
+use super::text;
 use anyhow::bail;
+use gmm::io::{self, Data};
 use std::path::{Path, PathBuf};
 
 /// Refuses a result that would replace an input or another result; to be called before anything is done.
@@ -20,6 +22,29 @@ pub fn refuse_overlap<'a>(
         seen.push(place);
     }
     Ok(())
+}
+
+/// Reads data into memory, with a note where its first line looks like a header that was taken for a sample.
+pub fn read_data(path: &Path) -> io::Result<Data> {
+    let data = io::read_data(path)?;
+    let csv = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("csv"));
+    if let (true, Data::F64(x)) = (csv, &data)
+        && x.nrows() > 1
+        && counts(&x.row(0).to_vec())
+    {
+        let (first, last) = (x[[0, 0]], x[[0, x.ncols() - 1]]);
+        text::note(format_args!(
+            "{}: the first line holds the numbers {first} to {last} and was taken as a sample; if it is a header, delete it \
+             or put names in place of the numbers",
+            path.display()
+        ));
+    }
+    Ok(data)
+}
+
+/// Whether a row is 0, 1, 2, … or 1, 2, 3, …, as programs number columns that have no names.
+fn counts(row: &[f64]) -> bool {
+    row.len() > 1 && [0.0, 1.0].contains(&row[0]) && row.windows(2).all(|pair| pair[1] == pair[0] + 1.0)
 }
 
 /// Where a path leads, whether or not there is a file yet; none for a pipe, a device and the like.

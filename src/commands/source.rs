@@ -1,12 +1,11 @@
 //! The way of data from a file into a device, in one piece or in chunks.
-use super::text;
+use super::dataset::{DataSet, FileSamples, apply};
+use super::{files, text};
 use anyhow::Context;
 use clap::Args;
-use gmm::io::{self, Data};
-use gmm::{
-    ChunkedEvaluator, CovarianceType, Device, Error, Evaluator, Fit, LoadOptions, Samples, Standardization, View,
-};
-use ndarray::{Array1, ArrayView1};
+use gmm::io::{self, Data, DataFile};
+use gmm::{ChunkedEvaluator, CovarianceType, Device, Error, Evaluator, Fit, LoadOptions, Samples, Standardization};
+use ndarray::{Array1, arr0};
 use std::path::{Path, PathBuf};
 
 /// Most bytes of a chunk: larger ones gain nothing.
@@ -27,28 +26,46 @@ pub struct DataOptions {
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
     /// Memory for the data, such as 500M or 8G: a larger .npy stays in its file and is read in chunks, again for each pass
-    /// (`auto` is the CPU then). Default: half of the machine's memory
+    /// (`auto` is the CPU then). Default: a third of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub memory: Option<u64>,
 }
 
-/// What was read.
+/// What was read or opened.
 pub struct Input<'a> {
     options: &'a DataOptions,
-    data: Data,
+    data: Place,
     weights: Option<(&'a Path, Array1<f64>)>,
+}
+
+enum Place {
+    Memory(Data),
+    /// Not yet read.
+    File(DataFile),
 }
 
 impl DataOptions {
     pub fn read<'a>(&'a self, weights: Option<&'a Path>) -> anyhow::Result<Input<'a>> {
         let weights = weights.map(|path| Ok::<_, io::Error>((path, io::read_vector(path)?))).transpose()?;
-        Ok(Input { options: self, data: io::read_data(&self.data)?, weights })
+        let data = match self.data.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy")) {
+            true => Place::File(DataFile::open(&self.data)?),
+            false => Place::Memory(files::read_data(&self.data)?),
+        };
+        Ok(Input { options: self, data, weights })
     }
 }
 
 impl Input<'_> {
-    fn samples(&self) -> anyhow::Result<Samples<'_>> {
-        let samples = self.data.samples().with_context(|| self.options.data.display().to_string())?;
+    /// Names the data in an error about its values; one about the file does so by itself.
+    fn error(&self, error: Error) -> anyhow::Error {
+        match error {
+            Error::Load(_) => error.into(),
+            error => anyhow::Error::from(error).context(self.options.data.display().to_string()),
+        }
+    }
+
+    /// Gives samples their weights.
+    fn weighted<'s>(&'s self, samples: Samples<'s>) -> anyhow::Result<Samples<'s>> {
         match &self.weights {
             Some((path, weights)) => samples.with_weights(weights.view()).with_context(|| path.display().to_string()),
             None => Ok(samples),
@@ -60,7 +77,7 @@ impl Input<'_> {
 pub struct Source<'a> {
     options: &'a DataOptions,
     /// Standardised already, unless they are read in chunks.
-    pub samples: Samples<'a>,
+    pub samples: DataSet<'a>,
     pub standardization: Option<Standardization>,
     /// Rows of a chunk, where the data is larger than the memory that it may take.
     chunk: Option<usize>,
@@ -68,51 +85,70 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Checks the data, and standardises it where that is asked for.
+    /// Reads the data, or opens it where it is larger than the memory that it may take; checks it, and standardises it where
+    /// that is asked for.
     pub fn new(input: &'a mut Input<'_>, standardize: bool) -> anyhow::Result<Self> {
-        let memory = input.options.memory.unwrap_or_else(half_of_the_memory);
-        let (n, d) = input.data.dim();
-        let bytes = input.data.n_bytes();
-        let chunk = (input.data.is_mapped() && bytes > memory).then(|| {
-            // Besides the chunk in the device's layout there may be one that is being standardised.
-            let row = (bytes / n as u64).max(1);
-            usize::try_from((memory / 3).min(MAX_CHUNK) / row).unwrap_or(usize::MAX).clamp(1, n)
-        });
-        let mut standardization = None;
-        if standardize && chunk.is_none() {
-            let standard = Standardization::of(input.samples()?)?;
-            input.data = std::mem::replace(&mut input.data, Data::F32(Default::default())).into_memory();
-            match &mut input.data {
-                Data::F32(x) => standard.apply(x.view_mut(), |v| v as f32),
-                Data::F64(x) => standard.apply(x.view_mut(), |v| v),
-                _ => anyhow::bail!("data of a form that cannot be standardised"),
+        let memory = input.options.memory.unwrap_or_else(a_third_of_the_memory);
+        let mut chunk = None;
+        if let Place::File(file) = &input.data {
+            if file.n_bytes() > memory {
+                let n = file.dim().0;
+                // Besides the chunk as it was read there is the one in the device's layout.
+                let row = (file.n_bytes() / n as u64).max(1);
+                let rows = usize::try_from((memory / 3).min(MAX_CHUNK) / row).unwrap_or(usize::MAX);
+                chunk = Some(rows.clamp(1, n));
+            } else {
+                input.data = Place::Memory(file.read()?);
             }
-            standardization = Some(standard);
+        }
+        let mut standardization = None;
+        if let (Place::Memory(data), true) = (&input.data, standardize) {
+            let samples = data.samples().map_err(|e| input.error(e))?;
+            standardization = Some(Standardization::of(input.weighted(samples)?)?);
+        }
+        if let (Place::Memory(data), Some(standard)) = (&mut input.data, &standardization) {
+            apply(standard, data)?;
         }
         let input: &'a Input<'_> = input;
-        let samples = input.samples()?;
-        if standardize && chunk.is_some() {
-            standardization = Some(Standardization::of(samples)?);
-        }
-        debug_assert_eq!((samples.n_samples(), samples.n_features()), (n, d));
-        Ok(Self { options: input.options, samples, standardization, chunk, dtype: input.data.dtype() })
+        let (samples, dtype) = match &input.data {
+            Place::Memory(data) => {
+                let samples = data.samples().map_err(|e| input.error(e))?;
+                (DataSet::Memory(input.weighted(samples)?), data.dtype())
+            }
+            Place::File(file) => {
+                let any = arr0(0.0);
+                // A column of as many zeros, which takes no memory: with it the weights are checked.
+                let any = any.broadcast((file.dim().0, 1)).context("too many samples")?;
+                let total_weight = match file.dim() {
+                    (0, _) | (_, 0) => 0.0,
+                    _ => input.weighted(Samples::from_f64(any)?)?.total_weight(),
+                };
+                let weights = input.weights.as_ref().map(|(_, weights)| weights.view());
+                let data = FileSamples::new(file, weights, total_weight);
+                standardization = data.check(chunk.unwrap_or(1), standardize).map_err(|e| input.error(e))?;
+                (DataSet::File(data), file.dtype())
+            }
+        };
+        Ok(Self { options: input.options, samples, standardization, chunk, dtype })
     }
 
     /// The data in the device: all of it, or chunk by chunk as it is used.
     pub fn evaluator(&self) -> gmm::Result<Box<dyn Evaluator + 'a>> {
         let options = LoadOptions { kernel: self.options.kernel.clone() };
+        let (n, d) = (self.samples.n_samples(), self.samples.n_features());
         let Some(rows) = self.chunk else {
-            return gmm::load(self.options.device, self.samples, &options).map(|e| e as _);
+            let load = |samples: Samples<'_>| gmm::load(self.options.device, samples, &options);
+            return self.samples.with_rows(0..n, None, load).map(|e| e as _);
         };
         let device = self.chunk_device();
-        let standard = self.standardization.clone();
-        let chunks = ChunkedEvaluator::of_samples(self.samples, rows, move |chunk| {
-            Ok(match &standard {
-                Some(standard) => load_standardized(chunk, standard, device, &options)?,
-                None => gmm::load(device, chunk, &options)?,
+        let (samples, standard) = (self.samples, self.standardization.clone());
+        let sizes = (0..n).step_by(rows).map(|start| rows.min(n - start)).collect();
+        let chunks = ChunkedEvaluator::new(d, sizes, move |i| {
+            samples.with_rows(i * rows..n.min((i + 1) * rows), standard.as_ref(), |chunk| {
+                gmm::load(device, chunk, &options).map(|e| e as _)
             })
         })?;
-        Ok(Box::new(chunks))
+        Ok(Box::new(chunks.with_total_weight(self.samples.total_weight())))
     }
 
     /// Chunk after chunk in the device, for what is done with each sample once: `each` bytes a sample besides the data's.
@@ -126,8 +162,11 @@ impl<'a> Source<'a> {
         let rows = (PASS / (each + 8 * d)).clamp(1, self.chunk.unwrap_or(n));
         let device = if self.is_chunked() { self.chunk_device() } else { self.options.device };
         (0..n).step_by(rows).map(move |start| {
-            let chunk = self.samples.rows(start..n.min(start + rows));
-            work(gmm::load(device, chunk, &options)?.as_mut()).map_err(|e| match e {
+            let evaluator =
+                self.samples.with_rows(start..n.min(start + rows), self.standardization.as_ref(), |chunk| {
+                    gmm::load(device, chunk, &options)
+                });
+            work(evaluator?.as_mut()).map_err(|e| match e {
                 Error::UnreachableSample { row } => Error::UnreachableSample { row: row + start },
                 other => other,
             })
@@ -177,38 +216,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Loads a standardised copy.
-fn load_standardized(
-    chunk: Samples<'_>,
-    standard: &Standardization,
-    device: Device,
-    options: &LoadOptions,
-) -> gmm::Result<Box<dyn Evaluator>> {
-    fn load<'a>(
-        samples: gmm::Result<Samples<'a>>,
-        weights: Option<ArrayView1<'a, f64>>,
-        device: Device,
-        options: &LoadOptions,
-    ) -> gmm::Result<Box<dyn Evaluator>> {
-        let samples = weights.into_iter().try_fold(samples?, Samples::with_weights)?;
-        gmm::load(device, samples, options)
-    }
-    match chunk.view() {
-        View::F32(x) => {
-            let mut x = x.to_owned();
-            standard.apply(x.view_mut(), |v| v as f32);
-            load(Samples::from_f32(x.view()), chunk.weights(), device, options)
-        }
-        View::F64(x) => {
-            let mut x = x.to_owned();
-            standard.apply(x.view_mut(), |v| v);
-            load(Samples::from_f64(x.view()), chunk.weights(), device, options)
-        }
-    }
-}
-
-/// Half of the memory that this process may use.
-fn half_of_the_memory() -> u64 {
+/// A third of the memory that this process may use: data is there twice, as it was read and as the device keeps it.
+fn a_third_of_the_memory() -> u64 {
     use sysinfo::{MemoryRefreshKind, RefreshKind, System};
     let what = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
     let limit = System::new_with_specifics(what).ok().map(|system| {
@@ -216,7 +225,7 @@ fn half_of_the_memory() -> u64 {
         system.cgroup_limits().map_or(total, |limits| limits.total_memory.min(total))
     });
     // A system that does not tell has a few gigabytes.
-    limit.filter(|&bytes| bytes > 0).unwrap_or(8 << 30) / 2
+    limit.filter(|&bytes| bytes > 0).unwrap_or(8 << 30) / 3
 }
 
 /// 1000, 500k, 64M, 8G, 2T; also with i and B: 8GiB. Powers of 1024.
@@ -247,6 +256,6 @@ mod tests {
 
     #[test]
     fn the_machine_has_memory() {
-        assert!(half_of_the_memory() > 1 << 26);
+        assert!(a_third_of_the_memory() > 1 << 26);
     }
 }

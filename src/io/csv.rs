@@ -1,5 +1,6 @@
 //! Comma-separated text.
 use super::Problem;
+use super::stamp::Stamp;
 use ndarray::Array2;
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -7,6 +8,14 @@ use std::path::Path;
 
 pub(super) fn read(path: &Path) -> Result<Array2<f64>, Problem> {
     let file = File::open(path).map_err(Problem::io("open it"))?;
+    let stamp = Stamp::of(&file.metadata().map_err(Problem::io("open it"))?);
+    let read = parse(path, &file);
+    // What is wrong with a file that changed meanwhile is no matter of its content.
+    stamp.map_or(Ok(()), |stamp| stamp.check(&file))?;
+    read
+}
+
+fn parse(path: &Path, file: &File) -> Result<Array2<f64>, Problem> {
     // Ragged rows are reported here, with the line, rather than by the reader.
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(file);
     let mut record = csv::ByteRecord::new();
@@ -34,7 +43,7 @@ pub(super) fn read(path: &Path) -> Result<Array2<f64>, Problem> {
                     "line {}, column {column} (counted from 0): `{}` is not a number; numbers are separated by commas, \
                      and only the first line may be a header (without any number in it)",
                     line(),
-                    String::from_utf8_lossy(field)
+                    shown(field)
                 ))
             })?);
         }
@@ -55,6 +64,15 @@ fn first_line(path: &Path, offset: u64) -> usize {
         line += usize::from(byte == b'\n');
     }
     line
+}
+
+/// The beginning of a field, in one line.
+fn shown(field: &[u8]) -> String {
+    const LENGTH: usize = 40;
+    let text = String::from_utf8_lossy(field);
+    let start: String = text.chars().take(LENGTH).collect();
+    let more = if start.len() < text.len() { "…" } else { "" };
+    format!("{}{more}", start.replace(['\r', '\n'], " "))
 }
 
 fn number(field: &[u8]) -> Option<f64> {

@@ -5,18 +5,21 @@ mod checkpoint;
 mod csv;
 mod data;
 mod error;
+mod header;
 mod json;
 mod model;
 mod npy;
 mod npz;
 mod output;
+mod stamp;
 mod table;
 
 pub use checkpoint::{Checkpoint, CheckpointOutput, read_checkpoint};
-pub use data::{Data, read_data, read_vector};
+pub use data::{Data, DataFile, read_data, read_vector};
 pub use error::{Error, Problem, Result};
-pub use model::{ModelOutput, model_to_json, parse_model, read_model};
-pub use npy::{Mapped, write_npy};
+pub use model::{Found, ModelOutput, model_to_json, parse_model, read_found_model, read_model};
+pub use npy::write_npy;
+pub use npz::check_npz;
 pub use output::Output;
 pub use table::{Columns, TableOutput};
 

@@ -77,9 +77,9 @@ fn archives_are_checked_as_a_whole() {
         });
         bad(&[name.trim_end_matches(".npy"), "NaN"]);
     }
-    let absurd = npy("'<f8'", false, "(1000000000, 1000000000)", &[0; 48]);
+    let absurd = npy("'<f8'", false, "(10000000000, 1000000000)", &[0; 48]);
     with("means_.npy", &|bytes| bytes.clone_from(&absurd));
-    bad(&["means_", "[1000000000, 1000000000]", "too many bytes"]);
+    bad(&["means_", "[10000000000, 1000000000]", "too many bytes"]);
     assert!(gmm::io::check_npz(path("bad.npz")).unwrap_err().to_string().contains("too many bytes"));
     with("weights_.npy", &|bytes| bytes.truncate(bytes.len() - 8));
     bad(&["weights_", "takes 16 bytes", "holds 8"]);
@@ -228,11 +228,9 @@ fn a_header_of_numbers_is_noted() {
         let run = gmm(&folder).args(["score", "m.json", "x.csv"]).assert().success();
         String::from_utf8(run.get_output().stderr.clone()).unwrap()
     };
-    for first in ["0,1,2", "1,2,3"] {
-        let note = stderr(&format!("{first}\n0.5,1.5,2.5\n"));
-        assert!(note.starts_with("note: x.csv: the first line holds the numbers "), "{note}");
-    }
-    for text in ["0,1,2\n", "0,2,1\n0.5,1.5,2.5\n", "a,b,c\n0,1,3\n1,1,1\n", "5,6,7\n1,1,1\n"] {
+    let note = stderr("0,1,2\n0.5,1.5,2.5\n");
+    assert!(note.starts_with("note: x.csv: the first line holds the numbers 0 to 2 "), "{note}");
+    for text in ["0,1,2\n", "0,2,1\n0.5,1.5,2.5\n", "a,b,c\n0,1,2\n1,1,1\n", "1,2,3\n1,1,1\n"] {
         assert_eq!(stderr(text), "", "{text}");
     }
 }

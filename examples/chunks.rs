@@ -1,23 +1,26 @@
 //! Data that does not fit into memory: `cargo run --release --example chunks`.
-use gmm::io::{self, Checkpoint, CheckpointOutput, Identity};
-use gmm::{ChunkedEvaluator, CovarianceType, CpuEvaluator, Freeze, GaussianMixtureParams, StepwiseEm, mcmc};
-use std::ops::ControlFlow;
+use gmm::io::{self, Checkpoint, CheckpointOutput, DataFile, Identity};
+use gmm::{ChunkedEvaluator, CovarianceType, CpuEvaluator, Freeze, GaussianMixtureParams, Samples, StepwiseEm, mcmc};
+use std::ops::{ControlFlow, Range};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // A large .npy is mapped into memory, not read.
-    let data = io::read_data("data/speech.npy")?;
-    let samples = data.samples()?;
-    let n = samples.n_samples();
+    // Only the header is read here; what a chunk needs is read when it is its turn.
+    let file = DataFile::open("data/speech.npy")?;
+    let (n, d) = file.dim();
+    let read = |rows: Range<usize>| -> gmm::Result<Samples<'static>> {
+        file.rows(rows).map_err(|e| gmm::Error::Load(e.into()))?.into_samples()
+    };
+    let load = |rows| CpuEvaluator::new(read(rows)?);
 
     // All of the evaluator's answers, and a fit, from 4096 rows at a time.
-    let mut chunks =
-        ChunkedEvaluator::of_samples(samples.clone(), 4096, |rows| Ok(Box::new(CpuEvaluator::new(rows)?)))?;
+    let sizes = (0..n).step_by(4096).map(|start| 4096.min(n - start)).collect();
+    let mut chunks = ChunkedEvaluator::new(d, sizes, |i| Ok(Box::new(load(i * 4096..n.min((i + 1) * 4096))?)))?;
     let params = GaussianMixtureParams::default().n_components(8).covariance_type(CovarianceType::Diag);
     let path = std::env::temp_dir().join("gmm-checkpoint.json");
-    let file = CheckpointOutput::create(&path)?;
+    let checkpoints = CheckpointOutput::create(&path)?;
     // What must be the same when the fit goes on: the data, and all that changes its course.
     let made_with =
-        Identity::default().with("data", mcmc::fingerprint(&samples)).with("k", 8).with("covariance type", "diag");
+        Identity::default().with("data", mcmc::fingerprint(&read(0..n)?)).with("k", 8).with("covariance type", "diag");
     let first = params.clone().check()?.fit_with(&mut chunks, &mut |i| {
         println!("iteration {}: lower bound {:.6}", i.iteration, i.lower_bound);
         if i.iteration < 3 {
@@ -25,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         // As if the machine had to be switched off here.
         let checkpoint = Checkpoint { made_with: made_with.clone(), present: i.fit.clone(), best: i.best.cloned() };
-        if let Err(error) = file.write(&checkpoint) {
+        if let Err(error) = checkpoints.write(&checkpoint) {
             eprintln!("no checkpoint: {error}");
         }
         ControlFlow::Break(())
@@ -40,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Or each chunk once, as it comes: the parameters follow the stream.
     let mut stream = StepwiseEm::new(first.mixture, StepwiseEm::DEFAULT_DECAY, 1e-6, Freeze::default())?;
     for start in (0..n).step_by(2000) {
-        let mut chunk = CpuEvaluator::new(samples.rows(start..n.min(start + 2000)))?;
+        let mut chunk = load(start..n.min(start + 2000))?;
         println!("chunk {}: {:.6} before it was learnt", stream.steps(), stream.partial_fit(&mut chunk)?);
     }
     println!("all samples: {:.6}", stream.mixture().score(&mut chunks)?);

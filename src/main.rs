@@ -14,7 +14,7 @@ fn main() -> ExitCode {
         Err(error) if error.chain().any(is_broken_pipe) => ExitCode::SUCCESS,
         Err(error) => {
             // Without a usable stderr there is nobody to tell either.
-            let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("error: {error:#}\n"));
+            let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("error: {}\n", commands::harmless(&error)));
             ExitCode::FAILURE
         }
     }

@@ -14,7 +14,7 @@ pub type Load<'a> = Box<dyn FnMut(usize) -> Result<Box<dyn Evaluator + 'a>> + Se
 /// use gmm_host::{ChunkedEvaluator, CpuEvaluator, Evaluator, Samples};
 /// use ndarray::Array2;
 ///
-/// // In earnest, the view of a memory-mapped file.
+/// // In earnest, samples that lie elsewhere than in memory.
 /// let x = Array2::<f32>::zeros((8, 2));
 /// let samples = Samples::from_f32(x.view())?;
 /// let data = ChunkedEvaluator::of_samples(samples, 3, |chunk| Ok(Box::new(CpuEvaluator::new(chunk)?)))?;

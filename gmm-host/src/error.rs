@@ -11,7 +11,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// A sample is NaN or infinite.
     #[error(
-        "the data holds {value} at row {row}, column {column} (counted from 0); remove the row or fill in a finite value"
+        "the data holds {} at row {row}, column {column} (counted from 0); remove the row or fill in a finite value", short(*value)
     )]
     NonFiniteSample {
         /// Row of the first such value.
@@ -50,7 +50,7 @@ pub enum Error {
         got: CovarianceType,
     },
     /// A parameter of one component is not usable.
-    #[error("{what} of component {component} (counted from 0) is {value}: {remedy}")]
+    #[error("{what} of component {component} (counted from 0) is {}: {remedy}", short(*value))]
     BadComponent {
         /// Which parameter, for example `variance in column 3`.
         what: String,
@@ -62,7 +62,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// The weights do not sum to one.
-    #[error("the weights sum to {sum}, not to 1 (tolerance {tolerance:e}); divide them by their sum")]
+    #[error("the weights sum to {}, not to 1 (tolerance {tolerance:e}); divide them by their sum", short(*sum))]
     WeightSum {
         /// Their sum.
         sum: f64,
@@ -71,8 +71,8 @@ pub enum Error {
     },
     /// A covariance matrix whose two triangles differ.
     #[error(
-        "the covariance of {} is not symmetric: {upper} at row {row}, column {column} (counted from 0) and {lower} \
-         mirrored; average the matrix with its transpose", named(*component)
+        "the covariance of {} is not symmetric: {} at row {row}, column {column} (counted from 0) and {} \
+         mirrored; average the matrix with its transpose", named(*component), short(*upper), short(*lower)
     )]
     NotSymmetric {
         /// The component it belongs to; none for the one tied covariance.
@@ -99,7 +99,7 @@ pub enum Error {
         pivot: usize,
     },
     /// A sample weight that is not usable.
-    #[error("the sample weight of row {row} (counted from 0) is {value}; weights must be finite and not negative")]
+    #[error("the sample weight of row {row} (counted from 0) is {}; weights must be finite and not negative", short(*value))]
     BadSampleWeight {
         /// Row of the first such weight.
         row: usize,
@@ -120,8 +120,8 @@ pub enum Error {
     },
     /// A component without samples where nothing says what it should be.
     #[error(
-        "component {component} (counted from 0) has no samples (its responsibilities sum to {count}); use fewer \
-         components or another start"
+        "component {component} (counted from 0) has no samples (its responsibilities sum to {}); use fewer \
+         components or another start", short(*count)
     )]
     EmptyComponent {
         /// The component.
@@ -130,7 +130,7 @@ pub enum Error {
         count: f64,
     },
     /// Sums that left the range of the precision they were formed in.
-    #[error("{what} of component {component} (counted from 0) is {value}; standardise the data, or use float64")]
+    #[error("{what} of component {component} (counted from 0) is {}; standardise the data, or use float64", short(*value))]
     NonFiniteStatistic {
         /// Which sum.
         what: &'static str,
@@ -165,6 +165,9 @@ pub enum Error {
         /// N.
         n_samples: usize,
     },
+    /// Samples that could not be had from where they lie, a file for example.
+    #[error(transparent)]
+    Load(Box<dyn std::error::Error + Send + Sync>),
     /// Something that this backend cannot do.
     #[error("{what} is not supported by {backend}; {remedy}")]
     Unsupported {
@@ -234,7 +237,29 @@ pub enum Error {
     },
 }
 
+/// A number as people write it: with an exponent where it would have many zeros otherwise.
+fn short(value: f64) -> String {
+    let zeros = value != 0.0 && value.is_finite() && !(1e-5..1e16).contains(&value.abs());
+    if zeros { format!("{value:e}") } else { value.to_string() }
+}
+
 /// How an error names the owner of a covariance.
 fn named(component: Option<usize>) -> String {
     component.map_or_else(|| "all components (tied)".into(), |k| format!("component {k} (counted from 0)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_no_rows_of_zeros() {
+        let error = |value| Error::BadSampleWeight { row: 0, value }.to_string();
+        assert!(error(-1e-320).contains("is -1e-320;"), "{}", error(-1e-320));
+        assert!(error(-1e300).contains("is -1e300;"), "{}", error(-1e300));
+        assert!(error(-0.25).contains("is -0.25;"));
+        assert!(error(f64::NAN).contains("is NaN;"));
+        assert!(error(f64::NEG_INFINITY).contains("is -inf;"));
+        assert!(error(0.0).contains("is 0;"));
+    }
 }

@@ -33,7 +33,7 @@ pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator, Rows};
 pub use fit::{
     Callback, Candidate, Criterion, Fit, GaussianMixture, GaussianMixtureParams, InitParams, Iteration, Selection,
-    Standardization, StepwiseEm, merge_down, select,
+    Standardization, StandardizationBuilder, StepwiseEm, merge_down, select,
 };
 pub use mixture::{CovarianceType, Covariances, Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
 pub use precision::{Operation, Precision};

@@ -72,7 +72,9 @@ impl Archive {
         let expected = format!("{{'descr':'{descr}','fortran_order':False,'shape':{tuple},}}");
         let blank = |c: char| c.is_ascii_whitespace();
         if header.split(blank).collect::<String>() != expected || needed != size {
-            return Err(damaged(&format_args!("it is not an array of type {descr} and shape {tuple}, as it must be here")));
+            return Err(damaged(&format_args!(
+                "it is not an array of type {descr} and shape {tuple}, as it must be here"
+            )));
         }
         let mut content = Vec::with_capacity(size);
         member.read_to_end(&mut content).map_err(|e| damaged(&e))?;

@@ -57,24 +57,55 @@ impl DataSummary {
 }
 
 /// SHA-256, in hexadecimal, of the element type, the shape, the values in row order and the weights (if any), all
-/// little-endian. Reads the samples once, row by row, so that they may lie in a mapped file.
+/// little-endian.
 pub fn fingerprint(samples: &Samples<'_>) -> String {
-    let mut hash = Sha256::new();
-    match samples.view() {
-        View::F32(x) => add(&mut hash, "f32", x, |v, out| out.extend(v.to_le_bytes())),
-        View::F64(x) => add(&mut hash, "f64", x, |v, out| out.extend(v.to_le_bytes())),
-    }
-    for w in samples.weights().iter().flatten() {
-        hash.update(w.to_le_bytes());
-    }
-    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    let mut fingerprint = Fingerprint::new(samples.n_samples());
+    fingerprint.add(samples);
+    fingerprint.finish(samples.weights())
 }
 
-fn add<T: Copy>(hash: &mut Sha256, name: &str, x: ArrayView2<'_, T>, bytes: impl Fn(T, &mut Vec<u8>)) {
-    let (n, d) = x.dim();
-    hash.update(name);
-    hash.update((n as u64).to_le_bytes());
-    hash.update((d as u64).to_le_bytes());
+/// Makes the [`fingerprint`] of samples that come in parts.
+#[derive(Debug, Clone)]
+pub struct Fingerprint {
+    hash: Sha256,
+    n_samples: usize,
+    begun: bool,
+}
+
+impl Fingerprint {
+    /// Of so many samples in all.
+    pub fn new(n_samples: usize) -> Self {
+        Self { hash: Sha256::new(), n_samples, begun: false }
+    }
+
+    /// Takes in the next samples, in order, all of one element type and number of features; their weights are not looked at.
+    pub fn add(&mut self, samples: &Samples<'_>) {
+        let name = match samples.view() {
+            View::F32(_) => "f32",
+            View::F64(_) => "f64",
+        };
+        if !std::mem::replace(&mut self.begun, true) {
+            self.hash.update(name);
+            self.hash.update((self.n_samples as u64).to_le_bytes());
+            self.hash.update((samples.n_features() as u64).to_le_bytes());
+        }
+        match samples.view() {
+            View::F32(x) => add(&mut self.hash, x, |v, out| out.extend(v.to_le_bytes())),
+            View::F64(x) => add(&mut self.hash, x, |v, out| out.extend(v.to_le_bytes())),
+        }
+    }
+
+    /// The fingerprint, with the weights of all samples (N,), if they have any.
+    pub fn finish(mut self, weights: Option<ArrayView1<'_, f64>>) -> String {
+        for w in weights.iter().flatten() {
+            self.hash.update(w.to_le_bytes());
+        }
+        self.hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    }
+}
+
+fn add<T: Copy>(hash: &mut Sha256, x: ArrayView2<'_, T>, bytes: impl Fn(T, &mut Vec<u8>)) {
+    let d = x.ncols();
     let mut buffer = Vec::with_capacity(d * 8);
     for row in x.outer_iter() {
         buffer.clear();
@@ -105,6 +136,9 @@ mod tests {
             assert!(all[..i].iter().all(|b| a != b) && a.len() == 64, "{all:?}");
         }
         assert_eq!(all[1], "95afe8b24e26a5203b8b6930595330844cee1ce8f1424b0c7f16339cda33eb6d");
+        let mut parts = Fingerprint::new(2);
+        (0..2).for_each(|i| parts.add(&Samples::from_f64(x.slice(ndarray::s![i..i + 1, ..])).unwrap()));
+        assert_eq!(parts.finish(None), all[0]);
         // The order in memory is not part of it.
         let fortran = ndarray::Array2::from_shape_vec((2, 2).f(), vec![1.0, 3.0, 2.0, 4.0]).unwrap();
         assert_eq!(of(&fortran), all[0]);

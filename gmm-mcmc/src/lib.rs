@@ -25,7 +25,7 @@ mod target;
 mod transform;
 mod walk;
 
-pub use data::{DataSummary, fingerprint};
+pub use data::{DataSummary, Fingerprint, fingerprint};
 pub use error::{Error, Result};
 pub use journal::Journal;
 pub use model::Model;

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 /// Convert a model between .json and .npz
 ///
-/// The .npz has the names and shapes of scikit-learn's attributes. Every number keeps its bits.
+/// The .npz has the names and shapes of scikit-learn's attributes. Every number keeps its bits; how a fit found the
+/// model (`converged`, `n_iter`, `lower_bound`, `lower_bounds`) goes along.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -22,7 +23,8 @@ pub struct Convert {
 impl Convert {
     pub fn run(self) -> anyhow::Result<()> {
         let output = ModelOutput::create(&self.to)?;
-        output.write(&io::read_model(&self.from)?)?;
+        let (mixture, found) = io::read_found_model(&self.from)?;
+        output.write_found(&mixture, &found)?;
         Ok(text::print(format_args!("{output} written"))?)
     }
 }

@@ -1,5 +1,9 @@
 //! Which files a command reads and writes.
+use super::text;
 use anyhow::bail;
+use gmm::io::{self, Data};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 /// Refuses a result that would replace an input or another result; to be called before anything is done.
@@ -20,6 +24,38 @@ pub fn refuse_overlap<'a>(
         seen.push(place);
     }
     Ok(())
+}
+
+/// Reads data into at most so many bytes of memory (a .npy into as many as it takes), with a note where its first line looks like a header that was taken for a sample.
+pub fn read_data(path: &Path, memory: u64) -> io::Result<Data> {
+    let data = io::read_data_within(path, memory)?;
+    let csv = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("csv"));
+    if let (true, Data::F64(x)) = (csv, &data)
+        && x.nrows() > 1
+        && counts(&x.row(0).to_vec())
+        && !has_header(path)
+    {
+        text::note(format_args!(
+            "{}: the first line holds the numbers 0 to {} and was taken as a sample; if it is a header, delete it or put \
+             names in place of the numbers",
+            path.display(),
+            x.ncols() - 1
+        ));
+    }
+    Ok(data)
+}
+
+/// Whether a row is 0, 1, 2, …, as pandas numbers columns that have no names.
+fn counts(row: &[f64]) -> bool {
+    row.len() > 1 && row.iter().enumerate().all(|(column, &v)| v == column as f64)
+}
+
+/// Whether the first line that is not empty begins with something else than a number; true where it cannot be read again.
+fn has_header(path: &Path) -> bool {
+    let lines = File::open(path).ok().filter(|_| path.is_file()).map(|file| BufReader::new(file).lines());
+    let first = lines.and_then(|lines| lines.map_while(Result::ok).find(|line| !line.trim().is_empty()));
+    let field = first.as_deref().and_then(|line| line.split(',').next());
+    field.is_none_or(|field| field.trim().trim_matches('"').trim().parse::<f64>().is_err())
 }
 
 /// Where a path leads, whether or not there is a file yet; none for a pipe, a device and the like.

@@ -1,5 +1,6 @@
 //! `gmm mcmc`: draws from the posterior of a mixture.
 use super::bench::whole_number;
+use super::files;
 use super::interrupt::{self, Interrupt};
 use super::plot::{self, Trace};
 use super::progress::Progress;
@@ -163,7 +164,7 @@ impl Mcmc {
         let plot = self.plot.as_ref().map(Output::create).transpose()?;
         let prior = self.prior()?;
         let init = self.init.as_ref().map(io::read_model).transpose()?;
-        let input = io::read_data(&self.data)?;
+        let input = files::read_data(&self.data, u64::MAX)?;
         let samples = input.samples().with_context(|| self.data.display().to_string())?;
         let data = DataSummary::new(&samples);
         let model = Model::new(self.k, self.covariance_type, &prior, self.order, &data)?;

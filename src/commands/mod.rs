@@ -3,6 +3,7 @@ mod advice;
 mod bench;
 mod bench_mcmc;
 mod convert;
+mod dataset;
 mod devices;
 mod files;
 mod fit;
@@ -25,7 +26,7 @@ use std::process::ExitCode;
 
 /// Gaussian mixtures at the speed of the hardware.
 #[derive(Debug, Parser)]
-#[command(version, about, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(version, about, arg_required_else_help = true, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -57,6 +58,11 @@ enum Command {
     Convert(convert::Convert),
     Bench(bench::Bench),
     Devices(devices::Devices),
+}
+
+/// An error with all its causes, in a form that a terminal can take.
+pub fn harmless(error: &anyhow::Error) -> String {
+    text::harmless(&format!("{error:#}")).into_owned()
 }
 
 impl Cli {

@@ -1,5 +1,6 @@
 //! Plots as SVG.
 mod fit;
+mod overlay;
 mod plane;
 mod select;
 mod traces;
@@ -44,15 +45,25 @@ pub fn log_log(title: &str, labels: (&str, &str), series: &[Series]) -> anyhow::
 
 /// What `draw` draws on white, as SVG text.
 fn to_svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Drawn) -> anyhow::Result<String> {
+    to_svg_with(size, |root| draw(root).map(|()| String::new()))
+}
+
+/// What `draw` draws on white, and over it what it returns (see [`overlay`]), as SVG text.
+fn to_svg_with(
+    size: (u32, u32),
+    draw: impl FnOnce(&Area<'_>) -> Result<String, Box<dyn std::error::Error>>,
+) -> anyhow::Result<String> {
     let mut svg = String::new();
     let drawn = || {
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         root.fill(&WHITE)?;
-        draw(&root)?;
+        let over = draw(&root)?;
         root.present()?;
-        Ok::<_, Box<dyn std::error::Error>>(())
+        Ok::<_, Box<dyn std::error::Error>>(over)
     };
-    drawn().map_err(|e| anyhow!("the plot could not be drawn: {e}"))?;
+    let over = drawn().map_err(|e| anyhow!("the plot could not be drawn: {e}"))?;
+    let end = svg.rfind("</svg>").unwrap_or(svg.len());
+    svg.insert_str(end, &over);
     Ok(svg)
 }
 

@@ -1,19 +1,20 @@
 //! The way of data from a file into a device, in one piece or in chunks.
 use super::advice::{self, Circumstances};
-use super::text;
+use super::dataset::{self, DataSet, FileSamples, apply};
+use super::{files, text};
 use anyhow::{Context, bail};
 use clap::Args;
-use gmm::io::{self, Data, Identity};
+use gmm::io::{self, Data, DataFile, Identity};
 use gmm::{
-    ChunkedEvaluator, CovarianceType, Device, Error, Evaluator, Fit, LoadOptions, Samples, Standardization, View, mcmc,
+    ChunkedEvaluator, CovarianceType, Device, Error, Evaluator, Fit, LoadOptions, Samples, Standardization, mcmc,
 };
-use ndarray::{Array1, Axis};
+use ndarray::{Array1, arr0};
 use std::path::{Path, PathBuf};
 
 /// Most bytes of a chunk: larger ones gain nothing.
 const MAX_CHUNK: u64 = 256 << 20;
 
-/// Most bytes that are held at once in a single pass.
+/// Bytes that are held at once in a single pass.
 const PASS: usize = 64 << 20;
 
 /// The options of every command that computes over data.
@@ -36,11 +37,17 @@ pub struct DataOptions {
     pub memory: Option<u64>,
 }
 
-/// What was read.
+/// What was read or opened.
 pub struct Input<'a> {
     options: &'a DataOptions,
-    data: Data,
+    data: Place,
     weights: Option<(&'a Path, Array1<f64>)>,
+}
+
+enum Place {
+    Memory(Data),
+    /// Not yet read.
+    File(DataFile),
 }
 
 impl DataOptions {
@@ -50,55 +57,110 @@ impl DataOptions {
 
     pub fn read<'a>(&'a self, weights: Option<&'a Path>) -> anyhow::Result<Input<'a>> {
         let weights = weights.map(|path| Ok::<_, io::Error>((path, io::read_vector(path)?))).transpose()?;
-        let data = match self.memory {
-            Some(memory) => io::read_data_within(&self.data, memory)?,
-            None => io::read_data(&self.data)?,
+        let data = match self.data.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy")) {
+            true => Place::File(DataFile::open(&self.data)?),
+            false => Place::Memory(files::read_data(&self.data, self.memory.unwrap_or(u64::MAX))?),
         };
         Ok(Input { options: self, data, weights })
     }
 }
 
 impl Input<'_> {
-    fn samples(&self) -> anyhow::Result<Samples<'_>> {
-        let samples = self.data.samples().with_context(|| self.options.data.display().to_string())?;
+    /// Names the data in an error about its values; one about the file does so by itself.
+    fn error(&self, error: Error) -> anyhow::Error {
+        match error {
+            Error::Load(_) => error.into(),
+            error => anyhow::Error::from(error).context(self.options.data.display().to_string()),
+        }
+    }
+
+    /// The same of an error in finding the standardisation, whose sums are in float64 whatever the data is.
+    fn standardization_error(&self, error: Error) -> anyhow::Error {
+        match error {
+            error @ Error::NonFiniteStatistic { .. } => {
+                let circumstances = Circumstances { float64: true, standardized: true, fit: true };
+                advice::advise(error, circumstances).context(self.options.data.display().to_string())
+            }
+            error => self.error(error),
+        }
+    }
+
+    /// Gives samples their weights.
+    fn weighted<'s>(&'s self, samples: Samples<'s>) -> anyhow::Result<Samples<'s>> {
         match &self.weights {
             Some((path, weights)) => samples.with_weights(weights.view()).with_context(|| path.display().to_string()),
             None => Ok(samples),
         }
     }
 
+    /// Checks the weights and sums them up, N where there are none, before any sample is read.
+    fn total_weight(&self, n: usize) -> anyhow::Result<f64> {
+        if n == 0 {
+            return Ok(0.0);
+        }
+        // A column of zeros, which takes no memory.
+        let any = arr0(0.0);
+        let any = any.broadcast((n, 1)).context("too many samples")?;
+        Ok(self.weighted(Samples::from_f64(any)?)?.total_weight())
+    }
+
+    fn dim(&self) -> (usize, usize) {
+        match &self.data {
+            Place::Memory(data) => data.dim(),
+            Place::File(file) => file.dim(),
+        }
+    }
+
+    fn dtype(&self) -> &'static str {
+        match &self.data {
+            Place::Memory(data) => data.dtype(),
+            Place::File(file) => file.dtype(),
+        }
+    }
+
+    /// Bytes of the values.
+    fn n_bytes(&self) -> u64 {
+        match &self.data {
+            Place::Memory(data) => data.n_bytes(),
+            Place::File(file) => file.n_bytes(),
+        }
+    }
+
     /// What tells this data, with its weights, from other data.
     pub fn identity(&self) -> anyhow::Result<Identity> {
-        // With the weights, so that bad ones are found, and without.
-        let weighted = self.samples()?;
-        let samples = self.data.samples()?;
-        let weights =
-            weighted.weights().map(|w| Samples::from_f64(w.insert_axis(Axis(1))).map(|w| mcmc::fingerprint(&w)));
+        let (n, d) = self.dim();
+        self.total_weight(n)?;
+        let mut content = mcmc::Fingerprint::new(n);
+        match &self.data {
+            Place::Memory(data) => content.add(&data.samples().map_err(|e| self.error(e))?),
+            Place::File(file) => {
+                let rows = (PASS / (8 * d.max(1))).max(1);
+                for start in (0..n).step_by(rows) {
+                    let samples = dataset::read(file, start..n.min(start + rows)).map_err(|e| self.error(e))?;
+                    content.add(&samples);
+                }
+            }
+        }
+        let weights = self.weights.as_ref().map(|(_, w)| mcmc::Fingerprint::new(n).finish(Some(w.view())));
         Ok(Identity::default()
-            .with("the data's shape", format!("{} × {}", samples.n_samples(), samples.n_features()))
-            .with("the data's type", self.data.dtype())
-            .with("the data's content", mcmc::fingerprint(&samples))
-            .with("sample-weight", weights.transpose()?))
+            .with("the data's shape", format!("{n} × {d}"))
+            .with("the data's type", self.dtype())
+            .with("the data's content", content.finish(None))
+            .with("sample-weight", weights))
     }
 
-    fn standardization(&self, samples: &Samples<'_>) -> anyhow::Result<Standardization> {
-        // Its sums are in float64, whatever the data is.
-        let circumstances = Circumstances { float64: true, standardized: true, fit: true };
-        let standard = Standardization::of(samples).map_err(|e| advice::advise(e, circumstances));
-        standard.with_context(|| self.options.data.display().to_string())
-    }
-
-    /// What of the data is in memory at once: its own array where it is in memory, and a copy in the device's layout, all of it
-    /// or a chunk; standardising a mapped file takes one more.
-    fn plan(&self, standardize: bool) -> anyhow::Result<Plan> {
-        let (n, bytes, mapped) = (self.data.dim().0, self.data.n_bytes(), self.data.is_mapped());
+    /// What of the data is in memory at once: its values as they were read and a copy in the device's layout, of all or of a
+    /// chunk.
+    fn plan(&self) -> anyhow::Result<Plan> {
+        let (n, bytes) = (self.dim().0, self.n_bytes());
         let given = self.options.memory;
         let memory = given.unwrap_or_else(half_of_the_memory);
-        let held = (if mapped { 0 } else { bytes }) + 8 * self.weights.as_ref().map_or(0, |(_, w)| w.len() as u64);
-        let copies = if mapped && standardize { 2 * bytes } else { bytes };
-        // Besides the chunk in the device's layout there may be one that is being standardised.
+        let in_memory = matches!(self.data, Place::Memory(_));
+        let held = (if in_memory { bytes } else { 0 }) + 8 * self.weights.as_ref().map_or(0, |(_, w)| w.len() as u64);
+        let copies = if in_memory { bytes } else { bytes.saturating_mul(2) };
+        // Twice a chunk, and room for what the device adds to it.
         let (row, part) = ((bytes / n.max(1) as u64).max(1), memory.saturating_sub(held) / 3);
-        let whole = held + copies <= memory;
+        let whole = held.saturating_add(copies) <= memory;
         if given.is_some() && !whole && part < row {
             bail!(
                 "{}: --memory {memory} is too little; it takes {} bytes at least",
@@ -125,7 +187,7 @@ struct Plan {
 pub struct Source<'a> {
     options: &'a DataOptions,
     /// Standardised already, unless they are read in chunks.
-    pub samples: Samples<'a>,
+    pub samples: DataSet<'a>,
     pub standardization: Option<Standardization>,
     /// Rows of a chunk, where the data is larger than the memory that it may take.
     chunk: Option<usize>,
@@ -135,45 +197,50 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Checks the data, and standardises it where that is asked for.
+    /// Reads the data, or opens it where it is larger than the memory that it may take; checks it, and standardises it where
+    /// that is asked for.
     pub fn new(input: &'a mut Input<'_>, standardize: bool) -> anyhow::Result<Self> {
-        let (n, d) = input.data.dim();
-        let Plan { chunk, pass } = input.plan(standardize)?;
+        let Plan { chunk, pass } = input.plan()?;
+        if let (Place::File(file), None) = (&input.data, chunk) {
+            input.data = Place::Memory(file.read()?);
+        }
         let mut standardization = None;
-        if standardize && chunk.is_none() {
-            let standard = input.standardization(&input.samples()?)?;
-            input.data = std::mem::replace(&mut input.data, Data::F32(Default::default())).into_memory();
-            match &mut input.data {
-                Data::F32(x) => standard.apply(x.view_mut(), |v| v as f32),
-                Data::F64(x) => standard.apply(x.view_mut(), |v| v),
-                _ => anyhow::bail!("data of a form that cannot be standardised"),
-            }
-            standardization = Some(standard);
+        if let (Place::Memory(data), true) = (&input.data, standardize) {
+            let samples = input.weighted(data.samples().map_err(|e| input.error(e))?)?;
+            standardization = Some(Standardization::of(&samples).map_err(|e| input.standardization_error(e))?);
+        }
+        if let (Place::Memory(data), Some(standard)) = (&mut input.data, &standardization) {
+            apply(standard, data)?;
         }
         let input: &'a Input<'_> = input;
-        let samples = input.samples()?;
-        if standardize && chunk.is_some() {
-            standardization = Some(input.standardization(&samples)?);
-        }
-        debug_assert_eq!((samples.n_samples(), samples.n_features()), (n, d));
-        Ok(Self { options: input.options, samples, standardization, chunk, pass, dtype: input.data.dtype() })
+        let samples = match &input.data {
+            Place::Memory(data) => DataSet::Memory(input.weighted(data.samples().map_err(|e| input.error(e))?)?),
+            Place::File(file) => {
+                let weights = input.weights.as_ref().map(|(_, weights)| weights.view());
+                let data = FileSamples::new(file, weights, input.total_weight(file.dim().0)?);
+                let checked = data.check(chunk.unwrap_or(1), standardize);
+                standardization = checked.map_err(|e| input.standardization_error(e))?;
+                DataSet::File(data)
+            }
+        };
+        Ok(Self { options: input.options, samples, standardization, chunk, pass, dtype: input.dtype() })
     }
 
     /// The data in the device: all of it, or chunk by chunk as it is used.
     pub fn evaluator(&self) -> gmm::Result<Box<dyn Evaluator + 'a>> {
         let options = self.options.load_options();
+        let (n, d) = (self.samples.n_samples(), self.samples.n_features());
         let Some(rows) = self.chunk else {
-            return gmm::load(self.options.device, self.samples.clone(), &options);
+            return gmm::load(self.options.device, self.samples.rows(0..n, None)?, &options);
         };
         let device = self.chunk_device();
-        let standard = self.standardization.clone();
-        let chunks = ChunkedEvaluator::of_samples(self.samples.clone(), rows, move |chunk| {
-            Ok(match &standard {
-                Some(standard) => load_standardized(&chunk, standard, device, &options)?,
-                None => gmm::load(device, chunk, &options)?,
-            })
+        let (samples, standard) = (self.samples.clone(), self.standardization.clone());
+        let sizes = (0..n).step_by(rows).map(|start| rows.min(n - start)).collect();
+        let chunks = ChunkedEvaluator::new(d, sizes, move |i| {
+            let chunk = samples.rows(i * rows..n.min((i + 1) * rows), standard.as_ref())?;
+            gmm::load(device, chunk, &options)
         })?;
-        Ok(Box::new(chunks))
+        Ok(Box::new(chunks.with_total_weight(self.samples.total_weight())))
     }
 
     /// Chunk after chunk in the device, for what is done with each sample once: `each` bytes a sample besides the data's.
@@ -187,7 +254,7 @@ impl<'a> Source<'a> {
         let rows = (self.pass / (each + 8 * d)).clamp(1, self.chunk.unwrap_or(n));
         let device = if self.is_chunked() { self.chunk_device() } else { self.options.device };
         (0..n).step_by(rows).map(move |start| {
-            let chunk = self.samples.rows(start..n.min(start + rows));
+            let chunk = self.samples.rows(start..n.min(start + rows), self.standardization.as_ref())?;
             work(gmm::load(device, chunk, &options)?.as_mut()).map_err(|e| match e {
                 Error::UnreachableSample { row } => Error::UnreachableSample { row: row + start },
                 other => other,
@@ -242,32 +309,6 @@ impl<'a> Source<'a> {
             self.dtype
         )
     }
-}
-
-/// Loads a standardised copy.
-fn load_standardized(
-    chunk: &Samples<'_>,
-    standard: &Standardization,
-    device: Device,
-    options: &LoadOptions,
-) -> gmm::Result<Box<dyn Evaluator>> {
-    let samples = match chunk.view() {
-        View::F32(x) => {
-            let mut x = x.to_owned();
-            standard.apply(x.view_mut(), |v| v as f32);
-            Samples::from_shared_f32(x.into_shared())?
-        }
-        View::F64(x) => {
-            let mut x = x.to_owned();
-            standard.apply(x.view_mut(), |v| v);
-            Samples::from_shared_f64(x.into_shared())?
-        }
-    };
-    let samples = match chunk.weights() {
-        Some(weights) => samples.with_shared_weights(weights.to_shared())?,
-        None => samples,
-    };
-    gmm::load(device, samples, options)
 }
 
 /// Half of the memory that this process may use.

@@ -1,18 +1,33 @@
 //! Text for people.
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 /// Prints `text` and a line feed; unlike `println!` it reports a closed pipe instead of panicking.
 pub fn print(text: impl std::fmt::Display) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{text}")?;
+    writeln!(out, "{}", harmless(&text.to_string()))?;
     out.flush()
 }
 
 /// Prints a note on stderr; without a usable stderr there is nobody to tell.
 pub fn note(text: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "note: {text}");
+    let _ = writeln!(io::stderr(), "note: {}", harmless(&text.to_string()));
+}
+
+/// Text for a terminal: characters that would change its state or the order of the text, as they may come from a file or its
+/// name, are written as escapes. Line feeds stay.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    let bad = |c: char| {
+        c != '\n'
+            && (c.is_control()
+                || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+    };
+    if !text.contains(bad) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().map(|c| if bad(c) { c.escape_default().to_string() } else { c.to_string() }).collect())
 }
 
 /// Prints `value` as JSON.
@@ -88,6 +103,12 @@ fn three_digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(harmless("größer\nthan 1"), "größer\nthan 1");
+        assert_eq!(harmless("a\x1b[2Jb\r\u{9b}\u{202e}"), "a\\u{1b}[2Jb\\r\\u{9b}\\u{202e}");
+    }
 
     #[test]
     fn numbers_read_well() {

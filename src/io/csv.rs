@@ -1,6 +1,6 @@
 //! Comma-separated text.
 use super::Problem;
-use super::npy::check_memory;
+use super::stamp::Stamp;
 use ndarray::Array2;
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -9,6 +9,14 @@ use std::path::Path;
 /// Reads numbers that take at most `memory` bytes.
 pub(super) fn read(path: &Path, memory: u64) -> Result<Array2<f64>, Problem> {
     let file = File::open(path).map_err(Problem::io("open it"))?;
+    let stamp = Stamp::of(&file.metadata().map_err(Problem::io("open it"))?);
+    let read = parse(path, &file, memory);
+    // What is wrong with a file that changed meanwhile is no matter of its content.
+    stamp.map_or(Ok(()), |stamp| stamp.check(&file))?;
+    read
+}
+
+fn parse(path: &Path, file: &File, memory: u64) -> Result<Array2<f64>, Problem> {
     // Ragged rows are reported here, with the line, rather than by the reader.
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(file);
     let mut record = csv::ByteRecord::new();
@@ -36,11 +44,17 @@ pub(super) fn read(path: &Path, memory: u64) -> Result<Array2<f64>, Problem> {
                     "line {}, column {column} (counted from 0): `{}` is not a number; numbers are separated by commas, \
                      and only the first line may be a header (without any number in it)",
                     line(),
-                    String::from_utf8_lossy(field)
+                    shown(field)
                 ))
             })?);
         }
-        check_memory(size_of_val(&values[..]) as u64, memory)?;
+        let taken = size_of_val(&values[..]) as u64;
+        if taken > memory {
+            return Err(Problem::format(format!(
+                "its numbers take {taken} bytes of memory or more, where {memory} are allowed; allow more, or save them as a \
+                 .npy, which is read in chunks"
+            )));
+        }
     }
     let columns = columns.unwrap_or(0);
     let rows = values.len().checked_div(columns).unwrap_or(0);
@@ -58,6 +72,15 @@ fn first_line(path: &Path, offset: u64) -> usize {
         line += usize::from(byte == b'\n');
     }
     line
+}
+
+/// The beginning of a field, in one line.
+fn shown(field: &[u8]) -> String {
+    const LENGTH: usize = 40;
+    let text = String::from_utf8_lossy(field);
+    let start: String = text.chars().take(LENGTH).collect();
+    let more = if start.len() < text.len() { "…" } else { "" };
+    format!("{}{more}", start.replace(['\r', '\n'], " "))
 }
 
 fn number(field: &[u8]) -> Option<f64> {

@@ -29,6 +29,9 @@ pub enum Problem {
     /// The file is not in the form it has to have; says where and what to do.
     #[error("{0}")]
     Format(String),
+    /// The size or the time of the last change of the file is another than when it was opened.
+    #[error("the file changed while it was read; run again when nothing writes to it any more")]
+    Changed,
     /// The content is well-formed and not usable.
     #[error(transparent)]
     Content(#[from] gmm_host::Error),
@@ -37,6 +40,10 @@ pub enum Problem {
 impl Problem {
     pub(crate) fn io(action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         move |error| Self::Io { action, error }
+    }
+
+    pub(crate) fn format(what: impl Into<String>) -> Self {
+        Self::Format(what.into())
     }
 
     pub(crate) fn at(self, path: &Path) -> Error {

@@ -30,6 +30,30 @@ struct Parameters {
 /// An array of any shape in row-major order.
 pub(super) type Array = (Vec<usize>, Vec<f64>);
 
+/// How a fit found a mixture, under scikit-learn's names, as far as a file tells.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub struct Found {
+    /// Whether the last iteration changed the lower bound by less than the tolerance.
+    pub converged: Option<bool>,
+    /// Number of iterations.
+    pub n_iter: Option<u64>,
+    /// The lower bound of the last iteration; none without iterations.
+    pub lower_bound: Option<f64>,
+    /// The lower bound of each iteration.
+    pub lower_bounds: Option<Vec<f64>>,
+}
+
+impl Found {
+    fn of(fit: &Fit) -> Self {
+        Self {
+            converged: Some(fit.converged),
+            n_iter: Some(fit.n_iter() as u64),
+            lower_bound: fit.lower_bounds.last().copied(),
+            lower_bounds: Some(fit.lower_bounds.clone()),
+        }
+    }
+}
+
 /// Reads a mixture from a file: `.npz` with scikit-learn's attribute names, anything else is JSON.
 ///
 /// # Errors
@@ -38,10 +62,32 @@ pub(super) type Array = (Vec<usize>, Vec<f64>);
 pub fn read_model(path: impl AsRef<Path>) -> Result<Mixture> {
     let path = path.as_ref();
     let read = || match Format::of(path) {
-        Ok(Format::Npz) => npz::read(File::open(path).map_err(Problem::io("read it"))?),
-        _ => parse_model(&std::fs::read_to_string(path).map_err(Problem::io("read it"))?),
+        Ok(Format::Npz) => read_npz(path).map(|(mixture, _)| mixture),
+        _ => parse_model(&read_text(path)?),
     };
     read().map_err(|problem| problem.at(path))
+}
+
+/// Reads a mixture and how it was found. Errors: as [`read_model`]; a `converged`, `n_iter`, `lower_bound` or `lower_bounds` of
+/// another type.
+pub fn read_found_model(path: impl AsRef<Path>) -> Result<(Mixture, Found)> {
+    let path = path.as_ref();
+    let read = || match Format::of(path) {
+        Ok(Format::Npz) => read_npz(path),
+        _ => {
+            let json = read_text(path)?;
+            Ok((parse_model(&json)?, decode(&quote_non_finite(&json))?))
+        }
+    };
+    read().map_err(|problem| problem.at(path))
+}
+
+fn read_npz(path: &Path) -> std::result::Result<(Mixture, Found), Problem> {
+    npz::read(std::io::BufReader::new(File::open(path).map_err(Problem::io("read it"))?))
+}
+
+fn read_text(path: &Path) -> std::result::Result<String, Problem> {
+    std::fs::read_to_string(path).map_err(Problem::io("read it"))
 }
 
 /// Reads a mixture from a JSON text. Errors: as [`read_model`].
@@ -119,22 +165,26 @@ impl ModelOutput {
 
     /// Writes the mixture; may be done again, with another. Errors: as [`Output::write`].
     pub fn write(&self, mixture: &Mixture) -> Result<()> {
-        self.write_parts(mixture, None)
+        self.write_found(mixture, &Found::default())
     }
 
     /// Writes the fit's mixture and, with scikit-learn's names, how it was found: `converged`, `n_iter`, `lower_bound` (not
     /// without iterations) and `lower_bounds`. Errors: as [`Output::write`].
     pub fn write_fit(&self, fit: &Fit) -> Result<()> {
-        self.write_parts(&fit.mixture, Some(fit))
+        self.write_found(&fit.mixture, &Found::of(fit))
     }
 
-    fn write_parts(&self, mixture: &Mixture, fit: Option<&Fit>) -> Result<()> {
+    /// Writes the mixture and what is known of how it was found. Errors: as [`Output::write`].
+    pub fn write_found(&self, mixture: &Mixture, found: &Found) -> Result<()> {
         let bytes = match self.format {
             Format::Json => {
-                let fit = fit.map_or_else(String::new, |fit| format!(",\n{}", fit_members(fit)));
-                format!("{{{}{fit}}}\n", model_members(mixture)).into_bytes()
+                let found = match found_members(found) {
+                    members if members.is_empty() => members,
+                    members => format!(",\n{members}"),
+                };
+                format!("{{{}{found}}}\n", model_members(mixture)).into_bytes()
             }
-            Format::Npz => npz::to_bytes(mixture, fit).map_err(|problem| problem.at(self.path()))?,
+            Format::Npz => npz::to_bytes(mixture, found).map_err(|problem| problem.at(self.path()))?,
         };
         self.output.write(|file| file.write_all(&bytes))
     }
@@ -170,14 +220,18 @@ pub(super) fn model_members(mixture: &Mixture) -> String {
 
 /// How a mixture was found, as members of the same object.
 pub(super) fn fit_members(fit: &Fit) -> String {
-    let bounds = &fit.lower_bounds;
-    let last = bounds.last().map_or_else(String::new, |v| format!(" \"lower_bound\": {v:?},"));
-    format!(
-        "\"converged\": {}, \"n_iter\": {},{last}\n\"lower_bounds\": {}",
-        fit.converged,
-        fit.n_iter(),
-        nested(&[bounds.len()], &mut bounds.iter().copied())
-    )
+    found_members(&Found::of(fit))
+}
+
+fn found_members(found: &Found) -> String {
+    let bounds = |bounds: &Vec<f64>| nested(&[bounds.len()], &mut bounds.iter().copied());
+    let members = [
+        found.converged.map(|v| format!("\"converged\": {v}")),
+        found.n_iter.map(|v| format!("\"n_iter\": {v}")),
+        found.lower_bound.map(|v| format!("\"lower_bound\": {v:?}")),
+        found.lower_bounds.as_ref().map(|v| format!("\n\"lower_bounds\": {}", bounds(v))),
+    ];
+    members.into_iter().flatten().collect::<Vec<_>>().join(", ").replace(", \n", ",\n").trim_start().into()
 }
 
 /// Nested lists, each of the innermost on a line of its own.
@@ -211,8 +265,11 @@ mod tests {
         for covariance_type in CovarianceType::ALL {
             let written = mixture(covariance_type);
             let bits = |m: &Mixture| m.means().iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-            let npz = npz::to_bytes(&written, None).unwrap();
-            for read in [parse_model(&model_to_json(&written)), npz::read(std::io::Cursor::new(npz))] {
+            let npz = npz::to_bytes(&written, &Found::default()).unwrap();
+            for read in [
+                parse_model(&model_to_json(&written)),
+                npz::read(std::io::Cursor::new(npz)).map(|(mixture, _)| mixture),
+            ] {
                 let read = read.unwrap();
                 assert_eq!(read, written);
                 assert_eq!(bits(&read), bits(&written));
@@ -238,7 +295,7 @@ mod tests {
 
     #[test]
     fn damaged_archives_do_not_panic() {
-        let good = npz::to_bytes(&mixture(CovarianceType::Full), None).unwrap();
+        let good = npz::to_bytes(&mixture(CovarianceType::Full), &Found::default()).unwrap();
         let mut refused = 0;
         for i in (0..good.len()).step_by(5) {
             let mut bytes = good.clone();

@@ -1,18 +1,19 @@
 //! NumPy's array files.
 use super::Problem;
+use super::header::Header;
+use super::stamp::Stamp;
 use bytemuck::Pod;
-use memmap2::Mmap;
-use ndarray::{ArrayD, ArrayView2, IxDyn, ShapeBuilder};
-use ndarray_npy::npy::header::{Header, Layout, ParseHeaderError, ReadHeaderError};
-use ndarray_npy::{ReadDataError, ReadableElement, WritableElement, WriteNpyError, WriteNpyExt};
+use ndarray::{Array2, ArrayD, IxDyn, ShapeBuilder};
+use ndarray_npy::npy::header as written;
+use ndarray_npy::{WritableElement, WriteNpyError, WriteNpyExt};
+use rayon::prelude::*;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek};
+use std::io;
+use std::ops::Range;
 use std::path::Path;
 
-/// The longest header that is read. NumPy's own limit is 10,000; that of a plain array takes 128 bytes.
-const MAX_HEADER: usize = 10_000;
-/// The most brackets in a header: the parser behind is recursive.
-const MAX_BRACKETS: usize = 32;
+/// Bytes that are read in one call: several threads share a large array.
+const PIECE: usize = 4 << 20;
 
 /// The element types that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,81 +22,186 @@ pub(super) enum Dtype {
     F64,
 }
 
-/// An array that was read.
+/// An element type of data.
+pub(super) trait Element: Pod + Send + Sync {
+    /// With its bytes in the opposite order.
+    fn swapped(self) -> Self;
+}
+
+impl Element for f32 {
+    fn swapped(self) -> Self {
+        Self::from_bits(self.to_bits().swap_bytes())
+    }
+}
+
+impl Element for f64 {
+    fn swapped(self) -> Self {
+        Self::from_bits(self.to_bits().swap_bytes())
+    }
+}
+
+/// An open array file. It is read by position and never mapped: a mapped file that another process cuts short would end
+/// this one with SIGBUS, where a read reports it.
 #[derive(Debug)]
-pub(super) enum Array {
-    F32(ArrayD<f32>),
-    F64(ArrayD<f64>),
-    Mapped(Mapped),
+pub(super) struct Npy {
+    file: File,
+    stamp: Stamp,
+    header: Header,
+    dtype: Dtype,
+    /// Whether the bytes of an element stand in another order than this machine's.
+    swap: bool,
 }
 
-/// Reads an array of at most `memory` bytes; one of two dimensions and of at least `map_from` bytes is mapped where the
-/// machine can use it as it stands, however large it is.
-pub(super) fn read(path: &Path, map_from: u64, memory: u64) -> Result<Array, Problem> {
-    let mut file = File::open(path).map_err(Problem::io("open it"))?;
-    let metadata = file.metadata().map_err(Problem::io("open it"))?;
-    if metadata.is_dir() {
-        return Err(Problem::io("read it")(io::ErrorKind::IsADirectory.into()));
+impl Npy {
+    /// Opens an array of float32 or float64 and makes sure that the file has the size that its header tells.
+    pub fn open(path: &Path) -> Result<Self, Problem> {
+        let mut file = File::open(path).map_err(Problem::io("open it"))?;
+        let metadata = file.metadata().map_err(Problem::io("open it"))?;
+        if metadata.is_dir() {
+            return Err(Problem::io("read it")(io::ErrorKind::IsADirectory.into()));
+        }
+        let Some(stamp) = Stamp::of(&metadata) else {
+            return Err(Problem::format("a .npy must be a regular file"));
+        };
+        let header = Header::read(&mut file)?;
+        let (dtype, swap) = dtype(&header)?;
+        header.check_size(dtype.size(), metadata.len().saturating_sub(header.start))?;
+        Ok(Self { file, stamp, header, dtype, swap })
     }
-    if !metadata.is_file() {
-        return Err(format("a .npy must be a regular file"));
+
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
     }
-    let header = read_header(&mut file)?;
-    let start = file.stream_position().map_err(Problem::io("read it"))?;
-    let body = metadata.len().saturating_sub(start);
-    let dtype = dtype(&header)?;
-    check_size(&header, dtype, body)?;
-    if body >= map_from
-        && let Some(mapped) = Mapped::new(&file, start, &header, dtype)?
-    {
-        return Ok(Array::Mapped(mapped));
+
+    /// Length of each dimension.
+    pub fn shape(&self) -> &[usize] {
+        &self.header.shape
     }
-    check_memory(body, memory)?;
-    let reader = BufReader::with_capacity(1 << 20, file);
-    match dtype {
-        Dtype::F32 => read_body(&header, reader).map(Array::F32),
-        Dtype::F64 => read_body(&header, reader).map(Array::F64),
+
+    /// The whole array; `T` must be its type.
+    pub fn read<T: Element>(&self) -> Result<ArrayD<T>, Problem> {
+        let mut values = vec![T::zeroed(); self.header.shape.iter().product()];
+        self.fill(&mut values, 0)?;
+        self.stamp.check(&self.file)?;
+        array(&self.header, values)
+    }
+
+    /// Some rows of an array of two dimensions, in the file's memory order; `T` must be its type.
+    ///
+    /// # Panics
+    /// If the array has another number of dimensions, or fewer rows.
+    pub fn rows<T: Element>(&self, rows: Range<usize>) -> Result<Array2<T>, Problem> {
+        let &[n, d] = self.shape() else { panic!("rows of an array of shape {:?}", self.shape()) };
+        assert!(rows.start <= rows.end && rows.end <= n, "rows {rows:?} of {n}");
+        let mut values = vec![T::zeroed(); rows.len() * d];
+        if self.header.fortran {
+            for (column, part) in values.chunks_mut(rows.len().max(1)).enumerate() {
+                self.fill(part, column * n + rows.start)?;
+            }
+        } else {
+            self.fill(&mut values, rows.start * d)?;
+        }
+        self.stamp.check(&self.file)?;
+        Array2::from_shape_vec((rows.len(), d).set_f(self.header.fortran), values)
+            .map_err(|e| Problem::format(e.to_string()))
+    }
+
+    /// Reads elements from number `first` on.
+    fn fill<T: Element>(&self, out: &mut [T], first: usize) -> Result<(), Problem> {
+        let piece = PIECE / size_of::<T>();
+        out.par_chunks_mut(piece).enumerate().try_for_each(|(i, part)| {
+            let offset = self.header.start + ((first + i * piece) * size_of::<T>()) as u64;
+            read_exact_at(&self.file, bytemuck::cast_slice_mut(part), offset).map_err(|e| match e.kind() {
+                // The size was checked when the file was opened.
+                io::ErrorKind::UnexpectedEof => Problem::Changed,
+                _ => Problem::io("read it")(e),
+            })?;
+            if self.swap {
+                part.iter_mut().for_each(|v| *v = v.swapped());
+            }
+            Ok(())
+        })
     }
 }
 
-/// Refuses numbers that take more memory than is allowed and cannot be read in chunks.
-pub(super) fn check_memory(needed: u64, memory: u64) -> Result<(), Problem> {
-    if needed <= memory {
-        return Ok(());
+#[cfg(unix)]
+fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !out.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, out, offset) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => (out, offset) = (&mut out[n..], offset + n as u64),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
     }
-    Err(format(format!(
-        "its numbers take {needed} bytes of memory or more, where {memory} are allowed; allow more, or save them as a .npy \
-         in this machine's byte order, which is read in chunks"
-    )))
+    Ok(())
 }
 
 /// Reads an array of either type from the bytes of a .npy, as float64.
 pub(super) fn parse(bytes: &[u8]) -> Result<ArrayD<f64>, Problem> {
-    let mut rest = bytes;
-    let header = read_header(&mut rest)?;
-    let dtype = dtype(&header)?;
-    check_size(&header, dtype, rest.len() as u64)?;
-    match dtype {
-        Dtype::F32 => read_body::<f32>(&header, rest).map(|x| x.mapv(f64::from)),
-        Dtype::F64 => read_body(&header, rest),
+    let (header, body) = split(bytes)?;
+    let (dtype, swap) = dtype(&header)?;
+    header.check_size(dtype.size(), body.len() as u64)?;
+    fn decode<T: Element + Into<f64>>(body: &[u8], swap: bool) -> Vec<f64> {
+        let values = body.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
+        values.map(|v| if swap { v.swapped() } else { v }.into()).collect()
+    }
+    let values = match dtype {
+        Dtype::F32 => decode::<f32>(body, swap),
+        Dtype::F64 => decode::<f64>(body, swap),
+    };
+    array(&header, values)
+}
+
+/// Reads one truth value, whole number or floating-point number (an array without dimensions) as float64.
+pub(super) fn parse_scalar(bytes: &[u8]) -> Result<f64, Problem> {
+    let (header, body) = split(bytes)?;
+    if !header.shape.is_empty() {
+        return Err(Problem::format(format!("there is an array of shape {:?} in place of a number", header.shape)));
+    }
+    let mut little = body.to_vec();
+    match header.element() {
+        Some((kind @ ('b' | 'i' | 'u'), size @ 1..=8, big)) if size == body.len() as u64 => {
+            if big {
+                little.reverse();
+            }
+            let negative = kind == 'i' && little.last().is_some_and(|b| b & 0x80 != 0);
+            little.resize(8, if negative { 0xff } else { 0 });
+            let bits = u64::from_le_bytes(little.try_into().map_err(|_| Problem::format("not a number"))?);
+            Ok(if kind == 'i' { bits.cast_signed() as f64 } else { bits as f64 })
+        }
+        _ => parse(bytes).map(|x| x.sum()),
     }
 }
 
 /// Reads NumPy's 0-dimensional array of a text (`numpy.array("diag")`) from the bytes of a .npy.
 pub(super) fn parse_text(bytes: &[u8]) -> Result<String, Problem> {
+    let (header, body) = split(bytes)?;
+    let text = match header.element() {
+        Some(('U', size, false)) if header.shape.is_empty() => {
+            header.check_size(size, body.len() as u64)?;
+            // UCS-4, padded with zeros.
+            let (characters, _) = body.as_chunks::<4>();
+            characters.iter().map(|&c| char::from_u32(u32::from_le_bytes(c))).collect::<Option<String>>()
+        }
+        _ => {
+            let (descr, shape) = (&header.descr, &header.shape);
+            return Err(Problem::format(format!(
+                "there is an array of type {descr} and shape {shape:?} in place of a text"
+            )));
+        }
+    };
+    Ok(text.ok_or_else(|| Problem::format("there is a text that is no Unicode"))?.trim_end_matches('\0').into())
+}
+
+fn split(bytes: &[u8]) -> Result<(Header, &[u8]), Problem> {
     let mut rest = bytes;
-    let header = read_header(&mut rest)?;
-    let descr = descr(&header);
-    if !descr.starts_with("'<U") || !header.shape.is_empty() {
-        return Err(format(format!(
-            "there is an array of type {descr} and shape {:?} in place of a text",
-            header.shape
-        )));
-    }
-    // UCS-4, padded with zeros.
-    let (characters, _) = rest.as_chunks::<4>();
-    let text: Option<String> = characters.iter().map(|&c| char::from_u32(u32::from_le_bytes(c))).collect();
-    Ok(text.ok_or_else(|| format("there is a text that is no Unicode"))?.trim_end_matches('\0').into())
+    Ok((Header::read(&mut rest)?, rest))
 }
 
 /// The .npy of a text.
@@ -123,139 +229,44 @@ pub fn write_npy<T: WritableElement, D: ndarray::Dimension>(
 
 /// The header of an array in C order.
 pub(super) fn npy_header<T: WritableElement>(shape: Vec<usize>) -> io::Result<Vec<u8>> {
-    Header { type_descriptor: T::type_descriptor(), layout: Layout::Standard, shape }
+    written::Header { type_descriptor: T::type_descriptor(), layout: written::Layout::Standard, shape }
         .to_bytes()
         .map_err(io::Error::other)
 }
 
-fn format(what: impl Into<String>) -> Problem {
-    Problem::Format(what.into())
+impl Dtype {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "float32",
+            Self::F64 => "float64",
+        }
+    }
+
+    /// Bytes of an element.
+    pub fn size(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
 }
 
-/// Reads the header; what its parser is given is bounded before.
-fn read_header(reader: &mut impl Read) -> Result<Header, Problem> {
-    let not_npy = |e: io::Error| match e.kind() {
-        io::ErrorKind::UnexpectedEof => format("not a .npy file: it ends within the header"),
-        _ => Problem::io("read it")(e),
-    };
-    // Magic string (6), version (2), length of the rest (2 or 4, little-endian).
-    let mut bytes = vec![0; 10];
-    reader.read_exact(&mut bytes).map_err(not_npy)?;
-    if !bytes.starts_with(b"\x93NUMPY") {
-        return Err(format("not a .npy file: it does not begin with NumPy's magic string"));
-    }
-    let mut length = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
-    if bytes[6] > 1 {
-        bytes.resize(12, 0);
-        reader.read_exact(&mut bytes[10..]).map_err(not_npy)?;
-        length |= usize::from(u16::from_le_bytes([bytes[10], bytes[11]])) << 16;
-    }
-    if length > MAX_HEADER {
-        return Err(format(format!("the header claims {length} bytes; at most {MAX_HEADER} are read")));
-    }
-    let start = bytes.len();
-    bytes.resize(start + length, 0);
-    reader.read_exact(&mut bytes[start..]).map_err(not_npy)?;
-    if bytes[start..].iter().filter(|b| b"([{".contains(b)).count() > MAX_BRACKETS {
-        return Err(format(format!("the header has more than {MAX_BRACKETS} brackets; only plain arrays are read")));
-    }
-    Header::from_reader(&mut &bytes[..]).map_err(|e| match e {
-        // Its text is a drawing of several lines.
-        ReadHeaderError::Parse(ParseHeaderError::DictParse(_)) => format("the .npy header is no Python dictionary"),
-        e => format(format!("the .npy header is not usable: {e}")),
-    })
-}
-
-fn descr(header: &Header) -> String {
-    header.type_descriptor.to_string()
-}
-
-fn dtype(header: &Header) -> Result<Dtype, Problem> {
-    match descr(header).as_str() {
-        "'<f4'" | "'>f4'" => Ok(Dtype::F32),
-        "'<f8'" | "'>f8'" => Ok(Dtype::F64),
-        descr => Err(format(format!(
-            "the array's type is {descr} where float32 or float64 is needed; save x.astype('float32') or 'float64'"
+/// The element type, and whether its bytes have to be swapped.
+fn dtype(header: &Header) -> Result<(Dtype, bool), Problem> {
+    match header.element() {
+        Some(('f', 4, big)) => Ok((Dtype::F32, big != cfg!(target_endian = "big"))),
+        Some(('f', 8, big)) => Ok((Dtype::F64, big != cfg!(target_endian = "big"))),
+        _ => Err(Problem::format(format!(
+            "the array's type is {} where float32 or float64 is needed; save x.astype('float32') or 'float64'",
+            header.descr
         ))),
     }
 }
 
-/// Whether `body` bytes are what the header tells: to be known before memory is taken for it.
-fn check_size(header: &Header, dtype: Dtype, body: u64) -> Result<(), Problem> {
-    let size = if dtype == Dtype::F32 { 4 } else { 8 };
-    let needed = header.shape.iter().try_fold(size, |n: u64, &length| n.checked_mul(u64::try_from(length).ok()?));
-    if needed == Some(body) {
-        return Ok(());
-    }
-    let needed = needed.map_or("too many".into(), |n| n.to_string());
-    Err(format(format!(
-        "an array of shape {:?} takes {needed} bytes, the file holds {body}: it was cut short or something was appended",
-        header.shape
-    )))
-}
-
-/// Reads an array whose size was checked.
-fn read_body<T: ReadableElement>(header: &Header, reader: impl Read) -> Result<ArrayD<T>, Problem> {
-    let count = header.shape.iter().product();
-    let data = T::read_to_end_exact_vec(reader, &header.type_descriptor, count).map_err(|e| match e {
-        ReadDataError::Io(e) => Problem::io("read it")(e),
-        e => format(e.to_string()),
-    })?;
-    let shape = IxDyn(&header.shape).set_f(header.layout.is_fortran());
-    ArrayD::from_shape_vec(shape, data).map_err(|e| format(e.to_string()))
-}
-
-/// A two-dimensional array in a file that is mapped into memory: read piece by piece as it is used, and again when memory
-/// got short meanwhile.
-#[derive(Debug)]
-pub struct Mapped {
-    map: Mmap,
-    /// Where the numbers begin, in bytes.
-    start: usize,
-    dtype: Dtype,
-    dim: (usize, usize),
-    fortran: bool,
-}
-
-impl Mapped {
-    /// `None` where the array is not two-dimensional or the machine cannot use its bytes as they stand. The size was checked.
-    fn new(file: &File, start: u64, header: &Header, dtype: Dtype) -> Result<Option<Self>, Problem> {
-        let &[rows, columns] = &header.shape[..] else { return Ok(None) };
-        let (Ok(start), '<', true) =
-            (usize::try_from(start), descr(header).chars().nth(1).unwrap_or(' '), cfg!(target_endian = "little"))
-        else {
-            return Ok(None);
-        };
-        // SAFETY: the map is read-only, and every bit pattern is a value of the types it is seen as. A file that another
-        // process changes meanwhile changes the values, and one that it cuts short ends this process: the documentation
-        // of `read_data` says so.
-        let map = unsafe { Mmap::map(file) }.map_err(Problem::io("map it"))?;
-        let mapped = Self { map, start, dtype, dim: (rows, columns), fortran: header.layout.is_fortran() };
-        let usable = match dtype {
-            Dtype::F32 => mapped.try_view::<f32>().is_some(),
-            Dtype::F64 => mapped.try_view::<f64>().is_some(),
-        };
-        Ok(usable.then_some(mapped))
-    }
-
-    pub(super) fn dim(&self) -> (usize, usize) {
-        self.dim
-    }
-
-    pub(super) fn dtype(&self) -> Dtype {
-        self.dtype
-    }
-
-    fn try_view<T: Pod>(&self) -> Option<ArrayView2<'_, T>> {
-        let values = bytemuck::try_cast_slice(self.map.get(self.start..)?).ok()?;
-        ArrayView2::from_shape(self.dim.set_f(self.fortran), values).ok()
-    }
-
-    /// The array; `T` must be its type.
-    pub(super) fn view<T: Pod>(&self) -> ArrayView2<'_, T> {
-        // Tried in `new`; neither the map nor the type has changed since.
-        self.try_view().expect("an array that was viewed before")
-    }
+/// Elements in the shape and order of the header, whose number was checked.
+fn array<T>(header: &Header, values: Vec<T>) -> Result<ArrayD<T>, Problem> {
+    ArrayD::from_shape_vec(IxDyn(&header.shape).set_f(header.fortran), values)
+        .map_err(|e| Problem::format(e.to_string()))
 }
 
 #[cfg(test)]
@@ -268,34 +279,30 @@ mod tests {
         file
     }
 
-    fn values(array: &Array) -> Vec<f64> {
-        match array {
-            Array::F32(x) => x.iter().map(|&v| f64::from(v)).collect(),
-            Array::F64(x) => x.iter().copied().collect(),
-            Array::Mapped(m) if m.dtype == Dtype::F32 => m.view::<f32>().iter().map(|&v| f64::from(v)).collect(),
-            Array::Mapped(m) => m.view::<f64>().iter().copied().collect(),
-        }
+    fn read<T: Element + Into<f64>>(bytes: &[u8]) -> Vec<f64> {
+        Npy::open(file(bytes).path()).unwrap().read::<T>().unwrap().iter().map(|&v| v.into()).collect()
     }
 
     #[test]
-    fn mapped_and_read_arrays_are_the_same() {
-        let x = ndarray::Array2::from_shape_fn((5, 3), |(i, j)| (i * 3 + j) as f64 / 2.0);
-        let mut f32s = Vec::new();
-        write_npy(&x.mapv(|v| v as f32), &mut f32s).unwrap();
+    fn rows_are_those_of_the_whole() {
+        let x = Array2::from_shape_fn((5, 3), |(i, j)| (i * 3 + j) as f64 / 2.0);
+        let mut c_order = Vec::new();
+        write_npy(&x, &mut c_order).unwrap();
         let mut fortran = Vec::new();
         write_npy(&x.t().as_standard_layout().reversed_axes(), &mut fortran).unwrap();
         assert!(String::from_utf8_lossy(&fortran).contains("'fortran_order': True"));
-        for bytes in [f32s, fortran] {
-            let file = file(&bytes);
-            let (mapped, read) = (read(file.path(), 0, 0).unwrap(), read(file.path(), u64::MAX, u64::MAX).unwrap());
-            assert!(matches!(mapped, Array::Mapped(_)) && !matches!(read, Array::Mapped(_)));
-            assert_eq!(values(&mapped), x.iter().copied().collect::<Vec<_>>());
-            assert_eq!(values(&mapped), values(&read));
+        for bytes in [&c_order, &fortran] {
+            assert_eq!(read::<f64>(bytes), x.iter().copied().collect::<Vec<_>>());
+            let file = file(bytes);
+            let npy = Npy::open(file.path()).unwrap();
+            for rows in [0..5, 0..1, 1..4, 4..5, 2..2] {
+                assert_eq!(npy.rows::<f64>(rows.clone()).unwrap(), x.slice(ndarray::s![rows, ..]));
+            }
         }
     }
 
     #[test]
-    fn what_cannot_be_mapped_is_read() {
+    fn other_orders_and_places_are_read() {
         let mut big_endian = Vec::new();
         write_npy(&ndarray::arr2(&[[1.0f64]]), &mut big_endian).unwrap();
         let at = big_endian.iter().position(|&b| b == b'<').unwrap();
@@ -309,12 +316,59 @@ mod tests {
         odd.remove(100);
         odd[8] -= 1;
         for bytes in [big_endian, vector, odd] {
-            let file = file(&bytes);
-            let array = read(file.path(), 0, 8).unwrap();
-            assert!(read(file.path(), 0, 7).unwrap_err().to_string().contains("8 bytes"));
-            assert!(matches!(array, Array::F64(_)));
-            assert_eq!(values(&array), [2.5]);
+            assert_eq!(read::<f64>(&bytes), [2.5]);
+            assert_eq!(parse(&bytes).unwrap().sum(), 2.5);
         }
+    }
+
+    /// More than one piece, so that the threads' places count.
+    #[test]
+    fn large_arrays_are_read_in_pieces() {
+        let n = 3 * PIECE / 4 + 5;
+        let x = ndarray::Array1::from_shape_fn(n, |i| i as f32);
+        let mut bytes = Vec::new();
+        write_npy(&x, &mut bytes).unwrap();
+        assert_eq!(Npy::open(file(&bytes).path()).unwrap().read::<f32>().unwrap(), x.into_dyn());
+    }
+
+    #[test]
+    fn files_that_change_are_found_out() {
+        let mut bytes = Vec::new();
+        write_npy(&Array2::<f32>::zeros((1000, 3)), &mut bytes).unwrap();
+        let changed = |change: &dyn Fn(&File)| {
+            let file = file(&bytes);
+            // The time of the last change has the grain of the system's clock.
+            file.as_file().set_modified(std::time::UNIX_EPOCH).unwrap();
+            let npy = Npy::open(file.path()).unwrap();
+            assert!(npy.rows::<f32>(0..10).is_ok());
+            change(&File::options().write(true).open(file.path()).unwrap());
+            let error = npy.read::<f32>().unwrap_err();
+            assert!(matches!(error, Problem::Changed), "{error}");
+            let error = npy.rows::<f32>(0..1).unwrap_err();
+            assert!(matches!(error, Problem::Changed), "{error}");
+        };
+        changed(&|file| file.set_len(200).unwrap());
+        changed(&|file| file.set_len(1 << 20).unwrap());
+        changed(&|mut file| io::Write::write_all(&mut file, b"\x93NUMPY").unwrap());
+    }
+
+    #[test]
+    fn scalars() {
+        let number = |descr: &str, body: &[u8]| {
+            let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+            let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ()}}\n");
+            bytes.extend((header.len() as u16).to_le_bytes());
+            bytes.extend(header.as_bytes());
+            bytes.extend(body);
+            parse_scalar(&bytes).map_err(|e| e.to_string())
+        };
+        assert_eq!(number("|b1", &[1]), Ok(1.0));
+        assert_eq!(number("<i4", &(-7i32).to_le_bytes()), Ok(-7.0));
+        assert_eq!(number(">i8", &300i64.to_be_bytes()), Ok(300.0));
+        assert_eq!(number("|u1", &[200]), Ok(200.0));
+        assert_eq!(number("<f4", &0.5f32.to_le_bytes()), Ok(0.5));
+        assert!(number("<i8", &[1, 2]).is_err());
+        assert!(number("<U1", &[1, 0, 0, 0]).is_err());
     }
 
     #[test]

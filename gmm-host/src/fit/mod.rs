@@ -10,7 +10,7 @@ mod stepwise;
 pub use merge::merge_down;
 pub use params::{GaussianMixture, GaussianMixtureParams, InitParams};
 pub use select::{Candidate, Criterion, Selection, select};
-pub use standard::Standardization;
+pub use standard::{Standardization, StandardizationBuilder};
 pub use stepwise::StepwiseEm;
 
 use crate::{Error, Evaluator, Mixture, Result};

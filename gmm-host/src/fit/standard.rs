@@ -17,26 +17,54 @@ pub struct Standardization {
     scale: Array1<f64>,
 }
 
+/// Finds a [`Standardization`] from samples that come in parts.
+#[derive(Debug, Clone)]
+pub struct StandardizationBuilder {
+    /// The first sample: around it nothing is lost far from zero, and a constant column is zero to the bit.
+    origin: Array1<f64>,
+    moments: Statistics,
+}
+
+impl StandardizationBuilder {
+    /// Around the first of some samples, which are not yet counted.
+    pub fn new(samples: &Samples<'_>) -> Self {
+        let origin = wide(&samples.rows(0..1)).row(0).to_owned();
+        let moments = Statistics::empty(CovarianceType::Diag, 1, origin.len());
+        Self { origin, moments }
+    }
+
+    /// Counts samples. Errors: [`Error::NonFiniteStatistic`] where a sum overflows.
+    pub fn add(&mut self, samples: &Samples<'_>) -> Result<()> {
+        let n = samples.n_samples();
+        for start in (0..n).step_by(CHUNK) {
+            let chunk = samples.rows(start..n.min(start + CHUNK));
+            let weights = chunk.weights().map_or_else(|| Array1::ones(chunk.n_samples()), |w| w.to_owned());
+            let x = wide(&chunk) - &self.origin;
+            let weights = weights.insert_axis(Axis(1));
+            let part = Statistics::from_responsibilities(x.view(), weights.view(), CovarianceType::Diag)?;
+            self.moments.merge(&part)?;
+        }
+        Ok(())
+    }
+
+    /// Mean and standard deviation of what was counted.
+    pub fn finish(self) -> Standardization {
+        let scatter = self.moments.scatter().iter();
+        let scale =
+            scatter.map(|v| (v / self.moments.weight()).sqrt()).map(|s| if s > 0.0 { s } else { 1.0 }).collect();
+        Standardization { mean: &self.moments.means().row(0) + &self.origin, scale }
+    }
+}
+
 impl Standardization {
     /// Mean and standard deviation (divisor Σᵢ wᵢ) of each column, by sample weight; the scale of a constant column is 1.
     ///
     /// # Errors
     /// [`Error::NonFiniteStatistic`] where a sum overflows.
     pub fn of(samples: &Samples<'_>) -> Result<Self> {
-        let (n, d) = (samples.n_samples(), samples.n_features());
-        // Around the first sample: nothing is lost far from the origin, and a constant column is zero to the bit.
-        let origin = wide(&samples.rows(0..1)).row(0).to_owned();
-        let mut moments = Statistics::empty(CovarianceType::Diag, 1, d);
-        for start in (0..n).step_by(CHUNK) {
-            let chunk = samples.rows(start..n.min(start + CHUNK));
-            let weights = chunk.weights().map_or_else(|| Array1::ones(chunk.n_samples()), |w| w.to_owned());
-            let x = wide(&chunk) - &origin;
-            let weights = weights.insert_axis(Axis(1));
-            moments.merge(&Statistics::from_responsibilities(x.view(), weights.view(), CovarianceType::Diag)?)?;
-        }
-        let scatter = moments.scatter().iter();
-        let scale = scatter.map(|v| (v / moments.weight()).sqrt()).map(|s| if s > 0.0 { s } else { 1.0 }).collect();
-        Ok(Self { mean: &moments.means().row(0) + &origin, scale })
+        let mut parts = StandardizationBuilder::new(samples);
+        parts.add(samples)?;
+        Ok(parts.finish())
     }
 
     /// Mean of each column (D,).

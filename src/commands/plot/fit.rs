@@ -1,6 +1,7 @@
 //! A fit: the data and its components, and how the lower bound rose.
+use super::overlay::{Overlay, Stroke};
 use super::plane::Plane;
-use super::{Area, COLOURS, Drawn, FONT, GREY, LIGHT_GREY, label, padded, to_svg};
+use super::{Area, COLOURS, FONT, GREY, LIGHT_GREY, label, padded, to_svg_with};
 use crate::commands::source::Source;
 use crate::commands::text;
 use gmm::{CpuEvaluator, Evaluator, Fit, Mixture, Samples};
@@ -10,13 +11,21 @@ use rand::SeedableRng;
 use rand::seq::index;
 use rand_chacha::ChaCha8Rng;
 
-const SIZE: (u32, u32) = (1240, 580);
-/// Where the right part begins.
-const SPLIT: u32 = 760;
+/// Widths of the chart on the left, of a column of the legend, of the chart on the right; the height of all.
+const LEFT: u32 = 760;
+const LEGEND: u32 = 112;
+const RIGHT: u32 = 480;
+const HEIGHT: u32 = 580;
+/// Lines of the legend in one column, and most columns.
+const LINES: usize = 28;
+const COLUMNS: usize = 3;
 /// Most samples that are drawn.
 const POINTS: usize = 2000;
 /// Distances of the ellipses from the means, in standard deviations.
 const RADII: [f64; 2] = [1.0, 2.0];
+
+/// Shapes over a chart.
+type Shapes = Result<String, Box<dyn std::error::Error>>;
 
 /// Some of the samples, in the data's own units, each with its most probable component.
 pub struct Scatter {
@@ -53,30 +62,53 @@ impl Scatter {
 
 /// The samples with the fit's components on the left, its lower bounds on the right; as SVG text.
 pub fn fit(scatter: &Scatter, fit: &Fit) -> anyhow::Result<String> {
-    to_svg(SIZE, |root| {
-        let (left, right) = root.split_horizontally(SPLIT);
-        if fit.mixture.n_features() == 1 {
-            histogram(&left, scatter, &fit.mixture)?;
-        } else {
-            plane(&left, scatter, &fit.mixture)?;
-        }
-        bounds(&right, &fit.lower_bounds)
+    let one = fit.mixture.n_features() == 1;
+    // One more line for the density of all.
+    let entries = fit.mixture.n_components() + usize::from(one);
+    let columns = entries.div_ceil(LINES).clamp(1, COLUMNS);
+    let split = LEFT + LEGEND * columns as u32;
+    to_svg_with((split + RIGHT, HEIGHT), |root| {
+        let (left, right) = root.split_horizontally(split);
+        let (left, _) = left.split_horizontally(LEFT);
+        let shapes = if one { histogram(&left, scatter, &fit.mixture)? } else { plane(&left, scatter, &fit.mixture)? };
+        Ok(shapes + &bounds(&right, &fit.lower_bounds)?)
     })
 }
 
 fn colour(c: usize) -> RGBColor {
-    COLOURS[c % COLOURS.len()]
+    Stroke::of_component(c).colour
+}
+
+/// Which line is which component, and its weight; beside the chart on the left.
+fn legend(overlay: &mut Overlay, mixture: &Mixture, more: &[(&str, Stroke)]) {
+    let place = |i: usize| (f64::from(LEFT + LEGEND * (i / LINES) as u32) + 6.0, 64.0 + 18.0 * (i % LINES) as f64);
+    overlay.entry((f64::from(LEFT) + 6.0, 44.0), None, "component: weight");
+    for (i, (name, stroke)) in more.iter().enumerate() {
+        overlay.entry(place(i), Some(*stroke), name);
+    }
+    let (k, room) = (mixture.n_components(), COLUMNS * LINES - more.len());
+    let shown = if k > room { room - 1 } else { k };
+    for (c, weight) in mixture.weights().iter().enumerate().take(shown) {
+        overlay.entry(place(more.len() + c), Some(Stroke::of_component(c)), &format!("{c}: {weight:.3}"));
+    }
+    if shown < k {
+        overlay.entry(place(more.len() + shown), None, &format!("and {} more", k - shown));
+    }
 }
 
 /// Samples and ellipses.
-fn plane(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture) -> Drawn {
+fn plane(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture) -> Shapes {
     let plane = Plane::of(mixture);
     let points: Vec<(f64, f64)> = scatter.x.outer_iter().map(|x| plane.project(x)).collect();
-    let ellipses: Vec<Vec<Vec<(f64, f64)>>> = (0..mixture.n_components())
-        .map(|c| RADII.iter().map(|&radius| plane.ellipse(mixture, c, radius)).collect())
-        .collect();
-    // The inner ellipses are always seen as a whole.
-    let seen = || points.iter().chain(ellipses.iter().flat_map(|e| &e[0]));
+    let k = mixture.n_components();
+    let ellipses: Vec<_> = (0..k).map(|c| plane.ellipse(mixture, c)).collect();
+    // The inner ellipses are always seen as a whole: they reach ±√(A·Aᵀ)ⱼⱼ.
+    let corners = ellipses.iter().flat_map(|(centre, [a, b, d])| {
+        let (x, y) = (a.abs(), b.hypot(*d));
+        [(centre.0 - x, centre.1 - y), (centre.0 + x, centre.1 + y)]
+    });
+    let seen: Vec<(f64, f64)> = points.iter().copied().chain(corners).collect();
+    let seen = || seen.iter();
     let (x, y) = (padded(seen().map(|p| p.0)), padded(seen().map(|p| p.1)));
     let mut chart = ChartBuilder::on(area)
         .caption(format!("{}; ellipses at 1 and 2 standard deviations", scatter.caption(mixture)), (FONT, 17))
@@ -97,17 +129,21 @@ fn plane(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture) -> Drawn {
         .draw()?;
     let dots = points.iter().zip(&scatter.labels);
     chart.draw_series(dots.map(|(&p, &c)| Circle::new(p, 2, colour(c).mix(0.45).filled())))?;
-    for (c, ellipses) in ellipses.into_iter().enumerate() {
-        let style = colour(c).stroke_width(2);
-        chart.draw_series(ellipses.into_iter().map(|line| PathElement::new(line, style)))?;
-        let mean = plane.project(mixture.means().row(c));
-        chart.draw_series([Circle::new(mean, 5, WHITE.filled()), Circle::new(mean, 4, colour(c).filled())])?;
+    let mut overlay = Overlay::new(chart.plotting_area().get_pixel_range(), x, y);
+    for (c, (centre, axes)) in ellipses.iter().enumerate() {
+        for radius in RADII {
+            overlay.ellipse(*centre, axes.map(|v| radius * v), Stroke::of_component(c));
+        }
     }
-    Ok(())
+    for (c, (centre, _)) in ellipses.iter().enumerate() {
+        overlay.badge(*centre, &c.to_string(), colour(c));
+    }
+    legend(&mut overlay, mixture, &[]);
+    Ok(overlay.finish("plane"))
 }
 
 /// For one feature: how often its values are, and the densities.
-fn histogram(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture) -> Drawn {
+fn histogram(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture) -> Shapes {
     const BINS: usize = 60;
     const GRID: usize = 400;
     let x = padded(scatter.x.iter().copied());
@@ -141,11 +177,19 @@ fn histogram(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture) -> Drawn {
         let left = x.0 + b as f64 * width;
         Rectangle::new([(left, 0.0), (left + width, n)], GREY.filled())
     }))?;
-    for (c, curve) in curves.into_iter().enumerate() {
-        chart.draw_series(LineSeries::new(grid.iter().copied().zip(curve), colour(c).stroke_width(2)))?;
+    let all = Stroke::solid(BLACK, 2.5);
+    let mut overlay = Overlay::new(chart.plotting_area().get_pixel_range(), x, (0.0, top));
+    overlay.line(grid.iter().copied().zip(total), all);
+    for (c, curve) in curves.iter().enumerate() {
+        overlay.line(grid.iter().copied().zip(curve.iter().copied()), Stroke::of_component(c));
     }
-    chart.draw_series(LineSeries::new(grid.iter().copied().zip(total), BLACK.stroke_width(2)))?;
-    Ok(())
+    for (c, curve) in curves.iter().enumerate() {
+        // At the top of its curve.
+        let highest = (0..GRID).max_by(|&i, &j| curve[i].total_cmp(&curve[j])).unwrap_or(0);
+        overlay.badge((grid[highest], curve[highest]), &c.to_string(), colour(c));
+    }
+    legend(&mut overlay, mixture, &[("all", all)]);
+    Ok(overlay.finish("densities"))
 }
 
 /// πₖ N(x; μₖ, σₖ²) on a grid, of a mixture over one feature, whose shapes all have one number for each component (or one in all).
@@ -158,15 +202,15 @@ fn density(mixture: &Mixture, c: usize, grid: &[f64]) -> Vec<f64> {
 }
 
 /// The lower bound of each iteration.
-fn bounds(area: &Area<'_>, lower_bounds: &[f64]) -> Drawn {
+fn bounds(area: &Area<'_>, lower_bounds: &[f64]) -> Shapes {
     let points: Vec<(f64, f64)> = lower_bounds.iter().enumerate().map(|(i, &v)| ((i + 1) as f64, v)).collect();
-    let y = padded(lower_bounds.iter().copied());
+    let (x, y) = ((0.0, (points.len() + 1) as f64), padded(lower_bounds.iter().copied()));
     let mut chart = ChartBuilder::on(area)
         .caption("lower bound (mean log-likelihood of a sample)", (FONT, 17))
         .margin(12)
         .x_label_area_size(46)
         .y_label_area_size(78)
-        .build_cartesian_2d(0.0..(points.len() + 1) as f64, y.0..y.1)?;
+        .build_cartesian_2d(x.0..x.1, y.0..y.1)?;
     chart
         .configure_mesh()
         .x_desc("iteration")
@@ -177,9 +221,10 @@ fn bounds(area: &Area<'_>, lower_bounds: &[f64]) -> Drawn {
         .x_label_formatter(&|v| if v.fract() == 0.0 { format!("{v:.0}") } else { String::new() })
         .y_label_formatter(&|v| label(*v, y))
         .draw()?;
-    chart.draw_series(LineSeries::new(points.iter().copied(), COLOURS[0].stroke_width(2)))?;
+    let mut overlay = Overlay::new(chart.plotting_area().get_pixel_range(), x, y);
+    overlay.line(points.iter().copied(), Stroke::solid(COLOURS[0], 2.0));
     if points.len() <= 60 {
         chart.draw_series(points.iter().map(|&p| Circle::new(p, 3, COLOURS[0].filled())))?;
     }
-    Ok(())
+    Ok(overlay.finish("bounds"))
 }

@@ -60,20 +60,15 @@ impl Plane {
         (y[0], y[1])
     }
 
-    /// The line that is `radius` standard deviations from the mean of component `c`.
-    pub fn ellipse(&self, mixture: &Mixture, c: usize, radius: f64) -> Vec<(f64, f64)> {
-        const POINTS: usize = 72;
+    /// The mean of component `c`, and [a, b, d] such that the points one standard deviation from it are mean + A·(cos t, sin t)
+    /// with A = [[a, 0], [b, d]].
+    pub fn ellipse(&self, mixture: &Mixture, c: usize) -> ((f64, f64), [f64; 3]) {
         let s = self.axes.dot(&covariance(mixture, c)).dot(&self.axes.t());
-        // Σ = L·Lᵀ takes the circle to the ellipse.
+        // Σ = A·Aᵀ takes the circle to the ellipse.
         let a = s[[0, 0]].max(0.0).sqrt();
         let b = if a > 0.0 { s[[1, 0]] / a } else { 0.0 };
         let d = (s[[1, 1]] - b * b).max(0.0).sqrt();
-        let centre = self.project(mixture.means().row(c));
-        let point = |i: usize| {
-            let (sin, cos) = (std::f64::consts::TAU * i as f64 / POINTS as f64).sin_cos();
-            (centre.0 + radius * a * cos, centre.1 + radius * (b * cos + d * sin))
-        };
-        (0..=POINTS).map(point).collect()
+        (self.project(mixture.means().row(c)), [a, b, d])
     }
 }
 
@@ -131,9 +126,12 @@ mod tests {
         let covariance = ndarray::arr3(&[[[2.0, 0.9], [0.9, 1.0]]]);
         let m = Mixture::new(arr1(&[1.0]), arr2(&[[3.0, -1.0]]), Covariances::Full(covariance)).unwrap();
         let inverse = DMatrix::from_row_slice(2, 2, &[2.0, 0.9, 0.9, 1.0]).try_inverse().unwrap();
-        for (x, y) in Plane::of(&m).ellipse(&m, 0, 2.0) {
-            let delta = DMatrix::from_column_slice(2, 1, &[x - 3.0, y + 1.0]);
-            approx::assert_relative_eq!((delta.transpose() * &inverse * delta)[0], 4.0, max_relative = 1e-12);
+        let (centre, [a, b, d]) = Plane::of(&m).ellipse(&m, 0);
+        assert_eq!(centre, (3.0, -1.0));
+        for i in 0..12 {
+            let (sin, cos) = (i as f64).sin_cos();
+            let delta = DMatrix::from_column_slice(2, 1, &[a * cos, b * cos + d * sin]);
+            approx::assert_relative_eq!((delta.transpose() * &inverse * delta)[0], 1.0, max_relative = 1e-12);
         }
     }
 }

@@ -60,7 +60,9 @@ pub enum Error {
         error: std::io::Error,
     },
     /// An unfinished run lies where a new one would write.
-    #[error("{path} holds an unfinished run; go on with it (--resume), replace it (--overwrite), or take another prefix")]
+    #[error(
+        "{path} holds an unfinished run; go on with it (--resume), replace it (--overwrite), or take another prefix"
+    )]
     Unfinished {
         /// The file of the unfinished run.
         path: PathBuf,

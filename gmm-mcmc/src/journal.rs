@@ -4,10 +4,10 @@
 //! much of that: the draws so far, or what the unfinished warm-up of a NUTS chain has evaluated. A save appends to the
 //! log what is new, then replaces the state in one step. A program that is killed between the two, or within either,
 //! leaves the former state with a log that begins with what belongs to it.
+use crate::Result;
 use crate::archive::numbers;
 use crate::run::Run;
 use crate::saved::{Contents, at, damaged, partial, with_suffix};
-use crate::Result;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};

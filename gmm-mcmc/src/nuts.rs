@@ -164,7 +164,9 @@ impl Nuts {
         let (known, evaluations) = (state.known.take(), Cell::new(0));
         let scale = &tuned.scale;
         let density = Density { target, failure: &failure, known, record: None, scale, evaluations: &evaluations };
-        let mut nuts = settings.new_chain(chain as u64, CpuMath::new(density), &mut state.rng).map_err(|e| why(format!("{e:#}")))?;
+        let mut nuts = settings
+            .new_chain(chain as u64, CpuMath::new(density), &mut state.rng)
+            .map_err(|e| why(format!("{e:#}")))?;
         nuts.set_position(&state.point).map_err(|e| why(format!("{e:#}")))?;
         let (draw, _, stats, progress) = nuts.expanded_draw().map_err(|e| why(format!("{e:#}")))?;
         (state.point, state.log_density) = (draw.into_vec(), stats.point.logp);

@@ -91,10 +91,8 @@ fn a_resumed_run_is_the_same_to_the_bit() {
 /// Advances until the target has made so many more evaluations, or to the end.
 fn go_for(run: &mut Run, posterior: &mut Posterior<'_>, evaluations: u64) {
     let limit = posterior.evaluations() + evaluations;
-    run.advance(posterior, |p| {
-        if p.evaluations >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })
-    .unwrap();
+    run.advance(posterior, |p| if p.evaluations >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        .unwrap();
 }
 
 #[test]
@@ -259,7 +257,8 @@ fn saved_draws_that_cannot_be_are_refused() {
         })
     };
     let huge = "{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000, 1000000000), }\n";
-    let nested = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {}1,{}, }}\n", "(1,".repeat(200), ")".repeat(200));
+    let nested =
+        format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {}1,{}, }}\n", "(1,".repeat(200), ")".repeat(200));
     let begin = std::time::Instant::now();
     for text in [huge, &nested, "{", ""] {
         refused(&header(text), &["`means` is missing or damaged"]);
@@ -280,7 +279,9 @@ fn a_start_without_a_gradient_is_told() {
     let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
     let mut start = Start::from_prior(&model, &settings).unwrap();
     // The first mean of component 1 (θ is: a weight, four means, four scales), then its scale.
-    for (i, v, part) in [(3, f64::NAN, "the mean of component 1, column 0 is NaN"), (8, 1e3, "chain 2 (counted from 0)")] {
+    for (i, v, part) in
+        [(3, f64::NAN, "the mean of component 1, column 0 is NaN"), (8, 1e3, "chain 2 (counted from 0)")]
+    {
         let before = start.points[2][i];
         start.points[2][i] = v;
         let error = Run::new(settings.clone(), start.clone(), &mut posterior).unwrap_err();

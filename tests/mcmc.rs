@@ -145,10 +145,14 @@ fn a_sampler_that_cannot_start_says_why_and_leaves_nothing() {
     let rows: String = (0..12).map(|i| format!("{},{}\n", i % 3, f64::from(i * i % 7) / 2.0)).collect();
     fs::write(path.join("x.csv"), rows).unwrap();
     // So narrow that its log density, or the gradient of that, is beyond float64 wherever the data are.
-    fs::write(path.join("prior.json"), r#"{"means": {"normal": {"location": 5.0, "scale": 1e-154}}}"#).unwrap();
+    fs::write(path.join("prior.json"), r#"{"means": {"normal": {"location": 1e6, "scale": 1e-150}}}"#).unwrap();
     for sampler in ["nuts", "metropolis"] {
         let args = ["mcmc", "x.csv", "-k", "2", "--prior", "prior.json", "-o", "out", "--sampler", sampler];
-        refused(path, &args, &["chain 0 (counted from 0)", "prior", "start from another model"]);
+        refused(
+            path,
+            &args,
+            &["chain 0 (counted from 0)", "the prior", "the mean of component", "start from another model"],
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! The arrays of a saved run, read from its .npz.
 //!
-//! A file may hold anything, whatever its headers say. So an array is read only if its header is the very one that this crate writes
+//! A file may hold anything, whatever its headers say. So an array is read only if its header is the very one that this crate (or NumPy) writes
 //! for the expected type and shape, and if its bytes are there: nothing is parsed, and nothing is allocated that the
 //! file is too short for.
 use std::fs::File;
@@ -69,9 +69,10 @@ impl Archive {
         let (shape, needed) = shape(size).ok_or_else(|| damaged(&"its shape is too large"))?;
         let lengths: Vec<String> = shape.iter().map(usize::to_string).collect();
         let tuple = format!("({}{})", lengths.join(","), if shape.len() == 1 { "," } else { "" });
-        let expected = format!("{{'descr':'{descr}','fortran_order':False,'shape':{tuple},}}");
-        let blank = |c: char| c.is_ascii_whitespace();
-        if header.split(blank).collect::<String>() != expected || needed != size {
+        let expected = format!("{{'descr':'{descr}','fortran_order':False,'shape':{tuple}}}");
+        // NumPy has a comma at the end, and both pad with blanks.
+        let plain = header.split(|c: char| c.is_ascii_whitespace()).collect::<String>().replace(",}", "}");
+        if plain != expected || needed != size {
             return Err(damaged(&format_args!(
                 "it is not an array of type {descr} and shape {tuple}, as it must be here"
             )));

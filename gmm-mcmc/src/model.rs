@@ -125,6 +125,18 @@ impl Model {
         }
     }
 
+    /// The coordinate of the mean that lies most of its prior's standard deviations away from its prior's location.
+    pub(crate) fn farthest_mean(&self, theta: &[f64], point: &Point) -> usize {
+        let (t, variances) = (&self.prior.terms, self.variances(theta, point));
+        let distance = |(i, (mean, location)): (usize, (&f64, &f64))| {
+            let precision = t.precision[i] + t.scaled_precision[i] / variances[self.scale_of(i)];
+            (mean - location).abs() * precision.sqrt()
+        };
+        let distances = point.means.iter().zip(&t.location).enumerate().map(distance);
+        let farthest = distances.enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
+        self.layout.means_at() + farthest.map_or(0, |(i, _)| i)
+    }
+
     /// The parameters' names and shapes: `weights` (K), `means` (K, D), `covariances` in their type's shape.
     pub fn variables(&self) -> Vec<Variable> {
         let Layout { k, d, covariance_type, .. } = self.layout;

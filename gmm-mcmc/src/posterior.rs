@@ -178,7 +178,8 @@ impl Target for Posterior<'_> {
             Err(e) => return Ok(Some(format!("its parameters are no mixture ({e})"))),
         };
         if !log_prior.is_finite() {
-            return Ok(Some(format!("the log density of the prior is {log_prior}")));
+            let farthest = self.coordinate(self.model.farthest_mean(theta, &self.model.point(theta)));
+            return Ok(Some(format!("the log density of the prior is {log_prior} (farthest from it is {farthest})")));
         }
         match self.evaluator.score_samples(&mixture) {
             Err(e @ gmm_host::Error::OutOfRange { .. }) => return Ok(Some(e.to_string())),

@@ -84,6 +84,7 @@ pub fn read_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint> {
     let read = || {
         let json = std::fs::read_to_string(path).map_err(Problem::io("read it"))?;
         let (present, made_with, best) = parse(&json)?;
+        let best = best.map(|best| parse(best.get())).transpose()?.map(|(fit, ..)| fit);
         let made_with = made_with.ok_or_else(|| {
             Problem::Format(
                 "a checkpoint of an older version, which does not say what data and options it is of; name another file, \
@@ -91,7 +92,6 @@ pub fn read_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint> {
                     .into(),
             )
         })?;
-        let best = best.map(|best| parse(best.get())).transpose()?.map(|(fit, ..)| fit);
         Ok(Checkpoint { made_with, present, best })
     };
     read().map_err(|problem: Problem| problem.at(path))

@@ -47,38 +47,6 @@ impl Columns {
         self.n.div_ceil(QUAD as u64) as u32
     }
 
-    /// Quad `i`, or one that exists in its place past the end: the first that the thread's warp had, `start`. All lanes
-    /// then read the same 16 bytes, which the warp has read before.
-    #[inline(always)]
-    pub fn existing(&self, i: u32, start: u32) -> u32 {
-        let last = self.quads() - 1;
-        if i <= last {
-            i
-        } else if start < last {
-            start
-        } else {
-            last
-        }
-    }
-
-    /// Starts to copy the D features of quad `i` to places that lie `step` numbers apart.
-    ///
-    /// # Safety
-    /// The quad and the places exist, and no other thread accesses the places.
-    #[inline(always)]
-    pub unsafe fn copy<const D: usize>(&self, i: u32, to: Shared<f32>, step: usize, policy: CachePolicy) {
-        // From column to column; all the columns' addresses at once would take registers.
-        let quads = opaque((self.stride / QUAD as u64) as u32) as usize;
-        let mut from = self.quad(i, 0);
-        let mut j = 0;
-        while j < D {
-            // SAFETY: the caller's.
-            unsafe { to.copy4(j * step, from, policy) };
-            from = from.wrapping_add(QUAD * quads);
-            j += 1;
-        }
-    }
-
     /// Feature `j` of quad `i`.
     #[inline(always)]
     pub fn quad(&self, i: u32, j: usize) -> *const f32 {
@@ -256,15 +224,17 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Direc
     // A warp's stages lie together, so that the places of features and stages are constants.
     let feature = QUAD * WARP as usize;
     let (warp, lane) = ((thread_idx() / WARP) as usize, (thread_idx() % WARP) as usize);
-    let ring = components.offset(COMPONENTS * ROW + warp * STAGES * D * feature + QUAD * lane);
-    let start = i - lane as u32;
-    // Past the end something is copied all the same, and not used: of copies under a condition ptxas 13.0 made illegal
-    // instructions.
+    let ring = components.offset(COMPONENTS * ROW + warp * STAGES * D * feature + QUAD * lane).in_thread_register();
     let fetch = |i: u32, stage: usize| {
-        let i = columns.existing(i, start);
-        let policy = if i < columns.keep { keep } else { stream };
-        // SAFETY: quad i exists; the ring has a place of this thread's for each stage and feature.
-        unsafe { columns.copy::<D>(i, ring.offset(stage * D * feature), feature, policy) };
+        if i < columns.quads() {
+            let policy = if i < columns.keep { keep } else { stream };
+            let mut j = 0;
+            while j < D {
+                // SAFETY: quad i exists; the ring has a place of this thread's for each stage and feature.
+                unsafe { ring.copy4((stage * D + j) * feature, columns.quad(i, j), policy) };
+                j += 1;
+            }
+        }
         copies_commit();
     };
     fetch(i, 0);
@@ -303,7 +273,6 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Direc
         i += step;
         stage ^= 1;
     }
-    copies_wait();
     // SAFETY: all threads end here, with the start of the shared memory unused.
     unsafe { args.output.finish(tally) };
 }

@@ -132,14 +132,24 @@ unsafe fn body<
     let place = Place::<LANES> { shared: after.offset(component) };
     let ring = after.offset(parameters + warp as usize * 2 * D * TILE);
     let step = grid_dim() * warps * WARP;
-    let start = (block_idx() * warps + warp) * WARP;
-    let mut base = start;
-    // Past the end another quad stands in, with weight zero, or unused: as in `direct`, no copy is under a condition.
+    let mut base = (block_idx() * warps + warp) * WARP;
     let fetch = |base: u32, stage: usize| {
-        let i = columns.existing(base + lane as u32, start);
-        let policy = if i < columns.keep { keep } else { stream };
-        // SAFETY: the quad exists, and the ring has a place for each lane, feature and stage.
-        unsafe { columns.copy::<D>(i, ring.offset(stage * D * TILE + QUAD * lane), TILE, policy) };
+        if base < columns.quads() {
+            let last = columns.quads() - 1;
+            // Past the end the last quad stands in, with weight zero.
+            let i = if base + (lane as u32) < last { base + lane as u32 } else { last };
+            let policy = if i < columns.keep { keep } else { stream };
+            // From column to column; all the columns' addresses at once would take registers.
+            let quads = opaque((columns.stride / QUAD as u64) as u32) as usize;
+            let mut from = columns.quad(i, 0);
+            let mut j = 0;
+            while j < D {
+                // SAFETY: the quad exists, and the ring has a place for each lane, feature and stage.
+                unsafe { ring.copy4((stage * D + j) * TILE + QUAD * lane, from, policy) };
+                from = from.wrapping_add(QUAD * quads);
+                j += 1;
+            }
+        }
         copies_commit();
     };
     fetch(base, 0);
@@ -399,7 +409,6 @@ unsafe fn body<
         // The next copy into this stage starts only when all lanes have read it.
         warp_sync();
     }
-    copies_wait();
     // One lane of each group speaks for the samples that its lanes share.
     let total = if component == 0 { tally } else { Tally::new() }.warp_sum();
     if lane == 0 {

@@ -177,16 +177,15 @@ impl Block<'_> {
     unsafe fn fetch(&self, to: Shared<f32>, number: u32) {
         let (args, policy) = (self.args, policy_keep());
         let first = number * QUADS as u32;
-        // Those behind D are not copied. (The bound of the loop says so: no copy is under a condition, see `direct`.)
-        let left = self.shape.d - self.first_feature();
-        let features = if left < self.features() { left } else { self.features() };
         let mut c = thread_idx();
-        while c < features * QUADS as u32 {
+        while c < self.features() * QUADS as u32 {
             let (feature, quad) = (self.first_feature() + c / QUADS as u32, c % QUADS as u32);
-            // SAFETY: columns go on to a multiple of a stage; the stage has a row for the feature.
-            unsafe {
-                let from = args.columns.quad(first + quad, feature as usize);
-                to.copy4(self.row(feature) * PITCH + QUAD * quad as usize, from, policy);
+            if feature < self.shape.d {
+                // SAFETY: columns go on to a multiple of a stage; the stage has a row for the feature.
+                unsafe {
+                    let from = args.columns.quad(first + quad, feature as usize);
+                    to.copy4(self.row(feature) * PITCH + QUAD * quad as usize, from, policy);
+                }
             }
             c += block_dim();
         }

@@ -169,14 +169,12 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
         let mut c = thread_idx();
         while c < args.across * chunk {
             let (part, i) = (c / chunk, c % chunk);
-            // Behind the last feature and the last tile, what comes before it is copied once more and not used: no copy
-            // is under a condition, see `direct`.
-            let own = if tile + part < args.tiles { tile + part } else { args.tiles - 1 };
-            let lines = features * (Self::WIDTH / 4) as u32;
-            let line = if i < lines { i } else { lines - 1 };
-            let from = self.parameters(own, row).wrapping_add(start as usize * Self::WIDTH + 4 * line as usize);
-            // SAFETY: within the tile's parameters; the stage has room for a step of each part.
-            unsafe { to.copy4(part as usize * STEP * Self::WIDTH + 4 * i as usize, from, policy) };
+            if tile + part < args.tiles && i < features * (Self::WIDTH / 4) as u32 {
+                let from =
+                    self.parameters(tile + part, row).wrapping_add(start as usize * Self::WIDTH + 4 * i as usize);
+                // SAFETY: within the tile's parameters; the stage has room for a step of each part.
+                unsafe { to.copy4(part as usize * STEP * Self::WIDTH + 4 * i as usize, from, policy) };
+            }
             c += block_dim();
         }
         copies_commit();

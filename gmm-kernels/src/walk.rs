@@ -340,41 +340,6 @@ unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
     warp_sum(total)
 }
 
-/// A thread's quad of a round, one place of a warp's quads from feature to feature.
-///
-/// # Safety
-/// The thread's own samples have arrived there.
-#[inline(always)]
-unsafe fn samples<const D: usize>(place: Shared<f32>) -> [[[f32; QUAD]; D]; 1] {
-    let mut x = [[[0.0; QUAD]; D]; 1];
-    let mut j = 0;
-    while j < D {
-        // SAFETY: the caller's.
-        x[0][j] = unsafe { place.get4(j * QUAD * WARP as usize) };
-        j += 1;
-    }
-    x
-}
-
-/// Adds the log-likelihood of a quad to the tally.
-///
-/// # Safety
-/// `x` is quad `quad`, which exists, and `components` are the proposal's.
-#[inline(always)]
-unsafe fn add_round<const D: usize, const ROW4: usize>(
-    tally: &mut Tally,
-    x: &[[[f32; QUAD]; D]; 1],
-    quad: u32,
-    args: &WalkArgs,
-    components: Shared<f32>,
-) {
-    // SAFETY: the caller's.
-    unsafe {
-        let sums = likelihoods::<D, ROW4, 1>(x, components, args.k.next_multiple_of(2));
-        tally_quad(tally, sums[0], quad, &args.columns, components, (args.d, args.k));
-    }
-}
-
 #[inline(always)]
 unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &WalkArgs) {
     let columns = &args.columns;
@@ -390,16 +355,19 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &WalkA
     let rounds = if first < end { (end - first).div_ceil(block_dim()) } else { 0 };
     // A round that is not resident comes through the place behind the resident ones. A single such round stays there.
     let streams = rounds > args.resident + 1;
-    let stay = if streams { args.resident } else { rounds };
     let feature = QUAD * WARP as usize;
     let (warp, lane) = ((thread_idx() / WARP) as usize, (thread_idx() % WARP) as usize);
     let stages = args.resident as usize + 1;
-    let ring = Shared::<f32>::at(places.samples).offset(warp * stages * D * feature + QUAD * lane);
+    let ring = Shared::<f32>::at(places.samples).offset(warp * stages * D * feature + QUAD * lane).in_thread_register();
     let fetch = |round: u32| {
         let policy = if round * block_dim() + thread_idx() < columns.keep { keep } else { stream };
         let place = min_u32(round, args.resident) as usize * D * feature;
-        // SAFETY: the round is one of this thread's; the ring has a place of its own for it.
-        unsafe { columns.copy::<D>(first + round * block_dim(), ring.offset(place), feature, policy) };
+        let mut j = 0;
+        while j < D {
+            // SAFETY: the round is one of this thread's; the ring has a place of its own for it.
+            unsafe { ring.copy4(place + j * feature, columns.quad(first + round * block_dim(), j), policy) };
+            j += 1;
+        }
     };
     let fetch_step = |t: u32| {
         // Float pairs: a copy is 16 bytes.
@@ -494,28 +462,32 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &WalkA
         fetch_step(t + 1);
         copies_commit();
         let mut tally = Tally::new();
-        // Two loops, those that stay and those that stream: no copy is under a condition, see `direct`.
         let mut round = 0;
-        while round < stay {
-            // SAFETY: the round's samples stay in their place; see below for the rest.
+        while round < rounds {
+            let place = min_u32(round, args.resident) as usize * D * feature;
+            if streams && round >= args.resident {
+                copies_wait();
+            }
+            let mut x = [[[0.0; QUAD]; D]; 1];
+            let mut j = 0;
+            while j < D {
+                // SAFETY: this thread's own copies, which have arrived.
+                x[0][j] = unsafe { ring.get4(place + j * feature) };
+                j += 1;
+            }
+            if streams && round >= args.resident {
+                // The samples are in registers; after the last round comes the first of the next step.
+                fetch(if round + 1 < rounds { round + 1 } else { args.resident });
+                copies_commit();
+            }
+            // SAFETY: the components are in shared memory since the barrier; the quad exists.
             unsafe {
-                let x = samples::<D>(ring.offset(round as usize * D * feature));
-                add_round::<D, ROW4>(&mut tally, &x, first + round * block_dim(), args, components);
+                let quad = first + round * block_dim();
+                let sums = likelihoods::<D, ROW4, 1>(&x, components, args.k.next_multiple_of(2));
+                tally_quad(&mut tally, sums[0], quad, columns, components, (args.d, args.k));
             }
             round += 1;
         }
-        while round < rounds {
-            copies_wait();
-            // SAFETY: this thread's own copies, which have arrived.
-            let x = unsafe { samples::<D>(ring.offset(args.resident as usize * D * feature)) };
-            // The samples are in registers; after the last round comes the first of the next step.
-            fetch(if round + 1 < rounds { round + 1 } else { args.resident });
-            copies_commit();
-            // SAFETY: the components are in shared memory since the barrier; the quad exists.
-            unsafe { add_round::<D, ROW4>(&mut tally, &x, first + round * block_dim(), args, components) };
-            round += 1;
-        }
-        // What streams is waited for where it is used; here it is the next steps.
         if !streams {
             copies_wait();
         }

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use gmm::io::{self, Checkpoint, CheckpointOutput, Identity, ModelOutput, Output};
 use gmm::{
     Callback, CovarianceType, Criterion, Description, Evaluator, Fit as Fitted, Freeze, GaussianMixture,
-    GaussianMixtureParams, Mixture, Samples, mcmc,
+    GaussianMixtureParams, Mixture, Operation, Samples, mcmc,
 };
 use ndarray::{ArrayView1, Axis};
 use serde::Serialize;
@@ -111,6 +111,10 @@ struct Report {
     /// Of the iterations; without any, of the log-likelihood.
     device: String,
     kernel: String,
+    /// The number type of an iteration with the fitted model.
+    precision: &'static str,
+    #[serde(skip)]
+    widened: Option<&'static str>,
     seconds: f64,
 }
 
@@ -314,6 +318,7 @@ impl Fit {
         let (n, d) = (evaluator.n_samples(), evaluator.n_features());
         let criterion = |c: Criterion| c.value(log_likelihood, mixture.n_parameters(), weight, d);
         let Description { device, kernel } = e_step.unwrap_or_else(|| evaluator.describe());
+        let (precision, widened) = source.precision(evaluator, mixture, Operation::Statistics);
         Ok(Report {
             n,
             d,
@@ -328,6 +333,8 @@ impl Fit {
             kept: fit.kept.clone(),
             device,
             kernel,
+            precision,
+            widened,
             seconds,
         })
     }
@@ -350,6 +357,7 @@ impl Fit {
             format!("computed by     {}, kernel {}", report.device, report.kernel),
             format!("time            {}", text::seconds(report.seconds)),
         ];
+        lines.extend(report.widened.map(String::from));
         let k = own.mixture.n_components();
         if (2..=MANY).contains(&k) {
             let weights: Vec<String> = own.mixture.weights().iter().map(|w| format!("{w:.4}")).collect();

@@ -5,6 +5,7 @@ use super::text;
 use super::timing::{self, Timing};
 use anyhow::Context;
 use clap::Args;
+use gmm::Operation;
 use gmm::io::{self, Columns, TableOutput};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -44,6 +45,8 @@ struct Row {
     mean_log_likelihood: f64,
     device: String,
     kernel: String,
+    /// The number type of the evaluation.
+    precision: &'static str,
     seconds: f64,
 }
 
@@ -67,6 +70,7 @@ impl Score {
         });
         let Timing { median, repetitions } = timing.map_err(|e| source.advise(e, false)).with_context(failed)?;
         let description = evaluator.describe();
+        let (precision, widened) = source.precision(evaluator.as_ref(), &mixture, Operation::LogLikelihood);
         let d = source.samples.n_features();
         if let Some(output) = &output {
             if source.is_chunked() {
@@ -86,16 +90,24 @@ impl Score {
             mean_log_likelihood: log_likelihood / n as f64,
             device: description.device,
             kernel: description.kernel,
+            precision,
             seconds: median,
         };
         if self.json {
             text::print_json(&row)
         } else {
-            Ok(text::print(self.report(&row, &source.describe(), repetitions, output.as_ref()))?)
+            Ok(text::print(self.report(&row, &source.describe(), repetitions, widened, output.as_ref()))?)
         }
     }
 
-    fn report(&self, row: &Row, data: &str, repetitions: usize, output: Option<&TableOutput>) -> String {
+    fn report(
+        &self,
+        row: &Row,
+        data: &str,
+        repetitions: usize,
+        widened: Option<&str>,
+        output: Option<&TableOutput>,
+    ) -> String {
         let mut lines = vec![
             format!("data            {data}"),
             format!("model           {}: {}, {}", self.model.display(), text::components(row.k), row.covariance_type),
@@ -110,6 +122,7 @@ impl Score {
                 text::count(3600.0 / row.seconds)
             ),
         ];
+        lines.extend(widened.map(String::from));
         lines.extend(output.map(|output| format!("per sample      written to {output}")));
         lines.join("\n")
     }

@@ -6,7 +6,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use gmm::io::{self, Data, DataFile, Identity};
 use gmm::{
-    ChunkedEvaluator, CovarianceType, Device, Error, Evaluator, Fit, LoadOptions, Samples, Standardization, mcmc,
+    ChunkedEvaluator, CovarianceType, Device, Error, Evaluator, Fit, LoadOptions, Mixture, Operation, Precision,
+    Samples, Standardization, mcmc,
 };
 use ndarray::{Array1, arr0};
 use std::path::{Path, PathBuf};
@@ -36,6 +37,10 @@ pub struct DataOptions {
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub memory: Option<u64>,
 }
+
+/// The line of a report on float32 data that was computed in float64 unasked.
+const WIDENED: &str = "precision       float64: a component is so narrow, for its distance from the data's centre, or its \
+                       covariance so nearly singular, that float32 has too few digits";
 
 /// What was read or opened.
 pub struct Input<'a> {
@@ -297,6 +302,20 @@ impl<'a> Source<'a> {
     pub fn advise(&self, error: Error, fit: bool) -> anyhow::Error {
         let (float64, standardized) = (self.dtype == "float64", self.standardization.is_some());
         advice::advise(error, Circumstances { float64, standardized, fit })
+    }
+
+    /// The number type of an evaluation, and a line of the report where it is not the data's own.
+    pub fn precision(
+        &self,
+        evaluator: &dyn Evaluator,
+        mixture: &Mixture,
+        operation: Operation,
+    ) -> (&'static str, Option<&'static str>) {
+        match evaluator.precision(mixture, operation) {
+            Precision::Float32 => ("float32", None),
+            Precision::Float64 if self.dtype == "float64" || self.options.float64 => ("float64", None),
+            Precision::Float64 => ("float64", Some(WIDENED)),
+        }
     }
 
     /// The data in words.

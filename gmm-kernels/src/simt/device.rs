@@ -203,6 +203,17 @@ impl<T> Shared<T> {
 }
 
 impl Shared<f32> {
+    /// The same place, with its address in a register of each thread. All lanes of the warp call it.
+    ///
+    /// For a place that [`Self::copy4`] fills and that is another for each thread. Where ptxas 13.0 can split the address of such
+    /// a copy into a part of the thread's and one that all threads share, it keeps the latter in a uniform register, and
+    /// then writes down the register of the cache policy wrongly: an instruction that the device refuses. It does not
+    /// see through an exchange of registers between lanes. (`cargo xtask ptx --check` looks for such instructions.)
+    #[inline(always)]
+    pub fn in_thread_register(self) -> Self {
+        Self { address: shuffle_xor_u32(self.address, 0), element: PhantomData }
+    }
+
     /// Element `i`.
     ///
     /// # Safety

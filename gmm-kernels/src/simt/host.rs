@@ -284,6 +284,10 @@ pub mod lane {
         }
     }
     impl Shared<f32> {
+        /// The same place.
+        pub fn in_thread_register(self) -> Self {
+            self
+        }
         /// Elements `i` to `i + 3`.
         ///
         /// # Safety

@@ -5,7 +5,6 @@
 //! and no numbering of the module as a whole gets into it.
 mod assemble;
 mod compile;
-mod copies;
 mod files;
 mod split;
 
@@ -43,7 +42,6 @@ pub fn check(root: &Path) -> Result<()> {
         problems.push("run `cargo xtask ptx` and commit what it writes".into());
     }
     problems.extend(entries.iter().flat_map(split::barrier_problems));
-    problems.extend(entries.iter().flat_map(copies::problems));
     let reports = assemble::assemble_all(root, &entries)?;
     print!("{}", assemble::table(&reports));
     problems.extend(reports.iter().flat_map(assemble::Report::problems));

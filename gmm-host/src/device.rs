@@ -7,7 +7,11 @@ use std::{fmt, str::FromStr};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Device {
-    /// Whichever of the devices found is fastest for the data, by measurement.
+    /// The CPU, and for jobs of which the CPU is expected to need about half a second longer yet, a GPU as soon as that is
+    /// ready and measured to be faster. A shorter job never touches a GPU and gives the bits that [`Cpu`](Self::Cpu)
+    /// gives. In a longer one the moment of the move depends on the clock: what is evaluated after it differs from the
+    /// CPU's in the last digits, and so the results may from run to run. `Cpu` gives the same bits every time.
+    /// An evaluator that is [settled](crate::Evaluator::settle) chooses, by measurement too, before its first result.
     #[default]
     Auto,
     /// All cores of the CPU, with its SIMD instructions.

@@ -48,8 +48,8 @@ pub trait Evaluator: Send {
     }
 
     /// From now on an evaluation stays where its kind is evaluated first, so that equal mixtures get equal bits: what a
-    /// Markov chain needs. Without this, the device `auto` may move evaluations to a GPU while they are made; no other
-    /// evaluator ever moves them.
+    /// Markov chain needs. The device `auto` then chooses for the many thousands of evaluations of a chain. Without this,
+    /// it may move evaluations to a GPU while they are made; no other evaluator ever moves them.
     fn settle(&mut self) {}
 
     /// The total log-likelihood Σᵢ wᵢ log Σₖ πₖ N(xᵢ; μₖ, Σₖ).

@@ -114,7 +114,7 @@ impl Contents {
             }
         }
         let dim = self.state.positions().0.first().map_or(0, Vec::len);
-        if recorded.len() % (dim + 1) != 0 || (!recorded.is_empty() && self.warmed >= chains) {
+        if !recorded.len().is_multiple_of(dim + 1) || (!recorded.is_empty() && self.warmed >= chains) {
             return Err("the evaluations of its warm-up are damaged; start afresh".into());
         }
         let mut state = self.state;

@@ -62,6 +62,9 @@ pub struct Mcmc {
     /// The kernel (code variant) to use instead of the one that the device chooses
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
+    /// Compute in float64 whatever the data is; by default float32 data is, where float32 has too few digits for a mixture
+    #[arg(long, conflicts_with = "kernel")]
+    float64: bool,
     /// Number of components
     #[arg(short, value_parser = whole_number)]
     k: usize,
@@ -290,7 +293,7 @@ impl Mcmc {
     /// On a resume, with the kernel of the saved run, if it can be told to the device.
     fn load<'a>(&self, samples: Samples<'a>, saved: Option<&Saved>) -> gmm::Result<Box<dyn Evaluator + 'a>> {
         let load = |kernel: Option<String>| {
-            gmm::load(self.device, samples.clone(), &LoadOptions { kernel, ..Default::default() })
+            gmm::load(self.device, samples.clone(), &LoadOptions { kernel, float64: self.float64 })
         };
         match (&self.kernel, saved) {
             (None, Some(saved)) => match load(Some(saved.run().identity().kernel.clone())) {

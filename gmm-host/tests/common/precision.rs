@@ -9,8 +9,11 @@ use ndarray::{arr1, s};
 /// Makes an evaluator of the backend under test.
 pub type Load = for<'a> fn(Samples<'a>) -> Box<dyn Evaluator + 'a>;
 
+/// A test's name and body.
+pub type Test = (&'static str, fn(Load));
+
 /// Every test, by name.
-pub const TESTS: &[(&str, fn(Load))] = &[
+pub const TESTS: &[Test] = &[
     ("precision_tight_component_far_away", tight_component_far_away),
     ("precision_two_clusters_of_50_000", two_clusters),
     ("precision_nearly_singular_covariances", nearly_singular_covariances),

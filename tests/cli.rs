@@ -42,8 +42,20 @@ fn score_prints_every_field() {
     let row = score(data("iris3.json"), data("iris.csv"), &["--device", "reference"]);
     assert_eq!(
         keys(&row),
-        ["covariance_type", "d", "device", "k", "kernel", "log_likelihood", "mean_log_likelihood", "n", "seconds"]
+        [
+            "covariance_type",
+            "d",
+            "device",
+            "k",
+            "kernel",
+            "log_likelihood",
+            "mean_log_likelihood",
+            "n",
+            "precision",
+            "seconds"
+        ]
     );
+    assert_eq!(row["precision"], "float64");
     assert_eq!((&row["n"], &row["d"], &row["k"]), (&150.into(), &4.into(), &3.into()));
     assert_eq!((&row["covariance_type"], &row["kernel"]), (&"diag".into(), &"reference".into()));
     assert!(row["seconds"].as_f64().unwrap() > 0.0);

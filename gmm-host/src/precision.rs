@@ -1,7 +1,7 @@
 //! Whether float32's digits suffice for a mixture, and float64 in its place where they do not.
 use crate::packed::Frame;
 use crate::{Covariances, Description, Evaluator, Mixture, Result, Rows, Samples, Statistics, WalkSteps, WalkTarget};
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, ArrayView2, Axis};
 
 /// The number type of an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,25 +44,34 @@ fn largest_cancellation(operation: Operation, n: usize) -> f64 {
 /// A deviation is tᵢ = Σⱼ Aᵢⱼ·(xⱼ − μⱼ) with AᵀA = P; each of its terms is rounded in proportion to its own size, and
 /// xⱼ − cⱼ is about μⱼ − cⱼ ± √Σⱼⱼ for the samples that the component explains.
 pub(crate) fn cancellation(mixture: &Mixture, frame: &Frame) -> f64 {
-    let d = mixture.n_features();
-    let largest = (0..mixture.n_components()).filter(|&c| mixture.weights()[c] > 0.0).map(|c| {
-        let means = mixture.means();
-        let distance = |j: usize| (means[[c, j]] - frame.shift[j]).powi(2);
+    let (weights, means) = (mixture.weights(), mixture.means());
+    let counted = (0..weights.len()).filter(|&c| weights[c] > 0.0);
+    let squares = counted.map(|c| {
+        let mean = means.row(c);
+        let distances = mean.iter().zip(&frame.shift).map(|(mean, shift)| (mean - shift) * (mean - shift));
         match (mixture.covariances(), mixture.factor()) {
-            (Covariances::Diag(v), _) => (0..d).map(|j| 1.0 + distance(j) / v[[c, j]]).sum(),
-            (Covariances::Spherical(v), _) => (0..d).map(|j| 1.0 + distance(j) / v[c]).sum(),
+            (Covariances::Diag(v), _) => distances.zip(v.row(c)).map(|(distance, v)| 1.0 + distance / v).sum(),
+            (Covariances::Spherical(v), _) => mean.len() as f64 + distances.sum::<f64>() / v[c],
             (Covariances::Full(v), Some(Covariances::Full(u))) => {
-                (0..d).map(|j| (v[[c, j, j]] + distance(j)) * (j..d).map(|i| u[[c, j, i]].powi(2)).sum::<f64>()).sum()
+                of_matrix(distances, v.index_axis(Axis(0), c), u.index_axis(Axis(0), c))
             }
-            (Covariances::Tied(v), Some(Covariances::Tied(u))) => {
-                (0..d).map(|j| (v[[j, j]] + distance(j)) * (j..d).map(|i| u[[j, i]].powi(2)).sum::<f64>()).sum()
-            }
+            (Covariances::Tied(v), Some(Covariances::Tied(u))) => of_matrix(distances, v.view(), u.view()),
             // A mixture with matrices has their factors.
             _ => f64::INFINITY,
         }
     });
-    // A NaN, of numbers beyond all range, is infinite too.
-    largest.fold(0.0, |most: f64, v: f64| if v <= most { most } else { v }).sqrt()
+    // A NaN, of numbers beyond all range, is more than any limit too.
+    squares.map(|v: f64| if v.is_nan() { f64::INFINITY } else { v }).fold(0.0, f64::max).sqrt()
+}
+
+/// Σⱼ Pⱼⱼ·(Σⱼⱼ + `distances`ⱼ) of one covariance Σ and the factor U of its precision P = U·Uᵀ.
+fn of_matrix(
+    distances: impl Iterator<Item = f64>,
+    covariance: ArrayView2<'_, f64>,
+    factor: ArrayView2<'_, f64>,
+) -> f64 {
+    let precisions = factor.rows().into_iter().map(|row| row.iter().map(|u| u * u).sum::<f64>());
+    distances.zip(covariance.diag()).zip(precisions).map(|((distance, v), p)| (v + distance) * p).sum()
 }
 
 /// An evaluator in float32 whose parameters are relative to a frame.

@@ -226,9 +226,8 @@ unsafe fn flush<const V: usize>(to: *mut f64, step: usize, values: &mut [f32; V]
     // All reads before the first write, so that their latencies overlap.
     let mut v = 0;
     while add && v < V {
-        // Not a plain read, which a compiler may do before it asks whether to: at first nobody has written there.
         // SAFETY: the caller's.
-        sums[v] = unsafe { load_fresh(to.wrapping_add(v * step)) };
+        sums[v] = unsafe { *to.wrapping_add(v * step) };
         v += 1;
     }
     let mut v = 0;

@@ -37,9 +37,9 @@ fn the_model_is_the_librarys() {
         );
         let mut keys: Vec<_> = report.as_object().unwrap().keys().map(String::as_str).collect();
         keys.sort_unstable();
-        let expected =
-            "aic bic converged covariance_type d device k kept kernel log_likelihood lower_bound n n_iter seconds";
+        let expected = "aic bic converged covariance_type d device k kept kernel log_likelihood lower_bound n n_iter precision seconds";
         assert_eq!(keys.join(" "), expected);
+        assert_eq!(report["precision"], "float64");
         let params = GaussianMixtureParams::default().n_components(3).covariance_type(t).check().unwrap();
         let mut evaluator = ReferenceEvaluator::new(input.samples().unwrap());
         let library = params.fit(&mut evaluator).unwrap();
@@ -56,6 +56,25 @@ fn the_model_is_the_librarys() {
         let file: Value = serde_json::from_slice(&fs::read(folder.path().join("m.json")).unwrap()).unwrap();
         assert_eq!((&file["converged"], &file["n_iter"]), (&true.into(), &library.n_iter().into()));
         assert_eq!(file["lower_bounds"].as_array().unwrap().len(), library.n_iter());
+    }
+}
+
+/// One sample at 10⁸ gets a component of its own, which float32 has no digits for.
+#[test]
+fn the_report_says_where_float32_has_too_few_digits() {
+    let folder = folder();
+    let mut x = ndarray::Array2::from_shape_fn((500, 4), |(i, j)| ((i * 37 + j * 11) % 101) as f32 / 50.0);
+    ndarray_npy::write_npy(folder.path().join("near.npy"), &x).unwrap();
+    x.row_mut(499).fill(1e8);
+    ndarray_npy::write_npy(folder.path().join("far.npy"), &x).unwrap();
+    for (name, wide) in [("near.npy", false), ("far.npy", true)] {
+        let args = [name, "-k", "2", "--covariance-type", "diag", "--device", "cpu", "-o", "m.json"];
+        let run = gmm(&folder).arg("fit").args(args).assert().success();
+        let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
+        assert_eq!(text.contains("precision       float64"), wide, "{text}");
+        let run = gmm(&folder).args(["score", "m.json", name, "--device", "cpu"]).assert().success();
+        let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
+        assert_eq!(text.contains("precision       float64"), wide, "{text}");
     }
 }
 

@@ -128,14 +128,7 @@ fn a_killed_run_goes_on_from_its_last_save() {
     let mut words = error.split_whitespace().skip_while(|word| *word != "least").skip(1);
     let drawn: usize = words.next().unwrap().parse().unwrap();
     assert!(drawn > 100, "{error}");
-    let draws = (drawn + 7).to_string();
-    gmm(&folder).args(settings(&draws, "run", &["--resume"])).assert().success();
-    gmm(&folder).args(settings(&draws, "whole", &[])).assert().success();
-    for (a, b) in [("run-1.csv", "whole-1.csv"), ("run-2.csv", "whole-2.csv"), ("run.npz", "whole.npz")] {
-        let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
-        assert!(read(a) == read(b), "{a} and {b} differ");
-    }
-    assert!(!names(folder.path()).iter().any(|name| name.contains("partial")));
+    assert_goes_on(folder.path(), drawn, settings);
 }
 
 #[test]
@@ -182,15 +175,22 @@ fn ctrl_c_keeps_what_was_drawn_and_resume_goes_on() {
     let again = gmm(&folder).args(settings("10", "run", &[])).assert().code(1);
     assert!(String::from_utf8_lossy(&again.get_output().stderr).contains("unfinished run"));
 
-    // A little further, and the same without an interruption.
+    assert_goes_on(folder.path(), drawn, settings);
+}
+
+/// The run of two chains `run`, stopped after so many draws, goes on a little further to the very files of a run without an
+/// interruption. `settings` are the arguments for draws, output and what comes besides.
+#[cfg(unix)]
+#[track_caller]
+fn assert_goes_on(folder: &Path, drawn: usize, settings: impl Fn(&str, &str, &[&str]) -> Vec<String>) {
     let draws = (drawn + 7).to_string();
-    gmm(&folder).args(settings(&draws, "run", &["--resume"])).assert().success();
-    gmm(&folder).args(settings(&draws, "whole", &[])).assert().success();
+    gmm(folder).args(settings(&draws, "run", &["--resume"])).assert().success();
+    gmm(folder).args(settings(&draws, "whole", &[])).assert().success();
     for (a, b) in [("run-1.csv", "whole-1.csv"), ("run-2.csv", "whole-2.csv"), ("run.npz", "whole.npz")] {
-        let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
+        let read = |name: &str| fs::read(folder.join(name)).unwrap();
         assert!(read(a) == read(b), "{a} and {b} differ");
     }
-    assert!(!names(folder.path()).iter().any(|name| name.contains("partial")));
+    assert!(!names(folder).iter().any(|name| name.contains("partial")));
 }
 
 /// The command must fail, say all of `message`, and write nothing.

@@ -110,13 +110,11 @@ impl<'a, E: Float32Evaluator> EitherPrecision<'a, E> {
         Ok(match precision {
             Precision::Float32 => &mut self.float32,
             Precision::Float64 => {
-                if self.float64.is_none() {
-                    self.float64 = Some((self.open_float64)(&self.samples)?);
-                }
-                match &mut self.float64 {
-                    Some(float64) => float64.as_mut(),
-                    None => unreachable!("made above"),
-                }
+                let float64 = match self.float64.take() {
+                    Some(float64) => float64,
+                    None => (self.open_float64)(&self.samples)?,
+                };
+                self.float64.insert(float64).as_mut()
             }
         })
     }

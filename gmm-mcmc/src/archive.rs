@@ -1,8 +1,8 @@
 //! The arrays of a saved run, read from its .npz.
 //!
-//! A file may hold anything, whatever its headers say. So an array is read only if its header is the very one that this crate (or NumPy) writes
-//! for the expected type and shape, and if its bytes are there: nothing is parsed, and nothing is allocated that the
-//! file is too short for.
+//! A file may hold anything, whatever its headers say. So an array is read only if its header is the very one that this
+//! crate (or NumPy) writes for the expected type and shape, and if its bytes are there: nothing is parsed, and nothing is
+//! allocated that the file is too short for.
 use std::fs::File;
 use std::io::{BufReader, Read};
 use zip::{CompressionMethod, ZipArchive};

@@ -3,7 +3,9 @@
 //!
 //! `cargo run --release -p gmm-host --example walk_times [N | walk:BLOCKxBLOCKS/RESIDENT:KEEP ...]`: each size is timed in
 //! the shape that the backend takes by itself, and in each of those given.
-use gmm_host::{CudaEvaluator, CudaOptions, Error, Evaluator, Samples, WalkPrior, WalkSteps, WalkTarget};
+use gmm_host::{
+    CudaEvaluator, CudaOptions, Error, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget, Samples,
+};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -24,7 +26,7 @@ struct Steps {
     seen: usize,
 }
 
-impl WalkSteps for Steps {
+impl MetropolisSteps for Steps {
     fn propose(&mut self, rows: &mut [f64]) -> usize {
         let count = self.left.min(rows.len() / self.width).min(self.rows.len() / self.width);
         rows[..count * self.width].copy_from_slice(&self.rows[..count * self.width]);
@@ -60,7 +62,7 @@ fn main() -> Result<(), Error> {
     if sizes.is_empty() {
         sizes = vec![100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
     }
-    let prior = WalkPrior {
+    let prior = MetropolisPrior {
         concentration: vec![1.0; K],
         location: vec![0.0; K * D],
         precision: vec![1.0; K * D],
@@ -70,7 +72,7 @@ fn main() -> Result<(), Error> {
         by_precision: vec![0.0; K * D],
         constant: 0.0,
     };
-    let target = WalkTarget { n_components: K, n_features: D, spherical: false, prior };
+    let target = MetropolisTarget { n_components: K, n_features: D, spherical: false, prior };
     let (dim, width) = (target.dim(), target.step_width());
     println!(
         "microseconds of a step (medians), and the larger of two floors: reading the data once, or the arithmetic"
@@ -106,7 +108,7 @@ fn main() -> Result<(), Error> {
             for _ in 0..6 {
                 let mut steps = Steps { rows: rows.clone(), width, left: count, seen: 0 };
                 let start = Instant::now();
-                if !cuda.walk(&target, &point, f64::NEG_INFINITY, &mut steps)? {
+                if !cuda.metropolis(&target, &point, f64::NEG_INFINITY, &mut steps)? {
                     println!("{n:>10}  not walked");
                     break;
                 }

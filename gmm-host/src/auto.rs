@@ -6,8 +6,8 @@
 //! yet than that costs; then a thread of its own (`warm_up`) has it start and compile, while the CPU works on. Evaluations
 //! move when that is done, if what is expected yet pays for the layout, and if the GPU is then measured to be faster.
 use crate::{
-    CovarianceType, CpuEvaluator, Description, Error, Evaluator, Mixture, Operation, Precision, ReferenceEvaluator,
-    Result, Rows, Samples, Statistics, WalkSteps, WalkTarget,
+    CovarianceType, CpuEvaluator, Description, Error, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Operation,
+    Precision, ReferenceEvaluator, Result, Rows, Samples, Statistics,
 };
 use ndarray::{Array1, Array2};
 use std::collections::HashMap;
@@ -94,7 +94,7 @@ pub(crate) enum Op {
 /// Steps that lead nowhere, to be timed.
 struct Still(usize);
 
-impl WalkSteps for Still {
+impl MetropolisSteps for Still {
     fn propose(&mut self, rows: &mut [f64]) -> usize {
         rows.fill(0.0);
         std::mem::take(&mut self.0)
@@ -325,12 +325,12 @@ impl Evaluator for AutoEvaluator<'_> {
     }
 
     /// Where the GPU walks faster than the CPU evaluates: decided before the first step, for thousands of steps.
-    fn walk(
+    fn metropolis(
         &mut self,
-        target: &WalkTarget,
+        target: &MetropolisTarget,
         point: &[f64],
         log_density: f64,
-        steps: &mut dyn WalkSteps,
+        steps: &mut dyn MetropolisSteps,
     ) -> Result<bool> {
         target.check(self.n_features(), point)?;
         let Some(mixture) = target.mixture(point) else { return Ok(false) };
@@ -344,7 +344,7 @@ impl Evaluator for AutoEvaluator<'_> {
         if !self.choices.contains_key(&kind) {
             self.try_gpu(kind, STEPS as u32, &|side: &mut dyn Evaluator| {
                 // From nowhere, where every step is rejected.
-                if side.walk(target, point, f64::NAN, &mut Still(STEPS))? {
+                if side.metropolis(target, point, f64::NAN, &mut Still(STEPS))? {
                     return Ok(());
                 }
                 (0..STEPS).try_for_each(|_| side.log_likelihood(&mixture).map(drop))
@@ -354,7 +354,7 @@ impl Evaluator for AutoEvaluator<'_> {
         if side == Side::Reference {
             return Ok(false);
         }
-        let walks = self.side(side).walk(target, point, log_density, steps)?;
+        let walks = self.side(side).metropolis(target, point, log_density, steps)?;
         if walks {
             self.latest = Some(side);
         }
@@ -402,7 +402,7 @@ fn trial<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Covariances, View, WalkPrior};
+    use crate::{Covariances, MetropolisPrior, View};
     use std::time::Duration;
 
     /// A GPU of these tests, slower or faster than any CPU, or broken. Its answer shows that it was asked.
@@ -440,7 +440,13 @@ mod tests {
         fn statistics(&mut self, _: &Mixture) -> Result<Statistics> {
             Err(Error::Unsupported { what: "an E-step".into(), backend: "the fake", remedy: "none" })
         }
-        fn walk(&mut self, _: &WalkTarget, _: &[f64], _: f64, steps: &mut dyn WalkSteps) -> Result<bool> {
+        fn metropolis(
+            &mut self,
+            _: &MetropolisTarget,
+            _: &[f64],
+            _: f64,
+            steps: &mut dyn MetropolisSteps,
+        ) -> Result<bool> {
             let mut rows = vec![f64::NAN; 1000];
             while steps.propose(&mut rows) > 0 {
                 std::thread::sleep(self.delay);
@@ -691,9 +697,9 @@ mod tests {
     }
 
     /// A prior that says nothing.
-    fn flat(k: usize, d: usize) -> WalkPrior {
+    fn flat(k: usize, d: usize) -> MetropolisPrior {
         let zeros = |len| vec![0.0; len];
-        WalkPrior {
+        MetropolisPrior {
             concentration: zeros(k),
             location: zeros(k * d),
             precision: zeros(k * d),
@@ -761,18 +767,18 @@ mod tests {
 
     #[test]
     fn a_walk_goes_where_it_is_faster() {
-        let target = WalkTarget { n_components: 40, n_features: 2, spherical: true, prior: flat(40, 2) };
+        let target = MetropolisTarget { n_components: 40, n_features: 2, spherical: true, prior: flat(40, 2) };
         let point = vec![0.0; target.dim()];
         for (open, walks) in [(fast as Open, true), (slow, false), (none, false)] {
             let x = data(10_000);
             let mut auto = auto(&x, open);
             let mut steps = Still(3);
-            assert_eq!(auto.walk(&target, &point, 0.0, &mut steps).unwrap(), walks);
+            assert_eq!(auto.metropolis(&target, &point, 0.0, &mut steps).unwrap(), walks);
             assert_eq!(steps.0, if walks { 0 } else { 3 }, "a walk that is not done asks for nothing");
             assert!(!walks || auto.describe().device == "fake");
         }
         let x = data(100);
-        let refused = auto(&x, none).walk(&target, &point[1..], 0.0, &mut Still(1));
+        let refused = auto(&x, none).metropolis(&target, &point[1..], 0.0, &mut Still(1));
         assert!(matches!(refused, Err(Error::ShapeMismatch { .. })));
     }
 

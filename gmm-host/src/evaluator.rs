@@ -1,5 +1,7 @@
 //! The one interface of all backends.
-use crate::{CpuEvaluator, Error, Mixture, Operation, Precision, Result, Samples, Statistics, WalkSteps, WalkTarget};
+use crate::{
+    CpuEvaluator, Error, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result, Samples, Statistics,
+};
 use ndarray::{Array1, Array2, s};
 
 /// Where and with what an evaluator computes.
@@ -75,12 +77,12 @@ pub trait Evaluator: Send {
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] where the target's parts do not fit together or the data; what the backend itself reports.
-    fn walk(
+    fn metropolis(
         &mut self,
-        target: &WalkTarget,
+        target: &MetropolisTarget,
         point: &[f64],
         log_density: f64,
-        steps: &mut dyn WalkSteps,
+        steps: &mut dyn MetropolisSteps,
     ) -> Result<bool> {
         let _ = (log_density, steps);
         target.check(self.n_features(), point).map(|()| false)
@@ -152,14 +154,14 @@ macro_rules! pass_on {
             fn statistics(&mut self, mixture: &$crate::Mixture) -> $crate::Result<$crate::Statistics> {
                 self.inner_mut().statistics(mixture)
             }
-            fn walk(
+            fn metropolis(
                 &mut self,
-                target: &$crate::WalkTarget,
+                target: &$crate::MetropolisTarget,
                 point: &[f64],
                 log_density: f64,
-                steps: &mut dyn $crate::WalkSteps,
+                steps: &mut dyn $crate::MetropolisSteps,
             ) -> $crate::Result<bool> {
-                self.inner_mut().walk(target, point, log_density, steps)
+                self.inner_mut().metropolis(target, point, log_density, steps)
             }
             fn rows(&mut self, rows: &[usize]) -> $crate::Result<$crate::Rows> {
                 self.inner_mut().rows(rows)

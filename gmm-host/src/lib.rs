@@ -15,6 +15,7 @@ mod error;
 mod evaluator;
 mod fit;
 mod linalg;
+mod metropolis;
 mod mixture;
 mod packed;
 mod precision;
@@ -22,7 +23,6 @@ mod reference;
 mod sample;
 mod samples;
 mod statistics;
-mod walk;
 
 pub use chunked::{ChunkedEvaluator, Load};
 pub use cpu::CpuEvaluator;
@@ -35,10 +35,10 @@ pub use fit::{
     Callback, Candidate, Criterion, Fit, GaussianMixture, GaussianMixtureParams, InitParams, Iteration, Selection,
     Standardization, StandardizationBuilder, StepwiseEm, merge_down, select,
 };
+pub use metropolis::{MetropolisPrior, MetropolisSteps, MetropolisTarget};
 pub use mixture::{CovarianceType, Covariances, Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
 pub use precision::{Operation, Precision};
 pub use reference::ReferenceEvaluator;
 pub use sample::Sampler;
 pub use samples::{Samples, View};
 pub use statistics::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};
-pub use walk::{WalkPrior, WalkSteps, WalkTarget};

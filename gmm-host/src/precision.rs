@@ -1,6 +1,8 @@
 //! Whether float32's digits suffice for a mixture, and float64 in its place where they do not.
 use crate::packed::Frame;
-use crate::{Covariances, Description, Evaluator, Mixture, Result, Rows, Samples, Statistics, WalkSteps, WalkTarget};
+use crate::{
+    Covariances, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Result, Rows, Samples, Statistics,
+};
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 
 /// The number type of an evaluation.
@@ -188,17 +190,17 @@ impl<'a, E: Float32Evaluator + 'a> Evaluator for EitherPrecision<'a, E> {
         self.for_mixture(mixture, Operation::Statistics)?.statistics(mixture)
     }
 
-    fn walk(
+    fn metropolis(
         &mut self,
-        target: &WalkTarget,
+        target: &MetropolisTarget,
         point: &[f64],
         log_density: f64,
-        steps: &mut dyn WalkSteps,
+        steps: &mut dyn MetropolisSteps,
     ) -> Result<bool> {
         target.check(self.n_features(), point)?;
         // The caller then asks for each total by itself, in the precision that it needs.
         match target.mixture(point).map(|mixture| self.precision(&mixture, Operation::LogLikelihood)) {
-            Some(Precision::Float32) => self.side(Precision::Float32)?.walk(target, point, log_density, steps),
+            Some(Precision::Float32) => self.side(Precision::Float32)?.metropolis(target, point, log_density, steps),
             _ => Ok(false),
         }
     }

@@ -8,7 +8,8 @@ mod gpu_harness;
 
 use common::{mixture, normal, reference};
 use gmm_host::{
-    CovarianceType, CudaEvaluator, CudaOptions, Evaluator, Mixture, Samples, WalkPrior, WalkSteps, WalkTarget,
+    CovarianceType, CudaEvaluator, CudaOptions, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget, Mixture,
+    Samples,
 };
 use ndarray::{Array1, Array2};
 use std::process::ExitCode;
@@ -117,7 +118,7 @@ struct Steps {
     densities: Vec<f64>,
 }
 
-impl WalkSteps for Steps {
+impl MetropolisSteps for Steps {
     fn propose(&mut self, rows: &mut [f64]) -> usize {
         let count = (rows.len() / self.width).min(self.left);
         rows[..count * self.width].fill(1e-3);
@@ -136,7 +137,7 @@ fn walks() {
     {
         let (x, wide) = data(n, d);
         let zeros = |len| vec![0.0; len];
-        let prior = WalkPrior {
+        let prior = MetropolisPrior {
             concentration: zeros(k),
             location: zeros(k * d),
             precision: zeros(k * d),
@@ -146,11 +147,11 @@ fn walks() {
             by_precision: zeros(k * d),
             constant: 0.0,
         };
-        let target = WalkTarget { n_components: k, n_features: d, spherical: false, prior };
+        let target = MetropolisTarget { n_components: k, n_features: d, spherical: false, prior };
         let mut steps = Steps { left: 9, width: target.step_width(), densities: Vec::new() };
         let point: Vec<f64> = (0..target.dim()).map(|i| (i % 7) as f64 * 0.1).collect();
         // From nowhere: every step is rejected, so that all proposals are the same.
-        assert!(evaluator(&x, Some(kernel)).walk(&target, &point, f64::NAN, &mut steps).unwrap());
+        assert!(evaluator(&x, Some(kernel)).metropolis(&target, &point, f64::NAN, &mut steps).unwrap());
         let proposal: Vec<f64> = point.iter().map(|v| v + 1e-3).collect();
         let truth = reference(wide.view()).log_likelihood(&target.mixture(&proposal).unwrap()).unwrap();
         assert_eq!(steps.densities.len(), 9);

@@ -7,7 +7,8 @@ mod gpu_harness;
 
 use common::{normal, reference};
 use gmm_host::{
-    CovarianceType, CudaEvaluator, CudaOptions, Error, Evaluator, Mixture, Samples, WalkPrior, WalkSteps, WalkTarget,
+    CovarianceType, CudaEvaluator, CudaOptions, Error, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget,
+    Mixture, Samples,
 };
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
@@ -26,12 +27,12 @@ fn main() -> ExitCode {
     ])
 }
 
-fn target(seed: u64, k: usize, d: usize, spherical: bool) -> WalkTarget {
+fn target(seed: u64, k: usize, d: usize, spherical: bool) -> MetropolisTarget {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut some =
         |len: usize, low: f64, high: f64| -> Vec<f64> { (0..len).map(|_| rng.random_range(low..high)).collect() };
     let s = if spherical { 1 } else { d };
-    let prior = WalkPrior {
+    let prior = MetropolisPrior {
         concentration: some(k, 0.5, 3.0),
         location: some(k * d, -1.0, 1.0),
         precision: some(k * d, 0.1, 2.0),
@@ -41,7 +42,7 @@ fn target(seed: u64, k: usize, d: usize, spherical: bool) -> WalkTarget {
         by_precision: some(k * s, 0.1, 2.0),
         constant: 17.0,
     };
-    WalkTarget { n_components: k, n_features: d, spherical, prior }
+    MetropolisTarget { n_components: k, n_features: d, spherical, prior }
 }
 
 /// Steps that were made before, some of them at a time, and the densities of their proposals.
@@ -54,7 +55,7 @@ struct Steps {
 }
 
 impl Steps {
-    fn random(seed: u64, target: &WalkTarget, n: usize, count: usize) -> Self {
+    fn random(seed: u64, target: &MetropolisTarget, n: usize, count: usize) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let (dim, width) = (target.dim(), target.step_width());
         // Of such a length that some are accepted and some are not.
@@ -72,7 +73,7 @@ impl Steps {
     }
 }
 
-impl WalkSteps for Steps {
+impl MetropolisSteps for Steps {
     fn propose(&mut self, rows: &mut [f64]) -> usize {
         let all = self.rows.len() / self.width;
         let count = (all - self.proposed).min(rows.len() / self.width).min(self.portion);
@@ -90,7 +91,7 @@ impl WalkSteps for Steps {
     }
 }
 
-fn point(seed: u64, target: &WalkTarget) -> Vec<f64> {
+fn point(seed: u64, target: &MetropolisTarget) -> Vec<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     (0..target.dim()).map(|_| 0.3 * rng.sample::<f64, _>(StandardNormal)).collect()
 }
@@ -105,7 +106,7 @@ fn data(seed: u64, n: usize, d: usize) -> Array2<f32> {
 }
 
 /// The log density by the reference, and the bound of the device's error.
-fn truth(x: &Array2<f32>, target: &WalkTarget, theta: &[f64]) -> (f64, f64) {
+fn truth(x: &Array2<f32>, target: &MetropolisTarget, theta: &[f64]) -> (f64, f64) {
     let mixture = target.mixture(theta).unwrap();
     let wide = x.mapv(f64::from);
     let samples = reference(wide.view()).score_samples(&mixture).unwrap();
@@ -116,12 +117,12 @@ fn truth(x: &Array2<f32>, target: &WalkTarget, theta: &[f64]) -> (f64, f64) {
 }
 
 /// Walks and compares each density with the reference; the decisions follow from the densities.
-fn compare(what: &str, x: &Array2<f32>, target: &WalkTarget, count: usize, kernel: Option<&str>) {
+fn compare(what: &str, x: &Array2<f32>, target: &MetropolisTarget, count: usize, kernel: Option<&str>) {
     let mut cuda = evaluator(x, kernel);
     let mut point = point(7, target);
     let mut density = truth(x, target, &point).0;
     let mut steps = Steps::random(8, target, x.nrows(), count);
-    assert!(cuda.walk(target, &point, density, &mut steps).unwrap(), "{what}");
+    assert!(cuda.metropolis(target, &point, density, &mut steps).unwrap(), "{what}");
     let what = format!("{what} {}", cuda.describe().kernel);
     assert_eq!(steps.densities.len(), count, "{what}");
     for (t, (row, value)) in steps.rows().zip(&steps.densities).enumerate() {
@@ -160,7 +161,7 @@ fn portions_and_company_change_nothing() {
         let density = truth(&x, &target, &start).0;
         let walk = |cuda: &mut CudaEvaluator, portion| {
             let mut steps = Steps { portion, ..Steps::random(12, &target, n, 1500) };
-            assert!(cuda.walk(&target, &start, density, &mut steps).unwrap());
+            assert!(cuda.metropolis(&target, &start, density, &mut steps).unwrap());
             steps.densities
         };
         let mut cuda = evaluator(&x, None);
@@ -185,7 +186,7 @@ fn portions_and_company_change_nothing() {
             }
         }
         let mut still = Steps { rows: vec![0.0; target.step_width()], ..Steps::random(1, &target, n, 1) };
-        cuda.walk(&target, &last, f64::NAN, &mut still).unwrap();
+        cuda.metropolis(&target, &last, f64::NAN, &mut still).unwrap();
         assert_eq!(still.densities[0].to_bits(), whole[1499].to_bits(), "N={n} alone");
     }
 }
@@ -199,7 +200,7 @@ fn impossible_proposals_are_rejected() {
     for (i, (coordinate, increment)) in bad.into_iter().enumerate() {
         steps.rows[2 * i * steps.width + coordinate] = increment;
     }
-    evaluator(&x, None).walk(&target, &start, density, &mut steps).unwrap();
+    evaluator(&x, None).metropolis(&target, &start, density, &mut steps).unwrap();
     for (t, value) in steps.densities.iter().enumerate() {
         assert_eq!(*value == f64::NEG_INFINITY, t % 2 == 0, "step {t}: {value}");
         assert!(!value.is_nan());
@@ -224,12 +225,12 @@ fn decisions_at_a_million_samples_are_the_references() {
     let mut cuda = evaluator(&x, None);
     let density = |cuda: &mut CudaEvaluator, theta: &[f64]| {
         let mut still = Steps { rows: vec![0.0; target.step_width()], ..Steps::random(1, &target, n, 1) };
-        cuda.walk(&target, theta, f64::NAN, &mut still).unwrap();
+        cuda.metropolis(&target, theta, f64::NAN, &mut still).unwrap();
         still.densities[0]
     };
     let mut here = density(&mut cuda, &start);
     let mut steps = Steps::random(20, &target, n, 40);
-    cuda.walk(&target, &start, here, &mut steps).unwrap();
+    cuda.metropolis(&target, &start, here, &mut steps).unwrap();
     let wide = x.mapv(f64::from);
     let mut reference = reference(wide.view());
     let mut exact = |theta: &[f64]| {
@@ -262,7 +263,7 @@ fn a_long_walk_does_not_stall() {
         let start = point(23, &target);
         let density = truth(&x, &target, &start).0;
         let mut steps = Steps::random(24, &target, n, 20_000);
-        evaluator(&x, None).walk(&target, &start, density, &mut steps).unwrap();
+        evaluator(&x, None).metropolis(&target, &start, density, &mut steps).unwrap();
         assert_eq!(steps.densities.len(), 20_000);
         assert!(steps.densities.iter().all(|v| v.is_finite()));
     }
@@ -270,9 +271,9 @@ fn a_long_walk_does_not_stall() {
 
 fn what_it_does_not_take_is_left_to_the_caller() {
     let x = data(25, 500, 3);
-    let walk = |cuda: &mut CudaEvaluator, target: &WalkTarget| {
+    let walk = |cuda: &mut CudaEvaluator, target: &MetropolisTarget| {
         let mut steps = Steps::random(26, target, 500, 3);
-        let walked = cuda.walk(target, &point(27, target), 0.0, &mut steps);
+        let walked = cuda.metropolis(target, &point(27, target), 0.0, &mut steps);
         (walked, steps.proposed)
     };
     // Nine components; a kernel that does not walk is asked for; samples that pass in chunks.

@@ -5,7 +5,7 @@ use crate::prior::{Prior, Resolved, ScaleDensity};
 use crate::target::Variable;
 use crate::transform::{Layout, Point, log_cosh};
 use crate::{Error, Result};
-use gmm_host::{CovarianceType, Covariances, Mixture, Statistics, WalkTarget};
+use gmm_host::{CovarianceType, Covariances, MetropolisTarget, Mixture, Statistics};
 use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut2, Axis};
 use rand::Rng;
 use rand_distr::{Distribution, Gamma, StandardNormal};
@@ -190,14 +190,14 @@ impl Model {
     }
 
     /// The posterior as a backend takes it that walks by itself; `None` for `full`.
-    pub fn walk_target(&self) -> Option<WalkTarget> {
+    pub fn walk_target(&self) -> Option<MetropolisTarget> {
         let spherical = match self.layout.covariance_type {
             CovarianceType::Diag => false,
             CovarianceType::Spherical => true,
             _ => return None,
         };
         let Layout { k: n_components, d: n_features, .. } = self.layout;
-        Some(WalkTarget { n_components, n_features, spherical, prior: self.prior.terms.clone() })
+        Some(MetropolisTarget { n_components, n_features, spherical, prior: self.prior.terms.clone() })
     }
 
     /// A mixture drawn from the prior, as a point.

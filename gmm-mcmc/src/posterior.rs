@@ -2,7 +2,7 @@
 use crate::target::{Identity, Target, Variable};
 use crate::walk::Walk;
 use crate::{Model, Result};
-use gmm_host::{Evaluator, Mixture, WalkSteps, WalkTarget};
+use gmm_host::{Evaluator, MetropolisSteps, MetropolisTarget, Mixture};
 use rayon::prelude::*;
 
 /// From this many coordinates (points × dim) on, several threads share the work on a batch.
@@ -20,7 +20,7 @@ pub struct Posterior<'a> {
     evaluator: &'a mut dyn Evaluator,
     evaluations: u64,
     /// The posterior as the evaluator takes it if it walks by itself; none once it is known not to.
-    walk: Option<WalkTarget>,
+    walk: Option<MetropolisTarget>,
     /// Whether it is known to.
     walks: bool,
 }
@@ -56,7 +56,7 @@ impl<'a> Posterior<'a> {
         for (theta, out) in thetas.chunks_exact(target.dim()).zip(out) {
             let mut here = Here { left: 1, log_density: f64::NEG_INFINITY };
             // From nowhere, where every step is rejected.
-            if !self.evaluator.walk(target, theta, f64::NAN, &mut here)? {
+            if !self.evaluator.metropolis(target, theta, f64::NAN, &mut here)? {
                 self.walk = None;
                 return Ok(false);
             }
@@ -74,7 +74,7 @@ struct Here {
     log_density: f64,
 }
 
-impl WalkSteps for Here {
+impl MetropolisSteps for Here {
     fn propose(&mut self, rows: &mut [f64]) -> usize {
         rows.fill(0.0);
         std::mem::take(&mut self.left)
@@ -258,7 +258,7 @@ impl Target for Posterior<'_> {
         let Some(target) = &self.walk else { return walk.run(self) };
         let (steps, evaluator, evaluations) = (walk.steps() as u64, &mut *self.evaluator, &mut self.evaluations);
         walk.each_chain(|point, log_density, each| {
-            if !evaluator.walk(target, point, log_density, each)? {
+            if !evaluator.metropolis(target, point, log_density, each)? {
                 let (what, remedy) = ("a walk in the middle of a run".into(), "resume it");
                 return Err(gmm_host::Error::Unsupported { what, backend: "the evaluator", remedy }.into());
             }

@@ -1,7 +1,7 @@
 //! Priors: what the user states, and what it comes to for a given shape and data set.
 use crate::data::DataSummary;
 use crate::{Error, Result};
-use gmm_host::{CovarianceType, WalkPrior};
+use gmm_host::{CovarianceType, MetropolisPrior};
 use libm::lgamma;
 use serde::{Deserialize, Serialize};
 
@@ -150,7 +150,7 @@ pub(crate) enum ScaleDensity {
 #[derive(Debug, Clone)]
 pub(crate) struct Resolved {
     /// The log density by θ, but for the correlations.
-    pub terms: WalkPrior,
+    pub terms: MetropolisPrior,
     pub scale: ScaleDensity,
     pub lkj: f64,
 }
@@ -240,7 +240,7 @@ impl Resolved {
 
         let CorrelationsPrior::Lkj { shape: lkj } = prior.correlations;
         positive(vec![lkj], 1, "shape of the correlations")?;
-        let terms = WalkPrior {
+        let terms = MetropolisPrior {
             concentration,
             location,
             precision,

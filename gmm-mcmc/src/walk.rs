@@ -3,7 +3,7 @@ use crate::Result;
 use crate::metropolis::{Buffers, Scratch, WalkChain};
 use crate::sampler::Draw;
 use crate::target::Target;
-use gmm_host::WalkSteps;
+use gmm_host::MetropolisSteps;
 
 /// A segment of Metropolis after warm-up, as a [`Target`] is asked to run it.
 pub struct Walk<'a> {
@@ -62,7 +62,10 @@ impl<'a> Walk<'a> {
 
     /// Runs the segment chain by chain: `walk` takes a chain from its point and its log density through all of the steps.
     /// They are the very steps of [`Self::run`].
-    pub fn each_chain(&mut self, mut walk: impl FnMut(&[f64], f64, &mut dyn WalkSteps) -> Result<()>) -> Result<()> {
+    pub fn each_chain(
+        &mut self,
+        mut walk: impl FnMut(&[f64], f64, &mut dyn MetropolisSteps) -> Result<()>,
+    ) -> Result<()> {
         let (steps, per_draw) = (self.steps(), self.thin * self.chains[0].blocks());
         let mut all = Vec::with_capacity(self.chains.len());
         for (c, chain) in self.chains.iter_mut().enumerate() {
@@ -114,7 +117,7 @@ fn width(dim: usize) -> usize {
     (dim + 1).next_multiple_of(2)
 }
 
-impl WalkSteps for ChainSteps<'_> {
+impl MetropolisSteps for ChainSteps<'_> {
     fn propose(&mut self, rows: &mut [f64]) -> usize {
         let dim = self.chain.point.len();
         let count = self.left.min(rows.len() / width(dim));

@@ -2,8 +2,8 @@
 mod common;
 use common::{go_on, run, scalar};
 use gmm_host::{
-    CovarianceType, Description, Evaluator, Mixture, ReferenceEvaluator, Rows, Samples, Statistics, WalkSteps,
-    WalkTarget,
+    CovarianceType, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, ReferenceEvaluator, Rows,
+    Samples, Statistics,
 };
 use gmm_mcmc::{
     DataSummary, Model, Posterior, Prior, Result, Run, Sampler, Settings, Start, Target, Walk, diagnostics,
@@ -144,12 +144,12 @@ impl Evaluator for Walker<'_> {
     fn rows(&mut self, rows: &[usize]) -> gmm_host::Result<Rows> {
         self.inner.rows(rows)
     }
-    fn walk(
+    fn metropolis(
         &mut self,
-        target: &WalkTarget,
+        target: &MetropolisTarget,
         point: &[f64],
         mut log_density: f64,
-        steps: &mut dyn WalkSteps,
+        steps: &mut dyn MetropolisSteps,
     ) -> gmm_host::Result<bool> {
         assert_eq!(Some(target), self.model.walk_target().as_ref());
         self.walks += 1;

@@ -17,7 +17,8 @@ use crate::evaluator::check_features;
 use crate::packed::{Frame, Packed};
 use crate::precision::Float32Evaluator;
 use crate::{
-    Covariances, Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics, WalkSteps, WalkTarget,
+    Covariances, Description, Error, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Result, Rows, Samples,
+    Statistics,
 };
 use cust::memory::{AsyncCopyDestination, DeviceBuffer};
 use ndarray::{Array1, Array2};
@@ -34,7 +35,7 @@ const SCORES: usize = 1 << 22;
 enum Wish {
     Kind(Kind),
     Variant(Variant),
-    /// The kernel of [`Evaluator::walk`], which has no other operation.
+    /// The kernel of [`Evaluator::metropolis`], which has no other operation.
     Walk(Option<Shape>),
     /// A kernel that is the only one for what it does: a run that recorded it goes on with it in any case.
     Only(&'static str),
@@ -393,12 +394,12 @@ impl Evaluator for Single<'_> {
     }
 
     /// With up to 8 components, 16 features, and resident samples without weights, if no other kernel is asked for.
-    fn walk(
+    fn metropolis(
         &mut self,
-        target: &WalkTarget,
+        target: &MetropolisTarget,
         point: &[f64],
         log_density: f64,
-        steps: &mut dyn WalkSteps,
+        steps: &mut dyn MetropolisSteps,
     ) -> Result<bool> {
         target.check(self.data.d, point)?;
         let shape = match self.wish {

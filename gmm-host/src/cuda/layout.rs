@@ -1,6 +1,6 @@
 //! Data and parameters as the kernels read them. No call of CUDA in here: all of it runs and is tested on any machine.
 use crate::packed::{Float, Frame, Matrices, Packed, frame_offset, triangle};
-use crate::{Samples, View, WalkTarget};
+use crate::{MetropolisTarget, Samples, View};
 use gmm_kernels::{direct, walk};
 use ndarray::{ArrayView2, s};
 use rayon::prelude::*;
@@ -159,7 +159,7 @@ pub(crate) fn total(kernel_total: f64, n: usize, packed: &Packed<f32>, bias: f64
 }
 
 /// The terms of `walk` for a target over data in this frame, and what all log densities of `n` samples have in common.
-pub(crate) fn walk_terms(target: &WalkTarget, frame: &Frame, n: usize, bias: f64) -> (Vec<f64>, f64) {
+pub(crate) fn walk_terms(target: &MetropolisTarget, frame: &Frame, n: usize, bias: f64) -> (Vec<f64>, f64) {
     let (k, d, prior) = (target.n_components, target.n_features, &target.prior);
     let mut terms =
         Vec::with_capacity(k * d * walk::FEATURE_TERMS + d * walk::COLUMN_TERMS + k * walk::COMPONENT_TERMS);

@@ -16,7 +16,7 @@ use super::launch::{Columns, Lane, arg, shape};
 use super::layout;
 use super::memory::{allocate, locked};
 use crate::packed::Frame;
-use crate::{Error, Result, WalkSteps, WalkTarget};
+use crate::{Error, MetropolisSteps, MetropolisTarget, Result};
 use cust::event::{Event, EventFlags};
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, LockedBuffer};
 use cust::sys;
@@ -80,7 +80,7 @@ impl FromStr for Shape {
 
 impl Shape {
     /// A block for each multiprocessor, or for each 128 quads if that is fewer; as many rounds in shared memory as fit.
-    fn new(n: usize, target: &WalkTarget, limits: &Limits) -> Self {
+    fn new(n: usize, target: &MetropolisTarget, limits: &Limits) -> Self {
         let d = target.n_features;
         let quads = n.div_ceil(QUAD) as u32;
         let blocks = quads.div_ceil(MIN_BLOCK).min(limits.multiprocessors);
@@ -97,7 +97,7 @@ impl Shape {
         Self { block, blocks, resident, keep: (CACHED * limits.l2 as f64 / 1e6) as u32 }
     }
 
-    fn shared_bytes(&self, target: &WalkTarget) -> usize {
+    fn shared_bytes(&self, target: &MetropolisTarget) -> usize {
         walk::shared_bytes(target.n_features, target.dim(), self.block, self.resident + 1)
     }
 
@@ -115,7 +115,7 @@ impl Shape {
 }
 
 /// Whether the kernels take mixtures of this shape.
-pub(super) fn takes(target: &WalkTarget) -> bool {
+pub(super) fn takes(target: &MetropolisTarget) -> bool {
     target.n_components <= COMPONENTS && target.n_features <= MAX_FEATURES
 }
 
@@ -145,7 +145,7 @@ impl Piece {
     }
 
     /// Waits for the work, and hands the densities out.
-    fn finish(&mut self, width: usize, steps: &mut dyn WalkSteps) -> Result<()> {
+    fn finish(&mut self, width: usize, steps: &mut dyn MetropolisSteps) -> Result<()> {
         self.done.synchronize().map_err(failed("cuEventSynchronize"))?;
         if self.count > 0 {
             steps.record(&self.steps[..self.count * width], &self.densities[..self.count]);
@@ -160,7 +160,7 @@ impl Piece {
 pub(super) struct Walk {
     pub shape: Shape,
     kernel: &'static Kernel,
-    target: WalkTarget,
+    target: MetropolisTarget,
     terms: DeviceBuffer<f64>,
     constant: f64,
     state: DeviceBuffer<f64>,
@@ -173,7 +173,7 @@ impl Walk {
     ///
     /// # Errors
     /// [`Error::Kernel`] for a shape that the device cannot launch.
-    pub fn new(gpu: &Gpu, target: &WalkTarget, frame: &Frame, n: usize, wish: Option<Shape>) -> Result<Self> {
+    pub fn new(gpu: &Gpu, target: &MetropolisTarget, frame: &Frame, n: usize, wish: Option<Shape>) -> Result<Self> {
         let (d, width) = (target.n_features, target.step_width());
         let shape = wish.unwrap_or_else(|| Shape::new(n, target, &gpu.limits));
         let shared = shape.shared_bytes(target);
@@ -217,7 +217,7 @@ impl Walk {
     }
 
     /// Whether it was made for this target.
-    pub fn is_for(&self, target: &WalkTarget) -> bool {
+    pub fn is_for(&self, target: &MetropolisTarget) -> bool {
         self.target == *target
     }
 
@@ -228,7 +228,7 @@ impl Walk {
         columns: Columns<'_>,
         point: &[f64],
         log_density: f64,
-        steps: &mut dyn WalkSteps,
+        steps: &mut dyn MetropolisSteps,
     ) -> Result<()> {
         let (dim, width) = (self.target.dim(), self.target.step_width());
         if point.len() != dim || columns.d() != self.target.n_features {
@@ -316,7 +316,7 @@ impl Walk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::WalkPrior;
+    use crate::MetropolisPrior;
 
     const H200: Limits = Limits {
         multiprocessors: 132,
@@ -325,8 +325,8 @@ mod tests {
         shared_per_multiprocessor: 228 << 10,
     };
 
-    fn target(k: usize, d: usize) -> WalkTarget {
-        let prior = WalkPrior {
+    fn target(k: usize, d: usize) -> MetropolisTarget {
+        let prior = MetropolisPrior {
             concentration: vec![1.0; k],
             location: vec![0.0; k * d],
             precision: vec![1.0; k * d],
@@ -336,7 +336,7 @@ mod tests {
             by_precision: vec![0.0; k * d],
             constant: 0.0,
         };
-        WalkTarget { n_components: k, n_features: d, spherical: false, prior }
+        MetropolisTarget { n_components: k, n_features: d, spherical: false, prior }
     }
 
     #[test]

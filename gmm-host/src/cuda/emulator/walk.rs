@@ -1,7 +1,7 @@
 //! The walk: its densities against the reference and the prior by its formula, its decisions, and what it leaves behind.
 use super::{Problem, Share, random_mixture};
 use crate::cuda::layout;
-use crate::{Covariances, Evaluator, Mixture, ReferenceEvaluator, Samples, WalkPrior, WalkTarget};
+use crate::{Covariances, Evaluator, MetropolisPrior, MetropolisTarget, Mixture, ReferenceEvaluator, Samples};
 use cust::memory::bytemuck;
 use gmm_kernels::simt::host::launch_together;
 use gmm_kernels::walk::{self, WalkArgs};
@@ -21,17 +21,17 @@ struct Launch {
 struct Walk {
     x: Array2<f32>,
     problem: Problem,
-    target: WalkTarget,
+    target: MetropolisTarget,
     point: Vec<f64>,
     /// Rows of `step_width` numbers.
     steps: Vec<f64>,
 }
 
-fn random_target(rng: &mut ChaCha8Rng, k: usize, d: usize, spherical: bool) -> WalkTarget {
+fn random_target(rng: &mut ChaCha8Rng, k: usize, d: usize, spherical: bool) -> MetropolisTarget {
     let s = if spherical { 1 } else { d };
     let mut some =
         |len: usize, low: f64, high: f64| -> Vec<f64> { (0..len).map(|_| rng.random_range(low..high)).collect() };
-    let prior = WalkPrior {
+    let prior = MetropolisPrior {
         concentration: some(k, 0.5, 3.0),
         location: some(k * d, -1.0, 1.0),
         precision: some(k * d, 0.1, 2.0),
@@ -41,7 +41,7 @@ fn random_target(rng: &mut ChaCha8Rng, k: usize, d: usize, spherical: bool) -> W
         by_precision: some(k * s, 0.1, 2.0),
         constant: 17.0,
     };
-    WalkTarget { n_components: k, n_features: d, spherical, prior }
+    MetropolisTarget { n_components: k, n_features: d, spherical, prior }
 }
 
 impl Walk {

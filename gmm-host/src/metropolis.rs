@@ -9,7 +9,7 @@ use ndarray::Array2;
 /// - K·D means μ;
 /// - K·S logarithms of standard deviations σ.
 #[derive(Debug, Clone, PartialEq)]
-pub struct WalkTarget {
+pub struct MetropolisTarget {
     /// K.
     pub n_components: usize,
     /// D.
@@ -17,7 +17,7 @@ pub struct WalkTarget {
     /// Whether a component has one σ for all its features.
     pub spherical: bool,
     /// What is added to the log-likelihood.
-    pub prior: WalkPrior,
+    pub prior: MetropolisPrior,
 }
 
 /// The logarithm of a prior density, of the form
@@ -26,7 +26,7 @@ pub struct WalkTarget {
 ///
 /// with the Jacobian of θ in α and a.
 #[derive(Debug, Clone, PartialEq)]
-pub struct WalkPrior {
+pub struct MetropolisPrior {
     /// α (K,).
     pub concentration: Vec<f64>,
     /// Location of each mean (K·D,).
@@ -45,7 +45,7 @@ pub struct WalkPrior {
     pub constant: f64,
 }
 
-impl WalkTarget {
+impl MetropolisTarget {
     /// S, the scales of a component.
     pub fn scales(&self) -> usize {
         if self.spherical { 1 } else { self.n_features }
@@ -56,7 +56,7 @@ impl WalkTarget {
         self.n_components - 1 + self.n_components * (self.n_features + self.scales())
     }
 
-    /// Numbers of a step (see [`WalkSteps`]).
+    /// Numbers of a step (see [`MetropolisSteps`]).
     pub fn step_width(&self) -> usize {
         (self.dim() + 1).next_multiple_of(2)
     }
@@ -143,10 +143,10 @@ impl WalkTarget {
 
 /// Where the steps of a walk come from, and where they go.
 ///
-/// A step is a row of [`WalkTarget::step_width`] numbers: the increments of the coordinates, log u of a uniform number u,
+/// A step is a row of [`MetropolisTarget::step_width`] numbers: the increments of the coordinates, log u of a uniform number u,
 /// and for an odd number of coordinates nothing behind. The proposal θ + increments is accepted where
 /// log u < log p(proposal) − log p(θ).
-pub trait WalkSteps {
+pub trait MetropolisSteps {
     /// Fills as many rows as there are steps left and room for, and returns their number; 0 ends the walk.
     ///
     /// It may be called before the densities of the steps before are known.

@@ -1,5 +1,5 @@
 //! Devices by name, and the way of a data set into one.
-use crate::auto::AutoEvaluator;
+use crate::backends::auto::AutoEvaluator;
 use crate::{CpuEvaluator, Error, Evaluator, ReferenceEvaluator, Result, Samples};
 use std::{fmt, str::FromStr};
 

@@ -1,7 +1,5 @@
 //! What can go wrong, said so that the reader knows where it is and what to do.
 
-use crate::CovarianceType;
-
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -44,10 +42,10 @@ pub enum Error {
     WrongCovarianceType {
         /// Which.
         what: &'static str,
-        /// The type that would fit.
-        expected: CovarianceType,
-        /// The type found.
-        got: CovarianceType,
+        /// The name of the type that would fit.
+        expected: &'static str,
+        /// The name of the type found.
+        got: &'static str,
     },
     /// A parameter of one component is not usable.
     #[error("{what} of component {component} (counted from 0) is {}: {remedy}", short(*value))]

@@ -1,8 +1,7 @@
 //! The one interface of all backends.
-use crate::{
-    CpuEvaluator, Error, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result, Samples, Statistics,
-};
-use ndarray::{Array1, Array2, s};
+use crate::model::density::Density;
+use crate::{Error, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result, Rows, Statistics};
+use ndarray::{Array1, Array2};
 
 /// Where and with what an evaluator computes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,15 +10,6 @@ pub struct Description {
     pub device: String,
     /// The kernel (code variant) that the last evaluation used.
     pub kernel: String,
-}
-
-/// Some samples back on the host.
-#[derive(Debug, Clone)]
-pub struct Rows {
-    /// The samples (R, D).
-    pub x: Array2<f64>,
-    /// Their weights (R,); ones where the samples have none.
-    pub weights: Array1<f64>,
 }
 
 /// A data set of N samples and D features that is resident in a backend and is evaluated for many parameter sets.
@@ -96,11 +86,11 @@ pub trait Evaluator: Send {
 
     /// The most probable component of each sample (N,), the first of equals.
     ///
-    /// Unless a backend overrides it, this is computed on the CPU, in float64, chunk by chunk.
+    /// Unless a backend overrides it, this is computed on one core of the host, in float64.
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
         let mut labels = Vec::with_capacity(self.n_samples());
-        for_each_chunk(self, mixture, |_, chunk| {
-            labels.extend(chunk.predict(mixture)?);
+        for_each_sample(self, mixture, |_, log_p, _| {
+            labels.push(most_probable(log_p));
             Ok(())
         })?;
         Ok(labels)
@@ -108,19 +98,26 @@ pub trait Evaluator: Send {
 
     /// The responsibilities p(k | xᵢ) (N, K). Only for those who want the array; nothing else makes it.
     ///
-    /// Unless a backend overrides it, this is computed on the CPU, in float64, chunk by chunk.
+    /// Unless a backend overrides it, this is computed on one core of the host, in float64.
     ///
     /// # Errors
     /// [`Error::UnreachableSample`] where no component has a finite log-density.
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
         let mut r = Array2::zeros((self.n_samples(), mixture.n_components()));
-        for_each_chunk(self, mixture, |start, chunk| {
-            let part = chunk.predict_proba(mixture).map_err(|e| shift_row(e, start))?;
-            r.slice_mut(s![start..start + part.nrows(), ..]).assign(&part);
+        for_each_sample(self, mixture, |row, log_p, log_sum| {
+            if !log_sum.is_finite() {
+                return Err(Error::UnreachableSample { row });
+            }
+            r.row_mut(row).iter_mut().zip(log_p).for_each(|(r, v)| *r = (v - log_sum).exp());
             Ok(())
         })?;
         Ok(r)
     }
+}
+
+/// The index of the largest value, the first of equals.
+pub(crate) fn most_probable(log_p: &[f64]) -> usize {
+    log_p.iter().enumerate().fold(0, |best, (c, v)| if *v > log_p[best] { c } else { best })
 }
 
 /// Implements [`Evaluator`] for a type that passes all of it on to what its `inner` and `inner_mut` give.
@@ -177,19 +174,24 @@ macro_rules! pass_on {
 }
 pub(crate) use pass_on;
 
-/// Calls `visit`, in order, with the index of the first sample of each chunk, and the chunk on the CPU.
-fn for_each_chunk<E: Evaluator + ?Sized>(
+/// Calls `visit`, in order, with the index of each sample and its log πₖ N(x; μₖ, Σₖ) (K,) with their log-sum-exp, computed
+/// on the host in float64 from the samples that the evaluator gives back, some thousands at a time.
+fn for_each_sample<E: Evaluator + ?Sized>(
     evaluator: &mut E,
     mixture: &Mixture,
-    mut visit: impl FnMut(usize, &mut CpuEvaluator) -> Result<()>,
+    mut visit: impl FnMut(usize, &[f64], f64) -> Result<()>,
 ) -> Result<()> {
-    const CHUNK: usize = 1 << 16;
+    const ROWS_AT_ONCE: usize = 1 << 13;
     check_features(mixture, evaluator.n_features())?;
     let n = evaluator.n_samples();
-    for start in (0..n).step_by(CHUNK) {
-        let indices: Vec<usize> = (start..n.min(start + CHUNK)).collect();
-        let rows = evaluator.rows(&indices)?;
-        visit(start, &mut CpuEvaluator::new(Samples::from_f64(rows.x.view())?)?)?;
+    let mut density = Density::new(mixture);
+    let mut log_p = vec![0.0; mixture.n_components()];
+    for start in (0..n).step_by(ROWS_AT_ONCE) {
+        let indices: Vec<usize> = (start..n.min(start + ROWS_AT_ONCE)).collect();
+        for (row, x) in indices.iter().zip(evaluator.rows(&indices)?.x.outer_iter()) {
+            let log_sum = density.evaluate(x, &mut log_p);
+            visit(*row, &log_p, log_sum)?;
+        }
     }
     Ok(())
 }
@@ -213,12 +215,4 @@ pub(crate) fn check_features(mixture: &Mixture, n_features: usize) -> Result<()>
         expected: vec![k, n_features],
         got: vec![k, mixture.n_features()],
     })
-}
-
-/// The check of [`Evaluator::rows`].
-pub(crate) fn check_rows(rows: &[usize], n_samples: usize) -> Result<()> {
-    match rows.iter().find(|&&row| row >= n_samples) {
-        Some(&row) => Err(Error::NoSuchRow { row, n_samples }),
-        None => Ok(()),
-    }
 }

@@ -4,41 +4,34 @@
 //! ([`ReferenceEvaluator`] in plain float64, [`CpuEvaluator`] with SIMD and threads); a [`Mixture`], checked on
 //! construction, is then evaluated over it as often as one likes, or asked for the [`Statistics`] of an EM step, from
 //! which [`GaussianMixtureParams`] fit.
-mod auto;
-mod chunked;
-mod cpu;
-#[cfg(feature = "cuda")]
-mod cuda;
-mod density;
+mod backends;
+mod compensated;
+mod data;
 mod device;
 mod error;
 mod evaluator;
 mod fit;
-mod linalg;
 mod metropolis;
-mod mixture;
-mod packed;
+mod model;
 mod precision;
-mod reference;
-mod sample;
-mod samples;
 mod statistics;
 
-pub use chunked::{ChunkedEvaluator, Load};
-pub use cpu::CpuEvaluator;
+pub use backends::chunked::{ChunkedEvaluator, Load};
+pub use backends::cpu::CpuEvaluator;
 #[cfg(feature = "cuda")]
-pub use cuda::{CudaEvaluator, CudaOptions, GpuInfo, cuda_devices, cuda_kernel_names};
+pub use backends::cuda::{CudaEvaluator, CudaOptions, GpuInfo, cuda_devices, cuda_kernel_names};
+pub use backends::reference::ReferenceEvaluator;
+pub use data::samples::{Rows, Samples, View};
 pub use device::{Device, LoadOptions, devices, kernel_names, load};
 pub use error::{Error, Result};
-pub use evaluator::{Description, Evaluator, Rows};
+pub use evaluator::{Description, Evaluator};
 pub use fit::{
-    Callback, Candidate, Criterion, Fit, GaussianMixture, GaussianMixtureParams, InitParams, Iteration, Selection,
-    Standardization, StandardizationBuilder, StepwiseEm, merge_down, select,
+    Callback, Candidate, Criterion, Fit, GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration,
+    Selection, Standardization, StandardizationBuilder, StepwiseEm, merge_down, select,
 };
 pub use metropolis::{MetropolisPrior, MetropolisSteps, MetropolisTarget};
-pub use mixture::{CovarianceType, Covariances, Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
+pub use model::covariances::{CovarianceType, Covariances};
+pub use model::mixture::{Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
+pub use model::sampler::Sampler;
 pub use precision::{Operation, Precision};
-pub use reference::ReferenceEvaluator;
-pub use sample::Sampler;
-pub use samples::{Samples, View};
 pub use statistics::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};

@@ -55,8 +55,8 @@ pub struct Freeze {
 pub struct Update {
     /// The new parameters.
     pub mixture: Mixture,
-    /// Components (ascending) that lost their samples or collapsed onto a point, and kept what they had.
-    pub kept: Vec<usize>,
+    /// Components (ascending) that lost their samples or collapsed onto a point, and retained what they had.
+    pub retained: Vec<usize>,
 }
 
 impl Statistics {
@@ -284,7 +284,7 @@ impl Statistics {
     /// A component with Nₖ ≤ 10·ε has lost its samples: it keeps its mean and its covariance, and its weight, nₖ / Σ nₖ,
     /// is next to nothing. A component whose new covariance is not positive definite (it collapsed onto a point or a plane,
     /// and `reg_covar` is too small to hold it) keeps its last covariance. Neither lowers the likelihood: each
-    /// parameter's M-step is a maximum for whatever the other is. Both are reported in [`Update::kept`].
+    /// parameter's M-step is a maximum for whatever the other is. Both are reported in [`Update::retained`].
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] where `previous` has another K or D, [`Error::WrongCovarianceType`]. As [`Mixture::new`] where not one component
@@ -309,7 +309,7 @@ impl Statistics {
         };
         if freeze.covariances {
             let (covariances, factor) = (previous.covariances().clone(), previous.factor().cloned());
-            return Ok(Update { mixture: Mixture::from_parts(weights, means, covariances, factor)?, kept: empty });
+            return Ok(Update { mixture: Mixture::from_parts(weights, means, covariances, factor)?, retained: empty });
         }
         let mut covariances = self.covariances(means.view(), reg_covar);
         let tied = self.covariance_type() == CovarianceType::Tied;
@@ -320,7 +320,7 @@ impl Statistics {
         }
         let (mut factor, failures) = covariances.factorise();
         let n_alive = if tied { 1 } else { k - empty.len() };
-        let mut kept = empty;
+        let mut retained = empty;
         let n_failed = failures.len();
         for failure in failures {
             if n_failed == n_alive {
@@ -333,11 +333,11 @@ impl Statistics {
                 if let (Some(factor), Some(previous)) = (&mut factor, previous.factor()) {
                     factor.copy_component(c, previous);
                 }
-                kept.push(c);
+                retained.push(c);
             }
         }
-        kept.sort_unstable();
-        Ok(Update { mixture: Mixture::from_parts(weights, means, covariances, factor)?, kept })
+        retained.sort_unstable();
+        Ok(Update { mixture: Mixture::from_parts(weights, means, covariances, factor)?, retained })
     }
 
     /// 10·ε, and less where all the weight there is is less than one.

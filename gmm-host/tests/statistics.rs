@@ -219,7 +219,7 @@ fn a_component_that_lost_its_samples_keeps_what_it_had() {
         assert_eq!(s.counts()[1], 0.0);
         assert!(matches!(s.to_mixture(1e-6), Err(Error::EmptyComponent { component: 1, .. })));
         let u = s.update(&m, 1e-6, Freeze::default()).unwrap();
-        assert_eq!(u.kept, [1], "{t}");
+        assert_eq!(u.retained, [1], "{t}");
         assert_eq!(u.mixture.means().row(1), m.means().row(1));
         assert!(u.mixture.weights()[1] < 1e-15);
         match (u.mixture.covariances(), m.covariances()) {
@@ -251,9 +251,9 @@ fn a_component_on_one_point_keeps_its_covariance_when_nothing_holds_it() {
         let s = reference(x.view()).statistics(&start).unwrap();
         assert!(s.to_mixture(0.0).is_err(), "{t}");
         let u = s.update(&start, 0.0, Freeze::default()).unwrap();
-        assert_eq!(u.kept, [0]);
+        assert_eq!(u.retained, [0]);
         let u = s.update(&start, 1e-6, Freeze::default()).unwrap();
-        assert!(u.kept.is_empty());
+        assert!(u.retained.is_empty());
         let floor = u.mixture.covariances().iter().next().unwrap();
         assert_close("floor", floor, 1e-6, 1e-12, 0.0);
     }

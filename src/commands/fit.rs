@@ -11,8 +11,8 @@ use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use gmm::io::{self, Checkpoint, CheckpointOutput, Identity, ModelOutput, Output};
 use gmm::{
-    Callback, CovarianceType, Criterion, Description, Evaluator, Fit as Fitted, Freeze, GaussianMixture,
-    GaussianMixtureParams, Mixture, Operation, Samples, mcmc,
+    Callback, CovarianceType, Criterion, Description, Evaluator, Fit as Fitted, Freeze, GaussianMixtureParams,
+    GaussianMixtureValidParams, Mixture, Operation, Samples, mcmc,
 };
 use ndarray::{ArrayView1, Axis};
 use serde::Serialize;
@@ -330,7 +330,7 @@ impl Fit {
             log_likelihood,
             bic: criterion(Criterion::Bic),
             aic: criterion(Criterion::Aic),
-            kept: fit.kept.clone(),
+            kept: fit.retained.clone(),
             device,
             kernel,
             precision,
@@ -382,7 +382,7 @@ impl Fit {
 
 /// Fits, and says what computed the iterations, if there were any: other evaluations may have other kernels.
 fn iterate(
-    model: &GaussianMixture,
+    model: &GaussianMixtureValidParams,
     evaluator: &mut dyn Evaluator,
     callback: Callback<'_>,
 ) -> (gmm::Result<Fitted>, Option<Description>) {

@@ -70,7 +70,7 @@ fn object(fit: &Fit, best: &str) -> String {
         model_members(&fit.mixture),
         fit_members(fit),
         fit.run,
-        fit.kept
+        fit.retained
     )
 }
 
@@ -106,7 +106,7 @@ fn parse(json: &str) -> std::result::Result<(Fit, Option<Identity>, Option<&RawV
     if let Some(c) = kept.iter().find(|&&c| c >= k) {
         return Err(Problem::Format(format!("`kept` names component {c} (counted from 0) of {k}")));
     }
-    Ok((Fit { mixture, lower_bounds, converged, stopped: false, run, kept }, made_with, best))
+    Ok((Fit { mixture, lower_bounds, converged, stopped: false, run, retained: kept }, made_with, best))
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
         let mixture =
             Mixture::new(arr1(&[0.25, 0.75]), means, Covariances::Spherical(arr1(&[1.0 / 3.0, 2.0]))).unwrap();
         let (lower_bounds, kept) = (lower_bounds.to_vec(), kept.to_vec());
-        Fit { mixture, lower_bounds, converged: kept.is_empty(), stopped: false, run, kept }
+        Fit { mixture, lower_bounds, converged: kept.is_empty(), stopped: false, run, retained: kept }
     }
 
     #[test]

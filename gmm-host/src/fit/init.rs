@@ -6,7 +6,7 @@
 //! start in the covariance type of the fit. (scikit-learn takes the centres themselves with the covariance `reg_covar` for
 //! k-means++ and random_from_data; its first iteration is then such an assignment.)
 use super::kmeans::Points;
-use super::{GaussianMixture, InitParams};
+use super::{GaussianMixtureValidParams, InitParams};
 use crate::{CovarianceType, Covariances, Error, Evaluator, Freeze, Mixture, Result, Rows, Statistics};
 use ndarray::{Array1, Array2, Axis};
 use rand::seq::index;
@@ -30,7 +30,7 @@ const LLOYD_TOL: f64 = 1e-4;
 /// only samples whose squared distances differ by less than about 1e-3 of that are shared.
 const NARROW: f64 = 5e-5;
 
-impl GaussianMixture {
+impl GaussianMixtureValidParams {
     /// The start of a run, where none is given.
     pub(super) fn initialise(&self, evaluator: &mut dyn Evaluator, run: usize) -> Result<Mixture> {
         let params = &self.0;

@@ -1,7 +1,8 @@
 //! Merging components down from many, the 2011 paper's way of finding K (after Bouman's CLUSTER).
 use super::select::Search;
-use super::{Callback, Criterion, GaussianMixture, Selection};
-use crate::{Covariances, Error, Evaluator, Mixture, Result, linalg};
+use super::{Callback, Criterion, GaussianMixtureValidParams, Selection};
+use crate::model::linalg;
+use crate::{Covariances, Error, Evaluator, Mixture, Result};
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, Axis};
 
@@ -12,10 +13,10 @@ use ndarray::{Array2, ArrayView1, Axis};
 /// ½ [πₐ ln(|Σₐᵦ|/|Σₐ|) + πᵦ ln(|Σₐᵦ|/|Σᵦ|)], with Σₐᵦ the covariance of the two taken together.
 ///
 /// # Errors
-/// As [`GaussianMixture::fit`].
+/// As [`GaussianMixtureValidParams::fit`].
 pub fn merge_down(
     evaluator: &mut dyn Evaluator,
-    model: &GaussianMixture,
+    model: &GaussianMixtureValidParams,
     least: usize,
     criterion: Criterion,
     callback: Callback<'_>,

@@ -51,7 +51,7 @@ impl std::fmt::Display for InitParams {
 }
 
 /// The parameters of a fit, with scikit-learn's names and defaults; [`check`](Self::check) makes a
-/// [`GaussianMixture`] of them, which fits.
+/// [`GaussianMixtureValidParams`] of them, which fits.
 ///
 /// ```
 /// use gmm_host::{CovarianceType, GaussianMixtureParams, ReferenceEvaluator, Samples};
@@ -224,7 +224,7 @@ impl GaussianMixtureParams {
     /// # Errors
     /// [`Error::BadParameter`]; [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`], [`Error::BadComponent`], [`Error::WeightSum`],
     /// [`Error::NotSymmetric`], [`Error::NotPositiveDefinite`] for the initial parameters.
-    pub fn check(self) -> Result<GaussianMixture> {
+    pub fn check(self) -> Result<GaussianMixtureValidParams> {
         let bad = |name, value: String, remedy| Err(Error::BadParameter { name, value, remedy });
         let k = self.n_components;
         if k == 0 {
@@ -272,15 +272,15 @@ impl GaussianMixtureParams {
             None => Covariances::isotropic(CovarianceType::Spherical, k, d, 1.0),
         };
         Mixture::from_precisions(weights, means, precisions)?;
-        Ok(GaussianMixture(self))
+        Ok(GaussianMixtureValidParams(self))
     }
 }
 
 /// Checked parameters, ready to [`fit`](Self::fit).
 #[derive(Debug, Clone)]
-pub struct GaussianMixture(pub(super) GaussianMixtureParams);
+pub struct GaussianMixtureValidParams(pub(super) GaussianMixtureParams);
 
-impl GaussianMixture {
+impl GaussianMixtureValidParams {
     /// The parameters.
     pub fn params(&self) -> &GaussianMixtureParams {
         &self.0

@@ -105,7 +105,7 @@ impl Selection {
 ///
 /// # Errors
 /// [`Error::BadParameter`] where there is nothing to try; as
-/// [`GaussianMixture::fit`](super::GaussianMixture::fit).
+/// [`GaussianMixtureValidParams::fit`](super::GaussianMixtureValidParams::fit).
 pub fn select(
     evaluator: &mut dyn Evaluator,
     params: &GaussianMixtureParams,

@@ -92,7 +92,7 @@ pub fn check(name: &str, t: CovarianceType, backend: &Backend) {
         .unwrap();
     let Some(mut evaluator) = backend.evaluator(x.view(), None) else { return };
     let fit = model.fit(evaluator.as_mut()).unwrap();
-    assert_eq!((fit.n_iter(), fit.converged, fit.kept.len()), (lower_bounds.len(), false, 0));
+    assert_eq!((fit.n_iter(), fit.converged, fit.retained.len()), (lower_bounds.len(), false, 0));
     agree("lower bounds", fit.lower_bounds.clone(), lower_bounds.to_vec());
     let mixture = &fit.mixture;
     agree("weights", mixture.weights().to_vec(), array1(&mut npz, "weights").to_vec());

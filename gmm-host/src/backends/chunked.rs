@@ -1,0 +1,212 @@
+//! Data larger than memory: chunks that are loaded one after the other.
+use crate::compensated::neumaier_sum;
+use crate::data::samples::check_rows;
+use crate::evaluator::{check_features, shift_row};
+use crate::{Description, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Samples, Statistics};
+use ndarray::{Array1, Array2, Axis, s};
+
+/// Makes the evaluator of one chunk, given its index.
+pub type Load<'a> = Box<dyn FnMut(usize) -> Result<Box<dyn Evaluator + 'a>> + Send + 'a>;
+
+/// An evaluator made of chunks, of which one at a time is in memory: everything that works with an [`Evaluator`], a
+/// fit above all, works with more data than memory holds, reading all of it once for each pass.
+///
+/// ```
+/// use gmm_host::{ChunkedEvaluator, CpuEvaluator, Evaluator, Samples};
+/// use ndarray::Array2;
+///
+/// // In earnest, samples that lie elsewhere than in memory.
+/// let x = Array2::<f32>::zeros((8, 2));
+/// let samples = Samples::from_f32(x.view())?;
+/// let data = ChunkedEvaluator::of_samples(samples, 3, |chunk| Ok(Box::new(CpuEvaluator::new(chunk)?)))?;
+/// assert_eq!((data.n_samples(), data.n_chunks()), (8, 3));
+/// # Ok::<(), gmm_host::Error>(())
+/// ```
+pub struct ChunkedEvaluator<'a> {
+    n_features: usize,
+    /// First row of each chunk, and N at the end.
+    starts: Vec<usize>,
+    total_weight: f64,
+    load: Load<'a>,
+    loaded: Option<(usize, Box<dyn Evaluator + 'a>)>,
+    description: Description,
+}
+
+impl<'a> ChunkedEvaluator<'a> {
+    /// From the number of features, the number of samples in each chunk, and what loads a chunk. The loader is
+    /// called again for each pass; it must give the same samples each time, in the stated number.
+    ///
+    /// # Errors
+    /// [`Error::EmptyData`] without features, without chunks, or with an empty chunk.
+    pub fn new(
+        n_features: usize,
+        chunk_sizes: Vec<usize>,
+        load: impl FnMut(usize) -> Result<Box<dyn Evaluator + 'a>> + Send + 'a,
+    ) -> Result<Self> {
+        let mut starts = vec![0];
+        let mut n = 0;
+        for &size in &chunk_sizes {
+            n += size;
+            starts.push(n);
+        }
+        if n_features == 0 || n == 0 || chunk_sizes.contains(&0) {
+            return Err(Error::EmptyData { rows: chunk_sizes.iter().copied().min().unwrap_or(0), columns: n_features });
+        }
+        let description = Description { device: "chunks, none loaded yet".into(), kernel: "none".into() };
+        Ok(Self { n_features, starts, total_weight: n as f64, load: Box::new(load), loaded: None, description })
+    }
+
+    /// From samples that lie somewhere else than in memory, a mapped file above all: `rows` of them at a time are given to
+    /// `load`, the last time fewer.
+    ///
+    /// # Errors
+    /// [`Error::EmptyData`] for chunks of zero rows.
+    pub fn of_samples(
+        samples: Samples<'a>,
+        rows: usize,
+        mut load: impl FnMut(Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + 'a,
+    ) -> Result<Self> {
+        let (n, d) = (samples.n_samples(), samples.n_features());
+        let sizes = (0..n).step_by(rows.max(1)).map(|start| rows.min(n - start)).collect();
+        let total_weight = samples.total_weight();
+        let chunks = Self::new(d, sizes, move |i| load(samples.rows(i * rows..n.min((i + 1) * rows))))?;
+        Ok(chunks.with_total_weight(total_weight))
+    }
+
+    /// States the total weight, where the chunks' samples have weights.
+    #[must_use]
+    pub fn with_total_weight(self, total_weight: f64) -> Self {
+        Self { total_weight, ..self }
+    }
+
+    /// Number of chunks.
+    pub fn n_chunks(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    fn chunk(&mut self, index: usize) -> Result<&mut (dyn Evaluator + 'a)> {
+        if !matches!(&self.loaded, Some((i, _)) if *i == index) {
+            // The memory of the last chunk is needed for this one.
+            self.loaded = None;
+            let chunk = (self.load)(index)?;
+            let expected = vec![self.starts[index + 1] - self.starts[index], self.n_features];
+            let got = vec![chunk.n_samples(), chunk.n_features()];
+            if got != expected {
+                return Err(Error::ShapeMismatch { what: "a chunk, as loaded,", expected, got });
+            }
+            self.loaded = Some((index, chunk));
+        }
+        match &mut self.loaded {
+            Some((_, chunk)) => Ok(chunk.as_mut()),
+            None => unreachable!("loaded above"),
+        }
+    }
+
+    /// Evaluates every chunk in order.
+    fn map<T>(&mut self, mixture: &Mixture, f: impl Fn(&mut (dyn Evaluator + 'a)) -> Result<T>) -> Result<Vec<T>> {
+        check_features(mixture, self.n_features)?;
+        let mut results = Vec::with_capacity(self.n_chunks());
+        for index in 0..self.n_chunks() {
+            let start = self.starts[index];
+            let chunk = self.chunk(index)?;
+            results.push(f(chunk).map_err(|e| shift_row(e, start))?);
+        }
+        self.describe_chunks();
+        Ok(results)
+    }
+
+    fn describe_chunks(&mut self) {
+        if let Some((_, chunk)) = &self.loaded {
+            let Description { device, kernel } = chunk.describe();
+            self.description = Description { device: format!("{device} in {} chunks", self.n_chunks()), kernel };
+        }
+    }
+}
+
+impl Evaluator for ChunkedEvaluator<'_> {
+    fn n_samples(&self) -> usize {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    fn n_features(&self) -> usize {
+        self.n_features
+    }
+
+    fn total_weight(&self) -> f64 {
+        self.total_weight
+    }
+
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+
+    /// Of the chunk that is loaded; each chunk decides for itself.
+    fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
+        self.loaded.as_ref().map_or(Precision::Float64, |(_, chunk)| chunk.precision(mixture, operation))
+    }
+
+    fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
+        Ok(neumaier_sum(self.map(mixture, |chunk| chunk.log_likelihood(mixture))?))
+    }
+
+    fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
+        let Some(first) = mixtures.first() else { return Ok(Vec::new()) };
+        let chunks = self.map(first, |chunk| chunk.log_likelihood_batch(mixtures))?;
+        Ok((0..mixtures.len()).map(|i| neumaier_sum(chunks.iter().map(|c| c[i]))).collect())
+    }
+
+    fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
+        let chunks = self.map(mixture, |chunk| chunk.score_samples(mixture))?;
+        Ok(chunks.into_iter().flatten().collect())
+    }
+
+    fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
+        check_features(mixture, self.n_features)?;
+        let (k, d) = mixture.means().dim();
+        // Merged as they come: only two values are ever held.
+        let mut total = Statistics::empty(mixture.covariance_type(), k, d);
+        for index in 0..self.n_chunks() {
+            let start = self.starts[index];
+            let chunk = self.chunk(index)?;
+            total.merge(&chunk.statistics(mixture).map_err(|e| shift_row(e, start))?)?;
+        }
+        self.describe_chunks();
+        Ok(total)
+    }
+
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        check_rows(rows, self.n_samples())?;
+        let mut out = Rows { x: Array2::zeros((rows.len(), self.n_features)), weights: Array1::zeros(rows.len()) };
+        // Where each row goes, in the order of the rows: each chunk is loaded once.
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        order.sort_by_key(|&at| rows[at]);
+        let mut rest = order.as_slice();
+        while let Some(&at) = rest.first() {
+            let index = self.starts.partition_point(|&start| start <= rows[at]) - 1;
+            let (start, end) = (self.starts[index], self.starts[index + 1]);
+            let (here, later) = rest.split_at(rest.partition_point(|&at| rows[at] < end));
+            let local: Vec<usize> = here.iter().map(|&at| rows[at] - start).collect();
+            let part = self.chunk(index)?.rows(&local)?;
+            for ((&at, x), &w) in here.iter().zip(part.x.outer_iter()).zip(&part.weights) {
+                out.x.row_mut(at).assign(&x);
+                out.weights[at] = w;
+            }
+            rest = later;
+        }
+        Ok(out)
+    }
+
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        Ok(self.map(mixture, |chunk| chunk.predict(mixture))?.concat())
+    }
+
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        let mut r = Array2::zeros((self.n_samples(), mixture.n_components()));
+        let mut start = 0;
+        for part in self.map(mixture, |chunk| chunk.predict_proba(mixture))? {
+            r.slice_mut(s![start..start + part.len_of(Axis(0)), ..]).assign(&part);
+            start += part.nrows();
+        }
+        Ok(r)
+    }
+}

@@ -1,0 +1,256 @@
+//! Threads, chunks, and the sum over the chunks, for one element type.
+use super::estep;
+use super::isa::Isa;
+use super::kernel::{Chunk, PerSample, Total, buffer, scratch};
+use super::moments::{EStep, Flush, Layout};
+use super::posterior::{Labels, Responsibilities};
+use super::real::Real;
+use super::resident::Resident;
+use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::backends::either_precision::Float32Evaluator;
+use crate::compensated::neumaier_sum;
+use crate::data::frame::Frame;
+use crate::evaluator::check_features;
+use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics};
+use ndarray::{Array1, Array2};
+use rayon::ThreadPool;
+use rayon::prelude::*;
+use std::f64::consts::LN_2;
+use std::sync::Arc;
+
+/// Work below this many fused multiply-adds of single elements is done by the calling thread: about the time that
+/// waking the others takes.
+const SERIAL_WORK: usize = 1 << 21;
+
+/// As many sums are kept in all segments of an E-step, unless one of them alone is too large.
+const SEGMENT_ELEMENTS: usize = 1 << 22;
+
+/// Samples whose moments are summed in the element type before they are added up in float64.
+const MAX_PENDING: usize = 4096;
+
+#[derive(Debug)]
+pub(super) struct Engine<'a, T> {
+    samples: Samples<'a>,
+    data: Resident<T>,
+    /// The samples' weights over `weight_scale`, a power of two that brings the largest to about one.
+    weights: Option<Vec<f64>>,
+    weight_scale: f64,
+    total_weight: f64,
+    isa: Isa,
+    /// rayon's own, if none.
+    pool: Option<Arc<ThreadPool>>,
+    n_threads: usize,
+    /// The chunks' results, kept from call to call.
+    partial: Vec<f64>,
+}
+
+impl<'a, T: Real> Engine<'a, T> {
+    pub fn new(samples: Samples<'a>, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
+        let n_threads = pool.as_ref().map_or_else(rayon::current_num_threads, |pool| pool.current_num_threads());
+        let data = match &pool {
+            Some(pool) => pool.install(|| Resident::new(&samples, isa)),
+            None => Resident::new(&samples, isa),
+        };
+        let largest = samples.weights().map_or(1.0, |w| w.iter().copied().fold(0.0, f64::max));
+        let weight_scale = largest.log2().ceil().clamp(-1000.0, 1000.0).exp2();
+        let weights = samples.weights().map(|w| w.iter().map(|w| w / weight_scale).collect());
+        let total_weight = samples.total_weight();
+        Self { samples, data, weights, weight_scale, total_weight, isa, pool, n_threads, partial: Vec::new() }
+    }
+
+    /// Runs `work` on each piece of `out` of `size` elements, with the piece's number; in parallel where that pays.
+    fn for_each_piece<A: Send>(
+        &self,
+        out: &mut [A],
+        size: usize,
+        n_parameters: usize,
+        work: impl Fn(usize, &mut [A]) + Sync,
+    ) {
+        let serial = self.n_threads == 1 || self.data.n.saturating_mul(n_parameters) < SERIAL_WORK;
+        if serial {
+            return out.chunks_mut(size).enumerate().for_each(|(c, out)| work(c, out));
+        }
+        let mut parallel = || out.par_chunks_mut(size).enumerate().for_each(|(c, out)| work(c, out));
+        match &self.pool {
+            Some(pool) => pool.install(parallel),
+            None => parallel(),
+        }
+    }
+
+    /// Runs `work` on each chunk of samples and its part of `out`, `each` elements for a sample.
+    fn for_each_sample<A: Send>(
+        &self,
+        mixture: &Mixture,
+        out: &mut [A],
+        each: usize,
+        work: impl Fn(Isa, Chunk<'_, T>, &mut [A]) + Sync,
+    ) -> Result<()> {
+        check_features(mixture, self.data.d)?;
+        let packed = DeviceParameters::<T>::with_matrices(mixture, &self.data.frame)?;
+        let cost = 2 * packed.scale.len() + 8 * packed.n_components + 64;
+        self.for_each_piece(out, self.data.chunk * each, cost, |c, out| {
+            let (x, samples) = self.data.chunk(c);
+            let mut scratch = scratch(packed.n_components, self.data.d);
+            let chunk = Chunk { x, n: samples.len(), packed: &packed, scratch: &mut scratch };
+            work(self.isa, chunk, out);
+        });
+        Ok(())
+    }
+
+    /// Total of log₂ p − offset over chunk `c`, each sample times its weight.
+    fn chunk_total(&self, c: usize, packed: &DeviceParameters<T>, scratch: &mut [T]) -> f64 {
+        let (x, samples) = self.data.chunk(c);
+        let chunk = Chunk { x, n: samples.len(), packed, scratch };
+        match &self.weights {
+            None => self.isa.run(Total(chunk)),
+            Some(weights) => {
+                let mut log2 = vec![0.0; samples.len()];
+                self.isa.run(PerSample { chunk, out: &mut log2 });
+                neumaier_sum(log2.iter().zip(&weights[samples]).map(|(v, w)| v * w))
+            }
+        }
+    }
+}
+
+impl Float32Evaluator for Engine<'_, f32> {
+    fn frame(&self) -> &Frame {
+        &self.data.frame
+    }
+}
+
+impl<T: Real> Evaluator for Engine<'_, T> {
+    fn n_samples(&self) -> usize {
+        self.data.n
+    }
+
+    fn n_features(&self) -> usize {
+        self.data.d
+    }
+
+    fn total_weight(&self) -> f64 {
+        self.total_weight
+    }
+
+    fn describe(&self) -> Description {
+        let (threads, isa) = (self.n_threads, self.isa.name());
+        let plural = if threads == 1 { "" } else { "s" };
+        Description { device: format!("cpu ({threads} thread{plural}, {isa}, {})", T::NAME), kernel: isa.into() }
+    }
+
+    fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
+        self.log_likelihood_batch(std::slice::from_ref(mixture)).map(|totals| totals[0])
+    }
+
+    fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
+        let mut packed = Vec::with_capacity(mixtures.len());
+        for mixture in mixtures {
+            check_features(mixture, self.data.d)?;
+            packed.push(DeviceParameters::<T>::with_matrices(mixture, &self.data.frame)?);
+        }
+        if packed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let largest = packed.iter().map(|p| p.n_components).max().unwrap_or(1);
+        let work = packed.iter().map(|p| 2 * p.scale.len() + 8 * p.n_components).sum();
+        let mut partial = std::mem::take(&mut self.partial);
+        partial.resize(self.data.n_chunks() * packed.len(), 0.0);
+        self.for_each_piece(&mut partial, packed.len(), work, |c, totals| {
+            let mut scratch = scratch(largest, self.data.d);
+            for (total, packed) in totals.iter_mut().zip(&packed) {
+                *total = self.chunk_total(c, packed, &mut scratch);
+            }
+        });
+        let totals = packed.iter().enumerate().map(|(i, p)| {
+            let log2 = neumaier_sum(partial.iter().skip(i).step_by(packed.len()).copied());
+            (self.total_weight * p.offset + log2 * self.weight_scale) * LN_2
+        });
+        let totals = totals.collect();
+        self.partial = partial;
+        Ok(totals)
+    }
+
+    fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
+        let mut out = vec![0.0; self.data.n];
+        self.for_each_sample(mixture, &mut out, 1, |isa, chunk, out| {
+            let offset = chunk.packed.offset;
+            isa.run(PerSample { chunk, out: &mut *out });
+            out.iter_mut().for_each(|v| *v = (*v + offset) * LN_2);
+        })?;
+        Ok(Array1::from_vec(out))
+    }
+
+    fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
+        check_features(mixture, self.data.d)?;
+        let packed = DeviceParameters::<T>::with_matrices(mixture, &self.data.frame)?;
+        let (k, d, lanes) = (packed.n_components, packed.n_features, self.data.lanes);
+        let layout = Layout::new(&packed, lanes);
+        let mut centres = buffer(if matches!(packed.matrices, Matrices::Diagonal) { 0 } else { k * layout.width });
+        for (to, from) in
+            centres.chunks_mut(layout.width).zip(estep::centres(mixture, &packed, &self.data.frame).rows())
+        {
+            to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from));
+        }
+        // Chunks are gathered into segments whose number does not depend on the threads: so many sums are kept.
+        let n_chunks = self.data.n_chunks();
+        let n_segments = n_chunks.min((SEGMENT_ELEMENTS / layout.length).clamp(4, 64));
+        let mut segments: Vec<(f64, Vec<f64>)> = vec![Default::default(); n_segments];
+        let work = 4 * (packed.scale.len() + packed.shift.len() * layout.height.max(2));
+        self.for_each_piece(&mut segments, 1, work, |segment, out| {
+            let mut scratch = scratch(k, d);
+            let (mut sums, mut rows) = (buffer(layout.length), buffer(layout.rows()));
+            let mut log2 = Vec::new();
+            let mut totals = vec![0.0; layout.length];
+            let mut pending = 0;
+            let chunks = segment * n_chunks / n_segments..(segment + 1) * n_chunks / n_segments;
+            let last = chunks.end - 1;
+            for c in chunks {
+                let (x, samples) = self.data.chunk(c);
+                pending += samples.len();
+                log2.push(self.isa.run(EStep {
+                    chunk: Chunk { x, n: samples.len(), packed: &packed, scratch: &mut scratch },
+                    layout,
+                    weights: self.weights.as_ref().map(|w| &w[samples]),
+                    centres: &centres,
+                    sums: &mut sums,
+                    rows: &mut rows,
+                }));
+                if pending >= MAX_PENDING || c == last {
+                    self.isa.run(Flush { sums: &mut sums, totals: &mut totals });
+                    pending = 0;
+                }
+            }
+            out[0] = (neumaier_sum(log2), totals);
+        });
+        let log2 = neumaier_sum(segments.iter().map(|s| s.0));
+        let mut sums = vec![0.0; layout.length];
+        for (_, totals) in &segments {
+            sums.iter_mut().zip(totals).for_each(|(sum, v)| *sum += v);
+        }
+        let scale = self.weight_scale;
+        let mut sums = estep::centred_sums(mixture, &packed, &self.data.frame, layout, &sums, scale);
+        sums.weight = self.total_weight;
+        sums.log_likelihood = (self.total_weight * packed.offset + log2 * scale) * LN_2;
+        Statistics::from_centred_sums(sums)
+    }
+
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        self.samples.select(rows)
+    }
+
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        let mut out = vec![0; self.data.n];
+        self.for_each_sample(mixture, &mut out, 1, |isa, chunk, out| isa.run(Labels { chunk, out }))?;
+        Ok(out)
+    }
+
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        let k = mixture.n_components();
+        let mut out = Array2::zeros((self.data.n, k));
+        let flat = out.as_slice_mut().unwrap_or_default();
+        self.for_each_sample(mixture, flat, k, |isa, chunk, out| isa.run(Responsibilities { chunk, out }))?;
+        match flat.chunks_exact(k).position(|row| row[0].is_nan()) {
+            Some(row) => Err(Error::UnreachableSample { row }),
+            None => Ok(out),
+        }
+    }
+}

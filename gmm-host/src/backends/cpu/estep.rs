@@ -1,0 +1,83 @@
+//! From the sums of the E-step kernel to sufficient statistics.
+use super::moments::Layout;
+use super::real::Real;
+use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::compensated::neumaier_sum;
+use crate::data::frame::Frame;
+use crate::{CentredSums, Covariances, Mixture};
+use ndarray::{Array1, Array2, Array3, ArrayView2, s};
+
+/// Centres of the moments in the frame (K, D), exactly as the kernel sees them: where t is zero, or the rounded means.
+pub(super) fn centres<T: Real>(mixture: &Mixture, packed: &DeviceParameters<T>, frame: &Frame) -> Array2<f64> {
+    Array2::from_shape_fn(mixture.means().dim(), |(c, j)| {
+        let mean = frame.apply(j, mixture.means()[[c, j]]);
+        let at = c * packed.n_features + j;
+        match packed.matrices {
+            Matrices::Diagonal if packed.weight[c].into() > 0.0 => -packed.shift[at].into() / packed.scale[at].into(),
+            // A component of weight zero may have its mean anywhere.
+            _ if packed.weight[c].into() == 0.0 => 0.0,
+            _ => T::from_f64(mean).into(),
+        }
+    })
+}
+
+/// The sums in the units of the data, from `sums` as `layout` says; `factor` is what the samples' weights lack.
+pub(super) fn centred_sums<T: Real>(
+    mixture: &Mixture,
+    packed: &DeviceParameters<T>,
+    frame: &Frame,
+    layout: Layout,
+    sums: &[f64],
+    factor: f64,
+) -> CentredSums {
+    let (k, d) = mixture.means().dim();
+    let centres = centres(mixture, packed, frame);
+    let (spread, _) = sums.split_at(layout.spread * layout.lanes);
+    let spread: Vec<f64> =
+        spread.chunks_exact(layout.lanes).map(|v| factor * neumaier_sum(v.iter().copied())).collect();
+    let counts = Array1::from_iter(spread[..k].iter().copied());
+    // A matrix of rows of `width` elements, of which the first `columns` count.
+    let matrix = |at: usize, rows: usize, width: usize, columns: usize| {
+        Array2::from_shape_fn((rows, columns), |(i, j)| factor * sums[at + i * width + j])
+    };
+    let (first, second) = match packed.matrices {
+        Matrices::Diagonal => {
+            let moment = |at: usize, power: i32| {
+                Array2::from_shape_fn((k, d), |(c, j)| {
+                    let scale: f64 = packed.scale[c * d + j].into();
+                    if scale > 0.0 { spread[at + c * d + j] / scale.powi(power) } else { 0.0 }
+                })
+            };
+            (moment(k, 1), Covariances::Diag(moment(k + k * d, 2)))
+        }
+        Matrices::Each(_) => {
+            let mut second = Array3::zeros((k, d, d));
+            for (c, mut to) in second.outer_iter_mut().enumerate() {
+                to.assign(&matrix(layout.second + c * layout.height * layout.width, d, layout.width, d));
+            }
+            (matrix(layout.spread * layout.lanes, k, layout.width, d), Covariances::Full(second))
+        }
+        Matrices::Shared(_) => {
+            let mut second = matrix(layout.second, d, layout.width, d);
+            second += &between(centres.view(), matrix(layout.pairs, k, layout.pair_width, k).view());
+            (matrix(layout.spread * layout.lanes, k, layout.width, d), Covariances::Tied(second))
+        }
+    };
+    let sums = CentredSums { weight: 0.0, log_likelihood: 0.0, centres, counts, first, second };
+    frame.in_data_units(sums, mixture.covariance_type())
+}
+
+/// ½ Σₖₗ Rₖₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (D, D) from centres (K, D) and the lower triangle of R (K, K), as Σₖ cₖwₖᵀ with
+/// wₖ = Σₗ Rₖₗ(cₖ−cₗ): the difference first, so that little cancels.
+fn between(centres: ArrayView2<'_, f64>, pairs: ArrayView2<'_, f64>) -> Array2<f64> {
+    let mut pull = Array2::<f64>::zeros(centres.dim());
+    for c in 0..centres.nrows() {
+        for l in 0..c {
+            let difference = &centres.row(c) - &centres.row(l);
+            pull.slice_mut(s![c, ..]).scaled_add(pairs[[c, l]], &difference);
+            pull.slice_mut(s![l, ..]).scaled_add(-pairs[[c, l]], &difference);
+        }
+    }
+    let product = centres.t().dot(&pull);
+    (&product + &product.t()) / 2.0
+}

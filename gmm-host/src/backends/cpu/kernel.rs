@@ -1,0 +1,418 @@
+//! The log-sum-exp kernels: a group of registers of samples at a time against all components.
+use super::real::{Real, elements, elements_mut, lanes};
+use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use aligned_vec::{AVec, ConstAlign};
+use pulp::{Simd, WithSimd, bytemuck};
+
+/// Registers of samples that go through the components together: enough chains to hide the latency of the fused
+/// multiply-adds, and each parameter is broadcast once for all of them.
+pub(crate) const GROUP: usize = 4;
+
+/// Features of a group that are worked through before the next component: they stay in the first-level cache.
+const FEATURES: usize = 64;
+
+/// Elements of one type, aligned for every register.
+pub(crate) type Buffer<T> = AVec<T, ConstAlign<64>>;
+
+/// `n` zeros.
+pub(crate) fn buffer<T: Real>(n: usize) -> Buffer<T> {
+    let mut zeros = AVec::with_capacity(64, n);
+    zeros.resize(n, T::from_f64(0.0));
+    zeros
+}
+
+/// Samples, and what is evaluated over them.
+pub(crate) struct Chunk<'a, T> {
+    /// (⌈n/L⌉, D, L).
+    pub x: &'a [T],
+    /// Samples that count; the rest of the last register is filling.
+    pub n: usize,
+    pub packed: &'a DeviceParameters<T>,
+    /// See [`scratch`].
+    pub scratch: &'a mut [T],
+}
+
+/// Room for one group: exponents and terms (K,) and, for a shared matrix, its product with the samples (D,).
+pub(crate) fn scratch<T: Real>(n_components: usize, n_features: usize) -> Buffer<T> {
+    let widest = 64 / size_of::<T>();
+    buffer((2 * n_components + n_features) * GROUP * widest)
+}
+
+/// `G` registers of samples and what they sum to: log₂ Σₖ wₖ·2^qₖ = log₂ `sum` + `shift`.
+pub(super) struct Group<'a, R, const G: usize> {
+    /// Number of the first sample.
+    pub first: usize,
+    /// The samples (G, D).
+    pub x: &'a [R],
+    /// wₖ·2^(qₖ − shift) (K,), where the visitor asks for them.
+    pub terms: &'a mut [[R; G]],
+    pub sum: [R; G],
+    /// Set where a sample is so far that the maximum had to be taken out.
+    pub shift: Option<[R; G]>,
+}
+
+/// What is done with each group.
+pub(super) trait Visitor<T: Real, S: Simd> {
+    /// Whether it needs the terms.
+    const TERMS: bool;
+
+    fn visit<const G: usize>(&mut self, simd: S, group: Group<'_, T::Reg<S>, G>);
+}
+
+impl<T: Real> Chunk<'_, T> {
+    /// Visits the groups in order: whole ones, then single registers.
+    #[inline(always)]
+    pub(super) fn for_each_group<S: Simd>(self, simd: S, visitor: &mut impl Visitor<T, S>) {
+        let (packed, d) = (self.packed, self.packed.n_features);
+        let x = T::registers::<S>(self.x);
+        let length = (2 * packed.n_components + d) * GROUP * lanes::<T, S>();
+        let scratch = T::registers_mut::<S>(&mut self.scratch[..length]);
+        let groups = x.chunks_exact(GROUP * d);
+        let rest = groups.remainder();
+        let mut first = 0;
+        for x in groups {
+            one_group::<T, S, _, GROUP>(simd, first, x, packed, scratch, visitor);
+            first += GROUP * lanes::<T, S>();
+        }
+        for x in rest.chunks_exact(d) {
+            one_group::<T, S, _, 1>(simd, first, x, packed, scratch, visitor);
+            first += lanes::<T, S>();
+        }
+    }
+}
+
+#[inline(always)]
+fn one_group<T: Real, S: Simd, V: Visitor<T, S>, const G: usize>(
+    simd: S,
+    first: usize,
+    x: &[T::Reg<S>],
+    packed: &DeviceParameters<T>,
+    scratch: &mut [T::Reg<S>],
+    visitor: &mut V,
+) {
+    let (k, d) = (packed.n_components, packed.n_features);
+    let (q, scratch) = scratch.split_at_mut(k * G);
+    let (terms, scratch) = scratch.split_at_mut(if V::TERMS { k * G } else { 0 });
+    let (q, _) = q.as_chunks_mut::<G>();
+    let (terms, _) = terms.as_chunks_mut::<G>();
+    match &packed.matrices {
+        Matrices::Diagonal => diagonal(simd, x, packed, q),
+        Matrices::Each(matrices) => triangular(simd, x, packed, matrices, q),
+        Matrices::Shared(matrix) => {
+            let y = &mut scratch[..G * d];
+            multiply::<T, S, G>(simd, matrix, x, y);
+            diagonal(simd, y, packed, q);
+        }
+    }
+    let (sum, shift) = log_sum(simd, q, &packed.weight, terms);
+    visitor.visit(simd, Group { first, x, terms, sum, shift });
+}
+
+/// qₖ = seedₖ − Σⱼ (sₖⱼ·xⱼ + mₖⱼ)² for the `G` registers of samples in `x` (G, D).
+#[inline(always)]
+fn diagonal<T: Real, S: Simd, const G: usize>(
+    simd: S,
+    x: &[T::Reg<S>],
+    packed: &DeviceParameters<T>,
+    q: &mut [[T::Reg<S>; G]],
+) {
+    let d = packed.n_features;
+    let mut start = 0;
+    while start < d {
+        let length = (d - start).min(FEATURES);
+        let mut rows = [&x[..0]; G];
+        for (i, row) in rows.iter_mut().enumerate() {
+            *row = &x[i * d + start..][..length];
+        }
+        for (k, q) in q.iter_mut().enumerate() {
+            let scale = &packed.scale[k * d + start..][..length];
+            let shift = &packed.shift[k * d + start..][..length];
+            let mut sum = if start == 0 { [T::splat(simd, packed.seed[k]); G] } else { *q };
+            for (j, (&s, &m)) in scale.iter().zip(shift).enumerate() {
+                let (s, m) = (T::splat(simd, s), T::splat(simd, m));
+                for i in 0..G {
+                    let t = T::mul_add(simd, rows[i][j], s, m);
+                    sum[i] = T::sub_mul(simd, t, t, sum[i]);
+                }
+            }
+            *q = sum;
+        }
+        start += length;
+    }
+}
+
+/// qₖ = seedₖ − |Aₖ·x + mₖ|².
+#[inline(always)]
+fn triangular<T: Real, S: Simd, const G: usize>(
+    simd: S,
+    x: &[T::Reg<S>],
+    packed: &DeviceParameters<T>,
+    matrices: &[T],
+    q: &mut [[T::Reg<S>; G]],
+) {
+    let d = packed.n_features;
+    for (k, (q, matrix)) in q.iter_mut().zip(matrices.chunks_exact(triangle(d))).enumerate() {
+        let shift = &packed.shift[k * d..][..d];
+        let mut sum = [T::splat(simd, packed.seed[k]); G];
+        let mut i = 0;
+        while i + 1 < d {
+            for t in rows::<T, S, 2, G>(simd, matrix, i, x, d, &shift[i..i + 2]) {
+                for g in 0..G {
+                    sum[g] = T::sub_mul(simd, t[g], t[g], sum[g]);
+                }
+            }
+            i += 2;
+        }
+        if i < d {
+            let [t] = rows::<T, S, 1, G>(simd, matrix, i, x, d, &shift[i..]);
+            for g in 0..G {
+                sum[g] = T::sub_mul(simd, t[g], t[g], sum[g]);
+            }
+        }
+        *q = sum;
+    }
+}
+
+/// y = A·x, both (G, D).
+#[inline(always)]
+fn multiply<T: Real, S: Simd, const G: usize>(simd: S, matrix: &[T], x: &[T::Reg<S>], y: &mut [T::Reg<S>]) {
+    let d = x.len() / G;
+    let zero = [T::from_f64(0.0); 2];
+    let mut i = 0;
+    while i + 1 < d {
+        let [a, b] = rows::<T, S, 2, G>(simd, matrix, i, x, d, &zero);
+        for g in 0..G {
+            (y[g * d + i], y[g * d + i + 1]) = (a[g], b[g]);
+        }
+        i += 2;
+    }
+    if i < d {
+        let [a] = rows::<T, S, 1, G>(simd, matrix, i, x, d, &zero[..1]);
+        for g in 0..G {
+            y[g * d + i] = a[g];
+        }
+    }
+}
+
+/// Rows `i`..`i + R` of A·x + `shift`; several at a time, so that each sample's register is loaded once for all.
+#[inline(always)]
+fn rows<T: Real, S: Simd, const R: usize, const G: usize>(
+    simd: S,
+    matrix: &[T],
+    i: usize,
+    x: &[T::Reg<S>],
+    d: usize,
+    shift: &[T],
+) -> [[T::Reg<S>; G]; R] {
+    let common = i + 1;
+    let mut a = [&matrix[..0]; R];
+    let mut sum = [[T::splat(simd, T::from_f64(0.0)); G]; R];
+    for r in 0..R {
+        a[r] = &matrix[triangle(i + r)..][..common];
+        sum[r] = [T::splat(simd, shift[r]); G];
+    }
+    let mut samples = [&x[..0]; G];
+    for (g, samples) in samples.iter_mut().enumerate() {
+        *samples = &x[g * d..][..common];
+    }
+    for j in 0..common {
+        for r in 0..R {
+            let a = T::splat(simd, a[r][j]);
+            for g in 0..G {
+                sum[r][g] = T::mul_add(simd, samples[g][j], a, sum[r][g]);
+            }
+        }
+    }
+    for r in 1..R {
+        for j in common..=i + r {
+            let a = T::splat(simd, matrix[triangle(i + r) + j]);
+            for g in 0..G {
+                sum[r][g] = T::mul_add(simd, x[g * d + j], a, sum[r][g]);
+            }
+        }
+    }
+    sum
+}
+
+/// Σₖ wₖ·2^qₖ, and the terms where there is room for them. Nothing overflows, because wₖ ≤ 1 and qₖ is not above zero
+/// but for rounding; where all terms are tiny the sum is formed again around its largest exponent.
+#[inline(always)]
+#[allow(clippy::type_complexity)]
+fn log_sum<T: Real, S: Simd, const G: usize>(
+    simd: S,
+    q: &[[T::Reg<S>; G]],
+    weight: &[T],
+    terms: &mut [[T::Reg<S>; G]],
+) -> ([T::Reg<S>; G], Option<[T::Reg<S>; G]>) {
+    let zero = T::splat(simd, T::from_f64(0.0));
+    let sum = weighted_sum(simd, q, weight, [zero; G], terms);
+    let mut least = sum[0];
+    for &sum in &sum[1..] {
+        least = T::min(simd, least, sum);
+    }
+    if !T::any_below(simd, least, T::FAR) {
+        return (sum, None);
+    }
+    let mut shift = q[0];
+    for q in q {
+        for i in 0..G {
+            shift[i] = T::max(simd, shift[i], q[i]);
+        }
+    }
+    (weighted_sum(simd, q, weight, shift, terms), Some(shift))
+}
+
+/// Σₖ wₖ·2^(qₖ − shift)
+#[inline(always)]
+fn weighted_sum<T: Real, S: Simd, const G: usize>(
+    simd: S,
+    q: &[[T::Reg<S>; G]],
+    weight: &[T],
+    shift: [T::Reg<S>; G],
+    terms: &mut [[T::Reg<S>; G]],
+) -> [T::Reg<S>; G] {
+    let mut sum = [T::splat(simd, T::from_f64(0.0)); G];
+    if terms.is_empty() {
+        for (q, &w) in q.iter().zip(weight) {
+            let w = T::splat(simd, w);
+            for i in 0..G {
+                sum[i] = T::mul_add(simd, T::exp2(simd, T::sub(simd, q[i], shift[i])), w, sum[i]);
+            }
+        }
+    } else {
+        for ((q, &w), terms) in q.iter().zip(weight).zip(terms) {
+            let w = T::splat(simd, w);
+            for i in 0..G {
+                let term = T::exp2(simd, T::sub(simd, q[i], shift[i]));
+                terms[i] = T::mul(simd, term, w);
+                // Not the rounded term, so that the sum is the one without terms, to the bit.
+                sum[i] = T::mul_add(simd, term, w, sum[i]);
+            }
+        }
+    }
+    sum
+}
+
+/// Total of log₂ p − offset over a chunk.
+///
+/// No logarithm per sample: the sums are multiplied up, the exponents counted as integers.
+pub(crate) struct Total<'a, T>(pub Chunk<'a, T>);
+
+/// The product of all sums.
+pub(super) struct Product<T: Real, S: Simd> {
+    mantissas: [T::Reg<S>; GROUP],
+    counters: [S::u32s; GROUP],
+    /// How many sums the counters hold the exponents of.
+    factors: usize,
+    shift: f64,
+}
+
+impl<T: Real, S: Simd> Product<T, S> {
+    #[inline(always)]
+    pub fn new(simd: S) -> Self {
+        let one = T::splat(simd, T::from_f64(1.0));
+        Self { mantissas: [one; GROUP], counters: [simd.splat_u32s(0); GROUP], factors: 0, shift: 0.0 }
+    }
+
+    /// Takes in the first `n` sums.
+    #[inline(always)]
+    pub fn multiply<const G: usize>(
+        &mut self,
+        simd: S,
+        mut sum: [T::Reg<S>; G],
+        shift: Option<[T::Reg<S>; G]>,
+        n: usize,
+    ) {
+        let width = G * lanes::<T, S>();
+        if n < width {
+            elements_mut::<T, S>(&mut sum)[n..].fill(T::from_f64(1.0));
+        }
+        for (i, &sum) in sum.iter().enumerate() {
+            let product = T::mul(simd, self.mantissas[i], sum);
+            (self.mantissas[i], self.counters[i]) = T::split(simd, product, self.counters[i]);
+        }
+        self.factors += width;
+        if let Some(shift) = shift {
+            for &shift in &elements::<T, S>(&shift)[..width.min(n)] {
+                self.shift += shift.into();
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub fn log2(&self) -> f64 {
+        // Below 2^64 even from the widest registers.
+        let mantissa: f64 = elements::<T, S>(&self.mantissas).iter().map(|&v| -> f64 { v.into() }).product();
+        let counters: &[u32] = bytemuck::cast_slice(&self.counters);
+        let exponent: u64 = counters.iter().skip(T::COUNTER).step_by(T::COUNTERS).map(|&v| u64::from(v)).sum();
+        let exponent = exponent as i64 - (self.factors as u64 * T::BIAS) as i64;
+        exponent as f64 + mantissa.log2() + self.shift
+    }
+}
+
+/// A product of the first `n` samples.
+struct Totals<T: Real, S: Simd> {
+    n: usize,
+    product: Product<T, S>,
+}
+
+impl<T: Real, S: Simd> Visitor<T, S> for Totals<T, S> {
+    const TERMS: bool = false;
+
+    #[inline(always)]
+    fn visit<const G: usize>(&mut self, simd: S, group: Group<'_, T::Reg<S>, G>) {
+        self.product.multiply(simd, group.sum, group.shift, self.n - group.first);
+    }
+}
+
+impl<T: Real> WithSimd for Total<'_, T> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let mut totals = Totals::<T, S> { n: self.0.n, product: Product::new(simd) };
+        self.0.for_each_group(simd, &mut totals);
+        totals.product.log2()
+    }
+}
+
+/// log₂ p − offset of each sample of a chunk, into `out` (n,).
+pub(crate) struct PerSample<'a, T> {
+    pub chunk: Chunk<'a, T>,
+    pub out: &'a mut [f64],
+}
+
+/// Writes log₂ `sum` + `shift` to as many of `out` as there are.
+#[inline(always)]
+pub(super) fn logarithms<T: Real, S: Simd>(out: &mut [f64], sum: &[T::Reg<S>], shift: Option<&[T::Reg<S>]>) {
+    for (out, &v) in out.iter_mut().zip(elements::<T, S>(sum)) {
+        let v: f64 = v.into();
+        *out = v.log2();
+    }
+    if let Some(shift) = shift {
+        for (out, &v) in out.iter_mut().zip(elements::<T, S>(shift)) {
+            *out += v.into();
+        }
+    }
+}
+
+struct Logarithms<'a>(&'a mut [f64]);
+
+impl<T: Real, S: Simd> Visitor<T, S> for Logarithms<'_> {
+    const TERMS: bool = false;
+
+    #[inline(always)]
+    fn visit<const G: usize>(&mut self, _: S, group: Group<'_, T::Reg<S>, G>) {
+        let shift = group.shift.as_ref().map(|v| &v[..]);
+        logarithms::<T, S>(&mut self.0[group.first..], &group.sum, shift);
+    }
+}
+
+impl<T: Real> WithSimd for PerSample<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        self.chunk.for_each_group(simd, &mut Logarithms(self.out));
+    }
+}

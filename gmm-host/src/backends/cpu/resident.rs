@@ -1,0 +1,114 @@
+//! The data as the kernels read it.
+use super::isa::Isa;
+use super::real::{Real, lanes};
+use crate::data::frame::{Float, Frame};
+use crate::{Samples, View};
+use memmap2::MmapMut;
+use ndarray::ArrayView2;
+use pulp::{Simd, WithSimd, bytemuck};
+use rayon::prelude::*;
+use std::alloc::{Layout, handle_alloc_error};
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+/// Samples in their [`Frame`], as an array of structures of arrays: (⌈N/L⌉, D, L) with L the elements of a register,
+/// so that a register holds one feature of L samples. The last block is filled up with copies of the last sample.
+#[derive(Debug)]
+pub(crate) struct Resident<T> {
+    pub frame: Frame,
+    pub n: usize,
+    pub d: usize,
+    /// L.
+    pub lanes: usize,
+    /// Samples that are summed as one piece: fixed by D alone, so that results do not depend on the threads. A multiple
+    /// of every L; its data fits the second-level cache.
+    pub chunk: usize,
+    x: Pages<T>,
+}
+
+/// About this many elements of data make a chunk.
+const CHUNK_ELEMENTS: usize = 1 << 16;
+/// Chunks are multiples of this many samples: sixteen registers of the widest kind.
+const CHUNK_UNIT: usize = 256;
+const MAX_CHUNK: usize = 2048;
+
+impl<T: Real> Resident<T> {
+    pub fn new(samples: &Samples<'_>, isa: Isa) -> Self {
+        match samples.view() {
+            View::F32(x) => Self::of(x, isa),
+            View::F64(x) => Self::of(x, isa),
+        }
+    }
+
+    fn of<V: Float>(samples: ArrayView2<'_, V>, isa: Isa) -> Self {
+        struct Lanes<T>(PhantomData<T>);
+        impl<T: Real> WithSimd for Lanes<T> {
+            type Output = usize;
+            #[inline(always)]
+            fn with_simd<S: Simd>(self, _: S) -> usize {
+                lanes::<T, S>()
+            }
+        }
+        let lanes = isa.run(Lanes::<T>(PhantomData));
+        let (n, d) = samples.dim();
+        let frame = Frame::of(samples);
+        let chunk = (CHUNK_ELEMENTS / d / CHUNK_UNIT * CHUNK_UNIT).clamp(CHUNK_UNIT, MAX_CHUNK);
+        let mut x = Pages::new(n.div_ceil(lanes) * lanes * d);
+        x.par_chunks_mut(chunk * d).enumerate().for_each(|(c, out)| {
+            for (b, block) in out.chunks_exact_mut(lanes * d).enumerate() {
+                for lane in 0..lanes {
+                    let row = samples.row((c * chunk + b * lanes + lane).min(n - 1));
+                    for (j, &v) in row.iter().enumerate() {
+                        block[j * lanes + lane] = T::from_f64(frame.apply(j, v.into()));
+                    }
+                }
+            }
+        });
+        Self { frame, n, d, lanes, chunk, x }
+    }
+
+    pub fn n_chunks(&self) -> usize {
+        self.n.div_ceil(self.chunk)
+    }
+
+    /// Chunk `c`: its registers, and the samples it holds.
+    pub fn chunk(&self, c: usize) -> (&[T], std::ops::Range<usize>) {
+        let samples = c * self.chunk..self.n.min((c + 1) * self.chunk);
+        let length = samples.len().div_ceil(self.lanes) * self.lanes * self.d;
+        (&self.x[samples.start * self.d..][..length], samples)
+    }
+}
+
+/// Zeros in pages of their own, which go back to the system when they are dropped. From the heap, blocks of this size that come
+/// and go with the chunks of a large data set would leave holes that no later block fits into.
+#[derive(Debug)]
+struct Pages<T> {
+    map: MmapMut,
+    element: PhantomData<T>,
+}
+
+impl<T: Real> Pages<T> {
+    /// `length` is at least one.
+    fn new(length: usize) -> Self {
+        let layout = Layout::array::<T>(length).unwrap_or(Layout::new::<T>());
+        match MmapMut::map_anon(length.saturating_mul(size_of::<T>())) {
+            Ok(map) => Self { map, element: PhantomData },
+            // As a vector would end.
+            Err(_) => handle_alloc_error(layout),
+        }
+    }
+}
+
+impl<T: Real> Deref for Pages<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        bytemuck::cast_slice(&self.map)
+    }
+}
+
+impl<T: Real> DerefMut for Pages<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        bytemuck::cast_slice_mut(&mut self.map)
+    }
+}

@@ -1,0 +1,114 @@
+//! The CUDA backend as others see it: float32 or float64, as the samples are.
+use super::double::Double;
+use super::evaluator::Single;
+use super::gpu::GpuInfo;
+use super::variant::Kind;
+use super::walk;
+use crate::backends::either_precision::EitherPrecision;
+use crate::{Evaluator, Mixture, Result, Samples, View};
+
+/// The names of the kernels that a CUDA device can be told to use.
+pub fn cuda_kernel_names() -> Vec<String> {
+    Kind::ALL.iter().map(|kind| kind.name()).chain([walk::NAME]).map(String::from).collect()
+}
+
+/// How a data set is to be evaluated on a CUDA device.
+#[derive(Debug, Clone, Default)]
+pub struct CudaOptions {
+    /// The kernel to use, one of [`cuda_kernel_names`], in the shape that is fastest by measured time; or a kernel and
+    /// its shape, as [`Evaluator::describe`] prints them, which gives the same bits in every run on the same device. By
+    /// default both are chosen by measured time. An operation that the kernel does not have uses another one. All of them
+    /// compute in float32, also from float64 samples.
+    pub kernel: Option<String>,
+    /// Most bytes of the device's memory to be used for samples; by default nearly all that is free. Samples that need
+    /// more stay on the host and are sent in chunks, for each evaluation anew.
+    pub memory_limit: Option<usize>,
+}
+
+/// The CUDA backend: the samples are centred in float64 and laid out on the device once, and evaluated in the precision
+/// they came in. Constants and the sum over the samples are formed in float64.
+///
+/// Samples that do not fit into the device's memory stay on the host in that layout and pass through the device chunk by
+/// chunk.
+///
+/// In [`Evaluator::log_likelihood_batch`], a set's total does not depend on which other sets it is evaluated with. It may
+/// differ from [`Evaluator::log_likelihood`]'s by rounding.
+#[derive(Debug)]
+pub struct CudaEvaluator<'a> {
+    engine: Engine<'a>,
+}
+
+#[derive(Debug)]
+enum Engine<'a> {
+    Single(Box<EitherPrecision<'a, Single<'a>>>),
+    Double(Box<Double<'a>>),
+}
+
+impl<'a> CudaEvaluator<'a> {
+    /// Takes a copy of the samples and their weights to the device of this number (counted from 0).
+    ///
+    /// float64 samples are evaluated in float64, and all else in float32 where its digits suffice
+    /// ([`Evaluator::precision`]); so are float64 samples for which [`CudaOptions::kernel`] asks for a kernel. A second copy in
+    /// float64 is taken to the device when it is first needed.
+    ///
+    /// # Errors
+    /// [`Error::NoCudaDevice`](crate::Error::NoCudaDevice); [`Error::Kernel`](crate::Error::Kernel) for a kernel of an unknown
+    /// name; [`Error::Unsupported`](crate::Error::Unsupported) for a memory limit too small for any chunk;
+    /// [`Error::Cuda`](crate::Error::Cuda) for a failure of the driver.
+    pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
+        let double = matches!(samples.view(), View::F64(_)) && options.kernel.is_none();
+        let engine = if double {
+            Engine::Double(Box::new(Double::new(samples, ordinal, options)?))
+        } else {
+            let float32 = Single::new(samples.clone(), ordinal, options)?;
+            let float64 = CudaOptions { kernel: None, ..options.clone() };
+            let open = move |samples: &Samples<'a>| Ok(Box::new(Double::new(samples.clone(), ordinal, &float64)?) as _);
+            Engine::Single(Box::new(EitherPrecision::new(float32, samples, Box::new(open))))
+        };
+        Ok(Self { engine })
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &GpuInfo {
+        match &self.engine {
+            Engine::Single(single) => &single.float32.data.gpu.info,
+            Engine::Double(double) => &double.data.gpu.info,
+        }
+    }
+
+    /// Whether all samples are in the device's memory.
+    pub fn is_resident(&self) -> bool {
+        match &self.engine {
+            Engine::Single(single) => single.float32.data.is_resident(),
+            Engine::Double(double) => double.data.is_resident(),
+        }
+    }
+
+    /// Seconds of a launch of the kernels that evaluate `mixture`'s log-likelihood, by the device's clock, over `repeats`
+    /// launches back to back. Samples that are not resident count as one chunk.
+    ///
+    /// # Errors
+    /// As [`Evaluator::log_likelihood`].
+    pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
+        match &mut self.engine {
+            Engine::Single(single) => single.float32.kernel_seconds(mixture, repeats),
+            Engine::Double(double) => double.kernel_seconds(mixture, repeats),
+        }
+    }
+
+    fn inner(&self) -> &(dyn Evaluator + 'a) {
+        match &self.engine {
+            Engine::Single(single) => single.as_ref(),
+            Engine::Double(double) => double.as_ref(),
+        }
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Evaluator + 'a) {
+        match &mut self.engine {
+            Engine::Single(single) => single.as_mut(),
+            Engine::Double(double) => double.as_mut(),
+        }
+    }
+}
+
+crate::evaluator::pass_on!(CudaEvaluator);

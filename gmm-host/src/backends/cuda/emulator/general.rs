@@ -1,0 +1,238 @@
+//! `density`, `posterior` and `accumulate`, one after the other as `general.rs` launches them, in parts.
+use super::{FAR, PADDING, Share, flat, launch, of_each_type};
+use crate::backends::cuda::layout;
+use crate::backends::cuda::parameters::Parameters;
+use crate::backends::cuda::resident::Element;
+use crate::backends::device_parameters::DeviceParameters;
+use crate::data::frame::Frame;
+use crate::{Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics};
+use cust::memory::bytemuck::{self, Pod};
+use gmm_kernels::accumulate::{self, AccumulateArgs};
+use gmm_kernels::density::{self, DensityArgs};
+use gmm_kernels::output::FINISH_SHARED_BYTES;
+use gmm_kernels::posterior::{self, PosteriorArgs};
+use ndarray::{Array1, Array2};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+use std::f64::consts::LN_2;
+
+/// An element type's instances.
+trait Kernels: Element + Pod {
+    const DENSITY: [unsafe fn(DensityArgs<Self>); 2];
+    const POSTERIOR: unsafe fn(PosteriorArgs<Self>);
+    const ACCUMULATE: [unsafe fn(AccumulateArgs<Self>); 2];
+    /// Error of an exponent, relative to its size; of a sum of responsibilities; of a mean and of a scatter.
+    const UNIT: f64;
+    const SUMS: f64;
+}
+impl Kernels for f32 {
+    const DENSITY: [unsafe fn(DensityArgs<f32>); 2] = [density::density_diag_f32, density::density_full_f32];
+    const POSTERIOR: unsafe fn(PosteriorArgs<f32>) = posterior::posterior_f32;
+    const ACCUMULATE: [unsafe fn(AccumulateArgs<f32>); 2] =
+        [accumulate::accumulate_diag_f32, accumulate::accumulate_full_f32];
+    /// Some thirty roundings of 2⁻²⁴.
+    const UNIT: f64 = 2e-6;
+    /// Exponents of some hundreds, whose error is the relative error of a responsibility.
+    const SUMS: f64 = 2e-4;
+}
+impl Kernels for f64 {
+    const DENSITY: [unsafe fn(DensityArgs<f64>); 2] = [density::density_diag_f64, density::density_full_f64];
+    const POSTERIOR: unsafe fn(PosteriorArgs<f64>) = posterior::posterior_f64;
+    const ACCUMULATE: [unsafe fn(AccumulateArgs<f64>); 2] =
+        [accumulate::accumulate_diag_f64, accumulate::accumulate_full_f64];
+    const UNIT: f64 = 1e-14;
+    const SUMS: f64 = 1e-11;
+}
+
+/// All that a pass gives.
+#[derive(Debug, PartialEq)]
+struct Pass {
+    log_likelihood: f64,
+    scores: Vec<f64>,
+    labels: Vec<u32>,
+    statistics: Statistics,
+}
+
+/// The samples with some weights, centred, in parts of `part`.
+fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mixture, part: usize) -> Pass {
+    let ((n, d), k) = (x.dim(), mixture.n_components());
+    let mut samples = Samples::from_f64(x.view()).unwrap();
+    if let Some(weights) = weights {
+        samples = samples.with_weights(weights.view()).unwrap();
+    }
+    let (frame, scale) = (Frame::of(x.view()), 4.0);
+    let (stride, width) = (layout::stride(n), d + usize::from(weights.is_some()));
+    let aligned = |len: usize| vec![u128::MAX; (len * size_of::<T>()).div_ceil(16)];
+    let mut data = aligned(width * stride);
+    let columns: &mut [T] = &mut bytemuck::cast_slice_mut(&mut data)[..width * stride];
+    layout::columns(&samples, &frame, scale, columns);
+    columns.chunks_exact_mut(stride).for_each(|column| column[n..].fill(T::from_f64(PADDING.into())));
+    let packed = DeviceParameters::<T>::with_matrices(mixture, &frame).unwrap();
+    let layout = Parameters::new(&packed);
+    let mut parameters = aligned(layout.len);
+    layout.write(&packed, mixture, &frame, &mut bytemuck::cast_slice_mut(&mut parameters)[..layout.len]);
+
+    let q_stride = part.next_multiple_of(512);
+    let mut q = aligned(k * q_stride);
+    let (mut scores, mut labels) = (vec![f64::NAN; n], vec![u32::MAX; n]);
+    let (posterior_blocks, slices) = (2, 2);
+    let values = accumulate::values(k, d, layout.full);
+    let (mut totals, mut partials) = (vec![f64::NAN; posterior_blocks as usize], vec![f64::NAN; values * slices]);
+    for first in (0..n).step_by(part) {
+        let x = columns.as_ptr().wrapping_add(first);
+        let (stride, q_stride, n) = (stride as u64, q_stride as u64, part.min(n - first) as u32);
+        let (k, d) = (k as u32, d as u32);
+        let at = |offset: usize| parameters.as_ptr().cast::<T>().wrapping_add(offset);
+        let (q, add) = (q.as_mut_ptr().cast::<T>(), u32::from(first > 0));
+        let args = DensityArgs {
+            x,
+            stride,
+            n,
+            k,
+            d,
+            matrices: at(0),
+            matrix_stride: layout.matrix_stride as u64,
+            shifts: at(layout.shifts),
+            seeds: at(layout.seeds),
+            q,
+            q_stride,
+        };
+        let args = Share(args);
+        // SAFETY: here and below, the pointers are of arrays with the sizes that go with them.
+        launch((3, 1), 64, 0, || unsafe { T::DENSITY[usize::from(layout.full)](args.get()) });
+        let args = PosteriorArgs {
+            q,
+            stride: q_stride,
+            n,
+            k,
+            weights: at(layout.weights),
+            sample_weights: weights.map_or(std::ptr::null(), |_| x.wrapping_add(d as usize * stride as usize)),
+            responsibilities: 1,
+            add,
+            scores: scores.as_mut_ptr().wrapping_add(first),
+            labels: labels.as_mut_ptr().wrapping_add(first),
+            partials: totals.as_mut_ptr(),
+        };
+        let args = Share(args);
+        // SAFETY: as above.
+        launch((posterior_blocks, 1), 64, FINISH_SHARED_BYTES, || unsafe { T::POSTERIOR(args.get()) });
+        let args = AccumulateArgs {
+            x,
+            stride,
+            n,
+            k,
+            d,
+            slices: slices as u32,
+            slice: (n as usize).div_ceil(slices).next_multiple_of(32) as u32,
+            add,
+            r: q,
+            r_stride: q_stride,
+            centres: at(layout.centres),
+            partials: partials.as_mut_ptr(),
+        };
+        let args = Share(args);
+        // SAFETY: as above.
+        launch((2, 1), 32, 0, || unsafe { T::ACCUMULATE[usize::from(layout.full)](args.get()) });
+    }
+    let sums: Vec<f64> = partials.chunks_exact(slices).map(|slices| slices.iter().sum()).collect();
+    let factor = if weights.is_some() { scale } else { 1.0 };
+    let log2 = totals.iter().sum::<f64>() * factor + samples.total_weight() * packed.offset;
+    let mut sums = layout.centred_sums(&sums, factor, mixture, &packed, &frame);
+    (sums.weight, sums.log_likelihood) = (samples.total_weight(), LN_2 * log2);
+    Pass {
+        log_likelihood: LN_2 * log2,
+        scores: scores.iter().map(|score| LN_2 * (score + packed.offset)).collect(),
+        labels,
+        statistics: Statistics::from_centred_sums(sums).unwrap(),
+    }
+}
+
+fn check<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mixture, part: usize) {
+    let ((n, d), k) = (x.dim(), mixture.n_components());
+    // The reference sees what the kernels see, up to the centring.
+    let x = &x.mapv(|v| T::from_f64(v).into());
+    let what = format!("{} {} N={n} D={d} K={k} part={part}", T::NAME, mixture.covariance_type());
+    let got = pass::<T>(x, weights, mixture, part);
+    if n < 200 {
+        assert_eq!(got, pass::<T>(x, weights, mixture, part), "{what}: the same bits every time");
+    }
+    let samples = Samples::from_f64(x.view()).unwrap();
+    let samples = weights.iter().fold(samples, |samples, w| samples.with_weights(w.view()).unwrap());
+    let mut reference = ReferenceEvaluator::new(samples);
+    let near = |got: f64, truth: f64, bound: f64, name: &str| {
+        assert!((got - truth).abs() <= bound, "{what}: {name} {got} for {truth} (bound {bound:e})");
+    };
+    let scores = reference.score_samples(mixture).unwrap();
+    let mut sum = 0.0;
+    for (i, (got, truth)) in got.scores.iter().zip(&scores).enumerate() {
+        let bound = T::UNIT * (truth.abs() + d as f64);
+        near(*got, *truth, bound, &format!("score {i}"));
+        sum += bound * weights.map_or(1.0, |w| w[i]);
+    }
+    near(got.log_likelihood, reference.log_likelihood(mixture).unwrap(), sum, "log-likelihood");
+    // Nothing here is so near to a tie that rounding decides.
+    let labels = reference.predict(mixture).unwrap();
+    let same = got.labels.iter().zip(&labels).filter(|(a, b)| **a as usize == **b).count();
+    assert!(same * 1000 >= n * 999, "{what}: {same} labels of {n} agree");
+    let truth = reference.statistics(mixture).unwrap();
+    let (got, weight) = (got.statistics, truth.weight());
+    for (c, count) in truth.counts().iter().enumerate() {
+        near(got.counts()[c], *count, T::SUMS * weight, &format!("count {c}"));
+        if *count > 0.01 {
+            for (a, b) in got.means().row(c).iter().zip(truth.means().row(c)) {
+                near(*a, *b, T::SUMS * FAR * weight / count, &format!("mean of {c}"));
+            }
+        }
+    }
+    for (a, b) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
+        near(a, b, T::SUMS * FAR * FAR * d as f64 + T::SUMS * 4.0 * weight * d as f64, "accumulate");
+    }
+}
+
+#[test]
+fn every_type_and_size() {
+    for (i, (n, d, k, part)) in
+        [(1, 1, 1, 512), (130, 2, 3, 512), (1100, 7, 2, 512), (700, 8, 5, 1024), (200, 17, 2, 512)]
+            .into_iter()
+            .enumerate()
+    {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let mut x = Array2::from_shape_simple_fn((n, d), || 3.0 + rng.sample::<f64, _>(StandardNormal));
+        x.row_mut(n / 2).fill(FAR);
+        let weights = Array1::from_shape_fn(n, |i| if i == 0 { 1.5 } else { (i % 5) as f64 * 0.7 });
+        for mixture in of_each_type(&mut rng, k, d) {
+            // One with weights, one without.
+            let weights = [None, Some(&weights)];
+            check::<f32>(&x, weights[i % 2], &mixture, part);
+            check::<f64>(&x, weights[(i + 1) % 2], &mixture, part);
+        }
+    }
+}
+
+/// A component without weight gets nothing, also where it is the nearest; what is 1000 standard deviations away is finite.
+#[test]
+fn dead_components_and_far_samples() {
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    let mut x = Array2::from_shape_simple_fn((200, 3), || rng.sample::<f64, _>(StandardNormal));
+    x.row_mut(5).fill(1e3);
+    for mixture in of_each_type(&mut rng, 5, 3) {
+        let weights = ndarray::arr1(&[0.0, 0.5, 0.5, 0.0, 0.0]);
+        let mut means = mixture.means().to_owned();
+        means.row_mut(0).fill(1e3);
+        means.row_mut(3).fill(1e6);
+        let mixture = Mixture::new(weights, means, mixture.covariances().clone()).unwrap();
+        let truth = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap()).score_samples(&mixture).unwrap();
+        for (got, tolerance) in
+            [(pass::<f32>(&x, None, &mixture, 512), 1e-5), (pass::<f64>(&x, None, &mixture, 512), 1e-13)]
+        {
+            for (a, b) in got.scores.iter().zip(&truth) {
+                assert!((a - b).abs() <= tolerance * (b.abs() + 3.0), "{a} for {b}");
+            }
+            assert!(got.labels.iter().all(|label| [1, 2].contains(label)));
+            let counts = got.statistics.counts();
+            assert_eq!([counts[0], counts[3], counts[4]], [0.0; 3]);
+            assert!((counts.sum() - 200.0).abs() < 1e-4);
+        }
+    }
+}

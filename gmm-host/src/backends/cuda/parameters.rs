@@ -1,0 +1,140 @@
+//! Parameters and results of the kernels `density`, `posterior` and `accumulate`. No call of CUDA in here: all of it runs and
+//! is tested on any machine.
+use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::data::frame::{Float, Frame};
+use crate::{CentredSums, CovarianceType, Covariances, Mixture};
+use gmm_kernels::accumulate::{self, COUNT, FEATURES};
+use gmm_kernels::density::{self, COMPONENTS, ROWS};
+use ndarray::{Array1, Array2, Array3};
+
+/// Where the parameters of a mixture lie in one array, each at a multiple of four numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Parameters {
+    pub k: usize,
+    pub d: usize,
+    /// Whether A is a triangle.
+    pub full: bool,
+    /// From one component's triangle to the next (0: one for all), or from one group of diagonals to the next.
+    pub matrix_stride: usize,
+    pub shifts: usize,
+    pub seeds: usize,
+    pub weights: usize,
+    pub centres: usize,
+    /// Length of it all.
+    pub len: usize,
+}
+
+impl Parameters {
+    pub fn new<T>(packed: &DeviceParameters<T>) -> Self {
+        let (k, d) = (packed.n_components, packed.n_features);
+        let groups = k.div_ceil(COMPONENTS);
+        let (full, matrix_stride, matrices) = match packed.matrices {
+            Matrices::Diagonal => (false, 2 * d * COMPONENTS, groups),
+            Matrices::Each(_) => (true, density::triangle(d), k),
+            Matrices::Shared(_) => (true, 0, 1),
+        };
+        let shifts = matrices * if full { density::triangle(d) } else { matrix_stride };
+        let seeds = shifts + if full { k * d.next_multiple_of(ROWS) } else { 0 };
+        let weights = seeds + groups * COMPONENTS;
+        let centres = weights + groups * COMPONENTS;
+        Self { k, d, full, matrix_stride, shifts, seeds, weights, centres, len: centres + k * d }
+    }
+
+    /// Writes the parameters (`len`).
+    pub fn write<T: Float>(&self, packed: &DeviceParameters<T>, mixture: &Mixture, frame: &Frame, out: &mut [T]) {
+        debug_assert_eq!(out.len(), self.len);
+        let Self { k, d, .. } = *self;
+        out.fill(T::from_f64(0.0));
+        match &packed.matrices {
+            Matrices::Diagonal => {
+                for (group, out) in out[..self.shifts].chunks_exact_mut(self.matrix_stride).enumerate() {
+                    for l in 0..COMPONENTS.min(k - group * COMPONENTS) {
+                        let c = group * COMPONENTS + l;
+                        for (j, ab) in out.chunks_exact_mut(2 * COMPONENTS).enumerate() {
+                            ab[l] = packed.scale[c * d + j];
+                            ab[COMPONENTS + l] = packed.shift[c * d + j];
+                        }
+                    }
+                }
+            }
+            Matrices::Each(a) | Matrices::Shared(a) => {
+                let panels = out[..self.shifts].chunks_exact_mut(density::triangle(d));
+                for (a, out) in a.chunks_exact(triangle(d)).zip(panels) {
+                    write_panels(a, d, out);
+                }
+                let padded = out[self.shifts..self.seeds].chunks_exact_mut(d.next_multiple_of(ROWS));
+                for (to, b) in padded.zip(packed.shift.chunks_exact(d)) {
+                    to[..d].copy_from_slice(b);
+                }
+            }
+        }
+        out[self.seeds..][..k].copy_from_slice(&packed.seed);
+        out[self.weights..][..k].copy_from_slice(&packed.weight);
+        out[self.centres..].copy_from_slice(&centres(mixture, packed, frame));
+    }
+
+    /// The sums in the units of the data, from those of `accumulate` ([`accumulate::values`]), times `factor`. Weight and
+    /// log-likelihood are left at zero.
+    pub fn centred_sums<T: Float>(
+        &self,
+        values: &[f64],
+        factor: f64,
+        mixture: &Mixture,
+        packed: &DeviceParameters<T>,
+        frame: &Frame,
+    ) -> CentredSums {
+        let Self { k, d, full, .. } = *self;
+        let (tiles, numbers) = (accumulate::tiles(d, full), accumulate::numbers(full));
+        debug_assert_eq!(values.len(), accumulate::values(k, d, full));
+        let value = |c: usize, tile: usize, at: usize| factor * values[(c * tiles + tile) * numbers + at];
+        // Σ r·uᵢ·uⱼ, i ≥ j, where u_D is one.
+        let product = |c: usize, i: usize, j: usize| {
+            let (row, column) = (i / FEATURES, j / FEATURES);
+            value(c, triangle(row) + column, i % FEATURES * FEATURES + j % FEATURES)
+        };
+        let diagonal = |c: usize, j: usize, power: usize| value(c, j / FEATURES, (power - 1) * FEATURES + j % FEATURES);
+        let count = |c| if full { product(c, d, d) } else { value(c, 0, COUNT) };
+        let first = |(c, j)| if full { product(c, d, j) } else { diagonal(c, j, 1) };
+        let lower = |c, i: usize, j: usize| product(c, i.max(j), i.min(j));
+        let second = match mixture.covariance_type() {
+            CovarianceType::Full => Covariances::Full(Array3::from_shape_fn((k, d, d), |(c, i, j)| lower(c, i, j))),
+            CovarianceType::Tied => {
+                Covariances::Tied(Array2::from_shape_fn((d, d), |(i, j)| (0..k).map(|c| lower(c, i, j)).sum::<f64>()))
+            }
+            _ => Covariances::Diag(Array2::from_shape_fn((k, d), |(c, j)| diagonal(c, j, 2))),
+        };
+        let centres = centres(mixture, packed, frame).into_iter().map(Into::into).collect();
+        let sums = CentredSums {
+            weight: 0.0,
+            log_likelihood: 0.0,
+            // The shape is the means'.
+            centres: Array2::from_shape_vec((k, d), centres).unwrap_or_default(),
+            counts: Array1::from_shape_fn(k, count),
+            first: Array2::from_shape_fn((k, d), first),
+            second,
+        };
+        frame.in_data_units(sums, mixture.covariance_type())
+    }
+}
+
+/// Copies a lower triangle, kept row by row, to panels of rows.
+fn write_panels<T: Float>(a: &[T], d: usize, out: &mut [T]) {
+    let mut at = 0;
+    for row in (0..d).step_by(ROWS) {
+        for j in 0..density::columns(row, d) {
+            for i in (row.max(j)..d).take_while(|i| *i < row + ROWS) {
+                out[at + i - row] = a[triangle(i) + j];
+            }
+            at += ROWS;
+        }
+    }
+}
+
+/// The means in the frame (K, D), rounded: what `accumulate` centres the samples on. A component without weight may have its
+/// mean anywhere, and gets the centre of the data.
+fn centres<T: Float>(mixture: &Mixture, packed: &DeviceParameters<T>, frame: &Frame) -> Vec<T> {
+    let means = mixture.means();
+    let weight = |c: usize| -> f64 { packed.weight[c].into() };
+    let centre = |((c, j), mean): ((usize, usize), &f64)| if weight(c) > 0.0 { frame.apply(j, *mean) } else { 0.0 };
+    means.indexed_iter().map(centre).map(T::from_f64).collect()
+}

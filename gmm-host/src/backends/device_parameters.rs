@@ -1,0 +1,249 @@
+//! The parameters of a mixture in the form in which the fast backends compute, relative to the frame of a data set.
+//!
+//! With t = s·x + m, s = √(log₂e / 2) / σ and m = −μ·s, one component's log₂-density is a constant minus Σⱼ tⱼ².
+//! The sum over components is formed as Σₖ wₖ·2^qₖ with qₖ = seedₖ − Σⱼ tⱼ²: the constant goes into the factor wₖ in
+//! (0, 1], and its rounding error into seedₖ, so that no rounding of a constant repeats itself N times.
+use crate::data::frame::{Float, Frame};
+use crate::{CovarianceType, Covariances, Error, Mixture, Result};
+use ndarray::{ArrayView2, Axis};
+
+/// The parameters of a mixture in the frame of a data set, in the working precision.
+///
+/// log₂ p(x) = `offset` + log₂ Σₖ `weight[k]` · 2^(`seed[k]` − Σⱼ (`scale[k,j]`·x′ⱼ + `shift[k,j]`)²)
+#[derive(Debug, Clone)]
+pub(crate) struct DeviceParameters<T> {
+    pub n_components: usize,
+    pub n_features: usize,
+    /// s (K, D), row-major.
+    pub scale: Vec<T>,
+    /// m (K, D), row-major.
+    pub shift: Vec<T>,
+    /// wₖ in [2⁻⁶⁰, 1], the largest 1; 0 for a component of weight zero (its scales and shifts are 0, its seed very low).
+    pub weight: Vec<T>,
+    /// What of the constant did not fit into wₖ.
+    pub seed: Vec<T>,
+    /// Constant of every sample, in log₂ units, to be added in float64.
+    pub offset: f64,
+    /// What `scale` cannot say.
+    pub matrices: Matrices<T>,
+}
+
+/// Lower triangular matrices A with t = A·x′ + `shift`, row by row (see [`triangle`]): √(log₂e / 2) times the transposed
+/// Cholesky factor of the precision.
+#[derive(Debug, Clone)]
+pub(crate) enum Matrices<T> {
+    /// None: `scale` is their diagonal.
+    Diagonal,
+    /// One for each component (K, D(D+1)/2); `scale` is empty.
+    Each(Vec<T>),
+    /// One for all components (D(D+1)/2,); `scale` is one, so that `scale` and `shift` apply to A·x′.
+    Shared(Vec<T>),
+}
+
+/// Place of row `i` in a lower triangle that is kept row by row, and length of the triangle of the rows before it.
+pub(crate) const fn triangle(i: usize) -> usize {
+    i * (i + 1) / 2
+}
+
+/// The smallest exponent that is put into a factor wₖ; the rest of a smaller constant goes into the seed.
+const MIN_WEIGHT_EXPONENT: f64 = -60.0;
+
+impl<T: Float> DeviceParameters<T> {
+    /// Packs `mixture` for data in `frame`; the constants are computed in float64 from the scales as rounded to `T`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for full and tied covariances; [`Error::OutOfRange`] where a standard deviation is so
+    /// small, or a mean so far, that t² would overflow `T`.
+    pub fn new(mixture: &Mixture, frame: &Frame) -> Result<Self> {
+        let (k, d) = mixture.means().dim();
+        let (mut scale, mut shift) = (Vec::with_capacity(k * d), Vec::with_capacity(k * d));
+        let mut constant = Vec::with_capacity(k);
+        for (c, mean) in mixture.means().outer_iter().enumerate() {
+            let weight = mixture.weights()[c];
+            if weight == 0.0 {
+                scale.resize((c + 1) * d, T::from_f64(0.0));
+                shift.resize((c + 1) * d, T::from_f64(0.0));
+                constant.push(f64::NEG_INFINITY);
+                continue;
+            }
+            // s in the frame, as a square, before the square root.
+            let unit = std::f64::consts::LOG2_E / 2.0;
+            match mixture.covariances() {
+                Covariances::Diag(v) => {
+                    let row = v.row(c);
+                    let s = row.iter().zip(&frame.inverse).map(|(v, inverse)| (unit / v).sqrt() * inverse);
+                    scale.extend(s.map(T::from_f64));
+                }
+                Covariances::Spherical(v) => {
+                    let s = (unit / v[c]).sqrt();
+                    scale.extend(frame.inverse.iter().map(|inverse| T::from_f64(s * inverse)));
+                }
+                _ => {
+                    return Err(Error::Unsupported {
+                        what: format!("the covariance type `{}`", mixture.covariance_type()),
+                        backend: "this kernel",
+                        remedy: "use the device `reference`",
+                    });
+                }
+            }
+            let mut product = LogProduct::default();
+            for (j, &s) in scale[c * d..].iter().enumerate() {
+                let s: f64 = s.into();
+                let m = (frame.shift[j] - mean[j]) * frame.scale[j] * s;
+                // |x′| is below 16 by the choice of the frame; a scale that is denormal has lost its digits.
+                if !(16.0 * s + m.abs() <= T::MAX_DEVIATION && s >= T::MIN_POSITIVE) {
+                    return Err(Error::OutOfRange { component: c, column: j, precision: T::NAME });
+                }
+                product.multiply(s);
+                shift.push(T::from_f64(m));
+            }
+            constant.push(weight.log2() + product.log2());
+        }
+        Ok(Self::assemble((k, d), scale, shift, Matrices::Diagonal, &constant, frame))
+    }
+
+    /// As [`new`](Self::new), for all covariance types.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], as [`new`](Self::new); the column is then the row of the matrix.
+    pub fn with_matrices(mixture: &Mixture, frame: &Frame) -> Result<Self> {
+        let Some(factor) = mixture.factor() else { return Self::new(mixture, frame) };
+        let (k, d) = mixture.means().dim();
+        let (mut matrices, mut scale): (Vec<T>, Vec<T>) = (Vec::new(), Vec::new());
+        let mut shift = Vec::with_capacity(k * d);
+        let mut constant = Vec::with_capacity(k);
+        for (c, mean) in mixture.means().outer_iter().enumerate() {
+            let matrix = match factor {
+                Covariances::Full(u) => {
+                    push_triangle(&mut matrices, u.index_axis(Axis(0), c), frame);
+                    &matrices[c * triangle(d)..]
+                }
+                Covariances::Tied(u) => {
+                    if matrices.is_empty() {
+                        push_triangle(&mut matrices, u.view(), frame);
+                    }
+                    scale.resize((c + 1) * d, T::from_f64(1.0));
+                    &matrices[..]
+                }
+                // The types without matrices have no factor.
+                _ => return Self::new(mixture, frame),
+            };
+            let weight = mixture.weights()[c];
+            if weight == 0.0 {
+                shift.resize((c + 1) * d, T::from_f64(0.0));
+                constant.push(f64::NEG_INFINITY);
+                continue;
+            }
+            let mut product = LogProduct::default();
+            for i in 0..d {
+                let row = &matrix[triangle(i)..=triangle(i) + i];
+                let (mut m, mut reach) = (0.0f64, 0.0);
+                for (j, &a) in row.iter().enumerate() {
+                    let a: f64 = a.into();
+                    m += a * ((frame.shift[j] - mean[j]) * frame.scale[j]);
+                    reach += 16.0 * a.abs();
+                }
+                let pivot: f64 = row[i].into();
+                if !(reach + m.abs() <= T::MAX_DEVIATION && pivot >= T::MIN_POSITIVE) {
+                    return Err(Error::OutOfRange { component: c, column: i, precision: T::NAME });
+                }
+                product.multiply(pivot);
+                shift.push(T::from_f64(m));
+            }
+            constant.push(weight.log2() + product.log2());
+        }
+        let tied = mixture.covariance_type() == CovarianceType::Tied;
+        let matrices = if tied { Matrices::Shared(matrices) } else { Matrices::Each(matrices) };
+        Ok(Self::assemble((k, d), scale, shift, matrices, &constant, frame))
+    }
+
+    /// `constant` (K,): log₂ of each component's weight and of the determinant of its matrix in the frame.
+    fn assemble(
+        (n_components, n_features): (usize, usize),
+        scale: Vec<T>,
+        shift: Vec<T>,
+        matrices: Matrices<T>,
+        constant: &[f64],
+        frame: &Frame,
+    ) -> Self {
+        let (offset, weight, seed) = weights_and_seeds(constant);
+        let offset = offset + frame_offset(n_features, frame);
+        Self { n_components, n_features, scale, shift, weight, seed, offset, matrices }
+    }
+}
+
+/// What turns log₂ of the product of a component's scales into its normalising constant: log₂ of 1/√(2π) over √(log₂e / 2)
+/// for each of `d` features, and of the frame's units.
+pub(crate) fn frame_offset(d: usize, frame: &Frame) -> f64 {
+    let unit = -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log2();
+    d as f64 * unit + frame.log2_scale
+}
+
+/// Appends √(log₂e / 2)·Uᵀ over the frame's scales, rounded.
+fn push_triangle<T: Float>(out: &mut Vec<T>, u: ArrayView2<'_, f64>, frame: &Frame) {
+    let root = (std::f64::consts::LOG2_E / 2.0).sqrt();
+    for (i, column) in u.columns().into_iter().enumerate() {
+        let row = column.into_iter().zip(&frame.inverse).take(i + 1);
+        out.extend(row.map(|(u, inverse)| T::from_f64(root * u * inverse)));
+    }
+}
+
+/// Splits log₂ constants (K,) into what all have in common, the factors wₖ and the seeds.
+fn weights_and_seeds<T: Float>(constant: &[f64]) -> (f64, Vec<T>, Vec<T>) {
+    let offset = constant.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let (mut weight, mut seed) = (Vec::with_capacity(constant.len()), Vec::with_capacity(constant.len()));
+    for c in constant {
+        let relative = c - offset;
+        if relative == f64::NEG_INFINITY {
+            weight.push(T::from_f64(0.0));
+            seed.push(T::from_f64(T::DEAD));
+            continue;
+        }
+        let exact = relative.max(MIN_WEIGHT_EXPONENT).exp2();
+        let w = T::from_f64(exact);
+        // log₂(exact / w), from the first two terms of its series: their difference is a rounding.
+        let e = exact / w.into() - 1.0;
+        let rest = (e - e * e / 2.0) * std::f64::consts::LOG2_E;
+        weight.push(w);
+        seed.push(T::from_f64(relative - relative.max(MIN_WEIGHT_EXPONENT) + rest));
+    }
+    (offset, weight, seed)
+}
+
+/// log₂ of a product of positive normal numbers, with one logarithm.
+struct LogProduct {
+    mantissa: f64,
+    exponent: i64,
+}
+
+impl Default for LogProduct {
+    fn default() -> Self {
+        Self { mantissa: 1.0, exponent: 0 }
+    }
+}
+
+impl LogProduct {
+    #[inline]
+    fn multiply(&mut self, v: f64) {
+        let (mantissa, exponent) = split(v);
+        self.mantissa *= mantissa;
+        self.exponent += exponent;
+        if self.mantissa > 1e300 {
+            let (mantissa, exponent) = split(self.mantissa);
+            self.mantissa = mantissa;
+            self.exponent += exponent;
+        }
+    }
+
+    fn log2(&self) -> f64 {
+        self.exponent as f64 + self.mantissa.log2()
+    }
+}
+
+/// v = mantissa · 2^exponent with a mantissa in [1, 2), for a positive normal v.
+#[inline]
+fn split(v: f64) -> (f64, i64) {
+    const FRACTION: u64 = (1 << 52) - 1;
+    let bits = v.to_bits();
+    (f64::from_bits(bits & FRACTION | 1f64.to_bits()), (bits >> 52) as i64 - 1023)
+}

@@ -1,0 +1,198 @@
+//! Whether float32's digits suffice for a mixture, and float64 in its place where they do not.
+use crate::data::frame::Frame;
+use crate::{
+    Covariances, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result,
+    Rows, Samples, Statistics,
+};
+use ndarray::{Array1, Array2, ArrayView2, Axis};
+
+/// The largest [`cancellation`] at which float32 serves, for `n` samples.
+///
+/// Rounding moves a deviation by about 2⁻²⁴ times the cancellation c, and the log-density of a sample z deviations away by
+/// z·2⁻²⁴·c: below 10⁻³ for c = 1024 and z = 16. In the mean over n samples these errors are independent: 2⁻²⁴·c/√n is at
+/// most 2·10⁻⁷ for c = 3.4·√n. Fewer than 350 samples are allowed c = 64 (4·10⁻⁷ for a hundred of them).
+fn largest_cancellation(operation: Operation, n: usize) -> f64 {
+    match operation {
+        Operation::LogLikelihood => 1024.0,
+        Operation::Statistics => (3.4 * (n as f64).sqrt()).clamp(64.0, 1024.0),
+    }
+}
+
+/// How large the numbers are, in standard deviations of a component, whose difference is a sample's deviation from it:
+/// √(Σⱼ Pⱼⱼ·(Σⱼⱼ + (μⱼ − cⱼ)²)) with the component's covariance Σ, precision P and mean μ, and the centre c of the frame,
+/// where the samples' digits are counted from. The largest of all components that have weight.
+///
+/// A deviation is tᵢ = Σⱼ Aᵢⱼ·(xⱼ − μⱼ) with AᵀA = P; each of its terms is rounded in proportion to its own size, and
+/// xⱼ − cⱼ is about μⱼ − cⱼ ± √Σⱼⱼ for the samples that the component explains.
+pub(crate) fn cancellation(mixture: &Mixture, frame: &Frame) -> f64 {
+    let (weights, means) = (mixture.weights(), mixture.means());
+    let counted = (0..weights.len()).filter(|&c| weights[c] > 0.0);
+    let squares = counted.map(|c| {
+        let mean = means.row(c);
+        let distances = mean.iter().zip(&frame.shift).map(|(mean, shift)| (mean - shift) * (mean - shift));
+        match (mixture.covariances(), mixture.factor()) {
+            (Covariances::Diag(v), _) => distances.zip(v.row(c)).map(|(distance, v)| 1.0 + distance / v).sum(),
+            (Covariances::Spherical(v), _) => mean.len() as f64 + distances.sum::<f64>() / v[c],
+            (Covariances::Full(v), Some(Covariances::Full(u))) => {
+                of_matrix(distances, v.index_axis(Axis(0), c), u.index_axis(Axis(0), c))
+            }
+            (Covariances::Tied(v), Some(Covariances::Tied(u))) => of_matrix(distances, v.view(), u.view()),
+            // A mixture with matrices has their factors.
+            _ => f64::INFINITY,
+        }
+    });
+    // A NaN, of numbers beyond all range, is more than any limit too.
+    squares.map(|v: f64| if v.is_nan() { f64::INFINITY } else { v }).fold(0.0, f64::max).sqrt()
+}
+
+/// Σⱼ Pⱼⱼ·(Σⱼⱼ + `distances`ⱼ) of one covariance Σ and the factor U of its precision P = U·Uᵀ.
+fn of_matrix(
+    distances: impl Iterator<Item = f64>,
+    covariance: ArrayView2<'_, f64>,
+    factor: ArrayView2<'_, f64>,
+) -> f64 {
+    let precisions = factor.rows().into_iter().map(|row| row.iter().map(|u| u * u).sum::<f64>());
+    distances.zip(covariance.diag()).zip(precisions).map(|((distance, v), p)| (v + distance) * p).sum()
+}
+
+/// An evaluator in float32 whose parameters are relative to a frame.
+pub(crate) trait Float32Evaluator: Evaluator {
+    fn frame(&self) -> &Frame;
+}
+
+/// Makes the evaluator of the same samples in float64.
+pub(crate) type OpenFloat64<'a> = Box<dyn Fn(&Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + 'a>;
+
+/// float32 where its digits suffice for the mixture, and else float64, whose evaluator is made when it is first needed.
+pub(crate) struct EitherPrecision<'a, E> {
+    pub float32: E,
+    samples: Samples<'a>,
+    float64: Option<Box<dyn Evaluator + 'a>>,
+    open_float64: OpenFloat64<'a>,
+    latest: Precision,
+}
+
+impl<E: std::fmt::Debug> std::fmt::Debug for EitherPrecision<'_, E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EitherPrecision").field("float32", &self.float32).field("latest", &self.latest).finish()
+    }
+}
+
+impl<'a, E: Float32Evaluator> EitherPrecision<'a, E> {
+    pub fn new(float32: E, samples: Samples<'a>, open_float64: OpenFloat64<'a>) -> Self {
+        Self { float32, samples, float64: None, open_float64, latest: Precision::Float32 }
+    }
+
+    fn side(&mut self, precision: Precision) -> Result<&mut (dyn Evaluator + 'a)>
+    where
+        E: 'a,
+    {
+        self.latest = precision;
+        Ok(match precision {
+            Precision::Float32 => &mut self.float32,
+            Precision::Float64 => {
+                let float64 = match self.float64.take() {
+                    Some(float64) => float64,
+                    None => (self.open_float64)(&self.samples)?,
+                };
+                self.float64.insert(float64).as_mut()
+            }
+        })
+    }
+
+    /// The evaluator for this mixture.
+    fn for_mixture(&mut self, mixture: &Mixture, operation: Operation) -> Result<&mut (dyn Evaluator + 'a)>
+    where
+        E: 'a,
+    {
+        self.side(self.precision(mixture, operation))
+    }
+}
+
+impl<'a, E: Float32Evaluator + 'a> Evaluator for EitherPrecision<'a, E> {
+    fn n_samples(&self) -> usize {
+        self.float32.n_samples()
+    }
+
+    fn n_features(&self) -> usize {
+        self.float32.n_features()
+    }
+
+    fn total_weight(&self) -> f64 {
+        self.float32.total_weight()
+    }
+
+    fn describe(&self) -> Description {
+        match (&self.float64, self.latest) {
+            (Some(float64), Precision::Float64) => float64.describe(),
+            _ => self.float32.describe(),
+        }
+    }
+
+    fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
+        // A mixture of another D is refused by either.
+        let known = mixture.n_features() == self.n_features();
+        if known && cancellation(mixture, self.float32.frame()) > largest_cancellation(operation, self.n_samples()) {
+            Precision::Float64
+        } else {
+            Precision::Float32
+        }
+    }
+
+    fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
+        self.for_mixture(mixture, Operation::LogLikelihood)?.log_likelihood(mixture)
+    }
+
+    fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
+        let precisions: Vec<_> = mixtures.iter().map(|m| self.precision(m, Operation::LogLikelihood)).collect();
+        if !precisions.contains(&Precision::Float64) {
+            return self.side(Precision::Float32)?.log_likelihood_batch(mixtures);
+        }
+        let mut totals = vec![0.0; mixtures.len()];
+        for precision in [Precision::Float32, Precision::Float64] {
+            let places: Vec<usize> = (0..mixtures.len()).filter(|&i| precisions[i] == precision).collect();
+            if places.is_empty() {
+                continue;
+            }
+            let sets: Vec<Mixture> = places.iter().map(|&i| mixtures[i].clone()).collect();
+            let some = self.side(precision)?.log_likelihood_batch(&sets)?;
+            places.iter().zip(some).for_each(|(&i, total)| totals[i] = total);
+        }
+        Ok(totals)
+    }
+
+    fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
+        self.for_mixture(mixture, Operation::LogLikelihood)?.score_samples(mixture)
+    }
+
+    fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
+        self.for_mixture(mixture, Operation::Statistics)?.statistics(mixture)
+    }
+
+    fn metropolis(
+        &mut self,
+        target: &MetropolisTarget,
+        point: &[f64],
+        log_density: f64,
+        steps: &mut dyn MetropolisSteps,
+    ) -> Result<bool> {
+        target.check(self.n_features(), point)?;
+        // The caller then asks for each total by itself, in the precision that it needs.
+        match target.mixture(point).map(|mixture| self.precision(&mixture, Operation::LogLikelihood)) {
+            Some(Precision::Float32) => self.side(Precision::Float32)?.metropolis(target, point, log_density, steps),
+            _ => Ok(false),
+        }
+    }
+
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        self.samples.select(rows)
+    }
+
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        self.for_mixture(mixture, Operation::LogLikelihood)?.predict(mixture)
+    }
+
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        self.for_mixture(mixture, Operation::LogLikelihood)?.predict_proba(mixture)
+    }
+}

@@ -1,0 +1,9 @@
+//! The backends: each makes an [`Evaluator`](crate::Evaluator) of samples.
+pub(crate) mod auto;
+pub(crate) mod chunked;
+pub(crate) mod cpu;
+#[cfg(feature = "cuda")]
+pub(crate) mod cuda;
+pub(crate) mod device_parameters;
+pub(crate) mod either_precision;
+pub(crate) mod reference;

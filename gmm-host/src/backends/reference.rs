@@ -1,0 +1,179 @@
+//! The plain float64 evaluation that everything else is compared with.
+use crate::compensated::{Sums, neumaier_sum};
+use crate::data::samples::check_rows;
+use crate::evaluator::{check_features, most_probable};
+use crate::model::density::Density;
+use crate::{
+    CentredSums, Covariances, Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics, View,
+};
+use ndarray::{Array1, Array2, ArrayView1, Axis};
+
+/// Plain float64, one thread, log-sum-exp with the maximum taken out, compensated sums over the samples, second
+/// moments around means that a pass of its own finds: slow, and the truth for all tests.
+#[derive(Debug, Clone)]
+pub struct ReferenceEvaluator {
+    x: Array2<f64>,
+    weights: Option<Array1<f64>>,
+    total_weight: f64,
+}
+
+impl ReferenceEvaluator {
+    /// Takes a float64 copy of the samples and their weights.
+    pub fn new(samples: Samples<'_>) -> Self {
+        let x = match samples.view() {
+            View::F32(x) => x.mapv(f64::from),
+            View::F64(x) => x.to_owned(),
+        };
+        let weights = samples.weights().map(|w| w.to_owned());
+        Self { x, weights, total_weight: samples.total_weight() }
+    }
+
+    fn weight(&self, row: usize) -> f64 {
+        self.weights.as_ref().map_or(1.0, |w| w[row])
+    }
+
+    /// Calls `visit` with each sample that has weight, its log-likelihood, its weight and its responsibilities (K,)
+    /// times its weight.
+    fn for_each_sample(
+        &self,
+        mixture: &Mixture,
+        mut visit: impl FnMut(ArrayView1<'_, f64>, f64, f64, &[f64]),
+    ) -> Result<()> {
+        let mut density = Density::new(mixture);
+        let mut r = vec![0.0; mixture.n_components()];
+        for (row, x) in self.x.outer_iter().enumerate() {
+            let weight = self.weight(row);
+            if weight == 0.0 {
+                continue;
+            }
+            let log_p = density.evaluate(x, &mut r);
+            if !log_p.is_finite() {
+                return Err(Error::UnreachableSample { row });
+            }
+            r.iter_mut().for_each(|r| *r = weight * (*r - log_p).exp());
+            visit(x, log_p, weight, &r);
+        }
+        Ok(())
+    }
+}
+
+impl Evaluator for ReferenceEvaluator {
+    fn n_samples(&self) -> usize {
+        self.x.nrows()
+    }
+
+    fn n_features(&self) -> usize {
+        self.x.ncols()
+    }
+
+    fn total_weight(&self) -> f64 {
+        self.total_weight
+    }
+
+    fn describe(&self) -> Description {
+        Description { device: "reference (float64, 1 thread)".into(), kernel: "reference".into() }
+    }
+
+    fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
+        let log_p = self.score_samples(mixture)?;
+        // A sample without weight contributes nothing, even where its log-likelihood is not finite.
+        let weighted = log_p.into_iter().enumerate().filter(|(i, _)| self.weight(*i) > 0.0);
+        Ok(neumaier_sum(weighted.map(|(i, v)| self.weight(i) * v)))
+    }
+
+    fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
+        check_features(mixture, self.n_features())?;
+        let mut density = Density::new(mixture);
+        let mut log_p = vec![0.0; mixture.n_components()];
+        Ok(self.x.outer_iter().map(|x| density.evaluate(x, &mut log_p)).collect())
+    }
+
+    fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
+        check_features(mixture, self.n_features())?;
+        let (k, d) = mixture.means().dim();
+        let mut log_likelihood = Sums::new(1);
+        let mut counts = Sums::new(k);
+        let mut first = Sums::new(k * d);
+        let means = mixture.means();
+        self.for_each_sample(mixture, |x, log_p, weight, r| {
+            log_likelihood.add(0, weight * log_p);
+            for (c, &r) in r.iter().enumerate() {
+                counts.add(c, r);
+                for j in 0..d {
+                    first.add(c * d + j, r * (x[j] - means[[c, j]]));
+                }
+            }
+        })?;
+        let counts = Array1::from_vec(counts.totals());
+        let first = first.totals();
+        let mut centres = means.to_owned();
+        for ((c, j), centre) in centres.indexed_iter_mut() {
+            if counts[c] > 0.0 {
+                *centre += first[c * d + j] / counts[c];
+            }
+        }
+        // Around these means the first moments are zero but for the rounding of the means themselves.
+        let mut second = Covariances::zeros(mixture.covariance_type(), k, d);
+        let mut sums = Sums::new(second.iter().count());
+        let mut difference = vec![0.0; d];
+        self.for_each_sample(mixture, |x, _, _, r| {
+            for (c, &r) in r.iter().enumerate() {
+                for (j, difference) in difference.iter_mut().enumerate() {
+                    *difference = x[j] - centres[[c, j]];
+                }
+                match &second {
+                    Covariances::Full(_) => sums.add_outer(c * d * d, r, &difference),
+                    Covariances::Tied(_) => sums.add_outer(0, r, &difference),
+                    Covariances::Diag(_) => (0..d).for_each(|j| sums.add(c * d + j, r * difference[j].powi(2))),
+                    Covariances::Spherical(_) => sums.add(c, r * difference.iter().map(|v| v * v).sum::<f64>()),
+                }
+            }
+        })?;
+        let totals = sums.totals();
+        match &mut second {
+            Covariances::Full(v) => v.iter_mut().zip(totals).for_each(|(v, t)| *v = t),
+            Covariances::Tied(v) | Covariances::Diag(v) => v.iter_mut().zip(totals).for_each(|(v, t)| *v = t),
+            Covariances::Spherical(v) => v.iter_mut().zip(totals).for_each(|(v, t)| *v = t),
+        }
+        Statistics::from_centred_sums(CentredSums {
+            weight: self.total_weight,
+            log_likelihood: log_likelihood.totals()[0],
+            first: Array2::zeros((k, d)),
+            centres,
+            counts,
+            second,
+        })
+    }
+
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        check_rows(rows, self.n_samples())?;
+        let weights = rows.iter().map(|&row| self.weight(row)).collect();
+        Ok(Rows { x: self.x.select(Axis(0), rows), weights })
+    }
+
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        check_features(mixture, self.n_features())?;
+        let mut density = Density::new(mixture);
+        let mut log_p = vec![0.0; mixture.n_components()];
+        let label = |x| {
+            density.evaluate(x, &mut log_p);
+            most_probable(&log_p)
+        };
+        Ok(self.x.outer_iter().map(label).collect())
+    }
+
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        check_features(mixture, self.n_features())?;
+        let mut density = Density::new(mixture);
+        let mut log_p = vec![0.0; mixture.n_components()];
+        let mut r = Array2::zeros((self.n_samples(), mixture.n_components()));
+        for (row, (x, mut r)) in self.x.outer_iter().zip(r.outer_iter_mut()).enumerate() {
+            let total = density.evaluate(x, &mut log_p);
+            if !total.is_finite() {
+                return Err(Error::UnreachableSample { row });
+            }
+            r.iter_mut().zip(&log_p).for_each(|(r, v)| *r = (v - total).exp());
+        }
+        Ok(r)
+    }
+}

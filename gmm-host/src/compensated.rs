@@ -1,0 +1,37 @@
+//! Compensated sums: the rounding errors of the additions are summed as well.
+
+/// Neumaier's compensated sum (1974): error independent of the number of terms.
+pub(crate) fn neumaier_sum(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut sum = Sums::new(1);
+    values.into_iter().for_each(|v| sum.add(0, v));
+    sum.totals()[0]
+}
+
+/// Several of Neumaier's sums.
+pub(crate) struct Sums(Vec<(f64, f64)>);
+
+impl Sums {
+    pub fn new(n: usize) -> Self {
+        Self(vec![(0.0, 0.0); n])
+    }
+
+    pub fn add(&mut self, i: usize, v: f64) {
+        let (sum, low) = &mut self.0[i];
+        let t = *sum + v;
+        *low += if sum.abs() >= v.abs() { (*sum - t) + v } else { (v - t) + *sum };
+        *sum = t;
+    }
+
+    /// Adds r·vvᵀ to the square matrix that begins at `at`.
+    pub fn add_outer(&mut self, at: usize, r: f64, v: &[f64]) {
+        for (i, a) in v.iter().enumerate() {
+            for (j, b) in v.iter().enumerate() {
+                self.add(at + i * v.len() + j, r * (a * b));
+            }
+        }
+    }
+
+    pub fn totals(self) -> Vec<f64> {
+        self.0.into_iter().map(|(sum, low)| sum + low).collect()
+    }
+}

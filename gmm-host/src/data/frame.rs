@@ -1,0 +1,157 @@
+//! The frame of a data set: the shift and the scale of each column, after which the fast backends compute.
+//!
+//! The data is centred once, in float64, and scaled per column by a power of two (exact), so that a data set far
+//! from the origin or of an extreme unit loses nothing when it is rounded to the working precision. What float32 does lose
+//! where a component is tight and far from that centre, `precision.rs` bounds.
+use crate::{CentredSums, CovarianceType, Covariances};
+use ndarray::parallel::prelude::*;
+use ndarray::{ArrayView2, ArrayViewMut2, Axis};
+
+/// A working precision.
+pub(crate) trait Float: Copy + Send + Sync + 'static + Into<f64> {
+    /// Name of the type.
+    const NAME: &'static str;
+    /// Largest |t| whose square, summed over the features, stays finite.
+    const MAX_DEVIATION: f64;
+    /// The smallest positive normal number.
+    const MIN_POSITIVE: f64;
+    /// An exponent so low that a component with it contributes nothing, whatever the others have.
+    const DEAD: f64;
+    fn from_f64(v: f64) -> Self;
+}
+impl Float for f32 {
+    const NAME: &'static str = "float32";
+    const MAX_DEVIATION: f64 = (1u64 << 56) as f64;
+    const MIN_POSITIVE: f64 = f32::MIN_POSITIVE as f64;
+    const DEAD: f64 = f32::MIN as f64 / 2.0;
+    fn from_f64(v: f64) -> f32 {
+        v as f32
+    }
+}
+impl Float for f64 {
+    const NAME: &'static str = "float64";
+    const MAX_DEVIATION: f64 = 1e150;
+    const MIN_POSITIVE: f64 = f64::MIN_POSITIVE;
+    const DEAD: f64 = f64::MIN / 2.0;
+    fn from_f64(v: f64) -> f64 {
+        v
+    }
+}
+
+/// x′ = (x − shift) · scale per column, computed in float64; scale is a power of two.
+#[derive(Debug, Clone)]
+pub(crate) struct Frame {
+    pub shift: Vec<f64>,
+    pub scale: Vec<f64>,
+    /// 1 / scale, exactly.
+    pub inverse: Vec<f64>,
+    /// Σⱼ log₂ scaleⱼ, exactly.
+    pub log2_scale: f64,
+}
+
+impl Frame {
+    /// Shift = the median of up to [`LOOKED_AT`] samples, to a quarter of their interquartile range: where most samples are,
+    /// however far away a few of them lie, for the nearer to the shift a sample is, the more of its digits are kept.
+    /// Scale = the power of two that brings a column's largest deviation from it to between 4 and 8. One pass over the data,
+    /// in pieces of a fixed size.
+    pub fn of<T: Float>(x: ArrayView2<'_, T>) -> Self {
+        let (n, d) = x.dim();
+        let pieces: Vec<Vec<Range>> = x
+            .axis_chunks_iter(Axis(0), 4096)
+            .into_par_iter()
+            .map(|piece| {
+                let mut columns = vec![Range::default(); d];
+                for row in piece.outer_iter() {
+                    for (column, &v) in columns.iter_mut().zip(row) {
+                        let v: f64 = v.into();
+                        column.min = column.min.min(v);
+                        column.max = column.max.max(v);
+                    }
+                }
+                columns
+            })
+            .collect();
+        let (mut shift, mut scale) = (Vec::with_capacity(d), Vec::with_capacity(d));
+        let mut log2_scale = 0.0;
+        let looked_at = n.min(LOOKED_AT);
+        for j in 0..d {
+            let columns = || pieces.iter().map(|piece| piece[j]);
+            let min = columns().map(|c| c.min).fold(f64::INFINITY, f64::min);
+            let max = columns().map(|c| c.max).fold(f64::NEG_INFINITY, f64::max);
+            let mut some: Vec<f64> = (0..looked_at).map(|i| x[[i * n / looked_at, j]].into()).collect();
+            some.sort_unstable_by(f64::total_cmp);
+            let centre = centre(&some).clamp(min, max);
+            let spread = (max / 2.0 - centre / 2.0).max(centre / 2.0 - min / 2.0);
+            let exponent = if spread > 0.0 { (1.0 - spread.log2().floor()).clamp(-1020.0, 1020.0) } else { 0.0 };
+            shift.push(centre);
+            scale.push(exponent.exp2());
+            log2_scale += exponent;
+        }
+        let inverse = scale.iter().map(|v| 1.0 / v).collect();
+        Self { shift, scale, inverse, log2_scale }
+    }
+
+    /// Sums in this frame, with second moments `diag`, `tied` or `full`, in the units of the data and in the shape of
+    /// `covariance_type` (`spherical` is made of `diag`).
+    pub fn in_data_units(&self, mut sums: CentredSums, covariance_type: CovarianceType) -> CentredSums {
+        let unscale = |mut m: ArrayViewMut2<'_, f64>| {
+            for ((i, j), v) in m.indexed_iter_mut() {
+                *v *= self.inverse[i] * self.inverse[j];
+            }
+        };
+        for (j, inverse) in self.inverse.iter().enumerate() {
+            sums.centres.column_mut(j).mapv_inplace(|c| self.shift[j] + c * inverse);
+            sums.first.column_mut(j).mapv_inplace(|v| v * inverse);
+        }
+        match &mut sums.second {
+            Covariances::Full(v) => v.outer_iter_mut().for_each(unscale),
+            Covariances::Tied(v) => unscale(v.view_mut()),
+            Covariances::Diag(v) => {
+                for (mut column, inverse) in v.columns_mut().into_iter().zip(&self.inverse) {
+                    column *= inverse * inverse;
+                }
+            }
+            Covariances::Spherical(_) => {}
+        }
+        if let (CovarianceType::Spherical, Covariances::Diag(v)) = (covariance_type, &sums.second) {
+            sums.second = Covariances::Spherical(v.sum_axis(Axis(1)));
+        }
+        sums
+    }
+
+    /// One value of column `j` in the frame.
+    #[inline]
+    pub fn apply(&self, j: usize, x: f64) -> f64 {
+        (x - self.shift[j]) * self.scale[j]
+    }
+}
+
+/// Samples whose median and quartiles are taken.
+const LOOKED_AT: usize = 1023;
+
+/// The median of sorted values, rounded to a quarter of their interquartile range. A shift of few digits leaves float32 data
+/// exact, or rounds digits that differ from sample to sample; all digits of the median would round all samples of one binade
+/// alike. Where half of the values are equal it is exactly the median, so that a constant column becomes zero.
+fn centre(sorted: &[f64]) -> f64 {
+    let quantile = |quarter: usize| sorted[(sorted.len() - 1) * quarter / 4];
+    let median = quantile(2);
+    let half_range = quantile(3) / 2.0 - quantile(1) / 2.0;
+    if half_range == 0.0 {
+        return median;
+    }
+    let grid = (half_range.log2().floor() - 1.0).max(-1070.0).exp2();
+    (median / grid).round() * grid
+}
+
+/// Smallest and largest of some values of a column.
+#[derive(Debug, Clone, Copy)]
+struct Range {
+    min: f64,
+    max: f64,
+}
+
+impl Default for Range {
+    fn default() -> Self {
+        Self { min: f64::INFINITY, max: f64::NEG_INFINITY }
+    }
+}

@@ -1,0 +1,3 @@
+//! Data sets: the samples, checked once, and the frame in which the fast backends see them.
+pub(crate) mod frame;
+pub(crate) mod samples;

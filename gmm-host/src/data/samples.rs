@@ -1,0 +1,234 @@
+//! The data, checked once.
+use crate::{Error, Result};
+use ndarray::parallel::prelude::*;
+use ndarray::{
+    ArcArray, ArcArray1, ArcArray2, Array1, Array2, ArrayView, ArrayView1, ArrayView2, Axis, Dimension, Ix1, Ix2,
+};
+
+/// Some samples back on the host.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    /// The samples (R, D).
+    pub x: Array2<f64>,
+    /// Their weights (R,); ones where the samples have none.
+    pub weights: Array1<f64>,
+}
+
+/// The two element types of data.
+#[derive(Debug, Clone, Copy)]
+pub enum View<'a> {
+    /// float32 samples (N, D).
+    F32(ArrayView2<'a, f32>),
+    /// float64 samples (N, D).
+    F64(ArrayView2<'a, f64>),
+}
+
+/// N samples of D features (rows × columns, any memory order), known to be non-empty and finite, each of weight one or of
+/// a weight of its own.
+///
+/// They are borrowed from the caller, or shared with it ([`from_shared_f32`](Self::from_shared_f32)); a clone copies no
+/// sample. An evaluator keeps them beside its own copy in the device's layout: what needs the samples as they were given
+/// (more digits, another device) finds them there.
+#[derive(Debug, Clone)]
+pub struct Samples<'a> {
+    x: Elements<'a>,
+    weights: Option<Array<'a, f64, Ix1>>,
+}
+
+#[derive(Debug, Clone)]
+enum Elements<'a> {
+    F32(Array<'a, f32, Ix2>),
+    F64(Array<'a, f64, Ix2>),
+}
+
+/// An array of the caller's, borrowed or shared.
+#[derive(Debug, Clone)]
+enum Array<'a, T, D: Dimension> {
+    Borrowed(ArrayView<'a, T, D>),
+    Shared(ArcArray<T, D>),
+}
+
+impl<T: Clone, D: Dimension> Array<'_, T, D> {
+    fn view(&self) -> ArrayView<'_, T, D> {
+        match self {
+            Self::Borrowed(x) => x.view(),
+            Self::Shared(x) => x.view(),
+        }
+    }
+
+    /// Keeps these rows only; no element is copied.
+    fn keep_rows(&mut self, rows: ndarray::Slice) {
+        match self {
+            Self::Borrowed(x) => x.slice_axis_inplace(Axis(0), rows),
+            Self::Shared(x) => x.slice_axis_inplace(Axis(0), rows),
+        }
+    }
+}
+
+impl<'a> Samples<'a> {
+    /// Checks a float32 array (N, D). Errors: [`Error::EmptyData`], [`Error::NonFiniteSample`].
+    pub fn from_f32(x: ArrayView2<'a, f32>) -> Result<Self> {
+        Self::checked(Elements::F32(Array::Borrowed(x)))
+    }
+
+    /// Checks a float64 array (N, D). Errors: [`Error::EmptyData`], [`Error::NonFiniteSample`].
+    pub fn from_f64(x: ArrayView2<'a, f64>) -> Result<Self> {
+        Self::checked(Elements::F64(Array::Borrowed(x)))
+    }
+
+    /// As [`from_f32`](Self::from_f32), of an array that the samples keep alive: `array.into_shared()` copies nothing.
+    ///
+    /// # Errors
+    /// As [`from_f32`](Self::from_f32).
+    pub fn from_shared_f32(x: ArcArray2<f32>) -> Result<Self> {
+        Self::checked(Elements::F32(Array::Shared(x)))
+    }
+
+    /// As [`from_f64`](Self::from_f64), of an array that the samples keep alive: `array.into_shared()` copies nothing.
+    ///
+    /// # Errors
+    /// As [`from_f64`](Self::from_f64).
+    pub fn from_shared_f64(x: ArcArray2<f64>) -> Result<Self> {
+        Self::checked(Elements::F64(Array::Shared(x)))
+    }
+
+    fn checked(x: Elements<'a>) -> Result<Self> {
+        match &x {
+            Elements::F32(x) => check(&x.view(), |v| v.is_finite(), f64::from)?,
+            Elements::F64(x) => check(&x.view(), |v| v.is_finite(), |v| v)?,
+        }
+        Ok(Self { x, weights: None })
+    }
+
+    /// Gives each sample a weight (N,): a sample of weight w counts as w equal samples.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`], [`Error::BadSampleWeight`] (negative or not finite), [`Error::ZeroSampleWeights`].
+    pub fn with_weights(self, weights: ArrayView1<'a, f64>) -> Result<Self> {
+        self.weighted(Array::Borrowed(weights))
+    }
+
+    /// As [`with_weights`](Self::with_weights), of an array that the samples keep alive.
+    ///
+    /// # Errors
+    /// As [`with_weights`](Self::with_weights).
+    pub fn with_shared_weights(self, weights: ArcArray1<f64>) -> Result<Self> {
+        self.weighted(Array::Shared(weights))
+    }
+
+    fn weighted(self, weights: Array<'a, f64, Ix1>) -> Result<Self> {
+        let (n, values) = (self.n_samples(), weights.view());
+        if values.len() != n {
+            return Err(Error::ShapeMismatch { what: "sample weights", expected: vec![n], got: vec![values.len()] });
+        }
+        if let Some((row, &value)) = values.iter().enumerate().find(|(_, w)| !(w.is_finite() && **w >= 0.0)) {
+            return Err(Error::BadSampleWeight { row, value });
+        }
+        if values.iter().all(|&w| w == 0.0) {
+            return Err(Error::ZeroSampleWeights);
+        }
+        Ok(Self { weights: Some(weights), ..self })
+    }
+
+    /// The checked array.
+    pub fn view(&self) -> View<'_> {
+        match &self.x {
+            Elements::F32(x) => View::F32(x.view()),
+            Elements::F64(x) => View::F64(x.view()),
+        }
+    }
+
+    /// The weights (N,), if the samples were given any.
+    pub fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        self.weights.as_ref().map(Array::view)
+    }
+
+    /// Sum of the weights; N if there are none.
+    pub fn total_weight(&self) -> f64 {
+        self.weights().map_or(self.n_samples() as f64, |w| crate::compensated::neumaier_sum(w.iter().copied()))
+    }
+
+    /// N.
+    pub fn n_samples(&self) -> usize {
+        match self.view() {
+            View::F32(x) => x.nrows(),
+            View::F64(x) => x.nrows(),
+        }
+    }
+
+    /// D.
+    pub fn n_features(&self) -> usize {
+        match self.view() {
+            View::F32(x) => x.ncols(),
+            View::F64(x) => x.ncols(),
+        }
+    }
+
+    /// Rows `start..end` as samples of their own (a chunk of the data).
+    ///
+    /// # Panics
+    /// If the range is empty or ends past the last row.
+    pub fn rows(&self, rows: std::ops::Range<usize>) -> Samples<'a> {
+        assert!(!rows.is_empty() && rows.end <= self.n_samples(), "rows {rows:?} of {}", self.n_samples());
+        let slice = ndarray::Slice::from(rows);
+        let mut part = self.clone();
+        match &mut part.x {
+            Elements::F32(x) => x.keep_rows(slice),
+            Elements::F64(x) => x.keep_rows(slice),
+        }
+        if let Some(weights) = &mut part.weights {
+            weights.keep_rows(slice);
+        }
+        part
+    }
+
+    /// The same in float64: a copy where they are float32.
+    pub fn into_float64(self) -> Self {
+        match &self.x {
+            Elements::F64(_) => self,
+            Elements::F32(x) => {
+                let x = Array::Shared(x.view().mapv(f64::from).into_shared());
+                Self { x: Elements::F64(x), weights: self.weights }
+            }
+        }
+    }
+
+    /// A copy of some samples in float64, with their weights.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRow`].
+    pub fn select(&self, rows: &[usize]) -> Result<Rows> {
+        check_rows(rows, self.n_samples())?;
+        let x = match self.view() {
+            View::F32(x) => x.select(Axis(0), rows).mapv(f64::from),
+            View::F64(x) => x.select(Axis(0), rows),
+        };
+        let weights = self.weights().map_or_else(|| Array1::ones(rows.len()), |w| w.select(Axis(0), rows));
+        Ok(Rows { x, weights })
+    }
+}
+
+/// The check of [`Evaluator::rows`].
+pub(crate) fn check_rows(rows: &[usize], n_samples: usize) -> Result<()> {
+    match rows.iter().find(|&&row| row >= n_samples) {
+        Some(&row) => Err(Error::NoSuchRow { row, n_samples }),
+        None => Ok(()),
+    }
+}
+
+fn check<T: Copy + Sync + Send>(x: &ArrayView2<T>, finite: fn(T) -> bool, wide: fn(T) -> f64) -> Result<()> {
+    let (rows, columns) = x.dim();
+    if rows == 0 || columns == 0 {
+        return Err(Error::EmptyData { rows, columns });
+    }
+    let bad = x
+        .axis_iter(Axis(0))
+        .into_par_iter()
+        .enumerate()
+        .with_min_len(4096)
+        .find_map_first(|(row, r)| r.iter().position(|&v| !finite(v)).map(|column| (row, column, wide(r[column]))));
+    match bad {
+        Some((row, column, value)) => Err(Error::NonFiniteSample { row, column, value }),
+        None => Ok(()),
+    }
+}

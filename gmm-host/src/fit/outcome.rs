@@ -1,0 +1,59 @@
+//! What a fit gives, and what its callback sees.
+use crate::Mixture;
+use std::ops::ControlFlow;
+
+/// The result of a fit. That it did not converge is a result too.
+#[derive(Debug, Clone)]
+pub struct Fit {
+    /// The parameters after the last iteration.
+    pub mixture: Mixture,
+    /// The mean log-likelihood of a sample at the beginning of each iteration: scikit-learn's `lower_bounds_`.
+    pub lower_bounds: Vec<f64>,
+    /// Whether the last iteration changed it by less than `tol`.
+    pub converged: bool,
+    /// Whether the callback stopped the fit.
+    pub stopped: bool,
+    /// Which of the runs (from 0) this is, the best of them.
+    pub run: usize,
+    /// Components (ascending) that in the last iteration had no samples, or no covariance that `reg_covar` could hold, and
+    /// retained what they had: see [`Statistics::update`](crate::Statistics::update).
+    pub retained: Vec<usize>,
+}
+
+impl Fit {
+    /// A run that has not begun.
+    pub(super) fn begin(mixture: Mixture, run: usize) -> Self {
+        Self { mixture, lower_bounds: Vec::new(), converged: false, stopped: false, run, retained: Vec::new() }
+    }
+
+    /// Number of iterations.
+    pub fn n_iter(&self) -> usize {
+        self.lower_bounds.len()
+    }
+
+    /// scikit-learn's `lower_bound_`: the mean log-likelihood under the parameters before the last M-step; −∞ without
+    /// iterations.
+    pub fn lower_bound(&self) -> f64 {
+        self.lower_bounds.last().copied().unwrap_or(f64::NEG_INFINITY)
+    }
+}
+
+/// What a callback sees after each iteration.
+#[derive(Debug, Clone, Copy)]
+pub struct Iteration<'a> {
+    /// Which run (from 0).
+    pub run: usize,
+    /// Which iteration of it (from 1).
+    pub iteration: usize,
+    /// Mean log-likelihood of a sample before this iteration's M-step.
+    pub lower_bound: f64,
+    /// Its change since the iteration before; infinite in the first.
+    pub change: f64,
+    /// The run so far, with the new parameters.
+    pub fit: &'a Fit,
+    /// The best of the runs before it.
+    pub best: Option<&'a Fit>,
+}
+
+/// A callback: progress, a checkpoint, or an early end by [`ControlFlow::Break`].
+pub type Callback<'a> = &'a mut dyn FnMut(&Iteration<'_>) -> ControlFlow<()>;

@@ -1,0 +1,248 @@
+//! The covariance types and the arrays that hold covariances, precisions or factors of them.
+use super::linalg;
+use crate::{Error, Result};
+use ndarray::parallel::prelude::*;
+use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
+
+/// The shape of the covariances, with scikit-learn's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CovarianceType {
+    /// A covariance matrix for each component: (K, D, D).
+    Full,
+    /// One covariance matrix for all components: (D, D).
+    Tied,
+    /// A variance for each component and feature: (K, D).
+    Diag,
+    /// A variance for each component: (K,).
+    Spherical,
+}
+
+impl CovarianceType {
+    /// All types, the richest first.
+    pub const ALL: [Self; 4] = [Self::Full, Self::Tied, Self::Diag, Self::Spherical];
+
+    /// scikit-learn's name of the type.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Tied => "tied",
+            Self::Diag => "diag",
+            Self::Spherical => "spherical",
+        }
+    }
+
+    /// The shape that covariances of this type have for K components over D features.
+    pub fn shape(self, n_components: usize, n_features: usize) -> Vec<usize> {
+        let (k, d) = (n_components, n_features);
+        match self {
+            Self::Full => vec![k, d, d],
+            Self::Tied => vec![d, d],
+            Self::Diag => vec![k, d],
+            Self::Spherical => vec![k],
+        }
+    }
+}
+
+impl std::str::FromStr for CovarianceType {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let known = Self::ALL.into_iter().find(|t| t.name() == name);
+        known.ok_or_else(|| Error::UnknownCovarianceType { name: name.into() })
+    }
+}
+
+impl std::fmt::Display for CovarianceType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The covariances of a mixture in scikit-learn's shapes, or anything else that has them: precisions, their
+/// Cholesky factors, scatter.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Covariances {
+    /// Matrices (K, D, D).
+    Full(Array3<f64>),
+    /// One matrix (D, D).
+    Tied(Array2<f64>),
+    /// Variances (K, D).
+    Diag(Array2<f64>),
+    /// Variances (K,).
+    Spherical(Array1<f64>),
+}
+
+impl Covariances {
+    /// Which type they are of.
+    pub fn covariance_type(&self) -> CovarianceType {
+        match self {
+            Self::Full(_) => CovarianceType::Full,
+            Self::Tied(_) => CovarianceType::Tied,
+            Self::Diag(_) => CovarianceType::Diag,
+            Self::Spherical(_) => CovarianceType::Spherical,
+        }
+    }
+
+    /// Zeros in the shape of a type.
+    pub fn zeros(covariance_type: CovarianceType, n_components: usize, n_features: usize) -> Self {
+        let (k, d) = (n_components, n_features);
+        match covariance_type {
+            CovarianceType::Full => Self::Full(Array3::zeros((k, d, d))),
+            CovarianceType::Tied => Self::Tied(Array2::zeros((d, d))),
+            CovarianceType::Diag => Self::Diag(Array2::zeros((k, d))),
+            CovarianceType::Spherical => Self::Spherical(Array1::zeros(k)),
+        }
+    }
+
+    /// Numbers in row-major order, as [`iter`](Self::iter) gives them, in the shape of a type.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] where there are more or fewer numbers than the shape takes.
+    pub fn from_vec(
+        covariance_type: CovarianceType,
+        n_components: usize,
+        n_features: usize,
+        values: Vec<f64>,
+    ) -> Result<Self> {
+        let (k, d, got) = (n_components, n_features, values.len());
+        let made = match covariance_type {
+            CovarianceType::Full => Array3::from_shape_vec((k, d, d), values).map(Self::Full),
+            CovarianceType::Tied => Array2::from_shape_vec((d, d), values).map(Self::Tied),
+            CovarianceType::Diag => Array2::from_shape_vec((k, d), values).map(Self::Diag),
+            CovarianceType::Spherical => Array1::from_shape_vec(k, values).map(Self::Spherical),
+        };
+        made.map_err(|_| Error::ShapeMismatch {
+            what: "covariances",
+            expected: covariance_type.shape(k, d),
+            got: vec![got],
+        })
+    }
+
+    /// The same variance for every component and feature.
+    pub(crate) fn isotropic(covariance_type: CovarianceType, k: usize, d: usize, variance: f64) -> Self {
+        let mut covariances = Self::zeros(covariance_type, k, d);
+        match &mut covariances {
+            Self::Full(v) => v.outer_iter_mut().for_each(|mut m| m.diag_mut().fill(variance)),
+            Self::Tied(v) => v.diag_mut().fill(variance),
+            Self::Diag(v) => v.fill(variance),
+            Self::Spherical(v) => v.fill(variance),
+        }
+        covariances
+    }
+
+    /// The shape of the array.
+    pub fn shape(&self) -> &[usize] {
+        match self {
+            Self::Full(v) => v.shape(),
+            Self::Tied(v) | Self::Diag(v) => v.shape(),
+            Self::Spherical(v) => v.shape(),
+        }
+    }
+
+    /// The numbers in row-major order.
+    pub fn iter(&self) -> impl Iterator<Item = f64> + '_ {
+        let view = match self {
+            Self::Full(v) => v.view().into_dyn(),
+            Self::Tied(v) | Self::Diag(v) => v.view().into_dyn(),
+            Self::Spherical(v) => v.view().into_dyn(),
+        };
+        view.into_iter().copied()
+    }
+
+    /// Applies a function to every number.
+    pub(crate) fn map_inplace(&mut self, f: impl Fn(&mut f64)) {
+        match self {
+            Self::Full(v) => v.map_inplace(f),
+            Self::Tied(v) | Self::Diag(v) => v.map_inplace(f),
+            Self::Spherical(v) => v.map_inplace(f),
+        }
+    }
+
+    pub(crate) fn check_shape(&self, what: &'static str, n_components: usize, n_features: usize) -> Result<()> {
+        let expected = self.covariance_type().shape(n_components, n_features);
+        if self.shape() == expected {
+            return Ok(());
+        }
+        Err(Error::ShapeMismatch { what, expected, got: self.shape().to_vec() })
+    }
+
+    /// The check for a type and a shape that are given.
+    pub(crate) fn check_type(&self, what: &'static str, wanted: CovarianceType, k: usize, d: usize) -> Result<()> {
+        let got = self.covariance_type();
+        if got != wanted {
+            return Err(Error::WrongCovarianceType { what, expected: wanted.name(), got: got.name() });
+        }
+        self.check_shape(what, k, d)
+    }
+
+    /// The parts of `self` that belong to component `k`, from `other` of the same shape (all, where it is tied).
+    pub(crate) fn copy_component(&mut self, k: usize, other: &Self) {
+        match (self, other) {
+            (Self::Full(a), Self::Full(b)) => a.index_axis_mut(Axis(0), k).assign(&b.index_axis(Axis(0), k)),
+            (Self::Tied(a), Self::Tied(b)) => a.assign(b),
+            (Self::Diag(a), Self::Diag(b)) => a.row_mut(k).assign(&b.row(k)),
+            (Self::Spherical(a), Self::Spherical(b)) => a[k] = b[k],
+            _ => debug_assert!(false, "covariances of different types"),
+        }
+    }
+
+    /// The Cholesky factors of the precisions, and what failed; a component that failed has a factor of zeros.
+    /// Diagonal types have no factor to keep and are only checked.
+    pub(crate) fn factorise(&self) -> (Option<Self>, Vec<Error>) {
+        const VARIANCE: &str =
+            "variances must be finite, positive and not denormal; was a column constant? add reg_covar";
+        let usable = |v: f64| v.is_normal() && v > 0.0;
+        let mut failures = Vec::new();
+        match self {
+            Self::Full(v) => {
+                let mut u = Array3::zeros(v.raw_dim());
+                let one = |(component, (sigma, mut u)): (usize, (ArrayView2<f64>, ndarray::ArrayViewMut2<f64>))| {
+                    match linalg::precision_cholesky(sigma) {
+                        Ok(factor) => {
+                            u.assign(&factor);
+                            None
+                        }
+                        Err(pivot) => Some(Error::NotPositiveDefinite { component: Some(component), pivot }),
+                    }
+                };
+                let d = v.len_of(Axis(1));
+                // Below some tens of microseconds, waking the threads costs more than they save.
+                if v.len() * d > 1 << 17 {
+                    let pairs = v.axis_iter(Axis(0)).into_par_iter().zip(u.axis_iter_mut(Axis(0)));
+                    failures = pairs.enumerate().filter_map(one).collect();
+                } else {
+                    failures.extend(v.outer_iter().zip(u.outer_iter_mut()).enumerate().filter_map(one));
+                }
+                return (Some(Self::Full(u)), failures);
+            }
+            Self::Tied(v) => match linalg::precision_cholesky(v.view()) {
+                Ok(u) => return (Some(Self::Tied(u)), failures),
+                Err(pivot) => {
+                    failures.push(Error::NotPositiveDefinite { component: None, pivot });
+                    return (Some(Self::Tied(Array2::zeros(v.raw_dim()))), failures);
+                }
+            },
+            Self::Diag(v) => {
+                for (component, row) in v.outer_iter().enumerate() {
+                    if let Some((j, &value)) = row.iter().enumerate().find(|(_, v)| !usable(**v)) {
+                        failures.push(bad_component(format!("variance in column {j}"), component, value, VARIANCE));
+                    }
+                }
+            }
+            Self::Spherical(v) => {
+                let unusable = v.iter().enumerate().filter(|(_, v)| !usable(**v));
+                failures.extend(
+                    unusable.map(|(component, &value)| bad_component("variance".into(), component, value, VARIANCE)),
+                );
+            }
+        }
+        (None, failures)
+    }
+}
+
+/// The error about one parameter of a component.
+pub(super) fn bad_component(what: String, component: usize, value: f64, remedy: &'static str) -> Error {
+    Error::BadComponent { what, component, value, remedy }
+}

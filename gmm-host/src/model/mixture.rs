@@ -1,0 +1,228 @@
+//! The mixture and its parameters, checked once, on construction.
+use super::covariances::{CovarianceType, Covariances, bad_component};
+use super::linalg;
+use crate::{Error, Result};
+use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2};
+use std::borrow::Cow;
+
+/// How far the sum of the weights may be from one. Weights rounded to float32 pass; the weights are evaluated as
+/// they are given, never rescaled.
+pub const WEIGHT_SUM_TOLERANCE: f64 = 1e-6;
+
+/// How far |Σᵢⱼ − Σⱼᵢ| may be from zero, in units of √(Σᵢᵢ·Σⱼⱼ). A product formed in float32 passes; the lower
+/// triangle is then the one that counts.
+pub const SYMMETRY_TOLERANCE: f64 = 1e-6;
+
+/// A Gaussian mixture p(x) = Σₖ πₖ N(x; μₖ, Σₖ) with K components over D features.
+///
+/// A value of this type is always usable: every parameter finite, every variance positive and normal (not
+/// denormal), every matrix symmetric (within [`SYMMETRY_TOLERANCE`]) and positive definite, weights not negative with
+/// sum one (within [`WEIGHT_SUM_TOLERANCE`]). A weight of zero is legal, its component contributes nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mixture {
+    weights: Array1<f64>,
+    means: Array2<f64>,
+    covariances: Covariances,
+    /// The Cholesky factors of the precisions, for the types that have matrices.
+    factor: Option<Covariances>,
+}
+
+impl Mixture {
+    /// Checks the parameters: `weights` (K,), `means` (K, D), `covariances` in their type's shape.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] (also for K or D zero), [`Error::BadComponent`] (not finite, a negative weight, a
+    /// variance that is zero, negative or denormal), [`Error::WeightSum`], [`Error::NotSymmetric`],
+    /// [`Error::NotPositiveDefinite`].
+    pub fn new(weights: Array1<f64>, means: Array2<f64>, covariances: Covariances) -> Result<Self> {
+        let (k, d) = means.dim();
+        check_weights_and_means(&weights, &means)?;
+        covariances.check_shape("covariances", k, d)?;
+        match &covariances {
+            Covariances::Full(v) => {
+                for (component, matrix) in v.outer_iter().enumerate() {
+                    check_symmetric(matrix, Some(component))?;
+                }
+            }
+            Covariances::Tied(v) => check_symmetric(v.view(), None)?,
+            Covariances::Diag(_) | Covariances::Spherical(_) => {}
+        }
+        let (factor, failures) = covariances.factorise();
+        match failures.into_iter().next() {
+            Some(failure) => Err(failure),
+            None => Ok(Self { weights, means, covariances, factor }),
+        }
+    }
+
+    /// From precisions (inverse covariances) in their type's shape, as scikit-learn's `precisions_init`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); a message about a matrix then speaks of the precision, or of the covariance that it
+    /// gives.
+    pub fn from_precisions(weights: Array1<f64>, means: Array2<f64>, precisions: Covariances) -> Result<Self> {
+        let (k, d) = means.dim();
+        precisions.check_shape("precisions", k, d)?;
+        let inverse = |matrix: ArrayView2<'_, f64>, component| {
+            check_symmetric(matrix, component)?;
+            linalg::inverse(matrix).map_err(|pivot| Error::NotPositiveDefinite { component, pivot })
+        };
+        let covariances = match precisions {
+            Covariances::Full(mut v) => {
+                for (component, mut matrix) in v.outer_iter_mut().enumerate() {
+                    let sigma = inverse(matrix.view(), Some(component))?;
+                    matrix.assign(&sigma);
+                }
+                Covariances::Full(v)
+            }
+            Covariances::Tied(v) => Covariances::Tied(inverse(v.view(), None)?),
+            mut diagonal => {
+                diagonal.map_inplace(|v| *v = 1.0 / *v);
+                diagonal
+            }
+        };
+        Self::new(weights, means, covariances)
+    }
+
+    /// Puts together parts that were checked; `factor` is what [`Covariances::factorise`] gave.
+    pub(crate) fn from_parts(
+        weights: Array1<f64>,
+        means: Array2<f64>,
+        covariances: Covariances,
+        factor: Option<Covariances>,
+    ) -> Result<Self> {
+        check_weights_and_means(&weights, &means)?;
+        Ok(Self { weights, means, covariances, factor })
+    }
+
+    /// K, the number of components.
+    pub fn n_components(&self) -> usize {
+        self.means.nrows()
+    }
+
+    /// D, the number of features.
+    pub fn n_features(&self) -> usize {
+        self.means.ncols()
+    }
+
+    /// Weights π (K,).
+    pub fn weights(&self) -> ArrayView1<'_, f64> {
+        self.weights.view()
+    }
+
+    /// Means μ (K, D).
+    pub fn means(&self) -> ArrayView2<'_, f64> {
+        self.means.view()
+    }
+
+    /// Covariances in their type's shape.
+    pub fn covariances(&self) -> &Covariances {
+        &self.covariances
+    }
+
+    /// The type of the covariances.
+    pub fn covariance_type(&self) -> CovarianceType {
+        self.covariances.covariance_type()
+    }
+
+    /// scikit-learn's `precisions_cholesky_`, in the covariances' shape: upper triangular matrices U with Σ⁻¹ = U·Uᵀ
+    /// (`full`, `tied`; computed once, on construction), or 1/σ (`diag`, `spherical`).
+    pub fn precisions_cholesky(&self) -> Cow<'_, Covariances> {
+        match &self.factor {
+            Some(factor) => Cow::Borrowed(factor),
+            None => {
+                let mut v = self.covariances.clone();
+                v.map_inplace(|v| *v = 1.0 / v.sqrt());
+                Cow::Owned(v)
+            }
+        }
+    }
+
+    /// The Cholesky factors of the precisions where the type has matrices (`full`, `tied`).
+    pub(crate) fn factor(&self) -> Option<&Covariances> {
+        self.factor.as_ref()
+    }
+
+    /// scikit-learn's `precisions_`: Σ⁻¹ in the covariances' shape.
+    pub fn precisions(&self) -> Covariances {
+        match &self.factor {
+            Some(Covariances::Full(u)) => {
+                let mut precisions = Array3::zeros(u.raw_dim());
+                for (u, mut p) in u.outer_iter().zip(precisions.outer_iter_mut()) {
+                    p.assign(&linalg::gram(u));
+                }
+                Covariances::Full(precisions)
+            }
+            Some(Covariances::Tied(u)) => Covariances::Tied(linalg::gram(u.view())),
+            _ => {
+                let mut v = self.covariances.clone();
+                v.map_inplace(|v| *v = 1.0 / *v);
+                v
+            }
+        }
+    }
+
+    /// The number of free parameters: of the covariances, of the means, and K − 1 weights.
+    pub fn n_parameters(&self) -> usize {
+        let (k, d) = self.means.dim();
+        let covariances = match self.covariance_type() {
+            CovarianceType::Full => k * d * (d + 1) / 2,
+            CovarianceType::Tied => d * (d + 1) / 2,
+            CovarianceType::Diag => k * d,
+            CovarianceType::Spherical => k,
+        };
+        covariances + k * d + k - 1
+    }
+
+    /// Variance of component `k` along feature `j`, where the type has no matrices (there it is the marginal one).
+    pub(crate) fn variance(&self, k: usize, j: usize) -> f64 {
+        match &self.covariances {
+            Covariances::Full(v) => v[[k, j, j]],
+            Covariances::Tied(v) => v[[j, j]],
+            Covariances::Diag(v) => v[[k, j]],
+            Covariances::Spherical(v) => v[k],
+        }
+    }
+}
+
+fn check_weights_and_means(weights: &Array1<f64>, means: &Array2<f64>) -> Result<()> {
+    let (k, d) = means.dim();
+    if k == 0 || d == 0 {
+        return Err(Error::ShapeMismatch { what: "means", expected: vec![k.max(1), d.max(1)], got: vec![k, d] });
+    }
+    if weights.len() != k {
+        return Err(Error::ShapeMismatch { what: "weights", expected: vec![k], got: vec![weights.len()] });
+    }
+    for (component, &value) in weights.iter().enumerate() {
+        if !value.is_finite() || value < 0.0 {
+            return Err(bad_component("weight".into(), component, value, "weights must be finite and not negative"));
+        }
+    }
+    let sum = weights.sum();
+    if (sum - 1.0).abs() > WEIGHT_SUM_TOLERANCE {
+        return Err(Error::WeightSum { sum, tolerance: WEIGHT_SUM_TOLERANCE });
+    }
+    for ((component, j), &value) in means.indexed_iter() {
+        if !value.is_finite() {
+            return Err(bad_component(format!("mean in column {j}"), component, value, "means must be finite"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a matrix is finite and symmetric.
+fn check_symmetric(matrix: ArrayView2<'_, f64>, component: Option<usize>) -> Result<()> {
+    if let Some(((i, j), &value)) = matrix.indexed_iter().find(|(_, v)| !v.is_finite()) {
+        let what = format!("covariance at row {i}, column {j}");
+        return Err(bad_component(what, component.unwrap_or(0), value, "covariances must be finite"));
+    }
+    for i in 0..matrix.nrows() {
+        for j in i + 1..matrix.nrows() {
+            let (upper, lower) = (matrix[[i, j]], matrix[[j, i]]);
+            let scale = (matrix[[i, i]].abs().sqrt()) * (matrix[[j, j]].abs().sqrt());
+            if (upper - lower).abs() > SYMMETRY_TOLERANCE * scale {
+                return Err(Error::NotSymmetric { component, row: i, column: j, upper, lower });
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,6 @@
+//! Mixtures: their parameters, checked once; densities; drawing samples.
+pub(crate) mod covariances;
+pub(crate) mod density;
+pub(crate) mod linalg;
+pub(crate) mod mixture;
+pub(crate) mod sampler;

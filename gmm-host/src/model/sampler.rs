@@ -1,0 +1,76 @@
+//! Drawing samples from a mixture.
+use super::linalg;
+use crate::{Covariances, Error, Mixture, Result};
+use nalgebra::DMatrix;
+use ndarray::{Array2, Axis};
+use rand::distr::weighted::WeightedIndex;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+
+/// Draws samples, as many at a time as one likes: the same seed gives the same stream of samples, however it is divided.
+#[derive(Debug, Clone)]
+pub struct Sampler<'a> {
+    mixture: &'a Mixture,
+    component: WeightedIndex<f64>,
+    /// L with Σ = L·Lᵀ, of each component or of all together, where the type has matrices.
+    lower: Vec<DMatrix<f64>>,
+    rng: ChaCha8Rng,
+}
+
+impl Mixture {
+    /// A source of samples from this mixture.
+    ///
+    /// # Errors
+    /// [`Error::WeightSum`] where all weights are zero (no checked mixture is such).
+    pub fn sampler(&self, seed: u64) -> Result<Sampler<'_>> {
+        let component =
+            WeightedIndex::new(self.weights()).map_err(|_| Error::WeightSum { sum: 0.0, tolerance: 0.0 })?;
+        let factor = |m: ndarray::ArrayView2<'_, f64>, component| {
+            linalg::cholesky(m).map_err(|pivot| Error::NotPositiveDefinite { component, pivot })
+        };
+        let lower = match self.covariances() {
+            Covariances::Full(v) => {
+                v.outer_iter().enumerate().map(|(c, m)| factor(m, Some(c))).collect::<Result<_>>()?
+            }
+            Covariances::Tied(v) => vec![factor(v.view(), None)?],
+            Covariances::Diag(_) | Covariances::Spherical(_) => Vec::new(),
+        };
+        Ok(Sampler { mixture: self, component, lower, rng: ChaCha8Rng::seed_from_u64(seed) })
+    }
+
+    /// Draws N independent samples (N, D) and the component (N,) that each came from. The same seed gives the same bits.
+    ///
+    /// Unlike scikit-learn's, the samples are not sorted by component.
+    ///
+    /// # Errors
+    /// As [`sampler`](Self::sampler).
+    pub fn sample(&self, n_samples: usize, seed: u64) -> Result<(Array2<f64>, Vec<usize>)> {
+        Ok(self.sampler(seed)?.draw(n_samples))
+    }
+}
+
+impl Sampler<'_> {
+    /// The next N samples (N, D) and the component (N,) that each came from.
+    pub fn draw(&mut self, n_samples: usize) -> (Array2<f64>, Vec<usize>) {
+        let d = self.mixture.n_features();
+        let mut x = Array2::zeros((n_samples, d));
+        let mut labels = Vec::with_capacity(n_samples);
+        let mut z = vec![0.0; d];
+        for mut row in x.outer_iter_mut() {
+            let c = self.rng.sample(&self.component);
+            z.fill_with(|| self.rng.sample(StandardNormal));
+            row.assign(&self.mixture.means().index_axis(Axis(0), c));
+            match self.lower.get(c.min(self.lower.len().saturating_sub(1))) {
+                Some(lower) => {
+                    for (i, v) in row.iter_mut().enumerate() {
+                        *v += (0..=i).map(|j| lower[(i, j)] * z[j]).sum::<f64>();
+                    }
+                }
+                None => row.iter_mut().enumerate().for_each(|(j, v)| *v += self.mixture.variance(c, j).sqrt() * z[j]),
+            }
+            labels.push(c);
+        }
+        (x, labels)
+    }
+}

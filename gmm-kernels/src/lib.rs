@@ -23,19 +23,20 @@ fn panic(_: &core::panic::PanicInfo) -> ! {
     unsafe { core::arch::nvptx::trap() }
 }
 
+/// The code of kernels: for the device, and with the feature `emulator` for the host.
+macro_rules! device_code {
+    ($($item:item)*) => { $(
+        #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+        $item
+    )* };
+}
+
 #[macro_use]
 pub mod simt;
-pub mod accumulate;
-pub mod batch;
-pub mod density;
-pub mod direct;
-pub mod double;
-pub mod moments;
-pub mod output;
-pub mod pair;
-pub mod posterior;
-pub mod real;
-pub mod scatter;
-pub mod tally;
-pub mod tiled;
-pub mod walk;
+pub mod data;
+pub mod estep;
+pub mod general;
+pub mod likelihood;
+device_code! { pub mod math; }
+pub mod metropolis;
+pub mod reduce;

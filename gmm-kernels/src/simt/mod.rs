@@ -4,17 +4,17 @@
 //! |---|---|---|---|
 //! | rustc's NVPTX target | `nvptx64`, the committed PTX | `nvptx.rs` | `device.rs` (PTX by `asm!`) |
 //! | rust-cuda | feature `rust-cuda` | `cuda.rs` (cuda_std) | `device.rs` |
-//! | the host | everything else | `host.rs`: a block is real threads with real barriers | `host.rs` |
+//! | the emulator | feature `emulator`, on the host | `emulator.rs`: a block is real threads with real barriers | `emulator.rs` |
 
 #[cfg(target_arch = "nvptx64")]
 mod device;
 #[cfg(target_arch = "nvptx64")]
 pub use device::*;
 
-#[cfg(not(target_arch = "nvptx64"))]
-pub mod host;
-#[cfg(not(target_arch = "nvptx64"))]
-pub use host::lane::*;
+#[cfg(all(not(target_arch = "nvptx64"), any(feature = "emulator", test)))]
+pub mod emulator;
+#[cfg(all(not(target_arch = "nvptx64"), any(feature = "emulator", test)))]
+pub use emulator::lane::*;
 
 #[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
 mod nvptx;
@@ -26,8 +26,8 @@ mod cuda;
 #[cfg(feature = "rust-cuda")]
 pub use cuda::*;
 
-#[cfg(all(not(target_arch = "nvptx64"), not(feature = "rust-cuda")))]
-pub use host::block::*;
+#[cfg(all(not(target_arch = "nvptx64"), not(feature = "rust-cuda"), any(feature = "emulator", test)))]
+pub use emulator::block::*;
 
 /// Number of threads of a warp.
 pub const WARP: u32 = 32;
@@ -46,7 +46,7 @@ macro_rules! barrier {
             core::arch::asm!(concat!("barrier.sync 0; // barrier ", file!(), ":", line!()), options(nostack));
         }
         #[cfg(not(target_arch = "nvptx64"))]
-        $crate::simt::host::barrier();
+        $crate::simt::emulator::barrier();
     }};
 }
 

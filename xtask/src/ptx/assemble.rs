@@ -20,7 +20,7 @@ const MAY_USE_LOCAL_MEMORY: &[&str] = &["pair"];
 
 /// Bytes of stack that a kernel may have because they were looked at: these fill all registers with sums, and ptxas parks
 /// two or three numbers of the launch's start, outside of the loops that do the work.
-const LOOKED_AT: &[(&str, u32)] = &[("tiled16", 16), ("moments_full_k08_d16", 8)];
+const LOOKED_AT: &[(&str, u32)] = &[("tiled16", 16), ("fused_full_k08_d16", 8)];
 
 /// What ptxas says about one entry on one architecture.
 pub struct Report {

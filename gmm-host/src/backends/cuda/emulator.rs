@@ -1,4 +1,4 @@
-//! Every kernel's own code, executed on the host (`gmm_kernels::simt::host`) and compared with the float64 reference.
+//! Every kernel's own code, executed on the host (`gmm_kernels::simt::emulator`) and compared with the float64 reference.
 //!
 //! Tolerances: with f32's unit u = 2⁻²⁴, a sample's exponent q = seed − Σ t² collects about 2·D roundings of |t|·|m|·u,
 //! where t = s·x + m cancels from numbers of size |m|. They are random, so that they grow with √D for a sample and with
@@ -14,8 +14,13 @@ use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
 use crate::{Covariances, Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics};
 use cust::memory::bytemuck;
-use gmm_kernels::simt::host::launch;
-use gmm_kernels::{batch, direct, moments, output::Output, pair, scatter, tiled};
+use gmm_kernels::data;
+use gmm_kernels::estep::{fused as moments, weighted_sums as scatter};
+use gmm_kernels::likelihood::{batch, pair, small_k as direct, tiled};
+use gmm_kernels::reduce::Output;
+use gmm_kernels::reduce::sets::{ReduceSetsArgs, reduce_sets};
+use gmm_kernels::reduce::slices::{self, ReduceSlicesArgs, reduce_slices};
+use gmm_kernels::simt::emulator::launch;
 use ndarray::{Array1, Array2};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -88,10 +93,10 @@ impl Problem {
         Self::new(Array2::from_shape_simple_fn((n, d), || rng.sample(StandardNormal)), &mixture)
     }
 
-    fn columns(&self) -> direct::Columns {
+    fn columns(&self) -> data::Columns {
         let stride = layout::stride(self.n) as u64;
         // Some quads are kept in the cache and some are not: it must not matter.
-        direct::Columns { x: self.data.as_ptr().cast(), stride, n: self.n as u64, keep: self.n as u32 / 8 }
+        data::Columns { x: self.data.as_ptr().cast(), stride, n: self.n as u64, keep: self.n as u32 / 8 }
     }
 
     /// Runs a launch twice with outputs full of NaN, and checks that both give the same bits and leave the ticket at 0.
@@ -145,16 +150,16 @@ impl Problem {
                         let (columns, k) = (Share(self.columns()), layout::filled_up(self.k) as u32);
                         self.total(grid, block, direct::shared_bytes($d, block), |output| {
                             // SAFETY: the pointers are of arrays with the sizes that go with them.
-                            unsafe { direct::$kernel(direct::DirectArgs { components, k, columns: columns.get(), output }) }
+                            unsafe { direct::$kernel(direct::SmallKArgs { components, k, columns: columns.get(), output }) }
                         })
                     })*
                     _ => unreachable!(),
                 }
             };
         }
-        let total = run!(1 direct_d01, 2 direct_d02, 3 direct_d03, 4 direct_d04, 5 direct_d05, 6 direct_d06,
-            7 direct_d07, 8 direct_d08, 9 direct_d09, 10 direct_d10, 11 direct_d11, 12 direct_d12, 13 direct_d13,
-            14 direct_d14, 15 direct_d15, 16 direct_d16);
+        let total = run!(1 small_k_d01, 2 small_k_d02, 3 small_k_d03, 4 small_k_d04, 5 small_k_d05, 6 small_k_d06,
+            7 small_k_d07, 8 small_k_d08, 9 small_k_d09, 10 small_k_d10, 11 small_k_d11, 12 small_k_d12, 13 small_k_d13,
+            14 small_k_d14, 15 small_k_d15, 16 small_k_d16);
         self.check(total, &format!("direct {grid}x{block}"));
     }
 
@@ -200,7 +205,7 @@ impl Problem {
         let mut parameters = vec![f32::NAN; self.k * width];
         layout::rows(&self.packed, width, &mut parameters);
         self.scored(&format!("pair {grid}x{block}/{lanes}"), |samples| {
-            let direct::Columns { x, stride, n, .. } = self.columns();
+            let data::Columns { x, stride, n, .. } = self.columns();
             let pointers = Share((x, parameters.as_ptr(), samples));
             self.total(grid, block, pair::shared_bytes(block), |output| {
                 let (x, parameters, samples) = pointers.get();
@@ -254,7 +259,7 @@ impl Problem {
             launch((sets.len() as u32, 1), 32, 0, || {
                 let (partials, totals) = pointers.get();
                 // SAFETY: `grid` numbers for each set, and a place for its total.
-                unsafe { batch::batch_reduce(partials, grid, totals) }
+                unsafe { reduce_sets(ReduceSetsArgs { partials, count: grid, totals }) }
             });
             totals
         };
@@ -419,7 +424,7 @@ fn flat(s: &Covariances) -> Vec<f64> {
 fn check_statistics<const LANES: usize>(
     n: usize,
     (k, d): (usize, usize),
-    [plain, diag, full]: [unsafe fn(moments::MomentsArgs); 3],
+    [plain, diag, full]: [unsafe fn(moments::FusedArgs); 3],
 ) {
     assert_eq!(lanes(k), LANES);
     let mut rng = ChaCha8Rng::seed_from_u64((100 * n + 10 * k + d) as u64);
@@ -442,7 +447,7 @@ fn check_statistics<const LANES: usize>(
         let (grid, block) = (3, 64);
         let values = moments::values(d, whitened.full(), LANES);
         let mut partials = vec![f64::NAN; values * grid as usize];
-        let args = Share(moments::MomentsArgs {
+        let args = Share(moments::FusedArgs {
             columns: problem.columns(),
             sample_weights: std::ptr::null(),
             parameters: parameters.as_ptr(),
@@ -553,7 +558,7 @@ fn scattered_statistics(
             }
         });
         log2 += total;
-        let scatter = Share(scatter::ScatterArgs {
+        let scatter = Share(scatter::WeightedSumsArgs {
             shape,
             columns,
             posterior,
@@ -568,10 +573,10 @@ fn scattered_statistics(
             // SAFETY: the arguments are as the kernel asks for.
             unsafe {
                 match (shape.full, shape.own) {
-                    (false, false) => scatter::scatter_diag(scatter.get()),
-                    (true, false) => scatter::scatter_full(scatter.get()),
-                    (false, true) => scatter::scatter_diag_own(scatter.get()),
-                    (true, true) => scatter::scatter_full_own(scatter.get()),
+                    (false, false) => scatter::weighted_sums_diag_raw(scatter.get()),
+                    (true, false) => scatter::weighted_sums_full_raw(scatter.get()),
+                    (false, true) => scatter::weighted_sums_diag_central(scatter.get()),
+                    (true, true) => scatter::weighted_sums_full_central(scatter.get()),
                 }
             }
         });
@@ -579,10 +584,10 @@ fn scattered_statistics(
     let mut totals = vec![f64::NAN; shape.sums()];
     let count = shape.sums() as u32;
     let pointers = Share((sums.as_ptr(), totals.as_mut_ptr()));
-    launch((count.div_ceil(scatter::REDUCE_NUMBERS), 1), 64, scatter::reduce_shared_bytes(64), || {
+    launch((count.div_ceil(slices::REDUCE_NUMBERS), 1), 64, slices::shared_bytes(64), || {
         let (sums, totals) = pointers.get();
         // SAFETY: the arrays have these sizes.
-        unsafe { scatter::scatter_reduce(sums, slices as u32, count, totals) }
+        unsafe { reduce_slices(ReduceSlicesArgs { sums, slices: slices as u32, count, totals }) }
     });
     let n = problem.n as f64;
     let log_likelihood = std::f64::consts::LN_2 * (log2 + n * packed.offset);
@@ -646,9 +651,9 @@ fn components_far_apart_keep_their_variances() {
 #[test]
 fn moments_give_the_statistics() {
     use moments::*;
-    check_statistics::<8>(1000, (8, 13), [moments_plain_k08_d13, moments_diag_k08_d13, moments_full_k08_d13]);
-    check_statistics::<8>(1, (1, 1), [moments_plain_k08_d01, moments_diag_k08_d01, moments_full_k08_d01]);
-    check_statistics::<8>(517, (3, 2), [moments_plain_k08_d02, moments_diag_k08_d02, moments_full_k08_d02]);
-    check_statistics::<32>(131, (9, 5), [moments_plain_k32_d05, moments_diag_k32_d05, moments_full_k32_d05]);
-    check_statistics::<32>(300, (32, 16), [moments_plain_k32_d16, moments_diag_k32_d16, moments_full_k32_d16]);
+    check_statistics::<8>(1000, (8, 13), [fused_raw_k08_d13, fused_diag_k08_d13, fused_full_k08_d13]);
+    check_statistics::<8>(1, (1, 1), [fused_raw_k08_d01, fused_diag_k08_d01, fused_full_k08_d01]);
+    check_statistics::<8>(517, (3, 2), [fused_raw_k08_d02, fused_diag_k08_d02, fused_full_k08_d02]);
+    check_statistics::<32>(131, (9, 5), [fused_raw_k32_d05, fused_diag_k32_d05, fused_full_k32_d05]);
+    check_statistics::<32>(300, (32, 16), [fused_raw_k32_d16, fused_diag_k32_d16, fused_full_k32_d16]);
 }

@@ -8,10 +8,11 @@ use super::scattered::Scattered;
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use crate::{CovarianceType, Error, Result};
 use cust::memory::{CopyDestination, DeviceBuffer};
-use gmm_kernels::output::Output;
-use gmm_kernels::scatter::{self, ScatterArgs, Shape};
+use gmm_kernels::estep::weighted_sums::{self as scatter, Shape, WeightedSumsArgs};
+use gmm_kernels::likelihood::tiled::{self, Posterior, TiledArgs, WARP_SAMPLES};
+use gmm_kernels::reduce::Output;
+use gmm_kernels::reduce::slices::{self, ReduceSlicesArgs};
 use gmm_kernels::simt::WARP;
-use gmm_kernels::tiled::{self, Posterior, TiledArgs, WARP_SAMPLES};
 use std::ptr;
 
 /// Name of these kernels together.
@@ -102,11 +103,11 @@ impl EStep {
         let room = (multiprocessors * resident) as usize;
         let slices = room.div_ceil(blocks).min(piece.min(n).div_ceil(SLICE)).max(1);
         let kind = if full { "full" } else { "diag" };
-        let own = if shape.own { "_own" } else { "" };
+        let own = if shape.own { "_central" } else { "_raw" };
         Ok(Self {
             tiled: gpu.kernel(&if full { format!("tiled_full{t}") } else { format!("tiled{t}") }, None)?,
-            scatter: gpu.kernel(&format!("scatter_{kind}{own}"), Some(SCATTER_REGISTERS))?,
-            reduce: gpu.kernel("scatter_reduce", None)?,
+            scatter: gpu.kernel(&format!("weighted_sums_{kind}{own}"), Some(SCATTER_REGISTERS))?,
+            reduce: gpu.kernel("reduce_slices", None)?,
             k,
             shape,
             t,
@@ -206,7 +207,7 @@ impl EStep {
                     total: self.log2.as_device_ptr().as_mut_ptr().wrapping_add(p),
                 },
             };
-            let scatter = ScatterArgs {
+            let scatter = WeightedSumsArgs {
                 shape,
                 columns: piece.args(u32::MAX),
                 posterior,
@@ -228,11 +229,11 @@ impl EStep {
         }
         let count = shape.sums() as u32;
         let totals = self.totals.as_device_ptr().as_mut_ptr();
-        let blocks = count.div_ceil(scatter::REDUCE_NUMBERS);
+        let blocks = count.div_ceil(slices::REDUCE_NUMBERS);
         // SAFETY: as above.
         unsafe {
-            let args = [arg(&sums), arg(&slices), arg(&count), arg(&totals)];
-            lane.start(self.reduce, (blocks, 1), REDUCE_BLOCK, scatter::reduce_shared_bytes(REDUCE_BLOCK), &args)?;
+            let args = ReduceSlicesArgs { sums, slices, count, totals };
+            lane.start(self.reduce, (blocks, 1), REDUCE_BLOCK, slices::shared_bytes(REDUCE_BLOCK), &[arg(&args)])?;
         }
         lane.synchronize()?;
         let mut values = vec![0.0; shape.sums()];

@@ -10,10 +10,11 @@ use crate::backends::device_parameters::DeviceParameters;
 use crate::{Mixture, Result, Statistics};
 use cust::event::{Event, EventFlags};
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy};
-use gmm_kernels::accumulate::{self, AccumulateArgs};
-use gmm_kernels::density::{self, COMPONENTS, DensityArgs};
-use gmm_kernels::output::FINISH_SHARED_BYTES;
-use gmm_kernels::posterior::PosteriorArgs;
+use gmm_kernels::general::accumulate::{self, AccumulateArgs};
+use gmm_kernels::general::density::{self, COMPONENTS, DensityArgs};
+use gmm_kernels::general::posterior::PosteriorArgs;
+use gmm_kernels::reduce::FINISH_SHARED_BYTES;
+use gmm_kernels::reduce::sets::ReduceSetsArgs;
 use gmm_kernels::simt::WARP;
 use ndarray::{Array1, Array2, s};
 use std::f64::consts::LN_2;
@@ -166,15 +167,18 @@ impl<T: Element> General<T> {
         let shape = self.prepare(data, ready, matches!(goal, Goal::Sums(_)))?;
         let chunks = data.n_chunks();
         self.enqueue(data, ready, shape, 0..chunks, &mut goal)?;
-        let reduce = data.gpu.kernel("batch_reduce", None)?;
+        let reduce = data.gpu.kernel("reduce_sets", None)?;
         let lane = data.lane(chunks - 1);
         if let Goal::Sums(values) = goal {
             let layout = ready.layout;
             let count = accumulate::values(layout.k, layout.d, layout.full);
-            let (from, slices) = (self.partials.as_device_ptr().as_mut_ptr(), shape.slices as u32);
-            let to = self.sums.as_device_ptr().as_mut_ptr();
+            let args = ReduceSetsArgs {
+                partials: self.partials.as_device_ptr().as_ptr(),
+                count: shape.slices as u32,
+                totals: self.sums.as_device_ptr().as_mut_ptr(),
+            };
             // SAFETY: the arguments of this entry: `prepare` saw to a place for each value and slice, and for each sum.
-            unsafe { lane.start(reduce, (count as u32, 1), WARP, 0, &[arg(&from), arg(&slices), arg(&to)])? };
+            unsafe { lane.start(reduce, (count as u32, 1), WARP, 0, &[arg(&args)])? };
             *values = read(lane, &self.sums, count)?;
         }
         let total = lane.sum_up(reduce, &self.totals, shape.posterior_blocks)?;

@@ -7,10 +7,12 @@ use crate::backends::device_parameters::DeviceParameters;
 use crate::{Error, Result};
 use cust::memory::{DeviceBuffer, DeviceCopy, DeviceSlice};
 use cust::stream::{Stream, StreamFlags};
-use gmm_kernels::direct::{self, QUAD};
-use gmm_kernels::output::Output;
+use gmm_kernels::data::{self, QUAD};
+use gmm_kernels::likelihood::small_k as direct;
+use gmm_kernels::likelihood::{batch, pair, tiled};
+use gmm_kernels::reduce::Output;
+use gmm_kernels::reduce::sets::ReduceSetsArgs;
 use gmm_kernels::simt::WARP;
-use gmm_kernels::{batch, pair, tiled};
 use std::ffi::c_void;
 use std::ptr;
 
@@ -45,7 +47,7 @@ impl Plan {
             let available = fitting.map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
             return Err(Error::Kernel { name: variant.to_string(), problem, available });
         }
-        let reduce = (kind == Kind::Batch).then(|| gpu.kernel("batch_reduce", None)).transpose()?;
+        let reduce = (kind == Kind::Batch).then(|| gpu.kernel("reduce_sets", None)).transpose()?;
         Ok(Self {
             variant,
             kernel: gpu.kernel(&kind.entry(d), kind.max_registers())?,
@@ -142,8 +144,8 @@ impl<'a, T: DeviceCopy> Columns<'a, T> {
 }
 
 impl Columns<'_> {
-    pub fn args(&self, keep: u32) -> direct::Columns {
-        direct::Columns { x: self.x(), stride: self.stride as u64, n: self.n as u64, keep }
+    pub fn args(&self, keep: u32) -> data::Columns {
+        data::Columns { x: self.x(), stride: self.stride as u64, n: self.n as u64, keep }
     }
 }
 
@@ -246,15 +248,16 @@ impl Lane {
         }
     }
 
-    /// Σ of the first `count` numbers of `partials`, by `batch_reduce`, once all before it in the stream is done.
+    /// Σ of the first `count` numbers of `partials`, by `reduce_sets`, once all before it in the stream is done.
     pub fn sum_up(&mut self, reduce: &Kernel, partials: &DeviceSlice<f64>, count: u32) -> Result<f64> {
         if partials.len() < count as usize {
             return Err(shape("sums of blocks", vec![count as usize], vec![partials.len()]));
         }
         self.slots.clear(1);
-        let (from, to) = (partials.as_device_ptr().as_ptr(), self.slots.device_pointer());
+        let args =
+            ReduceSetsArgs { partials: partials.as_device_ptr().as_ptr(), count, totals: self.slots.device_pointer() };
         // SAFETY: the arguments of this entry: `count` numbers of one set, and a slot for it.
-        unsafe { self.start(reduce, (1, 1), WARP, 0, &[arg(&from), arg(&count), arg(&to)])? };
+        unsafe { self.start(reduce, (1, 1), WARP, 0, &[arg(&args)])? };
         self.wait(1).map(|totals| totals[0])
     }
 
@@ -276,7 +279,7 @@ impl Lane {
             ($($row:literal)*) => {
                 match direct::row(plan.d) {
                     $($row => {
-                        let args = direct::DirectArgs::<$row> {
+                        let args = direct::SmallKArgs::<$row> {
                             components: layout::direct_components(packed),
                             k: layout::filled_up(plan.k) as u32,
                             columns: columns.args(plan.keep),
@@ -349,9 +352,9 @@ impl Lane {
         // SAFETY: the arguments of this entry; the columns are checked, `upload` brought the rows of all sets, and there
         // is a partial sum for each set and block.
         unsafe { self.start(plan.kernel, grid, plan.variant.block, shared, &[arg(&args)])? };
-        let (count, totals) = (plan.blocks, self.slots.device_pointer());
+        let args = ReduceSetsArgs { partials, count: plan.blocks, totals: self.slots.device_pointer() };
         // SAFETY: as above, and a slot for each set.
-        unsafe { self.start(reduce, (sets as u32, 1), WARP, 0, &[arg(&partials), arg(&count), arg(&totals)]) }
+        unsafe { self.start(reduce, (sets as u32, 1), WARP, 0, &[arg(&args)]) }
     }
 
     /// # Safety

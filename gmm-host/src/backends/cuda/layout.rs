@@ -2,7 +2,8 @@
 use crate::backends::device_parameters::{DeviceParameters, Matrices, frame_offset, triangle};
 use crate::data::frame::{Float, Frame};
 use crate::{MetropolisTarget, Samples, View};
-use gmm_kernels::{direct, walk};
+use gmm_kernels::likelihood::small_k as direct;
+use gmm_kernels::metropolis as walk;
 use ndarray::{ArrayView2, s};
 use rayon::prelude::*;
 

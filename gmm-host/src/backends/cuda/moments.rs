@@ -5,8 +5,9 @@ use super::memory::{Slots, allocate};
 use super::whitened::Whitened;
 use crate::Result;
 use cust::memory::DeviceBuffer;
-use gmm_kernels::direct::MAX_FEATURES;
-use gmm_kernels::moments::{self, MomentsArgs};
+use gmm_kernels::estep::fused::{self as moments, FusedArgs};
+use gmm_kernels::likelihood::small_k::MAX_FEATURES;
+use gmm_kernels::reduce::sets::ReduceSetsArgs;
 use gmm_kernels::simt::WARP;
 
 /// Name of these kernels together.
@@ -59,7 +60,7 @@ impl Kind {
 
     fn name(self) -> &'static str {
         match self {
-            Self::Plain => "plain",
+            Self::Plain => "raw",
             Self::Diag => "diag",
             Self::Full => "full",
         }
@@ -87,8 +88,8 @@ impl Moments {
         let most_blocks = gpu.limits.multiprocessors * per_multiprocessor as u32;
         let values = moments::values(d, full, lanes);
         Ok(Self {
-            kernel: gpu.kernel(&format!("moments_{}_k{lanes:02}_d{d:02}", kind.name()), cap)?,
-            reduce: gpu.kernel("batch_reduce", None)?,
+            kernel: gpu.kernel(&format!("fused_{}_k{lanes:02}_d{d:02}", kind.name()), cap)?,
+            reduce: gpu.kernel("reduce_sets", None)?,
             kind,
             lanes,
             d,
@@ -110,7 +111,7 @@ impl Moments {
         let warps = self.block / WARP;
         let blocks = (columns.n().div_ceil(moments::TILE) as u32).div_ceil(warps).min(self.most_blocks);
         let partials = self.partials.as_device_ptr().as_mut_ptr();
-        let args = MomentsArgs {
+        let args = FusedArgs {
             // Stream all: measured, keeping a part of the data in the cache gains nothing here.
             columns: columns.args(0),
             sample_weights: columns.weights(),
@@ -124,7 +125,8 @@ impl Moments {
         // sum for each value and block, and a slot for each value.
         unsafe {
             lane.start(self.kernel, (blocks, 1), self.block, self.shared, &[arg(&args)])?;
-            lane.start(self.reduce, (values as u32, 1), WARP, 0, &[arg(&partials), arg(&blocks), arg(&totals)])?;
+            let reduce = ReduceSetsArgs { partials, count: blocks, totals };
+            lane.start(self.reduce, (values as u32, 1), WARP, 0, &[arg(&reduce)])?;
         }
         (0..values).map(|i| self.sums.wait(i, &lane.stream)).collect()
     }

@@ -3,8 +3,8 @@
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::{Float, Frame};
 use crate::{CentredSums, CovarianceType, Covariances, Mixture};
-use gmm_kernels::accumulate::{self, COUNT, FEATURES};
-use gmm_kernels::density::{self, COMPONENTS, ROWS};
+use gmm_kernels::general::accumulate::{self, COUNT, FEATURES};
+use gmm_kernels::general::density::{self, COMPONENTS, ROWS};
 use ndarray::{Array1, Array2, Array3};
 
 /// Where the parameters of a mixture lie in one array, each at a multiple of four numbers.

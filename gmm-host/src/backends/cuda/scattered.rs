@@ -3,8 +3,8 @@ use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::Frame;
 use crate::statistics::CentredSums;
 use crate::{CovarianceType, Covariances, Mixture, Result, Statistics};
-use gmm_kernels::direct::QUAD;
-use gmm_kernels::scatter::{COMPONENTS, MOST_STAGES, Shape, VALUES};
+use gmm_kernels::data::QUAD;
+use gmm_kernels::estep::weighted_sums::{COMPONENTS, MOST_STAGES, Shape, VALUES};
 use ndarray::{Array1, Array2, Array3, Axis};
 
 /// The farthest that a component may be from the data's centre, in units of its own t (0.85 standard deviations), for

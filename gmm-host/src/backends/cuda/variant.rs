@@ -1,8 +1,9 @@
 //! Code variants: which kernels there are, what each can take, and in which shapes it may be launched.
 use super::gpu::Limits;
 use super::layout;
+use gmm_kernels::data;
+use gmm_kernels::likelihood::{batch, pair, small_k as direct, tiled};
 use gmm_kernels::simt::WARP;
-use gmm_kernels::{batch, direct, pair, tiled};
 use std::fmt;
 use std::str::FromStr;
 
@@ -32,7 +33,8 @@ impl Kind {
     /// The entry that serves D features.
     pub fn entry(self, d: usize) -> String {
         match self {
-            Self::Direct | Self::Batch => format!("{}_d{d:02}", self.name()),
+            Self::Direct => format!("small_k_d{d:02}"),
+            Self::Batch => format!("batch_d{d:02}"),
             _ => self.name().into(),
         }
     }
@@ -161,8 +163,8 @@ impl Variant {
     /// Blocks of a grid over `n` samples: no more than there is work for.
     pub fn blocks(&self, n: usize, multiprocessors: u32) -> u32 {
         let per_block = match self.kind {
-            Kind::Direct => self.block as usize * direct::QUAD,
-            Kind::Batch => self.block as usize * direct::QUAD * batch::QUADS,
+            Kind::Direct => self.block as usize * data::QUAD,
+            Kind::Batch => self.block as usize * data::QUAD * batch::QUADS,
             Kind::Tiled8 | Kind::Tiled16 => (self.block / WARP / self.split) as usize * tiled::WARP_SAMPLES,
             Kind::Pair => (self.block / self.split) as usize,
         };
@@ -188,7 +190,7 @@ impl Variant {
 
     /// Quads to be kept in the L2 cache.
     pub fn keep_quads(&self, d: usize) -> u32 {
-        let quads = |megabytes: u32| megabytes as usize * 1_000_000 / (d * direct::QUAD * size_of::<f32>());
+        let quads = |megabytes: u32| megabytes as usize * 1_000_000 / (d * data::QUAD * size_of::<f32>());
         self.keep.map_or(u32::MAX, |megabytes| quads(megabytes).min(u32::MAX as usize) as u32)
     }
 }
@@ -262,11 +264,11 @@ fn shapes(kind: Kind, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> {
     let Task { n, k, d, .. } = *task;
     let all: Vec<(u32, u32, u32)> = match kind {
         // All samples are on the device at once in any shape.
-        Kind::Direct if n <= limits.multiprocessors as usize * 128 * direct::QUAD => vec![(1, 128, 1)],
+        Kind::Direct if n <= limits.multiprocessors as usize * 128 * data::QUAD => vec![(1, 128, 1)],
         Kind::Direct => [(128, 4), (128, 3), (192, 2), (96, 4), (256, 2), (160, 3), (128, 8), (256, 4)]
             .map(|(block, per)| (1, block, per))
             .into(),
-        Kind::Batch if n <= limits.multiprocessors as usize * 64 * 2 * direct::QUAD => vec![(16, 64, 3)],
+        Kind::Batch if n <= limits.multiprocessors as usize * 64 * 2 * data::QUAD => vec![(16, 64, 3)],
         Kind::Batch => vec![(16, 96, 1), (16, 128, 3), (16, 192, 1), (16, 64, 6), (8, 128, 3)],
         Kind::Tiled8 | Kind::Tiled16 => {
             let tiles = k.div_ceil(kind.tile()) as u32;

@@ -20,9 +20,10 @@ use crate::{Error, MetropolisSteps, MetropolisTarget, Result};
 use cust::event::{Event, EventFlags};
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, LockedBuffer};
 use cust::sys;
-use gmm_kernels::direct::{COMPONENTS, MAX_FEATURES, QUAD};
+use gmm_kernels::data::QUAD;
+use gmm_kernels::likelihood::small_k::{COMPONENTS, MAX_FEATURES};
+use gmm_kernels::metropolis::{self as walk, MIN_BLOCK, MetropolisArgs};
 use gmm_kernels::simt::WARP;
-use gmm_kernels::walk::{self, MIN_BLOCK, WalkArgs};
 use std::fmt;
 use std::str::FromStr;
 
@@ -185,7 +186,7 @@ impl Walk {
         if shared > gpu.limits.shared_per_block {
             return Err(refused(format!("needs {shared} bytes of shared memory, more than the device has")));
         }
-        let kernel = gpu.kernel(&format!("{NAME}_d{d:02}"), shape.max_registers())?;
+        let kernel = gpu.kernel(&format!("metropolis_d{d:02}"), shape.max_registers())?;
         let mut together = 0;
         // SAFETY: a place for the number, and a function that was loaded.
         let result = unsafe {
@@ -273,7 +274,7 @@ impl Walk {
 
     fn launch(&self, lane: &Lane, columns: Columns<'_>, piece: usize, before: u32) -> Result<()> {
         let (target, piece) = (&self.target, &self.pieces[piece]);
-        let args = WalkArgs {
+        let args = MetropolisArgs {
             columns: columns.args(self.shape.keep_quads(target.n_features)),
             k: target.n_components as u32,
             d: target.n_features as u32,

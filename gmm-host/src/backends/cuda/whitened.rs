@@ -3,7 +3,7 @@ use super::scattered::NEAR;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::Frame;
 use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
-use gmm_kernels::moments;
+use gmm_kernels::estep::fused as moments;
 use ndarray::{Array1, Array2, Array3};
 
 /// A mixture as z = A·x′ + b for each component, in the frame of a data set: log₂ of a component's density is a

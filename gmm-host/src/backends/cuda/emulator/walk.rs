@@ -3,8 +3,8 @@ use super::{Problem, Share, random_mixture};
 use crate::backends::cuda::layout;
 use crate::{Covariances, Evaluator, MetropolisPrior, MetropolisTarget, Mixture, ReferenceEvaluator, Samples};
 use cust::memory::bytemuck;
-use gmm_kernels::simt::host::launch_together;
-use gmm_kernels::walk::{self, WalkArgs};
+use gmm_kernels::metropolis::{self as walk, MetropolisArgs};
+use gmm_kernels::simt::emulator::launch_together;
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -91,7 +91,7 @@ impl Walk {
         let shared = walk::shared_bytes(d, dim, launch.block, launch.resident + 1);
         let mut before = 0;
         for count in portions {
-            let args = Share(WalkArgs {
+            let args = Share(MetropolisArgs {
                 columns: self.problem.columns(),
                 k: k as u32,
                 d: d as u32,
@@ -111,12 +111,12 @@ impl Walk {
                 // SAFETY: the pointers are of arrays with the sizes that go with them.
                 unsafe {
                     match d {
-                        1 => walk::walk_d01(args.get()),
-                        2 => walk::walk_d02(args.get()),
-                        4 => walk::walk_d04(args.get()),
-                        7 => walk::walk_d07(args.get()),
-                        13 => walk::walk_d13(args.get()),
-                        16 => walk::walk_d16(args.get()),
+                        1 => walk::metropolis_d01(args.get()),
+                        2 => walk::metropolis_d02(args.get()),
+                        4 => walk::metropolis_d04(args.get()),
+                        7 => walk::metropolis_d07(args.get()),
+                        13 => walk::metropolis_d13(args.get()),
+                        16 => walk::metropolis_d16(args.get()),
                         _ => unreachable!(),
                     }
                 }

@@ -1,0 +1,32 @@
+//! The resident samples, as all kernels see them.
+
+/// Samples of a thread: neighbours, read 16 bytes at a time.
+pub const QUAD: usize = 4;
+
+/// The resident samples.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Columns {
+    /// Samples (D, stride): column j of sample i at `j * stride + i`; aligned to 16 bytes, and so is the stride.
+    pub x: *const f32,
+    /// Elements from one column to the next: at least N rounded up to a multiple of 4, all of them finite.
+    pub stride: u64,
+    /// N.
+    pub n: u64,
+    /// Quads of samples before this one are kept in the L2 cache for the next launch; later ones stream through.
+    pub keep: u32,
+}
+
+impl Columns {
+    /// Number of quads, the last one possibly partial.
+    #[inline(always)]
+    pub fn quads(&self) -> u32 {
+        self.n.div_ceil(QUAD as u64) as u32
+    }
+
+    /// Feature `j` of quad `i`.
+    #[inline(always)]
+    pub fn quad(&self, i: u32, j: usize) -> *const f32 {
+        self.x.wrapping_add(j * self.stride as usize + QUAD * i as usize)
+    }
+}

@@ -1,0 +1,3 @@
+//! The E-step: log-likelihood and sufficient statistics.
+pub mod fused;
+pub mod weighted_sums;

@@ -1,0 +1,135 @@
+//! `weighted_sums_diag_raw`, `weighted_sums_full_raw`, `weighted_sums_diag_central`, `weighted_sums_full_central`: the E-step's second half for any K and D:
+//! weighted sums over the samples whose exponents a `tiled` kernel left.
+//!
+//! A matrix product over the samples: responsibilities, (K, N), by values of a sample, (N, values): of diagonal
+//! covariances each feature and its square, else the products of all pairs of features, the number one among them. A
+//! thread has [`COMPONENTS`] components and a *patch* of [`VALUES`] values: 4 features y and their squares; or the
+//! products of 2 features with 4. Responsibilities are made of the exponents as they arrive in shared memory.
+//!
+//! y is x itself, which is centred on the data: right where no component is many of its own standard deviations away
+//! from there. The `own` kernels take x − cₖ instead, for twice the arithmetic; then nothing cancels, wherever
+//! components are. The host chooses. Sums of at most [`FLUSH`]·[`STAGE`] samples are float32, sums of those float64.
+//!
+//! * Launch: grid ([`Shape::blocks`], slices of the samples), block [`Shape::block`], shared memory [`Shape::shared_bytes`].
+//! * Must do, a sample: read 4·K bytes of exponents and 4·D bytes; 2·K·D multiply-adds, `full` K·(D + 1)·(D + 2)/2 and
+//!   more (pairs come in patches); `own` twice that.
+use crate::data::{Columns, QUAD};
+use crate::likelihood::tiled::Posterior;
+use crate::simt::WARP;
+
+/// Components of a thread.
+pub const COMPONENTS: usize = 8;
+/// Values of a patch.
+pub const VALUES: usize = 8;
+/// Samples of a stage.
+pub const STAGE: usize = 16;
+/// Most stages in shared memory: one is computed, the others are on their way.
+pub const MOST_STAGES: u32 = 4;
+/// Stages after which the float32 sums are added up in float64.
+pub const FLUSH: u32 = 128;
+/// Numbers from one row of a stage to the next: rows one after the other begin in different banks.
+const PITCH: usize = STAGE + 4;
+const QUADS: usize = STAGE / QUAD;
+
+/// How the work of a launch is divided.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// D.
+    pub d: u32,
+    /// Tiles of [`COMPONENTS`] components.
+    pub tiles: u32,
+    /// Patches of values.
+    pub patches: u32,
+    /// Tiles of a block.
+    pub block_tiles: u32,
+    /// Patches of a block.
+    pub block_patches: u32,
+    /// Stages in shared memory, 2 to [`MOST_STAGES`].
+    pub stages: u32,
+    /// Whether patches are pairs of features.
+    pub full: bool,
+    /// Whether each component has a centre of its own.
+    pub own: bool,
+}
+
+impl Shape {
+    /// Blocks along the patches.
+    #[inline(always)]
+    pub fn across(&self) -> u32 {
+        self.patches.div_ceil(self.block_patches)
+    }
+
+    /// Blocks of a slice of the samples.
+    pub fn blocks(&self) -> u32 {
+        self.across() * self.tiles.div_ceil(self.block_tiles)
+    }
+
+    /// Threads of a block.
+    pub fn block(&self) -> u32 {
+        (self.block_tiles * self.block_patches).next_multiple_of(WARP)
+    }
+
+    /// Quads of features in a stage.
+    #[inline(always)]
+    fn quads(&self) -> u32 {
+        // All features and the number one; or the block's own.
+        if self.full { (self.d + 1).div_ceil(QUAD as u32) } else { self.block_patches }
+    }
+
+    /// Numbers of a stage: features, responsibilities, maxima and factors.
+    #[inline(always)]
+    fn stage(&self) -> usize {
+        (self.quads() as usize * QUAD + self.block_tiles as usize * COMPONENTS + 2) * PITCH
+    }
+
+    /// Places of a block's components: for counts and for the largest responsibilities of quads, one a component and quad.
+    #[inline(always)]
+    fn places(&self) -> usize {
+        self.block_tiles as usize * COMPONENTS * QUADS
+    }
+
+    /// Dynamic shared memory of a launch.
+    pub fn shared_bytes(&self) -> usize {
+        let centres = if self.own { self.block_tiles as usize * COMPONENTS * self.quads() as usize * QUAD } else { 0 };
+        let weights = self.block_tiles as usize * COMPONENTS;
+        (self.stages as usize * self.stage() + 3 * self.places() + weights + centres) * size_of::<f32>()
+    }
+
+    /// Numbers that a slice gives: for each place of a thread's (components, values), for each tile and patch, a sum; then
+    /// the counts of the components.
+    #[inline(always)]
+    pub fn sums(&self) -> usize {
+        COMPONENTS * (VALUES * self.patches as usize + 1) * self.tiles as usize
+    }
+}
+
+/// Arguments of the kernels.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct WeightedSumsArgs {
+    /// The division of the work.
+    pub shape: Shape,
+    /// The samples.
+    pub columns: Columns,
+    /// What `tiled` left of them: exponents of all tiles' components.
+    pub posterior: Posterior,
+    /// wₖ, (tiles, [`COMPONENTS`]), zeros behind K.
+    pub weights: *const f32,
+    /// `own`: cₖ, (tiles, [`COMPONENTS`], D).
+    pub centres: *const f32,
+    /// `full`: the pair of features and the quad of features of each patch, (patches, 2).
+    pub pairs: *const u32,
+    /// Parts of the samples: stage s belongs to slice s modulo their number, which is gridDim.y. Where `add` is 0, no more
+    /// than there are stages.
+    pub slices: u32,
+    /// Whether to add to what is in `sums`, or to replace it.
+    pub add: u32,
+    /// ([`Shape::sums`]) of each slice.
+    pub sums: *mut f64,
+}
+
+device_code! {
+    mod kernel;
+    pub use kernel::*;
+}

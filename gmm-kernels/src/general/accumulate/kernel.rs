@@ -1,0 +1,182 @@
+//! The code of the `accumulate` kernels.
+use super::*;
+use crate::math::Float;
+use crate::simt::*;
+use core::num::NonZeroU32;
+
+/// Sums each of N numbers (32 or 64) over the lanes: lane l gets the l-th N/32 of the sums, in the first places. All lanes
+/// take part.
+#[inline(always)]
+fn sum_over_lanes<T: Float, const N: usize>(mut v: [T; N]) -> [T; N] {
+    let lane = thread_idx() % WARP;
+    let mut by = WARP / 2;
+    let mut half = N / 2;
+    while by > 0 {
+        let upper = lane & by != 0;
+        let mut i = 0;
+        while i < half {
+            let (keep, give) = if upper { (v[half + i], v[i]) } else { (v[i], v[half + i]) };
+            v[i] = keep + give.shuffle_xor(by);
+            i += 1;
+        }
+        by /= 2;
+        half /= 2;
+    }
+    v
+}
+
+/// What a warp knows of its task.
+#[derive(Clone, Copy)]
+struct Task<'a, T> {
+    args: &'a AccumulateArgs<T>,
+    component: usize,
+}
+
+impl<T: Float> Task<'_, T> {
+    /// c of the features from `first` on; −1 behind the last, and then zeros, so that u = x − c with x = 0 there.
+    #[inline(always)]
+    unsafe fn centres(self, first: usize) -> [T; FEATURES] {
+        let d = self.args.d as usize;
+        let mut centres = [T::ZERO; FEATURES];
+        let mut f = 0;
+        while f < FEATURES {
+            if first + f < d {
+                // SAFETY: a feature of the component.
+                centres[f] = unsafe { T::load(self.args.centres.add(self.component * d + first + f)) };
+            } else if first + f == d {
+                centres[f] = -T::ONE;
+            }
+            f += 1;
+        }
+        centres
+    }
+
+    /// u of sample `i` for the features from `first` on.
+    #[inline(always)]
+    unsafe fn deviations(self, i: usize, first: usize, centres: &[T; FEATURES]) -> [T; FEATURES] {
+        let mut u = [T::ZERO; FEATURES];
+        let mut f = 0;
+        while f < FEATURES {
+            let mut x = T::ZERO;
+            if first + f < self.args.d as usize {
+                // SAFETY: the sample, or its padding.
+                x = unsafe { T::load(self.args.x.add((first + f) * self.args.stride as usize + i)) };
+            }
+            u[f] = x - centres[f];
+            f += 1;
+        }
+        u
+    }
+
+    /// The responsibility for sample `i`; zero behind the last.
+    #[inline(always)]
+    unsafe fn responsibility(self, i: usize) -> T {
+        if i < self.args.n as usize {
+            // SAFETY: the sample exists.
+            unsafe { T::load(self.args.r.add(self.component * self.args.r_stride as usize + i)) }
+        } else {
+            T::ZERO
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn body<T: Float, const FULL: bool, const NUMBERS: usize>(args: &AccumulateArgs<T>) {
+    let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
+    let warps = block_dim() / WARP;
+    let tiles = tiles(args.d as usize, FULL) as u32;
+    let (Some(tiles), Some(units)) = (NonZeroU32::new(tiles), NonZeroU32::new(tiles * args.k)) else { return };
+    let mut at = block_idx() * warps + warp;
+    while at < units.get() * args.slices {
+        let (slice, unit) = (at / units, at % units);
+        let (component, tile) = ((unit / tiles) as usize, unit % tiles);
+        let task = Task { args, component };
+        // The tile's rows and columns: row · (row + 1) / 2 + column = tile.
+        let mut row = 0;
+        while FULL && (row + 1) * (row + 2) / 2 <= tile {
+            row += 1;
+        }
+        let (rows, columns) = if FULL {
+            (row as usize * FEATURES, (tile - row * (row + 1) / 2) as usize * FEATURES)
+        } else {
+            (tile as usize * FEATURES, 0)
+        };
+        // SAFETY: the component exists.
+        let (c, c_columns) =
+            unsafe { (task.centres(rows), if FULL { task.centres(columns) } else { [T::ZERO; FEATURES] }) };
+        let mut totals = [0.0f64; 2];
+        let mut i = slice * args.slice;
+        let end = if i + args.slice < args.n { i + args.slice } else { args.n };
+        // The bounds are the same for all lanes, so that all take part in the shuffles.
+        while i < end {
+            let mut v = [T::ZERO; NUMBERS];
+            let stop = if end - i < FLUSH * WARP { end } else { i + FLUSH * WARP };
+            while i < stop {
+                let sample = i as usize + lane;
+                // SAFETY: a sample of the slice, or padding behind the last.
+                let (r, u) = unsafe { (task.responsibility(sample), task.deviations(sample, rows, &c)) };
+                if FULL {
+                    // SAFETY: as above.
+                    let w = unsafe { task.deviations(sample, columns, &c_columns) };
+                    let mut f = 0;
+                    while f < FEATURES {
+                        let ru = r * u[f];
+                        let mut g = 0;
+                        while g < FEATURES {
+                            v[f * FEATURES + g] = ru.fma(w[g], v[f * FEATURES + g]);
+                            g += 1;
+                        }
+                        f += 1;
+                    }
+                } else {
+                    let mut f = 0;
+                    while f < FEATURES {
+                        let ru = r * u[f];
+                        v[f] = v[f] + ru;
+                        v[FEATURES + f] = ru.fma(u[f], v[FEATURES + f]);
+                        f += 1;
+                    }
+                    v[COUNT] = v[COUNT] + r;
+                }
+                i += WARP;
+            }
+            let sums = sum_over_lanes(v);
+            let mut s = 0;
+            while s < NUMBERS / WARP as usize {
+                totals[s] += sums[s].wide();
+                s += 1;
+            }
+        }
+        let mut s = 0;
+        while s < NUMBERS / WARP as usize {
+            let value = unit as usize * NUMBERS + lane * (NUMBERS / WARP as usize) + s;
+            // Not `*to`: a compiler may read that before it asks whether to, and at first nobody has written there.
+            // SAFETY: a place for each value and slice.
+            unsafe {
+                let to = args.partials.add(value * args.slices as usize + slice as usize);
+                *to = if args.add != 0 { load_fresh(to) + totals[s] } else { totals[s] };
+            }
+            s += 1;
+        }
+        at += grid_dim() * warps;
+    }
+}
+
+macro_rules! instance {
+    ($name:ident $t:ty, $full:literal) => {
+        kernel! {
+            /// Each slice's sums.
+            ///
+            /// # Safety
+            /// The pointers of `args` are valid for the sizes given; launched as the module says.
+            pub unsafe fn $name(args: AccumulateArgs<$t>) {
+                // SAFETY: the caller's.
+                unsafe { body::<$t, $full, { numbers($full) }>(&args) }
+            }
+        }
+    };
+}
+instance!(accumulate_diag_f32 f32, false);
+instance!(accumulate_full_f32 f32, true);
+instance!(accumulate_diag_f64 f64, false);
+instance!(accumulate_full_f64 f64, true);

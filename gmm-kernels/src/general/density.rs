@@ -1,0 +1,72 @@
+//! `density_diag_f32`, `density_full_f32`, `density_diag_f64`, `density_full_f64`: qₖ = seedₖ − |Aₖ·x + bₖ|² of every
+//! sample and component, for any K and D; A is a diagonal or a lower triangle.
+//!
+//! The first of three plain kernels (`density`, [`posterior`](crate::general::posterior), [`accumulate`](crate::general::accumulate)) that together
+//! do for any shape what the others do fast for some. They hand a few thousand samples' numbers for each component from
+//! one to the next, in a buffer of fixed size that stays in the L2 cache; no array of size N·K arises.
+//!
+//! A lane takes four neighbouring samples; a warp takes 128 samples, and either one component, [`ROWS`] rows of A at a
+//! time, or [`COMPONENTS`] diagonals. Neighbouring warps share samples, so that these come from the first-level cache.
+//!
+//! * Launch: any one-dimensional grid, block of whole warps; no shared memory.
+//! * Must do, a sample and component: D·(D + 3)/2 (a triangle; rounded up to whole panels of rows) or 2·D multiply-adds.
+use crate::simt::WARP;
+
+/// Samples of a lane.
+pub const QUAD: usize = 4;
+/// Samples of a warp.
+pub const TILE: usize = QUAD * WARP as usize;
+/// Rows of a panel of A.
+pub const ROWS: usize = 8;
+/// Diagonals that a warp takes side by side.
+pub const COMPONENTS: usize = 4;
+
+/// Arguments of the kernels.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct DensityArgs<T> {
+    /// Samples (D, stride), aligned to 16 bytes, and so is the stride; all elements are finite.
+    pub x: *const T,
+    /// Elements from one column to the next: at least N rounded up to a multiple of [`TILE`].
+    pub stride: u64,
+    /// N.
+    pub n: u32,
+    /// K.
+    pub k: u32,
+    /// D.
+    pub d: u32,
+    /// Triangles: panels of [`ROWS`] rows; of each panel the columns up to its last row, [`ROWS`] numbers each
+    /// ([`triangle`]). Diagonals: groups of [`COMPONENTS`], (groups, D, 2, [`COMPONENTS`]), a and b in turn.
+    pub matrices: *const T,
+    /// Elements from one component's triangle to the next; 0: all share one. Diagonals: from one group to the next.
+    pub matrix_stride: u64,
+    /// b (K, D rounded up to a multiple of [`ROWS`]); not read for diagonals.
+    pub shifts: *const T,
+    /// Seeds (K, rounded up to a multiple of [`COMPONENTS`]).
+    pub seeds: *const T,
+    /// Where the numbers go, (K, `q_stride`), aligned as the samples.
+    pub q: *mut T,
+    /// Elements from one component to the next: as for `stride`.
+    pub q_stride: u64,
+}
+
+/// Numbers of a triangle of D rows in panels.
+pub const fn triangle(d: usize) -> usize {
+    let mut numbers = 0;
+    let mut row = 0;
+    while row < d {
+        numbers += ROWS * columns(row, d);
+        row += ROWS;
+    }
+    numbers
+}
+
+/// Columns of the panel that begins at `row`.
+pub const fn columns(row: usize, d: usize) -> usize {
+    if row + ROWS < d { row + ROWS } else { d }
+}
+
+device_code! {
+    mod kernel;
+    pub use kernel::*;
+}

@@ -1,0 +1,147 @@
+//! The code of the `density` kernels.
+use super::*;
+use crate::math::Float;
+use crate::simt::*;
+use core::num::NonZeroU32;
+
+/// q of four samples and one component.
+///
+/// # Safety
+/// `a`, `b` and `x` are of a component and of samples as the arguments describe them.
+#[inline(always)]
+unsafe fn full<T: Float>(args: &DensityArgs<T>, mut a: *const T, b: *const T, x: *const T, seed: T) -> [T; QUAD] {
+    let d = args.d as usize;
+    let mut q = [seed; QUAD];
+    let mut row = 0;
+    while row < d {
+        let mut z = [[T::ZERO; QUAD]; ROWS];
+        // SAFETY: the shifts are padded to whole panels.
+        let shifts = unsafe { [T::load4(b.add(row)), T::load4(b.add(row + 4))] };
+        let mut r = 0;
+        while r < ROWS {
+            z[r] = [shifts[r / 4][r % 4]; QUAD];
+            r += 1;
+        }
+        let end = columns(row, d);
+        let mut j = 0;
+        while j < end {
+            // SAFETY: column j of the panel and of the samples.
+            let (xs, column) =
+                unsafe { (T::load4(x.add(j * args.stride as usize)), [T::load4(a), T::load4(a.add(4))]) };
+            let mut r = 0;
+            while r < ROWS {
+                let mut p = 0;
+                while p < QUAD {
+                    z[r][p] = column[r / 4][r % 4].fma(xs[p], z[r][p]);
+                    p += 1;
+                }
+                r += 1;
+            }
+            a = a.wrapping_add(ROWS);
+            j += 1;
+        }
+        let mut r = 0;
+        while r < ROWS {
+            let mut p = 0;
+            while p < QUAD {
+                q[p] = (-z[r][p]).fma(z[r][p], q[p]);
+                p += 1;
+            }
+            r += 1;
+        }
+        row += ROWS;
+    }
+    q
+}
+
+/// q of four samples and a group of components.
+///
+/// # Safety
+/// As for [`full`].
+#[inline(always)]
+unsafe fn diagonals<T: Float>(
+    args: &DensityArgs<T>,
+    ab: *const T,
+    x: *const T,
+    seeds: [T; COMPONENTS],
+) -> [[T; QUAD]; COMPONENTS] {
+    let mut q = [[T::ZERO; QUAD]; COMPONENTS];
+    let mut c = 0;
+    while c < COMPONENTS {
+        q[c] = [seeds[c]; QUAD];
+        c += 1;
+    }
+    let mut j = 0;
+    while j < args.d as usize {
+        let at = ab.wrapping_add(j * 2 * COMPONENTS);
+        // SAFETY: feature j of the group and of the samples.
+        let (xs, a, b) =
+            unsafe { (T::load4(x.add(j * args.stride as usize)), T::load4(at), T::load4(at.add(COMPONENTS))) };
+        let mut c = 0;
+        while c < COMPONENTS {
+            let mut p = 0;
+            while p < QUAD {
+                let z = a[c].fma(xs[p], b[c]);
+                q[c][p] = (-z).fma(z, q[c][p]);
+                p += 1;
+            }
+            c += 1;
+        }
+        j += 1;
+    }
+    q
+}
+
+#[inline(always)]
+unsafe fn body<T: Float, const FULL: bool>(args: &DensityArgs<T>) {
+    let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
+    let warps = block_dim() / WARP;
+    let units = if FULL { args.k } else { args.k.div_ceil(COMPONENTS as u32) };
+    let Some(units) = NonZeroU32::new(units) else { return };
+    let tasks = args.n.div_ceil(TILE as u32) * units.get();
+    let mut task = block_idx() * warps + warp;
+    while task < tasks {
+        let (tile, unit) = ((task / units) as usize, (task % units) as usize);
+        let sample = tile * TILE + QUAD * lane;
+        let (x, matrix) = (args.x.wrapping_add(sample), args.matrices.wrapping_add(unit * args.matrix_stride as usize));
+        let out = args.q.wrapping_add(sample);
+        // SAFETY: samples and components that exist, or their padding.
+        unsafe {
+            if FULL {
+                let b = args.shifts.add(unit * (args.d as usize).next_multiple_of(ROWS));
+                let q = full(args, matrix, b, x, T::load(args.seeds.add(unit)));
+                T::store4(out.add(unit * args.q_stride as usize), q);
+            } else {
+                let q = diagonals(args, matrix, x, T::load4(args.seeds.add(unit * COMPONENTS)));
+                let mut c = 0;
+                while c < COMPONENTS {
+                    let component = unit * COMPONENTS + c;
+                    if component < args.k as usize {
+                        T::store4(out.add(component * args.q_stride as usize), q[c]);
+                    }
+                    c += 1;
+                }
+            }
+        }
+        task += grid_dim() * warps;
+    }
+}
+
+macro_rules! instance {
+    ($name:ident $t:ty, $full:literal) => {
+        kernel! {
+            /// q of every sample and component.
+            ///
+            /// # Safety
+            /// The pointers of `args` are valid for the sizes given; launched as the module says.
+            pub unsafe fn $name(args: DensityArgs<$t>) {
+                // SAFETY: the caller's.
+                unsafe { body::<$t, $full>(&args) }
+            }
+        }
+    };
+}
+instance!(density_diag_f32 f32, false);
+instance!(density_full_f32 f32, true);
+instance!(density_diag_f64 f64, false);
+instance!(density_full_f64 f64, true);

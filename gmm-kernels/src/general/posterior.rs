@@ -1,0 +1,42 @@
+//! `posterior_f32`, `posterior_f64`: from the qₖ of [`density`](crate::general::density) to each sample's log₂ Σₖ wₖ·2^qₖ, the sum of
+//! these over the samples, the most probable component, and the responsibilities.
+//!
+//! A thread takes a sample and walks the components, with the largest qₖ taken out; the logarithm is float64's, so that no
+//! rounding of it adds up over the samples.
+//!
+//! * Launch: any one-dimensional grid; block of whole warps; shared memory
+//!   [`FINISH_SHARED_BYTES`](crate::reduce::FINISH_SHARED_BYTES). Then [`reduce_sets`](crate::reduce::sets) over one set.
+//! * Must do, a sample and component: an exponential; read q twice, write and read it once more for the responsibilities.
+
+/// Arguments of the kernels.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct PosteriorArgs<T> {
+    /// qₖ (K, stride).
+    pub q: *mut T,
+    /// Elements from one component to the next.
+    pub stride: u64,
+    /// N.
+    pub n: u32,
+    /// K.
+    pub k: u32,
+    /// wₖ (K,); at least one is positive.
+    pub weights: *const T,
+    /// Weight of each sample (N,), or null: all are one.
+    pub sample_weights: *const T,
+    /// Whether the responsibilities, each times its sample's weight, replace qₖ: 0 or 1.
+    pub responsibilities: u32,
+    /// Whether `partials` are added to: 0 or 1.
+    pub add: u32,
+    /// log₂ of each sample's likelihood (N,), or null.
+    pub scores: *mut f64,
+    /// The component of the largest wₖ·2^qₖ of each sample (N,), the first of equals; or null.
+    pub labels: *mut u32,
+    /// Σ weight·log₂ of the samples of each block, (gridDim.x,).
+    pub partials: *mut f64,
+}
+
+device_code! {
+    mod kernel;
+    pub use kernel::*;
+}

@@ -1,0 +1,119 @@
+//! The code of `batch`.
+use super::*;
+use crate::data::QUAD;
+use crate::likelihood::small_k::{likelihoods, multiply_quad};
+use crate::math::LogProduct;
+use crate::simt::*;
+
+#[inline(always)]
+unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
+    let columns = &args.columns;
+    let (keep, stream) = (policy_keep(), policy_stream());
+    let first_set = block_idx_y() * args.group;
+    let sets = if args.sets - first_set < args.group { args.sets - first_set } else { args.group };
+    let set_size = args.k as usize * 4 * ROW4;
+    let parameters = Shared::<f32>::at(0);
+    let powers = Shared::<f64>::at(args.group as usize * set_size * size_of::<f32>());
+    let threads = block_dim() as usize;
+    let mantissas = Shared::<f32>::at(args.group as usize * (set_size * size_of::<f32>() + threads * size_of::<f64>()));
+    let mut f = thread_idx() as usize;
+    while f < sets as usize * set_size {
+        // SAFETY: the group's sets are within the array, and the shared memory holds a group.
+        unsafe { parameters.set(f, *args.parameters.add(first_set as usize * set_size + f)) };
+        f += block_dim() as usize;
+    }
+    let mut set = 0;
+    while set < sets as usize {
+        let mine = set * threads + thread_idx() as usize;
+        // SAFETY: a place for each thread and set.
+        unsafe {
+            powers.set(mine, 0.0);
+            mantissas.set(mine, 1.0);
+        }
+        set += 1;
+    }
+    barrier!();
+    let step = grid_dim() * block_dim() * QUADS as u32;
+    let mut base = block_idx() * block_dim() * QUADS as u32;
+    // The bound is the same for all threads of a block, so that all lanes take part in the shuffles.
+    while base < columns.quads() {
+        let mut x = [[[0.0; QUAD]; D]; QUADS];
+        let mut quad = [0; QUADS];
+        let mut r = 0;
+        while r < QUADS {
+            quad[r] = base + r as u32 * block_dim() + thread_idx();
+            // Past the end the last quad stands in, and is not counted.
+            let i = if quad[r] < columns.quads() { quad[r] } else { columns.quads() - 1 };
+            let mut j = 0;
+            while j < D {
+                // SAFETY: quad i exists.
+                x[r][j] = unsafe { load4(columns.quad(i, j), if i < columns.keep { keep } else { stream }) };
+                j += 1;
+            }
+            r += 1;
+        }
+        let mut set = 0;
+        while set < sets {
+            let components = parameters.offset(set as usize * set_size);
+            // SAFETY: the group's parameters are in shared memory since the barrier.
+            let likelihoods = unsafe { likelihoods::<D, ROW4, QUADS>(&x, components, args.k) };
+            let mine = set as usize * threads + thread_idx() as usize;
+            // SAFETY: the thread's own place.
+            let mut product = unsafe { LogProduct::from_parts(powers.get(mine), mantissas.get(mine)) };
+            let mut r = 0;
+            while r < QUADS {
+                if quad[r] < columns.quads() {
+                    // SAFETY: the quad exists.
+                    unsafe { multiply_quad(&mut product, likelihoods[r], quad[r], columns, components, (args.d, args.k)) };
+                }
+                r += 1;
+            }
+            let (power, mantissa) = product.parts();
+            // SAFETY: the thread's own place.
+            unsafe {
+                powers.set(mine, power);
+                mantissas.set(mine, mantissa);
+            }
+            set += 1;
+        }
+        base += step;
+    }
+    barrier!();
+    // Each warp takes sets of its own and sums them over the block's threads.
+    let (warp, lane) = (thread_idx() / WARP, thread_idx() % WARP);
+    let mut set = warp;
+    while set < sets {
+        let mut sum = 0.0;
+        let mut t = lane as usize;
+        while t < threads {
+            let at = set as usize * threads + t;
+            // SAFETY: written before the barrier.
+            sum += unsafe { LogProduct::from_parts(powers.get(at), mantissas.get(at)) }.warp_sum();
+            t += WARP as usize;
+        }
+        if lane == 0 {
+            // SAFETY: a place for each set and block.
+            unsafe {
+                *args.partials.add((first_set + set) as usize * grid_dim() as usize + block_idx() as usize) = sum
+            };
+        }
+        set += block_dim() / WARP;
+    }
+}
+
+macro_rules! instances {
+    ($($name:ident $d:literal),*) => { $(
+        kernel! {
+            /// Each block's sum for each set.
+            ///
+            /// # Safety
+            /// The pointers of `args` are valid for the sizes given; launched as the module says.
+            pub unsafe fn $name(args: BatchArgs) {
+                // SAFETY: the caller's.
+                unsafe { body::<$d, { row($d) / 4 }>(&args) }
+            }
+        }
+    )* };
+}
+instances!(batch_d01 1, batch_d02 2, batch_d03 3, batch_d04 4, batch_d05 5, batch_d06 6, batch_d07 7, batch_d08 8,
+    batch_d09 9, batch_d10 10, batch_d11 11, batch_d12 12, batch_d13 13, batch_d14 14, batch_d15 15, batch_d16 16);

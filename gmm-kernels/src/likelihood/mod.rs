@@ -1,0 +1,5 @@
+//! Log-likelihoods: totals, totals of many parameter sets, and one value for each sample.
+pub mod batch;
+pub mod pair;
+pub mod small_k;
+pub mod tiled;

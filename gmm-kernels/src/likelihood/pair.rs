@@ -1,0 +1,43 @@
+//! `pair`: one thread for each (point, mixture) pair; the readable baseline, for any N, K and D.
+//!
+//! In one block, `lanes` neighbouring threads share a point, and each takes the components k ≡ lane (mod `lanes`); a
+//! log-sum-exp in shared memory reduces over the threads of a point, and the points of the block are then summed.
+//!
+//! * Launch: blockDim.x = `lanes` · points per block, at most 1024; any grid (points in a grid-stride loop);
+//!   shared memory [`shared_bytes`].
+//! * Must do: N·K·D·2 fused multiply-adds; reads x once from memory (N·D·4 bytes), the parameters from the cache.
+use crate::reduce::{FINISH_SHARED_BYTES, Output};
+
+/// Arguments of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct PairArgs {
+    /// Samples (D, stride): column j of sample i at `j * stride + i`.
+    pub x: *const f32,
+    /// Elements from one column to the next.
+    pub stride: u64,
+    /// N.
+    pub n: u64,
+    /// K.
+    pub k: u32,
+    /// D.
+    pub d: u32,
+    /// Threads per point; divides blockDim.x.
+    pub lanes: u32,
+    /// Parameters (K, 2·D + 2): for each component s₀, m₀, s₁, m₁, …, w, seed.
+    pub parameters: *const f32,
+    /// Log₂-likelihood of each sample (N,), or null.
+    pub samples: *mut f32,
+    /// Where the total goes.
+    pub output: Output,
+}
+
+/// Dynamic shared memory of a launch: a log-sum-exp for each thread.
+pub fn shared_bytes(block_dim: u32) -> usize {
+    FINISH_SHARED_BYTES.max(block_dim as usize * 2 * size_of::<f32>())
+}
+
+device_code! {
+    mod kernel;
+    pub use kernel::*;
+}

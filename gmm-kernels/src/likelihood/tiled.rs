@@ -1,0 +1,85 @@
+//! `tiled8`, `tiled16`, `tiled_full8`, `tiled_full16`: the general fast kernels, for any K and D.
+//!
+//! Built like a matrix product whose inner operation is the squared distance: each thread holds a register tile of T
+//! rows by [`SAMPLES`] samples. A row is a component (diagonal covariances: q −= (s·x + m)² feature by feature), or, in
+//! the `full` kernels, a row of a component's triangle (z = A·x + b, then q −= |z|²; what a tile's rows do not reach of the
+//! triangle is skipped). The warps of a block divide among themselves the tiles or components (`across` of them) and
+//! the samples (the others), so that each sample that comes from memory meets `across`·T rows. Samples and parameters
+//! pass through shared memory, [`STEP`] features at a time, the next step on its way while one is computed. Over the
+//! components, a log-sum-exp with the running maximum.
+//!
+//! Besides the total they give, where asked for, each sample's log₂-likelihood, or what the E-step needs of it: the
+//! exponents of all components, their maximum, and the factor that makes responsibilities of them.
+//!
+//! * Launch: one-dimensional grid; block of at least `across` warps, a multiple of it; shared memory [`shared_bytes`].
+//! * Must do: N·K·D·2 fused multiply-adds (K rounded up to tiles), `full` N·K·D·(D + 3)/2 (the triangle rounded up to
+//!   tiles), on an H200 at most 33.4·10¹² a second.
+use crate::data::{Columns, QUAD};
+use crate::reduce::{FINISH_SHARED_BYTES, Output};
+use crate::simt::WARP;
+
+/// Samples of a thread: two quads, 32 quads apart.
+pub const SAMPLES: usize = 2 * QUAD;
+/// Samples of a warp.
+pub const WARP_SAMPLES: usize = SAMPLES * WARP as usize;
+/// Features of a step.
+pub const STEP: usize = 8;
+
+/// Arguments of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TiledArgs {
+    /// The data.
+    pub columns: Columns,
+    /// D.
+    pub d: u32,
+    /// Tiles of components: ⌈K / T⌉; the last one is filled up with components of weight zero and a seed below all
+    /// others. `full`: K.
+    pub tiles: u32,
+    /// Warps of a block along the components; a power of two.
+    pub across: u32,
+    /// sⱼ and mⱼ, (tiles, D, 2, T). `full`: A and below it b, in tiles of rows, (K, ⌈D / T⌉, D + 1, T), zeros where A has
+    /// none.
+    pub sm: *const f32,
+    /// w and seed, (tiles, 2, T). `full`: (K, 2).
+    pub constants: *const f32,
+    /// Weight of each sample, zeros behind N up to a multiple of the block's samples; or null: every weight is one.
+    pub sample_weights: *const f32,
+    /// Log₂-likelihood of each sample (N,), or null.
+    pub samples: *mut f32,
+    /// For the E-step, or null.
+    pub posterior: Posterior,
+    /// Where the total goes.
+    pub output: Output,
+}
+
+/// What the E-step needs: the responsibility of component k is wₖ·2^(qₖ − maximum)·factor.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Posterior {
+    /// qₖ of each sample, (components, stride); null if not asked for.
+    pub exponents: *mut f32,
+    /// The maximum over k of each sample, and behind it the factor: its weight / Σₖ wₖ·2^(qₖ − maximum), zero behind N;
+    /// (2, stride).
+    pub normalisers: *mut f32,
+    /// Samples from one component to the next: N or more, a multiple of the samples of a block.
+    pub stride: u32,
+}
+
+/// Numbers of a stage: a step's samples, then its parameters.
+const fn stage(t: usize, warps: usize, across: usize) -> usize {
+    STEP * (warps / across * WARP_SAMPLES + across * 2 * t)
+}
+
+/// Dynamic shared memory of a launch with tiles of `t` components.
+pub fn shared_bytes(t: usize, block_dim: u32, across: u32) -> usize {
+    let warps = (block_dim / WARP) as usize;
+    // Each warp's maximum and sum for each of its samples, and two stages.
+    let numbers = 2 * warps * WARP_SAMPLES + 2 * stage(t, warps, across as usize);
+    FINISH_SHARED_BYTES + numbers * size_of::<f32>()
+}
+
+device_code! {
+    mod kernel;
+    pub use kernel::*;
+}

@@ -1,0 +1,120 @@
+//! float32 and float64 behind one trait, for kernels that have an instance for each.
+use super::float64;
+use crate::simt::*;
+use core::ops::{Add, Div, Mul, Neg, Sub};
+
+/// An element type.
+pub trait Float:
+    Copy
+    + PartialOrd
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+{
+    /// 0.
+    const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+    /// The lowest finite number.
+    const LOWEST: Self;
+    /// a·b + c, rounded once; a is `self`.
+    fn fma(self, b: Self, c: Self) -> Self;
+    /// 2^x, 0 below the normal numbers: [`exp2`] or [`float64::exp2`].
+    fn exp2(self) -> Self;
+    /// As float64.
+    fn wide(self) -> f64;
+    /// The value in the lane whose number differs in the bits `mask`; all lanes of the warp take part.
+    fn shuffle_xor(self, mask: u32) -> Self;
+    /// A number in global memory that no thread writes during the launch.
+    ///
+    /// # Safety
+    /// `p` is aligned and readable.
+    unsafe fn load(p: *const Self) -> Self;
+    /// Four numbers in global memory that no thread writes during the launch, in 16-byte reads.
+    ///
+    /// # Safety
+    /// `p` is aligned to 16 bytes and readable for four numbers.
+    unsafe fn load4(p: *const Self) -> [Self; 4];
+    /// Writes four numbers in 16-byte writes.
+    ///
+    /// # Safety
+    /// `p` is aligned to 16 bytes and writable for four numbers.
+    #[inline(always)]
+    unsafe fn store4(p: *mut Self, v: [Self; 4]) {
+        /// The alignment lets the compiler write 16 bytes at once.
+        #[repr(C, align(16))]
+        struct Quad<T>([T; 4]);
+        // SAFETY: the caller's.
+        unsafe { p.cast::<Quad<Self>>().write(Quad(v)) };
+    }
+}
+
+impl Float for f32 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+    const LOWEST: Self = f32::MIN;
+    #[inline(always)]
+    fn fma(self, b: Self, c: Self) -> Self {
+        fma(self, b, c)
+    }
+    #[inline(always)]
+    fn exp2(self) -> Self {
+        exp2(self)
+    }
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        self as f64
+    }
+    #[inline(always)]
+    fn shuffle_xor(self, mask: u32) -> Self {
+        f32::from_bits(shuffle_xor_u32(self.to_bits(), mask))
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const Self) -> Self {
+        // SAFETY: the caller's.
+        f32::from_bits(unsafe { load_u32(p.cast()) })
+    }
+    #[inline(always)]
+    unsafe fn load4(p: *const Self) -> [Self; 4] {
+        // SAFETY: the caller's.
+        unsafe { load_f32x4(p) }
+    }
+}
+
+impl Float for f64 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+    const LOWEST: Self = f64::MIN;
+    #[inline(always)]
+    fn fma(self, b: Self, c: Self) -> Self {
+        fma64(self, b, c)
+    }
+    #[inline(always)]
+    fn exp2(self) -> Self {
+        float64::exp2(self)
+    }
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        self
+    }
+    #[inline(always)]
+    fn shuffle_xor(self, mask: u32) -> Self {
+        let bits = self.to_bits();
+        let low = shuffle_xor_u32(bits as u32, mask);
+        let high = shuffle_xor_u32((bits >> 32) as u32, mask);
+        f64::from_bits((high as u64) << 32 | low as u64)
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const Self) -> Self {
+        // SAFETY: the caller's.
+        f64::from_bits(unsafe { load_u64(p.cast()) })
+    }
+    #[inline(always)]
+    unsafe fn load4(p: *const Self) -> [Self; 4] {
+        // SAFETY: the caller's: 32 bytes, of which the second half is aligned like the first.
+        let ([a, b], [c, d]) = unsafe { (load_f64x2(p), load_f64x2(p.add(2))) };
+        [a, b, c, d]
+    }
+}

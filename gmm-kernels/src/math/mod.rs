@@ -1,0 +1,9 @@
+//! Sums of likelihoods, and the arithmetic that float32 and float64 share.
+mod float;
+pub mod float64;
+mod log_product;
+mod log_sum_exp;
+
+pub use float::Float;
+pub use log_product::{LogProduct, warp_sum};
+pub use log_sum_exp::LogSumExp;

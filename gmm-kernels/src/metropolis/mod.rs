@@ -1,0 +1,120 @@
+//! `metropolis_dDD`: many steps of random-walk Metropolis in one launch, for at most [`COMPONENTS`] components and D up to 16.
+//!
+//! The increments z and the logarithms of the uniform numbers are known before the walk begins: a proposal is x + z,
+//! accepted where log u < log p(x + z) − log p(x). So the host sends them ahead, and the device does the rest without
+//! it: parameters from coordinates, likelihood, prior, decision.
+//!
+//! Every block stays on its multiprocessor and keeps its share of the samples for all steps: the first `resident` rounds
+//! in shared memory, the others in the L2 cache as far as that goes. Nothing but one number a step goes between blocks:
+//! each leaves its part of the log-likelihood and gathers those of all, in a fixed order, so that all come to the same
+//! decision by themselves. While the first warp waits for the others' numbers, the second and third compute the
+//! parameters of the next proposal, one for each way the decision may go.
+//!
+//! θ are the coordinates of a mixture with a diagonal or spherical covariance (host: `MetropolisTarget`): K − 1 sticks, K·D
+//! means, and the logarithms of K·D (spherical: K) standard deviations.
+//!
+//! * Launch: cooperative, one block on each multiprocessor at most; block of at least four whole warps; shared memory
+//!   [`shared_bytes`].
+//! * Must do, a step: what [`direct`](crate::likelihood::small_k) must, but for the samples in shared memory. K = 8, D = 13, N = 10⁶
+//!   on an H200: arithmetic 6.6 µs; 27 % of the samples stay in shared memory, and the L2 cache holds the other 38 MB.
+//!   Then a number from each block to each other through the L2 cache, some 0.7 µs, and two barriers of the block.
+use crate::data::{Columns, QUAD};
+use crate::likelihood::small_k::{COMPONENTS, row};
+use crate::reduce::FINISH_SHARED_BYTES;
+use crate::simt::WARP;
+
+/// Fewest threads of a block: a warp that waits and two that compute, and as many warps as schedulers.
+pub const MIN_BLOCK: u32 = 4 * WARP;
+
+/// Numbers of [`MetropolisArgs::terms`] for each component and feature: location, precision and scaled precision of the mean;
+/// the factors of log σ, −σ² and −1/σ² in the log prior.
+pub const FEATURE_TERMS: usize = 6;
+/// Numbers for each column: √(log₂e / 2) over the frame's scale, its logarithm to base 2, the frame's shift and scale.
+pub const COLUMN_TERMS: usize = 4;
+/// Numbers for each component: concentration α of its weight, and log(K − 1 − k) of its stick (0 for the last).
+pub const COMPONENT_TERMS: usize = 2;
+
+/// Coordinates of θ.
+pub const fn dim(k: usize, d: usize, spherical: bool) -> usize {
+    k - 1 + k * d + if spherical { k } else { k * d }
+}
+
+/// Numbers of a step: the increments of the coordinates, log u, and padding to whole 16-byte reads.
+pub const fn step_width(dim: usize) -> usize {
+    (dim + 1).next_multiple_of(2)
+}
+
+/// Steps in shared memory at a time: the one decided on, the next, and the one on its way.
+const STEPS: usize = 3;
+
+/// Arguments of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct MetropolisArgs {
+    /// The data; `keep` counts quads of each block's share.
+    pub columns: Columns,
+    /// K.
+    pub k: u32,
+    /// D once more: the rare path loops over it, so that it is not unrolled.
+    pub d: u32,
+    /// Whether a component has one σ for all features.
+    pub spherical: bool,
+    /// Rounds of a block's share (a quad of each thread) that stay in shared memory.
+    pub resident: u32,
+    /// Prior and frame: K·D times [`FEATURE_TERMS`], D times [`COLUMN_TERMS`], K times [`COMPONENT_TERMS`] numbers.
+    pub terms: *const f64,
+    /// N log 2.
+    pub samples: f64,
+    /// What all log densities have in common.
+    pub constant: f64,
+    /// The steps (count, [`step_width`]), aligned to 16 bytes.
+    pub steps: *const f64,
+    /// Number of steps, at least 1.
+    pub count: u32,
+    /// Steps of former launches with the same `exchange`.
+    pub before: u32,
+    /// Where the chain is: θ and its log density. Moved on by the launch.
+    pub state: *mut f64,
+    /// The log density of each proposal (count,), −∞ for one that has none.
+    pub densities: *mut f64,
+    /// Where blocks leave their sums (2, gridDim.x): zeros before the first launch.
+    pub exchange: *mut f64,
+}
+
+/// Dynamic shared memory of a launch that holds `rounds` quads of each thread: those resident, and one on its way.
+pub fn shared_bytes(d: usize, dim: usize, block_dim: u32, rounds: u32) -> usize {
+    SharedLayout::new(d, dim).samples + rounds as usize * d * QUAD * block_dim as usize * size_of::<f32>()
+}
+
+/// The layout of a block's shared memory: where its parts begin, in bytes.
+#[derive(Clone, Copy)]
+pub struct SharedLayout {
+    /// The parameters of the next proposal: if the present one is rejected, and if it is accepted.
+    pub components: usize,
+    /// What the threads of a block tell each other about a step.
+    pub record: usize,
+    /// θ.
+    pub point: usize,
+    /// The steps.
+    pub steps: usize,
+    /// The samples.
+    pub samples: usize,
+}
+
+impl SharedLayout {
+    /// For D features and `dim` coordinates.
+    #[inline(always)]
+    pub const fn new(d: usize, dim: usize) -> Self {
+        let components = FINISH_SHARED_BYTES;
+        let record = components + 2 * COMPONENTS * row(d) * size_of::<f32>();
+        let point = record + 4 * size_of::<f64>();
+        let steps = point + dim.next_multiple_of(2) * size_of::<f64>();
+        let samples = steps + STEPS * step_width(dim) * size_of::<f64>();
+        Self { components, record, point, steps, samples }
+    }
+}
+
+device_code! {
+    mod kernel;
+    pub use kernel::*;
+}

@@ -1,0 +1,20 @@
+//! From a warp's sum to the one number that leaves the GPU.
+
+/// Where a launch puts its total.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Output {
+    /// A number per block, (gridDim.y, gridDim.x).
+    pub partials: *mut f64,
+    /// A counter that is 0 before and after each launch.
+    pub ticket: *mut u32,
+    /// The total in log₂ units; may be mapped host memory that the host polls.
+    pub total: *mut f64,
+}
+
+/// Bytes of shared memory that [`Output::finish`] uses at the start of the dynamic shared memory.
+pub const FINISH_SHARED_BYTES: usize = 32 * size_of::<f64>();
+
+device_code! {
+    mod kernel;
+}

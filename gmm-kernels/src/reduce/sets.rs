@@ -1,0 +1,21 @@
+//! `reduce_sets`: the sum over blocks of what each of them left for each of several numbers.
+//!
+//! * Launch: a block of one warp for each number; no shared memory.
+//! * Must do: read `count` float64 numbers for each.
+
+/// Arguments of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ReduceSetsArgs {
+    /// A number for each set and block, (gridDim.x, count).
+    pub partials: *const f64,
+    /// Blocks that left a number.
+    pub count: u32,
+    /// The sums, (gridDim.x,); may be mapped host memory.
+    pub totals: *mut f64,
+}
+
+device_code! {
+    mod kernel;
+    pub use kernel::*;
+}

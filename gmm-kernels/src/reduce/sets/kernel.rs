@@ -1,0 +1,28 @@
+//! The code of `reduce_sets`.
+use super::*;
+use crate::math::warp_sum;
+use crate::simt::*;
+
+kernel! {
+    /// `totals[set]` = Σ over `count` blocks of `partials[set, block]`, in a fixed order. Launch: a block of one warp for
+    /// each set.
+    ///
+    /// # Safety
+    /// The arrays have gridDim.x sets.
+    pub unsafe fn reduce_sets(args: ReduceSetsArgs) {
+        let ReduceSetsArgs { partials, count, totals } = args;
+        let set = block_idx() as usize;
+        let mut sum = 0.0;
+        let mut b = thread_idx();
+        while b < count {
+            // SAFETY: b < count.
+            sum += unsafe { *partials.add(set * count as usize + b as usize) };
+            b += WARP;
+        }
+        let sum = warp_sum(sum);
+        if thread_idx() == 0 {
+            // SAFETY: a place for each set.
+            unsafe { *totals.add(set) = sum };
+        }
+    }
+}

@@ -34,6 +34,8 @@ macro_rules! device_code {
 #[macro_use]
 pub mod simt;
 pub mod data;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod entries;
 pub mod estep;
 pub mod general;
 pub mod likelihood;

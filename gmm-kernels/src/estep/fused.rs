@@ -30,6 +30,41 @@ pub struct FusedArgs {
     pub partials: *mut f64,
 }
 
+/// The kernels of the family: which moments they sum up, and with which matrices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Moments {
+    /// Diagonal A; moments of x, whose origin is the centre of the data.
+    Raw,
+    /// Diagonal A; moments of z = A·x + b, whose origin is the component's own centre.
+    Diag,
+    /// A is a lower triangle; moments of z.
+    Full,
+}
+
+impl Moments {
+    /// Whether A is a lower triangle.
+    pub const fn full(self) -> bool {
+        matches!(self, Self::Full)
+    }
+
+    /// As the names of the kernels have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Diag => "diag",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// Most components that an instance takes.
+pub const MAX_COMPONENTS: usize = 32;
+
+/// The lanes that share a sample in the instance for K components: one, or in `raw` half a one, for each component.
+pub const fn lanes(k: usize) -> usize {
+    if k <= 8 { 8 } else { MAX_COMPONENTS }
+}
+
 /// Numbers of A: its diagonal or its lower triangle.
 pub const fn matrix(d: usize, full: bool) -> usize {
     if full { d * (d + 1) / 2 } else { d }

@@ -1,0 +1,107 @@
+//! Every entry of the PTX by name, with the type of its one argument: the host launches a kernel through nothing else.
+use crate::estep::{fused, weighted_sums};
+use crate::general::{accumulate, density, posterior};
+use crate::likelihood::{batch, pair, small_k, tiled};
+use crate::metropolis;
+use crate::reduce::{sets, slices};
+use core::marker::PhantomData;
+use std::format;
+use std::string::String;
+
+/// The name of a kernel whose argument is of type `A`.
+#[derive(Debug)]
+pub struct Entry<A> {
+    name: String,
+    argument: PhantomData<fn(A)>,
+}
+
+impl<A> Entry<A> {
+    fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), argument: PhantomData }
+    }
+
+    /// The name, as the PTX has it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// An element type of the general kernels.
+pub trait Element {
+    /// How the names of its kernels end.
+    const SUFFIX: &'static str;
+}
+
+impl Element for f32 {
+    const SUFFIX: &'static str = "f32";
+}
+
+impl Element for f64 {
+    const SUFFIX: &'static str = "f64";
+}
+
+/// How the name of a kernel says whether its matrices are triangles or diagonals.
+fn shape(full: bool) -> &'static str {
+    if full { "full" } else { "diag" }
+}
+
+/// Total of at most 8 components over D ≤ 16 features; none where a component of D features has no `ROW` numbers.
+pub fn small_k<const ROW: usize>(d: usize) -> Option<Entry<small_k::SmallKArgs<ROW>>> {
+    let exists = (1..=small_k::MAX_FEATURES).contains(&d) && small_k::row(d) == ROW;
+    exists.then(|| Entry::new(format!("small_k_d{d:02}")))
+}
+
+/// Totals of many parameter sets over D ≤ 16 features.
+pub fn batch(d: usize) -> Entry<batch::BatchArgs> {
+    Entry::new(format!("batch_d{d:02}"))
+}
+
+/// Total and scores, one thread a (sample, component).
+pub fn pair() -> Entry<pair::PairArgs> {
+    Entry::new("pair")
+}
+
+/// Total, scores and exponents in tiles of `rows` (8 or 16) components, or rows of triangles.
+pub fn tiled(rows: usize, full: bool) -> Entry<tiled::TiledArgs> {
+    Entry::new(format!("tiled{}{rows}", if full { "_full" } else { "" }))
+}
+
+/// The fused E-step of `lanes` (8 or 32) components over D ≤ 16 features.
+pub fn fused(moments: fused::Moments, lanes: usize, d: usize) -> Entry<fused::FusedArgs> {
+    Entry::new(format!("fused_{}_k{lanes:02}_d{d:02}", moments.name()))
+}
+
+/// The sums of the E-step over samples whose exponents are known, raw or central.
+pub fn weighted_sums(full: bool, central: bool) -> Entry<weighted_sums::WeightedSumsArgs> {
+    Entry::new(format!("weighted_sums_{}_{}", shape(full), if central { "central" } else { "raw" }))
+}
+
+/// Exponents of all components, for any shape.
+pub fn density<T: Element>(full: bool) -> Entry<density::DensityArgs<T>> {
+    Entry::new(format!("density_{}_{}", shape(full), T::SUFFIX))
+}
+
+/// Scores, labels and responsibilities from exponents.
+pub fn posterior<T: Element>() -> Entry<posterior::PosteriorArgs<T>> {
+    Entry::new(format!("posterior_{}", T::SUFFIX))
+}
+
+/// Sufficient statistics from responsibilities.
+pub fn accumulate<T: Element>(full: bool) -> Entry<accumulate::AccumulateArgs<T>> {
+    Entry::new(format!("accumulate_{}_{}", shape(full), T::SUFFIX))
+}
+
+/// Steps of random-walk Metropolis over D ≤ 16 features.
+pub fn metropolis(d: usize) -> Entry<metropolis::MetropolisArgs> {
+    Entry::new(format!("metropolis_d{d:02}"))
+}
+
+/// Sums over blocks, a number for each of several sets.
+pub fn reduce_sets() -> Entry<sets::ReduceSetsArgs> {
+    Entry::new("reduce_sets")
+}
+
+/// Sums over slices of the samples.
+pub fn reduce_slices() -> Entry<slices::ReduceSlicesArgs> {
+    Entry::new("reduce_slices")
+}

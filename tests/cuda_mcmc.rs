@@ -62,7 +62,7 @@ fn a_resumed_run_is_the_same_to_the_bit() {
         whole.advance(&mut posterior, |_| ControlFlow::Continue(())).unwrap();
         let kernel = whole.identity().kernel.clone();
         let walks = matches!(sampler, Sampler::Metropolis { .. });
-        assert_eq!(kernel.starts_with("walk:"), walks, "{sampler:?}: {kernel}");
+        assert_eq!(kernel.starts_with("metropolis:"), walks, "{sampler:?}: {kernel}");
 
         // Stopped in warm-up, then after 17 draws, and made longer where a segment is all draws; each time all is dropped
         // but the files, and the kernel is the one that was recorded.

@@ -58,7 +58,7 @@ fn main() -> Result<(), Error> {
     for n in sizes {
         let x = Array2::from_shape_simple_fn((n, D), || rng.sample::<f32, _>(StandardNormal));
         let load = |kernel: Option<String>| {
-            let options = CudaOptions { kernel, ..Default::default() };
+            let options = CudaOptions::default().with_kernel(kernel);
             CudaEvaluator::new(Samples::from_f32(x.view())?, 0, &options)
         };
         println!("\nN = {n}, D = {D}, K = {K}: kernel, back to back");

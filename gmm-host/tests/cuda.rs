@@ -58,7 +58,7 @@ fn diag(seed: u64, k: usize, d: usize, offset: f64) -> Mixture {
 }
 
 fn evaluator<'a>(x: ArrayView2<'a, f32>, kernel: Option<&str>) -> CudaEvaluator<'a> {
-    let options = CudaOptions { kernel: kernel.map(Into::into), ..Default::default() };
+    let options = CudaOptions::default().with_kernel(kernel.map(String::from));
     CudaEvaluator::new(Samples::from_f32(x).unwrap(), 0, &options).unwrap()
 }
 
@@ -154,8 +154,8 @@ fn far_from_the_origin() {
     let x = normal(5, n, d, 1e4);
     let mixture = diag(6, k, d, 1e4);
     let truth = reference(x.view()).score_samples(&mixture).unwrap();
-    for kernel in ["direct", "batch", "tiled8", "tiled16", "pair"] {
-        let options = CudaOptions { kernel: Some(kernel.into()), ..Default::default() };
+    for kernel in ["small_k", "batch", "tiled8", "tiled16", "pair"] {
+        let options = CudaOptions::default().with_kernel(String::from(kernel));
         let mut cuda = CudaEvaluator::new(Samples::from_f64(x.view()).unwrap(), 0, &options).unwrap();
         let total = cuda.log_likelihood(&mixture).unwrap();
         assert_near(kernel, total, truth.sum(), tolerances(&truth, d).0);
@@ -306,7 +306,7 @@ fn chunks_equal_the_whole() {
     let bound = 2.0 * tolerances(&truth, d).0;
     // 512·13·4·2 bytes is the smallest limit: 196 chunks of 512 samples. The others: 3 chunks, and a few.
     for limit in [512 * 13 * 8, 5_200_000, 4_000_000, 1_000_000] {
-        let options = CudaOptions { memory_limit: Some(limit), ..Default::default() };
+        let options = CudaOptions::default().with_memory_limit(limit);
         let mut chunked = CudaEvaluator::new(Samples::from_f32(x.view()).unwrap(), 0, &options).unwrap();
         assert!(!chunked.is_resident(), "{limit}");
         let total = chunked.log_likelihood(&mixture).unwrap();
@@ -366,16 +366,16 @@ fn requests_that_cannot_be_met_are_refused() {
     let (x, _) = data(18, 50, 3);
     let samples = || Samples::from_f32(x.view()).unwrap();
     let new = |kernel: Option<&str>, ordinal, memory_limit| {
-        let options = CudaOptions { kernel: kernel.map(Into::into), memory_limit };
+        let options = CudaOptions::default().with_kernel(kernel.map(String::from)).with_memory_limit(memory_limit);
         CudaEvaluator::new(samples(), ordinal, &options).map(|_| ()).unwrap_err()
     };
-    for name in ["warp9", "direct:100x4:0", "direct:", ""] {
+    for name in ["warp9", "small_k:100x4:0", "small_k:", ""] {
         assert!(matches!(new(Some(name), 0, None), Error::Kernel { .. }), "{name}");
     }
     assert!(matches!(new(None, 4711, None), Error::NoCudaDevice { .. }));
     assert!(matches!(new(None, 0, Some(100)), Error::Unsupported { .. }));
 
-    let mut cuda = evaluator(x.view(), Some("direct"));
+    let mut cuda = evaluator(x.view(), Some("small_k"));
     let error = cuda.log_likelihood(&diag(1, 9, 3, 0.0)).unwrap_err();
     assert!(error.to_string().contains("at most 8 components"), "{error}");
     assert!(matches!(cuda.log_likelihood(&diag(1, 2, 4, 0.0)), Err(Error::ShapeMismatch { .. })));

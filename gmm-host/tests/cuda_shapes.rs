@@ -44,7 +44,7 @@ const BACKENDS: &[Backend] = &[
 ];
 
 fn evaluator(samples: Samples<'_>, memory_limit: Option<usize>) -> CudaEvaluator<'_> {
-    CudaEvaluator::new(samples, 0, &CudaOptions { memory_limit, ..Default::default() }).unwrap()
+    CudaEvaluator::new(samples, 0, &CudaOptions::default().with_memory_limit(memory_limit)).unwrap()
 }
 
 /// Whole, and in chunks of 512 samples or a few more.

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
 }
 
 fn evaluator<'a>(x: &'a Array2<f32>, kernel: Option<&str>) -> CudaEvaluator<'a> {
-    let options = CudaOptions { kernel: kernel.map(Into::into), ..Default::default() };
+    let options = CudaOptions::default().with_kernel(kernel.map(String::from));
     CudaEvaluator::new(Samples::from_f32(x.view()).unwrap(), 0, &options).unwrap()
 }
 
@@ -45,9 +45,9 @@ fn assert_near(what: &str, got: f64, truth: f64, tolerance: f64) {
 /// Kernels with one block for each multiprocessor, so that each thread goes through its loop several times.
 fn totals() {
     for (n, d, k, kernel) in [
-        (300_001, 1, 2, "direct:128x1:all"),
-        (200_001, 6, 3, "direct:128x1:0"),
-        (1009, 13, 8, "direct:128x4:0"),
+        (300_001, 1, 2, "small_k:128x1:all"),
+        (200_001, 6, 3, "small_k:128x1:0"),
+        (1009, 13, 8, "small_k:128x4:0"),
         (3001, 13, 8, "tiled8/1:128x1:all"),
         (3001, 40, 20, "tiled8/2:128x1:all"),
         (3001, 17, 33, "tiled16/2:128x1:all"),
@@ -133,7 +133,7 @@ impl MetropolisSteps for Steps {
 /// Samples that stay in shared memory, and samples that stream through it.
 fn walks() {
     for (n, d, k, kernel) in
-        [(1009, 2, 3, "walk"), (60_001, 13, 8, "walk:128x7/2:0"), (20_003, 13, 8, "walk:160x3/0:0")]
+        [(1009, 2, 3, "metropolis"), (60_001, 13, 8, "metropolis:128x7/2:0"), (20_003, 13, 8, "metropolis:160x3/0:0")]
     {
         let (x, wide) = data(n, d);
         let zeros = |len| vec![0.0; len];

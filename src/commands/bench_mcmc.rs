@@ -31,7 +31,7 @@ fn cases(device: Device, dim: usize) -> Vec<Case> {
     let mut cases = vec![case(Sampler::METROPOLIS, 1)];
     if let Device::Cuda(_) = device {
         // Decided on by the host, step by step.
-        cases.push(Case { kernel: Some("direct"), ..case(Sampler::METROPOLIS, 1) });
+        cases.push(Case { kernel: Some("small_k"), ..case(Sampler::METROPOLIS, 1) });
     }
     cases.extend([case(Sampler::METROPOLIS, 64), case(Sampler::ENSEMBLE, 2 * dim), case(Sampler::NUTS, 1)]);
     cases
@@ -171,7 +171,7 @@ fn report(rows: &[Row], notes: &[String]) -> String {
     let mut out = format!("N = {}, D = {}, K = {}, diagonal\n\n", text::grouped(first.n as u64), first.d, first.k);
     out += &text::table(&header, measured.chain(talk), 2);
     out += "\n\nA row of NUTS counts gradients. The rows of 2018 are the talk's, for N = 1,000,000, D = 13, K = 8.";
-    if rows.iter().any(|r| r.kernel.starts_with("walk")) {
+    if rows.iter().any(|r| r.kernel.starts_with("metropolis")) {
         out += "\nWith the kernel `walk` the device decides on each step by itself; with the others the host does.";
     }
     for note in notes {

@@ -1,25 +1,28 @@
 //! The CUDA backend: found at run time, absent without harm.
-mod backend;
-mod double;
-mod driver;
+//!
+//! | folder | for | kernels |
+//! |---|---|---|
+//! | `device/` | driver, memory, streams, launches, the samples on the device | |
+//! | `plan/` | which kernel and shape for an operation | |
+//! | `likelihood/` | totals, totals of many parameter sets, scores | `gmm_kernels::likelihood` |
+//! | `estep/` | the E-step in float32 | `gmm_kernels::estep` |
+//! | `general/` | everything for any shape, in float32 and float64 | `gmm_kernels::general` |
+//! | `metropolis/` | random-walk Metropolis without the host | `gmm_kernels::metropolis` |
+//!
+//! `evaluator.rs` is what others see: `float32.rs` or `float64.rs`, as the samples are.
+mod device;
 #[cfg(test)]
 mod emulator;
 mod estep;
 mod evaluator;
+mod float32;
+mod float64;
 mod general;
-mod gpu;
-mod launch;
-mod layout;
-mod memory;
-mod moments;
-mod parameters;
-mod ptx;
-mod resident;
-mod scattered;
-mod tuning;
-mod variant;
-mod walk;
-mod whitened;
+mod likelihood;
+mod metropolis;
+mod options;
+mod plan;
 
-pub use backend::{CudaEvaluator, CudaOptions, cuda_kernel_names};
-pub use gpu::{GpuInfo, cuda_devices};
+pub use device::gpu::{GpuInfo, cuda_devices};
+pub use evaluator::CudaEvaluator;
+pub use options::{CudaOptions, cuda_kernel_names};

@@ -5,7 +5,7 @@
 #[cfg(not(feature = "rust-cuda"))]
 pub(crate) fn ptx_for(entry: &str) -> Option<&'static str> {
     /// (entry, PTX), sorted by entry; written by `cargo xtask ptx`.
-    const INDEX: &[(&str, &str)] = include!("../../../../gmm-kernels/ptx/index.rs");
+    const INDEX: &[(&str, &str)] = include!("../../../../../gmm-kernels/ptx/index.rs");
     INDEX.binary_search_by_key(&entry, |(name, _)| name).ok().map(|found| INDEX[found].1)
 }
 

@@ -1,21 +1,25 @@
-//! The CUDA backend in float64: the general kernels do all of it.
-use super::backend::CudaOptions;
+//! The CUDA backend in float64, by the general kernels.
+use super::device::samples::DeviceSamples;
 use super::general::{self, General};
-use super::resident::Resident;
+use super::options::CudaOptions;
 use crate::{Description, Evaluator, Mixture, Result, Rows, Samples, Statistics};
 use ndarray::{Array1, Array2};
 
 #[derive(Debug)]
-pub(super) struct Double<'a> {
+pub(super) struct Float64<'a> {
     /// First, so that its drop comes before the other's.
-    pub data: Resident<f64>,
+    pub data: DeviceSamples<f64>,
     samples: Samples<'a>,
     general: General<f64>,
 }
 
-impl<'a> Double<'a> {
+impl<'a> Float64<'a> {
     pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
-        Ok(Self { data: Resident::new(&samples, ordinal, options.memory_limit)?, samples, general: General::new()? })
+        Ok(Self {
+            data: DeviceSamples::new(&samples, ordinal, options.memory_limit)?,
+            samples,
+            general: General::new()?,
+        })
     }
 
     /// See [`super::CudaEvaluator::kernel_seconds`].
@@ -24,21 +28,21 @@ impl<'a> Double<'a> {
     }
 }
 
-impl Evaluator for Double<'_> {
+impl Evaluator for Float64<'_> {
     fn n_samples(&self) -> usize {
-        self.data.n
+        self.data.n()
     }
 
     fn n_features(&self) -> usize {
-        self.data.d
+        self.data.d()
     }
 
     fn total_weight(&self) -> f64 {
-        self.data.total_weight
+        self.data.total_weight()
     }
 
     fn describe(&self) -> Description {
-        Description { device: self.data.describe(), kernel: general::NAME.into() }
+        Description { device: self.data.describe(), kernel: general::VARIANT.to_string() }
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {

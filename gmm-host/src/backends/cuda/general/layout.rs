@@ -1,4 +1,4 @@
-//! Parameters and results of the kernels `density`, `posterior` and `accumulate`. No call of CUDA in here: all of it runs and
+//! GeneralLayout and results of the kernels `density`, `posterior` and `accumulate`. No call of CUDA in here: all of it runs and
 //! is tested on any machine.
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::{Float, Frame};
@@ -6,10 +6,11 @@ use crate::{CentredSums, CovarianceType, Covariances, Mixture};
 use gmm_kernels::general::accumulate::{self, COUNT, FEATURES};
 use gmm_kernels::general::density::{self, COMPONENTS, ROWS};
 use ndarray::{Array1, Array2, Array3};
+use std::ops::Range;
 
-/// Where the parameters of a mixture lie in one array, each at a multiple of four numbers.
+/// Where the parameters of a mixture lie in one array, section by section, each at a multiple of four numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Parameters {
+pub(crate) struct GeneralLayout {
     pub k: usize,
     pub d: usize,
     /// Whether A is a triangle.
@@ -24,11 +25,21 @@ pub(crate) struct Parameters {
     pub len: usize,
 }
 
-impl Parameters {
-    pub fn new<T>(packed: &DeviceParameters<T>) -> Self {
-        let (k, d) = (packed.n_components, packed.n_features);
+/// A section of the parameters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Section {
+    Matrices,
+    Shifts,
+    Seeds,
+    Weights,
+    Centres,
+}
+
+impl GeneralLayout {
+    pub fn new<T>(parameters: &DeviceParameters<T>) -> Self {
+        let (k, d) = (parameters.n_components, parameters.n_features);
         let groups = k.div_ceil(COMPONENTS);
-        let (full, matrix_stride, matrices) = match packed.matrices {
+        let (full, matrix_stride, matrices) = match parameters.matrices {
             Matrices::Diagonal => (false, 2 * d * COMPONENTS, groups),
             Matrices::Each(_) => (true, density::triangle(d), k),
             Matrices::Shared(_) => (true, 0, 1),
@@ -40,19 +51,30 @@ impl Parameters {
         Self { k, d, full, matrix_stride, shifts, seeds, weights, centres, len: centres + k * d }
     }
 
+    /// Where a section is.
+    pub fn section(&self, section: Section) -> Range<usize> {
+        match section {
+            Section::Matrices => 0..self.shifts,
+            Section::Shifts => self.shifts..self.seeds,
+            Section::Seeds => self.seeds..self.weights,
+            Section::Weights => self.weights..self.centres,
+            Section::Centres => self.centres..self.len,
+        }
+    }
+
     /// Writes the parameters (`len`).
-    pub fn write<T: Float>(&self, packed: &DeviceParameters<T>, mixture: &Mixture, frame: &Frame, out: &mut [T]) {
+    pub fn write<T: Float>(&self, parameters: &DeviceParameters<T>, mixture: &Mixture, frame: &Frame, out: &mut [T]) {
         debug_assert_eq!(out.len(), self.len);
         let Self { k, d, .. } = *self;
         out.fill(T::from_f64(0.0));
-        match &packed.matrices {
+        match &parameters.matrices {
             Matrices::Diagonal => {
                 for (group, out) in out[..self.shifts].chunks_exact_mut(self.matrix_stride).enumerate() {
                     for l in 0..COMPONENTS.min(k - group * COMPONENTS) {
                         let c = group * COMPONENTS + l;
                         for (j, ab) in out.chunks_exact_mut(2 * COMPONENTS).enumerate() {
-                            ab[l] = packed.scale[c * d + j];
-                            ab[COMPONENTS + l] = packed.shift[c * d + j];
+                            ab[l] = parameters.scale[c * d + j];
+                            ab[COMPONENTS + l] = parameters.shift[c * d + j];
                         }
                     }
                 }
@@ -63,14 +85,14 @@ impl Parameters {
                     write_panels(a, d, out);
                 }
                 let padded = out[self.shifts..self.seeds].chunks_exact_mut(d.next_multiple_of(ROWS));
-                for (to, b) in padded.zip(packed.shift.chunks_exact(d)) {
+                for (to, b) in padded.zip(parameters.shift.chunks_exact(d)) {
                     to[..d].copy_from_slice(b);
                 }
             }
         }
-        out[self.seeds..][..k].copy_from_slice(&packed.seed);
-        out[self.weights..][..k].copy_from_slice(&packed.weight);
-        out[self.centres..].copy_from_slice(&centres(mixture, packed, frame));
+        out[self.seeds..][..k].copy_from_slice(&parameters.seed);
+        out[self.weights..][..k].copy_from_slice(&parameters.weight);
+        out[self.centres..].copy_from_slice(&centres(mixture, parameters, frame));
     }
 
     /// The sums in the units of the data, from those of `accumulate` ([`accumulate::values`]), times `factor`. Weight and
@@ -80,7 +102,7 @@ impl Parameters {
         values: &[f64],
         factor: f64,
         mixture: &Mixture,
-        packed: &DeviceParameters<T>,
+        parameters: &DeviceParameters<T>,
         frame: &Frame,
     ) -> CentredSums {
         let Self { k, d, full, .. } = *self;
@@ -103,7 +125,7 @@ impl Parameters {
             }
             _ => Covariances::Diag(Array2::from_shape_fn((k, d), |(c, j)| diagonal(c, j, 2))),
         };
-        let centres = centres(mixture, packed, frame).into_iter().map(Into::into).collect();
+        let centres = centres(mixture, parameters, frame).into_iter().map(Into::into).collect();
         let sums = CentredSums {
             weight: 0.0,
             log_likelihood: 0.0,
@@ -132,9 +154,9 @@ fn write_panels<T: Float>(a: &[T], d: usize, out: &mut [T]) {
 
 /// The means in the frame (K, D), rounded: what `accumulate` centres the samples on. A component without weight may have its
 /// mean anywhere, and gets the centre of the data.
-fn centres<T: Float>(mixture: &Mixture, packed: &DeviceParameters<T>, frame: &Frame) -> Vec<T> {
+fn centres<T: Float>(mixture: &Mixture, parameters: &DeviceParameters<T>, frame: &Frame) -> Vec<T> {
     let means = mixture.means();
-    let weight = |c: usize| -> f64 { packed.weight[c].into() };
+    let weight = |c: usize| -> f64 { parameters.weight[c].into() };
     let centre = |((c, j), mean): ((usize, usize), &f64)| if weight(c) > 0.0 { frame.apply(j, *mean) } else { 0.0 };
     means.indexed_iter().map(centre).map(T::from_f64).collect()
 }

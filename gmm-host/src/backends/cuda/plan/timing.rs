@@ -1,19 +1,14 @@
-//! The choice of a variant by measured time, remembered in the process and in a file.
+//! The choice of a variant by measured time, remembered in the process and, where the caller names one, in a file.
 //!
-//! The file is a JSON object of size classes and variants in the user's cache folder (`gmm/cuda-tuning.json`), or where
-//! the environment variable `GMM_TUNING_FILE` says; if that is empty, there is none. A file that cannot be read or
-//! written is as good as none.
-use super::gpu::{Gpu, failed, lock};
-use super::launch::{Columns, Lane, Plan};
-use super::ptx::ptx_for;
-use super::variant::{Kind, Task, Variant, candidates};
-use crate::backends::device_parameters::DeviceParameters;
+//! The first choice of a process for a task stands until its end, so that equal evaluations give equal bits. The file makes
+//! it stand from process to process; a damaged file counts as empty.
+use super::{Family, Task, Variant, candidates};
+use crate::backends::cuda::device::gpu::{Gpu, Limits, lock};
+use crate::backends::cuda::device::ptx::ptx_for;
 use crate::{Error, Result};
-use cust::event::{Event, EventFlags};
-use cust::memory::DeviceBuffer;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -31,56 +26,59 @@ const ENOUGH_WORK: usize = 20_000_000_000;
 const ENOUGH_SAMPLES: usize = 1 << 19;
 
 /// What is evaluated while variants are timed.
-pub(super) struct Trial<'a> {
-    pub lane: &'a mut Lane,
-    pub columns: Columns<'a>,
-    pub sets: &'a [DeviceParameters<f32>],
-    pub scores: Option<&'a mut DeviceBuffer<f32>>,
+pub trait Trial {
+    /// Makes a variant ready for the first `n` samples.
+    fn prepare(&mut self, variant: Variant, n: usize) -> Result<()>;
+
+    /// Seconds of one launch of what was made ready: the mean over `repeats` of them, back to back, by the device's own
+    /// clock.
+    fn seconds(&mut self, repeats: u32) -> Result<f64>;
 }
 
-impl Trial<'_> {
-    /// Seconds of one launch: the mean over `repeats` of them, back to back, by the device's own clock.
-    pub fn seconds(&mut self, plan: &Plan, repeats: u32) -> Result<f64> {
-        let event = || Event::new(EventFlags::DEFAULT).map_err(failed("cuEventCreate"));
-        let (start, end) = (event()?, event()?);
-        start.record(&self.lane.stream).map_err(failed("cuEventRecord"))?;
-        for _ in 0..repeats {
-            self.lane.launch(plan, self.columns, self.sets, self.scores.as_deref_mut())?;
-        }
-        end.record(&self.lane.stream).map_err(failed("cuEventRecord"))?;
-        end.synchronize().map_err(failed("cuEventSynchronize"))?;
-        let milliseconds = end.elapsed_time_f32(&start).map_err(failed("cuEventElapsedTime"))?;
-        Ok(f64::from(milliseconds) / 1e3 / f64::from(repeats))
+/// The median of a few measurements, or one measurement where the variant is slow or hopeless.
+fn measure(trial: &mut dyn Trial, best: f64) -> Result<f64> {
+    trial.seconds(1)?;
+    let once = trial.seconds(1)?;
+    if once > HOPELESS * best || once > 20.0 * MEASUREMENT {
+        return Ok(once);
     }
+    let repeats = (MEASUREMENT / once.max(1e-6)).clamp(1.0, 50.0) as u32;
+    let mut times = [0.0; 3];
+    for time in &mut times {
+        *time = trial.seconds(repeats)?;
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[1])
+}
 
-    /// The median of a few measurements, or of one where the variant is slow or hopeless.
-    fn measure(&mut self, plan: &Plan, best: f64) -> Result<f64> {
-        self.lane.upload(plan, self.sets)?;
-        self.seconds(plan, 1)?;
-        let once = self.seconds(plan, 1)?;
-        if once > HOPELESS * best || once > 20.0 * MEASUREMENT {
-            return Ok(once);
+/// Where the choice of a variant is made.
+#[derive(Debug, Clone, Copy)]
+pub struct Chooser<'a> {
+    pub gpu: &'a Gpu,
+    /// The file in which choices are remembered, if any.
+    pub file: Option<&'a Path>,
+}
+
+impl Chooser<'_> {
+    /// The fastest variant for a task, among those of the requested family if there is one: the only one, the remembered
+    /// one, or else the one that is found by timing.
+    pub fn choose(&self, task: &Task, requested: Option<Family>, trial: &mut dyn Trial) -> Result<Variant> {
+        let limits: &Limits = &self.gpu.limits;
+        let variants = candidates(task, requested, limits);
+        if let [only] = variants[..] {
+            return Ok(only);
         }
-        let repeats = (MEASUREMENT / once.max(1e-6)).clamp(1.0, 50.0) as u32;
-        let mut times = [0.0; 3];
-        for time in &mut times {
-            *time = self.seconds(plan, repeats)?;
+        let key = key(&self.gpu.info.name, task, requested, &variants);
+        if let Some(known) = remembered(self.file, &key, &variants) {
+            return Ok(known);
         }
-        times.sort_by(f64::total_cmp);
-        Ok(times[1])
+        let fastest = fastest(task, variants, trial)?;
+        Ok(remember(self.file, key, fastest))
     }
 }
 
-/// The fastest variant for a task, among those of `kind` if one is given: the remembered one, or else by timing.
-pub(super) fn choose(gpu: &Gpu, task: &Task, kind: Option<Kind>, mut trial: Trial<'_>) -> Result<Plan> {
-    let variants = candidates(task, kind, &gpu.limits);
-    if let [only] = variants[..] {
-        return Plan::new(gpu, only, task);
-    }
-    let key = key(&gpu.info.name, task, kind, &variants);
-    if let Some(known) = remembered(&key, &variants) {
-        return Plan::new(gpu, known, task);
-    }
+/// Times the variants.
+fn fastest(task: &Task, variants: Vec<Variant>, trial: &mut dyn Trial) -> Result<Variant> {
     // A part of the samples will do where arithmetic decides.
     let part = task.n.min(ENOUGH_SAMPLES.max(ENOUGH_WORK / (task.k * task.d)));
     let began = Instant::now();
@@ -88,18 +86,12 @@ pub(super) fn choose(gpu: &Gpu, task: &Task, kind: Option<Kind>, mut trial: Tria
     let mut best: Option<(f64, Variant)> = None;
     let mut failure = None;
     for variant in variants {
-        let short = if variant.kind == Kind::Direct { task.n } else { part };
+        let n = if variant.family == Family::SmallK { task.n } else { part };
         let compile = Instant::now();
-        let plan = Plan::new(gpu, variant, &Task { n: short, ..*task });
+        let prepared = trial.prepare(variant, n);
         compiling += compile.elapsed();
         let so_far = best.map_or(f64::INFINITY, |(seconds, _)| seconds);
-        let columns = trial.columns;
-        let seconds = plan.and_then(|plan| {
-            trial.columns = columns.part(0, short)?;
-            trial.measure(&plan, so_far)
-        });
-        trial.columns = columns;
-        match seconds {
+        match prepared.and_then(|()| measure(trial, so_far)) {
             // Another kernel may still do; if the device itself has failed, they all fail.
             Err(error) => failure = Some(failure.unwrap_or(error)),
             Ok(seconds) if seconds < BETTER * so_far => best = Some((seconds, variant)),
@@ -110,7 +102,7 @@ pub(super) fn choose(gpu: &Gpu, task: &Task, kind: Option<Kind>, mut trial: Tria
         }
     }
     match (best, failure) {
-        (Some((_, variant)), _) => Plan::new(gpu, remember(key, variant), task),
+        (Some((_, variant)), _) => Ok(variant),
         (None, Some(error)) => Err(error),
         (None, None) => Err(Error::Unsupported {
             what: format!("the evaluation `{task}`"),
@@ -121,45 +113,37 @@ pub(super) fn choose(gpu: &Gpu, task: &Task, kind: Option<Kind>, mut trial: Tria
 }
 
 /// The key of a choice: device, code of the kernels in question and their candidates, size class.
-fn key(device: &str, task: &Task, kind: Option<Kind>, variants: &[Variant]) -> String {
+fn key(device: &str, task: &Task, requested: Option<Family>, variants: &[Variant]) -> String {
     let mut hasher = DefaultHasher::new();
     for variant in variants {
-        (variant, ptx_for(&variant.kind.entry(task.d))).hash(&mut hasher);
+        variant.hash(&mut hasher);
+        variant.entries(task).iter().for_each(|entry| ptx_for(entry).hash(&mut hasher));
     }
-    let kind = kind.map_or("any", Kind::name);
-    format!("{device}; {:016x}; {kind}; {task}", hasher.finish())
+    let requested = requested.map_or("any", Family::name);
+    format!("{device}; {:016x}; {requested}; {task}", hasher.finish())
 }
 
 /// Choices made so far, by key: those of this process, and those of the file that were asked for.
 static CHOICES: Mutex<BTreeMap<String, Variant>> = Mutex::new(BTreeMap::new());
 
-fn remembered(key: &str, variants: &[Variant]) -> Option<Variant> {
+fn remembered(file: Option<&Path>, key: &str, variants: &[Variant]) -> Option<Variant> {
     let mut choices = lock(&CHOICES);
     if let Some(known) = choices.get(key) {
         return Some(*known);
     }
-    let known = read(&path()?).get(key)?.parse().ok().filter(|known| variants.contains(known))?;
+    let known = read(file?).get(key)?.parse().ok().filter(|known| variants.contains(known))?;
     choices.insert(key.into(), known);
     Some(known)
 }
 
 /// Remembers a choice, and returns the one that stands: another thread may have been first.
-fn remember(key: String, variant: Variant) -> Variant {
+fn remember(file: Option<&Path>, key: String, variant: Variant) -> Variant {
     let standing = *lock(&CHOICES).entry(key.clone()).or_insert(variant);
-    if let Some(path) = path() {
+    if let Some(file) = file {
         // Nothing is lost but time, next time.
-        let _ = write(&path, key, standing.to_string());
+        let _ = write(file, key, standing.to_string());
     }
     standing
-}
-
-/// Where choices are kept.
-fn path() -> Option<PathBuf> {
-    match std::env::var_os("GMM_TUNING_FILE") {
-        Some(path) if path.is_empty() => None,
-        Some(path) => Some(path.into()),
-        None => Some(dirs::cache_dir()?.join("gmm").join("cuda-tuning.json")),
-    }
 }
 
 fn read(path: &Path) -> BTreeMap<String, String> {
@@ -185,16 +169,17 @@ fn write(path: &Path, key: String, value: String) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backends::cuda::variant::Op;
+    use crate::Precision;
+    use crate::backends::cuda::plan::Operation;
 
     #[test]
     fn the_file_is_replaced_as_a_whole_and_damage_is_ignored() {
         let folder = std::env::temp_dir().join(format!("gmm-tuning-{}", std::process::id()));
         let path = folder.join("deep").join("tuning.json");
         assert!(read(&path).is_empty());
-        write(&path, "a".into(), "direct:128x4:0".into()).unwrap();
-        write(&path, "b".into(), "direct:128x3:0".into()).unwrap();
-        assert_eq!(read(&path).into_values().collect::<Vec<_>>(), ["direct:128x4:0", "direct:128x3:0"]);
+        write(&path, "a".into(), "small_k:128x4:0".into()).unwrap();
+        write(&path, "b".into(), "small_k:128x3:0".into()).unwrap();
+        assert_eq!(read(&path).into_values().collect::<Vec<_>>(), ["small_k:128x4:0", "small_k:128x3:0"]);
         std::fs::write(&path, "{ \"a\": ").unwrap();
         assert!(read(&path).is_empty());
         write(&path, "c".into(), "x".into()).unwrap();
@@ -205,17 +190,27 @@ mod tests {
 
     #[test]
     fn the_key_tells_tasks_and_candidates_apart() {
-        let task = Task { n: 1_000_000, k: 8, d: 13, op: Op::Total };
-        let (a, b): (Variant, Variant) = ("direct:128x4:0".parse().unwrap(), "direct:128x3:0".parse().unwrap());
+        let task = Task {
+            operation: Operation::Total,
+            n: 1_000_000,
+            k: 8,
+            d: 13,
+            full: false,
+            central: false,
+            weighted: false,
+            precision: Precision::Float32,
+        };
+        let (a, b): (Variant, Variant) = ("small_k:128x4:0".parse().unwrap(), "small_k:128x3:0".parse().unwrap());
         let first = key("NVIDIA H200", &task, None, &[a, b]);
         assert_eq!(first, key("NVIDIA H200", &Task { n: 9_999_999, ..task }, None, &[a, b]), "one size class");
         let others = [
             key("NVIDIA A100", &task, None, &[a, b]),
-            key("NVIDIA H200", &task, Some(Kind::Direct), &[a, b]),
+            key("NVIDIA H200", &task, Some(Family::SmallK), &[a, b]),
             key("NVIDIA H200", &task, None, &[a]),
             key("NVIDIA H200", &Task { n: 999_999, ..task }, None, &[a, b]),
             key("NVIDIA H200", &Task { k: 7, ..task }, None, &[a, b]),
-            key("NVIDIA H200", &Task { op: Op::Batch, ..task }, None, &[a, b]),
+            key("NVIDIA H200", &Task { operation: Operation::Totals, ..task }, None, &[a, b]),
+            key("NVIDIA H200", &Task { weighted: true, ..task }, None, &[a, b]),
         ];
         assert!(!others.contains(&first));
     }
@@ -226,6 +221,6 @@ mod tests {
         let (a, b): (Variant, Variant) = ("pair/8:256x8:all".parse().unwrap(), "pair/8:128x16:all".parse().unwrap());
         let key = "a device of this test; no task";
         assert_eq!(*lock(&CHOICES).entry(key.into()).or_insert(a), a);
-        assert_eq!(remembered(key, &[b]), Some(a));
+        assert_eq!(remembered(None, key, &[b]), Some(a));
     }
 }

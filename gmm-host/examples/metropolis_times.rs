@@ -1,7 +1,7 @@
 //! Times a step of random-walk Metropolis on a CUDA device, D = 13, K = 8, beside a step that the host decides on: an
 //! evaluation from parameters to total.
 //!
-//! `cargo run --release -p gmm-host --example walk_times [N | walk:BLOCKxBLOCKS/RESIDENT:KEEP ...]`: each size is timed in
+//! `cargo run --release -p gmm-host --example metropolis_times [N | metropolis:BLOCKxBLOCKS/RESIDENT:KEEP ...]`: each size is timed in
 //! the shape that the backend takes by itself, and in each of those given.
 use gmm_host::{
     CudaEvaluator, CudaOptions, Error, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget, Samples,
@@ -77,7 +77,7 @@ fn main() -> Result<(), Error> {
     println!(
         "microseconds of a step (medians), and the larger of two floors: reading the data once, or the arithmetic"
     );
-    println!("{:>10}  {:24} {:>8} {:>14} {:>8}", "N", "shape", "walk", "round trip", "floor");
+    println!("{:>10}  {:24} {:>8} {:>14} {:>8}", "N", "shape", "metropolis", "round trip", "floor");
     for n in sizes {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let x = Array2::from_shape_simple_fn((n, D), || rng.sample::<f32, _>(StandardNormal));
@@ -92,7 +92,7 @@ fn main() -> Result<(), Error> {
         let floor = (n * D * size_of::<f32>()) as f64 / BYTES_PER_SECOND;
         let floor = floor.max((n * K * (2 * D + 1)) as f64 / FMAS_PER_SECOND);
         for kernel in &shapes {
-            let options = CudaOptions { kernel: kernel.clone(), ..Default::default() };
+            let options = CudaOptions::default().with_kernel(kernel.clone());
             let mut cuda = CudaEvaluator::new(Samples::from_f32(x.view())?, 0, &options)?;
             let mixture = target.mixture(&point).ok_or(Error::UnreachableSample { row: 0 })?;
             let calls = if n > 5_000_000 { 200 } else { 2000 };

@@ -97,7 +97,7 @@ fn point(seed: u64, target: &MetropolisTarget) -> Vec<f64> {
 }
 
 fn evaluator<'a>(x: &'a Array2<f32>, kernel: Option<&str>) -> CudaEvaluator<'a> {
-    let options = CudaOptions { kernel: kernel.map(Into::into), ..Default::default() };
+    let options = CudaOptions::default().with_kernel(kernel.map(String::from));
     CudaEvaluator::new(Samples::from_f32(x.view()).unwrap(), 0, &options).unwrap()
 }
 
@@ -149,7 +149,13 @@ fn every_shape_agrees_with_the_reference() {
         compare(&format!("N={n}"), &data(3, n, 13), &target(4, 8, 13, false), 4, None);
     }
     let x = data(5, 200_003, 13);
-    for shape in ["walk:128x7/2:0", "walk:512x100/0:10", "walk:256x132/3:100", "walk:160x1/4:0", "walk:384x131/0:0"] {
+    for shape in [
+        "metropolis:128x7/2:0",
+        "metropolis:512x100/0:10",
+        "metropolis:256x132/3:100",
+        "metropolis:160x1/4:0",
+        "metropolis:384x131/0:0",
+    ] {
         compare("N=200003", &x, &target(6, 8, 13, false), 4, Some(shape));
     }
 }
@@ -278,17 +284,17 @@ fn what_it_does_not_take_is_left_to_the_caller() {
     };
     // Nine components; a kernel that does not walk is asked for; samples that pass in chunks.
     assert!(matches!(walk(&mut evaluator(&x, None), &target(28, 9, 3, false)), (Ok(false), 0)));
-    assert!(matches!(walk(&mut evaluator(&x, Some("direct")), &target(28, 2, 3, false)), (Ok(false), 0)));
+    assert!(matches!(walk(&mut evaluator(&x, Some("small_k")), &target(28, 2, 3, false)), (Ok(false), 0)));
     let large = data(25, 5000, 3);
-    let options = CudaOptions { memory_limit: Some(4 * 512 * 3 * size_of::<f32>()), ..Default::default() };
+    let options = CudaOptions::default().with_memory_limit(4 * 512 * 3 * size_of::<f32>());
     let mut chunked = CudaEvaluator::new(Samples::from_f32(large.view()).unwrap(), 0, &options).unwrap();
     assert!(!chunked.is_resident());
     assert!(matches!(walk(&mut chunked, &target(28, 2, 3, false)), (Ok(false), 0)));
     // Another number of features, and a shape that the device does not run at once.
     let other = target(28, 2, 4, false);
     assert!(matches!(walk(&mut evaluator(&x, None), &other), (Err(Error::ShapeMismatch { .. }), 0)));
-    let mut crowded = evaluator(&x, Some("walk:512x100000/0:0"));
+    let mut crowded = evaluator(&x, Some("metropolis:512x100000/0:0"));
     assert!(matches!(walk(&mut crowded, &target(28, 2, 3, false)), (Err(Error::Kernel { .. }), 0)));
     // And what it does take is still taken.
-    assert!(matches!(walk(&mut evaluator(&x, Some("walk")), &target(28, 2, 3, false)), (Ok(true), 3)));
+    assert!(matches!(walk(&mut evaluator(&x, Some("metropolis")), &target(28, 2, 3, false)), (Ok(true), 3)));
 }

@@ -1,16 +1,16 @@
 //! Devices: which there are, their contexts, their kernels.
 use super::driver::driver_available;
+use super::kernel::{Compiled, Kernel};
 use super::ptx::ptx_for;
 use crate::{Error, Result};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
 use cust::error::CudaError;
-use cust::function::Function;
 use cust::module::{Module, ModuleJitOption};
 use cust::sys;
+use gmm_kernels::entries::Entry;
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The oldest compute capability that the PTX is made for.
@@ -39,7 +39,7 @@ impl GpuInfo {
     ///
     /// # Errors
     /// [`Error::NoCudaDevice`] says why not.
-    pub(crate) fn usable(&self) -> Result<()> {
+    pub fn usable(&self) -> Result<()> {
         if self.compute_capability >= OLDEST {
             return Ok(());
         }
@@ -98,7 +98,7 @@ fn info(ordinal: u32) -> Result<GpuInfo> {
 
 /// What the choice of a launch's shape needs to know of a device.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub struct Limits {
     pub multiprocessors: u32,
     /// Bytes of the L2 cache.
     pub l2: usize,
@@ -110,18 +110,12 @@ pub(super) struct Limits {
 
 /// A device in use: its primary context and the kernels loaded so far, kept for the life of the process.
 #[derive(Debug)]
-pub(super) struct Gpu {
+pub struct Gpu {
     pub info: GpuInfo,
     pub limits: Limits,
     context: Context,
-    loaded: Mutex<Loaded>,
-}
-
-/// Modules by the address of their PTX, kernels by their entry; both also by the registers a thread may have.
-#[derive(Debug, Default)]
-struct Loaded {
-    modules: HashMap<(usize, Option<u32>), &'static Module>,
-    kernels: HashMap<(String, Option<u32>), &'static Kernel>,
+    /// Kernels by their entry and the registers that a thread may have.
+    kernels: Mutex<HashMap<(String, Option<u32>), &'static Compiled>>,
 }
 
 impl Gpu {
@@ -147,7 +141,7 @@ impl Gpu {
             shared_per_multiprocessor: attribute(DeviceAttribute::MaxSharedMemoryPerMultiprocessor)?,
         };
         let context = Context::new(device).map_err(failed("cuDevicePrimaryCtxRetain"))?;
-        let gpu: &'static Self = Box::leak(Box::new(Self { info, limits, context, loaded: Mutex::default() }));
+        let gpu: &'static Self = Box::leak(Box::new(Self { info, limits, context, kernels: Mutex::default() }));
         open.push(gpu);
         Ok(gpu)
     }
@@ -165,34 +159,30 @@ impl Gpu {
         Ok(free)
     }
 
-    /// A kernel by the name of its entry, compiled by the driver on first use with at most so many registers.
-    pub fn kernel(&self, entry: &str, max_registers: Option<u32>) -> Result<&'static Kernel> {
-        let mut loaded = lock(&self.loaded);
-        let key = (entry.to_string(), max_registers);
-        if let Some(kernel) = loaded.kernels.get(&key) {
-            return Ok(kernel);
+    /// What log₂ of a sample's likelihood lacks where every term of it went through the device's approximate 2^x.
+    pub fn exp2_bias(&self) -> Result<f64> {
+        Ok(5.05e-8 * std::f64::consts::LOG2_E)
+    }
+
+    /// The kernel of an entry, compiled by the driver on first use with at most so many registers for a thread.
+    pub fn kernel<A>(&self, entry: &Entry<A>, max_registers: Option<u32>) -> Result<Kernel<A>> {
+        let mut kernels = lock(&self.kernels);
+        let key = (entry.name().to_string(), max_registers);
+        if let Some(compiled) = kernels.get(&key) {
+            return Ok(Kernel::new(entry, compiled));
         }
-        let ptx = ptx_for(entry).ok_or_else(|| Error::Cuda {
+        let ptx = ptx_for(entry.name()).ok_or_else(|| Error::Cuda {
             op: "cuModuleGetFunction",
-            message: format!("this build has no kernel `{entry}`"),
+            message: format!("this build has no kernel `{}`", entry.name()),
         })?;
-        let address = (ptx.as_ptr() as usize, max_registers);
-        let module = match loaded.modules.get(&address) {
-            Some(module) => module,
-            None => {
-                let options: Vec<_> = max_registers.map(ModuleJitOption::MaxRegisters).into_iter().collect();
-                let module = Module::from_ptx(ptx, &options).map_err(failed("cuModuleLoadDataEx"))?;
-                // Leaked: a function of it may be stored anywhere, and there are a few dozen at most.
-                let module: &'static Module = Box::leak(Box::new(module));
-                loaded.modules.insert(address, module);
-                module
-            }
-        };
-        let function = module.get_function(entry).map_err(failed("cuModuleGetFunction"))?;
-        let kernel: &'static Kernel =
-            Box::leak(Box::new(Kernel { function, shared_limit: AtomicUsize::new(DEFAULT_SHARED_LIMIT) }));
-        loaded.kernels.insert(key, kernel);
-        Ok(kernel)
+        let options: Vec<_> = max_registers.map(ModuleJitOption::MaxRegisters).into_iter().collect();
+        let module = Module::from_ptx(ptx, &options).map_err(failed("cuModuleLoadDataEx"))?;
+        // Leaked: a kernel may be stored anywhere, and there are a few dozen at most.
+        let module: &'static Module = Box::leak(Box::new(module));
+        let compiled = Compiled::new(module, entry.name(), self.limits.shared_per_block)?;
+        let compiled: &'static Compiled = Box::leak(Box::new(compiled));
+        kernels.insert(key, compiled);
+        Ok(Kernel::new(entry, compiled))
     }
 }
 
@@ -204,43 +194,18 @@ fn shared_per_block(device: Device) -> Result<usize> {
     Ok(bytes as usize)
 }
 
-/// Bytes of dynamic shared memory that a launch may have without asking.
-const DEFAULT_SHARED_LIMIT: usize = 48 << 10;
-
-/// A compiled kernel.
-#[derive(Debug)]
-pub(super) struct Kernel {
-    function: Function<'static>,
-    /// Bytes of dynamic shared memory that a launch may have.
-    shared_limit: AtomicUsize,
-}
-
-impl Kernel {
-    /// The function, allowed to use `shared` bytes of dynamic shared memory.
-    pub fn function(&self, shared: usize) -> Result<&Function<'static>> {
-        if shared > self.shared_limit.load(Ordering::Relaxed) {
-            let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            // SAFETY: the function is of a module that is never unloaded.
-            let result = unsafe { sys::cuFuncSetAttribute(self.function.to_raw(), attribute, shared as i32) };
-            check("cuFuncSetAttribute", result)?;
-            self.shared_limit.fetch_max(shared, Ordering::Relaxed);
-        }
-        Ok(&self.function)
-    }
-}
-
 /// A mutex whose holder panicked still guards data that is whole: every change under these locks is a single insertion.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Turns a failure of the driver into an error that names the call.
-pub(super) fn failed(op: &'static str) -> impl Fn(CudaError) -> Error {
+pub fn failed(op: &'static str) -> impl Fn(CudaError) -> Error {
     move |error| Error::Cuda { op, message: message(error) }
 }
 
 /// The same for a function that `cust` does not wrap.
-pub(super) fn check(op: &'static str, result: sys::CUresult) -> Result<()> {
+pub fn check(op: &'static str, result: sys::CUresult) -> Result<()> {
     if result == sys::CUresult::CUDA_SUCCESS {
         return Ok(());
     }

@@ -1,0 +1,73 @@
+//! Samples as the kernels read them: column by column. No call of CUDA in here: all of it runs and is tested on any machine.
+use crate::data::frame::{Float, Frame};
+use crate::{Samples, View};
+use ndarray::{ArrayView2, s};
+use rayon::prelude::*;
+
+/// Columns begin at multiples of this many samples: whole cache lines, and whole pieces of work for the conversion.
+pub(crate) const STRIDE: usize = 512;
+
+/// Elements from one column to the next for `n` samples.
+pub(crate) fn stride(n: usize) -> usize {
+    n.next_multiple_of(STRIDE)
+}
+
+/// Writes the samples to `out`, (D, `stride(N)`): centred and scaled in float64, then rounded; zeros behind the last.
+/// Samples with weights have one column more for these, divided by `weight_scale`.
+pub(crate) fn columns<T: Float>(samples: &Samples<'_>, frame: &Frame, weight_scale: f64, out: &mut [T]) {
+    let (n, d) = (samples.n_samples(), samples.n_features());
+    let (x, weights) = out.split_at_mut(d * stride(n));
+    match samples.view() {
+        View::F32(view) => fill(view, frame, x),
+        View::F64(view) => fill(view, frame, x),
+    }
+    let values = samples.weights().into_iter().flatten().map(|w| w / weight_scale);
+    weights.iter_mut().zip(values.chain(std::iter::repeat(0.0))).for_each(|(to, w)| *to = T::from_f64(w));
+}
+
+fn fill<S: Float, T: Float>(x: ArrayView2<'_, S>, frame: &Frame, out: &mut [T]) {
+    let (n, d) = x.dim();
+    let stride = stride(n);
+    debug_assert_eq!(out.len(), d * stride);
+    // Cut into pieces of a few rows and all columns, so that either memory order of `x` is read from the cache.
+    let mut pieces: Vec<Vec<&mut [T]>> = (0..stride / STRIDE).map(|_| Vec::with_capacity(d)).collect();
+    for column in out.chunks_exact_mut(stride) {
+        for (pieces, piece) in pieces.iter_mut().zip(column.chunks_exact_mut(STRIDE)) {
+            pieces.push(piece);
+        }
+    }
+    pieces.into_par_iter().enumerate().for_each(|(p, columns)| {
+        let rows = x.slice(s![p * STRIDE..n.min((p + 1) * STRIDE), ..]);
+        for (j, column) in columns.into_iter().enumerate() {
+            let (body, tail) = column.split_at_mut(rows.nrows());
+            for (to, &from) in body.iter_mut().zip(rows.column(j)) {
+                *to = T::from_f64(frame.apply(j, from.into()));
+            }
+            tail.fill(T::from_f64(0.0));
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{Array2, ShapeBuilder};
+
+    #[test]
+    fn columns_are_centred_in_float64_and_padded() {
+        // 10⁷ plus a quarter is not a float32; with its neighbours' mean taken out it is.
+        let x = Array2::from_shape_fn((1030, 3), |(i, j)| 1e7 + 0.25 * (i as f64 + 10.0 * j as f64));
+        let frame = Frame::of(x.view());
+        let fortran = Array2::from_shape_fn((1030, 3).f(), |ij| x[ij]);
+        for view in [x.view(), fortran.view()] {
+            let mut out = vec![f32::NAN; 3 * 1536];
+            columns(&Samples::from_f64(view).unwrap(), &frame, 1.0, &mut out);
+            for j in 0..3 {
+                for i in 0..1536 {
+                    let exact = if i < 1030 { (x[[i, j]] - frame.shift[j]) * frame.scale[j] } else { 0.0 };
+                    assert_eq!(out[j * 1536 + i], exact as f32);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Memory that host and device share.
+use super::gpu::{check, failed};
+use super::mismatch;
+use super::stream::{Running, Stream};
+use crate::{Error, Result};
+use cust::memory::bytemuck::Zeroable;
+use cust::memory::{DeviceBuffer, DeviceCopy, DeviceSlice, LockedBuffer, cuda_free_locked, cuda_malloc_locked};
+use cust::sys;
+use gmm_kernels::reduce;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Device memory for `len` elements, not initialised.
+pub fn allocate<T: DeviceCopy>(len: usize) -> Result<DeviceBuffer<T>> {
+    // SAFETY: elements are numbers, for which any bits will do; each is written before it is read.
+    unsafe { DeviceBuffer::uninitialized(len) }.map_err(failed("cuMemAlloc"))
+}
+
+/// Device memory for `len` numbers, zero.
+pub fn zeroed<T: DeviceCopy + Zeroable>(len: usize) -> Result<DeviceBuffer<T>> {
+    DeviceBuffer::zeroed(len).map_err(failed("cuMemsetD8"))
+}
+
+/// Page-locked host memory for `len` numbers, zero.
+pub fn locked<T: DeviceCopy + Default>(len: usize) -> Result<LockedBuffer<T>> {
+    LockedBuffer::new(&T::default(), len).map_err(failed("cuMemAllocHost"))
+}
+
+/// Some numbers on the device, borrowed from the buffer that holds them. The device may write to them: it does so in the
+/// order of a stream, and the host reads them only by a copy in that stream.
+#[derive(Debug)]
+pub struct Numbers<'a, T> {
+    pointer: *mut T,
+    len: usize,
+    owner: PhantomData<&'a T>,
+}
+
+impl<T> Clone for Numbers<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Numbers<'_, T> {}
+
+impl<'a, T: DeviceCopy> Numbers<'a, T> {
+    /// All numbers of a buffer.
+    pub fn of(buffer: &'a DeviceSlice<T>) -> Self {
+        Self { pointer: buffer.as_device_ptr().as_mut_ptr(), len: buffer.len(), owner: PhantomData }
+    }
+
+    /// The numbers of a range.
+    pub fn part(self, range: Range<usize>) -> Result<Self> {
+        if range.start > range.end || range.end > self.len {
+            return Err(mismatch("a part of the numbers on the device", vec![self.len], vec![range.start, range.end]));
+        }
+        Ok(Self { pointer: self.pointer.wrapping_add(range.start), len: range.end - range.start, ..self })
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Their address on the device, to read from.
+    pub fn pointer(&self) -> *const T {
+        self.pointer
+    }
+
+    /// Their address on the device, to write to.
+    pub fn pointer_mut(&self) -> *mut T {
+        self.pointer
+    }
+}
+
+/// Numbers on their way to the device: the host's part, and the place where they go.
+#[derive(Debug)]
+pub struct Upload<T: DeviceCopy> {
+    host: LockedBuffer<T>,
+    device: DeviceBuffer<T>,
+    len: usize,
+}
+
+impl<T: DeviceCopy + Default> Upload<T> {
+    pub fn new() -> Result<Self> {
+        Ok(Self { host: locked(1)?, device: allocate(1)?, len: 0 })
+    }
+
+    /// Has `write` fill `len` numbers on the host.
+    pub fn fill(&mut self, len: usize, write: impl FnOnce(&mut [T])) -> Result<()> {
+        if self.host.len() < len {
+            self.host = locked(len)?;
+            self.device = allocate(len)?;
+        }
+        self.len = len;
+        write(&mut self.host[..len]);
+        Ok(())
+    }
+
+    /// Starts to copy the numbers to the device.
+    pub fn send<'s>(&'s self, stream: &'s Stream) -> Result<Running<'s, ()>> {
+        if self.len == 0 {
+            return Ok(stream.idle());
+        }
+        Ok(stream.upload(self, |this| (&this.host, &this.device, this.len))?.borrowed())
+    }
+
+    /// The numbers on the device.
+    pub fn device(&self) -> Numbers<'_, T> {
+        Numbers { len: self.len, ..Numbers::of(&self.device) }
+    }
+}
+
+/// A buffer of at least `len` numbers: the present one, or a larger one in its place. Nothing uses it at the moment.
+pub fn enlarge<T: DeviceCopy>(buffer: &mut DeviceBuffer<T>, len: usize) -> Result<()> {
+    if buffer.len() < len {
+        *buffer = allocate(len)?;
+    }
+    Ok(())
+}
+
+/// What a slot holds before a kernel has written to it: a signalling NaN, which arithmetic never gives.
+const UNWRITTEN: u64 = 0x7ff4_dead_beef_0001;
+/// Looks at a slot between two questions to the driver.
+const LOOKS: u32 = 10_000;
+/// Questions after which the thread offers its core to others (a few milliseconds).
+const PATIENCE: u32 = 20;
+
+/// Places for results in host memory that kernels write to and the host watches: the shortest way of a number out of
+/// the device.
+#[derive(Debug)]
+pub struct Slots {
+    /// `len` slots of page-locked memory. Atomic: the device writes to them while the host reads.
+    host: NonNull<AtomicU64>,
+    len: usize,
+    /// Their address on the device.
+    device: u64,
+}
+
+// SAFETY: the memory is owned and only accessed atomically; where it was allocated does not matter for its use.
+unsafe impl Send for Slots {}
+
+impl Slots {
+    pub fn new(len: usize) -> Result<Self> {
+        // SAFETY: freed in `drop` only; the bits of any number are a valid `AtomicU64`, which has its size.
+        let host = unsafe { cuda_malloc_locked::<u64>(len) }.map_err(failed("cuMemAllocHost"))?;
+        let Some(host) = NonNull::new(host.cast::<AtomicU64>()) else {
+            return Err(Error::Cuda { op: "cuMemAllocHost", message: "no memory was given".into() });
+        };
+        let mut slots = Self { host, len, device: 0 };
+        // SAFETY: a place for the address, and memory that was just allocated by the driver.
+        let result = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut slots.device, host.as_ptr().cast(), 0) };
+        check("cuMemHostGetDevicePointer", result)?;
+        (0..len).for_each(|i| slots.slot(i).store(UNWRITTEN, Ordering::Relaxed));
+        Ok(slots)
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The address of the first slot on the device.
+    pub fn device_pointer(&self) -> *mut f64 {
+        self.device as *mut f64
+    }
+
+    fn slot(&self, i: usize) -> &AtomicU64 {
+        assert!(i < self.len, "slot {i} of {}", self.len);
+        // SAFETY: within the allocation, which lives as long as `self`.
+        unsafe { self.host.add(i).as_ref() }
+    }
+
+    /// Empties the first `count` slots; to be called before the launch that fills them.
+    pub fn clear(&self, count: usize) {
+        (0..count).for_each(|i| self.slot(i).store(UNWRITTEN, Ordering::Relaxed));
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    /// Waits until a slot is filled by the work in `stream`. Ends with the driver's error if that work fails.
+    pub fn wait(&self, i: usize, stream: &cust::stream::Stream) -> Result<f64> {
+        let slot = self.slot(i);
+        let read = || match slot.load(Ordering::Acquire) {
+            UNWRITTEN => None,
+            bits => Some(f64::from_bits(bits)),
+        };
+        for question in 0u32.. {
+            for _ in 0..LOOKS {
+                if let Some(v) = read() {
+                    return Ok(v);
+                }
+                std::hint::spin_loop();
+            }
+            // SAFETY: the stream exists.
+            match unsafe { sys::cuStreamQuery(stream.as_inner()) } {
+                sys::CUresult::CUDA_ERROR_NOT_READY if question < PATIENCE => {}
+                sys::CUresult::CUDA_ERROR_NOT_READY => std::thread::yield_now(),
+                result => {
+                    check("cuStreamQuery", result)?;
+                    break;
+                }
+            }
+        }
+        let silent = || Error::Cuda { op: "cuLaunchKernel", message: "the kernel ended without a result".into() };
+        read().ok_or_else(silent)
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        // SAFETY: allocated by its counterpart in `new`. A failure leaves nothing to do.
+        let _ = unsafe { cuda_free_locked(self.host.as_ptr()) };
+    }
+}
+
+/// Where a launch's total comes out.
+#[derive(Debug, Clone, Copy)]
+pub enum Total<'a> {
+    /// In the host's memory, as soon as it is there.
+    Slot(&'a Slots),
+    /// On the device, at the beginning of this memory.
+    Device(Numbers<'a, f64>),
+}
+
+/// What a launch needs besides its data to form its total.
+#[derive(Debug, Clone, Copy)]
+pub struct Output<'a> {
+    /// A number for each block.
+    pub partials: Numbers<'a, f64>,
+    /// One counter, which is 0 between launches.
+    pub ticket: Numbers<'a, u32>,
+    pub total: Total<'a>,
+}
+
+impl Output<'_> {
+    /// As a kernel takes it, for a grid of so many blocks.
+    pub fn argument(&self, blocks: u32) -> Result<reduce::Output> {
+        let total = match self.total {
+            Total::Slot(slots) => slots.device_pointer(),
+            Total::Device(place) if place.len() > 0 => place.pointer_mut(),
+            Total::Device(_) => return Err(mismatch("the place of a total", vec![1], vec![0])),
+        };
+        if self.partials.len() < blocks as usize || self.ticket.len() == 0 {
+            return Err(mismatch("the sums of a launch's blocks", vec![blocks as usize], vec![self.partials.len()]));
+        }
+        Ok(reduce::Output { partials: self.partials.pointer_mut(), ticket: self.ticket.pointer_mut(), total })
+    }
+}
+
+/// The memory of one evaluation besides its data, for one launch after the other in one stream.
+#[derive(Debug)]
+pub struct Workspace {
+    pub totals: Slots,
+    ticket: DeviceBuffer<u32>,
+    pub partials: DeviceBuffer<f64>,
+    pub parameters: Upload<f32>,
+}
+
+impl Workspace {
+    /// For up to `totals` totals of a launch.
+    pub fn new(totals: usize) -> Result<Self> {
+        Ok(Self { totals: Slots::new(totals)?, ticket: zeroed(1)?, partials: allocate(1)?, parameters: Upload::new()? })
+    }
+
+    /// For a launch whose total comes out in the first slot.
+    pub fn output(&self) -> Output<'_> {
+        let (partials, ticket) = (Numbers::of(&self.partials), Numbers::of(&self.ticket));
+        Output { partials, ticket, total: Total::Slot(&self.totals) }
+    }
+}

@@ -1,0 +1,16 @@
+//! A device: its driver, its memory, its kernels, and the samples that lie on it.
+pub(crate) mod driver;
+pub(super) mod gpu;
+pub(super) mod kernel;
+pub(crate) mod layout;
+pub(super) mod memory;
+pub(super) mod ptx;
+pub(super) mod samples;
+pub(super) mod stream;
+
+use crate::Error;
+
+/// The error about two shapes that must agree and do not.
+pub(super) fn mismatch(what: &'static str, expected: Vec<usize>, got: Vec<usize>) -> Error {
+    Error::ShapeMismatch { what, expected, got }
+}

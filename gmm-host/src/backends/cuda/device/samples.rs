@@ -1,0 +1,440 @@
+//! The samples of an evaluator: on the device, or on the host and passed through the device in chunks.
+use super::gpu::{Gpu, failed};
+use super::layout::{self, STRIDE};
+use super::memory::{Numbers, Workspace, allocate, locked};
+use super::mismatch;
+use super::stream::{Running, Stream};
+use crate::data::frame::{Float, Frame};
+use crate::{Error, Result, Samples, View};
+use cust::event::{Event, EventFlags};
+use cust::memory::bytemuck::Zeroable;
+use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy, LockedBuffer};
+use gmm_kernels::data::{self, QUAD};
+use gmm_kernels::entries;
+use rayon::prelude::*;
+use std::ptr;
+use std::sync::Arc;
+
+/// A type that samples have on the device.
+pub trait Element: Float + DeviceCopy + Zeroable + Default + entries::Element + std::fmt::Debug {}
+
+impl Element for f32 {}
+
+impl Element for f64 {}
+
+/// Bytes of samples that are brought to the device at once.
+const PIECE_BYTES: usize = 32 << 20;
+/// Most samples of a launch, so that a 32-bit index of quads never overflows.
+const MAX_SAMPLES: usize = 1 << 32;
+
+/// Samples on the device: part of a buffer that holds columns.
+#[derive(Debug, Clone, Copy)]
+pub struct Columns<'a, T: DeviceCopy = f32> {
+    buffer: Numbers<'a, T>,
+    stride: usize,
+    d: usize,
+    weighted: bool,
+    first: usize,
+    n: usize,
+}
+
+impl<'a, T: DeviceCopy> Columns<'a, T> {
+    /// The first `n` samples of a buffer that holds (D, `layout::stride(n)`) numbers or more, and behind them, if
+    /// `weighted`, a column of sample weights.
+    fn new(buffer: Numbers<'a, T>, n: usize, d: usize, weighted: bool) -> Result<Self> {
+        let stride = layout::stride(n);
+        let width = d + usize::from(weighted);
+        if n == 0 || d == 0 || width.checked_mul(stride).is_none_or(|len| len > buffer.len()) {
+            return Err(mismatch("samples on the device", vec![n, width], vec![buffer.len()]));
+        }
+        Ok(Self { buffer, stride, d, weighted, first: 0, n })
+    }
+
+    /// Samples `first` to `first + n`; `first` is a multiple of a quad.
+    pub fn part(self, first: usize, n: usize) -> Result<Self> {
+        if n == 0 || !first.is_multiple_of(QUAD) || first + n > self.n {
+            return Err(mismatch("a part of the samples", vec![self.n], vec![first, n]));
+        }
+        Ok(Self { first: self.first + first, n, ..self })
+    }
+
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    pub fn d(&self) -> usize {
+        self.d
+    }
+
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// The first feature of the first sample.
+    pub fn x(&self) -> *const T {
+        // Within the buffer: `first` is below N.
+        self.buffer.pointer().wrapping_add(self.first)
+    }
+
+    /// The samples' weights, null if they have none.
+    pub fn weights(&self) -> *const T {
+        if self.weighted { self.x().wrapping_add(self.d * self.stride) } else { ptr::null() }
+    }
+}
+
+impl Columns<'_> {
+    /// As the kernels take them; the first `cached_quads` quads are to stay in the L2 cache.
+    pub fn argument(&self, cached_quads: u32) -> data::Columns {
+        data::Columns { x: self.x(), stride: self.stride as u64, n: self.n as u64, keep: cached_quads }
+    }
+}
+
+/// Samples in the kernels' layout, which any number of evaluators share.
+#[derive(Debug)]
+struct Store<T: DeviceCopy> {
+    gpu: &'static Gpu,
+    frame: Frame,
+    n: usize,
+    d: usize,
+    total_weight: f64,
+    /// The kernels see the samples' weights divided by this power of two, which brings the largest to about one.
+    weight_scale: Option<f64>,
+    place: Place<T>,
+}
+
+/// Where the samples are.
+#[derive(Debug)]
+enum Place<T: DeviceCopy> {
+    /// All on the device.
+    Device(DeviceBuffer<T>),
+    /// On the host, in chunks of (samples, columns); a chunk needs so many numbers on the device.
+    Host { chunks: Vec<(usize, Vec<T>)>, largest: usize },
+}
+
+impl<T: DeviceCopy> Drop for Store<T> {
+    fn drop(&mut self) {
+        // The fields' own drops free the memory, and need the context. Its evaluators have waited for their work.
+        let _ = self.gpu.enter();
+    }
+}
+
+/// A stream with the memory that an evaluation in it needs.
+#[derive(Debug)]
+pub struct Pass<T: DeviceCopy> {
+    pub stream: Stream,
+    pub workspace: Workspace,
+    chunk: Option<ChunkBuffer<T>>,
+}
+
+/// Where chunks go that come from the host.
+#[derive(Debug)]
+struct ChunkBuffer<T: DeviceCopy> {
+    device: DeviceBuffer<T>,
+    /// Pieces of a chunk on their way to the device: one is filled while the other is copied.
+    staging: [std::cell::RefCell<Staging<T>>; 2],
+}
+
+#[derive(Debug)]
+struct Staging<T: DeviceCopy> {
+    host: LockedBuffer<T>,
+    copied: Event,
+}
+
+impl<T: Element> ChunkBuffer<T> {
+    fn new(len: usize) -> Result<Self> {
+        let staging = || -> Result<_> {
+            let copied = Event::new(EventFlags::DISABLE_TIMING).map_err(failed("cuEventCreate"))?;
+            Ok(Staging { host: locked((PIECE_BYTES / size_of::<T>()).min(len))?, copied }.into())
+        };
+        Ok(Self { device: allocate(len)?, staging: [staging()?, staging()?] })
+    }
+
+    /// Copies a chunk to the device, behind the work that is in the stream; the last pieces are still on their way.
+    fn fill<'s>(&'s self, stream: &'s Stream, chunk: &[T]) -> Result<Running<'s, ()>> {
+        let running = stream.unfinished();
+        let len = self.staging[0].borrow().host.len();
+        for (i, piece) in chunk.chunks(len).enumerate() {
+            let mut staging = self.staging[i % 2].borrow_mut();
+            staging.copied.synchronize().map_err(failed("cuEventSynchronize"))?;
+            let host = &mut staging.host[..piece.len()];
+            host.par_chunks_mut(1 << 16).zip(piece.par_chunks(1 << 16)).for_each(|(to, from)| to.copy_from_slice(from));
+            let mut to = self.device.index(i * len..i * len + piece.len());
+            // SAFETY: both are as long; the staging memory is written to again only after the event that follows, and
+            // freed only after `running` has been waited for, which borrows `self`.
+            unsafe { to.async_copy_from(&staging.host[..piece.len()], stream.inner()) }
+                .map_err(failed("cuMemcpyHtoDAsync"))?;
+            staging.copied.record(stream.inner()).map_err(failed("cuEventRecord"))?;
+        }
+        Ok(running)
+    }
+}
+
+/// The samples of one evaluator, with the streams that it evaluates them in. An evaluator has it as its first field: its
+/// drop waits for the device and makes its context current, so that what follows can be freed.
+#[derive(Debug)]
+pub struct DeviceSamples<T: DeviceCopy> {
+    store: Arc<Store<T>>,
+    /// Chunk c passes through pass c modulo their number: one if all samples are on the device, else two.
+    passes: Vec<Pass<T>>,
+}
+
+/// A chunk on the device.
+pub struct Chunk<'a, T: DeviceCopy> {
+    pub pass: &'a Pass<T>,
+    pub columns: Columns<'a, T>,
+    /// What was started to bring it there.
+    pub started: Running<'a, ()>,
+}
+
+/// Totals of a launch, at most: parameter sets of a batch.
+pub const MAX_TOTALS: usize = 64;
+
+impl<T: Element> DeviceSamples<T> {
+    /// Takes a copy of the samples to the device, or, where they need more than `memory_limit` bytes there (nearly all
+    /// that is free, if none is given), to the host's memory in the kernels' layout.
+    pub fn new(samples: &Samples<'_>, ordinal: usize, memory_limit: Option<usize>) -> Result<Self> {
+        let gpu = Gpu::open(ordinal)?;
+        gpu.enter()?;
+        let (n, d) = (samples.n_samples(), samples.n_features());
+        let weight_scale = samples.weights().map(|w| {
+            let largest = w.iter().copied().fold(0.0, f64::max);
+            largest.log2().ceil().clamp(-1000.0, 1000.0).exp2()
+        });
+        let frame = match samples.view() {
+            View::F32(x) => Frame::of(x),
+            View::F64(x) => Frame::of(x),
+        };
+        let limit = match memory_limit {
+            Some(limit) => limit,
+            None => {
+                let free = gpu.free_memory()?;
+                free - (free / 16).max(256 << 20).min(free)
+            }
+        };
+        let columns = ColumnsOf { samples, frame: &frame, weight_scale };
+        let bytes = columns.width() as u128 * layout::stride(n) as u128 * size_of::<T>() as u128;
+        let place = if bytes <= limit as u128 && n <= MAX_SAMPLES {
+            Place::Device(columns.on_device()?)
+        } else {
+            columns.on_host(limit)?
+        };
+        let total_weight = samples.total_weight();
+        Self::of_store(Arc::new(Store { gpu, frame, n, d, total_weight, weight_scale, place }))
+    }
+
+    /// The same samples for another evaluator, without a copy of them.
+    pub fn share(&self) -> Result<Self> {
+        self.gpu().enter()?;
+        Self::of_store(self.store.clone())
+    }
+
+    fn of_store(store: Arc<Store<T>>) -> Result<Self> {
+        let pass = |chunk: Option<usize>| -> Result<_> {
+            let chunk = chunk.map(ChunkBuffer::new).transpose()?;
+            Ok(Pass { stream: Stream::new()?, workspace: Workspace::new(MAX_TOTALS)?, chunk })
+        };
+        let passes = match &store.place {
+            Place::Device(_) => vec![pass(None)?],
+            Place::Host { largest, .. } => vec![pass(Some(*largest))?, pass(Some(*largest))?],
+        };
+        Ok(Self { store, passes })
+    }
+
+    /// The device, and the precision.
+    pub fn describe(&self) -> String {
+        let info = &self.store.gpu.info;
+        format!("cuda:{} {} ({})", info.ordinal, info.name, T::NAME)
+    }
+
+    pub fn gpu(&self) -> &'static Gpu {
+        self.store.gpu
+    }
+
+    pub fn frame(&self) -> &Frame {
+        &self.store.frame
+    }
+
+    /// N.
+    pub fn n(&self) -> usize {
+        self.store.n
+    }
+
+    /// D.
+    pub fn d(&self) -> usize {
+        self.store.d
+    }
+
+    pub fn total_weight(&self) -> f64 {
+        self.store.total_weight
+    }
+
+    /// Whether all samples are in the device's memory.
+    pub fn is_resident(&self) -> bool {
+        matches!(self.store.place, Place::Device(_))
+    }
+
+    pub fn n_chunks(&self) -> usize {
+        match &self.store.place {
+            Place::Device(_) => 1,
+            Place::Host { chunks, .. } => chunks.len(),
+        }
+    }
+
+    /// Samples of the first chunk, the largest.
+    pub fn chunk_size(&self) -> usize {
+        match &self.store.place {
+            Place::Device(_) => self.store.n,
+            Place::Host { chunks, .. } => chunks[0].0,
+        }
+    }
+
+    /// Whether the samples have weights.
+    pub fn weighted(&self) -> bool {
+        self.store.weight_scale.is_some()
+    }
+
+    /// What the kernels' sums are to be multiplied by: they see the weights divided by this.
+    pub fn weight_scale(&self) -> f64 {
+        self.store.weight_scale.unwrap_or(1.0)
+    }
+
+    /// The streams and their memory, to be made ready for an evaluation.
+    pub fn passes(&mut self) -> &mut [Pass<T>] {
+        &mut self.passes
+    }
+
+    /// The stream and the memory that chunk `c` is evaluated with.
+    pub fn pass(&self, c: usize) -> &Pass<T> {
+        &self.passes[c % self.passes.len()]
+    }
+
+    /// Chunk `c`, with what was started to bring it to the device.
+    pub fn chunk(&self, c: usize) -> Result<Chunk<'_, T>> {
+        let pass = self.pass(c);
+        let (n, buffer, started) = match (&self.store.place, &pass.chunk) {
+            (Place::Device(buffer), _) => (self.store.n, buffer, pass.stream.idle()),
+            (Place::Host { chunks, .. }, Some(buffer)) => {
+                let (n, numbers) = &chunks[c];
+                (*n, &buffer.device, buffer.fill(&pass.stream, numbers)?)
+            }
+            (Place::Host { .. }, None) => return Err(mismatch("the passes of a chunked evaluation", vec![2], vec![1])),
+        };
+        Ok(Chunk { pass, columns: Columns::new(Numbers::of(buffer), n, self.store.d, self.weighted())?, started })
+    }
+
+    /// Evaluates each chunk, in order: `start` begins a chunk, `finish` waits for it, `add` takes what it gives. As many
+    /// chunks are under way as there are passes.
+    pub fn for_each_chunk<'a, R, V>(
+        &'a self,
+        mut start: impl FnMut(usize, Chunk<'a, T>) -> Result<R>,
+        mut finish: impl FnMut(R) -> Result<V>,
+        mut add: impl FnMut(V),
+    ) -> Result<()> {
+        let mut under_way = std::collections::VecDeque::with_capacity(self.passes.len());
+        for c in 0..self.n_chunks() {
+            if under_way.len() == self.passes.len()
+                && let Some(first) = under_way.pop_front()
+            {
+                add(finish(first)?);
+            }
+            under_way.push_back(start(c, self.chunk(c)?)?);
+        }
+        for running in under_way {
+            add(finish(running)?);
+        }
+        Ok(())
+    }
+
+    /// Evaluates each chunk, in order, one at a time; the next is on its way to the device meanwhile.
+    pub fn one_by_one<'a, R>(
+        &'a self,
+        mut start: impl FnMut(usize, Chunk<'a, T>) -> Result<R>,
+        mut finish: impl FnMut(R) -> Result<()>,
+    ) -> Result<()> {
+        let mut next = Some(self.chunk(0)?);
+        let mut c = 0;
+        while let Some(chunk) = next.take() {
+            let running = start(c, chunk)?;
+            c += 1;
+            next = (c < self.n_chunks()).then(|| self.chunk(c)).transpose()?;
+            finish(running)?;
+        }
+        Ok(())
+    }
+}
+
+impl<T: DeviceCopy> Drop for DeviceSamples<T> {
+    fn drop(&mut self) {
+        if self.store.gpu.enter().is_ok() {
+            for pass in &self.passes {
+                // Nobody is left to hear of a failure.
+                let _ = pass.stream.synchronize();
+            }
+        }
+    }
+}
+
+/// Samples that are to be brought into the kernels' layout.
+struct ColumnsOf<'a, 'x> {
+    samples: &'a Samples<'x>,
+    frame: &'a Frame,
+    weight_scale: Option<f64>,
+}
+
+impl ColumnsOf<'_, '_> {
+    /// Columns: the features, and the weights.
+    fn width(&self) -> usize {
+        self.samples.n_features() + usize::from(self.weight_scale.is_some())
+    }
+
+    fn write<T: Element>(&self, rows: &Samples<'_>, out: &mut [T]) {
+        layout::columns(rows, self.frame, self.weight_scale.unwrap_or(1.0), out);
+    }
+
+    fn on_device<T: Element>(&self) -> Result<DeviceBuffer<T>> {
+        let (n, width) = (self.samples.n_samples(), self.width());
+        let stride = layout::stride(n);
+        let stream = Stream::new()?;
+        let buffer: DeviceBuffer<T> = allocate(width * stride)?;
+        let piece = (PIECE_BYTES / size_of::<T>() / width).next_multiple_of(STRIDE).clamp(STRIDE, stride);
+        // Page-locked memory is copied at full speed; but any will do.
+        let mut page_locked = locked::<T>(width * piece).ok();
+        let mut pageable = if page_locked.is_none() { vec![T::default(); width * piece] } else { Vec::new() };
+        let staging: &mut [T] = page_locked.as_deref_mut().unwrap_or(&mut pageable);
+        for start in (0..n).step_by(piece) {
+            let rows = self.samples.rows(start..n.min(start + piece));
+            let len = layout::stride(rows.n_samples());
+            let staging = &mut staging[..width * len];
+            self.write(&rows, staging);
+            for (j, column) in staging.chunks_exact(len).enumerate() {
+                let mut to = buffer.index(j * stride + start..j * stride + start + len);
+                // SAFETY: both are as long, and the copy is waited for before the staging memory is used again or freed.
+                unsafe { to.async_copy_from(column, stream.inner()) }
+                    .map_err(failed("cuMemcpyHtoDAsync"))
+                    .inspect_err(|_| drop(stream.synchronize()))?;
+            }
+            stream.synchronize()?;
+        }
+        Ok(buffer)
+    }
+
+    fn on_host<T: Element>(&self, limit: usize) -> Result<Place<T>> {
+        let (n, width) = (self.samples.n_samples(), self.width());
+        let size = (limit / 2 / size_of::<T>() / width / STRIDE * STRIDE).min(MAX_SAMPLES).min(layout::stride(n));
+        if size == 0 {
+            return Err(Error::Unsupported {
+                what: format!("{width} columns within {limit} bytes of GPU memory"),
+                backend: "the CUDA backend",
+                remedy: "use device `cpu` or `reference`",
+            });
+        }
+        let chunks = (0..n).step_by(size).map(|start| {
+            let rows = self.samples.rows(start..n.min(start + size));
+            let n = rows.n_samples();
+            let mut numbers = vec![T::default(); width * layout::stride(n)];
+            self.write(&rows, &mut numbers);
+            (n, numbers)
+        });
+        Ok(Place::Host { chunks: chunks.collect(), largest: width * size })
+    }
+}

@@ -1,0 +1,125 @@
+//! `fused`: the E-step in one read of the data, for K up to 32 and D up to 16.
+use super::fused_layout::FusedLayout;
+use crate::Result;
+use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::memory::{Numbers, Slots, Workspace, allocate};
+use crate::backends::cuda::device::mismatch;
+use crate::backends::cuda::device::samples::Columns;
+use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::likelihood::{ReduceSets, Totals};
+use crate::backends::cuda::plan::{Task, Variant};
+use cust::memory::DeviceBuffer;
+use gmm_kernels::entries;
+use gmm_kernels::estep::fused::{FusedArgs, Moments, numbers, shared_bytes, values};
+use gmm_kernels::reduce::sets::ReduceSetsArgs;
+
+/// A kernel made ready for mixtures of one shape.
+#[derive(Debug)]
+pub struct Fused {
+    kernel: Kernel<FusedArgs>,
+    reduce: Kernel<ReduceSetsArgs>,
+    moments: Moments,
+    lanes: usize,
+    d: usize,
+    variant: Variant,
+    multiprocessors: u32,
+    /// Where the sums come out, in the host's memory.
+    sums: Slots,
+    partials: DeviceBuffer<f64>,
+}
+
+impl Fused {
+    /// The kernel for mixtures like this one. The device's context is current.
+    pub fn new(gpu: &Gpu, layout: &FusedLayout, variant: Variant, task: &Task) -> Result<Self> {
+        let (moments, lanes, d) = (layout.moments(), layout.lanes(), task.d);
+        // More registers would cost a block of each multiprocessor (measured on an H200); triangles need them.
+        let max_registers = (!moments.full()).then_some(168);
+        let values = values(d, moments.full(), lanes);
+        let most_blocks = gpu.limits.multiprocessors * variant.per_multiprocessor;
+        Ok(Self {
+            kernel: gpu.kernel(&entries::fused(moments, lanes, d), max_registers)?,
+            reduce: gpu.kernel(&entries::reduce_sets(), None)?,
+            moments,
+            lanes,
+            d,
+            variant,
+            multiprocessors: gpu.limits.multiprocessors,
+            sums: Slots::new(values)?,
+            partials: allocate(values * most_blocks as usize)?,
+        })
+    }
+
+    /// Numbers that a launch gives.
+    pub fn values(&self) -> usize {
+        values(self.d, self.moments.full(), self.lanes)
+    }
+
+    /// Where they come out.
+    pub fn sums(&self) -> &Slots {
+        &self.sums
+    }
+
+    /// Writes the parameters of a mixture for the launches of a workspace.
+    pub fn prepare(&self, workspace: &mut Workspace, layout: &FusedLayout) -> Result<()> {
+        let got = (layout.moments(), layout.lanes(), layout.n_features());
+        if got != (self.moments, self.lanes, self.d) {
+            return Err(mismatch("a mixture for `fused`", vec![self.lanes, self.d], vec![got.1, got.2]));
+        }
+        let len = numbers(self.d, self.moments.full()) * self.lanes;
+        workspace.parameters.fill(len, |to| layout.write(to))
+    }
+
+    /// Starts the E-step over some samples; its sums come out in [`sums`](Self::sums).
+    pub fn start<'a>(
+        &'a self,
+        stream: &'a Stream,
+        parameters: Numbers<'a, f32>,
+        columns: Columns<'a>,
+    ) -> Result<Running<'a, ()>> {
+        let blocks = self.variant.blocks(columns.n(), self.multiprocessors);
+        let (partials, values) = (Numbers::of(&self.partials), self.values());
+        let shared = shared_bytes(self.d, self.moments.full(), self.lanes, self.variant.block);
+        let cached_quads = self.variant.cached_quads(self.d);
+        let launch =
+            FusedLaunch { columns, cached_quads, moments: self.moments, lanes: self.lanes, parameters, partials };
+        self.sums.clear(values);
+        let running = stream.launch(self.kernel, Grid::new(blocks, self.variant.block, shared), launch)?;
+        let totals = Totals::Slots(&self.sums, values);
+        let reduce = ReduceSets { partials, count: blocks as usize, totals };
+        Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(values), reduce)?).borrowed())
+    }
+}
+
+/// A launch that leaves each block's sums.
+#[derive(Clone, Copy)]
+struct FusedLaunch<'a> {
+    columns: Columns<'a>,
+    cached_quads: u32,
+    moments: Moments,
+    lanes: usize,
+    parameters: Numbers<'a, f32>,
+    /// A sum for each value and block.
+    partials: Numbers<'a, f64>,
+}
+
+// SAFETY: the columns' lengths were checked when they were made; parameters, partial sums and shared memory are checked here.
+unsafe impl Launch for FusedLaunch<'_> {
+    type Argument = FusedArgs;
+
+    fn argument(&self, grid: &Grid) -> Result<FusedArgs> {
+        let (d, full, lanes) = (self.columns.d(), self.moments.full(), self.lanes);
+        let partials = values(d, full, lanes) * grid.blocks.0 as usize;
+        let needed = vec![numbers(d, full) * lanes, partials, shared_bytes(d, full, lanes, grid.threads)];
+        let got = vec![self.parameters.len(), self.partials.len(), grid.shared];
+        if needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+            return Err(mismatch("a launch of `fused`", needed, got));
+        }
+        Ok(FusedArgs {
+            columns: self.columns.argument(self.cached_quads),
+            sample_weights: self.columns.weights(),
+            parameters: self.parameters.pointer(),
+            partials: self.partials.pointer_mut(),
+        })
+    }
+}

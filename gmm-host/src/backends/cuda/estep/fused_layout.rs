@@ -1,0 +1,188 @@
+//! Parameters and results of the kernels `fused`. No call of CUDA in here: all of it runs and is tested on any machine.
+use super::weighted_sums_layout::NEAR;
+use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::data::frame::Frame;
+use crate::{CentredSums, CovarianceType, Covariances, Result, Statistics};
+use gmm_kernels::estep::fused::{self, Moments, numbers, sums};
+use ndarray::{Array1, Array2, Array3, Axis};
+
+/// A mixture as z = A·x′ + b for each component, in the frame of a data set: log₂ of a component's density is a
+/// constant minus |z|². A is diagonal for `diag` and `spherical`, else lower triangular.
+#[derive(Debug, Clone)]
+pub(crate) struct FusedLayout {
+    covariance_type: CovarianceType,
+    parameters: DeviceParameters<f32>,
+    moments: Moments,
+}
+
+/// The moments of one component in the units of the data: around `centre`, Σ r·(x − centre) and
+/// Σ r·(x − centre)(x − centre)ᵀ, of which diagonal types have the diagonal.
+struct ComponentMoments {
+    centre: Array1<f64>,
+    first: Array1<f64>,
+    second: Array2<f64>,
+}
+
+impl FusedLayout {
+    pub fn new(covariance_type: CovarianceType, parameters: DeviceParameters<f32>) -> Self {
+        let moments = if !matches!(parameters.matrices, Matrices::Diagonal) {
+            Moments::Full
+        } else if parameters.shift.iter().all(|m| f64::from(m.abs()) <= NEAR) {
+            // No component is far from the data's centre, so that nothing cancels in moments of x′ itself.
+            Moments::Raw
+        } else {
+            Moments::Diag
+        };
+        Self { covariance_type, parameters, moments }
+    }
+
+    /// Which moments the kernel sums up.
+    pub fn moments(&self) -> Moments {
+        self.moments
+    }
+
+    /// The lanes that share a sample.
+    pub fn lanes(&self) -> usize {
+        fused::lanes(self.parameters.n_components)
+    }
+
+    /// D.
+    pub fn n_features(&self) -> usize {
+        self.parameters.n_features
+    }
+
+    /// A of a component, row by row ([`fused::matrix`]).
+    fn a(&self, c: usize) -> &[f32] {
+        let d = self.n_features();
+        match &self.parameters.matrices {
+            Matrices::Diagonal => &self.parameters.scale[c * d..][..d],
+            Matrices::Each(a) => &a[c * triangle(d)..][..triangle(d)],
+            Matrices::Shared(a) => a,
+        }
+    }
+
+    /// b of a component (D,).
+    fn b(&self, c: usize) -> &[f32] {
+        let d = self.n_features();
+        &self.parameters.shift[c * d..][..d]
+    }
+
+    /// Writes the parameters as the kernel reads them, ([`numbers`], lanes).
+    pub fn write(&self, out: &mut [f32]) {
+        let DeviceParameters { n_components: k, n_features: d, weight, seed, .. } = &self.parameters;
+        let lanes = self.lanes();
+        debug_assert!(*k <= lanes && out.len() == numbers(*d, self.moments.full()) * lanes);
+        out.fill(0.0);
+        for c in 0..*k {
+            let own = self.a(c).iter().chain(self.b(c));
+            // A component without weight has a seed far below all others; with weight zero any number does.
+            let constants = if weight[c] > 0.0 { [weight[c], seed[c]] } else { [0.0, 0.0] };
+            for (row, v) in out.chunks_exact_mut(lanes).zip(own.chain(&constants)) {
+                row[c] = *v;
+            }
+        }
+    }
+
+    /// From the sums that the kernel gives, ([`sums`], lanes) and the log₂-likelihood, over samples of total weight
+    /// `weight`. `bias` is what the kernel's log₂ of a sample's likelihood lacks.
+    pub fn statistics(&self, values: &[f64], weight: f64, bias: f64, frame: &Frame) -> Result<Statistics> {
+        let (k, d) = (self.parameters.n_components, self.n_features());
+        let lanes = self.lanes();
+        let log2 = values[sums(d, self.moments.full()) * lanes] + weight * (self.parameters.offset + bias);
+        let mut centres = Array2::zeros((k, d));
+        let mut first = Array2::zeros((k, d));
+        let mut second = Array3::zeros((k, d, d));
+        for c in 0..k {
+            let sum = |row: usize| values[(1 + row) * lanes + c];
+            let moments = match self.moments {
+                Moments::Raw => self.of_raw(sum, frame),
+                Moments::Diag => self.of_diagonal(c, sum, frame),
+                Moments::Full => self.of_triangle(c, sum, frame),
+            };
+            centres.row_mut(c).assign(&moments.centre);
+            first.row_mut(c).assign(&moments.first);
+            second.index_axis_mut(Axis(0), c).assign(&moments.second);
+        }
+        let variances = || Array2::from_shape_fn((k, d), |(c, j)| second[[c, j, j]]);
+        let second = match self.covariance_type {
+            CovarianceType::Diag => Covariances::Diag(variances()),
+            CovarianceType::Spherical => Covariances::Spherical(variances().sum_axis(Axis(1))),
+            CovarianceType::Tied => Covariances::Tied(second.sum_axis(Axis(0))),
+            CovarianceType::Full => Covariances::Full(second),
+        };
+        Statistics::from_centred_sums(CentredSums {
+            weight,
+            log_likelihood: std::f64::consts::LN_2 * log2,
+            centres,
+            counts: Array1::from_shape_fn(k, |c| values[c]),
+            first,
+            second,
+        })
+    }
+
+    /// From moments of x′: their origin is the centre of the data.
+    fn of_raw(&self, sum: impl Fn(usize) -> f64, frame: &Frame) -> ComponentMoments {
+        let d = self.n_features();
+        let mut second = Array2::zeros((d, d));
+        for j in 0..d {
+            second[[j, j]] = sum(d + j) * frame.inverse[j] * frame.inverse[j];
+        }
+        ComponentMoments {
+            centre: Array1::from_shape_fn(d, |j| frame.shift[j]),
+            first: Array1::from_shape_fn(d, |j| sum(j) * frame.inverse[j]),
+            second,
+        }
+    }
+
+    /// From moments of z = A·x′ + b with a diagonal A: their origin is where z = 0, the mean up to rounding.
+    fn of_diagonal(&self, c: usize, sum: impl Fn(usize) -> f64, frame: &Frame) -> ComponentMoments {
+        let d = self.n_features();
+        let (a, b) = (self.a(c), self.b(c));
+        // In the data's own units. A component without weight may have no scale; its sums are zero.
+        let scale = |j: usize| f64::from(a[j]) * frame.scale[j];
+        let over = |v: f64, divisor: f64| if divisor == 0.0 { 0.0 } else { v / divisor };
+        let mut second = Array2::zeros((d, d));
+        for j in 0..d {
+            second[[j, j]] = over(sum(d + j), scale(j) * scale(j));
+        }
+        ComponentMoments {
+            centre: Array1::from_shape_fn(d, |j| frame.shift[j] + over(-f64::from(b[j]), scale(j))),
+            first: Array1::from_shape_fn(d, |j| over(sum(j), scale(j))),
+            second,
+        }
+    }
+
+    /// From moments of z = A·x′ + b with a lower triangle A: with S = Σ r·z·zᵀ those of x are A⁻¹·S·A⁻ᵀ.
+    fn of_triangle(&self, c: usize, sum: impl Fn(usize) -> f64, frame: &Frame) -> ComponentMoments {
+        let d = self.n_features();
+        let (a, b) = (self.a(c), self.b(c));
+        // Element (i, j) of A, in the data's own units.
+        let a = |i: usize, j: usize| f64::from(a[triangle(i) + j]) * frame.scale[j];
+        // Solves A·y = v by forward substitution.
+        let solve = |v: &dyn Fn(usize) -> f64| {
+            let mut y = Array1::zeros(d);
+            for i in 0..d {
+                let known: f64 = (0..i).map(|j| a(i, j) * y[j]).sum();
+                let pivot = a(i, i);
+                // A component without weight may have no scale; its sums are zero.
+                y[i] = if pivot == 0.0 { 0.0 } else { (v(i) - known) / pivot };
+            }
+            y
+        };
+        let centre = solve(&|i| -f64::from(b[i]));
+        let s = |i: usize, j: usize| sum(d + triangle(i.max(j)) + i.min(j));
+        let mut half = Array2::zeros((d, d));
+        for j in 0..d {
+            half.column_mut(j).assign(&solve(&|i| s(i, j)));
+        }
+        let mut second = Array2::zeros((d, d));
+        for i in 0..d {
+            second.row_mut(i).assign(&solve(&|j| half[[i, j]]));
+        }
+        ComponentMoments {
+            centre: Array1::from_shape_fn(d, |j| frame.shift[j] + centre[j]),
+            first: solve(&sum),
+            second,
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! `weighted_sums`: the E-step for any K and D. `tiled` leaves the exponents of a piece of the samples, `weighted_sums` adds up
+//! what their responsibilities weigh, and `reduce_slices` what the slices of the samples have.
+use super::weighted_sums_layout::{Section, WeightedSumsLayout};
+use crate::backends::cuda::device::gpu::{Gpu, failed};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::memory::{Numbers, Output, Total, Workspace, allocate, zeroed};
+use crate::backends::cuda::device::mismatch;
+use crate::backends::cuda::device::samples::Columns;
+use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::likelihood::{Exponents, Tiled};
+use crate::backends::cuda::plan::{Task, Variant, WEIGHTED_SUMS_REGISTERS, weighted_sums_shape};
+use crate::{Error, Result};
+use cust::memory::DeviceBuffer;
+use gmm_kernels::entries;
+use gmm_kernels::estep::weighted_sums::{self, Shape, WeightedSumsArgs};
+use gmm_kernels::likelihood::tiled::{self, TiledArgs};
+use gmm_kernels::reduce::slices::{self, REDUCE_NUMBERS, ReduceSlicesArgs};
+use gmm_kernels::simt::WARP;
+
+/// Threads of a block of `tiled`.
+const TILED_BLOCK: u32 = 128;
+/// Most bytes of exponents, as long as a piece keeps the device busy: half of a large L2 cache, where they are read again.
+const EXPONENT_BYTES: usize = 64 << 20;
+/// Threads of a block of `reduce_slices`.
+const REDUCE_BLOCK: u32 = 1024;
+/// Least samples of a slice.
+const SLICE: usize = 128;
+
+/// What the kernels give of some samples: their sums ([`Shape::sums`]), and Σᵢ log₂ Σₖ wₖ·2^qₖ.
+pub struct Sums {
+    pub values: Vec<f64>,
+    pub log2: f64,
+}
+
+/// The kernels made ready for mixtures of one shape.
+#[derive(Debug)]
+pub struct WeightedSums {
+    tiled: Kernel<TiledArgs>,
+    weighted_sums: Kernel<WeightedSumsArgs>,
+    reduce: Kernel<ReduceSlicesArgs>,
+    task: Task,
+    variant: Variant,
+    shape: Shape,
+    /// Warps of a block of `tiled` along the components.
+    across: u32,
+    /// Blocks of `tiled`, at most.
+    tiled_blocks: u32,
+    /// Samples of a piece: a multiple of those of a block of `tiled`.
+    piece: usize,
+    slices: usize,
+    /// Pair and quad of features of each patch, where patches are pairs.
+    pairs: DeviceBuffer<u32>,
+    exponents: DeviceBuffer<f32>,
+    normalisers: DeviceBuffer<f32>,
+    sums: DeviceBuffer<f64>,
+    totals: DeviceBuffer<f64>,
+    partials: DeviceBuffer<f64>,
+    ticket: DeviceBuffer<u32>,
+    /// Log₂-likelihood of each piece.
+    log2: DeviceBuffer<f64>,
+}
+
+impl WeightedSums {
+    /// For up to `task.n` samples at once. The device's context is current.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where a stage of samples does not fit into shared memory.
+    pub fn new(gpu: &Gpu, layout: &WeightedSumsLayout, variant: Variant, task: &Task) -> Result<Self> {
+        let Task { n, k, d, full, central, .. } = *task;
+        let rows = variant.split as usize;
+        let kernel = gpu.kernel(&entries::weighted_sums(full, central), Some(WEIGHTED_SUMS_REGISTERS))?;
+        let shape = weighted_sums_shape(task, variant.block as usize, kernel.most_shared());
+        let shared = shape.shared_bytes();
+        if shared > kernel.most_shared() {
+            return Err(Error::Unsupported {
+                what: format!("an E-step with {d} features and covariance matrices"),
+                backend: "the CUDA backend",
+                remedy: "use the device `cpu`, or covariances of type `diag`",
+            });
+        }
+        // As many as their registers allow.
+        let per_multiprocessor = if rows == 8 { 4 } else { 2 };
+        let units = if full { k } else { k.div_ceil(rows) };
+        let across = (units.min((TILED_BLOCK / WARP) as usize)).next_power_of_two() as u32;
+        let across = if across as usize > units { across / 2 } else { across };
+        let per_block = Tiled::block_samples(TILED_BLOCK, across);
+        let multiprocessors = gpu.limits.multiprocessors;
+        let tiled_blocks = multiprocessors * per_multiprocessor;
+        let components = k.next_multiple_of(16);
+        let wave = tiled_blocks as usize * per_block;
+        let most = (EXPONENT_BYTES / size_of::<f32>() / components).max(wave) / wave * wave;
+        let piece = most.min(n.next_multiple_of(per_block));
+        let resident =
+            variant.per_multiprocessor.min((gpu.limits.shared_per_multiprocessor / (shared + 1024)) as u32).max(1);
+        let room = (multiprocessors * resident) as usize;
+        let slices = room.div_ceil(shape.blocks() as usize).min(piece.min(n).div_ceil(SLICE)).max(1);
+        let pairs = layout.pairs.as_flattened();
+        Ok(Self {
+            tiled: gpu.kernel(&entries::tiled(rows, full), None)?,
+            weighted_sums: kernel,
+            reduce: gpu.kernel(&entries::reduce_slices(), None)?,
+            task: *task,
+            variant,
+            shape,
+            across,
+            tiled_blocks,
+            piece,
+            slices,
+            pairs: DeviceBuffer::from_slice(if pairs.is_empty() { &[0] } else { pairs })
+                .map_err(failed("cuMemcpyHtoD"))?,
+            // Rows behind K are read, though nothing comes of them.
+            exponents: zeroed(components * piece)?,
+            normalisers: allocate(2 * piece)?,
+            sums: allocate(slices * shape.sums())?,
+            totals: allocate(shape.sums())?,
+            partials: allocate(tiled_blocks as usize)?,
+            ticket: zeroed(1)?,
+            log2: allocate(n.div_ceil(piece))?,
+        })
+    }
+
+    /// Whether it serves such tasks by this variant.
+    pub fn serves(&self, task: &Task, variant: Variant) -> bool {
+        (self.task, self.variant) == (*task, variant)
+    }
+
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Writes the parameters of a mixture for the launches of a workspace.
+    pub fn prepare(&self, workspace: &mut Workspace, layout: &WeightedSumsLayout) -> Result<()> {
+        let Task { k, d, full, central, .. } = self.task;
+        if (layout.dim(), layout.full(), layout.central()) != ((k, d), full, central) {
+            return Err(mismatch("a mixture for this E-step", vec![k, d], vec![layout.dim().0, layout.dim().1]));
+        }
+        let rows = self.variant.split as usize;
+        workspace.parameters.fill(layout.len(rows), |to| layout.write(rows, to))
+    }
+
+    /// Starts the E-step over some samples, at most as many as it was made for.
+    pub fn start<'a>(
+        &'a self,
+        stream: &'a Stream,
+        parameters: Numbers<'a, f32>,
+        layout: &WeightedSumsLayout,
+        columns: Columns<'a>,
+    ) -> Result<Running<'a, ()>> {
+        let rows = self.variant.split as usize;
+        let section = |section: Section| parameters.part(layout.section(section, rows));
+        let exponents = Exponents {
+            exponents: Numbers::of(&self.exponents),
+            normalisers: Numbers::of(&self.normalisers),
+            stride: self.piece,
+        };
+        let slices = self.slices_of(columns.n());
+        let mut running = stream.idle();
+        for (p, first) in (0..columns.n()).step_by(self.piece).enumerate() {
+            let piece = columns.part(first, self.piece.min(columns.n() - first))?;
+            let log2 = Numbers::of(&self.log2);
+            let likelihoods = Tiled {
+                columns: piece,
+                cached_quads: u32::MAX,
+                k: self.task.k,
+                rows,
+                full: self.shape.full,
+                across: self.across,
+                parameters: section(Section::Likelihood)?,
+                weighted: self.task.weighted,
+                scores: None,
+                exponents: Some(exponents),
+                output: Output {
+                    partials: Numbers::of(&self.partials),
+                    ticket: Numbers::of(&self.ticket),
+                    total: Total::Device(log2.part(p..log2.len())?),
+                },
+            };
+            let blocks = piece.n().div_ceil(Tiled::block_samples(TILED_BLOCK, self.across));
+            let grid = Grid::new(
+                blocks.min(self.tiled_blocks as usize) as u32,
+                TILED_BLOCK,
+                tiled::shared_bytes(rows, TILED_BLOCK, self.across),
+            );
+            running = running.followed_by(stream.launch(self.tiled, grid, likelihoods)?.borrowed());
+            let sums = WeightedSumsLaunch {
+                shape: self.shape,
+                columns: piece,
+                exponents,
+                weights: section(Section::Weights)?,
+                centres: section(Section::Centres)?,
+                pairs: Numbers::of(&self.pairs),
+                slices,
+                add: p > 0,
+                sums: Numbers::of(&self.sums),
+            };
+            running = running.followed_by(stream.launch(self.weighted_sums, sums.grid(), sums)?.borrowed());
+        }
+        let (sums, totals) = (Numbers::of(&self.sums), Numbers::of(&self.totals));
+        let reduce = ReduceSlices { sums, slices, count: self.shape.sums(), totals };
+        Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?).borrowed())
+    }
+
+    /// Slices of so many samples: each has a stage of the first piece, or what it adds to is undefined.
+    fn slices_of(&self, n: usize) -> usize {
+        self.slices.min(self.piece.min(n).div_ceil(weighted_sums::STAGE))
+    }
+
+    /// Waits for the E-step over `n` samples that was started last, and gives its sums.
+    pub fn sums(&self, running: Running<'_, ()>, stream: &Stream, n: usize) -> Result<Sums> {
+        running.wait()?;
+        let mut values = vec![0.0; self.shape.sums()];
+        stream.read(&self.totals, &mut values)?;
+        let mut log2 = vec![0.0; n.div_ceil(self.piece)];
+        stream.read(&self.log2, &mut log2)?;
+        Ok(Sums { values, log2: log2.iter().sum() })
+    }
+}
+
+/// A launch that adds up the sums of each slice of the samples.
+#[derive(Clone, Copy)]
+struct WeightedSumsLaunch<'a> {
+    shape: Shape,
+    columns: Columns<'a>,
+    exponents: Exponents<'a>,
+    weights: Numbers<'a, f32>,
+    centres: Numbers<'a, f32>,
+    pairs: Numbers<'a, u32>,
+    slices: usize,
+    /// Whether to add to the sums that are there, or to replace them.
+    add: bool,
+    sums: Numbers<'a, f64>,
+}
+
+impl WeightedSumsLaunch<'_> {
+    fn grid(&self) -> Grid {
+        Grid {
+            blocks: (self.shape.blocks(), self.slices as u32),
+            threads: self.shape.block(),
+            shared: self.shape.shared_bytes(),
+            cooperative: false,
+        }
+    }
+}
+
+// SAFETY: the columns' lengths were checked when they were made, and `Exponents` checks its own; weights, centres, pairs and
+// sums of all tiles, patches and slices are checked here. Columns and exponents go on to whole stages of samples, as their
+// strides are multiples of those.
+unsafe impl Launch for WeightedSumsLaunch<'_> {
+    type Argument = WeightedSumsArgs;
+
+    fn argument(&self, grid: &Grid) -> Result<WeightedSumsArgs> {
+        let Shape { d, tiles, patches, full, own: central, .. } = self.shape;
+        let components = tiles as usize * weighted_sums::COMPONENTS;
+        let needed = vec![
+            components,
+            if central { components * d as usize } else { 0 },
+            if full { 2 * patches as usize } else { 0 },
+            self.slices * self.shape.sums(),
+            self.columns.n().next_multiple_of(weighted_sums::STAGE),
+            self.shape.shared_bytes(),
+        ];
+        let got = vec![
+            self.weights.len(),
+            self.centres.len(),
+            self.pairs.len(),
+            self.sums.len(),
+            self.columns.stride(),
+            grid.shared,
+        ];
+        let whole = self.columns.d() == d as usize && grid.blocks == (self.shape.blocks(), self.slices as u32);
+        if !whole || needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+            return Err(mismatch("a launch of `weighted_sums`", needed, got));
+        }
+        Ok(WeightedSumsArgs {
+            shape: self.shape,
+            columns: self.columns.argument(u32::MAX),
+            posterior: self.exponents.argument(components, self.columns.n().next_multiple_of(weighted_sums::STAGE))?,
+            weights: self.weights.pointer(),
+            centres: self.centres.pointer(),
+            pairs: self.pairs.pointer(),
+            slices: self.slices as u32,
+            add: self.add.into(),
+            sums: self.sums.pointer_mut(),
+        })
+    }
+}
+
+/// A launch that adds up the slices' sums.
+#[derive(Clone, Copy)]
+struct ReduceSlices<'a> {
+    /// (slices, count)
+    sums: Numbers<'a, f64>,
+    slices: usize,
+    count: usize,
+    totals: Numbers<'a, f64>,
+}
+
+impl ReduceSlices<'_> {
+    fn grid(&self) -> Grid {
+        let blocks = (self.count as u32).div_ceil(REDUCE_NUMBERS);
+        Grid::new(blocks, REDUCE_BLOCK, slices::shared_bytes(REDUCE_BLOCK))
+    }
+}
+
+// SAFETY: the lengths of both arrays are checked here; a thread without a number does nothing.
+unsafe impl Launch for ReduceSlices<'_> {
+    type Argument = ReduceSlicesArgs;
+
+    fn argument(&self, grid: &Grid) -> Result<ReduceSlicesArgs> {
+        let needed = vec![self.slices * self.count, self.count, slices::shared_bytes(grid.threads)];
+        let got = vec![self.sums.len(), self.totals.len(), grid.shared];
+        if needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+            return Err(mismatch("a launch of `reduce_slices`", needed, got));
+        }
+        Ok(ReduceSlicesArgs {
+            sums: self.sums.pointer(),
+            slices: self.slices as u32,
+            count: self.count as u32,
+            totals: self.totals.pointer_mut(),
+        })
+    }
+}

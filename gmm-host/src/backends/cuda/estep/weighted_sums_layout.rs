@@ -1,0 +1,185 @@
+//! Parameters and results of the kernels `weighted_sums`. No call of CUDA in here: all of it runs and is tested on any
+//! machine.
+use crate::backends::cuda::likelihood::layout;
+use crate::backends::cuda::plan::Task;
+use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::data::frame::Frame;
+use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
+use gmm_kernels::data::QUAD;
+use gmm_kernels::estep::weighted_sums::{COMPONENTS, VALUES};
+use ndarray::{Array1, Array2, Array3, Axis};
+use std::f64::consts::LN_2;
+use std::ops::Range;
+
+/// The farthest that a component may be from the data's centre, in units of its own t (0.85 standard deviations), for
+/// moments around that centre: what then cancels costs two of float32's seven digits at most.
+pub(crate) const NEAR: f64 = 16.0;
+
+/// A mixture as the kernels of the E-step read it.
+#[derive(Debug, Clone)]
+pub(crate) struct WeightedSumsLayout {
+    covariance_type: CovarianceType,
+    parameters: DeviceParameters<f32>,
+    /// Pair and quad of features of each patch, where patches are pairs.
+    pub pairs: Vec<[u32; 2]>,
+    /// wₖ (tiles, [`COMPONENTS`]), zeros behind K.
+    weights: Vec<f32>,
+    /// Centres of the components in the frame (tiles, [`COMPONENTS`], D), zeros behind K; empty where the frame's own
+    /// centre serves them all.
+    centres: Vec<f32>,
+}
+
+/// A section of the parameters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Section {
+    /// What `tiled` reads.
+    Likelihood,
+    Weights,
+    Centres,
+}
+
+impl WeightedSumsLayout {
+    pub fn new(mixture: &Mixture, parameters: DeviceParameters<f32>, frame: &Frame) -> Self {
+        let (k, d) = mixture.means().dim();
+        let padded = k.next_multiple_of(COMPONENTS);
+        let mut weights = parameters.weight.clone();
+        weights.resize(padded, 0.0);
+        let mut centres = vec![0.0; padded * d];
+        for (c, (mean, centre)) in mixture.means().outer_iter().zip(centres.chunks_exact_mut(d)).enumerate() {
+            if parameters.weight[c] > 0.0 {
+                centre.iter_mut().enumerate().for_each(|(j, to)| *to = frame.apply(j, mean[j]) as f32);
+            }
+        }
+        if farthest(&parameters, &centres) <= NEAR {
+            centres.clear();
+        }
+        let pairs = if matches!(parameters.matrices, Matrices::Diagonal) { Vec::new() } else { pairs(d) };
+        Self { covariance_type: mixture.covariance_type(), parameters, pairs, weights, centres }
+    }
+
+    /// (K, D).
+    pub fn dim(&self) -> (usize, usize) {
+        (self.parameters.n_components, self.parameters.n_features)
+    }
+
+    /// Whether components have triangles.
+    pub fn full(&self) -> bool {
+        !matches!(self.parameters.matrices, Matrices::Diagonal)
+    }
+
+    /// Whether moments are taken around each component's own centre.
+    pub fn central(&self) -> bool {
+        !self.centres.is_empty()
+    }
+
+    /// Lengths of the sections, whole 16 bytes each; `rows`: of a tile of `tiled`.
+    fn lengths(&self, rows: usize) -> [usize; 3] {
+        let (k, d) = self.dim();
+        let (scales, constants) = layout::tiled_lengths(k, d, rows, self.full());
+        [scales + constants, self.weights.len(), self.centres.len()].map(|len| len.next_multiple_of(4))
+    }
+
+    /// Numbers of all parameters.
+    pub fn len(&self, rows: usize) -> usize {
+        self.lengths(rows).iter().sum()
+    }
+
+    /// Where a section is.
+    pub fn section(&self, section: Section, rows: usize) -> Range<usize> {
+        let [likelihood, weights, centres] = self.lengths(rows);
+        match section {
+            Section::Likelihood => 0..likelihood,
+            Section::Weights => likelihood..likelihood + weights,
+            Section::Centres => likelihood + weights..likelihood + weights + centres,
+        }
+    }
+
+    /// Writes the parameters.
+    pub fn write(&self, rows: usize, out: &mut [f32]) {
+        let (k, d) = self.dim();
+        let (scales, constants) = layout::tiled_lengths(k, d, rows, self.full());
+        let (scales, rest) = out.split_at_mut(scales);
+        layout::tiled(&self.parameters, rows, scales, &mut rest[..constants]);
+        out[self.section(Section::Weights, rows)][..self.weights.len()].copy_from_slice(&self.weights);
+        out[self.section(Section::Centres, rows)][..self.centres.len()].copy_from_slice(&self.centres);
+    }
+
+    /// From the kernels' sums over samples of total weight `weight`, whose likelihoods (less the mixture's offset) have the
+    /// logarithm `log2` to base 2.
+    pub fn statistics(&self, task: &Task, sums: &[f64], weight: f64, log2: f64, frame: &Frame) -> Result<Statistics> {
+        let (k, d) = self.dim();
+        let patches = crate::backends::cuda::plan::patches(d, task.full);
+        let tasks = k.div_ceil(COMPONENTS) * patches;
+        let sum = |c: usize, patch: usize, v: usize| {
+            sums[(c % COMPONENTS * VALUES + v) * tasks + c / COMPONENTS * patches + patch]
+        };
+        let centre = |c: usize, j: usize| self.centres.get(c * d + j).map_or(0.0, |v| f64::from(*v));
+        let (first, second) = if task.full { self.of_pairs(sum, frame) } else { self.of_squares(sum, frame) };
+        Statistics::from_centred_sums(CentredSums {
+            weight,
+            log_likelihood: LN_2 * (log2 + weight * self.parameters.offset),
+            centres: Array2::from_shape_fn((k, d), |(c, j)| frame.shift[j] + centre(c, j) * frame.inverse[j]),
+            counts: Array1::from_shape_fn(k, |c| sums[COMPONENTS * VALUES * tasks + c]),
+            first,
+            second,
+        })
+    }
+
+    /// First and second moments from patches of features and their squares; `sum(component, patch, value)`.
+    fn of_squares(&self, sum: impl Fn(usize, usize, usize) -> f64, frame: &Frame) -> (Array2<f64>, Covariances) {
+        let inverse = &frame.inverse;
+        let first = Array2::from_shape_fn(self.dim(), |(c, j)| sum(c, j / QUAD, j % QUAD) * inverse[j]);
+        let second =
+            Array2::from_shape_fn(self.dim(), |(c, j)| sum(c, j / QUAD, QUAD + j % QUAD) * inverse[j] * inverse[j]);
+        match self.covariance_type {
+            CovarianceType::Spherical => (first, Covariances::Spherical(second.sum_axis(Axis(1)))),
+            _ => (first, Covariances::Diag(second)),
+        }
+    }
+
+    /// First and second moments from patches of products of pairs with quads of features, the number one among them.
+    fn of_pairs(&self, sum: impl Fn(usize, usize, usize) -> f64, frame: &Frame) -> (Array2<f64>, Covariances) {
+        let (k, d) = self.dim();
+        let (mut first, mut second) = (Array2::zeros((k, d)), Array3::zeros((k, d, d)));
+        for c in 0..k {
+            for (patch, [pair, quad]) in self.pairs.iter().enumerate() {
+                for v in 0..VALUES {
+                    let (i, j) = (2 * *pair as usize + v / QUAD, QUAD * *quad as usize + v % QUAD);
+                    // Features behind D are the number one.
+                    if i == d && j < d {
+                        first[[c, j]] = sum(c, patch, v) * frame.inverse[j];
+                    } else if j <= i && i < d {
+                        second[[c, i, j]] = sum(c, patch, v) * frame.inverse[i] * frame.inverse[j];
+                    }
+                }
+            }
+        }
+        match self.covariance_type {
+            CovarianceType::Tied => (first, Covariances::Tied(second.sum_axis(Axis(0)))),
+            _ => (first, Covariances::Full(second)),
+        }
+    }
+}
+
+/// The farthest that any component is from the data's centre, in units of its own t; `centres` (K or more, D).
+fn farthest(parameters: &DeviceParameters<f32>, centres: &[f32]) -> f64 {
+    let d = parameters.n_features;
+    let mut farthest = 0.0f64;
+    let alive = (0..parameters.n_components).filter(|c| parameters.weight[*c] > 0.0);
+    for (c, i) in alive.flat_map(|c| (0..d).map(move |i| (c, i))) {
+        let centre = &centres[c * d..][..d];
+        let term = |j: usize, a: f32| f64::from((a * centre[j]).abs());
+        let row = |a: &[f32]| (0..=i).map(|j| term(j, a[triangle(i) + j])).sum();
+        farthest = farthest.max(match &parameters.matrices {
+            Matrices::Diagonal => term(i, parameters.scale[c * d + i]),
+            Matrices::Each(a) => row(&a[c * triangle(d)..]),
+            Matrices::Shared(a) => row(a),
+        });
+    }
+    farthest
+}
+
+/// Patches that cover all pairs (i, j), j ≤ i, of D features and the number one: pairs of features by quads of features.
+fn pairs(d: usize) -> Vec<[u32; 2]> {
+    (0..=d / 2).flat_map(|pair| (0..=(2 * pair + 1) / QUAD).map(move |quad| [pair as u32, quad as u32])).collect()
+}

@@ -1,0 +1,405 @@
+//! The CUDA backend in float32: the kernel that the plan has for each operation.
+use super::device::gpu::Gpu;
+use super::device::memory::{Workspace, allocate};
+use super::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
+use super::estep::{self, EStep};
+use super::general::{self, General};
+use super::likelihood::{LikelihoodTrial, Plan, layout, seconds};
+use super::metropolis::shape::Shape;
+use super::metropolis::{self, Metropolis};
+use super::options::{CudaOptions, Requested};
+use super::plan::timing::Chooser;
+use super::plan::{Family, Operation, Task, Variant, candidates};
+use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::backends::either_precision::Float32Evaluator;
+use crate::data::frame::Frame;
+use crate::evaluator::check_features;
+use crate::{
+    Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Precision, Result, Rows, Samples, Statistics,
+};
+use cust::memory::DeviceBuffer;
+use ndarray::{Array1, Array2};
+use std::collections::HashMap;
+use std::f64::consts::LN_2;
+use std::fmt;
+use std::path::PathBuf;
+use std::slice;
+
+/// Samples whose scores are on the device at once.
+const SCORES: usize = 1 << 22;
+
+/// The CUDA backend in float32.
+#[derive(Debug)]
+pub(super) struct Float32<'a> {
+    /// First, so that its drop comes before the others'.
+    pub data: DeviceSamples<f32>,
+    samples: Samples<'a>,
+    requested: Option<Requested>,
+    tuning_file: Option<PathBuf>,
+    /// Plans made, by task.
+    plans: HashMap<Task, Planned>,
+    estep: EStep,
+    general: General<f32>,
+    metropolis: Option<Metropolis>,
+    latest: Option<Latest>,
+}
+
+/// How a likelihood is to be evaluated.
+#[derive(Debug, Clone, Copy)]
+enum Planned {
+    By(Plan),
+    /// By the general kernels, because the user asks for them.
+    General,
+}
+
+/// The kernel that the latest evaluation used.
+#[derive(Debug, Clone, Copy)]
+enum Latest {
+    Variant(Variant),
+    Metropolis(Shape),
+}
+
+impl fmt::Display for Latest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variant(variant) => variant.fmt(f),
+            Self::Metropolis(shape) => shape.fmt(f),
+        }
+    }
+}
+
+impl<'a> Float32<'a> {
+    pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
+        let requested = options.kernel.as_deref().map(Requested::new).transpose()?;
+        let data = DeviceSamples::new(&samples, ordinal, options.memory_limit)?;
+        Self::over(data, samples, requested, options.tuning_file.clone())
+    }
+
+    /// Another evaluator of the same samples, without a copy of them.
+    pub fn share(&self) -> Result<Self> {
+        Self::over(self.data.share()?, self.samples.clone(), self.requested, self.tuning_file.clone())
+    }
+
+    fn over(
+        data: DeviceSamples<f32>,
+        samples: Samples<'a>,
+        requested: Option<Requested>,
+        tuning_file: Option<PathBuf>,
+    ) -> Result<Self> {
+        Ok(Self {
+            data,
+            samples,
+            requested,
+            tuning_file,
+            plans: HashMap::new(),
+            estep: EStep::default(),
+            general: General::new()?,
+            metropolis: None,
+            latest: None,
+        })
+    }
+
+    /// The mixture in the data's frame.
+    fn parameters(&self, mixture: &Mixture) -> Result<DeviceParameters<f32>> {
+        check_features(mixture, self.data.d())?;
+        DeviceParameters::with_matrices(mixture, self.data.frame())
+    }
+
+    /// The operation over mixtures like this one.
+    fn task(&self, operation: Operation, parameters: &DeviceParameters<f32>) -> Task {
+        let size = self.data.chunk_size();
+        Task {
+            operation,
+            n: if operation == Operation::Scores { size.min(SCORES) } else { size },
+            k: parameters.n_components,
+            d: self.data.d(),
+            full: !matches!(parameters.matrices, Matrices::Diagonal),
+            central: false,
+            // A sample's score does not depend on its weight.
+            weighted: self.data.weighted() && operation != Operation::Scores,
+            precision: Precision::Float32,
+        }
+    }
+
+    /// The requested kernel, where it has the operation.
+    fn requested(&self, operation: Operation) -> Option<Requested> {
+        let has = |family: Family| family.operations().contains(&operation);
+        self.requested.filter(|requested| requested.family().is_some_and(has))
+    }
+
+    /// How these parameters are to be evaluated: decided once for each task.
+    fn plan(&mut self, operation: Operation, sets: &[DeviceParameters<f32>]) -> Result<Planned> {
+        let task = self.task(operation, &sets[0]);
+        let planned = match self.plans.get(&task) {
+            Some(planned) => *planned,
+            None => {
+                let planned = self.new_plan(&task, sets)?;
+                self.plans.insert(task, planned);
+                planned
+            }
+        };
+        self.latest = Some(Latest::Variant(match &planned {
+            Planned::By(plan) => plan.variant,
+            Planned::General => general::VARIANT,
+        }));
+        Ok(planned)
+    }
+
+    fn new_plan(&self, task: &Task, sets: &[DeviceParameters<f32>]) -> Result<Planned> {
+        let gpu = self.data.gpu();
+        let requested = self.requested(task.operation);
+        if requested.and_then(Requested::family) == Some(Family::General) {
+            return Ok(Planned::General);
+        }
+        if let Some(Requested::Variant(variant)) = requested {
+            return Ok(Planned::By(Plan::new(gpu, variant, task)?));
+        }
+        let family = requested.and_then(Requested::family);
+        if let Some(family) = family
+            && family.problem(task, &gpu.limits).is_some()
+            && let Some(first) = candidates(task, Some(family), &gpu.limits).first()
+        {
+            // It says why the family cannot do the task.
+            Plan::new(gpu, *first, task)?;
+        }
+        let scores = (task.operation == Operation::Scores).then(|| allocate(task.n)).transpose()?;
+        let Chunk { pass, columns, started } = self.data.chunk(0)?;
+        started.wait()?;
+        let mut trial = LikelihoodTrial {
+            gpu,
+            task: *task,
+            stream: &pass.stream,
+            workspace: Workspace::new(MAX_TOTALS)?,
+            columns: columns.part(0, task.n)?,
+            sets,
+            scores: scores.as_ref().map(|scores| super::device::memory::Numbers::of(scores)),
+            plan: None,
+        };
+        let variant = self.chooser(gpu).choose(task, family, &mut trial)?;
+        Ok(Planned::By(Plan::new(gpu, variant, task)?))
+    }
+
+    fn chooser<'c>(&'c self, gpu: &'c Gpu) -> Chooser<'c> {
+        Chooser { gpu, file: self.tuning_file.as_deref() }
+    }
+
+    /// Each set's total, as a natural logarithm.
+    fn totals(&mut self, plan: &Plan, sets: &[DeviceParameters<f32>]) -> Result<Vec<f64>> {
+        for pass in self.data.passes() {
+            plan.prepare(&mut pass.workspace, sets)?;
+        }
+        let mut totals = vec![0.0; sets.len()];
+        self.data.for_each_chunk(
+            |_, Chunk { pass, columns, started }| {
+                let Pass { stream, workspace, .. } = pass;
+                let started = started.followed_by(workspace.parameters.send(stream)?);
+                Ok((started.followed_by(plan.start(stream, workspace, columns, sets, None)?), workspace))
+            },
+            |(running, workspace)| running.results(&workspace.totals, sets.len()),
+            |chunk| totals.iter_mut().zip(chunk).for_each(|(sum, total)| *sum += total),
+        )?;
+        let bias = if plan.variant.family.has_exp2_bias() { self.data.gpu().exp2_bias()? } else { 0.0 };
+        let (scale, weight) = (self.data.weight_scale(), self.data.total_weight());
+        let total = |(log2, set): (&f64, &DeviceParameters<f32>)| layout::total(scale * log2, weight, set, bias);
+        Ok(totals.iter().zip(sets).map(total).collect())
+    }
+
+    /// Each sample's score.
+    fn scores(&mut self, plan: &Plan, parameters: &DeviceParameters<f32>) -> Result<Array1<f64>> {
+        let sets = slice::from_ref(parameters);
+        for pass in self.data.passes() {
+            plan.prepare(&mut pass.workspace, sets)?;
+        }
+        let scores: DeviceBuffer<f32> = allocate(self.data.n().min(SCORES))?;
+        let mut host = vec![0.0f32; scores.len()];
+        let mut all = Vec::with_capacity(self.data.n());
+        self.data.one_by_one(
+            |_, Chunk { pass, columns, started }| {
+                let Pass { stream, workspace, .. } = pass;
+                let _started = started.followed_by(workspace.parameters.send(stream)?);
+                for first in (0..columns.n()).step_by(SCORES) {
+                    let n = SCORES.min(columns.n() - first);
+                    let place = super::device::memory::Numbers::of(&scores);
+                    let running = plan.start(stream, workspace, columns.part(first, n)?, sets, Some(place))?;
+                    stream.read(&scores, &mut host[..n])?;
+                    running.wait()?;
+                    all.extend(host[..n].iter().map(|v| LN_2 * (f64::from(*v) + parameters.offset)));
+                }
+                Ok(())
+            },
+            Ok,
+        )?;
+        Ok(Array1::from_vec(all))
+    }
+
+    /// The general kernels, which do all that is left.
+    fn general(&mut self) -> (&mut General<f32>, &mut DeviceSamples<f32>) {
+        self.latest = Some(Latest::Variant(general::VARIANT));
+        (&mut self.general, &mut self.data)
+    }
+
+    /// See [`super::CudaEvaluator::kernel_seconds`].
+    pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
+        let parameters = self.parameters(mixture)?;
+        let sets = slice::from_ref(&parameters);
+        self.data.gpu().enter()?;
+        let Planned::By(plan) = self.plan(Operation::Total, sets)? else {
+            let (general, data) = self.general();
+            return general.seconds(data, mixture, repeats);
+        };
+        for pass in self.data.passes() {
+            plan.prepare(&mut pass.workspace, sets)?;
+        }
+        let Chunk { pass, columns, started } = self.data.chunk(0)?;
+        let Pass { stream, workspace, .. } = pass;
+        started.followed_by(workspace.parameters.send(stream)?).wait()?;
+        let run = |repeats| seconds(stream, repeats, || plan.start(stream, workspace, columns, sets, None));
+        run(1)?;
+        run(repeats.max(1))
+    }
+}
+
+impl Float32Evaluator for Float32<'_> {
+    fn frame(&self) -> &Frame {
+        self.data.frame()
+    }
+}
+
+impl Evaluator for Float32<'_> {
+    fn n_samples(&self) -> usize {
+        self.data.n()
+    }
+
+    fn n_features(&self) -> usize {
+        self.data.d()
+    }
+
+    fn total_weight(&self) -> f64 {
+        self.data.total_weight()
+    }
+
+    fn describe(&self) -> Description {
+        let requested = || self.requested.map_or_else(|| "not chosen yet".into(), |requested| requested.to_string());
+        let kernel = self.latest.map_or_else(requested, |latest| latest.to_string());
+        Description { device: self.data.describe(), kernel }
+    }
+
+    fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
+        let parameters = self.parameters(mixture)?;
+        let sets = slice::from_ref(&parameters);
+        self.data.gpu().enter()?;
+        match self.plan(Operation::Total, sets)? {
+            Planned::By(plan) => Ok(self.totals(&plan, sets)?[0]),
+            Planned::General => {
+                let (general, data) = self.general();
+                general.log_likelihood(data, mixture)
+            }
+        }
+    }
+
+    /// A set's total does not depend on which other sets it is evaluated with. It may differ from
+    /// [`Self::log_likelihood`]'s by rounding.
+    fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
+        let all: Vec<_> = mixtures.iter().map(|m| self.parameters(m)).collect::<Result<_>>()?;
+        self.data.gpu().enter()?;
+        let mut totals = Vec::with_capacity(all.len());
+        let alike = |a: &DeviceParameters<f32>, b: &DeviceParameters<f32>| {
+            self.task(Operation::Totals, a) == self.task(Operation::Totals, b)
+        };
+        for like in all.chunk_by(alike).map(<[_]>::len).collect::<Vec<_>>() {
+            let start = totals.len();
+            let (sets, mixtures) = (&all[start..start + like], &mixtures[start..start + like]);
+            let task = self.task(Operation::Totals, &sets[0]);
+            let together = self.requested.and_then(Requested::family).is_none_or(|family| family == Family::Batch)
+                && !candidates(&task, None, &self.data.gpu().limits).is_empty();
+            if together {
+                for sets in sets.chunks(MAX_TOTALS) {
+                    if let Planned::By(plan) = self.plan(Operation::Totals, sets)? {
+                        totals.extend(self.totals(&plan, sets)?);
+                    }
+                }
+            } else {
+                for mixture in mixtures {
+                    totals.push(self.log_likelihood(mixture)?);
+                }
+            }
+        }
+        Ok(totals)
+    }
+
+    fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
+        let parameters = self.parameters(mixture)?;
+        self.data.gpu().enter()?;
+        match self.plan(Operation::Scores, slice::from_ref(&parameters))? {
+            Planned::By(plan) => self.scores(&plan, &parameters),
+            Planned::General => {
+                let (general, data) = self.general();
+                general.score_samples(data, mixture)
+            }
+        }
+    }
+
+    fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
+        check_features(mixture, self.data.d())?;
+        let gpu = self.data.gpu();
+        gpu.enter()?;
+        let requested = match self.requested(Operation::EStep) {
+            Some(Requested::Family(family)) => estep::Requested::Family(family),
+            Some(Requested::Variant(variant)) => estep::Requested::Variant(variant),
+            _ => estep::Requested::Any,
+        };
+        let chooser = Chooser { gpu, file: self.tuning_file.as_deref() };
+        let (variant, statistics) =
+            self.estep.statistics(&mut self.data, mixture, &chooser, requested, gpu.exp2_bias()?)?;
+        self.latest = Some(Latest::Variant(variant));
+        match statistics {
+            Some(statistics) => Ok(statistics),
+            None => self.general.statistics(&mut self.data, mixture),
+        }
+    }
+
+    /// With up to 8 components, 16 features, and resident samples without weights, if no other kernel is asked for.
+    fn metropolis(
+        &mut self,
+        target: &MetropolisTarget,
+        point: &[f64],
+        log_density: f64,
+        steps: &mut dyn MetropolisSteps,
+    ) -> Result<bool> {
+        target.check(self.data.d(), point)?;
+        let shape = match self.requested {
+            None => None,
+            Some(Requested::Metropolis(shape)) => shape,
+            Some(_) => return Ok(false),
+        };
+        if !metropolis::takes(target) || !self.data.is_resident() || self.data.weighted() {
+            return Ok(false);
+        }
+        let gpu = self.data.gpu();
+        gpu.enter()?;
+        let metropolis = match self.metropolis.take().filter(|metropolis| metropolis.is_for(target)) {
+            Some(ready) => self.metropolis.insert(ready),
+            None => {
+                let (frame, n) = (self.data.frame(), self.data.n());
+                self.metropolis.insert(Metropolis::new(gpu, target, frame, n, shape, gpu.exp2_bias()?)?)
+            }
+        };
+        self.latest = Some(Latest::Metropolis(metropolis.shape));
+        let Chunk { pass, columns, .. } = self.data.chunk(0)?;
+        metropolis.run(&pass.stream, columns, point, log_density, steps).map(|()| true)
+    }
+
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        self.samples.select(rows)
+    }
+
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        let (general, data) = self.general();
+        general.predict(data, mixture)
+    }
+
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        let (general, data) = self.general();
+        general.predict_proba(data, mixture)
+    }
+}

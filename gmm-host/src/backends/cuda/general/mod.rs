@@ -1,0 +1,322 @@
+//! Everything, for any K, D, covariance type and element type, with sample weights, by the kernels of
+//! `gmm_kernels::general`: `density`, `posterior` and `accumulate`, one after the other. What the other kernels do for some
+//! shapes, faster.
+mod launches;
+pub(crate) mod layout;
+
+use super::device::gpu::Gpu;
+use super::device::memory::{Numbers, Upload, allocate, enlarge, zeroed};
+use super::device::samples::{Chunk, Columns, DeviceSamples, Element};
+use super::device::stream::{Running, Stream};
+use super::likelihood::{ReduceSets, Totals, seconds};
+use super::plan::{Family, Variant};
+use crate::backends::cuda::device::layout::STRIDE;
+use crate::backends::device_parameters::DeviceParameters;
+use crate::{Mixture, Result, Statistics};
+use cust::memory::{DeviceBuffer, DeviceCopy};
+use gmm_kernels::entries;
+use gmm_kernels::general::accumulate;
+use launches::{Accumulate, BLOCK, Density, Posterior};
+use layout::GeneralLayout;
+use ndarray::{Array1, Array2, s};
+use std::f64::consts::LN_2;
+
+/// Numbers of qₖ, and of samples, that a part of the data has at most (but see [`MIN_PART`]): few enough for the L2 cache.
+const PART: usize = 1 << 21;
+/// Least samples of a part.
+const MIN_PART: usize = 4 * STRIDE;
+/// Warps of `accumulate` for each multiprocessor that are worth cutting the samples into slices for.
+const ACCUMULATE_WARPS: usize = 16;
+/// Least samples of a slice.
+const MIN_SLICE: usize = 256;
+
+/// The one variant of these kernels.
+pub const VARIANT: Variant =
+    Variant { family: Family::General, split: 1, block: BLOCK, per_multiprocessor: 8, cached: None };
+
+/// What a pass over the samples is to give, besides their total.
+enum Goal<'a> {
+    Total,
+    /// log₂ of each sample's likelihood, less the mixture's offset.
+    Scores(&'a mut Vec<f64>),
+    Labels(&'a mut Vec<usize>),
+    /// (N, K)
+    Responsibilities(&'a mut Array2<f64>),
+    /// The sums of `accumulate` over all samples.
+    Sums(&'a mut Vec<f64>),
+}
+
+/// A mixture made ready for a data set.
+struct Ready<'a, T> {
+    mixture: &'a Mixture,
+    parameters: DeviceParameters<T>,
+    layout: GeneralLayout,
+}
+
+impl<'a, T: Element> Ready<'a, T> {
+    /// # Errors
+    /// As [`DeviceParameters::with_matrices`].
+    fn new(mixture: &'a Mixture, data: &DeviceSamples<T>) -> Result<Self> {
+        crate::evaluator::check_features(mixture, data.d())?;
+        let parameters = DeviceParameters::with_matrices(mixture, data.frame())?;
+        let layout = GeneralLayout::new(&parameters);
+        Ok(Self { mixture, parameters, layout })
+    }
+}
+
+/// The launches' own memory.
+#[derive(Debug)]
+pub struct General<T: DeviceCopy> {
+    parameters: Upload<T>,
+    /// qₖ, then responsibilities, (K, samples of a part).
+    q: DeviceBuffer<T>,
+    /// A total for each block of `posterior`.
+    totals: DeviceBuffer<f64>,
+    /// The sums of `accumulate`, slice by slice and over all of them.
+    partials: DeviceBuffer<f64>,
+    sums: DeviceBuffer<f64>,
+    /// What is asked for sample by sample, of a part.
+    scores: DeviceBuffer<f64>,
+    labels: DeviceBuffer<u32>,
+}
+
+/// The shape of the launches of one pass.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Samples of a part.
+    part: usize,
+    posterior_blocks: u32,
+    slices: usize,
+}
+
+impl<T: Element> General<T> {
+    pub fn new() -> Result<Self> {
+        Ok(Self {
+            parameters: Upload::new()?,
+            q: allocate(1)?,
+            totals: allocate(1)?,
+            partials: allocate(1)?,
+            sums: allocate(1)?,
+            scores: allocate(1)?,
+            labels: allocate(1)?,
+        })
+    }
+
+    pub fn log_likelihood(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture) -> Result<f64> {
+        let ready = Ready::new(mixture, data)?;
+        self.pass(data, &ready, Goal::Total)
+    }
+
+    pub fn score_samples(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture) -> Result<Array1<f64>> {
+        let ready = Ready::new(mixture, data)?;
+        let mut scores = Vec::with_capacity(data.n());
+        self.pass(data, &ready, Goal::Scores(&mut scores))?;
+        Ok(scores.into_iter().map(|score| LN_2 * (score + ready.parameters.offset)).collect())
+    }
+
+    pub fn predict(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture) -> Result<Vec<usize>> {
+        let ready = Ready::new(mixture, data)?;
+        let mut labels = Vec::with_capacity(data.n());
+        self.pass(data, &ready, Goal::Labels(&mut labels))?;
+        Ok(labels)
+    }
+
+    pub fn predict_proba(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture) -> Result<Array2<f64>> {
+        let ready = Ready::new(mixture, data)?;
+        let mut r = Array2::zeros((data.n(), ready.layout.k));
+        self.pass(data, &ready, Goal::Responsibilities(&mut r))?;
+        Ok(r)
+    }
+
+    pub fn statistics(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture) -> Result<Statistics> {
+        let ready = Ready::new(mixture, data)?;
+        let mut values = Vec::new();
+        let log_likelihood = self.pass(data, &ready, Goal::Sums(&mut values))?;
+        let Ready { parameters, layout, .. } = ready;
+        let mut sums = layout.centred_sums(&values, data.weight_scale(), mixture, &parameters, data.frame());
+        (sums.weight, sums.log_likelihood) = (data.total_weight(), log_likelihood);
+        Statistics::from_centred_sums(sums)
+    }
+
+    /// Seconds of a total over the first chunk of the samples by the device's clock, the mean over `repeats` of them back
+    /// to back.
+    pub fn seconds(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture, repeats: u32) -> Result<f64> {
+        let ready = Ready::new(mixture, data)?;
+        let gpu = data.gpu();
+        gpu.enter()?;
+        let shape = self.prepare(data, &ready, &Goal::Total)?;
+        let Chunk { pass, columns, started } = data.chunk(0)?;
+        // The first launches, which do not count, have the driver load the kernels.
+        started.followed_by(self.start(gpu, &pass.stream, columns, &ready, shape, 0, &mut Goal::Total)?).wait()?;
+        seconds(&pass.stream, repeats.max(1), || {
+            self.start(gpu, &pass.stream, columns, &ready, shape, 0, &mut Goal::Total)
+        })
+    }
+
+    /// One pass over all samples; returns their total log-likelihood.
+    fn pass(&mut self, data: &mut DeviceSamples<T>, ready: &Ready<'_, T>, mut goal: Goal<'_>) -> Result<f64> {
+        let gpu = data.gpu();
+        gpu.enter()?;
+        let shape = self.prepare(data, ready, &goal)?;
+        let (this, data) = (&*self, &*data);
+        let mut done = 0;
+        data.one_by_one(
+            |_, Chunk { pass, columns, started }| {
+                let running = this.start(gpu, &pass.stream, columns, ready, shape, done, &mut goal)?;
+                done += columns.n();
+                Ok(started.followed_by(running))
+            },
+            |running| running.wait().map(|_| ()),
+        )?;
+        let reduce = gpu.kernel(&entries::reduce_sets(), None)?;
+        let pass = data.pass(0);
+        let stream = &pass.stream;
+        if let Goal::Sums(values) = goal {
+            let GeneralLayout { k, d, full, .. } = ready.layout;
+            let count = accumulate::values(k, d, full);
+            let totals = Totals::Device(Numbers::of(&this.sums));
+            let launch = ReduceSets { partials: Numbers::of(&this.partials), count: shape.slices, totals };
+            stream.launch(reduce, launch.grid(count), launch)?.wait()?;
+            values.resize(count, 0.0);
+            stream.read(&this.sums, values)?;
+        }
+        let slots = &pass.workspace.totals;
+        slots.clear(1);
+        let partials = Numbers::of(&this.totals);
+        let launch = ReduceSets { partials, count: shape.posterior_blocks as usize, totals: Totals::Slots(slots, 1) };
+        let total = stream.launch(reduce, launch.grid(1), launch)?.results(slots, 1)?[0];
+        Ok(LN_2 * (total * data.weight_scale() + data.total_weight() * ready.parameters.offset))
+    }
+
+    /// Sends the parameters, and sees to memory for the launches.
+    fn prepare(&mut self, data: &DeviceSamples<T>, ready: &Ready<'_, T>, goal: &Goal<'_>) -> Result<Shape> {
+        let GeneralLayout { k, d, full, .. } = ready.layout;
+        let multiprocessors = data.gpu().limits.multiprocessors;
+        let chunk = data.chunk_size();
+        let part = (PART / k.max(d)).next_multiple_of(STRIDE).max(MIN_PART).min(chunk.next_multiple_of(STRIDE));
+        let blocks = VARIANT.blocks(part, multiprocessors);
+        let wanted = (ACCUMULATE_WARPS * multiprocessors as usize).div_ceil(k * accumulate::tiles(d, full));
+        let slices = wanted.clamp(1, part.div_ceil(MIN_SLICE));
+        enlarge(&mut self.totals, blocks as usize)?;
+        match goal {
+            Goal::Sums(_) => {
+                let values = accumulate::values(k, d, full);
+                enlarge(&mut self.partials, values * slices)?;
+                enlarge(&mut self.sums, values)?;
+            }
+            Goal::Scores(_) => enlarge(&mut self.scores, part)?,
+            Goal::Labels(_) => enlarge(&mut self.labels, part)?,
+            Goal::Total | Goal::Responsibilities(_) => {}
+        }
+        if self.q.len() < k * part {
+            // Numbers behind the samples are read, though nothing comes of them.
+            self.q = zeroed(k * part)?;
+        }
+        let Ready { mixture, parameters, layout } = ready;
+        self.parameters.fill(layout.len, |to| layout.write(parameters, mixture, data.frame(), to))?;
+        self.parameters.send(&data.pass(0).stream)?.wait()?;
+        Ok(Shape { part, posterior_blocks: blocks, slices })
+    }
+
+    /// Starts the launches over some samples, before which `done` others were evaluated, and waits for what the goal wants
+    /// of each part of them.
+    fn start<'a>(
+        &'a self,
+        gpu: &'static Gpu,
+        stream: &'a Stream,
+        all: Columns<'a, T>,
+        ready: &Ready<'_, T>,
+        shape: Shape,
+        done: usize,
+        goal: &mut Goal<'_>,
+    ) -> Result<Running<'a, ()>> {
+        let mut running = stream.idle();
+        for first in (0..all.n()).step_by(shape.part) {
+            let columns = all.part(first, shape.part.min(all.n() - first))?;
+            let part = Part { gpu, stream, columns, layout: ready.layout, shape, done: done + first };
+            running = running.followed_by(self.density(part)?);
+            running = running.followed_by(self.posterior(part, goal)?);
+            if let Goal::Sums(_) = goal {
+                running = running.followed_by(self.accumulate(part)?);
+            }
+        }
+        Ok(running)
+    }
+
+    fn density<'a>(&'a self, part: Part<'a, T>) -> Result<Running<'a, ()>> {
+        let Part { gpu, stream, columns, layout, shape, .. } = part;
+        let (parameters, q) = (self.parameters.device(), Numbers::of(&self.q));
+        let launch = Density { columns, layout, parameters, q, stride: shape.part };
+        Ok(stream.launch(gpu.kernel(&entries::density(layout.full), None)?, launch.grid(), launch)?.borrowed())
+    }
+
+    fn posterior<'a>(&'a self, part: Part<'a, T>, goal: &mut Goal<'_>) -> Result<Running<'a, ()>> {
+        let Part { gpu, stream, columns, layout, shape, done } = part;
+        let (n, stride) = (columns.n(), shape.part);
+        let launch = Posterior {
+            columns,
+            layout,
+            parameters: self.parameters.device(),
+            q: Numbers::of(&self.q),
+            stride,
+            // What is asked for sample by sample does not depend on the samples' weights.
+            weighted: matches!(goal, Goal::Total | Goal::Sums(_)),
+            responsibilities: matches!(goal, Goal::Responsibilities(_) | Goal::Sums(_)),
+            add: done > 0,
+            scores: matches!(goal, Goal::Scores(_)).then(|| Numbers::of(&self.scores)),
+            labels: matches!(goal, Goal::Labels(_)).then(|| Numbers::of(&self.labels)),
+            totals: Numbers::of(&self.totals),
+        };
+        let kernel = gpu.kernel(&entries::posterior(), None)?;
+        let running = stream.launch(kernel, launch.grid(shape.posterior_blocks), launch)?.borrowed();
+        match goal {
+            Goal::Scores(all) => {
+                let start = all.len();
+                all.resize(start + n, 0.0);
+                stream.read(&self.scores, &mut all[start..])?;
+            }
+            Goal::Labels(all) => {
+                let mut some = vec![0u32; n];
+                stream.read(&self.labels, &mut some)?;
+                all.extend(some.iter().map(|label| *label as usize));
+            }
+            Goal::Responsibilities(all) => {
+                let mut r = vec![T::default(); layout.k * stride];
+                stream.read(&self.q, &mut r)?;
+                for (c, r) in r.chunks_exact(stride).enumerate() {
+                    let to = all.slice_mut(s![done..done + n, c]);
+                    to.into_iter().zip(r).for_each(|(to, r)| *to = (*r).into());
+                }
+            }
+            Goal::Total | Goal::Sums(_) => {}
+        }
+        Ok(running)
+    }
+
+    fn accumulate<'a>(&'a self, part: Part<'a, T>) -> Result<Running<'a, ()>> {
+        let Part { gpu, stream, columns, layout, shape, done } = part;
+        let launch = Accumulate {
+            columns,
+            layout,
+            parameters: self.parameters.device(),
+            responsibilities: Numbers::of(&self.q),
+            stride: shape.part,
+            slices: shape.slices,
+            add: done > 0,
+            partials: Numbers::of(&self.partials),
+        };
+        Ok(stream.launch(gpu.kernel(&entries::accumulate(layout.full), None)?, launch.grid(), launch)?.borrowed())
+    }
+}
+
+/// Some of the samples, to be launched over.
+#[derive(Clone, Copy)]
+struct Part<'a, T: DeviceCopy> {
+    gpu: &'static Gpu,
+    stream: &'a Stream,
+    columns: Columns<'a, T>,
+    layout: GeneralLayout,
+    shape: Shape,
+    /// Samples before these.
+    done: usize,
+}

@@ -1,0 +1,159 @@
+//! Parameters as the kernels for likelihoods read them. No call of CUDA in here: all of it runs and is tested on any machine.
+use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use gmm_kernels::likelihood::small_k;
+
+/// The seed of a component that must never become the maximum: below every real exponent (t² ≤ 2¹¹⁶ a feature), and
+/// far enough above the smallest number that differences of the two stay finite.
+const DEAD_SEED: f32 = -1e38;
+
+/// Numbers of one component for `pair`.
+pub(crate) fn pair_row(d: usize) -> usize {
+    2 * d + 2
+}
+
+/// Writes the components to `out`, (K or more, `width`): s₀, m₀, s₁, m₁, …, w, seed, and zeros.
+pub(crate) fn component_rows(parameters: &DeviceParameters<f32>, width: usize, out: &mut [f32]) {
+    let d = parameters.n_features;
+    debug_assert!(out.len() >= parameters.n_components * width && width >= pair_row(d));
+    let (body, tail) = out.split_at_mut(parameters.n_components * width);
+    tail.fill(0.0);
+    for (k, row) in body.chunks_exact_mut(width).enumerate() {
+        let features = parameters.scale[k * d..][..d].iter().zip(&parameters.shift[k * d..][..d]);
+        for (to, (s, m)) in row.chunks_exact_mut(2).zip(features) {
+            to.copy_from_slice(&[*s, *m]);
+        }
+        row[2 * d..][..2].copy_from_slice(&[parameters.weight[k], parameters.seed[k]]);
+        row[2 * d + 2..].fill(0.0);
+    }
+}
+
+/// The components as the argument of `small_k`, [`small_k::row`]`(D)` = `ROW`; those behind K are zeros.
+pub(crate) fn small_k_components<const ROW: usize>(
+    parameters: &DeviceParameters<f32>,
+) -> [[f32; ROW]; small_k::COMPONENTS] {
+    let mut components = [[0.0; ROW]; small_k::COMPONENTS];
+    component_rows(parameters, ROW, components.as_flattened_mut());
+    components
+}
+
+/// Sizes of the parameters of `tiled` with tiles of `t` components: number of tiles, length of `sm` and `constants`.
+pub(crate) fn tiled_sizes(k: usize, d: usize, t: usize) -> (usize, usize, usize) {
+    let tiles = k.div_ceil(t);
+    (tiles, tiles * d * 2 * t, tiles * 2 * t)
+}
+
+/// Writes the components in tiles of `t`: s and m to `sm`, (tiles, D, 2, T); w and seed to `constants`, (tiles, 2, T).
+pub(crate) fn tiles(parameters: &DeviceParameters<f32>, t: usize, sm: &mut [f32], constants: &mut [f32]) {
+    let (components, d) = (parameters.n_components, parameters.n_features);
+    debug_assert_eq!((sm.len(), constants.len()), (tiled_sizes(components, d, t).1, tiled_sizes(components, d, t).2));
+    for (tile, (sm, constants)) in sm.chunks_exact_mut(d * 2 * t).zip(constants.chunks_exact_mut(2 * t)).enumerate() {
+        for l in 0..t {
+            let k = tile * t + l;
+            let alive = k < components && parameters.weight[k] > 0.0;
+            constants[l] = if alive { parameters.weight[k] } else { 0.0 };
+            constants[t + l] = if alive { parameters.seed[k] } else { DEAD_SEED };
+            for (j, sm) in sm.chunks_exact_mut(2 * t).enumerate() {
+                sm[l] = if alive { parameters.scale[k * d + j] } else { 0.0 };
+                sm[t + l] = if alive { parameters.shift[k * d + j] } else { 0.0 };
+            }
+        }
+    }
+}
+
+/// Sizes of the parameters of the `full` kernels of `tiled` with tiles of `t` rows: length of `sm` and `constants`.
+pub(crate) fn triangle_sizes(k: usize, d: usize, t: usize) -> (usize, usize) {
+    (k * d.div_ceil(t) * (d + 1) * t, (2 * k).next_multiple_of(4))
+}
+
+/// Writes triangles in tiles of `t` rows: A and below it b to `a`, (K, ⌈D / T⌉, D + 1, T); w and seed to `constants`,
+/// (K, 2).
+pub(crate) fn triangles(parameters: &DeviceParameters<f32>, t: usize, a: &mut [f32], constants: &mut [f32]) {
+    let (components, d) = (parameters.n_components, parameters.n_features);
+    debug_assert_eq!((a.len(), constants.len()), triangle_sizes(components, d, t));
+    a.fill(0.0);
+    constants.fill(0.0);
+    for (k, component) in a.chunks_exact_mut(d.div_ceil(t) * (d + 1) * t).enumerate() {
+        let alive = parameters.weight[k] > 0.0;
+        let own = if alive { [parameters.weight[k], parameters.seed[k]] } else { [0.0, DEAD_SEED] };
+        constants[2 * k..][..2].copy_from_slice(&own);
+        if !alive {
+            continue;
+        }
+        let matrix = match &parameters.matrices {
+            Matrices::Each(a) => &a[k * triangle(d)..],
+            Matrices::Shared(a) => a,
+            // Kernels for diagonals serve them.
+            Matrices::Diagonal => continue,
+        };
+        for (block, tile) in component.chunks_exact_mut((d + 1) * t).enumerate() {
+            for (l, i) in (block * t..d.min((block + 1) * t)).enumerate() {
+                for j in 0..=i {
+                    tile[j * t + l] = matrix[triangle(i) + j];
+                }
+                tile[d * t + l] = parameters.shift[k * d + i];
+            }
+        }
+    }
+}
+
+/// Lengths of the parameters of `tiled` with tiles of `rows` components, or rows of triangles: scales and shifts, and
+/// constants.
+pub(crate) fn tiled_lengths(k: usize, d: usize, rows: usize, full: bool) -> (usize, usize) {
+    if full {
+        triangle_sizes(k, d, rows)
+    } else {
+        let (_, scales, constants) = tiled_sizes(k, d, rows);
+        (scales, constants)
+    }
+}
+
+/// Writes the components in tiles of `rows` components, or of rows of their triangles.
+pub(crate) fn tiled(parameters: &DeviceParameters<f32>, rows: usize, scales: &mut [f32], constants: &mut [f32]) {
+    match parameters.matrices {
+        Matrices::Diagonal => tiles(parameters, rows, scales, constants),
+        Matrices::Each(_) | Matrices::Shared(_) => triangles(parameters, rows, scales, constants),
+    }
+}
+
+/// The natural logarithm of the likelihood of samples of total weight `weight`, from a kernel's sum in log₂ units. `bias`
+/// is what a sample's log₂-likelihood lacks.
+pub(crate) fn total(log2: f64, weight: f64, parameters: &DeviceParameters<f32>, bias: f64) -> f64 {
+    std::f64::consts::LN_2 * (log2 + weight * (parameters.offset + bias))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::frame::Frame;
+    use crate::{Covariances, Mixture};
+    use ndarray::{arr1, arr2};
+
+    #[test]
+    fn parameters_keep_their_places() {
+        let mixture = Mixture::new(
+            arr1(&[0.25, 0.0, 0.75]),
+            arr2(&[[0.0, 1.0], [5.0, 6.0], [2.0, 3.0]]),
+            Covariances::Diag(arr2(&[[1.0, 2.0], [1.0, 1.0], [3.0, 4.0]])),
+        )
+        .unwrap();
+        let frame = Frame::of(arr2(&[[0.0f32, 0.0], [4.0, 2.0]]).view());
+        let p = DeviceParameters::<f32>::new(&mixture, &frame).unwrap();
+        let mut out = vec![f32::NAN; 3 * 8];
+        component_rows(&p, 8, &mut out);
+        assert_eq!(out[16..], [p.scale[4], p.shift[4], p.scale[5], p.shift[5], p.weight[2], p.seed[2], 0.0, 0.0]);
+        assert_eq!(out[12], 0.0, "component 1 has no weight");
+        let small_k = small_k_components::<8>(&p);
+        assert_eq!(small_k[..3].as_flattened(), out);
+        assert_eq!(small_k[3..], [[0.0; 8]; 5]);
+
+        // Two tiles of two: the last place is padding, and component 1 is as good as padding.
+        let (tiles_, sm, constants) = tiled_sizes(3, 2, 2);
+        assert_eq!((tiles_, sm, constants), (2, 16, 8));
+        let (mut sm, mut constants) = (vec![f32::NAN; sm], vec![f32::NAN; constants]);
+        tiles(&p, 2, &mut sm, &mut constants);
+        assert_eq!(sm[..8], [p.scale[0], 0.0, p.shift[0], 0.0, p.scale[1], 0.0, p.shift[1], 0.0]);
+        assert_eq!(sm[8..], [p.scale[4], 0.0, p.shift[4], 0.0, p.scale[5], 0.0, p.shift[5], 0.0]);
+        assert_eq!(constants[..4], [p.weight[0], 0.0, p.seed[0], DEAD_SEED]);
+        assert_eq!(constants[4..], [p.weight[2], 0.0, p.seed[2], DEAD_SEED]);
+    }
+}

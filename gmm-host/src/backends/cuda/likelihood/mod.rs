@@ -1,0 +1,227 @@
+//! Log-likelihoods in float32: totals, totals of many parameter sets, and scores, by the kernels of
+//! `gmm_kernels::likelihood`.
+mod batch;
+pub(crate) mod layout;
+mod pair;
+mod small_k;
+mod tiled;
+
+use super::device::gpu::Gpu;
+use super::device::kernel::{Grid, Kernel};
+use super::device::memory::{Numbers, Workspace, enlarge};
+use super::device::mismatch;
+use super::device::samples::{Columns, MAX_TOTALS};
+use super::device::stream::{Running, Stream};
+use super::plan::timing::Trial;
+use super::plan::{Family, Task, Variant};
+use crate::backends::device_parameters::DeviceParameters;
+use crate::{Error, Result};
+use gmm_kernels::entries;
+use gmm_kernels::likelihood::batch::BatchArgs;
+use gmm_kernels::likelihood::pair::PairArgs;
+use gmm_kernels::likelihood::tiled::TiledArgs;
+use gmm_kernels::reduce::sets::ReduceSetsArgs;
+
+/// A variant made ready for a device and a task: its kernels compiled, its grid computed.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    pub variant: Variant,
+    task: Task,
+    kernels: Kernels,
+    blocks: u32,
+    shared: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kernels {
+    SmallK(small_k::Kernels),
+    /// What gives each block's sums, and what adds them up.
+    Batch(Kernel<BatchArgs>, Kernel<ReduceSetsArgs>),
+    Tiled(Kernel<TiledArgs>),
+    Pair(Kernel<PairArgs>),
+}
+
+impl Plan {
+    /// Compiles the kernels if need be. The device's context is current.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] for a variant that cannot do the task on this device.
+    pub fn new(gpu: &Gpu, variant: Variant, task: &Task) -> Result<Self> {
+        let Variant { family, .. } = variant;
+        let shared = variant.shared_bytes(task);
+        let too_much = || format!("needs {shared} bytes of shared memory here, more than the device has");
+        let problem =
+            family.problem(task, &gpu.limits).or_else(|| (shared > gpu.limits.shared_per_block).then(too_much));
+        if let Some(problem) = problem {
+            let fitting = Family::ALL.iter().filter(|family| family.problem(task, &gpu.limits).is_none());
+            let available = fitting.map(|family| family.name()).collect::<Vec<_>>().join(", ");
+            return Err(Error::Kernel { name: variant.to_string(), problem, available });
+        }
+        let (d, registers) = (task.d, family.max_registers());
+        let kernels = match family {
+            Family::SmallK => Kernels::SmallK(small_k::Kernels::new(gpu, d, registers)?),
+            Family::Batch => {
+                Kernels::Batch(gpu.kernel(&entries::batch(d), registers)?, gpu.kernel(&entries::reduce_sets(), None)?)
+            }
+            Family::Tiled8 | Family::Tiled16 => {
+                Kernels::Tiled(gpu.kernel(&entries::tiled(family.rows(), task.full), registers)?)
+            }
+            Family::Pair => Kernels::Pair(gpu.kernel(&entries::pair(), registers)?),
+            Family::Fused | Family::WeightedSums | Family::General => {
+                let problem = "is not a kernel for log-likelihoods alone".into();
+                return Err(Error::Kernel { name: variant.to_string(), problem, available: String::new() });
+            }
+        };
+        let blocks = variant.blocks(task.n, gpu.limits.multiprocessors);
+        Ok(Self { variant, task: *task, kernels, blocks, shared })
+    }
+
+    /// Makes a workspace ready for these parameter sets: parameters as the kernel reads them, and room for its sums.
+    pub fn prepare(&self, workspace: &mut Workspace, sets: &[DeviceParameters<f32>]) -> Result<()> {
+        self.check(sets)?;
+        let Task { k, d, full, .. } = self.task;
+        enlarge(&mut workspace.partials, self.blocks as usize * sets.len())?;
+        match self.variant.family {
+            // They travel with the launch.
+            Family::SmallK => workspace.parameters.fill(0, |_| {}),
+            Family::Batch => workspace.parameters.fill(batch::parameters(k, d, sets.len()), |to| {
+                batch::write(sets, to);
+            }),
+            Family::Pair => {
+                let width = layout::pair_row(d);
+                workspace.parameters.fill(k * width, |to| layout::component_rows(&sets[0], width, to))
+            }
+            family => {
+                let (scales, constants) = layout::tiled_lengths(k, d, family.rows(), full);
+                workspace.parameters.fill(scales + constants, |to| {
+                    let (scales, constants) = to.split_at_mut(scales);
+                    layout::tiled(&sets[0], family.rows(), scales, constants);
+                })
+            }
+        }
+    }
+
+    /// Starts the evaluation of the parameter sets that the workspace was made ready for; their totals come out in its first
+    /// slots. With `scores`, each sample's log₂-likelihood goes there.
+    pub fn start<'a>(
+        &self,
+        stream: &'a Stream,
+        workspace: &'a Workspace,
+        columns: Columns<'a>,
+        sets: &[DeviceParameters<f32>],
+        scores: Option<Numbers<'a, f32>>,
+    ) -> Result<Running<'a, ()>> {
+        self.check(sets)?;
+        let Task { k, d, .. } = self.task;
+        if columns.d() != d {
+            return Err(mismatch("the samples' columns", vec![d], vec![columns.d()]));
+        }
+        workspace.totals.clear(sets.len());
+        let (output, parameters) = (workspace.output(), workspace.parameters.device());
+        let grid = Grid::new(self.blocks, self.variant.block, self.shared);
+        let cached_quads = self.variant.cached_quads(d);
+        match self.kernels {
+            Kernels::SmallK(kernels) => kernels.start(stream, grid, &sets[0], columns, cached_quads, output),
+            Kernels::Batch(kernel, reduce) => {
+                let group = self.variant.group(k, d).min(sets.len());
+                let sums = batch::Batch {
+                    columns,
+                    cached_quads,
+                    parameters,
+                    sets: sets.len(),
+                    group,
+                    k,
+                    partials: Numbers::of(&workspace.partials),
+                };
+                let reduction = batch::ReduceSets {
+                    partials: Numbers::of(&workspace.partials),
+                    count: self.blocks as usize,
+                    totals: batch::Totals::Slots(&workspace.totals, sets.len()),
+                };
+                let running = stream.launch(kernel, sums.grid(self.blocks, self.variant.block), sums)?;
+                Ok(running.followed_by(stream.launch(reduce, reduction.grid(sets.len()), reduction)?).borrowed())
+            }
+            Kernels::Tiled(kernel) => {
+                let likelihood = tiled::Tiled {
+                    columns,
+                    cached_quads,
+                    k,
+                    rows: self.variant.family.rows(),
+                    full: self.task.full,
+                    across: self.variant.split,
+                    parameters,
+                    weighted: self.task.weighted,
+                    scores,
+                    exponents: None,
+                    output,
+                };
+                Ok(stream.launch(kernel, grid, likelihood)?.borrowed())
+            }
+            Kernels::Pair(kernel) => {
+                let pair = pair::Pair { columns, k, threads: self.variant.split, parameters, scores, output };
+                Ok(stream.launch(kernel, grid, pair)?.borrowed())
+            }
+        }
+    }
+
+    /// Checks that one launch can evaluate these sets.
+    fn check(&self, sets: &[DeviceParameters<f32>]) -> Result<()> {
+        let Task { k, d, .. } = self.task;
+        let most = if self.variant.family == Family::Batch { MAX_TOTALS } else { 1 };
+        if sets.is_empty() || sets.len() > most {
+            return Err(mismatch("the parameter sets of a launch", vec![most], vec![sets.len()]));
+        }
+        match sets.iter().find(|p| (p.n_components, p.n_features) != (k, d)) {
+            Some(p) => Err(mismatch("a mixture", vec![k, d], vec![p.n_components, p.n_features])),
+            None => Ok(()),
+        }
+    }
+}
+
+pub use batch::{ReduceSets, Totals};
+pub use tiled::{Exponents, Tiled};
+
+/// The evaluation that variants are timed with.
+pub struct LikelihoodTrial<'a> {
+    pub gpu: &'a Gpu,
+    pub task: Task,
+    pub stream: &'a Stream,
+    pub workspace: Workspace,
+    pub columns: Columns<'a>,
+    pub sets: &'a [DeviceParameters<f32>],
+    pub scores: Option<Numbers<'a, f32>>,
+    /// What was made ready, for so many samples.
+    pub plan: Option<(Plan, usize)>,
+}
+
+impl Trial for LikelihoodTrial<'_> {
+    fn prepare(&mut self, variant: Variant, n: usize) -> Result<()> {
+        let plan = Plan::new(self.gpu, variant, &Task { n, ..self.task })?;
+        plan.prepare(&mut self.workspace, self.sets)?;
+        self.workspace.parameters.send(self.stream)?.wait()?;
+        self.plan = Some((plan, n));
+        Ok(())
+    }
+
+    fn seconds(&mut self, repeats: u32) -> Result<f64> {
+        let Some((plan, n)) = self.plan else { return Ok(f64::INFINITY) };
+        let columns = self.columns.part(0, n)?;
+        seconds(self.stream, repeats, || plan.start(self.stream, &self.workspace, columns, self.sets, self.scores))
+    }
+}
+
+/// Seconds of what `start` puts into the stream, the mean over `repeats` times of it back to back.
+pub fn seconds<'s>(
+    stream: &'s Stream,
+    repeats: u32,
+    mut start: impl FnMut() -> Result<Running<'s, ()>>,
+) -> Result<f64> {
+    let all = stream.seconds(|| {
+        let mut running = stream.idle();
+        for _ in 0..repeats {
+            running = running.followed_by(start()?);
+        }
+        Ok(running)
+    })?;
+    Ok(all / f64::from(repeats))
+}

@@ -1,0 +1,108 @@
+//! What the CUDA backend can be told, and the kernel that a user asks for.
+use super::metropolis::shape::{self, Shape};
+use super::plan::{Family, Variant};
+use crate::{Error, Result};
+use std::fmt;
+use std::path::PathBuf;
+
+/// The names of the kernels that a CUDA device can be told to use.
+pub fn cuda_kernel_names() -> Vec<String> {
+    Family::ALL.iter().map(|family| family.name()).chain([shape::NAME]).map(String::from).collect()
+}
+
+/// How a data set is to be evaluated on a CUDA device.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct CudaOptions {
+    /// The kernel to use, one of [`cuda_kernel_names`], in the shape that is fastest by measured time; or a kernel and
+    /// its shape, as [`Evaluator::describe`](crate::Evaluator::describe) prints them, which gives the same bits in every run on
+    /// the same device. By default both are chosen by measured time. An operation that the kernel does not have uses another
+    /// one. All but `general` compute in float32, also from float64 samples.
+    pub kernel: Option<String>,
+    /// Most bytes of the device's memory to be used for samples; by default nearly all that is free. Samples that need
+    /// more stay on the host and are sent in chunks, for each evaluation anew.
+    pub memory_limit: Option<usize>,
+    /// The file in which choices by measured time are remembered from process to process (JSON). Without one they last as
+    /// long as the process. A file that cannot be read or written counts as empty.
+    pub tuning_file: Option<PathBuf>,
+}
+
+impl CudaOptions {
+    /// Asks for a kernel: see [`kernel`](Self::kernel).
+    #[must_use]
+    pub fn with_kernel(self, kernel: impl Into<Option<String>>) -> Self {
+        Self { kernel: kernel.into(), ..self }
+    }
+
+    /// Limits the memory: see [`memory_limit`](Self::memory_limit).
+    #[must_use]
+    pub fn with_memory_limit(self, bytes: impl Into<Option<usize>>) -> Self {
+        Self { memory_limit: bytes.into(), ..self }
+    }
+
+    /// Remembers choices in a file: see [`tuning_file`](Self::tuning_file).
+    #[must_use]
+    pub fn with_tuning_file(self, file: impl Into<Option<PathBuf>>) -> Self {
+        Self { tuning_file: file.into(), ..self }
+    }
+}
+
+/// The kernel that the user asks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Requested {
+    Family(Family),
+    Variant(Variant),
+    /// The kernel of [`Evaluator::metropolis`](crate::Evaluator::metropolis), which has no other operation.
+    Metropolis(Option<Shape>),
+}
+
+impl Requested {
+    pub fn new(name: &str) -> Result<Self> {
+        let family = name.parse().map(Self::Family).or_else(|()| name.parse().map(Self::Variant));
+        let metropolis = || match name {
+            shape::NAME => Ok(Self::Metropolis(None)),
+            _ => name.parse().map(|shape| Self::Metropolis(Some(shape))),
+        };
+        family.or_else(|()| metropolis()).map_err(|()| Error::Kernel {
+            name: name.into(),
+            problem: "is not one of the CUDA backend".into(),
+            available: cuda_kernel_names().join(", "),
+        })
+    }
+
+    pub fn family(self) -> Option<Family> {
+        match self {
+            Self::Family(family) => Some(family),
+            Self::Variant(variant) => Some(variant.family),
+            Self::Metropolis(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Requested {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Family(family) => f.write_str(family.name()),
+            Self::Variant(variant) => variant.fmt(f),
+            Self::Metropolis(None) => f.write_str(shape::NAME),
+            Self::Metropolis(Some(shape)) => shape.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_understood_and_others_are_refused() {
+        for name in cuda_kernel_names() {
+            assert_eq!(Requested::new(&name).unwrap().to_string(), name);
+        }
+        for text in ["small_k:128x4:28", "metropolis:512x132/1:28"] {
+            assert_eq!(Requested::new(text).unwrap().to_string(), text);
+        }
+        let error = Requested::new("warp9").unwrap_err().to_string();
+        assert!(error.contains("`warp9`") && error.contains("small_k, batch"), "{error}");
+    }
+}

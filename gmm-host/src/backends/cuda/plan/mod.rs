@@ -1,0 +1,369 @@
+//! The plan of an evaluation: which kernels can make it, in which shapes of launch, and which of these is the fastest.
+//!
+//! | family | operation | covariances | K, D | sample weights |
+//! |---|---|---|---|---|
+//! | `small_k` | total | diagonal | K ≤ 8, D ≤ 16 | no |
+//! | `batch` | total, totals of many parameter sets | diagonal | D ≤ 16, K as shared memory allows | no |
+//! | `tiled8`, `tiled16` | total, scores | all | any | yes |
+//! | `pair` | total, scores | diagonal | any | no |
+//! | `fused` | E-step | all | K ≤ 32, D ≤ 16 | yes |
+//! | `weighted_sums` | E-step | all | any, as shared memory allows | yes |
+//! | `general` | all | all | any | yes |
+//!
+//! `general` alone computes in float64, and gives labels and responsibilities; in float32 it makes the E-steps that the others
+//! cannot. [`Family::problem`] is this table; [`candidates`] adds the shapes; [`timing`] chooses among them by measured time.
+pub mod timing;
+pub mod variant;
+
+use super::device::gpu::Limits;
+use crate::Precision;
+use gmm_kernels::data::QUAD;
+use gmm_kernels::estep::{fused, weighted_sums};
+use gmm_kernels::likelihood::{batch, small_k};
+use gmm_kernels::simt::WARP;
+use std::fmt;
+pub use variant::{Family, Variant};
+
+/// Registers of a thread of `weighted_sums`, and of a multiprocessor of any device served.
+pub const WEIGHTED_SUMS_REGISTERS: u32 = 168;
+const REGISTERS: u32 = 65536;
+/// Multiply-adds of an E-step that takes about 0.1 ms on a large device. In a shorter one no shape gains what it costs to
+/// time several.
+const LONG_ESTEP: usize = 2_000_000_000;
+
+/// What is computed over the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// The total log-likelihood for one parameter set.
+    Total,
+    /// The totals for several parameter sets, in one read of the data.
+    Totals,
+    /// The log-likelihood of each sample.
+    Scores,
+    /// Log-likelihood and sufficient statistics.
+    EStep,
+}
+
+/// An operation, with all that the choice of its kernel and launch depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Task {
+    pub operation: Operation,
+    /// Samples of a launch.
+    pub n: usize,
+    pub k: usize,
+    pub d: usize,
+    /// Whether the covariances are matrices (`full`, `tied`); else they are diagonal (`diag`, `spherical`).
+    pub full: bool,
+    /// Whether each component's moments need an origin of their own (E-step).
+    pub central: bool,
+    /// Whether samples have weights.
+    pub weighted: bool,
+    pub precision: Precision,
+}
+
+impl fmt::Display for Task {
+    /// The size class: everything that the choice depends on, N to the power of ten.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operation = match self.operation {
+            Operation::Total => "total",
+            Operation::Totals => "totals",
+            Operation::Scores => "scores",
+            Operation::EStep => "estep",
+        };
+        let shape = if self.full { "full" } else { "diag" };
+        write!(f, "{operation} n=1e{} k={} d={} {shape}", self.n.ilog10(), self.k, self.d)?;
+        f.write_str(if self.central { " central" } else { "" })?;
+        f.write_str(if self.weighted { " weighted" } else { "" })?;
+        f.write_str(if self.precision == Precision::Float64 { " float64" } else { "" })
+    }
+}
+
+impl Family {
+    /// Why this family cannot do a task, if it cannot.
+    pub fn problem(self, task: &Task, limits: &Limits) -> Option<String> {
+        let Task { operation, k, d, full, weighted, precision, .. } = *task;
+        if self == Self::General {
+            return (operation == Operation::Totals).then(|| "evaluates one parameter set at a time".into());
+        }
+        if precision == Precision::Float64 {
+            return Some("computes in float32".into());
+        }
+        if !self.operations().contains(&operation) {
+            return Some("has no such operation".into());
+        }
+        let diagonal_only = matches!(self, Self::SmallK | Self::Batch | Self::Pair);
+        if diagonal_only && full {
+            return Some("takes diagonal covariances only".into());
+        }
+        if diagonal_only && weighted {
+            return Some("takes samples without weights only".into());
+        }
+        let most = |what: &str, most: usize, got: usize| format!("takes at most {most} {what}, and here are {got}");
+        match self {
+            Self::SmallK | Self::Batch if d > small_k::MAX_FEATURES => Some(most("features", small_k::MAX_FEATURES, d)),
+            Self::SmallK if k > small_k::COMPONENTS => Some(most("components", small_k::COMPONENTS, k)),
+            Self::Batch if batch::shared_bytes(d, even(k), 1, 256) > limits.shared_per_block => {
+                Some(format!("cannot hold {k} components of {d} features in shared memory"))
+            }
+            Self::Fused if d > small_k::MAX_FEATURES => Some(most("features", small_k::MAX_FEATURES, d)),
+            Self::Fused if k > fused::MAX_COMPONENTS => Some(most("components", fused::MAX_COMPONENTS, k)),
+            Self::WeightedSums if weighted_sums_shape(task, 128, 0).shared_bytes() > limits.shared_per_block => {
+                Some(format!("cannot hold samples of {d} features in shared memory"))
+            }
+            _ => None,
+        }
+    }
+
+    /// The operations that it has.
+    pub fn operations(self) -> &'static [Operation] {
+        match self {
+            Self::SmallK => &[Operation::Total],
+            Self::Batch => &[Operation::Total, Operation::Totals],
+            Self::Tiled8 | Self::Tiled16 | Self::Pair => &[Operation::Total, Operation::Scores],
+            Self::Fused | Self::WeightedSums => &[Operation::EStep],
+            Self::General => &[Operation::Total, Operation::Scores, Operation::EStep],
+        }
+    }
+}
+
+/// K as `small_k` and `batch` count it: with a component of zeros that makes it even.
+pub fn even(k: usize) -> usize {
+    k.next_multiple_of(small_k::SIDE_BY_SIDE)
+}
+
+/// Patches of features that `weighted_sums` cuts a sample's values into: quads, or the pairs of all features and the one.
+pub fn patches(d: usize, full: bool) -> usize {
+    if full { (0..=d / 2).map(|pair| (2 * pair + 1) / QUAD + 1).sum() } else { d.div_ceil(QUAD) }
+}
+
+/// How `weighted_sums` divides its work among blocks of at most so many threads, with as many stages of samples as fit into
+/// so many bytes of shared memory, and at least two.
+pub fn weighted_sums_shape(task: &Task, threads: usize, shared: usize) -> weighted_sums::Shape {
+    /// Patches of a block, at most: the lanes of a warp.
+    const MOST_PATCHES: usize = 32;
+    let tiles = task.k.div_ceil(weighted_sums::COMPONENTS);
+    let patches = patches(task.d, task.full);
+    let block_patches = patches.div_ceil(patches.div_ceil(MOST_PATCHES));
+    let mut shape = weighted_sums::Shape {
+        d: task.d as u32,
+        tiles: tiles as u32,
+        patches: patches as u32,
+        block_tiles: tiles.min((threads / block_patches).max(1)) as u32,
+        block_patches: block_patches as u32,
+        stages: weighted_sums::MOST_STAGES,
+        full: task.full,
+        own: task.central,
+    };
+    while shape.stages > 2 && shape.shared_bytes() > shared {
+        shape.stages -= 1;
+    }
+    shape
+}
+
+/// The families that a task may use if the user asks for none, the likely best first.
+fn families(task: &Task, limits: &Limits) -> Vec<Family> {
+    use Family::{Batch, Fused, General, Pair, SmallK, Tiled8, Tiled16, WeightedSums};
+    let usable = |family: &Family| family.problem(task, limits).is_none();
+    let in_order: &[Family] = match task.operation {
+        _ if task.precision == Precision::Float64 => &[General],
+        Operation::Total if usable(&SmallK) => &[SmallK],
+        // With few samples, `pair` has the most threads at work.
+        Operation::Total if task.n <= 20_000 => &[Batch, Tiled16, Tiled8, Pair],
+        Operation::Total => &[Batch, Tiled16, Tiled8],
+        Operation::Totals => &[Batch],
+        Operation::Scores if task.n <= 20_000 => &[Tiled16, Tiled8, Pair],
+        Operation::Scores => &[Tiled16, Tiled8],
+        Operation::EStep if usable(&Fused) => &[Fused],
+        Operation::EStep if usable(&WeightedSums) => &[WeightedSums],
+        Operation::EStep => &[General],
+    };
+    in_order.iter().copied().filter(usable).collect()
+}
+
+/// The variants to be timed for a task, the likely best first; of one family if that is requested and has the operation.
+/// Empty where no kernel can do it in one launch.
+pub fn candidates(task: &Task, requested: Option<Family>, limits: &Limits) -> Vec<Variant> {
+    let families = requested.map_or_else(|| families(task, limits), |family| vec![family]);
+    let mut variants = Vec::new();
+    for family in families {
+        for (split, block, per_multiprocessor) in shapes(family, task, limits) {
+            for cached in cached_megabytes(family, task, limits) {
+                variants.push(Variant { family, split, block, per_multiprocessor, cached });
+            }
+        }
+    }
+    variants
+}
+
+/// Split, block and blocks for each multiprocessor of a family's candidates.
+fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> {
+    let Task { n, k, .. } = *task;
+    let all: Vec<(u32, u32, u32)> = match family {
+        // All samples are on the device at once in any shape.
+        Family::SmallK if n <= limits.multiprocessors as usize * 128 * QUAD => vec![(1, 128, 1)],
+        Family::SmallK => [(128, 4), (128, 3), (192, 2), (96, 4), (256, 2), (160, 3), (128, 8), (256, 4)]
+            .map(|(block, per)| (1, block, per))
+            .into(),
+        Family::Batch if n <= limits.multiprocessors as usize * 64 * 2 * QUAD => vec![(16, 64, 3)],
+        Family::Batch => vec![(16, 96, 1), (16, 128, 3), (16, 192, 1), (16, 64, 6), (8, 128, 3)],
+        Family::Tiled8 | Family::Tiled16 => {
+            let tiles = if task.full { k } else { k.div_ceil(family.rows()) } as u32;
+            let across = |block: u32| [1, 2, 4, 8].into_iter().filter(move |a| *a <= tiles && *a <= block / WARP);
+            let shapes = [(64, 4), (128, 2), (128, 3), (128, 4), (128, 6), (256, 1), (256, 2)];
+            shapes.iter().flat_map(|&(block, per)| across(block).map(move |a| (a, block, per))).collect()
+        }
+        Family::Pair => {
+            let threads = (k as u32).next_power_of_two().min(WARP);
+            vec![(threads, 256, 8), (threads, 128, 16)]
+        }
+        // Fewer warps where their sums would not fit into shared memory.
+        Family::Fused => {
+            let most = if task.full { vec![(128, 2), (64, 4)] } else { vec![(128, 3), (96, 4), (64, 6)] };
+            let few = if is_long(task) { most.len() } else { 1 };
+            let shared = |block: u32| variant::fused_shared_bytes(task, block);
+            let fitting =
+                |block: u32| (1..=block / WARP).rev().map(|w| w * WARP).find(|b| shared(*b) <= limits.shared_per_block);
+            let per = |block: u32, per: u32| {
+                ((limits.shared_per_multiprocessor / (shared(block) + 1024)) as u32).clamp(1, per)
+            };
+            let mut found = Vec::new();
+            for &(block, most) in &most[..few] {
+                let block = fitting(block).unwrap_or(WARP);
+                let shape = (1, block, per(block, most));
+                if !found.contains(&shape) {
+                    found.push(shape);
+                }
+            }
+            return found;
+        }
+        Family::WeightedSums => {
+            // Rows of a tile of `tiled`, which goes before it.
+            let rows = if task.full && task.d <= 32 || !task.full && k <= 8 { 8 } else { 16 };
+            // The fastest of 64, 128, 192 and 256 threads on an H200 comes first.
+            let threads = if task.full { [128, 192, 256] } else { [192, 128, 256] };
+            let shape = |threads: u32| {
+                let block = weighted_sums_shape(task, threads as usize, limits.shared_per_block).block();
+                (rows, threads, (REGISTERS / (WEIGHTED_SUMS_REGISTERS * block)).clamp(1, 64))
+            };
+            let few = if is_long(task) { 3 } else { 1 };
+            return threads[..few].iter().map(|threads| shape(*threads)).collect();
+        }
+        Family::General => return vec![(1, 256, 8)],
+    };
+    let fits = |&(split, block, per_multiprocessor): &(u32, u32, u32)| {
+        let variant = Variant { family, split, block, per_multiprocessor, cached: None };
+        let shared = variant.shared_bytes(task);
+        shared <= limits.shared_per_block
+            && (shared + 1024) * per_multiprocessor as usize <= limits.shared_per_multiprocessor
+    };
+    let fitting: Vec<_> = all.iter().copied().filter(fits).collect();
+    if fitting.is_empty() {
+        // Fewer blocks at once than any of them asked for.
+        return all.into_iter().min_by_key(|shape| shape.1).map(|(s, b, _)| (s, b, 1)).into_iter().collect();
+    }
+    fitting
+}
+
+/// Whether an E-step takes so long that its shapes are worth timing.
+fn is_long(task: &Task) -> bool {
+    let pairs = if task.full { task.d * task.d } else { 4 * task.d };
+    task.n.saturating_mul(task.k).saturating_mul(pairs) >= LONG_ESTEP
+}
+
+/// How much of the data to keep in the L2 cache: all of what fits, else a few amounts.
+fn cached_megabytes(family: Family, task: &Task, limits: &Limits) -> Vec<Option<u32>> {
+    let bytes = task.n * task.d * size_of::<f32>();
+    match family {
+        Family::SmallK if bytes > limits.l2 / 2 => vec![Some(0), Some(28), Some(40)],
+        Family::Batch if bytes > limits.l2 => vec![Some(0)],
+        // Measured on an H200: keeping a part of the data in the cache gains nothing here.
+        Family::Fused => vec![Some(0)],
+        _ => vec![None],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub const H200: Limits = Limits {
+        multiprocessors: 132,
+        l2: 60 << 20,
+        shared_per_block: 227 << 10,
+        shared_per_multiprocessor: 228 << 10,
+    };
+
+    fn tasks() -> impl Iterator<Item = Task> {
+        let shapes = [(1, 1), (8, 13), (9, 13), (40, 16), (300, 16), (4000, 16), (8, 17), (4096, 1024), (1, 2000)];
+        let sizes = [1, 5, 100, 10_000, 1_000_000, 100_000_000];
+        let operations = [Operation::Total, Operation::Totals, Operation::Scores, Operation::EStep];
+        let all = sizes.into_iter().flat_map(move |n| shapes.map(|(k, d)| (n, k, d)));
+        all.flat_map(move |(n, k, d)| operations.map(|operation| (n, k, d, operation))).flat_map(
+            |(n, k, d, operation)| {
+                (0..16).map(move |bits| Task {
+                    operation,
+                    n,
+                    k,
+                    d,
+                    full: bits & 1 != 0,
+                    weighted: bits & 2 != 0,
+                    central: bits & 4 != 0,
+                    precision: if bits & 8 != 0 { Precision::Float64 } else { Precision::Float32 },
+                })
+            },
+        )
+    }
+
+    /// Whatever the task, there is a candidate; each can be launched within the device's limits, and none is twice.
+    #[test]
+    fn every_task_has_candidates_that_can_be_launched() {
+        for task in tasks() {
+            let found = candidates(&task, None, &H200);
+            let float64 = task.precision == Precision::Float64;
+            let no_batch = task.d > 16 || task.k == 4000 || task.full || task.weighted || float64;
+            assert_eq!(found.is_empty(), task.operation == Operation::Totals && no_batch, "{task}");
+            for (i, variant) in found.iter().enumerate() {
+                assert!(
+                    variant.is_launchable() && variant.family.problem(&task, &H200).is_none(),
+                    "{variant} for {task}"
+                );
+                assert!(variant.shared_bytes(&task) <= H200.shared_per_block, "{variant} for {task}");
+                assert!(!found[..i].contains(variant), "{variant} twice for {task}");
+                assert!(variant.family.operations().contains(&task.operation));
+            }
+        }
+    }
+
+    /// No likelihood in float32 falls to the general kernels, and no E-step but those whose samples fit nowhere.
+    #[test]
+    fn float32_has_better_kernels_than_the_general_ones() {
+        for task in tasks().filter(|task| task.precision == Precision::Float32) {
+            let general = candidates(&task, None, &H200).iter().any(|variant| variant.family == Family::General);
+            let too_wide = task.operation == Operation::EStep && task.d >= 1024;
+            assert!(!general || too_wide, "{task}");
+        }
+    }
+
+    #[test]
+    fn a_short_estep_is_not_timed() {
+        let task = |n, k, d| Task {
+            operation: Operation::EStep,
+            n,
+            k,
+            d,
+            full: false,
+            central: false,
+            weighted: false,
+            precision: Precision::Float32,
+        };
+        assert_eq!(candidates(&task(1_000_000, 8, 13), None, &H200).len(), 1);
+        assert!(candidates(&task(1_000_000, 64, 32), None, &H200).len() > 1);
+    }
+
+    #[test]
+    fn patches_cover_all_pairs() {
+        // Pairs of features by quads: the lower triangle of D features and the number one.
+        assert_eq!([1, 2, 3, 13].map(|d| patches(d, true)), [1, 3, 3, 16]);
+        assert_eq!([1, 4, 5].map(|d| patches(d, false)), [1, 1, 2]);
+    }
+}

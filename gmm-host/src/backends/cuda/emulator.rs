@@ -6,15 +6,17 @@
 //! One sample left out or counted twice of up to 1000 is 10⁻³·Σ|log p| away, a hundred times that or more.
 mod general;
 
-use super::layout;
-use super::moments::{Kind, lanes};
-use super::scattered::Scattered;
-use super::whitened::Whitened;
+use super::device::layout as columns_layout;
+use super::estep::fused_layout::FusedLayout;
+use super::estep::weighted_sums_layout::WeightedSumsLayout;
+use super::likelihood::layout;
+use super::plan::{Operation, Task, even, weighted_sums_shape};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
-use crate::{Covariances, Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics};
+use crate::{Covariances, Evaluator, Mixture, Precision, ReferenceEvaluator, Samples, Statistics};
 use cust::memory::bytemuck;
 use gmm_kernels::data;
+use gmm_kernels::estep::fused::Moments;
 use gmm_kernels::estep::{fused as moments, weighted_sums as scatter};
 use gmm_kernels::likelihood::{batch, pair, small_k as direct, tiled};
 use gmm_kernels::reduce::Output;
@@ -74,10 +76,10 @@ impl Problem {
         let samples = Samples::from_f32(x.view()).unwrap();
         let frame = Frame::of(x.view());
         let packed = DeviceParameters::new(mixture, &frame).unwrap();
-        let stride = layout::stride(n);
+        let stride = columns_layout::stride(n);
         let mut data = vec![0u128; d * stride / 4];
         let columns: &mut [f32] = bytemuck::cast_slice_mut(&mut data);
-        layout::columns(&samples, &frame, 1.0, columns);
+        columns_layout::columns(&samples, &frame, 1.0, columns);
         for column in columns.chunks_exact_mut(stride) {
             column[n..].fill(PADDING);
         }
@@ -94,7 +96,7 @@ impl Problem {
     }
 
     fn columns(&self) -> data::Columns {
-        let stride = layout::stride(self.n) as u64;
+        let stride = columns_layout::stride(self.n) as u64;
         // Some quads are kept in the cache and some are not: it must not matter.
         data::Columns { x: self.data.as_ptr().cast(), stride, n: self.n as u64, keep: self.n as u32 / 8 }
     }
@@ -110,7 +112,7 @@ impl Problem {
         };
         let total = once();
         assert_eq!(total.to_bits(), once().to_bits(), "the same bits every time");
-        layout::total(total, self.n, &self.packed, 0.0)
+        layout::total(total, self.n as f64, &self.packed, 0.0)
     }
 
     /// Bounds of the errors of a total and of each sample; see the top of the file.
@@ -146,8 +148,8 @@ impl Problem {
                 match self.d {
                     $($d => {
                         const ROW: usize = direct::row($d);
-                        let components = layout::direct_components::<ROW>(&self.packed);
-                        let (columns, k) = (Share(self.columns()), layout::filled_up(self.k) as u32);
+                        let components = layout::small_k_components::<ROW>(&self.packed);
+                        let (columns, k) = (Share(self.columns()), even(self.k) as u32);
                         self.total(grid, block, direct::shared_bytes($d, block), |output| {
                             // SAFETY: the pointers are of arrays with the sizes that go with them.
                             unsafe { direct::$kernel(direct::SmallKArgs { components, k, columns: columns.get(), output }) }
@@ -203,7 +205,7 @@ impl Problem {
     fn pair(&self, grid: u32, block: u32, lanes: u32) {
         let width = layout::pair_row(self.d);
         let mut parameters = vec![f32::NAN; self.k * width];
-        layout::rows(&self.packed, width, &mut parameters);
+        layout::component_rows(&self.packed, width, &mut parameters);
         self.scored(&format!("pair {grid}x{block}/{lanes}"), |samples| {
             let data::Columns { x, stride, n, .. } = self.columns();
             let pointers = Share((x, parameters.as_ptr(), samples));
@@ -221,11 +223,11 @@ impl Problem {
     fn batch(&self, x: &Array2<f32>, sets: &[Mixture], grid: u32, block: u32, group: usize) {
         let width = direct::row(self.d);
         let packed: Vec<_> = sets.iter().map(|m| DeviceParameters::<f32>::new(m, &self.frame).unwrap()).collect();
-        let k = layout::filled_up(self.k);
+        let k = even(self.k);
         let mut parameters = vec![u128::MAX; sets.len() * k * width / 4];
         let rows: &mut [f32] = bytemuck::cast_slice_mut(&mut parameters);
         for (packed, rows) in packed.iter().zip(rows.chunks_exact_mut(k * width)) {
-            layout::rows(packed, width, rows);
+            layout::component_rows(packed, width, rows);
         }
         let groups = sets.len().div_ceil(group) as u32;
         let shared = batch::shared_bytes(self.d, k, group, block);
@@ -267,7 +269,7 @@ impl Problem {
         assert_eq!(totals, once(), "the same bits every time");
         for ((mixture, packed), total) in sets.iter().zip(&packed).zip(totals) {
             let truth = Problem::new(x.clone(), mixture);
-            truth.check(layout::total(total, self.n, packed, 0.0), &format!("batch {grid}x{block}/{group}"));
+            truth.check(layout::total(total, self.n as f64, packed, 0.0), &format!("batch {grid}x{block}/{group}"));
         }
     }
 }
@@ -426,7 +428,7 @@ fn check_statistics<const LANES: usize>(
     (k, d): (usize, usize),
     [plain, diag, full]: [unsafe fn(moments::FusedArgs); 3],
 ) {
-    assert_eq!(lanes(k), LANES);
+    assert_eq!(moments::lanes(k), LANES);
     let mut rng = ChaCha8Rng::seed_from_u64((100 * n + 10 * k + d) as u64);
     let mut x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
     // A sample far from every component takes the path with the maximum.
@@ -441,11 +443,12 @@ fn check_statistics<const LANES: usize>(
     }
     for mixture in mixtures {
         let problem = Problem::new(x.clone(), &random_mixture(&mut rng, k, d));
-        let whitened = Whitened::new(&mixture, &problem.frame).unwrap();
-        let mut parameters = vec![f32::NAN; moments::numbers(d, whitened.full()) * LANES];
-        whitened.write(LANES, &mut parameters);
+        let parameters = DeviceParameters::with_matrices(&mixture, &problem.frame).unwrap();
+        let fused = FusedLayout::new(mixture.covariance_type(), parameters);
+        let mut parameters = vec![f32::NAN; moments::numbers(d, fused.moments().full()) * LANES];
+        fused.write(&mut parameters);
         let (grid, block) = (3, 64);
-        let values = moments::values(d, whitened.full(), LANES);
+        let values = moments::values(d, fused.moments().full(), LANES);
         let mut partials = vec![f64::NAN; values * grid as usize];
         let args = Share(moments::FusedArgs {
             columns: problem.columns(),
@@ -453,17 +456,17 @@ fn check_statistics<const LANES: usize>(
             parameters: parameters.as_ptr(),
             partials: partials.as_mut_ptr(),
         });
-        let kernel = match Kind::new(&whitened) {
-            Kind::Full => full,
-            Kind::Plain => plain,
-            Kind::Diag => diag,
+        let kernel = match fused.moments() {
+            Moments::Full => full,
+            Moments::Raw => plain,
+            Moments::Diag => diag,
         };
-        launch((grid, 1), block, moments::shared_bytes(d, whitened.full(), LANES, block), || {
+        launch((grid, 1), block, moments::shared_bytes(d, fused.moments().full(), LANES, block), || {
             // SAFETY: the arguments are as the kernel asks for.
             unsafe { kernel(args.get()) }
         });
         let sums: Vec<f64> = partials.chunks_exact(grid as usize).map(|blocks| blocks.iter().sum()).collect();
-        let got = whitened.statistics(&sums, LANES, n as f64, 0.0, &problem.frame).unwrap();
+        let got = fused.statistics(&sums, n as f64, 0.0, &problem.frame).unwrap();
         assert_statistics(&x, &mixture, &got);
     }
 }
@@ -506,8 +509,19 @@ fn scattered_statistics(
 ) -> Statistics {
     let problem = Problem::new(x.clone(), &random_mixture(&mut ChaCha8Rng::seed_from_u64(0), 1, x.ncols()));
     let packed = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame).unwrap();
-    let scattered = Scattered::new(mixture, &packed, &problem.frame, block);
-    let (shape, (k, d)) = (scattered.shape, (packed.n_components, packed.n_features));
+    let scattered = WeightedSumsLayout::new(mixture, packed.clone(), &problem.frame);
+    let (k, d) = (packed.n_components, packed.n_features);
+    let task = Task {
+        operation: Operation::EStep,
+        n: problem.n,
+        k,
+        d,
+        full: scattered.full(),
+        central: scattered.central(),
+        weighted: false,
+        precision: Precision::Float32,
+    };
+    let shape = weighted_sums_shape(&task, block.0, block.1);
     let (sm, constants) = match shape.full {
         true => layout::triangle_sizes(k, d, t),
         false => (layout::tiled_sizes(k, d, t).1, layout::tiled_sizes(k, d, t).2),
@@ -590,8 +604,7 @@ fn scattered_statistics(
         unsafe { reduce_slices(ReduceSlicesArgs { sums, slices: slices as u32, count, totals }) }
     });
     let n = problem.n as f64;
-    let log_likelihood = std::f64::consts::LN_2 * (log2 + n * packed.offset);
-    scattered.statistics(&totals, n, log_likelihood, &problem.frame).unwrap()
+    scattered.statistics(&task, &totals, n, log2, &problem.frame).unwrap()
 }
 
 #[test]

@@ -143,3 +143,67 @@ pub unsafe trait Launch {
     /// [`Error::ShapeMismatch`] where a length does not fit.
     fn argument(&self, grid: &Grid) -> Result<Self::Argument>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::cuda::device::ptx::ptx_for;
+    use gmm_kernels::entries;
+    use gmm_kernels::estep::fused::Moments;
+    use gmm_kernels::likelihood::small_k::SmallKArgs;
+
+    /// The PTX has the entry, and its parameter is as long as the argument's type.
+    fn check<A>(entry: Entry<A>) {
+        let name = entry.name();
+        let ptx = ptx_for(name).unwrap_or_else(|| panic!("no PTX for {name}"));
+        let parameter = format!("{name}_param_0[");
+        let start = ptx.find(&parameter).unwrap_or_else(|| panic!("{name} has no parameter of bytes"));
+        let size = ptx[start + parameter.len()..].split(']').next().unwrap();
+        assert_eq!(size.parse(), Ok(size_of::<A>()), "the argument of {name}");
+        assert!(!ptx.contains(&format!("{name}_param_1")), "{name} has a second parameter");
+    }
+
+    #[test]
+    fn every_entry_has_ptx_for_its_argument() {
+        fn small_k<const ROW: usize>() -> usize {
+            let entries: Vec<Entry<SmallKArgs<ROW>>> = (0..20).filter_map(entries::small_k).collect();
+            entries.into_iter().map(check).count()
+        }
+        let found = [
+            small_k::<4>(),
+            small_k::<8>(),
+            small_k::<12>(),
+            small_k::<16>(),
+            small_k::<20>(),
+            small_k::<24>(),
+            small_k::<28>(),
+            small_k::<32>(),
+            small_k::<36>(),
+        ];
+        assert_eq!(found.iter().sum::<usize>(), 16);
+        for d in 1..=16 {
+            check(entries::batch(d));
+            check(entries::metropolis(d));
+            for (moments, lanes) in
+                [Moments::Raw, Moments::Diag, Moments::Full].into_iter().flat_map(|m| [(m, 8), (m, 32)])
+            {
+                check(entries::fused(moments, lanes, d));
+            }
+        }
+        check(entries::pair());
+        check(entries::reduce_sets());
+        check(entries::reduce_slices());
+        check(entries::posterior::<f32>());
+        check(entries::posterior::<f64>());
+        for full in [false, true] {
+            check(entries::tiled(8, full));
+            check(entries::tiled(16, full));
+            check(entries::weighted_sums(full, false));
+            check(entries::weighted_sums(full, true));
+            check(entries::density::<f32>(full));
+            check(entries::density::<f64>(full));
+            check(entries::accumulate::<f32>(full));
+            check(entries::accumulate::<f64>(full));
+        }
+    }
+}

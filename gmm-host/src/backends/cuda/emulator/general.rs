@@ -1,8 +1,8 @@
 //! `density`, `posterior` and `accumulate`, one after the other as `general.rs` launches them, in parts.
 use super::{FAR, PADDING, Share, flat, launch, of_each_type};
-use crate::backends::cuda::layout;
-use crate::backends::cuda::parameters::Parameters;
-use crate::backends::cuda::resident::Element;
+use crate::backends::cuda::device::layout;
+use crate::backends::cuda::device::samples::Element;
+use crate::backends::cuda::general::layout::GeneralLayout;
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
 use crate::{Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics};
@@ -69,7 +69,7 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
     layout::columns(&samples, &frame, scale, columns);
     columns.chunks_exact_mut(stride).for_each(|column| column[n..].fill(T::from_f64(PADDING.into())));
     let packed = DeviceParameters::<T>::with_matrices(mixture, &frame).unwrap();
-    let layout = Parameters::new(&packed);
+    let layout = GeneralLayout::new(&packed);
     let mut parameters = aligned(layout.len);
     layout.write(&packed, mixture, &frame, &mut bytemuck::cast_slice_mut(&mut parameters)[..layout.len]);
 

@@ -1,6 +1,6 @@
 //! The walk: its densities against the reference and the prior by its formula, its decisions, and what it leaves behind.
 use super::{Problem, Share, random_mixture};
-use crate::backends::cuda::layout;
+use crate::backends::cuda::metropolis::layout;
 use crate::{Covariances, Evaluator, MetropolisPrior, MetropolisTarget, Mixture, ReferenceEvaluator, Samples};
 use cust::memory::bytemuck;
 use gmm_kernels::metropolis::{self as walk, MetropolisArgs};
@@ -80,7 +80,7 @@ impl Walk {
         let (d, k) = (self.target.n_features, self.target.n_components);
         let (dim, width) = (self.target.dim(), self.target.step_width());
         assert_eq!((walk::dim(k, d, self.target.spherical), walk::step_width(dim)), (dim, width));
-        let (terms, constant) = layout::walk_terms(&self.target, &self.problem.frame, self.problem.n, 0.0);
+        let (terms, constant) = layout::terms(&self.target, &self.problem.frame, self.problem.n, 0.0);
         // Aligned to 16 bytes.
         let mut steps = vec![0u128; self.steps.len() / 2];
         bytemuck::cast_slice_mut::<u128, f64>(&mut steps).copy_from_slice(&self.steps);

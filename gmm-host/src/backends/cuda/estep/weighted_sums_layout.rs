@@ -23,10 +23,10 @@ pub(crate) struct WeightedSumsLayout {
     /// Pair and quad of features of each patch, where patches are pairs.
     pub pairs: Vec<[u32; 2]>,
     /// wₖ (tiles, [`COMPONENTS`]), zeros behind K.
-    weights: Vec<f32>,
+    pub weights: Vec<f32>,
     /// Centres of the components in the frame (tiles, [`COMPONENTS`], D), zeros behind K; empty where the frame's own
     /// centre serves them all.
-    centres: Vec<f32>,
+    pub centres: Vec<f32>,
 }
 
 /// A section of the parameters.

@@ -1,13 +1,13 @@
-//! The affine-invariant ensemble sampler, with half of the walkers at a time (Foreman-Mackey and others 2013), so that
-//! each half is one batch.
+//! The affine-invariant ensemble sampler. Half of the walkers move at a time (Foreman-Mackey and others 2013), so that the log
+//! densities of each half are one batch.
 //!
 //! A walker of the moving half is either stretched along the line to a walker of the other half (Goodman and Weare 2010),
 //! or moved by a multiple of the difference of two walkers of the other half (ter Braak 2006). Stretches alone
 //! mix poorly in more than a few dozen dimensions (Huijser, Goodman and Brewer 2015).
 //!
-//! Each walker is recorded as a chain, as ArviZ does it. Walkers of one ensemble are not quite independent; R-hat and
-//! effective sample sizes over them are the field's custom, not a theorem.
-use crate::sampler::{Draw, Starts};
+//! Each walker is recorded as a chain, as ArviZ does it. The walkers of an ensemble are not quite independent. R-hat and effective
+//! sample sizes are customarily computed over them all the same, without a theorem behind it.
+use super::chain::{ChainStart, Draw};
 use crate::target::Target;
 use crate::{Result, rng};
 use rand::RngExt;
@@ -15,11 +15,12 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
 
-/// Share of the moves that are stretches; the others are differences.
+/// The share of moves that are stretches. The others are differences.
 const STRETCHES: f64 = 0.2;
-/// Share of the differences that are taken whole, which leads from one mode to another where walkers are in both.
+/// The share of difference moves by the whole difference of two walkers. If there are walkers in two modes, such a move can lead from
+/// one mode to the other.
 const JUMPS: f64 = 0.05;
-/// Relative standard deviation of the factor of the other differences, so that not only a grid is proposed.
+/// The relative standard deviation of the factor of the other difference moves. Without it, the proposals would lie on a grid.
 const JITTER: f64 = 0.1;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -28,25 +29,30 @@ struct Walker {
     log_density: f64,
     #[serde(with = "rng")]
     rng: ChaCha8Rng,
-    /// Sum of the acceptance probabilities since the last draw.
-    accepted: f64,
+    /// The sum of the acceptance probabilities since the last draw.
+    acceptance_sum: f64,
 }
 
 /// An even number of walkers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Ensemble {
     walkers: Vec<Walker>,
-    /// a > 1: stretches are between 1/a and a.
+    /// a > 1: a stretch multiplies a distance by a number between 1/a and a.
     stretch: f64,
 }
 
 impl Ensemble {
-    pub fn new(starts: Starts, stretch: f64) -> Self {
-        let walker = |(point, log_density, rng)| Walker { point, log_density, rng, accepted: 0.0 };
+    pub fn new(starts: Vec<ChainStart>, stretch: f64) -> Self {
+        let walker = |ChainStart { point, log_density, rng }: ChainStart| Walker {
+            point,
+            log_density,
+            rng,
+            acceptance_sum: 0.0,
+        };
         Self { walkers: starts.into_iter().map(walker).collect(), stretch }
     }
 
-    /// One iteration: both halves. On an error the walkers are where they were.
+    /// One iteration, in which each half moves once. After an error the walkers are where they were before.
     pub fn advance(&mut self, target: &mut dyn Target) -> Result<()> {
         let before = self.walkers.clone();
         let result = (0..2).try_for_each(|half| self.move_half(half, target));
@@ -60,25 +66,26 @@ impl Ensemble {
         let dim = target.dim();
         let middle = self.walkers.len() / 2;
         let (first, second) = self.walkers.split_at_mut(middle);
-        let (moving, still) = if half == 0 { (first, second) } else { (second, first) };
+        let (moving, resting) = if half == 0 { (first, second) } else { (second, first) };
         let mut proposals = Vec::with_capacity(moving.len() * dim);
         let mut log_volumes = Vec::with_capacity(moving.len());
-        let pairs = 2.38 / (2.0 * dim as f64).sqrt();
+        // The best factor for a normal target (ter Braak 2006).
+        let usual_factor = 2.38 / (2.0 * dim as f64).sqrt();
         for walker in moving.iter_mut() {
             let Walker { point, rng, .. } = walker;
             if rng.random::<f64>() < STRETCHES {
-                let partner = &still[rng.random_range(0..still.len())].point;
-                // Density ∝ 1/√z on [1/a, a], by inversion.
+                let partner = &resting[rng.random_range(0..resting.len())].point;
+                // The stretch z has a density ∝ 1/√z on [1/a, a]. It is drawn by inversion.
                 let z = ((self.stretch - 1.0) * rng.random::<f64>() + 1.0).powi(2) / self.stretch;
                 proposals.extend(partner.iter().zip(&*point).map(|(p, w)| p + z * (w - p)));
                 log_volumes.push((dim as f64 - 1.0) * z.ln());
             } else {
-                let first = rng.random_range(0..still.len());
-                // Any other.
-                let second = (first + rng.random_range(1..still.len())) % still.len();
-                let (first, second) = (&still[first].point, &still[second].point);
+                let first = rng.random_range(0..resting.len());
+                // Any walker of the resting half but the first.
+                let second = (first + rng.random_range(1..resting.len())) % resting.len();
+                let (first, second) = (&resting[first].point, &resting[second].point);
                 let noise: f64 = StandardNormal.sample(rng);
-                let factor = if rng.random::<f64>() < JUMPS { 1.0 } else { pairs * (1.0 + JITTER * noise) };
+                let factor = if rng.random::<f64>() < JUMPS { 1.0 } else { usual_factor * (1.0 + JITTER * noise) };
                 proposals.extend(point.iter().zip(first).zip(second).map(|((w, a), b)| w + factor * (a - b)));
                 log_volumes.push(0.0);
             }
@@ -87,7 +94,7 @@ impl Ensemble {
         target.log_density_batch(&proposals, &mut log_densities)?;
         for (i, walker) in moving.iter_mut().enumerate() {
             let acceptance = (log_volumes[i] + log_densities[i] - walker.log_density).min(0.0).exp();
-            walker.accepted += acceptance;
+            walker.acceptance_sum += acceptance;
             if walker.rng.random::<f64>() < acceptance {
                 walker.point.copy_from_slice(&proposals[i * dim..(i + 1) * dim]);
                 walker.log_density = log_densities[i];
@@ -96,26 +103,32 @@ impl Ensemble {
         Ok(())
     }
 
-    /// One draw of each walker after `thin` iterations. On an error nothing is kept.
-    pub fn sample(&mut self, target: &mut dyn Target, thin: usize, kept: &mut Vec<Draw>) -> Result<()> {
+    /// Appends one draw of each walker, after `thin` iterations. After an error the walkers are where they were before, and nothing
+    /// is appended.
+    pub fn sample(&mut self, target: &mut dyn Target, thin: usize, draws: &mut Vec<Draw>) -> Result<()> {
         let before = self.walkers.clone();
-        self.walkers.iter_mut().for_each(|w| w.accepted = 0.0);
+        self.walkers.iter_mut().for_each(|w| w.acceptance_sum = 0.0);
         for _ in 0..thin {
             if let Err(e) = self.advance(target) {
                 self.walkers = before;
                 return Err(e);
             }
         }
-        kept.extend(self.walkers.iter().enumerate().map(|(chain, w)| Draw {
+        draws.extend(self.walkers.iter().enumerate().map(|(chain, w)| Draw {
             chain,
             point: w.point.clone(),
-            statistics: vec![w.log_density, w.accepted / thin as f64],
+            statistics: vec![w.log_density, w.acceptance_sum / thin as f64],
         }));
         Ok(())
     }
 
-    /// Where the walkers are, and the log densities there.
-    pub fn positions(&self) -> impl Iterator<Item = (&[f64], f64)> {
-        self.walkers.iter().map(|c| (c.point.as_slice(), c.log_density))
+    /// Whether a state that was read from a file can go on, with this stretch in its settings.
+    pub fn fits_together(&self, stretch: f64) -> bool {
+        self.stretch == stretch
+    }
+
+    /// The walkers' points, and the log densities there.
+    pub fn points(&self) -> impl Iterator<Item = (&[f64], f64)> {
+        self.walkers.iter().map(|w| (w.point.as_slice(), w.log_density))
     }
 }

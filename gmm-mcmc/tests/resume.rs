@@ -556,4 +556,9 @@ fn the_csv_is_cmdstans() {
         // The energy is the log density plus a kinetic energy that is not negative.
         assert!(numbers[6] >= -numbers[0] - 1e-9 * numbers[0].abs());
     }
+    // As many draws as can be asked for are more iterations than a usize has.
+    run.set_draws(usize::MAX).unwrap();
+    let files = run.save(&folder.path().join("run")).unwrap();
+    let text = std::fs::read_to_string(&files[0]).unwrap();
+    assert!(text.lines().any(|l| l == format!("#     num_samples = {}", 2 * usize::MAX as u128)), "{text}");
 }

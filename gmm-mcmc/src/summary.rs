@@ -146,14 +146,14 @@ fn row(run: &Run, at: usize, name: String) -> Row {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let wide = self.rows.iter().map(|r| r.name.len()).max().unwrap_or(0).max(9);
-        write!(f, "{:<wide$}", "parameter")?;
+        let name_width = self.rows.iter().map(|r| r.name.len()).max().unwrap_or(0).max(9);
+        write!(f, "{:<name_width$}", "parameter")?;
         for title in ["mean", "mcse", "std", "5%", "50%", "95%"] {
             write!(f, " {title:>10}")?;
         }
         writeln!(f, " {:>9} {:>9} {:>6}", "ess_bulk", "ess_tail", "r_hat")?;
         for r in &self.rows {
-            write!(f, "{:<wide$}", r.name)?;
+            write!(f, "{:<name_width$}", r.name)?;
             for v in [r.mean, r.mcse, r.std, r.q5, r.median, r.q95] {
                 write!(f, " {:>10}", short(v))?;
             }

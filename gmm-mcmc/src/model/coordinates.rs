@@ -78,7 +78,7 @@ impl Layout {
     }
 
     /// The parameters at θ. Where θ is extreme they may overflow or underflow; [`Mixture::new`] then fails.
-    pub fn to_parameters(&self, theta: &[f64]) -> MixtureParameters {
+    pub fn parameters_at(&self, theta: &[f64]) -> MixtureParameters {
         debug_assert_eq!(theta.len(), self.dim());
         let (k, d) = (self.k, self.d);
         let mut log_weights = vec![0.0; k];
@@ -187,7 +187,7 @@ impl Layout {
     ///
     /// # Errors
     /// Why the mixture has none, as the rest of a sentence that begins with "the initial model".
-    pub fn from_mixture(&self, mixture: &Mixture) -> Result<Vec<f64>, String> {
+    pub fn point_of(&self, mixture: &Mixture) -> Result<Vec<f64>, String> {
         let (k, d) = (self.k, self.d);
         if mixture.means().dim() != (k, d) {
             return Err(format!("has means of shape {:?} where (K, D) = ({k}, {d}) is needed", mixture.means().dim()));

@@ -164,7 +164,7 @@ impl Model {
 
     /// The parameters at a point.
     pub(crate) fn mixture_parameters(&self, theta: &[f64]) -> MixtureParameters {
-        self.density.layout.to_parameters(theta)
+        self.density.layout.parameters_at(theta)
     }
 
     /// The mixture at a point; `None` where θ is so extreme that its parameters are no mixture in float64.
@@ -182,7 +182,7 @@ impl Model {
     /// # Errors
     /// [`Error::Start`] if its shape or covariance type is not the model's, or a component has no weight.
     pub fn unconstrain(&self, mixture: &Mixture) -> Result<Vec<f64>> {
-        self.density.layout.from_mixture(mixture).map_err(Error::Start)
+        self.density.layout.point_of(mixture).map_err(Error::Start)
     }
 
     /// The posterior density in the form that evaluators take which make Metropolis steps themselves; `None` for `full`

@@ -29,6 +29,8 @@ pub(crate) struct ResolvedPrior {
 const LN_TAU: f64 = 1.837_877_066_409_345_5;
 
 impl ResolvedPrior {
+    /// The prior of K components of this covariance type over this data.
+    ///
     /// # Errors
     /// [`Error::Prior`]: a shape that does not fit, or a value that is out of range.
     pub fn new(prior: &Prior, k: usize, covariance_type: CovarianceType, data: &DataSummary) -> Result<Self> {

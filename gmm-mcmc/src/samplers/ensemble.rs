@@ -23,6 +23,7 @@ const JUMPS: f64 = 0.05;
 /// The relative standard deviation of the factor of the other difference moves. Without it, the proposals would lie on a grid.
 const JITTER: f64 = 0.1;
 
+/// One chain of the ensemble.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Walker {
     point: Vec<f64>,
@@ -33,7 +34,7 @@ struct Walker {
     acceptance_sum: f64,
 }
 
-/// An even number of walkers.
+/// All walkers of a run. Their number is even.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Ensemble {
     walkers: Vec<Walker>,

@@ -21,6 +21,7 @@ pub(super) struct Density<'a> {
     pub failure: &'a RefCell<Option<Error>>,
     /// An evaluation that need not be made again.
     pub known: Option<Evaluated>,
+    /// The evaluations of this warm-up; `None` after warm-up.
     pub record: Option<Record<'a>>,
     /// The metric, as a scale of each coordinate; empty during warm-up, when `nuts-rs` has its own.
     pub scale: &'a [f64],
@@ -28,13 +29,14 @@ pub(super) struct Density<'a> {
     pub evaluations: &'a Cell<u64>,
 }
 
-/// Evaluations of an interrupted warm-up. They are read first; then new ones are appended.
+/// The evaluations of a warm-up. Those that were made before an interruption are read first; then new ones are appended.
 pub(super) struct Record<'a> {
     pub numbers: &'a mut Vec<f64>,
     /// How many of the numbers have been read.
     pub read: usize,
 }
 
+/// Why `nuts-rs` gets no log density.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DensityError {
     #[error("the density is 0 here")]
@@ -56,6 +58,7 @@ impl HasDims for Density<'_> {
 }
 
 impl Density<'_> {
+    /// Writes the gradient by the coordinates θ/scale to `scaled`.
     fn scaled(&self, gradient: &[f64], scaled: &mut [f64]) {
         scaled.iter_mut().zip(gradient).zip(self.scale).for_each(|((s, g), scale)| *s = g * scale);
     }
@@ -75,6 +78,7 @@ impl CpuLogpFunc for Density<'_> {
             gradient.copy_from_slice(&known.gradient);
             return Ok(known.log_density);
         }
+        // A value of an earlier attempt at this warm-up, or a new one.
         let value = match &mut self.record {
             Some(record) if record.read < record.numbers.len() => {
                 let numbers = &record.numbers[record.read..record.read + 1 + gradient.len()];

@@ -29,7 +29,6 @@ pub struct Progress<'a> {
 
 /// How [`Run::advance`] ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Outcome {
     /// All draws are made.
     Finished,

@@ -3,7 +3,7 @@
 mod common;
 use common::Nothing;
 use gmm_host::{CovarianceType, ReferenceEvaluator, Samples};
-use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Target};
+use gmm_mcmc::{CorrelationsPrior, DataSummary, Model, Posterior, Prior, Target};
 use libm::lgamma;
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
@@ -161,8 +161,8 @@ fn lkj_is_the_determinant_in_three_dimensions() {
     let x = data(9, 3, 2);
     let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     let prior = |shape: f64| {
-        let text = format!(r#"{{"correlations": {{"lkj": {{"shape": {shape}}}}}}}"#);
-        Model::new(1, CovarianceType::Full, &Prior::from_json(&text).unwrap(), None, &summary).unwrap()
+        let prior = Prior::default().correlations(CorrelationsPrior::Lkj { shape });
+        Model::new(1, CovarianceType::Full, &prior, None, &summary).unwrap()
     };
     let (one, three) = (prior(1.0), prior(3.0));
     let mut differences = Vec::new();

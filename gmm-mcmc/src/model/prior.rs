@@ -103,6 +103,14 @@ pub enum CorrelationsPrior {
 ///         "scales": {"inverse_gamma": {"shape": 3.0, "scale": 2.0}}}"#,
 /// )?;
 /// # assert_ne!(prior, gmm_mcmc::Prior::default());
+///
+/// // The same part by part:
+/// use gmm_mcmc::{MeansPrior, Prior, ScalesPrior, Values, WeightsPrior};
+/// let same = Prior::default()
+///     .weights(WeightsPrior::Dirichlet { concentration: 2.0.into() })
+///     .means(MeansPrior::Normal { location: Some(Values::Each(vec![0.0, 1.0])), scale: Some(10.0.into()) })
+///     .scales(ScalesPrior::InverseGamma { shape: 3.0.into(), scale: 2.0.into() });
+/// assert_eq!(prior, same);
 /// # Ok::<(), gmm_mcmc::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -131,6 +139,26 @@ impl Default for Prior {
 }
 
 impl Prior {
+    /// The prior with another prior of the weights.
+    pub fn weights(self, weights: WeightsPrior) -> Self {
+        Self { weights, ..self }
+    }
+
+    /// The prior with another prior of the means.
+    pub fn means(self, means: MeansPrior) -> Self {
+        Self { means, ..self }
+    }
+
+    /// The prior with another prior of the scales.
+    pub fn scales(self, scales: ScalesPrior) -> Self {
+        Self { scales, ..self }
+    }
+
+    /// The prior with another prior of the correlations.
+    pub fn correlations(self, correlations: CorrelationsPrior) -> Self {
+        Self { correlations, ..self }
+    }
+
     /// Reads a prior from JSON. Parts that are not given are those of the default. Values are checked when a
     /// [`Model`](crate::Model) is made, because their shapes depend on the model.
     ///

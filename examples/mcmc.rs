@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let params = GaussianMixtureParams::default().n_components(3).covariance_type(CovarianceType::Diag);
     let fit = params.check()?.fit(evaluator.as_mut())?;
 
-    let settings = Settings { chains: 4, warmup: 500, draws: 500, ..Settings::default() };
+    let settings = Settings::default().chains(4).warmup(500).draws(500);
     let start = Start::around(&model, &fit.mixture, &settings)?;
     let mut posterior = Posterior::new(&model, evaluator.as_mut())?;
     let mut run = Run::new(settings, start, &mut posterior)?;

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
 }
 
 const SAMPLERS: [Sampler; 4] =
-    [Sampler::METROPOLIS, Sampler::Metropolis { by_component: true }, Sampler::ENSEMBLE, Sampler::NUTS];
+    [Sampler::METROPOLIS, Sampler::METROPOLIS_BY_COMPONENT, Sampler::ENSEMBLE, Sampler::NUTS];
 
 /// Two blobs.
 fn data(n: usize) -> Array2<f32> {
@@ -47,7 +47,7 @@ fn start(model: &Model, settings: Settings, posterior: &mut Posterior<'_>) -> Ru
 
 fn settings(sampler: Sampler, chains: usize) -> Settings {
     let chains = if matches!(sampler, Sampler::Ensemble { .. }) { 28 } else { chains };
-    Settings { sampler, chains, warmup: 60, draws: 40, thin: 3, seed: 11 }
+    Settings::new(sampler).chains(chains).warmup(60).draws(40).thin(3).seed(11)
 }
 
 fn a_resumed_run_is_the_same_to_the_bit() {
@@ -93,7 +93,7 @@ fn a_resumed_run_is_the_same_to_the_bit() {
 fn chains_do_not_depend_on_their_company() {
     let x = data(5001);
     let model = model(&x, 2, &Prior::default());
-    for sampler in [Sampler::METROPOLIS, Sampler::Metropolis { by_component: true }, Sampler::NUTS] {
+    for sampler in [Sampler::METROPOLIS, Sampler::METROPOLIS_BY_COMPONENT, Sampler::NUTS] {
         let draws = |chains| {
             let mut evaluator = load(&x, None);
             let mut posterior = Posterior::new(&model, evaluator.as_mut()).unwrap();
@@ -118,7 +118,7 @@ fn metropolis_meets_the_closed_form() {
     let model = model(&x, 1, &prior.unwrap());
     let mut evaluator = load(&x, None);
     let mut posterior = Posterior::new(&model, evaluator.as_mut()).unwrap();
-    let settings = Settings { warmup: 2000, draws: 4000, thin: 20, ..settings(Sampler::METROPOLIS, 4) };
+    let settings = settings(Sampler::METROPOLIS, 4).warmup(2000).draws(4000).thin(20);
     let mut run = start(&model, settings, &mut posterior);
     run.advance(&mut posterior, |_| ControlFlow::Continue(())).unwrap();
     let summary = run.summary();

@@ -1,5 +1,5 @@
-//! What a step costs besides the likelihood: the likelihood here is nothing. Ids: sampler/K/D/chains; the time is that
-//! of one evaluation of one chain.
+//! The time of a step without that of the likelihood, which is 1 everywhere here. The name of a benchmark says sampler, K, D and
+//! chains. The throughput counts one evaluation of one chain as an element.
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gmm_host::{CovarianceType, Covariances, Mixture, Samples};
 use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Run, Sampler, Settings, Start};
@@ -24,25 +24,25 @@ fn steps(c: &mut Criterion) {
             Covariances::Diag(Array2::ones((k, d))),
         )
         .unwrap();
-        for sampler in [Sampler::METROPOLIS, Sampler::Metropolis { by_component: true }, Sampler::NUTS] {
+        for sampler in [Sampler::METROPOLIS, Sampler::METROPOLIS_BY_COMPONENT, Sampler::NUTS] {
             if sampler == Sampler::NUTS && chains > 1 {
                 continue;
             }
             let mut nothing = common::Nothing { n, d };
             let mut posterior = Posterior::new(&model, &mut nothing).unwrap();
-            let settings = Settings { sampler, chains, warmup: 500, draws: 1, thin: THIN, seed: 1 };
+            let settings = Settings::new(sampler).chains(chains).warmup(500).draws(1).thin(THIN).seed(1);
             let start = Start::around(&model, &mixture, &settings).unwrap();
             let mut run = Run::new(settings, start, &mut posterior).unwrap();
             run.advance(&mut posterior, |_| ControlFlow::Continue(())).unwrap();
-            let blocks = if sampler == (Sampler::Metropolis { by_component: true }) { k + 1 } else { 1 };
+            let blocks = if sampler == Sampler::METROPOLIS_BY_COMPONENT { k + 1 } else { 1 };
             let name = match sampler {
-                Sampler::Metropolis { by_component: true } => "by component",
+                Sampler::METROPOLIS_BY_COMPONENT => "by component",
                 other => other.name(),
             };
             if sampler != Sampler::NUTS {
                 group.throughput(Throughput::Elements((chains * blocks * THIN) as u64));
             }
-            // Thinned, so that recording the draws does not count.
+            // One draw in THIN steps is recorded, so that recording takes no part of the time.
             group.bench_function(BenchmarkId::new(name, format!("K={k},D={d},chains={chains}")), |b| {
                 b.iter(|| {
                     run.set_draws(run.drawn() + 1).unwrap();

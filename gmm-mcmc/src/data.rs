@@ -1,17 +1,18 @@
-//! What the sampler needs to know about the data besides their likelihood.
+//! What a model needs to know about the data besides their likelihood: shape, moments and a hash.
 use gmm_host::{Samples, View};
 use ndarray::{ArrayView1, ArrayView2};
 use sha2::{Digest, Sha256};
 
-/// The shape, the moments (for default priors) and the hash (so that a run resumes only on its own data) of a data
-/// set, sample weights included.
+/// The shape of a data set, its moments, from which default priors are made, and its hash, so that a run is resumed with its
+/// own data only. Sample weights count in all of them.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct DataSummary {
     /// N.
     pub n_samples: usize,
     /// D.
     pub n_features: usize,
-    /// Σᵢ wᵢ; N where the samples have no weights.
+    /// Σᵢ wᵢ, or N if the samples have no weights.
     pub total_weight: f64,
     /// Mean of each column (D,).
     pub mean: Vec<f64>,
@@ -22,25 +23,26 @@ pub struct DataSummary {
 }
 
 impl DataSummary {
-    /// Reads the samples twice for the moments (float64, about the mean) and once for the hash.
+    /// Summarises samples. They are read three times: for the mean, for the deviations from it, both in float64, and for the
+    /// hash.
     pub fn new(samples: &Samples<'_>) -> Self {
         match samples.view() {
-            View::F32(x) => Self::of(x, samples.weights(), f64::from, fingerprint(samples)),
-            View::F64(x) => Self::of(x, samples.weights(), |v| v, fingerprint(samples)),
+            View::F32(x) => Self::from_rows(x, samples.weights(), f64::from, fingerprint(samples)),
+            View::F64(x) => Self::from_rows(x, samples.weights(), |v| v, fingerprint(samples)),
         }
     }
 
-    fn of<T: Copy>(
+    fn from_rows<T: Copy>(
         x: ArrayView2<'_, T>,
         weights: Option<ArrayView1<'_, f64>>,
-        wide: impl Fn(T) -> f64,
+        to_f64: impl Fn(T) -> f64,
         hash: String,
     ) -> Self {
         let (n, d) = x.dim();
         let weight = |i: usize| weights.map_or(1.0, |w| w[i]);
         let total_weight: f64 = (0..n).map(weight).sum();
-        // Divided before the sum, so that the largest finite values do not overflow it.
-        let over_columns = |term: &dyn Fn(usize, T) -> f64| -> Vec<f64> {
+        // Each term is divided by the total weight before it is added, so that the largest finite values do not overflow.
+        let weighted_mean = |term: &dyn Fn(usize, T) -> f64| -> Vec<f64> {
             let mut sums = vec![0.0; d];
             for (i, row) in x.outer_iter().enumerate() {
                 let share = weight(i) / total_weight;
@@ -50,21 +52,21 @@ impl DataSummary {
             }
             sums
         };
-        let mean = over_columns(&|_, v| wide(v));
-        let std = over_columns(&|j, v| (wide(v) - mean[j]).powi(2)).into_iter().map(f64::sqrt).collect();
+        let mean = weighted_mean(&|_, v| to_f64(v));
+        let std = weighted_mean(&|j, v| (to_f64(v) - mean[j]).powi(2)).into_iter().map(f64::sqrt).collect();
         Self { n_samples: n, n_features: d, total_weight, mean, std, hash }
     }
 }
 
-/// SHA-256, in hexadecimal, of the element type, the shape, the values in row order and the weights (if any), all
-/// little-endian.
+/// The SHA-256, in hexadecimal, of the samples' element type, shape, values in row order, and weights if they have any. Numbers
+/// are hashed as little-endian bytes.
 pub fn fingerprint(samples: &Samples<'_>) -> String {
     let mut fingerprint = Fingerprint::new(samples.n_samples());
     fingerprint.add(samples);
     fingerprint.finish(samples.weights())
 }
 
-/// Makes the [`fingerprint`] of samples that come in parts.
+/// Computes the [`fingerprint`] of samples that come in parts.
 #[derive(Debug, Clone)]
 pub struct Fingerprint {
     hash: Sha256,
@@ -73,12 +75,13 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Of so many samples in all.
+    /// Begins the fingerprint of a data set that has so many samples in all.
     pub fn new(n_samples: usize) -> Self {
         Self { hash: Sha256::new(), n_samples, begun: false }
     }
 
-    /// Takes in the next samples, in order, all of one element type and number of features; their weights are not looked at.
+    /// Adds the next samples, in order. All must have the same element type and number of features. Their weights are
+    /// ignored: [`finish`](Self::finish) takes the weights of all samples.
     pub fn add(&mut self, samples: &Samples<'_>) {
         let name = match samples.view() {
             View::F32(_) => "f32",
@@ -90,12 +93,12 @@ impl Fingerprint {
             self.hash.update((samples.n_features() as u64).to_le_bytes());
         }
         match samples.view() {
-            View::F32(x) => add(&mut self.hash, x, |v, out| out.extend(v.to_le_bytes())),
-            View::F64(x) => add(&mut self.hash, x, |v, out| out.extend(v.to_le_bytes())),
+            View::F32(x) => hash_rows(&mut self.hash, x, |v, out| out.extend(v.to_le_bytes())),
+            View::F64(x) => hash_rows(&mut self.hash, x, |v, out| out.extend(v.to_le_bytes())),
         }
     }
 
-    /// The fingerprint, with the weights of all samples (N,), if they have any.
+    /// The fingerprint. `weights` are those of all samples (N,), if they have weights.
     pub fn finish(mut self, weights: Option<ArrayView1<'_, f64>>) -> String {
         for w in weights.iter().flatten() {
             self.hash.update(w.to_le_bytes());
@@ -104,7 +107,7 @@ impl Fingerprint {
     }
 }
 
-fn add<T: Copy>(hash: &mut Sha256, x: ArrayView2<'_, T>, bytes: impl Fn(T, &mut Vec<u8>)) {
+fn hash_rows<T: Copy>(hash: &mut Sha256, x: ArrayView2<'_, T>, bytes: impl Fn(T, &mut Vec<u8>)) {
     let d = x.ncols();
     let mut buffer = Vec::with_capacity(d * 8);
     for row in x.outer_iter() {
@@ -119,15 +122,14 @@ mod tests {
     use super::*;
     use ndarray::{ShapeBuilder, arr1, arr2};
 
-    /// `hashlib.sha256(b"f32" + struct.pack("<QQ", 2, 2) + x.astype("<f4").tobytes())`, and so on.
     #[test]
-    fn fingerprints_tell_type_shape_values_and_weights() {
+    fn fingerprints_depend_on_type_shape_values_and_weights() {
         let x = arr2(&[[1.0f64, 2.0], [3.0, 4.0]]);
-        let single = x.mapv(|v| v as f32);
+        let x32 = x.mapv(|v| v as f32);
         let of = |x: &ndarray::Array2<f64>| fingerprint(&Samples::from_f64(x.view()).unwrap());
         let all = [
             of(&x),
-            fingerprint(&Samples::from_f32(single.view()).unwrap()),
+            fingerprint(&Samples::from_f32(x32.view()).unwrap()),
             of(&x.clone().into_shape_with_order((4, 1)).unwrap()),
             of(&(&x + 1e-15)),
             fingerprint(&Samples::from_f64(x.view()).unwrap().with_weights(arr1(&[1.0, 1.0]).view()).unwrap()),
@@ -135,11 +137,12 @@ mod tests {
         for (i, a) in all.iter().enumerate() {
             assert!(all[..i].iter().all(|b| a != b) && a.len() == 64, "{all:?}");
         }
+        // Python: hashlib.sha256(b"f32" + struct.pack("<QQ", 2, 2) + x.astype("<f4").tobytes()).hexdigest()
         assert_eq!(all[1], "95afe8b24e26a5203b8b6930595330844cee1ce8f1424b0c7f16339cda33eb6d");
         let mut parts = Fingerprint::new(2);
         (0..2).for_each(|i| parts.add(&Samples::from_f64(x.slice(ndarray::s![i..i + 1, ..])).unwrap()));
         assert_eq!(parts.finish(None), all[0]);
-        // The order in memory is not part of it.
+        // The order of the values in memory does not matter.
         let fortran = ndarray::Array2::from_shape_vec((2, 2).f(), vec![1.0, 3.0, 2.0, 4.0]).unwrap();
         assert_eq!(of(&fortran), all[0]);
     }

@@ -1,29 +1,30 @@
 //! Convergence diagnostics: rank-normalised split R-hat, bulk and tail effective sample size (Vehtari, Gelman, Simpson,
 //! Carpenter and Bürkner 2021), as ArviZ and Stan compute them.
 //!
-//! All take the draws of one quantity, chain by chain, all chains equally long. With fewer than four draws, or with
-//! a draw that is not finite, they are NaN.
+//! All take the draws of one quantity, chain by chain, with equally many draws of each chain. They are NaN for fewer than four
+//! draws, and if a draw is not finite.
 use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;
+use statrs::distribution::{ContinuousCDF, Normal};
 
-/// Rank-normalised split R-hat: the larger of that of the draws and that of their distances from the median. NaN for
-/// a constant.
+/// Rank-normalised split R-hat: the larger one of two, of the draws and of their distances from the median. NaN if all draws are
+/// equal.
 pub fn r_hat(chains: &[&[f64]]) -> f64 {
     let Some(split) = split(chains) else { return f64::NAN };
     let mut all: Vec<f64> = split.concat();
     all.sort_by(f64::total_cmp);
     let median = quantile(&all, 0.5);
     let folded: Vec<Vec<f64>> = split.iter().map(|c| c.iter().map(|x| (x - median).abs()).collect()).collect();
-    let (bulk, tail) = (plain_r_hat(&rank_normalised(&split)), plain_r_hat(&rank_normalised(&folded)));
+    let (bulk, tail) = (split_r_hat(&rank_normalised(&split)), split_r_hat(&rank_normalised(&folded)));
     if bulk.is_nan() || tail.is_nan() { f64::NAN } else { bulk.max(tail) }
 }
 
-/// Effective sample size for the bulk of the distribution: of the rank-normalised split draws.
+/// Effective sample size for the bulk of the distribution, which is that of the rank-normalised draws.
 pub fn ess_bulk(chains: &[&[f64]]) -> f64 {
     split(chains).map_or(f64::NAN, |s| ess(&rank_normalised(&s)))
 }
 
-/// Effective sample size for the tails: the smaller of those of the 5% and the 95% quantile.
+/// Effective sample size for the tails: the smaller one of those for the 5% and the 95% quantile.
 pub fn ess_tail(chains: &[&[f64]]) -> f64 {
     let Some(split) = split(chains) else { return f64::NAN };
     let mut all: Vec<f64> = chains.concat();
@@ -35,12 +36,12 @@ pub fn ess_tail(chains: &[&[f64]]) -> f64 {
     below(0.05).min(below(0.95))
 }
 
-/// Effective sample size for the mean: of the split draws as they are. sd/√ess is the mean's Monte Carlo standard error.
+/// Effective sample size for the mean. The mean's Monte Carlo standard error is the standard deviation over its square root.
 pub fn ess_mean(chains: &[&[f64]]) -> f64 {
     split(chains).map_or(f64::NAN, |s| ess(&s))
 }
 
-/// Quantile of sorted values, interpolated linearly (R's type 7, NumPy's default).
+/// Quantile of sorted values, interpolated linearly (R's type 7, NumPy's default); NaN if there are no values.
 pub fn quantile(sorted: &[f64], p: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let position = p * last as f64;
@@ -48,7 +49,7 @@ pub fn quantile(sorted: &[f64], p: f64) -> f64 {
     sorted[low] + fraction * (sorted[(low + 1).min(last)] - sorted[low])
 }
 
-/// The first and the last half of each chain; `None` where there is too little, or something not finite.
+/// The first and the last half of each chain; `None` for fewer than four draws, or if a draw is not finite.
 fn split(chains: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
     let draws = chains.first()?.len();
     if draws < 4 || chains.iter().any(|c| c.len() != draws || c.iter().any(|x| !x.is_finite())) {
@@ -57,7 +58,7 @@ fn split(chains: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
     Some(chains.iter().flat_map(|c| [c[..draws / 2].to_vec(), c[draws - draws / 2..].to_vec()]).collect())
 }
 
-/// Φ⁻¹((rank − 3/8) / (S + 1/4)) (Blom 1958), with the mean rank for equal values.
+/// Replaces each of S values by Φ⁻¹((rank − 3/8) / (S + 1/4)) (Blom 1958). Equal values get the mean of their ranks.
 fn rank_normalised(chains: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let all = chains.concat();
     let n = all.len();
@@ -71,7 +72,7 @@ fn rank_normalised(chains: &[Vec<f64>]) -> Vec<Vec<f64>> {
             end += 1;
         }
         let rank = (start + 1 + end) as f64 / 2.0;
-        let value = normal_quantile((rank - 0.375) / (n as f64 + 0.25));
+        let value = Normal::standard().inverse_cdf((rank - 0.375) / (n as f64 + 0.25));
         order[start..end].iter().for_each(|&i| z[i] = value);
         start = end;
     }
@@ -82,13 +83,14 @@ fn mean(x: &[f64]) -> f64 {
     x.iter().sum::<f64>() / x.len() as f64
 }
 
-/// With divisor n − 1.
+/// Variance with divisor n − 1.
 fn variance(x: &[f64]) -> f64 {
     let m = mean(x);
     x.iter().map(|x| (x - m) * (x - m)).sum::<f64>() / (x.len() - 1) as f64
 }
 
-fn plain_r_hat(chains: &[Vec<f64>]) -> f64 {
+/// R-hat of chains that have been split and transformed.
+fn split_r_hat(chains: &[Vec<f64>]) -> f64 {
     let n = chains[0].len() as f64;
     let means: Vec<f64> = chains.iter().map(|c| mean(c)).collect();
     let between = n * variance(&means);
@@ -117,33 +119,36 @@ fn ess(chains: &[Vec<f64>]) -> f64 {
         total += variance(&chains.iter().map(|c| mean(c)).collect::<Vec<_>>());
     }
     let rho = |t: usize| 1.0 - (within - covariance[t]) / total;
-    let mut kept = vec![0.0; n];
+    // The autocorrelations while the sums of pairs of them are positive; 0 after that.
+    let mut retained = vec![0.0; n];
     let (mut even, mut odd) = (1.0, rho(1));
-    (kept[0], kept[1]) = (even, odd);
+    (retained[0], retained[1]) = (even, odd);
     let mut t = 1;
     while t + 3 < n && even + odd > 0.0 {
         (even, odd) = (rho(t + 1), rho(t + 2));
         if even + odd >= 0.0 {
-            (kept[t + 1], kept[t + 2]) = (even, odd);
+            (retained[t + 1], retained[t + 2]) = (even, odd);
         }
         t += 2;
     }
-    // t is odd and at least 1; one step back is the last pair that was kept. With n ≤ 4 there was no step.
+    // t is odd and at least 1. The last pair that was retained is one step back, or there was no step if n ≤ 4.
     let end = t as isize - 2;
     if even > 0.0 {
-        kept[(end + 1) as usize] = even;
+        retained[(end + 1) as usize] = even;
     }
+    // The sums of pairs must not increase either.
     let mut t = 1;
     while t as isize <= end - 2 {
-        let before = kept[t - 1] + kept[t];
-        if kept[t + 1] + kept[t + 2] > before {
-            (kept[t + 1], kept[t + 2]) = (before / 2.0, before / 2.0);
+        let before = retained[t - 1] + retained[t];
+        if retained[t + 1] + retained[t + 2] > before {
+            (retained[t + 1], retained[t + 2]) = (before / 2.0, before / 2.0);
         }
         t += 2;
     }
     let end = (end + 1) as usize;
     let size = m * n as f64;
-    let tau = -1.0 + 2.0 * kept[..end].iter().sum::<f64>() + kept[end];
+    let tau = -1.0 + 2.0 * retained[..end].iter().sum::<f64>() + retained[end];
+    // Anticorrelated draws can be worth more than independent ones, but not without limit.
     size / tau.max(1.0 / size.log10())
 }
 
@@ -160,100 +165,9 @@ fn autocovariance(x: &[f64], planner: &mut FftPlanner<f64>) -> Vec<f64> {
     buffer[..n].iter().map(|c| c.re / (size as f64 * n as f64)).collect()
 }
 
-/// Φ⁻¹(p) for 0 < p < 1, by algorithm AS 241 (Wichura 1988): about 10⁻¹⁶ relative.
-#[allow(clippy::excessive_precision)] // The coefficients are as published.
-fn normal_quantile(p: f64) -> f64 {
-    const A: [f64; 8] = [
-        3.387132872796366608,
-        133.14166789178437745,
-        1971.5909503065514427,
-        13731.693765509461125,
-        45921.953931549871457,
-        67265.770927008700853,
-        33430.575583588128105,
-        2509.0809287301226727,
-    ];
-    const B: [f64; 8] = [
-        1.0,
-        42.313330701600911252,
-        687.1870074920579083,
-        5394.1960214247511077,
-        21213.794301586595867,
-        39307.89580009271061,
-        28729.085735721942674,
-        5226.495278852545925,
-    ];
-    const C: [f64; 8] = [
-        1.42343711074968357734,
-        4.6303378461565452959,
-        5.7694972214606914055,
-        3.64784832476320460504,
-        1.27045825245236838258,
-        0.24178072517745061177,
-        0.0227238449892691845833,
-        7.7454501427834140764e-4,
-    ];
-    const D: [f64; 8] = [
-        1.0,
-        2.05319162663775882187,
-        1.6763848301838038494,
-        0.68976733498510000455,
-        0.14810397642748007459,
-        0.0151986665636164571966,
-        5.475938084995344946e-4,
-        1.05075007164441684324e-9,
-    ];
-    const E: [f64; 8] = [
-        6.6579046435011037772,
-        5.4637849111641143699,
-        1.7848265399172913358,
-        0.29656057182850489123,
-        0.026532189526576123093,
-        0.0012426609473880784386,
-        2.71155556874348757815e-5,
-        2.01033439929228813265e-7,
-    ];
-    const F: [f64; 8] = [
-        1.0,
-        0.59983220655588793769,
-        0.13692988092273580531,
-        0.0148753612908506148525,
-        7.868691311456132591e-4,
-        1.8463183175100546818e-5,
-        1.4215117583164458887e-7,
-        2.04426310338993978564e-15,
-    ];
-    let ratio = |x: f64, top: &[f64; 8], bottom: &[f64; 8]| {
-        let value = |c: &[f64; 8]| c.iter().rev().fold(0.0, |sum, c| sum * x + c);
-        value(top) / value(bottom)
-    };
-    let q = p - 0.5;
-    if q.abs() <= 0.425 {
-        return q * ratio(0.180625 - q * q, &A, &B);
-    }
-    let r = (-p.min(1.0 - p).ln()).sqrt();
-    let z = if r <= 5.0 { ratio(r - 1.6, &C, &D) } else { ratio(r - 5.0, &E, &F) };
-    if q < 0.0 { -z } else { z }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn normal_quantiles() {
-        // Values of SciPy's norm.ppf.
-        for (p, z) in [
-            (0.5, 0.0),
-            (0.975, 1.959963984540054),
-            (0.3, -0.5244005127080409),
-            (1e-4, -3.7190164854556804),
-            (1e-12, -7.034483825301131),
-            (1.0 - 1e-3, 3.090232306167813),
-        ] {
-            assert!((normal_quantile(p) - z).abs() < 4e-15 * z.abs().max(1.0), "{p}: {}", normal_quantile(p));
-        }
-    }
 
     #[test]
     fn quantiles_are_interpolated() {

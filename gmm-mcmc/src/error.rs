@@ -1,5 +1,5 @@
-//! What can go wrong, said so that the reader knows where it is and what to do.
-use std::path::PathBuf;
+//! What can go wrong. Each message says where the problem is and what to do.
+use std::path::{Path, PathBuf};
 
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -59,7 +59,7 @@ pub enum Error {
         /// The operating system's reason.
         error: std::io::Error,
     },
-    /// An unfinished run lies where a new one would write.
+    /// An unfinished run is stored where a new one would write its files.
     #[error(
         "{path} holds an unfinished run; go on with it (--resume), replace it (--overwrite), or take another prefix"
     )]
@@ -67,7 +67,7 @@ pub enum Error {
         /// The file of the unfinished run.
         path: PathBuf,
     },
-    /// The results of a finished run lie where a new one would write.
+    /// The results of a finished run are stored where a new one would write its files.
     #[error(
         "{} would be replaced; make that run longer (--resume with more --draws), replace it (--overwrite), or take another prefix",
         paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
@@ -76,16 +76,22 @@ pub enum Error {
         /// Its files.
         paths: Vec<PathBuf>,
     },
-    /// The NUTS sampler gave up.
+    /// The NUTS sampler could not go on.
     #[error("NUTS, chain {chain}: {problem}")]
     Nuts {
         /// The chain.
         chain: usize,
-        /// Its reason.
+        /// What `nuts-rs` reports.
         problem: String,
     },
 }
 
+/// An [`Error::Setting`].
 pub(crate) fn setting<T>(what: &'static str, value: impl ToString, remedy: impl Into<String>) -> Result<T> {
     Err(Error::Setting { what, value: value.to_string(), remedy: remedy.into() })
+}
+
+/// Turns an error of the operating system into an [`Error::Io`] about this file.
+pub(crate) fn io_error(path: &Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
+    |error| Error::Io { path: path.into(), error }
 }

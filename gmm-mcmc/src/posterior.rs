@@ -1,33 +1,33 @@
-//! The posterior density: likelihood from an evaluator, prior and Jacobians from the model.
-use crate::target::{Identity, Target, Variable};
-use crate::walk::Walk;
+//! The posterior density: the likelihood comes from an evaluator, the prior and the Jacobians from the model.
+use crate::target::{Identity, PARALLEL_COORDINATES, Target, Variable};
 use crate::{Model, Result};
 use gmm_host::{Evaluator, MetropolisSteps, MetropolisTarget, Mixture};
 use rayon::prelude::*;
 
-/// From this many coordinates (points × dim) on, several threads share the work on a batch.
-pub(crate) const PARALLEL: usize = 4096;
-
-/// Fused multiply-adds in a second, and seconds of a step besides them: a rough estimate of a step on a device.
-const SPEED: f64 = 1e13;
-const STEP: f64 = 3e-6;
-/// About how long a segment may take, in seconds: of all chains, and of each at least.
-const SEGMENT: (f64, f64) = (0.1, 0.025);
+/// What a step of Metropolis by the evaluator takes, roughly, on a GPU: fused multiply-adds in a second, and the seconds that each
+/// step takes besides.
+const MULTIPLY_ADDS_PER_SECOND: f64 = 1e13;
+const SECONDS_PER_STEP: f64 = 3e-6;
+/// Roughly how long a segment may take: all chains together, and at least for each chain.
+const SEGMENT_SECONDS: f64 = 0.1;
+const LEAST_CHAIN_SECONDS: f64 = 0.025;
 
 /// The posterior of a [`Model`] over the data that an evaluator holds.
 pub struct Posterior<'a> {
     model: &'a Model,
     evaluator: &'a mut dyn Evaluator,
     evaluations: u64,
-    /// The posterior as the evaluator takes it if it walks by itself; none once it is known not to.
-    walk: Option<MetropolisTarget>,
-    /// Whether it is known to.
-    walks: bool,
+    /// The density for an evaluator that makes the steps of random-walk Metropolis itself; `None` if the sampler makes them.
+    metropolis_target: Option<MetropolisTarget>,
+    /// Whether the evaluator has made such steps.
+    evaluator_made_steps: bool,
 }
 
 impl<'a> Posterior<'a> {
+    /// The posterior of a model, given the evaluator's data.
+    ///
     /// # Errors
-    /// [`gmm_host::Error::ShapeMismatch`] when the evaluator's data has not the N and D that the model was made for.
+    /// [`gmm_host::Error::ShapeMismatch`] if N or D of the evaluator's data are not those that the model was made for.
     pub fn new(model: &'a Model, evaluator: &'a mut dyn Evaluator) -> Result<Self> {
         let expected = vec![model.data().n_samples, model.n_features()];
         let got = vec![evaluator.n_samples(), evaluator.n_features()];
@@ -35,9 +35,10 @@ impl<'a> Posterior<'a> {
             let what = "the evaluator's data (against the model's)";
             return Err(gmm_host::Error::ShapeMismatch { what, expected, got }.into());
         }
-        // A chain compares densities of different times: all of them come from one device.
+        // A chain compares log densities that were computed at different times, so they must all come from one device.
         evaluator.settle();
-        Ok(Self { model, evaluator, evaluations: 0, walk: model.walk_target(), walks: false })
+        let metropolis_target = model.metropolis_target();
+        Ok(Self { model, evaluator, evaluations: 0, metropolis_target, evaluator_made_steps: false })
     }
 
     /// The model.
@@ -49,35 +50,35 @@ impl<'a> Posterior<'a> {
     pub fn evaluator(&self) -> &dyn Evaluator {
         self.evaluator
     }
+}
 
-    /// The log densities of points by the evaluator's walk, one at a time; false if it does not walk.
-    fn walk_to(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<bool> {
-        let Some(target) = &self.walk else { return Ok(false) };
-        for (theta, out) in thetas.chunks_exact(target.dim()).zip(out) {
-            let mut here = Here { left: 1, log_density: f64::NEG_INFINITY };
-            // From nowhere, where every step is rejected.
-            if !self.evaluator.metropolis(target, theta, f64::NAN, &mut here)? {
-                self.walk = None;
-                return Ok(false);
-            }
-            self.evaluations += 1;
-            *out = here.log_density;
-        }
-        self.walks = true;
-        Ok(true)
+/// Steps that are counted as they are evaluated.
+struct CountedSteps<'a> {
+    steps: &'a mut dyn MetropolisSteps,
+    evaluated: u64,
+}
+
+impl MetropolisSteps for CountedSteps<'_> {
+    fn propose(&mut self, rows: &mut [f64]) -> usize {
+        self.steps.propose(rows)
+    }
+
+    fn record(&mut self, rows: &[f64], log_densities: &[f64]) {
+        self.evaluated += log_densities.len() as u64;
+        self.steps.record(rows, log_densities);
     }
 }
 
-/// One step that stays where it is.
-struct Here {
-    left: usize,
+/// One step with an increment of 0 in each coordinate, whose proposal is the point itself.
+struct StepInPlace {
+    proposed: bool,
     log_density: f64,
 }
 
-impl MetropolisSteps for Here {
+impl MetropolisSteps for StepInPlace {
     fn propose(&mut self, rows: &mut [f64]) -> usize {
         rows.fill(0.0);
-        std::mem::take(&mut self.left)
+        usize::from(!std::mem::replace(&mut self.proposed, true))
     }
 
     fn record(&mut self, _: &[f64], log_densities: &[f64]) {
@@ -85,16 +86,16 @@ impl MetropolisSteps for Here {
     }
 }
 
-/// The mixture and the log prior at a point; `None` where it has no density.
+/// The mixture and the log prior at a point; `None` where the density is 0.
 fn prepare(model: &Model, theta: &[f64]) -> Option<(Mixture, f64)> {
-    let point = model.point(theta);
-    let log_prior = model.log_prior(theta, &point);
-    let mixture = Mixture::new(point.weights, point.means, point.covariances).ok()?;
+    let parameters = model.mixture_parameters(theta);
+    let log_prior = model.log_prior(theta, &parameters);
+    let mixture = Mixture::new(parameters.weights, parameters.means, parameters.covariances).ok()?;
     log_prior.is_finite().then_some((mixture, log_prior))
 }
 
-/// A mixture so far from the data that the backend's precision cannot evaluate it has no density to speak of: the
-/// proposal is rejected. NaN, which no evaluator should give, is treated alike.
+/// The log-likelihood, or −∞ where the mixture is so far from the data that the evaluator's precision cannot evaluate it: the
+/// likelihood is then as good as 0, and a proposal is rejected. NaN, which no evaluator should give, is treated alike.
 fn or_impossible(log_likelihood: gmm_host::Result<f64>) -> Result<f64> {
     match log_likelihood {
         Ok(v) if v.is_nan() => Ok(f64::NEG_INFINITY),
@@ -117,7 +118,7 @@ impl Target for Posterior<'_> {
 
     fn log_density_batch(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<()> {
         let (dim, model) = (self.dim(), self.model);
-        let prepared: Vec<Option<(Mixture, f64)>> = if thetas.len() < PARALLEL {
+        let prepared: Vec<Option<(Mixture, f64)>> = if thetas.len() < PARALLEL_COORDINATES {
             thetas.chunks_exact(dim).map(|t| prepare(model, t)).collect()
         } else {
             thetas.par_chunks_exact(dim).map(|t| prepare(model, t)).collect()
@@ -137,7 +138,7 @@ impl Target for Posterior<'_> {
                     out[i] = or_impossible(Ok(v))? + log_prior;
                 }
             }
-            // One is too far out, which fails the batch: find out which.
+            // One mixture out of range fails the whole batch, so each is evaluated by itself.
             Err(gmm_host::Error::OutOfRange { .. }) => {
                 for ((i, log_prior), mixture) in places.into_iter().zip(&mixtures) {
                     let one = self.evaluator.log_likelihood_batch(std::slice::from_ref(mixture)).map(|v| v[0]);
@@ -150,11 +151,12 @@ impl Target for Posterior<'_> {
     }
 
     fn log_density_gradient(&mut self, theta: &[f64], gradient: &mut [f64]) -> Result<f64> {
-        let point = self.model.point(theta);
-        let log_prior = self.model.log_prior(theta, &point);
+        let p = self.model.mixture_parameters(theta);
+        let log_prior = self.model.log_prior(theta, &p);
         gradient.fill(0.0);
-        let parts = (point.weights.clone(), point.means.clone(), point.covariances.clone());
-        let Ok(mixture) = Mixture::new(parts.0, parts.1, parts.2) else { return Ok(f64::NEG_INFINITY) };
+        let Ok(mixture) = Mixture::new(p.weights.clone(), p.means.clone(), p.covariances.clone()) else {
+            return Ok(f64::NEG_INFINITY);
+        };
         self.evaluations += 1;
         let statistics = match self.evaluator.statistics(&mixture) {
             Ok(s) => s,
@@ -163,7 +165,7 @@ impl Target for Posterior<'_> {
             }
             Err(e) => return Err(e.into()),
         };
-        self.model.gradient(theta, &point, &statistics, gradient);
+        self.model.gradient(theta, &p, &statistics, gradient);
         Ok(or_impossible(Ok(statistics.log_likelihood()))? + log_prior)
     }
 
@@ -171,14 +173,14 @@ impl Target for Posterior<'_> {
         if let Some(i) = theta.iter().position(|v| !v.is_finite()) {
             return Ok(Some(format!("{} is {}", self.coordinate(i), theta[i])));
         }
-        let point = self.model.point(theta);
-        let log_prior = self.model.log_prior(theta, &point);
-        let mixture = match Mixture::new(point.weights, point.means, point.covariances) {
+        let p = self.model.mixture_parameters(theta);
+        let log_prior = self.model.log_prior(theta, &p);
+        let mixture = match Mixture::new(p.weights, p.means, p.covariances) {
             Ok(mixture) => mixture,
             Err(e) => return Ok(Some(format!("its parameters are no mixture ({e})"))),
         };
         if !log_prior.is_finite() {
-            let farthest = self.coordinate(self.model.farthest_mean(theta, &self.model.point(theta)));
+            let farthest = self.coordinate(self.model.farthest_mean(theta));
             return Ok(Some(format!("the log density of the prior is {log_prior} (farthest from it is {farthest})")));
         }
         match self.evaluator.score_samples(&mixture) {
@@ -236,34 +238,45 @@ impl Target for Posterior<'_> {
         self.evaluations
     }
 
-    /// One on the host; as many as take a fraction of a second where the evaluator walks by itself.
+    /// As many steps as take a fraction of a second if the evaluator makes them itself, else one.
     fn segment_steps(&self, chains: usize) -> usize {
-        if !self.walks {
+        if !self.evaluator_made_steps {
             return 1;
         }
         let (n, k, d) = (self.model.data().n_samples, self.model.n_components(), self.model.n_features());
-        let step = n as f64 * (k * (2 * d + 1)) as f64 / SPEED + STEP;
-        ((SEGMENT.0 / chains as f64).max(SEGMENT.1) / step).max(1.0) as usize
+        let step = n as f64 * (k * (2 * d + 1)) as f64 / MULTIPLY_ADDS_PER_SECOND + SECONDS_PER_STEP;
+        ((SEGMENT_SECONDS / chains as f64).max(LEAST_CHAIN_SECONDS) / step).max(1.0) as usize
     }
 
-    fn walk_densities(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<()> {
-        if self.walk_to(thetas, out)? { Ok(()) } else { self.log_density_batch(thetas, out) }
-    }
-
-    /// By the evaluator where it walks by itself.
-    fn metropolis(&mut self, walk: &mut Walk<'_>) -> Result<()> {
-        if !self.walks {
-            self.walk_to(walk.point(0), &mut [0.0])?;
+    fn metropolis(&mut self, point: &[f64], log_density: f64, steps: &mut dyn MetropolisSteps) -> Result<bool> {
+        let Some(target) = &self.metropolis_target else { return Ok(false) };
+        let mut counted = CountedSteps { steps, evaluated: 0 };
+        let made = self.evaluator.metropolis(target, point, log_density, &mut counted)?;
+        self.evaluations += counted.evaluated;
+        if made {
+            self.evaluator_made_steps = true;
+        } else if self.evaluator_made_steps {
+            // Another kernel's log densities may differ in the last bits, so the sampler cannot take over.
+            let what = "Metropolis steps such as it made before".into();
+            return Err(
+                gmm_host::Error::Unsupported { what, backend: "the evaluator", remedy: "resume the run" }.into()
+            );
+        } else {
+            self.metropolis_target = None;
         }
-        let Some(target) = &self.walk else { return walk.run(self) };
-        let (steps, evaluator, evaluations) = (walk.steps() as u64, &mut *self.evaluator, &mut self.evaluations);
-        walk.each_chain(|point, log_density, each| {
-            if !evaluator.metropolis(target, point, log_density, each)? {
-                let (what, remedy) = ("a walk in the middle of a run".into(), "resume it");
-                return Err(gmm_host::Error::Unsupported { what, backend: "the evaluator", remedy }.into());
+        Ok(made)
+    }
+
+    fn metropolis_densities(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<()> {
+        for (i, theta) in thetas.chunks_exact(self.dim()).enumerate() {
+            let mut step = StepInPlace { proposed: false, log_density: f64::NEG_INFINITY };
+            // The log density at the point is not known yet. NaN stands for it: no comparison with NaN holds, so the step is
+            // rejected, and only the log density of its proposal is of interest.
+            if !self.metropolis(theta, f64::NAN, &mut step)? {
+                return self.log_density_batch(thetas, out);
             }
-            *evaluations += steps;
-            Ok(())
-        })
+            out[i] = step.log_density;
+        }
+        Ok(())
     }
 }

@@ -1,30 +1,29 @@
 //! A run: settings, the state of the sampler, and the draws so far.
-use crate::sampler::{Draw, Sampler, Settings, Start, State, evaluate};
-use crate::summary::Summary;
+use crate::samplers::{Draw, Sampler, Settings, Start, State, evaluate};
 use crate::target::{Identity, Target, Variable};
 use crate::{Error, Result};
 use ndarray::{ArrayD, IxDyn};
 use std::ops::ControlFlow;
 
-/// How far a run is; its callback gets one after each iteration of warm-up and each draw.
+/// How far a run has come. Its callback gets this after each iteration of warm-up and after each draw.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Progress<'a> {
-    /// Whether this is warm-up.
+    /// Whether the run is in its warm-up.
     pub warming_up: bool,
-    /// Iterations of warm-up, or draws, that are done (of every chain; NUTS warms up one chain after the other, and
-    /// counts the iterations of all).
+    /// Iterations of warm-up, or draws, that each chain has made. NUTS warms up one chain after the other; there the iterations of
+    /// all chains are counted.
     pub done: usize,
-    /// Of how many.
+    /// How many iterations or draws there will be.
     pub of: usize,
-    /// Evaluations of the density that the target has made in its life.
+    /// Evaluations of the density that the target has made so far, in this run and before.
     pub evaluations: u64,
-    /// Mean acceptance probability of the draws so far; NaN while there is none.
+    /// Mean acceptance probability of the draws so far; NaN if there is no draw yet.
     pub acceptance: f64,
     /// Divergent trajectories among the draws so far.
     pub divergences: usize,
-    /// The draws made since the last call, one of each chain after the other; none during warm-up.
-    /// [`Model::parameters`](crate::Model::parameters) tells what a point stands for.
+    /// The draws since the last call: one of each chain, then the next one of each chain, and so on. There are none during warm-up.
+    /// [`Model::parameters`](crate::Model::parameters) converts their points to parameters.
     pub draws: &'a [Draw],
 }
 
@@ -33,12 +32,12 @@ pub struct Progress<'a> {
 pub enum Outcome {
     /// All draws are made.
     Finished,
-    /// The callback stopped it.
+    /// The callback stopped the run before that.
     Stopped,
 }
 
-/// A run of a sampler. It can be stopped between any two draws, saved, loaded, and advanced further, and gives the same
-/// bits as if it had never been stopped.
+/// A run of a sampler. It can be stopped between any two draws, saved, loaded and advanced further. The draws are then, to the bit,
+/// those of a run that was never stopped.
 ///
 /// ```
 /// use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Run, Sampler, Settings, Start};
@@ -50,7 +49,7 @@ pub enum Outcome {
 /// let model = Model::new(2, CovarianceType::Diag, &Prior::default(), Some(0), &DataSummary::new(&samples))?;
 /// let mut evaluator = ReferenceEvaluator::new(samples);
 /// let mut posterior = Posterior::new(&model, &mut evaluator)?;
-/// let settings = Settings { sampler: Sampler::NUTS, chains: 2, warmup: 200, draws: 100, ..Settings::default() };
+/// let settings = Settings::new(Sampler::NUTS).chains(2).warmup(200).draws(100);
 /// let start = Start::from_prior(&model, &settings)?;
 /// let mut run = Run::new(settings, start, &mut posterior)?;
 /// let mut seen = 0;
@@ -73,19 +72,19 @@ pub struct Run {
     pub(crate) identity: Identity,
     pub(crate) variables: Vec<Variable>,
     pub(crate) state: State,
-    /// Iterations of warm-up that are done; for NUTS chains whose warm-up is done.
+    /// Iterations of warm-up that are done, or for NUTS, the number of chains whose warm-up is done.
     pub(crate) warmed: usize,
-    /// Statistics and parameters of each draw, one row after the other, for each chain.
+    /// The draws of each chain: a row of statistics and parameters for each draw, one row after the other.
     pub(crate) rows: Vec<Vec<f64>>,
     acceptance_sum: f64,
     divergences: usize,
 }
 
 impl Run {
-    /// Evaluates the starting points; nothing is sampled yet.
+    /// A run that has made no iteration yet. The density is evaluated at the starting points.
     ///
     /// # Errors
-    /// [`Error::Setting`]; [`Error::Start`] where a point does not fit or has no finite density; what the target fails with.
+    /// [`Error::Setting`]; [`Error::Start`] if a point does not fit or its log density is not finite; the target's errors.
     pub fn new(settings: Settings, start: Start, target: &mut dyn Target) -> Result<Self> {
         let state = State::new(&settings, start, target)?;
         let rows = vec![Vec::new(); settings.chains];
@@ -93,7 +92,7 @@ impl Run {
         Ok(Self { settings, identity, variables, state, warmed: 0, rows, acceptance_sum: 0.0, divergences: 0 })
     }
 
-    /// Puts a saved run together again; see [`crate::Saved`].
+    /// A run with what was saved of it.
     pub(crate) fn restore(
         settings: Settings,
         identity: Identity,
@@ -103,11 +102,11 @@ impl Run {
         rows: Vec<Vec<f64>>,
     ) -> Self {
         let mut run = Self { settings, identity, variables, state, warmed, rows, acceptance_sum: 0.0, divergences: 0 };
-        // In the order in which the draws were made, so that the sums are the same bits.
+        // The sums are formed in the order in which the draws were made, so that they get the same bits as before.
         for draw in 0..run.drawn() {
             for chain in 0..run.settings.chains {
                 let row = &run.rows[chain][draw * run.width()..];
-                let (acceptance, divergences) = tally(&run.settings.sampler, row);
+                let (acceptance, divergences) = acceptance_and_divergence(&run.settings.sampler, row);
                 run.acceptance_sum += acceptance;
                 run.divergences += divergences;
             }
@@ -115,13 +114,13 @@ impl Run {
         run
     }
 
-    /// Checks that a target is what this run was made with, to the bit: model, prior, data, kernel, and the log density of
-    /// each chain's point.
+    /// Compares a target with the one that this run was made with: model, prior, data, kernel, and the bits of the log density of
+    /// each chain's point. The inner error says what differs.
     ///
     /// # Errors
-    /// What differs.
+    /// The target's errors.
     pub(crate) fn check_target(&self, target: &mut dyn Target) -> Result<std::result::Result<(), String>> {
-        let (points, saved) = self.state.positions();
+        let (points, saved) = self.state.points();
         if points.iter().any(|p| p.len() != target.dim()) || self.variables != target.variables() {
             return Ok(Err(format!("it was sampled from another model ({})", self.identity.model)));
         }
@@ -150,11 +149,11 @@ impl Run {
         Ok(Ok(()))
     }
 
-    /// Goes on until all draws are made or `observe` breaks. It is called after each iteration of warm-up and after each draw
-    /// (after each segment of draws, where the target prefers segments).
+    /// Goes on until all draws are made or `observe` breaks. `observe` is called after each iteration of warm-up and after each draw,
+    /// or after each segment of several draws if [`Target::segment_steps`] asks for that.
     ///
     /// # Errors
-    /// What the target fails with. The run then holds all that was drawn before, and can be saved and go on.
+    /// The target's errors. The run then has all draws that were made before, and can be saved or advanced again.
     pub fn advance(
         &mut self,
         target: &mut dyn Target,
@@ -170,17 +169,18 @@ impl Run {
                 _ => 1,
             };
             let segment = segment.max(1);
-            let draws = (segment - drawn % segment).min(self.settings.draws - drawn);
-            let mut kept = Vec::with_capacity(draws * self.settings.chains);
+            let count = (segment - drawn % segment).min(self.settings.draws - drawn);
+            let mut draws = Vec::new();
             match &mut self.state {
-                State::Metropolis(s) => s.sample(target, thin, draws, &mut kept)?,
-                State::Ensemble(s) => s.sample(target, thin, &mut kept)?,
-                State::Nuts(s) => s.sample(target, thin, &mut kept)?,
+                State::Metropolis(s) => s.sample(target, thin, count, &mut draws)?,
+                State::Ensemble(s) => s.sample(target, thin, &mut draws)?,
+                State::Nuts(s) => s.sample(target, thin, &mut draws)?,
             }
-            for draw in &kept {
+            for draw in &draws {
                 self.record(target, draw);
             }
-            let progress = Progress { draws: &kept, ..self.progress(target, false, self.drawn(), self.settings.draws) };
+            let progress =
+                Progress { draws: &draws, ..self.progress(target, false, self.drawn(), self.settings.draws) };
             if observe(&progress).is_break() {
                 let finished = self.drawn() == self.settings.draws;
                 return Ok(if finished { Outcome::Finished } else { Outcome::Stopped });
@@ -198,11 +198,11 @@ impl Run {
         if let Sampler::Nuts { .. } = self.settings.sampler {
             let chains = self.settings.chains;
             while self.warmed < chains {
-                let (chain, of) = (self.warmed, warmup * chains);
+                let (chain, of) = (self.warmed, warmup.saturating_mul(chains));
                 let mut progress = self.progress(target, true, 0, of);
                 let State::Nuts(nuts) = &mut self.state else { break };
                 let mut each = |iteration: usize, evaluations: u64| {
-                    progress.done = chain * warmup + iteration;
+                    progress.done = chain.saturating_mul(warmup).saturating_add(iteration);
                     progress.evaluations = evaluations;
                     observe(&progress)
                 };
@@ -240,7 +240,7 @@ impl Run {
     }
 
     fn record(&mut self, target: &dyn Target, draw: &Draw) {
-        let (acceptance, divergences) = tally(&self.settings.sampler, &draw.statistics);
+        let (acceptance, divergences) = acceptance_and_divergence(&self.settings.sampler, &draw.statistics);
         self.acceptance_sum += acceptance;
         self.divergences += divergences;
         let rows = &mut self.rows[draw.chain];
@@ -248,7 +248,7 @@ impl Run {
         rows.extend(target.parameters(&draw.point));
     }
 
-    /// What an unfinished warm-up of NUTS has evaluated.
+    /// The evaluations of an interrupted warm-up of a NUTS chain; empty if there is none.
     pub(crate) fn recorded(&self) -> &[f64] {
         match &self.state {
             State::Nuts(nuts) => nuts.recorded(),
@@ -256,20 +256,20 @@ impl Run {
         }
     }
 
-    /// Numbers in one row.
+    /// How many numbers a row has.
     pub(crate) fn width(&self) -> usize {
-        let parameters: usize = self.variables.iter().map(|v| v.shape.iter().product::<usize>()).sum();
+        let parameters: usize = self.variables.iter().map(Variable::size).sum();
         self.settings.sampler.statistics().len() + parameters
     }
 
-    /// Whether there is anything that a resumed run need not do again.
+    /// Whether the run has made anything that is worth saving: a run resumed from it would not have to make it again.
     pub fn has_progress(&self) -> bool {
         self.warmed > 0 || self.drawn() > 0 || !self.recorded().is_empty()
     }
 
     /// Draws made so far of each chain.
     pub fn drawn(&self) -> usize {
-        // A stopped segment is never kept in part, so all chains are equally long.
+        // A segment is recorded as a whole or not at all, so that all chains have equally many draws.
         self.rows[0].len() / self.width()
     }
 
@@ -278,20 +278,20 @@ impl Run {
         self.drawn() >= self.settings.draws
     }
 
-    /// The settings.
+    /// The settings of the run.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// What the run was made of.
+    /// What the run was made with.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Asks for another number of draws, for example to make a finished run longer.
+    /// Changes the number of draws, for example to make a finished run longer.
     ///
     /// # Errors
-    /// [`Error::Setting`] for fewer than are made already, or none.
+    /// [`Error::Setting`] for 0, or for fewer than have been made already.
     pub fn set_draws(&mut self, draws: usize) -> Result<()> {
         let least = self.drawn().max(1);
         if draws < least {
@@ -305,17 +305,17 @@ impl Run {
         Ok(())
     }
 
-    /// Mean acceptance probability of the draws so far; NaN while there is none.
+    /// Mean acceptance probability of the draws so far; NaN if there is no draw yet.
     pub fn acceptance(&self) -> f64 {
         self.acceptance_sum / (self.drawn() * self.settings.chains) as f64
     }
 
-    /// Divergent trajectories (of NUTS) among the draws so far: more than a few mean that the posterior was not explored.
+    /// Divergent trajectories of NUTS among the draws so far. More than a few mean that a part of the posterior was not explored.
     pub fn divergences(&self) -> usize {
         self.divergences
     }
 
-    /// The draws so far of a variable (C, S, …) or of a sampler statistic (C, S), by name; `None` if there is none of it.
+    /// The draws so far of the variable (C, S, …) or the statistic (C, S) of this name; `None` if there is no such name.
     pub fn draws(&self, name: &str) -> Option<ArrayD<f64>> {
         let statistics = self.settings.sampler.statistics();
         let (mut at, mut shape) = (0, None);
@@ -328,7 +328,7 @@ impl Run {
                     shape = Some(v.shape.clone());
                     break;
                 }
-                at += v.shape.iter().product::<usize>();
+                at += v.size();
             }
         }
         let shape = shape?;
@@ -339,15 +339,10 @@ impl Run {
         full.extend(shape);
         ArrayD::from_shape_vec(IxDyn(&full), numbers).ok()
     }
-
-    /// Moments, quantiles and diagnostics of every parameter.
-    pub fn summary(&self) -> Summary {
-        Summary::of(self)
-    }
 }
 
-/// Acceptance and divergence of a row or of a draw's statistics.
-fn tally(sampler: &Sampler, row: &[f64]) -> (f64, usize) {
+/// The acceptance probability, and 1 for a divergent trajectory, from the statistics with which a row begins.
+fn acceptance_and_divergence(sampler: &Sampler, row: &[f64]) -> (f64, usize) {
     let divergent = matches!(sampler, Sampler::Nuts { .. }) && row[5] > 0.0;
     (row[1], usize::from(divergent))
 }

@@ -1,4 +1,4 @@
-//! The table at the end of a run.
+//! What the draws of a run say about each parameter, and whether they can be trusted.
 use crate::diagnostics::{ess_bulk, ess_mean, ess_tail, quantile, r_hat};
 use crate::run::Run;
 use serde::Serialize;
@@ -6,8 +6,9 @@ use std::fmt;
 
 /// What the draws say about one parameter.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Row {
-    /// CmdStan's name, counted from 1: `means.2.1` is component 2, column 1.
+    /// The parameter's name in CmdStan, with indices from 1: `means.2.1` is the mean of component 2 in column 1.
     pub name: String,
     /// Mean.
     pub mean: f64,
@@ -25,12 +26,13 @@ pub struct Row {
     pub ess_bulk: f64,
     /// Effective sample size of the tails.
     pub ess_tail: f64,
-    /// Rank-normalised split R-hat: above 1.01 the chains do not agree.
+    /// Rank-normalised split R-hat. Above 1.01 the chains do not agree.
     pub r_hat: f64,
 }
 
-/// Moments, quantiles and diagnostics of every parameter, and how the sampler fared.
+/// Moments, quantiles and diagnostics of all parameters, and figures of the sampler.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Summary {
     /// Name of the sampler.
     pub sampler: String,
@@ -42,36 +44,39 @@ pub struct Summary {
     pub acceptance: f64,
     /// Divergent trajectories.
     pub divergences: usize,
-    /// `lp__`, then the parameters.
+    /// One row for `lp__`, the log density, and then one for each parameter.
     pub rows: Vec<Row>,
 }
 
-impl Summary {
-    pub(crate) fn of(run: &Run) -> Self {
-        let statistics = run.settings.sampler.statistics().len();
-        let names = parameter_names(run).into_iter().enumerate().map(|(i, n)| (statistics + i, n));
-        let rows = std::iter::once((0, "lp__".to_string())).chain(names).map(|(at, name)| row(run, at, name)).collect();
-        Self {
-            sampler: run.settings.sampler.name().into(),
-            chains: run.settings.chains,
-            draws: run.drawn(),
-            acceptance: run.acceptance(),
-            divergences: run.divergences(),
+impl Run {
+    /// Moments, quantiles and diagnostics of all parameters.
+    pub fn summary(&self) -> Summary {
+        let statistics = self.settings.sampler.statistics().len();
+        let names = parameter_names(self).into_iter().enumerate().map(|(i, n)| (statistics + i, n));
+        let rows = std::iter::once((0, "lp__".into())).chain(names).map(|(at, name)| row(self, at, name)).collect();
+        Summary {
+            sampler: self.settings.sampler.name().into(),
+            chains: self.settings.chains,
+            draws: self.drawn(),
+            acceptance: self.acceptance(),
+            divergences: self.divergences(),
             rows,
         }
     }
+}
 
-    /// The largest R-hat of a parameter; NaN if none has one.
+impl Summary {
+    /// The largest R-hat of all parameters; NaN if no parameter has one.
     pub fn max_r_hat(&self) -> f64 {
         self.rows.iter().map(|r| r.r_hat).fold(f64::NAN, f64::max)
     }
 
-    /// The smallest effective sample size, bulk or tail, of a parameter; NaN if none has one.
+    /// The smallest effective sample size, bulk or tail, of all parameters; NaN if no parameter has one.
     pub fn min_ess(&self) -> f64 {
         self.rows.iter().flat_map(|r| [r.ess_bulk, r.ess_tail]).fold(f64::NAN, f64::min)
     }
 
-    /// What to be wary of, in words with advice.
+    /// Reasons to distrust the draws, in words, each with advice.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.divergences > 0 {
@@ -97,12 +102,11 @@ impl Summary {
     }
 }
 
-/// CmdStan's names of the parameters, in the rows' order.
+/// CmdStan's names of the parameters, in the order of a row of draws.
 pub(crate) fn parameter_names(run: &Run) -> Vec<String> {
     let mut names = Vec::new();
     for v in &run.variables {
-        let size: usize = v.shape.iter().product();
-        for mut i in 0..size {
+        for mut i in 0..v.size() {
             let mut index: Vec<String> = Vec::new();
             for &n in v.shape.iter().rev() {
                 index.push((i % n + 1).to_string());
@@ -116,6 +120,7 @@ pub(crate) fn parameter_names(run: &Run) -> Vec<String> {
     names
 }
 
+/// The row of the number at position `at` of each draw.
 fn row(run: &Run, at: usize, name: String) -> Row {
     let chains: Vec<Vec<f64>> =
         run.rows.iter().map(|r| r.chunks_exact(run.width()).map(|row| row[at]).collect()).collect();
@@ -141,14 +146,14 @@ fn row(run: &Run, at: usize, name: String) -> Row {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let wide = self.rows.iter().map(|r| r.name.len()).max().unwrap_or(0).max(9);
-        write!(f, "{:<wide$}", "parameter")?;
+        let name_width = self.rows.iter().map(|r| r.name.len()).max().unwrap_or(0).max(9);
+        write!(f, "{:<name_width$}", "parameter")?;
         for title in ["mean", "mcse", "std", "5%", "50%", "95%"] {
             write!(f, " {title:>10}")?;
         }
         writeln!(f, " {:>9} {:>9} {:>6}", "ess_bulk", "ess_tail", "r_hat")?;
         for r in &self.rows {
-            write!(f, "{:<wide$}", r.name)?;
+            write!(f, "{:<name_width$}", r.name)?;
             for v in [r.mean, r.mcse, r.std, r.q5, r.median, r.q95] {
                 write!(f, " {:>10}", short(v))?;
             }
@@ -166,7 +171,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// About five digits.
+/// A number with about five digits.
 fn short(v: f64) -> String {
     let magnitude = v.abs();
     if magnitude != 0.0 && !(1e-3..1e6).contains(&magnitude) {

@@ -1,10 +1,14 @@
-//! What a sampler needs of the density it samples from.
+//! What the samplers need of the density that they sample from.
 use crate::Result;
-use crate::walk::Walk;
+use gmm_host::MetropolisSteps;
 use serde::{Deserialize, Serialize};
+
+/// Work on several points together is shared between threads if the points have at least this many coordinates in all.
+pub(crate) const PARALLEL_COORDINATES: usize = 4096;
 
 /// A named array of parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Variable {
     /// Its name.
     pub name: String,
@@ -12,25 +16,38 @@ pub struct Variable {
     pub shape: Vec<usize>,
 }
 
-/// What a run was made of; a resumed run must be made of the same.
+impl Variable {
+    /// A variable of this name and shape.
+    pub fn new(name: impl Into<String>, shape: impl Into<Vec<usize>>) -> Self {
+        Self { name: name.into(), shape: shape.into() }
+    }
+
+    /// How many numbers it has.
+    pub fn size(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// What a run was made with. A saved run is resumed with the same only.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Identity {
     /// The model, in words.
     pub model: String,
     /// Its prior, as JSON.
     pub prior: String,
-    /// The data: shape and hash.
+    /// The shape and the hash of the data.
     pub data: String,
-    /// The device (told, but free to change).
+    /// The device. It is recorded, but a run may be resumed on another one.
     pub device: String,
     /// The kernel that evaluates the likelihood.
     pub kernel: String,
 }
 
-/// A log density over ℝ^dim, as the samplers see it. [`Posterior`](crate::Posterior) is one; a target of your own can be
-/// sampled as well.
+/// A log density over ℝ^dim, as the samplers see it. [`Posterior`](crate::Posterior) is one; you can sample from a target of
+/// your own as well.
 ///
-/// A value is a number or −∞ (impossible); the same point gives the same bits every time.
+/// A log density is a number, or −∞ where the density is 0. The same point must give the same bits every time.
 pub trait Target {
     /// Number of coordinates.
     fn dim(&self) -> usize;
@@ -38,8 +55,8 @@ pub trait Target {
     /// The log density at `theta` (dim,), up to a constant.
     fn log_density(&mut self, theta: &[f64]) -> Result<f64>;
 
-    /// The log density of each of several points: `thetas` (points × dim, row by row) into `out` (points,). Implementors
-    /// may share the work; a point's value must not depend on the others.
+    /// The log density of each of several points: `thetas` (points × dim, row by row) into `out` (points,). An implementation
+    /// may share work between the points, but the value of a point must not depend on the others.
     fn log_density_batch(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<()> {
         let dim = self.dim();
         for (theta, out) in thetas.chunks_exact(dim).zip(out) {
@@ -48,11 +65,11 @@ pub trait Target {
         Ok(())
     }
 
-    /// The log density at `theta` and its gradient, into `gradient` (dim,).
+    /// The log density at `theta` and its gradient, which is written to `gradient` (dim,).
     fn log_density_gradient(&mut self, theta: &[f64], gradient: &mut [f64]) -> Result<f64>;
 
-    /// Why a chain cannot begin at `theta`, in words: what makes the log density there not finite, or its gradient not
-    /// finite or 0, which NUTS cannot take its first scale from; `None` if nothing does.
+    /// Why a chain cannot begin at `theta`, in words; `None` if it can. It cannot where the log density or a part of the
+    /// gradient is not finite, nor where a part of the gradient is 0, because NUTS takes its first scales from the gradient.
     fn why_unusable(&mut self, theta: &[f64]) -> Result<Option<String>> {
         let mut gradient = vec![0.0; self.dim()];
         let value = self.log_density_gradient(theta, &mut gradient)?;
@@ -63,19 +80,19 @@ pub trait Target {
         Ok(unusable.map(|i| format!("the gradient by {} is {}", self.coordinate(i), gradient[i])))
     }
 
-    /// What coordinate `i` is, in words.
+    /// The meaning of coordinate `i`, in words.
     fn coordinate(&self, i: usize) -> String {
         format!("coordinate {i} (counted from 0)")
     }
 
-    /// The coordinates in blocks that component-wise Metropolis updates one after the other; all in one, if not said.
+    /// The blocks of coordinates that component-wise Metropolis updates one after the other. The default is one block of all.
     fn blocks(&self) -> Vec<Vec<usize>> {
         vec![(0..self.dim()).collect()]
     }
 
-    /// What the draws are recorded as: names and shapes.
+    /// Names and shapes of the arrays in which a draw is recorded.
     fn variables(&self) -> Vec<Variable> {
-        vec![Variable { name: "theta".into(), shape: vec![self.dim()] }]
+        vec![Variable::new("theta", [self.dim()])]
     }
 
     /// The numbers of [`variables`](Self::variables) at a point, row-major, one variable after the other.
@@ -83,32 +100,35 @@ pub trait Target {
         theta.to_vec()
     }
 
-    /// What tells this target from another. The kernel is that of the last evaluation.
+    /// What distinguishes this target from others. The kernel is that of the last evaluation.
     fn identity(&self) -> Identity {
         Identity::default()
     }
 
-    /// Evaluations so far, of the density or of density and gradient; 0 where nobody counts.
+    /// The number of evaluations so far, of the density alone or with its gradient; 0 if the target does not count them.
     fn evaluations(&self) -> u64 {
         0
     }
 
-    /// How many steps of random-walk Metropolis this target prefers to do at once for each of so many chains, in
-    /// [`metropolis`](Self::metropolis). The run's callback comes after each such segment, and a segment
-    /// ends only at a multiple of these (in whole draws) or at the end of the run.
+    /// How many steps of random-walk Metropolis this target prefers to make in one call of [`metropolis`](Self::metropolis), if
+    /// so many chains are run. The run calls back after each such segment. A segment ends at a multiple of this number (in
+    /// whole draws) or at the end of the run.
     fn segment_steps(&self, _chains: usize) -> usize {
         1
     }
 
-    /// The log densities of several points as [`metropolis`](Self::metropolis) computes them, to the bit.
-    fn walk_densities(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<()> {
-        self.log_density_batch(thetas, out)
+    /// Takes one chain of random-walk Metropolis, after warm-up, from `point`, whose log density is `log_density`, through all
+    /// of `steps`: for targets that can make many steps where the data is, without waiting for the host between them.
+    ///
+    /// Returns false, without having asked `steps` for anything, if this target leaves the steps to the sampler. The sampler
+    /// then makes the steps of all chains together, with one call of [`metropolis_densities`](Self::metropolis_densities) each.
+    fn metropolis(&mut self, _point: &[f64], _log_density: f64, _steps: &mut dyn MetropolisSteps) -> Result<bool> {
+        Ok(false)
     }
 
-    /// Runs a segment of random-walk Metropolis after warm-up. The provided method proposes and accepts on the host, with
-    /// one [`walk_densities`](Self::walk_densities) per step; a target that can do the whole segment where the data
-    /// is (many steps without a round trip) does it here, by [`Walk::each_chain`].
-    fn metropolis(&mut self, walk: &mut Walk<'_>) -> Result<()> {
-        walk.run(self)
+    /// The log densities of several points, to the bit as [`metropolis`](Self::metropolis) computes them. The arguments are those
+    /// of [`log_density_batch`](Self::log_density_batch), which is the default.
+    fn metropolis_densities(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<()> {
+        self.log_density_batch(thetas, out)
     }
 }

@@ -1,4 +1,4 @@
-//! Every kind of bad input is a clear error.
+//! Each kind of bad input gives an error that says what is wrong.
 mod common;
 use common::Nothing;
 use gmm_host::{CovarianceType, Covariances, Mixture, Samples};
@@ -98,20 +98,20 @@ fn settings() {
     let refuse = |s: Settings| s.check(10).unwrap_err().to_string();
     let good = Settings::default();
     good.check(10).unwrap();
-    assert!(refuse(Settings { chains: 0, ..good.clone() }).contains("chains"));
-    assert!(refuse(Settings { draws: 0, ..good.clone() }).contains("draws"));
-    assert!(refuse(Settings { thin: 0, ..good.clone() }).contains("thin"));
-    assert!(refuse(Settings { warmup: 3, ..good.clone() }).contains("at least 20"));
-    let ensemble = Settings { sampler: Sampler::ENSEMBLE, chains: 20, ..good.clone() };
+    assert!(refuse(good.clone().chains(0)).contains("chains"));
+    assert!(refuse(good.clone().draws(0)).contains("draws"));
+    assert!(refuse(good.clone().thin(0)).contains("thin"));
+    assert!(refuse(good.clone().warmup(3)).contains("at least 20"));
+    let ensemble = good.clone().sampler(Sampler::ENSEMBLE).chains(20);
     ensemble.check(10).unwrap();
     for chains in [10, 21] {
-        assert!(refuse(Settings { chains, ..ensemble.clone() }).contains("even number above the 10"));
+        assert!(refuse(ensemble.clone().chains(chains)).contains("even number above the 10"));
     }
-    assert!(refuse(Settings { sampler: Sampler::Ensemble { stretch: 1.0 }, ..ensemble }).contains("stretch"));
-    let nuts = |target_accept, max_depth| Sampler::Nuts { target_accept, max_depth };
-    assert!(refuse(Settings { sampler: nuts(1.0, 10), ..good.clone() }).contains("acceptance"));
-    assert!(refuse(Settings { sampler: nuts(f64::NAN, 10), ..good.clone() }).contains("acceptance"));
-    assert!(refuse(Settings { sampler: nuts(0.8, 0), ..good }).contains("depth"));
+    assert!(refuse(ensemble.sampler(Sampler::ensemble(1.0))).contains("stretch"));
+    let nuts = |target_accept, max_depth| Sampler::nuts(target_accept, max_depth);
+    assert!(refuse(good.clone().sampler(nuts(1.0, 10))).contains("acceptance"));
+    assert!(refuse(good.clone().sampler(nuts(f64::NAN, 10))).contains("acceptance"));
+    assert!(refuse(good.sampler(nuts(0.8, 0))).contains("depth"));
 }
 
 #[test]

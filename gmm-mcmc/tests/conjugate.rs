@@ -1,4 +1,4 @@
-//! One component with the conjugate prior: the posterior is normal-inverse-gamma, with moments in closed form.
+//! With one component and the conjugate prior, the posterior is normal-inverse-gamma, whose moments have a closed form.
 mod common;
 use common::{run, scalar};
 use gmm_host::{CovarianceType, ReferenceEvaluator, Samples};
@@ -12,7 +12,7 @@ const N: usize = 25;
 const PRIOR: &str = r#"{"means": {"scaled_normal": {"location": [1.0, -2.0], "precision": 0.5}},
     "scales": {"inverse_gamma": {"shape": 4.0, "scale": [3.0, 0.5]}}}"#;
 
-/// Mean of the draws, and its Monte Carlo standard error.
+/// The mean of the draws and its Monte Carlo standard error.
 fn mean(chains: &[Vec<f64>]) -> (f64, f64) {
     let chains: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
     let all = chains.concat();
@@ -64,7 +64,7 @@ fn check(settings: Settings) {
                 (got - expected).abs() < 3.0 * error,
                 "{sampler:?}, column {j}, {what}: {got} ± {error}, {expected}"
             );
-            // The test can tell: a tenth of what it compares is many standard errors (the moments' own scale).
+            // The standard error is small enough for the comparison to mean something.
             let scale = if what == "mean" { variance_of_mean.sqrt() } else { expected };
             assert!(error < 0.1 * scale, "{sampler:?}, column {j}, {what}: error {error} of {scale}");
         }
@@ -73,17 +73,17 @@ fn check(settings: Settings) {
 
 #[test]
 fn metropolis_meets_the_closed_form() {
-    check(Settings { sampler: Sampler::METROPOLIS, chains: 4, warmup: 2000, draws: 10_000, thin: 5, seed: 1 });
-    let sampler = Sampler::Metropolis { by_component: true };
-    check(Settings { sampler, chains: 4, warmup: 2000, draws: 10_000, thin: 5, seed: 2 });
+    check(Settings::new(Sampler::METROPOLIS).chains(4).warmup(2000).draws(10_000).thin(5).seed(1));
+    let sampler = Sampler::METROPOLIS_BY_COMPONENT;
+    check(Settings::new(sampler).chains(4).warmup(2000).draws(10_000).thin(5).seed(2));
 }
 
 #[test]
 fn the_ensemble_meets_the_closed_form() {
-    check(Settings { sampler: Sampler::ENSEMBLE, chains: 20, warmup: 1000, draws: 3000, thin: 5, seed: 3 });
+    check(Settings::new(Sampler::ENSEMBLE).chains(20).warmup(1000).draws(3000).thin(5).seed(3));
 }
 
 #[test]
 fn nuts_meets_the_closed_form() {
-    check(Settings { sampler: Sampler::NUTS, chains: 4, warmup: 500, draws: 5000, thin: 1, seed: 4 });
+    check(Settings::new(Sampler::NUTS).chains(4).warmup(500).draws(5000).thin(1).seed(4));
 }

@@ -1,9 +1,9 @@
-//! The posterior density: the change of variables against numerical Jacobians and textbook densities, the gradient against
+//! The posterior density: the change of variables is compared with numerical Jacobians and textbook densities, the gradient with
 //! finite differences.
 mod common;
 use common::Nothing;
 use gmm_host::{CovarianceType, ReferenceEvaluator, Samples};
-use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Target};
+use gmm_mcmc::{CorrelationsPrior, DataSummary, Model, Posterior, Prior, Target};
 use libm::lgamma;
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
@@ -27,7 +27,7 @@ const CONJUGATE: &str = r#"{"means": {"scaled_normal": {"location": 0.5, "precis
     "scales": {"inverse_gamma": {"shape": 2.5, "scale": 1.3}}}"#;
 const INVERSE_GAMMA: &str = r#"{"scales": {"inverse_gamma": {"shape": 2.5, "scale": 1.3}}}"#;
 
-/// Every covariance type with every kind of prior that it takes.
+/// Every covariance type with each kind of prior that it can have.
 const CASES: [(CovarianceType, &str); 6] = [
     (CovarianceType::Diag, HALF_NORMAL),
     (CovarianceType::Diag, CONJUGATE),
@@ -77,7 +77,7 @@ fn coordinates(model: &Model, theta: &[f64]) -> Vec<f64> {
     c
 }
 
-/// log of the density of the three priors above by the textbook, by the coordinates' own measure; up to the LKJ constant.
+/// The log density of the three priors above as textbooks have it, over the coordinates of [`coordinates`], up to the LKJ constant.
 fn textbook(model: &Model, theta: &[f64], prior: &str) -> f64 {
     let (k, d) = (3, 2);
     let p = model.parameters(theta);
@@ -145,7 +145,7 @@ fn the_prior_is_the_textbooks_times_the_jacobian() {
             let log_jacobian = det(columns).abs().ln();
             let got = posterior.log_density(&theta).unwrap();
             let difference = got - textbook(&model, &theta, prior) - log_jacobian;
-            // Central differences err by about h² = 10⁻¹⁰ in each of some twenty entries. Only `full` has a constant left out.
+            // Central differences err by about h² = 10⁻¹⁰ in each of some twenty entries. Only the constant of LKJ is left out.
             if covariance_type != CovarianceType::Full {
                 assert!(difference.abs() < 1e-7, "{covariance_type} {prior}: {difference}");
             }
@@ -157,12 +157,12 @@ fn the_prior_is_the_textbooks_times_the_jacobian() {
 
 #[test]
 fn lkj_is_the_determinant_in_three_dimensions() {
-    // In two dimensions every partial correlation is a plain one; here the recursion matters.
+    // In two dimensions a partial correlation is a correlation. In three they differ, so that the recursion matters.
     let x = data(9, 3, 2);
     let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     let prior = |shape: f64| {
-        let text = format!(r#"{{"correlations": {{"lkj": {{"shape": {shape}}}}}}}"#);
-        Model::new(1, CovarianceType::Full, &Prior::from_json(&text).unwrap(), None, &summary).unwrap()
+        let prior = Prior::default().correlations(CorrelationsPrior::Lkj { shape });
+        Model::new(1, CovarianceType::Full, &prior, None, &summary).unwrap()
     };
     let (one, three) = (prior(1.0), prior(3.0));
     let mut differences = Vec::new();
@@ -176,7 +176,7 @@ fn lkj_is_the_determinant_in_three_dimensions() {
             Posterior::new(model, &mut nothing).unwrap().log_density(&theta).unwrap()
         };
         differences.push(density(&three) - density(&one) - 2.0 * det(r.clone()).ln());
-        // Uniform over correlation matrices for shape 1: what remains is the Jacobian of θ → (σ, R).
+        // With shape 1 the density is uniform over correlation matrices, so that only the Jacobian of θ → (σ, R) remains.
         let h = 1e-5;
         let columns: Vec<Vec<f64>> = (0..one.dim())
             .map(|i| {
@@ -220,9 +220,9 @@ fn the_gradient_is_that_of_finite_differences() {
             let theta = point(model.dim(), 10 + seed);
             let mut gradient = vec![f64::NAN; model.dim()];
             let value = posterior.log_density_gradient(&theta, &mut gradient).unwrap();
-            let plain = posterior.log_density(&theta).unwrap();
-            // The same sums in another order.
-            assert!((value - plain).abs() < 1e-10, "{value} {plain}");
+            let alone = posterior.log_density(&theta).unwrap();
+            // The two add the same numbers in another order.
+            assert!((value - alone).abs() < 1e-10, "{value} {alone}");
             for i in 0..model.dim() {
                 let mut at = |step: f64| {
                     let mut t = theta.clone();
@@ -230,7 +230,7 @@ fn the_gradient_is_that_of_finite_differences() {
                     posterior.log_density(&t).unwrap()
                 };
                 let h = 1e-4;
-                // Fourth order: errors of h⁴ times a fifth derivative, and of ε·|value|/h, both about 10⁻¹⁰.
+                // The slope is of fourth order. It errs by h⁴ times a fifth derivative and by ε·|value|/h, both about 10⁻¹⁰.
                 let slope = (8.0 * (at(h) - at(-h)) - (at(2.0 * h) - at(-2.0 * h))) / (12.0 * h);
                 let error = (gradient[i] - slope).abs() / slope.abs().max(1.0);
                 assert!(error < 1e-8, "{covariance_type} {prior} {i}: {} {slope}", gradient[i]);
@@ -240,7 +240,7 @@ fn the_gradient_is_that_of_finite_differences() {
 }
 
 #[test]
-fn there_and_back() {
+fn a_point_becomes_a_mixture_and_the_same_point_again() {
     let x = data(9, 3, 4);
     let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     for covariance_type in [CovarianceType::Full, CovarianceType::Diag, CovarianceType::Spherical] {
@@ -249,21 +249,21 @@ fn there_and_back() {
             let theta = point(model.dim(), 7);
             let again = model.unconstrain(&model.mixture(&theta).unwrap()).unwrap();
             for (a, b) in theta.iter().zip(&again) {
-                // Some roundings, magnified where a correlation is near one.
+                // A few roundings, which are magnified if a correlation is near 1.
                 assert!((a - b).abs() < 1e-12, "{covariance_type} {k}: {a} {b}");
             }
         }
     }
 }
 
-/// What a backend is told that walks by itself is the model: the same mixtures and the same prior.
+/// Evaluators that make Metropolis steps themselves are given the model's own mixtures and prior.
 #[test]
-fn a_walk_has_the_same_density() {
+fn the_metropolis_target_has_the_same_density() {
     let x = data(9, 2, 4);
     let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     for (covariance_type, prior) in CASES {
         let model = Model::new(3, covariance_type, &Prior::from_json(prior).unwrap(), None, &summary).unwrap();
-        let Some(target) = model.walk_target() else {
+        let Some(target) = model.metropolis_target() else {
             assert_eq!(covariance_type, CovarianceType::Full);
             continue;
         };
@@ -275,7 +275,7 @@ fn a_walk_has_the_same_density() {
             let (got, expected) = (target.mixture(&theta).unwrap(), model.mixture(&theta).unwrap());
             assert_eq!((got.means(), got.covariances()), (expected.means(), expected.covariances()));
             for (a, b) in got.weights().iter().zip(expected.weights()) {
-                // Products of probabilities, and sums of their logarithms.
+                // One side multiplies probabilities, the other adds their logarithms.
                 assert!((a / b - 1.0).abs() < 1e-14, "{a} {b}");
             }
             let sum = target.log_prior(&theta, &got);
@@ -295,7 +295,7 @@ fn draws_are_recorded_in_order() {
         let theta = point(free.dim(), 3);
         let (before, after) = (free.parameters(&theta), ordered.parameters(&theta));
         let size = (before.len() - 12) / 4;
-        // A component's numbers, from its weight, its two means and its covariance.
+        // The numbers of a component: its weight, its two means and its covariance.
         let component = |p: &[f64], c: usize| -> Vec<f64> {
             [&p[c..c + 1], &p[4 + 2 * c..6 + 2 * c], &p[12 + size * c..12 + size * (c + 1)]].concat()
         };
@@ -321,7 +321,7 @@ fn extreme_points_have_no_density_and_do_no_harm() {
                 theta[i] = value;
                 let v = posterior.log_density(&theta).unwrap();
                 assert!(v.is_finite() || v == f64::NEG_INFINITY, "{covariance_type} {i} {value}: {v}");
-                // A batch with it gives the good point what it has alone.
+                // A good point has the same log density in a batch with the extreme point as alone.
                 let mut out = [0.0; 3];
                 posterior.log_density_batch(&[&good[..], &theta, &good].concat(), &mut out).unwrap();
                 let alone = posterior.log_density(&good).unwrap();

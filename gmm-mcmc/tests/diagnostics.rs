@@ -1,4 +1,4 @@
-//! The diagnostics against ArviZ's (data/diagnostics.py makes the reference).
+//! The diagnostics are those of ArviZ. data/diagnostics.py computed the reference values.
 use gmm_mcmc::diagnostics::{ess_bulk, ess_mean, ess_tail, r_hat};
 use serde::Deserialize;
 
@@ -24,7 +24,7 @@ fn diagnostics_are_those_of_arviz() {
             ("ess_tail", ess_tail(&chains), case.ess_tail),
             ("ess_mean", ess_mean(&chains), case.ess_mean),
         ] {
-            // The same formulas; the Fourier transforms round differently.
+            // The formulas are the same, but the Fourier transforms round differently.
             assert!((got - want).abs() < 1e-9 * want, "{}: {what} is {got}, not {want}", case.name);
         }
     }

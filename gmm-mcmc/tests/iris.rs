@@ -1,11 +1,11 @@
-//! The samplers against each other on a real data set: iris, three components.
+//! All samplers draw from the same posterior: three components over the iris data.
 mod common;
 use common::{run, scalar};
 use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples};
 use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Run, Sampler, Settings, Start, diagnostics};
 use ndarray::{Array1, Array2, Axis, s};
 
-/// Measurements (150, 4); the species are 50 rows each.
+/// The measurements (150, 4). Each species has 50 consecutive rows.
 fn iris() -> Array2<f64> {
     let text = include_str!("../../data/iris.csv");
     let rows: Vec<f64> = text
@@ -16,7 +16,7 @@ fn iris() -> Array2<f64> {
     Array2::from_shape_vec((150, 4), rows).unwrap()
 }
 
-/// Means and variances of the species.
+/// A mixture with the means and variances of the three species.
 fn species(x: &Array2<f64>) -> Mixture {
     let (mut means, mut variances) = (Array2::zeros((3, 4)), Array2::zeros((3, 4)));
     for c in 0..3 {
@@ -44,32 +44,31 @@ fn the_samplers_agree() {
     let model = Model::new(3, CovarianceType::Diag, &Prior::default(), Some(2), &DataSummary::new(&samples)).unwrap();
     assert_eq!(model.dim(), 2 + 12 + 12);
     let sample = |sampler, chains, warmup, draws, thin| {
-        // Two backends as well: NUTS over the reference, the others over the CPU's.
+        // NUTS is run over the reference, the others over the CPU, so that the backends are compared too.
         let mut evaluator: Box<dyn Evaluator + '_> = match sampler {
             Sampler::Nuts { .. } => Box::new(ReferenceEvaluator::new(samples.clone())),
             _ => Box::new(CpuEvaluator::new(samples.clone()).unwrap()),
         };
         let mut posterior = Posterior::new(&model, evaluator.as_mut()).unwrap();
-        let settings = Settings { sampler, chains, warmup, draws, thin, seed: 7 };
+        let settings = Settings::new(sampler).chains(chains).warmup(warmup).draws(draws).thin(thin).seed(7);
         let start = Start::around(&model, &species(&x), &settings).unwrap();
         run(settings, start, &mut posterior)
     };
     let runs: Vec<Run> = vec![
         sample(Sampler::NUTS, 4, 300, 500, 1),
         sample(Sampler::METROPOLIS, 4, 10_000, 1000, 100),
-        sample(Sampler::Metropolis { by_component: true }, 4, 2000, 1000, 25),
+        sample(Sampler::METROPOLIS_BY_COMPONENT, 4, 2000, 1000, 25),
         sample(Sampler::ENSEMBLE, 60, 2000, 100, 80),
     ];
     for run in &runs {
         let summary = run.summary();
-        // Chains that agree (1.01 is advised, of longer chains; each walker makes few effective draws), enough of
-        // them, and no divergence.
+        // The advice is 1.01, for longer chains than these. A walker of the ensemble makes few effective draws.
         let ensemble = run.settings().sampler == Sampler::ENSEMBLE;
         assert!(summary.max_r_hat() < if ensemble { 1.12 } else { 1.05 }, "{summary}");
         assert!(summary.min_ess() > 100.0, "{summary}");
         assert_eq!(run.divergences(), 0);
     }
-    // What warm-up aims for: 0.8, and 0.234 + 0.206/26.
+    // Warm-up aims for 0.8 and for 0.234 + 0.206/26.
     assert!((0.65..0.95).contains(&runs[0].acceptance()), "{}", runs[0].acceptance());
     assert!((0.2..0.3).contains(&runs[1].acceptance()), "{}", runs[1].acceptance());
     // 27 quantities in 3 comparisons each: 4 standard errors are exceeded by chance once in 200 such tests.

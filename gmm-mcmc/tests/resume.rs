@@ -1,4 +1,4 @@
-//! Interrupting, saving and resuming; independence of chains; files.
+//! Interrupting, saving and resuming runs, and their files. Chains do not depend on each other.
 mod common;
 use common::{go_on, run};
 use gmm_host::{CovarianceType, Description, Evaluator, Mixture, ReferenceEvaluator, Rows, Samples, Statistics};
@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 const SAMPLERS: [Sampler; 4] =
-    [Sampler::METROPOLIS, Sampler::Metropolis { by_component: true }, Sampler::ENSEMBLE, Sampler::NUTS];
+    [Sampler::METROPOLIS, Sampler::METROPOLIS_BY_COMPONENT, Sampler::ENSEMBLE, Sampler::NUTS];
 
 fn data() -> Array2<f64> {
     Array2::from_shape_fn((30, 2), |(i, j)| (i % 2) as f64 * 4.0 + (i as f64 * 1.7 + j as f64).sin())
@@ -23,7 +23,7 @@ fn model(x: &Array2<f64>) -> Model {
 
 fn settings(sampler: Sampler) -> Settings {
     let chains = if matches!(sampler, Sampler::Ensemble { .. }) { 20 } else { 3 };
-    Settings { sampler, chains, warmup: 60, draws: 40, thin: 2, seed: 11 }
+    Settings::new(sampler).chains(chains).warmup(60).draws(40).thin(2).seed(11)
 }
 
 fn new(settings: Settings, posterior: &mut Posterior<'_>) -> Run {
@@ -53,7 +53,7 @@ fn a_resumed_run_is_the_same_to_the_bit() {
         uninterrupted.advance(&mut posterior, go_on).unwrap();
         uninterrupted.save(&whole.path().join("run")).unwrap();
 
-        // Stopped in warm-up, then after 17 draws; each time all is dropped but the files.
+        // The run is stopped in its warm-up, then after 17 draws. Each time everything but the files is dropped.
         let prefix = parts.path().join("run");
         let mut run = new(settings(sampler), &mut posterior);
         let stop = |warming_up: bool, done: usize| {
@@ -78,7 +78,7 @@ fn a_resumed_run_is_the_same_to_the_bit() {
             assert_eq!(parts.path().join("run.partial.npz").exists(), draws < 40);
             assert_eq!(prefix.with_extension("npz").exists(), draws == 40);
         }
-        // Not only the draws: every file.
+        // All files must be equal, not only the draws.
         let (whole, parts) = (bytes(whole.path()), bytes(parts.path()));
         assert_eq!(whole.len(), settings(sampler).chains + 1);
         assert_eq!(whole.iter().map(|f| &f.0).collect::<Vec<_>>(), parts.iter().map(|f| &f.0).collect::<Vec<_>>());
@@ -112,7 +112,7 @@ fn a_killed_run_goes_on_from_its_journal_to_the_same_bits() {
         let mut run = new(settings(sampler), &mut posterior);
         let mut lives = 0;
         while !run.finished() {
-            // Several saves by one journal, then what was done after the last is lost.
+            // One journal saves the run several times. What is done after the last save is lost.
             let mut journal = Journal::new(&prefix);
             for _ in 0..3 {
                 go_for(&mut run, &mut posterior, all / 13);
@@ -122,7 +122,7 @@ fn a_killed_run_goes_on_from_its_journal_to_the_same_bits() {
             run = Saved::load(&prefix).unwrap().resume(&mut posterior).unwrap();
             lives += 1;
         }
-        // Each life but the last does three thirteenths of the work; more would mean that something was done again.
+        // Each life but the last does three thirteenths of the work. More lives would mean that work was repeated.
         assert!((4..=6).contains(&lives), "{sampler:?}: {lives}");
         assert!(prefix.with_extension("partial.state").exists());
         run.save(&prefix).unwrap();
@@ -165,13 +165,13 @@ fn a_journal_appends_and_survives_what_a_kill_leaves() {
         assert_eq!(saved.run().draws("means").unwrap(), expected);
     };
     loaded(30);
-    // Killed after it appended and before it replaced the state, or while it appended.
+    // The program was killed after it appended to the log and before it replaced the state, or while it appended.
     std::fs::write(folder.path().join("run.partial.state"), &states[1]).unwrap();
     loaded(20);
     let whole = std::fs::read(&log).unwrap();
     std::fs::write(&log, &whole[..whole.len() - 13]).unwrap();
     loaded(20);
-    // Damage is seen.
+    // Damage is found.
     let damaged = |content: &[u8], part: &str| {
         std::fs::write(&log, content).unwrap();
         let error = Saved::load(&prefix).unwrap_err();
@@ -263,7 +263,7 @@ fn saved_draws_that_cannot_be_are_refused() {
     for text in [huge, &nested, "{", ""] {
         refused(&header(text), &["`means` is missing or damaged"]);
     }
-    // Not exponential: a few milliseconds.
+    // The headers take a few milliseconds. A parser that is exponential in the nesting would not end.
     assert!(begin.elapsed().as_secs() < 5);
     refused(&with_member(&sound, "means", |c| c.truncate(c.len() - 8)), &["`means`", "shape (3,40,2,2)"]);
     std::fs::write(&path, with_member(&sound, "means", |_| {})).unwrap();
@@ -278,7 +278,7 @@ fn a_start_without_a_gradient_is_told() {
     let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
     let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
     let mut start = Start::from_prior(&model, &settings).unwrap();
-    // The first mean of component 1 (θ is: a weight, four means, four scales), then its scale.
+    // θ is a weight, four means and four scales. First the mean of component 1 in column 0 is NaN, then a scale is enormous.
     for (i, v, part) in
         [(3, f64::NAN, "the mean of component 1, column 0 is NaN"), (8, 1e3, "chain 2 (counted from 0)")]
     {
@@ -298,7 +298,7 @@ fn a_finished_run_can_be_made_longer() {
     let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let prefix = folder.path().join("run");
-    let long = Settings { draws: 60, ..settings(Sampler::NUTS) };
+    let long = settings(Sampler::NUTS).draws(60);
     let start = Start::from_prior(&model, &long).unwrap();
     let at_once = run(long, start, &mut posterior);
     let mut short = new(settings(Sampler::NUTS), &mut posterior);
@@ -316,11 +316,11 @@ fn a_finished_run_can_be_made_longer() {
 fn chains_do_not_depend_on_how_many_run() {
     let x = data();
     let model = model(&x);
-    for sampler in [Sampler::METROPOLIS, Sampler::Metropolis { by_component: true }, Sampler::NUTS] {
+    for sampler in [Sampler::METROPOLIS, Sampler::METROPOLIS_BY_COMPONENT, Sampler::NUTS] {
         let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
         let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
         let mut draws = |chains| {
-            let mut run = new(Settings { chains, ..settings(sampler) }, &mut posterior);
+            let mut run = new(settings(sampler).chains(chains), &mut posterior);
             run.advance(&mut posterior, go_on).unwrap();
             run.draws("means").unwrap()
         };
@@ -331,7 +331,7 @@ fn chains_do_not_depend_on_how_many_run() {
     }
 }
 
-/// An evaluator that fails, or calls its kernel something else, or is off by a rounding.
+/// An evaluator that fails after some calls, reports another kernel, or is off by a rounding.
 struct Odd {
     inner: ReferenceEvaluator,
     calls_left: usize,
@@ -396,7 +396,7 @@ fn after_a_failure_the_run_goes_on_as_if_there_had_been_none() {
         let mut evaluator = Odd::new(&x);
         let mut run = new(settings(sampler), &mut Posterior::new(&model, &mut evaluator).unwrap());
         let mut failures = 0;
-        // In warm-up, in sampling, and anywhere within a step.
+        // The failures fall into the warm-up, into the draws, and anywhere within a step.
         for calls in [7, 100, 301, 5003, 11_111, usize::MAX] {
             evaluator.calls_left = calls;
             let result = run.advance(&mut Posterior::new(&model, &mut evaluator).unwrap(), go_on);
@@ -456,7 +456,7 @@ fn only_the_same_thing_is_resumed() {
     assert!(message.contains("the kernel reference, not direct"), "{message}");
     let message = refusal(&prefix, &model(&x), &mut Odd { factor: 1.0 + 1e-15, ..Odd::new(&x) });
     assert!(message.contains("was at log density"), "{message}");
-    // And the same thing is.
+    // The same model, data and kernel are accepted.
     let model = model(&x);
     let mut evaluator = Odd::new(&x);
     let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
@@ -516,7 +516,7 @@ fn the_csv_is_cmdstans() {
     let names: Vec<_> = files.iter().map(|f| f.file_name().unwrap().to_str().unwrap()).collect();
     assert_eq!(names, ["run-1.csv", "run-2.csv", "run-3.csv", "run.npz"]);
     let text = std::fs::read_to_string(&files[1]).unwrap();
-    // What ArviZ and CmdStanPy look for: settings by these names, the adaptation below the header, and comments at the end.
+    // ArviZ and CmdStanPy need settings by these names, the adaptation below the header, and comments at the end.
     for line in [
         "# model = gmm_mcmc_model",
         "# method = sample (Default)",
@@ -556,4 +556,9 @@ fn the_csv_is_cmdstans() {
         // The energy is the log density plus a kinetic energy that is not negative.
         assert!(numbers[6] >= -numbers[0] - 1e-9 * numbers[0].abs());
     }
+    // As many draws as can be asked for are more iterations than a usize has.
+    run.set_draws(usize::MAX).unwrap();
+    let files = run.save(&folder.path().join("run")).unwrap();
+    let text = std::fs::read_to_string(&files[0]).unwrap();
+    assert!(text.lines().any(|l| l == format!("#     num_samples = {}", 2 * usize::MAX as u128)), "{text}");
 }

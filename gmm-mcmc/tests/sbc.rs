@@ -1,5 +1,5 @@
-//! Simulation-based calibration (Talts and others 2018): parameters from the prior, data from the parameters; the rank of
-//! the true parameter among the draws of the posterior is then uniform, if sampler and density are right.
+//! Simulation-based calibration (Talts and others 2018). Parameters are drawn from the prior, and data from these parameters. If the
+//! sampler and the density are right, the rank of a true parameter among the draws of the posterior is uniform.
 mod common;
 use common::run_from_prior;
 use gmm_host::{CovarianceType, ReferenceEvaluator, Samples};
@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 const REPLICATES: usize = 240;
-/// Draws of each replicate: ranks are 0 to 63.
+/// Draws of each replicate. Ranks are therefore 0 to 63.
 const DRAWS: usize = 63;
 const BINS: usize = 8;
 /// χ² of 8 bins has 7 degrees of freedom and exceeds this with probability 10⁻⁴.
@@ -35,7 +35,7 @@ const DIAG: Case = Case {
         "scales": {"half_normal": {"scale": 1.0}}}"#,
 };
 
-/// A component's mean and factor of its covariance, from the numbers of `Model::parameters`.
+/// Draws samples from the mixture whose numbers are those of `Model::parameters`.
 fn sample_data(model: &Model, parameters: &[f64], n: usize, rng: &mut ChaCha8Rng) -> Array2<f64> {
     let (k, d) = (model.n_components(), model.n_features());
     let (weights, rest) = parameters.split_at(k);
@@ -54,7 +54,7 @@ fn sample_data(model: &Model, parameters: &[f64], n: usize, rng: &mut ChaCha8Rng
                 + match model.covariance_type() {
                     CovarianceType::Spherical => covariances[c].sqrt() * z[j],
                     CovarianceType::Diag => covariances[c * d + j].sqrt() * z[j],
-                    // Two dimensions at most: the factor by hand.
+                    // The Cholesky factor in one or two dimensions.
                     _ => {
                         let s = &covariances[c * d * d..];
                         match j {
@@ -74,7 +74,7 @@ fn calibrate(
     settings: &Settings,
     mut wrap: impl FnMut(Posterior<'_>, Settings) -> Vec<Vec<f64>>,
 ) -> Vec<(String, f64)> {
-    // Moments are not used, as the prior is stated; N is.
+    // The priors state all their parameters, so that only the shape of this data matters.
     let blank = Array2::from_shape_fn((case.n, case.d), |(i, j)| (i + j) as f64);
     let summary = DataSummary::new(&Samples::from_f64(blank.view()).unwrap());
     let prior = Prior::from_json(case.prior).unwrap();
@@ -86,7 +86,7 @@ fn calibrate(
         let x = sample_data(&model, &truth, case.n, &mut rng);
         let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
         let posterior = Posterior::new(&model, &mut evaluator).unwrap();
-        let draws = wrap(posterior, Settings { seed: replicate as u64, ..settings.clone() });
+        let draws = wrap(posterior, settings.clone().seed(replicate as u64));
         assert!(draws.len() >= DRAWS);
         counts.resize(truth.len(), [0usize; BINS]);
         for (i, truth) in truth.iter().enumerate() {
@@ -101,12 +101,12 @@ fn calibrate(
     let expected = REPLICATES as f64 / BINS as f64;
     names
         .zip(counts.iter().map(|c| c.iter().map(|&n| (n as f64 - expected).powi(2) / expected).sum()))
-        // The last weight follows from the others; K = 1 has none.
+        // The last weight follows from the others. With K = 1 it is the only one, and constant.
         .filter(|(name, _)| name != &format!("weights[{}]", case.k - 1))
         .collect()
 }
 
-/// All parameters of the draws: of one draw after the other, all chains.
+/// The parameters of all draws: the first draw of each chain, then the second of each, and so on.
 fn draws(mut posterior: Posterior<'_>, settings: Settings) -> Vec<Vec<f64>> {
     let run = run_from_prior(settings, &mut posterior);
     rows(&run)
@@ -136,7 +136,7 @@ fn assert_calibrated(case: &Case, settings: &Settings) {
 
 #[test]
 fn metropolis_is_calibrated() {
-    let settings = Settings { sampler: Sampler::METROPOLIS, chains: 1, warmup: 1000, draws: DRAWS, thin: 50, seed: 0 };
+    let settings = Settings::new(Sampler::METROPOLIS).chains(1).warmup(1000).draws(DRAWS).thin(50).seed(0);
     assert_calibrated(&DIAG, &settings);
     let spherical = Case {
         k: 2,
@@ -153,27 +153,20 @@ fn metropolis_is_calibrated() {
 
 #[test]
 fn metropolis_by_component_is_calibrated() {
-    let settings = Settings {
-        sampler: Sampler::Metropolis { by_component: true },
-        chains: 1,
-        warmup: 500,
-        draws: DRAWS,
-        thin: 20,
-        seed: 0,
-    };
+    let settings = Settings::new(Sampler::METROPOLIS_BY_COMPONENT).chains(1).warmup(500).draws(DRAWS).thin(20).seed(0);
     assert_calibrated(&DIAG, &settings);
 }
 
 #[test]
 fn the_ensemble_is_calibrated() {
-    // The walkers of an iteration count as draws: 12 of 6 iterations.
-    let settings = Settings { sampler: Sampler::ENSEMBLE, chains: 12, warmup: 300, draws: 6, thin: 40, seed: 0 };
+    // Each of 12 walkers makes 6 draws, of which the first 63 count.
+    let settings = Settings::new(Sampler::ENSEMBLE).chains(12).warmup(300).draws(6).thin(40).seed(0);
     assert_calibrated(&DIAG, &settings);
 }
 
 #[test]
 fn nuts_is_calibrated() {
-    let settings = Settings { sampler: Sampler::NUTS, chains: 1, warmup: 300, draws: DRAWS, thin: 2, seed: 0 };
+    let settings = Settings::new(Sampler::NUTS).chains(1).warmup(300).draws(DRAWS).thin(2).seed(0);
     assert_calibrated(&DIAG, &settings);
     let full = Case {
         k: 1,
@@ -187,7 +180,7 @@ fn nuts_is_calibrated() {
     assert_calibrated(&full, &settings);
 }
 
-/// A posterior that forgets the Jacobian of the scales.
+/// A posterior without the Jacobian of the scales, which is wrong.
 struct Forgetful<'a>(Posterior<'a>);
 
 impl Target for Forgetful<'_> {
@@ -198,7 +191,7 @@ impl Target for Forgetful<'_> {
         Ok(self.0.log_density(theta)? - theta[3] - theta[4])
     }
     fn log_density_gradient(&mut self, _: &[f64], _: &mut [f64]) -> Result<f64> {
-        unimplemented!("Metropolis needs none")
+        unimplemented!("Metropolis needs no gradient")
     }
     fn variables(&self) -> Vec<Variable> {
         self.0.variables()
@@ -213,7 +206,7 @@ impl Target for Forgetful<'_> {
 
 #[test]
 fn calibration_finds_a_forgotten_jacobian() {
-    let settings = Settings { sampler: Sampler::METROPOLIS, chains: 1, warmup: 1000, draws: DRAWS, thin: 20, seed: 0 };
+    let settings = Settings::new(Sampler::METROPOLIS).chains(1).warmup(1000).draws(DRAWS).thin(20).seed(0);
     let chi_squared = calibrate(&DIAG, &settings, |posterior, settings| {
         let start = gmm_mcmc::Start::from_prior(posterior.model(), &settings).unwrap();
         rows(&common::run(settings, start, &mut Forgetful(posterior)))

@@ -112,14 +112,8 @@ fn measure(bench: &Bench<'_>, model: &Model, device: Device, case: &Case) -> any
         bail!("an iteration takes {}; give more --seconds to measure it", text::seconds(each));
     }
     let iterations = room.min((bench.evaluations / chains).max(1));
-    let settings = Settings {
-        sampler,
-        chains,
-        warmup: room.min(WARMUP.0),
-        draws: usize::MAX,
-        thin: (iterations / KEPT).max(1),
-        seed: 1,
-    };
+    let (warmup, thin) = (room.min(WARMUP.0), (iterations / KEPT).max(1));
+    let settings = Settings::new(sampler).chains(chains).warmup(warmup).draws(usize::MAX).thin(thin).seed(1);
     let start = Start::around(model, bench.mixture, &settings)?;
     let mut posterior = Posterior::new(model, evaluator.as_mut())?;
     let mut run = Run::new(settings, start, &mut posterior)?;

@@ -312,25 +312,21 @@ impl Mcmc {
 
     fn settings(&self, model: &Model) -> Settings {
         let sampler = match self.sampler {
-            SamplerName::Metropolis => Sampler::Metropolis { by_component: self.by_component },
+            SamplerName::Metropolis if self.by_component => Sampler::METROPOLIS_BY_COMPONENT,
+            SamplerName::Metropolis => Sampler::METROPOLIS,
             SamplerName::Ensemble => Sampler::ENSEMBLE,
-            SamplerName::Nuts => Sampler::Nuts { target_accept: self.target_accept, max_depth: self.max_depth },
+            SamplerName::Nuts => Sampler::nuts(self.target_accept, self.max_depth),
         };
         let usual = Settings::usual(sampler, model);
-        Settings {
-            chains: self.chains.unwrap_or(usual.chains),
-            warmup: self.warmup.unwrap_or(usual.warmup),
-            draws: self.draws.unwrap_or(usual.draws),
-            thin: self.thin.unwrap_or(usual.thin),
-            seed: self.seed,
-            ..usual
-        }
+        let (chains, warmup) = (self.chains.unwrap_or(usual.chains), self.warmup.unwrap_or(usual.warmup));
+        let (draws, thin) = (self.draws.unwrap_or(usual.draws), self.thin.unwrap_or(usual.thin));
+        usual.chains(chains).warmup(warmup).draws(draws).thin(thin).seed(self.seed)
     }
 
     /// The saved run, if it was made with these settings.
     fn saved(&self, settings: &Settings) -> anyhow::Result<Saved> {
         let saved = Saved::load(&self.output)?;
-        let made = Settings { draws: settings.draws, ..saved.run().settings().clone() };
+        let made = saved.run().settings().clone().draws(settings.draws);
         if made != *settings {
             let differences = Identity::of(&made)?.check(&Identity::of(settings)?).err().unwrap_or_default();
             bail!("{}: is of another run: {differences}; give the same options", self.output.display());

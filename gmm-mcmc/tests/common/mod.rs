@@ -1,11 +1,11 @@
-//! What the tests share.
+//! Functions that several tests and the benchmark use.
 #![allow(dead_code)]
 use gmm_host::{Description, Evaluator, Mixture, Rows, Statistics};
 use gmm_mcmc::{Posterior, Progress, Run, Settings, Start, Target};
 use ndarray::{Array1, Array2};
 use std::ops::ControlFlow;
 
-/// A likelihood that says nothing, so that the posterior is the prior.
+/// A likelihood that is 1 everywhere, so that the posterior is the prior.
 pub struct Nothing {
     pub n: usize,
     pub d: usize,
@@ -38,7 +38,7 @@ impl Evaluator for Nothing {
     }
 }
 
-/// A whole run.
+/// A run from start to end.
 pub fn run(settings: Settings, start: Start, target: &mut dyn Target) -> Run {
     let mut run = Run::new(settings, start, target).unwrap();
     run.advance(target, go_on).unwrap();

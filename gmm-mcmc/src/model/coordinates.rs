@@ -1,16 +1,17 @@
-//! The unconstrained space in which the samplers move, and the way from it to a mixture and back.
+//! The unconstrained coordinates θ in which the samplers move, and their conversion to a mixture and back.
 //!
-//! A point θ holds, in this order (K components, D features, S scales a component: D, or 1 for `spherical`):
-//! - K − 1 numbers for the weights: Stan's stick-breaking, zₖ = logit⁻¹(θₖ − log(K−1−k)), πₖ = zₖ Π_{j<k} (1 − zⱼ), so
-//!   that θ = 0 is the uniform mixture. log|∂π/∂θ| = Σₖ log πₖ over all K.
-//! - K·D means, as they are.
-//! - K·S numbers log σ. Priors are stated for σ or σ², their Jacobians are in [`crate::Model`].
-//! - for `full` K·D(D−1)/2 numbers y: partial correlations z = tanh y, row by row below the diagonal, from which Stan's
-//!   recursion makes the Cholesky factor C of the correlation matrix; L = diag(σ) C, Σ = L Lᵀ.
+//! With K components, D features and S scales for each component (S = D, or 1 for `spherical`), θ consists of:
+//! - K − 1 numbers for the weights, by Stan's stick-breaking: zₖ = logit⁻¹(θₖ − log(K−1−k)), πₖ = zₖ Π_{j<k} (1 − zⱼ). Equal
+//!   weights have θ = 0. The Jacobian is log|∂π/∂θ| = Σₖ log πₖ over all K.
+//! - K·D means, unchanged.
+//! - K·S logarithms of the scales σ. The Jacobians belong to the priors, which are stated for σ or for σ².
+//! - K·D(D−1)/2 numbers y for the correlations of `full` covariances: z = tanh y are the partial correlations, row by row below
+//!   the diagonal. Stan's recursion makes from them the Cholesky factor C of the correlation matrix; L = diag(σ) C, Σ = L Lᵀ.
 use gmm_host::{CovarianceType, Covariances, Mixture};
+use nalgebra::{Cholesky, DMatrix};
 use ndarray::{Array1, Array2, Array3};
 
-/// Where things are in θ.
+/// The shape of a mixture, from which follows where each of its parameters is in θ.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     pub k: usize,
@@ -18,45 +19,49 @@ pub(crate) struct Layout {
     pub covariance_type: CovarianceType,
 }
 
-/// What θ stands for.
+/// The parameters of the mixture at a point θ.
 #[derive(Debug, Clone)]
-pub(crate) struct Point {
+pub(crate) struct MixtureParameters {
     pub log_weights: Vec<f64>,
     pub weights: Array1<f64>,
     pub means: Array2<f64>,
     pub covariances: Covariances,
-    /// L (K, D, D) for `full`.
+    /// The Cholesky factors L of the covariances (K, D, D); `full` only.
     pub cholesky: Option<Array3<f64>>,
 }
 
 impl Layout {
-    /// S, the scales of one component.
+    /// S, the number of scales of one component.
     pub fn scales(&self) -> usize {
         if self.covariance_type == CovarianceType::Spherical { 1 } else { self.d }
     }
 
-    /// Partial correlations of one component.
+    /// The number of partial correlations of one component.
     pub fn correlations(&self) -> usize {
         if self.covariance_type == CovarianceType::Full { self.d * (self.d - 1) / 2 } else { 0 }
     }
 
+    /// Index of the first mean in θ.
     pub fn means_at(&self) -> usize {
         self.k - 1
     }
 
+    /// Index of the first scale in θ.
     pub fn scales_at(&self) -> usize {
         self.means_at() + self.k * self.d
     }
 
+    /// Index of the first correlation in θ.
     pub fn correlations_at(&self) -> usize {
         self.scales_at() + self.k * self.scales()
     }
 
+    /// Number of coordinates.
     pub fn dim(&self) -> usize {
         self.correlations_at() + self.k * self.correlations()
     }
 
-    /// The coordinates of the weights (if K > 1), then those of each component.
+    /// The coordinates in blocks: those of the weights (if K > 1), then those of each component.
     pub fn blocks(&self) -> Vec<Vec<usize>> {
         let mut blocks = Vec::new();
         if self.k > 1 {
@@ -72,8 +77,8 @@ impl Layout {
         blocks
     }
 
-    /// θ → parameters. They may be out of range of f64 where θ is extreme; [`Mixture::new`] tells.
-    pub fn constrain(&self, theta: &[f64]) -> Point {
+    /// The parameters at θ. Where θ is extreme they may overflow or underflow; [`Mixture::new`] then fails.
+    pub fn parameters_at(&self, theta: &[f64]) -> MixtureParameters {
         debug_assert_eq!(theta.len(), self.dim());
         let (k, d) = (self.k, self.d);
         let mut log_weights = vec![0.0; k];
@@ -109,10 +114,10 @@ impl Layout {
             }
             _ => Covariances::Diag(matrix((k, d), log_scales.iter().map(|u| (2.0 * u).exp()).collect())),
         };
-        Point { log_weights, weights, means, covariances, cholesky }
+        MixtureParameters { log_weights, weights, means, covariances, cholesky }
     }
 
-    /// L = diag(σ) C (K, D, D).
+    /// The Cholesky factors L = diag(σ) C of all components (K, D, D).
     fn cholesky(&self, theta: &[f64]) -> Array3<f64> {
         let mut y = theta[self.correlations_at()..].iter();
         let mut l = Array3::zeros((self.k, self.d, self.d));
@@ -129,9 +134,10 @@ impl Layout {
         l
     }
 
-    /// From ∂f/∂(log πₖ), taken as if the πₖ were free, and ∂f/∂μ, ∂f/∂L to ∂f/∂θ (weights, means and correlations); the
-    /// scales' part of `gradient` holds ∂f/∂(log σ) already.
-    pub fn pull_back(
+    /// Applies the chain rule to a function f of the parameters: from ∂f/∂(log πₖ), for which the πₖ count as independent, ∂f/∂μ
+    /// and ∂f/∂L it computes ∂f/∂θ for the weights, the means and the correlations. The part of `gradient` for the scales must hold
+    /// ∂f/∂(log σ), to which the part through L is added.
+    pub fn chain_rule(
         &self,
         theta: &[f64],
         by_log_weight: &[f64],
@@ -154,7 +160,8 @@ impl Layout {
             let mut at = self.correlations_at();
             for c in 0..k {
                 for i in 0..d {
-                    // Forwards: L_ij = r_j tanh y_j, r_{j+1} = r_j / cosh y_j, L_ii = r_i, r_0 = σ_i; then backwards.
+                    // A row of L is L_ij = r_j tanh y_j and L_ii = r_i, with r_0 = σ_i and r_{j+1} = r_j / cosh y_j. The
+                    // loop below goes through this recursion backwards.
                     let y = &theta[at..at + i];
                     let sigma = theta[self.scales_at() + c * d + i].exp();
                     let rest: Vec<f64> = std::iter::once(sigma)
@@ -176,8 +183,11 @@ impl Layout {
         }
     }
 
-    /// A mixture → θ, or what is wrong with it.
-    pub fn unconstrain(&self, mixture: &Mixture) -> Result<Vec<f64>, String> {
+    /// The point θ of a mixture.
+    ///
+    /// # Errors
+    /// Why the mixture has none, as the rest of a sentence that begins with "the initial model".
+    pub fn point_of(&self, mixture: &Mixture) -> Result<Vec<f64>, String> {
         let (k, d) = (self.k, self.d);
         if mixture.means().dim() != (k, d) {
             return Err(format!("has means of shape {:?} where (K, D) = ({k}, {d}) is needed", mixture.means().dim()));
@@ -195,7 +205,7 @@ impl Layout {
             ));
         }
         let mut theta = Vec::with_capacity(self.dim());
-        // The weights sum to one within a tolerance; what is left of their own sum is exact for the last.
+        // The weights sum to 1 within a tolerance only. What remains for the later components is therefore their own sum.
         let w = mixture.weights();
         for c in 0..k - 1 {
             let rest: f64 = w.iter().skip(c + 1).sum();
@@ -209,16 +219,17 @@ impl Layout {
                 Covariances::Spherical(v) => theta.push(0.5 * v[c].ln()),
                 Covariances::Full(v) => {
                     let v = v.index_axis(ndarray::Axis(0), c);
-                    let Some(l) = crate::linalg::cholesky(v.iter().copied().collect(), d) else {
+                    let Some(factor) = Cholesky::new(DMatrix::from_fn(d, d, |i, j| v[[i, j]])) else {
                         return Err(format!(
-                            "has a covariance matrix, of component {c}, that is not positive definite"
+                            "has a covariance matrix that is not positive definite, that of component {c} (counted from 0)"
                         ));
                     };
+                    let l = factor.l();
                     for i in 0..d {
                         theta.push(0.5 * v[[i, i]].ln());
                         let mut rest = v[[i, i]].sqrt();
                         for j in 0..i {
-                            let z = (l[i * d + j] / rest).clamp(-1.0 + 1e-15, 1.0 - 1e-15);
+                            let z: f64 = (l[(i, j)] / rest).clamp(-1.0 + 1e-15, 1.0 - 1e-15);
                             correlations.push(z.atanh());
                             rest *= ((1.0 - z) * (1.0 + z)).sqrt();
                         }
@@ -232,9 +243,9 @@ impl Layout {
     }
 }
 
-/// Row-major numbers as a matrix.
+/// A matrix of row-major numbers.
 fn matrix(shape: (usize, usize), numbers: Vec<f64>) -> Array2<f64> {
-    // The only caller takes K·D numbers from between two offsets that are K·D apart.
+    // Both callers take the K·D numbers between two offsets that are K·D apart.
     Array2::from_shape_vec(shape, numbers).expect("K·D numbers")
 }
 

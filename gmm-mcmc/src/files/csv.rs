@@ -1,15 +1,13 @@
-//! The files of a run: CmdStan's CSV, one for each chain, and one .npz.
+//! The CSV of a chain, in CmdStan's layout.
 use crate::run::Run;
-use crate::sampler::{Sampler, State};
+use crate::samplers::{Sampler, State};
 use crate::summary::parameter_names;
-use ndarray::{Array1, ArrayD, aview1};
-use ndarray_npy::NpzWriter;
-use std::io::{self, Seek, Write};
+use std::io::{self, Write};
 
-/// One chain in CmdStan's layout: the configuration as comments, then a row for each draw, arrays with their first index
-/// fastest. CmdStanPy reads it as well, which is stricter than most: it wants the key `model`, NUTS by CmdStan's names, and
-/// comments at the end, where CmdStan tells its times. Nothing here depends on time or on where the run was interrupted.
-pub(crate) fn write_csv(run: &Run, chain: usize, out: impl Write) -> io::Result<()> {
+/// Writes one chain in CmdStan's layout: the configuration as comments, then a row for each draw. The first index of an array varies
+/// fastest. CmdStanPy, which is stricter than other readers, needs the key `model`, CmdStan's names for NUTS, and comments at the
+/// end, where CmdStan reports its times. The content does not depend on time, nor on whether the run was interrupted.
+pub(super) fn write(run: &Run, chain: usize, out: impl Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     let (settings, identity) = (&run.settings, &run.identity);
     writeln!(out, "# gmm_mcmc_version = {}", env!("CARGO_PKG_VERSION"))?;
@@ -18,8 +16,8 @@ pub(crate) fn write_csv(run: &Run, chain: usize, out: impl Write) -> io::Result<
     writeln!(out, "# prior: {}", identity.prior)?;
     writeln!(out, "# method = sample (Default)")?;
     writeln!(out, "#   sample")?;
-    // CmdStan counts iterations, of which every thin-th is a row.
-    writeln!(out, "#     num_samples = {}", settings.draws * settings.thin)?;
+    // CmdStan's number is that of iterations. One in `thin` of them is a row.
+    writeln!(out, "#     num_samples = {}", settings.draws as u128 * settings.thin as u128)?;
     writeln!(out, "#     num_warmup = {}", settings.warmup)?;
     writeln!(out, "#     save_warmup = false")?;
     writeln!(out, "#     thin = {}", settings.thin)?;
@@ -50,7 +48,7 @@ pub(crate) fn write_csv(run: &Run, chain: usize, out: impl Write) -> io::Result<
 
     let statistics = settings.sampler.statistics();
     let names = parameter_names(run);
-    // Column of the CSV → number in a row.
+    // For each column of the CSV the position of its number in a row.
     let order: Vec<usize> = (0..statistics.len())
         .chain(
             column_major(&run.variables.iter().map(|v| v.shape.as_slice()).collect::<Vec<_>>())
@@ -89,14 +87,15 @@ pub(crate) fn write_csv(run: &Run, chain: usize, out: impl Write) -> io::Result<
     out.flush()
 }
 
-/// For arrays of these shapes, one after the other: the row-major positions in column-major order.
+/// The positions of the numbers of arrays that are stored one after the other, each row-major, in the order in which each array is read
+/// column-major.
 fn column_major(shapes: &[&[usize]]) -> impl Iterator<Item = usize> {
     let mut positions = Vec::new();
     let mut start = 0;
     for shape in shapes {
         let size: usize = shape.iter().product();
         for mut i in 0..size {
-            // The first index runs fastest; its stride in row-major order is the product of the later lengths.
+            // The first index varies fastest. Its stride in row-major order is the product of the later lengths.
             let (mut position, mut stride) = (0, size);
             for &n in *shape {
                 stride /= n;
@@ -110,26 +109,9 @@ fn column_major(shapes: &[&[usize]]) -> impl Iterator<Item = usize> {
     positions.into_iter()
 }
 
-/// The shortest decimal that is read back as the same number.
+/// The shortest decimal number that is read back as the same bits.
 fn number(v: f64) -> String {
     if v == 0.0 || (1e-5..1e16).contains(&v.abs()) || !v.is_finite() { v.to_string() } else { format!("{v:e}") }
-}
-
-/// Every statistic (C, S), every variable (C, S, …), and as bytes `header` (JSON, for the reader) and `state` (for
-/// resuming); `warmup`, what an unfinished warm-up of NUTS has evaluated, if there is one.
-pub(crate) fn write_npz(run: &Run, header: &str, state: Vec<u8>, out: impl Write + Seek) -> io::Result<()> {
-    let mut npz = NpzWriter::new(io::BufWriter::new(out));
-    let names = run.settings.sampler.statistics().iter().copied().chain(run.variables.iter().map(|v| v.name.as_str()));
-    for name in names {
-        let empty = || ArrayD::zeros(ndarray::IxDyn(&[run.settings.chains, 0]));
-        npz.add_array(name, &run.draws(name).unwrap_or_else(empty)).map_err(io::Error::other)?;
-    }
-    npz.add_array("header", &Array1::from(header.as_bytes().to_vec())).map_err(io::Error::other)?;
-    npz.add_array("state", &Array1::from(state)).map_err(io::Error::other)?;
-    if !run.recorded().is_empty() {
-        npz.add_array("warmup", &aview1(run.recorded())).map_err(io::Error::other)?;
-    }
-    npz.finish().map_err(io::Error::other)?.flush()
 }
 
 #[cfg(test)]

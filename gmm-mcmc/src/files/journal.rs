@@ -1,0 +1,208 @@
+//! Saving a run while it goes on.
+//!
+//! Two files hold the run: the state of the sampler, and a log of numbers. The log has the draws so far, or the evaluations of a NUTS
+//! warm-up that is under way. The state says which of two logs belongs to it, and how much of that log. A save appends the new
+//! numbers to the log, then replaces the state in one step. If the program is killed between the two, or within either of them,
+//! the former state is still there, and the log still begins with the numbers that belong to it.
+use super::paths::{self, damaged};
+use super::snapshot::{Layout, Snapshot, decode, numbers};
+use crate::Result;
+use crate::error::io_error;
+use crate::run::Run;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// The format of the state. States of other formats are not read.
+const FORMAT: &str = "gmm-mcmc journal 1";
+
+/// The part of a log that belongs to a state.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Extent {
+    /// Which of the two logs, 0 or 1.
+    slot: usize,
+    /// How many numbers at the beginning of the log.
+    length: u64,
+    /// Their hash.
+    sha256: [u8; 32],
+}
+
+/// Saves a run again and again while it goes on. A save writes only what is new since the last one. [`Run::save`] removes the files of
+/// a journal.
+#[derive(Debug)]
+pub struct Journal {
+    prefix: PathBuf,
+    /// The log that belongs to the state on the disk; `None` if there is no state.
+    slot: Option<usize>,
+    log: Option<Log>,
+}
+
+/// A log to which this journal appends.
+#[derive(Debug)]
+struct Log {
+    file: File,
+    slot: usize,
+    phase: Phase,
+    /// How many numbers it has.
+    length: usize,
+    hash: Sha256,
+}
+
+/// What a log has the numbers of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The evaluations of the NUTS warm-up of the next chain after so many.
+    WarmUp { warmed: usize },
+    /// The draws.
+    Draws,
+}
+
+impl Journal {
+    /// A journal of the run that is saved under a prefix. Nothing is written yet.
+    pub fn new(prefix: &Path) -> Self {
+        let slot = read_state(prefix).ok().map(|(extent, _)| extent.slot);
+        Self { prefix: prefix.into(), slot, log: None }
+    }
+
+    /// Removes the journal's files, for a run that cannot go on.
+    pub fn remove(self) {
+        remove(&self.prefix);
+    }
+
+    /// Saves the run as it is now.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io). The former save is then still there, and the next one may succeed.
+    pub fn save(&mut self, run: &Run) -> Result<()> {
+        let evaluations = run.recorded();
+        let (phase, chunks): (_, Vec<&[f64]>) = if evaluations.is_empty() {
+            (Phase::Draws, draws(run).collect())
+        } else {
+            (Phase::WarmUp { warmed: run.warmed }, vec![evaluations])
+        };
+        let log = match self.log.take().filter(|log| log.phase == phase) {
+            Some(log) => self.log.insert(log),
+            None => {
+                let slot = self.slot.map_or(0, other);
+                let path = paths::log(&self.prefix, slot);
+                let file = File::create(&path).map_err(io_error(&path))?;
+                self.log.insert(Log { file, slot, phase, length: 0, hash: Sha256::new() })
+            }
+        };
+        let path = paths::log(&self.prefix, log.slot);
+        log.append(&chunks).map_err(io_error(&path))?;
+        let extent = Extent { slot: log.slot, length: log.length as u64, sha256: log.hash.clone().finalize().into() };
+        write_state(&self.prefix, &extent, run)?;
+        self.slot = Some(log.slot);
+        // The log of the former state is of no use now. It does no harm if it cannot be removed.
+        let _ = fs::remove_file(paths::log(&self.prefix, other(log.slot)));
+        Ok(())
+    }
+}
+
+/// The other one of the two logs.
+fn other(slot: usize) -> usize {
+    usize::from(slot == 0)
+}
+
+impl Log {
+    /// Appends the numbers of `chunks` that the log does not have yet. It has the first of them already.
+    fn append(&mut self, chunks: &[&[f64]]) -> io::Result<()> {
+        // A failed save may have left numbers beyond the log's length.
+        self.file.set_len(8 * self.length as u64)?;
+        self.file.seek(SeekFrom::Start(8 * self.length as u64))?;
+        let (mut hash, mut seen) = (self.hash.clone(), 0);
+        let mut out = BufWriter::new(&self.file);
+        let mut bytes = Vec::new();
+        for chunk in chunks {
+            let new = &chunk[self.length.saturating_sub(seen).min(chunk.len())..];
+            seen += chunk.len();
+            bytes.clear();
+            bytes.extend(new.iter().flat_map(|v| v.to_le_bytes()));
+            hash.update(&bytes);
+            out.write_all(&bytes)?;
+        }
+        out.flush()?;
+        drop(out);
+        self.file.sync_data()?;
+        (self.hash, self.length) = (hash, seen);
+        Ok(())
+    }
+}
+
+/// The rows of the draws, in the order in which they were made.
+fn draws(run: &Run) -> impl Iterator<Item = &[f64]> {
+    let width = run.width();
+    (0..run.drawn()).flat_map(move |draw| run.rows.iter().map(move |rows| &rows[draw * width..(draw + 1) * width]))
+}
+
+fn write_state(prefix: &Path, extent: &Extent, run: &Run) -> Result<()> {
+    let path = paths::state(prefix);
+    let write = || {
+        let bytes = postcard::to_stdvec(&(FORMAT, extent, Snapshot::of(run))).map_err(io::Error::other)?;
+        // The name is always the same, so that a program that is killed here again and again leaves one file only.
+        let new = paths::new_state(prefix);
+        let mut file = File::create(&new)?;
+        file.write_all(&bytes)?;
+        // The content must reach the disk before the name does.
+        file.sync_all()?;
+        fs::rename(&new, &path)
+    };
+    write().map_err(io_error(&path))
+}
+
+fn read_state(prefix: &Path) -> Result<(Extent, Snapshot)> {
+    let path = paths::state(prefix);
+    let bytes = fs::read(&path).map_err(io_error(&path))?;
+    let (extent, snapshot): (Extent, Snapshot) = decode(FORMAT, &bytes).map_err(|problem| damaged(&path, problem))?;
+    if extent.slot > 1 {
+        return Err(damaged(&path, format!("it is damaged: there is no log {}", extent.slot)));
+    }
+    Ok((extent, snapshot))
+}
+
+/// The run as it was last saved.
+///
+/// # Errors
+/// [`Error::Io`](crate::Error::Io), [`Error::Resume`](crate::Error::Resume).
+pub(super) fn load(prefix: &Path) -> Result<Run> {
+    let (extent, snapshot) = read_state(prefix)?;
+    let state_path = paths::state(prefix);
+    let layout = snapshot.layout().map_err(|problem| damaged(&state_path, problem))?;
+    let path = paths::log(prefix, extent.slot);
+    let mut file = File::open(&path).map_err(io_error(&path))?;
+    let available = file.metadata().map_err(io_error(&path))?.len();
+    let Some(size) = extent.length.checked_mul(8).filter(|size| *size <= available) else {
+        return Err(damaged(&path, "it is shorter than its state says; start afresh".into()));
+    };
+    let mut bytes = vec![0; size as usize];
+    file.read_exact(&mut bytes).map_err(io_error(&path))?;
+    if <[u8; 32]>::from(Sha256::digest(&bytes)) != extent.sha256 {
+        return Err(damaged(&path, "it is not what its state says (its SHA-256 is another); start afresh".into()));
+    }
+    let numbers = numbers(&bytes);
+    let run = match layout {
+        Layout::Evaluations => snapshot.with_evaluations(numbers),
+        Layout::Draws { chains, drawn, width } => {
+            if chains.checked_mul(width).and_then(|row| row.checked_mul(drawn)) != Some(numbers.len()) {
+                return Err(damaged(&path, "it does not hold as many draws as its state says".into()));
+            }
+            let mut rows = vec![Vec::with_capacity(drawn * width); chains];
+            for (i, row) in numbers.chunks_exact(width).enumerate() {
+                rows[i % chains].extend_from_slice(row);
+            }
+            snapshot.with_draws(rows)
+        }
+    };
+    run.map_err(|problem| damaged(&path, problem))
+}
+
+/// Removes the files of a journal. A file that cannot be removed does no harm, except that the run can be resumed again.
+pub(super) fn remove(prefix: &Path) {
+    // The state is removed first: without it the logs are not read.
+    for path in [paths::state(prefix), paths::new_state(prefix), paths::log(prefix, 0), paths::log(prefix, 1)] {
+        let _ = fs::remove_file(path);
+    }
+}

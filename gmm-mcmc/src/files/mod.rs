@@ -1,0 +1,10 @@
+//! The files of a run: results, and what is needed to go on with it.
+mod csv;
+mod journal;
+mod npz;
+mod paths;
+mod saved;
+mod snapshot;
+
+pub use journal::Journal;
+pub use saved::{Saved, check_outputs};

@@ -1,0 +1,150 @@
+//! Saving a run, and loading it to go on with it.
+//!
+//! All files of a run are first written under temporary names and then put in place, so that a failure leaves the files that were
+//! there. The module `paths` has their names; the module `journal` saves a run while it goes on.
+use super::paths::{self, damaged};
+use super::{csv, journal, npz};
+use crate::error::io_error;
+use crate::run::Run;
+use crate::target::Target;
+use crate::{Error, Result};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Checks, before a long run begins, that it can be saved under a prefix, with so many chains. With `overwrite` it may replace the
+/// files of an older run.
+///
+/// # Errors
+/// [`Error::Io`] if the folder does not exist or cannot be written to. Without `overwrite`, [`Error::Unfinished`] if an unfinished
+/// run is stored there, and [`Error::Exists`] if a file of a finished run is. [`Error::Setting`] if there is an older run with more
+/// chains, whose last files would mix with the new ones.
+pub fn check_outputs(prefix: &Path, chains: usize, overwrite: bool) -> Result<()> {
+    if !overwrite {
+        let unfinished = [paths::state(prefix), paths::npz(&paths::partial(prefix))];
+        if let Some(path) = unfinished.into_iter().find(|path| path.exists()) {
+            return Err(Error::Unfinished { path });
+        }
+        let results = (0..chains).map(|c| paths::csv(prefix, c)).chain([paths::npz(prefix)]);
+        let existing: Vec<PathBuf> = results.filter(|path| path.exists()).collect();
+        if !existing.is_empty() {
+            return Err(Error::Exists { paths: existing });
+        }
+    }
+    let beyond = paths::csv(prefix, chains);
+    if beyond.exists() {
+        return Err(Error::Setting {
+            what: "the output prefix",
+            value: prefix.display().to_string(),
+            remedy: format!("{} is of a run with more chains; delete it or take another prefix", beyond.display()),
+        });
+    }
+    check_folder(prefix)
+}
+
+fn check_folder(prefix: &Path) -> Result<()> {
+    temporary(prefix).map(drop)
+}
+
+/// A new file in the folder of the results, to take the place of one of them.
+fn temporary(prefix: &Path) -> Result<NamedTempFile> {
+    let folder = paths::folder(prefix);
+    // Only the kind of the error is passed on, because its text names the folder, as `Error::Io` does.
+    NamedTempFile::new_in(folder).map_err(|e| io_error(folder)(e.kind().into()))
+}
+
+/// An unfinished or finished run, read from its files.
+#[derive(Debug)]
+pub struct Saved {
+    path: PathBuf,
+    run: Run,
+}
+
+impl Run {
+    /// Writes the run's files and returns their paths. A finished run is saved under `prefix`, and the files that it left there while it
+    /// was unfinished are removed. Another run is saved under `prefix.partial`.
+    ///
+    /// # Errors
+    /// [`Error::Io`]. The files that were there are then unchanged, unless it was a file that could not be put in place: those before
+    /// it have then been replaced.
+    pub fn save(&self, prefix: &Path) -> Result<Vec<PathBuf>> {
+        let finished = self.finished();
+        let to = if finished { prefix.to_path_buf() } else { paths::partial(prefix) };
+        let mut written = Vec::new();
+        let mut write = |path: PathBuf, fill: &dyn Fn(&mut File) -> io::Result<()>| -> Result<()> {
+            let mut file = temporary(prefix)?;
+            let result = fill(file.as_file_mut()).and_then(|()| file.as_file().sync_all());
+            result.map_err(io_error(&path))?;
+            written.push((file, path));
+            Ok(())
+        };
+        for chain in 0..self.settings.chains {
+            write(paths::csv(&to, chain), &|file| csv::write(self, chain, file))?;
+        }
+        write(paths::npz(&to), &|file| npz::write(self, file))?;
+        let mut in_place = Vec::new();
+        for (file, path) in written {
+            make_readable(&file);
+            file.persist(&path).map_err(|e| io_error(&path)(e.error))?;
+            in_place.push(path);
+        }
+        journal::remove(prefix);
+        if finished {
+            // A file of the unfinished run that cannot be removed does no harm, except that the run can be resumed again.
+            let partial = paths::partial(prefix);
+            let _ = std::fs::remove_file(paths::npz(&partial));
+            (0..self.settings.chains).for_each(|c| drop(std::fs::remove_file(paths::csv(&partial, c))));
+        }
+        Ok(in_place)
+    }
+}
+
+/// Lets everybody read a result. A temporary file can be read by its owner only, and remains so if this fails.
+fn make_readable(file: &NamedTempFile) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let _ = file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644));
+    }
+    #[cfg(not(unix))]
+    let _ = file;
+}
+
+impl Saved {
+    /// Reads the run that was saved under a prefix: the one that a [`Journal`](crate::Journal) saved while it went on; if there is none,
+    /// the one that was stopped; if there is none either, the finished one, which can be made longer.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there is no run; [`Error::Resume`] if a file is damaged or of another version.
+    pub fn load(prefix: &Path) -> Result<Self> {
+        let state = paths::state(prefix);
+        if state.exists() {
+            check_folder(prefix)?;
+            return journal::load(prefix).map(|run| Self { path: state, run });
+        }
+        let unfinished = paths::npz(&paths::partial(prefix));
+        let path = if unfinished.exists() { unfinished } else { paths::npz(prefix) };
+        let file = File::open(&path).map_err(io_error(&path))?;
+        check_folder(prefix)?;
+        let run = npz::read(file).map_err(|problem| damaged(&path, problem))?;
+        Ok(Self { path, run })
+    }
+
+    /// The run as it was saved. Its identity names the kernel with which it must be resumed.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// The run, to be [advanced](Run::advance) with this target.
+    ///
+    /// # Errors
+    /// [`Error::Resume`] if the target is of another model, prior or data, uses another kernel, or does not give the same bits; the
+    /// target's errors.
+    pub fn resume(self, target: &mut dyn Target) -> Result<Run> {
+        match self.run.check_target(target)? {
+            Ok(()) => Ok(self.run),
+            Err(problem) => Err(Error::Resume { path: self.path, problem }),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Where chains begin, and what they give.
+use super::settings::{Sampler, Settings};
+use crate::target::Target;
+use crate::{Error, Model, Result, rng};
+use gmm_host::Mixture;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
+
+/// One recorded draw of one chain.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Draw {
+    /// The chain, counted from 0.
+    pub chain: usize,
+    /// The point of the chain (dim,).
+    pub point: Vec<f64>,
+    /// The statistics that [`Sampler::statistics`] names.
+    pub statistics: Vec<f64>,
+}
+
+/// Where the chains of a run begin.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Start {
+    /// One point for each chain.
+    pub points: Vec<Vec<f64>>,
+    /// A rough guess of the posterior's standard deviations (dim,), with which the samplers begin to adapt their steps.
+    pub scale: Vec<f64>,
+}
+
+/// Added to the number of a chain, it gives the stream of random numbers from which the chain's starting point is made: another
+/// stream than that of any chain.
+const START_STREAMS: usize = 1 << 40;
+
+impl Start {
+    /// A start at these points, one for each chain, with a rough guess of the posterior's standard deviations (dim,).
+    /// [`Run::new`](crate::Run::new) checks the numbers of both.
+    pub fn new(points: Vec<Vec<f64>>, scale: Vec<f64>) -> Self {
+        Self { points, scale }
+    }
+
+    /// A start around a mixture, for example a fitted one. Each chain begins at the mixture's point plus normal noise of twice (for
+    /// the ensemble, once) the posterior's rough standard deviations, so that no two chains begin at the same point.
+    ///
+    /// # Errors
+    /// [`Error::Start`], as [`Model::unconstrain`].
+    pub fn around(model: &Model, mixture: &Mixture, settings: &Settings) -> Result<Self> {
+        let centre = model.unconstrain(mixture)?;
+        let scale = model.typical_scale(&centre);
+        let spread = if matches!(settings.sampler, Sampler::Ensemble { .. }) { 1.0 } else { 2.0 };
+        let points = (0..settings.chains)
+            .map(|c| {
+                let mut rng = rng::stream(settings.seed, START_STREAMS + c);
+                let mut noise = || -> f64 { StandardNormal.sample(&mut rng) };
+                centre.iter().zip(&scale).map(|(x, s)| x + spread * s * noise()).collect()
+            })
+            .collect();
+        Ok(Self { points, scale })
+    }
+
+    /// A start with each chain at a draw from the prior.
+    ///
+    /// # Errors
+    /// [`Error::Start`], as [`Model::sample_prior`]; [`Error::Setting`] for no chains.
+    pub fn from_prior(model: &Model, settings: &Settings) -> Result<Self> {
+        settings.check(model.dim())?;
+        let points: Vec<Vec<f64>> = (0..settings.chains)
+            .map(|c| model.sample_prior(&mut rng::stream(settings.seed, START_STREAMS + c)))
+            .collect::<Result<_>>()?;
+        let scale = model.typical_scale(&points[0]);
+        Ok(Self { points, scale })
+    }
+}
+
+/// A chain before its first iteration.
+pub(crate) struct ChainStart {
+    pub point: Vec<f64>,
+    pub log_density: f64,
+    pub rng: ChaCha8Rng,
+}
+
+/// The error of a chain that cannot begin at its point. `otherwise` is the reason if the target knows none.
+pub(crate) fn cannot_start(target: &mut dyn Target, chain: usize, point: &[f64], otherwise: &str) -> Result<Error> {
+    let why = target.why_unusable(point)?.unwrap_or_else(|| otherwise.into());
+    Ok(Error::Start(format!(
+        "gives chain {chain} (counted from 0) no start: {why}; start from another model, narrow the prior, or bring the \
+         columns of the data to a similar scale"
+    )))
+}

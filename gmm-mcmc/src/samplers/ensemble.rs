@@ -1,0 +1,135 @@
+//! The affine-invariant ensemble sampler. Half of the walkers move at a time (Foreman-Mackey and others 2013), so that the log
+//! densities of each half are one batch.
+//!
+//! A walker of the moving half is either stretched along the line to a walker of the other half (Goodman and Weare 2010),
+//! or moved by a multiple of the difference of two walkers of the other half (ter Braak 2006). Stretches alone
+//! mix poorly in more than a few dozen dimensions (Huijser, Goodman and Brewer 2015).
+//!
+//! Each walker is recorded as a chain, as ArviZ does it. The walkers of an ensemble are not quite independent. R-hat and effective
+//! sample sizes are customarily computed over them all the same, without a theorem behind it.
+use super::chain::{ChainStart, Draw};
+use crate::target::Target;
+use crate::{Result, rng};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
+use serde::{Deserialize, Serialize};
+
+/// The share of moves that are stretches. The others are differences.
+const STRETCHES: f64 = 0.2;
+/// The share of difference moves by the whole difference of two walkers. If there are walkers in two modes, such a move can lead from
+/// one mode to the other.
+const JUMPS: f64 = 0.05;
+/// The relative standard deviation of the factor of the other difference moves. Without it, the proposals would lie on a grid.
+const JITTER: f64 = 0.1;
+
+/// One chain of the ensemble.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Walker {
+    point: Vec<f64>,
+    log_density: f64,
+    #[serde(with = "rng")]
+    rng: ChaCha8Rng,
+    /// The sum of the acceptance probabilities since the last draw.
+    acceptance_sum: f64,
+}
+
+/// All walkers of a run. Their number is even.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Ensemble {
+    walkers: Vec<Walker>,
+    /// a > 1: a stretch multiplies a distance by a number between 1/a and a.
+    stretch: f64,
+}
+
+impl Ensemble {
+    pub fn new(starts: Vec<ChainStart>, stretch: f64) -> Self {
+        let walker = |ChainStart { point, log_density, rng }: ChainStart| Walker {
+            point,
+            log_density,
+            rng,
+            acceptance_sum: 0.0,
+        };
+        Self { walkers: starts.into_iter().map(walker).collect(), stretch }
+    }
+
+    /// One iteration, in which each half moves once. After an error the walkers are where they were before.
+    pub fn advance(&mut self, target: &mut dyn Target) -> Result<()> {
+        let before = self.walkers.clone();
+        let result = (0..2).try_for_each(|half| self.move_half(half, target));
+        if result.is_err() {
+            self.walkers = before;
+        }
+        result
+    }
+
+    fn move_half(&mut self, half: usize, target: &mut dyn Target) -> Result<()> {
+        let dim = target.dim();
+        let middle = self.walkers.len() / 2;
+        let (first, second) = self.walkers.split_at_mut(middle);
+        let (moving, resting) = if half == 0 { (first, second) } else { (second, first) };
+        let mut proposals = Vec::with_capacity(moving.len() * dim);
+        let mut log_volumes = Vec::with_capacity(moving.len());
+        // The best factor for a normal target (ter Braak 2006).
+        let usual_factor = 2.38 / (2.0 * dim as f64).sqrt();
+        for walker in moving.iter_mut() {
+            let Walker { point, rng, .. } = walker;
+            if rng.random::<f64>() < STRETCHES {
+                let partner = &resting[rng.random_range(0..resting.len())].point;
+                // The stretch z has a density ∝ 1/√z on [1/a, a]. It is drawn by inversion.
+                let z = ((self.stretch - 1.0) * rng.random::<f64>() + 1.0).powi(2) / self.stretch;
+                proposals.extend(partner.iter().zip(&*point).map(|(p, w)| p + z * (w - p)));
+                log_volumes.push((dim as f64 - 1.0) * z.ln());
+            } else {
+                let first = rng.random_range(0..resting.len());
+                // Any walker of the resting half but the first.
+                let second = (first + rng.random_range(1..resting.len())) % resting.len();
+                let (first, second) = (&resting[first].point, &resting[second].point);
+                let noise: f64 = StandardNormal.sample(rng);
+                let factor = if rng.random::<f64>() < JUMPS { 1.0 } else { usual_factor * (1.0 + JITTER * noise) };
+                proposals.extend(point.iter().zip(first).zip(second).map(|((w, a), b)| w + factor * (a - b)));
+                log_volumes.push(0.0);
+            }
+        }
+        let mut log_densities = vec![0.0; moving.len()];
+        target.log_density_batch(&proposals, &mut log_densities)?;
+        for (i, walker) in moving.iter_mut().enumerate() {
+            let acceptance = (log_volumes[i] + log_densities[i] - walker.log_density).min(0.0).exp();
+            walker.acceptance_sum += acceptance;
+            if walker.rng.random::<f64>() < acceptance {
+                walker.point.copy_from_slice(&proposals[i * dim..(i + 1) * dim]);
+                walker.log_density = log_densities[i];
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends one draw of each walker, after `thin` iterations. After an error the walkers are where they were before, and nothing
+    /// is appended.
+    pub fn sample(&mut self, target: &mut dyn Target, thin: usize, draws: &mut Vec<Draw>) -> Result<()> {
+        let before = self.walkers.clone();
+        self.walkers.iter_mut().for_each(|w| w.acceptance_sum = 0.0);
+        for _ in 0..thin {
+            if let Err(e) = self.advance(target) {
+                self.walkers = before;
+                return Err(e);
+            }
+        }
+        draws.extend(self.walkers.iter().enumerate().map(|(chain, w)| Draw {
+            chain,
+            point: w.point.clone(),
+            statistics: vec![w.log_density, w.acceptance_sum / thin as f64],
+        }));
+        Ok(())
+    }
+
+    /// Whether a state that was read from a file can go on, with this stretch in its settings.
+    pub fn fits_together(&self, stretch: f64) -> bool {
+        self.stretch == stretch
+    }
+
+    /// The walkers' points, and the log densities there.
+    pub fn points(&self) -> impl Iterator<Item = (&[f64], f64)> {
+        self.walkers.iter().map(|w| (w.point.as_slice(), w.log_density))
+    }
+}

@@ -1,0 +1,158 @@
+//! Random-walk Metropolis, adapted during warm-up, in one block or component by component.
+//!
+//! The proposal of a block is x + s L z with z standard normal. During warm-up L Lᵀ follows the covariance of the
+//! chain (Haario, Saksman and Tamminen 2001), and the scale s is steered towards an
+//! acceptance of 0.234 + 0.206/d, which is 0.44 for d = 1 (Roberts and Rosenthal 2001; Andrieu and Thoms 2008). After
+//! warm-up neither changes, so that the chain is Markov.
+mod block;
+mod chain;
+mod covariance;
+mod steps;
+
+use super::chain::{ChainStart, Draw};
+use crate::Result;
+use crate::target::Target;
+use block::{Block, Buffers, Change};
+use chain::MetropolisChain;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use steps::{SamplerSteps, sample_by_target};
+
+/// With at most so many coordinates, a single block adapts to all correlations. With more, their estimates would need a longer
+/// warm-up than is usual, and a step would take longer than a likelihood of moderate size.
+const MOST_CORRELATED: usize = 64;
+
+/// When L changes, as fractions of the warm-up. After the last change only the scale adapts.
+const CHANGES: [f64; 6] = [0.1, 0.2, 0.35, 0.5, 0.65, 0.8];
+
+/// All chains of a run by random-walk Metropolis. They advance together.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Metropolis {
+    chains: Vec<MetropolisChain>,
+    #[serde(skip)]
+    steps: SamplerSteps,
+}
+
+impl Metropolis {
+    /// Chains at the given starts; `typical` is the scale of a step along each coordinate.
+    ///
+    /// `parts` are the target's blocks of coordinates. With `by_component` each is a block. Otherwise there is one block, in which
+    /// all coordinates are correlated if they are at most [`MOST_CORRELATED`], and else those within each part.
+    pub fn new(starts: Vec<ChainStart>, parts: &[Vec<usize>], by_component: bool, typical: &[f64]) -> Self {
+        let blocks: Vec<Block> = if by_component {
+            parts.iter().map(|p| Block::new(std::slice::from_ref(p), typical)).collect()
+        } else if typical.len() <= MOST_CORRELATED {
+            vec![Block::new(&[(0..typical.len()).collect()], typical)]
+        } else {
+            vec![Block::new(parts, typical)]
+        };
+        let chain = |ChainStart { point, log_density, rng }: ChainStart| MetropolisChain {
+            point,
+            log_density,
+            rng,
+            blocks: blocks.clone(),
+        };
+        Self { chains: starts.into_iter().map(chain).collect(), steps: SamplerSteps::default() }
+    }
+
+    /// Iteration `iteration` of `warmup`, which is one step in each block. After an error the chains are where they were before.
+    pub fn warm_up(&mut self, target: &mut dyn Target, iteration: usize, warmup: usize) -> Result<()> {
+        let before = self.positions();
+        let mut acceptance = Vec::new();
+        for block in 0..self.chains[0].blocks.len() {
+            match self.steps.step(&mut self.chains, block, target) {
+                Ok(values) => acceptance.extend_from_slice(values),
+                Err(e) => {
+                    self.go_back(before);
+                    return Err(e);
+                }
+            }
+        }
+        let is_at = |f: f64| (f * warmup as f64) as usize == iteration + 1;
+        let change = CHANGES.iter().any(|&f| is_at(f)).then_some(Change { forget: is_at(CHANGES[0]) });
+        let last = iteration + 1 == warmup;
+        let n = self.chains.len();
+        let mut buffers = Buffers::default();
+        for (c, chain) in self.chains.iter_mut().enumerate() {
+            for (b, block) in chain.blocks.iter_mut().enumerate() {
+                block.adapt(&chain.point, acceptance[b * n + c], change, &mut buffers);
+                if last {
+                    block.end_warm_up();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends `draws` draws of each chain, one every `thin` iterations. After an error the chains are where they were before, and
+    /// nothing is appended.
+    pub fn sample(
+        &mut self,
+        target: &mut dyn Target,
+        thin: usize,
+        draws: usize,
+        all_draws: &mut Vec<Draw>,
+    ) -> Result<()> {
+        let before = self.positions();
+        match self.sample_by_chain(target, thin, draws) {
+            Ok(by_chain) => {
+                let mut by_chain: Vec<_> = by_chain.into_iter().map(Vec::into_iter).collect();
+                for _ in 0..draws {
+                    all_draws.extend(by_chain.iter_mut().filter_map(Iterator::next));
+                }
+                Ok(())
+            }
+            Err(e) => {
+                self.go_back(before);
+                Err(e)
+            }
+        }
+    }
+
+    /// The next draws of each chain, by the target for as many chains as it takes, then by the sampler.
+    fn sample_by_chain(&mut self, target: &mut dyn Target, thin: usize, draws: usize) -> Result<Vec<Vec<Draw>>> {
+        let steps_per_draw = self.steps_per_draw(thin);
+        let mut by_chain = Vec::with_capacity(self.chains.len());
+        for (c, chain) in self.chains.iter_mut().enumerate() {
+            match sample_by_target(chain, c, steps_per_draw, draws, target)? {
+                Some(draws) => by_chain.push(draws),
+                None => break,
+            }
+        }
+        let first = by_chain.len();
+        by_chain.extend(self.steps.sample(&mut self.chains[first..], first, thin, draws, target)?);
+        Ok(by_chain)
+    }
+
+    /// Steps for each draw: one in each block for each of `thin` iterations.
+    pub fn steps_per_draw(&self, thin: usize) -> usize {
+        thin.saturating_mul(self.chains[0].blocks.len())
+    }
+
+    fn positions(&self) -> Vec<(Vec<f64>, f64, ChaCha8Rng)> {
+        self.chains.iter().map(|c| (c.point.clone(), c.log_density, c.rng.clone())).collect()
+    }
+
+    fn go_back(&mut self, positions: Vec<(Vec<f64>, f64, ChaCha8Rng)>) {
+        for (chain, (point, log_density, rng)) in self.chains.iter_mut().zip(positions) {
+            (chain.point, chain.log_density, chain.rng) = (point, log_density, rng);
+        }
+    }
+
+    /// The scale of the proposals of a chain in each block.
+    pub fn scales(&self, chain: usize) -> Vec<f64> {
+        self.chains[chain].blocks.iter().map(Block::scale).collect()
+    }
+
+    /// Whether a state that was read from a file can go on, in a target of `dim` coordinates.
+    pub fn fits_together(&self, dim: usize) -> bool {
+        let blocks = self.chains[0].blocks.len();
+        blocks > 0
+            && self.chains.iter().all(|c| c.blocks.len() == blocks && c.blocks.iter().all(|b| b.fits_together(dim)))
+    }
+
+    /// The chains' points, and the log densities there.
+    pub fn points(&self) -> impl Iterator<Item = (&[f64], f64)> {
+        self.chains.iter().map(|c| (c.point.as_slice(), c.log_density))
+    }
+}

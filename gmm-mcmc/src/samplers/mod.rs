@@ -1,0 +1,118 @@
+//! The samplers behind one interface.
+mod chain;
+mod ensemble;
+mod metropolis;
+mod nuts;
+mod settings;
+
+pub use chain::{Draw, Start};
+pub use settings::{Sampler, Settings};
+
+use crate::target::Target;
+use crate::{Error, Result, rng};
+use chain::{ChainStart, cannot_start};
+use ensemble::Ensemble;
+use metropolis::Metropolis;
+use nuts::Nuts;
+use serde::{Deserialize, Serialize};
+
+/// The state of a sampler between two iterations. A resumed run needs nothing else to go on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum State {
+    Metropolis(Metropolis),
+    Ensemble(Ensemble),
+    Nuts(Nuts),
+}
+
+impl State {
+    /// The state before the first iteration.
+    ///
+    /// # Errors
+    /// [`Error::Setting`], and [`Error::Start`] if a starting point does not fit or its density is 0.
+    pub fn new(settings: &Settings, start: Start, target: &mut dyn Target) -> Result<Self> {
+        let dim = target.dim();
+        settings.check(dim)?;
+        let fits = start.points.len() == settings.chains && start.points.iter().all(|p| p.len() == dim);
+        if !fits || start.scale.len() != dim {
+            return Err(Error::Start(format!(
+                "must give {} chains a point of {dim} coordinates each",
+                settings.chains
+            )));
+        }
+        let log_densities = evaluate(settings, target, &start.points)?;
+        if let Some(c) = log_densities.iter().position(|v| !v.is_finite()) {
+            let value = log_densities[c];
+            return Err(cannot_start(target, c, &start.points[c], &format!("the log density is {value}"))?);
+        }
+        if let Sampler::Nuts { .. } = settings.sampler {
+            let mut gradient = vec![0.0; dim];
+            for (c, point) in start.points.iter().enumerate() {
+                target.log_density_gradient(point, &mut gradient)?;
+                if gradient.iter().any(|g| !g.is_finite() || *g == 0.0) {
+                    return Err(cannot_start(target, c, point, "a part of the gradient is 0 or not finite")?);
+                }
+            }
+        }
+        let chains = start.points.into_iter().zip(log_densities).enumerate();
+        let starts: Vec<ChainStart> = chains
+            .map(|(c, (point, log_density))| ChainStart { point, log_density, rng: rng::stream(settings.seed, c) })
+            .collect();
+        Ok(match settings.sampler {
+            Sampler::Metropolis { by_component } => {
+                Self::Metropolis(Metropolis::new(starts, &target.blocks(), by_component, &start.scale))
+            }
+            Sampler::Ensemble { stretch } => Self::Ensemble(Ensemble::new(starts, stretch)),
+            Sampler::Nuts { target_accept, max_depth } => Self::Nuts(Nuts::new(starts, target_accept, max_depth)),
+        })
+    }
+
+    /// The chains' points, and the log densities there.
+    pub fn points(&self) -> (Vec<Vec<f64>>, Vec<f64>) {
+        let owned = |(point, log_density): (&[f64], f64)| (point.to_vec(), log_density);
+        match self {
+            Self::Metropolis(s) => s.points().map(owned).unzip(),
+            Self::Ensemble(s) => s.points().map(owned).unzip(),
+            Self::Nuts(s) => s.points().map(owned).unzip(),
+        }
+    }
+
+    /// Checks a state that was read from a file: that it belongs to the settings, and that its parts fit together, so that the
+    /// sampler can go on with it.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn check(&self, settings: &Settings) -> Result<(), String> {
+        let (points, _) = self.points();
+        let dim = points.first().map_or(0, Vec::len);
+        if points.len() != settings.chains || dim == 0 || points.iter().any(|p| p.len() != dim) {
+            return Err("its chains are not as many as its settings say, or their points differ in length".into());
+        }
+        settings.check(dim).map_err(|e| format!("its settings cannot be: {e}"))?;
+        let fits = match (self, settings.sampler) {
+            (Self::Metropolis(s), Sampler::Metropolis { .. }) => s.fits_together(dim),
+            (Self::Ensemble(s), Sampler::Ensemble { stretch }) => s.fits_together(stretch),
+            (Self::Nuts(s), Sampler::Nuts { target_accept, max_depth }) => {
+                s.fits_together(dim, target_accept, max_depth)
+            }
+            _ => false,
+        };
+        if fits { Ok(()) } else { Err("the state of its sampler does not fit its settings".into()) }
+    }
+}
+
+/// The log densities of the chains' points, by the same call that the sampler will make. The kernel that the target reports
+/// afterwards is then the one that the sampler uses.
+pub(crate) fn evaluate(settings: &Settings, target: &mut dyn Target, points: &[Vec<f64>]) -> Result<Vec<f64>> {
+    let mut values = vec![0.0; points.len()];
+    match settings.sampler {
+        Sampler::Nuts { .. } => {
+            let mut gradient = vec![0.0; target.dim()];
+            for (value, point) in values.iter_mut().zip(points) {
+                *value = target.log_density_gradient(point, &mut gradient)?;
+            }
+        }
+        Sampler::Metropolis { .. } => target.metropolis_densities(&points.concat(), &mut values)?,
+        Sampler::Ensemble { .. } => target.log_density_batch(&points.concat(), &mut values)?,
+    }
+    Ok(values)
+}

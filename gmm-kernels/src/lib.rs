@@ -34,6 +34,8 @@ pub mod moments;
 pub mod output;
 pub mod pair;
 pub mod posterior;
+#[cfg(any(feature = "ptx", feature = "ptx-build"))]
+pub mod ptx;
 pub mod real;
 pub mod scatter;
 pub mod tally;

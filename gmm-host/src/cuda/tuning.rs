@@ -5,7 +5,7 @@
 //! written is as good as none.
 use super::gpu::{Gpu, failed, lock};
 use super::launch::{Columns, Lane, Plan};
-use super::ptx::ptx_for;
+use super::ptx::checksum;
 use super::variant::{Kind, Task, Variant, candidates};
 use crate::packed::Packed;
 use crate::{Error, Result};
@@ -124,7 +124,7 @@ pub(super) fn choose(gpu: &Gpu, task: &Task, kind: Option<Kind>, mut trial: Tria
 fn key(device: &str, task: &Task, kind: Option<Kind>, variants: &[Variant]) -> String {
     let mut hasher = DefaultHasher::new();
     for variant in variants {
-        (variant, ptx_for(&variant.kind.entry(task.d))).hash(&mut hasher);
+        (variant, checksum(&variant.kind.entry(task.d))).hash(&mut hasher);
     }
     let kind = kind.map_or("any", Kind::name);
     format!("{device}; {:016x}; {kind}; {task}", hasher.finish())

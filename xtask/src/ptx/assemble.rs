@@ -8,9 +8,8 @@ use std::sync::Mutex;
 use std::{env, thread};
 
 use anyhow::{Context, Result, bail};
+use gmm_kernels::ptx::Entry;
 use regex::Regex;
-
-use super::Entry;
 
 /// The GPUs that the PTX is assembled for: the oldest served, and the one that the speed is measured on.
 const ARCHITECTURES: &[&str] = &["sm_80", "sm_90"];

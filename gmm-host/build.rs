@@ -1,4 +1,5 @@
-//! Tells the linker where the stand-in for the CUDA driver library is (src/cuda/driver.rs explains it).
+//! Tells the linker where the stand-in for the CUDA driver library is (src/cuda/driver.rs explains it), and to export what it
+//! can from the tests, for tests/driver_symbols.rs.
 use std::env;
 use std::path::PathBuf;
 
@@ -9,5 +10,8 @@ fn main() {
         && let Some(package) = env::var_os("CARGO_MANIFEST_DIR")
     {
         println!("cargo::rustc-link-search=native={}", PathBuf::from(package).join("driver-stub/lib64").display());
+        if env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux") {
+            println!("cargo::rustc-link-arg-tests=-rdynamic");
+        }
     }
 }

@@ -9,7 +9,7 @@ fn main() {
 #[cfg(feature = "rust-cuda")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use cuda_builder::{CudaBuilder, NvvmArch};
-    use gmm_kernels_build::ptx::{pack, split};
+    use gmm_kernels::ptx::{pack, split};
     use std::path::PathBuf;
     use std::{env, fs};
 

@@ -42,3 +42,8 @@ pub use reference::ReferenceEvaluator;
 pub use sample::Sampler;
 pub use samples::{Samples, View};
 pub use statistics::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};
+
+/// The example of the README is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

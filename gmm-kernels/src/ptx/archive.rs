@@ -1,5 +1,4 @@
 //! The archive of PTX: a zip file with one text for each kernel, named after the kernel.
-use std::borrow::Cow;
 use std::io::{self, Cursor, Read as _};
 use std::string::String;
 
@@ -7,17 +6,17 @@ use zip::ZipArchive;
 
 /// An archive of PTX whose index has been read. Texts are unpacked when they are asked for.
 #[derive(Debug, Clone)]
-pub struct Archive {
-    zip: ZipArchive<Cursor<Cow<'static, [u8]>>>,
+pub struct Archive<'a> {
+    zip: ZipArchive<Cursor<&'a [u8]>>,
 }
 
-impl Archive {
+impl<'a> Archive<'a> {
     /// Reads the index of an archive.
     ///
     /// # Errors
     /// The bytes are no zip file.
-    pub fn open(bytes: impl Into<Cow<'static, [u8]>>) -> io::Result<Self> {
-        Ok(Self { zip: ZipArchive::new(Cursor::new(bytes.into()))? })
+    pub fn open(bytes: &'a [u8]) -> io::Result<Self> {
+        Ok(Self { zip: ZipArchive::new(Cursor::new(bytes))? })
     }
 
     /// The names of the kernels, in the order of the archive.
@@ -29,7 +28,7 @@ impl Archive {
     #[must_use]
     pub fn checksum(&self, name: &str) -> Option<u32> {
         let index = self.zip.index_for_name(name)?;
-        // A clone shares the bytes' index; reading takes `&mut`.
+        // Reading takes `&mut`; a clone shares the index and the bytes.
         self.zip.clone().by_index_raw(index).ok().map(|file| file.crc32())
     }
 
@@ -87,7 +86,7 @@ mod tests {
     fn what_is_packed_comes_out_again() {
         let bytes = pack(&entries()).unwrap();
         assert!(bytes.len() < 1000, "8 KB of the same line take {} bytes", bytes.len());
-        let archive = Archive::open(bytes).unwrap();
+        let archive = Archive::open(&bytes).unwrap();
         assert_eq!(archive.names().collect::<Vec<_>>(), ["a", "b"]);
         for entry in entries() {
             assert_eq!(archive.text(&entry.name).unwrap().as_ref(), Some(&entry.text));
@@ -104,11 +103,11 @@ mod tests {
     #[test]
     fn damage_is_an_error() {
         let bytes = pack(&entries()).unwrap();
-        assert!(Archive::open(bytes[..bytes.len() - 30].to_vec()).is_err());
+        assert!(Archive::open(&bytes[..bytes.len() - 30]).is_err());
         // The local header of the first entry is 30 bytes and its name, one; then comes its compressed text.
         let mut damaged = bytes;
         damaged[33] ^= 0x55;
-        let archive = Archive::open(damaged).unwrap();
+        let archive = Archive::open(&damaged).unwrap();
         let error = archive.text("a").unwrap_err().to_string();
         assert!(!error.is_empty());
         assert!(archive.text("b").unwrap().is_some());

@@ -12,9 +12,9 @@ use super::Archive;
 static COMMITTED: &[u8] = include_bytes!("../../ptx.zip");
 
 /// The archive in use, from the first time that anything of it is asked for.
-static IN_USE: OnceLock<Archive> = OnceLock::new();
+static IN_USE: OnceLock<Archive<'static>> = OnceLock::new();
 
-fn archive() -> Option<&'static Archive> {
+fn archive() -> Option<&'static Archive<'static>> {
     if let Some(archive) = IN_USE.get() {
         return Some(archive);
     }

@@ -24,19 +24,15 @@ fn archive_file(root: &Path) -> PathBuf {
     root.join("gmm-kernels/ptx.zip")
 }
 
-/// The committed archive; `None` if there is no file.
-fn committed(root: &Path) -> Result<Option<Archive>> {
-    let file = archive_file(root);
-    match fs::read(&file) {
-        Ok(bytes) => Ok(Some(Archive::open(bytes).with_context(|| format!("cannot read {}", file.display()))?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
-    }
-}
-
+/// What differs between the committed archive and these entries. No file is like an archive without kernels.
 fn differences(root: &Path, entries: &[Entry]) -> Result<Vec<String>> {
-    compare::differences(committed(root)?.as_ref(), entries)
-        .with_context(|| format!("cannot read {}", archive_file(root).display()))
+    let file = archive_file(root);
+    let differences = match fs::read(&file) {
+        Ok(bytes) => Archive::open(&bytes).and_then(|archive| compare::differences(Some(&archive), entries)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => compare::differences(None, entries),
+        Err(error) => Err(error),
+    };
+    differences.with_context(|| format!("cannot read {}", file.display()))
 }
 
 /// Compiles the kernels, and makes the archive hold what the source gives.
@@ -87,7 +83,10 @@ pub fn check(root: &Path) -> Result<()> {
 
 /// Prints the committed PTX of one kernel.
 pub fn show(root: &Path, name: &str) -> Result<()> {
-    let archive = committed(root)?.with_context(|| format!("there is no {}", archive_file(root).display()))?;
+    let file = archive_file(root);
+    let cannot = || format!("cannot read {}", file.display());
+    let bytes = fs::read(&file).with_context(cannot)?;
+    let archive = Archive::open(&bytes).with_context(cannot)?;
     let Some(text) = archive.text(name).with_context(|| format!("cannot unpack `{name}`"))? else {
         let mut near: Vec<_> = archive.names().filter(|other| other.contains(name)).collect();
         if near.is_empty() {

@@ -8,6 +8,11 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // A wrong use ends here, with exit code 2.
     let cli = commands::Cli::parse();
+    #[cfg(feature = "rust-cuda")]
+    if let Err(error) = gmm::use_rust_cuda_kernels() {
+        eprintln!("error: the kernels that rust-cuda compiled cannot be used: {error}");
+        return ExitCode::FAILURE;
+    }
     match commands::interrupt::handle_signals().and_then(|()| cli.run()) {
         Ok(code) => code,
         // The reader of the output has gone (`| head`): nobody to tell.

@@ -1,5 +1,4 @@
 //! Markov chains on a real device: resumed to the bit, whatever their company, and where they should be.
-#[path = "../gmm-host/tests/gpu_harness/mod.rs"]
 mod gpu_harness;
 
 use gmm::mcmc::{DataSummary, Model, Outcome, Posterior, Prior, Run, Sampler, Saved, Settings, Start};

@@ -1,6 +1,6 @@
 //! One EM iteration and its parts. The id is work/device/covariance type/N/D/K/element type.
 //!
-//! `cargo bench -p gmm-host --bench fit -- em/cpu`; devices that are not there are left out.
+//! `cargo bench -p gmm-host --bench fit -- em/cpu`, with `--features cuda` on GPUs too; devices that are not there are left out.
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use gmm_host::{
     CovarianceType, Device, Evaluator, Freeze, GaussianMixtureParams, InitParams, LoadOptions, Mixture, Samples, load,

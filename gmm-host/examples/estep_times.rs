@@ -1,6 +1,6 @@
 //! Times an EM iteration on the GPU (parameters in to new parameters out) beside what the arithmetic needs.
 //!
-//! `cargo run --release -p gmm-host --example estep_times [N [CASES]]`: the first so many of the cases
+//! `cargo run --release -p gmm-host --features cuda --example estep_times [N [CASES]]`: the first so many of the cases
 use gmm_host::{CovarianceType, Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Freeze, Mixture, Samples};
 use ndarray::{Array1, Array2, Array3};
 use rand::{RngExt, SeedableRng};

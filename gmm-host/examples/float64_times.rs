@@ -1,6 +1,6 @@
 //! Times the CUDA backend's general kernels: float64, and float32 with sample weights, beside what the hardware allows.
 //!
-//! `cargo run --release -p gmm-host --example float64_times [N ...]`
+//! `cargo run --release -p gmm-host --features cuda --example float64_times [N ...]`
 use gmm_host::{CovarianceType, Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Mixture, Samples};
 use ndarray::{Array1, Array2, Array3};
 use rand::{RngExt, SeedableRng};

@@ -1,6 +1,6 @@
 //! Times the CUDA kernels and the way from parameters to total, D = 13, K = 8, beside what the hardware allows.
 //!
-//! `cargo run --release -p gmm-host --example kernel_times [N ...]`
+//! `cargo run --release -p gmm-host --features cuda --example kernel_times [N ...]`
 use gmm_host::{Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Mixture, Samples, cuda_kernel_names};
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};

@@ -1,7 +1,7 @@
 //! Times a step of random-walk Metropolis on a CUDA device, D = 13, K = 8, beside a step that the host decides on: an
 //! evaluation from parameters to total.
 //!
-//! `cargo run --release -p gmm-host --example metropolis_times [N | metropolis:BLOCKxBLOCKS/RESIDENT:KEEP ...]`: each size is timed in
+//! `cargo run --release -p gmm-host --features cuda --example metropolis_times [N | metropolis:BLOCKxBLOCKS/RESIDENT:KEEP ...]`: each size is timed in
 //! the shape that the backend takes by itself, and in each of those given.
 use gmm_host::{
     CudaEvaluator, CudaOptions, Error, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget, Samples,

@@ -35,3 +35,8 @@ pub use model::mixture::{Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
 pub use model::sampler::Sampler;
 pub use precision::{Operation, Precision};
 pub use statistics::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};
+
+/// The example of the README is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -41,4 +41,6 @@ pub mod general;
 pub mod likelihood;
 device_code! { pub mod math; }
 pub mod metropolis;
+#[cfg(any(feature = "ptx", feature = "ptx-build"))]
+pub mod ptx;
 pub mod reduce;

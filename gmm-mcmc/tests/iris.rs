@@ -7,7 +7,7 @@ use ndarray::{Array1, Array2, Axis, s};
 
 /// The measurements (150, 4). Each species has 50 consecutive rows.
 fn iris() -> Array2<f64> {
-    let text = include_str!("../../data/iris.csv");
+    let text = include_str!("data/iris.csv");
     let rows: Vec<f64> = text
         .lines()
         .skip(1)

@@ -18,12 +18,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Compile the kernels and write gmm-kernels/ptx/
+    /// Compile the kernels and write gmm-kernels/ptx.zip
     Ptx {
-        /// Write nothing; fail if the committed files are not what the source gives, if a barrier was duplicated,
-        /// or if ptxas refuses a file or finds a stack or spills in a fast kernel
+        /// Write nothing; fail if the committed PTX is not what the source gives, if a barrier was duplicated,
+        /// or if ptxas refuses a kernel or finds a stack or spills in a fast one
         #[arg(long)]
         check: bool,
+        /// Compile nothing; print the committed PTX of this kernel
+        #[arg(long, value_name = "KERNEL", conflicts_with = "check")]
+        show: Option<String>,
     },
     /// Time whole commands of a built `gmm` on each device, from few samples to many
     Devices(devices::Options),
@@ -49,8 +52,9 @@ fn run(chore: Chore) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?;
     match chore {
         Chore::Devices(options) => devices::run(&options),
-        Chore::Ptx { check: false } => ptx::write(root),
-        Chore::Ptx { check: true } => ptx::check(root),
+        Chore::Ptx { show: Some(kernel), .. } => ptx::show(root, &kernel),
+        Chore::Ptx { check: true, .. } => ptx::check(root),
+        Chore::Ptx { .. } => ptx::write(root),
         Chore::RustCuda { .. } => rust_cuda::check(root),
     }
 }

@@ -15,6 +15,7 @@ pub fn main_with(tests: Vec<Test>) -> ExitCode {
 
 /// As [`main_with`], of bodies of any one type.
 pub fn run<F: FnOnce() + Send + 'static>(tests: impl IntoIterator<Item = (&'static str, F)>) -> ExitCode {
+    kernels_of_another_compiler();
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(1);
     let required = std::env::var_os("GMM_REQUIRE_CUDA").is_some_and(|value| value == "1");
@@ -35,4 +36,12 @@ pub fn run<F: FnOnce() + Send + 'static>(tests: impl IntoIterator<Item = (&'stat
         Trial::test(name, run).with_ignored_flag(ignored)
     };
     libtest_mimic::run(&arguments, tests.into_iter().map(trial).collect()).exit_code()
+}
+
+/// `GMM_TEST_KERNELS` names an archive of PTX that is tested instead of the committed one: docs/rust-cuda.md.
+fn kernels_of_another_compiler() {
+    if let Some(file) = std::env::var_os("GMM_TEST_KERNELS") {
+        let archive = std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        gmm_kernels::ptx::replace(archive.leak()).unwrap();
+    }
 }

@@ -8,9 +8,8 @@ use std::sync::Mutex;
 use std::{env, thread};
 
 use anyhow::{Context, Result, bail};
+use gmm_kernels::ptx::Entry;
 use regex::Regex;
-
-use super::Entry;
 
 /// The GPUs that the PTX is assembled for: the oldest served, and the one that the speed is measured on.
 const ARCHITECTURES: &[&str] = &["sm_80", "sm_90"];
@@ -195,8 +194,8 @@ mod tests {
     use super::*;
 
     const ANSWER: &str = "ptxas info    : 0 bytes gmem
-ptxas info    : Compiling entry function 'direct' for 'sm_90'
-ptxas info    : Function properties for direct
+ptxas info    : Compiling entry function 'small_k' for 'sm_90'
+ptxas info    : Function properties for small_k
     48 bytes stack frame, 16 bytes spill stores, 20 bytes spill loads
 ptxas info    : Used 166 registers, used 1 barriers, 1240 bytes cmem[0]
 ";
@@ -218,10 +217,10 @@ ptxas info    : Used 166 registers, used 1 barriers, 1240 bytes cmem[0]
     fn local_memory_is_a_problem_of_fast_kernels_only() {
         let found = || properties(ANSWER).unwrap();
         assert_eq!(found(), Properties { registers: 166, stack: 48, spill_stores: 16, spill_loads: 20, malformed: 0 });
-        assert_eq!(report("direct", Ok(found())).problems().len(), 1);
+        assert_eq!(report("small_k", Ok(found())).problems().len(), 1);
         assert!(report("pair", Ok(found())).problems().is_empty());
         let clean = |malformed| Properties { registers: 9, stack: 0, spill_stores: 0, spill_loads: 0, malformed };
-        assert!(report("direct", Ok(clean(0))).problems().is_empty());
+        assert!(report("small_k", Ok(clean(0))).problems().is_empty());
         assert_eq!(report("pair", Ok(clean(1))).problems().len(), 1);
         assert_eq!(report("pair", Err("no".into())).problems().len(), 1);
         assert!(properties("something else").is_err());

@@ -1,47 +1,76 @@
 //! From the kernels' source to the committed PTX.
 //!
-//! The kernels become one module of PTX (`compile`), which is split by entry (`split`), so that the driver compiles
-//! only what a program launches. What is written is a function of the source and the compiler alone: no path, no hash
-//! and no numbering of the module as a whole gets into it.
+//! The kernels become one module of PTX (`compile`), which is split by entry, so that the driver compiles only what a program
+//! launches, and packed into an archive (both in `gmm_kernels::ptx`). What is written is a function of the source and the
+//! compilers alone: no path, no hash and no numbering of the module as a whole gets into it.
 mod assemble;
+mod barriers;
+mod compare;
 mod compile;
-mod files;
-mod split;
 
+use std::fs;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use compile::{Warnings, compile};
 pub use compile::{cargo, run};
+use gmm_kernels::ptx::{Archive, Entry, pack, split};
 
-/// One entry's file.
-pub struct Entry {
-    /// Name of the kernel.
-    pub name: String,
-    /// The PTX module that holds this kernel alone.
-    pub text: String,
+/// Who made the PTX, in the first line of each kernel's text.
+const MAKER: &str = "`cargo xtask ptx`";
+
+fn archive_file(root: &Path) -> PathBuf {
+    root.join("gmm-kernels/ptx.zip")
 }
 
-fn folder(root: &Path) -> PathBuf {
-    root.join("gmm-kernels/ptx")
+/// What differs between the committed archive and these entries. No file is like an archive without kernels.
+fn differences(root: &Path, entries: &[Entry]) -> Result<Vec<String>> {
+    let file = archive_file(root);
+    let differences = match fs::read(&file) {
+        Ok(bytes) => Archive::open(&bytes).and_then(|archive| compare::differences(Some(&archive), entries)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => compare::differences(None, entries),
+        Err(error) => Err(error),
+    };
+    differences.with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// Compiles the kernels, and makes the folder of PTX hold what the source gives.
+/// Compiles the kernels, and makes the archive hold what the source gives.
 pub fn write(root: &Path) -> Result<()> {
-    let entries = split::split(&compile(root, Warnings::Show)?)?;
-    let changes = files::write(&folder(root), &files::expected(&entries))?;
-    println!("{} kernels, {} files changed in {}", entries.len(), changes, folder(root).display());
+    let entries = split(&compile(root, Warnings::Show)?, MAKER)?;
+    let file = archive_file(root);
+    // An archive that cannot be read is replaced like one that differs.
+    let changes = differences(root, &entries).unwrap_or_else(|error| vec![format!("{error:#}")]);
+    if !changes.is_empty() {
+        let folder = file.parent().context("the archive has no folder")?;
+        let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
+        temporary.write_all(&pack(&entries)?)?;
+        // Such files are made for their owner alone; this one is part of the source.
+        #[cfg(unix)]
+        fs::set_permissions(temporary.path(), std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
+        temporary.persist(&file).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    for change in &changes {
+        println!("{change}");
+    }
+    let (unpacked, packed) = (entries.iter().map(|entry| entry.text.len()).sum::<usize>(), fs::metadata(&file)?.len());
+    println!(
+        "{} kernels, {} of them changed; {unpacked} bytes of PTX in {packed} bytes of {}",
+        entries.len(),
+        changes.len(),
+        file.display()
+    );
     Ok(())
 }
 
 /// Compiles the kernels, and fails unless the committed PTX is what the source gives and in order.
 pub fn check(root: &Path) -> Result<()> {
-    let entries = split::split(&compile(root, Warnings::Deny)?)?;
-    let mut problems = files::differences(&folder(root), &files::expected(&entries))?;
+    let entries = split(&compile(root, Warnings::Deny)?, MAKER)?;
+    let mut problems = differences(root, &entries)?;
     if !problems.is_empty() {
         problems.push("run `cargo xtask ptx` and commit what it writes".into());
     }
-    problems.extend(entries.iter().flat_map(split::barrier_problems));
+    problems.extend(entries.iter().flat_map(barriers::problems));
     let reports = assemble::assemble_all(root, &entries)?;
     print!("{}", assemble::table(&reports));
     problems.extend(reports.iter().flat_map(assemble::Report::problems));
@@ -50,4 +79,24 @@ pub fn check(root: &Path) -> Result<()> {
     }
     println!("{} kernels: the committed PTX is what the source gives, and in order", entries.len());
     Ok(())
+}
+
+/// Prints the committed PTX of one kernel.
+pub fn show(root: &Path, name: &str) -> Result<()> {
+    let file = archive_file(root);
+    let cannot = || format!("cannot read {}", file.display());
+    let bytes = fs::read(&file).with_context(cannot)?;
+    let archive = Archive::open(&bytes).with_context(cannot)?;
+    let Some(text) = archive.text(name).with_context(|| format!("cannot unpack `{name}`"))? else {
+        let mut near: Vec<_> = archive.names().filter(|other| other.contains(name)).collect();
+        if near.is_empty() {
+            near = archive.names().collect();
+        }
+        bail!("there is no kernel `{name}`; there is {}", near.join(", "));
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        // The reader has seen enough (`| head`).
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print"),
+        _ => Ok(()),
+    }
 }

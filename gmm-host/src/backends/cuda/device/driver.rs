@@ -3,7 +3,7 @@
 //! `cust` declares the driver's functions as external and asks the linker for `-lcuda`. The folder `driver-stub`
 //! holds an empty `libcuda.so` that satisfies the linker, and this module defines the functions themselves: each one
 //! asks the real driver library for its namesake on the first call and passes the call on. Without a driver a call
-//! answers "no device" (code 100), which `cust` reports like any other error of the driver.
+//! answers "no device" (code 100), which `cust` reports like any other error of the driver. The functions are not exported.
 use cust::sys::{
     CUDA_ARRAY3D_DESCRIPTOR, CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
     CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY2D, CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC, CUDA_TEXTURE_DESC, CUarray,
@@ -75,9 +75,20 @@ fn checked(code: c_int) -> c_int {
     if is_known(code) { code } else { UNKNOWN }
 }
 
+/// Hides a function of this module from everything but the program or library that gmm-host is linked into: another
+/// library of the same process, which uses CUDA too, must find the driver's own function. Rust has no attribute for it.
+/// Windows needs none, because a library there says which other one each of its functions comes from.
+macro_rules! hide {
+    ($name:expr) => {
+        #[cfg(target_os = "linux")]
+        std::arch::global_asm!(concat!(".hidden ", $name));
+    };
+}
+
 /// Defines each function of the table under its exported name. All of them return a `CUresult`.
 macro_rules! driver_functions {
     ($($name:ident($($arg:ident: $type:ty),* $(,)?);)*) => { $(
+        hide!(stringify!($name));
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
             type Function = unsafe extern "C" fn($($type),*) -> c_int;
@@ -96,6 +107,8 @@ macro_rules! driver_functions {
         }
     )* };
 }
+
+hide!("cuGetErrorString");
 
 /// The text of an error. Unlike the others it always answers, because `cust` prints its errors with it and would panic
 /// without a text.

@@ -4,7 +4,7 @@
 //! it stand from process to process; a damaged file counts as empty.
 use super::{Family, Task, Variant, candidates};
 use crate::backends::cuda::device::gpu::{Gpu, Limits, lock};
-use crate::backends::cuda::device::ptx::ptx_for;
+use crate::backends::cuda::device::ptx::checksum;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -117,7 +117,7 @@ fn key(device: &str, task: &Task, requested: Option<Family>, variants: &[Variant
     let mut hasher = DefaultHasher::new();
     for variant in variants {
         variant.hash(&mut hasher);
-        variant.entries(task).iter().for_each(|entry| ptx_for(entry).hash(&mut hasher));
+        variant.entries(task).iter().for_each(|entry| checksum(entry).hash(&mut hasher));
     }
     let requested = requested.map_or("any", Family::name);
     format!("{device}; {:016x}; {requested}; {task}", hasher.finish())

@@ -1,0 +1,104 @@
+//! The archive that is part of the program, or the one that replaces it.
+use std::borrow::ToOwned as _;
+use std::collections::BTreeMap;
+use std::string::String;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::vec::Vec;
+use std::{format, io};
+
+use super::Archive;
+
+/// The committed PTX, made by `cargo xtask ptx`.
+static COMMITTED: &[u8] = include_bytes!("../../ptx.zip");
+
+/// The archive in use, from the first time that anything of it is asked for.
+static IN_USE: OnceLock<Archive<'static>> = OnceLock::new();
+
+fn archive() -> Option<&'static Archive<'static>> {
+    if let Some(archive) = IN_USE.get() {
+        return Some(archive);
+    }
+    // The tests below unpack all of it, so that opening it does not fail.
+    let committed = Archive::open(COMMITTED).ok()?;
+    Some(IN_USE.get_or_init(|| committed))
+}
+
+/// The PTX of a kernel: a module with this one entry. `None` if there is no such kernel. A text is unpacked when it is
+/// first asked for, and then kept for the life of the process.
+///
+/// ```
+/// let ptx = gmm_kernels::ptx::entry("pair").expect("a kernel of this name");
+/// assert!(ptx.contains(".visible .entry pair("));
+/// ```
+#[must_use]
+pub fn entry(name: &str) -> Option<&'static str> {
+    static UNPACKED: Mutex<BTreeMap<String, &'static str>> = Mutex::new(BTreeMap::new());
+    // A holder that panicked leaves the map whole: all that happens to it is one insertion.
+    let mut unpacked = UNPACKED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(text) = unpacked.get(name) {
+        return Some(text);
+    }
+    let text: &'static str = String::leak(archive()?.text(name).ok()??);
+    unpacked.insert(name.to_owned(), text);
+    Some(text)
+}
+
+/// A number that changes when the PTX of a kernel does, without unpacking it; `None` if there is no such kernel.
+#[must_use]
+pub fn checksum(name: &str) -> Option<u32> {
+    archive()?.checksum(name)
+}
+
+/// The names of all kernels, sorted.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<_> = archive().into_iter().flat_map(Archive::names).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Uses another archive than the committed one, for the rest of the process: for kernels that another compiler made. To be
+/// called before any kernel is asked for, so at the start of a program.
+///
+/// # Errors
+/// The archive is damaged, or a kernel was asked for before.
+pub fn replace(bytes: &'static [u8]) -> io::Result<()> {
+    let archive = Archive::open(bytes)?;
+    for name in archive.names() {
+        archive.text(name).map_err(|error| io::Error::new(error.kind(), format!("the PTX of `{name}`: {error}")))?;
+    }
+    IN_USE.set(archive).map_err(|_| io::Error::other("the kernels cannot be replaced after one of them was used"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_has_its_entry_alone() {
+        let names = names();
+        assert!(names.len() > 100 && names.contains(&"pair"));
+        for name in names {
+            let ptx = entry(name).unwrap();
+            assert!(ptx.contains(&format!(".visible .entry {name}(")), "{name}");
+            assert_eq!(ptx.matches(".entry ").count(), 1, "{name}");
+            assert!(checksum(name).is_some());
+        }
+        for unknown in ["pai", "", "pair.ptx"] {
+            assert!(entry(unknown).is_none() && checksum(unknown).is_none());
+        }
+    }
+
+    #[test]
+    fn a_text_is_unpacked_once() {
+        assert!(std::ptr::eq(entry("pair").unwrap(), entry("pair").unwrap()));
+    }
+
+    /// The other side, a replacement before the first use, is a test of its own process: `tests/replace.rs`.
+    #[test]
+    fn a_replacement_comes_before_the_first_use() {
+        assert!(entry("pair").is_some());
+        assert_eq!(replace(COMMITTED).unwrap_err().kind(), io::ErrorKind::Other);
+        assert!(replace(&COMMITTED[100..200]).is_err());
+    }
+}

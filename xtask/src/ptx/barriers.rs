@@ -1,0 +1,54 @@
+//! Checks that the compiler kept each barrier as it was written.
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use gmm_kernels::ptx::{BARRIER_MARK, Entry};
+use regex::Regex;
+
+static BARRIER: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\b(?:bar|barrier)(?:\.cta)?\.(?:sync|red|arrive)\b").expect("a constant pattern, tested below")
+});
+
+/// Each barrier of an entry must bear the mark of its place in the source, and no mark may appear twice: a compiler
+/// that does not know a barrier to be convergent may have duplicated it.
+pub fn problems(entry: &Entry) -> Vec<String> {
+    let mut marks: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for line in entry.text.lines() {
+        let (code, mark) = line.split_once(BARRIER_MARK).unwrap_or((line, ""));
+        for _ in BARRIER.find_iter(code) {
+            if mark.is_empty() {
+                problems.push(format!("{}: a barrier that is not made by `barrier!`: {}", entry.name, line.trim()));
+            } else {
+                *marks.entry(mark).or_default() += 1;
+            }
+        }
+    }
+    for (mark, count) in marks.into_iter().filter(|(_, count)| *count > 1) {
+        problems.push(format!(
+            "{}: the barrier at {mark} appears {count} times; keep barriers out of unrolled loops and out of functions \
+             that a kernel calls twice, or mend the compiler's flags",
+            entry.name
+        ));
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, text: &str) -> Entry {
+        Entry { name: name.into(), text: text.into() }
+    }
+
+    #[test]
+    fn duplicated_and_unmarked_barriers_are_found() {
+        let twice = "\tbarrier.sync 0; // barrier a.rs:1\n\tbarrier.sync 0; // barrier a.rs:1\n\tbar.sync 0;\n";
+        let problems = problems(&entry("first", twice));
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[0].contains("not made by `barrier!`") && problems[1].contains("a.rs:1 appears 2 times"));
+        let once = "\tbarrier.sync 0; // barrier a.rs:1\n\tbarrier.sync 0; // barrier a.rs:2\n";
+        assert!(super::problems(&entry("second", once)).is_empty());
+    }
+}

@@ -24,6 +24,7 @@
     ("density_diag_f64", include_str!("density_diag_f64.ptx")),
     ("density_full_f32", include_str!("density_full_f32.ptx")),
     ("density_full_f64", include_str!("density_full_f64.ptx")),
+    ("exp2_bias", include_str!("exp2_bias.ptx")),
     ("fused_diag_k08_d01", include_str!("fused_diag_k08_d01.ptx")),
     ("fused_diag_k08_d02", include_str!("fused_diag_k08_d02.ptx")),
     ("fused_diag_k08_d03", include_str!("fused_diag_k08_d03.ptx")),

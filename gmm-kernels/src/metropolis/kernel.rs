@@ -5,8 +5,8 @@ use crate::math::float64::{exp2, log2};
 use crate::math::{LogProduct, warp_sum};
 use crate::reduce::Output;
 use crate::simt::{
-    Shared, block_dim, block_idx, copies_commit, copies_wait, fma64, grid_dim, load_fresh, pause, policy_keep,
-    policy_stream, reciprocal, shuffle_xor_u32, store_fresh, thread_idx, warp_any,
+    Shared, block_dim, block_idx, copies_commit, copies_wait, fma64, grid_dim, load, load_fresh, pause, policy_keep,
+    policy_stream, reciprocal, shuffle_xor_u32, store, store_fresh, thread_idx, warp_any,
 };
 use core::f64::consts::{LN_2, LOG2_E};
 
@@ -83,7 +83,7 @@ unsafe fn propose<const D: usize, const ROW: usize>(args: &MetropolisArgs, layou
         (if accepted { x + present.get(i) } else { x }) + next.get(i)
     };
     // SAFETY: the terms have the documented size.
-    let term = |i: usize| unsafe { *args.terms.add(i) };
+    let term = |i: usize| unsafe { load(args.terms.add(i)) };
     let (column_terms, component_terms) = (k * D * FEATURE_TERMS, k * D * FEATURE_TERMS + D * COLUMN_TERMS);
     let lane = thread_idx() % WARP;
     let (c, q) = ((lane / LANES) as usize, (lane % LANES) as usize);
@@ -171,7 +171,7 @@ unsafe fn propose<const D: usize, const ROW: usize>(args: &MetropolisArgs, layou
             components.set(2 * D + 1, rest as f32);
         }
     }
-    let base = fma64(args.samples, most, log_prior + args.constant);
+    let base = fma64(args.n_ln_2, most, log_prior + args.constant);
     let good = !warp_any(!good) && base > f64::MIN && base < f64::MAX;
     if lane == 0 {
         let place = if accepted { record::AFTER_ACCEPTANCE } else { record::AFTER_REJECTION };
@@ -236,7 +236,7 @@ unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
 #[inline(always)]
 unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &MetropolisArgs) {
     let columns = &args.columns;
-    let (keep, stream) = (policy_keep(), policy_stream());
+    let (cached, streamed) = (policy_keep(), policy_stream());
     let dim = dim(args.k as usize, D, args.spherical);
     let (layout, width) = (SharedLayout::new(D, dim), step_width(dim));
     let (point, records) = (Shared::<f64>::at(layout.point), Shared::<f64>::at(layout.record));
@@ -253,7 +253,7 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
     let stages = args.resident as usize + 1;
     let ring = Shared::<f32>::at(layout.samples).offset(warp * stages * D * feature + QUAD * lane).in_thread_register();
     let fetch = |round: u32| {
-        let policy = if round * block_dim() + thread_idx() < columns.keep { keep } else { stream };
+        let policy = if round * block_dim() + thread_idx() < columns.cached_quads { cached } else { streamed };
         let place = min_u32(round, args.resident) as usize * D * feature;
         let mut j = 0;
         while j < D {
@@ -269,7 +269,7 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
         while t <= args.count && 2 * i < width {
             let from = args.steps.wrapping_add((t as usize - 1) * width + 2 * i);
             // SAFETY: within the step, which exists.
-            unsafe { to.copy4(4 * i, from.cast(), stream) };
+            unsafe { to.copy4(4 * i, from.cast(), streamed) };
             i += block_dim() as usize;
         }
     };
@@ -290,11 +290,11 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
     let mut i = thread_idx() as usize;
     while i < dim {
         // SAFETY: coordinate i.
-        unsafe { point.set(i, *args.state.add(i)) };
+        unsafe { point.set(i, load(args.state.add(i))) };
         i += block_dim() as usize;
     }
     // SAFETY: the log density lies behind the coordinates.
-    let mut density = unsafe { *args.state.add(dim) };
+    let mut density = unsafe { load(args.state.add(dim)) };
     copies_wait();
     barrier!();
 
@@ -321,7 +321,7 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
                     density = if accepted { value } else { density };
                     if block_idx() == 0 {
                         // SAFETY: a place for each step.
-                        unsafe { *args.densities.add(t as usize - 1) = value };
+                        unsafe { store(args.densities.add(t as usize - 1), value) };
                     }
                 }
             }
@@ -392,12 +392,12 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
         let mut i = thread_idx() as usize;
         while i < dim {
             // SAFETY: coordinate i; all blocks have read the state since they sent their first number.
-            unsafe { *args.state.add(i) = point.get(i) };
+            unsafe { store(args.state.add(i), point.get(i)) };
             i += block_dim() as usize;
         }
         if thread_idx() == 0 {
             // SAFETY: as above.
-            unsafe { *args.state.add(dim) = density };
+            unsafe { store(args.state.add(dim), density) };
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use crate::{CovarianceType, Error, Result};
 use cust::memory::{CopyDestination, DeviceBuffer};
 use gmm_kernels::estep::weighted_sums::{self as scatter, Shape, WeightedSumsArgs};
-use gmm_kernels::likelihood::tiled::{self, Posterior, TiledArgs, WARP_SAMPLES};
+use gmm_kernels::likelihood::tiled::{self, Exponents, TiledArgs, WARP_SAMPLES};
 use gmm_kernels::reduce::Output;
 use gmm_kernels::reduce::slices::{self, ReduceSlicesArgs};
 use gmm_kernels::simt::WARP;
@@ -103,10 +103,10 @@ impl EStep {
         let room = (multiprocessors * resident) as usize;
         let slices = room.div_ceil(blocks).min(piece.min(n).div_ceil(SLICE)).max(1);
         let kind = if full { "full" } else { "diag" };
-        let own = if shape.own { "_central" } else { "_raw" };
+        let centre = if shape.central { "_central" } else { "_raw" };
         Ok(Self {
             tiled: gpu.kernel(&if full { format!("tiled_full{t}") } else { format!("tiled{t}") }, None)?,
-            scatter: gpu.kernel(&format!("weighted_sums_{kind}{own}"), Some(SCATTER_REGISTERS))?,
+            scatter: gpu.kernel(&format!("weighted_sums_{kind}{centre}"), Some(SCATTER_REGISTERS))?,
             reduce: gpu.kernel("reduce_slices", None)?,
             k,
             shape,
@@ -178,8 +178,8 @@ impl EStep {
             }
         })?;
         let at = |part: usize| lane.parameters().wrapping_add(starts[part]);
-        let posterior = Posterior {
-            exponents: self.exponents.as_device_ptr().as_mut_ptr(),
+        let exponents = Exponents {
+            q: self.exponents.as_device_ptr().as_mut_ptr(),
             normalisers: self.normalisers.as_device_ptr().as_mut_ptr(),
             stride: self.piece as u32,
         };
@@ -195,12 +195,12 @@ impl EStep {
                 columns: piece.args(u32::MAX),
                 d: d as u32,
                 tiles: if shape.full { k } else { k.div_ceil(t) } as u32,
-                across: self.across,
-                sm: at(0),
-                constants: at(1),
+                component_warps: self.across,
+                scales_and_shifts: at(0),
+                weights_and_seeds: at(1),
                 sample_weights: piece.weights(),
                 samples: ptr::null_mut(),
-                posterior,
+                exponents,
                 output: Output {
                     partials: self.partials.as_device_ptr().as_mut_ptr(),
                     ticket: self.ticket.as_device_ptr().as_mut_ptr(),
@@ -210,7 +210,7 @@ impl EStep {
             let scatter = WeightedSumsArgs {
                 shape,
                 columns: piece.args(u32::MAX),
-                posterior,
+                exponents,
                 weights: at(2),
                 centres: at(3),
                 pairs: at(4).cast(),

@@ -145,7 +145,7 @@ impl<'a, T: DeviceCopy> Columns<'a, T> {
 
 impl Columns<'_> {
     pub fn args(&self, keep: u32) -> data::Columns {
-        data::Columns { x: self.x(), stride: self.stride as u64, n: self.n as u64, keep }
+        data::Columns { x: self.x(), stride: self.stride as u64, n: self.n as u64, cached_quads: keep }
     }
 }
 
@@ -303,7 +303,7 @@ impl Lane {
             n: columns.n as u64,
             k: plan.k as u32,
             d: plan.d as u32,
-            lanes: plan.variant.split,
+            threads_per_sample: plan.variant.split,
             parameters: self.parameters(),
             samples,
             output: self.output(),
@@ -319,12 +319,12 @@ impl Lane {
             columns: columns.args(plan.keep),
             d: plan.d as u32,
             tiles: tiles as u32,
-            across: plan.variant.split,
-            sm: self.parameters(),
-            constants: self.parameters().wrapping_add(sm),
+            component_warps: plan.variant.split,
+            scales_and_shifts: self.parameters(),
+            weights_and_seeds: self.parameters().wrapping_add(sm),
             sample_weights: ptr::null(),
             samples,
-            posterior: tiled::Posterior { exponents: ptr::null_mut(), normalisers: ptr::null_mut(), stride: 0 },
+            exponents: tiled::Exponents { q: ptr::null_mut(), normalisers: ptr::null_mut(), stride: 0 },
             output: self.output(),
         };
         // SAFETY: the arguments of this entry; the columns and the scores are checked, `upload` brought all tiles and

@@ -72,7 +72,7 @@ impl Scattered {
             block_patches: block_patches as u32,
             stages: MOST_STAGES,
             full,
-            own,
+            central: own,
         };
         while shape.stages > 2 && shape.shared_bytes() > shared {
             shape.stages -= 1;

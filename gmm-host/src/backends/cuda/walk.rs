@@ -281,7 +281,7 @@ impl Walk {
             spherical: target.spherical,
             resident: self.shape.resident,
             terms: self.terms.as_device_ptr().as_ptr(),
-            samples: std::f64::consts::LN_2 * columns.n() as f64,
+            n_ln_2: std::f64::consts::LN_2 * columns.n() as f64,
             constant: self.constant,
             steps: piece.device_steps.as_device_ptr().as_ptr(),
             count: piece.count as u32,

@@ -46,7 +46,7 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
     fn parameters(&self, tile: u32, row: u32) -> *const f32 {
         // The triangle's tiles have one more line: b.
         let lines = self.args.d as usize + FULL as usize;
-        self.args.sm.wrapping_add((tile as usize * self.rows() as usize + row as usize) * lines * Self::WIDTH)
+        self.args.scales_and_shifts.wrapping_add((tile as usize * self.rows() as usize + row as usize) * lines * Self::WIDTH)
     }
 
     /// The step behind `at`.
@@ -58,7 +58,7 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
         } else if row + 1 < self.rows() {
             Step { tile, row: row + 1, start: 0 }
         } else {
-            Step { tile: tile + self.args.across, row: 0, start: 0 }
+            Step { tile: tile + self.args.component_warps, row: 0, start: 0 }
         }
     }
 
@@ -90,7 +90,7 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
         // A whole step of each part, of which the last may have fewer features.
         let chunk = (STEP * Self::WIDTH / 4) as u32;
         let mut c = thread_idx();
-        while c < args.across * chunk {
+        while c < args.component_warps * chunk {
             let (part, i) = (c / chunk, c % chunk);
             if tile + part < args.tiles && i < features * (Self::WIDTH / 4) as u32 {
                 let from =
@@ -206,7 +206,7 @@ impl Sums {
                 let mut k = 0;
                 while k < R {
                     // SAFETY: the caller's.
-                    sum[p] = fma(unsafe { *constants.add(k) }, exp2(q[k][quad * QUAD + p] - top), sum[p]);
+                    sum[p] = fma(unsafe { load(constants.add(k)) }, exp2(q[k][quad * QUAD + p] - top), sum[p]);
                     k += 1;
                 }
                 max_[p] = top;
@@ -224,7 +224,7 @@ impl Sums {
 /// # Safety
 /// `to` is the place of its first sample: aligned to 16 bytes, and writable for those of a warp.
 #[inline(always)]
-unsafe fn store(to: *mut f32, v: [f32; SAMPLES]) {
+unsafe fn store_samples(to: *mut f32, v: [f32; SAMPLES]) {
     // SAFETY: the caller's.
     unsafe {
         store4(to, [v[0], v[1], v[2], v[3]]);
@@ -238,13 +238,13 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &TiledArgs) {
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
     // This warp's part of the components, and its part of the block's samples.
-    let (part, group) = (warp % args.across, (warp / args.across) as usize);
-    let quads = warps / args.across * (WARP_SAMPLES / QUAD) as u32;
+    let (part, group) = (warp % args.component_warps, (warp / args.component_warps) as usize);
+    let quads = warps / args.component_warps * (WARP_SAMPLES / QUAD) as u32;
     let all = Tiles::<T, FULL> {
         args,
         quads,
         stages: Shared::<f32>::at(FINISH_SHARED_BYTES).offset(2 * warps as usize * WARP_SAMPLES),
-        stage: stage(T, warps as usize, args.across as usize),
+        stage: stage(T, warps as usize, args.component_warps as usize),
     };
     let mine = group * WARP_SAMPLES + QUAD * lane;
     let block_samples = QUAD * quads as usize;
@@ -269,7 +269,7 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &TiledArgs) {
         // Exponents of the thread's samples, for a component.
         let exponents = |component: usize| {
             let sample = QUAD * first as usize + mine;
-            args.posterior.exponents.wrapping_add(component * args.posterior.stride as usize + sample)
+            args.exponents.q.wrapping_add(component * args.exponents.stride as usize + sample)
         };
         while at.tile < args.tiles {
             let tile = at.tile;
@@ -277,9 +277,9 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &TiledArgs) {
             // A warp without a tile of its own follows the last one.
             let own = if present { tile + part } else { args.tiles - 1 };
             // SAFETY: the tile exists.
-            let constants = unsafe { args.constants.add(own as usize * if FULL { 2 } else { 2 * T }) };
+            let constants = unsafe { args.weights_and_seeds.add(own as usize * if FULL { 2 } else { 2 * T }) };
             // SAFETY: as above.
-            let mut exponent = [if FULL { unsafe { *constants.add(1) } } else { 0.0 }; SAMPLES];
+            let mut exponent = [if FULL { unsafe { load(constants.add(1)) } } else { 0.0 }; SAMPLES];
             while at.tile == tile {
                 let row = at.row;
                 // Rows of z begin with b, components with their seed.
@@ -292,7 +292,7 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &TiledArgs) {
                 let mut k = 0;
                 while k < T {
                     // SAFETY: as above.
-                    q[k] = [unsafe { *start.add(k) }; SAMPLES];
+                    q[k] = [unsafe { load(start.add(k)) }; SAMPLES];
                     k += 1;
                 }
                 while at.tile == tile && at.row == row {
@@ -342,12 +342,12 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &TiledArgs) {
                 } else if present {
                     // SAFETY: the tile's constants; rows of the tile's components, which have a place for each sample.
                     unsafe {
-                        if !args.posterior.exponents.is_null() {
-                            let stride = opaque(args.posterior.stride) as usize;
+                        if !args.exponents.q.is_null() {
+                            let stride = opaque(args.exponents.stride) as usize;
                             let mut to = exponents(own as usize * T);
                             let mut k = 0;
                             while k < T {
-                                store(to, q[k]);
+                                store_samples(to, q[k]);
                                 to = to.wrapping_add(stride);
                                 k += 1;
                             }
@@ -360,8 +360,8 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &TiledArgs) {
                 // SAFETY: as above.
                 unsafe {
                     sums.add(&[exponent], constants);
-                    if !args.posterior.exponents.is_null() {
-                        store(exponents(own as usize), exponent);
+                    if !args.exponents.q.is_null() {
+                        store_samples(exponents(own as usize), exponent);
                     }
                 }
             }
@@ -375,7 +375,7 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &TiledArgs) {
             if sample < columns.n {
                 let mut sum = LogSumExp::new();
                 let mut other = at;
-                while other < args.across as usize * block_samples {
+                while other < args.component_warps as usize * block_samples {
                     // SAFETY: written before the barrier.
                     sum.merge(unsafe { LogSumExp { max: maxima.get(other), sum: totals.get(other) } });
                     other += block_samples;
@@ -385,21 +385,21 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &TiledArgs) {
                     product.multiply_scaled(sum.max, sum.sum);
                 } else {
                     // SAFETY: sample < N.
-                    weight = unsafe { *args.sample_weights.add(sample as usize) };
+                    weight = unsafe { load(args.sample_weights.add(sample as usize)) };
                     product.multiply_scaled(weight * sum.log2(), 1.0);
                 }
                 (top, factor) = (sum.max, weight * reciprocal(sum.sum));
                 if !args.samples.is_null() {
                     // SAFETY: sample < N.
-                    unsafe { *args.samples.add(sample as usize) = sum.log2() };
+                    unsafe { store(args.samples.add(sample as usize), sum.log2()) };
                 }
             }
-            if !args.posterior.exponents.is_null() {
-                let to = args.posterior.normalisers.wrapping_add(sample as usize);
+            if !args.exponents.q.is_null() {
+                let to = args.exponents.normalisers.wrapping_add(sample as usize);
                 // SAFETY: both rows have a place for each sample of the block.
                 unsafe {
-                    *to = top;
-                    *to.add(args.posterior.stride as usize) = factor;
+                    store(to, top);
+                    store(to.add(args.exponents.stride as usize), factor);
                 }
             }
             at += block_dim() as usize;

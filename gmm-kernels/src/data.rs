@@ -13,8 +13,8 @@ pub struct Columns {
     pub stride: u64,
     /// N.
     pub n: u64,
-    /// Quads of samples before this one are kept in the L2 cache for the next launch; later ones stream through.
-    pub keep: u32,
+    /// Number of quads, from the first on, that the L2 cache is asked to keep for the next launch; the others stream through.
+    pub cached_quads: u32,
 }
 
 impl Columns {

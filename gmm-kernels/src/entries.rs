@@ -1,7 +1,7 @@
 //! Every entry of the PTX by name, with the type of its one argument: the host launches a kernel through nothing else.
 use crate::estep::{fused, weighted_sums};
 use crate::general::{accumulate, density, posterior};
-use crate::likelihood::{batch, pair, small_k, tiled};
+use crate::likelihood::{batch, exp2_bias, pair, small_k, tiled};
 use crate::metropolis;
 use crate::reduce::{sets, slices};
 use core::marker::PhantomData;
@@ -59,6 +59,11 @@ pub fn batch(d: usize) -> Entry<batch::BatchArgs> {
 /// Total and scores, one thread a (sample, component).
 pub fn pair() -> Entry<pair::PairArgs> {
     Entry::new("pair")
+}
+
+/// The bias of the device's approximate 2^x.
+pub fn exp2_bias() -> Entry<exp2_bias::Exp2BiasArgs> {
+    Entry::new("exp2_bias")
 }
 
 /// Total, scores and exponents in tiles of `rows` (8 or 16) components, or rows of triangles.

@@ -14,7 +14,7 @@
 //! * Must do, a sample: read 4·K bytes of exponents and 4·D bytes; 2·K·D multiply-adds, `full` K·(D + 1)·(D + 2)/2 and
 //!   more (pairs come in patches); `own` twice that.
 use crate::data::{Columns, QUAD};
-use crate::likelihood::tiled::Posterior;
+use crate::likelihood::tiled::Exponents;
 use crate::simt::WARP;
 
 /// Components of a thread.
@@ -50,7 +50,7 @@ pub struct Shape {
     /// Whether patches are pairs of features.
     pub full: bool,
     /// Whether each component has a centre of its own.
-    pub own: bool,
+    pub central: bool,
 }
 
 impl Shape {
@@ -91,7 +91,8 @@ impl Shape {
 
     /// Dynamic shared memory of a launch.
     pub fn shared_bytes(&self) -> usize {
-        let centres = if self.own { self.block_tiles as usize * COMPONENTS * self.quads() as usize * QUAD } else { 0 };
+        let centres =
+            if self.central { self.block_tiles as usize * COMPONENTS * self.quads() as usize * QUAD } else { 0 };
         let weights = self.block_tiles as usize * COMPONENTS;
         (self.stages as usize * self.stage() + 3 * self.places() + weights + centres) * size_of::<f32>()
     }
@@ -113,7 +114,7 @@ pub struct WeightedSumsArgs {
     /// The samples.
     pub columns: Columns,
     /// What `tiled` left of them: exponents of all tiles' components.
-    pub posterior: Posterior,
+    pub exponents: Exponents,
     /// wₖ, (tiles, [`COMPONENTS`]), zeros behind K.
     pub weights: *const f32,
     /// `own`: cₖ, (tiles, [`COMPONENTS`], D).

@@ -23,7 +23,7 @@ pub struct PairArgs {
     /// D.
     pub d: u32,
     /// Threads per point; divides blockDim.x.
-    pub lanes: u32,
+    pub threads_per_sample: u32,
     /// Parameters (K, 2·D + 2): for each component s₀, m₀, s₁, m₁, …, w, seed.
     pub parameters: *const f32,
     /// Log₂-likelihood of each sample (N,), or null.

@@ -37,18 +37,18 @@ pub struct TiledArgs {
     /// others. `full`: K.
     pub tiles: u32,
     /// Warps of a block along the components; a power of two.
-    pub across: u32,
+    pub component_warps: u32,
     /// sⱼ and mⱼ, (tiles, D, 2, T). `full`: A and below it b, in tiles of rows, (K, ⌈D / T⌉, D + 1, T), zeros where A has
     /// none.
-    pub sm: *const f32,
+    pub scales_and_shifts: *const f32,
     /// w and seed, (tiles, 2, T). `full`: (K, 2).
-    pub constants: *const f32,
+    pub weights_and_seeds: *const f32,
     /// Weight of each sample, zeros behind N up to a multiple of the block's samples; or null: every weight is one.
     pub sample_weights: *const f32,
     /// Log₂-likelihood of each sample (N,), or null.
     pub samples: *mut f32,
     /// For the E-step, or null.
-    pub posterior: Posterior,
+    pub exponents: Exponents,
     /// Where the total goes.
     pub output: Output,
 }
@@ -56,9 +56,9 @@ pub struct TiledArgs {
 /// What the E-step needs: the responsibility of component k is wₖ·2^(qₖ − maximum)·factor.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Posterior {
+pub struct Exponents {
     /// qₖ of each sample, (components, stride); null if not asked for.
-    pub exponents: *mut f32,
+    pub q: *mut f32,
     /// The maximum over k of each sample, and behind it the factor: its weight / Σₖ wₖ·2^(qₖ − maximum), zero behind N;
     /// (2, stride).
     pub normalisers: *mut f32,

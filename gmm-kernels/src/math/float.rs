@@ -45,9 +45,10 @@ pub trait Float:
     unsafe fn store4(p: *mut Self, v: [Self; 4]) {
         /// The alignment lets the compiler write 16 bytes at once.
         #[repr(C, align(16))]
+        #[derive(Clone, Copy)]
         struct Quad<T>([T; 4]);
         // SAFETY: the caller's.
-        unsafe { p.cast::<Quad<Self>>().write(Quad(v)) };
+        unsafe { store(p.cast(), Quad(v)) };
     }
 }
 

@@ -1,14 +1,16 @@
 //! The code of `metropolis`.
+mod proposal;
+
 use super::*;
 use crate::likelihood::small_k::{likelihoods, multiply_quad};
-use crate::math::float64::{exp2, log2};
 use crate::math::{LogProduct, warp_sum};
 use crate::reduce::Output;
 use crate::simt::{
-    Shared, block_dim, block_idx, copies_commit, copies_wait, fma64, grid_dim, load_fresh, pause, policy_keep,
-    policy_stream, reciprocal, shuffle_xor_u32, store_fresh, thread_idx, warp_any,
+    CachePolicy, Shared, block_dim, block_idx, copies_commit, copies_wait, fma64, grid_dim, load, load_fresh, pause, policy_keep,
+    policy_stream, reciprocal, shuffle_xor_u32, store, store_fresh, thread_idx, warp_any,
 };
 use core::f64::consts::{LN_2, LOG2_E};
+use proposal::propose;
 
 /// Places of the record: the next proposal's log prior and constants after a rejection and after an acceptance (−∞ for one
 /// that has no density), and whether the last proposal was accepted.
@@ -22,162 +24,6 @@ mod record {
 #[inline(always)]
 fn step(layout: SharedLayout, width: usize, t: u32) -> Shared<f64> {
     Shared::<f64>::at(layout.steps).offset(t as usize % STEPS * width)
-}
-
-/// Where x rounded to float32 and its reach stay finite, as the host checks it.
-#[inline(always)]
-fn in_range(s: f32, m: f64) -> bool {
-    const MAX_DEVIATION: f64 = (1u64 << 56) as f64;
-    let m = if m < 0.0 { -m } else { m };
-    16.0 * s as f64 + m <= MAX_DEVIATION && s >= f32::MIN_POSITIVE
-}
-
-/// log₂(rounded / exact), of a number and what it was rounded to.
-#[inline(always)]
-fn log2_of_rounding(exact: f64, rounded: f32) -> f64 {
-    // The difference is exact; so small a fraction needs no more than a float's inverse, and two terms of the series.
-    let e = (rounded as f64 - exact) * reciprocal(rounded) as f64;
-    (e + 0.5 * e * e) * LOG2_E
-}
-
-/// The sum of `x` over the lanes that differ in the bits of `masks`.
-#[inline(always)]
-fn sum_over(mut x: f64, mut masks: u32) -> f64 {
-    while masks != 0 {
-        x += exchange_f64(x, masks & masks.wrapping_neg());
-        masks &= masks - 1;
-    }
-    x
-}
-
-/// The value of `x` in the lane whose number differs in the bits `mask`.
-#[inline(always)]
-fn exchange_f64(x: f64, mask: u32) -> f64 {
-    let bits = x.to_bits();
-    let low = shuffle_xor_u32(bits as u32, mask);
-    let high = shuffle_xor_u32((bits >> 32) as u32, mask);
-    f64::from_bits((high as u64) << 32 | low as u64)
-}
-
-/// Lanes of a component; a warp holds [`COMPONENTS`] times so many.
-const LANES: u32 = WARP / COMPONENTS as u32;
-/// The bits of a lane's number within its component, and of the component.
-const WITHIN: u32 = LANES - 1;
-const ACROSS: u32 = WARP - LANES;
-
-/// A warp computes the parameters of proposal t + 1, as the likelihood takes them, and its record, if proposal t turns out
-/// to be `accepted`. The formulae are those of the host's `packed.rs`.
-///
-/// # Safety
-/// All lanes of a warp call it. Point and steps t (if `accepted`) and t + 1 are in shared memory; nobody else uses the
-/// components and the record of this case.
-#[inline(always)]
-unsafe fn propose<const D: usize, const ROW: usize>(args: &MetropolisArgs, layout: SharedLayout, t: u32, accepted: bool) {
-    let k = args.k as usize;
-    let dim = dim(k, D, args.spherical);
-    let (point, width) = (Shared::<f64>::at(layout.point), step_width(dim));
-    let (present, next) = (step(layout, width, t), step(layout, width, t + 1));
-    // SAFETY: `i` is a coordinate; see above.
-    let at = |i: usize| unsafe {
-        let x = point.get(i);
-        (if accepted { x + present.get(i) } else { x }) + next.get(i)
-    };
-    // SAFETY: the terms have the documented size.
-    let term = |i: usize| unsafe { *args.terms.add(i) };
-    let (column_terms, component_terms) = (k * D * FEATURE_TERMS, k * D * FEATURE_TERMS + D * COLUMN_TERMS);
-    let lane = thread_idx() % WARP;
-    let (c, q) = ((lane / LANES) as usize, (lane % LANES) as usize);
-    let alive = c < k;
-
-    // log₂ πₖ = log₂ zₖ + Σ_{i<k} log₂ (1 − zᵢ) with zᵢ = 1 / (1 + e^−tᵢ).
-    let mut log2_weight = 0.0;
-    let mut i = q;
-    while i + 1 < k {
-        let x = LOG2_E * (at(i) - term(component_terms + i * COMPONENT_TERMS + 1));
-        let size = if x < 0.0 { -x } else { x };
-        let rest = log2(1.0 + exp2(-size));
-        log2_weight -= if i < c {
-            if x > 0.0 { x + rest } else { rest }
-        } else if i == c {
-            if x < 0.0 { rest - x } else { rest }
-        } else {
-            0.0
-        };
-        i += LANES as usize;
-    }
-    let log2_weight = sum_over(log2_weight, WITHIN);
-
-    let components = Shared::<f32>::at(layout.components).offset(accepted as usize * COMPONENTS * ROW + c * ROW);
-    let (mut log2_scales, mut log_prior, mut good) = (0.0, 0.0, true);
-    let mut f = 0;
-    while f < D.div_ceil(LANES as usize) {
-        let j = f * LANES as usize + q;
-        if alive && j < D {
-            let feature = c * D + j;
-            let mean = at(k - 1 + feature);
-            let log_scale = at(k - 1 + k * D + if args.spherical { c } else { feature });
-            let column = column_terms + j * COLUMN_TERMS;
-            let unit = term(column);
-            // s = unit / σ, and log₂ of s as rounded. (Where the power is out of bounds, so is s.)
-            let power = -LOG2_E * log_scale;
-            let over_scale = exp2(if power > 1000.0 { 1000.0 } else { power });
-            let exact = unit * over_scale;
-            let s = exact as f32;
-            log2_scales += power + term(column + 1) + log2_of_rounding(exact, s);
-            let m = (term(column + 2) - mean) * term(column + 3) * s as f64;
-            good &= in_range(s, m);
-            // SAFETY: the component's own place.
-            unsafe {
-                components.set(2 * j, s);
-                components.set(2 * j + 1, m as f32);
-            }
-            let prior = feature * FEATURE_TERMS;
-            let deviation = mean - term(prior);
-            let over_variance = over_scale * over_scale;
-            let precision = fma64(term(prior + 2), over_variance, term(prior + 1));
-            log_prior -= 0.5 * deviation * deviation * precision;
-            if j == 0 || !args.spherical {
-                log_prior += term(prior + 3) * log_scale - term(prior + 4) / over_variance;
-                log_prior -= term(prior + 5) * over_variance;
-            }
-        }
-        f += 1;
-    }
-    let log2_scales = sum_over(log2_scales, WITHIN);
-    if alive && q == 0 {
-        log_prior += term(component_terms + c * COMPONENT_TERMS) * LN_2 * log2_weight;
-    }
-    let log_prior = sum_over(log_prior, WITHIN | ACROSS);
-
-    // The constants, split into what all have in common, the factors and the seeds.
-    let constant = if alive { log2_weight + log2_scales } else { f64::MIN };
-    let mut most = constant;
-    let mut mask = LANES;
-    while mask < WARP {
-        let other = exchange_f64(most, mask);
-        most = if other > most { other } else { most };
-        mask *= 2;
-    }
-    let relative = constant - most;
-    const LEAST: f64 = -60.0;
-    let factored = if relative > LEAST { relative } else { LEAST };
-    let exact = exp2(factored);
-    let weight = exact as f32;
-    let rest = relative - factored - log2_of_rounding(exact, weight);
-    if alive && q == 0 {
-        // SAFETY: the component's own place.
-        unsafe {
-            components.set(2 * D, weight);
-            components.set(2 * D + 1, rest as f32);
-        }
-    }
-    let base = fma64(args.samples, most, log_prior + args.constant);
-    let good = !warp_any(!good) && base > f64::MIN && base < f64::MAX;
-    if lane == 0 {
-        let place = if accepted { record::AFTER_ACCEPTANCE } else { record::AFTER_REJECTION };
-        // SAFETY: nobody else uses this place of the record.
-        unsafe { Shared::<f64>::at(layout.record).set(place, if good { base } else { f64::NEG_INFINITY }) };
-    }
 }
 
 /// Leaves this block's `sum` (of the first thread) for step `t`, waits for those of the others, and adds them up in the
@@ -233,53 +79,115 @@ unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
     warp_sum(total)
 }
 
-#[inline(always)]
-unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &MetropolisArgs) {
-    let columns = &args.columns;
-    let (keep, stream) = (policy_keep(), policy_stream());
-    let dim = dim(args.k as usize, D, args.spherical);
-    let (layout, width) = (SharedLayout::new(D, dim), step_width(dim));
-    let (point, records) = (Shared::<f64>::at(layout.point), Shared::<f64>::at(layout.record));
+/// A block's share of the samples, and the places in shared memory where this thread keeps or passes its quads: one in each
+/// of its rounds.
+struct Samples<'a, const D: usize> {
+    columns: &'a Columns,
+    /// The quad of the first round, and the number of rounds.
+    first: u32,
+    rounds: u32,
+    /// Rounds that stay in shared memory. The others come through the place behind them.
+    resident: u32,
+    /// Whether more than one round comes through that place. A single one stays there.
+    passing: bool,
+    ring: Shared<f32>,
+    cached: CachePolicy,
+    streamed: CachePolicy,
+}
 
-    // This block's share of the samples, and this thread's quads of it: one in each of its rounds.
-    let share = columns.quads().div_ceil(grid_dim());
-    let first = block_idx() * share + thread_idx();
-    let end = min_u32(block_idx() * share + share, columns.quads());
-    let rounds = if first < end { (end - first).div_ceil(block_dim()) } else { 0 };
-    // A round that is not resident comes through the place behind the resident ones. A single such round stays there.
-    let streams = rounds > args.resident + 1;
-    let feature = QUAD * WARP as usize;
-    let (warp, lane) = ((thread_idx() / WARP) as usize, (thread_idx() % WARP) as usize);
-    let stages = args.resident as usize + 1;
-    let ring = Shared::<f32>::at(layout.samples).offset(warp * stages * D * feature + QUAD * lane).in_thread_register();
-    let fetch = |round: u32| {
-        let policy = if round * block_dim() + thread_idx() < columns.keep { keep } else { stream };
-        let place = min_u32(round, args.resident) as usize * D * feature;
+impl<const D: usize> Samples<'_, D> {
+    /// Numbers of a feature in a warp's place of a round.
+    const FEATURE: usize = QUAD * WARP as usize;
+
+    #[inline(always)]
+    fn place(&self, round: u32) -> usize {
+        min_u32(round, self.resident) as usize * D * Self::FEATURE
+    }
+
+    /// Starts to copy a round.
+    ///
+    /// # Safety
+    /// It is one of this thread's, and its place is free.
+    #[inline(always)]
+    unsafe fn fetch(&self, round: u32) {
+        let columns = self.columns;
+        let cached = round * block_dim() + thread_idx() < columns.cached_quads;
+        let policy = if cached { self.cached } else { self.streamed };
+        let place = self.place(round);
         let mut j = 0;
         while j < D {
-            // SAFETY: the round is one of this thread's; the ring has a place of its own for it.
-            unsafe { ring.copy4(place + j * feature, columns.quad(first + round * block_dim(), j), policy) };
+            // SAFETY: the caller's.
+            unsafe {
+                self.ring.copy4(place + j * Self::FEATURE, columns.quad(self.first + round * block_dim(), j), policy)
+            };
             j += 1;
         }
-    };
-    let fetch_step = |t: u32| {
-        // Float pairs: a copy is 16 bytes.
-        let to = Shared::<f32>::at(layout.steps).offset(t as usize % STEPS * 2 * width);
-        let mut i = thread_idx() as usize;
-        while t <= args.count && 2 * i < width {
-            let from = args.steps.wrapping_add((t as usize - 1) * width + 2 * i);
-            // SAFETY: within the step, which exists.
-            unsafe { to.copy4(4 * i, from.cast(), stream) };
-            i += block_dim() as usize;
-        }
-    };
-    let mut round = 0;
-    while round < min_u32(rounds, args.resident + 1) {
-        fetch(round);
-        round += 1;
     }
-    fetch_step(1);
-    copies_commit();
+
+    /// Σ log₂-likelihoods of the thread's samples under `components`. Waits for what is on its way, and starts to copy what
+    /// the next step needs first.
+    ///
+    /// # Safety
+    /// The components are in shared memory, and the resident rounds have arrived.
+    #[inline(always)]
+    unsafe fn log_likelihoods<const ROW4: usize>(&self, components: Shared<f32>, (d, k): (u32, u32)) -> LogProduct {
+        let mut product = LogProduct::new();
+        let mut round = 0;
+        while round < self.rounds {
+            let passes = self.passing && round >= self.resident;
+            let place = self.place(round);
+            if passes {
+                copies_wait();
+            }
+            let mut x = [[[0.0; QUAD]; D]; 1];
+            let mut j = 0;
+            while j < D {
+                // SAFETY: this thread's own copies, which have arrived.
+                x[0][j] = unsafe { self.ring.get4(place + j * Self::FEATURE) };
+                j += 1;
+            }
+            if passes {
+                // The samples are in registers; after the last round comes the first of the next step.
+                // SAFETY: a round of this thread's, whose place has been read.
+                unsafe { self.fetch(if round + 1 < self.rounds { round + 1 } else { self.resident }) };
+                copies_commit();
+            }
+            // SAFETY: the components are the caller's; the quad exists.
+            unsafe {
+                let quad = self.first + round * block_dim();
+                let sums = likelihoods::<D, ROW4, 1>(&x, components, k.next_multiple_of(2));
+                multiply_quad(&mut product, sums[0], quad, self.columns, components, (d, k));
+            }
+            round += 1;
+        }
+        product
+    }
+}
+
+/// Starts to copy step `t` to shared memory, if there is such a step. All threads of the block take part.
+///
+/// # Safety
+/// Nobody uses the place of step t − [`STEPS`] any more.
+#[inline(always)]
+unsafe fn fetch_step(args: &MetropolisArgs, layout: SharedLayout, width: usize, t: u32, policy: CachePolicy) {
+    // Float pairs: a copy is 16 bytes.
+    let to = Shared::<f32>::at(layout.steps).offset(t as usize % STEPS * 2 * width);
+    let mut i = thread_idx() as usize;
+    while t <= args.count && 2 * i < width {
+        let from = args.steps.wrapping_add((t as usize - 1) * width + 2 * i);
+        // SAFETY: within the step, which exists.
+        unsafe { to.copy4(4 * i, from.cast(), policy) };
+        i += block_dim() as usize;
+    }
+}
+
+/// Fills the shared memory with what is there before the first step: zeros for the components, and θ. All threads of the
+/// block take part.
+///
+/// # Safety
+/// These places are not in use.
+#[inline(always)]
+unsafe fn prepare<const ROW: usize>(args: &MetropolisArgs, layout: SharedLayout, dim: usize) {
     // Components behind K stay zeros.
     let mut i = thread_idx() as usize;
     while i < 2 * COMPONENTS * ROW {
@@ -290,11 +198,84 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
     let mut i = thread_idx() as usize;
     while i < dim {
         // SAFETY: coordinate i.
-        unsafe { point.set(i, *args.state.add(i)) };
+        unsafe { Shared::<f64>::at(layout.point).set(i, load(args.state.add(i))) };
         i += block_dim() as usize;
     }
-    // SAFETY: the log density lies behind the coordinates.
-    let mut density = unsafe { *args.state.add(dim) };
+}
+
+/// The first warp comes to the decision on proposal t (> 0), and moves the log density on; the first lane has both.
+/// `log_likelihood`: this block's part of it, in log₂ units. `base`: the rest of the proposal's log density.
+///
+/// # Safety
+/// All lanes of the first warp call it, once for each step; step t is in shared memory.
+#[inline(always)]
+unsafe fn decide(
+    args: &MetropolisArgs,
+    log_uniform: impl Fn() -> f64,
+    t: u32,
+    log_likelihood: f64,
+    base: f64,
+    density: &mut f64,
+) -> bool {
+    let mut accepted = false;
+    let total = if grid_dim() > 1 {
+        // SAFETY: once for each step, as all blocks.
+        unsafe { gather(args.exchange, args.before.wrapping_add(t), log_likelihood) }
+    } else {
+        log_likelihood
+    };
+    if thread_idx() == 0 {
+        let value = if base > f64::MIN { fma64(LN_2, total, base) } else { f64::NEG_INFINITY };
+        // A NaN has no density either.
+        let value = if value > f64::MIN { value } else { f64::NEG_INFINITY };
+        accepted = log_uniform() < value - *density;
+        *density = if accepted { value } else { *density };
+        if block_idx() == 0 {
+            // SAFETY: a place for each step.
+            unsafe { store(args.densities.add(t as usize - 1), value) };
+        }
+    }
+    accepted
+}
+
+#[inline(always)]
+unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &MetropolisArgs) {
+    let columns = &args.columns;
+    let (cached, streamed) = (policy_keep(), policy_stream());
+    let dim = dim(args.k as usize, D, args.spherical);
+    let (layout, width) = (SharedLayout::new(D, dim), step_width(dim));
+    let (point, records) = (Shared::<f64>::at(layout.point), Shared::<f64>::at(layout.record));
+    let (warp, lane) = ((thread_idx() / WARP) as usize, (thread_idx() % WARP) as usize);
+
+    let share = columns.quads().div_ceil(grid_dim());
+    let first = block_idx() * share + thread_idx();
+    let end = min_u32(block_idx() * share + share, columns.quads());
+    let rounds = if first < end { (end - first).div_ceil(block_dim()) } else { 0 };
+    let places = args.resident as usize + 1;
+    let ring = Shared::<f32>::at(layout.samples);
+    let samples = Samples::<D> {
+        columns,
+        first,
+        rounds,
+        resident: args.resident,
+        passing: rounds > args.resident + 1,
+        ring: ring.offset(warp * places * D * QUAD * WARP as usize + QUAD * lane).in_thread_register(),
+        cached,
+        streamed,
+    };
+    let mut round = 0;
+    while round < min_u32(rounds, args.resident + 1) {
+        // SAFETY: a round of this thread's; the start: all places are free.
+        unsafe { samples.fetch(round) };
+        round += 1;
+    }
+    // SAFETY: the start: nothing is in use. The log density lies behind the coordinates.
+    let mut density = unsafe {
+        fetch_step(args, layout, width, 1, streamed);
+        copies_commit();
+        prepare::<ROW>(args, layout, dim);
+        load(args.state.add(dim))
+    };
     copies_wait();
     barrier!();
 
@@ -306,24 +287,10 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
         if warp == 0 {
             let mut accepted = false;
             if t > 0 {
-                let total = if grid_dim() > 1 {
-                    // SAFETY: once for each step, as all blocks.
-                    unsafe { gather(args.exchange, args.before.wrapping_add(t), sum) }
-                } else {
-                    sum
+                // SAFETY: step t is in shared memory; the first warp.
+                accepted = unsafe {
+                    decide(args, || step(layout, width, t).get(dim), t, sum, base, &mut density)
                 };
-                if lane == 0 {
-                    let value = if base > f64::MIN { fma64(LN_2, total, base) } else { f64::NEG_INFINITY };
-                    // A NaN has no density either.
-                    let value = if value > f64::MIN { value } else { f64::NEG_INFINITY };
-                    // SAFETY: step t is in shared memory.
-                    accepted = unsafe { step(layout, width, t).get(dim) } < value - density;
-                    density = if accepted { value } else { density };
-                    if block_idx() == 0 {
-                        // SAFETY: a place for each step.
-                        unsafe { *args.densities.add(t as usize - 1) = value };
-                    }
-                }
             }
             if lane == 0 {
                 // SAFETY: read behind the barrier.
@@ -352,36 +319,14 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
         base = unsafe { records.get(after) };
         let components = Shared::<f32>::at(layout.components).offset(accepted as usize * COMPONENTS * ROW);
         t += 1;
-        fetch_step(t + 1);
-        copies_commit();
-        let mut product = LogProduct::new();
-        let mut round = 0;
-        while round < rounds {
-            let place = min_u32(round, args.resident) as usize * D * feature;
-            if streams && round >= args.resident {
-                copies_wait();
-            }
-            let mut x = [[[0.0; QUAD]; D]; 1];
-            let mut j = 0;
-            while j < D {
-                // SAFETY: this thread's own copies, which have arrived.
-                x[0][j] = unsafe { ring.get4(place + j * feature) };
-                j += 1;
-            }
-            if streams && round >= args.resident {
-                // The samples are in registers; after the last round comes the first of the next step.
-                fetch(if round + 1 < rounds { round + 1 } else { args.resident });
-                copies_commit();
-            }
-            // SAFETY: the components are in shared memory since the barrier; the quad exists.
-            unsafe {
-                let quad = first + round * block_dim();
-                let sums = likelihoods::<D, ROW4, 1>(&x, components, args.k.next_multiple_of(2));
-                multiply_quad(&mut product, sums[0], quad, columns, components, (args.d, args.k));
-            }
-            round += 1;
-        }
-        if !streams {
+        // SAFETY: all threads have passed the barrier behind the decision on the step whose place it is. The components are
+        // in shared memory since the barrier; the resident rounds arrived at the start.
+        let product = unsafe {
+            fetch_step(args, layout, width, t + 1, streamed);
+            copies_commit();
+            samples.log_likelihoods::<ROW4>(components, (args.d, args.k))
+        };
+        if !samples.passing {
             copies_wait();
         }
         // SAFETY: all threads of the block, with the start of the shared memory unused.
@@ -392,12 +337,12 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
         let mut i = thread_idx() as usize;
         while i < dim {
             // SAFETY: coordinate i; all blocks have read the state since they sent their first number.
-            unsafe { *args.state.add(i) = point.get(i) };
+            unsafe { store(args.state.add(i), point.get(i)) };
             i += block_dim() as usize;
         }
         if thread_idx() == 0 {
             // SAFETY: as above.
-            unsafe { *args.state.add(dim) = density };
+            unsafe { store(args.state.add(dim), density) };
         }
     }
 }

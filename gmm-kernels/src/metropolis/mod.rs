@@ -51,7 +51,7 @@ const STEPS: usize = 3;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct MetropolisArgs {
-    /// The data; `keep` counts quads of each block's share.
+    /// The data; `cached_quads` counts those of each block's share.
     pub columns: Columns,
     /// K.
     pub k: u32,
@@ -63,8 +63,8 @@ pub struct MetropolisArgs {
     pub resident: u32,
     /// Prior and frame: K·D times [`FEATURE_TERMS`], D times [`COLUMN_TERMS`], K times [`COMPONENT_TERMS`] numbers.
     pub terms: *const f64,
-    /// N log 2.
-    pub samples: f64,
+    /// N ln 2.
+    pub n_ln_2: f64,
     /// What all log densities have in common.
     pub constant: f64,
     /// The steps (count, [`step_width`]), aligned to 16 bytes.

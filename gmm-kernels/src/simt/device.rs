@@ -99,6 +99,26 @@ pub fn policy_stream() -> CachePolicy {
     CachePolicy(p)
 }
 
+/// A number in global memory.
+///
+/// # Safety
+/// `p` is aligned and readable, and no other thread writes there at the same time.
+#[inline(always)]
+pub unsafe fn load<T: Copy>(p: *const T) -> T {
+    // SAFETY: the caller's.
+    unsafe { *p }
+}
+
+/// Writes a number to global memory.
+///
+/// # Safety
+/// `p` is aligned and writable, and no other thread accesses it at the same time.
+#[inline(always)]
+pub unsafe fn store<T: Copy>(p: *mut T, v: T) {
+    // SAFETY: the caller's.
+    unsafe { *p = v };
+}
+
 /// Four numbers in one 16-byte read of global memory that no thread writes during the launch.
 ///
 /// # Safety

@@ -22,7 +22,7 @@ use gmm_kernels::likelihood::{batch, pair, small_k as direct, tiled};
 use gmm_kernels::reduce::Output;
 use gmm_kernels::reduce::sets::{ReduceSetsArgs, reduce_sets};
 use gmm_kernels::reduce::slices::{self, ReduceSlicesArgs, reduce_slices};
-use gmm_kernels::simt::emulator::launch;
+use gmm_kernels::simt::emulator::{Memory, launch};
 use ndarray::{Array1, Array2};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -36,19 +36,8 @@ const PADDING: f32 = 7e3;
 /// All features of a sample that is far from every component.
 const FAR: f64 = 15.0;
 
-const NO_POSTERIOR: tiled::Posterior =
-    tiled::Posterior { exponents: std::ptr::null_mut(), normalisers: std::ptr::null_mut(), stride: 0 };
-
-/// Lets raw pointers into the emulated threads.
-struct Share<T>(T);
-// SAFETY: the emulated kernels synchronise their accesses; that they do so is what these tests are about.
-unsafe impl<T> Sync for Share<T> {}
-
-impl<T: Copy> Share<T> {
-    fn get(&self) -> T {
-        self.0
-    }
-}
+const NO_EXPONENTS: tiled::Exponents =
+    tiled::Exponents { q: std::ptr::null_mut(), normalisers: std::ptr::null_mut(), stride: 0 };
 
 /// A data set with a mixture, in the kernels' layout, and the truth about it.
 struct Problem {
@@ -95,20 +84,33 @@ impl Problem {
         Self::new(Array2::from_shape_simple_fn((n, d), || rng.sample(StandardNormal)), &mixture)
     }
 
-    fn columns(&self) -> data::Columns {
+    fn columns<'a>(&'a self, memory: &mut Memory<'a>) -> data::Columns {
         let stride = columns_layout::stride(self.n) as u64;
+        let x = memory.read("x", bytemuck::cast_slice(&self.data));
         // Some quads are kept in the cache and some are not: it must not matter.
-        data::Columns { x: self.data.as_ptr().cast(), stride, n: self.n as u64, keep: self.n as u32 / 8 }
+        data::Columns { x, stride, n: self.n as u64, cached_quads: self.n as u32 / 8 }
     }
 
     /// Runs a launch twice with outputs full of NaN, and checks that both give the same bits and leave the ticket at 0.
-    fn total(&self, grid: u32, block: u32, shared: usize, kernel: impl Fn(Output) + Sync) -> f64 {
+    fn total<A: Copy>(
+        &self,
+        (grid, block, shared): (u32, u32, usize),
+        memory: &Memory,
+        kernel: unsafe fn(A),
+        args: impl Fn(Output) -> A,
+    ) -> f64 {
         let once = || {
-            let (mut partials, mut ticket, mut total) = (vec![f64::NAN; grid as usize], 0u32, f64::NAN);
-            let output = Share(Output { partials: partials.as_mut_ptr(), ticket: &mut ticket, total: &mut total });
-            launch((grid, 1), block, shared, || kernel(output.get()));
-            assert_eq!(ticket, 0, "the ticket goes back to zero");
-            total
+            let (mut partials, mut ticket, mut total) = (vec![f64::NAN; grid as usize], vec![0u32], vec![f64::NAN]);
+            let mut memory = memory.clone();
+            let output = Output {
+                partials: memory.write("partials", &mut partials),
+                ticket: memory.write("ticket", &mut ticket),
+                total: memory.write("total", &mut total),
+            };
+            // SAFETY: the arguments of this kernel, with the arrays of `memory`.
+            unsafe { launch((grid, 1), block, shared, &memory, kernel, args(output)) };
+            assert_eq!(ticket, [0], "the ticket goes back to zero");
+            total[0]
         };
         let total = once();
         assert_eq!(total.to_bits(), once().to_bits(), "the same bits every time");
@@ -143,17 +145,16 @@ impl Problem {
     }
 
     fn direct(&self, grid: u32, block: u32) {
+        let mut memory = Memory::new();
+        let (columns, k) = (self.columns(&mut memory), even(self.k) as u32);
         macro_rules! run {
             ($($d:literal $kernel:ident),*) => {
                 match self.d {
                     $($d => {
                         const ROW: usize = direct::row($d);
                         let components = layout::small_k_components::<ROW>(&self.packed);
-                        let (columns, k) = (Share(self.columns()), even(self.k) as u32);
-                        self.total(grid, block, direct::shared_bytes($d, block), |output| {
-                            // SAFETY: the pointers are of arrays with the sizes that go with them.
-                            unsafe { direct::$kernel(direct::SmallKArgs { components, k, columns: columns.get(), output }) }
-                        })
+                        let args = |output| direct::SmallKArgs { components, k, columns, output };
+                        self.total((grid, block, direct::shared_bytes($d, block)), &memory, direct::$kernel, args)
                     })*
                     _ => unreachable!(),
                 }
@@ -166,38 +167,39 @@ impl Problem {
     }
 
     /// Runs a launch that fills scores twice, with and without asking for them.
-    fn scored(&self, what: &str, run: impl Fn(*mut f32) -> f64) {
+    fn scored(&self, what: &str, memory: &Memory, run: impl Fn(&Memory, *mut f32) -> f64) {
         let mut samples = vec![f32::NAN; self.n];
-        let total = run(samples.as_mut_ptr());
+        let mut with_scores = memory.clone();
+        let scores = with_scores.write("scores", &mut samples);
+        let total = run(&with_scores, scores);
         self.check(total, what);
         self.check_samples(&samples, what);
-        assert_eq!(total.to_bits(), run(std::ptr::null_mut()).to_bits(), "{what}: asking for scores changes nothing");
+        let without = run(memory, std::ptr::null_mut());
+        assert_eq!(total.to_bits(), without.to_bits(), "{what}: asking for scores changes nothing");
     }
 
     fn tiled(&self, t: usize, grid: u32, block: u32, across: u32) {
-        let (tiles, sm, constants) = layout::tiled_sizes(self.k, self.d, t);
-        let (mut sm, mut constants) = (vec![0u128; sm / 4], vec![0u128; constants.div_ceil(4)]);
+        let (tiles, sm_len, constants_len) = layout::tiled_sizes(self.k, self.d, t);
+        let (mut sm, mut constants) = (vec![0u128; sm_len.div_ceil(4)], vec![0u128; constants_len.div_ceil(4)]);
         layout::tiles(&self.packed, t, bytemuck::cast_slice_mut(&mut sm), bytemuck::cast_slice_mut(&mut constants));
-        self.scored(&format!("tiled{t} {grid}x{block}/{across}"), |samples| {
-            let pointers = Share((self.columns(), sm.as_ptr().cast(), constants.as_ptr().cast(), samples));
-            self.total(grid, block, tiled::shared_bytes(t, block, across), |output| {
-                let (columns, sm, constants, samples) = pointers.get();
-                let (d, tiles) = (self.d as u32, tiles as u32);
-                let (sample_weights, posterior) = (std::ptr::null(), NO_POSTERIOR);
-                let args = tiled::TiledArgs {
-                    columns,
-                    d,
-                    tiles,
-                    across,
-                    sm,
-                    constants,
-                    sample_weights,
-                    samples,
-                    posterior,
-                    output,
-                };
-                // SAFETY: the pointers are of arrays with the sizes that go with them.
-                unsafe { if t == 8 { tiled::tiled8(args) } else { tiled::tiled16(args) } }
+        let mut memory = Memory::new();
+        let columns = self.columns(&mut memory);
+        let sm = memory.read("scales and shifts", &bytemuck::cast_slice(&sm)[..sm_len]);
+        let constants = memory.read("weights and seeds", &bytemuck::cast_slice(&constants)[..constants_len]);
+        let kernel = if t == 8 { tiled::tiled8 } else { tiled::tiled16 };
+        self.scored(&format!("tiled{t} {grid}x{block}/{across}"), &memory, |memory, samples| {
+            let shape = (grid, block, tiled::shared_bytes(t, block, across));
+            self.total(shape, memory, kernel, |output| tiled::TiledArgs {
+                columns,
+                d: self.d as u32,
+                tiles: tiles as u32,
+                component_warps: across,
+                scales_and_shifts: sm,
+                weights_and_seeds: constants,
+                sample_weights: std::ptr::null(),
+                samples,
+                exponents: NO_EXPONENTS,
+                output,
             })
         });
     }
@@ -206,15 +208,22 @@ impl Problem {
         let width = layout::pair_row(self.d);
         let mut parameters = vec![f32::NAN; self.k * width];
         layout::component_rows(&self.packed, width, &mut parameters);
-        self.scored(&format!("pair {grid}x{block}/{lanes}"), |samples| {
-            let data::Columns { x, stride, n, .. } = self.columns();
-            let pointers = Share((x, parameters.as_ptr(), samples));
-            self.total(grid, block, pair::shared_bytes(block), |output| {
-                let (x, parameters, samples) = pointers.get();
-                let (k, d) = (self.k as u32, self.d as u32);
-                let args = pair::PairArgs { x, stride, n, k, d, lanes, parameters, samples, output };
-                // SAFETY: the pointers are of arrays with the sizes that go with them.
-                unsafe { pair::pair(args) }
+        let mut memory = Memory::new();
+        let data::Columns { x, stride, n, .. } = self.columns(&mut memory);
+        let parameters = memory.read("parameters", &parameters);
+        let (k, d) = (self.k as u32, self.d as u32);
+        self.scored(&format!("pair {grid}x{block}/{lanes}"), &memory, |memory, samples| {
+            let shape = (grid, block, pair::shared_bytes(block));
+            self.total(shape, memory, pair::pair, |output| pair::PairArgs {
+                x,
+                stride,
+                n,
+                k,
+                d,
+                threads_per_sample: lanes,
+                parameters,
+                samples,
+                output,
             })
         });
     }
@@ -234,35 +243,32 @@ impl Problem {
         let once = || {
             let mut partials = vec![f64::NAN; sets.len() * grid as usize];
             let mut totals = vec![f64::NAN; sets.len()];
+            let mut memory = Memory::new();
+            let left = memory.write("partials", &mut partials);
             let args = batch::BatchArgs {
-                columns: self.columns(),
-                parameters: parameters.as_ptr().cast(),
+                columns: self.columns(&mut memory),
+                parameters: memory.read("parameters", bytemuck::cast_slice(&parameters)),
                 sets: sets.len() as u32,
                 group: group as u32,
                 k: k as u32,
                 d: self.d as u32,
-                partials: partials.as_mut_ptr(),
+                partials: left,
             };
-            let args = Share(args);
-            launch((grid, groups), block, shared, || {
-                // SAFETY: the pointers are of arrays with the sizes that go with them.
-                unsafe {
-                    match self.d {
-                        1 => batch::batch_d01(args.get()),
-                        3 => batch::batch_d03(args.get()),
-                        8 => batch::batch_d08(args.get()),
-                        13 => batch::batch_d13(args.get()),
-                        16 => batch::batch_d16(args.get()),
-                        _ => unreachable!(),
-                    }
-                }
-            });
-            let pointers = Share((partials.as_ptr(), totals.as_mut_ptr()));
-            launch((sets.len() as u32, 1), 32, 0, || {
-                let (partials, totals) = pointers.get();
-                // SAFETY: `grid` numbers for each set, and a place for its total.
-                unsafe { reduce_sets(ReduceSetsArgs { partials, count: grid, totals }) }
-            });
+            let kernel = match self.d {
+                1 => batch::batch_d01,
+                3 => batch::batch_d03,
+                8 => batch::batch_d08,
+                13 => batch::batch_d13,
+                16 => batch::batch_d16,
+                _ => unreachable!(),
+            };
+            let args_of_reduction =
+                ReduceSetsArgs { partials: left, count: grid, totals: memory.write("totals", &mut totals) };
+            // SAFETY: the arguments of these kernels, with the arrays of `memory`.
+            unsafe {
+                launch((grid, groups), block, shared, &memory, kernel, args);
+                launch((sets.len() as u32, 1), 32, 0, &memory, reduce_sets, args_of_reduction);
+            }
             totals
         };
         let totals = once();
@@ -450,21 +456,21 @@ fn check_statistics<const LANES: usize>(
         let (grid, block) = (3, 64);
         let values = moments::values(d, fused.moments().full(), LANES);
         let mut partials = vec![f64::NAN; values * grid as usize];
-        let args = Share(moments::FusedArgs {
-            columns: problem.columns(),
+        let mut memory = Memory::new();
+        let args = moments::FusedArgs {
+            columns: problem.columns(&mut memory),
             sample_weights: std::ptr::null(),
-            parameters: parameters.as_ptr(),
-            partials: partials.as_mut_ptr(),
-        });
+            parameters: memory.read("parameters", &parameters),
+            partials: memory.write("partials", &mut partials),
+        };
         let kernel = match fused.moments() {
             Moments::Full => full,
             Moments::Raw => plain,
             Moments::Diag => diag,
         };
-        launch((grid, 1), block, moments::shared_bytes(d, fused.moments().full(), LANES, block), || {
-            // SAFETY: the arguments are as the kernel asks for.
-            unsafe { kernel(args.get()) }
-        });
+        let shared = moments::shared_bytes(d, fused.moments().full(), LANES, block);
+        // SAFETY: the arguments of this kernel, with the arrays of `memory`.
+        unsafe { launch((grid, 1), block, shared, &memory, kernel, args) };
         let sums: Vec<f64> = partials.chunks_exact(grid as usize).map(|blocks| blocks.iter().sum()).collect();
         let got = fused.statistics(&sums, n as f64, 0.0, &problem.frame).unwrap();
         assert_statistics(&x, &mixture, &got);
@@ -522,11 +528,11 @@ fn scattered_statistics(
         precision: Precision::Float32,
     };
     let shape = weighted_sums_shape(&task, block.0, block.1);
-    let (sm, constants) = match shape.full {
+    let (sm_len, constants_len) = match shape.full {
         true => layout::triangle_sizes(k, d, t),
         false => (layout::tiled_sizes(k, d, t).1, layout::tiled_sizes(k, d, t).2),
     };
-    let (mut sm, mut constants) = (vec![u128::MAX; sm / 4], vec![u128::MAX; constants.div_ceil(4)]);
+    let (mut sm, mut constants) = (vec![u128::MAX; sm_len.div_ceil(4)], vec![u128::MAX; constants_len.div_ceil(4)]);
     let (a, b) = (bytemuck::cast_slice_mut(&mut sm), bytemuck::cast_slice_mut(&mut constants));
     if shape.full {
         layout::triangles(&packed, t, a, b)
@@ -536,73 +542,78 @@ fn scattered_statistics(
     // NaN wherever nobody writes.
     let mut exponents = vec![u128::MAX; k.next_multiple_of(16) * piece / 4];
     let mut normalisers = vec![u128::MAX; 2 * piece / 4];
-    let posterior = tiled::Posterior {
-        exponents: exponents.as_mut_ptr().cast(),
-        normalisers: normalisers.as_mut_ptr().cast(),
-        stride: piece as u32,
-    };
     let (mut sums, mut log2) = (vec![f64::NAN; slices * shape.sums()], 0.0);
     for first in (0..problem.n).step_by(piece) {
-        let mut columns = problem.columns();
+        let mut memory = Memory::new();
+        let mut columns = problem.columns(&mut memory);
         columns.x = columns.x.wrapping_add(first);
         columns.n = piece.min(problem.n - first) as u64;
-        let (mut partials, mut ticket, mut total) = ([f64::NAN; 2], 0u32, f64::NAN);
-        let tiled = Share(tiled::TiledArgs {
+        let exponents = tiled::Exponents {
+            q: memory.write("exponents", bytemuck::cast_slice_mut(&mut exponents)),
+            normalisers: memory.write("normalisers", bytemuck::cast_slice_mut(&mut normalisers)),
+            stride: piece as u32,
+        };
+        let (mut partials, mut ticket, mut total) = (vec![f64::NAN; 2], vec![0u32], vec![f64::NAN]);
+        let tiled = tiled::TiledArgs {
             columns,
             d: d as u32,
             tiles: if shape.full { k } else { k.div_ceil(t) } as u32,
-            across,
-            sm: sm.as_ptr().cast(),
-            constants: constants.as_ptr().cast(),
+            component_warps: across,
+            scales_and_shifts: memory.read("scales and shifts", &bytemuck::cast_slice(&sm)[..sm_len]),
+            weights_and_seeds: memory.read("weights and seeds", &bytemuck::cast_slice(&constants)[..constants_len]),
             sample_weights: std::ptr::null(),
             samples: std::ptr::null_mut(),
-            posterior,
-            output: Output { partials: partials.as_mut_ptr(), ticket: &mut ticket, total: &mut total },
-        });
-        let block = 32 * across;
-        launch((2, 1), block, tiled::shared_bytes(t, block, across), || {
-            // SAFETY: the arguments are as the kernel asks for.
-            unsafe {
-                match (t, shape.full) {
-                    (8, false) => tiled::tiled8(tiled.get()),
-                    (8, true) => tiled::tiled_full8(tiled.get()),
-                    (_, false) => tiled::tiled16(tiled.get()),
-                    (_, true) => tiled::tiled_full16(tiled.get()),
-                }
-            }
-        });
-        log2 += total;
-        let scatter = Share(scatter::WeightedSumsArgs {
+            exponents,
+            output: Output {
+                partials: memory.write("partials", &mut partials),
+                ticket: memory.write("ticket", &mut ticket),
+                total: memory.write("total", &mut total),
+            },
+        };
+        let tiled_kernel = match (t, shape.full) {
+            (8, false) => tiled::tiled8,
+            (8, true) => tiled::tiled_full8,
+            (_, false) => tiled::tiled16,
+            (_, true) => tiled::tiled_full16,
+        };
+        let scatter = scatter::WeightedSumsArgs {
             shape,
             columns,
-            posterior,
-            weights: scattered.weights.as_ptr(),
-            centres: scattered.centres.as_ptr(),
-            pairs: scattered.pairs.as_ptr().cast(),
+            exponents,
+            weights: memory.read("weights", &scattered.weights),
+            centres: memory.read("centres", &scattered.centres),
+            pairs: memory.read("pairs", &scattered.pairs).cast(),
             slices: slices as u32,
             add: (first > 0) as u32,
-            sums: sums.as_mut_ptr(),
-        });
-        launch((shape.blocks(), slices as u32), shape.block(), shape.shared_bytes(), || {
-            // SAFETY: the arguments are as the kernel asks for.
-            unsafe {
-                match (shape.full, shape.own) {
-                    (false, false) => scatter::weighted_sums_diag_raw(scatter.get()),
-                    (true, false) => scatter::weighted_sums_full_raw(scatter.get()),
-                    (false, true) => scatter::weighted_sums_diag_central(scatter.get()),
-                    (true, true) => scatter::weighted_sums_full_central(scatter.get()),
-                }
-            }
-        });
+            sums: memory.write("sums", &mut sums),
+        };
+        let scatter_kernel = match (shape.full, shape.central) {
+            (false, false) => scatter::weighted_sums_diag_raw,
+            (true, false) => scatter::weighted_sums_full_raw,
+            (false, true) => scatter::weighted_sums_diag_central,
+            (true, true) => scatter::weighted_sums_full_central,
+        };
+        let block = 32 * across;
+        // SAFETY: the arguments of these kernels, with the arrays of `memory`.
+        unsafe {
+            launch((2, 1), block, tiled::shared_bytes(t, block, across), &memory, tiled_kernel, tiled);
+            let grid = (shape.blocks(), slices as u32);
+            launch(grid, shape.block(), shape.shared_bytes(), &memory, scatter_kernel, scatter);
+        }
+        log2 += total[0];
     }
     let mut totals = vec![f64::NAN; shape.sums()];
     let count = shape.sums() as u32;
-    let pointers = Share((sums.as_ptr(), totals.as_mut_ptr()));
-    launch((count.div_ceil(slices::REDUCE_NUMBERS), 1), 64, slices::shared_bytes(64), || {
-        let (sums, totals) = pointers.get();
-        // SAFETY: the arrays have these sizes.
-        unsafe { reduce_slices(ReduceSlicesArgs { sums, slices: slices as u32, count, totals }) }
-    });
+    let mut memory = Memory::new();
+    let args = ReduceSlicesArgs {
+        sums: memory.read("sums", &sums),
+        slices: slices as u32,
+        count,
+        totals: memory.write("totals", &mut totals),
+    };
+    let (grid, shared) = ((count.div_ceil(slices::REDUCE_NUMBERS), 1), slices::shared_bytes(64));
+    // SAFETY: as above.
+    unsafe { launch(grid, 64, shared, &memory, reduce_slices, args) };
     let n = problem.n as f64;
     scattered.statistics(&task, &totals, n, log2, &problem.frame).unwrap()
 }

@@ -4,7 +4,7 @@ use super::device::memory::{Workspace, allocate};
 use super::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
 use super::estep::{self, EStep};
 use super::general::{self, General};
-use super::likelihood::{LikelihoodTrial, Plan, layout, seconds};
+use super::likelihood::{LikelihoodTrial, Plan, exp2_bias, layout, seconds};
 use super::metropolis::shape::Shape;
 use super::metropolis::{self, Metropolis};
 use super::options::{CudaOptions, Requested};
@@ -198,7 +198,7 @@ impl<'a> Float32<'a> {
             |(running, workspace)| running.results(&workspace.totals, sets.len()),
             |chunk| totals.iter_mut().zip(chunk).for_each(|(sum, total)| *sum += total),
         )?;
-        let bias = if plan.variant.family.has_exp2_bias() { self.data.gpu().exp2_bias()? } else { 0.0 };
+        let bias = if plan.variant.family.has_exp2_bias() { exp2_bias(self.data.gpu())? } else { 0.0 };
         let (scale, weight) = (self.data.weight_scale(), self.data.total_weight());
         let total = |(log2, set): (&f64, &DeviceParameters<f32>)| layout::total(scale * log2, weight, set, bias);
         Ok(totals.iter().zip(sets).map(total).collect())
@@ -349,8 +349,7 @@ impl Evaluator for Float32<'_> {
             _ => estep::Requested::Any,
         };
         let chooser = Chooser { gpu, file: self.tuning_file.as_deref() };
-        let (variant, statistics) =
-            self.estep.statistics(&mut self.data, mixture, &chooser, requested, gpu.exp2_bias()?)?;
+        let (variant, statistics) = self.estep.statistics(&mut self.data, mixture, &chooser, requested)?;
         self.latest = Some(Latest::Variant(variant));
         match statistics {
             Some(statistics) => Ok(statistics),
@@ -381,7 +380,7 @@ impl Evaluator for Float32<'_> {
             Some(ready) => self.metropolis.insert(ready),
             None => {
                 let (frame, n) = (self.data.frame(), self.data.n());
-                self.metropolis.insert(Metropolis::new(gpu, target, frame, n, shape, gpu.exp2_bias()?)?)
+                self.metropolis.insert(Metropolis::new(gpu, target, frame, n, shape, exp2_bias(gpu)?)?)
             }
         };
         self.latest = Some(Latest::Metropolis(metropolis.shape));

@@ -1,350 +1,155 @@
 //! The code of the `fused` kernels.
+//!
+//! The arrays of a lane stay in registers only if the compiler knows every index into them. So the loops over them are
+//! `while` loops with constant bounds, which it unrolls fully (the LLVM 7 of rust-cuda does not unroll `for` loops), and no
+//! element is chosen at run time.
+mod components;
+mod likelihoods;
+mod stages;
+mod sums;
+
 use super::*;
 use crate::likelihood::small_k::THRESHOLD;
 use crate::math::LogProduct;
 use crate::simt::*;
+use components::Components;
+use likelihoods::Likelihoods;
+use stages::Stages;
+use sums::{Sums, flush};
 
-/// Warp tiles after which the float32 sums move to shared memory.
+/// Stages of a warp after which its float32 sums are added to the float64 sums in shared memory.
 const FLUSH: u32 = 32;
 
-/// The parameters of the lane's component in shared memory.
-#[derive(Clone, Copy)]
-struct Place<const LANES: usize> {
-    shared: Shared<f32>,
+/// What the moments of an instance are taken of.
+trait Moments {
+    /// Whether they are taken of x itself instead of z.
+    const RAW: bool;
+    /// Whether A is a triangle, and the second moments are those of all pairs of features.
+    const FULL: bool;
+}
+/// Moments of x around the centre of the data; A is diagonal.
+struct Raw;
+/// Moments of z = A·x + b around the component's own centre; A is diagonal.
+struct Diagonal;
+/// Moments of z = A·x + b around the component's own centre; A is a lower triangle.
+struct Full;
+impl Moments for Raw {
+    const RAW: bool = true;
+    const FULL: bool = false;
+}
+impl Moments for Diagonal {
+    const RAW: bool = false;
+    const FULL: bool = false;
+}
+impl Moments for Full {
+    const RAW: bool = false;
+    const FULL: bool = true;
 }
 
-impl<const LANES: usize> Place<LANES> {
-    #[inline(always)]
-    unsafe fn get(self, i: usize) -> f32 {
-        // SAFETY: the caller's: number `i` of the component exists.
-        unsafe { self.shared.get(i * LANES) }
-    }
-}
-
-/// Sum of `x` over the lanes that share a sample.
+/// Copies all components' parameters to shared memory. All threads of the block take part.
+///
+/// # Safety
+/// There are `numbers` of them at both places.
 #[inline(always)]
-fn over_lanes<const LANES: usize>(mut x: f32) -> f32 {
-    let mut by = LANES as u32 / 2;
-    while by > 0 {
-        x += f32::from_bits(shuffle_xor_u32(x.to_bits(), by));
-        by /= 2;
+unsafe fn copy_parameters(to: Shared<f32>, from: *const f32, numbers: usize) {
+    let mut i = thread_idx() as usize;
+    while i < numbers {
+        // SAFETY: the caller's.
+        unsafe { to.set(i, load(from.add(i))) };
+        i += block_dim() as usize;
     }
-    x
 }
 
-/// Maximum of `x` over the lanes that share a sample.
-#[inline(always)]
-fn max_over_lanes<const LANES: usize>(mut x: f32) -> f32 {
-    let mut by = LANES as u32 / 2;
-    while by > 0 {
-        x = max(x, f32::from_bits(shuffle_xor_u32(x.to_bits(), by)));
-        by /= 2;
-    }
-    x
-}
-
-/// P samples at a time by LANES lanes with C components each (component c·LANES + lane); D, M = [`matrix`]
-/// and SUMS = [`sums`] numbers. OF:
-/// what the moments are taken of, `p`lain x, or z by a `d`iagonal or `f`ull A (then with one component a lane).
+/// The kernel. LANES lanes share a sample, and each has COMPONENTS components; each such group of lanes takes SAMPLES
+/// samples at a time. MATRIX = [`matrix`] and SUMS = [`sums`] of D features. One component a lane where A is a triangle.
 #[inline(always)]
 unsafe fn body<
+    M: Moments,
     const LANES: usize,
-    const C: usize,
+    const COMPONENTS: usize,
+    const SAMPLES: usize,
     const D: usize,
-    const M: usize,
+    const MATRIX: usize,
     const SUMS: usize,
-    const OF: char,
-    const P: usize,
 >(
     args: &FusedArgs,
 ) {
-    let (plain, full) = (OF == 'p', OF == 'f');
-    let k = LANES * C;
+    let capacity = LANES * COMPONENTS;
     let columns = &args.columns;
-    let (keep, stream) = (policy_keep(), policy_stream());
+    let (cached, streamed) = (policy_keep(), policy_stream());
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
     let (component, group) = (lane % LANES, lane / LANES);
-    // Groups of lanes that each take P samples at a time.
     let groups = WARP as usize / LANES;
-    let per_warp = values(D, full, k).next_multiple_of(2);
-    let kept = Shared::<f64>::at(warp as usize * per_warp * size_of::<f64>());
-    let after = Shared::<f32>::at(warps as usize * per_warp * size_of::<f64>());
-    let parameters = if full { (numbers(D, full) * k).next_multiple_of(4) } else { 0 };
-    let place = Place::<LANES> { shared: after.offset(component) };
-    let ring = after.offset(parameters + warp as usize * 2 * D * TILE);
+    // Shared memory: the sums of each warp, the parameters of a triangle, the stages of each warp.
+    let values = values(D, M::FULL, capacity);
+    let per_warp = values.next_multiple_of(2);
+    let warp_sums = Shared::<f64>::at(warp as usize * per_warp * size_of::<f64>());
+    let parameters = Shared::<f32>::at(warps as usize * per_warp * size_of::<f64>());
+    let numbers = if M::FULL { numbers(D, true) * capacity } else { 0 };
+    let ring = parameters.offset(numbers.next_multiple_of(4) + warp as usize * 2 * D * TILE);
+    let stages = Stages::<D> { columns, ring, lane, cached, streamed };
     let step = grid_dim() * warps * WARP;
     let mut base = (block_idx() * warps + warp) * WARP;
-    let fetch = |base: u32, stage: usize| {
-        if base < columns.quads() {
-            let last = columns.quads() - 1;
-            // Past the end the last quad stands in, with weight zero.
-            let i = if base + (lane as u32) < last { base + lane as u32 } else { last };
-            let policy = if i < columns.keep { keep } else { stream };
-            // From column to column; all the columns' addresses at once would take registers.
-            let quads = opaque((columns.stride / QUAD as u64) as u32) as usize;
-            let mut from = columns.quad(i, 0);
-            let mut j = 0;
-            while j < D {
-                // SAFETY: the quad exists, and the ring has a place for each lane, feature and stage.
-                unsafe { ring.copy4((stage * D + j) * TILE + QUAD * lane, from, policy) };
-                from = from.wrapping_add(QUAD * quads);
-                j += 1;
-            }
-        }
-        copies_commit();
-    };
-    fetch(base, 0);
+    // SAFETY: the start: nobody reads.
+    unsafe { stages.fetch(base, 0) };
     let mut v = lane;
     while v < per_warp {
         // SAFETY: the warp's own sums.
-        unsafe { kept.set(v, 0.0) };
+        unsafe { warp_sums.set(v, 0.0) };
         v += WARP as usize;
     }
-    // Registers of the diagonal kernels; the full one has too many parameters for them.
-    let mut a = [[0.0f32; M]; C];
-    let mut b = [[0.0f32; D]; C];
-    let (mut w, mut seed) = ([0.0f32; C], [0.0f32; C]);
-    if full {
-        let mut i = thread_idx() as usize;
-        while i < numbers(D, full) * k {
-            // SAFETY: within the parameters, and their place in shared memory.
-            unsafe { after.set(i, *args.parameters.add(i)) };
-            i += block_dim() as usize;
-        }
-    }
-    let mut c = 0;
-    while c < C {
-        let own = args.parameters.wrapping_add(c * LANES + component);
-        let mut j = 0;
-        while !full && j < D {
-            // SAFETY: numbers of a component.
-            unsafe {
-                a[c][j] = *own.add(j * k);
-                b[c][j] = *own.add((M + j) * k);
-            }
-            j += 1;
-        }
-        // SAFETY: as above.
-        unsafe {
-            w[c] = *own.add((M + D) * k);
-            seed[c] = *own.add((M + D + 1) * k);
-        }
-        c += 1;
-    }
+    // SAFETY: the parameters and their place have these sizes.
+    let components = unsafe {
+        copy_parameters(parameters, args.parameters, numbers);
+        Components::<LANES, COMPONENTS, D, MATRIX>::load::<M>(args, component, parameters.offset(component))
+    };
     barrier!();
-    let mut count = [0.0f32; C];
-    let mut first = [[0.0f32; D]; C];
-    let mut second = [[0.0f32; M]; C];
+    let mut sums = Sums::<COMPONENTS, D, MATRIX>::new();
     let mut product = LogProduct::new();
     let mut stage = 0;
-    let mut tiles = 0;
+    let mut since_flush = 0;
     while base < columns.quads() {
-        fetch(base + step, stage ^ 1);
+        // SAFETY: all lanes have read that stage: the end of this loop.
+        unsafe { stages.fetch(base + step, stage ^ 1) };
         copies_wait_but_one();
         warp_sync();
-        let x = ring.offset(stage * D * TILE);
+        let samples = stages.stage(stage);
         // The bound is known at run time only: this loop must not be unrolled.
         let left = columns.quads() - base;
         let end = QUAD * if left < WARP { left } else { WARP } as usize;
         let mut round = 0;
         while round < end {
-            let at = round + group * P;
+            let at = round + group * SAMPLES;
             let sample = base as u64 * QUAD as u64 + at as u64;
-            let mut xs = [[0.0f32; P]; D];
+            let mut x = [[0.0f32; SAMPLES]; D];
             let mut j = 0;
             while j < D {
                 // SAFETY: samples of the stage, which has arrived.
-                xs[j] = unsafe { x.get_some(j * TILE + at) };
+                x[j] = unsafe { samples.get_some(j * TILE + at) };
                 j += 1;
             }
-            let mut z = [[[0.0f32; P]; D]; C];
-            let mut q = [[0.0f32; P]; C];
-            let mut c = 0;
-            while c < C {
-                q[c] = [seed[c]; P];
-                let mut i = 0;
-                while i < D {
-                    if full {
-                        // SAFETY: numbers of the component.
-                        z[c][i] = [unsafe { place.get(M + i) }; P];
-                        let mut j = 0;
-                        while j <= i {
-                            // SAFETY: as above.
-                            let aij = unsafe { place.get(i * (i + 1) / 2 + j) };
-                            let mut p = 0;
-                            while p < P {
-                                z[c][i][p] = fma(aij, xs[j][p], z[c][i][p]);
-                                p += 1;
-                            }
-                            j += 1;
-                        }
-                    } else {
-                        let mut p = 0;
-                        while p < P {
-                            z[c][i][p] = fma(a[c][i], xs[i][p], b[c][i]);
-                            p += 1;
-                        }
-                    }
-                    i += 1;
-                }
-                let mut j = 0;
-                while j < D {
-                    let mut p = 0;
-                    while p < P {
-                        q[c][p] = fma(-z[c][j][p], z[c][j][p], q[c][p]);
-                        p += 1;
-                    }
-                    j += 1;
-                }
-                c += 1;
+            // SAFETY: a triangle is in shared memory since the barrier.
+            let exponents = unsafe { components.exponents::<M, SAMPLES>(&x) };
+            let mut likelihoods = Likelihoods::new::<LANES>(&components.weights, &exponents.q);
+            if sample + SAMPLES as u64 > columns.n {
+                likelihoods.leave_out_past_the_end(sample, columns.n);
             }
-            let mut likelihood = [[0.0f32; P]; C];
-            let mut sum = [0.0f32; P];
-            let mut power = [0.0f32; P];
-            let mut low = f32::MAX;
-            let mut p = 0;
-            while p < P {
-                let mut own = 0.0;
-                let mut c = 0;
-                while c < C {
-                    likelihood[c][p] = w[c] * exp2(q[c][p]);
-                    own += likelihood[c][p];
-                    c += 1;
-                }
-                sum[p] = over_lanes::<LANES>(own);
-                low = min(low, sum[p]);
-                p += 1;
-            }
-            let far = warp_any(low < THRESHOLD);
-            if far {
-                // A far sample: once more, with the maximum over the components taken out.
-                let mut p = 0;
-                while p < P {
-                    let mut top = f32::MIN;
-                    let mut c = 0;
-                    while c < C {
-                        top = if w[c] > 0.0 { max(top, q[c][p]) } else { top };
-                        c += 1;
-                    }
-                    power[p] = max_over_lanes::<LANES>(top);
-                    let mut own = 0.0;
-                    let mut c = 0;
-                    while c < C {
-                        // A component without weight is not below the maximum: 0·2^0, not 0·∞.
-                        likelihood[c][p] = w[c] * exp2(min(q[c][p] - power[p], 0.0));
-                        own += likelihood[c][p];
-                        c += 1;
-                    }
-                    sum[p] = over_lanes::<LANES>(own);
-                    p += 1;
-                }
-            }
-            if sample + P as u64 > columns.n {
-                // Samples past the end: likelihood zero of one.
-                let mut p = 0;
-                while p < P {
-                    if sample + p as u64 >= columns.n {
-                        (sum[p], power[p]) = (1.0, 0.0);
-                        let mut c = 0;
-                        while c < C {
-                            likelihood[c][p] = 0.0;
-                            c += 1;
-                        }
-                    }
-                    p += 1;
-                }
-            }
-            let mut factor = [0.0f32; P];
-            let mut p = 0;
-            while p < P {
-                factor[p] = reciprocal(sum[p]);
-                p += 1;
-            }
-            if !args.sample_weights.is_null() {
-                let mut p = 0;
-                while p < P {
-                    // SAFETY: the weights are padded with zeros like the samples.
-                    let weight = unsafe { *args.sample_weights.add(sample as usize + p) };
-                    factor[p] *= weight;
-                    product.multiply_scaled(weight * (power[p] + log2(sum[p])), 1.0);
-                    p += 1;
-                }
-            } else if far {
-                let mut p = 0;
-                while p < P {
-                    product.multiply_scaled(power[p], sum[p]);
-                    p += 1;
-                }
-            } else {
-                // Two sums above the threshold still make a normal product.
-                let mut p = 0;
-                while p < P {
-                    product.multiply(if p + 1 < P { sum[p] * sum[p + 1] } else { sum[p] });
-                    p += 2;
-                }
-            }
-            let mut p = 0;
-            while p < P {
-                let mut r = [0.0f32; C];
-                let mut c = 0;
-                while c < C {
-                    r[c] = likelihood[c][p] * factor[p];
-                    count[c] += r[c];
-                    c += 1;
-                }
-                let mut i = 0;
-                while i < D {
-                    if plain {
-                        let square = xs[i][p] * xs[i][p];
-                        let mut c = 0;
-                        while c < C {
-                            first[c][i] = fma(r[c], xs[i][p], first[c][i]);
-                            second[c][i] = fma(r[c], square, second[c][i]);
-                            c += 1;
-                        }
-                    } else {
-                        let mut c = 0;
-                        while c < C {
-                            let rz = r[c] * z[c][i][p];
-                            first[c][i] += rz;
-                            // Elements of A's row: of a diagonal, one.
-                            let (start, row) = if full { (i * (i + 1) / 2, 0) } else { (0, i) };
-                            let mut j = row;
-                            while j <= i {
-                                second[c][start + j] = fma(rz, z[c][j][p], second[c][start + j]);
-                                j += 1;
-                            }
-                            c += 1;
-                        }
-                    }
-                    i += 1;
-                }
-                p += 1;
-            }
-            round += groups * P;
+            // SAFETY: the weights are padded with zeros like the samples.
+            let factor = unsafe { likelihoods.normalise(&mut product, args.sample_weights, sample as usize) };
+            sums.accumulate::<M, SAMPLES>(&x, &exponents.z, &likelihoods.each, &factor);
+            round += groups * SAMPLES;
         }
         base += step;
         stage ^= 1;
-        tiles += 1;
-        if tiles == FLUSH || base >= columns.quads() {
-            tiles = 0;
+        since_flush += 1;
+        if since_flush == FLUSH || base >= columns.quads() {
+            since_flush = 0;
             let mut c = 0;
-            while c < C {
-                let mut sums = [0.0f32; SUMS];
-                (sums[0], count[c]) = (count[c], 0.0);
-                let mut j = 0;
-                while j < D {
-                    (sums[1 + j], first[c][j]) = (first[c][j], 0.0);
-                    j += 1;
-                }
-                let mut j = 0;
-                while j < M {
-                    (sums[1 + D + j], second[c][j]) = (second[c][j], 0.0);
-                    j += 1;
-                }
+            while c < COMPONENTS {
+                let sums = sums.take::<SUMS>(c);
                 // SAFETY: the warp's own sums; all of its lanes have read the stage, which is free until the next copy.
-                unsafe { flush::<LANES, SUMS>(kept.offset(c * LANES), k, &sums, x, D * TILE) };
+                unsafe { flush::<LANES, SUMS>(warp_sums.offset(c * LANES), capacity, &sums, samples, D * TILE) };
                 c += 1;
             }
         }
@@ -355,100 +160,63 @@ unsafe fn body<
     let total = if component == 0 { product } else { LogProduct::new() }.warp_sum();
     if lane == 0 {
         // SAFETY: the warp's own place.
-        unsafe { kept.set(values(D, full, k) - 1, total) };
+        unsafe { warp_sums.set(values - 1, total) };
     }
     barrier!();
+    // SAFETY: the barrier made the sums of all warps visible.
+    unsafe { write_block_sums(args.partials, values, per_warp, warps as usize) };
+}
+
+/// Adds up the warps' sums, and leaves them as the block's.
+///
+/// # Safety
+/// All threads of the block call it; the warps' sums are in shared memory, `per_warp` apart; `partials` has a place for each
+/// value and block.
+#[inline(always)]
+unsafe fn write_block_sums(partials: *mut f64, values: usize, per_warp: usize, warps: usize) {
     let mut v = thread_idx() as usize;
-    while v < values(D, full, k) {
+    while v < values {
         let mut sum = 0.0;
-        let mut other = 0;
-        while other < warps as usize {
-            // SAFETY: written before the barrier.
-            sum += unsafe { Shared::<f64>::at(other * per_warp * size_of::<f64>()).get(v) };
-            other += 1;
+        let mut warp = 0;
+        while warp < warps {
+            // SAFETY: the caller's.
+            sum += unsafe { Shared::<f64>::at(warp * per_warp * size_of::<f64>()).get(v) };
+            warp += 1;
         }
-        // SAFETY: a place for each value and block.
-        unsafe { *args.partials.add(v * grid_dim() as usize + block_idx() as usize) = sum };
+        // SAFETY: the caller's.
+        unsafe { store(partials.add(v * grid_dim() as usize + block_idx() as usize), sum) };
         v += block_dim() as usize;
     }
 }
 
-/// Adds sums, over the groups of lanes, to their places: sum v of the lane with component c to `kept[v·step + c]`. They
-/// change lanes through `room` numbers of shared memory. All lanes take part.
-///
-/// # Safety
-/// `kept` has these places, which only this warp uses, and no lane needs what is in `room`.
-#[inline(always)]
-unsafe fn flush<const LANES: usize, const SUMS: usize>(
-    kept: Shared<f64>,
-    step: usize,
-    sums: &[f32; SUMS],
-    room: Shared<f32>,
-    size: usize,
-) {
-    let (warp, lane) = (WARP as usize, (thread_idx() % WARP) as usize);
-    // As many at once as there is room for.
-    let most = size / warp;
-    let mut start = 0;
-    while start < SUMS {
-        let end = if SUMS - start < most { SUMS } else { start + most };
-        warp_sync();
-        let mut v = 0;
-        while v < SUMS {
-            if v >= start && v < end {
-                // SAFETY: inside; the lane's own places.
-                unsafe { room.set((v - start) * warp + lane, sums[v]) };
-            }
-            v += 1;
-        }
-        warp_sync();
-        let mut o = lane;
-        while o < (end - start) * LANES {
-            let (v, component) = (o / LANES, o % LANES);
-            let mut sum = 0.0f64;
-            let mut group = 0;
-            while group < warp / LANES {
-                // SAFETY: written before all lanes met.
-                sum += unsafe { room.get(v * warp + group * LANES + component) } as f64;
-                group += 1;
-            }
-            let at = (start + v) * step + component;
-            // SAFETY: the caller's; a place for each lane's turn.
-            unsafe { kept.set(at, kept.get(at) + sum) };
-            o += warp;
-        }
-        start = end;
-    }
-}
-
-/// Samples of a lane at a time where A is a triangle: as many as the registers hold.
+/// Samples at a time of a group of lanes where A is a triangle: as many as the registers hold.
 const fn full_samples(d: usize) -> usize {
     if d > 14 { 1 } else { 2 }
 }
 
 macro_rules! instances {
-    ($($d:literal $plain8:ident $plain32:ident $diag8:ident $diag32:ident $full8:ident $full32:ident),*) => { $(
-        instance!($plain8, 4, 2, $d, 'p', 2);
-        instance!($plain32, 16, 2, $d, 'p', 2);
-        instance!($diag8, 8, 1, $d, 'd', 4);
-        instance!($diag32, 32, 1, $d, 'd', 4);
-        instance!($full8, 8, 1, $d, 'f', { full_samples($d) });
-        instance!($full32, 32, 1, $d, 'f', { full_samples($d) });
+    ($($d:literal $raw8:ident $raw32:ident $diag8:ident $diag32:ident $full8:ident $full32:ident),*) => { $(
+        // Lanes that share a sample, components of a lane, samples at a time.
+        instance!($raw8, Raw, 4, 2, 2, $d);
+        instance!($raw32, Raw, 16, 2, 2, $d);
+        instance!($diag8, Diagonal, 8, 1, 4, $d);
+        instance!($diag32, Diagonal, 32, 1, 4, $d);
+        instance!($full8, Full, 8, 1, { full_samples($d) }, $d);
+        instance!($full32, Full, 32, 1, { full_samples($d) }, $d);
     )* };
 }
 macro_rules! instance {
-    ($name:ident, $lanes:literal, $components:literal, $d:literal, $of:literal, $samples:expr) => {
+    ($name:ident, $moments:ident, $lanes:literal, $components:literal, $samples:expr, $d:literal) => {
         kernel! {
             /// Each block's log-likelihood and sufficient statistics.
             ///
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: FusedArgs) {
+                const FULL: bool = $moments::FULL;
                 // SAFETY: the caller's.
                 unsafe {
-                    body::<$lanes, $components, $d, { matrix($d, $of == 'f') }, { sums($d, $of == 'f') }, $of, $samples>(
-                        &args,
-                    )
+                    body::<$moments, $lanes, $components, $samples, $d, { matrix($d, FULL) }, { sums($d, FULL) }>(&args)
                 }
             }
         }

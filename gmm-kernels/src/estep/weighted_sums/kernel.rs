@@ -1,21 +1,54 @@
 //! The code of the `weighted_sums` kernels.
+//!
+//! The thread's sums stay in registers only if the compiler knows every index into them: the loops over them are `while`
+//! loops with constant bounds, which it unrolls.
+//!
+//! No barrier stands between two questions about the same condition: a compiler that does not know a barrier to be convergent
+//! may copy it into both answers.
+mod task;
+
 use super::*;
 use crate::simt::*;
+use task::Task;
 
-/// Responsibilities (times a sample's weight) below 2^-40 count as zero: in float32's sums they are nothing, and where a
-/// warp has no others there is no work.
-const NOTHING: f32 = 9.094_947e-13;
+/// Responsibilities (times a sample's weight) below 2^-40 count as zero: float32 sums do not notice them, and a warp whose
+/// components have no larger ones for a quad of samples skips it.
+const NEGLIGIBLE: f32 = 9.094_947e-13;
 
-/// What the threads of a block share about a launch.
+/// What the threads of a block share: the launch, the block's part of the work, and its shared memory.
 struct Block<'a> {
     args: &'a WeightedSumsArgs,
     shape: Shape,
-    /// First tile and patch.
+    /// The block's first tile.
     tile: u32,
+    /// The block's first patch.
     patch: u32,
+    /// The stages. A stage has rows of [`PITCH`] numbers: one for each feature, then one for each component, where
+    /// exponents arrive and become responsibilities.
+    stages: Shared<f32>,
+    /// Σ r of each component and quad of a stage since the sums last moved to memory.
+    counts: Shared<f32>,
+    /// The largest responsibility of each component and quad, twice: for the present stage and the one before.
+    largest: Shared<f32>,
+    /// The components' weights.
+    weights: Shared<f32>,
+    /// The components' centres, a row for each component, in the order of a stage's features.
+    centres: Shared<f32>,
 }
 
-impl Block<'_> {
+impl<'a> Block<'a> {
+    #[inline(always)]
+    fn new(args: &'a WeightedSumsArgs, shape: Shape) -> Self {
+        let (group, part) = (block_idx() / shape.across(), block_idx() % shape.across());
+        let stages = Shared::<f32>::at(0);
+        let counts = stages.offset(shape.stages as usize * shape.stage());
+        let largest = counts.offset(shape.places());
+        let weights = largest.offset(2 * shape.places());
+        let centres = weights.offset(shape.block_tiles as usize * COMPONENTS);
+        let (tile, patch) = (group * shape.block_tiles, part * shape.block_patches);
+        Self { args, shape, tile, patch, stages, counts, largest, weights, centres }
+    }
+
     /// Row of a feature in a stage: those of a quad are far apart, so that lanes with neighbouring quads meet in no bank.
     #[inline(always)]
     fn row(&self, feature: u32) -> usize {
@@ -35,11 +68,57 @@ impl Block<'_> {
         self.shape.quads() * QUAD as u32
     }
 
-    /// Tiles of the block that there are.
+    /// Tiles of the block that exist: the last block may have fewer.
     #[inline(always)]
-    fn present(&self) -> u32 {
+    fn tiles(&self) -> u32 {
         let left = self.shape.tiles - self.tile;
         if left < self.shape.block_tiles { left } else { self.shape.block_tiles }
+    }
+
+    /// Fills the shared memory with what is the same for all stages. All threads of the block take part.
+    ///
+    /// # Safety
+    /// It is not in use.
+    #[inline(always)]
+    unsafe fn prepare<const CENTRAL: bool>(&self) {
+        let (args, shape) = (self.args, self.shape);
+        let (first, features) = (self.first_feature(), self.features() as usize);
+        let mut c = thread_idx() as usize;
+        while c < shape.places() {
+            // SAFETY: inside.
+            unsafe { self.counts.set(c, 0.0) };
+            c += block_dim() as usize;
+        }
+        let mut c = thread_idx() as usize;
+        while c < self.tiles() as usize * COMPONENTS {
+            // SAFETY: weights of all components; inside.
+            unsafe { self.weights.set(c, load(args.weights.add(self.tile as usize * COMPONENTS + c))) };
+            c += block_dim() as usize;
+        }
+        // Features behind D are the number one.
+        let mut c = thread_idx() as usize;
+        while c < shape.stages as usize * features * STAGE {
+            let (stage, feature, at) = (c / STAGE / features, first + (c / STAGE % features) as u32, c % STAGE);
+            if feature >= shape.d {
+                // SAFETY: inside; copies do not touch these rows.
+                unsafe { self.stages.set(stage * shape.stage() + self.row(feature) * PITCH + at, 1.0) };
+            }
+            c += block_dim() as usize;
+        }
+        if CENTRAL {
+            let mut c = thread_idx() as usize;
+            while c < self.tiles() as usize * COMPONENTS * features {
+                let (component, feature) = (c / features, first + (c % features) as u32);
+                let k = self.tile as usize * COMPONENTS + component;
+                let at = component * features + self.row(feature);
+                // SAFETY: centres of all components; inside.
+                unsafe {
+                    let from = args.centres.wrapping_add(k * shape.d as usize + feature as usize);
+                    self.centres.set(at, if feature < shape.d { load(from) } else { 0.0 });
+                }
+                c += block_dim() as usize;
+            }
+        }
     }
 
     /// Starts to copy stage number `number` of the samples to the place `to`. Each thread copies the exponents that it
@@ -63,14 +142,14 @@ impl Block<'_> {
             }
             c += block_dim();
         }
-        let posterior = &args.posterior;
+        let Exponents { q, stride, .. } = args.exponents;
         let sample = QUAD * first as usize;
         let to = to.offset(self.features() as usize * PITCH);
         let mut c = thread_idx();
-        while c < self.present() * (COMPONENTS * QUADS) as u32 {
+        while c < self.tiles() * (COMPONENTS * QUADS) as u32 {
             let (component, quad) = ((c / QUADS as u32) as usize, (c % QUADS as u32) as usize);
             let k = self.tile as usize * COMPONENTS + component;
-            let from = posterior.exponents.wrapping_add(k * posterior.stride as usize + sample + QUAD * quad);
+            let from = q.wrapping_add(k * stride as usize + sample + QUAD * quad);
             // SAFETY: a row for each component.
             unsafe { to.copy4(component * PITCH + QUAD * quad, from, policy) };
             c += block_dim();
@@ -83,116 +162,124 @@ impl Block<'_> {
     /// The stage exists.
     #[inline(always)]
     unsafe fn normalisers(&self, number: u32) -> [[f32; QUAD]; 2] {
-        let Posterior { normalisers, stride, .. } = self.args.posterior;
+        let Exponents { normalisers, stride, .. } = self.args.exponents;
         let from = normalisers.wrapping_add(number as usize * STAGE + QUAD * (thread_idx() as usize % QUADS));
         // SAFETY: two rows for the samples.
         unsafe { [load4(from, policy_keep()), load4(from.wrapping_add(stride as usize), policy_keep())] }
     }
+
+    /// Turns the exponents that this thread copied into responsibilities, in their place, and adds them to the counts.
+    ///
+    /// # Safety
+    /// The exponents `r` of the stage have arrived; `largest` is the present stage's.
+    #[inline(always)]
+    unsafe fn responsibilities(&self, r: Shared<f32>, largest: Shared<f32>, normalisers: [[f32; QUAD]; 2]) {
+        let quad = thread_idx() as usize % QUADS;
+        let mut c = thread_idx();
+        while c < self.tiles() * (COMPONENTS * QUADS) as u32 {
+            let component = (c / QUADS as u32) as usize;
+            let place = component * PITCH + QUAD * quad;
+            // SAFETY: places of this thread's own.
+            unsafe {
+                let q = r.get4(place);
+                let w = self.weights.get(component);
+                let [top, factor] = normalisers;
+                let mut v = [0.0f32; QUAD];
+                let mut total = 0.0;
+                let mut most = 0.0;
+                let mut p = 0;
+                while p < QUAD {
+                    // Nobody wrote exponents of components behind K.
+                    let r = if w > 0.0 { w * exp2(q[p] - top[p]) * factor[p] } else { 0.0 };
+                    v[p] = if r >= NEGLIGIBLE { r } else { 0.0 };
+                    total += v[p];
+                    most = max(most, v[p]);
+                    p += 1;
+                }
+                r.set4(place, v);
+                self.counts.set(c as usize, self.counts.get(c as usize) + total);
+                // A place for each quad and component of a tile: those of a tile side by side.
+                let (t, k) = (component / COMPONENTS, component % COMPONENTS);
+                largest.set((t * QUADS + quad) * COMPONENTS + k, most);
+            }
+            c += block_dim();
+        }
+    }
+
+    /// Moves the counts to memory (see [`move_sums`]), and leaves zeros. `to`: the place of component 0. All threads of the
+    /// block take part.
+    ///
+    /// # Safety
+    /// There is a place for each component, and no other block uses those of this block's.
+    #[inline(always)]
+    unsafe fn move_counts(&self, to: *mut f64, add: bool) {
+        // Four neighbouring lanes counted the quads of a component; whole warps meet here.
+        const { assert!(COMPONENTS * QUADS == WARP as usize && QUADS == 4) };
+        let mut c = thread_idx();
+        while c < self.tiles() * (COMPONENTS * QUADS) as u32 {
+            // SAFETY: only this thread counts in this place.
+            let count = unsafe { self.counts.get(c as usize) };
+            let other = |lane: u32| f32::from_bits(shuffle_xor_u32(count.to_bits(), lane));
+            let (second, third, fourth) = (other(1), other(2), other(3));
+            // SAFETY: as above.
+            unsafe { self.counts.set(c as usize, 0.0) };
+            if c % QUADS as u32 == 0 {
+                let component = self.tile as usize * COMPONENTS + (c / QUADS as u32) as usize;
+                // SAFETY: the caller's.
+                unsafe { move_sums(to.wrapping_add(component), 1, &mut [count + second + third + fourth], add) };
+            }
+            c += block_dim();
+        }
+    }
 }
 
-/// Moves values to their places, `step` apart, or adds them to what is there, and leaves zeros in their stead.
+/// Moves a thread's sums to memory, `step` apart, and leaves zeros. They replace what is there, or are added to it.
 ///
 /// # Safety
 /// The places exist, and no other thread uses them.
 #[inline(always)]
-unsafe fn flush<const V: usize>(to: *mut f64, step: usize, values: &mut [f32; V], add: bool) {
+unsafe fn move_sums<const V: usize>(to: *mut f64, step: usize, values: &mut [f32; V], add: bool) {
     let mut sums = [0.0f64; V];
     // All reads before the first write, so that their latencies overlap.
     let mut v = 0;
     while add && v < V {
         // SAFETY: the caller's.
-        sums[v] = unsafe { *to.wrapping_add(v * step) };
+        sums[v] = unsafe { load(to.wrapping_add(v * step)) };
         v += 1;
     }
     let mut v = 0;
     while v < V {
         // SAFETY: the caller's.
-        unsafe { *to.wrapping_add(v * step) = sums[v] + values[v] as f64 };
+        unsafe { store(to.wrapping_add(v * step), sums[v] + values[v] as f64) };
         values[v] = 0.0;
         v += 1;
     }
 }
 
+/// Waits until the oldest of `stages` stages, all of which but one are on their way, has arrived.
 #[inline(always)]
-unsafe fn body<const FULL: bool, const OWN: bool>(args: &WeightedSumsArgs) {
-    let shape = Shape { full: FULL, own: OWN, ..args.shape };
-    let (group, part) = (block_idx() / shape.across(), block_idx() % shape.across());
-    let block = Block { args, shape, tile: group * shape.block_tiles, patch: part * shape.block_patches };
-    let stages = Shared::<f32>::at(0);
-    let stage = shape.stage();
-    let counts = stages.offset(shape.stages as usize * stage);
-    let largest = counts.offset(shape.places());
-    let weights = largest.offset(2 * shape.places());
-    let centres = weights.offset(shape.block_tiles as usize * COMPONENTS);
-    // This thread's tile and patch; one without work follows the first.
-    let (tile, patch) = (thread_idx() / shape.block_patches, thread_idx() % shape.block_patches);
-    let works = tile < block.present() && block.patch + patch < shape.patches;
-    let (tile, patch) = if works { (tile, patch) } else { (0, 0) };
-    let (quads, features_rows) = (shape.quads() as usize, block.features() as usize);
-    // Rows of its features in a stage: of a quad they are `quads` rows apart.
-    let (pair, quad) = if FULL {
-        let at = 2 * (block.patch + patch) as usize;
-        // SAFETY: a pair for each patch.
-        unsafe { (*args.pairs.add(at), *args.pairs.add(at + 1)) }
-    } else {
-        (0, patch)
-    };
-    let own_row = quad as usize;
-    let pair_row = block.row(if FULL { 2 * pair } else { block.first_feature() });
-    let mut c = thread_idx() as usize;
-    while c < shape.places() {
-        // SAFETY: inside; only this thread counts in this place.
-        unsafe { counts.set(c, 0.0) };
-        c += block_dim() as usize;
+fn wait_for_stage(stages: u32) {
+    match stages {
+        2 => copies_wait(),
+        3 => copies_wait_but_one(),
+        _ => copies_wait_but_two(),
     }
-    let mut c = thread_idx() as usize;
-    while c < block.present() as usize * COMPONENTS {
-        // SAFETY: weights of all components; inside.
-        unsafe { weights.set(c, *args.weights.add(block.tile as usize * COMPONENTS + c)) };
-        c += block_dim() as usize;
-    }
-    // Features behind D are the number one.
-    let mut c = thread_idx() as usize;
-    while c < shape.stages as usize * features_rows * STAGE {
-        let (which, feature, at) =
-            (c / STAGE / features_rows, block.first_feature() + (c / STAGE % features_rows) as u32, c % STAGE);
-        if feature >= shape.d {
-            // SAFETY: inside; copies do not touch these rows.
-            unsafe { stages.set(which * stage + block.row(feature) * PITCH + at, 1.0) };
-        }
-        c += block_dim() as usize;
-    }
-    if OWN {
-        let mut c = thread_idx() as usize;
-        while c < block.present() as usize * COMPONENTS * features_rows {
-            let (component, feature) = (c / features_rows, block.first_feature() + (c % features_rows) as u32);
-            let k = block.tile as usize * COMPONENTS + component;
-            let at = component * features_rows + block.row(feature);
-            // SAFETY: centres of all components; inside.
-            unsafe {
-                let d = shape.d as usize;
-                centres.set(at, if feature < shape.d { *args.centres.add(k * d + feature as usize) } else { 0.0 });
-            }
-            c += block_dim() as usize;
-        }
-    }
-    let centres = centres.offset(tile as usize * COMPONENTS * features_rows);
-    // Where its sums go: neighbours beside each other.
-    let tasks = shape.tiles as usize * shape.patches as usize;
-    let task = (block.tile + tile) as usize * shape.patches as usize + (block.patch + patch) as usize;
-    let sums = args.sums.wrapping_add(block_idx_y() as usize * shape.sums());
-    let mut add = args.add != 0;
-    let mut sum = [[0.0f32; VALUES]; COMPONENTS];
+}
+
+#[inline(always)]
+unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
+    let shape = Shape { full: FULL, central: CENTRAL, ..args.shape };
+    let block = Block::new(args, shape);
+    // The stages of all slices, and this block's present one.
     let all = args.columns.n.div_ceil(STAGE as u64) as u32;
     let mut number = block_idx_y();
-    // The place of the present stage, and which half of `largest` belongs to it.
-    let (mut which, mut half) = (0, 0);
-    let mut since = 0;
     let mut ahead = 0;
     while ahead + 1 < shape.stages {
         if number + ahead * args.slices < all {
-            // SAFETY: the start: nothing is in use.
-            unsafe { block.fetch(stages.offset(ahead as usize * stage), number + ahead * args.slices) };
+            // SAFETY: the start: no stage is in use.
+            unsafe {
+                block.fetch(block.stages.offset(ahead as usize * shape.stage()), number + ahead * args.slices);
+            }
         }
         copies_commit();
         ahead += 1;
@@ -202,230 +289,89 @@ unsafe fn body<const FULL: bool, const OWN: bool>(args: &WeightedSumsArgs) {
         // SAFETY: the stage exists.
         normalisers = unsafe { block.normalisers(number) };
     }
+    // SAFETY: the start: the shared memory is not in use, but for the copies; the arguments are as documented.
+    let task = unsafe {
+        block.prepare::<CENTRAL>();
+        Task::of_thread::<FULL>(&block)
+    };
+    let features = block.features() as usize;
+    let centres = block.centres.offset(task.tile as usize * COMPONENTS * features);
+    // Where the sums go: those of neighbouring tasks beside each other, the counts behind them all.
+    let tasks = shape.tiles as usize * shape.patches as usize;
+    let index = (block.tile + task.tile) as usize * shape.patches as usize + (block.patch + task.patch) as usize;
+    let to = args.sums.wrapping_add(block_idx_y() as usize * shape.sums());
+    let mut add = args.add != 0;
+    let mut sums = [[0.0f32; VALUES]; COMPONENTS];
+    // The place of the present stage, and which half of `largest` belongs to it.
+    let (mut place, mut half) = (0, 0);
+    let mut since_move = 0;
     barrier!();
     while number < all {
-        let at = stages.offset(which as usize * stage);
-        let r = at.offset(features_rows * PITCH);
-        let largest = largest.offset(half * shape.places());
-        match shape.stages {
-            2 => copies_wait(),
-            3 => copies_wait_but_one(),
-            _ => copies_wait_but_two(),
-        }
-        // Exponents that this thread copied, into responsibilities.
-        let quad = thread_idx() as usize % QUADS;
-        let mut c = thread_idx();
-        while c < block.present() * (COMPONENTS * QUADS) as u32 {
-            let component = (c / QUADS as u32) as usize;
-            let place = component * PITCH + QUAD * quad;
-            // SAFETY: places of this thread's own.
-            unsafe {
-                let q = r.get4(place);
-                let w = weights.get(component);
-                let [top, factor] = normalisers;
-                let mut v = [0.0f32; QUAD];
-                let mut total = 0.0;
-                let mut most = 0.0;
-                let mut p = 0;
-                while p < QUAD {
-                    // Nobody wrote exponents of components behind K.
-                    let r = if w > 0.0 { w * exp2(q[p] - top[p]) * factor[p] } else { 0.0 };
-                    v[p] = if r >= NOTHING { r } else { 0.0 };
-                    total += v[p];
-                    most = max(most, v[p]);
-                    p += 1;
-                }
-                r.set4(place, v);
-                counts.set(c as usize, counts.get(c as usize) + total);
-                // A place for each quad and component of a tile: those of a tile side by side.
-                let (t, k) = (component / COMPONENTS, component % COMPONENTS);
-                largest.set((t * QUADS + quad) * COMPONENTS + k, most);
-            }
-            c += block_dim();
-        }
+        let samples = block.stages.offset(place as usize * shape.stage());
+        let r = samples.offset(features * PITCH);
+        let largest = block.largest.offset(half * shape.places());
+        wait_for_stage(shape.stages);
+        // SAFETY: this thread's copies have arrived; nobody reads this half of `largest` since the last barrier.
+        unsafe { block.responsibilities(r, largest, normalisers) };
         barrier!();
         let next = number + args.slices;
         let last = number + ahead * args.slices;
         if last < all {
             // The place of the stage before this one.
-            let free = if which == 0 { ahead } else { which - 1 };
+            let free = if place == 0 { ahead } else { place - 1 };
             // SAFETY: all threads have passed the barrier: none computes on that stage any more.
-            unsafe { block.fetch(stages.offset(free as usize * stage), last) };
+            unsafe { block.fetch(block.stages.offset(free as usize * shape.stage()), last) };
         }
         copies_commit();
         if next < all {
             // SAFETY: the stage exists.
             normalisers = unsafe { block.normalisers(next) };
         }
-        let r = r.offset(tile as usize * COMPONENTS * PITCH);
-        let largest = largest.offset(tile as usize * COMPONENTS * QUADS);
+        let r = r.offset(task.tile as usize * COMPONENTS * PITCH);
+        let largest = largest.offset(task.tile as usize * COMPONENTS * QUADS);
         // Known at run time only, which keeps the loop from being unrolled.
         let left = args.columns.quads() - number * QUADS as u32;
-        let present = if left < QUADS as u32 { left as usize } else { QUADS };
+        let quads = if left < QUADS as u32 { left as usize } else { QUADS };
         let mut quad = 0;
-        while quad < present {
+        while quad < quads {
             // SAFETY: responsibilities and features of the stage, which the barrier made visible.
             unsafe {
                 let (a, b) = (largest.get4(quad * COMPONENTS), largest.get4(quad * COMPONENTS + 4));
                 let most = max(max(max(a[0], a[1]), max(a[2], a[3])), max(max(b[0], b[1]), max(b[2], b[3])));
-                if warp_any(works && most > 0.0) {
-                    let x = at.offset(own_row * PITCH + QUAD * quad);
-                    let mut y = [[0.0f32; QUAD]; 4];
-                    let mut f = 0;
-                    while f < 4 {
-                        y[f] = x.get4(f * quads * PITCH);
-                        f += 1;
-                    }
-                    let mut z = [[0.0f32; QUAD]; 2];
-                    if FULL {
-                        let x = at.offset(pair_row * PITCH + QUAD * quad);
-                        z = [x.get4(0), x.get4(quads * PITCH)];
-                    }
-                    let r = r.offset(QUAD * quad);
-                    if OWN {
-                        centred::<FULL>(&mut sum, r, &y, &z, centres, (own_row, pair_row), (quads, features_rows));
-                    } else {
-                        plain::<FULL>(&mut sum, r, &y, &z);
-                    }
+                if warp_any(task.works && most > 0.0) {
+                    task.add_quad::<FULL, CENTRAL>(&mut sums, samples, r, quad, (centres, features));
                 }
             }
             quad += 1;
         }
-        which = if which == ahead { 0 } else { which + 1 };
+        place = if place == ahead { 0 } else { place + 1 };
         half ^= 1;
         number = next;
-        since += 1;
-        if since == FLUSH || next >= all {
-            since = 0;
-            if works {
+        since_move += 1;
+        if since_move == FLUSH || next >= all {
+            since_move = 0;
+            if task.works {
                 let tasks = opaque(tasks as u32) as usize;
-                let mut to = sums.wrapping_add(task);
-                let mut i = 0;
-                while i < COMPONENTS {
+                let mut to = to.wrapping_add(index);
+                let mut k = 0;
+                while k < COMPONENTS {
                     // SAFETY: a place for each sum of each task.
-                    unsafe { flush(to, tasks, &mut sum[i], add) };
+                    unsafe { move_sums(to, tasks, &mut sums[k], add) };
                     to = to.wrapping_add(VALUES * tasks);
-                    i += 1;
+                    k += 1;
                 }
             }
-            if part == 0 {
-                // One thread a component; its counts are ready, for each was written before the last barrier.
-                let mut component = thread_idx() as usize;
-                while component < block.present() as usize * COMPONENTS {
-                    let mut quad = 0;
-                    let mut count = [0.0f32];
-                    while quad < QUADS {
-                        // SAFETY: the component's own places.
-                        unsafe { count[0] += counts.get(component * QUADS + quad) };
-                        quad += 1;
-                    }
-                    let to = COMPONENTS * VALUES * tasks + block.tile as usize * COMPONENTS + component;
-                    // SAFETY: a place for each component.
-                    unsafe { flush(sums.add(to), 1, &mut count, add) };
-                    component += block_dim() as usize;
-                }
-            }
-            barrier!();
-            let mut c = thread_idx() as usize;
-            while c < shape.places() {
-                // SAFETY: only this thread counts in this place, and the barrier has let all read it.
-                unsafe { counts.set(c, 0.0) };
-                c += block_dim() as usize;
+            if block.patch == 0 {
+                // SAFETY: a place for each component, which the blocks of the first patches use alone.
+                unsafe { block.move_counts(to.wrapping_add(COMPONENTS * VALUES * tasks), add) };
             }
             add = true;
         }
     }
 }
 
-/// Adds a quad of samples: r·v for each component and value.
-///
-/// # Safety
-/// `r` has a row for each component.
-#[inline(always)]
-unsafe fn plain<const FULL: bool>(
-    sum: &mut [[f32; VALUES]; COMPONENTS],
-    r: Shared<f32>,
-    y: &[[f32; QUAD]; 4],
-    z: &[[f32; QUAD]; 2],
-) {
-    let mut values = [[0.0f32; QUAD]; VALUES];
-    let mut f = 0;
-    while f < 4 {
-        let mut p = 0;
-        while p < QUAD {
-            values[f][p] = if FULL { z[0][p] * y[f][p] } else { y[f][p] };
-            values[4 + f][p] = if FULL { z[1][p] * y[f][p] } else { y[f][p] * y[f][p] };
-            p += 1;
-        }
-        f += 1;
-    }
-    let mut k = 0;
-    while k < COMPONENTS {
-        // SAFETY: the caller's.
-        let r = unsafe { r.get4(k * PITCH) };
-        let mut v = 0;
-        while v < VALUES {
-            let mut p = 0;
-            while p < QUAD {
-                sum[k][v] = fma(r[p], values[v][p], sum[k][v]);
-                p += 1;
-            }
-            v += 1;
-        }
-        k += 1;
-    }
-}
-
-/// The same around each component's own centre.
-///
-/// # Safety
-/// `r` and `centres` have a row for each component.
-#[inline(always)]
-unsafe fn centred<const FULL: bool>(
-    sum: &mut [[f32; VALUES]; COMPONENTS],
-    r: Shared<f32>,
-    y: &[[f32; QUAD]; 4],
-    z: &[[f32; QUAD]; 2],
-    centres: Shared<f32>,
-    (own_row, pair_row): (usize, usize),
-    (quads, features): (usize, usize),
-) {
-    let features = opaque(features as u32) as usize;
-    let mut k = 0;
-    while k < COMPONENTS {
-        // SAFETY: the caller's.
-        unsafe {
-            let r = r.get4(k * PITCH);
-            let c = centres.offset(k * features);
-            let (mut c0, mut c1) = (0.0, 0.0);
-            if FULL {
-                (c0, c1) = (c.get(pair_row), c.get(pair_row + quads));
-            }
-            let mut f = 0;
-            while f < 4 {
-                let own = c.get(own_row + f * quads);
-                let mut p = 0;
-                while p < QUAD {
-                    let y = y[f][p] - own;
-                    if FULL {
-                        sum[k][f] = fma(r[p] * (z[0][p] - c0), y, sum[k][f]);
-                        sum[k][4 + f] = fma(r[p] * (z[1][p] - c1), y, sum[k][4 + f]);
-                    } else {
-                        let t = r[p] * y;
-                        sum[k][f] += t;
-                        sum[k][4 + f] = fma(t, y, sum[k][4 + f]);
-                    }
-                    p += 1;
-                }
-                f += 1;
-            }
-        }
-        k += 1;
-    }
-}
-
 macro_rules! instances {
-    ($($(#[$doc:meta])* $name:ident $full:literal $own:literal;)*) => { $(
+    ($($(#[$doc:meta])* $name:ident $full:literal $central:literal;)*) => { $(
         kernel! {
             $(#[$doc])*
             ///
@@ -433,15 +379,15 @@ macro_rules! instances {
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: WeightedSumsArgs) {
                 // SAFETY: the caller's.
-                unsafe { body::<$full, $own>(&args) }
+                unsafe { body::<$full, $central>(&args) }
             }
         }
     )* };
 }
 instances! {
-    /// Diagonal covariances, all moments around the data's centre.
+    /// Diagonal covariances, moments around the data's centre.
     weighted_sums_diag_raw false false;
-    /// Matrices, all moments around the data's centre.
+    /// Matrices, moments around the data's centre.
     weighted_sums_full_raw true false;
     /// Diagonal covariances, moments around each component's own centre.
     weighted_sums_diag_central false true;

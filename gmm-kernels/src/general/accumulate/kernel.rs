@@ -15,7 +15,9 @@ fn sum_over_lanes<T: Float, const N: usize>(mut v: [T; N]) -> [T; N] {
         let upper = lane & by != 0;
         let mut i = 0;
         while i < half {
-            let (keep, give) = if upper { (v[half + i], v[i]) } else { (v[i], v[half + i]) };
+            // Both are read before one is chosen: a choice between places would keep the array in memory.
+            let (low, high) = (v[i], v[half + i]);
+            let (keep, give) = if upper { (high, low) } else { (low, high) };
             v[i] = keep + give.shuffle_xor(by);
             i += 1;
         }
@@ -150,11 +152,11 @@ unsafe fn body<T: Float, const FULL: bool, const NUMBERS: usize>(args: &Accumula
         let mut s = 0;
         while s < NUMBERS / WARP as usize {
             let value = unit as usize * NUMBERS + lane * (NUMBERS / WARP as usize) + s;
-            // Not `*to`: a compiler may read that before it asks whether to, and at first nobody has written there.
+            // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it, to where nobody has written yet.
             // SAFETY: a place for each value and slice.
             unsafe {
                 let to = args.partials.add(value * args.slices as usize + slice as usize);
-                *to = if args.add != 0 { load_fresh(to) + totals[s] } else { totals[s] };
+                store(to, if args.add != 0 { load_fresh(to) + totals[s] } else { totals[s] });
             }
             s += 1;
         }

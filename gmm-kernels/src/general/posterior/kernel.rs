@@ -14,7 +14,7 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
         let mut c = 0;
         while c < args.k {
             // SAFETY: sample i and component c exist.
-            let (w, q) = unsafe { (T::load(args.weights.add(c as usize)), *q(c)) };
+            let (w, q) = unsafe { (T::load(args.weights.add(c as usize)), load(q(c))) };
             if w > T::ZERO && q > top {
                 top = q;
             }
@@ -28,9 +28,9 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
             unsafe {
                 let w = T::load(args.weights.add(c as usize));
                 // A component without weight is not below the maximum: it counts 0, not 0·∞.
-                let p = if w > T::ZERO { w * (*q(c) - top).exp2() } else { T::ZERO };
+                let p = if w > T::ZERO { w * (load(q(c)) - top).exp2() } else { T::ZERO };
                 if args.responsibilities != 0 {
-                    *q(c) = p;
+                    store(q(c), p);
                 }
                 sum = sum + p;
                 if p > best {
@@ -50,10 +50,10 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
         // SAFETY: a place for each sample.
         unsafe {
             if !args.scores.is_null() {
-                *args.scores.add(i as usize) = score;
+                store(args.scores.add(i as usize), score);
             }
             if !args.labels.is_null() {
-                *args.labels.add(i as usize) = label;
+                store(args.labels.add(i as usize), label);
             }
         }
         if args.responsibilities != 0 {
@@ -61,7 +61,7 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
             let mut c = 0;
             while c < args.k {
                 // SAFETY: as above.
-                unsafe { *q(c) = *q(c) * factor };
+                unsafe { store(q(c), load(q(c)) * factor) };
                 c += 1;
             }
         }
@@ -70,11 +70,11 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
     // SAFETY: all threads end here, and the shared memory is not in use.
     let sum = unsafe { Output::block_total(warp_sum(total)) };
     if thread_idx() == 0 {
-        // Not `*to`: a compiler may read that before it asks whether to, and at first nobody has written there.
+        // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it, to where nobody has written yet.
         // SAFETY: a place for each block.
         unsafe {
             let to = args.partials.add(block_idx() as usize);
-            *to = if args.add != 0 { load_fresh(to) + sum } else { sum };
+            store(to, if args.add != 0 { load_fresh(to) + sum } else { sum });
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::simt::*;
 #[inline(always)]
 unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
     let columns = &args.columns;
-    let (keep, stream) = (policy_keep(), policy_stream());
+    let (cached, streamed) = (policy_keep(), policy_stream());
     let first_set = block_idx_y() * args.group;
     let sets = if args.sets - first_set < args.group { args.sets - first_set } else { args.group };
     let set_size = args.k as usize * 4 * ROW4;
@@ -19,7 +19,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
     let mut f = thread_idx() as usize;
     while f < sets as usize * set_size {
         // SAFETY: the group's sets are within the array, and the shared memory holds a group.
-        unsafe { parameters.set(f, *args.parameters.add(first_set as usize * set_size + f)) };
+        unsafe { parameters.set(f, load(args.parameters.add(first_set as usize * set_size + f))) };
         f += block_dim() as usize;
     }
     let mut set = 0;
@@ -47,7 +47,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
             let mut j = 0;
             while j < D {
                 // SAFETY: quad i exists.
-                x[r][j] = unsafe { load4(columns.quad(i, j), if i < columns.keep { keep } else { stream }) };
+                x[r][j] = unsafe { load4(columns.quad(i, j), if i < columns.cached_quads { cached } else { streamed }) };
                 j += 1;
             }
             r += 1;
@@ -94,7 +94,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
         if lane == 0 {
             // SAFETY: a place for each set and block.
             unsafe {
-                *args.partials.add((first_set + set) as usize * grid_dim() as usize + block_idx() as usize) = sum
+                store(args.partials.add((first_set + set) as usize * grid_dim() as usize + block_idx() as usize), sum)
             };
         }
         set += block_dim() / WARP;

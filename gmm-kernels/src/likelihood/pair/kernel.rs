@@ -12,14 +12,14 @@ pub unsafe fn component(x: *const f32, stride: u64, d: u32, p: *const f32) -> (f
     // SAFETY: the caller's.
     unsafe {
         let d = d as usize;
-        let mut q = *p.add(2 * d + 1);
+        let mut q = load(p.add(2 * d + 1));
         let mut j = 0;
         while j < d {
-            let t = fma(*p.add(2 * j), *x.add(j * stride as usize), *p.add(2 * j + 1));
+            let t = fma(load(p.add(2 * j)), load(x.add(j * stride as usize)), load(p.add(2 * j + 1)));
             q = fma(-t, t, q);
             j += 1;
         }
-        (*p.add(2 * d), q)
+        (load(p.add(2 * d)), q)
     }
 }
 
@@ -29,8 +29,8 @@ kernel! {
     /// # Safety
     /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn pair(args: PairArgs) {
-        let (lane, point) = (thread_idx() % args.lanes, thread_idx() / args.lanes);
-        let per_block = (block_dim() / args.lanes) as u64;
+        let (lane, point) = (thread_idx() % args.threads_per_sample, thread_idx() / args.threads_per_sample);
+        let per_block = (block_dim() / args.threads_per_sample) as u64;
         // The maximum of each thread, and behind them the sum of each thread.
         let (maxima, sums) = (Shared::<f32>::at(0), Shared::<f32>::at(block_dim() as usize * size_of::<f32>()));
         let mine = thread_idx() as usize;
@@ -48,7 +48,7 @@ kernel! {
                         component(args.x.add(i as usize), args.stride, args.d, args.parameters.add(k as usize * (2 * args.d as usize + 2)))
                     };
                     sum.add(w, q);
-                    k += args.lanes;
+                    k += args.threads_per_sample;
                 }
             }
             // SAFETY: a place for each thread; the barriers separate the writes from the reads.
@@ -58,13 +58,13 @@ kernel! {
                 barrier!();
                 if lane == 0 && i < args.n {
                     let mut l = mine + 1;
-                    while l < mine + args.lanes as usize {
+                    while l < mine + args.threads_per_sample as usize {
                         sum.merge(LogSumExp { max: maxima.get(l), sum: sums.get(l) });
                         l += 1;
                     }
                     product.multiply_scaled(sum.max, sum.sum);
                     if !args.samples.is_null() {
-                        *args.samples.add(i as usize) = sum.log2();
+                        store(args.samples.add(i as usize), sum.log2());
                     }
                 }
                 barrier!();

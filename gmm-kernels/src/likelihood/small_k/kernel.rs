@@ -124,7 +124,7 @@ unsafe fn far_sample(columns: &Columns, sample: usize, components: Shared<f32>, 
             let mut q = at.get(2 * d + 1);
             let mut j = 0;
             while j < d {
-                let t = fma(at.get(2 * j), *columns.x.add(j * columns.stride as usize + sample), at.get(2 * j + 1));
+                let t = fma(at.get(2 * j), load(columns.x.add(j * columns.stride as usize + sample)), at.get(2 * j + 1));
                 q = fma(-t, t, q);
                 j += 1;
             }
@@ -138,7 +138,7 @@ unsafe fn far_sample(columns: &Columns, sample: usize, components: Shared<f32>, 
 #[inline(always)]
 unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &SmallKArgs<ROW>) {
     let columns = &args.columns;
-    let (keep, stream) = (policy_keep(), policy_stream());
+    let (cached, streamed) = (policy_keep(), policy_stream());
     let step = grid_dim() * block_dim();
     let mut i = block_idx() * block_dim() + thread_idx();
     let components = Shared::<f32>::at(FINISH_SHARED_BYTES);
@@ -148,7 +148,7 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Small
     let ring = components.offset(COMPONENTS * ROW + warp * STAGES * D * feature + QUAD * lane).in_thread_register();
     let fetch = |i: u32, stage: usize| {
         if i < columns.quads() {
-            let policy = if i < columns.keep { keep } else { stream };
+            let policy = if i < columns.cached_quads { cached } else { streamed };
             let mut j = 0;
             while j < D {
                 // SAFETY: quad i exists; the ring has a place of this thread's for each stage and feature.

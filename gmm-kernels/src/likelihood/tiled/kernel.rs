@@ -1,4 +1,7 @@
 //! The code of the `tiled` kernels.
+//!
+//! The register tile stays in registers only if the compiler knows every index into it: the loops over it are `while`
+//! loops with constant bounds, which it unrolls.
 use super::*;
 use crate::math::{LogProduct, LogSumExp};
 use crate::simt::*;
@@ -8,9 +11,13 @@ struct Tiles<'a, const T: usize, const FULL: bool> {
     args: &'a TiledArgs,
     /// Quads of a block's samples, a power of two.
     quads: u32,
-    /// The two stages.
+    /// The two stages, and the numbers of each.
     stages: Shared<f32>,
-    stage: usize,
+    stage_size: usize,
+    /// Which of the block's tiles side by side is this thread's warp's.
+    part: u32,
+    /// The thread's first sample, counted from the block's first.
+    sample: usize,
 }
 
 /// A step of the work on a block's samples.
@@ -46,7 +53,7 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
     fn parameters(&self, tile: u32, row: u32) -> *const f32 {
         // The triangle's tiles have one more line: b.
         let lines = self.args.d as usize + FULL as usize;
-        self.args.sm.wrapping_add((tile as usize * self.rows() as usize + row as usize) * lines * Self::WIDTH)
+        self.args.scales_and_shifts.wrapping_add((tile as usize * self.rows() as usize + row as usize) * lines * Self::WIDTH)
     }
 
     /// The step behind `at`.
@@ -58,22 +65,22 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
         } else if row + 1 < self.rows() {
             Step { tile, row: row + 1, start: 0 }
         } else {
-            Step { tile: tile + self.args.across, row: 0, start: 0 }
+            Step { tile: tile + self.args.component_warps, row: 0, start: 0 }
         }
     }
 
-    /// Starts to copy a step, for the quads from `first`.
+    /// Starts to copy a step, for the quads from `first`, to stage 0 or 1.
     ///
     /// # Safety
-    /// All threads of the block call it, and none computes on stage `which`.
+    /// All threads of the block call it, and none computes on that stage.
     #[inline(always)]
-    unsafe fn fetch(&self, which: usize, first: u32, step: Step) {
+    unsafe fn fetch(&self, stage: usize, first: u32, step: Step) {
         let args = self.args;
         let policy = policy_keep();
         let Step { tile, row, start } = step;
         let left = self.features(row) - start;
         let features = if left < STEP as u32 { left } else { STEP as u32 };
-        let to = self.stages.offset(which * self.stage);
+        let to = self.stages.offset(stage * self.stage_size);
         let last = args.columns.quads() - 1;
         // A power of two.
         let shift = self.quads.trailing_zeros();
@@ -90,7 +97,7 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
         // A whole step of each part, of which the last may have fewer features.
         let chunk = (STEP * Self::WIDTH / 4) as u32;
         let mut c = thread_idx();
-        while c < args.across * chunk {
+        while c < args.component_warps * chunk {
             let (part, i) = (c / chunk, c % chunk);
             if tile + part < args.tiles && i < features * (Self::WIDTH / 4) as u32 {
                 let from =
@@ -102,18 +109,143 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
         }
         copies_commit();
     }
+
+    /// The values that the sums of a tile begin with: seeds, or b. `seeds`: those of the tile.
+    ///
+    /// # Safety
+    /// The tile exists.
+    #[inline(always)]
+    unsafe fn first_values(&self, tile: u32, row: u32, seeds: *const f32) -> [[f32; SAMPLES]; T] {
+        let start =
+            if FULL { self.parameters(tile, row).wrapping_add(self.args.d as usize * T) } else { seeds };
+        let mut values = [[0.0f32; SAMPLES]; T];
+        let mut k = 0;
+        while k < T {
+            // SAFETY: the caller's.
+            values[k] = [unsafe { load(start.add(k)) }; SAMPLES];
+            k += 1;
+        }
+        values
+    }
+
+    /// Adds the features of a step to the sums of the thread's samples.
+    ///
+    /// # Safety
+    /// The step has arrived in that stage, also what other threads copied.
+    #[inline(always)]
+    unsafe fn add_step(&self, values: &mut [[f32; SAMPLES]; T], stage: usize, step: Step) {
+        let samples = self.stages.offset(stage * self.stage_size);
+        let parameters =
+            samples.offset(STEP * QUAD * self.quads as usize + self.part as usize * STEP * Self::WIDTH);
+        let left = self.features(step.row) - step.start;
+        let features = if left < STEP as u32 { left as usize } else { STEP };
+        let mut f = 0;
+        while f < features {
+            // SAFETY: the caller's.
+            unsafe {
+                let x = samples.offset(f * QUAD * self.quads as usize + self.sample);
+                let (a, b) = (x.get4(0), x.get4(WARP_SAMPLES / 2));
+                let x = [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]];
+                let parameters = parameters.offset(f * Self::WIDTH);
+                if FULL {
+                    multiply(values, &x, parameters);
+                } else {
+                    subtract_distances(values, &x, parameters);
+                }
+            }
+            f += 1;
+        }
+    }
+
+    /// Where the exponents of the thread's samples go, for a component. `first`: the block's first quad.
+    #[inline(always)]
+    fn exponents(&self, first: u32, component: usize) -> *mut f32 {
+        let Exponents { q, stride, .. } = self.args.exponents;
+        q.wrapping_add(component * stride as usize + (QUAD * first as usize + self.sample))
+    }
+
+    /// Leaves the exponents of a tile's components, if they are asked for.
+    ///
+    /// # Safety
+    /// There is a row for each of the tile's components, with a place for each sample.
+    #[inline(always)]
+    unsafe fn store_exponents(&self, first: u32, tile: u32, q: &[[f32; SAMPLES]; T]) {
+        if !self.args.exponents.q.is_null() {
+            let stride = opaque(self.args.exponents.stride) as usize;
+            let mut to = self.exponents(first, tile as usize * T);
+            let mut k = 0;
+            while k < T {
+                // SAFETY: the caller's.
+                unsafe { store_samples(to, q[k]) };
+                to = to.wrapping_add(stride);
+                k += 1;
+            }
+        }
+    }
+
+    /// Puts together what the block's warps have of each sample: its log-likelihood goes to `product`, and, where asked for,
+    /// to memory, as do its maximum and factor. The block's threads share its samples anew, side by side.
+    ///
+    /// # Safety
+    /// All threads of the block call it; `maxima` and `totals` are those of all warps.
+    #[inline(always)]
+    unsafe fn finish_samples(&self, product: &mut LogProduct, first: u32, maxima: Shared<f32>, totals: Shared<f32>) {
+        let args = self.args;
+        let block_samples = QUAD * self.quads as usize;
+        let mut at = thread_idx() as usize;
+        while at < block_samples {
+            let sample = QUAD as u64 * first as u64 + at as u64;
+            // Behind N.
+            let (mut top, mut factor) = (0.0, 0.0);
+            if sample < args.columns.n {
+                let mut sum = LogSumExp::new();
+                let mut other = at;
+                while other < args.component_warps as usize * block_samples {
+                    // SAFETY: the caller's.
+                    sum.merge(unsafe { LogSumExp { max: maxima.get(other), sum: totals.get(other) } });
+                    other += block_samples;
+                }
+                let mut weight = 1.0;
+                if args.sample_weights.is_null() {
+                    product.multiply_scaled(sum.max, sum.sum);
+                } else {
+                    // SAFETY: sample < N.
+                    weight = unsafe { load(args.sample_weights.add(sample as usize)) };
+                    product.multiply_scaled(weight * sum.log2(), 1.0);
+                }
+                (top, factor) = (sum.max, weight * reciprocal(sum.sum));
+                if !args.samples.is_null() {
+                    // SAFETY: sample < N.
+                    unsafe { store(args.samples.add(sample as usize), sum.log2()) };
+                }
+            }
+            if !args.exponents.q.is_null() {
+                let to = args.exponents.normalisers.wrapping_add(sample as usize);
+                // SAFETY: both rows have a place for each sample of the block.
+                unsafe {
+                    store(to, top);
+                    store(to.add(args.exponents.stride as usize), factor);
+                }
+            }
+            at += block_dim() as usize;
+        }
+    }
 }
 
-/// q −= (s·x + m)² for the tile's components and one feature; `sm` holds s and then m of each component.
+/// q −= (s·x + m)² for the tile's components and one feature. `parameters`: s of each component, then m of each.
 ///
 /// # Safety
-/// `sm` has 2·T elements, aligned to 16 bytes.
+/// `parameters` has 2·T elements, aligned to 16 bytes.
 #[inline(always)]
-unsafe fn accumulate<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], sm: Shared<f32>) {
+unsafe fn subtract_distances<const T: usize>(
+    q: &mut [[f32; SAMPLES]; T],
+    x: &[f32; SAMPLES],
+    parameters: Shared<f32>,
+) {
     let mut k = 0;
     while k < T {
         // SAFETY: the caller's.
-        let (s, m) = unsafe { (sm.get4(k), sm.get4(T + k)) };
+        let (s, m) = unsafe { (parameters.get4(k), parameters.get4(T + k)) };
         let mut l = 0;
         while l < 4 {
             let mut p = 0;
@@ -151,12 +283,26 @@ unsafe fn multiply<const T: usize>(z: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLE
     }
 }
 
+/// q −= |z|² for the tile's rows.
+#[inline(always)]
+fn subtract_squares<const T: usize>(q: &mut [f32; SAMPLES], z: &[[f32; SAMPLES]; T]) {
+    let mut k = 0;
+    while k < T {
+        let mut p = 0;
+        while p < SAMPLES {
+            q[p] = fma(-z[k][p], z[k][p], q[p]);
+            p += 1;
+        }
+        k += 1;
+    }
+}
+
 /// The log-sum-exps of a thread's samples, in shared memory: the work between two tiles needs the registers.
 #[derive(Clone, Copy)]
 struct Sums {
     /// Maxima of the thread's first quad of samples.
     maxima: Shared<f32>,
-    /// From there to its sums.
+    /// Numbers from there to its sums.
     sums: usize,
 }
 
@@ -184,12 +330,12 @@ impl Sums {
         }
     }
 
-    /// Adds R components. `constants`: w of each.
+    /// Adds R components with these exponents.
     ///
     /// # Safety
-    /// As for [`Self::get`]; `constants` has R elements.
+    /// As for [`Self::get`]; there are R weights.
     #[inline(always)]
-    unsafe fn add<const R: usize>(self, q: &[[f32; SAMPLES]; R], constants: *const f32) {
+    unsafe fn add<const R: usize>(self, q: &[[f32; SAMPLES]; R], weights: *const f32) {
         let mut quad = 0;
         while quad < SAMPLES / QUAD {
             // SAFETY: the caller's.
@@ -206,7 +352,7 @@ impl Sums {
                 let mut k = 0;
                 while k < R {
                     // SAFETY: the caller's.
-                    sum[p] = fma(unsafe { *constants.add(k) }, exp2(q[k][quad * QUAD + p] - top), sum[p]);
+                    sum[p] = fma(unsafe { load(weights.add(k)) }, exp2(q[k][quad * QUAD + p] - top), sum[p]);
                     k += 1;
                 }
                 max_[p] = top;
@@ -224,7 +370,7 @@ impl Sums {
 /// # Safety
 /// `to` is the place of its first sample: aligned to 16 bytes, and writable for those of a warp.
 #[inline(always)]
-unsafe fn store(to: *mut f32, v: [f32; SAMPLES]) {
+unsafe fn store_samples(to: *mut f32, v: [f32; SAMPLES]) {
     // SAFETY: the caller's.
     unsafe {
         store4(to, [v[0], v[1], v[2], v[3]]);
@@ -238,20 +384,22 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &TiledArgs) {
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
     // This warp's part of the components, and its part of the block's samples.
-    let (part, group) = (warp % args.across, (warp / args.across) as usize);
-    let quads = warps / args.across * (WARP_SAMPLES / QUAD) as u32;
-    let all = Tiles::<T, FULL> {
-        args,
-        quads,
-        stages: Shared::<f32>::at(FINISH_SHARED_BYTES).offset(2 * warps as usize * WARP_SAMPLES),
-        stage: stage(T, warps as usize, args.across as usize),
-    };
-    let mine = group * WARP_SAMPLES + QUAD * lane;
-    let block_samples = QUAD * quads as usize;
+    let (part, group) = (warp % args.component_warps, (warp / args.component_warps) as usize);
+    let quads = warps / args.component_warps * (WARP_SAMPLES / QUAD) as u32;
     let maxima = Shared::<f32>::at(FINISH_SHARED_BYTES);
     let totals = maxima.offset(warps as usize * WARP_SAMPLES);
-    let sums =
-        Sums { maxima: maxima.offset(part as usize * block_samples + mine), sums: warps as usize * WARP_SAMPLES };
+    let tiles = Tiles::<T, FULL> {
+        args,
+        quads,
+        stages: totals.offset(warps as usize * WARP_SAMPLES),
+        stage_size: stage(T, warps as usize, args.component_warps as usize),
+        part,
+        sample: group * WARP_SAMPLES + QUAD * lane,
+    };
+    let sums = Sums {
+        maxima: maxima.offset(part as usize * QUAD * quads as usize + tiles.sample),
+        sums: warps as usize * WARP_SAMPLES,
+    };
     let mut product = LogProduct::new();
     let mut first = block_idx() * quads;
     // The bounds are the same for all threads of a block, so that all of them meet at the barriers.
@@ -262,148 +410,61 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &TiledArgs) {
             sums.set(0, [empty.max; QUAD], [empty.sum; QUAD]);
             sums.set(1, [empty.max; QUAD], [empty.sum; QUAD]);
         }
-        let mut which = 0;
+        let mut stage = 0;
         let mut at = Step { tile: 0, row: 0, start: 0 };
         // SAFETY: the stages are free: the start, or the barrier that ends this loop.
-        unsafe { all.fetch(0, first, at) };
-        // Exponents of the thread's samples, for a component.
-        let exponents = |component: usize| {
-            let sample = QUAD * first as usize + mine;
-            args.posterior.exponents.wrapping_add(component * args.posterior.stride as usize + sample)
-        };
+        unsafe { tiles.fetch(0, first, at) };
         while at.tile < args.tiles {
             let tile = at.tile;
             let present = tile + part < args.tiles;
             // A warp without a tile of its own follows the last one.
-            let own = if present { tile + part } else { args.tiles - 1 };
+            let mine = if present { tile + part } else { args.tiles - 1 };
             // SAFETY: the tile exists.
-            let constants = unsafe { args.constants.add(own as usize * if FULL { 2 } else { 2 * T }) };
+            let weights = unsafe { args.weights_and_seeds.add(mine as usize * if FULL { 2 } else { 2 * T }) };
             // SAFETY: as above.
-            let mut exponent = [if FULL { unsafe { *constants.add(1) } } else { 0.0 }; SAMPLES];
+            let mut exponent = [if FULL { unsafe { load(weights.add(1)) } } else { 0.0 }; SAMPLES];
             while at.tile == tile {
                 let row = at.row;
-                // Rows of z begin with b, components with their seed.
-                let start = if FULL {
-                    all.parameters(own, row).wrapping_add(args.d as usize * T)
-                } else {
-                    constants.wrapping_add(T)
-                };
-                let mut q = [[0.0f32; SAMPLES]; T];
-                let mut k = 0;
-                while k < T {
-                    // SAFETY: as above.
-                    q[k] = [unsafe { *start.add(k) }; SAMPLES];
-                    k += 1;
-                }
+                // SAFETY: as above.
+                let mut values = unsafe { tiles.first_values(mine, row, weights.wrapping_add(T)) };
                 while at.tile == tile && at.row == row {
                     copies_wait();
                     barrier!();
-                    let next = all.next(at);
+                    let next = tiles.next(at);
                     if next.tile < args.tiles {
                         // SAFETY: all threads have passed the barrier, so none computes on the other stage any more.
-                        unsafe { all.fetch(which ^ 1, first, next) };
+                        unsafe { tiles.fetch(stage ^ 1, first, next) };
                     }
                     if present {
-                        let x = all.stages.offset(which * all.stage);
-                        let parameters =
-                            x.offset(STEP * QUAD * quads as usize + part as usize * STEP * Tiles::<T, FULL>::WIDTH);
-                        let left = all.features(row) - at.start;
-                        let features = if left < STEP as u32 { left as usize } else { STEP };
-                        let mut f = 0;
-                        while f < features {
-                            // SAFETY: the step has arrived, and the barrier made the other threads' copies visible.
-                            unsafe {
-                                let x = x.offset(f * QUAD * quads as usize + mine);
-                                let (a, b) = (x.get4(0), x.get4(WARP_SAMPLES / 2));
-                                let x = [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]];
-                                let parameters = parameters.offset(f * Tiles::<T, FULL>::WIDTH);
-                                if FULL {
-                                    multiply(&mut q, &x, parameters);
-                                } else {
-                                    accumulate(&mut q, &x, parameters);
-                                }
-                            }
-                            f += 1;
-                        }
+                        // SAFETY: the step has arrived, and the barrier made the other threads' copies visible.
+                        unsafe { tiles.add_step(&mut values, stage, at) };
                     }
-                    which ^= 1;
-                    at = all.next(at);
+                    stage ^= 1;
+                    at = tiles.next(at);
                 }
                 if FULL {
-                    let mut k = 0;
-                    while k < T {
-                        let mut p = 0;
-                        while p < SAMPLES {
-                            exponent[p] = fma(-q[k][p], q[k][p], exponent[p]);
-                            p += 1;
-                        }
-                        k += 1;
-                    }
+                    subtract_squares(&mut exponent, &values);
                 } else if present {
-                    // SAFETY: the tile's constants; rows of the tile's components, which have a place for each sample.
+                    // SAFETY: the tile's weights; rows for its components, which have a place for each sample.
                     unsafe {
-                        if !args.posterior.exponents.is_null() {
-                            let stride = opaque(args.posterior.stride) as usize;
-                            let mut to = exponents(own as usize * T);
-                            let mut k = 0;
-                            while k < T {
-                                store(to, q[k]);
-                                to = to.wrapping_add(stride);
-                                k += 1;
-                            }
-                        }
-                        sums.add(&q, constants);
+                        tiles.store_exponents(first, mine, &values);
+                        sums.add(&values, weights);
                     }
                 }
             }
             if FULL && present {
                 // SAFETY: as above.
                 unsafe {
-                    sums.add(&[exponent], constants);
-                    if !args.posterior.exponents.is_null() {
-                        store(exponents(own as usize), exponent);
+                    sums.add(&[exponent], weights);
+                    if !args.exponents.q.is_null() {
+                        store_samples(tiles.exponents(first, mine as usize), exponent);
                     }
                 }
             }
         }
-        // The block's threads share the samples anew, side by side, and put together what its warps have of them.
         barrier!();
-        let mut at = thread_idx() as usize;
-        while at < block_samples {
-            let sample = QUAD as u64 * first as u64 + at as u64;
-            let (mut top, mut factor) = (0.0, 0.0);
-            if sample < columns.n {
-                let mut sum = LogSumExp::new();
-                let mut other = at;
-                while other < args.across as usize * block_samples {
-                    // SAFETY: written before the barrier.
-                    sum.merge(unsafe { LogSumExp { max: maxima.get(other), sum: totals.get(other) } });
-                    other += block_samples;
-                }
-                let mut weight = 1.0;
-                if args.sample_weights.is_null() {
-                    product.multiply_scaled(sum.max, sum.sum);
-                } else {
-                    // SAFETY: sample < N.
-                    weight = unsafe { *args.sample_weights.add(sample as usize) };
-                    product.multiply_scaled(weight * sum.log2(), 1.0);
-                }
-                (top, factor) = (sum.max, weight * reciprocal(sum.sum));
-                if !args.samples.is_null() {
-                    // SAFETY: sample < N.
-                    unsafe { *args.samples.add(sample as usize) = sum.log2() };
-                }
-            }
-            if !args.posterior.exponents.is_null() {
-                let to = args.posterior.normalisers.wrapping_add(sample as usize);
-                // SAFETY: both rows have a place for each sample of the block.
-                unsafe {
-                    *to = top;
-                    *to.add(args.posterior.stride as usize) = factor;
-                }
-            }
-            at += block_dim() as usize;
-        }
+        // SAFETY: the barrier made all warps' sums visible.
+        unsafe { tiles.finish_samples(&mut product, first, maxima, totals) };
         barrier!();
         first += grid_dim() * quads;
     }

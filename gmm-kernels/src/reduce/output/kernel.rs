@@ -61,7 +61,7 @@ impl Output {
                 return;
             }
             if thread_idx() == 0 {
-                *self.partials.add(block_idx() as usize) = sum;
+                store(self.partials.add(block_idx() as usize), sum);
                 let before = count_up(self.ticket, 1);
                 s.set(0, if before == grid_dim() - 1 { 1.0 } else { 0.0 });
             }
@@ -91,7 +91,7 @@ impl Output {
                     }
                     let sum = warp_sum(sum);
                     if thread_idx() == 0 {
-                        *self.ticket = 0;
+                        store(self.ticket, 0);
                         publish(self.total, sum);
                     }
                 }

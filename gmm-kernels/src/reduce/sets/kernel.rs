@@ -16,13 +16,13 @@ kernel! {
         let mut b = thread_idx();
         while b < count {
             // SAFETY: b < count.
-            sum += unsafe { *partials.add(set * count as usize + b as usize) };
+            sum += unsafe { load(partials.add(set * count as usize + b as usize)) };
             b += WARP;
         }
         let sum = warp_sum(sum);
         if thread_idx() == 0 {
             // SAFETY: a place for each set.
-            unsafe { *totals.add(set) = sum };
+            unsafe { store(totals.add(set), sum) };
         }
     }
 }

@@ -25,7 +25,7 @@ kernel! {
                 let slice = slice + u as u32 * rows;
                 if slice < slices {
                     // SAFETY: inside.
-                    v[u] = unsafe { *sums.add(slice as usize * count as usize + i as usize) };
+                    v[u] = unsafe { load(sums.add(slice as usize * count as usize + i as usize)) };
                 }
                 u += 1;
             }
@@ -44,7 +44,7 @@ kernel! {
                 row += 1;
             }
             // SAFETY: inside.
-            unsafe { *totals.add(i as usize) = sum };
+            unsafe { store(totals.add(i as usize), sum) };
         }
     }
 }

@@ -11,7 +11,7 @@ use cust::sys;
 use gmm_kernels::entries::Entry;
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The oldest compute capability that the PTX is made for.
 const OLDEST: (u32, u32) = (8, 0);
@@ -113,6 +113,8 @@ pub struct Limits {
 pub struct Gpu {
     pub info: GpuInfo,
     pub limits: Limits,
+    /// See `likelihood::exp2_bias`: measured when it is first asked for.
+    pub exp2_bias: OnceLock<f64>,
     context: Context,
     /// Kernels by their entry and the registers that a thread may have.
     kernels: Mutex<HashMap<(String, Option<u32>), &'static Compiled>>,
@@ -141,7 +143,8 @@ impl Gpu {
             shared_per_multiprocessor: attribute(DeviceAttribute::MaxSharedMemoryPerMultiprocessor)?,
         };
         let context = Context::new(device).map_err(failed("cuDevicePrimaryCtxRetain"))?;
-        let gpu: &'static Self = Box::leak(Box::new(Self { info, limits, context, kernels: Mutex::default() }));
+        let gpu: &'static Self =
+            Box::leak(Box::new(Self { info, limits, exp2_bias: OnceLock::new(), context, kernels: Mutex::default() }));
         open.push(gpu);
         Ok(gpu)
     }
@@ -157,11 +160,6 @@ impl Gpu {
         // SAFETY: two places for the two numbers.
         check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
         Ok(free)
-    }
-
-    /// What log₂ of a sample's likelihood lacks where every term of it went through the device's approximate 2^x.
-    pub fn exp2_bias(&self) -> Result<f64> {
-        Ok(5.05e-8 * std::f64::consts::LOG2_E)
     }
 
     /// The kernel of an entry, compiled by the driver on first use with at most so many registers for a thread.

@@ -190,6 +190,7 @@ mod tests {
                 check(entries::fused(moments, lanes, d));
             }
         }
+        check(entries::exp2_bias());
         check(entries::pair());
         check(entries::reduce_sets());
         check(entries::reduce_slices());

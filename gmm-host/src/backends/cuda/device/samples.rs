@@ -85,7 +85,7 @@ impl<'a, T: DeviceCopy> Columns<'a, T> {
 impl Columns<'_> {
     /// As the kernels take them; the first `cached_quads` quads are to stay in the L2 cache.
     pub fn argument(&self, cached_quads: u32) -> data::Columns {
-        data::Columns { x: self.x(), stride: self.stride as u64, n: self.n as u64, keep: cached_quads }
+        data::Columns { x: self.x(), stride: self.stride as u64, n: self.n as u64, cached_quads }
     }
 }
 

@@ -1,5 +1,5 @@
 //! `density`, `posterior` and `accumulate`, one after the other as `general.rs` launches them, in parts.
-use super::{FAR, PADDING, Share, flat, launch, of_each_type};
+use super::{FAR, Memory, PADDING, flat, launch, of_each_type};
 use crate::backends::cuda::device::layout;
 use crate::backends::cuda::device::samples::Element;
 use crate::backends::cuda::general::layout::GeneralLayout;
@@ -80,12 +80,15 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
     let values = accumulate::values(k, d, layout.full);
     let (mut totals, mut partials) = (vec![f64::NAN; posterior_blocks as usize], vec![f64::NAN; values * slices]);
     for first in (0..n).step_by(part) {
-        let x = columns.as_ptr().wrapping_add(first);
+        let mut memory = Memory::new();
+        let x = memory.read("x", &*columns).wrapping_add(first);
+        let parameters = memory.read("parameters", &bytemuck::cast_slice::<_, T>(&parameters)[..layout.len]);
+        let q = memory.write("q", &mut bytemuck::cast_slice_mut::<_, T>(&mut q)[..k * q_stride]);
         let (stride, q_stride, n) = (stride as u64, q_stride as u64, part.min(n - first) as u32);
         let (k, d) = (k as u32, d as u32);
-        let at = |offset: usize| parameters.as_ptr().cast::<T>().wrapping_add(offset);
-        let (q, add) = (q.as_mut_ptr().cast::<T>(), u32::from(first > 0));
-        let args = DensityArgs {
+        let at = |offset: usize| parameters.wrapping_add(offset);
+        let add = u32::from(first > 0);
+        let density = DensityArgs {
             x,
             stride,
             n,
@@ -98,10 +101,7 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
             q,
             q_stride,
         };
-        let args = Share(args);
-        // SAFETY: here and below, the pointers are of arrays with the sizes that go with them.
-        launch((3, 1), 64, 0, || unsafe { T::DENSITY[usize::from(layout.full)](args.get()) });
-        let args = PosteriorArgs {
+        let posterior = PosteriorArgs {
             q,
             stride: q_stride,
             n,
@@ -110,14 +110,11 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
             sample_weights: weights.map_or(std::ptr::null(), |_| x.wrapping_add(d as usize * stride as usize)),
             responsibilities: 1,
             add,
-            scores: scores.as_mut_ptr().wrapping_add(first),
-            labels: labels.as_mut_ptr().wrapping_add(first),
-            partials: totals.as_mut_ptr(),
+            scores: memory.write("scores", &mut scores[first..first + n as usize]),
+            labels: memory.write("labels", &mut labels[first..first + n as usize]),
+            partials: memory.write("totals", &mut totals),
         };
-        let args = Share(args);
-        // SAFETY: as above.
-        launch((posterior_blocks, 1), 64, FINISH_SHARED_BYTES, || unsafe { T::POSTERIOR(args.get()) });
-        let args = AccumulateArgs {
+        let accumulate = AccumulateArgs {
             x,
             stride,
             n,
@@ -129,11 +126,15 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
             r: q,
             r_stride: q_stride,
             centres: at(layout.centres),
-            partials: partials.as_mut_ptr(),
+            partials: memory.write("partials", &mut partials),
         };
-        let args = Share(args);
-        // SAFETY: as above.
-        launch((2, 1), 32, 0, || unsafe { T::ACCUMULATE[usize::from(layout.full)](args.get()) });
+        let full = usize::from(layout.full);
+        // SAFETY: the arguments of these kernels, with the arrays of `memory`.
+        unsafe {
+            launch((3, 1), 64, 0, &memory, T::DENSITY[full], density);
+            launch((posterior_blocks, 1), 64, FINISH_SHARED_BYTES, &memory, T::POSTERIOR, posterior);
+            launch((2, 1), 32, 0, &memory, T::ACCUMULATE[full], accumulate);
+        }
     }
     let sums: Vec<f64> = partials.chunks_exact(slices).map(|slices| slices.iter().sum()).collect();
     let factor = if weights.is_some() { scale } else { 1.0 };

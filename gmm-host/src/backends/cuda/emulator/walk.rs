@@ -1,10 +1,10 @@
 //! The walk: its densities against the reference and the prior by its formula, its decisions, and what it leaves behind.
-use super::{Problem, Share, random_mixture};
+use super::{Problem, random_mixture};
 use crate::backends::cuda::metropolis::layout;
 use crate::{Covariances, Evaluator, MetropolisPrior, MetropolisTarget, Mixture, ReferenceEvaluator, Samples};
 use cust::memory::bytemuck;
 use gmm_kernels::metropolis::{self as walk, MetropolisArgs};
-use gmm_kernels::simt::emulator::launch_together;
+use gmm_kernels::simt::emulator::{Memory, launch_together};
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -91,36 +91,34 @@ impl Walk {
         let shared = walk::shared_bytes(d, dim, launch.block, launch.resident + 1);
         let mut before = 0;
         for count in portions {
-            let args = Share(MetropolisArgs {
-                columns: self.problem.columns(),
+            let mut memory = Memory::new();
+            let args = MetropolisArgs {
+                columns: self.problem.columns(&mut memory),
                 k: k as u32,
                 d: d as u32,
                 spherical: self.target.spherical,
                 resident: launch.resident,
-                terms: terms.as_ptr(),
-                samples: LN_2 * self.problem.n as f64,
+                terms: memory.read("terms", &terms),
+                n_ln_2: LN_2 * self.problem.n as f64,
                 constant,
-                steps: steps.as_ptr().cast::<f64>().wrapping_add(before * width),
+                steps: memory.read("steps", bytemuck::cast_slice::<_, f64>(&steps)).wrapping_add(before * width),
                 count: *count as u32,
                 before: before as u32,
-                state: state.as_mut_ptr(),
-                densities: densities[before..].as_mut_ptr(),
-                exchange: exchange.as_mut_ptr(),
-            });
-            launch_together(launch.grid, launch.block, shared, || {
-                // SAFETY: the pointers are of arrays with the sizes that go with them.
-                unsafe {
-                    match d {
-                        1 => walk::metropolis_d01(args.get()),
-                        2 => walk::metropolis_d02(args.get()),
-                        4 => walk::metropolis_d04(args.get()),
-                        7 => walk::metropolis_d07(args.get()),
-                        13 => walk::metropolis_d13(args.get()),
-                        16 => walk::metropolis_d16(args.get()),
-                        _ => unreachable!(),
-                    }
-                }
-            });
+                state: memory.write("state", &mut state),
+                densities: memory.write("densities", &mut densities[before..before + count]),
+                exchange: memory.write("exchange", &mut exchange),
+            };
+            let kernel = match d {
+                1 => walk::metropolis_d01,
+                2 => walk::metropolis_d02,
+                4 => walk::metropolis_d04,
+                7 => walk::metropolis_d07,
+                13 => walk::metropolis_d13,
+                16 => walk::metropolis_d16,
+                _ => unreachable!(),
+            };
+            // SAFETY: the arguments of this kernel, with the arrays of `memory`.
+            unsafe { launch_together(launch.grid, launch.block, shared, &memory, kernel, args) };
             before += count;
         }
         assert_eq!(before, self.count());

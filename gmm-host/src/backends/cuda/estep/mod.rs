@@ -7,6 +7,7 @@ pub(crate) mod weighted_sums_layout;
 use super::device::gpu::Gpu;
 use super::device::samples::{Chunk, Columns, DeviceSamples, Pass};
 use super::device::stream::Stream;
+use super::likelihood::exp2_bias;
 use super::plan::timing::{Chooser, Trial};
 use super::plan::{Family, Operation, Task, Variant};
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
@@ -45,7 +46,6 @@ impl EStep {
         mixture: &Mixture,
         chooser: &Chooser<'_>,
         requested: Requested,
-        exp2_bias: f64,
     ) -> Result<(Variant, Option<Statistics>)> {
         let parameters = DeviceParameters::<f32>::with_matrices(mixture, data.frame())?;
         let mut task = Task {
@@ -100,7 +100,7 @@ impl EStep {
             }
         };
         let statistics = match &layout {
-            Layout::Fused(layout) => self.fused(data, layout, &task, variant, exp2_bias)?,
+            Layout::Fused(layout) => self.fused(data, layout, &task, variant)?,
             Layout::WeightedSums(layout) => self.weighted_sums(data, layout, &task, variant)?,
         };
         Ok((variant, Some(statistics)))
@@ -112,7 +112,6 @@ impl EStep {
         layout: &FusedLayout,
         task: &Task,
         variant: Variant,
-        exp2_bias: f64,
     ) -> Result<Statistics> {
         let key = (layout.moments(), layout.lanes(), variant);
         let kernel = match self.fused.entry(key) {
@@ -144,7 +143,7 @@ impl EStep {
         )?;
         let scale = data.weight_scale();
         sums.iter_mut().for_each(|sum| *sum *= scale);
-        layout.statistics(&sums, data.total_weight(), exp2_bias, data.frame())
+        layout.statistics(&sums, data.total_weight(), exp2_bias(data.gpu())?, data.frame())
     }
 
     fn weighted_sums(

@@ -249,7 +249,7 @@ unsafe impl Launch for WeightedSumsLaunch<'_> {
     type Argument = WeightedSumsArgs;
 
     fn argument(&self, grid: &Grid) -> Result<WeightedSumsArgs> {
-        let Shape { d, tiles, patches, full, own: central, .. } = self.shape;
+        let Shape { d, tiles, patches, full, central, .. } = self.shape;
         let components = tiles as usize * weighted_sums::COMPONENTS;
         let needed = vec![
             components,
@@ -274,7 +274,7 @@ unsafe impl Launch for WeightedSumsLaunch<'_> {
         Ok(WeightedSumsArgs {
             shape: self.shape,
             columns: self.columns.argument(u32::MAX),
-            posterior: self.exponents.argument(components, self.columns.n().next_multiple_of(weighted_sums::STAGE))?,
+            exponents: self.exponents.argument(components, self.columns.n().next_multiple_of(weighted_sums::STAGE))?,
             weights: self.weights.pointer(),
             centres: self.centres.pointer(),
             pairs: self.pairs.pointer(),

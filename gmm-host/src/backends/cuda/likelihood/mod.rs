@@ -1,6 +1,7 @@
 //! Log-likelihoods in float32: totals, totals of many parameter sets, and scores, by the kernels of
 //! `gmm_kernels::likelihood`.
 mod batch;
+mod exp2_bias;
 pub(crate) mod layout;
 mod pair;
 mod small_k;
@@ -179,6 +180,7 @@ impl Plan {
 }
 
 pub use batch::{ReduceSets, Totals};
+pub use exp2_bias::exp2_bias;
 pub use tiled::{Exponents, Tiled};
 
 /// The evaluation that variants are timed with.

@@ -40,7 +40,7 @@ unsafe impl Launch for Pair<'_> {
             n: n as u64,
             k: self.k as u32,
             d: d as u32,
-            lanes: self.threads,
+            threads_per_sample: self.threads,
             parameters: self.parameters.pointer(),
             samples: self.scores.map_or(ptr::null_mut(), |scores| scores.pointer_mut()),
             output: self.output.argument(grid.blocks.0)?,

@@ -5,7 +5,7 @@ use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Output};
 use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;
-use gmm_kernels::likelihood::tiled::{Posterior, TiledArgs, WARP_SAMPLES, shared_bytes};
+use gmm_kernels::likelihood::tiled::{self, TiledArgs, WARP_SAMPLES, shared_bytes};
 use gmm_kernels::simt::WARP;
 use std::ptr;
 
@@ -22,14 +22,14 @@ pub struct Exponents<'a> {
 
 impl Exponents<'_> {
     /// As the kernels take it, for so many components and samples.
-    pub fn argument(&self, components: usize, samples: usize) -> Result<Posterior> {
+    pub fn argument(&self, components: usize, samples: usize) -> Result<tiled::Exponents> {
         let needed = vec![components * self.stride, 2 * self.stride, samples];
         let got = vec![self.exponents.len(), self.normalisers.len(), self.stride];
         if needed.iter().zip(&got).any(|(needed, got)| got < needed) {
             return Err(mismatch("the exponents of an E-step", needed, got));
         }
-        Ok(Posterior {
-            exponents: self.exponents.pointer_mut(),
+        Ok(tiled::Exponents {
+            q: self.exponents.pointer_mut(),
             normalisers: self.normalisers.pointer_mut(),
             stride: self.stride as u32,
         })
@@ -83,21 +83,21 @@ unsafe impl Launch for Tiled<'_> {
         let tiles = if self.full { self.k } else { self.k.div_ceil(self.rows) };
         let samples = n.next_multiple_of(Self::block_samples(grid.threads, self.across));
         let components = if self.full { self.k } else { tiles * self.rows };
-        let posterior = match self.exponents {
+        let exponents = match self.exponents {
             Some(exponents) => exponents.argument(components, samples)?,
-            None => Posterior { exponents: ptr::null_mut(), normalisers: ptr::null_mut(), stride: 0 },
+            None => tiled::Exponents { q: ptr::null_mut(), normalisers: ptr::null_mut(), stride: 0 },
         };
         let parameters = self.parameters.pointer();
         Ok(TiledArgs {
             columns: self.columns.argument(self.cached_quads),
             d: d as u32,
             tiles: tiles as u32,
-            across: self.across,
-            sm: parameters,
-            constants: parameters.wrapping_add(scales),
+            component_warps: self.across,
+            scales_and_shifts: parameters,
+            weights_and_seeds: parameters.wrapping_add(scales),
             sample_weights: if self.weighted { self.columns.weights() } else { ptr::null() },
             samples: self.scores.map_or(ptr::null_mut(), |scores| scores.pointer_mut()),
-            posterior,
+            exponents,
             output: self.output.argument(grid.blocks.0)?,
         })
     }

@@ -277,7 +277,7 @@ unsafe impl Launch for Steps<'_> {
             spherical: target.spherical,
             resident: self.shape.resident,
             terms: self.terms.pointer(),
-            samples: std::f64::consts::LN_2 * self.columns.n() as f64,
+            n_ln_2: std::f64::consts::LN_2 * self.columns.n() as f64,
             constant: self.constant,
             steps: segment.device_steps.as_device_ptr().as_ptr(),
             count: segment.count as u32,

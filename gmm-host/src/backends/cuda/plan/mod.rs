@@ -152,7 +152,7 @@ pub fn weighted_sums_shape(task: &Task, threads: usize, shared: usize) -> weight
         block_patches: block_patches as u32,
         stages: weighted_sums::MOST_STAGES,
         full: task.full,
-        own: task.central,
+        central: task.central,
     };
     while shape.stages > 2 && shape.shared_bytes() > shared {
         shape.stages -= 1;

@@ -1,0 +1,63 @@
+//! `exp2_bias`: what log₂ of a sample's likelihood lacks on a device, measured on that device.
+use super::batch::{ReduceSets, Totals};
+use crate::Result;
+use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::kernel::{Grid, Launch};
+use crate::backends::cuda::device::memory::{Numbers, Slots, allocate};
+use crate::backends::cuda::device::mismatch;
+use crate::backends::cuda::device::stream::Stream;
+use gmm_kernels::entries;
+use gmm_kernels::likelihood::exp2_bias::Exp2BiasArgs;
+use gmm_kernels::reduce::FINISH_SHARED_BYTES;
+use std::f64::consts::LOG2_E;
+
+/// Blocks, threads of a block, and arguments of a thread: 2²² arguments, whatever the device, so that the sum is formed in
+/// the same order everywhere.
+const BLOCKS: u32 = 1024;
+const THREADS: u32 = 256;
+const PER_THREAD: u32 = 16;
+
+/// The mean error is given to this precision. What is beyond it depends on which arguments were taken; 10⁻¹⁰ is 10⁻⁴ in the
+/// log-likelihood of 10⁶ samples.
+const STEP: f64 = 1e-10;
+
+/// What has to be added to log₂ of each sample's likelihood, if every term of it went through the device's approximate 2^x:
+/// the mean relative error of that function, measured when it is first asked for. The device's context is current.
+pub fn exp2_bias(gpu: &Gpu) -> Result<f64> {
+    if let Some(bias) = gpu.exp2_bias.get() {
+        return Ok(*bias);
+    }
+    let stream = Stream::new()?;
+    let (partials, slots) = (allocate(BLOCKS as usize)?, Slots::new(1)?);
+    let partials = Numbers::of(&partials);
+    slots.clear(1);
+    let grid = Grid::new(BLOCKS, THREADS, FINISH_SHARED_BYTES);
+    let measurement = stream.launch(gpu.kernel(&entries::exp2_bias(), None)?, grid, Exp2Bias { partials })?;
+    let sum = ReduceSets { partials, count: BLOCKS as usize, totals: Totals::Slots(&slots, 1) };
+    let sum = stream.launch(gpu.kernel(&entries::reduce_sets(), None)?, sum.grid(1), sum)?;
+    let sum = measurement.followed_by(sum).results(&slots, 1)?[0];
+    let mean = sum / f64::from(BLOCKS * THREADS * PER_THREAD);
+    let bias = -(mean / STEP).round() * STEP * LOG2_E;
+    // Another thread that was faster found the same.
+    Ok(*gpu.exp2_bias.get_or_init(|| bias))
+}
+
+/// A launch that leaves each block's sum of errors.
+#[derive(Clone, Copy)]
+struct Exp2Bias<'a> {
+    partials: Numbers<'a, f64>,
+}
+
+// SAFETY: a place for each block is checked here.
+unsafe impl Launch for Exp2Bias<'_> {
+    type Argument = Exp2BiasArgs;
+
+    fn argument(&self, grid: &Grid) -> Result<Exp2BiasArgs> {
+        let needed = vec![grid.blocks.0 as usize, FINISH_SHARED_BYTES];
+        let got = vec![self.partials.len(), grid.shared];
+        if needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+            return Err(mismatch("a launch of `exp2_bias`", needed, got));
+        }
+        Ok(Exp2BiasArgs { partials: self.partials.pointer_mut(), per_thread: PER_THREAD })
+    }
+}

@@ -1,0 +1,144 @@
+//! From exponents to likelihoods and to responsibilities.
+use super::*;
+
+/// Sum of `x` over the lanes that share a sample.
+#[inline(always)]
+pub(super) fn sum_over_components<const LANES: usize>(mut x: f32) -> f32 {
+    let mut by = LANES as u32 / 2;
+    while by > 0 {
+        x += f32::from_bits(shuffle_xor_u32(x.to_bits(), by));
+        by /= 2;
+    }
+    x
+}
+
+/// Maximum of `x` over the lanes that share a sample.
+#[inline(always)]
+pub(super) fn max_over_components<const LANES: usize>(mut x: f32) -> f32 {
+    let mut by = LANES as u32 / 2;
+    while by > 0 {
+        x = max(x, f32::from_bits(shuffle_xor_u32(x.to_bits(), by)));
+        by /= 2;
+    }
+    x
+}
+
+/// Likelihoods of a lane's components and samples, and their sums over all components: both times 2^−`power`, which is
+/// 1 unless a sample of the warp is far from all components.
+pub(super) struct Likelihoods<const COMPONENTS: usize, const SAMPLES: usize> {
+    pub(super) each: [[f32; SAMPLES]; COMPONENTS],
+    pub(super) sum: [f32; SAMPLES],
+    pub(super) power: [f32; SAMPLES],
+    /// Whether a sample of the warp was far, so that the maximum was taken out.
+    pub(super) far: bool,
+}
+
+impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMPLES> {
+    /// From the exponents. All lanes of the warp take part.
+    #[inline(always)]
+    pub(super) fn new<const LANES: usize>(weights: &[f32; COMPONENTS], q: &[[f32; SAMPLES]; COMPONENTS]) -> Self {
+        let mut likelihoods =
+            Self { each: [[0.0; SAMPLES]; COMPONENTS], sum: [0.0; SAMPLES], power: [0.0; SAMPLES], far: false };
+        let mut low = f32::MAX;
+        let mut p = 0;
+        while p < SAMPLES {
+            let mut lanes_sum = 0.0;
+            let mut c = 0;
+            while c < COMPONENTS {
+                likelihoods.each[c][p] = weights[c] * exp2(q[c][p]);
+                lanes_sum += likelihoods.each[c][p];
+                c += 1;
+            }
+            likelihoods.sum[p] = sum_over_components::<LANES>(lanes_sum);
+            low = min(low, likelihoods.sum[p]);
+            p += 1;
+        }
+        likelihoods.far = warp_any(low < THRESHOLD);
+        if likelihoods.far {
+            likelihoods.take_out_the_maximum::<LANES>(weights, q);
+        }
+        likelihoods
+    }
+
+    /// Computes them once more with the maximum over the components taken out. All lanes of the warp take part.
+    #[inline(always)]
+    pub(super) fn take_out_the_maximum<const LANES: usize>(&mut self, weights: &[f32; COMPONENTS], q: &[[f32; SAMPLES]; COMPONENTS]) {
+        let mut p = 0;
+        while p < SAMPLES {
+            let mut top = f32::MIN;
+            let mut c = 0;
+            while c < COMPONENTS {
+                top = if weights[c] > 0.0 { max(top, q[c][p]) } else { top };
+                c += 1;
+            }
+            self.power[p] = max_over_components::<LANES>(top);
+            let mut lanes_sum = 0.0;
+            let mut c = 0;
+            while c < COMPONENTS {
+                // A component without weight may be above the maximum: it counts 0·2^0, not 0·∞.
+                self.each[c][p] = weights[c] * exp2(min(q[c][p] - self.power[p], 0.0));
+                lanes_sum += self.each[c][p];
+                c += 1;
+            }
+            self.sum[p] = sum_over_components::<LANES>(lanes_sum);
+            p += 1;
+        }
+    }
+
+    /// Gives the samples behind the last, of which `first` is the first here, likelihoods of zero that sum to one: nothing is
+    /// counted for them.
+    #[inline(always)]
+    pub(super) fn leave_out_past_the_end(&mut self, first: u64, n: u64) {
+        let mut p = 0;
+        while p < SAMPLES {
+            if first + p as u64 >= n {
+                (self.sum[p], self.power[p]) = (1.0, 0.0);
+                let mut c = 0;
+                while c < COMPONENTS {
+                    self.each[c][p] = 0.0;
+                    c += 1;
+                }
+            }
+            p += 1;
+        }
+    }
+
+    /// Adds the samples' log-likelihoods to `product`, and returns the factor that makes responsibilities, times the
+    /// samples' weights, of the likelihoods.
+    ///
+    /// # Safety
+    /// `sample_weights` are readable for all of the samples.
+    #[inline(always)]
+    pub(super) unsafe fn normalise(&self, product: &mut LogProduct, sample_weights: *const f32, first: usize) -> [f32; SAMPLES] {
+        let mut factor = [0.0f32; SAMPLES];
+        let mut p = 0;
+        while p < SAMPLES {
+            factor[p] = reciprocal(self.sum[p]);
+            p += 1;
+        }
+        if !sample_weights.is_null() {
+            let mut p = 0;
+            while p < SAMPLES {
+                // SAFETY: the caller's.
+                let weight = unsafe { load(sample_weights.add(first + p)) };
+                factor[p] *= weight;
+                product.multiply_scaled(weight * (self.power[p] + log2(self.sum[p])), 1.0);
+                p += 1;
+            }
+        } else if self.far {
+            let mut p = 0;
+            while p < SAMPLES {
+                product.multiply_scaled(self.power[p], self.sum[p]);
+                p += 1;
+            }
+        } else {
+            // Two sums above the threshold still make a normal product.
+            let mut p = 0;
+            while p < SAMPLES {
+                product.multiply(if p + 1 < SAMPLES { self.sum[p] * self.sum[p + 1] } else { self.sum[p] });
+                p += 2;
+            }
+        }
+        factor
+    }
+}

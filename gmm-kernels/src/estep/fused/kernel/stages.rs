@@ -1,0 +1,46 @@
+//! The way of a warp's samples through shared memory.
+use super::*;
+
+/// A warp's samples on their way through its two stages in shared memory.
+pub(super) struct Stages<'a, const D: usize> {
+    pub(super) columns: &'a Columns,
+    /// (2, D, [`TILE`]).
+    pub(super) ring: Shared<f32>,
+    pub(super) lane: usize,
+    pub(super) cached: CachePolicy,
+    pub(super) streamed: CachePolicy,
+}
+
+impl<const D: usize> Stages<'_, D> {
+    /// Starts to copy the quads from `base` on, one a lane, to a stage; past the end there is nothing to copy.
+    ///
+    /// # Safety
+    /// No lane reads that stage.
+    #[inline(always)]
+    pub(super) unsafe fn fetch(&self, base: u32, stage: usize) {
+        let columns = self.columns;
+        if base < columns.quads() {
+            let last = columns.quads() - 1;
+            // Past the end the last quad stands in, with likelihoods of zero.
+            let quad = if base + (self.lane as u32) < last { base + self.lane as u32 } else { last };
+            let policy = if quad < columns.cached_quads { self.cached } else { self.streamed };
+            // From column to column; all the columns' addresses at once would take registers.
+            let quads = opaque((columns.stride / QUAD as u64) as u32) as usize;
+            let mut from = columns.quad(quad, 0);
+            let mut j = 0;
+            while j < D {
+                // SAFETY: the quad exists, and the ring has a place for each lane, feature and stage.
+                unsafe { self.ring.copy4((stage * D + j) * TILE + QUAD * self.lane, from, policy) };
+                from = from.wrapping_add(QUAD * quads);
+                j += 1;
+            }
+        }
+        copies_commit();
+    }
+
+    /// The samples of a stage, (D, [`TILE`]).
+    #[inline(always)]
+    pub(super) fn stage(&self, stage: usize) -> Shared<f32> {
+        self.ring.offset(stage * D * TILE)
+    }
+}

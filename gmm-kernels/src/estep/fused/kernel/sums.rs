@@ -1,0 +1,132 @@
+//! The sums of a lane's components, and their way to the sums of the warp.
+use super::*;
+
+/// The sums of a lane's components: Σ r, and the first and second moments.
+pub(super) struct Sums<const COMPONENTS: usize, const D: usize, const MATRIX: usize> {
+    pub(super) count: [f32; COMPONENTS],
+    pub(super) first: [[f32; D]; COMPONENTS],
+    pub(super) second: [[f32; MATRIX]; COMPONENTS],
+}
+
+impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> Sums<COMPONENTS, D, MATRIX> {
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        Self { count: [0.0; COMPONENTS], first: [[0.0; D]; COMPONENTS], second: [[0.0; MATRIX]; COMPONENTS] }
+    }
+
+    /// Adds samples, each with the responsibilities likelihood · factor.
+    #[inline(always)]
+    pub(super) fn accumulate<M: Moments, const SAMPLES: usize>(
+        &mut self,
+        x: &[[f32; SAMPLES]; D],
+        z: &[[[f32; SAMPLES]; D]; COMPONENTS],
+        likelihoods: &[[f32; SAMPLES]; COMPONENTS],
+        factor: &[f32; SAMPLES],
+    ) {
+        let mut p = 0;
+        while p < SAMPLES {
+            let mut r = [0.0f32; COMPONENTS];
+            let mut c = 0;
+            while c < COMPONENTS {
+                r[c] = likelihoods[c][p] * factor[p];
+                self.count[c] += r[c];
+                c += 1;
+            }
+            let mut i = 0;
+            while i < D {
+                if M::RAW {
+                    let square = x[i][p] * x[i][p];
+                    let mut c = 0;
+                    while c < COMPONENTS {
+                        self.first[c][i] = fma(r[c], x[i][p], self.first[c][i]);
+                        self.second[c][i] = fma(r[c], square, self.second[c][i]);
+                        c += 1;
+                    }
+                } else {
+                    let mut c = 0;
+                    while c < COMPONENTS {
+                        let rz = r[c] * z[c][i][p];
+                        self.first[c][i] += rz;
+                        // The elements of row i of A: of a diagonal, one.
+                        let (start, row) = if M::FULL { (i * (i + 1) / 2, 0) } else { (0, i) };
+                        let mut j = row;
+                        while j <= i {
+                            self.second[c][start + j] = fma(rz, z[c][j][p], self.second[c][start + j]);
+                            j += 1;
+                        }
+                        c += 1;
+                    }
+                }
+                i += 1;
+            }
+            p += 1;
+        }
+    }
+
+    /// Moves the sums of component `c` to one array, and leaves zeros.
+    #[inline(always)]
+    pub(super) fn take<const SUMS: usize>(&mut self, c: usize) -> [f32; SUMS] {
+        let mut sums = [0.0f32; SUMS];
+        (sums[0], self.count[c]) = (self.count[c], 0.0);
+        let mut j = 0;
+        while j < D {
+            (sums[1 + j], self.first[c][j]) = (self.first[c][j], 0.0);
+            j += 1;
+        }
+        let mut j = 0;
+        while j < MATRIX {
+            (sums[1 + D + j], self.second[c][j]) = (self.second[c][j], 0.0);
+            j += 1;
+        }
+        sums
+    }
+}
+
+/// Adds the lanes' float32 sums of a component each to the warp's float64 sums: Σ over the groups of lanes of sum v of
+/// component c goes to `warp_sums[v·step + c]`. The lanes exchange them through `room`, `size` numbers of shared memory. All
+/// lanes take part.
+///
+/// # Safety
+/// `warp_sums` has these places, which only this warp uses, and no lane needs what is in `room`.
+#[inline(always)]
+pub(super) unsafe fn flush<const LANES: usize, const SUMS: usize>(
+    warp_sums: Shared<f64>,
+    step: usize,
+    sums: &[f32; SUMS],
+    room: Shared<f32>,
+    size: usize,
+) {
+    let (warp, lane) = (WARP as usize, (thread_idx() % WARP) as usize);
+    // As many at once as there is room for.
+    let most = size / warp;
+    let mut start = 0;
+    while start < SUMS {
+        let end = if SUMS - start < most { SUMS } else { start + most };
+        warp_sync();
+        let mut v = 0;
+        while v < SUMS {
+            if v >= start && v < end {
+                // SAFETY: inside; the lane's own places.
+                unsafe { room.set((v - start) * warp + lane, sums[v]) };
+            }
+            v += 1;
+        }
+        warp_sync();
+        let mut o = lane;
+        while o < (end - start) * LANES {
+            let (v, component) = (o / LANES, o % LANES);
+            let mut sum = 0.0f64;
+            let mut group = 0;
+            while group < warp / LANES {
+                // SAFETY: written before all lanes met.
+                sum += unsafe { room.get(v * warp + group * LANES + component) } as f64;
+                group += 1;
+            }
+            let at = (start + v) * step + component;
+            // SAFETY: the caller's; a place for each lane's turn.
+            unsafe { warp_sums.set(at, warp_sums.get(at) + sum) };
+            o += warp;
+        }
+        start = end;
+    }
+}

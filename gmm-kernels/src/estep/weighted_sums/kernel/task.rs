@@ -1,0 +1,164 @@
+//! The inner work of a thread: responsibilities times values.
+use super::*;
+
+/// What one thread sums up: the components of a tile by the values of a patch.
+pub(super) struct Task {
+    /// Whether there is work for this thread; one without follows the block's first task.
+    pub(super) works: bool,
+    /// Its tile and patch, counted from the block's first.
+    pub(super) tile: u32,
+    pub(super) patch: u32,
+    /// Row of its first feature y in a stage; the other three are `quads` rows apart.
+    pub(super) row: usize,
+    /// Row of the first of the two features that are multiplied with the y of a full matrix; the second is `quads` rows on.
+    pub(super) pair_row: usize,
+    /// [`Shape::quads`].
+    pub(super) quads: usize,
+}
+
+impl Task {
+    /// This thread's.
+    ///
+    /// # Safety
+    /// The launch has a pair for each patch.
+    #[inline(always)]
+    pub(super) unsafe fn of_thread<const FULL: bool>(block: &Block) -> Self {
+        let shape = block.shape;
+        let (tile, patch) = (thread_idx() / shape.block_patches, thread_idx() % shape.block_patches);
+        let works = tile < block.tiles() && block.patch + patch < shape.patches;
+        let (tile, patch) = if works { (tile, patch) } else { (0, 0) };
+        let quads = shape.quads() as usize;
+        let (pair, quad) = if FULL {
+            let pairs = block.args.pairs.wrapping_add(2 * (block.patch + patch) as usize);
+            // SAFETY: the caller's.
+            unsafe { (load(pairs), load(pairs.add(1))) }
+        } else {
+            (0, patch)
+        };
+        let pair_row = block.row(if FULL { 2 * pair } else { block.first_feature() });
+        Self { works, tile, patch, row: quad as usize, pair_row, quads }
+    }
+
+    /// Adds quad `quad` of the stage `samples` to the sums: of each component the responsibilities `r` times the values.
+    ///
+    /// # Safety
+    /// Responsibilities and features of the stage are in shared memory. `centres` are those of the tile, `features` apart.
+    #[inline(always)]
+    pub(super) unsafe fn add_quad<const FULL: bool, const CENTRAL: bool>(
+        &self,
+        sums: &mut [[f32; VALUES]; COMPONENTS],
+        samples: Shared<f32>,
+        r: Shared<f32>,
+        quad: usize,
+        (centres, features): (Shared<f32>, usize),
+    ) {
+        // SAFETY: the caller's.
+        unsafe {
+            let x = samples.offset(self.row * PITCH + QUAD * quad);
+            let mut y = [[0.0f32; QUAD]; 4];
+            let mut f = 0;
+            while f < 4 {
+                y[f] = x.get4(f * self.quads * PITCH);
+                f += 1;
+            }
+            let mut z = [[0.0f32; QUAD]; 2];
+            if FULL {
+                let x = samples.offset(self.pair_row * PITCH + QUAD * quad);
+                z = [x.get4(0), x.get4(self.quads * PITCH)];
+            }
+            let r = r.offset(QUAD * quad);
+            if CENTRAL {
+                self.add_central::<FULL>(sums, r, &y, &z, centres, features);
+            } else {
+                add_raw::<FULL>(sums, r, &y, &z);
+            }
+        }
+    }
+
+    /// [`Self::add_quad`] for moments around each component's own centre.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub(super) unsafe fn add_central<const FULL: bool>(
+        &self,
+        sums: &mut [[f32; VALUES]; COMPONENTS],
+        r: Shared<f32>,
+        y: &[[f32; QUAD]; 4],
+        z: &[[f32; QUAD]; 2],
+        centres: Shared<f32>,
+        features: usize,
+    ) {
+        let features = opaque(features as u32) as usize;
+        let mut k = 0;
+        while k < COMPONENTS {
+            // SAFETY: the caller's.
+            unsafe {
+                let r = r.get4(k * PITCH);
+                let c = centres.offset(k * features);
+                let (mut c0, mut c1) = (0.0, 0.0);
+                if FULL {
+                    (c0, c1) = (c.get(self.pair_row), c.get(self.pair_row + self.quads));
+                }
+                let mut f = 0;
+                while f < 4 {
+                    let centre = c.get(self.row + f * self.quads);
+                    let mut p = 0;
+                    while p < QUAD {
+                        let y = y[f][p] - centre;
+                        if FULL {
+                            sums[k][f] = fma(r[p] * (z[0][p] - c0), y, sums[k][f]);
+                            sums[k][4 + f] = fma(r[p] * (z[1][p] - c1), y, sums[k][4 + f]);
+                        } else {
+                            let ry = r[p] * y;
+                            sums[k][f] += ry;
+                            sums[k][4 + f] = fma(ry, y, sums[k][4 + f]);
+                        }
+                        p += 1;
+                    }
+                    f += 1;
+                }
+            }
+            k += 1;
+        }
+    }
+}
+
+/// [`Task::add_quad`] for moments around the data's centre.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub(super) unsafe fn add_raw<const FULL: bool>(
+    sums: &mut [[f32; VALUES]; COMPONENTS],
+    r: Shared<f32>,
+    y: &[[f32; QUAD]; 4],
+    z: &[[f32; QUAD]; 2],
+) {
+    let mut values = [[0.0f32; QUAD]; VALUES];
+    let mut f = 0;
+    while f < 4 {
+        let mut p = 0;
+        while p < QUAD {
+            values[f][p] = if FULL { z[0][p] * y[f][p] } else { y[f][p] };
+            values[4 + f][p] = if FULL { z[1][p] * y[f][p] } else { y[f][p] * y[f][p] };
+            p += 1;
+        }
+        f += 1;
+    }
+    let mut k = 0;
+    while k < COMPONENTS {
+        // SAFETY: the caller's.
+        let r = unsafe { r.get4(k * PITCH) };
+        let mut v = 0;
+        while v < VALUES {
+            let mut p = 0;
+            while p < QUAD {
+                sums[k][v] = fma(r[p], values[v][p], sums[k][v]);
+                p += 1;
+            }
+            v += 1;
+        }
+        k += 1;
+    }
+}

@@ -1,0 +1,283 @@
+//! Arithmetic, loads, shuffles and atomics of one thread.
+use super::memory::Access;
+use super::{block, here};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// a·b + c, rounded once.
+pub fn fma(a: f32, b: f32, c: f32) -> f32 {
+    a.mul_add(b, c)
+}
+/// a·b + c in float64, rounded once.
+pub fn fma64(a: f64, b: f64, c: f64) -> f64 {
+    a.mul_add(b, c)
+}
+/// 2^x, 0 below 2^-126 as on the device.
+pub fn exp2(x: f32) -> f32 {
+    if x < -126.0 { 0.0 } else { x.exp2() }
+}
+/// log₂ x.
+pub fn log2(x: f32) -> f32 {
+    x.log2()
+}
+/// The larger of two numbers.
+pub fn max(a: f32, b: f32) -> f32 {
+    a.max(b)
+}
+/// The smaller of two numbers.
+pub fn min(a: f32, b: f32) -> f32 {
+    a.min(b)
+}
+/// The largest integer not above x, as a number.
+pub fn floor(x: f32) -> f32 {
+    x.floor()
+}
+/// `x`.
+pub fn opaque(x: u32) -> u32 {
+    x
+}
+/// The host has no such policy.
+#[derive(Clone, Copy)]
+pub struct CachePolicy;
+/// Keep: the next launch reads it again.
+pub fn policy_keep() -> CachePolicy {
+    CachePolicy
+}
+/// Stream: let it go first.
+pub fn policy_stream() -> CachePolicy {
+    CachePolicy
+}
+/// The place in global memory, after a check that the launch may access it and that it is aligned.
+fn checked<T>(p: *const T, access: Access) -> *const T {
+    block().launch.memory.check(p.addr(), size_of::<T>(), align_of::<T>(), access);
+    p
+}
+/// As [`checked`], for a write.
+fn checked_mut<T>(p: *mut T) -> *mut T {
+    checked(p, Access::Write).cast_mut()
+}
+/// Numbers that are accessed 16 bytes at a time.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+struct Wide<T>(T);
+/// A number in global memory.
+///
+/// # Safety
+/// No other thread writes there at the same time.
+pub unsafe fn load<T: Copy>(p: *const T) -> T {
+    // SAFETY: an array of the launch's; races are the caller's.
+    unsafe { checked(p, Access::Read).read() }
+}
+/// Writes a number to global memory.
+///
+/// # Safety
+/// No other thread accesses it at the same time.
+pub unsafe fn store<T: Copy>(p: *mut T, v: T) {
+    // SAFETY: an array of the launch's; races are the caller's.
+    unsafe { checked_mut(p).write(v) };
+}
+/// Four numbers in one 16-byte read of global memory.
+///
+/// # Safety
+/// No thread writes there during the launch.
+pub unsafe fn load4(p: *const f32, _policy: CachePolicy) -> [f32; 4] {
+    // SAFETY: the caller's.
+    unsafe { load_f32x4(p) }
+}
+/// Four bytes.
+///
+/// # Safety
+/// No thread writes there during the launch.
+pub unsafe fn load_u32(p: *const u32) -> u32 {
+    // SAFETY: the caller's.
+    unsafe { load(p) }
+}
+/// Eight bytes.
+///
+/// # Safety
+/// No thread writes there during the launch.
+pub unsafe fn load_u64(p: *const u64) -> u64 {
+    // SAFETY: the caller's.
+    unsafe { load(p) }
+}
+/// Four float32 numbers in one 16-byte read of global memory.
+///
+/// # Safety
+/// No thread writes there during the launch.
+pub unsafe fn load_f32x4(p: *const f32) -> [f32; 4] {
+    // SAFETY: the caller's.
+    unsafe { load(p.cast::<Wide<[f32; 4]>>()) }.0
+}
+/// Two float64 numbers in one 16-byte read of global memory.
+///
+/// # Safety
+/// No thread writes there during the launch.
+pub unsafe fn load_f64x2(p: *const f64) -> [f64; 2] {
+    // SAFETY: the caller's.
+    unsafe { load(p.cast::<Wide<[f64; 2]>>()) }.0
+}
+/// Writes four numbers to global memory at once.
+///
+/// # Safety
+/// No other thread accesses them at the same time.
+pub unsafe fn store4(p: *mut f32, v: [f32; 4]) {
+    // SAFETY: the caller's.
+    unsafe { store(p.cast(), Wide(v)) };
+}
+/// A place in the block's dynamic shared memory, as numbers of type `T`. Every access is checked.
+#[derive(Clone, Copy)]
+pub struct Shared<T> {
+    bytes: usize,
+    element: std::marker::PhantomData<T>,
+}
+impl<T: Copy> Shared<T> {
+    /// The place `bytes` behind the start.
+    pub fn at(bytes: usize) -> Self {
+        Self { bytes, element: std::marker::PhantomData }
+    }
+    /// The place `count` elements further on.
+    pub fn offset(self, count: usize) -> Self {
+        Self::at(self.bytes + count * size_of::<T>())
+    }
+    fn pointer<U>(self, i: usize) -> *mut U {
+        let start = self.offset(i).bytes;
+        assert!(start + size_of::<U>() <= block().launch.shared_bytes, "past the end of the shared memory");
+        assert!(start.is_multiple_of(size_of::<U>()), "a shared access must be aligned");
+        // SAFETY: inside the block's allocation.
+        unsafe { block().shared.cast::<u8>().add(start).cast() }
+    }
+    /// Element `i`.
+    ///
+    /// # Safety
+    /// No other thread writes it at the same time.
+    pub unsafe fn get(self, i: usize) -> T {
+        // SAFETY: inside and aligned; races are the caller's.
+        unsafe { self.pointer::<T>(i).read() }
+    }
+    /// Writes element `i`.
+    ///
+    /// # Safety
+    /// No other thread accesses it at the same time.
+    pub unsafe fn set(self, i: usize, v: T) {
+        // SAFETY: inside and aligned; races are the caller's.
+        unsafe { self.pointer::<T>(i).write(v) }
+    }
+}
+impl Shared<f32> {
+    /// The same place.
+    pub fn in_thread_register(self) -> Self {
+        self
+    }
+    /// Elements `i` to `i + 3`.
+    ///
+    /// # Safety
+    /// No other thread writes them at the same time.
+    pub unsafe fn get4(self, i: usize) -> [f32; 4] {
+        // SAFETY: inside and aligned; races are the caller's.
+        unsafe { self.pointer::<[f32; 4]>(i).read() }
+    }
+    /// P elements from `i` on.
+    ///
+    /// # Safety
+    /// No other thread writes them at the same time.
+    pub unsafe fn get_some<const P: usize>(self, i: usize) -> [f32; P] {
+        // SAFETY: the caller's.
+        std::array::from_fn(|p| unsafe { self.get(i + p) })
+    }
+    /// Writes elements `i` to `i + 3`.
+    ///
+    /// # Safety
+    /// No other thread accesses them at the same time.
+    pub unsafe fn set4(self, i: usize, v: [f32; 4]) {
+        // SAFETY: inside and aligned; races are the caller's.
+        unsafe { self.pointer::<[f32; 4]>(i).write(v) }
+    }
+    /// Copies four numbers of global memory to elements `i` to `i + 3`, at once.
+    ///
+    /// # Safety
+    /// No other thread accesses the elements.
+    pub unsafe fn copy4(self, i: usize, from: *const f32, policy: CachePolicy) {
+        // SAFETY: the caller's.
+        unsafe { self.pointer::<[f32; 4]>(i).write(load4(from, policy)) }
+    }
+}
+/// Ends a group of the thread's copies.
+pub fn copies_commit() {}
+/// Waits until all of the thread's copies have arrived.
+pub fn copies_wait() {}
+/// Waits until all but the latest group of the thread's copies have arrived.
+pub fn copies_wait_but_one() {}
+/// Waits until all but the latest two groups of the thread's copies have arrived.
+pub fn copies_wait_but_two() {}
+/// What each lane of the warp has for `x`.
+fn exchange(x: u32) -> [u32; 32] {
+    let (warp, lane) = (here().thread / 32, here().thread % 32);
+    let warp = &block().warps[warp as usize];
+    warp.slots[lane as usize].store(x, Ordering::Relaxed);
+    warp.meeting.wait(block().launch);
+    let all = std::array::from_fn(|l| warp.slots[l].load(Ordering::Relaxed));
+    warp.meeting.wait(block().launch);
+    all
+}
+/// The sum of `x` over the lanes of the warp.
+pub fn warp_add(x: i32) -> i32 {
+    exchange(x as u32).iter().fold(0, |sum, &v| sum.wrapping_add(v as i32))
+}
+/// Whether `x` holds in any lane of the warp.
+pub fn warp_any(x: bool) -> bool {
+    exchange(x as u32).contains(&1)
+}
+/// The value of `x` in the lane `by` above (the own one past the end).
+pub fn shuffle_down_u32(x: u32, by: u32) -> u32 {
+    let lane = here().thread % 32;
+    exchange(x)[if lane + by < 32 { lane + by } else { lane } as usize]
+}
+/// The value of `x` in the lane whose number differs in the bits `mask`.
+pub fn shuffle_xor_u32(x: u32, mask: u32) -> u32 {
+    exchange(x)[((here().thread % 32) ^ mask) as usize]
+}
+/// Waits for all lanes of the warp.
+pub fn warp_sync() {
+    exchange(0);
+}
+/// 1 / x.
+pub fn reciprocal(x: f32) -> f32 {
+    1.0 / x
+}
+/// Adds `v` to the counter at `p`, and returns its former value.
+///
+/// # Safety
+/// The counter is only accessed atomically.
+pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
+    // SAFETY: the caller's.
+    unsafe { AtomicU32::from_ptr(checked_mut(p)) }.fetch_add(v, Ordering::AcqRel)
+}
+/// Writes a value that the host may poll.
+///
+/// # Safety
+/// No other thread accesses it at the same time.
+pub unsafe fn publish(p: *mut f64, v: f64) {
+    // SAFETY: the caller's.
+    unsafe { store(p, v) };
+}
+/// Reads what another block wrote in this launch.
+///
+/// # Safety
+/// It is written by [`store_fresh`] only, as long as other threads run.
+pub unsafe fn load_fresh(p: *const f64) -> f64 {
+    let p = checked(p, Access::Read).cast_mut().cast();
+    // SAFETY: an array of the launch's.
+    f64::from_bits(unsafe { AtomicU64::from_ptr(p) }.load(Ordering::Relaxed))
+}
+/// Writes what other blocks read with [`load_fresh`].
+///
+/// # Safety
+/// It is read by [`load_fresh`] only, as long as other threads run.
+pub unsafe fn store_fresh(p: *mut f64, v: f64) {
+    // SAFETY: an array of the launch's.
+    unsafe { AtomicU64::from_ptr(checked_mut(p).cast()) }.store(v.to_bits(), Ordering::Relaxed);
+}
+/// Lets other threads run, unless one of them has failed.
+pub fn pause() {
+    block().launch.leave_if_failed();
+    std::thread::yield_now();
+}

@@ -1,0 +1,82 @@
+//! The arrays in global memory that a launch may access.
+use std::marker::PhantomData;
+use std::vec::Vec;
+
+/// What a kernel does with global memory.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Access {
+    Read,
+    Write,
+}
+
+#[derive(Clone)]
+struct Array {
+    name: &'static str,
+    start: usize,
+    bytes: usize,
+    writable: bool,
+}
+
+/// The arrays that a launch may access. A kernel that accesses anything else in global memory fails.
+///
+/// It borrows the arrays, and hands out the pointers that go into the kernel's arguments. What lies past the end of one
+/// array must not be another array of the launch: give it allocations (`Vec`), not places of one allocation or of the stack.
+#[derive(Clone, Default)]
+pub struct Memory<'a> {
+    arrays: Vec<Array>,
+    borrowed: PhantomData<&'a mut ()>,
+}
+
+impl<'a> Memory<'a> {
+    /// No arrays.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets launches read an array. `name` is for the error.
+    pub fn read<T>(&mut self, name: &'static str, array: &'a [T]) -> *const T {
+        self.add(name, array.as_ptr(), size_of_val(array), false);
+        array.as_ptr()
+    }
+
+    /// Lets launches read and write an array. `name` is for the error.
+    pub fn write<T>(&mut self, name: &'static str, array: &'a mut [T]) -> *mut T {
+        let p = array.as_mut_ptr();
+        self.add(name, p, size_of_val(array), true);
+        p
+    }
+
+    fn add<T>(&mut self, name: &'static str, p: *const T, bytes: usize, writable: bool) {
+        self.arrays.push(Array { name, start: p.expose_provenance(), bytes, writable });
+    }
+
+    /// Fails unless the bytes belong to one array, which permits the access.
+    pub(super) fn check(&self, address: usize, bytes: usize, align: usize, access: Access) {
+        let inside = |a: &&Array| a.start <= address && address + bytes <= a.start + a.bytes;
+        let verb = if access == Access::Read { "reads" } else { "writes" };
+        match self.arrays.iter().find(inside) {
+            Some(array) => {
+                assert!(
+                    array.writable || access == Access::Read,
+                    "it writes to `{}`, which is for reading",
+                    array.name
+                );
+                let offset = address - array.start;
+                assert!(
+                    address.is_multiple_of(align),
+                    "it {verb} {bytes} bytes of `{}`, {offset} bytes behind its start, at an address that is no multiple of \
+                     {align}",
+                    array.name
+                );
+            }
+            None => match self.arrays.iter().filter(|a| a.start <= address).max_by_key(|a| a.start) {
+                Some(Array { name, start, bytes: length, .. }) => panic!(
+                    "it {verb} {bytes} bytes that belong to no array of the launch: {} bytes behind the start of `{name}`, \
+                     which has {length}",
+                    address - start
+                ),
+                None => panic!("it {verb} {bytes} bytes at {address:#x}, before all arrays of the launch"),
+            },
+        }
+    }
+}

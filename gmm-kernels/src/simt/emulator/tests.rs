@@ -1,0 +1,115 @@
+//! What the emulator catches.
+use super::{Memory, launch, launch_together};
+use crate::barrier;
+use crate::likelihood::pair::{self, PairArgs};
+use crate::reduce::Output;
+use crate::simt::*;
+use std::panic::catch_unwind;
+use std::string::String;
+use std::vec;
+
+/// The message that a launch fails with.
+fn failure(launch: impl FnOnce() + std::panic::UnwindSafe) -> String {
+    *catch_unwind(launch).expect_err("the launch fails").downcast::<String>().expect("a message")
+}
+
+/// `pair` over `n` samples, for arrays of 40 samples with 2 features, and 3 components.
+fn run_pair(n: u64, scores: &mut [f32]) -> f64 {
+    let (x, parameters) = (vec![0.5f32; 80], vec![0.25f32; 18]);
+    let (mut partials, mut ticket, mut total) = (vec![f64::NAN; 2], vec![0u32], vec![f64::NAN]);
+    let mut memory = Memory::new();
+    let args = PairArgs {
+        x: memory.read("x", &x),
+        stride: 40,
+        n,
+        k: 3,
+        d: 2,
+        threads_per_sample: 2,
+        parameters: memory.read("parameters", &parameters),
+        samples: memory.write("scores", scores),
+        output: Output {
+            partials: memory.write("partials", &mut partials),
+            ticket: memory.write("ticket", &mut ticket),
+            total: memory.write("total", &mut total),
+        },
+    };
+    // SAFETY: the arrays are those of the arguments, as far as they go.
+    unsafe { launch((2, 1), 64, pair::shared_bytes(64), &memory, pair::pair, args) };
+    total[0]
+}
+
+#[test]
+fn reads_past_the_end_of_an_array_are_caught() {
+    assert!(run_pair(40, &mut [f32::NAN; 41]).is_finite());
+    // Sample 40 of feature 0 is sample 0 of feature 1; that of feature 1 is behind the array.
+    let message = failure(|| _ = run_pair(41, &mut [f32::NAN; 41]));
+    let expected =
+        "reads 4 bytes that belong to no array of the launch: 320 bytes behind the start of `x`, which has 320";
+    assert!(message.contains(expected), "{message}");
+    // The second block has 32 samples of the first's: sample 40 is the ninth.
+    assert!(message.starts_with("thread 16 of block (1, 0) failed"), "{message}");
+}
+
+#[test]
+fn writes_past_the_end_of_an_array_are_caught() {
+    let message = failure(|| _ = run_pair(40, &mut [f32::NAN; 39]));
+    assert!(message.contains("writes 4 bytes that belong to no array") && message.contains("`scores`"), "{message}");
+}
+
+/// A launch of one block whose first thread does something and whose others wait for it at a barrier.
+fn first_thread(memory: &Memory, p: *mut f32, work: fn(*mut f32)) -> String {
+    #[derive(Clone, Copy)]
+    struct Args(*mut f32, fn(*mut f32));
+    unsafe fn kernel(args: Args) {
+        if thread_idx() == 0 {
+            args.1(args.0);
+        }
+        barrier!();
+    }
+    let args = Args(p, work);
+    // SAFETY: all accesses are checked.
+    failure(std::panic::AssertUnwindSafe(|| unsafe { launch((1, 1), 64, 16, memory, kernel, args) }))
+}
+
+#[test]
+fn other_bad_accesses_are_caught_too() {
+    let (constant, mut array) = ([0.0f32; 4], [0.0f32; 9]);
+    let mut memory = Memory::new();
+    let (reads, writes) = (memory.read("constant", &constant).cast_mut(), memory.write("array", &mut array));
+    // SAFETY: the accesses are checked before they are made, here and below.
+    let message = first_thread(&memory, reads, |p| unsafe { store(p, 1.0) });
+    assert!(message.contains("it writes to `constant`, which is for reading"), "{message}");
+    // One of these two is no multiple of 16 bytes.
+    let odd = if writes.addr().is_multiple_of(16) { writes.wrapping_add(1) } else { writes };
+    // SAFETY: as above.
+    let message = first_thread(&memory, odd, |p| unsafe { _ = load_f32x4(p) });
+    assert!(message.contains("`array`") && message.contains("no multiple of 16"), "{message}");
+    // SAFETY: as above.
+    let message = first_thread(&memory, std::ptr::null_mut(), |p| unsafe { _ = load(p) });
+    assert!(message.contains("before all arrays"), "{message}");
+    // SAFETY: as above.
+    let message = first_thread(&memory, writes, |_| unsafe { Shared::<f32>::at(16).set(0, 1.0) });
+    assert!(message.contains("past the end of the shared memory"), "{message}");
+}
+
+/// Blocks that wait for each other do not wait for one that has failed.
+#[test]
+fn a_cooperative_launch_ends_when_a_thread_fails() {
+    #[derive(Clone, Copy)]
+    struct Args(*const f64);
+    unsafe fn kernel(args: Args) {
+        assert!(block_idx() != 1 || thread_idx() != 5, "on purpose");
+        barrier!();
+        // SAFETY: nobody writes there.
+        while unsafe { load_fresh(args.0) } == 0.0 {
+            pause();
+        }
+    }
+    let flag = [0.0];
+    let mut memory = Memory::new();
+    let args = Args(memory.read("flag", &flag));
+    let memory = std::panic::AssertUnwindSafe(&memory);
+    // SAFETY: as above.
+    let message = failure(std::panic::AssertUnwindSafe(|| unsafe { launch_together(2, 32, 0, &memory, kernel, args) }));
+    assert_eq!(message, "thread 5 of block (1, 0) failed: on purpose");
+}

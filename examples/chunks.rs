@@ -1,14 +1,14 @@
 //! Data that does not fit into memory: `cargo run --release --example chunks`.
-use gmm::io::{self, Checkpoint, CheckpointOutput, DataFile, Identity};
-use gmm::{ChunkedEvaluator, CovarianceType, CpuEvaluator, Freeze, GaussianMixtureParams, Samples, StepwiseEm, mcmc};
+use gaussmix::io::{self, Checkpoint, CheckpointOutput, DataFile, Identity};
+use gaussmix::{ChunkedEvaluator, CovarianceType, CpuEvaluator, Freeze, GaussianMixtureParams, Samples, StepwiseEm, mcmc};
 use std::ops::{ControlFlow, Range};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Only the header is read here; what a chunk needs is read when it is its turn.
     let file = DataFile::open("data/speech.npy")?;
     let (n, d) = file.dim();
-    let read = |rows: Range<usize>| -> gmm::Result<Samples<'static>> {
-        file.rows(rows).map_err(|e| gmm::Error::Load(e.into()))?.into_samples()
+    let read = |rows: Range<usize>| -> gaussmix::Result<Samples<'static>> {
+        file.rows(rows).map_err(|e| gaussmix::Error::Load(e.into()))?.into_samples()
     };
     let load = |rows| CpuEvaluator::new(read(rows)?);
 

@@ -1,13 +1,13 @@
 //! A Bayesian mixture of iris: `cargo run --release --example mcmc`.
-use gmm::mcmc::{DataSummary, Model, Posterior, Prior, Run, Settings, Start};
-use gmm::{CovarianceType, Device, GaussianMixtureParams, LoadOptions, io};
+use gaussmix::mcmc::{DataSummary, Model, Posterior, Prior, Run, Settings, Start};
+use gaussmix::{CovarianceType, Device, GaussianMixtureParams, LoadOptions, io};
 use std::ops::ControlFlow;
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let data = io::read_data(Path::new("data/iris.csv"))?;
     let samples = data.samples()?;
-    let mut evaluator = gmm::load(Device::Auto, samples.clone(), &LoadOptions::default())?;
+    let mut evaluator = gaussmix::load(Device::Auto, samples.clone(), &LoadOptions::default())?;
 
     // Three components, in the order of their mean petal length (column 2), with the default prior.
     let model = Model::new(3, CovarianceType::Diag, &Prior::default(), Some(2), &DataSummary::new(&samples))?;

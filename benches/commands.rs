@@ -67,7 +67,9 @@ fn commands(c: &mut Criterion) {
         assert!(status.expect("the program").success());
     };
     let fit = ["fit", "x.npy", "--init", "m.json", "--max-iter", "10", "--tol", "0", "--device", "cpu", "-o", "f.json"];
-    c.bench_function("gmm fit of ten iterations/cpu/diag/N=20000/D=13/K=8/float32", |b| b.iter(|| run(black_box(&fit))));
+    c.bench_function("gmm fit of ten iterations/cpu/diag/N=20000/D=13/K=8/float32", |b| {
+        b.iter(|| run(black_box(&fit)))
+    });
     let score = ["score", "m.json", "x.npy", "--device", "cpu"];
     c.bench_function("gmm score/cpu/diag/N=20000/D=13/K=8/float32", |b| b.iter(|| run(black_box(&score))));
 }

@@ -150,7 +150,7 @@ fn metropolis_meets_the_closed_form() {
 fn the_program_computes_on_a_gpu() {
     let report = score_on("cuda");
     assert!(report["device"].as_str().unwrap().contains("cuda"), "{report}");
-    // float64 on both sides, in another order.
+    // Both are in float64, computed in another order.
     approx::assert_relative_eq!(
         number(&report, "log_likelihood"),
         number(&score_on("reference"), "log_likelihood"),
@@ -177,7 +177,7 @@ fn a_gpu_fits_what_the_cpu_fits() {
     let folder = folder();
     write_clouds(&folder.path().join("x.npy"));
     for t in CovarianceType::ALL {
-        // From a common start, because starts look at samples in the precision of the device.
+        // Both begin at the same start, because finding a start depends on the precision of the device.
         let args = ["x.npy", "--covariance-type", t.name(), "--tol", "0"];
         fit(
             folder.path(),
@@ -194,7 +194,7 @@ fn a_gpu_fits_what_the_cpu_fits() {
             }
             let (gpu, device) = go(&[&["--device", "cuda"], more].concat());
             assert!(device.contains("cuda") && device.contains("chunks") != more.is_empty(), "{device}");
-            // float32, on data of clouds some units apart.
+            // Both are in float32; the clouds are some units apart.
             approx::assert_relative_eq!(gpu, cpu, max_relative = 1e-4);
         }
     }

@@ -71,7 +71,10 @@ impl Sample {
         Ok(())
     }
 
-    fn chunks<'a>(&self, mixture: &'a Mixture) -> gaussmix::Result<impl Iterator<Item = (Array2<f64>, Vec<usize>)> + 'a> {
+    fn chunks<'a>(
+        &self,
+        mixture: &'a Mixture,
+    ) -> gaussmix::Result<impl Iterator<Item = (Array2<f64>, Vec<usize>)> + 'a> {
         let mut sampler = mixture.sampler(self.seed)?;
         let (n, rows) = (self.n, (CHUNK / mixture.n_features()).max(1));
         Ok((0..n).step_by(rows).map(move |start| sampler.draw(rows.min(n - start))))

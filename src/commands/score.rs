@@ -76,7 +76,8 @@ impl Score {
                 let chunks = source.pass(8, |chunk| Ok(chunk.score_samples(&mixture)?.to_vec()));
                 output.write(n, &scores, chunks)?.map_err(|e| source.advise(e, false)).with_context(failed)?;
             } else {
-                let all = std::iter::once_with(|| Ok::<_, gaussmix::Error>(evaluator.score_samples(&mixture)?.to_vec()));
+                let all =
+                    std::iter::once_with(|| Ok::<_, gaussmix::Error>(evaluator.score_samples(&mixture)?.to_vec()));
                 output.write(n, &scores, all)?.map_err(|e| source.advise(e, false)).with_context(failed)?;
             }
         }

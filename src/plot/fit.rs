@@ -74,7 +74,8 @@ pub fn fit(scatter: &Scatter, fit: &Fit) -> anyhow::Result<String> {
     to_svg_with((split + RIGHT, HEIGHT), |root| {
         let (left, right) = root.split_horizontally(split);
         let (left, _) = left.split_horizontally(LEFT);
-        let shapes = if one_feature { histogram(&left, scatter, &fit.mixture)? } else { plane(&left, scatter, &fit.mixture)? };
+        let shapes =
+            if one_feature { histogram(&left, scatter, &fit.mixture)? } else { plane(&left, scatter, &fit.mixture)? };
         Ok(shapes + &bounds(&right, &fit.lower_bounds)?)
     })
 }

@@ -37,7 +37,8 @@ pub fn traces(traces: &[Trace]) -> anyhow::Result<String> {
 /// The number of columns and of rows for `count` quantities.
 fn grid(count: usize) -> (usize, usize) {
     let rows = |columns: usize| count.div_ceil(columns).max(1);
-    let tall = |columns: usize| f64::from(CELL.1) * rows(columns) as f64 > MAX_HEIGHT * f64::from(CELL.0) * columns as f64;
+    let tall =
+        |columns: usize| f64::from(CELL.1) * rows(columns) as f64 > MAX_HEIGHT * f64::from(CELL.0) * columns as f64;
     let mut columns = 1;
     while columns < count && tall(columns) {
         columns += 1;

@@ -1,4 +1,4 @@
-//! Bad input: a clear error, exit code 1, nothing written.
+//! Bad input gives a clear error and exit code 1, and nothing is written.
 use crate::common::*;
 use std::fs;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn non_finite_data() {
     }
     refused_data("x.csv", "a,b,c\n1,2,3\n1,2,-inf\n", &["-inf", "row 1", "column 2"]);
     refused_data("x.csv", "1,nan,3\n", &["NaN", "row 0", "column 1"]);
-    // Too large for float64 is infinite.
+    // A number that is too large for float64 is read as infinite.
     refused_data("x.csv", "1,2,3\n1e999,2,3\n", &["inf", "row 1", "column 0"]);
 }
 
@@ -171,7 +171,7 @@ fn unwritable_outputs_are_found_before_the_work() {
     fs::write(path.join("x.csv"), "1,2,3\n").unwrap();
     fs::create_dir(path.join("folder")).unwrap();
     let before = listing(path);
-    // The data does not even exist: the output is looked at first.
+    // The output is checked first: the data does not even exist.
     for (out, message) in
         [("no/such/s.npy", "No such file"), ("folder", "directory"), ("x.csv/s.npy", "Not a directory")]
     {
@@ -234,7 +234,7 @@ fn shapes_that_disagree() {
     );
     refused_model(model("[[1, 0.5, 2], [0.75, 1.5, 1]]", "[1, 2]"), &["covariances", "[2]", "[2, 3]"]);
     refused_model(model("\"diag\"", "\"full\""), &["covariances", "[2, 3]", "[2, 3, 3]"]);
-    // The model against the data.
+    // A model of three features for data of four.
     refused_data("x.csv", "1,2,3,4\n", &["[2, 4]", "[2, 3]"]);
 }
 
@@ -270,14 +270,14 @@ fn archives_that_are_no_model() {
     let renamed = replace(&good, b"means_.npy", b"meanz_.npy");
     assert_ne!(renamed, good);
     refused_npz(&renamed, &["no usable `means_`"]);
-    // One bit of the content: the checksum tells.
+    // A changed bit of the content is noticed by the checksum.
     let mut damaged = good.clone();
     let at = good.windows(5).position(|w| w == b"NUMPY").unwrap() + 130;
     damaged[at] ^= 1;
     refused_npz(&damaged, &["checksum"]);
 }
 
-/// Every occurrence of `from` replaced by `to`, of the same length.
+/// Replaces every occurrence of `from` by `to`, which has the same length.
 fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     for at in 0..=bytes.len() - from.len() {

@@ -58,7 +58,7 @@ fn score_prints_every_field() {
     assert_eq!((&row["n"], &row["d"], &row["k"]), (&150.into(), &4.into(), &3.into()));
     assert_eq!((&row["covariance_type"], &row["kernel"]), (&"diag".into(), &"reference".into()));
     assert!(row["seconds"].as_f64().unwrap() > 0.0);
-    // serde_json writes and reads the very bits: the same division gives the same mean.
+    // JSON keeps every bit, so that the same division gives the same mean.
     assert_eq!(row["mean_log_likelihood"].as_f64().unwrap(), row["log_likelihood"].as_f64().unwrap() / 150.0);
     let iris = gaussmix::io::read_data(data("iris.csv")).unwrap();
     let (total, _) = reference(&iris, &gaussmix::io::read_model(data("iris3.json")).unwrap());
@@ -95,7 +95,7 @@ fn every_form_of_the_same_data_scores_the_same() {
         }
         let row = score(path("model.json"), &file, &["--device", "reference"]);
         assert_eq!(row["n"], 7, "{file:?}");
-        // The same operations on the same values.
+        // The same operations on the same values give the same bits.
         assert_eq!(row["log_likelihood"].as_f64().unwrap(), total, "{file:?}");
         seen += 1;
     }
@@ -113,7 +113,7 @@ fn spherical_models_and_single_columns() {
     let row = score(path("m.json"), path("x.csv"), &["--device", "reference"]);
     let density = |s: f64| (-0.125 / (s * s)).exp() / (s * std::f64::consts::TAU.sqrt());
     let expected = (0.5 * density(1.0) + 0.5 * density(2.0)).ln();
-    // A handful of float64 roundings.
+    // A few roundings in float64.
     approx::assert_relative_eq!(row["log_likelihood"].as_f64().unwrap(), expected, max_relative = 1e-14);
     assert_eq!(row["covariance_type"], "spherical");
 }
@@ -158,7 +158,7 @@ fn outputs_keep_links_modes_and_special_files() {
     assert!(fs::symlink_metadata(path("link.npy")).unwrap().is_symlink());
     assert_eq!(mode("real.npy"), 0o640);
     assert_eq!(fs::read(path("real.npy")).unwrap(), fs::read(path("new.npy")).unwrap());
-    // What the umask gives any new file.
+    // A new file has the mode that the umask gives to any new file.
     fs::File::create(path("plain")).unwrap();
     assert_eq!(mode("new.npy"), mode("plain"));
     use std::os::unix::fs::FileTypeExt;
@@ -351,7 +351,8 @@ fn models_convert_and_come_back() {
     };
     let npz = convert(&data("speech8.json"), "m.npz");
     let json_file = convert(&npz, "m.json");
-    let (a, b) = (gaussmix::io::read_model(data("speech8.json")).unwrap(), gaussmix::io::read_model(&json_file).unwrap());
+    let (a, b) =
+        (gaussmix::io::read_model(data("speech8.json")).unwrap(), gaussmix::io::read_model(&json_file).unwrap());
     assert_eq!(a, b);
     // numpy.savez, compressed and not, made with numpy 2.4 from a mixture of each of scikit-learn's types.
     for form in ["savez", "savez_compressed"] {
@@ -359,13 +360,13 @@ fn models_convert_and_come_back() {
             let model = data("../tests/data").join(format!("{form}_{covariance_type}.npz"));
             let row = score(model, data("iris.csv"), &["--device", "reference"]);
             assert_eq!(row["covariance_type"], covariance_type);
-            // The same float64 operations in another order.
+            // The same operations in float64, in another order.
             approx::assert_relative_eq!(row["log_likelihood"].as_f64().unwrap(), total, max_relative = 1e-10);
         }
     }
 }
 
-/// A reader that has gone, as in `gmm … | head -0`, is no panic and no failure.
+/// A closed pipe, as in `gmm … | head -0`, causes neither a panic nor a failure.
 #[test]
 fn a_closed_pipe_is_quiet() {
     for more in [&["--json"][..], &[]] {

@@ -36,7 +36,7 @@ pub fn mixture() -> Mixture {
 pub const MODEL: &str = r#"{"version": 1, "covariance_type": "diag", "weights": [0.25, 0.75],
     "means": [[0, 0.5, 1], [-0.5, 0.25, 0]], "covariances": [[1, 0.5, 2], [0.75, 1.5, 1]]}"#;
 
-/// Total and per-sample log-likelihood by the reference.
+/// The total log-likelihood and that of each sample, computed by the reference.
 pub fn reference(data: &gaussmix::io::Data, mixture: &Mixture) -> (f64, Array1<f64>) {
     let mut evaluator = ReferenceEvaluator::new(data.samples().unwrap());
     (evaluator.log_likelihood(mixture).unwrap(), evaluator.score_samples(mixture).unwrap())
@@ -137,7 +137,7 @@ pub fn interrupted(folder: &Path, args: &[&str]) -> String {
     ended_by("INT", folder, args)
 }
 
-/// As [`interrupted`], by any signal.
+/// As [`interrupted`], with any signal.
 #[cfg(unix)]
 #[track_caller]
 pub fn ended_by(signal: &str, folder: &Path, args: &[&str]) -> String {
@@ -157,7 +157,7 @@ pub fn start(folder: &Path, args: &[&str]) -> std::process::Child {
     command.current_dir(folder).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until something holds of a running process, five minutes at most.
+/// Waits until a condition holds for a running process, five minutes at most.
 #[cfg(unix)]
 #[track_caller]
 pub fn wait_for(child: &std::process::Child, mut holds: impl FnMut(u32) -> bool) {
@@ -192,7 +192,7 @@ pub fn kill(signal: &str, child: &std::process::Child) {
 #[cfg(unix)]
 fn cpu_seconds(id: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // After the name, which may hold anything: the state, and as the 12th and 13th the ticks of 10 ms.
+    // After the name, which may contain anything, the 12th and 13th fields are the times in ticks of 10 ms.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<f64>().ok();
     Some((ticks()? + ticks()?) / 100.0)
@@ -201,7 +201,7 @@ fn cpu_seconds(id: u32) -> Option<f64> {
 /// Runs the program under a limit of the shell's `ulimit`, with two threads.
 #[cfg(target_os = "linux")]
 pub fn limited(folder: &Path, limit: &str, args: &[&str]) -> std::process::Output {
-    // Rust leaves SIGXFSZ as it finds it: ignored, a write beyond the limit is an error.
+    // With SIGXFSZ ignored, a write beyond the limit is an error and does not end the program.
     let script = format!("trap '' XFSZ; ulimit {limit}; exec \"$0\" \"$@\"");
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", &script, env!("CARGO_BIN_EXE_gmm")]).args(args);

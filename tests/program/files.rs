@@ -1,4 +1,4 @@
-//! Files that are damaged, hostile or change: an error that names the cause, and nothing lost in conversion.
+//! Damaged, hostile and changing files give an error that names the cause. Conversions lose nothing.
 use crate::common::*;
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
@@ -29,7 +29,7 @@ fn archive(path: &Path, members: &[(String, Vec<u8>)], method: CompressionMethod
     archive.finish().unwrap();
 }
 
-/// 22 brackets took 25 s when the time doubled with each.
+/// A parser whose time doubles with each bracket would take 25 s for 22 of them.
 #[test]
 fn nested_headers_are_refused_at_once() {
     let folder = folder();
@@ -84,7 +84,7 @@ fn archives_are_checked_as_a_whole() {
     with("weights_.npy", &|bytes| bytes.clone_from(&npy("'|O'", false, "(2,)", &[0; 16])));
     bad(&["weights_", "'|O'"]);
 
-    // A name that is there twice: written under another of the same length.
+    // Two members with the same name: the second is written under another name of the same length, which is then replaced.
     let whole = fs::read(path("good.npz")).unwrap();
     let position = |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).position(|w| w == part).unwrap();
     let mut parts = good.clone();
@@ -127,7 +127,7 @@ fn conversions_keep_how_a_model_was_found() {
     let (_, found) = gaussmix::io::read_model_with_summary(path("b.npz")).unwrap();
     assert_eq!(found.lower_bounds.as_ref().unwrap().len() as u64, found.n_iter.unwrap());
     assert_eq!(found.lower_bounds.unwrap().last(), found.lower_bound.as_ref());
-    // A model that no fit made has none of them.
+    // A model that was not fitted has none of these members.
     fs::write(path("m.json"), MODEL).unwrap();
     gmm(&folder).args(["convert", "m.json", "m.npz"]).assert().success();
     assert_eq!(gaussmix::io::read_model_with_summary(path("m.npz")).unwrap().1, gaussmix::io::FitSummary::default());
@@ -150,7 +150,7 @@ fn changed_while_read(change: impl Fn(&mut fs::File)) -> String {
     wait_until_busy(&child);
     change(&mut fs::File::options().write(true).open(&path).unwrap());
     let output = child.wait_with_output().unwrap();
-    // An exit code at all: no signal ended it.
+    // There is an exit code only if no signal ended the program.
     assert_eq!(output.status.code(), Some(1), "{:?}", output.status);
     String::from_utf8(output.stderr).unwrap()
 }
@@ -169,7 +169,7 @@ fn a_file_that_changes_is_named_as_the_cause() {
     }
 }
 
-/// Chunks of which all samples have no weight.
+/// The weights of all samples of a chunk are zero.
 #[test]
 fn chunks_without_weight_count_for_nothing() {
     let folder = folder();
@@ -190,7 +190,7 @@ fn chunks_without_weight_count_for_nothing() {
     let wanted = total(&["part.npy"]);
     for more in [&[][..], &["--standardize"]] {
         let got = total(&[&["x.npy", "--sample-weight", "w.npy", "--memory", "33k"], more].concat());
-        // float64; only the order of the sums differs, and reg_covar stands in other units.
+        // Both are in float64. The order of the sums differs, and with --standardize the units of reg_covar.
         approx::assert_relative_eq!(got, wanted, max_relative = 1e-6);
     }
 }
@@ -259,13 +259,13 @@ fn plots_tell_components_apart() {
     gmm(&folder).args(args).assert().success();
     let svg = fs::read_to_string(folder.path().join("p.svg")).unwrap();
     assert_eq!(svg.matches("<ellipse ").count(), 30);
-    // A component's line, in the legend, as nobody else's.
+    // The legend shows a different line for each component.
     let mut looks: Vec<&str> = svg.lines().filter_map(|l| l.strip_prefix("<line fill")?.split(" x1").next()).collect();
     assert_eq!(looks.len(), 15);
     looks.sort_unstable();
     looks.dedup();
     assert_eq!(looks.len(), 15);
     assert!((0..15).all(|c| svg.contains(&format!(">{c}: 0."))), "weights in the legend");
-    // Fractions of a pixel.
+    // Coordinates have fractions of a pixel.
     assert!(svg.lines().filter(|l| l.starts_with("<ellipse")).any(|l| !l.contains(".00\" rx")));
 }

@@ -40,14 +40,14 @@ fn the_model_is_the_librarys() {
         assert_eq!(number(&report, "bic"), library.mixture.bic(&mut evaluator).unwrap());
         assert_eq!(number(&report, "aic"), library.mixture.aic(&mut evaluator).unwrap());
         assert_eq!((&report["covariance_type"], &report["kernel"]), (&t.name().into(), &"reference".into()));
-        // How it was found stands in the file.
+        // The file says how the fit found the model.
         let file: Value = serde_json::from_slice(&fs::read(folder.path().join("m.json")).unwrap()).unwrap();
         assert_eq!((&file["converged"], &file["n_iter"]), (&true.into(), &library.n_iter().into()));
         assert_eq!(file["lower_bounds"].as_array().unwrap().len(), library.n_iter());
     }
 }
 
-/// One sample at 10⁸ gets a component of its own, which float32 has no digits for.
+/// One sample at 10⁸ gets a component of its own, which is too narrow for float32.
 #[test]
 fn the_report_says_where_float32_has_too_few_digits() {
     let folder = folder();
@@ -86,15 +86,15 @@ fn an_npz_has_scikit_learns_attributes() {
 #[test]
 fn speech_reaches_scikit_learns_score() {
     let folder = folder();
-    // scikit-learn's score, over standardised columns: in the data's units less the logarithms of the scales.
+    // scikit-learn's mean score is that of standardised columns: the logarithms of the scales are added to compare.
     let input = gaussmix::io::read_data(data("speech.npy")).unwrap();
     let standard = gaussmix::Standardization::of(&input.samples().unwrap()).unwrap();
     let args = [speech(), "-k", "8", "--covariance-type", "diag", "--standardize", "--n-init", "10", "-o", "m.json"];
     let report = fit(folder.path(), &args);
     let score = number(&report, "log_likelihood") / 20_000.0;
     assert!(score + standard.log_scale() >= -16.3112, "{score}");
-    // The model is in the data's own units: scored without any standardisation the same, but for the rounding of float32
-    // data that was centred and scaled.
+    // The model is in the data's own units. Scored without standardisation it differs only by the rounding of float32 data,
+    // which was centred and scaled for the fit.
     let run = gmm(&folder).args(["score", "m.json", speech(), "--json"]).assert().success();
     let scored: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
     approx::assert_relative_eq!(number(&scored, "mean_log_likelihood"), score, max_relative = 1e-6);
@@ -113,13 +113,13 @@ fn a_spherical_model_of_standardised_data_is_diag() {
     assert_eq!(model.covariance_type(), CovarianceType::Diag);
     let input = gaussmix::io::read_data(data("iris.csv")).unwrap();
     let total = ReferenceEvaluator::new(input.samples().unwrap()).log_likelihood(&model).unwrap();
-    // Float64 on both sides.
+    // Both are computed in float64.
     approx::assert_relative_eq!(total, number(&report, "log_likelihood"), max_relative = 1e-12);
-    // It is taken back as what it was.
+    // As a start for a spherical fit in the same units, the diagonal model is spherical again.
     let going_on = fit("b.json", &["--max-iter", "3", "--tol", "0", "--init", "a.json"]);
     let whole = fit("c.json", &["--max-iter", "7", "--tol", "0"]);
     approx::assert_relative_eq!(number(&going_on, "bic"), number(&whole, "bic"), max_relative = 1e-10);
-    // K − 1 weights, K means of 4, K variances.
+    // The parameters are K − 1 weights, 4·K means and K variances, for K = 3.
     let expected = 14.0 + 3.0;
     let parameters = (number(&whole, "aic") + 2.0 * number(&whole, "log_likelihood")) / 2.0;
     approx::assert_relative_eq!(parameters, expected, max_relative = 1e-12);
@@ -150,7 +150,7 @@ fn weights_count_and_frozen_parameters_stay() {
             &["--sample-weight", weights]
         };
         let weighted = from(iris(), more, "weighted.json");
-        // Rounding, through five iterations. With reg_covar of 10⁻⁶ standardised variances, a little more.
+        // Rounding grows over five iterations. With --standardize, reg_covar is 10⁻⁶ in other units, which changes the result.
         let tolerance = if standardize { 1e-5 } else { 1e-10 };
         for name in ["log_likelihood", "bic", "lower_bound"] {
             approx::assert_relative_eq!(number(&weighted, name), number(&repeated, name), max_relative = tolerance);
@@ -177,7 +177,7 @@ fn the_report_is_readable_and_the_plot_drawn() {
     for part in ["2,000 of 20,000 samples", "standard deviations", "lower bound", "iteration", "<polyline", "</svg>"] {
         assert!(svg.contains(part), "{part}");
     }
-    // One feature: a histogram. Two: the columns themselves.
+    // Data of one feature is drawn as a histogram, data of two in its own columns.
     let x = Array2::from_shape_fn((40, 2), |(i, j)| ((i * 7 + j * 3) % 11) as f64 + (i % 2 * 20) as f64);
     ndarray_npy::write_npy(folder.path().join("2.npy"), &x).unwrap();
     ndarray_npy::write_npy(folder.path().join("1.npy"), &x.select(Axis(1), &[0])).unwrap();
@@ -190,7 +190,7 @@ fn the_report_is_readable_and_the_plot_drawn() {
     assert_eq!(names(folder.path()), ["1.npy", "1.svg", "2.npy", "2.svg", "m.json", "p.svg"]);
 }
 
-/// A fit that does not end by itself, interrupted.
+/// Starts a fit that does not end by itself, and interrupts it.
 #[cfg(unix)]
 fn interrupted_fit(folder: &Path, more: &[&str]) -> String {
     let endless = ["-k", "8", "--covariance-type", "diag", "--tol", "0", "--max-iter", "100000000", "--device", "cpu"];
@@ -212,14 +212,14 @@ fn ctrl_c_writes_the_model_so_far() {
     let note = interrupted_fit(folder.path(), &["-o", "m.json"]);
     assert!(note.starts_with("note: interrupted after ") && note.contains("m.json"), "{note}");
     let n = number_before(&note, "iterations");
-    // To the bit what the same number of iterations gives; and the file says that it is not all.
+    // The model has the bits of a fit of the same number of iterations, and says that it has not converged.
     let n_iter = n.to_string();
     let args = [speech(), "-k", "8", "--covariance-type", "diag", "--tol", "0", "--device", "cpu"];
     fit(folder.path(), &[&args[..], &["--max-iter", &n_iter, "-o", "whole.json"]].concat());
     let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
     assert!(read("m.json") == read("whole.json"));
     assert!(String::from_utf8_lossy(&read("m.json")).contains("\"converged\": false"));
-    // Nothing asked for, nothing written.
+    // Without -o and --checkpoint nothing is written.
     let note = interrupted_fit(folder.path(), &["--plot", "p.svg"]);
     assert!(note.contains("nothing was written"), "{note}");
     assert_eq!(names(folder.path()), ["m.json", "whole.json"]);
@@ -232,7 +232,7 @@ fn a_checkpoint_goes_on_to_the_same_bits() {
     let note = interrupted_fit(folder.path(), &["--n-init", "2", "--checkpoint", "c.json"]);
     assert!(note.contains("the same command goes on from c.json"), "{note}");
     let n = number_before(&note, "iterations");
-    // A few iterations more, and the second run; and the same without an interruption.
+    // The fit goes on for a few iterations and through the second run. The result is that of a fit without an interruption.
     let max_iter = (n + 3).to_string();
     let go = |more: &[&str]| {
         let args = [speech(), "-k", "8", "--covariance-type", "diag", "--tol", "0", "--device", "cpu", "--n-init", "2"];
@@ -244,7 +244,7 @@ fn a_checkpoint_goes_on_to_the_same_bits() {
     go(&["-o", "whole.json"]);
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     assert!(read("resumed.json") == read("whole.json"));
-    // A fit that is done stays as it is, and is a model.
+    // The checkpoint of a finished fit gives the same model again, and can be read as a model.
     go(&["--checkpoint", "c.json", "-o", "again.json"]);
     assert!(read("again.json") == read("whole.json"));
     gmm(&folder).args(["score", "c.json", speech()]).assert().success();
@@ -263,7 +263,7 @@ fn a_checkpoint_of_standardised_data_goes_on() {
         go("4", &a);
         let (resumed, whole) = (go("9", &a), go("9", &b));
         assert_eq!((&resumed["n_iter"], &whole["n_iter"]), (&9.into(), &9.into()));
-        // The parameters went through the data's own units and back.
+        // The parameters were converted to the data's own units and back.
         approx::assert_relative_eq!(number(&resumed, "bic"), number(&whole, "bic"), max_relative = 1e-10);
     }
 }
@@ -299,7 +299,7 @@ fn bad_data_and_weights() {
         if t != "spherical" {
             refused(&[&of_type("constant.csv")[..], &["--reg-covar", "0"]].concat(), &["reg_covar"]);
         }
-        // With the default something finite comes of it.
+        // With the default of --reg-covar the result is finite.
         for data in ["equal.csv", "constant.csv"] {
             for more in [&[][..], &["--standardize"]] {
                 let report = fit(folder.path(), &[&of_type(data)[..], more].concat());
@@ -356,7 +356,7 @@ fn unwritable_results_are_found_before_the_work() {
     fs::create_dir(path("folder.json")).unwrap();
     fs::write(path("x.csv"), "1,2\n3,5\n").unwrap();
     fs::write(path("w.csv"), "1\n2\n").unwrap();
-    // The data does not even exist: the results are looked at first.
+    // Results are checked first: the data does not even exist.
     for (option, out, message) in [
         ("-o", "no/such/m.json", "No such file"),
         ("-o", "folder.json", "directory"),
@@ -404,7 +404,7 @@ fn a_checkpoint_of_other_data_or_options_is_refused() {
             &[message, &["c.json: belongs to another fit", "name another checkpoint"]].concat(),
         );
     };
-    // The trial of the issue: the same shape and type, other numbers.
+    // Data of the same shape and type, but with other numbers.
     refused(&with("other.npy", &[]), &["the data's content differs"]);
     refused(&with("narrow.npy", &[]), &["the data's shape was 150 × 4 and is 150 × 3 now"]);
     refused(&with("single.npy", &[]), &["the data's type was float64 and is float32 now"]);
@@ -415,7 +415,7 @@ fn a_checkpoint_of_other_data_or_options_is_refused() {
     refused(&with(iris, &["--init-params", "random"]), &["init-params was kmeans and is random now"]);
     refused(&with(iris, &["--n-init", "2"]), &["n-init was 1 and is 2 now"]);
     refused(&with(iris, &["--freeze", "means"]), &["freeze was none and is means now"]);
-    // All at once.
+    // All differences are named at once.
     let several = ["--seed", "1", "--n-init", "2"];
     refused(&with(iris, &several), &["n-init was 1 and is 2 now; seed was 0 and is 1 now"]);
     let same = |k: &'static str, t: &'static str| [iris, "-k", k, "--covariance-type", t, "--checkpoint", "c.json"];
@@ -423,13 +423,15 @@ fn a_checkpoint_of_other_data_or_options_is_refused() {
     refused(&same("3", "full"), &["covariance-type was diag and is full now"]);
     refused_fit(folder.path(), &[iris, "-k", "3", "--checkpoint", "model.json"], &["not a checkpoint", "--init"]);
 
-    // What says only when a fit ends may change; and so may the file of the same numbers.
-    let gaussmix::io::Data::F64(numbers) = gaussmix::io::read_data(data("iris.csv")).unwrap() else { panic!("float64") };
+    // --max-iter and --tol may change, and so may the name and the format of the data.
+    let gaussmix::io::Data::F64(numbers) = gaussmix::io::read_data(data("iris.csv")).unwrap() else {
+        panic!("float64")
+    };
     ndarray_npy::write_npy(path("iris.npy"), &numbers).unwrap();
     let report = fit(folder.path(), &with("iris.npy", &["--max-iter", "5", "--tol", "0"]));
     assert_eq!(report["n_iter"], 5);
 
-    // Weights, and a start, by their content.
+    // Weights and starts are known by their content, not by their names.
     let weighted = |w: &'static str| [iris, "-k", "2", "--sample-weight", w, "--checkpoint", "d.json"];
     fit(folder.path(), &weighted("w.csv"));
     refused_fit(folder.path(), &weighted("v.csv"), &["d.json: belongs to another fit: sample-weight differs; give"]);
@@ -443,7 +445,7 @@ fn a_checkpoint_of_other_data_or_options_is_refused() {
     fs::copy(path("a.json"), path("copy.json")).unwrap();
     fit(folder.path(), &started("copy.json"));
 
-    // As it was written before checkpoints said what they are of.
+    // A checkpoint as it was written before checkpoints recorded their data and options.
     let old = fs::read_to_string(path("c.json")).unwrap();
     let (before, _) = old.split_once(",\n\"made_with\"").unwrap();
     fs::write(path("old.json"), format!("{before}, \"n_samples\": 150}}")).unwrap();
@@ -466,7 +468,7 @@ fn a_disk_that_fills() {
         let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
         assert!(stderr.contains(out) && stderr.contains("No space left on device"), "{stderr}");
     }
-    // Files of at most one block: what was there stays, and nothing else appears.
+    // A file may have at most one block here. The old file stays, and no other appears.
     fs::write(path("old.json"), "old").unwrap();
     let before = names(folder.path());
     let args = ["fit", speech(), "-k", "8", "--covariance-type", "diag", "-o", "old.json"];
@@ -477,15 +479,14 @@ fn a_disk_that_fills() {
     assert_eq!((fs::read(path("old.json")).unwrap(), names(folder.path())), (b"old".to_vec(), before));
 }
 
-/// A file that is larger than the memory that the process may have.
+/// The data is larger than the memory that the process may have.
 #[cfg(target_os = "linux")]
 #[test]
 fn data_larger_than_memory_is_fitted_in_chunks() {
     let folder = folder();
     let n = write_clouds(&folder.path().join("x.npy"));
     let args = ["x.npy", "-k", "3", "--covariance-type", "diag", "--device", "cpu", "--max-iter", "2", "--tol", "0"];
-    // Anonymous memory up to 64 MiB, stacks of threads included; pages of a mapped file do not count, the system can take
-    // them back.
+    // The limit of 64 MiB is on anonymous memory, stacks of threads included.
     let go = |more: &[&str]| limited(folder.path(), "-d 65536", &[&["fit"], &args[..], &["--json"], more].concat());
     let failed = go(&["--memory", "1G", "-o", "whole.json"]);
     assert!(!failed.status.success(), "the limit does not bite");
@@ -496,7 +497,7 @@ fn data_larger_than_memory_is_fitted_in_chunks() {
         let report: Value = serde_json::from_slice(&run.stdout).unwrap();
         assert_eq!((&report["n"], &report["n_iter"]), (&n.into(), &2.into()));
         assert!(report["device"].as_str().unwrap().contains("in 12 chunks"), "{report}");
-        // Without the limit, in one piece. float32, each chunk around a centre of its own.
+        // The same fit in one piece. The samples are float32, and each chunk is rounded relative to a centre of its own.
         let whole = fit(folder.path(), &[&args[..], more].concat());
         approx::assert_relative_eq!(
             number(&report, "log_likelihood"),
@@ -509,7 +510,7 @@ fn data_larger_than_memory_is_fitted_in_chunks() {
     assert_eq!(model.n_components(), 3);
 }
 
-/// Data in chunks has the identity of the same data in one piece.
+/// A fit in chunks may go on in one piece, and the reverse.
 #[test]
 fn a_checkpoint_knows_data_in_chunks() {
     let folder = folder();
@@ -521,13 +522,13 @@ fn a_checkpoint_knows_data_in_chunks() {
     assert!(report["device"].as_str().unwrap().contains("in 5 chunks"), "{report}");
     let report = fit(folder.path(), &[&["x.npy"], &args[..], &["--max-iter", "3"]].concat());
     assert_eq!(report["n_iter"], 3);
-    // The last sample of all.
+    // A change of the very last number is noticed.
     x[[149, 3]] += 1e-12;
     ndarray_npy::write_npy(path("x.npy"), &x).unwrap();
     refused_fit(folder.path(), &[&["x.npy"], &args[..], &chunked].concat(), &["the data's content differs"]);
 }
 
-/// Limits of any size hold.
+/// Limits far below the size of a chunk hold too.
 #[test]
 fn memory_is_minded_below_64_mib() {
     let folder = folder();
@@ -540,8 +541,8 @@ fn memory_is_minded_below_64_mib() {
     let start = ["-k", "2", "--covariance-type", "diag", "--device", "cpu", "--max-iter", "3", "--tol", "0"];
     let go = |data: &str, memory: &str| fit(folder.path(), &[&[data, "--memory", memory], &start[..]].concat());
     let whole = go("x.npy", "1M");
-    // 4,800 bytes, which are there twice: as they were read, and in the device's layout. A .npy can stay in its file, whatever
-    // its byte order; a .csv is in memory, and leaves the rest for the chunks.
+    // The data takes 4,800 bytes, twice: as it was read, and in the device's layout. A .npy stays in its file, whatever its byte
+    // order. A .csv is in memory, and the chunks share the rest.
     for (data, memory, chunks) in [
         ("x.npy", "9600", None),
         ("x.npy", "9599", Some(2)),

@@ -37,19 +37,19 @@ fn iris_is_sampled() {
     let svg = fs::read_to_string(folder.path().join("trace.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("lp__") && svg.contains("weights.3"));
 
-    // Not replaced unasked.
+    // Existing results are not replaced without --overwrite.
     let before = fs::read(folder.path().join("post-1.csv")).unwrap();
     let short = iris(&["-o", "post", "--warmup", "30", "--draws", "10"]);
     refused(folder.path(), &short, &["post-1.csv, post-2.csv", "post.npz", "--resume", "--overwrite"]);
     assert!(fs::read(folder.path().join("post-1.csv")).unwrap() == before);
 
-    // Made longer, in words; the summary is short enough to be all there.
+    // The run is made longer. The report in words shows all parameters.
     let args = iris(&["-o", "post", "--warmup", "300", "--draws", "320", "--resume"]);
     let run = gmm(&folder).args(args).assert().success();
     let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
     assert!(text.contains("4 chains of 320 draws") && text.contains("covariances.3.4"), "{text}");
 
-    // Replaced when asked to be.
+    // With --overwrite they are replaced.
     gmm(&folder).args(short).arg("--overwrite").assert().success();
     assert!(fs::read(folder.path().join("post-1.csv")).unwrap() != before);
 }
@@ -67,7 +67,7 @@ fn default_r_hat(data: &Path, order: &str, sampler: &str) -> f64 {
 #[test]
 fn every_sampler_converges_on_iris_by_default() {
     for sampler in ["nuts", "metropolis", "ensemble"] {
-        // Five seeds gave at most 1.02.
+        // In trials with five seeds R-hat was at most 1.02.
         let r_hat = default_r_hat(&data("iris.csv"), "2", sampler);
         assert!(r_hat < 1.05, "{sampler}: {r_hat}");
     }
@@ -101,20 +101,20 @@ fn a_killed_run_goes_on_from_its_last_save() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gmm"));
     command.current_dir(&folder).args(settings("100000000", "run", &[])).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    // It saves every ten seconds.
+    // The run saves its state every ten seconds.
     let begin = std::time::Instant::now();
     while !folder.path().join("run.partial.state").exists() {
         assert!(begin.elapsed() < Duration::from_secs(60), "nothing was saved: {:?}", names(folder.path()));
         std::thread::sleep(Duration::from_millis(50));
     }
-    // Kill -9, a little after.
+    // SIGKILL, a little after the first save.
     std::thread::sleep(Duration::from_millis(300));
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(names(folder.path()), ["run.partial.log0", "run.partial.state"]);
     refused(folder.path(), &settings("10", "run", &[]), &["run.partial.state", "--resume", "--overwrite"]);
 
-    // It has draws: fewer than there are cannot be asked for.
+    // The error about --draws tells how many draws were saved.
     let again = gmm(&folder).args(settings("1", "run", &["--resume"])).assert().code(1);
     let error = String::from_utf8(again.get_output().stderr.clone()).unwrap();
     let mut words = error.split_whitespace().skip_while(|word| *word != "least").skip(1);
@@ -129,7 +129,7 @@ fn a_sampler_that_cannot_start_says_why_and_leaves_nothing() {
     let path = folder.path();
     let rows: String = (0..12).map(|i| format!("{},{}\n", i % 3, f64::from(i * i % 7) / 2.0)).collect();
     fs::write(path.join("x.csv"), rows).unwrap();
-    // So narrow that its log density, or the gradient of that, is beyond float64 wherever the data are.
+    // The prior is so narrow that its log density, or the gradient of it, is beyond float64 at all samples.
     fs::write(path.join("prior.json"), r#"{"means": {"normal": {"location": 1e6, "scale": 1e-150}}}"#).unwrap();
     for sampler in ["nuts", "metropolis"] {
         let args = ["mcmc", "x.csv", "-k", "2", "--prior", "prior.json", "-o", "out", "--sampler", sampler];
@@ -156,15 +156,15 @@ fn ctrl_c_keeps_what_was_drawn_and_resume_goes_on() {
     assert!(note.starts_with("note: interrupted") && drawn > 0, "{note}");
     assert_eq!(names(folder.path()), ["run.partial-1.csv", "run.partial-2.csv", "run.partial.npz"]);
 
-    // Not by a new run.
+    // A new run does not replace the unfinished one.
     let again = gmm(&folder).args(settings("10", "run", &[])).assert().code(1);
     assert!(String::from_utf8_lossy(&again.get_output().stderr).contains("unfinished run"));
 
     assert_goes_on(folder.path(), drawn, settings);
 }
 
-/// The run of two chains `run`, stopped after so many draws, goes on a little further to the very files of a run without an
-/// interruption. `settings` are the arguments for draws, output and what comes besides.
+/// Resumes the run `run` of two chains, which was stopped after `drawn` draws, for a few more draws. The files must be those of
+/// a run without an interruption. `settings` gives the arguments for a number of draws, an output and more options.
 #[cfg(unix)]
 #[track_caller]
 fn assert_goes_on(folder: &Path, drawn: usize, settings: impl Fn(&str, &str, &[&str]) -> Vec<String>) {
@@ -214,7 +214,7 @@ fn bad_input() {
     refused(path, &with(&["-k", "2", "--resume"]), &["out.npz"]);
     refused(path, &["mcmc", "x.csv", "-k", "2", "-o", "no/where"], &["no"]);
 
-    // A run, and what cannot go on from it.
+    // A finished run, and commands that must not resume it.
     gmm(path).args(with(&["-k", "2"])).assert().success();
     let resumed = |data: &'static str, draws: &'static str, more: &[&'static str]| {
         [&["mcmc", data, "--warmup", "50", "--draws", draws, "-o", "out", "--resume"][..], more].concat()
@@ -237,7 +237,7 @@ fn a_million_evaluations_are_measured() {
     let run = gmm(".").args(args).args(["--evaluations", "2000", "--json"]).assert().success();
     let rows: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
     let rows = rows.as_array().unwrap();
-    // Nine parameters, twice as many walkers.
+    // The mixture has nine parameters, and the ensemble twice as many walkers.
     let cases = [("metropolis", 1), ("metropolis", 64), ("ensemble", 18), ("nuts", 1)];
     assert_eq!(rows.len(), cases.len());
     for (row, (sampler, chains)) in rows.iter().zip(cases) {
@@ -245,7 +245,7 @@ fn a_million_evaluations_are_measured() {
         assert_eq!((row["n"].as_u64(), row["k"].as_u64(), row["d"].as_u64()), (Some(200), Some(2), Some(2)));
         let seconds = row["seconds"].as_f64().unwrap();
         assert!(seconds > 0.0 && row["evaluations"].as_u64().unwrap() > 0);
-        // The same number, scaled.
+        // Both follow from one measurement.
         assert!((row["seconds_per_million"].as_f64().unwrap() / (seconds * 1e6) - 1.0).abs() < 1e-12);
     }
     let run = gmm(".").args(args).args(["--evaluations", "500"]).assert().success();

@@ -1,10 +1,10 @@
-//! Signals that end a program, and disks that are too small: what there is is kept, and nothing else is left.
+//! Signals that end the program and disks that are too small: results so far are saved, and no unfinished file is left.
 #![cfg(unix)]
 use crate::common::*;
 use std::fs;
 use std::path::Path;
 
-/// Ctrl-C, what a batch system sends, what a terminal sends that goes.
+/// The signals of Ctrl-C, of a batch system and of a terminal that is closed.
 const SIGNALS: [&str; 3] = ["INT", "TERM", "HUP"];
 
 fn speech() -> &'static str {
@@ -39,7 +39,7 @@ fn sigterm_keeps_a_selection_and_a_chain() {
     assert_eq!(names(folder.path()), ["m.json", "run.partial-1.csv", "run.partial-2.csv", "run.partial.npz"]);
 }
 
-/// `nohup` is to keep a fit going when its terminal goes.
+/// A program that was started by `nohup` goes on when its terminal is closed.
 #[test]
 fn an_ignored_sighup_stays_ignored() {
     let folder = folder();
@@ -48,7 +48,7 @@ fn an_ignored_sighup_stays_ignored() {
     shell.args(["-c", script, env!("CARGO_BIN_EXE_gmm"), "sample"]);
     shell.args([&data("iris3.json").display().to_string(), "-n", "3e5", "-o", "x.csv"]);
     let mut child = shell.current_dir(&folder).stdout(std::process::Stdio::null()).spawn().unwrap();
-    // Many, over all of its life.
+    // Signals keep coming until the program ends.
     while child.try_wait().unwrap().is_none() {
         let _ = std::process::Command::new("sh").args(["-c", &format!("kill -HUP {}", child.id())]).output();
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -66,7 +66,7 @@ fn writes(id: u32, folder: &Path) -> bool {
     open.any(|link| fs::metadata(link).is_ok_and(|file| file.len() > 1 << 20))
 }
 
-/// Whether the file system can hold a file without a name: only then SIGKILL leaves nothing.
+/// Whether the file system can hold a file without a name. Only then SIGKILL leaves no file.
 #[cfg(target_os = "linux")]
 fn has_unnamed_files(folder: &Path) -> bool {
     use std::os::unix::fs::OpenOptionsExt;
@@ -81,7 +81,7 @@ fn a_signal_leaves_no_unfinished_file() {
     fs::write(path.join("old.csv"), "old").unwrap();
     let before = files(&path);
     let model = data("iris3.json").display().to_string();
-    // A gigabyte, which it does not live to write.
+    // The signal comes long before the gigabyte is written.
     for out in ["new.npy", "old.csv"] {
         let kill_too = has_unnamed_files(&path).then_some("KILL");
         for signal in SIGNALS.into_iter().chain(kill_too) {
@@ -100,12 +100,12 @@ fn a_signal_leaves_no_unfinished_file() {
 fn an_output_larger_than_the_disk_is_refused_at_the_start() {
     let folder = folder();
     let model = data("iris3.json").display().to_string();
-    // 10¹⁵ samples of four numbers.
+    // The model has four features, so that the samples are 4·10¹⁵ numbers.
     for (more, size) in [
-        (&["-o", "x.npy"][..], "x.npy: it needs 32.0 PB"),
-        (&["-o", "x.npy", "--float32"], "x.npy: it needs 16.0 PB"),
-        (&["-o", "x.csv"], "x.csv: it needs 64.0 PB"),
-        (&["-o", "/dev/null", "--labels", "k.npy"], "k.npy: it needs 8.0 PB"),
+        (&["-o", "x.npy"][..], "x.npy: it needs 32.00 PB"),
+        (&["-o", "x.npy", "--float32"], "x.npy: it needs 16.00 PB"),
+        (&["-o", "x.csv"], "x.csv: it needs 64.00 PB"),
+        (&["-o", "/dev/null", "--labels", "k.npy"], "k.npy: it needs 8.00 PB"),
     ] {
         let args = [&["sample", &model, "-n", "1e15"], more].concat();
         refused(folder.path(), &args, &[size, "; the disk has ", " free: make room or name a place on another disk"]);

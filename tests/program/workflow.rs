@@ -1,4 +1,4 @@
-//! What one does with a model: `gmm predict`, `gmm sample`, `gmm select`, and `gmm score` of data larger than memory.
+//! The use of a model: `gmm predict`, `gmm sample`, `gmm select`, and `gmm score` of data larger than memory.
 use crate::common::*;
 use gaussmix::{CovarianceType, Evaluator, Mixture, ReferenceEvaluator};
 use ndarray::{Array1, Array2};
@@ -42,7 +42,7 @@ fn labels_and_probabilities_are_the_references() {
         let read: Array1<i64> = ndarray_npy::read_npy(path("k.npy")).unwrap();
         assert!(read.iter().map(|&c| c as usize).eq(labels.iter().copied()));
         let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
-        // The first species is apart from the others: its 50 flowers are one component.
+        // The 50 flowers of the first species lie apart from the others and are one component.
         let setosa = labels[0].to_string();
         let line = text.lines().find(|line| line.trim_start().starts_with(&setosa)).unwrap();
         assert!(line.contains("50") && line.contains("33.33 %"), "{text}");
@@ -57,7 +57,7 @@ fn labels_and_probabilities_are_the_references() {
         assert_eq!(matrix(&path("p.npy")), matrix(&path("p.csv")));
         let truth = samples().predict_proba(&mixture()).unwrap();
         for (&p, &truth) in matrix(&path("p.npy")).iter().zip(&truth) {
-            // Float64 in another order.
+            // Both are in float64, computed in another order.
             approx::assert_abs_diff_eq!(p, truth, epsilon = 1e-11);
         }
     }
@@ -113,7 +113,7 @@ fn the_best_model_is_selected() {
         assert!(svg.contains(part), "{part}");
     }
 
-    // In words, by another criterion, in standardised units.
+    // The report in words, with another criterion and standardised columns.
     let args = ["select", iris(), "-k", "1:3", "--criterion", "aic", "--standardize"];
     let run = gmm(&folder).args(args).assert().success();
     let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
@@ -166,7 +166,7 @@ fn bad_input() {
     fs::write(path("far.csv"), "0,0,0\n1,1,1\n1e200,0,0\n").unwrap();
     fs::create_dir(path("folder.csv")).unwrap();
     let refused = |args: &[&str], message: &[&str]| refused(folder.path(), args, message);
-    // Results are looked at first: these models and data do not exist.
+    // Results are checked first: these models and data do not exist.
     for command in [&["predict", "none.json", "none.npy"][..], &["sample", "none.json", "-n", "5"]] {
         for (out, message) in [("no/such.npy", "No such file"), ("folder.csv", "directory"), ("x.txt", ".npy or .csv")]
         {
@@ -181,7 +181,7 @@ fn bad_input() {
     refused(&["select", "none.npy", "-k", "1:3", "--plot", "no/p.svg"], &["no/p.svg", "No such file"]);
     refused(&["predict", "m.json", "x.csv", "-o", "x.csv"], &["x.csv: is an input"]);
     refused(&["score", "m.json", "x.csv", "--per-sample", "./x.csv"], &["is an input"]);
-    // The model and the data disagree; nothing is left of what was begun.
+    // A model and data with different numbers of features. No result file is left.
     for more in [&[][..], &["--proba"]] {
         refused(&[&["predict", "m.json", "x.csv", "-o", "k.npy"], more].concat(), &["m.json", "[2, 3]", "[2, 2]"]);
     }
@@ -225,7 +225,7 @@ fn a_disk_that_fills() {
         let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
         assert!(stderr.contains("full.") && stderr.contains("No space left on device"), "{args:?}: {stderr}");
     }
-    // Files of at most one block: what was there stays, and nothing else appears.
+    // A file may have at most one block here. The old file stays, and no other appears.
     fs::write(path("old.csv"), "old").unwrap();
     let before = files(folder.path());
     for out in ["old.csv", "new.npy"] {
@@ -237,13 +237,13 @@ fn a_disk_that_fills() {
     }
 }
 
-/// A file that is larger than the memory that the process may have.
+/// The data is larger than the memory that the process may have.
 #[cfg(target_os = "linux")]
 #[test]
 fn data_larger_than_memory_is_scored_and_labelled_in_chunks() {
     let folder = folder();
     let path = |name: &str| folder.path().join(name);
-    // 72 MB in float32: 4000 samples over and over again.
+    // The same 4000 samples again and again, 72 MB in float32.
     let speech = gaussmix::io::read_data(data("speech.npy")).unwrap();
     let gaussmix::io::Data::F32(x) = &speech else { panic!("float32") };
     let pattern = x.slice(ndarray::s![..4000, ..]).to_owned();
@@ -252,7 +252,7 @@ fn data_larger_than_memory_is_scored_and_labelled_in_chunks() {
     let n = 4000 * repeats;
     fs::write(path("x.npy"), npy("'<f4'", false, &format!("({n}, 13)"), &body)).unwrap();
     drop(body);
-    // Anonymous memory up to 48 MiB; pages of a mapped file do not count, the system can take them back.
+    // The limit of 48 MiB is on anonymous memory.
     let go = |args: &[&str]| limited(folder.path(), "-d 49152", args);
     let model_file = data("speech8.json").display().to_string();
     assert!(
@@ -279,7 +279,7 @@ fn data_larger_than_memory_is_scored_and_labelled_in_chunks() {
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let labels: Array1<i64> = ndarray_npy::read_npy(path("k.npy")).unwrap();
     let truth = reference.predict_proba(&model).unwrap();
-    // Another label than the reference's only where two components are as probable, to float32.
+    // A label may differ from the reference's only where two components are equally probable to float32.
     for (i, &label) in labels.iter().enumerate() {
         let row = truth.row(i % 4000);
         let most = row.iter().copied().fold(0.0, f64::max);

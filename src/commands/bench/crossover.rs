@@ -29,7 +29,8 @@ impl Crossover {
     pub fn of(rows: &[Row]) -> Option<Self> {
         let best = |n: usize, gpu: bool| {
             let of_side = |r: &&Row| {
-                r.n == n && if gpu { matches!(r.device(), Some(Device::Cuda(_))) } else { r.device() == Some(Device::Cpu) }
+                r.n == n
+                    && if gpu { matches!(r.device(), Some(Device::Cuda(_))) } else { r.device() == Some(Device::Cpu) }
             };
             rows.iter().filter(of_side).map(|r| r.seconds).min_by(f64::total_cmp)
         };

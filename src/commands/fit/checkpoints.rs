@@ -33,12 +33,7 @@ impl<'a> CheckpointWriter<'a> {
 
     /// Writes a checkpoint if the last one is old enough. Only the first failure is returned. The checkpoint of the last
     /// iteration is held for [`finish`](Self::finish) instead.
-    pub fn after_iteration(
-        &mut self,
-        present: &Fitted,
-        best: Option<&Fitted>,
-        is_last: bool,
-    ) -> Option<anyhow::Error> {
+    pub fn after_iteration(&mut self, present: &Fitted, best: Option<&Fitted>, is_last: bool) -> Option<anyhow::Error> {
         let output = self.output?;
         if is_last {
             self.last = self.checkpoint(present, best).ok();

@@ -331,7 +331,8 @@ fn advance(
         let (evaluations, mut interval) = (posterior.evaluations(), None);
         let outcome = run.advance(posterior, |p| {
             progress.show(p);
-            let due = p.evaluations > evaluations && interval.get_or_insert_with(Instant::now).elapsed() >= SAVE_INTERVAL;
+            let due =
+                p.evaluations > evaluations && interval.get_or_insert_with(Instant::now).elapsed() >= SAVE_INTERVAL;
             if due || interrupt.noted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         if interrupt.noted() || !matches!(outcome, Ok(Outcome::Stopped)) {

@@ -54,7 +54,14 @@ impl Work {
 }
 
 impl Report {
-    pub fn new(command: &Mcmc, data: &DataSummary, run: &Run, summary: &Summary, work: Work, files: Vec<PathBuf>) -> Self {
+    pub fn new(
+        command: &Mcmc,
+        data: &DataSummary,
+        run: &Run,
+        summary: &Summary,
+        work: Work,
+        files: Vec<PathBuf>,
+    ) -> Self {
         Self {
             n: data.n_samples,
             d: data.n_features,

@@ -132,7 +132,9 @@ fn members(text: &str) -> Result<Vec<(&str, &str)>, String> {
             (None, '(' | '[' | '{') => {
                 depth += 1;
                 if depth > MAX_DEPTH {
-                    return Err(format!("its brackets are nested deeper than {MAX_DEPTH}; only arrays of numbers are read"));
+                    return Err(format!(
+                        "its brackets are nested deeper than {MAX_DEPTH}; only arrays of numbers are read"
+                    ));
                 }
             }
             (None, ')' | ']' | '}') => depth = depth.checked_sub(1).ok_or(NOT_A_DICTIONARY)?,

@@ -103,7 +103,7 @@ impl CheckpointOutput {
 pub fn read_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint> {
     let path = path.as_ref();
     let read = || {
-        let json = std::fs::read_to_string(path).map_err(Problem::io("read it"))?;
+        let json = super::read_text(path)?;
         let (present, made_with, best) = parse(&json)?;
         let best = best.map(|best| parse(best.get())).transpose()?.map(|(fit, ..)| fit);
         let made_with = made_with.ok_or_else(|| {
@@ -120,9 +120,10 @@ pub fn read_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint> {
 
 fn parse(json: &str) -> std::result::Result<(Fit, Option<Identity>, Option<&RawValue>), Problem> {
     let mixture = parse_model(json)?;
-    let ReadMembers { made_with, converged, lower_bounds, run, retained, best } = serde_json::from_str(json).map_err(|e| {
-        Problem::Format(format!("a model, but not a checkpoint of a fit ({e}); start from it with --init instead"))
-    })?;
+    let ReadMembers { made_with, converged, lower_bounds, run, retained, best } =
+        serde_json::from_str(json).map_err(|e| {
+            Problem::Format(format!("a model, but not a checkpoint of a fit ({e}); start from it with --init instead"))
+        })?;
     let k = mixture.n_components();
     if let Some(c) = retained.iter().find(|&&c| c >= k) {
         return Err(Problem::Format(format!("`retained` names component {c} (counted from 0) of {k}")));

@@ -49,7 +49,10 @@ fn read_npz(path: &Path) -> std::result::Result<(Mixture, FitSummary), Problem> 
 }
 
 fn read_text(path: &Path) -> std::result::Result<String, Problem> {
-    std::fs::read_to_string(path).map_err(Problem::io("read it"))
+    String::from_utf8(std::fs::read(path).map_err(Problem::io("read it"))?).map_err(|e| {
+        let byte = e.utf8_error().valid_up_to();
+        Problem::format(format!("not a text in UTF-8: byte {byte} (counted from 0) is not part of a character"))
+    })
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -44,7 +44,8 @@ pub(super) fn read(file: impl Read + Seek) -> Result<(Mixture, FitSummary), Prob
         entry(name).map(parse).transpose()
     };
     let mut needed = |name: &str| array(name)?.ok_or_else(|| missing(name));
-    let mixture = mixture_from_arrays(covariance_type, needed("weights_")?, needed("means_")?, needed("covariances_")?)?;
+    let mixture =
+        mixture_from_arrays(covariance_type, needed("weights_")?, needed("means_")?, needed("covariances_")?)?;
     // This program computes precisions itself, but scikit-learn takes them from the file.
     for name in ["precisions_", "precisions_cholesky_"] {
         let Some((shape, values)) = array(name)? else { continue };
@@ -171,9 +172,7 @@ fn check_directory<R: Read + Seek>(file: &mut R, directory: u64, offset: u64) ->
         file.read_exact(&mut name).map_err(damaged)?;
         let shown = String::from_utf8_lossy(&name).trim_end_matches(".npy").to_string();
         if !names.insert(name) {
-            return Err(Problem::format(format!(
-                "the .npz has the member `{shown}` twice; remove one of them"
-            )));
+            return Err(Problem::format(format!("the .npz has the member `{shown}` twice; remove one of them")));
         }
         // The largest offset marks a member beyond 4 GiB, whose offset stands elsewhere.
         if long(42) != u32::MAX {

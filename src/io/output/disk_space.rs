@@ -18,7 +18,8 @@ fn check_with(results: &[(&Output, u64)], disk: impl Fn(&Path) -> Option<Disk>) 
         let Some(Disk { id, free }) = output.folder().and_then(&disk) else { continue };
         let before: u64 = seen.iter().filter(|(other, _)| *other == id).map(|(_, needed)| needed).sum();
         if needed.saturating_add(before) > free {
-            let others = if before == 0 { String::new() } else { format!(", besides {} for another", DecimalBytes(before)) };
+            let others =
+                if before == 0 { String::new() } else { format!(", besides {} for another", DecimalBytes(before)) };
             return Err(Problem::Format(format!(
                 "it needs {}{others}; the disk has {} free: make room or name a place on another disk",
                 DecimalBytes(*needed),
@@ -64,7 +65,10 @@ mod tests {
         let disk = |_: &Path| Some(Disk { id: 7, free: 3_000_000_000 });
         assert!(check_with(&[(&a, 1_000_000_000), (&b, 2_000_000_000)], disk).is_ok());
         let error = check_with(&[(&a, 1_000_000_000), (&b, 2_000_000_001)], disk).unwrap_err().to_string();
-        assert!(error.contains("b: it needs 2.00 GB, besides 1.00 GB for another; the disk has 3.00 GB free"), "{error}");
+        assert!(
+            error.contains("b: it needs 2.00 GB, besides 1.00 GB for another; the disk has 3.00 GB free"),
+            "{error}"
+        );
         // Each result on a disk of its own.
         let apart = std::cell::Cell::new(0);
         let disks = |_: &Path| {

@@ -1,7 +1,7 @@
 //! The plot of `gmm fit`: the data and the components, and the lower bound of each iteration.
+use super::chart::{Area, COLOURS, FONT, GREY, LIGHT_GREY, label, padded, to_svg_with};
 use super::overlay::{Overlay, Stroke};
 use super::plane::Plane;
-use super::{Area, COLOURS, FONT, GREY, LIGHT_GREY, label, padded, to_svg_with};
 use crate::input::Source;
 use crate::terminal::text;
 use gaussmix::{CpuEvaluator, Evaluator, Fit, Mixture, Samples};

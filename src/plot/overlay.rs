@@ -1,6 +1,6 @@
 //! Shapes that are drawn over a chart as SVG elements. `plotters` rounds coordinates to whole pixels, which makes curves bumpy;
 //! here they keep fractions of a pixel.
-use super::COLOURS;
+use super::chart::COLOURS;
 use plotters::style::RGBColor;
 use std::fmt::Write;
 use std::ops::Range;

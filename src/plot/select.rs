@@ -1,5 +1,5 @@
 //! The plot of `gmm select`: the criterion over the number of components.
-use super::{FONT, LIGHT_GREY, SIZE, Series, draw_lines, label, padded, to_svg};
+use super::chart::{FONT, LIGHT_GREY, SIZE, Series, draw_lines, label, padded, to_svg};
 use plotters::prelude::*;
 
 /// A chart with a line for each series and a ring around the best point, as SVG text.

@@ -1,5 +1,5 @@
 //! The plot of `gmm mcmc`: traces and marginal distributions of the draws.
-use super::{Area, COLOURS, Drawn, FONT, LIGHT_GREY, label, padded, to_svg};
+use super::chart::{Area, COLOURS, Drawn, FONT, LIGHT_GREY, label, padded, to_svg};
 use plotters::prelude::*;
 
 /// The draws of one quantity, chain by chain.

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 use crate::common::*;
 use std::fs;
+use std::io::BufRead;
 use std::path::Path;
 
 /// The signals of Ctrl-C, of a batch system and of a terminal that is closed.
@@ -43,17 +44,22 @@ fn sigterm_keeps_a_selection_and_a_chain() {
 #[test]
 fn an_ignored_sighup_stays_ignored() {
     let folder = folder();
-    let script = "trap '' HUP; exec \"$0\" \"$@\"";
+    let script = "trap '' HUP; echo ignored; exec \"$0\" \"$@\"";
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", script, env!("CARGO_BIN_EXE_gmm"), "sample"]);
     shell.args([&data("iris3.json").display().to_string(), "-n", "3e5", "-o", "x.csv"]);
-    let mut child = shell.current_dir(&folder).stdout(std::process::Stdio::null()).spawn().unwrap();
-    // Signals keep coming until the program ends.
+    let mut child = shell.current_dir(&folder).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    assert_eq!(line, "ignored\n");
+    // From here on signals keep coming until the program ends.
     while child.try_wait().unwrap().is_none() {
         let _ = std::process::Command::new("sh").args(["-c", &format!("kill -HUP {}", child.id())]).output();
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    assert!(child.wait().unwrap().success());
+    let status = child.wait().unwrap();
+    assert!(status.success(), "{status}");
     assert_eq!(names(folder.path()), ["x.csv"]);
 }
 

@@ -1,5 +1,5 @@
 //! From which number of samples on the GPU is faster than the CPU.
-use super::Row;
+use super::rows::Row;
 use crate::terminal::text;
 use gaussmix::Device;
 

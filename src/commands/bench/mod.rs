@@ -1,12 +1,13 @@
 //! `gmm bench`: the time of one evaluation for several devices and numbers of samples.
 mod crossover;
 mod markov_chain;
+mod rows;
 
 use super::timing;
 use super::values::whole_number;
 use crate::plot::{self, Series};
 use crate::terminal::text;
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{anyhow, ensure};
 use clap::Args;
 use crossover::Crossover;
 use gaussmix::io::Output;
@@ -15,8 +16,8 @@ use ndarray::{Array1, Array2, s};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
-use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use rows::{Row, read_rows};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -90,24 +91,6 @@ impl FromStr for Method {
 
 fn seconds(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|s| (0.0..=3600.0).contains(s)).ok_or_else(|| "must be between 0 and 3600".into())
-}
-
-/// What `--json` prints for each measurement, and `--rows` reads.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Row {
-    method: String,
-    kernel: String,
-    n: usize,
-    k: usize,
-    d: usize,
-    seconds: f64,
-}
-
-impl Row {
-    /// The device that the method names.
-    fn device(&self) -> Option<Device> {
-        self.method.parse().ok()
-    }
 }
 
 /// A method, or one of its kernels, that could not be measured.
@@ -219,18 +202,6 @@ impl Bench {
         }
         Ok(())
     }
-}
-
-/// Reads rows that `--json` printed.
-fn read_rows(path: &Path) -> anyhow::Result<Vec<Row>> {
-    let place = || path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| format!("{}: cannot read it", place()))?;
-    let rows: Vec<Row> = serde_json::from_str(&text).with_context(|| format!("{}: not rows of gmm bench", place()))?;
-    for (i, row) in rows.iter().enumerate() {
-        let usable = row.n > 0 && row.seconds.is_finite() && row.seconds > 0.0;
-        ensure!(usable, "{}: row {i} (counted from 0): `n` and `seconds` must be above 0", place());
-    }
-    Ok(rows)
 }
 
 impl Missing {

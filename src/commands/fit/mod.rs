@@ -146,7 +146,8 @@ impl Fit {
         if self.json {
             text::print_json(&report)?;
         } else {
-            text::print(report.text(&self, &source, &own, &outputs))?;
+            let (model, plot) = (outputs.model.as_ref(), outputs.plot.as_ref());
+            text::print(report.text(&source, &own, self.training.max_iter, model, plot))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,7 +1,7 @@
 //! What `gmm fit` reports.
-use super::{Fit, Outputs};
 use crate::input::Source;
 use crate::terminal::text;
+use gaussmix::io::{ModelOutput, Output};
 use gaussmix::{Criterion, Description, Evaluator, Fit as Fitted, Operation};
 use serde::Serialize;
 
@@ -72,13 +72,19 @@ impl Report {
         })
     }
 
-    /// The report in words. `own` is the fit in the data's own units.
-    pub(super) fn text(&self, command: &Fit, source: &Source<'_>, own: &Fitted, outputs: &Outputs) -> String {
-        let converged = if self.converged {
-            "converged".into()
-        } else {
-            let remedy = if command.training.max_iter == 0 { "" } else { "; raise --max-iter or --tol" };
-            format!("not converged{remedy}")
+    /// The report in words. `own` is the fit in the data's own units, which was written to `model`.
+    pub fn text(
+        &self,
+        source: &Source<'_>,
+        own: &Fitted,
+        max_iter: usize,
+        model: Option<&ModelOutput>,
+        plot: Option<&Output>,
+    ) -> String {
+        let converged = match (self.converged, max_iter) {
+            (true, _) => "converged",
+            (false, 0) => "not converged",
+            (false, _) => "not converged; raise --max-iter or --tol",
         };
         let mut lines = vec![
             format!("data            {}", source.describe()),
@@ -104,12 +110,12 @@ impl Report {
                 self.retained
             ));
         }
-        if let Some(model) = &outputs.model {
+        if let Some(model) = model {
             let other = own.mixture.covariance_type().name();
             let as_other = if other == self.covariance_type { String::new() } else { format!(", as {other}") };
             lines.push(format!("written         {model}{as_other}"));
         }
-        lines.extend(outputs.plot.as_ref().map(|plot| format!("plot            {plot}")));
+        lines.extend(plot.map(|plot| format!("plot            {plot}")));
         lines.join("\n")
     }
 }

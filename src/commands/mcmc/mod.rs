@@ -202,11 +202,12 @@ impl Mcmc {
         let summary = run.summary();
         let share = (run.drawn() - drawn_before) as f64 / run.drawn() as f64;
         let work = Work::new(evaluations, seconds, share, summary.min_ess());
-        let report = Report::new(&self, &data, &run, &summary, work, files);
+        let report = Report::new(&model, &run, &summary, work, files);
         if self.json {
             text::print_json(&report)?;
         } else {
-            text::print(report.text(&self, summary, plot.as_ref()))?;
+            let evaluations = if self.sampler == SamplerName::Nuts { "gradients" } else { "evaluations" };
+            text::print(report.text(evaluations, summary, plot.as_ref()))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,9 +1,8 @@
 //! What `gmm mcmc` reports.
-use super::{Mcmc, SamplerName};
 use crate::plot::Trace;
 use crate::terminal::text;
 use gaussmix::io::Output;
-use gaussmix::mcmc::{DataSummary, Row, Run, Summary};
+use gaussmix::mcmc::{Model, Row, Run, Summary};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -54,19 +53,12 @@ impl Work {
 }
 
 impl Report {
-    pub fn new(
-        command: &Mcmc,
-        data: &DataSummary,
-        run: &Run,
-        summary: &Summary,
-        work: Work,
-        files: Vec<PathBuf>,
-    ) -> Self {
+    pub fn new(model: &Model, run: &Run, summary: &Summary, work: Work, files: Vec<PathBuf>) -> Self {
         Self {
-            n: data.n_samples,
-            d: data.n_features,
-            k: command.k,
-            covariance_type: command.covariance_type.name(),
+            n: model.data().n_samples,
+            d: model.n_features(),
+            k: model.n_components(),
+            covariance_type: model.covariance_type().name(),
             sampler: summary.sampler.clone(),
             chains: summary.chains,
             draws: summary.draws,
@@ -83,20 +75,19 @@ impl Report {
         }
     }
 
-    /// The report in words.
-    pub fn text(&self, command: &Mcmc, mut summary: Summary, plot: Option<&Output>) -> String {
+    /// The report in words. `evaluations` names what was counted: evaluations, or gradients.
+    pub fn text(&self, evaluations: &str, mut summary: Summary, plot: Option<&Output>) -> String {
         let hidden = summary.rows.len().saturating_sub(MAX_SHOWN);
         summary.rows.truncate(MAX_SHOWN);
         let mut lines = vec![summary.to_string()];
         if hidden > 0 {
             lines.push(format!("({hidden} more parameters: --json)"));
         }
-        let what = if command.sampler == SamplerName::Nuts { "gradients" } else { "evaluations" };
         let work = &self.work;
         // A finished run that is resumed without more draws makes no evaluations.
         if work.evaluations > 0 {
             let mut line = format!(
-                "{} {what} in {}: {} each, {} a second",
+                "{} {evaluations} in {}: {} each, {} a second",
                 text::grouped(work.evaluations),
                 text::seconds(work.seconds),
                 text::seconds(work.seconds / work.evaluations as f64),

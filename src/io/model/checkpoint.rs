@@ -1,6 +1,6 @@
 //! Checkpoints: files from which an unfinished fit goes on.
 use super::contents::FitSummary;
-use super::json::{ModelMembers, parse_model, to_json};
+use super::json::{ModelMembers, parse_model, read_text, to_json};
 use crate::io::{Identity, Output, Problem, Result, extension};
 use gmm_host::Fit;
 use serde::{Deserialize, Serialize};
@@ -103,7 +103,7 @@ impl CheckpointOutput {
 pub fn read_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint> {
     let path = path.as_ref();
     let read = || {
-        let json = super::read_text(path)?;
+        let json = read_text(path)?;
         let (present, made_with, best) = parse(&json)?;
         let best = best.map(|best| parse(best.get())).transpose()?.map(|(fit, ..)| fit);
         let made_with = made_with.ok_or_else(|| {

@@ -8,6 +8,7 @@ use serde::ser::{SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{CompactFormatter, Formatter};
 use std::io::{self, Write};
+use std::path::Path;
 
 /// The version of the format that is written, and the only one that is read.
 const VERSION: u64 = 1;
@@ -80,6 +81,14 @@ pub(super) fn model_with_summary_to_json(mixture: &Mixture, summary: &FitSummary
     }
 
     to_json(&Members { model: mixture.into(), summary })
+}
+
+/// Reads a file of text.
+pub(super) fn read_text(path: &Path) -> Result<String, Problem> {
+    String::from_utf8(std::fs::read(path).map_err(Problem::io("read it"))?).map_err(|e| {
+        let byte = e.utf8_error().valid_up_to();
+        Problem::format(format!("not a text in UTF-8: byte {byte} (counted from 0) is not part of a character"))
+    })
 }
 
 /// The parts that say how to read the rest.

@@ -26,7 +26,7 @@ pub fn read_model(path: impl AsRef<Path>) -> Result<Mixture> {
     let path = path.as_ref();
     let read = || match Format::of(path) {
         Ok(Format::Npz) => read_npz(path).map(|(mixture, _)| mixture),
-        _ => parse_model(&read_text(path)?),
+        _ => parse_model(&json::read_text(path)?),
     };
     read().map_err(|problem| problem.at(path))
 }
@@ -39,20 +39,13 @@ pub fn read_model_with_summary(path: impl AsRef<Path>) -> Result<(Mixture, FitSu
     let path = path.as_ref();
     let read = || match Format::of(path) {
         Ok(Format::Npz) => read_npz(path),
-        _ => json::parse_model_with_summary(&read_text(path)?),
+        _ => json::parse_model_with_summary(&json::read_text(path)?),
     };
     read().map_err(|problem| problem.at(path))
 }
 
 fn read_npz(path: &Path) -> std::result::Result<(Mixture, FitSummary), Problem> {
     npz::read(std::io::BufReader::new(File::open(path).map_err(Problem::io("read it"))?))
-}
-
-fn read_text(path: &Path) -> std::result::Result<String, Problem> {
-    String::from_utf8(std::fs::read(path).map_err(Problem::io("read it"))?).map_err(|e| {
-        let byte = e.utf8_error().valid_up_to();
-        Problem::format(format!("not a text in UTF-8: byte {byte} (counted from 0) is not part of a character"))
-    })
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 /// Gaussian mixture models on the CPU and on CUDA GPUs
 #[derive(Debug, Parser)]
-#[command(name = "gmm", version, about, arg_required_else_help = true, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "gmm", version, arg_required_else_help = true, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

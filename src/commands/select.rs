@@ -21,7 +21,7 @@ use std::time::Instant;
 #[command(after_help = "\
 Examples:
   gmm select data.npy -k 1:20
-  gmm select data.csv -k 1:10 --covariance-type full,tied,diag,spherical --n-init 5 -o best.json --plot bic.svg
+  gmm select data.csv -k 1:10 --covariance-type full,tied,diag --n-init 5 -o best.json
   gmm select data.npy -k 2,4,8,16 --criterion aic --json
   gmm select data.npy -k 1:64 --merge --covariance-type diag")]
 pub struct Select {

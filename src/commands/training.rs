@@ -18,7 +18,7 @@ pub struct Training {
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub max_iter: usize,
     /// Added to every variance, in squared units of the data (of standard deviations, with --standardize)
-    #[arg(long, value_name = "VARIANCE", default_value_t = 1e-6, allow_negative_numbers = true)]
+    #[arg(long, value_name = "VARIANCE", default_value = "1e-6", allow_negative_numbers = true)]
     reg_covar: f64,
     /// Number of runs from different starts; the best of them is the result
     #[arg(long, value_name = "RUNS", default_value = "1", value_parser = whole_number)]

@@ -35,8 +35,8 @@ Examples:
   gmm bench
   gmm bench --method cpu,cuda --n 1e3,1e5,1e7 --plot bench.svg
   gmm bench --method cuda --kernels --n 1e6 --json
-  gmm bench --rows rows.json --plot bench.svg                 draw what --json printed before
-  gmm bench --mcmc --method cpu,cuda                          a million evaluations in a Markov chain")]
+  gmm bench --rows rows.json --plot bench.svg   draw what --json printed before
+  gmm bench --mcmc --method cpu,cuda            a million evaluations in a Markov chain")]
 pub struct Bench {
     /// Devices to compare: reference, cpu, cuda, cuda:N or auto
     #[arg(long, value_delimiter = ',', default_value = "reference,cpu,cuda")]

@@ -30,10 +30,10 @@ use std::time::Instant;
 Examples:
   gmm fit data.npy -k 8 -o model.json
   gmm fit data.csv -k 3 --covariance-type diag --n-init 10 --plot fit.svg -o model.npz
-  gmm fit data.npy -k 64 --standardize --tol 1e-5 --max-iter 1000 --checkpoint fit.json -o model.json
+  gmm fit data.npy -k 64 --standardize --max-iter 1000 --checkpoint fit.json -o model.json
   gmm fit new.npy --init model.json --freeze means -o adapted.json")]
 pub struct Fit {
-    /// Number of components. Default: that of --init
+    /// Number of components; needed without --init. Default: that of --init
     #[arg(short, value_parser = whole_number, required_unless_present = "init")]
     k: Option<usize>,
     /// Shape of the covariances: full, tied, diag or spherical. Default: that of --init, or full

@@ -44,12 +44,14 @@ A prior, here of two columns:
    \"means\": {\"normal\": {\"location\": [0.0, 1.0], \"scale\": 10.0}},
    \"scales\": {\"half_normal\": {\"scale\": 2.0}},
    \"correlations\": {\"lkj\": {\"shape\": 1.0}}}
-The scales are the standard deviations of a component. Each value is one number for all, a list with a number for each
-column, or a table by component and column (for weights and spherical scales a list by component).
-Other priors: means {\"scaled_normal\": {\"location\": …, \"precision\": …}}, normal with the variance σ²/precision; scales
-{\"inverse_gamma\": {\"shape\": …, \"scale\": …}}, a prior of the variances σ².
-Default, also for parts that are left out: weights and correlations are uniform; the means are normal with the mean and
-standard deviation of the data's column; the scales are half normal with the standard deviation of the data's column.")]
+The scales are the standard deviations of a component. Each value is one number for all, a list
+with a number for each column, or a table by component and column (for weights and spherical
+scales a list by component). Other priors:
+  means {\"scaled_normal\": {\"location\": …, \"precision\": …}}: normal with the variance σ²/precision
+  scales {\"inverse_gamma\": {\"shape\": …, \"scale\": …}}: a prior of the variances σ²
+Default, also for parts that are left out: weights and correlations are uniform; the means are
+normal with the mean and the standard deviation of the data's column; the scales are half normal
+with the standard deviation of the data's column.")]
 pub struct Mcmc {
     /// The data (samples × features): .npy (float32 or float64) or .csv (with or without a header)
     data: PathBuf,

@@ -1,17 +1,17 @@
-//! A Bayesian mixture of iris: `cargo run --release --example mcmc`.
-use gmm::mcmc::{DataSummary, Model, Posterior, Prior, Run, Settings, Start};
-use gmm::{CovarianceType, Device, GaussianMixtureParams, LoadOptions, io};
+//! Draws from the posterior of a mixture over the iris data: `cargo run --release --example mcmc`.
+use gaussmix::mcmc::{DataSummary, Model, Posterior, Prior, Run, Settings, Start};
+use gaussmix::{CovarianceType, Device, GaussianMixtureParams, LoadOptions, io};
 use std::ops::ControlFlow;
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let data = io::read_data(Path::new("data/iris.csv"))?;
     let samples = data.samples()?;
-    let mut evaluator = gmm::load(Device::Auto, samples.clone(), &LoadOptions::default())?;
+    let mut evaluator = gaussmix::load(Device::Auto, samples.clone(), &LoadOptions::default())?;
 
     // Three components, in the order of their mean petal length (column 2), with the default prior.
     let model = Model::new(3, CovarianceType::Diag, &Prior::default(), Some(2), &DataSummary::new(&samples))?;
-    // The chains begin around a fit.
+    // The chains begin near the best fit by EM.
     let params = GaussianMixtureParams::default().n_components(3).covariance_type(CovarianceType::Diag);
     let fit = params.check()?.fit(evaluator.as_mut())?;
 
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ControlFlow::Continue(())
     })?;
     println!("{}", run.summary());
-    // CmdStan's CSV for other tools; ArviZ: arviz.from_cmdstan(["iris-1.csv", "iris-2.csv", …]).
+    // With a prefix as argument, the draws are written in CmdStan's CSV format, which ArviZ reads.
     if let Some(prefix) = std::env::args_os().nth(1) {
         for path in run.save(Path::new(&prefix))? {
             println!("{}", path.display());

@@ -1,6 +1,8 @@
-//! Gaussian mixtures at the speed of the hardware: the facade over [`gmm_host`] and [`gmm_mcmc`] (as
-//! [`mcmc`]), and the files that models and data
-//! come from ([`io`]).
+//! Gaussian mixture models on the CPU and on CUDA GPUs.
+//!
+//! This crate puts together the engine [`gmm_host`] (mixtures, data, devices, fitting; all its items are here as well),
+//! Markov chain Monte Carlo (`gmm_mcmc`, here [`mcmc`]) and the files of data and models ([`io`]). The program `gmm` is
+//! built on it.
 pub mod io;
 #[cfg(feature = "rust-cuda")]
 mod rust_cuda;
@@ -10,7 +12,7 @@ pub use gmm_mcmc as mcmc;
 #[cfg(feature = "rust-cuda")]
 pub use rust_cuda::use_rust_cuda_kernels;
 
-/// The examples in the README are tested.
+/// The Rust snippets of the README run as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

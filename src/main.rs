@@ -1,25 +1,33 @@
-//! Command line of gmm.
+//! The program `gmm`: the command line of the crate `gaussmix`.
+//!
+//! `commands` has a file or folder for each command. The commands share `input`, which brings data from files to
+//! a device, `plot`, which draws, and `terminal`, which talks to the user.
 mod commands;
+mod input;
+mod plot;
+mod terminal;
 
 use clap::Parser;
 use std::io;
 use std::process::ExitCode;
+use terminal::{interrupt, text};
 
 fn main() -> ExitCode {
-    // A wrong use ends here, with exit code 2.
+    // Wrong options end the program here, with exit code 2.
     let cli = commands::Cli::parse();
     #[cfg(feature = "rust-cuda")]
-    if let Err(error) = gmm::use_rust_cuda_kernels() {
+    if let Err(error) = gaussmix::use_rust_cuda_kernels() {
         eprintln!("error: the kernels that rust-cuda compiled cannot be used: {error}");
         return ExitCode::FAILURE;
     }
-    match commands::interrupt::handle_signals().and_then(|()| cli.run()) {
+    match interrupt::handle_signals().and_then(|()| cli.run()) {
         Ok(code) => code,
-        // The reader of the output has gone (`| head`): nobody to tell.
+        // Whoever read the output has closed the pipe (`gmm … | head`), which is no failure of this program.
         Err(error) if error.chain().any(is_broken_pipe) => ExitCode::SUCCESS,
         Err(error) => {
-            // Without a usable stderr there is nobody to tell either.
-            let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("error: {}\n", commands::harmless(&error)));
+            let message = text::escape_control_characters(&format!("{error:#}")).into_owned();
+            // Where stderr cannot be written to, the exit code alone tells of the failure.
+            let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("error: {message}\n"));
             ExitCode::FAILURE
         }
     }

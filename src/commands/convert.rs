@@ -1,13 +1,13 @@
-//! `gmm convert`: a model in the other form.
-use super::text;
+//! `gmm convert`: a model in another file format.
+use crate::terminal::text;
 use clap::Args;
-use gmm::io::{self, ModelOutput};
+use gaussmix::io::{self, ModelOutput};
 use std::path::PathBuf;
 
 /// Convert a model between .json and .npz
 ///
-/// The .npz has the names and shapes of scikit-learn's attributes. Every number keeps its bits; how a fit found the
-/// model (`converged`, `n_iter`, `lower_bound`, `lower_bounds`) goes along.
+/// The .npz has the names and shapes of scikit-learn's attributes. Every number keeps its bits. How a fit found the model
+/// (`converged`, `n_iter`, `lower_bound`, `lower_bounds`) is converted too, where the file says it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,8 +23,8 @@ pub struct Convert {
 impl Convert {
     pub fn run(self) -> anyhow::Result<()> {
         let output = ModelOutput::create(&self.to)?;
-        let (mixture, found) = io::read_found_model(&self.from)?;
-        output.write_found(&mixture, &found)?;
+        let (mixture, summary) = io::read_model_with_summary(&self.from)?;
+        output.write_with_summary(&mixture, &summary)?;
         Ok(text::print(format_args!("{output} written"))?)
     }
 }

@@ -1,10 +1,10 @@
-//! `gmm devices`: what there is to compute on.
-use super::text;
+//! `gmm devices`: the devices and kernels of this machine.
+use crate::terminal::text;
 use clap::Args;
-use gmm::kernel_names;
+use gaussmix::kernel_names;
 use serde::Serialize;
 
-/// List what there is to compute on, and why the rest cannot be used
+/// List the devices and kernels of this machine, and why others cannot be used
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -16,7 +16,7 @@ pub struct Devices {
     json: bool,
 }
 
-/// What `--json` prints for each device; the description of one that cannot be used is the reason.
+/// What `--json` prints for each device. The description of a device that cannot be used says why.
 #[derive(Serialize)]
 struct Row {
     device: String,
@@ -27,7 +27,7 @@ struct Row {
 
 impl Devices {
     pub fn run(self) -> anyhow::Result<()> {
-        let rows: Vec<Row> = gmm::devices()
+        let rows: Vec<Row> = gaussmix::devices()
             .into_iter()
             .map(|(device, found)| Row {
                 device: device.to_string(),

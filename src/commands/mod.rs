@@ -1,32 +1,23 @@
-//! The commands: one file each, from typed options to the engine and back to text.
-mod advice;
+//! The commands, a file or a folder each. A command goes from typed options to the engine and back to text.
 mod bench;
-mod bench_mcmc;
 mod convert;
-mod dataset;
 mod devices;
-mod files;
 mod fit;
-pub mod interrupt;
 mod mcmc;
-mod plot;
 mod predict;
-mod progress;
 mod sample;
 mod score;
 mod select;
-mod source;
-mod text;
 mod timing;
 mod training;
-mod watch;
+mod values;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Gaussian mixtures at the speed of the hardware.
+/// Gaussian mixture models on the CPU and on CUDA GPUs
 #[derive(Debug, Parser)]
-#[command(version, about, arg_required_else_help = true, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "gmm", version, arg_required_else_help = true, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -34,17 +25,17 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  gmm fit data.npy -k 8 -o model.json         fit a mixture of 8 components
+  gmm fit data.npy -k 8 -o model.json         fit a mixture of 8 components to data
   gmm select data.npy -k 1:20 -o model.json   choose the number of components
-  gmm score model.json data.npy               log-likelihood of the data
+  gmm score model.json data.npy               log-likelihood of the data under the model
   gmm predict model.json data.npy -o k.npy    the most probable component of each sample
-  gmm sample model.json -n 1000 -o new.npy    new samples
-  gmm convert model.json model.npz            the same model, with scikit-learn's attribute names
-  gmm mcmc data.npy -k 3 -o post              draws from the posterior, for ArviZ and the like
-  gmm bench --plot bench.svg                  time per evaluation for N = 100 ... 1,000,000
-  gmm devices                                 what there is to compute on
+  gmm sample model.json -n 1000 -o new.npy    draw new samples from the model
+  gmm convert model.json model.npz            the same model under scikit-learn's attribute names
+  gmm mcmc data.npy -k 3 -o post              draws from the posterior, for ArviZ and other tools
+  gmm bench --plot bench.svg                  time of one evaluation for N = 100 ... 1,000,000
+  gmm devices                                 the devices and kernels of this machine
 
-Exit codes: 0 done, 1 failure (the reason is on stderr), 2 wrong use, 130 ended by Ctrl-C,
+Exit codes: 0 success, 1 failure (the reason is on stderr), 2 wrong options, 130 ended by Ctrl-C,
 SIGTERM or SIGHUP.";
 
 #[derive(Debug, Subcommand)]
@@ -60,25 +51,20 @@ enum Command {
     Devices(devices::Devices),
 }
 
-/// An error with all its causes, in a form that a terminal can take.
-pub fn harmless(error: &anyhow::Error) -> String {
-    text::harmless(&format!("{error:#}")).into_owned()
-}
-
 impl Cli {
-    /// Runs the command that was asked for.
+    /// Runs the command.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let done = |()| ExitCode::SUCCESS;
+        let success = |()| ExitCode::SUCCESS;
         match self.command {
             Command::Fit(command) => command.run(),
             Command::Select(command) => command.run(),
-            Command::Score(command) => command.run().map(done),
-            Command::Predict(command) => command.run().map(done),
-            Command::Sample(command) => command.run().map(done),
+            Command::Score(command) => command.run().map(success),
+            Command::Predict(command) => command.run().map(success),
+            Command::Sample(command) => command.run().map(success),
             Command::Mcmc(command) => command.run(),
-            Command::Convert(command) => command.run().map(done),
-            Command::Bench(command) => command.run().map(done),
-            Command::Devices(command) => command.run().map(done),
+            Command::Convert(command) => command.run().map(success),
+            Command::Bench(command) => command.run().map(success),
+            Command::Devices(command) => command.run().map(success),
         }
     }
 }

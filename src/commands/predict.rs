@@ -1,16 +1,15 @@
 //! `gmm predict`: which component each sample comes from.
-use super::files::refuse_overlap;
-use super::source::{DataOptions, Source};
-use super::text;
+use crate::input::{DataOptions, Input, Source, refuse_overlap};
+use crate::terminal::text;
 use anyhow::Context;
 use clap::Args;
-use gmm::io::{self, Columns, TableOutput};
+use gaussmix::io::{self, Columns, TableOutput};
 use std::path::PathBuf;
 
 /// Write the most probable component of each sample, or the probability of each component
 ///
-/// Components are counted from 0. A file for one number a sample holds int64 of shape (samples,), one for the probabilities
-/// float64 of shape (samples, components).
+/// Components are counted from 0. The components are written as int64 of shape (samples,), the probabilities as float64 of
+/// shape (samples, components).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -21,7 +20,7 @@ pub struct Predict {
     model: PathBuf,
     #[command(flatten)]
     data: DataOptions,
-    /// Write the probability of each component for each sample
+    /// Write the probability of each component for each sample instead of the most probable component
     #[arg(long)]
     proba: bool,
     /// Where to write: .npy, or .csv with a header
@@ -34,7 +33,7 @@ impl Predict {
         refuse_overlap([Some(&self.output)], [Some(&self.model), Some(&self.data.data)])?;
         let output = TableOutput::create(&self.output)?;
         let mixture = io::read_model(&self.model)?;
-        let mut input = self.data.read(None)?;
+        let mut input = Input::open(&self.data, None)?;
         let source = Source::new(&mut input, false)?;
         let (n, k) = (source.samples.n_samples(), mixture.n_components());
         let failed = || format!("{} over {}", self.model.display(), self.data.data.display());

@@ -1,19 +1,19 @@
 //! `gmm sample`: new samples from a mixture.
-use super::bench::whole_number;
-use super::files::refuse_overlap;
-use super::text;
+use super::values::whole_number;
+use crate::input::refuse_overlap;
+use crate::terminal::text;
 use clap::Args;
-use gmm::Mixture;
-use gmm::io::{self, Columns, TableOutput};
+use gaussmix::Mixture;
+use gaussmix::io::{self, Columns, TableOutput};
 use ndarray::Array2;
 use std::path::PathBuf;
 
-/// Numbers that are drawn at a time.
+/// How many numbers are drawn and written at a time.
 const CHUNK: usize = 1 << 20;
 
 /// Draw samples from a mixture
 ///
-/// The same seed gives the same samples; with more of them, the first stay the same.
+/// The same seed gives the same samples. With a larger -n the first samples stay the same.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -22,7 +22,7 @@ Examples:
 pub struct Sample {
     /// The mixture, .json or .npz
     model: PathBuf,
-    /// How many
+    /// Number of samples
     #[arg(short, value_parser = whole_number)]
     n: usize,
     /// Seed of the random numbers
@@ -52,9 +52,9 @@ impl Sample {
         let mut tables = vec![(&output, size)];
         tables.extend(labels.as_ref().map(|labels| (labels, labels.size::<i64>(self.n, &component))));
         TableOutput::check_space(&tables)?;
-        let values = self.chunks(&mixture)?.map(|(x, _)| Ok::<_, gmm::Error>(x.into_raw_vec_and_offset().0));
+        let values = self.chunks(&mixture)?.map(|(x, _)| Ok::<_, gaussmix::Error>(x.into_raw_vec_and_offset().0));
         if self.float32 {
-            let values = values.map(|x| Ok::<_, gmm::Error>(x?.into_iter().map(|v| v as f32).collect()));
+            let values = values.map(|x| Ok::<_, gaussmix::Error>(x?.into_iter().map(|v| v as f32).collect()));
             output.write(self.n, &columns, values)??;
         } else {
             output.write(self.n, &columns, values)??;
@@ -62,16 +62,19 @@ impl Sample {
         let (n, d) = (text::grouped(self.n as u64), mixture.n_features());
         text::print(format_args!("{n} samples × {d} features written to {output}"))?;
         if let Some(labels) = labels {
-            // Drawn once more, which costs less than keeping them.
+            // The samples are drawn a second time for their components, so that the components need not be in memory.
             let values = self.chunks(&mixture)?;
-            let values = values.map(|(_, c)| Ok::<_, gmm::Error>(c.into_iter().map(|c| c as i64).collect()));
+            let values = values.map(|(_, c)| Ok::<_, gaussmix::Error>(c.into_iter().map(|c| c as i64).collect()));
             labels.write(self.n, &component, values)??;
             text::print(format_args!("their components written to {labels}"))?;
         }
         Ok(())
     }
 
-    fn chunks<'a>(&self, mixture: &'a Mixture) -> gmm::Result<impl Iterator<Item = (Array2<f64>, Vec<usize>)> + 'a> {
+    fn chunks<'a>(
+        &self,
+        mixture: &'a Mixture,
+    ) -> gaussmix::Result<impl Iterator<Item = (Array2<f64>, Vec<usize>)> + 'a> {
         let mut sampler = mixture.sampler(self.seed)?;
         let (n, rows) = (self.n, (CHUNK / mixture.n_features()).max(1));
         Ok((0..n).step_by(rows).map(move |start| sampler.draw(rows.min(n - start))))

@@ -1,20 +1,19 @@
 //! `gmm score`: the log-likelihood of a mixture over a data set.
-use super::files::refuse_overlap;
-use super::source::{DataOptions, Source};
-use super::text;
 use super::timing::{self, Timing};
+use crate::input::{DataOptions, Input, Source, refuse_overlap};
+use crate::terminal::text;
 use anyhow::Context;
 use clap::Args;
-use gmm::Operation;
-use gmm::io::{self, Columns, TableOutput};
+use gaussmix::Operation;
+use gaussmix::io::{self, Columns, TableOutput};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long the evaluation is repeated for its time.
+/// How long the evaluation is repeated to measure its time.
 const TIMING_BUDGET: Duration = Duration::from_millis(100);
 
-/// Log-likelihood of a data set under a mixture
+/// Compute the log-likelihood of a data set under a mixture
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -55,7 +54,7 @@ impl Score {
         refuse_overlap([self.per_sample.as_ref()], [Some(&self.model), Some(&self.data.data)])?;
         let output = self.per_sample.as_ref().map(TableOutput::create).transpose()?;
         let mixture = io::read_model(&self.model)?;
-        let mut input = self.data.read(None)?;
+        let mut input = Input::open(&self.data, None)?;
         let source = Source::new(&mut input, false)?;
         let (n, scores) = (source.samples.n_samples(), Columns::One("log_likelihood"));
         if let Some(output) = &output {
@@ -66,18 +65,19 @@ impl Score {
         let mut log_likelihood = 0.0;
         let timing = timing::time(TIMING_BUDGET, |_| {
             log_likelihood = evaluator.log_likelihood(&mixture)?;
-            Ok::<_, gmm::Error>(())
+            Ok::<_, gaussmix::Error>(())
         });
         let Timing { median, repetitions } = timing.map_err(|e| source.advise(e, false)).with_context(failed)?;
         let description = evaluator.describe();
-        let (precision, widened) = source.precision(evaluator.as_ref(), &mixture, Operation::LogLikelihood);
+        let (precision, computed_in_float64) = source.precision(evaluator.as_ref(), &mixture, Operation::LogLikelihood);
         let d = source.samples.n_features();
         if let Some(output) = &output {
             if source.is_chunked() {
                 let chunks = source.pass(8, |chunk| Ok(chunk.score_samples(&mixture)?.to_vec()));
                 output.write(n, &scores, chunks)?.map_err(|e| source.advise(e, false)).with_context(failed)?;
             } else {
-                let all = std::iter::once_with(|| Ok::<_, gmm::Error>(evaluator.score_samples(&mixture)?.to_vec()));
+                let all =
+                    std::iter::once_with(|| Ok::<_, gaussmix::Error>(evaluator.score_samples(&mixture)?.to_vec()));
                 output.write(n, &scores, all)?.map_err(|e| source.advise(e, false)).with_context(failed)?;
             }
         }
@@ -96,7 +96,7 @@ impl Score {
         if self.json {
             text::print_json(&row)
         } else {
-            Ok(text::print(self.report(&row, &source.describe(), repetitions, widened, output.as_ref()))?)
+            Ok(text::print(self.report(&row, &source.describe(), repetitions, computed_in_float64, output.as_ref()))?)
         }
     }
 
@@ -105,7 +105,7 @@ impl Score {
         row: &Row,
         data: &str,
         repetitions: usize,
-        widened: Option<&str>,
+        computed_in_float64: Option<&str>,
         output: Option<&TableOutput>,
     ) -> String {
         let mut lines = vec![
@@ -122,7 +122,7 @@ impl Score {
                 text::count(3600.0 / row.seconds)
             ),
         ];
-        lines.extend(widened.map(String::from));
+        lines.extend(computed_in_float64.map(String::from));
         lines.extend(output.map(|output| format!("per sample      written to {output}")));
         lines.join("\n")
     }

@@ -1,15 +1,12 @@
-//! `gmm select`: how many components, and which shape of covariances.
-use super::files::refuse_overlap;
-use super::interrupt::{self, Interrupt};
-use super::plot;
-use super::source::Source;
-use super::text;
+//! `gmm select`: the number of components and the covariance type that suit the data best.
 use super::training::Training;
-use super::watch::Watch;
+use crate::input::{Input, Source, refuse_overlap};
+use crate::plot;
+use crate::terminal::{FitProgress, Interrupt, interrupt, text};
 use anyhow::Context;
 use clap::Args;
-use gmm::io::{ModelOutput, Output};
-use gmm::{Candidate, CovarianceType, Criterion, Evaluator, Iteration, Selection};
+use gaussmix::io::{ModelOutput, Output};
+use gaussmix::{Candidate, CovarianceType, Criterion, Evaluator, Iteration, Selection};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,13 +14,14 @@ use std::time::Instant;
 
 /// Choose the number of components and the covariance type
 ///
-/// Fits a model for each, and names the one with the lowest criterion. With --merge the largest is fitted, then its two closest
-/// components are merged and the rest is fitted from there, again and again (Bouman's CLUSTER): one start instead of many.
+/// Fits a model for each, and reports the one with the lowest criterion. With --merge only the largest number of components is
+/// fitted from a start. Then the two closest components are merged and the mixture is fitted again, until the smallest
+/// number is reached (the method of Bouman's program CLUSTER).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gmm select data.npy -k 1:20
-  gmm select data.csv -k 1:10 --covariance-type full,tied,diag,spherical --n-init 5 -o best.json --plot bic.svg
+  gmm select data.csv -k 1:10 --covariance-type full,tied,diag --n-init 5 -o best.json
   gmm select data.npy -k 2,4,8,16 --criterion aic --json
   gmm select data.npy -k 1:64 --merge --covariance-type diag")]
 pub struct Select {
@@ -33,7 +31,7 @@ pub struct Select {
     /// Shapes of the covariances to try, separated by commas: full, tied, diag, spherical
     #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "full")]
     covariance_type: Vec<CovarianceType>,
-    /// What to judge by: bic, aic or rissanen; the lowest is the best
+    /// The criterion to choose by: bic, aic or rissanen; the lowest value is the best
     #[arg(long, default_value = "bic")]
     criterion: Criterion,
     /// Merge components down from the largest number to the smallest instead of fitting each number anew
@@ -55,7 +53,7 @@ pub struct Select {
 /// Numbers of components, ascending.
 type Range = Vec<usize>;
 
-/// What `--json` prints. Likelihoods are in the data's units, over all samples by weight.
+/// What `--json` prints. Likelihoods are in the data's units, and sums over all samples times their weights.
 #[derive(Serialize)]
 struct Report {
     n: usize,
@@ -85,20 +83,20 @@ impl Select {
         refuse_overlap([self.output.as_ref(), self.plot.as_ref()], inputs)?;
         let output = self.output.as_ref().map(ModelOutput::create).transpose()?;
         let plot = self.plot.as_ref().map(Output::create).transpose()?;
-        let mut input = self.training.data.read(self.training.sample_weight.as_deref())?;
+        let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref())?;
         let source = Source::new(&mut input, self.training.standardize)?;
         let mut evaluator = source.evaluator()?;
 
         let interrupt = Interrupt::install();
         let begin = Instant::now();
-        let mut watch = Watch::start(&interrupt, source.samples.n_samples(), source.log_scale());
+        let mut progress = FitProgress::start(&interrupt, source.samples.n_samples(), source.log_scale());
         let selection = self.select(evaluator.as_mut(), &mut |i| {
-            watch.see(i, || {
+            progress.after_iteration(i, || {
                 let mixture = &i.fit.mixture;
                 format!("{}, K = {}, ", mixture.covariance_type(), mixture.n_components())
             })
         });
-        drop(watch);
+        drop(progress);
         let selection = selection.map_err(|e| source.advise(e, true));
         let selection = selection.with_context(|| self.training.data.data.display().to_string())?;
         let seconds = begin.elapsed().as_secs_f64();
@@ -143,20 +141,20 @@ impl Select {
         &self,
         evaluator: &mut dyn Evaluator,
         callback: &mut dyn FnMut(&Iteration<'_>) -> std::ops::ControlFlow<()>,
-    ) -> gmm::Result<Selection> {
+    ) -> gaussmix::Result<Selection> {
         let mut k = self.k.concat();
         k.sort_unstable();
         k.dedup();
         let params = self.training.params();
         if !self.merge {
-            return gmm::select(evaluator, &params, &k, &self.covariance_type, self.criterion, callback);
+            return gaussmix::select(evaluator, &params, &k, &self.covariance_type, self.criterion, callback);
         }
-        // The parser gave at least one of each.
+        // `k` has at least one element: the option is required, and no range is empty.
         let (least, most) = (k[0], k[k.len() - 1]);
         let mut all: Option<Selection> = None;
         for &covariance_type in &self.covariance_type {
             let model = params.clone().n_components(most).covariance_type(covariance_type).check()?;
-            let one = gmm::merge_down(evaluator, &model, least, self.criterion, callback)?;
+            let one = gaussmix::merge_down(evaluator, &model, least, self.criterion, callback)?;
             let stopped = one.stopped;
             all = Some(match all {
                 Some(all) => all.then(one),
@@ -166,7 +164,7 @@ impl Select {
                 break;
             }
         }
-        all.ok_or(gmm::Error::BadParameter {
+        all.ok_or(gaussmix::Error::BadParameter {
             name: "covariance_type",
             value: "an empty list".into(),
             remedy: "give at least one",
@@ -251,7 +249,7 @@ impl Select {
     }
 }
 
-/// `5`, `1:20` or `10:100:10`.
+/// Reads a range: `5`, `1:20` or `10:100:10`.
 fn range(text: &str) -> Result<Range, String> {
     let wrong = || format!("`{text}` must be a number, or FIRST:LAST or FIRST:LAST:STEP with whole numbers above 0");
     let numbers: Option<Vec<usize>> = text.split(':').map(|part| part.trim().parse().ok().filter(|&n| n > 0)).collect();

@@ -1,22 +1,23 @@
-//! Timing of evaluations.
+//! Measures the time of an evaluation.
 use std::time::{Duration, Instant};
 
 /// The most repetitions of one measurement.
 const MAX_REPETITIONS: usize = 10_000;
 
-/// Budgets that warming up may take, for a call that takes longer than one.
-const PATIENCE: u32 = 10;
+/// How many budgets warming up may take where each call takes longer than one.
+const MAX_WARMUP_BUDGETS: u32 = 10;
 
 /// The time of one call, from repeated calls.
 pub struct Timing {
     /// Median, in seconds.
     pub median: f64,
-    /// How many calls it is the median of.
+    /// The number of calls that were measured.
     pub repetitions: usize,
 }
 
-/// Calls `f` to warm up, until a call takes less than `budget`, and then again and again until that is spent; `f` gets the
-/// number of the call. What is slow for [`PATIENCE`] budgets stays slow: then the last call is the measurement.
+/// Calls `f` to warm up, until a call takes less than `budget`, and then again and again until that is spent. `f` gets the number
+/// of the call, counted from 0. If calls are still slower than `budget` after [`MAX_WARMUP_BUDGETS`] budgets,
+/// the last one is the measurement.
 pub fn time<E>(budget: Duration, mut f: impl FnMut(usize) -> Result<(), E>) -> Result<Timing, E> {
     let mut calls = 0;
     let mut call = || {
@@ -28,7 +29,7 @@ pub fn time<E>(budget: Duration, mut f: impl FnMut(usize) -> Result<(), E>) -> R
     let start = Instant::now();
     let mut times = vec![call()?];
     // A backend may move the data, or compile its kernels, in one of the first calls.
-    while times[0] >= budget && start.elapsed() < budget * PATIENCE {
+    while times[0] >= budget && start.elapsed() < budget * MAX_WARMUP_BUDGETS {
         times[0] = call()?;
     }
     if times[0] < budget {

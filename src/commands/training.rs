@@ -1,12 +1,12 @@
 //! The options of a fit, with scikit-learn's names and defaults.
-use super::bench::whole_number;
-use super::source::DataOptions;
+use super::values::whole_number;
+use crate::input::DataOptions;
 use clap::Args;
-use gmm::io::Identity;
-use gmm::{GaussianMixtureParams, InitParams};
+use gaussmix::io::Identity;
+use gaussmix::{GaussianMixtureParams, InitParams};
 use std::path::PathBuf;
 
-/// What `fit` and `select` have in common.
+/// The options that `fit` and `select` have in common.
 #[derive(Debug, Args)]
 pub struct Training {
     #[command(flatten)]
@@ -18,9 +18,9 @@ pub struct Training {
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub max_iter: usize,
     /// Added to every variance, in squared units of the data (of standard deviations, with --standardize)
-    #[arg(long, value_name = "VARIANCE", default_value_t = 1e-6, allow_negative_numbers = true)]
+    #[arg(long, value_name = "VARIANCE", default_value = "1e-6", allow_negative_numbers = true)]
     reg_covar: f64,
-    /// Runs from different starts, of which the best is kept
+    /// Number of runs from different starts; the best of them is the result
     #[arg(long, value_name = "RUNS", default_value = "1", value_parser = whole_number)]
     pub n_init: usize,
     /// How to find a start: kmeans, k-means++, random or random_from_data
@@ -34,8 +34,8 @@ pub struct Training {
     pub sample_weight: Option<PathBuf>,
     /// Fit to columns of mean 0 and standard deviation 1
     ///
-    /// The start and --reg-covar then treat all columns alike. The model and all figures are in the data's own units all
-    /// the same, converted without loss; the covariances of a `spherical` fit differ by column there: its model is `diag`.
+    /// The start and --reg-covar then treat all columns alike. The model and all figures are converted back to the data's own
+    /// units without loss. A `spherical` fit has variances that differ by column there, so that its model is `diag`.
     #[arg(long)]
     pub standardize: bool,
 }
@@ -51,10 +51,10 @@ impl Training {
             .random_state(self.seed)
     }
 
-    /// Adds the options that change the course of a fit. `--tol` and `--max-iter` say only when it ends: a fit that has
-    /// ended may be taken further.
+    /// Adds the options that change the course of a fit. `--tol` and `--max-iter` only say when it ends, so that a fit may go on
+    /// with other values of them.
     pub fn identify(&self, identity: Identity) -> Identity {
-        // All are named here, so that a new one is not forgotten.
+        // The pattern names all options, so that a new one cannot be forgotten here.
         let Self { data: _, tol: _, max_iter: _, reg_covar, n_init, init_params, seed, sample_weight: _, standardize } =
             self;
         identity

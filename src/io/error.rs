@@ -1,4 +1,4 @@
-//! What can be wrong with a file.
+//! Errors of reading and writing files.
 use std::path::{Path, PathBuf};
 
 /// The result of every fallible call of this module.
@@ -18,21 +18,21 @@ pub struct Error {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The operating system refused.
+    /// The operating system refused an action.
     #[error("cannot {action}: {error}")]
     Io {
-        /// What was tried.
+        /// The action, such as "open it".
         action: &'static str,
         /// The system's reason.
         error: std::io::Error,
     },
-    /// The file is not in the form it has to have; says where and what to do.
+    /// The file does not have the format that it should have. The text says where, and what to do.
     #[error("{0}")]
     Format(String),
-    /// The size or the time of the last change of the file is another than when it was opened.
+    /// The size of the file or the time of its last change is not what it was when the file was opened.
     #[error("the file changed while it was read; run again when nothing writes to it any more")]
     Changed,
-    /// The content is well-formed and not usable.
+    /// The file has the right format, but its values cannot be used.
     #[error(transparent)]
     Content(#[from] gmm_host::Error),
 }

@@ -1,15 +1,15 @@
-//! What saved work was made with.
+//! The data and options that saved work was made with.
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The most characters of a value that an error shows.
-const SHORT: usize = 60;
+/// Values of more characters (hashes, for example) are not shown in an error.
+const MAX_SHOWN: usize = 60;
 
-/// What saved work, a fit's checkpoint or a run of a sampler, was made with: the data and the options that change its course,
-/// by name. Work can go on only with the same.
+/// The data and the options that saved work was made with, by name: those that change the course of a fit or of a run of a
+/// sampler. Saved work can go on only if all of them are the same.
 ///
 /// ```
-/// use gmm::io::Identity;
+/// use gaussmix::io::Identity;
 ///
 /// let saved = Identity::default().with("k", 3).with("seed", 0);
 /// assert_eq!(saved.check(&saved), Ok(()));
@@ -21,36 +21,31 @@ const SHORT: usize = 60;
 pub struct Identity(Map<String, Value>);
 
 impl Identity {
-    /// The members of what serialises to a JSON object, settings for example.
+    /// The members of a value that serialises to a JSON object, settings for example.
     ///
     /// # Errors
-    /// What has no such form.
+    /// If the value serialises to something else.
     pub fn of(settings: &impl Serialize) -> serde_json::Result<Self> {
         serde_json::from_value(serde_json::to_value(settings)?)
     }
 
-    /// With one value more. A number that is not finite is as none.
+    /// Adds a value. A number that is not finite counts as no value.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.0.insert(name.into(), value.into());
         self
     }
 
-    /// As JSON.
-    pub(super) fn to_json(&self) -> String {
-        Value::Object(self.0.clone()).to_string()
-    }
-
-    /// Whether work that was made with this may go on with `now`.
+    /// Checks that work that was made with these may go on with `now`.
     ///
     /// # Errors
-    /// All that differs, with both values where they are short enough to be of use.
+    /// Names everything that differs, with both values where they are short.
     pub fn check(&self, now: &Self) -> Result<(), String> {
         let names: std::collections::BTreeSet<&String> = self.0.keys().chain(now.0.keys()).collect();
         let differs = |name: &&String| {
             let (before, now) = (self.0.get(*name), now.0.get(*name));
             (before != now).then(|| match (text(before), text(now)) {
-                (before, now) if before.len().max(now.len()) <= SHORT => {
+                (before, now) if before.len().max(now.len()) <= MAX_SHOWN => {
                     format!("{name} was {before} and is {now} now")
                 }
                 _ => format!("{name} differs"),
@@ -79,7 +74,7 @@ mod tests {
         let hash = |c: &str| c.repeat(64);
         let saved = Identity::default().with("data", "150 × 4").with("values of the data", hash("a"));
         let saved = saved.with("reg-covar", 1e-6).with("init", Value::Null).with("freeze", "none");
-        let back: Identity = serde_json::from_str(&saved.to_json()).unwrap();
+        let back: Identity = serde_json::from_str(&serde_json::to_string(&saved).unwrap()).unwrap();
         assert_eq!(saved.check(&back), Ok(()));
         let now = saved.clone().with("values of the data", hash("b")).with("reg-covar", 0.1).with("init", hash("c"));
         let now = now.with("new", true);

@@ -1,0 +1,295 @@
+//! `gmm bench`: the time of one evaluation for several devices and numbers of samples.
+mod crossover;
+mod markov_chain;
+mod rows;
+
+use super::timing;
+use super::values::whole_number;
+use crate::plot::{self, Series};
+use crate::terminal::text;
+use anyhow::{anyhow, ensure};
+use clap::Args;
+use crossover::Crossover;
+use gaussmix::io::Output;
+use gaussmix::{Covariances, Device, Error, LoadOptions, Mixture, Samples, kernel_names};
+use ndarray::{Array1, Array2, s};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+use rows::{Row, read_rows};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How many different parameter sets take turns, so that no evaluation can reuse anything from the one before.
+const PARAMETER_SETS: usize = 16;
+const SEED: u64 = 2018;
+
+/// Time one evaluation of the log-likelihood, for several devices and numbers of samples
+///
+/// Random float32 data stays on the device. Each time is the median of repeated evaluations, from the parameters of a
+/// mixture on the host to the total log-likelihood on the host, with other parameters each time.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gmm bench
+  gmm bench --method cpu,cuda --n 1e3,1e5,1e7 --plot bench.svg
+  gmm bench --method cuda --kernels --n 1e6 --json
+  gmm bench --rows rows.json --plot bench.svg   draw what --json printed before
+  gmm bench --mcmc --method cpu,cuda            a million evaluations in a Markov chain")]
+pub struct Bench {
+    /// Devices to compare: reference, cpu, cuda, cuda:N or auto
+    #[arg(long, value_delimiter = ',', default_value = "reference,cpu,cuda")]
+    method: Vec<Method>,
+    /// Numbers of samples
+    #[arg(long, value_delimiter = ',', default_value = "100,1000,10000,100000,1000000", value_parser = whole_number)]
+    n: Vec<usize>,
+    /// Number of mixture components
+    #[arg(short, default_value = "8", value_parser = whole_number)]
+    k: usize,
+    /// Number of features
+    #[arg(short, default_value = "13", value_parser = whole_number)]
+    d: usize,
+    /// Time each kernel (code variant) of each device, not only the one that the device chooses
+    #[arg(long)]
+    kernels: bool,
+    /// Time a million evaluations in a Markov chain, over the largest N, beside the figures of the talk of 2018 that this
+    /// program grew from ("Accelerating your Python Code For GMMs with PyCUDA")
+    #[arg(long, conflicts_with_all = ["kernels", "plot"])]
+    mcmc: bool,
+    /// With --mcmc: the most evaluations to measure
+    #[arg(long, default_value = "1e6", value_name = "COUNT", value_parser = whole_number, requires = "mcmc")]
+    evaluations: usize,
+    /// Seconds to spend on each measurement. Default: 0.5, with --mcmc 10
+    #[arg(long, value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Measure nothing; report the rows of this file, as --json printed them on this machine or another
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["method", "n", "k", "d", "kernels", "mcmc", "seconds"])]
+    rows: Option<PathBuf>,
+    /// Print an array of rows `method, kernel, n, k, d, seconds` as JSON
+    #[arg(long)]
+    json: bool,
+    /// Draw the times over the number of samples, both axes logarithmic
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+}
+
+/// A device, and the name by which the user asked for it.
+#[derive(Debug, Clone)]
+struct Method {
+    name: String,
+    device: Device,
+}
+
+impl FromStr for Method {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        Ok(Self { name: name.into(), device: name.parse()? })
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|s| (0.0..=3600.0).contains(s)).ok_or_else(|| "must be between 0 and 3600".into())
+}
+
+/// A method, or one of its kernels, that could not be measured.
+struct Missing {
+    method: String,
+    kernel: String,
+    reason: Error,
+}
+
+impl Bench {
+    pub fn run(mut self) -> anyhow::Result<()> {
+        let output = self.plot.as_ref().map(Output::create).transpose()?;
+        self.n.sort_unstable();
+        self.n.dedup();
+        if self.mcmc {
+            return self.markov_chain(&self.problem()?);
+        }
+        let (rows, missing) = match &self.rows {
+            Some(path) => (read_rows(path)?, Vec::new()),
+            None => self.measure_all(&self.problem()?),
+        };
+        if rows.is_empty() {
+            let reason = missing.into_iter().next().map(|m| anyhow!(m.reason).context(m.method));
+            return Err(reason.unwrap_or_else(|| anyhow!("there is nothing to report: no method, or no rows")));
+        }
+        if self.json {
+            for m in &missing {
+                text::note(format_args!("{} is left out: {}", m.label(), m.reason));
+            }
+            text::print_json(&rows)?;
+        } else {
+            text::print(report(&rows, &missing))?;
+        }
+        if let Some(output) = output {
+            let svg = plot::log_log(
+                &format!("One evaluation of the log-likelihood, K = {}, D = {}", rows[0].k, rows[0].d),
+                ("number of samples N", "seconds"),
+                &series(&rows),
+            )?;
+            output.write(|file| file.write_all(svg.as_bytes()))?;
+            if !self.json {
+                text::print(format!("\nplot: {output}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn problem(&self) -> anyhow::Result<Problem> {
+        Problem::random(self.n.iter().copied().max().unwrap_or(1), self.k, self.d)
+    }
+
+    fn markov_chain(&self, problem: &Problem) -> anyhow::Result<()> {
+        let bench = markov_chain::Bench {
+            samples: Samples::from_f32(problem.data.view())?,
+            mixture: &problem.mixtures[0],
+            budget: self.budget(10.0),
+            evaluations: self.evaluations,
+        };
+        let methods: Vec<_> = self.method.iter().map(|m| (m.name.clone(), m.device)).collect();
+        markov_chain::run(&bench, &methods, self.json)
+    }
+
+    fn budget(&self, default: f64) -> Duration {
+        Duration::from_secs_f64(self.seconds.unwrap_or(default))
+    }
+
+    fn measure_all(&self, problem: &Problem) -> (Vec<Row>, Vec<Missing>) {
+        let (mut rows, mut missing) = (Vec::new(), Vec::new());
+        for method in &self.method {
+            for kernel in self.kernels_of(method) {
+                if let Err(reason) = self.measure(method, kernel.clone(), problem, &mut rows) {
+                    let kernel = kernel.unwrap_or_default();
+                    missing.push(Missing { method: method.name.clone(), kernel, reason });
+                }
+            }
+        }
+        (rows, missing)
+    }
+
+    /// The kernels to measure; `None` stands for the one that the device chooses.
+    fn kernels_of(&self, method: &Method) -> Vec<Option<String>> {
+        let names = if self.kernels { kernel_names(&method.device) } else { Vec::new() };
+        // A device without kernels is loaded all the same: the error then says why it cannot be used.
+        if names.is_empty() { vec![None] } else { names.into_iter().map(Some).collect() }
+    }
+
+    fn measure(
+        &self,
+        method: &Method,
+        kernel: Option<String>,
+        problem: &Problem,
+        rows: &mut Vec<Row>,
+    ) -> Result<(), Error> {
+        let options = LoadOptions { kernel, ..Default::default() };
+        for &n in &self.n {
+            let mut evaluator =
+                gaussmix::load(method.device, Samples::from_f32(problem.data.slice(s![..n, ..]))?, &options)?;
+            let timing = timing::time(self.budget(0.5), |i| {
+                evaluator.log_likelihood(&problem.mixtures[i % PARAMETER_SETS]).map(drop)
+            })?;
+            rows.push(Row {
+                method: method.name.clone(),
+                kernel: evaluator.describe().kernel,
+                n,
+                k: self.k,
+                d: self.d,
+                seconds: timing.median,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Missing {
+    fn label(&self) -> String {
+        if self.kernel.is_empty() { self.method.clone() } else { format!("{} ({})", self.method, self.kernel) }
+    }
+}
+
+/// Random data, and parameter sets near those that the data was drawn from.
+struct Problem {
+    data: Array2<f32>,
+    mixtures: Vec<Mixture>,
+}
+
+impl Problem {
+    fn random(n: usize, k: usize, d: usize) -> anyhow::Result<Self> {
+        let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+        let means = Array2::from_shape_simple_fn((k, d), || 2.0 * rng.sample::<f64, _>(StandardNormal));
+        let variances = Array2::from_shape_simple_fn((k, d), || rng.random_range(0.5..2.0));
+        let weights = Array1::from_shape_simple_fn(k, || rng.random_range(0.5..1.5));
+        let weights = &weights / weights.sum();
+        let mut values = Vec::new();
+        let size = n.checked_mul(d).filter(|&size| values.try_reserve_exact(size).is_ok());
+        ensure!(size.is_some(), "there is no memory for {n} samples × {d} features");
+        for _ in 0..n {
+            let component = rng.random_range(0..k);
+            values.extend((0..d).map(|j| {
+                let z: f64 = rng.sample(StandardNormal);
+                (means[[component, j]] + z * f64::sqrt(variances[[component, j]])) as f32
+            }));
+        }
+        let mixtures = (0..PARAMETER_SETS)
+            .map(|i| Mixture::new(weights.clone(), &means + 1e-3 * i as f64, Covariances::Diag(variances.clone())));
+        Ok(Self { data: Array2::from_shape_vec((n, d), values)?, mixtures: mixtures.collect::<Result<_, _>>()? })
+    }
+}
+
+fn report(rows: &[Row], missing: &[Missing]) -> String {
+    let measured = rows.iter().map(|r| {
+        vec![
+            r.method.clone(),
+            r.kernel.clone(),
+            text::grouped(r.n as u64),
+            text::seconds(r.seconds),
+            text::seconds(r.seconds / r.n as f64),
+        ]
+    });
+    let unavailable =
+        missing.iter().map(|m| vec![m.method.clone(), m.kernel.clone(), "–".into(), "unavailable".into(), "–".into()]);
+    let mut out = text::table(&["method", "kernel", "N", "evaluation", "per sample"], measured.chain(unavailable), 2);
+    let notes = missing.iter().map(|m| format!("{}: {}", m.label(), m.reason));
+    for note in notes.chain(Crossover::of(rows).map(|c| c.to_string())) {
+        out.push_str("\n\n");
+        out.push_str(&note);
+    }
+    out
+}
+
+/// A line of the plot for each method, and for each kernel where a method has several rows of the same size.
+fn series(rows: &[Row]) -> Vec<Series> {
+    let mut all: Vec<Series> = Vec::new();
+    let several = |r: &Row| rows.iter().any(|o| o.method == r.method && o.n == r.n && o.kernel != r.kernel);
+    for row in rows {
+        let name = if several(row) { format!("{} ({})", row.method, row.kernel) } else { row.method.clone() };
+        let point = (row.n as f64, row.seconds);
+        match all.iter_mut().find(|s| s.name == name) {
+            Some(series) => series.points.push(point),
+            None => all.push(Series { name, points: vec![point] }),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(method: &str, kernel: &str, n: usize) -> Row {
+        Row { method: method.into(), kernel: kernel.into(), n, k: 8, d: 13, seconds: 1.0 }
+    }
+
+    #[test]
+    fn a_plot_has_a_line_for_each_kernel_that_was_compared() {
+        let names = |rows: &[Row]| series(rows).into_iter().map(|s| s.name).collect::<Vec<_>>();
+        // The device chose another kernel for another size: still one line.
+        let chosen = [row("cpu", "x", 10), row("cpu", "y", 20), row("reference", "z", 10)];
+        assert_eq!(names(&chosen), ["cpu", "reference"]);
+        let compared = [row("cpu", "x", 10), row("cpu", "y", 10), row("reference", "z", 10)];
+        assert_eq!(names(&compared), ["cpu (x)", "cpu (y)", "reference"]);
+    }
+}

@@ -1,0 +1,141 @@
+//! What `gmm mcmc` reports.
+use crate::plot::Trace;
+use crate::terminal::text;
+use gaussmix::io::Output;
+use gaussmix::mcmc::{Model, Row, Run, Summary};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Up to so many parameters the report shows; `--json` has them all.
+const MAX_SHOWN: usize = 40;
+/// Up to so many quantities are plotted.
+const MAX_PLOTTED: usize = 32;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+pub struct Report {
+    n: usize,
+    d: usize,
+    k: usize,
+    covariance_type: &'static str,
+    sampler: String,
+    chains: usize,
+    draws: usize,
+    acceptance: f64,
+    divergences: usize,
+    max_r_hat: f64,
+    min_ess: f64,
+    /// The work of this process. That of earlier ones, which the run was resumed from, does not count.
+    #[serde(flatten)]
+    work: Work,
+    device: String,
+    kernel: String,
+    files: Vec<PathBuf>,
+    warnings: Vec<String>,
+    parameters: Vec<Row>,
+}
+
+/// The evaluations of this process and their time.
+#[derive(Serialize)]
+pub struct Work {
+    pub evaluations: u64,
+    pub seconds: f64,
+    evaluations_per_second: f64,
+    ess_per_second: f64,
+}
+
+impl Work {
+    /// `share` is the part of the draws that this process made.
+    pub fn new(evaluations: u64, seconds: f64, share: f64, min_ess: f64) -> Self {
+        let evaluations_per_second = evaluations as f64 / seconds;
+        Self { evaluations, seconds, evaluations_per_second, ess_per_second: min_ess * share / seconds }
+    }
+}
+
+impl Report {
+    pub fn new(model: &Model, run: &Run, summary: &Summary, work: Work, files: Vec<PathBuf>) -> Self {
+        Self {
+            n: model.data().n_samples,
+            d: model.n_features(),
+            k: model.n_components(),
+            covariance_type: model.covariance_type().name(),
+            sampler: summary.sampler.clone(),
+            chains: summary.chains,
+            draws: summary.draws,
+            acceptance: summary.acceptance,
+            divergences: summary.divergences,
+            max_r_hat: summary.max_r_hat(),
+            min_ess: summary.min_ess(),
+            work,
+            device: run.identity().device.clone(),
+            kernel: run.identity().kernel.clone(),
+            files,
+            warnings: summary.warnings(),
+            parameters: summary.rows.clone(),
+        }
+    }
+
+    /// The report in words. `evaluations` names what was counted: evaluations, or gradients.
+    pub fn text(&self, evaluations: &str, mut summary: Summary, plot: Option<&Output>) -> String {
+        let hidden = summary.rows.len().saturating_sub(MAX_SHOWN);
+        summary.rows.truncate(MAX_SHOWN);
+        let mut lines = vec![summary.to_string()];
+        if hidden > 0 {
+            lines.push(format!("({hidden} more parameters: --json)"));
+        }
+        let work = &self.work;
+        // A finished run that is resumed without more draws makes no evaluations.
+        if work.evaluations > 0 {
+            let mut line = format!(
+                "{} {evaluations} in {}: {} each, {} a second",
+                text::grouped(work.evaluations),
+                text::seconds(work.seconds),
+                text::seconds(work.seconds / work.evaluations as f64),
+                text::count(work.evaluations_per_second),
+            );
+            if work.ess_per_second > 0.0 {
+                line += &format!("; {} effective draws a second, at least", text::count(work.ess_per_second));
+            }
+            lines.push(line);
+        }
+        lines.push(format!("computed by {}, kernel {}", self.device, self.kernel));
+        let name = |path: Option<&PathBuf>| path.map_or(String::new(), |p| p.display().to_string());
+        let (csv, npz) = self.files.split_at(self.files.len().saturating_sub(1));
+        lines.push(format!("written: {} … {}, {}", name(csv.first()), name(csv.last()), name(npz.first())));
+        lines.extend(plot.map(|plot| format!("plot: {plot}")));
+        lines.join("\n")
+    }
+}
+
+/// The draws of the log density and of the first parameters, chain by chain, for the plot.
+pub fn traces(run: &Run) -> Vec<Trace> {
+    let mut traces = Vec::new();
+    for variable in ["lp__", "weights", "means", "covariances"] {
+        let Some(draws) = run.draws(variable) else { continue };
+        let (chains, n) = (draws.shape()[0], draws.shape()[1]);
+        let flat: Vec<f64> = draws.iter().copied().collect();
+        let size = flat.len() / (chains * n).max(1);
+        for i in 0..size {
+            if traces.len() == MAX_PLOTTED {
+                return traces;
+            }
+            let index = index_suffix(&draws.shape()[2..], i);
+            let column = |rows: &[f64]| rows.chunks(size).map(|row| row[i]).collect();
+            traces.push(Trace {
+                name: format!("{variable}{index}"),
+                chains: flat.chunks(n * size).map(column).collect(),
+            });
+        }
+    }
+    traces
+}
+
+/// The index of element `i` of an array in row-major order, counted from 1 as in CmdStan's files: `.2.1` for example.
+fn index_suffix(shape: &[usize], mut i: usize) -> String {
+    let mut suffix = String::new();
+    for &n in shape.iter().rev() {
+        suffix = format!(".{}{suffix}", i % n + 1);
+        i /= n;
+    }
+    suffix
+}

@@ -1,0 +1,76 @@
+//! Advice for errors about data that is too large, too far away or too precise for the arithmetic.
+use gaussmix::Error;
+
+/// What was done to the data already, which is therefore not advised.
+#[derive(Debug, Clone, Copy)]
+pub struct Treatment {
+    /// The data is float64.
+    pub float64: bool,
+    /// The data was standardised.
+    pub standardized: bool,
+    /// The command has the option `--standardize`.
+    pub can_standardize: bool,
+}
+
+/// Replaces the advice in an error of the engine by advice that the user has not followed already.
+pub fn advise(error: Error, treatment: Treatment) -> anyhow::Error {
+    let Treatment { float64, standardized, can_standardize } = treatment;
+    let advice = match &error {
+        Error::UnreachableSample { .. } => match (can_standardize, standardized) {
+            (false, _) => "is the model of data in these units? If so, leave the sample out",
+            (true, false) => "use --standardize, another start, or leave the sample out",
+            (true, true) => "use another start, or leave the sample out",
+        },
+        Error::NonFiniteStatistic { .. } => match (can_standardize && !standardized, float64) {
+            (true, false) => "use --standardize, or float64 data",
+            (true, true) => {
+                "use --standardize, or divide the data by a constant, until squares of its values are finite"
+            }
+            (false, false) => "use float64 data",
+            (false, true) => "divide the data by a constant, until squares of its values are finite",
+        },
+        Error::OutOfRange { .. } => match float64 {
+            false => "use float64 data on the CPU, or --device reference",
+            true => "use --device reference, or leave out the samples that are so far away",
+        },
+        _ => return error.into(),
+    };
+    // In the engine's text its own advice, which does not know this program's options, follows the semicolon.
+    let text = error.to_string();
+    let fact = text.split_once("; ").map_or(text.as_str(), |(fact, _)| fact);
+    anyhow::anyhow!("{fact}; {advice}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_advised_that_was_done_already() {
+        let errors: [fn() -> Error; 3] = [
+            || Error::UnreachableSample { row: 3 },
+            || Error::NonFiniteStatistic { what: "the count", component: 1, value: f64::NAN },
+            || Error::OutOfRange { component: 1, column: 2, precision: "float64" },
+        ];
+        let facts = ["row 3 (counted from 0) is infinitely far", "the count of component 1", "column 2"];
+        for (error, fact) in errors.iter().zip(facts) {
+            for (float64, standardized, can_standardize) in [
+                (false, false, false),
+                (false, false, true),
+                (false, true, true),
+                (true, false, true),
+                (true, true, true),
+            ] {
+                let text = advise(error(), Treatment { float64, standardized, can_standardize }).to_string();
+                let (said, advice) = text.split_once("; ").unwrap();
+                assert!(said.contains(fact) && !advice.is_empty(), "{text}");
+                assert!(!(float64 && advice.contains("float64")), "{text}");
+                assert!(!((standardized || !can_standardize) && advice.contains("standardi")), "{text}");
+            }
+        }
+        let other = Error::EmptyData { rows: 0, columns: 1 };
+        let text = other.to_string();
+        let same = advise(other, Treatment { float64: true, standardized: true, can_standardize: true });
+        assert_eq!(same.to_string(), text);
+    }
+}

@@ -1,0 +1,10 @@
+//! The way of data from a file to a device, in one piece or in chunks.
+mod advice;
+mod dataset;
+mod files;
+mod options;
+mod source;
+
+pub use files::{read_data, refuse_overlap};
+pub use options::DataOptions;
+pub use source::{Input, Source};

@@ -1,0 +1,80 @@
+//! The options of every command that computes over data.
+use clap::Args;
+use gaussmix::{Device, LoadOptions};
+use std::path::PathBuf;
+
+/// The data, and where and how to compute over it.
+#[derive(Debug, Args)]
+pub struct DataOptions {
+    /// The data (samples × features): .npy (float32 or float64) or .csv (with or without a header)
+    pub data: PathBuf,
+    /// Where to compute: auto, cpu, cuda, cuda:N or reference
+    #[arg(long, default_value = "auto")]
+    pub device: Device,
+    /// Compute with this kernel (code variant) instead of the one that the device chooses; `gmm devices` lists them
+    #[arg(long, value_name = "NAME")]
+    pub kernel: Option<String>,
+    /// Compute in float64 in any case. Without this, float32 data is computed in float32, except for models that need more
+    /// digits
+    #[arg(long, conflicts_with = "kernel")]
+    pub float64: bool,
+    /// Memory that the data and its copies may take, such as 500M or 8G. A .npy that needs more is read from its file in
+    /// chunks, again for each pass (with `--device auto` on the CPU). Default: half of the machine's memory
+    #[arg(long, value_name = "SIZE", value_parser = size_in_bytes)]
+    pub memory: Option<u64>,
+}
+
+impl DataOptions {
+    pub fn load_options(&self) -> LoadOptions {
+        LoadOptions { kernel: self.kernel.clone(), float64: self.float64 }
+    }
+
+    /// The memory that the data may take, in bytes.
+    pub fn memory_limit(&self) -> u64 {
+        self.memory.unwrap_or_else(half_of_the_memory)
+    }
+}
+
+/// Half of the memory that this process may use, in bytes.
+fn half_of_the_memory() -> u64 {
+    use sysinfo::{MemoryRefreshKind, RefreshKind, System};
+    let what = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
+    let limit = System::new_with_specifics(what).ok().map(|system| {
+        let total = system.total_memory();
+        system.cgroup_limits().map_or(total, |limits| limits.total_memory.min(total))
+    });
+    // Where the system does not report its memory, 8 GiB is assumed.
+    limit.filter(|&bytes| bytes > 0).unwrap_or(8 << 30) / 2
+}
+
+/// Reads 1000, 500k, 64M, 8G or 2T, also as 8GB or 8GiB; the units are powers of 1024.
+fn size_in_bytes(text: &str) -> Result<u64, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.trim_end_matches('b').trim_end_matches('i');
+    let (digits, unit) = match digits.chars().last().and_then(|c| "kmgt".find(c)) {
+        Some(power) => (&digits[..digits.len() - 1], 1024f64.powi(power as i32 + 1)),
+        None => (digits, 1.0),
+    };
+    let value = digits.parse::<f64>().ok().map(|v| v * unit).filter(|v| (1.0..1e18).contains(v));
+    value.map(|v| v as u64).ok_or_else(|| "must be a size such as 500M or 8G".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, value) in [("1000", 1000), ("1k", 1024), ("1.5M", 3 << 19), ("8GiB", 8 << 30), ("2tb", 2 << 40)] {
+            assert_eq!(size_in_bytes(text), Ok(value), "{text}");
+        }
+        for bad in ["", "0", "-1", "M", "x", "1e30", "nan", "8Gx"] {
+            assert!(size_in_bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_machine_has_memory() {
+        assert!(half_of_the_memory() > 1 << 26);
+    }
+}

@@ -1,0 +1,306 @@
+//! Data that was read or opened, and its way to a device.
+use super::advice::{self, Treatment};
+use super::dataset::{self, DataSet, FileSamples};
+use super::{DataOptions, files};
+use crate::terminal::text;
+use anyhow::{Context, bail};
+use gaussmix::io::{self, Data, DataFile, Identity};
+use gaussmix::{
+    ChunkedEvaluator, CovarianceType, Device, Error, Evaluator, Fit, Mixture, Operation, Precision, Samples,
+    Standardization, mcmc,
+};
+use ndarray::{Array1, arr0};
+use std::path::Path;
+
+/// Most bytes of a chunk. Larger chunks are not faster.
+const MAX_CHUNK_BYTES: u64 = 256 << 20;
+
+/// Most bytes that are held at a time where each sample is looked at once.
+const MAX_PASS_BYTES: usize = 64 << 20;
+
+/// The line of a report on float32 data that was computed in float64 although the user did not ask for that.
+const COMPUTED_IN_FLOAT64: &str = "precision       float64: a component is so narrow, for its distance from the data's centre, or its \
+                                   covariance so nearly singular, that float32 has too few digits";
+
+/// The data and the sample weights as the options name them. A `.npy` is only opened at first.
+pub struct Input<'a> {
+    options: &'a DataOptions,
+    data: Storage,
+    weights: Option<(&'a Path, Array1<f64>)>,
+}
+
+enum Storage {
+    Memory(Data),
+    File(DataFile),
+}
+
+impl<'a> Input<'a> {
+    /// Reads the sample weights and a `.csv`; opens a `.npy`.
+    pub fn open(options: &'a DataOptions, weights: Option<&'a Path>) -> anyhow::Result<Self> {
+        let weights = weights.map(|path| Ok::<_, io::Error>((path, io::read_vector(path)?))).transpose()?;
+        let data = match options.data.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy")) {
+            true => Storage::File(DataFile::open(&options.data)?),
+            false => Storage::Memory(files::read_data(&options.data, options.memory.unwrap_or(u64::MAX))?),
+        };
+        Ok(Self { options, data, weights })
+    }
+
+    /// Adds the name of the data to an error about its values. An error of reading the file has it already.
+    fn error(&self, error: Error) -> anyhow::Error {
+        match error {
+            Error::Load(_) => error.into(),
+            error => anyhow::Error::from(error).context(self.options.data.display().to_string()),
+        }
+    }
+
+    /// As [`error`](Self::error), for an error from finding the standardisation, which computes in float64 in any case.
+    fn standardization_error(&self, error: Error) -> anyhow::Error {
+        match error {
+            error @ Error::NonFiniteStatistic { .. } => {
+                let treatment = Treatment { float64: true, standardized: true, can_standardize: true };
+                advice::advise(error, treatment).context(self.options.data.display().to_string())
+            }
+            error => self.error(error),
+        }
+    }
+
+    /// Gives samples their weights.
+    fn weighted<'s>(&'s self, samples: Samples<'s>) -> anyhow::Result<Samples<'s>> {
+        match &self.weights {
+            Some((path, weights)) => samples.with_weights(weights.view()).with_context(|| path.display().to_string()),
+            None => Ok(samples),
+        }
+    }
+
+    /// Checks the weights, before any sample is read, and returns their sum; N if there are none.
+    fn total_weight(&self, n: usize) -> anyhow::Result<f64> {
+        if n == 0 {
+            return Ok(0.0);
+        }
+        // A column of zeros that takes no memory stands for the samples.
+        let zero = arr0(0.0);
+        let column = zero.broadcast((n, 1)).context("too many samples")?;
+        Ok(self.weighted(Samples::from_f64(column)?)?.total_weight())
+    }
+
+    fn dim(&self) -> (usize, usize) {
+        match &self.data {
+            Storage::Memory(data) => data.dim(),
+            Storage::File(file) => file.dim(),
+        }
+    }
+
+    fn dtype(&self) -> &'static str {
+        match &self.data {
+            Storage::Memory(data) => data.dtype(),
+            Storage::File(file) => file.dtype(),
+        }
+    }
+
+    /// The size of the values in bytes.
+    fn n_bytes(&self) -> u64 {
+        match &self.data {
+            Storage::Memory(data) => data.n_bytes(),
+            Storage::File(file) => file.n_bytes(),
+        }
+    }
+
+    /// The shape, the type and a hash of the data and of the weights, by which a checkpoint knows them again.
+    pub fn identity(&self) -> anyhow::Result<Identity> {
+        let (n, d) = self.dim();
+        self.total_weight(n)?;
+        let mut content = mcmc::Fingerprint::new(n);
+        match &self.data {
+            Storage::Memory(data) => content.add(&data.samples().map_err(|e| self.error(e))?),
+            Storage::File(file) => {
+                let rows = (MAX_PASS_BYTES / (8 * d.max(1))).max(1);
+                for start in (0..n).step_by(rows) {
+                    let samples = dataset::read(file, start..n.min(start + rows)).map_err(|e| self.error(e))?;
+                    content.add(&samples);
+                }
+            }
+        }
+        let weights = self.weights.as_ref().map(|(_, w)| mcmc::Fingerprint::new(n).finish(Some(w.view())));
+        Ok(Identity::default()
+            .with("the data's shape", format!("{n} × {d}"))
+            .with("the data's type", self.dtype())
+            .with("the data's content", content.finish(None))
+            .with("sample-weight", weights))
+    }
+
+    /// Decides how much of the data is in memory at a time. Its values are there twice: as they were read, and as a copy in the
+    /// device's layout.
+    fn memory_plan(&self) -> anyhow::Result<MemoryPlan> {
+        let (n, bytes) = (self.dim().0, self.n_bytes());
+        let given = self.options.memory;
+        let memory = self.options.memory_limit();
+        let in_memory = matches!(self.data, Storage::Memory(_));
+        let held = (if in_memory { bytes } else { 0 }) + 8 * self.weights.as_ref().map_or(0, |(_, w)| w.len() as u64);
+        let copies = if in_memory { bytes } else { bytes.saturating_mul(2) };
+        // A chunk is there twice, and a third part is left for what the device adds.
+        let (row, part) = ((bytes / n.max(1) as u64).max(1), memory.saturating_sub(held) / 3);
+        let whole = held.saturating_add(copies) <= memory;
+        if given.is_some() && !whole && part < row {
+            bail!(
+                "{}: --memory {memory} is too little; it takes {} bytes at least",
+                self.options.data.display(),
+                held + 3 * row
+            );
+        }
+        // Where the user gave no limit, data that fills half of the memory already is still computed, in chunks.
+        let part = if part < row { memory / 3 } else { part };
+        let rows = || usize::try_from(part.min(MAX_CHUNK_BYTES) / row).unwrap_or(usize::MAX).clamp(1, n.max(1));
+        let pass_bytes = MAX_PASS_BYTES.min(usize::try_from(part).unwrap_or(MAX_PASS_BYTES));
+        Ok(MemoryPlan { chunk_rows: (!whole).then(rows), pass_bytes })
+    }
+}
+
+/// How much of the data is in memory at a time.
+#[derive(Clone, Copy)]
+struct MemoryPlan {
+    /// The rows of a chunk; `None` if all of the data fits.
+    chunk_rows: Option<usize>,
+    /// Most bytes that are held at a time where each sample is looked at once.
+    pass_bytes: usize,
+}
+
+/// Checked samples, and how they reach the device.
+pub struct Source<'a> {
+    options: &'a DataOptions,
+    /// Samples in memory are standardised already, those of a file are when they are read.
+    pub samples: DataSet<'a>,
+    pub standardization: Option<Standardization>,
+    plan: MemoryPlan,
+    dtype: &'static str,
+}
+
+impl<'a> Source<'a> {
+    /// Reads the data into memory if it fits, and checks and, if asked to, standardises it. Data that does not fit is checked
+    /// chunk by chunk and stays in its file.
+    pub fn new(input: &'a mut Input<'_>, standardize: bool) -> anyhow::Result<Self> {
+        let plan = input.memory_plan()?;
+        if let (Storage::File(file), None) = (&input.data, plan.chunk_rows) {
+            input.data = Storage::Memory(file.read()?);
+        }
+        let mut standardization = None;
+        if let (Storage::Memory(data), true) = (&input.data, standardize) {
+            let samples = input.weighted(data.samples().map_err(|e| input.error(e))?)?;
+            standardization = Some(Standardization::of(&samples).map_err(|e| input.standardization_error(e))?);
+        }
+        if let (Storage::Memory(data), Some(standard)) = (&mut input.data, &standardization) {
+            dataset::standardize(standard, data)?;
+        }
+        let input: &'a Input<'_> = input;
+        let samples = match &input.data {
+            Storage::Memory(data) => DataSet::Memory(input.weighted(data.samples().map_err(|e| input.error(e))?)?),
+            Storage::File(file) => {
+                let weights = input.weights.as_ref().map(|(_, weights)| weights.view());
+                let data = FileSamples::new(file, weights, input.total_weight(file.dim().0)?);
+                let checked = data.check(plan.chunk_rows.unwrap_or(1), standardize);
+                standardization = checked.map_err(|e| input.standardization_error(e))?;
+                DataSet::File(data)
+            }
+        };
+        Ok(Self { options: input.options, samples, standardization, plan, dtype: input.dtype() })
+    }
+
+    /// The data on the device: all of it at once, or chunk by chunk whenever it is used.
+    pub fn evaluator(&self) -> gaussmix::Result<Box<dyn Evaluator + 'a>> {
+        let options = self.options.load_options();
+        let (n, d) = (self.samples.n_samples(), self.samples.n_features());
+        let Some(rows) = self.plan.chunk_rows else {
+            return gaussmix::load(self.options.device, self.samples.rows(0..n, None)?, &options);
+        };
+        let device = self.chunk_device();
+        let (samples, standard) = (self.samples.clone(), self.standardization.clone());
+        let sizes = (0..n).step_by(rows).map(|start| rows.min(n - start)).collect();
+        let chunks = ChunkedEvaluator::new(d, sizes, move |i| {
+            let chunk = samples.rows(i * rows..n.min((i + 1) * rows), standard.as_ref())?;
+            gaussmix::load(device, chunk, &options)
+        })?;
+        Ok(Box::new(chunks.with_total_weight(self.samples.total_weight())))
+    }
+
+    /// Loads one part of the data after the other and lets `work` compute a result for each, where each sample is looked at
+    /// once. A result takes `result_bytes` for each sample.
+    pub fn pass<'s, T: 's>(
+        &'s self,
+        result_bytes: usize,
+        mut work: impl FnMut(&mut dyn Evaluator) -> gaussmix::Result<T> + 's,
+    ) -> impl Iterator<Item = gaussmix::Result<T>> + 's {
+        let options = self.options.load_options();
+        let (n, d) = (self.samples.n_samples(), self.samples.n_features());
+        let rows = (self.plan.pass_bytes / (result_bytes + 8 * d)).clamp(1, self.plan.chunk_rows.unwrap_or(n));
+        let device = if self.is_chunked() { self.chunk_device() } else { self.options.device };
+        (0..n).step_by(rows).map(move |start| {
+            let chunk = self.samples.rows(start..n.min(start + rows), self.standardization.as_ref())?;
+            work(gaussmix::load(device, chunk, &options)?.as_mut()).map_err(|e| match e {
+                Error::UnreachableSample { row } => Error::UnreachableSample { row: row + start },
+                other => other,
+            })
+        })
+    }
+
+    /// The device for chunks. `auto` is the CPU here: no chunk stays on a device long enough for its speed to be measured.
+    fn chunk_device(&self) -> Device {
+        match (self.options.device, &self.options.kernel) {
+            (Device::Auto, None) => Device::Cpu,
+            (device, _) => device,
+        }
+    }
+
+    /// Whether the data is larger than the memory that it may take.
+    pub fn is_chunked(&self) -> bool {
+        self.plan.chunk_rows.is_some()
+    }
+
+    /// Σⱼ ln sⱼ over the columns' scales: by this much the log-likelihood of a standardised sample is larger than that of the
+    /// sample in its own units.
+    pub fn log_scale(&self) -> f64 {
+        self.standardization.as_ref().map_or(0.0, Standardization::log_scale)
+    }
+
+    /// Converts a fit to these samples into a fit to the data in its own units.
+    pub fn restore_fit(&self, fit: &Fit) -> gaussmix::Result<Fit> {
+        self.standardization.as_ref().map_or_else(|| Ok(fit.clone()), |standard| standard.restore_fit(fit))
+    }
+
+    /// The inverse of [`restore_fit`](Self::restore_fit).
+    pub fn standardize_fit(&self, fit: Fit, covariance_type: CovarianceType) -> gaussmix::Result<Fit> {
+        match &self.standardization {
+            Some(standard) => standard.standardize_fit(&fit, covariance_type),
+            None => Ok(fit),
+        }
+    }
+
+    /// Adds advice that fits this data to an error of the engine. `can_standardize`: whether the command has `--standardize`.
+    pub fn advise(&self, error: Error, can_standardize: bool) -> anyhow::Error {
+        let (float64, standardized) = (self.dtype == "float64", self.standardization.is_some());
+        advice::advise(error, Treatment { float64, standardized, can_standardize })
+    }
+
+    /// The number type of an evaluation, and a line for the report if float32 data was computed in float64 unasked.
+    pub fn precision(
+        &self,
+        evaluator: &dyn Evaluator,
+        mixture: &Mixture,
+        operation: Operation,
+    ) -> (&'static str, Option<&'static str>) {
+        match evaluator.precision(mixture, operation) {
+            Precision::Float32 => ("float32", None),
+            Precision::Float64 if self.dtype == "float64" || self.options.float64 => ("float64", None),
+            Precision::Float64 => ("float64", Some(COMPUTED_IN_FLOAT64)),
+        }
+    }
+
+    /// The name, the shape and the type of the data, for a report.
+    pub fn describe(&self) -> String {
+        format!(
+            "{}: {} samples × {} features, {}",
+            self.options.data.display(),
+            text::grouped(self.samples.n_samples() as u64),
+            self.samples.n_features(),
+            self.dtype
+        )
+    }
+}

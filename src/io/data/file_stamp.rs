@@ -1,0 +1,26 @@
+//! Detects that a file changed while it was read.
+use crate::io::Problem;
+use std::fs::{File, Metadata};
+use std::time::SystemTime;
+
+/// The size of a file and the time of its last change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileStamp {
+    size: u64,
+    /// `None` on a system that does not record it.
+    modified: Option<SystemTime>,
+}
+
+impl FileStamp {
+    /// `None` for a pipe or a device, which have no fixed size.
+    pub fn of(metadata: &Metadata) -> Option<Self> {
+        metadata.is_file().then(|| Self { size: metadata.len(), modified: metadata.modified().ok() })
+    }
+
+    /// [`Problem::Changed`] if the open file has another size or time of change now. If another file takes its name in the
+    /// meantime nothing is wrong: the open file is read to its end.
+    pub fn check(self, file: &File) -> Result<(), Problem> {
+        let metadata = file.metadata().map_err(Problem::io("read it"))?;
+        if Self::of(&metadata) == Some(self) { Ok(()) } else { Err(Problem::Changed) }
+    }
+}

@@ -1,0 +1,400 @@
+//! NumPy's array files.
+use super::file_stamp::FileStamp;
+use super::npy_header::Header;
+use crate::io::Problem;
+use bytemuck::Pod;
+use ndarray::{Array2, ArrayD, IxDyn, ShapeBuilder};
+use ndarray_npy::npy::header as numpy;
+use ndarray_npy::{WritableElement, WriteNpyError, WriteNpyExt};
+use py_literal::Value;
+use rayon::prelude::*;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+/// Bytes of one call of the system. A larger array is read by several threads, a piece each.
+const PIECE_BYTES: usize = 4 << 20;
+
+/// The element types that are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::io) enum Dtype {
+    F32,
+    F64,
+}
+
+/// An element type of data.
+pub(super) trait Element: Pod + Send + Sync {
+    /// The same element with its bytes in the opposite order.
+    fn swapped(self) -> Self;
+}
+
+impl Element for f32 {
+    fn swapped(self) -> Self {
+        Self::from_bits(self.to_bits().swap_bytes())
+    }
+}
+
+impl Element for f64 {
+    fn swapped(self) -> Self {
+        Self::from_bits(self.to_bits().swap_bytes())
+    }
+}
+
+/// An open array file. It is read, and never mapped into memory: if another process cut a mapped file short, the system
+/// would end this process with SIGBUS, whereas a read returns an error.
+#[derive(Debug)]
+pub(super) struct Npy {
+    file: File,
+    stamp: FileStamp,
+    header: Header,
+    dtype: Dtype,
+    /// Whether the order of the bytes of an element is not that of this machine.
+    swap_bytes: bool,
+}
+
+impl Npy {
+    /// Opens an array of float32 or float64 and makes sure that the file has the size that its header implies.
+    pub fn open(path: &Path) -> Result<Self, Problem> {
+        let mut file = File::open(path).map_err(Problem::io("open it"))?;
+        let metadata = file.metadata().map_err(Problem::io("open it"))?;
+        if metadata.is_dir() {
+            return Err(Problem::io("read it")(io::ErrorKind::IsADirectory.into()));
+        }
+        let Some(stamp) = FileStamp::of(&metadata) else {
+            return Err(Problem::format("a .npy must be a regular file"));
+        };
+        let header = Header::read(&mut file)?;
+        let (dtype, swap_bytes) = dtype(&header)?;
+        header.check_size(dtype.size(), metadata.len().saturating_sub(header.start))?;
+        Ok(Self { file, stamp, header, dtype, swap_bytes })
+    }
+
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Length of each dimension.
+    pub fn shape(&self) -> &[usize] {
+        &self.header.shape
+    }
+
+    /// Reads the whole array; `T` must be its element type.
+    pub fn read<T: Element>(&self) -> Result<ArrayD<T>, Problem> {
+        let mut values = vec![T::zeroed(); self.header.shape.iter().product()];
+        self.fill(&mut values, 0)?;
+        self.stamp.check(&self.file)?;
+        array(&self.header, values)
+    }
+
+    /// Reads some rows of a two-dimensional array, in the file's memory order; `T` must be its element type.
+    ///
+    /// # Panics
+    /// If the array has another number of dimensions, or fewer rows.
+    pub fn rows<T: Element>(&self, rows: Range<usize>) -> Result<Array2<T>, Problem> {
+        let &[n, d] = self.shape() else { panic!("rows of an array of shape {:?}", self.shape()) };
+        assert!(rows.start <= rows.end && rows.end <= n, "rows {rows:?} of {n}");
+        let mut values = vec![T::zeroed(); rows.len() * d];
+        if self.header.fortran {
+            for (column, part) in values.chunks_mut(rows.len().max(1)).enumerate() {
+                self.fill(part, column * n + rows.start)?;
+            }
+        } else {
+            self.fill(&mut values, rows.start * d)?;
+        }
+        self.stamp.check(&self.file)?;
+        Array2::from_shape_vec((rows.len(), d).set_f(self.header.fortran), values)
+            .map_err(|e| Problem::format(e.to_string()))
+    }
+
+    /// Reads as many elements as `out` has room for, beginning with element number `first` (counted from 0).
+    fn fill<T: Element>(&self, out: &mut [T], first: usize) -> Result<(), Problem> {
+        let piece = PIECE_BYTES / size_of::<T>();
+        out.par_chunks_mut(piece).enumerate().try_for_each(|(i, part)| {
+            let offset = self.header.start + ((first + i * piece) * size_of::<T>()) as u64;
+            read_exact_at(&self.file, bytemuck::cast_slice_mut(part), offset).map_err(|e| match e.kind() {
+                // The file had the right size when it was opened.
+                io::ErrorKind::UnexpectedEof => Problem::Changed,
+                _ => Problem::io("read it")(e),
+            })?;
+            if self.swap_bytes {
+                part.iter_mut().for_each(|v| *v = v.swapped());
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !out.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, out, offset) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => (out, offset) = (&mut out[n..], offset + n as u64),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Reads an array of either type from the bytes of a .npy, as float64.
+pub(in crate::io) fn parse(bytes: &[u8]) -> Result<ArrayD<f64>, Problem> {
+    let (header, body) = split(bytes)?;
+    let (dtype, swap) = dtype(&header)?;
+    header.check_size(dtype.size(), body.len() as u64)?;
+    fn decode<T: Element + Into<f64>>(body: &[u8], swap: bool) -> Vec<f64> {
+        let values = body.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
+        values.map(|v| if swap { v.swapped() } else { v }.into()).collect()
+    }
+    let values = match dtype {
+        Dtype::F32 => decode::<f32>(body, swap),
+        Dtype::F64 => decode::<f64>(body, swap),
+    };
+    array(&header, values)
+}
+
+/// Reads one truth value, whole number or floating-point number (an array without dimensions) as float64.
+pub(in crate::io) fn parse_scalar(bytes: &[u8]) -> Result<f64, Problem> {
+    let (header, body) = split(bytes)?;
+    if !header.shape.is_empty() {
+        return Err(Problem::format(format!("there is an array of shape {:?} in place of a number", header.shape)));
+    }
+    let mut little = body.to_vec();
+    match header.element() {
+        Some((kind @ ('b' | 'i' | 'u'), size @ 1..=8, big)) if size == body.len() as u64 => {
+            if big {
+                little.reverse();
+            }
+            let negative = kind == 'i' && little.last().is_some_and(|b| b & 0x80 != 0);
+            little.resize(8, if negative { 0xff } else { 0 });
+            let bits = u64::from_le_bytes(little.try_into().map_err(|_| Problem::format("not a number"))?);
+            Ok(if kind == 'i' { bits.cast_signed() as f64 } else { bits as f64 })
+        }
+        _ => parse(bytes).map(|x| x.sum()),
+    }
+}
+
+/// Reads NumPy's 0-dimensional array of a text (`numpy.array("diag")`) from the bytes of a .npy.
+pub(in crate::io) fn parse_text(bytes: &[u8]) -> Result<String, Problem> {
+    let (header, body) = split(bytes)?;
+    let text = match header.element() {
+        Some(('U', size, false)) if header.shape.is_empty() => {
+            header.check_size(size, body.len() as u64)?;
+            // UCS-4, padded with zeros.
+            let (characters, _) = body.as_chunks::<4>();
+            characters.iter().map(|&c| char::from_u32(u32::from_le_bytes(c))).collect::<Option<String>>()
+        }
+        _ => {
+            let (descr, shape) = (&header.descr, &header.shape);
+            return Err(Problem::format(format!(
+                "there is an array of type {descr} and shape {shape:?} in place of a text"
+            )));
+        }
+    };
+    Ok(text.ok_or_else(|| Problem::format("there is a text that is no Unicode"))?.trim_end_matches('\0').into())
+}
+
+fn split(bytes: &[u8]) -> Result<(Header, &[u8]), Problem> {
+    let mut rest = bytes;
+    Ok((Header::read(&mut rest)?, rest))
+}
+
+/// NumPy's 0-dimensional array of a text, as the bytes of a .npy.
+pub(in crate::io) fn text_to_npy(text: &str) -> io::Result<Vec<u8>> {
+    let type_descriptor = Value::String(format!("<U{}", text.chars().count()));
+    let header = numpy::Header { type_descriptor, layout: numpy::Layout::Standard, shape: Vec::new() };
+    let mut bytes = header.to_bytes().map_err(io::Error::other)?;
+    bytes.extend(text.chars().flat_map(|c| u32::from(c).to_le_bytes()));
+    Ok(bytes)
+}
+
+/// Writes an array as a `.npy`.
+pub fn write_npy<T: WritableElement, D: ndarray::Dimension>(
+    array: &ndarray::ArrayRef<T, D>,
+    write: impl io::Write,
+) -> io::Result<()> {
+    array.write_npy(write).map_err(|e| match e {
+        WriteNpyError::Io(e) => e,
+        e => io::Error::other(e),
+    })
+}
+
+/// The header of a .npy whose array is in C order.
+pub(in crate::io) fn npy_header<T: WritableElement>(shape: Vec<usize>) -> io::Result<Vec<u8>> {
+    numpy::Header { type_descriptor: T::type_descriptor(), layout: numpy::Layout::Standard, shape }
+        .to_bytes()
+        .map_err(io::Error::other)
+}
+
+impl Dtype {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "float32",
+            Self::F64 => "float64",
+        }
+    }
+
+    /// Bytes of an element.
+    pub fn size(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
+}
+
+/// The element type, and whether its bytes have to be swapped.
+fn dtype(header: &Header) -> Result<(Dtype, bool), Problem> {
+    match header.element() {
+        Some(('f', 4, big)) => Ok((Dtype::F32, big != cfg!(target_endian = "big"))),
+        Some(('f', 8, big)) => Ok((Dtype::F64, big != cfg!(target_endian = "big"))),
+        _ => Err(Problem::format(format!(
+            "the array's type is {} where float32 or float64 is needed; save x.astype('float32') or 'float64'",
+            header.descr
+        ))),
+    }
+}
+
+/// Gives elements, of the number that the header implies, the shape and order of the header.
+fn array<T>(header: &Header, values: Vec<T>) -> Result<ArrayD<T>, Problem> {
+    ArrayD::from_shape_vec(IxDyn(&header.shape).set_f(header.fortran), values)
+        .map_err(|e| Problem::format(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        file
+    }
+
+    fn read<T: Element + Into<f64>>(bytes: &[u8]) -> Vec<f64> {
+        Npy::open(file(bytes).path()).unwrap().read::<T>().unwrap().iter().map(|&v| v.into()).collect()
+    }
+
+    #[test]
+    fn rows_are_those_of_the_whole() {
+        let x = Array2::from_shape_fn((5, 3), |(i, j)| (i * 3 + j) as f64 / 2.0);
+        let mut c_order = Vec::new();
+        write_npy(&x, &mut c_order).unwrap();
+        let mut fortran = Vec::new();
+        write_npy(&x.t().as_standard_layout().reversed_axes(), &mut fortran).unwrap();
+        assert!(String::from_utf8_lossy(&fortran).contains("'fortran_order': True"));
+        for bytes in [&c_order, &fortran] {
+            assert_eq!(read::<f64>(bytes), x.iter().copied().collect::<Vec<_>>());
+            let file = file(bytes);
+            let npy = Npy::open(file.path()).unwrap();
+            for rows in [0..5, 0..1, 1..4, 4..5, 2..2] {
+                assert_eq!(npy.rows::<f64>(rows.clone()).unwrap(), x.slice(ndarray::s![rows, ..]));
+            }
+        }
+    }
+
+    #[test]
+    fn other_byte_orders_and_offsets_are_read() {
+        let mut big_endian = Vec::new();
+        write_npy(&ndarray::arr2(&[[1.0f64]]), &mut big_endian).unwrap();
+        let at = big_endian.iter().position(|&b| b == b'<').unwrap();
+        big_endian[at] = b'>';
+        let end = big_endian.len() - 8;
+        big_endian[end..].copy_from_slice(&2.5f64.to_be_bytes());
+        let mut vector = Vec::new();
+        write_npy(&ndarray::arr1(&[2.5f64]), &mut vector).unwrap();
+        // A header whose length is no multiple of 8, as NumPy wrote long ago.
+        let mut odd = vector.clone();
+        odd.remove(100);
+        odd[8] -= 1;
+        for bytes in [big_endian, vector, odd] {
+            assert_eq!(read::<f64>(&bytes), [2.5]);
+            assert_eq!(parse(&bytes).unwrap().sum(), 2.5);
+        }
+    }
+
+    /// The array takes more than one piece, so that several threads read.
+    #[test]
+    fn large_arrays_are_read_in_pieces() {
+        let n = 3 * PIECE_BYTES / 4 + 5;
+        let x = ndarray::Array1::from_shape_fn(n, |i| i as f32);
+        let mut bytes = Vec::new();
+        write_npy(&x, &mut bytes).unwrap();
+        assert_eq!(Npy::open(file(&bytes).path()).unwrap().read::<f32>().unwrap(), x.into_dyn());
+    }
+
+    #[test]
+    fn files_that_change_are_found_out() {
+        let mut bytes = Vec::new();
+        write_npy(&Array2::<f32>::zeros((1000, 3)), &mut bytes).unwrap();
+        let changed = |change: &dyn Fn(&File)| {
+            let file = file(&bytes);
+            // The time of change has a coarse resolution; an old one makes any change visible.
+            file.as_file().set_modified(std::time::UNIX_EPOCH).unwrap();
+            let npy = Npy::open(file.path()).unwrap();
+            assert!(npy.rows::<f32>(0..10).is_ok());
+            change(&File::options().write(true).open(file.path()).unwrap());
+            let error = npy.read::<f32>().unwrap_err();
+            assert!(matches!(error, Problem::Changed), "{error}");
+            let error = npy.rows::<f32>(0..1).unwrap_err();
+            assert!(matches!(error, Problem::Changed), "{error}");
+        };
+        changed(&|file| file.set_len(200).unwrap());
+        changed(&|file| file.set_len(1 << 20).unwrap());
+        changed(&|mut file| io::Write::write_all(&mut file, b"\x93NUMPY").unwrap());
+    }
+
+    #[test]
+    fn scalars() {
+        let number = |descr: &str, body: &[u8]| {
+            let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+            let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ()}}\n");
+            bytes.extend((header.len() as u16).to_le_bytes());
+            bytes.extend(header.as_bytes());
+            bytes.extend(body);
+            parse_scalar(&bytes).map_err(|e| e.to_string())
+        };
+        assert_eq!(number("|b1", &[1]), Ok(1.0));
+        assert_eq!(number("<i4", &(-7i32).to_le_bytes()), Ok(-7.0));
+        assert_eq!(number(">i8", &300i64.to_be_bytes()), Ok(300.0));
+        assert_eq!(number("|u1", &[200]), Ok(200.0));
+        assert_eq!(number("<f4", &0.5f32.to_le_bytes()), Ok(0.5));
+        assert!(number("<i8", &[1, 2]).is_err());
+        assert!(number("<U1", &[1, 0, 0, 0]).is_err());
+    }
+
+    #[test]
+    fn texts_round_trip() {
+        for text in ["diag", "spherical", "", "é𝄞"] {
+            let bytes = text_to_npy(text).unwrap();
+            assert_eq!(parse_text(&bytes).unwrap(), text);
+            assert!(parse(&bytes).is_err());
+        }
+        let mut numbers = Vec::new();
+        write_npy(&ndarray::arr0(1.0f64), &mut numbers).unwrap();
+        assert!(parse_text(&numbers).is_err());
+    }
+
+    /// With any byte of the header changed there is an array or an error, never a panic.
+    #[test]
+    fn damaged_headers_do_not_panic() {
+        let mut good = Vec::new();
+        write_npy(&ndarray::arr2(&[[1.0f32, 2.0], [3.0, 4.0]]), &mut good).unwrap();
+        let mut refused = 0;
+        for i in 0..good.len() - 16 {
+            for &by in b"\0()[{',:-9\n\xff" {
+                let mut bytes = good.clone();
+                bytes[i] = by;
+                refused += usize::from(parse(&bytes).is_err());
+                refused += usize::from(parse_text(&bytes).is_err());
+            }
+        }
+        assert!(refused > good.len(), "{refused}");
+    }
+}

@@ -1,0 +1,58 @@
+//! What a model file holds besides its format: the parameters of a mixture, and how a fit found them.
+use crate::io::Problem;
+use gmm_host::{CovarianceType, Covariances, Error, Fit, Mixture};
+use ndarray::{Array1, Array2};
+use serde::{Deserialize, Serialize};
+
+/// How a fit found a mixture, under scikit-learn's names. A file need not say any of it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FitSummary {
+    /// Whether the last iteration changed the lower bound by less than the tolerance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub converged: Option<bool>,
+    /// Number of iterations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub n_iter: Option<u64>,
+    /// The lower bound of the last iteration; `None` without iterations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lower_bound: Option<f64>,
+    /// The lower bound of each iteration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lower_bounds: Option<Vec<f64>>,
+}
+
+impl From<&Fit> for FitSummary {
+    fn from(fit: &Fit) -> Self {
+        Self {
+            converged: Some(fit.converged),
+            n_iter: Some(fit.n_iter() as u64),
+            lower_bound: fit.lower_bounds.last().copied(),
+            lower_bounds: Some(fit.lower_bounds.clone()),
+        }
+    }
+}
+
+/// An array of any number of dimensions: its shape, and its values in row-major order.
+pub(super) type Array = (Vec<usize>, Vec<f64>);
+
+/// Makes a mixture of arrays as they were read: checks that their shapes agree, and then their values.
+pub(super) fn mixture_from_arrays(
+    covariance_type: CovarianceType,
+    weights: Array,
+    means: Array,
+    covariances: Array,
+) -> Result<Mixture, Problem> {
+    let (shape, means) = means;
+    let &[k, d] = &shape[..] else {
+        return Err(Error::ShapeMismatch { what: "means (K, D)", expected: vec![1, 1], got: shape }.into());
+    };
+    let weights = values_of_shape("weights", weights, vec![k])?;
+    let covariances = values_of_shape("covariances", covariances, covariance_type.shape(k, d))?;
+    let means = Array2::from_shape_vec((k, d), means).map_err(|e| Problem::format(e.to_string()))?;
+    let covariances = Covariances::from_vec(covariance_type, k, d, covariances)?;
+    Ok(Mixture::new(Array1::from_vec(weights), means, covariances)?)
+}
+
+fn values_of_shape(what: &'static str, (got, values): Array, expected: Vec<usize>) -> Result<Vec<f64>, Problem> {
+    if got == expected { Ok(values) } else { Err(Error::ShapeMismatch { what, expected, got }.into()) }
+}

@@ -1,0 +1,199 @@
+//! Models as JSON, with scikit-learn's names and shapes:
+//! `{"version":1,"covariance_type":"diag","weights":[K],"means":[K][D],"covariances":…}`.
+use super::contents::{Array, FitSummary, mixture_from_arrays};
+use super::json_array::{JsonArray, quote_non_finite};
+use crate::io::Problem;
+use gmm_host::Mixture;
+use serde::ser::{SerializeSeq, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::ser::{CompactFormatter, Formatter};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// The version of the format that is written, and the only one that is read.
+const VERSION: u64 = 1;
+
+/// A mixture as the members of a JSON object.
+#[derive(Serialize)]
+pub(super) struct ModelMembers {
+    version: u64,
+    covariance_type: &'static str,
+    weights: NestedLists,
+    means: NestedLists,
+    covariances: NestedLists,
+}
+
+impl From<&Mixture> for ModelMembers {
+    fn from(mixture: &Mixture) -> Self {
+        let (weights, means, covariances) = (mixture.weights(), mixture.means(), mixture.covariances());
+        Self {
+            version: VERSION,
+            covariance_type: mixture.covariance_type().name(),
+            weights: NestedLists((weights.shape().to_vec(), weights.iter().copied().collect())),
+            means: NestedLists((means.shape().to_vec(), means.iter().copied().collect())),
+            covariances: NestedLists((covariances.shape().to_vec(), covariances.iter().collect())),
+        }
+    }
+}
+
+/// An array as lists of lists.
+struct NestedLists(Array);
+
+impl Serialize for NestedLists {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct Part<'a>(&'a [usize], &'a [f64]);
+
+        impl Serialize for Part<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let Self(shape, values) = *self;
+                match shape {
+                    // The one number that is left.
+                    [] => values.first().serialize(serializer),
+                    [n, inner @ ..] => {
+                        let mut list = serializer.serialize_seq(Some(*n))?;
+                        for part in values.chunks(inner.iter().product::<usize>().max(1)) {
+                            list.serialize_element(&Part(inner, part))?;
+                        }
+                        list.end()
+                    }
+                }
+            }
+        }
+
+        let (shape, values) = &self.0;
+        Part(shape, values).serialize(serializer)
+    }
+}
+
+/// A mixture as JSON. Every number is written so that reading gives the same bits.
+pub fn model_to_json(mixture: &Mixture) -> String {
+    to_json(&ModelMembers::from(mixture)).expect("members with fixed names and finite numbers have a form in JSON")
+}
+
+/// A mixture and how a fit found it, as JSON.
+pub(super) fn model_with_summary_to_json(mixture: &Mixture, summary: &FitSummary) -> serde_json::Result<String> {
+    #[derive(Serialize)]
+    struct Members<'a> {
+        #[serde(flatten)]
+        model: ModelMembers,
+        #[serde(flatten)]
+        summary: &'a FitSummary,
+    }
+
+    to_json(&Members { model: mixture.into(), summary })
+}
+
+/// Reads a file of text.
+pub(super) fn read_text(path: &Path) -> Result<String, Problem> {
+    String::from_utf8(std::fs::read(path).map_err(Problem::io("read it"))?).map_err(|e| {
+        let byte = e.utf8_error().valid_up_to();
+        Problem::format(format!("not a text in UTF-8: byte {byte} (counted from 0) is not part of a character"))
+    })
+}
+
+/// The parts that say how to read the rest.
+#[derive(Deserialize)]
+struct Head {
+    version: u64,
+    covariance_type: String,
+}
+
+/// The parameters. Other members are ignored.
+#[derive(Deserialize)]
+struct Parameters {
+    weights: JsonArray,
+    means: JsonArray,
+    covariances: JsonArray,
+}
+
+/// Reads a mixture from a JSON text. Errors: as [`read_model`](super::read_model).
+pub fn parse_model(json: &str) -> Result<Mixture, Problem> {
+    let json = quote_non_finite(json);
+    let Head { version, covariance_type } = decode(&json)?;
+    if version != VERSION {
+        return Err(Problem::format(format!("the model's version is {version}; this gmm reads version {VERSION}")));
+    }
+    let Parameters { weights, means, covariances } = decode(&json)?;
+    let (weights, means) = (weights.into_parts("weights")?, means.into_parts("means")?);
+    mixture_from_arrays(covariance_type.parse()?, weights, means, covariances.into_parts("covariances")?)
+}
+
+/// Reads a mixture, and how a fit found it, from a JSON text.
+pub(super) fn parse_model_with_summary(json: &str) -> Result<(Mixture, FitSummary), Problem> {
+    Ok((parse_model(json)?, decode(&quote_non_finite(json))?))
+}
+
+fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Problem> {
+    serde_json::from_str(json).map_err(|e| Problem::format(format!("not a model in JSON: {e}")))
+}
+
+/// JSON text in which each member, and each row of an array, stands on a line of its own; ends with a line feed.
+pub(super) fn to_json(value: &impl Serialize) -> serde_json::Result<String> {
+    let mut bytes = Vec::new();
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, LineFormatter::default()))?;
+    bytes.push(b'\n');
+    String::from_utf8(bytes).map_err(serde::ser::Error::custom)
+}
+
+/// Breaks lines before the members of an object and before lists within a list.
+#[derive(Default)]
+struct LineFormatter {
+    /// Whether the next value is an element of a list, and then whether it is the first.
+    element: Option<bool>,
+}
+
+impl LineFormatter {
+    fn write_space<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        if self.element.take() == Some(false) { writer.write_all(b" ") } else { Ok(()) }
+    }
+}
+
+impl Formatter for LineFormatter {
+    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        writer.write_all(if first { b"" } else { b",\n" })
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b": ")
+    }
+
+    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(if self.element.take().is_some() { b"\n[" } else { b"[" })
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.element = Some(first);
+        writer.write_all(if first { b"" } else { b"," })
+    }
+
+    fn write_f64<W: ?Sized + Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        self.write_space(writer)?;
+        CompactFormatter.write_f64(writer, value)
+    }
+
+    fn write_u64<W: ?Sized + Write>(&mut self, writer: &mut W, value: u64) -> io::Result<()> {
+        self.write_space(writer)?;
+        CompactFormatter.write_u64(writer, value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gmm_host::Covariances;
+    use ndarray::{arr1, arr3};
+
+    #[test]
+    fn rows_stand_on_lines_of_their_own() {
+        let covariances = Covariances::Full(arr3(&[[[1.0, 0.5], [0.5, 2.0]], [[1e300, 0.0], [0.0, 1e-300]]]));
+        let means = ndarray::arr2(&[[-0.0, 1.0], [0.1, 2.0]]);
+        let mixture = Mixture::new(arr1(&[0.25, 0.75]), means, covariances).unwrap();
+        let text = "{\"version\": 1,\n\"covariance_type\": \"full\",\n\"weights\": [0.25, 0.75],\n\"means\": [\n[-0.0, 1.0],\n\
+                    [0.1, 2.0]],\n\"covariances\": [\n[\n[1.0, 0.5],\n[0.5, 2.0]],\n[\n[1e+300, 0.0],\n[0.0, 1e-300]]]}\n";
+        assert_eq!(model_to_json(&mixture), text);
+        let summary = FitSummary { n_iter: Some(3), lower_bounds: Some(vec![-1.5, -1.0]), ..Default::default() };
+        let with_summary = model_with_summary_to_json(&mixture, &summary).unwrap();
+        assert_eq!(with_summary, text.replace("]]]}\n", "]]],\n\"n_iter\": 3,\n\"lower_bounds\": [-1.5, -1.0]}\n"));
+        assert_eq!(parse_model_with_summary(&with_summary).unwrap(), (mixture, summary));
+    }
+}

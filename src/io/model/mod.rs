@@ -1,0 +1,156 @@
+//! Models in files: JSON or `.npz`, and checkpoints of a fit.
+mod checkpoint;
+mod contents;
+mod json;
+mod json_array;
+mod npz;
+
+pub use checkpoint::{Checkpoint, CheckpointOutput, read_checkpoint};
+pub use contents::FitSummary;
+pub use json::{model_to_json, parse_model};
+pub use npz::check_npz;
+
+use super::{Output, Problem, Result};
+use gmm_host::{Fit, Mixture};
+use std::fmt;
+use std::fs::File;
+use std::path::Path;
+
+/// Reads a mixture from a file. A name that ends in `.npz` stands for arrays under scikit-learn's attribute names; any other
+/// file is read as JSON.
+///
+/// # Errors
+/// If the file cannot be read, has neither format, is of a version or covariance type that is not known, has rows of unequal
+/// length or parameters that [`Mixture::new`] refuses. The error names the file, and the component.
+pub fn read_model(path: impl AsRef<Path>) -> Result<Mixture> {
+    let path = path.as_ref();
+    let read = || match Format::of(path) {
+        Ok(Format::Npz) => read_npz(path).map(|(mixture, _)| mixture),
+        _ => parse_model(&json::read_text(path)?),
+    };
+    read().map_err(|problem| problem.at(path))
+}
+
+/// Reads a mixture and how a fit found it.
+///
+/// # Errors
+/// As [`read_model`]; also if `converged`, `n_iter`, `lower_bound` or `lower_bounds` is of another type.
+pub fn read_model_with_summary(path: impl AsRef<Path>) -> Result<(Mixture, FitSummary)> {
+    let path = path.as_ref();
+    let read = || match Format::of(path) {
+        Ok(Format::Npz) => read_npz(path),
+        _ => json::parse_model_with_summary(&json::read_text(path)?),
+    };
+    read().map_err(|problem| problem.at(path))
+}
+
+fn read_npz(path: &Path) -> std::result::Result<(Mixture, FitSummary), Problem> {
+    npz::read(std::io::BufReader::new(File::open(path).map_err(Problem::io("read it"))?))
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Format {
+    Json,
+    Npz,
+}
+
+impl Format {
+    fn of(path: &Path) -> std::result::Result<Self, Problem> {
+        match super::extension(path).as_str() {
+            "json" => Ok(Self::Json),
+            "npz" => Ok(Self::Npz),
+            _ => Err(Problem::format("the name of a model file must end in .json or .npz")),
+        }
+    }
+}
+
+/// A result file for a mixture, JSON or `.npz` by its name; see [`Output`].
+#[derive(Debug)]
+pub struct ModelOutput {
+    output: Output,
+    format: Format,
+}
+
+impl ModelOutput {
+    /// Makes sure that `path` can be written, and changes nothing there.
+    ///
+    /// # Errors
+    /// As [`Output::create`]; also if the name ends in neither `.json` nor `.npz`.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let format = Format::of(path).map_err(|problem| problem.at(path))?;
+        Ok(Self { output: Output::create(path)?, format })
+    }
+
+    /// The path as given.
+    pub fn path(&self) -> &Path {
+        self.output.path()
+    }
+
+    /// Writes the mixture; a second call replaces it. Errors: as [`Output::write`].
+    pub fn write(&self, mixture: &Mixture) -> Result<()> {
+        self.write_with_summary(mixture, &FitSummary::default())
+    }
+
+    /// Writes the mixture of a fit and, under scikit-learn's names, how the fit found it. Errors: as [`Output::write`].
+    pub fn write_fit(&self, fit: &Fit) -> Result<()> {
+        self.write_with_summary(&fit.mixture, &fit.into())
+    }
+
+    /// Writes the mixture and what is known of how a fit found it. Errors: as [`Output::write`].
+    pub fn write_with_summary(&self, mixture: &Mixture, summary: &FitSummary) -> Result<()> {
+        let bytes = match self.format {
+            Format::Json => json::model_with_summary_to_json(mixture, summary)
+                .map(String::into_bytes)
+                .map_err(|e| Problem::format(e.to_string())),
+            Format::Npz => npz::to_bytes(mixture, summary),
+        };
+        let bytes = bytes.map_err(|problem| problem.at(self.path()))?;
+        self.output.write(|file| file.write_all(&bytes))
+    }
+}
+
+/// As the display of [`Output`].
+impl fmt::Display for ModelOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.output.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gmm_host::{CovarianceType, Covariances};
+    use ndarray::{Array1, Array2};
+
+    /// Numbers that are hard to write: many digits, the extremes, a denormal, a negative zero.
+    fn mixture(covariance_type: CovarianceType) -> Mixture {
+        let means = Array2::from_shape_vec((2, 2), vec![0.1 + 0.2, f64::MAX, -5e-324, -0.0]).unwrap();
+        let covariances = match covariance_type {
+            CovarianceType::Full => vec![1.0 / 3.0, 0.1, 0.1, 2.0, 1e300, 0.0, 0.0, 1e-300],
+            CovarianceType::Spherical => vec![f64::MIN_POSITIVE, 7e22],
+            _ => vec![1.0 / 3.0, 0.1, 0.1, 2.0],
+        };
+        let covariances = Covariances::from_vec(covariance_type, 2, 2, covariances).unwrap();
+        Mixture::new(Array1::from_vec(vec![1.0 / 3.0, 2.0 / 3.0]), means, covariances).unwrap()
+    }
+
+    #[test]
+    fn every_type_comes_back_bit_for_bit() {
+        for covariance_type in CovarianceType::ALL {
+            let written = mixture(covariance_type);
+            let bits = |m: &Mixture| {
+                m.means().iter().copied().chain(m.covariances().iter()).map(f64::to_bits).collect::<Vec<_>>()
+            };
+            let npz = npz::to_bytes(&written, &FitSummary::default()).unwrap();
+            for read in [
+                parse_model(&model_to_json(&written)),
+                npz::read(std::io::Cursor::new(npz)).map(|(mixture, _)| mixture),
+            ] {
+                let read = read.unwrap();
+                assert_eq!(read, written);
+                assert_eq!(bits(&read), bits(&written));
+            }
+        }
+    }
+}

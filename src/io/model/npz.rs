@@ -1,0 +1,241 @@
+//! Models as .npz, with the names and shapes of scikit-learn's attributes.
+use super::contents::{FitSummary, mixture_from_arrays};
+use crate::io::data::npy::{self, write_npy};
+use crate::io::data::npy_header::Header;
+use crate::io::{Problem, Result as FileResult};
+use gmm_host::{CovarianceType, Covariances, Mixture};
+use ndarray::{arr0, aview1};
+use ndarray_npy::WritableElement;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+const TYPE: &str = "covariance_type";
+/// The members that are read. Others are checked as files, and their values are ignored.
+const MEMBERS: [&str; 10] = [
+    TYPE,
+    "weights_",
+    "means_",
+    "covariances_",
+    "precisions_",
+    "precisions_cholesky_",
+    "converged_",
+    "n_iter_",
+    "lower_bound_",
+    "lower_bounds_",
+];
+
+/// Reads a mixture (`covariance_type`, `weights_`, `means_`, `covariances_`) and what the file says of how a fit found it.
+pub(super) fn read(file: impl Read + Seek) -> Result<(Mixture, FitSummary), Problem> {
+    let mut members = members(file)?;
+    let mut entry = |name: &str| members.remove(name);
+    let missing = |name: &str| Problem::format(format!("the .npz has no usable `{name}`: there is no such member"));
+    let named = |name: &str, e: Problem| Problem::format(format!("`{name}`: {e}"));
+    let text = entry(TYPE).ok_or_else(|| missing(TYPE))?;
+    let covariance_type: CovarianceType = npy::parse_text(&text).map_err(|e| named(TYPE, e))?.parse()?;
+    let mut array = |name: &str| {
+        let parse = |bytes: Vec<u8>| {
+            let array = npy::parse(&bytes).map_err(|e| named(name, e))?;
+            Ok::<_, Problem>((array.shape().to_vec(), array.iter().copied().collect::<Vec<f64>>()))
+        };
+        entry(name).map(parse).transpose()
+    };
+    let mut needed = |name: &str| array(name)?.ok_or_else(|| missing(name));
+    let mixture =
+        mixture_from_arrays(covariance_type, needed("weights_")?, needed("means_")?, needed("covariances_")?)?;
+    // This program computes precisions itself, but scikit-learn takes them from the file.
+    for name in ["precisions_", "precisions_cholesky_"] {
+        let Some((shape, values)) = array(name)? else { continue };
+        let wanted = mixture.covariances().shape();
+        if shape != wanted {
+            return Err(named(name, Problem::format(format!("the shape is {shape:?} where {wanted:?} is needed"))));
+        }
+        if let Some(at) = values.iter().position(|v| !v.is_finite()) {
+            let value = values[at];
+            return Err(named(
+                name,
+                Problem::format(format!("value {at} (counted from 0) is {value}: leave `{name}` out")),
+            ));
+        }
+    }
+    let lower_bounds = array("lower_bounds_")?.map(|(_, values)| values);
+    let mut number =
+        |name: &str| entry(name).map(|bytes| npy::parse_scalar(&bytes).map_err(|e| named(name, e))).transpose();
+    let n_iter = number("n_iter_")?;
+    if let Some(n) = n_iter.filter(|n| !(n.fract() == 0.0 && (0.0..1e15).contains(n))) {
+        return Err(named("n_iter_", Problem::format(format!("{n} is not a number of iterations"))));
+    }
+    let summary = FitSummary {
+        converged: number("converged_")?.map(|v| v != 0.0),
+        n_iter: n_iter.map(|n| n as u64),
+        lower_bound: number("lower_bound_")?,
+        lower_bounds,
+    };
+    if let Some(bound) = summary.lower_bounds.iter().flatten().chain(&summary.lower_bound).find(|v| !v.is_finite()) {
+        return Err(named(
+            "lower_bounds_",
+            Problem::format(format!("{bound} is not a lower bound: leave the member out")),
+        ));
+    }
+    Ok((mixture, summary))
+}
+
+/// Checks the members of a .npz without reading their values: each name occurs once, each member is an array of numbers, truth
+/// values or text whose header is short, and each has the size that its header implies. A file that passes can be read by
+/// other programs in time and memory proportional to its size.
+///
+/// # Errors
+/// If the file cannot be read or is not such an archive; the error names the member.
+pub fn check_npz(path: impl AsRef<Path>) -> FileResult<()> {
+    let path = path.as_ref();
+    let check = || {
+        let mut archive = open(File::open(path).map_err(Problem::io("read it"))?)?;
+        (0..archive.len()).try_for_each(|i| member(&mut archive, i).map(drop))
+    };
+    check().map_err(|problem| problem.at(path))
+}
+
+/// The bytes of the members that are read, by their names without `.npy`. Every member is decompressed to its end, because that
+/// is when the archive reader compares its checksum.
+fn members(file: impl Read + Seek) -> Result<HashMap<String, Vec<u8>>, Problem> {
+    let mut archive = open(file)?;
+    let mut members = HashMap::new();
+    for i in 0..archive.len() {
+        let (name, size) = member(&mut archive, i)?;
+        let failed = |e: io::Error| Problem::format(format!("the .npz has no usable `{name}`: {e}"));
+        let entry = archive.by_index(i).map_err(|e| failed(e.into()))?;
+        // The limit is one byte more than the size, so that the reader comes to the end.
+        let mut content = entry.take(size + 1);
+        if MEMBERS.contains(&name.as_str()) {
+            let mut bytes = Vec::new();
+            content.read_to_end(&mut bytes).map_err(failed)?;
+            members.insert(name, bytes);
+        } else {
+            io::copy(&mut content, &mut io::sink()).map_err(failed)?;
+        }
+    }
+    Ok(members)
+}
+
+/// The name and the size of a member, after a check that its header agrees with the size.
+fn member<R: Read + Seek>(archive: &mut ZipArchive<R>, index: usize) -> Result<(String, u64), Problem> {
+    /// Deflate compresses by at most about this factor; a member that claims more is refused before memory is taken for it.
+    const MAX_RATIO: u64 = 1040;
+    let mut entry = archive.by_index(index).map_err(|e| Problem::format(format!("not a usable .npz file: {e}")))?;
+    let name = entry.name().to_string();
+    let named =
+        |e: Problem| Problem::format(format!("the .npz has no usable `{}`: {e}", name.trim_end_matches(".npy")));
+    let size = entry.size();
+    if size > entry.compressed_size().saturating_mul(MAX_RATIO).saturating_add(64) {
+        return Err(named(Problem::format(format!("it claims {size} bytes, more than its content can hold"))));
+    }
+    let header = Header::read(&mut entry).map_err(named)?;
+    let element = header.element().ok_or_else(|| {
+        named(Problem::format(format!("its type is {}; only numbers, truth values and texts are read", header.descr)))
+    })?;
+    header.check_size(element.1, size.saturating_sub(header.start)).map_err(named)?;
+    Ok((name.trim_end_matches(".npy").to_string(), size))
+}
+
+/// Opens an archive, after a check that every name occurs once and that the two places that hold a checksum agree.
+///
+/// `ZipArchive` reserves memory for as many members as the archive claims, at most 65,535, which is some 14 MB.
+fn open<R: Read + Seek>(file: R) -> Result<ZipArchive<R>, Problem> {
+    let not_npz = |e: zip::result::ZipError| Problem::format(format!("not a .npz file: {e}"));
+    let archive = ZipArchive::new(file).map_err(not_npz)?;
+    // `ZipArchive` indexes its members by name, so that of two with the same name it shows only the last. The directory is
+    // therefore read once more.
+    let (directory, offset) = (archive.central_directory_start(), archive.offset());
+    let mut file = archive.into_inner();
+    check_directory(&mut file, directory, offset)?;
+    ZipArchive::new(file).map_err(not_npz)
+}
+
+/// Reads the central directory (section 4.3.12 of the ZIP specification, APPNOTE.TXT) and the local headers that it points to
+/// (4.3.7).
+fn check_directory<R: Read + Seek>(file: &mut R, directory: u64, offset: u64) -> Result<(), Problem> {
+    /// The flag of a member whose checksum follows its content, so that its local header has none.
+    const CHECKSUM_FOLLOWS: u16 = 1 << 3;
+    let damaged = |e: io::Error| Problem::format(format!("not a usable .npz file: {e}"));
+    let mut names = HashSet::new();
+    let mut at = directory;
+    loop {
+        let mut record = [0; 46];
+        file.seek(SeekFrom::Start(at)).map_err(damaged)?;
+        if file.read_exact(&mut record).is_err() || !record.starts_with(b"PK\x01\x02") {
+            return Ok(());
+        }
+        let short = |i: usize| u16::from_le_bytes([record[i], record[i + 1]]);
+        let long = |i: usize| u32::from_le_bytes([record[i], record[i + 1], record[i + 2], record[i + 3]]);
+        let mut name = vec![0; usize::from(short(28))];
+        file.read_exact(&mut name).map_err(damaged)?;
+        let shown = String::from_utf8_lossy(&name).trim_end_matches(".npy").to_string();
+        if !names.insert(name) {
+            return Err(Problem::format(format!("the .npz has the member `{shown}` twice; remove one of them")));
+        }
+        // The largest offset marks a member beyond 4 GiB, whose offset stands elsewhere.
+        if long(42) != u32::MAX {
+            let mut local = [0; 18];
+            file.seek(SeekFrom::Start(offset + u64::from(long(42)))).map_err(damaged)?;
+            file.read_exact(&mut local).map_err(damaged)?;
+            let follows = u16::from_le_bytes([local[6], local[7]]) & CHECKSUM_FOLLOWS != 0;
+            if !follows && local[14..18] != record[16..20] {
+                return Err(Problem::format(format!(
+                    "the two checksums of `{shown}` in the .npz differ: it is damaged"
+                )));
+            }
+        }
+        at += 46 + [28, 30, 32].map(|i| u64::from(short(i))).iter().sum::<u64>();
+    }
+}
+
+/// The bytes of a .npz with all attributes that a scikit-learn object needs, precisions and their Cholesky factors included, and
+/// how a fit found the mixture.
+pub(super) fn to_bytes(mixture: &Mixture, summary: &FitSummary) -> Result<Vec<u8>, Problem> {
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    // Not compressed, as `numpy.savez` does it.
+    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
+    let mut add = |name: &str, bytes: Vec<u8>| {
+        let started = archive.start_file(format!("{name}.npy"), options).map_err(std::io::Error::from);
+        started.and_then(|()| archive.write_all(&bytes)).map_err(Problem::io("write it"))
+    };
+    add(TYPE, npy::text_to_npy(mixture.covariance_type().name()).map_err(Problem::io("write it"))?)?;
+    add("weights_", bytes(&mixture.weights())?)?;
+    add("means_", bytes(&mixture.means())?)?;
+    for (name, covariances) in [
+        ("covariances_", mixture.covariances()),
+        ("precisions_", &mixture.precisions()),
+        ("precisions_cholesky_", &*mixture.precisions_cholesky()),
+    ] {
+        add(name, covariance_bytes(covariances)?)?;
+    }
+    if let Some(converged) = summary.converged {
+        add("converged_", bytes(&*arr0(converged))?)?;
+    }
+    if let Some(n_iter) = summary.n_iter {
+        add("n_iter_", bytes(&*arr0(n_iter as i64))?)?;
+    }
+    if let Some(bound) = summary.lower_bound {
+        add("lower_bound_", bytes(&*arr0(bound))?)?;
+    }
+    if let Some(bounds) = &summary.lower_bounds {
+        add("lower_bounds_", bytes(&*aview1(bounds))?)?;
+    }
+    let cursor = archive.finish().map_err(|e| Problem::io("write it")(e.into()))?;
+    Ok(cursor.into_inner())
+}
+
+fn bytes<T: WritableElement, D: ndarray::Dimension>(array: &ndarray::ArrayRef<T, D>) -> Result<Vec<u8>, Problem> {
+    let mut bytes = Vec::new();
+    write_npy(array, &mut bytes).map_err(Problem::io("write it"))?;
+    Ok(bytes)
+}
+
+fn covariance_bytes(covariances: &Covariances) -> Result<Vec<u8>, Problem> {
+    let shape = covariances.shape().to_vec();
+    let array = ndarray::ArrayD::from_shape_vec(shape, covariances.iter().collect());
+    bytes(&*array.map_err(|e| Problem::format(e.to_string()))?)
+}

@@ -1,0 +1,83 @@
+//! Checks that a disk can hold what is to be written.
+use super::Output;
+use crate::io::{Problem, Result};
+use indicatif::DecimalBytes;
+use std::path::Path;
+
+/// Makes sure that the disks have room for these results, each with the bytes that it needs. An older file that a result
+/// replaces takes its space until the new one is complete, so that its space does not count as free. On a system that does not
+/// report what is free, the check passes.
+pub(super) fn check(results: &[(&Output, u64)]) -> Result<()> {
+    check_with(results, disk)
+}
+
+fn check_with(results: &[(&Output, u64)], disk: impl Fn(&Path) -> Option<Disk>) -> Result<()> {
+    // The disk and the bytes of each result before the current one.
+    let mut seen: Vec<(u64, u64)> = Vec::new();
+    for (output, needed) in results {
+        let Some(Disk { id, free }) = output.folder().and_then(&disk) else { continue };
+        let before: u64 = seen.iter().filter(|(other, _)| *other == id).map(|(_, needed)| needed).sum();
+        if needed.saturating_add(before) > free {
+            let others =
+                if before == 0 { String::new() } else { format!(", besides {} for another", DecimalBytes(before)) };
+            return Err(Problem::Format(format!(
+                "it needs {}{others}; the disk has {} free: make room or name a place on another disk",
+                DecimalBytes(*needed),
+                DecimalBytes(free)
+            ))
+            .at(output.path()));
+        }
+        seen.push((id, *needed));
+    }
+    Ok(())
+}
+
+struct Disk {
+    id: u64,
+    /// Free bytes, without those that are reserved for the system's administrator.
+    free: u64,
+}
+
+#[cfg(unix)]
+fn disk(folder: &Path) -> Option<Disk> {
+    use std::os::unix::fs::MetadataExt;
+    let found = rustix::fs::statvfs(folder).ok()?;
+    // Some network file systems do not count blocks and report a size of zero.
+    (found.f_blocks > 0).then_some(())?;
+    let id = std::fs::metadata(folder).ok()?.dev();
+    Some(Disk { id, free: found.f_bavail.saturating_mul(found.f_frsize) })
+}
+
+#[cfg(not(unix))]
+fn disk(_: &Path) -> Option<Disk> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_on_one_disk_are_added() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = |name: &str| Output::create(folder.path().join(name)).unwrap();
+        let (a, b) = (output("a"), output("b"));
+        let disk = |_: &Path| Some(Disk { id: 7, free: 3_000_000_000 });
+        assert!(check_with(&[(&a, 1_000_000_000), (&b, 2_000_000_000)], disk).is_ok());
+        let error = check_with(&[(&a, 1_000_000_000), (&b, 2_000_000_001)], disk).unwrap_err().to_string();
+        assert!(
+            error.contains("b: it needs 2.00 GB, besides 1.00 GB for another; the disk has 3.00 GB free"),
+            "{error}"
+        );
+        // Each result on a disk of its own.
+        let apart = std::cell::Cell::new(0);
+        let disks = |_: &Path| {
+            apart.set(apart.get() + 1);
+            Some(Disk { id: apart.get(), free: 2_000_000_001 })
+        };
+        assert!(check_with(&[(&a, 1_000_000_000), (&b, 2_000_000_001)], disks).is_ok());
+        assert!(check_with(&[(&a, u64::MAX)], |_: &Path| None).is_ok());
+        assert!(check(&[(&a, u64::MAX)]).is_err() || cfg!(not(unix)));
+        assert!(check(&[(&a, 1)]).is_ok());
+    }
+}

@@ -1,0 +1,220 @@
+//! Temporary files for results that are being written.
+//!
+//! On Linux such a file has no name (`O_TMPFILE`), so that the system removes it however the program ends. Where the system or
+//! the file system has no such files it has a name, which is recorded, so that [`remove_temporaries_and_exit`] can remove it.
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tempfile::NamedTempFile;
+
+/// The names of the temporary files that exist now. The lock is held while one is made, renamed or removed.
+static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// A file whose content is not complete yet.
+#[derive(Debug)]
+pub(super) enum Temporary {
+    /// The file has no name. The system frees it when the program ends.
+    #[cfg(target_os = "linux")]
+    Unnamed(File),
+    Named(Named),
+}
+
+impl Temporary {
+    /// Makes a file in `folder`, with the permissions that any new file gets.
+    pub(super) fn create(folder: &Path) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        if let Some(file) = unnamed(folder) {
+            return Ok(Self::Unnamed(file));
+        }
+        Named::create(folder).map(Self::Named)
+    }
+
+    pub(super) fn file(&self) -> &File {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Unnamed(file) => file,
+            Self::Named(named) => named.file(),
+        }
+    }
+
+    /// Gives the file the name `target`, in the same folder. A file that has this name is replaced in one step.
+    pub(super) fn persist(self, target: &Path) -> io::Result<()> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Unnamed(file) => name(&file, target),
+            Self::Named(named) => named.persist(target),
+        }
+    }
+}
+
+/// Removes the temporary files of all results that are being written and ends the program, in answer to a signal: no
+/// incomplete file is left.
+pub fn remove_temporaries_and_exit(code: i32) -> ! {
+    // The lock is held until the process ends, so that no thread makes another temporary file.
+    let names = names();
+    remove(&names);
+    std::process::exit(code)
+}
+
+fn remove(names: &[PathBuf]) {
+    // The program is about to end: nobody could act on a failure.
+    names.iter().for_each(|name| drop(std::fs::remove_file(name)));
+}
+
+fn names() -> MutexGuard<'static, Vec<PathBuf>> {
+    // A thread that panicked while it held the lock cannot have left a name half written.
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn builder() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".gmm-").suffix(".part");
+    builder
+}
+
+/// A file with a temporary name. Dropping it removes the file.
+#[derive(Debug)]
+pub(super) struct Named(Option<NamedTempFile>);
+
+impl Named {
+    fn create(folder: &Path) -> io::Result<Self> {
+        let mut builder = builder();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            // What File::create would give (the umask applies), instead of tempfile's 0600.
+            builder.permissions(std::fs::Permissions::from_mode(0o666));
+        }
+        let mut names = names();
+        let file = builder.tempfile_in(folder).map_err(without_path)?;
+        names.push(file.path().into());
+        Ok(Self(Some(file)))
+    }
+
+    fn file(&self) -> &File {
+        // Only `persist` and `drop` take the file out, and nothing calls this function after them.
+        self.0.as_ref().expect("a file until it is persisted or dropped").as_file()
+    }
+
+    fn persist(mut self, target: &Path) -> io::Result<()> {
+        let mut names = names();
+        let Some(file) = self.0.take() else { return Ok(()) };
+        names.retain(|name| name != file.path());
+        // On a failure the error holds the file, and dropping that removes it.
+        file.persist(target).map(drop).map_err(|e| e.error)
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if let Some(file) = self.0.take() {
+            let mut names = names();
+            names.retain(|name| name != file.path());
+        }
+    }
+}
+
+/// The error without the temporary file's name, which `tempfile` adds and which would only confuse the user.
+fn without_path(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    match text.split_once(" at path ") {
+        Some((reason, _)) => io::Error::new(error.kind(), reason),
+        None => error,
+    }
+}
+
+/// The path by which the system knows an open file, even one without a name.
+#[cfg(target_os = "linux")]
+fn path_of_open(file: &File) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+/// Makes a file without a name. `None` where the file system has no such files, or where the file could not get a name later
+/// because /proc is missing.
+#[cfg(target_os = "linux")]
+fn unnamed(folder: &Path) -> Option<File> {
+    use rustix::fs::OFlags;
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+    let mut options = File::options();
+    let flags = i32::try_from(OFlags::TMPFILE.bits()).ok()?;
+    let file = options.read(true).write(true).mode(0o666).custom_flags(flags).open(folder).ok()?;
+    let (this, seen) = (file.metadata().ok()?, std::fs::metadata(path_of_open(&file)).ok()?);
+    (this.is_file() && (this.dev(), this.ino()) == (seen.dev(), seen.ino())).then_some(file)
+}
+
+/// Gives a file without a name the name `target`.
+#[cfg(target_os = "linux")]
+fn name(file: &File, target: &Path) -> io::Result<()> {
+    use rustix::fs::{AtFlags, CWD, linkat};
+    let link = |to: &Path| linkat(CWD, path_of_open(file), CWD, to, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from);
+    match link(target) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        done => return done,
+    }
+    // A link cannot replace a file; a rename can. The lock keeps the removal of temporary files out until that is done.
+    let _names = names();
+    let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let named = builder().make_in(folder, |path| link(path)).map_err(without_path)?;
+    named.persist(target).map(drop).map_err(|e| e.error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn count(folder: &tempfile::TempDir) -> usize {
+        std::fs::read_dir(folder).unwrap().count()
+    }
+
+    #[test]
+    fn a_named_file_is_known_until_it_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let known = || names().iter().filter(|name| name.starts_with(folder.path())).cloned().collect::<Vec<_>>();
+        let target = folder.path().join("x");
+        let named = Named::create(folder.path()).unwrap();
+        named.file().write_all(b"new").unwrap();
+        assert_eq!((known().len(), count(&folder)), (1, 1));
+        named.persist(&target).unwrap();
+        assert_eq!(std::fs::read(&target).unwrap(), b"new");
+        assert_eq!((known().len(), count(&folder)), (0, 1));
+        drop(Named::create(folder.path()).unwrap());
+        assert_eq!((known().len(), count(&folder)), (0, 1));
+        // As `remove_temporaries_and_exit` does it.
+        let named = Named::create(folder.path()).unwrap();
+        remove(&known());
+        assert_eq!(count(&folder), 1);
+        drop(named);
+        // A file cannot replace a folder.
+        let named = Named::create(folder.path()).unwrap();
+        std::fs::create_dir(folder.path().join("y")).unwrap();
+        assert!(named.persist(&folder.path().join("y")).is_err());
+        assert_eq!((known().len(), count(&folder)), (0, 2));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_unnamed_file_is_seen_only_when_it_is_whole() {
+        // The memory file system supports unnamed files on every kernel in use.
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let target = folder.path().join("x");
+        for content in ["one", "two"] {
+            let mut file = unnamed(folder.path()).unwrap();
+            file.write_all(content.as_bytes()).unwrap();
+            let before = std::fs::read_to_string(&target).ok();
+            assert_eq!(count(&folder), usize::from(before.is_some()));
+            assert_ne!(before.as_deref(), Some(content));
+            name(&file, &target).unwrap();
+            assert_eq!((std::fs::read_to_string(&target).unwrap().as_str(), count(&folder)), (content, 1));
+        }
+        // A file cannot replace a folder, nor stand in one that does not exist.
+        let file = unnamed(folder.path()).unwrap();
+        std::fs::create_dir(folder.path().join("y")).unwrap();
+        assert!(name(&file, &folder.path().join("y")).is_err());
+        assert!(name(&file, &folder.path().join("no/z")).is_err());
+        assert_eq!(count(&folder), 2);
+        assert!(unnamed(&folder.path().join("no")).is_none());
+    }
+}

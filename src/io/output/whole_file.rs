@@ -1,0 +1,160 @@
+//! Result files that appear whole or not at all.
+use super::temporary::Temporary;
+use crate::io::{Problem, Result};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// A result file. [`create`](Self::create) checks that it can be written, so that this is known before the work starts.
+/// [`write`](Self::write) fills a temporary file in the same folder and, when the content is complete, gives it the result's
+/// name in one step. If anything fails before that, an existing file stays as it was.
+///
+/// A device or a pipe, such as `/dev/stdout`, is written to directly.
+///
+/// The [`Display`](fmt::Display) form is the path and, where an older file is replaced, a remark that says so.
+#[derive(Debug)]
+pub struct Output {
+    path: PathBuf,
+    sink: Sink,
+}
+
+#[derive(Debug)]
+enum Sink {
+    /// A regular file: where it is to stand (links are followed), and whether an older file stands there.
+    Replace { target: PathBuf, exists: bool },
+    /// A device or a pipe.
+    Direct(File),
+}
+
+impl Output {
+    /// Makes sure that `path` can be written, and changes nothing there.
+    ///
+    /// # Errors
+    /// If the path is a folder, or the folder of the file does not exist or cannot be written to.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let sink = open(path).map_err(|e| Problem::io("write it")(e).at(path))?;
+        Ok(Self { path: path.into(), sink })
+    }
+
+    /// The path as given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Lets `write` write the content, and puts it in place. A second call replaces the first one's content.
+    ///
+    /// # Errors
+    /// What `write` returns, or what the system reports, such as a full disk. The former content is still there then.
+    pub fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        let done = match &self.sink {
+            Sink::Direct(file) => fill(file, write),
+            Sink::Replace { target, .. } => replace(target, write),
+        };
+        done.map_err(|e| Problem::io("write it")(e).at(&self.path))
+    }
+
+    /// The folder that the file takes space in; `None` for a device or a pipe.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        match &self.sink {
+            Sink::Replace { target, .. } => Some(folder(target)),
+            Sink::Direct(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let replaced = matches!(self.sink, Sink::Replace { exists: true, .. });
+        write!(f, "{}{}", self.path.display(), if replaced { ", in place of an older file" } else { "" })
+    }
+}
+
+fn replace(target: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let temporary = Temporary::create(folder(target))?;
+    if let Ok(existing) = std::fs::metadata(target) {
+        temporary.file().set_permissions(existing.permissions())?;
+    }
+    fill(temporary.file(), write)?;
+    // The content must reach the disk before the name does: a crash in between must not leave an empty file.
+    temporary.file().sync_all()?;
+    temporary.persist(target)
+}
+
+fn fill(file: &File, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    write(&mut out)?;
+    out.flush()
+}
+
+fn open(path: &Path) -> io::Result<Sink> {
+    let (target, exists) = match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        Ok(metadata) if !metadata.is_file() => return File::options().write(true).open(path).map(Sink::Direct),
+        Ok(_) => {
+            // Fails for a file that is write-protected: it must not be replaced, even where the folder would allow that.
+            File::options().append(true).open(path)?;
+            (path.canonicalize()?, true)
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => (path.to_path_buf(), false),
+        Err(e) => return Err(e),
+    };
+    // Tries whether a file can be made there. It is removed at once.
+    Temporary::create(folder(&target))?;
+    Ok(Sink::Replace { target, exists })
+}
+
+fn folder(target: &Path) -> &Path {
+    target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_display_says_what_was_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.json");
+        assert_eq!(Output::create(&path).unwrap().to_string(), path.display().to_string());
+        std::fs::write(&path, "old").unwrap();
+        let output = Output::create(&path).unwrap();
+        assert_eq!(output.to_string(), format!("{}, in place of an older file", path.display()));
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        // The first two calls replace a file, the last one makes a new one.
+        for content in ["one", "two"] {
+            output.write(|file| file.write_all(content.as_bytes())).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
+        }
+        std::fs::remove_file(&path).unwrap();
+        output.write(|file| file.write_all(b"three")).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"three");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn new_files_are_as_readable_as_others_and_old_ones_stay_so() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let mode = |name: &str| std::fs::metadata(path(name)).unwrap().permissions().mode() & 0o777;
+        std::fs::write(path("plain"), "").unwrap();
+        Output::create(path("new")).unwrap().write(|file| file.write_all(b"x")).unwrap();
+        assert_eq!(mode("new"), mode("plain"));
+        std::fs::write(path("old"), "").unwrap();
+        std::fs::set_permissions(path("old"), std::fs::Permissions::from_mode(0o640)).unwrap();
+        Output::create(path("old")).unwrap().write(|file| file.write_all(b"x")).unwrap();
+        assert_eq!(mode("old"), 0o640);
+    }
+
+    #[test]
+    fn errors_name_the_result_and_no_temporary_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("no").join("m.json");
+        let error = Output::create(&path).unwrap_err().to_string();
+        assert!(error.contains("m.json: cannot write it: No such file") || cfg!(windows), "{error}");
+        assert!(!error.contains(".part") && !error.contains(".gmm-"), "{error}");
+    }
+}

@@ -1,0 +1,12 @@
+//! Plots as SVG.
+mod chart;
+mod fit;
+mod overlay;
+mod plane;
+mod select;
+mod traces;
+
+pub use chart::{Series, log_log};
+pub use fit::{Scatter, fit};
+pub use select::criterion;
+pub use traces::{Trace, traces};

@@ -1,0 +1,59 @@
+//! Ctrl-C, and the other signals that ask a program to end: SIGTERM, and SIGHUP when its terminal is closed.
+use anyhow::Context;
+use gaussmix::io::remove_temporaries_and_exit;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The exit code after Ctrl-C, as shells report it; here also after SIGTERM and SIGHUP.
+pub const EXIT_CODE: u8 = 130;
+
+/// Whether the running command looks for a signal itself and then ends in its own way.
+static COMMAND_LOOKS: AtomicBool = AtomicBool::new(false);
+/// Whether a signal has come.
+static NOTED: AtomicBool = AtomicBool::new(false);
+
+/// Makes a signal end the program at once without leaving an unfinished file. To be called once in a process.
+pub fn handle_signals() -> anyhow::Result<()> {
+    keep_ignoring_hangups(|| {
+        ctrlc::set_handler(|| {
+            if !COMMAND_LOOKS.load(Ordering::SeqCst) || NOTED.swap(true, Ordering::SeqCst) {
+                remove_temporaries_and_exit(EXIT_CODE.into());
+            }
+        })
+        .context("the handler of Ctrl-C could not be installed")
+    })
+}
+
+/// Runs `install`, which sets signal handlers, and then ignores SIGHUP again if it was ignored before: a program that was started
+/// by `nohup` is to go on when its terminal is closed.
+#[cfg(unix)]
+fn keep_ignoring_hangups<T>(install: impl FnOnce() -> T) -> T {
+    // SAFETY: `signal` with SIG_IGN runs no code of this program, and SIGHUP may be ignored.
+    let before = unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+    let installed = install();
+    if before == libc::SIG_IGN {
+        // SAFETY: as for the call above.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+    }
+    installed
+}
+
+#[cfg(not(unix))]
+fn keep_ignoring_hangups<T>(install: impl FnOnce() -> T) -> T {
+    install()
+}
+
+/// Held by a command that saves what it has when a signal comes. A second signal ends the program at once.
+pub struct Interrupt(());
+
+impl Interrupt {
+    /// From now on the first signal is noted instead of ending the program.
+    pub fn install() -> Self {
+        COMMAND_LOOKS.store(true, Ordering::SeqCst);
+        Self(())
+    }
+
+    /// Whether a signal has come.
+    pub fn noted(&self) -> bool {
+        NOTED.load(Ordering::SeqCst)
+    }
+}

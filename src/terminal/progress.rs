@@ -1,0 +1,44 @@
+//! A line on stderr that changes while a command works.
+use indicatif::{ProgressBar, ProgressStyle};
+use std::time::{Duration, Instant};
+
+/// The least time between two changes of the line.
+const REFRESH: Duration = Duration::from_millis(100);
+
+/// A line on stderr that shows how far the work is. Nothing is shown where stderr is not a terminal.
+pub struct ProgressLine {
+    bar: ProgressBar,
+    changed: Instant,
+}
+
+impl ProgressLine {
+    pub fn start(message: &'static str) -> Self {
+        // A spinner of `indicatif` writes to stderr, and only to a terminal.
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+            bar.set_style(style);
+        }
+        bar.set_message(message);
+        bar.enable_steady_tick(REFRESH);
+        Self { bar, changed: Instant::now() }
+    }
+
+    /// Replaces the line, unless that was done a moment ago.
+    pub fn update(&mut self, message: impl FnOnce() -> String) {
+        if self.changed.elapsed() >= REFRESH {
+            self.changed = Instant::now();
+            self.bar.set_message(message());
+        }
+    }
+
+    /// Lets `write` write something else to stderr while the line is hidden.
+    pub fn hide_while(&self, write: impl FnOnce()) {
+        self.bar.suspend(write);
+    }
+}
+
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,335 @@
+//! Damaged and random files for the reader of every format.
+//!
+//! Whatever a file holds, a reader gives a usable value, or an error that names the file and the place in it. It does not
+//! panic, and it takes memory in proportion to the size of the file. Each input follows from its number, and a failure names
+//! the number and saves the input. There are 10⁴ inputs of each format; for a million:
+//!
+//! `GMM_FUZZ=1000000 cargo test --release --test fuzz`
+mod memory;
+mod mutation;
+
+use gaussmix::io::{self, Checkpoint, CheckpointOutput, DataFile, Identity, ModelOutput, Problem};
+use gaussmix::{CovarianceType, Covariances, Fit, Mixture};
+use ndarray::{Array1, Array2, Axis};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::fs;
+use std::io::{Cursor, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+/// Bytes that a reader may take for any file: buffers, the state of a decompressor, messages.
+const FIXED_MEMORY: u64 = 64 << 10;
+
+/// A format to read damaged files of.
+struct Format<'a> {
+    /// The name of the files, by which a reader knows the format.
+    file_name: &'a str,
+    /// Bytes that a reader may take for each byte of a file.
+    memory_per_byte: u64,
+    /// Bytes that a reader may take besides, for what the file claims.
+    claimed_memory: fn(&[u8]) -> u64,
+    /// One of these words must stand in every error, to say what is wrong or where.
+    places: &'a [&'a str],
+    /// Makes an input.
+    input: &'a dyn Fn(&mut ChaCha8Rng) -> Vec<u8>,
+    /// Reads a file and checks the value.
+    read: &'a dyn Fn(&Path) -> io::Result<()>,
+}
+
+impl Format<'_> {
+    /// Reads all inputs. At least one in a thousand must be read as a value, and most must be refused: otherwise the inputs
+    /// test nothing.
+    fn fuzz(&self) {
+        let count: u64 = std::env::var("GMM_FUZZ").map_or(10_000, |n| n.parse().expect("GMM_FUZZ is a number"));
+        // Files in memory, where the system has such a folder.
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let path = folder.path().join(self.file_name);
+        let (mut values, mut errors, mut most_memory) = (0, 0, 0.0f64);
+        for number in 0..count {
+            let bytes = (self.input)(&mut ChaCha8Rng::seed_from_u64(number));
+            fs::write(&path, &bytes).unwrap();
+            let allowed = FIXED_MEMORY + self.memory_per_byte * bytes.len() as u64 + (self.claimed_memory)(&bytes);
+            let failed = |what: &str| -> ! {
+                let saved = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{number}-{}", self.file_name));
+                fs::write(&saved, &bytes).unwrap();
+                panic!("input {number}, saved as {}: {what}", saved.display())
+            };
+            match catch_unwind(AssertUnwindSafe(|| memory::peak(|| (self.read)(&path)))) {
+                Err(_) => failed("a panic"),
+                Ok((_, peak)) if peak > allowed => failed(&format!("{peak} bytes of memory for {}", bytes.len())),
+                Ok((Ok(()), peak)) => {
+                    values += 1;
+                    most_memory = most_memory.max(peak as f64 / allowed as f64);
+                }
+                Ok((Err(error), peak)) => {
+                    errors += 1;
+                    most_memory = most_memory.max(peak as f64 / allowed as f64);
+                    let text = error.to_string();
+                    let says = text.strip_prefix(&format!("{}: ", path.display()));
+                    let places = |says: &str| self.places.iter().any(|place| says.contains(place));
+                    if !says.is_some_and(places) || text.len() > 2000 {
+                        failed(&format!("the error does not name the place: {text}"));
+                    }
+                    if matches!(error.problem, Problem::Io { .. } | Problem::Changed) {
+                        failed(&format!("the system is blamed: {text}"));
+                    }
+                }
+            }
+        }
+        println!("{}: {values} values, {errors} errors, {:.0} % of the memory", self.file_name, 100.0 * most_memory);
+        assert!(values * 1000 >= count && errors * 2 >= count, "{values} values and {errors} errors of {count} inputs");
+    }
+}
+
+fn npy<T: ndarray_npy::WritableElement, D: ndarray::Dimension>(array: &ndarray::Array<T, D>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    io::write_npy(array, &mut bytes).unwrap();
+    bytes
+}
+
+/// The same .npy with the other byte order in its header.
+fn swapped(npy: &[u8]) -> Vec<u8> {
+    npy.iter().map(|&b| if b == b'<' { b'>' } else { b }).collect()
+}
+
+const NPY_PLACES: [&str; 3] = ["header", "not a .npy file", "array"];
+
+/// Reads data in all ways.
+fn read_data(path: &Path) -> io::Result<()> {
+    let data = io::read_data(path)?;
+    // Finite and not empty, or an error.
+    let _ = data.samples();
+    let (n, d) = data.dim();
+    if path.extension().is_some_and(|e| e == "npy") {
+        let file = DataFile::open(path)?;
+        let rows = n.min(1)..n.min(3);
+        assert_eq!((file.dim(), file.n_bytes(), file.dtype()), ((n, d), data.n_bytes(), data.dtype()));
+        assert_eq!(file.rows(rows.clone())?.dim(), (rows.len(), d));
+    }
+    Ok(())
+}
+
+#[test]
+fn npy_data() {
+    let x = Array2::from_shape_fn((5, 3), |(i, j)| (i * 3 + j) as f64 / 2.0);
+    let fortran = x.t().as_standard_layout().into_owned().reversed_axes();
+    let good = [npy(&x), npy(&x.mapv(|v| v as f32)), npy(&fortran), swapped(&npy(&x)), npy(&x.column(0).to_owned())];
+    Format {
+        file_name: "x.npy",
+        memory_per_byte: 8,
+        claimed_memory: |_| 0,
+        places: &NPY_PLACES,
+        input: &|rng| mutation::input(rng, &good),
+        read: &read_data,
+    }
+    .fuzz();
+}
+
+#[test]
+fn npy_vectors() {
+    let w = Array1::from_shape_fn(7, |i| i as f64 / 2.0);
+    let column = w.clone().insert_axis(Axis(1));
+    let good = [npy(&w), npy(&w.mapv(|v| v as f32)), npy(&column), swapped(&npy(&w)), npy(&column.mapv(|v| v as f32))];
+    Format {
+        file_name: "w.npy",
+        memory_per_byte: 16,
+        claimed_memory: |_| 0,
+        places: &NPY_PLACES,
+        input: &|rng| mutation::input(rng, &good),
+        read: &|path| io::read_vector(path).map(drop),
+    }
+    .fuzz();
+}
+
+#[test]
+fn csv_data() {
+    let texts = ["a,b\n1,2\n3,4.5\n", "1e-3,-2\r\n\r\n\"3\",4\r\n", "\u{feff}x\n1\n2\n3\n", "0,1,2\n 1 , 2 ,\t3\n"];
+    let good = texts.map(|text| text.as_bytes().to_vec());
+    Format {
+        file_name: "x.csv",
+        memory_per_byte: 32,
+        claimed_memory: |_| 0,
+        places: &["line "],
+        input: &|rng| mutation::input(rng, &good),
+        read: &read_data,
+    }
+    .fuzz();
+}
+
+fn mixture(covariance_type: CovarianceType) -> Mixture {
+    let means = Array2::from_shape_vec((2, 2), vec![0.1 + 0.2, 1e30, -5e-324, -0.0]).unwrap();
+    let covariances = match covariance_type {
+        CovarianceType::Full => vec![1.0 / 3.0, 0.1, 0.1, 2.0, 1e30, 0.0, 0.0, 1e-30],
+        CovarianceType::Spherical => vec![1e-300, 7e22],
+        _ => vec![1.0 / 3.0, 0.1, 0.1, 2.0],
+    };
+    let covariances = Covariances::from_vec(covariance_type, 2, 2, covariances).unwrap();
+    Mixture::new(Array1::from_vec(vec![0.25, 0.75]), means, covariances).unwrap()
+}
+
+fn fit(covariance_type: CovarianceType, run: usize) -> Fit {
+    let lower_bounds = vec![-1.5, -1.0 / 3.0];
+    Fit { mixture: mixture(covariance_type), lower_bounds, converged: true, stopped: false, run, kept: vec![1] }
+}
+
+/// The bytes that `write` writes to a file.
+fn written(name: &str, write: impl FnOnce(&Path)) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    write(&path);
+    fs::read(path).unwrap()
+}
+
+/// Reads a model, and makes sure that it can be written and comes back.
+fn read_model(path: &Path) -> io::Result<()> {
+    let (model, _) = io::read_model_with_summary(path)?;
+    assert_eq!(io::read_model(path).unwrap(), model);
+    assert_eq!(io::parse_model(&io::model_to_json(&model)).unwrap(), model);
+    Ok(())
+}
+
+/// What an error in a model names.
+const MODEL_PLACES: [&str; 12] = [
+    "line ",
+    "component ",
+    "weight",
+    "means",
+    "covariance",
+    "version",
+    "counted from 0",
+    "byte ",
+    "precisions",
+    "n_iter",
+    "lower_bound",
+    "converged",
+];
+
+#[test]
+fn json_models() {
+    let good = CovarianceType::ALL
+        .map(|t| written("m.json", |p| ModelOutput::create(p).unwrap().write_fit(&fit(t, 0)).unwrap()));
+    Format {
+        file_name: "m.json",
+        memory_per_byte: 64,
+        claimed_memory: |_| 0,
+        places: &MODEL_PLACES,
+        input: &|rng| mutation::input(rng, &good),
+        read: &read_model,
+    }
+    .fuzz();
+}
+
+#[test]
+fn checkpoints() {
+    let good = CovarianceType::ALL.map(|t| {
+        let made_with =
+            Identity::default().with("data", "12345 × 2").with("reg-covar", 1e-6).with("init", None::<String>);
+        let checkpoint = Checkpoint { made_with, present: fit(t, 1), best: Some(fit(t, 0)) };
+        written("c.json", |p| CheckpointOutput::create(p).unwrap().write(&checkpoint).unwrap())
+    });
+    Format {
+        file_name: "c.json",
+        memory_per_byte: 64,
+        claimed_memory: |_| 0,
+        places: &MODEL_PLACES,
+        input: &|rng| mutation::input(rng, &good),
+        read: &|path| {
+            let checkpoint = io::read_checkpoint(path)?;
+            let k = checkpoint.present.mixture.n_components();
+            assert!(checkpoint.present.retained.iter().all(|&c| c < k));
+            Ok(())
+        },
+    }
+    .fuzz();
+}
+
+/// The members of an archive, with their names.
+type Members = Vec<(String, Vec<u8>)>;
+
+fn members(archive: &[u8]) -> Members {
+    let mut archive = ZipArchive::new(Cursor::new(archive)).unwrap();
+    let mut all = Vec::new();
+    for i in 0..archive.len() {
+        let mut entry = archive.by_index(i).unwrap();
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).unwrap();
+        all.push((entry.name().to_string(), bytes));
+    }
+    all
+}
+
+fn archive(members: &Members, method: CompressionMethod) -> Vec<u8> {
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    let options = SimpleFileOptions::default().compression_method(method);
+    for (name, bytes) in members {
+        archive.start_file(name.as_str(), options).unwrap();
+        archive.write_all(bytes).unwrap();
+    }
+    archive.finish().unwrap().into_inner()
+}
+
+/// An archive with changes of its bytes, or a good archive whose members have changes: checksums hide most of the former.
+fn archive_input(rng: &mut ChaCha8Rng, good: &[Vec<u8>], good_members: &[Members]) -> Vec<u8> {
+    if rng.random() {
+        return mutation::input(rng, good);
+    }
+    let mut all = good_members[rng.random_range(0..good_members.len())].clone();
+    for _ in 0..rng.random_range(1..=3) {
+        let at = rng.random_range(0..all.len());
+        match rng.random_range(0..8) {
+            0 => drop(all.remove(at)),
+            1 => all[at].0 = format!("{}.npy", rng.next_u32()),
+            _ => {
+                let others: Vec<Vec<u8>> = all.iter().map(|(_, bytes)| bytes.clone()).collect();
+                mutation::change(rng, &mut all[at].1, &others);
+            }
+        }
+        if all.is_empty() {
+            break;
+        }
+    }
+    archive(&all, if rng.random() { CompressionMethod::Stored } else { CompressionMethod::Deflated })
+}
+
+/// `zip` reserves up to 256 bytes for each member that an end record claims, before it reads the members. There can be at most
+/// 65,535 of them, 16 MB.
+fn memory_for_claimed_members(bytes: &[u8]) -> u64 {
+    let records = bytes.windows(12).filter(|record| record.starts_with(b"PK\x05\x06"));
+    records.map(|record| 256 * u64::from(u16::from_le_bytes([record[10], record[11]]))).max().unwrap_or(0)
+}
+
+#[test]
+fn npz_models() {
+    let good: Vec<Vec<u8>> = CovarianceType::ALL
+        .into_iter()
+        .flat_map(|t| {
+            let stored = written("m.npz", |p| ModelOutput::create(p).unwrap().write_fit(&fit(t, 0)).unwrap());
+            let deflated = archive(&members(&stored), CompressionMethod::Deflated);
+            [stored, deflated]
+        })
+        .collect();
+    let good_members: Vec<Members> = good.iter().map(|archive| members(archive)).collect();
+    Format {
+        file_name: "m.npz",
+        // Deflate compresses to a thousandth at best.
+        memory_per_byte: 2100,
+        claimed_memory: memory_for_claimed_members,
+        places: &[
+            &MODEL_PLACES[..],
+            &["the .npz has ", "`: ", "not a .npz file", "not a usable .npz file", "checksum"],
+        ]
+        .concat(),
+        input: &|rng| archive_input(rng, &good, &good_members),
+        read: &|path| {
+            let checked = io::check_npz(path);
+            let model = read_model(path);
+            // A model that can be read passes the check of its members as well.
+            assert!(model.is_err() || checked.is_ok(), "{checked:?}");
+            model
+        },
+    }
+    .fuzz();
+}

@@ -1,0 +1,11 @@
+//! Tests of the program `gmm`: each runs it as a user does, and looks at what it prints and writes.
+//!
+//! They are one test program, which links the library once. What needs a GPU is in `tests/cuda.rs`.
+mod bad_input;
+mod cli;
+mod common;
+mod files;
+mod fit;
+mod mcmc;
+mod signals;
+mod workflow;

@@ -1,0 +1,119 @@
+//! Signals that end the program and disks that are too small: results so far are saved, and no unfinished file is left.
+#![cfg(unix)]
+use crate::common::*;
+use std::fs;
+use std::io::BufRead;
+use std::path::Path;
+
+/// The signals of Ctrl-C, of a batch system and of a terminal that is closed.
+const SIGNALS: [&str; 3] = ["INT", "TERM", "HUP"];
+
+fn speech() -> &'static str {
+    data("speech.npy").display().to_string().leak()
+}
+
+#[test]
+fn every_signal_keeps_the_model_so_far() {
+    let folder = folder();
+    for signal in SIGNALS {
+        let name = format!("{signal}.json");
+        let endless = ["-k", "8", "--covariance-type", "diag", "--tol", "0", "--max-iter", "100000000"];
+        let args = [&["fit", speech(), "--device", "cpu", "-o", &name], &endless[..]].concat();
+        let note = ended_by(signal, folder.path(), &args);
+        assert!(note.starts_with("note: interrupted after ") && note.contains(&name), "{signal}: {note}");
+        assert_eq!(gaussmix::io::read_model(folder.path().join(name)).unwrap().n_components(), 8);
+    }
+    assert_eq!(names(folder.path()), ["HUP.json", "INT.json", "TERM.json"]);
+}
+
+#[test]
+fn sigterm_keeps_a_selection_and_a_chain() {
+    let folder = folder();
+    let select = ["select", speech(), "-k", "1:4000", "--covariance-type", "diag", "--tol", "0", "--max-iter", "20"];
+    let note = ended_by("TERM", folder.path(), &[&select[..], &["-o", "m.json", "--device", "cpu"]].concat());
+    assert!(note.starts_with("note: interrupted; the best of "), "{note}");
+    let iris = data("iris.csv").display().to_string();
+    let chain = ["mcmc", &iris, "-k", "3", "--order", "2", "--sampler", "metropolis", "--draws", "100000000"];
+    let more = ["--warmup", "100", "--thin", "50", "--chains", "2", "--device", "cpu", "-o", "run"];
+    let note = ended_by("TERM", folder.path(), &[&chain[..], &more].concat());
+    assert!(note.starts_with("note: interrupted; "), "{note}");
+    assert_eq!(names(folder.path()), ["m.json", "run.partial-1.csv", "run.partial-2.csv", "run.partial.npz"]);
+}
+
+/// A program that was started by `nohup` goes on when its terminal is closed.
+#[test]
+fn an_ignored_sighup_stays_ignored() {
+    let folder = folder();
+    let script = "trap '' HUP; echo ignored; exec \"$0\" \"$@\"";
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_gmm"), "sample"]);
+    shell.args([&data("iris3.json").display().to_string(), "-n", "3e5", "-o", "x.csv"]);
+    let mut child = shell.current_dir(&folder).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    assert_eq!(line, "ignored\n");
+    // From here on signals keep coming until the program ends.
+    while child.try_wait().unwrap().is_none() {
+        let _ = std::process::Command::new("sh").args(["-c", &format!("kill -HUP {}", child.id())]).output();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let status = child.wait().unwrap();
+    assert!(status.success(), "{status}");
+    assert_eq!(names(folder.path()), ["x.csv"]);
+}
+
+/// Whether a process has written a megabyte to a file in `folder`, with a name or without.
+#[cfg(target_os = "linux")]
+fn writes(id: u32, folder: &Path) -> bool {
+    let Ok(open) = fs::read_dir(format!("/proc/{id}/fd")) else { return false };
+    let inside = |link: &Path| fs::read_link(link).is_ok_and(|to| to.starts_with(folder));
+    let mut open = open.flatten().map(|entry| entry.path()).filter(|link| inside(link));
+    open.any(|link| fs::metadata(link).is_ok_and(|file| file.len() > 1 << 20))
+}
+
+/// Whether the file system can hold a file without a name. Only then SIGKILL leaves no file.
+#[cfg(target_os = "linux")]
+fn has_unnamed_files(folder: &Path) -> bool {
+    use std::os::unix::fs::OpenOptionsExt;
+    fs::File::options().write(true).custom_flags(libc::O_TMPFILE).open(folder).is_ok()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_leaves_no_unfinished_file() {
+    let folder = folder();
+    let path = folder.path().canonicalize().unwrap();
+    fs::write(path.join("old.csv"), "old").unwrap();
+    let before = files(&path);
+    let model = data("iris3.json").display().to_string();
+    // The signal comes long before the gigabyte is written.
+    for out in ["new.npy", "old.csv"] {
+        let kill_too = has_unnamed_files(&path).then_some("KILL");
+        for signal in SIGNALS.into_iter().chain(kill_too) {
+            let child = start(&path, &["sample", &model, "-n", "4e7", "-o", out]);
+            wait_for(&child, |id| writes(id, &path));
+            kill(signal, &child);
+            let output = child.wait_with_output().unwrap();
+            let code = if signal == "KILL" { None } else { Some(130) };
+            assert_eq!((output.status.code(), output.stdout.len()), (code, 0), "{signal}");
+            assert!(files(&path) == before, "{signal}, {out}: {:?}", names(&path));
+        }
+    }
+}
+
+#[test]
+fn an_output_larger_than_the_disk_is_refused_at_the_start() {
+    let folder = folder();
+    let model = data("iris3.json").display().to_string();
+    // The model has four features, so that the samples are 4·10¹⁵ numbers.
+    for (more, size) in [
+        (&["-o", "x.npy"][..], "x.npy: it needs 32.00 PB"),
+        (&["-o", "x.npy", "--float32"], "x.npy: it needs 16.00 PB"),
+        (&["-o", "x.csv"], "x.csv: it needs 64.00 PB"),
+        (&["-o", "/dev/null", "--labels", "k.npy"], "k.npy: it needs 8.00 PB"),
+    ] {
+        let args = [&["sample", &model, "-n", "1e15"], more].concat();
+        refused(folder.path(), &args, &[size, "; the disk has ", " free: make room or name a place on another disk"]);
+    }
+}

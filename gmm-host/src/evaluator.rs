@@ -5,11 +5,19 @@ use ndarray::{Array1, Array2};
 
 /// Where and with what an evaluator computes.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Description {
     /// The device, for example `cpu (2 threads, avx512)` or `cuda:0 NVIDIA H200`.
     pub device: String,
     /// The kernel (code variant) that the last evaluation used.
     pub kernel: String,
+}
+
+impl Description {
+    /// The names of a device and of a kernel.
+    pub fn new(device: impl Into<String>, kernel: impl Into<String>) -> Self {
+        Self { device: device.into(), kernel: kernel.into() }
+    }
 }
 
 /// A data set of N samples and D features that is resident in a backend and is evaluated for many parameter sets.
@@ -37,6 +45,39 @@ pub trait Evaluator: Send {
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
         let _ = (mixture, operation);
         Precision::Float64
+    }
+
+    /// Another evaluator over the same resident samples, without a copy of them, so that several threads can evaluate at
+    /// once. It gives the bits that this one gives (that of the device `auto`: for what this one has evaluated since it
+    /// was [settled](Self::settle)).
+    ///
+    /// ```
+    /// use gmm_host::{Covariances, CpuEvaluator, Evaluator, Mixture, Samples};
+    /// use ndarray::{Array2, array};
+    ///
+    /// let x = Array2::from_shape_fn((1000, 2), |(i, j)| ((i * (j + 2)) as f32).sin());
+    /// let mixture = Mixture::new(array![1.0], array![[0.0, 0.0]], Covariances::Spherical(array![1.0]))?;
+    /// let mut data = CpuEvaluator::new(Samples::from_f32(x.view())?)?;
+    /// let total = data.log_likelihood(&mixture)?;
+    /// std::thread::scope(|scope| {
+    ///     for _ in 0..4 {
+    ///         let mut shared = data.share()?;
+    ///         let mixture = &mixture;
+    ///         scope.spawn(move || assert_eq!(shared.log_likelihood(mixture).unwrap(), total));
+    ///     }
+    ///     Ok::<(), gmm_host::Error>(())
+    /// })?;
+    /// # Ok::<(), gmm_host::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the backend cannot share its samples.
+    fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
+        Err(Error::Unsupported {
+            what: "evaluation of the same resident samples by several threads".into(),
+            backend: "this evaluator",
+            remedy: "load the samples once for each thread",
+        })
     }
 
     /// From now on an evaluation stays where its kind is evaluated first, so that equal mixtures get equal bits: what a
@@ -138,6 +179,9 @@ macro_rules! pass_on {
             }
             fn precision(&self, mixture: &$crate::Mixture, operation: $crate::Operation) -> $crate::Precision {
                 self.inner().precision(mixture, operation)
+            }
+            fn share(&self) -> $crate::Result<Box<dyn $crate::Evaluator + '_>> {
+                self.inner().share()
             }
             fn log_likelihood(&mut self, mixture: &$crate::Mixture) -> $crate::Result<f64> {
                 self.inner_mut().log_likelihood(mixture)

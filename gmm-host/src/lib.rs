@@ -11,9 +11,13 @@ mod device;
 mod error;
 mod evaluator;
 mod fit;
+#[cfg(feature = "linfa")]
+mod linfa;
 mod metropolis;
 mod model;
 mod precision;
+mod predict;
+mod source;
 mod statistics;
 
 pub use backends::chunked::{ChunkedEvaluator, Load};
@@ -21,7 +25,7 @@ pub use backends::cpu::CpuEvaluator;
 #[cfg(feature = "cuda")]
 pub use backends::cuda::{CudaEvaluator, CudaOptions, GpuInfo, cuda_devices, cuda_kernel_names};
 pub use backends::reference::ReferenceEvaluator;
-pub use data::samples::{Rows, Samples, View};
+pub use data::samples::{Element, Rows, Samples, View};
 pub use device::{Device, LoadOptions, devices, kernel_names, load};
 pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator};
@@ -34,4 +38,6 @@ pub use model::covariances::{CovarianceType, Covariances};
 pub use model::mixture::{Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
 pub use model::sampler::Sampler;
 pub use precision::{Operation, Precision};
+pub use predict::MixtureOn;
+pub use source::DataSource;
 pub use statistics::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};

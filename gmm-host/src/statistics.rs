@@ -41,6 +41,7 @@ pub struct CentredSums {
 
 /// Which parameters an M-step leaves as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Freeze {
     /// Keep the weights.
     pub weights: bool,
@@ -52,6 +53,7 @@ pub struct Freeze {
 
 /// What an M-step gives.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Update {
     /// The new parameters.
     pub mixture: Mixture,

@@ -168,7 +168,9 @@ impl Fit {
             return Ok(ExitCode::from(interrupt::EXIT_CODE));
         }
         // All runs are done, whichever of them was the best.
-        saver.finish(Some(&Fitted { run: self.training.n_init - 1, ..fit.clone() }))?;
+        let mut last = fit.clone();
+        last.run = self.training.n_init - 1;
+        saver.finish(Some(&last))?;
         let report = self.report(&source, evaluator.as_mut(), e_step, &fit, own.n_iter(), seconds)?;
         if let Some(plot) = &outputs.plot {
             let svg = plot::fit(&plot::Scatter::new(&source, evaluator.as_mut(), &fit.mixture)?, &own)?;
@@ -317,7 +319,7 @@ impl Fit {
         let log_likelihood = evaluator.log_likelihood(mixture)? - weight * source.log_scale();
         let (n, d) = (evaluator.n_samples(), evaluator.n_features());
         let criterion = |c: Criterion| c.value(log_likelihood, mixture.n_parameters(), weight, d);
-        let Description { device, kernel } = e_step.unwrap_or_else(|| evaluator.describe());
+        let Description { device, kernel, .. } = e_step.unwrap_or_else(|| evaluator.describe());
         let (precision, widened) = source.precision(evaluator, mixture, Operation::Statistics);
         Ok(Report {
             n,
@@ -467,7 +469,7 @@ mod tests {
             self.0.total_weight()
         }
         fn describe(&self) -> Description {
-            Description { device: "here".into(), kernel: self.1.into() }
+            Description::new("here", self.1)
         }
         fn log_likelihood(&mut self, mixture: &Mixture) -> gmm::Result<f64> {
             self.1 = "total";

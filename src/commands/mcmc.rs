@@ -293,7 +293,7 @@ impl Mcmc {
     /// On a resume, with the kernel of the saved run, if it can be told to the device.
     fn load<'a>(&self, samples: Samples<'a>, saved: Option<&Saved>) -> gmm::Result<Box<dyn Evaluator + 'a>> {
         let load = |kernel: Option<String>| {
-            gmm::load(self.device, samples.clone(), &LoadOptions { kernel, float64: self.float64 })
+            gmm::load(self.device, samples.clone(), &LoadOptions::new().kernel(kernel).float64(self.float64))
         };
         match (&self.kernel, saved) {
             (None, Some(saved)) => match load(Some(saved.run().identity().kernel.clone())) {

@@ -57,7 +57,7 @@ enum Place {
 
 impl DataOptions {
     fn load_options(&self) -> LoadOptions {
-        LoadOptions { kernel: self.kernel.clone(), float64: self.float64 }
+        LoadOptions::new().kernel(self.kernel.clone()).float64(self.float64)
     }
 
     pub fn read<'a>(&'a self, weights: Option<&'a Path>) -> anyhow::Result<Input<'a>> {

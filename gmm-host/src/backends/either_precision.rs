@@ -5,6 +5,7 @@ use crate::{
     Rows, Samples, Statistics,
 };
 use ndarray::{Array1, Array2, ArrayView2, Axis};
+use std::sync::Arc;
 
 /// The largest [`cancellation`] at which float32 serves, for `n` samples.
 ///
@@ -58,10 +59,18 @@ fn of_matrix(
 /// An evaluator in float32 whose parameters are relative to a frame.
 pub(crate) trait Float32Evaluator: Evaluator {
     fn frame(&self) -> &Frame;
+
+    /// Another evaluator over the same resident samples, if the backend can share them ([`Evaluator::share`]).
+    fn shared(&self) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }
 
 /// Makes the evaluator of the same samples in float64.
-pub(crate) type OpenFloat64<'a> = Box<dyn Fn(&Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + 'a>;
+type OpenFloat64<'a> = Arc<dyn Fn(&Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a>;
 
 /// float32 where its digits suffice for the mixture, and else float64, whose evaluator is made when it is first needed.
 pub(crate) struct EitherPrecision<'a, E> {
@@ -79,7 +88,18 @@ impl<E: std::fmt::Debug> std::fmt::Debug for EitherPrecision<'_, E> {
 }
 
 impl<'a, E: Float32Evaluator> EitherPrecision<'a, E> {
-    pub fn new(float32: E, samples: Samples<'a>, open_float64: OpenFloat64<'a>) -> Self {
+    pub fn new(
+        float32: E,
+        samples: Samples<'a>,
+        open_float64: impl Fn(&Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a,
+    ) -> Self {
+        let open_float64 = Arc::new(open_float64);
+        Self { float32, samples, float64: None, open_float64, latest: Precision::Float32 }
+    }
+
+    /// The same around another float32 evaluator of the same samples.
+    pub fn with_float32(&self, float32: E) -> Self {
+        let (samples, open_float64) = (self.samples.clone(), Arc::clone(&self.open_float64));
         Self { float32, samples, float64: None, open_float64, latest: Precision::Float32 }
     }
 
@@ -136,6 +156,13 @@ impl<'a, E: Float32Evaluator + 'a> Evaluator for EitherPrecision<'a, E> {
             Precision::Float64
         } else {
             Precision::Float32
+        }
+    }
+
+    fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
+        match self.float32.shared() {
+            Some(float32) => Ok(Box::new(self.with_float32(float32))),
+            None => self.float32.share(),
         }
     }
 

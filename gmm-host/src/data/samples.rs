@@ -5,13 +5,47 @@ use ndarray::{
     ArcArray, ArcArray1, ArcArray2, Array1, Array2, ArrayView, ArrayView1, ArrayView2, Axis, Dimension, Ix1, Ix2,
 };
 
-/// Some samples back on the host.
+/// Some samples, copied to the host in float64.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Rows {
     /// The samples (R, D).
     pub x: Array2<f64>,
     /// Their weights (R,); ones where the samples have none.
     pub weights: Array1<f64>,
+}
+
+impl Rows {
+    /// Puts together samples (R, D) and their weights (R,).
+    pub fn new(x: Array2<f64>, weights: Array1<f64>) -> Self {
+        Self { x, weights }
+    }
+}
+
+/// The element type of an array of samples: `f32` or `f64`.
+pub trait Element: Copy + sealed::Sealed {
+    /// Checks an array, as [`Samples::from_f32`] and [`Samples::from_f64`] do.
+    #[doc(hidden)]
+    fn samples(x: ArrayView2<'_, Self>) -> Result<Samples<'_>>;
+}
+
+mod sealed {
+    /// Only this module implements [`Element`](super::Element).
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+impl Element for f32 {
+    fn samples(x: ArrayView2<'_, Self>) -> Result<Samples<'_>> {
+        Samples::from_f32(x)
+    }
+}
+
+impl Element for f64 {
+    fn samples(x: ArrayView2<'_, Self>) -> Result<Samples<'_>> {
+        Samples::from_f64(x)
+    }
 }
 
 /// The two element types of data.
@@ -56,7 +90,14 @@ impl<T: Clone, D: Dimension> Array<'_, T, D> {
         }
     }
 
-    /// Keeps these rows only; no element is copied.
+    fn reborrow(&self) -> Array<'_, T, D> {
+        match self {
+            Self::Borrowed(x) => Array::Borrowed(x.view()),
+            Self::Shared(x) => Array::Shared(x.clone()),
+        }
+    }
+
+    /// Drops all rows but these; no element is copied.
     fn keep_rows(&mut self, rows: ndarray::Slice) {
         match self {
             Self::Borrowed(x) => x.slice_axis_inplace(Axis(0), rows),
@@ -128,6 +169,15 @@ impl<'a> Samples<'a> {
             return Err(Error::ZeroSampleWeights);
         }
         Ok(Self { weights: Some(weights), ..self })
+    }
+
+    /// The same samples, borrowed from these: for a use that ends before the arrays' own lifetime does.
+    pub(crate) fn reborrow(&self) -> Samples<'_> {
+        let x = match &self.x {
+            Elements::F32(x) => Elements::F32(x.reborrow()),
+            Elements::F64(x) => Elements::F64(x.reborrow()),
+        };
+        Samples { x, weights: self.weights.as_ref().map(Array::reborrow) }
     }
 
     /// The checked array.

@@ -6,7 +6,7 @@
 //! start in the covariance type of the fit. (scikit-learn takes the centres themselves with the covariance `reg_covar` for
 //! k-means++ and random_from_data; its first iteration is then such an assignment.)
 use super::kmeans::Points;
-use super::{GaussianMixtureValidParams, InitParams};
+use super::params::{GaussianMixtureValidParams, InitParams};
 use crate::{CovarianceType, Covariances, Error, Evaluator, Freeze, Mixture, Result, Rows, Statistics};
 use ndarray::{Array1, Array2, Axis};
 use rand::seq::index;
@@ -33,7 +33,7 @@ const NARROW: f64 = 5e-5;
 impl GaussianMixtureValidParams {
     /// The start of a run, where none is given.
     pub(super) fn initialise(&self, evaluator: &mut dyn Evaluator, run: usize) -> Result<Mixture> {
-        let params = &self.0;
+        let params = self;
         let found = match (&params.weights_init, &params.means_init, &params.precisions_init) {
             (Some(weights), Some(means), Some(precisions)) => {
                 return Mixture::from_precisions(weights.clone(), means.clone(), precisions.clone());
@@ -53,7 +53,7 @@ impl GaussianMixtureValidParams {
     }
 
     fn find_start(&self, evaluator: &mut dyn Evaluator, rng: &mut ChaCha8Rng) -> Result<Mixture> {
-        let params = &self.0;
+        let params = self;
         let (k, t, n) = (params.n_components, params.covariance_type, evaluator.n_samples());
         let wanted = match params.init_params {
             // Each sample counts for all components.

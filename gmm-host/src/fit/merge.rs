@@ -1,6 +1,7 @@
 //! Merging components down from many, the 2011 paper's way of finding K (after Bouman's CLUSTER).
-use super::select::Search;
-use super::{Callback, Criterion, GaussianMixtureValidParams, Selection};
+use super::outcome::Callback;
+use super::params::GaussianMixtureValidParams;
+use super::select::{Criterion, Search, Selection};
 use crate::model::linalg;
 use crate::{Covariances, Error, Evaluator, Mixture, Result};
 use ndarray::parallel::prelude::*;
@@ -29,9 +30,10 @@ pub fn merge_down(
             return search.finish();
         }
         let merged = merge_closest(&mixture)?;
-        // What was given for the first fit's start has done its work.
-        let mut params = model.params().clone().n_components(merged.n_components()).start(merged);
-        (params.weights_init, params.means_init, params.precisions_init) = (None, None, None);
+        // The initial parameters that the caller gave are for the first fit only.
+        let mut next = model.clone();
+        (next.weights_init, next.means_init, next.precisions_init) = (None, None, None);
+        let params = next.into_params().n_components(merged.n_components()).start(merged);
         fit = params.check()?.fit_with(evaluator, callback)?;
     }
 }

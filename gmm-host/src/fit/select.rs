@@ -1,6 +1,7 @@
 //! Choosing the number of components and the covariance type.
-use super::{Callback, Fit, GaussianMixtureParams};
-use crate::{CovarianceType, Error, Evaluator, Mixture, Result};
+use super::outcome::{Callback, Fit};
+use super::params::GaussianMixtureParams;
+use crate::{CovarianceType, Error, Evaluator, Result};
 
 /// What a model is judged by; the least is the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -57,6 +58,7 @@ impl std::fmt::Display for Criterion {
 
 /// One row of the table that a choice is made from.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Candidate {
     /// The covariance type.
     pub covariance_type: CovarianceType,
@@ -76,6 +78,7 @@ pub struct Candidate {
 
 /// The models that were tried and the best of them.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Selection {
     /// All of them, in the order of the fits.
     pub table: Vec<Candidate>,
@@ -177,36 +180,5 @@ impl Search {
             });
         };
         Ok(Selection { table: self.table, best, fit, stopped: self.stopped })
-    }
-}
-
-impl Mixture {
-    /// Mean log-likelihood of a sample (by weight): scikit-learn's `score`.
-    ///
-    /// # Errors
-    /// As [`Evaluator::log_likelihood`].
-    pub fn score(&self, evaluator: &mut dyn Evaluator) -> Result<f64> {
-        Ok(evaluator.log_likelihood(self)? / evaluator.total_weight())
-    }
-
-    /// Bayesian information criterion over the evaluator's samples; the lower the better.
-    ///
-    /// # Errors
-    /// As [`Evaluator::log_likelihood`].
-    pub fn bic(&self, evaluator: &mut dyn Evaluator) -> Result<f64> {
-        self.criterion(Criterion::Bic, evaluator)
-    }
-
-    /// Akaike information criterion over the evaluator's samples; the lower the better.
-    ///
-    /// # Errors
-    /// As [`Evaluator::log_likelihood`].
-    pub fn aic(&self, evaluator: &mut dyn Evaluator) -> Result<f64> {
-        self.criterion(Criterion::Aic, evaluator)
-    }
-
-    fn criterion(&self, criterion: Criterion, evaluator: &mut dyn Evaluator) -> Result<f64> {
-        let log_likelihood = evaluator.log_likelihood(self)?;
-        Ok(criterion.value(log_likelihood, self.n_parameters(), evaluator.total_weight(), self.n_features()))
     }
 }

@@ -1,5 +1,5 @@
 //! Fitting in standardised units.
-use super::Fit;
+use super::outcome::Fit;
 use crate::{CovarianceType, Covariances, Error, Mixture, Result, Samples, Statistics, View};
 use ndarray::{Array1, Array2, ArrayView2, ArrayViewMut2, Axis};
 

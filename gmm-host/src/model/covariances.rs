@@ -6,6 +6,7 @@ use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
 
 /// The shape of the covariances, with scikit-learn's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum CovarianceType {
     /// A covariance matrix for each component: (K, D, D).
@@ -62,6 +63,7 @@ impl std::fmt::Display for CovarianceType {
 /// The covariances of a mixture in scikit-learn's shapes, or anything else that has them: precisions, their
 /// Cholesky factors, scatter.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Covariances {
     /// Matrices (K, D, D).

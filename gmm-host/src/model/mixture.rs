@@ -19,6 +19,11 @@ pub const SYMMETRY_TOLERANCE: f64 = 1e-6;
 /// denormal), every matrix symmetric (within [`SYMMETRY_TOLERANCE`]) and positive definite, weights not negative with
 /// sum one (within [`WEIGHT_SUM_TOLERANCE`]). A weight of zero is legal, its component contributes nothing.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(try_from = "serialised::Parts", into = "serialised::Parts")
+)]
 pub struct Mixture {
     weights: Array1<f64>,
     means: Array2<f64>,
@@ -225,4 +230,32 @@ fn check_symmetric(matrix: ArrayView2<'_, f64>, component: Option<usize>) -> Res
         }
     }
     Ok(())
+}
+
+#[cfg(feature = "serde")]
+mod serialised {
+    use super::{Covariances, Error, Mixture, Result};
+    use ndarray::{Array1, Array2};
+
+    /// What a mixture is serialised as: its parameters, without what is computed from them.
+    #[derive(serde::Serialize, serde::Deserialize)]
+    pub(super) struct Parts {
+        weights: Array1<f64>,
+        means: Array2<f64>,
+        covariances: Covariances,
+    }
+
+    impl From<Mixture> for Parts {
+        fn from(mixture: Mixture) -> Self {
+            Self { weights: mixture.weights, means: mixture.means, covariances: mixture.covariances }
+        }
+    }
+
+    impl TryFrom<Parts> for Mixture {
+        type Error = Error;
+
+        fn try_from(parts: Parts) -> Result<Self> {
+            Self::new(parts.weights, parts.means, parts.covariances)
+        }
+    }
 }

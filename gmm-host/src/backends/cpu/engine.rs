@@ -28,19 +28,20 @@ const SEGMENT_ELEMENTS: usize = 1 << 22;
 /// Samples whose moments are summed in the element type before they are added up in float64.
 const MAX_PENDING: usize = 4096;
 
-#[derive(Debug)]
+/// Evaluates resident samples; a clone evaluates the same ones, without a copy of them.
+#[derive(Debug, Clone)]
 pub(super) struct Engine<'a, T> {
     samples: Samples<'a>,
-    data: Resident<T>,
+    data: Arc<Resident<T>>,
     /// The samples' weights over `weight_scale`, a power of two that brings the largest to about one.
-    weights: Option<Vec<f64>>,
+    weights: Option<Arc<[f64]>>,
     weight_scale: f64,
     total_weight: f64,
     isa: Isa,
-    /// rayon's own, if none.
+    /// The threads; none for rayon's global ones.
     pool: Option<Arc<ThreadPool>>,
     n_threads: usize,
-    /// The chunks' results, kept from call to call.
+    /// Room for the chunks' results, so that a call need not allocate it.
     partial: Vec<f64>,
 }
 
@@ -55,6 +56,7 @@ impl<'a, T: Real> Engine<'a, T> {
         let weight_scale = largest.log2().ceil().clamp(-1000.0, 1000.0).exp2();
         let weights = samples.weights().map(|w| w.iter().map(|w| w / weight_scale).collect());
         let total_weight = samples.total_weight();
+        let data = Arc::new(data);
         Self { samples, data, weights, weight_scale, total_weight, isa, pool, n_threads, partial: Vec::new() }
     }
 
@@ -116,6 +118,10 @@ impl Float32Evaluator for Engine<'_, f32> {
     fn frame(&self) -> &Frame {
         &self.data.frame
     }
+
+    fn shared(&self) -> Option<Self> {
+        Some(self.clone())
+    }
 }
 
 impl<T: Real> Evaluator for Engine<'_, T> {
@@ -135,6 +141,10 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         let (threads, isa) = (self.n_threads, self.isa.name());
         let plural = if threads == 1 { "" } else { "s" };
         Description { device: format!("cpu ({threads} thread{plural}, {isa}, {})", T::NAME), kernel: isa.into() }
+    }
+
+    fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
+        Ok(Box::new(self.clone()))
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {

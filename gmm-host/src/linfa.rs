@@ -29,18 +29,10 @@ impl From<linfa::Error> for Error {
 }
 
 impl<A: Element, S: Data<Elem = A>> Sealed for &ArrayBase<S, Ix2> {}
-/// An array of linfa's; one that is not in row-major order is copied.
+/// An array of linfa's.
 impl<A: Element, S: Data<Elem = A>> DataSource for &ArrayBase<S, Ix2> {
     fn evaluate<T>(self, device: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T> {
-        let rows = self.as_standard_layout();
-        let (n, d) = rows.dim();
-        let elements = rows.as_slice().unwrap_or_default();
-        let view = ArrayView2::from_shape((n, d), elements).map_err(|_| Error::ShapeMismatch {
-            what: "the records",
-            expected: vec![n, d],
-            got: vec![elements.len()],
-        })?;
-        view.evaluate(device, work)
+        with_view(self, |view| view.evaluate(device, work))
     }
 }
 
@@ -48,23 +40,33 @@ impl<A: Element, S: Data<Elem = A>, Y> Sealed for &DatasetBase<ArrayBase<S, Ix2>
 /// The records of a data set, each with its weight if the data set has weights.
 impl<A: Element, S: Data<Elem = A>, Y> DataSource for &DatasetBase<ArrayBase<S, Ix2>, Y> {
     fn evaluate<T>(self, device: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T> {
-        let rows = self.records.as_standard_layout();
-        let (n, d) = rows.dim();
-        let elements = rows.as_slice().unwrap_or_default();
-        let view = ArrayView2::from_shape((n, d), elements).map_err(|_| Error::ShapeMismatch {
-            what: "the records",
-            expected: vec![n, d],
-            got: vec![elements.len()],
-        })?;
-        let samples = A::samples(view)?;
-        match self.weights() {
-            None => samples.evaluate(device, work),
-            Some(weights) => {
-                let weights: ndarray::Array1<f64> = weights.iter().map(|&w| f64::from(w)).collect();
-                samples.with_weights(weights.view())?.evaluate(device, work)
+        with_view(&self.records, |view| {
+            let samples = A::samples(view)?;
+            match self.weights() {
+                None => samples.evaluate(device, work),
+                Some(weights) => {
+                    let weights: ndarray::Array1<f64> = weights.iter().map(|&w| f64::from(w)).collect();
+                    samples.with_weights(weights.view())?.evaluate(device, work)
+                }
             }
-        }
+        })
     }
+}
+
+/// Calls `work` with a view of linfa's array as one of this crate's; an array that is not in row-major order is copied.
+fn with_view<A: Element, S: Data<Elem = A>, T>(
+    x: &ArrayBase<S, Ix2>,
+    work: impl FnOnce(ArrayView2<'_, A>) -> Result<T>,
+) -> Result<T> {
+    let rows = x.as_standard_layout();
+    let (n, d) = rows.dim();
+    let elements = rows.as_slice().unwrap_or_default();
+    let view = ArrayView2::from_shape((n, d), elements).map_err(|_| Error::ShapeMismatch {
+        what: "the records",
+        expected: vec![n, d],
+        got: vec![elements.len()],
+    })?;
+    work(view)
 }
 
 impl ParamGuard for GaussianMixtureParams {

@@ -38,7 +38,7 @@ fn source(name: &str) -> Option<(&'static str, usize)> {
     }
 }
 
-/// What keeps a data set from being used here, if anything.
+/// Why a data set cannot be used on this machine, if it cannot.
 pub fn missing(name: &str) -> Option<String> {
     source(name).and_then(|(file, _)| real(file).err())
 }
@@ -90,7 +90,7 @@ pub fn check(name: &str, t: CovarianceType, backend: &Backend) {
         .precisions_init(covariances(&mut npz, t, "precisions_init"))
         .check()
         .unwrap();
-    let Some(mut evaluator) = backend.evaluator(x.view(), None) else { return };
+    let mut evaluator = backend.evaluator(x.view(), None);
     let fit = model.fit(evaluator.as_mut()).unwrap();
     assert_eq!((fit.n_iter(), fit.converged, fit.retained.len()), (lower_bounds.len(), false, 0));
     agree("lower bounds", fit.lower_bounds.clone(), lower_bounds.to_vec());

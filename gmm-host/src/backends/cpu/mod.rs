@@ -1,4 +1,4 @@
-//! The CPU backend: SIMD chosen at run time, threads, float32 and float64.
+//! The CPU backend: several threads, and SIMD instructions that are chosen at run time; float32 and float64.
 mod engine;
 mod estep;
 mod isa;
@@ -15,16 +15,16 @@ use isa::Isa;
 use rayon::ThreadPool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// float32 samples of more elements than this are made float64 in pieces of this size, again for each evaluation that
-/// needs it, so that they do not take three times their memory.
+/// If float32 samples with more elements than this are to be evaluated in float64, they are converted in pieces of this
+/// size, again for each evaluation, so that they do not take three times their memory.
 const MAX_FLOAT64: usize = 1 << 27;
 
-/// The CPU backend: the data is laid out for the machine's SIMD registers once, in the precision it came in, and
-/// evaluated by as many threads as pay.
+/// The CPU backend: lays out the samples for the machine's SIMD registers once, in the type they came in, and evaluates them
+/// with all its threads, or with the calling thread alone if there is little to do.
 ///
-/// float32 data is evaluated in float32 around its own centre, with the constants and the sum over the samples in
-/// float64, and all in float64 where float32's digits do not suffice ([`Evaluator::precision`]). The result depends on
-/// neither the number of threads nor on what else runs.
+/// float32 samples are evaluated in float32 around their own centre, with the constants and the sum over the samples in
+/// float64. Where float32's digits do not suffice, everything is computed in float64 ([`Evaluator::precision`]). The results
+/// do not depend on the number of threads.
 #[derive(Debug)]
 pub struct CpuEvaluator<'a> {
     engine: AnyEngine<'a>,

@@ -1,9 +1,9 @@
-//! The one interface of all backends.
+//! The interface of all backends.
 use crate::model::density::Density;
 use crate::{Error, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result, Rows, Statistics};
 use ndarray::{Array1, Array2};
 
-/// Where and with what an evaluator computes.
+/// The device and the kernel that an evaluator computes with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
@@ -80,9 +80,10 @@ pub trait Evaluator: Send {
         })
     }
 
-    /// From now on an evaluation stays where its kind is evaluated first, so that equal mixtures get equal bits: what a
-    /// Markov chain needs. The device `auto` then chooses for the many thousands of evaluations of a chain. Without this,
-    /// it may move evaluations to a GPU while they are made; no other evaluator ever moves them.
+    /// Tells the device `auto` to choose, from now on, between CPU and GPU before the first evaluation of each kind, for
+    /// the many thousands of evaluations of a Markov chain, and to keep to that choice, so that equal mixtures get equal
+    /// bits. Otherwise `auto` may move evaluations to a GPU after some have been made on the CPU. Other evaluators never
+    /// move them, and do nothing here.
     fn settle(&mut self) {}
 
     /// The total log-likelihood Σᵢ wᵢ log Σₖ πₖ N(xᵢ; μₖ, Σₖ).
@@ -100,14 +101,15 @@ pub trait Evaluator: Send {
     /// over the data and without an array of size N·K. Besides EM, the gradient of the log-likelihood follows from it.
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics>;
 
-    /// Random-walk Metropolis where the data is: from `point`, whose log density is `log_density`, through all of the steps,
-    /// without waiting for the host between them. The log density of a proposal is a function of the proposal alone: the
-    /// same bits wherever the walk began and however its steps are portioned.
+    /// Runs random-walk Metropolis on the device: from `point`, whose log density is `log_density`, through all of the steps,
+    /// without waiting for the host between them. The log density of a proposal is a function of the proposal alone: it has
+    /// the same bits wherever the chain began and however its steps are divided into calls.
     ///
-    /// Returns false, and asks `steps` for nothing, where the backend leaves such walks to the caller.
+    /// Returns false, without asking for any of the `steps`, if the backend cannot do that; the caller then runs the chain.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where the target's parts do not fit together or the data; what the backend itself reports.
+    /// [`Error::ShapeMismatch`] where the parts of the target do not fit together, or not to the data; what the backend
+    /// itself reports.
     fn metropolis(
         &mut self,
         target: &MetropolisTarget,
@@ -137,7 +139,7 @@ pub trait Evaluator: Send {
         Ok(labels)
     }
 
-    /// The responsibilities p(k | xᵢ) (N, K). Only for those who want the array; nothing else makes it.
+    /// The responsibilities p(k | xᵢ) (N, K). No other method makes this array.
     ///
     /// Unless a backend overrides it, this is computed on one core of the host, in float64.
     ///
@@ -161,7 +163,7 @@ pub(crate) fn most_probable(log_p: &[f64]) -> usize {
     log_p.iter().enumerate().fold(0, |best, (c, v)| if *v > log_p[best] { c } else { best })
 }
 
-/// Implements [`Evaluator`] for a type that passes all of it on to what its `inner` and `inner_mut` give.
+/// Implements [`Evaluator`] for a type by calling the evaluator that its functions `inner` and `inner_mut` give.
 macro_rules! pass_on {
     ($type:ident) => {
         impl $crate::Evaluator for $type<'_> {
@@ -218,8 +220,8 @@ macro_rules! pass_on {
 }
 pub(crate) use pass_on;
 
-/// Calls `visit`, in order, with the index of each sample and its log πₖ N(x; μₖ, Σₖ) (K,) with their log-sum-exp, computed
-/// on the host in float64 from the samples that the evaluator gives back, some thousands at a time.
+/// Calls `visit`, in order, with the index of each sample, its log πₖ N(x; μₖ, Σₖ) (K,), and their log-sum-exp. Computes
+/// these on the host in float64, from samples that the evaluator copies back some thousands at a time.
 fn for_each_sample<E: Evaluator + ?Sized>(
     evaluator: &mut E,
     mixture: &Mixture,
@@ -240,7 +242,7 @@ fn for_each_sample<E: Evaluator + ?Sized>(
     Ok(())
 }
 
-/// Counts the row of an error from the first of all samples.
+/// Makes the row in the error about a chunk, whose first row is row `start` of all samples, one of all samples.
 pub(crate) fn shift_row(error: Error, start: usize) -> Error {
     match error {
         Error::UnreachableSample { row } => Error::UnreachableSample { row: row + start },
@@ -248,7 +250,7 @@ pub(crate) fn shift_row(error: Error, start: usize) -> Error {
     }
 }
 
-/// The check that every backend makes first.
+/// Checks the mixture's D against the data's, as every backend does first.
 pub(crate) fn check_features(mixture: &Mixture, n_features: usize) -> Result<()> {
     if mixture.n_features() == n_features {
         return Ok(());

@@ -22,6 +22,7 @@ fn fit(data: impl DataSource) -> Fit {
 fn all_kinds_of_arrays_fit_as_the_evaluator() {
     let x = blobs(1, 300, 2);
     let single = x.mapv(|v| v as f32);
+    let weights = Array1::from_shape_fn(300, |i| (i % 3) as f64);
     let mut column_major = Array2::zeros((300, 2).f());
     column_major.assign(&x);
     let mut wider = Array2::zeros((300, 4));
@@ -48,7 +49,6 @@ fn all_kinds_of_arrays_fit_as_the_evaluator() {
     assert_eq!(fit(&single).mixture, expected32.mixture);
     assert_eq!(fit(single.view()).mixture, expected32.mixture);
 
-    let weights = Array1::from_shape_fn(300, |i| (i % 3) as f64);
     let weighted = samples.with_weights(weights.view()).unwrap();
     let expected = fit(load(Device::Cpu, weighted.clone(), &LoadOptions::new()).unwrap().as_mut());
     assert_eq!(fit(weighted).mixture, expected.mixture);

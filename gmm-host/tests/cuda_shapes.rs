@@ -16,9 +16,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 fn main() -> ExitCode {
-    // SAFETY: no other thread runs yet. The choices of these tests do not go into the user's cache folder.
+    // SAFETY: no other thread runs yet. An empty name keeps the choices of these tests out of the user's cache folder.
     unsafe { std::env::set_var("GMM_TUNING_FILE", "") };
-    gpu_harness::main_with(vec![
+    let tests: Vec<gpu_harness::Test> = vec![
         ("likelihoods_agree_for_every_type_and_weights", likelihoods_agree_for_every_type_and_weights),
         ("scores_labels_and_responsibilities_agree", scores_labels_and_responsibilities_agree),
         ("estep_every_type_and_size", || estep::every_type_and_size(&cuda())),
@@ -33,9 +33,11 @@ fn main() -> ExitCode {
         ("errors_leave_it_usable", errors_leave_it_usable),
         ("fits_agree_with_scikit_learn", fits_agree_with_scikit_learn),
         ("fits_agree_with_the_cpu", fits_agree_with_the_cpu),
-        ("a_start_costs_less_than_ten_iterations", a_start_costs_less_than_ten_iterations),
         ("auto_takes_weights_and_float64", auto_takes_weights_and_float64),
-    ])
+    ];
+    let timed: [gpu_harness::Test; 1] =
+        [("a_start_costs_less_than_ten_iterations", a_start_costs_less_than_ten_iterations)];
+    gpu_harness::run(tests, timed)
 }
 
 fn evaluator(samples: Samples<'_>, memory_limit: Option<usize>) -> CudaEvaluator<'_> {
@@ -151,7 +153,7 @@ fn large_k_and_d() {
     }
 }
 
-/// More samples than a part has, and more parts than one launch: what is summed from part to part is exact enough.
+/// More samples than a part has, and more parts than one launch: the sums over the parts are exact enough.
 fn many_parts() {
     let n = 3_000_017;
     let x = blobs(42, n, 4);
@@ -276,7 +278,8 @@ fn fits_agree_with_the_cpu() {
     }
 }
 
-/// By the clock, at the size of the talk; or less than a millisecond, where ten iterations are only half of one.
+/// By the clock, at the size of the talk. A start may also take up to a millisecond, where ten iterations take about half of
+/// one.
 fn a_start_costs_less_than_ten_iterations() {
     let (n, d, k) = (1_000_000, 13, 8);
     let x = blobs(53, n, d).mapv(|v| v as f32);
@@ -298,8 +301,7 @@ fn a_start_costs_less_than_ten_iterations() {
             };
             let (start, whole) = (seconds(0), seconds(10));
             println!("{t} {init}: start {:.0} µs, ten iterations {:.0} µs", start * 1e6, (whole - start) * 1e6);
-            // Without optimisation the host's part is slow.
-            assert!(cfg!(debug_assertions) || start < 1e-3 || start < whole - start, "{t} {init}");
+            assert!(start < 1e-3 || start < whole - start, "{t} {init}");
         }
     }
 }

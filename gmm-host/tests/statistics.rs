@@ -122,7 +122,7 @@ fn integer_weights_equal_repeated_rows() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(common::proptest_config())]
 
     /// Chan's formula: any split, merged left to right or as a tree, equals one pass.
     #[test]

@@ -57,12 +57,12 @@ pub enum View<'a> {
     F64(ArrayView2<'a, f64>),
 }
 
-/// N samples of D features (rows × columns, any memory order), known to be non-empty and finite, each of weight one or of
-/// a weight of its own.
+/// N samples of D features (rows × columns, any memory order), checked to be non-empty and finite. Each has the weight one,
+/// or a weight of its own.
 ///
-/// They are borrowed from the caller, or shared with it ([`from_shared_f32`](Self::from_shared_f32)); a clone copies no
-/// sample. An evaluator keeps them beside its own copy in the device's layout: what needs the samples as they were given
-/// (more digits, another device) finds them there.
+/// The arrays are borrowed from the caller, or shared with it ([`from_shared_f32`](Self::from_shared_f32)); a clone copies no
+/// sample. An evaluator holds its samples beside the copy in its device's layout, for what needs them as they were given:
+/// more digits, or another device.
 #[derive(Debug, Clone)]
 pub struct Samples<'a> {
     x: Elements<'a>,
@@ -75,7 +75,7 @@ enum Elements<'a> {
     F64(Array<'a, f64, Ix2>),
 }
 
-/// An array of the caller's, borrowed or shared.
+/// The caller's array, borrowed or shared.
 #[derive(Debug, Clone)]
 enum Array<'a, T, D: Dimension> {
     Borrowed(ArrayView<'a, T, D>),
@@ -98,7 +98,7 @@ impl<T: Clone, D: Dimension> Array<'_, T, D> {
     }
 
     /// Drops all rows but these; no element is copied.
-    fn keep_rows(&mut self, rows: ndarray::Slice) {
+    fn select_rows(&mut self, rows: ndarray::Slice) {
         match self {
             Self::Borrowed(x) => x.slice_axis_inplace(Axis(0), rows),
             Self::Shared(x) => x.slice_axis_inplace(Axis(0), rows),
@@ -117,7 +117,8 @@ impl<'a> Samples<'a> {
         Self::checked(Elements::F64(Array::Borrowed(x)))
     }
 
-    /// As [`from_f32`](Self::from_f32), of an array that the samples keep alive: `array.into_shared()` copies nothing.
+    /// As [`from_f32`](Self::from_f32), but the samples own a share of the array, which `array.into_shared()` makes without
+    /// a copy.
     ///
     /// # Errors
     /// As [`from_f32`](Self::from_f32).
@@ -125,7 +126,8 @@ impl<'a> Samples<'a> {
         Self::checked(Elements::F32(Array::Shared(x)))
     }
 
-    /// As [`from_f64`](Self::from_f64), of an array that the samples keep alive: `array.into_shared()` copies nothing.
+    /// As [`from_f64`](Self::from_f64), but the samples own a share of the array, which `array.into_shared()` makes without
+    /// a copy.
     ///
     /// # Errors
     /// As [`from_f64`](Self::from_f64).
@@ -149,7 +151,7 @@ impl<'a> Samples<'a> {
         self.weighted(Array::Borrowed(weights))
     }
 
-    /// As [`with_weights`](Self::with_weights), of an array that the samples keep alive.
+    /// As [`with_weights`](Self::with_weights), but the samples own a share of the array.
     ///
     /// # Errors
     /// As [`with_weights`](Self::with_weights).
@@ -223,16 +225,16 @@ impl<'a> Samples<'a> {
         let slice = ndarray::Slice::from(rows);
         let mut part = self.clone();
         match &mut part.x {
-            Elements::F32(x) => x.keep_rows(slice),
-            Elements::F64(x) => x.keep_rows(slice),
+            Elements::F32(x) => x.select_rows(slice),
+            Elements::F64(x) => x.select_rows(slice),
         }
         if let Some(weights) = &mut part.weights {
-            weights.keep_rows(slice);
+            weights.select_rows(slice);
         }
         part
     }
 
-    /// The same in float64: a copy where they are float32.
+    /// The same samples in float64; float32 samples are copied.
     pub fn into_float64(self) -> Self {
         match &self.x {
             Elements::F64(_) => self,

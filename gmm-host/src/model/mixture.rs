@@ -62,8 +62,8 @@ impl Mixture {
     /// From precisions (inverse covariances) in their type's shape, as scikit-learn's `precisions_init`.
     ///
     /// # Errors
-    /// As [`new`](Self::new); a message about a matrix then speaks of the precision, or of the covariance that it
-    /// gives.
+    /// As [`new`](Self::new); an error about a matrix is then about the precision, or about the covariance that is its
+    /// inverse.
     pub fn from_precisions(weights: Array1<f64>, means: Array2<f64>, precisions: Covariances) -> Result<Self> {
         let (k, d) = means.dim();
         precisions.check_shape("precisions", k, d)?;
@@ -88,7 +88,7 @@ impl Mixture {
         Self::new(weights, means, covariances)
     }
 
-    /// Puts together parts that were checked; `factor` is what [`Covariances::factorise`] gave.
+    /// Puts together parameters whose covariances were checked; `factor` comes from [`Covariances::factorise`].
     pub(crate) fn from_parts(
         weights: Array1<f64>,
         means: Array2<f64>,
@@ -178,7 +178,7 @@ impl Mixture {
         covariances + k * d + k - 1
     }
 
-    /// Variance of component `k` along feature `j`, where the type has no matrices (there it is the marginal one).
+    /// The variance of component `k` along feature `j`: the marginal one, if the type has matrices.
     pub(crate) fn variance(&self, k: usize, j: usize) -> f64 {
         match &self.covariances {
             Covariances::Full(v) => v[[k, j, j]],

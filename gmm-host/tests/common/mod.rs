@@ -12,6 +12,18 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
+/// The configuration of every property test. The cases are the same in each run. A case that fails is written to a file with
+/// the ending `.proptest-regressions` beside the test's source, to be committed, and is tried first from then on.
+pub fn proptest_config() -> proptest::test_runner::Config {
+    use proptest::test_runner::{Config, FileFailurePersistence, RngSeed};
+    Config {
+        cases: 24,
+        rng_seed: RngSeed::Fixed(1),
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("proptest-regressions"))),
+        ..Config::default()
+    }
+}
+
 /// N samples of D features, standard normal around `offset`.
 pub fn normal(seed: u64, n: usize, d: usize, offset: f64) -> Array2<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);

@@ -43,8 +43,7 @@ fn model(x: &Array2<f32>, k: usize, prior: &Prior) -> Model {
 }
 
 fn load(x: &Array2<f32>, kernel: Option<String>) -> Box<dyn Evaluator + '_> {
-    gaussmix::load(Device::Cuda(0), Samples::from_f32(x.view()).unwrap(), &LoadOptions { kernel, ..Default::default() })
-        .unwrap()
+    gaussmix::load(Device::Cuda(0), Samples::from_f32(x.view()).unwrap(), &LoadOptions::new().kernel(kernel)).unwrap()
 }
 
 fn start(model: &Model, settings: Settings, posterior: &mut Posterior<'_>) -> Run {

@@ -7,7 +7,7 @@ pub(crate) fn neumaier_sum(values: impl IntoIterator<Item = f64>) -> f64 {
     sum.totals()[0]
 }
 
-/// Several of Neumaier's sums.
+/// Several compensated sums, by number.
 pub(crate) struct Sums(Vec<(f64, f64)>);
 
 impl Sums {

@@ -1,22 +1,27 @@
-//! Devices by name, and the way of a data set into one.
+//! Devices by name, and how a data set is loaded into one.
 use crate::backends::auto::AutoEvaluator;
 use crate::{CpuEvaluator, Error, Evaluator, ReferenceEvaluator, Result, Samples};
-use std::{fmt, str::FromStr};
+use std::{fmt, path::PathBuf, str::FromStr};
 
 /// Where to compute. Its text form is `auto`, `cpu`, `reference`, `cuda` (the same as `cuda:0`) or `cuda:N`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(try_from = "String", into = "String")
+)]
 #[non_exhaustive]
 pub enum Device {
-    /// The CPU, and for jobs of which the CPU is expected to need about half a second longer yet, a GPU as soon as that is
+    /// The CPU; and a GPU for jobs that are expected to take the CPU about half a second longer, as soon as the GPU is
     /// ready and measured to be faster. A shorter job never touches a GPU and gives the bits that [`Cpu`](Self::Cpu)
-    /// gives. In a longer one the moment of the move depends on the clock: what is evaluated after it differs from the
-    /// CPU's in the last digits, and so the results may from run to run. `Cpu` gives the same bits every time.
-    /// An evaluator that is [settled](crate::Evaluator::settle) chooses, by measurement too, before its first result.
+    /// gives. In a longer job the moment of the move to the GPU depends on the clock, and the results after it differ from
+    /// the CPU's in the last digits; so they may differ from run to run, where those of `Cpu` never do. An evaluator that
+    /// is [settled](crate::Evaluator::settle) chooses, by measurement too, before its first result.
     #[default]
     Auto,
     /// All cores of the CPU, with its SIMD instructions.
     Cpu,
-    /// Plain float64 on one core: slow, and what all others are compared with.
+    /// float64 on one core. It is slow; all other devices are compared with it.
     Reference,
     /// The CUDA device of this number.
     Cuda(usize),
@@ -30,6 +35,22 @@ impl fmt::Display for Device {
             Self::Reference => f.write_str("reference"),
             Self::Cuda(n) => write!(f, "cuda:{n}"),
         }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<Device> for String {
+    fn from(device: Device) -> Self {
+        device.to_string()
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<String> for Device {
+    type Error = Error;
+
+    fn try_from(name: String) -> Result<Self> {
+        name.parse()
     }
 }
 
@@ -51,17 +72,75 @@ impl FromStr for Device {
     }
 }
 
-/// How to load a data set.
+/// How to load a data set. Each field has a method of its name that sets it:
+///
+/// ```
+/// use gmm_host::{Device, LoadOptions, Samples, load};
+/// use ndarray::array;
+///
+/// let x = array![[0.5f32, 1.0], [2.0, 3.0]];
+/// let options = LoadOptions::new().threads(1).float64(true);
+/// let data = load(Device::Cpu, Samples::from_f32(x.view())?, &options)?;
+/// assert!(data.describe().device.contains("1 thread") && data.describe().device.contains("float64"));
+/// # Ok::<(), gmm_host::Error>(())
+/// ```
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct LoadOptions {
     /// The kernel (code variant) to use, one of [`kernel_names`]; by default the device chooses by measured time.
     pub kernel: Option<String>,
-    /// Compute in float64 whatever the samples are, from a float64 copy of them. Without it float32 samples are evaluated
-    /// in float32 as far as its digits suffice for each sample ([`Evaluator::precision`]).
+    /// Whether to compute in float64 also for float32 samples, from a float64 copy of them. By default float32 samples are
+    /// evaluated in float32, except with mixtures for which its digits do not suffice ([`Evaluator::precision`]).
     pub float64: bool,
+    /// How many threads the CPU backend computes with; by default rayon's global threads, as many as the machine has or as
+    /// `RAYON_NUM_THREADS` says.
+    pub threads: Option<usize>,
+    /// Most bytes of the GPU's memory to be used for samples; by default nearly all that is free. Samples that need more
+    /// stay on the host and are sent in chunks, for each evaluation anew.
+    pub gpu_memory: Option<usize>,
+    /// The file in which the CUDA backend remembers the kernels that it has chosen by measured time. Without one they are
+    /// remembered within the process only.
+    pub tuning_file: Option<PathBuf>,
 }
 
-/// Makes `samples` resident in `device`. The evaluator keeps `samples` as well: borrowed ones must outlive it.
+impl LoadOptions {
+    /// The default options.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`kernel`](Self::kernel), to a name or to `None`.
+    #[must_use]
+    pub fn kernel(self, name: impl Into<Option<String>>) -> Self {
+        Self { kernel: name.into(), ..self }
+    }
+
+    /// Sets [`float64`](Self::float64).
+    #[must_use]
+    pub fn float64(self, float64: bool) -> Self {
+        Self { float64, ..self }
+    }
+
+    /// Sets [`threads`](Self::threads), to a number or to `None`.
+    #[must_use]
+    pub fn threads(self, threads: impl Into<Option<usize>>) -> Self {
+        Self { threads: threads.into(), ..self }
+    }
+
+    /// Sets [`gpu_memory`](Self::gpu_memory), to a number of bytes or to `None`.
+    #[must_use]
+    pub fn gpu_memory(self, bytes: impl Into<Option<usize>>) -> Self {
+        Self { gpu_memory: bytes.into(), ..self }
+    }
+
+    /// Sets [`tuning_file`](Self::tuning_file), to a path or to `None`.
+    #[must_use]
+    pub fn tuning_file(self, path: impl Into<Option<PathBuf>>) -> Self {
+        Self { tuning_file: path.into(), ..self }
+    }
+}
+
+/// Makes `samples` resident in `device`. The evaluator also holds `samples`, so that borrowed arrays must outlive it.
 ///
 /// # Errors
 /// [`Error::NoCudaDevice`] where a CUDA device is asked for and cannot be used, [`Error::Kernel`] for a kernel that the
@@ -69,19 +148,22 @@ pub struct LoadOptions {
 pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
     let samples = if options.float64 { samples.into_float64() } else { samples };
     match (device, &options.kernel) {
-        (Device::Auto, None) => Ok(Box::new(AutoEvaluator::new(samples, cuda::open)?)),
-        // A kernel says which device is meant.
+        (Device::Auto, None) => {
+            let on_gpu = options.clone();
+            let auto = AutoEvaluator::new(samples, options.threads, move |samples| cuda::load(0, samples, &on_gpu))?;
+            Ok(Box::new(auto))
+        }
+        // The name of a kernel decides the device.
         (Device::Auto, Some(name)) => {
             let all = [Device::Cpu, Device::Cuda(0), Device::Reference];
-            // Behind a CUDA kernel's name may stand its shape.
+            // The name of a CUDA kernel may be followed by its shape.
             let known = |kernel: &String| name.split([':', '/']).next() == Some(kernel);
             match all.into_iter().find(|device| kernel_names(device).iter().any(known)) {
                 Some(device) => load(device, samples, options),
                 None => Err(unknown_kernel(device, name)),
             }
         }
-        (Device::Cpu, None) => Ok(Box::new(CpuEvaluator::new(samples)?)),
-        (Device::Cpu, Some(name)) => Ok(Box::new(CpuEvaluator::with_kernel(samples, name)?)),
+        (Device::Cpu, kernel) => Ok(Box::new(CpuEvaluator::with(samples, options.threads, kernel.as_deref())?)),
         (Device::Reference, Some(name)) if !kernel_names(&device).contains(name) => Err(unknown_kernel(device, name)),
         (Device::Reference, _) => Ok(Box::new(ReferenceEvaluator::new(samples))),
         (Device::Cuda(ordinal), _) => cuda::load(ordinal, samples, options),
@@ -126,13 +208,12 @@ mod cuda {
     use crate::{CudaEvaluator, CudaOptions, cuda_devices, cuda_kernel_names};
 
     pub fn load<'a>(ordinal: usize, samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
-        let options = CudaOptions { kernel: options.kernel.clone(), ..Default::default() };
+        let options = CudaOptions {
+            kernel: options.kernel.clone(),
+            memory_limit: options.gpu_memory,
+            tuning_file: options.tuning_file.clone(),
+        };
         Ok(Box::new(CudaEvaluator::new(samples, ordinal, &options)?))
-    }
-
-    /// The first device, for `auto`.
-    pub fn open(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
-        load(0, samples, &LoadOptions::default())
     }
 
     pub fn kernel_names(ordinal: usize) -> Vec<String> {
@@ -145,7 +226,7 @@ mod cuda {
     }
 }
 
-/// The same without a CUDA backend.
+/// What takes its place in a build without the CUDA backend.
 #[cfg(not(feature = "cuda"))]
 mod cuda {
     use super::{Error, Evaluator, LoadOptions, Result, Samples};
@@ -155,10 +236,6 @@ mod cuda {
     }
 
     pub fn load<'a>(_: usize, _: Samples<'a>, _: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
-        Err(absent())
-    }
-
-    pub fn open(_: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
         Err(absent())
     }
 
@@ -196,11 +273,8 @@ mod tests {
         let x = ndarray::arr2(&[[0.5f32, 1.0], [2.0, 3.0]]);
         for device in [Device::Auto, Device::Cpu, Device::Reference] {
             let load = |kernel: &str| {
-                load(
-                    device,
-                    Samples::from_f32(x.view()).unwrap(),
-                    &LoadOptions { kernel: Some(kernel.into()), ..Default::default() },
-                )
+                let options = LoadOptions::new().kernel(kernel.to_string());
+                load(device, Samples::from_f32(x.view()).unwrap(), &options)
             };
             for name in kernel_names(&device) {
                 assert_eq!(load(&name).unwrap().n_samples(), 2);

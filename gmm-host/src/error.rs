@@ -1,4 +1,4 @@
-//! What can go wrong, said so that the reader knows where it is and what to do.
+//! Errors. Their texts say what is wrong, where it is, and what to do.
 
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -37,10 +37,10 @@ pub enum Error {
         /// The shape found.
         got: Vec<usize>,
     },
-    /// Covariances, or what has their shape, of another type than is needed.
+    /// Covariances, or arrays of their shape, that are of another type than is needed.
     #[error("{what} are of the covariance type `{got}` where `{expected}` is needed")]
     WrongCovarianceType {
-        /// Which.
+        /// Which arrays.
         what: &'static str,
         /// The name of the type that would fit.
         expected: &'static str,
@@ -104,10 +104,10 @@ pub enum Error {
         /// The weight.
         value: f64,
     },
-    /// Sample weights without any positive one.
+    /// No sample weight is positive.
     #[error("all sample weights are zero; at least one sample must count")]
     ZeroSampleWeights,
-    /// A sample so far from every component that even its log-density is not a number float64 can hold.
+    /// A sample so far from every component that its log-density is outside the range of float64.
     #[error(
         "the sample at row {row} (counted from 0) is infinitely far from every component; standardise the data or \
          start closer to it"
@@ -116,7 +116,7 @@ pub enum Error {
         /// Its row.
         row: usize,
     },
-    /// A component without samples where nothing says what it should be.
+    /// A component without samples, when there are no earlier parameters that it could retain.
     #[error(
         "component {component} (counted from 0) has no samples (its responsibilities sum to {}); use fewer \
          components or another start", short(*count)
@@ -163,7 +163,7 @@ pub enum Error {
         /// N.
         n_samples: usize,
     },
-    /// Samples that could not be had from where they lie, a file for example.
+    /// Samples could not be read from their source, for example a file.
     #[error(transparent)]
     Load(Box<dyn std::error::Error + Send + Sync>),
     /// Something that this backend cannot do.
@@ -171,7 +171,7 @@ pub enum Error {
     Unsupported {
         /// What was asked for.
         what: String,
-        /// Who cannot do it.
+        /// The backend.
         backend: &'static str,
         /// What to do.
         remedy: &'static str,
@@ -189,7 +189,7 @@ pub enum Error {
         /// The working precision.
         precision: &'static str,
     },
-    /// Threads that could not be had.
+    /// Threads could not be started.
     #[error("{n_threads} threads cannot be used: {message}")]
     Threads {
         /// How many were asked for.
@@ -197,32 +197,32 @@ pub enum Error {
         /// Why not.
         message: String,
     },
-    /// A kernel was asked for by a name that the backend does not have, or that cannot take this shape.
+    /// A kernel was requested that the backend does not have, or that cannot compute with this shape.
     #[error("kernel `{name}` {problem}; available here: {available}")]
     Kernel {
         /// The name asked for.
         name: String,
-        /// Why it cannot serve.
+        /// Why it cannot be used.
         problem: String,
-        /// The names that can.
+        /// The names of the kernels that can be used.
         available: String,
     },
-    /// A covariance type was given by a name that is none.
+    /// A name that no covariance type has.
     #[error("there is no covariance type `{name}`; use full, tied, diag or spherical")]
     UnknownCovarianceType {
         /// The name given.
         name: String,
     },
-    /// A device was asked for by a name that is none.
+    /// A name that no device has.
     #[error("there is no device `{name}`; use auto, cpu, reference, cuda or cuda:N")]
     UnknownDevice {
         /// The name asked for.
         name: String,
     },
     /// No usable CUDA device.
-    #[error("no CUDA device: {reason}; use the CPU (device `cpu` or `auto`) or mend the driver")]
+    #[error("no CUDA device: {reason}; use the CPU (device `cpu` or `auto`), or repair the driver")]
     NoCudaDevice {
-        /// Why not, in the driver's words where it spoke.
+        /// Why not; the driver's message, if there is one.
         reason: String,
     },
     /// A call of the CUDA driver failed.
@@ -235,13 +235,13 @@ pub enum Error {
     },
 }
 
-/// A number as people write it: with an exponent where it would have many zeros otherwise.
+/// A number as text, with an exponent if it would have many zeros otherwise.
 fn short(value: f64) -> String {
     let zeros = value != 0.0 && value.is_finite() && !(1e-5..1e16).contains(&value.abs());
     if zeros { format!("{value:e}") } else { value.to_string() }
 }
 
-/// How an error names the owner of a covariance.
+/// How an error names the component of a covariance; none stands for the tied one.
 fn named(component: Option<usize>) -> String {
     component.map_or_else(|| "all components (tied)".into(), |k| format!("component {k} (counted from 0)"))
 }

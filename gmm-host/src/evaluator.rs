@@ -1,15 +1,23 @@
-//! The one interface of all backends.
+//! The interface of all backends.
 use crate::model::density::Density;
 use crate::{Error, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result, Rows, Statistics};
 use ndarray::{Array1, Array2};
 
-/// Where and with what an evaluator computes.
+/// The device and the kernel that an evaluator computes with.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Description {
     /// The device, for example `cpu (2 threads, avx512)` or `cuda:0 NVIDIA H200`.
     pub device: String,
     /// The kernel (code variant) that the last evaluation used.
     pub kernel: String,
+}
+
+impl Description {
+    /// The names of a device and of a kernel.
+    pub fn new(device: impl Into<String>, kernel: impl Into<String>) -> Self {
+        Self { device: device.into(), kernel: kernel.into() }
+    }
 }
 
 /// A data set of N samples and D features that is resident in a backend and is evaluated for many parameter sets.
@@ -39,9 +47,43 @@ pub trait Evaluator: Send {
         Precision::Float64
     }
 
-    /// From now on an evaluation stays where its kind is evaluated first, so that equal mixtures get equal bits: what a
-    /// Markov chain needs. The device `auto` then chooses for the many thousands of evaluations of a chain. Without this,
-    /// it may move evaluations to a GPU while they are made; no other evaluator ever moves them.
+    /// Another evaluator over the same resident samples, without a copy of them, so that several threads can evaluate at
+    /// once. It gives the bits that this one gives (that of the device `auto`: for what this one has evaluated since it
+    /// was [settled](Self::settle)).
+    ///
+    /// ```
+    /// use gmm_host::{Covariances, CpuEvaluator, Evaluator, Mixture, Samples};
+    /// use ndarray::{Array2, array};
+    ///
+    /// let x = Array2::from_shape_fn((1000, 2), |(i, j)| ((i * (j + 2)) as f32).sin());
+    /// let mixture = Mixture::new(array![1.0], array![[0.0, 0.0]], Covariances::Spherical(array![1.0]))?;
+    /// let mut data = CpuEvaluator::new(Samples::from_f32(x.view())?)?;
+    /// let total = data.log_likelihood(&mixture)?;
+    /// std::thread::scope(|scope| {
+    ///     for _ in 0..4 {
+    ///         let mut shared = data.share()?;
+    ///         let mixture = &mixture;
+    ///         scope.spawn(move || assert_eq!(shared.log_likelihood(mixture).unwrap(), total));
+    ///     }
+    ///     Ok::<(), gmm_host::Error>(())
+    /// })?;
+    /// # Ok::<(), gmm_host::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the backend cannot share its samples.
+    fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
+        Err(Error::Unsupported {
+            what: "evaluation of the same resident samples by several threads".into(),
+            backend: "this evaluator",
+            remedy: "load the samples once for each thread",
+        })
+    }
+
+    /// Tells the device `auto` to choose, from now on, between CPU and GPU before the first evaluation of each kind, for
+    /// the many thousands of evaluations of a Markov chain, and to keep to that choice, so that equal mixtures get equal
+    /// bits. Otherwise `auto` may move evaluations to a GPU after some have been made on the CPU. Other evaluators never
+    /// move them, and do nothing here.
     fn settle(&mut self) {}
 
     /// The total log-likelihood Σᵢ wᵢ log Σₖ πₖ N(xᵢ; μₖ, Σₖ).
@@ -59,14 +101,15 @@ pub trait Evaluator: Send {
     /// over the data and without an array of size N·K. Besides EM, the gradient of the log-likelihood follows from it.
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics>;
 
-    /// Random-walk Metropolis where the data is: from `point`, whose log density is `log_density`, through all of the steps,
-    /// without waiting for the host between them. The log density of a proposal is a function of the proposal alone: the
-    /// same bits wherever the walk began and however its steps are portioned.
+    /// Runs random-walk Metropolis on the device: from `point`, whose log density is `log_density`, through all of the steps,
+    /// without waiting for the host between them. The log density of a proposal is a function of the proposal alone: it has
+    /// the same bits wherever the chain began and however its steps are divided into calls.
     ///
-    /// Returns false, and asks `steps` for nothing, where the backend leaves such walks to the caller.
+    /// Returns false, without asking for any of the `steps`, if the backend cannot do that; the caller then runs the chain.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where the target's parts do not fit together or the data; what the backend itself reports.
+    /// [`Error::ShapeMismatch`] where the parts of the target do not fit together, or not to the data; what the backend
+    /// itself reports.
     fn metropolis(
         &mut self,
         target: &MetropolisTarget,
@@ -96,7 +139,7 @@ pub trait Evaluator: Send {
         Ok(labels)
     }
 
-    /// The responsibilities p(k | xᵢ) (N, K). Only for those who want the array; nothing else makes it.
+    /// The responsibilities p(k | xᵢ) (N, K). No other method makes this array.
     ///
     /// Unless a backend overrides it, this is computed on one core of the host, in float64.
     ///
@@ -120,7 +163,7 @@ pub(crate) fn most_probable(log_p: &[f64]) -> usize {
     log_p.iter().enumerate().fold(0, |best, (c, v)| if *v > log_p[best] { c } else { best })
 }
 
-/// Implements [`Evaluator`] for a type that passes all of it on to what its `inner` and `inner_mut` give.
+/// Implements [`Evaluator`] for a type by calling the evaluator that its functions `inner` and `inner_mut` give.
 macro_rules! pass_on {
     ($type:ident) => {
         impl $crate::Evaluator for $type<'_> {
@@ -138,6 +181,9 @@ macro_rules! pass_on {
             }
             fn precision(&self, mixture: &$crate::Mixture, operation: $crate::Operation) -> $crate::Precision {
                 self.inner().precision(mixture, operation)
+            }
+            fn share(&self) -> $crate::Result<Box<dyn $crate::Evaluator + '_>> {
+                self.inner().share()
             }
             fn log_likelihood(&mut self, mixture: &$crate::Mixture) -> $crate::Result<f64> {
                 self.inner_mut().log_likelihood(mixture)
@@ -174,8 +220,8 @@ macro_rules! pass_on {
 }
 pub(crate) use pass_on;
 
-/// Calls `visit`, in order, with the index of each sample and its log πₖ N(x; μₖ, Σₖ) (K,) with their log-sum-exp, computed
-/// on the host in float64 from the samples that the evaluator gives back, some thousands at a time.
+/// Calls `visit`, in order, with the index of each sample, its log πₖ N(x; μₖ, Σₖ) (K,), and their log-sum-exp. Computes
+/// these on the host in float64, from samples that the evaluator copies back some thousands at a time.
 fn for_each_sample<E: Evaluator + ?Sized>(
     evaluator: &mut E,
     mixture: &Mixture,
@@ -196,7 +242,7 @@ fn for_each_sample<E: Evaluator + ?Sized>(
     Ok(())
 }
 
-/// Counts the row of an error from the first of all samples.
+/// Makes the row in the error about a chunk, whose first row is row `start` of all samples, one of all samples.
 pub(crate) fn shift_row(error: Error, start: usize) -> Error {
     match error {
         Error::UnreachableSample { row } => Error::UnreachableSample { row: row + start },
@@ -204,7 +250,7 @@ pub(crate) fn shift_row(error: Error, start: usize) -> Error {
     }
 }
 
-/// The check that every backend makes first.
+/// Checks the mixture's D against the data's, as every backend does first.
 pub(crate) fn check_features(mixture: &Mixture, n_features: usize) -> Result<()> {
     if mixture.n_features() == n_features {
         return Ok(());

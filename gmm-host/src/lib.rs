@@ -1,9 +1,38 @@
-//! Gaussian-mixture log-likelihoods over data that stays resident in a backend.
+//! Gaussian mixtures over data that stays resident in a device: the CPU with its SIMD instructions, or a CUDA GPU.
 //!
-//! The path of a data set: [`Samples`] checks it once; a backend takes it in as an [`Evaluator`]
-//! ([`ReferenceEvaluator`] in plain float64, [`CpuEvaluator`] with SIMD and threads); a [`Mixture`], checked on
-//! construction, is then evaluated over it as often as one likes, or asked for the [`Statistics`] of an EM step, from
-//! which [`GaussianMixtureParams`] fit.
+//! In one call, on arrays of ndarray:
+//!
+//! ```
+//! use gmm_host::GaussianMixtureParams;
+//! use ndarray::array;
+//!
+//! let x = array![[1.0, 2.0], [1.1, 4.0], [0.9, 0.0], [10.0, 2.0], [10.2, 4.0], [9.9, 0.0]];
+//! let fit = GaussianMixtureParams::new(2).fit(&x)?;
+//! let labels = fit.mixture.predict(&x)?;
+//! assert!(labels[0] == labels[1] && labels[0] != labels[3]);
+//! # Ok::<(), gmm_host::Error>(())
+//! ```
+//!
+//! For many calls over the same data: [`Samples`] checks the data once, and [`load`] lays it out in a [`Device`] and gives
+//! an [`Evaluator`]. That computes the log-likelihood of one [`Mixture`] after another, or the [`Statistics`] of an E-step,
+//! and [`GaussianMixtureParams`] fit to it.
+//!
+//! The features `serde` and `linfa` add the traits of these crates.
+//!
+//! # For those who work on this crate
+//!
+//! A module uses only modules that stand before it in this order:
+//!
+//! 1. `error`, `compensated`, `precision`;
+//! 2. `model` (`linalg`, `covariances`, `mixture`, then `density` and `sampler`);
+//! 3. `statistics`, `metropolis`;
+//! 4. `data` (`samples`, `frame`);
+//! 5. `evaluator`, which knows no backend;
+//! 6. `backends`: `chunked`, `either_precision`, `device_parameters`, `reference`; then `cpu` and `cuda`; then `auto`;
+//! 7. `device`, which knows all backends;
+//! 8. `source`;
+//! 9. `fit` (`outcome`, `params`, `kmeans`, `init`, `em`, `select`, `merge`, then `standard` and `stepwise`);
+//! 10. `predict`, `linfa`.
 mod backends;
 mod compensated;
 mod data;
@@ -11,9 +40,13 @@ mod device;
 mod error;
 mod evaluator;
 mod fit;
+#[cfg(feature = "linfa")]
+mod linfa;
 mod metropolis;
 mod model;
 mod precision;
+mod predict;
+mod source;
 mod statistics;
 
 pub use backends::chunked::{ChunkedEvaluator, Load};
@@ -21,7 +54,7 @@ pub use backends::cpu::CpuEvaluator;
 #[cfg(feature = "cuda")]
 pub use backends::cuda::{CudaEvaluator, CudaOptions, GpuInfo, cuda_devices, cuda_kernel_names};
 pub use backends::reference::ReferenceEvaluator;
-pub use data::samples::{Rows, Samples, View};
+pub use data::samples::{Element, Rows, Samples, View};
 pub use device::{Device, LoadOptions, devices, kernel_names, load};
 pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator};
@@ -34,6 +67,8 @@ pub use model::covariances::{CovarianceType, Covariances};
 pub use model::mixture::{Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
 pub use model::sampler::Sampler;
 pub use precision::{Operation, Precision};
+pub use predict::MixtureOn;
+pub use source::DataSource;
 pub use statistics::{COUNT_FLOOR, CentredSums, Freeze, Statistics, Update};
 
 /// The example of the README is tested.

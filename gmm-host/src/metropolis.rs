@@ -1,4 +1,4 @@
-//! What a backend needs to know to run random-walk Metropolis where the data is.
+//! What a backend needs to know to run random-walk Metropolis on its device.
 use crate::{Covariances, Error, Mixture, Result};
 use ndarray::Array2;
 
@@ -14,9 +14,9 @@ pub struct MetropolisTarget {
     pub n_components: usize,
     /// D.
     pub n_features: usize,
-    /// Whether a component has one σ for all its features.
+    /// Whether each component has one σ for all features.
     pub spherical: bool,
-    /// What is added to the log-likelihood.
+    /// The log prior density, which is added to the log-likelihood.
     pub prior: MetropolisPrior,
 }
 
@@ -41,7 +41,7 @@ pub struct MetropolisPrior {
     pub by_variance: Vec<f64>,
     /// c (K·S,).
     pub by_precision: Vec<f64>,
-    /// What all points have in common.
+    /// A constant that is the same at all points.
     pub constant: f64,
 }
 
@@ -56,12 +56,12 @@ impl MetropolisTarget {
         self.n_components - 1 + self.n_components * (self.n_features + self.scales())
     }
 
-    /// Numbers of a step (see [`MetropolisSteps`]).
+    /// How many numbers a step takes (see [`MetropolisSteps`]).
     pub fn step_width(&self) -> usize {
         (self.dim() + 1).next_multiple_of(2)
     }
 
-    /// The mixture at a point; `None` where θ is so extreme that there is none in float64.
+    /// The mixture at a point; `None` where θ is so extreme that float64 cannot hold the mixture's parameters.
     ///
     /// # Panics
     /// If `theta` has not `dim` coordinates.
@@ -91,7 +91,7 @@ impl MetropolisTarget {
         Mixture::new(weights.into(), Array2::from_shape_vec((k, d), means.to_vec()).ok()?, covariances).ok()
     }
 
-    /// What is added to the log-likelihood at a point, of which `mixture` is the mixture.
+    /// The log prior density at a point, whose mixture is `mixture`.
     ///
     /// # Panics
     /// If they do not have the target's shape.
@@ -119,20 +119,20 @@ impl MetropolisTarget {
         let (k, d, s, prior) = (self.n_components, self.n_features, self.scales(), &self.prior);
         if d != n_features || k == 0 {
             return Err(Error::ShapeMismatch {
-                what: "the walk's components and features (against the data's columns)",
+                what: "the components and features of the Metropolis target (against the data's columns)",
                 expected: vec![k.max(1), n_features],
                 got: vec![k, d],
             });
         }
         let lengths = [
-            ("the concentrations of a walk", k, prior.concentration.len()),
-            ("the locations of a walk", k * d, prior.location.len()),
-            ("the precisions of a walk", k * d, prior.precision.len()),
-            ("the scaled precisions of a walk", k * d, prior.scaled_precision.len()),
-            ("the factors of a walk's log scales", k * s, prior.by_log_scale.len()),
-            ("the factors of a walk's variances", k * s, prior.by_variance.len()),
-            ("the factors of a walk's precisions", k * s, prior.by_precision.len()),
-            ("the point of a walk", self.dim(), point.len()),
+            ("the concentrations in a Metropolis prior", k, prior.concentration.len()),
+            ("the locations in a Metropolis prior", k * d, prior.location.len()),
+            ("the precisions in a Metropolis prior", k * d, prior.precision.len()),
+            ("the scaled precisions in a Metropolis prior", k * d, prior.scaled_precision.len()),
+            ("the factors of the log scales in a Metropolis prior", k * s, prior.by_log_scale.len()),
+            ("the factors of the variances in a Metropolis prior", k * s, prior.by_variance.len()),
+            ("the factors of the precisions in a Metropolis prior", k * s, prior.by_precision.len()),
+            ("the point that Metropolis steps begin at", self.dim(), point.len()),
         ];
         match lengths.into_iter().find(|(_, expected, got)| expected != got) {
             Some((what, expected, got)) => Err(Error::ShapeMismatch { what, expected: vec![expected], got: vec![got] }),
@@ -141,17 +141,17 @@ impl MetropolisTarget {
     }
 }
 
-/// Where the steps of a walk come from, and where they go.
+/// The source of a chain's steps, and the receiver of their results.
 ///
-/// A step is a row of [`MetropolisTarget::step_width`] numbers: the increments of the coordinates, log u of a uniform number u,
-/// and for an odd number of coordinates nothing behind. The proposal θ + increments is accepted where
+/// A step is a row of [`MetropolisTarget::step_width`] numbers: the increments of the coordinates, log u of a uniform number
+/// u, and, if the number of coordinates is even, one number that is not used. The proposal θ + increments is accepted where
 /// log u < log p(proposal) − log p(θ).
 pub trait MetropolisSteps {
-    /// Fills as many rows as there are steps left and room for, and returns their number; 0 ends the walk.
+    /// Writes as many steps as are left and as there is room for, and returns their number; 0 ends the chain.
     ///
-    /// It may be called before the densities of the steps before are known.
+    /// It may be called before the densities of the preceding steps are known.
     fn propose(&mut self, rows: &mut [f64]) -> usize;
 
-    /// Takes the steps back, in order, with the log density of each proposal (−∞ for one that has none).
+    /// Receives the steps again, in order, with the log density of each proposal (−∞ where that has no density).
     fn record(&mut self, rows: &[f64], log_densities: &[f64]);
 }

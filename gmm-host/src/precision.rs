@@ -1,4 +1,4 @@
-//! The number type of an evaluation, and what the digits are needed for.
+//! The number type of an evaluation, and the operations that need different numbers of digits.
 
 /// The number type of an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! What one E-step says about the data, as a value.
+//! The sufficient statistics of an E-step, and the M-step.
 use crate::{CovarianceType, Covariances, Error, Mixture, Result};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis};
 
@@ -41,26 +41,28 @@ pub struct CentredSums {
 
 /// Which parameters an M-step leaves as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Freeze {
-    /// Keep the weights.
+    /// Leave the weights.
     pub weights: bool,
-    /// Keep the means.
+    /// Leave the means.
     pub means: bool,
-    /// Keep the covariances.
+    /// Leave the covariances.
     pub covariances: bool,
 }
 
-/// What an M-step gives.
+/// The result of an M-step.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Update {
     /// The new parameters.
     pub mixture: Mixture,
-    /// Components (ascending) that lost their samples or collapsed onto a point, and retained what they had.
+    /// Components (ascending) that lost their samples or collapsed onto a point, and retained their earlier parameters.
     pub retained: Vec<usize>,
 }
 
 impl Statistics {
-    /// Statistics of no samples at all: the neutral element of [`merge`](Self::merge).
+    /// The statistics of no samples, the neutral element of [`merge`](Self::merge).
     pub fn empty(covariance_type: CovarianceType, n_components: usize, n_features: usize) -> Self {
         Self {
             weight: 0.0,
@@ -122,8 +124,8 @@ impl Statistics {
         Ok(Self { weight, log_likelihood, counts, means: centres, scatter })
     }
 
-    /// From responsibilities (N, K) that someone made up: labels of another clustering, random numbers. Their
-    /// log-likelihood is 0.
+    /// From responsibilities (N, K) that no mixture gave, for example the labels of another clustering or random numbers.
+    /// The log-likelihood is 0.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`]; [`Error::NonFiniteStatistic`] for a responsibility that is not finite or a negative count.
@@ -255,7 +257,7 @@ impl Statistics {
         self
     }
 
-    /// The M-step without a past: every component must have samples and a covariance of its own.
+    /// The M-step when there is no previous mixture: every component must have samples and a usable covariance.
     ///
     /// The formulas are those of [`update`](Self::update).
     ///
@@ -281,14 +283,14 @@ impl Statistics {
     ///
     /// Frozen parameters stay those of `previous`; covariances are then taken around frozen means.
     ///
-    /// A component with Nₖ ≤ 10·ε has lost its samples: it keeps its mean and its covariance, and its weight, nₖ / Σ nₖ,
-    /// is next to nothing. A component whose new covariance is not positive definite (it collapsed onto a point or a plane,
-    /// and `reg_covar` is too small to hold it) keeps its last covariance. Neither lowers the likelihood: each
-    /// parameter's M-step is a maximum for whatever the other is. Both are reported in [`Update::retained`].
+    /// A component with Nₖ ≤ 10·ε has lost its samples: it retains its mean and its covariance, and its weight nₖ / Σ nₖ is
+    /// nearly zero. A component whose new covariance is not positive definite, because it collapsed onto a point or a plane
+    /// and `reg_covar` is too small, retains its last covariance. Neither lowers the likelihood, because the M-step of each
+    /// parameter is a maximum whatever the other parameter is. [`Update::retained`] lists both.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] where `previous` has another K or D, [`Error::WrongCovarianceType`]. As [`Mixture::new`] where not one component
-    /// with samples has a usable covariance: then it is the data that are degenerate, and `reg_covar` too small.
+    /// with samples has a usable covariance: the data are degenerate then, and `reg_covar` is too small.
     pub fn update(&self, previous: &Mixture, reg_covar: f64, freeze: Freeze) -> Result<Update> {
         let (k, d) = self.means.dim();
         if previous.means().dim() != (k, d) {
@@ -340,7 +342,7 @@ impl Statistics {
         Ok(Update { mixture: Mixture::from_parts(weights, means, covariances, factor)?, retained })
     }
 
-    /// 10·ε, and less where all the weight there is is less than one.
+    /// [`COUNT_FLOOR`], or proportionally less if the total weight is less than one.
     fn floor(&self) -> f64 {
         COUNT_FLOOR * self.weight.min(1.0)
     }
@@ -413,7 +415,7 @@ fn add_outer(scatter: &mut Covariances, c: usize, factor: f64, delta: &[f64]) {
     }
 }
 
-/// Lifts what rounding left below zero on a diagonal, and mirrors the lower triangles.
+/// Sets diagonal entries that rounding left below zero to zero, and mirrors the lower triangles.
 fn tidy(scatter: &mut Covariances) {
     let clamp = |v: &mut f64| *v = v.max(0.0);
     let tidy_matrix = |mut m: ArrayViewMut2<'_, f64>| {

@@ -6,7 +6,7 @@ mod common;
 mod gpu_harness;
 
 use common::estep::{self, Subject};
-use common::{Backend, agreement, assert_close, blobs, mixture, normal, reference, weighted};
+use common::{Backend, CUDA_BACKENDS, agreement, assert_close, blobs, mixture, normal, reference, weighted};
 use gmm_host::{
     CovarianceType, Covariances, CudaEvaluator, CudaOptions, Device, Error, Evaluator, GaussianMixtureParams,
     InitParams, Samples, load,
@@ -16,9 +16,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 fn main() -> ExitCode {
-    // SAFETY: no other thread runs yet. The choices of these tests do not go into the user's cache folder.
+    // SAFETY: no other thread runs yet. An empty name keeps the choices of these tests out of the user's cache folder.
     unsafe { std::env::set_var("GMM_TUNING_FILE", "") };
-    gpu_harness::main_with(vec![
+    let tests: Vec<gpu_harness::Test> = vec![
         ("likelihoods_agree_for_every_type_and_weights", likelihoods_agree_for_every_type_and_weights),
         ("scores_labels_and_responsibilities_agree", scores_labels_and_responsibilities_agree),
         ("estep_every_type_and_size", || estep::every_type_and_size(&cuda())),
@@ -33,15 +33,12 @@ fn main() -> ExitCode {
         ("errors_leave_it_usable", errors_leave_it_usable),
         ("fits_agree_with_scikit_learn", fits_agree_with_scikit_learn),
         ("fits_agree_with_the_cpu", fits_agree_with_the_cpu),
-        ("a_start_costs_less_than_ten_iterations", a_start_costs_less_than_ten_iterations),
         ("auto_takes_weights_and_float64", auto_takes_weights_and_float64),
-    ])
+    ];
+    let timed: [gpu_harness::Test; 1] =
+        [("a_start_costs_less_than_ten_iterations", a_start_costs_less_than_ten_iterations)];
+    gpu_harness::run(tests, timed)
 }
-
-const BACKENDS: &[Backend] = &[
-    Backend { name: "cuda, float64", load: |s| Some(Box::new(evaluator(s, None))), float32: false },
-    Backend { name: "cuda, float32", load: |s| Some(Box::new(evaluator(s, None))), float32: true },
-];
 
 fn evaluator(samples: Samples<'_>, memory_limit: Option<usize>) -> CudaEvaluator<'_> {
     CudaEvaluator::new(samples, 0, &CudaOptions::default().with_memory_limit(memory_limit)).unwrap()
@@ -81,12 +78,12 @@ fn likelihoods_agree_for_every_type_and_weights() {
         for t in CovarianceType::ALL {
             let (x, w) = (normal(i as u64, n, d, 0.5), weights(n));
             let m = mixture(10 + i as u64, t, k, d, 0.5);
-            for backend in BACKENDS {
+            for backend in CUDA_BACKENDS {
                 let seen = backend.seen(&x);
                 let scores = reference(seen.view()).score_samples(&m).unwrap();
                 let what = format!("{}, {t} N={n} D={d} K={k}", backend.name);
                 for w in [None, Some(&w)] {
-                    let mut e = backend.evaluator(x.view(), w.map(|w| w.view())).unwrap();
+                    let mut e = backend.evaluator(x.view(), w.map(|w| w.view()));
                     let truth = match w {
                         Some(w) => weighted(seen.view(), w.view()).log_likelihood(&m).unwrap(),
                         None => scores.sum(),
@@ -110,14 +107,14 @@ fn scores_labels_and_responsibilities_agree() {
         for t in CovarianceType::ALL {
             let x = normal(20 + i as u64, n, d, 0.0);
             let m = mixture(30 + i as u64, t, k, d, 0.0);
-            for backend in BACKENDS {
+            for backend in CUDA_BACKENDS {
                 let what = format!("{}, {t} N={n} D={d} K={k}", backend.name);
                 let seen = backend.seen(&x);
                 let mut truth = reference(seen.view());
                 // Weights do not matter here.
                 let w = weights(n);
                 let w = (i % 2 == 0).then_some(w.view()).filter(|w| w.sum() > 0.0);
-                let mut e = backend.evaluator(x.view(), w).unwrap();
+                let mut e = backend.evaluator(x.view(), w);
                 let unit = backend.tolerance(1e-13, 16.0 * 2f64.powi(-24)) * (d as f64 + 4.0).sqrt();
                 let (scores, true_scores) = (e.score_samples(&m).unwrap(), truth.score_samples(&m).unwrap());
                 assert_eq!(scores.len(), n);
@@ -156,7 +153,7 @@ fn large_k_and_d() {
     }
 }
 
-/// More samples than a part has, and more parts than one launch: what is summed from part to part is exact enough.
+/// More samples than a part has, and more parts than one launch: the sums over the parts are exact enough.
 fn many_parts() {
     let n = 3_000_017;
     let x = blobs(42, n, 4);
@@ -176,7 +173,7 @@ fn chunks_equal_the_whole() {
     let (x, w) = (normal(44, n, d, 0.0), weights(n));
     for t in CovarianceType::ALL {
         let m = mixture(45, t, k, d, 0.0);
-        for backend in BACKENDS {
+        for backend in CUDA_BACKENDS {
             let single = x.mapv(|v| v as f32);
             let samples = match backend.float32 {
                 true => Samples::from_f32(single.view()),
@@ -215,9 +212,9 @@ fn far_samples_are_finite() {
     }
     for t in CovarianceType::ALL {
         let m = mixture(47, t, 6, 5, 0.0);
-        for backend in BACKENDS {
+        for backend in CUDA_BACKENDS {
             let truth = reference(backend.seen(&x).view()).score_samples(&m).unwrap();
-            let got = backend.evaluator(x.view(), None).unwrap().score_samples(&m).unwrap();
+            let got = backend.evaluator(x.view(), None).score_samples(&m).unwrap();
             for (i, (got, v)) in got.iter().zip(&truth).enumerate() {
                 let bound = backend.tolerance(1e-13, 4e-6) * v.abs().max(1.0);
                 assert!(got.is_finite() && (got - v).abs() <= bound, "{}, {t}, {i}: {got} for {v}", backend.name);
@@ -228,8 +225,8 @@ fn far_samples_are_finite() {
 
 fn errors_leave_it_usable() {
     let x = normal(48, 100, 3, 0.0);
-    for backend in BACKENDS {
-        let mut e = backend.evaluator(x.view(), None).unwrap();
+    for backend in CUDA_BACKENDS {
+        let mut e = backend.evaluator(x.view(), None);
         let good = mixture(49, CovarianceType::Full, 2, 3, 0.0);
         let total = e.log_likelihood(&good).unwrap();
         let wrong = mixture(50, CovarianceType::Full, 2, 4, 0.0);
@@ -248,7 +245,7 @@ fn errors_leave_it_usable() {
 fn fits_agree_with_scikit_learn() {
     for data in ["iris", "digits", "speech"] {
         for t in CovarianceType::ALL {
-            for backend in BACKENDS {
+            for backend in CUDA_BACKENDS {
                 println!("{data}, {t}, {}", backend.name);
                 agreement::check(data, t, backend);
             }
@@ -281,7 +278,8 @@ fn fits_agree_with_the_cpu() {
     }
 }
 
-/// By the clock, at the size of the talk; or less than a millisecond, where ten iterations are only half of one.
+/// By the clock, at the size of the talk. A start may also take up to a millisecond, where ten iterations take about half of
+/// one.
 fn a_start_costs_less_than_ten_iterations() {
     let (n, d, k) = (1_000_000, 13, 8);
     let x = blobs(53, n, d).mapv(|v| v as f32);
@@ -303,8 +301,7 @@ fn a_start_costs_less_than_ten_iterations() {
             };
             let (start, whole) = (seconds(0), seconds(10));
             println!("{t} {init}: start {:.0} µs, ten iterations {:.0} µs", start * 1e6, (whole - start) * 1e6);
-            // Without optimisation the host's part is slow.
-            assert!(cfg!(debug_assertions) || start < 1e-3 || start < whole - start, "{t} {init}");
+            assert!(start < 1e-3 || start < whole - start, "{t} {init}");
         }
     }
 }

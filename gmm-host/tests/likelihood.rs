@@ -463,7 +463,7 @@ fn problem() -> impl Strategy<Value = (usize, usize, usize, usize, u64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, rng_seed: proptest::test_runner::RngSeed::Fixed(1), ..ProptestConfig::default() })]
+    #![proptest_config(common::proptest_config())]
 
     #[test]
     fn permutations_change_nothing((n, d, k, t, seed) in problem()) {

@@ -44,7 +44,7 @@ fn statistics_are_what_their_definition_says() {
     for t in CovarianceType::ALL {
         let m = mixture(2, t, 4, 3, 0.5);
         for backend in BACKENDS {
-            let Some(mut e) = backend.evaluator(x.view(), Some(w.view())) else { continue };
+            let mut e = backend.evaluator(x.view(), Some(w.view()));
             println!("{} {t}", backend.name);
             let got = e.statistics(&m).unwrap();
             assert_eq!(got.covariance_type(), t);
@@ -122,7 +122,7 @@ fn integer_weights_equal_repeated_rows() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(common::proptest_config())]
 
     /// Chan's formula: any split, merged left to right or as a tree, equals one pass.
     #[test]
@@ -303,7 +303,7 @@ fn labels_follow_the_responsibilities() {
     let x = normal(17, 70, 2, 0.0);
     let m = mixture(18, CovarianceType::Full, 3, 2, 0.0);
     for backend in BACKENDS {
-        let Some(mut e) = backend.evaluator(x.view(), None) else { continue };
+        let mut e = backend.evaluator(x.view(), None);
         let r = e.predict_proba(&m).unwrap();
         let labels = e.predict(&m).unwrap();
         assert_eq!((r.dim(), labels.len()), ((70, 3), 70));

@@ -365,7 +365,7 @@ impl Evaluator for Odd {
         self.inner.total_weight()
     }
     fn describe(&self) -> Description {
-        Description { kernel: self.kernel.into(), ..self.inner.describe() }
+        Description::new(self.inner.describe().device, self.kernel)
     }
     fn log_likelihood(&mut self, m: &Mixture) -> gmm_host::Result<f64> {
         self.count()?;

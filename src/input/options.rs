@@ -26,12 +26,22 @@ pub struct DataOptions {
 
 impl DataOptions {
     pub fn load_options(&self) -> LoadOptions {
-        LoadOptions { kernel: self.kernel.clone(), float64: self.float64 }
+        LoadOptions::new().kernel(self.kernel.clone()).float64(self.float64).tuning_file(tuning_file())
     }
 
     /// The memory that the data may take, in bytes.
     pub fn memory_limit(&self) -> u64 {
         self.memory.unwrap_or_else(half_of_the_memory)
+    }
+}
+
+/// The file in which this program remembers the kernels that were measured to be the fastest on a GPU: `gmm/cuda-tuning.json` in
+/// the user's cache folder, or the one that the environment variable `GMM_TUNING_FILE` names; none where that is empty.
+pub fn tuning_file() -> Option<PathBuf> {
+    match std::env::var_os("GMM_TUNING_FILE") {
+        Some(path) if path.is_empty() => None,
+        Some(path) => Some(path.into()),
+        None => Some(dirs::cache_dir()?.join("gmm").join("cuda-tuning.json")),
     }
 }
 

@@ -172,7 +172,9 @@ fn mixture(covariance_type: CovarianceType) -> Mixture {
 
 fn fit(covariance_type: CovarianceType, run: usize) -> Fit {
     let lower_bounds = vec![-1.5, -1.0 / 3.0];
-    Fit { mixture: mixture(covariance_type), lower_bounds, converged: true, stopped: false, run, kept: vec![1] }
+    let mut fit = Fit::new(mixture(covariance_type));
+    (fit.lower_bounds, fit.converged, fit.run, fit.retained) = (lower_bounds, true, run, vec![1]);
+    fit
 }
 
 /// The bytes that `write` writes to a file.

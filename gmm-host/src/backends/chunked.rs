@@ -8,14 +8,14 @@ use ndarray::{Array1, Array2, Axis, s};
 /// Makes the evaluator of one chunk, given its index.
 pub type Load<'a> = Box<dyn FnMut(usize) -> Result<Box<dyn Evaluator + 'a>> + Send + 'a>;
 
-/// An evaluator made of chunks, of which one at a time is in memory: everything that works with an [`Evaluator`], a
-/// fit above all, works with more data than memory holds, reading all of it once for each pass.
+/// An evaluator of chunks, one of which is in memory at a time. So a fit, like everything else that works with an
+/// [`Evaluator`], can use more data than fits into memory; it reads all of the data once for each pass.
 ///
 /// ```
 /// use gmm_host::{ChunkedEvaluator, CpuEvaluator, Evaluator, Samples};
 /// use ndarray::Array2;
 ///
-/// // In earnest, samples that lie elsewhere than in memory.
+/// // In a real program the chunks come from a file.
 /// let x = Array2::<f32>::zeros((8, 2));
 /// let samples = Samples::from_f32(x.view())?;
 /// let data = ChunkedEvaluator::of_samples(samples, 3, |chunk| Ok(Box::new(CpuEvaluator::new(chunk)?)))?;
@@ -33,8 +33,8 @@ pub struct ChunkedEvaluator<'a> {
 }
 
 impl<'a> ChunkedEvaluator<'a> {
-    /// From the number of features, the number of samples in each chunk, and what loads a chunk. The loader is
-    /// called again for each pass; it must give the same samples each time, in the stated number.
+    /// Takes the number of features, the number of samples in each chunk, and a function that loads a chunk. The function is
+    /// called in each pass; it must give the same samples each time, as many as stated.
     ///
     /// # Errors
     /// [`Error::EmptyData`] without features, without chunks, or with an empty chunk.
@@ -56,8 +56,8 @@ impl<'a> ChunkedEvaluator<'a> {
         Ok(Self { n_features, starts, total_weight: n as f64, load: Box::new(load), loaded: None, description })
     }
 
-    /// From samples that lie somewhere else than in memory, a mapped file above all: `rows` of them at a time are given to
-    /// `load`, the last time fewer.
+    /// Divides samples that are not in memory, for example those of a mapped file, into chunks of `rows` rows, the last one
+    /// of which may be smaller. `load` makes the evaluator of a chunk.
     ///
     /// # Errors
     /// [`Error::EmptyData`] for chunks of zero rows.
@@ -73,7 +73,7 @@ impl<'a> ChunkedEvaluator<'a> {
         Ok(chunks.with_total_weight(total_weight))
     }
 
-    /// States the total weight, where the chunks' samples have weights.
+    /// Sets the total weight of all samples, for chunks whose samples have weights.
     #[must_use]
     pub fn with_total_weight(self, total_weight: f64) -> Self {
         Self { total_weight, ..self }
@@ -86,7 +86,7 @@ impl<'a> ChunkedEvaluator<'a> {
 
     fn chunk(&mut self, index: usize) -> Result<&mut (dyn Evaluator + 'a)> {
         if !matches!(&self.loaded, Some((i, _)) if *i == index) {
-            // The memory of the last chunk is needed for this one.
+            // The last chunk is dropped before this one is loaded, which needs its memory.
             self.loaded = None;
             let chunk = (self.load)(index)?;
             let expected = vec![self.starts[index + 1] - self.starts[index], self.n_features];
@@ -140,7 +140,7 @@ impl Evaluator for ChunkedEvaluator<'_> {
         self.description.clone()
     }
 
-    /// Of the chunk that is loaded; each chunk decides for itself.
+    /// The precision of the chunk that is loaded; each chunk has its own.
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
         self.loaded.as_ref().map_or(Precision::Float64, |(_, chunk)| chunk.precision(mixture, operation))
     }
@@ -163,7 +163,7 @@ impl Evaluator for ChunkedEvaluator<'_> {
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
         check_features(mixture, self.n_features)?;
         let (k, d) = mixture.means().dim();
-        // Merged as they come: only two values are ever held.
+        // Each chunk's statistics are merged at once, so that no more than two are in memory.
         let mut total = Statistics::empty(mixture.covariance_type(), k, d);
         for index in 0..self.n_chunks() {
             let start = self.starts[index];
@@ -177,7 +177,7 @@ impl Evaluator for ChunkedEvaluator<'_> {
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
         check_rows(rows, self.n_samples())?;
         let mut out = Rows { x: Array2::zeros((rows.len(), self.n_features)), weights: Array1::zeros(rows.len()) };
-        // Where each row goes, in the order of the rows: each chunk is loaded once.
+        // The positions in `rows`, sorted by row, so that each chunk is loaded once.
         let mut order: Vec<usize> = (0..rows.len()).collect();
         order.sort_by_key(|&at| rows[at]);
         let mut rest = order.as_slice();

@@ -20,11 +20,11 @@ pub(crate) struct DeviceParameters<T> {
     pub shift: Vec<T>,
     /// wₖ in [2⁻⁶⁰, 1], the largest 1; 0 for a component of weight zero (its scales and shifts are 0, its seed very low).
     pub weight: Vec<T>,
-    /// What of the constant did not fit into wₖ.
+    /// The part of the constant that did not fit into wₖ.
     pub seed: Vec<T>,
     /// Constant of every sample, in log₂ units, to be added in float64.
     pub offset: f64,
-    /// What `scale` cannot say.
+    /// The covariances' matrices, which `scale` cannot hold.
     pub matrices: Matrices<T>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct DeviceParameters<T> {
 /// Cholesky factor of the precision.
 #[derive(Debug, Clone)]
 pub(crate) enum Matrices<T> {
-    /// None: `scale` is their diagonal.
+    /// The matrices are diagonal, and `scale` holds the diagonals.
     Diagonal,
     /// One for each component (K, D(D+1)/2); `scale` is empty.
     Each(Vec<T>),
@@ -40,7 +40,7 @@ pub(crate) enum Matrices<T> {
     Shared(Vec<T>),
 }
 
-/// Place of row `i` in a lower triangle that is kept row by row, and length of the triangle of the rows before it.
+/// The position of row `i` in a lower triangle that is stored row by row, and so the length of a triangle of `i` rows.
 pub(crate) const fn triangle(i: usize) -> usize {
     i * (i + 1) / 2
 }
@@ -49,7 +49,8 @@ pub(crate) const fn triangle(i: usize) -> usize {
 const MIN_WEIGHT_EXPONENT: f64 = -60.0;
 
 impl<T: Float> DeviceParameters<T> {
-    /// Packs `mixture` for data in `frame`; the constants are computed in float64 from the scales as rounded to `T`.
+    /// Converts a mixture with diagonal or spherical covariances for data in `frame`. The constants are computed in float64,
+    /// from the scales as they were rounded to `T`.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for full and tied covariances; [`Error::OutOfRange`] where a standard deviation is so
@@ -66,7 +67,7 @@ impl<T: Float> DeviceParameters<T> {
                 constant.push(f64::NEG_INFINITY);
                 continue;
             }
-            // s in the frame, as a square, before the square root.
+            // The square of s·σ.
             let unit = std::f64::consts::LOG2_E / 2.0;
             match mixture.covariances() {
                 Covariances::Diag(v) => {
@@ -172,8 +173,8 @@ impl<T: Float> DeviceParameters<T> {
     }
 }
 
-/// What turns log₂ of the product of a component's scales into its normalising constant: log₂ of 1/√(2π) over √(log₂e / 2)
-/// for each of `d` features, and of the frame's units.
+/// log₂ of the normalising constant of a component in the units of the data, less log₂ of the product of its scales: for each
+/// of `d` features log₂ of 1/√(2π) over √(log₂e / 2), and the frame's units.
 pub(crate) fn frame_offset(d: usize, frame: &Frame) -> f64 {
     let unit = -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log2();
     d as f64 * unit + frame.log2_scale
@@ -188,7 +189,7 @@ fn push_triangle<T: Float>(out: &mut Vec<T>, u: ArrayView2<'_, f64>, frame: &Fra
     }
 }
 
-/// Splits log₂ constants (K,) into what all have in common, the factors wₖ and the seeds.
+/// Splits log₂ constants (K,) into an offset that is common to all, the factors wₖ, and the seeds.
 fn weights_and_seeds<T: Float>(constant: &[f64]) -> (f64, Vec<T>, Vec<T>) {
     let offset = constant.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let (mut weight, mut seed) = (Vec::with_capacity(constant.len()), Vec::with_capacity(constant.len()));

@@ -1,12 +1,13 @@
-//! Whether float32's digits suffice for a mixture, and float64 in its place where they do not.
+//! Evaluation in float32 where its digits suffice for a mixture, and in float64 where they do not.
 use crate::data::frame::Frame;
 use crate::{
     Covariances, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result,
     Rows, Samples, Statistics,
 };
 use ndarray::{Array1, Array2, ArrayView2, Axis};
+use std::sync::Arc;
 
-/// The largest [`cancellation`] at which float32 serves, for `n` samples.
+/// The largest [`cancellation`] at which the digits of float32 suffice, for `n` samples.
 ///
 /// Rounding moves a deviation by about 2⁻²⁴ times the cancellation c, and the log-density of a sample z deviations away by
 /// z·2⁻²⁴·c: below 10⁻³ for c = 1024 and z = 16. In the mean over n samples these errors are independent: 2⁻²⁴·c/√n is at
@@ -18,9 +19,9 @@ fn largest_cancellation(operation: Operation, n: usize) -> f64 {
     }
 }
 
-/// How large the numbers are, in standard deviations of a component, whose difference is a sample's deviation from it:
-/// √(Σⱼ Pⱼⱼ·(Σⱼⱼ + (μⱼ − cⱼ)²)) with the component's covariance Σ, precision P and mean μ, and the centre c of the frame,
-/// where the samples' digits are counted from. The largest of all components that have weight.
+/// A sample's deviation from a component is a difference of two numbers; this is how large these are, in standard deviations
+/// of the component: √(Σⱼ Pⱼⱼ·(Σⱼⱼ + (μⱼ − cⱼ)²)) with the component's covariance Σ, precision P and mean μ, and the centre c
+/// of the frame, which is the zero of the samples' numbers. Gives the largest of all components that have weight.
 ///
 /// A deviation is tᵢ = Σⱼ Aᵢⱼ·(xⱼ − μⱼ) with AᵀA = P; each of its terms is rounded in proportion to its own size, and
 /// xⱼ − cⱼ is about μⱼ − cⱼ ± √Σⱼⱼ for the samples that the component explains.
@@ -37,11 +38,11 @@ pub(crate) fn cancellation(mixture: &Mixture, frame: &Frame) -> f64 {
                 of_matrix(distances, v.index_axis(Axis(0), c), u.index_axis(Axis(0), c))
             }
             (Covariances::Tied(v), Some(Covariances::Tied(u))) => of_matrix(distances, v.view(), u.view()),
-            // A mixture with matrices has their factors.
+            // Not reached: a mixture with matrices has their factors.
             _ => f64::INFINITY,
         }
     });
-    // A NaN, of numbers beyond all range, is more than any limit too.
+    // Numbers outside the range of float64 give NaN, which counts as above any limit.
     squares.map(|v: f64| if v.is_nan() { f64::INFINITY } else { v }).fold(0.0, f64::max).sqrt()
 }
 
@@ -58,12 +59,21 @@ fn of_matrix(
 /// An evaluator in float32 whose parameters are relative to a frame.
 pub(crate) trait Float32Evaluator: Evaluator {
     fn frame(&self) -> &Frame;
+
+    /// Another evaluator over the same resident samples, if the backend can share them ([`Evaluator::share`]).
+    fn shared(&self) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }
 
 /// Makes the evaluator of the same samples in float64.
-pub(crate) type OpenFloat64<'a> = Box<dyn Fn(&Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + 'a>;
+type OpenFloat64<'a> = Arc<dyn Fn(&Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a>;
 
-/// float32 where its digits suffice for the mixture, and else float64, whose evaluator is made when it is first needed.
+/// Evaluates in float32 where its digits suffice for the mixture, and otherwise with an evaluator in float64, which is made
+/// when it is first needed.
 pub(crate) struct EitherPrecision<'a, E> {
     pub float32: E,
     samples: Samples<'a>,
@@ -79,7 +89,18 @@ impl<E: std::fmt::Debug> std::fmt::Debug for EitherPrecision<'_, E> {
 }
 
 impl<'a, E: Float32Evaluator> EitherPrecision<'a, E> {
-    pub fn new(float32: E, samples: Samples<'a>, open_float64: OpenFloat64<'a>) -> Self {
+    pub fn new(
+        float32: E,
+        samples: Samples<'a>,
+        open_float64: impl Fn(&Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a,
+    ) -> Self {
+        let open_float64 = Arc::new(open_float64);
+        Self { float32, samples, float64: None, open_float64, latest: Precision::Float32 }
+    }
+
+    /// The same around another float32 evaluator of the same samples.
+    pub fn with_float32(&self, float32: E) -> Self {
+        let (samples, open_float64) = (self.samples.clone(), Arc::clone(&self.open_float64));
         Self { float32, samples, float64: None, open_float64, latest: Precision::Float32 }
     }
 
@@ -130,12 +151,19 @@ impl<'a, E: Float32Evaluator + 'a> Evaluator for EitherPrecision<'a, E> {
     }
 
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
-        // A mixture of another D is refused by either.
+        // Both evaluators refuse a mixture of another D.
         let known = mixture.n_features() == self.n_features();
         if known && cancellation(mixture, self.float32.frame()) > largest_cancellation(operation, self.n_samples()) {
             Precision::Float64
         } else {
             Precision::Float32
+        }
+    }
+
+    fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
+        match self.float32.shared() {
+            Some(float32) => Ok(Box::new(self.with_float32(float32))),
+            None => self.float32.share(),
         }
     }
 
@@ -177,7 +205,7 @@ impl<'a, E: Float32Evaluator + 'a> Evaluator for EitherPrecision<'a, E> {
         steps: &mut dyn MetropolisSteps,
     ) -> Result<bool> {
         target.check(self.n_features(), point)?;
-        // The caller then asks for each total by itself, in the precision that it needs.
+        // Without a Metropolis of float64, the caller asks for each log-likelihood, in the precision that this needs.
         match target.mixture(point).map(|mixture| self.precision(&mixture, Operation::LogLikelihood)) {
             Some(Precision::Float32) => self.side(Precision::Float32)?.metropolis(target, point, log_density, steps),
             _ => Ok(false),

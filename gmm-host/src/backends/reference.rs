@@ -1,4 +1,4 @@
-//! The plain float64 evaluation that everything else is compared with.
+//! The float64 evaluation that every other backend is compared with.
 use crate::compensated::{Sums, neumaier_sum};
 use crate::data::samples::check_rows;
 use crate::evaluator::{check_features, most_probable};
@@ -6,14 +6,14 @@ use crate::model::density::Density;
 use crate::{
     CentredSums, Covariances, Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics, View,
 };
-use ndarray::{Array1, Array2, ArrayView1, Axis};
+use ndarray::{ArcArray1, ArcArray2, Array1, Array2, ArrayView1, Axis};
 
-/// Plain float64, one thread, log-sum-exp with the maximum taken out, compensated sums over the samples, second
-/// moments around means that a pass of its own finds: slow, and the truth for all tests.
+/// The reference backend: float64 on one thread, log-sum-exp with the maximum taken out, compensated sums over the samples,
+/// second moments around means that are found in a pass of their own. It is slow, and tests take its results as the truth.
 #[derive(Debug, Clone)]
 pub struct ReferenceEvaluator {
-    x: Array2<f64>,
-    weights: Option<Array1<f64>>,
+    x: ArcArray2<f64>,
+    weights: Option<ArcArray1<f64>>,
     total_weight: f64,
 }
 
@@ -21,10 +21,10 @@ impl ReferenceEvaluator {
     /// Takes a float64 copy of the samples and their weights.
     pub fn new(samples: Samples<'_>) -> Self {
         let x = match samples.view() {
-            View::F32(x) => x.mapv(f64::from),
-            View::F64(x) => x.to_owned(),
+            View::F32(x) => x.mapv(f64::from).into_shared(),
+            View::F64(x) => x.to_shared(),
         };
-        let weights = samples.weights().map(|w| w.to_owned());
+        let weights = samples.weights().map(|w| w.to_shared());
         Self { x, weights, total_weight: samples.total_weight() }
     }
 
@@ -72,6 +72,10 @@ impl Evaluator for ReferenceEvaluator {
 
     fn describe(&self) -> Description {
         Description { device: "reference (float64, 1 thread)".into(), kernel: "reference".into() }
+    }
+
+    fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
+        Ok(Box::new(self.clone()))
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {

@@ -1,13 +1,13 @@
-//! The frame of a data set: the shift and the scale of each column, after which the fast backends compute.
+//! The frame of a data set: a shift and a scale for each column. The CPU and CUDA backends compute with the samples in it.
 //!
-//! The data is centred once, in float64, and scaled per column by a power of two (exact), so that a data set far
-//! from the origin or of an extreme unit loses nothing when it is rounded to the working precision. What float32 does lose
-//! where a component is tight and far from that centre, `precision.rs` bounds.
+//! The data is centred once, in float64, and each column is scaled by a power of two, which is exact. So a data set that is
+//! far from the origin, or in an extreme unit, loses nothing when it is rounded to the working precision. A component that
+//! is narrow and far from the centre still loses digits in float32; `either_precision.rs` bounds the loss.
 use crate::{CentredSums, CovarianceType, Covariances};
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 
-/// A working precision.
+/// A number type that samples are evaluated in.
 pub(crate) trait Float: Copy + Send + Sync + 'static + Into<f64> {
     /// Name of the type.
     const NAME: &'static str;
@@ -15,7 +15,7 @@ pub(crate) trait Float: Copy + Send + Sync + 'static + Into<f64> {
     const MAX_DEVIATION: f64;
     /// The smallest positive normal number.
     const MIN_POSITIVE: f64;
-    /// An exponent so low that a component with it contributes nothing, whatever the others have.
+    /// The exponent of a component of weight zero: so low that the component contributes nothing beside any other.
     const DEAD: f64;
     fn from_f64(v: f64) -> Self;
 }
@@ -50,10 +50,11 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Shift = the median of up to [`LOOKED_AT`] samples, to a quarter of their interquartile range: where most samples are,
-    /// however far away a few of them lie, for the nearer to the shift a sample is, the more of its digits are kept.
-    /// Scale = the power of two that brings a column's largest deviation from it to between 4 and 8. One pass over the data,
-    /// in pieces of a fixed size.
+    /// Finds the frame of samples in one pass over them, in pieces of a fixed size.
+    ///
+    /// The shift is the median of up to [`LOOKED_AT`] samples, rounded to a quarter of their interquartile range: near to
+    /// most samples, however far away a few of them lie, because samples near the shift retain more of their digits. The
+    /// scale is the power of two that brings the column's largest deviation from the shift to between 4 and 8.
     pub fn of<T: Float>(x: ArrayView2<'_, T>) -> Self {
         let (n, d) = x.dim();
         let pieces: Vec<Vec<Range>> = x
@@ -91,8 +92,8 @@ impl Frame {
         Self { shift, scale, inverse, log2_scale }
     }
 
-    /// Sums in this frame, with second moments `diag`, `tied` or `full`, in the units of the data and in the shape of
-    /// `covariance_type` (`spherical` is made of `diag`).
+    /// Converts sums in this frame, with second moments `diag`, `tied` or `full`, to the units of the data and to the shape of
+    /// `covariance_type` (`diag` becomes `spherical`).
     pub fn in_data_units(&self, mut sums: CentredSums, covariance_type: CovarianceType) -> CentredSums {
         let unscale = |mut m: ArrayViewMut2<'_, f64>| {
             for ((i, j), v) in m.indexed_iter_mut() {
@@ -126,12 +127,13 @@ impl Frame {
     }
 }
 
-/// Samples whose median and quartiles are taken.
+/// The most samples whose median and quartiles are taken.
 const LOOKED_AT: usize = 1023;
 
-/// The median of sorted values, rounded to a quarter of their interquartile range. A shift of few digits leaves float32 data
-/// exact, or rounds digits that differ from sample to sample; all digits of the median would round all samples of one binade
-/// alike. Where half of the values are equal it is exactly the median, so that a constant column becomes zero.
+/// The median of sorted values, rounded to a quarter of their interquartile range. Subtracting a shift of few digits from
+/// float32 samples is exact, or rounds digits that differ from sample to sample; subtracting the median with all its digits
+/// would round all samples of one binade alike. If half of the values are equal, the result is the median itself, so that a
+/// constant column becomes zero.
 fn centre(sorted: &[f64]) -> f64 {
     let quantile = |quarter: usize| sorted[(sorted.len() - 1) * quarter / 4];
     let median = quantile(2);
@@ -143,7 +145,7 @@ fn centre(sorted: &[f64]) -> f64 {
     (median / grid).round() * grid
 }
 
-/// Smallest and largest of some values of a column.
+/// The smallest and the largest of some values of a column.
 #[derive(Debug, Clone, Copy)]
 struct Range {
     min: f64,

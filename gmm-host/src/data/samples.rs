@@ -5,13 +5,47 @@ use ndarray::{
     ArcArray, ArcArray1, ArcArray2, Array1, Array2, ArrayView, ArrayView1, ArrayView2, Axis, Dimension, Ix1, Ix2,
 };
 
-/// Some samples back on the host.
+/// Some samples, copied to the host in float64.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Rows {
     /// The samples (R, D).
     pub x: Array2<f64>,
     /// Their weights (R,); ones where the samples have none.
     pub weights: Array1<f64>,
+}
+
+impl Rows {
+    /// Puts together samples (R, D) and their weights (R,).
+    pub fn new(x: Array2<f64>, weights: Array1<f64>) -> Self {
+        Self { x, weights }
+    }
+}
+
+/// The element type of an array of samples: `f32` or `f64`.
+pub trait Element: Copy + sealed::Sealed {
+    /// Checks an array, as [`Samples::from_f32`] and [`Samples::from_f64`] do.
+    #[doc(hidden)]
+    fn samples(x: ArrayView2<'_, Self>) -> Result<Samples<'_>>;
+}
+
+mod sealed {
+    /// Only this module implements [`Element`](super::Element).
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+impl Element for f32 {
+    fn samples(x: ArrayView2<'_, Self>) -> Result<Samples<'_>> {
+        Samples::from_f32(x)
+    }
+}
+
+impl Element for f64 {
+    fn samples(x: ArrayView2<'_, Self>) -> Result<Samples<'_>> {
+        Samples::from_f64(x)
+    }
 }
 
 /// The two element types of data.
@@ -23,12 +57,12 @@ pub enum View<'a> {
     F64(ArrayView2<'a, f64>),
 }
 
-/// N samples of D features (rows × columns, any memory order), known to be non-empty and finite, each of weight one or of
-/// a weight of its own.
+/// N samples of D features (rows × columns, any memory order), checked to be non-empty and finite. Each has the weight one,
+/// or a weight of its own.
 ///
-/// They are borrowed from the caller, or shared with it ([`from_shared_f32`](Self::from_shared_f32)); a clone copies no
-/// sample. An evaluator keeps them beside its own copy in the device's layout: what needs the samples as they were given
-/// (more digits, another device) finds them there.
+/// The arrays are borrowed from the caller, or shared with it ([`from_shared_f32`](Self::from_shared_f32)); a clone copies no
+/// sample. An evaluator holds its samples beside the copy in its device's layout, for what needs them as they were given:
+/// more digits, or another device.
 #[derive(Debug, Clone)]
 pub struct Samples<'a> {
     x: Elements<'a>,
@@ -41,7 +75,7 @@ enum Elements<'a> {
     F64(Array<'a, f64, Ix2>),
 }
 
-/// An array of the caller's, borrowed or shared.
+/// The caller's array, borrowed or shared.
 #[derive(Debug, Clone)]
 enum Array<'a, T, D: Dimension> {
     Borrowed(ArrayView<'a, T, D>),
@@ -56,8 +90,15 @@ impl<T: Clone, D: Dimension> Array<'_, T, D> {
         }
     }
 
-    /// Keeps these rows only; no element is copied.
-    fn keep_rows(&mut self, rows: ndarray::Slice) {
+    fn reborrow(&self) -> Array<'_, T, D> {
+        match self {
+            Self::Borrowed(x) => Array::Borrowed(x.view()),
+            Self::Shared(x) => Array::Shared(x.clone()),
+        }
+    }
+
+    /// Drops all rows but these; no element is copied.
+    fn select_rows(&mut self, rows: ndarray::Slice) {
         match self {
             Self::Borrowed(x) => x.slice_axis_inplace(Axis(0), rows),
             Self::Shared(x) => x.slice_axis_inplace(Axis(0), rows),
@@ -76,7 +117,8 @@ impl<'a> Samples<'a> {
         Self::checked(Elements::F64(Array::Borrowed(x)))
     }
 
-    /// As [`from_f32`](Self::from_f32), of an array that the samples keep alive: `array.into_shared()` copies nothing.
+    /// As [`from_f32`](Self::from_f32), but the samples own a share of the array, which `array.into_shared()` makes without
+    /// a copy.
     ///
     /// # Errors
     /// As [`from_f32`](Self::from_f32).
@@ -84,7 +126,8 @@ impl<'a> Samples<'a> {
         Self::checked(Elements::F32(Array::Shared(x)))
     }
 
-    /// As [`from_f64`](Self::from_f64), of an array that the samples keep alive: `array.into_shared()` copies nothing.
+    /// As [`from_f64`](Self::from_f64), but the samples own a share of the array, which `array.into_shared()` makes without
+    /// a copy.
     ///
     /// # Errors
     /// As [`from_f64`](Self::from_f64).
@@ -108,7 +151,7 @@ impl<'a> Samples<'a> {
         self.weighted(Array::Borrowed(weights))
     }
 
-    /// As [`with_weights`](Self::with_weights), of an array that the samples keep alive.
+    /// As [`with_weights`](Self::with_weights), but the samples own a share of the array.
     ///
     /// # Errors
     /// As [`with_weights`](Self::with_weights).
@@ -128,6 +171,15 @@ impl<'a> Samples<'a> {
             return Err(Error::ZeroSampleWeights);
         }
         Ok(Self { weights: Some(weights), ..self })
+    }
+
+    /// The same samples, borrowed from these: for a use that ends before the arrays' own lifetime does.
+    pub(crate) fn reborrow(&self) -> Samples<'_> {
+        let x = match &self.x {
+            Elements::F32(x) => Elements::F32(x.reborrow()),
+            Elements::F64(x) => Elements::F64(x.reborrow()),
+        };
+        Samples { x, weights: self.weights.as_ref().map(Array::reborrow) }
     }
 
     /// The checked array.
@@ -173,16 +225,16 @@ impl<'a> Samples<'a> {
         let slice = ndarray::Slice::from(rows);
         let mut part = self.clone();
         match &mut part.x {
-            Elements::F32(x) => x.keep_rows(slice),
-            Elements::F64(x) => x.keep_rows(slice),
+            Elements::F32(x) => x.select_rows(slice),
+            Elements::F64(x) => x.select_rows(slice),
         }
         if let Some(weights) = &mut part.weights {
-            weights.keep_rows(slice);
+            weights.select_rows(slice);
         }
         part
     }
 
-    /// The same in float64: a copy where they are float32.
+    /// The same samples in float64; float32 samples are copied.
     pub fn into_float64(self) -> Self {
         match &self.x {
             Elements::F64(_) => self,

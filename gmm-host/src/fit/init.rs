@@ -1,27 +1,27 @@
 //! The start of a fit.
 //!
-//! Seeding looks at a random subset of the samples on the host, where it costs next to nothing. What needs all
-//! samples runs on the backend, as statistics under a mixture of equal, very narrow components at the centres:
-//! there each sample belongs to its nearest centre, so one such pass is a Lloyd iteration, and the last one gives the
-//! start in the covariance type of the fit. (scikit-learn takes the centres themselves with the covariance `reg_covar` for
+//! Centres are sought among a random subset of the samples on the host, which takes little time. What needs all samples
+//! runs on the backend, as an E-step under a mixture of equal, very narrow components at the centres: each sample then
+//! belongs to its nearest centre, so that one such pass is a Lloyd iteration, and the last one gives the start in the
+//! covariance type of the fit. (scikit-learn takes the centres themselves with the covariance `reg_covar` for
 //! k-means++ and random_from_data; its first iteration is then such an assignment.)
 use super::kmeans::Points;
-use super::{GaussianMixtureValidParams, InitParams};
+use super::params::{GaussianMixtureValidParams, InitParams};
 use crate::{CovarianceType, Covariances, Error, Evaluator, Freeze, Mixture, Result, Rows, Statistics};
 use ndarray::{Array1, Array2, Axis};
 use rand::seq::index;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Lloyd iterations over all samples, at most. In such a pass most samples are far from every component in units of its width,
-/// which makes it as expensive as two EM iterations.
+/// The most Lloyd iterations over all samples. Such a pass is as expensive as two EM iterations, because most samples are far
+/// from every component in units of its width.
 const MAX_LLOYD: usize = 2;
-/// Lloyd iterations over a subset before those, at most, and where the subset is all there is.
+/// The most Lloyd iterations over a subset before those over all samples; and the most if the subset is all samples.
 const SUBSET_LLOYD: (usize, usize) = (10, 100);
-/// Multiply-adds on the host that may be spent on seeding, and on a subset's Lloyd iterations: as many as half a pass over
-/// all samples takes, so that neither counts beside ten EM iterations; and some milliseconds in any case.
+/// Multiply-adds that seeding may take on the host, and Lloyd's iterations over the subset too: some milliseconds. Both may
+/// take more if there are many samples: as much as half a pass over all of them, which is little beside ten EM iterations.
 const FREE_WORK: usize = 1 << 22;
-/// How many samples a subset has: 32 for each component within these limits, and at least 4 for each.
+/// The least and the most samples of a subset, which has 32 for each component within these limits, and at least 4 for each.
 const SUBSET: (usize, usize) = (1024, 4096);
 /// Lloyd's iterations end when the centres move by less than this times the data's mean variance, squared and summed, as in
 /// scikit-learn's k-means.
@@ -31,85 +31,105 @@ const LLOYD_TOL: f64 = 1e-4;
 const NARROW: f64 = 5e-5;
 
 impl GaussianMixtureValidParams {
-    /// The start of a run, where none is given.
+    /// The start of a run for which no mixture is given.
     pub(super) fn initialise(&self, evaluator: &mut dyn Evaluator, run: usize) -> Result<Mixture> {
-        let params = &self.0;
-        let found = match (&params.weights_init, &params.means_init, &params.precisions_init) {
+        let found = match (&self.weights_init, &self.means_init, &self.precisions_init) {
             (Some(weights), Some(means), Some(precisions)) => {
                 return Mixture::from_precisions(weights.clone(), means.clone(), precisions.clone());
             }
             _ => {
-                let mut rng = ChaCha8Rng::seed_from_u64(params.random_state);
+                let mut rng = ChaCha8Rng::seed_from_u64(self.random_state);
                 rng.set_stream(run as u64);
                 self.find_start(evaluator, &mut rng)?
             }
         };
-        let weights = params.weights_init.clone().unwrap_or_else(|| found.weights().to_owned());
-        let means = params.means_init.clone().unwrap_or_else(|| found.means().to_owned());
-        match &params.precisions_init {
+        let weights = self.weights_init.clone().unwrap_or_else(|| found.weights().to_owned());
+        let means = self.means_init.clone().unwrap_or_else(|| found.means().to_owned());
+        match &self.precisions_init {
             Some(precisions) => Mixture::from_precisions(weights, means, precisions.clone()),
             None => Mixture::from_parts(weights, means, found.covariances().clone(), found.factor().cloned()),
         }
     }
 
+    /// A start by `init_params`.
     fn find_start(&self, evaluator: &mut dyn Evaluator, rng: &mut ChaCha8Rng) -> Result<Mixture> {
-        let params = &self.0;
-        let (k, t, n) = (params.n_components, params.covariance_type, evaluator.n_samples());
-        let wanted = match params.init_params {
+        let (k, n) = (self.n_components, evaluator.n_samples());
+        let wanted = match self.init_params {
             // Each sample counts for all components.
             InitParams::Random => SUBSET.0.max(4 * evaluator.n_features()),
             _ => k.saturating_mul(32).clamp(SUBSET.0, SUBSET.1).max(k.saturating_mul(4)),
         };
         let Rows { x, weights } = subset(evaluator, k, wanted.min(n), rng)?;
-        let (s, d) = x.dim();
-        // The passes over the subset that FREE_WORK gives.
-        let per_pass = s.saturating_mul(k).saturating_mul(d).max(1);
-        let passes = (FREE_WORK / per_pass).max(n / (2 * s));
-        if params.init_params == InitParams::Random {
-            let mut r = Array2::from_shape_simple_fn((s, k), || rng.random::<f64>());
-            for (mut r, w) in r.outer_iter_mut().zip(&weights) {
-                let factor = w / r.sum();
-                r *= factor;
-            }
-            return Statistics::from_responsibilities(x.view(), r.view(), t)?.to_mixture(params.reg_covar);
+        match self.init_params {
+            InitParams::Random => self.random_start(&x, &weights, rng),
+            _ => self.start_at_centres(evaluator, &x, &weights, rng),
         }
-        let points = Points::new(&x, &weights);
-        let mut centres = match params.init_params {
+    }
+
+    /// A start from random responsibilities of some samples.
+    fn random_start(&self, x: &Array2<f64>, weights: &Array1<f64>, rng: &mut ChaCha8Rng) -> Result<Mixture> {
+        let mut r = Array2::from_shape_simple_fn((x.nrows(), self.n_components), || rng.random::<f64>());
+        for (mut r, w) in r.outer_iter_mut().zip(weights) {
+            let factor = w / r.sum();
+            r *= factor;
+        }
+        Statistics::from_responsibilities(x.view(), r.view(), self.covariance_type)?.to_mixture(self.reg_covar)
+    }
+
+    /// A start at centres that are found among some samples, and improved over all of them if `init_params` says so.
+    fn start_at_centres(
+        &self,
+        evaluator: &mut dyn Evaluator,
+        x: &Array2<f64>,
+        weights: &Array1<f64>,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Mixture> {
+        let (k, n, (s, d)) = (self.n_components, evaluator.n_samples(), x.dim());
+        // The number of passes over the subset that FREE_WORK allows.
+        let work_per_pass = s.saturating_mul(k).saturating_mul(d).max(1);
+        let passes = (FREE_WORK / work_per_pass).max(n / (2 * s));
+        let points = Points::new(x, weights);
+        let mut centres = match self.init_params {
             InitParams::KMeans | InitParams::KMeansPlusPlus => points.plus_plus(k, passes, rng),
             _ => {
-                // `subset` saw to K samples with weight, and weights were checked finite and not negative.
+                // This cannot fail: `subset` gives at least K samples, whose weights are positive and finite.
                 let chosen = index::sample_weighted(rng, s, |i| weights[i], k).map_err(|_| Error::ZeroSampleWeights)?;
                 x.select(Axis(0), &chosen.into_vec())
             }
         };
         let variance = points.mean_variance();
-        let mut settled = params.init_params != InitParams::KMeans;
-        if !settled {
+        let mut converged = self.init_params != InitParams::KMeans;
+        if !converged {
             let rounds = passes.min(if s == n { SUBSET_LLOYD.1 } else { SUBSET_LLOYD.0 });
-            settled = points.lloyd(&mut centres, rounds, LLOYD_TOL * variance) && s == n;
+            converged = points.lloyd(&mut centres, rounds, LLOYD_TOL * variance) && s == n;
         }
-        let mut narrow = NARROW * points.inertia(&centres);
-        if !(narrow.is_normal() && narrow > 0.0) {
-            // Every sample of the subset is a centre.
-            narrow = NARROW * variance * d as f64;
+        let narrow = narrow_variance(&points, &centres, NARROW * variance * d as f64);
+        if !converged {
+            lloyd_over_all(evaluator, &mut centres, narrow, LLOYD_TOL * variance)?;
         }
-        if !(narrow.is_normal() && narrow > 0.0) {
-            // All samples are equal; then so are all components, whatever their width.
-            narrow = 1.0;
-        }
-        if !settled {
-            for _ in 0..MAX_LLOYD {
-                let (s, _) = assign(evaluator, &centres, narrow, CovarianceType::Spherical)?;
-                let moved: f64 = (s.means().to_owned() - &centres).iter().map(|v| v * v).sum();
-                centres.assign(&s.means());
-                if moved <= LLOYD_TOL * variance {
-                    break;
-                }
-            }
-        }
-        let (statistics, assigner) = assign(evaluator, &centres, narrow, t)?;
-        Ok(statistics.update(&assigner, params.reg_covar, Freeze::default())?.mixture)
+        let (statistics, assigner) = assign(evaluator, &centres, narrow, self.covariance_type)?;
+        Ok(statistics.update(&assigner, self.reg_covar, Freeze::default())?.mixture)
     }
+}
+
+/// The variance of the narrow components that assign samples to `centres`, or `otherwise` if all samples are centres.
+fn narrow_variance(points: &Points, centres: &Array2<f64>, otherwise: f64) -> f64 {
+    let usable = |v: f64| v.is_normal() && v > 0.0;
+    // If all samples are equal, so are all components, and any width will do.
+    [NARROW * points.inertia(centres), otherwise].into_iter().find(|&v| usable(v)).unwrap_or(1.0)
+}
+
+/// Lloyd's iterations over all samples, on the backend, until the squared moves of the centres sum to at most `tol`.
+fn lloyd_over_all(evaluator: &mut dyn Evaluator, centres: &mut Array2<f64>, narrow: f64, tol: f64) -> Result<()> {
+    for _ in 0..MAX_LLOYD {
+        let (statistics, _) = assign(evaluator, centres, narrow, CovarianceType::Spherical)?;
+        let moved: f64 = (statistics.means().to_owned() - &*centres).iter().map(|v| v * v).sum();
+        centres.assign(&statistics.means());
+        if moved <= tol {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Statistics with each sample at its nearest centre (shared, where two are as near), and the mixture that does it.
@@ -124,7 +144,8 @@ fn assign(
         let covariances = Covariances::isotropic(covariance_type, k, d, narrow);
         let assigner = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), centres.clone(), covariances)?;
         match evaluator.statistics(&assigner) {
-            // Too narrow for the backend's precision over samples this far: a wider one shares more of them.
+            // The components are too narrow for the backend's precision over samples this far away. With wider ones, more
+            // samples are shared between centres.
             Err(Error::OutOfRange { .. } | Error::NonFiniteStatistic { .. }) if narrow < f64::MAX / 1e4 => {
                 narrow *= 1e4
             }

@@ -1,15 +1,15 @@
-//! k-means on a few samples on the host. The samples are held in blocks, column by column, so that distances to a centre are
-//! formed for many samples at once.
+//! k-means on a few samples, on the host. The samples lie in blocks, column by column, so that the distances of many samples
+//! to a centre are computed at once.
 use ndarray::{Array1, Array2};
 use pulp::{Arch, Simd, WithSimd};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
 
-/// Samples that one thread takes at a time; a multiple of the vector width that stays in the first cache.
+/// The number of samples that one thread takes at a time: a multiple of `SIDE_BY_SIDE` that fits into the first-level cache.
 const BLOCK: usize = 512;
-/// Samples whose distances stay in registers; divides `BLOCK`.
+/// The number of samples whose distances are computed at once, in registers; it divides `BLOCK`.
 const SIDE_BY_SIDE: usize = 32;
-/// Multiply-adds below which a second thread is not worth waking.
+/// Work of fewer multiply-adds than this is done by one thread.
 const PARALLEL_WORK: usize = 1 << 18;
 
 /// Samples with positive weights.
@@ -49,17 +49,17 @@ impl Points {
         let mut nearest = vec![f64::INFINITY; self.weights.len()];
         let mut centres = Array2::zeros((k, self.d));
         for c in 0..k {
-            // In the beginning, and where all samples are centres already, any will do.
+            // For the first centre, and if all samples are centres already, samples are drawn by their weights alone.
             let mut potential = Vec::new();
             if c > 0 {
                 potential = running(nearest.iter().zip(&self.weights).map(|(d, w)| d * w));
             }
-            let any = potential.last().is_none_or(|sum| *sum <= 0.0);
-            if any {
+            let by_weight = potential.last().is_none_or(|sum| *sum <= 0.0);
+            if by_weight {
                 potential = running(self.weights.iter().copied());
             }
             let mut best: Option<(f64, usize, Vec<f64>)> = None;
-            for _ in 0..if any { 1 } else { trials } {
+            for _ in 0..if by_weight { 1 } else { trials } {
                 let candidate = draw(&potential, rng);
                 let mut distances = nearest.clone();
                 self.blocks(&mut distances, self.d, |start, out| {
@@ -78,8 +78,8 @@ impl Points {
         centres
     }
 
-    /// Lloyd's iterations, until the squared moves of the centres sum to at most `tol`; whether they came to that. A centre
-    /// without samples stays.
+    /// Lloyd's iterations, until the squared moves of the centres sum to at most `tol`; returns whether that was reached in so
+    /// many rounds. A centre without samples stays where it is.
     pub fn lloyd(&self, centres: &mut Array2<f64>, rounds: usize, tol: f64) -> bool {
         let d = self.d;
         for _ in 0..rounds {
@@ -87,7 +87,7 @@ impl Points {
             let mut sums = vec![0.0; old.len()];
             let mut counts = vec![0.0; centres.nrows()];
             for ((row, (_, label)), &w) in self.rows.chunks_exact(d).zip(self.labels(centres)).zip(&self.weights) {
-                // Around the centre, so that data far from the origin lose nothing.
+                // Differences from the centre are summed, so that nothing is lost for data far from the origin.
                 let (sum, centre) = (&mut sums[label * d..][..d], &old[label * d..][..d]);
                 for ((sum, v), c) in sum.iter_mut().zip(row).zip(centre) {
                     *sum += w * (v - c);
@@ -132,7 +132,7 @@ impl Points {
         weighted(&means, |v| v * v).sum::<f64>() / self.d as f64
     }
 
-    /// Σᵢ wᵢ·vᵢ, as a few sums side by side, so that none waits for the addition before.
+    /// Σᵢ wᵢ·vᵢ, in eight sums side by side, so that no addition waits for the one before.
     fn sum(&self, values: &[f64]) -> f64 {
         let mut sums = [0.0; 8];
         for (values, weights) in values.chunks(8).zip(self.weights.chunks(8)) {
@@ -159,8 +159,8 @@ impl Points {
         nearest
     }
 
-    /// Calls `f` with each block of `out`, one entry a sample, and the index of its first; on all threads where
-    /// `work` multiply-adds a sample make that worth while.
+    /// Calls `f` with each block of `out`, which has one entry a sample, and the index of the block's first sample. Uses all
+    /// threads if `work` multiply-adds a sample pay for that.
     fn blocks<T: Send>(&self, out: &mut [T], work: usize, f: impl Fn(usize, &mut [T]) + Sync) {
         if out.len() * work < PARALLEL_WORK {
             out.chunks_mut(BLOCK).enumerate().for_each(|(b, out)| f(b * BLOCK, out));
@@ -179,8 +179,8 @@ impl Points {
     }
 }
 
-/// Squared distances of blocks of samples (P, D, 32) to `centre` (D,), with the widest registers there are: the same
-/// operations, and so the same bits, with any.
+/// Squared distances of blocks of samples (P, D, 32) to `centre` (D,), with the machine's widest registers. Registers of any
+/// width give the same bits, because they make the same operations.
 struct Distances<'a> {
     blocks: &'a [[f64; SIDE_BY_SIDE]],
     centre: &'a [f64],

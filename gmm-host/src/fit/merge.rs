@@ -1,15 +1,16 @@
-//! Merging components down from many, the 2011 paper's way of finding K (after Bouman's CLUSTER).
-use super::select::Search;
-use super::{Callback, Criterion, GaussianMixtureValidParams, Selection};
+//! Merging components, beginning with many: how the 2011 paper finds K (after Bouman's CLUSTER).
+use super::outcome::Callback;
+use super::params::GaussianMixtureValidParams;
+use super::select::{Criterion, Search, Selection};
 use crate::model::linalg;
 use crate::{Covariances, Error, Evaluator, Mixture, Result};
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, Axis};
 
-/// Fits `model`, then again and again merges the two closest components and fits from there, down to `least`
-/// components (at least one); keeps the best of all by `criterion`.
+/// Fits `model`, then repeatedly merges the two closest components and fits from there, down to `least` components (at least
+/// one), and selects the best of all fits by `criterion`.
 ///
-/// The distance of components a and b is what merging them costs in likelihood, to the moments:
+/// The distance of components a and b is the loss of log-likelihood by merging them to their common moments:
 /// ½ [πₐ ln(|Σₐᵦ|/|Σₐ|) + πᵦ ln(|Σₐᵦ|/|Σᵦ|)], with Σₐᵦ the covariance of the two taken together.
 ///
 /// # Errors
@@ -29,9 +30,10 @@ pub fn merge_down(
             return search.finish();
         }
         let merged = merge_closest(&mixture)?;
-        // What was given for the first fit's start has done its work.
-        let mut params = model.params().clone().n_components(merged.n_components()).start(merged);
-        (params.weights_init, params.means_init, params.precisions_init) = (None, None, None);
+        // The initial parameters that the caller gave are for the first fit only.
+        let mut next = model.clone();
+        (next.weights_init, next.means_init, next.precisions_init) = (None, None, None);
+        let params = next.into_params().n_components(merged.n_components()).start(merged);
         fit = params.check()?.fit_with(evaluator, callback)?;
     }
 }
@@ -64,11 +66,12 @@ fn merge_closest(mixture: &Mixture) -> Result<Mixture> {
     merge(mixture, best.1, best.2, false)
 }
 
-/// Merges components `a` < `b` to their common moments, in the place of `a`; `alone`: a mixture of only that.
+/// Merges components `a` < `b` to their common moments, in the place of `a`. If `alone`, gives a mixture of the merged
+/// component only.
 fn merge(mixture: &Mixture, a: usize, b: usize, alone: bool) -> Result<Mixture> {
     let weights = mixture.weights();
     let total = weights[a] + weights[b];
-    // Two dead components are merged half and half.
+    // Two components of weight zero count half each.
     let share = if total > 0.0 { weights[b] / total } else { 0.5 };
     let delta = &mixture.means().row(b) - &mixture.means().row(a);
     let spread = share * (1.0 - share);
@@ -86,7 +89,7 @@ fn merge(mixture: &Mixture, a: usize, b: usize, alone: bool) -> Result<Mixture> 
             new.index_axis_mut(Axis(0), at).assign(&(both + outer * spread));
             Covariances::Full(new)
         }
-        // The one matrix takes the spread in the measure of the two components' weight; alone, all of it.
+        // The distance of the two means adds to the common matrix in proportion to their weight.
         Covariances::Tied(v) => Covariances::Tied(v + &(outer * (spread * if alone { 1.0 } else { total }))),
         Covariances::Diag(v) => {
             let mut new = v.select(Axis(0), &rows);

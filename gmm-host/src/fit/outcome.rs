@@ -2,28 +2,31 @@
 use crate::Mixture;
 use std::ops::ControlFlow;
 
-/// The result of a fit. That it did not converge is a result too.
+/// The result of a fit, whether it converged or not.
 #[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Fit {
     /// The parameters after the last iteration.
     pub mixture: Mixture,
     /// The mean log-likelihood of a sample at the beginning of each iteration: scikit-learn's `lower_bounds_`.
     pub lower_bounds: Vec<f64>,
-    /// Whether the last iteration changed it by less than `tol`.
+    /// Whether the last iteration changed the lower bound by less than `tol`.
     pub converged: bool,
     /// Whether the callback stopped the fit.
     pub stopped: bool,
-    /// Which of the runs (from 0) this is, the best of them.
+    /// The number (from 0) of the run that the other fields are of: the best of them, once the fit has ended.
     pub run: usize,
-    /// Components (ascending) that in the last iteration had no samples, or no covariance that `reg_covar` could hold, and
-    /// retained what they had: see [`Statistics::update`](crate::Statistics::update).
+    /// Components (ascending) that retained earlier parameters in the last iteration, because they had no samples or no
+    /// usable covariance in spite of `reg_covar`: see [`Statistics::update`](crate::Statistics::update).
     pub retained: Vec<usize>,
 }
 
 impl Fit {
-    /// A run that has not begun.
-    pub(super) fn begin(mixture: Mixture, run: usize) -> Self {
-        Self { mixture, lower_bounds: Vec::new(), converged: false, stopped: false, run, retained: Vec::new() }
+    /// A fit without iterations: the first run, at its start. The fields can be set afterwards, for example by those who
+    /// read a fit from a file of their own.
+    pub fn new(mixture: Mixture) -> Self {
+        Self { mixture, lower_bounds: Vec::new(), converged: false, stopped: false, run: 0, retained: Vec::new() }
     }
 
     /// Number of iterations.
@@ -40,6 +43,7 @@ impl Fit {
 
 /// What a callback sees after each iteration.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Iteration<'a> {
     /// Which run (from 0).
     pub run: usize,

@@ -1,21 +1,26 @@
 //! The parameters of a fit, and their check.
-use super::Fit;
-use crate::{CovarianceType, Covariances, Error, Freeze, Mixture, Result};
+use super::outcome::Fit;
+use crate::{CovarianceType, Covariances, Device, Error, Freeze, Mixture, Result};
 use ndarray::{Array1, Array2};
 
 /// How a fit finds its start, with scikit-learn's names. What a method needs of the data it takes from a random
 /// subset of the samples (all of them, if they are few); see [`GaussianMixtureParams::init_params`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum InitParams {
     /// k-means++ centres, improved by Lloyd's iterations; each sample then belongs to its nearest centre.
     #[default]
+    #[cfg_attr(feature = "serde", serde(rename = "kmeans"))]
     KMeans,
     /// k-means++ centres (greedy, Arthur and Vassilvitskii 2007); each sample belongs to its nearest centre.
+    #[cfg_attr(feature = "serde", serde(rename = "k-means++"))]
     KMeansPlusPlus,
     /// Random responsibilities.
+    #[cfg_attr(feature = "serde", serde(rename = "random"))]
     Random,
     /// Random samples as centres; each sample belongs to its nearest centre.
+    #[cfg_attr(feature = "serde", serde(rename = "random_from_data"))]
     RandomFromData,
 }
 
@@ -50,22 +55,28 @@ impl std::fmt::Display for InitParams {
     }
 }
 
-/// The parameters of a fit, with scikit-learn's names and defaults; [`check`](Self::check) makes a
-/// [`GaussianMixtureValidParams`] of them, which fits.
+/// The parameters of a fit, with scikit-learn's names and defaults.
+///
+/// [`fit`](Self::fit) checks them and fits to an array, to [`Samples`](crate::Samples), or to the samples of an
+/// [`Evaluator`](crate::Evaluator). [`check`](Self::check) only checks them, and returns them as
+/// [`GaussianMixtureValidParams`].
 ///
 /// ```
-/// use gmm_host::{CovarianceType, GaussianMixtureParams, ReferenceEvaluator, Samples};
+/// use gmm_host::{CovarianceType, GaussianMixtureParams};
 /// use ndarray::array;
 ///
 /// let x = array![[1.0, 2.0], [1.0, 4.0], [1.0, 0.0], [10.0, 2.0], [10.0, 4.0], [10.0, 0.0]];
-/// let mut data = ReferenceEvaluator::new(Samples::from_f64(x.view())?);
-/// let params = GaussianMixtureParams::default().n_components(2).covariance_type(CovarianceType::Diag);
-/// let fit = params.check()?.fit(&mut data)?;
+/// let fit = GaussianMixtureParams::new(2).covariance_type(CovarianceType::Diag).fit(&x)?;
 /// assert!(fit.converged && (fit.mixture.means().column(0).sum() - 11.0).abs() < 1e-9);
 /// # Ok::<(), gmm_host::Error>(())
 /// ```
+#[derive(Debug, Clone, Default)]
+pub struct GaussianMixtureParams(pub(super) GaussianMixtureValidParams);
+
+/// Parameters of a fit that [`GaussianMixtureParams::check`] has checked.
 #[derive(Debug, Clone)]
-pub struct GaussianMixtureParams {
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(remote = "Self", default))]
+pub struct GaussianMixtureValidParams {
     pub(super) n_components: usize,
     pub(super) covariance_type: CovarianceType,
     pub(super) tol: f64,
@@ -79,18 +90,21 @@ pub struct GaussianMixtureParams {
     pub(super) random_state: u64,
     pub(super) freeze: Freeze,
     pub(super) start: Option<Start>,
+    pub(super) device: Device,
 }
 
 /// Where a fit begins instead of at what `init_params` finds.
 #[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Start {
-    /// A mixture, and the lower bound it had.
-    At(Box<Mixture>, f64),
-    /// In the middle of a run, and the best of those before.
+    /// At a mixture, and the lower bound of the last iteration that led to it, if there was one.
+    At(Box<Mixture>, Option<f64>),
+    /// In the middle of a run; the second fit is the best of the runs before that.
     Resume(Box<(Fit, Option<Fit>)>),
 }
 
 impl Start {
+    /// All mixtures that the start holds.
     pub fn mixtures(&self) -> impl Iterator<Item = &Mixture> {
         let (mixture, best) = match self {
             Self::At(mixture, _) => (&**mixture, None),
@@ -100,7 +114,7 @@ impl Start {
     }
 }
 
-impl Default for GaussianMixtureParams {
+impl Default for GaussianMixtureValidParams {
     fn default() -> Self {
         Self {
             n_components: 1,
@@ -116,46 +130,58 @@ impl Default for GaussianMixtureParams {
             random_state: 0,
             freeze: Freeze::default(),
             start: None,
+            device: Device::Auto,
         }
     }
 }
 
 impl GaussianMixtureParams {
+    /// The default parameters for K components.
+    pub fn new(n_components: usize) -> Self {
+        Self::default().n_components(n_components)
+    }
+
     /// K, at least 1; default 1.
     #[must_use]
-    pub fn n_components(self, n_components: usize) -> Self {
-        Self { n_components, ..self }
+    pub fn n_components(mut self, n_components: usize) -> Self {
+        self.0.n_components = n_components;
+        self
     }
 
     /// Default [`CovarianceType::Full`].
     #[must_use]
-    pub fn covariance_type(self, covariance_type: CovarianceType) -> Self {
-        Self { covariance_type, ..self }
+    pub fn covariance_type(mut self, covariance_type: CovarianceType) -> Self {
+        self.0.covariance_type = covariance_type;
+        self
     }
 
     /// A fit has converged when an iteration changes the mean log-likelihood by less than this; default 1e-3. With 0 it
     /// goes on to `max_iter`.
     #[must_use]
-    pub fn tol(self, tol: f64) -> Self {
-        Self { tol, ..self }
+    pub fn tol(mut self, tol: f64) -> Self {
+        self.0.tol = tol;
+        self
     }
 
     /// Added to every variance (the diagonals of matrices), in the data's units squared; default 1e-6, 0 is legal.
     #[must_use]
-    pub fn reg_covar(self, reg_covar: f64) -> Self {
-        Self { reg_covar, ..self }
+    pub fn reg_covar(mut self, reg_covar: f64) -> Self {
+        self.0.reg_covar = reg_covar;
+        self
     }
 
     /// Most iterations of one run; default 100. With 0 the result is the start.
     #[must_use]
-    pub fn max_iter(self, max_iter: usize) -> Self {
-        Self { max_iter, ..self }
+    pub fn max_iter(mut self, max_iter: usize) -> Self {
+        self.0.max_iter = max_iter;
+        self
     }
 
     /// Runs from different starts, of which the best is kept; default 1.
     #[must_use]
-    pub fn n_init(self, n_init: usize) -> Self {
-        Self { n_init, ..self }
+    pub fn n_init(mut self, n_init: usize) -> Self {
+        self.0.n_init = n_init;
+        self
     }
 
     /// How to find the start; default [`InitParams::KMeans`].
@@ -164,67 +190,99 @@ impl GaussianMixtureParams {
     /// improved, and the start's parameters computed, by at most three passes of the backend over all samples, each as
     /// expensive as an EM iteration or two.
     #[must_use]
-    pub fn init_params(self, init_params: InitParams) -> Self {
-        Self { init_params, ..self }
+    pub fn init_params(mut self, init_params: InitParams) -> Self {
+        self.0.init_params = init_params;
+        self
     }
 
     /// Initial weights (K,), instead of those that `init_params` finds.
     #[must_use]
-    pub fn weights_init(self, weights: Array1<f64>) -> Self {
-        Self { weights_init: Some(weights), ..self }
+    pub fn weights_init(mut self, weights: Array1<f64>) -> Self {
+        self.0.weights_init = Some(weights);
+        self
     }
 
     /// Initial means (K, D), instead of those that `init_params` finds.
     #[must_use]
-    pub fn means_init(self, means: Array2<f64>) -> Self {
-        Self { means_init: Some(means), ..self }
+    pub fn means_init(mut self, means: Array2<f64>) -> Self {
+        self.0.means_init = Some(means);
+        self
     }
 
     /// Initial precisions (inverse covariances) in the covariance type's shape, instead of what `init_params` finds.
     #[must_use]
-    pub fn precisions_init(self, precisions: Covariances) -> Self {
-        Self { precisions_init: Some(precisions), ..self }
+    pub fn precisions_init(mut self, precisions: Covariances) -> Self {
+        self.0.precisions_init = Some(precisions);
+        self
     }
 
     /// Seed of every random choice; default 0. Run r of `n_init` uses stream r of the generator ChaCha8.
     #[must_use]
-    pub fn random_state(self, seed: u64) -> Self {
-        Self { random_state: seed, ..self }
+    pub fn random_state(mut self, seed: u64) -> Self {
+        self.0.random_state = seed;
+        self
     }
 
     /// Parameters that stay as the start has them.
     #[must_use]
-    pub fn freeze(self, freeze: Freeze) -> Self {
-        Self { freeze, ..self }
+    pub fn freeze(mut self, freeze: Freeze) -> Self {
+        self.0.freeze = freeze;
+        self
     }
 
     /// Starts at a mixture, of the same K and covariance type; `n_init` is then ignored.
     #[must_use]
-    pub fn start(self, mixture: Mixture) -> Self {
-        Self { start: Some(Start::At(Box::new(mixture), f64::NEG_INFINITY)), ..self }
+    pub fn start(mut self, mixture: Mixture) -> Self {
+        self.0.start = Some(Start::At(Box::new(mixture), None));
+        self
     }
 
     /// scikit-learn's `warm_start`: goes on where an earlier fit stopped. The change of its first iteration is taken
     /// against that fit's last lower bound.
     #[must_use]
-    pub fn warm_start(self, fit: &Fit) -> Self {
-        Self { start: Some(Start::At(Box::new(fit.mixture.clone()), fit.lower_bound())), ..self }
+    pub fn warm_start(mut self, fit: &Fit) -> Self {
+        self.0.start = Some(Start::At(Box::new(fit.mixture.clone()), fit.lower_bounds.last().copied()));
+        self
     }
 
     /// Goes on with a fit that was interrupted, to the same bits as if it had not been: `present` is the run that it was
     /// in and `best` the best run before that, as an [`Iteration`](super::Iteration) shows them. The iterations and runs that
     /// are done count; those that are left are done.
     #[must_use]
-    pub fn resume(self, present: Fit, best: Option<Fit>) -> Self {
-        Self { start: Some(Start::Resume(Box::new((present, best)))), ..self }
+    pub fn resume(mut self, present: Fit, best: Option<Fit>) -> Self {
+        self.0.start = Some(Start::Resume(Box::new((present, best))));
+        self
+    }
+
+    /// Where to compute when the samples come as an array; default [`Device::Auto`]. An
+    /// [`Evaluator`](crate::Evaluator) computes on its own device.
+    #[must_use]
+    pub fn device(mut self, device: Device) -> Self {
+        self.0.device = device;
+        self
     }
 
     /// Checks everything that does not need the data.
     ///
     /// # Errors
-    /// [`Error::BadParameter`]; [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`], [`Error::BadComponent`], [`Error::WeightSum`],
-    /// [`Error::NotSymmetric`], [`Error::NotPositiveDefinite`] for the initial parameters.
+    /// [`Error::BadParameter`]; [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`], [`Error::BadComponent`],
+    /// [`Error::WeightSum`], [`Error::NotSymmetric`], [`Error::NotPositiveDefinite`] for the initial parameters.
     pub fn check(self) -> Result<GaussianMixtureValidParams> {
+        self.checked()?;
+        Ok(self.0)
+    }
+
+    /// As [`check`](Self::check), by reference.
+    pub(crate) fn checked(&self) -> Result<&GaussianMixtureValidParams> {
+        self.0.check_numbers()?;
+        self.0.check_start()?;
+        self.0.check_initial_parameters()?;
+        Ok(&self.0)
+    }
+}
+
+impl GaussianMixtureValidParams {
+    fn check_numbers(&self) -> Result<()> {
         let bad = |name, value: String, remedy| Err(Error::BadParameter { name, value, remedy });
         let k = self.n_components;
         if k == 0 {
@@ -239,9 +297,19 @@ impl GaussianMixtureParams {
         if self.n_init == 0 {
             return bad("n_init", "0".into(), "at least one run is needed");
         }
+        Ok(())
+    }
+
+    /// A given start against K, the covariance type and the other initial parameters.
+    fn check_start(&self) -> Result<()> {
+        let k = self.n_components;
         for start in self.start.iter().flat_map(Start::mixtures) {
             if self.weights_init.is_some() || self.means_init.is_some() || self.precisions_init.is_some() {
-                return bad("start", "given".into(), "leave out weights_init, means_init and precisions_init then");
+                return Err(Error::BadParameter {
+                    name: "start",
+                    value: "given beside initial parameters".into(),
+                    remedy: "leave out either the start or weights_init, means_init and precisions_init",
+                });
             }
             let (k0, d) = start.means().dim();
             let t = self.covariance_type;
@@ -250,7 +318,12 @@ impl GaussianMixtureParams {
             }
             start.covariances().check_type("the start's covariances", t, k, d)?;
         }
-        // Each given parameter is checked in a mixture of neutral others.
+        Ok(())
+    }
+
+    /// Checks each initial parameter that is given, in a mixture whose other parameters are neutral.
+    fn check_initial_parameters(&self) -> Result<()> {
+        let k = self.n_components;
         let d = match (&self.means_init, &self.precisions_init) {
             (Some(means), _) => means.ncols(),
             (_, Some(Covariances::Spherical(_)) | None) => 1,
@@ -271,38 +344,57 @@ impl GaussianMixtureParams {
             }
             None => Covariances::isotropic(CovarianceType::Spherical, k, d, 1.0),
         };
-        Mixture::from_precisions(weights, means, precisions)?;
-        Ok(GaussianMixtureValidParams(self))
-    }
-}
-
-/// Checked parameters, ready to [`fit`](Self::fit).
-#[derive(Debug, Clone)]
-pub struct GaussianMixtureValidParams(pub(super) GaussianMixtureParams);
-
-impl GaussianMixtureValidParams {
-    /// The parameters.
-    pub fn params(&self) -> &GaussianMixtureParams {
-        &self.0
+        Mixture::from_precisions(weights, means, precisions).map(drop)
     }
 
-    /// The parameters again, to change some and check anew.
+    /// The parameters, so that some of them can be changed and all be checked again.
     pub fn into_params(self) -> GaussianMixtureParams {
-        self.0
+        GaussianMixtureParams(self)
     }
 
     /// K.
     pub fn n_components(&self) -> usize {
-        self.0.n_components
+        self.n_components
     }
 
     /// The covariance type.
     pub fn covariance_type(&self) -> CovarianceType {
-        self.0.covariance_type
+        self.covariance_type
     }
 
     /// Most iterations of one run.
     pub fn max_iter(&self) -> usize {
-        self.0.max_iter
+        self.max_iter
+    }
+}
+
+#[cfg(feature = "serde")]
+mod serialisation {
+    use super::{GaussianMixtureParams, GaussianMixtureValidParams};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+    impl Serialize for GaussianMixtureValidParams {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            // The derived function of this name, which takes the place of a trait's method.
+            GaussianMixtureValidParams::serialize(self, serializer)
+        }
+    }
+
+    impl Serialize for GaussianMixtureParams {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            GaussianMixtureValidParams::serialize(&self.0, serializer)
+        }
+    }
+
+    impl<'de> Deserialize<'de> for GaussianMixtureParams {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            GaussianMixtureValidParams::deserialize(deserializer).map(Self)
+        }
+    }
+
+    impl<'de> Deserialize<'de> for GaussianMixtureValidParams {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            GaussianMixtureParams::deserialize(deserializer)?.check().map_err(D::Error::custom)
+        }
     }
 }

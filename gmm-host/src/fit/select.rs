@@ -1,8 +1,9 @@
 //! Choosing the number of components and the covariance type.
-use super::{Callback, Fit, GaussianMixtureParams};
-use crate::{CovarianceType, Error, Evaluator, Mixture, Result};
+use super::outcome::{Callback, Fit};
+use super::params::GaussianMixtureParams;
+use crate::{CovarianceType, Error, Evaluator, Result};
 
-/// What a model is judged by; the least is the best.
+/// A criterion for choosing among models; the model with the least value is the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Criterion {
@@ -55,8 +56,9 @@ impl std::fmt::Display for Criterion {
     }
 }
 
-/// One row of the table that a choice is made from.
+/// A model that was tried.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Candidate {
     /// The covariance type.
     pub covariance_type: CovarianceType,
@@ -76,19 +78,20 @@ pub struct Candidate {
 
 /// The models that were tried and the best of them.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Selection {
-    /// All of them, in the order of the fits.
+    /// All models, in the order of the fits.
     pub table: Vec<Candidate>,
     /// Index of the best row.
     pub best: usize,
-    /// Its fit.
+    /// The best model's fit.
     pub fit: Fit,
     /// Whether the callback stopped the search; the table then ends with the fit that it stopped.
     pub stopped: bool,
 }
 
 impl Selection {
-    /// This search and then another, by the same criterion, as one; the best of both, of equals the first.
+    /// This search and then another one, by the same criterion, as one search.
     #[must_use]
     pub fn then(mut self, other: Self) -> Self {
         if other.table[other.best].criterion < self.table[self.best].criterion {
@@ -100,11 +103,11 @@ impl Selection {
     }
 }
 
-/// Fits every K of `n_components` with every covariance type, otherwise with `params`, and keeps the best by
-/// `criterion`, of equals the first. `callback` follows each fit, and ends the search where it breaks.
+/// Fits every K of `n_components` with every covariance type, otherwise with `params`, and selects the best by `criterion`,
+/// of equals the first. `callback` is called by each fit, and ends the search by breaking.
 ///
 /// # Errors
-/// [`Error::BadParameter`] where there is nothing to try; as
+/// [`Error::BadParameter`] if there is nothing to try; as
 /// [`GaussianMixtureValidParams::fit`](super::GaussianMixtureValidParams::fit).
 pub fn select(
     evaluator: &mut dyn Evaluator,
@@ -134,7 +137,7 @@ pub fn select(
     search.finish()
 }
 
-/// A selection that grows.
+/// A selection to which fits are added.
 pub(super) struct Search {
     criterion: Criterion,
     table: Vec<Candidate>,
@@ -147,7 +150,7 @@ impl Search {
         Self { criterion, table: Vec::new(), best: None, stopped: false }
     }
 
-    /// Judges a fit; true where its callback wants the search to end.
+    /// Adds a fit, and returns whether its callback ended the search.
     pub(super) fn add(&mut self, evaluator: &mut dyn Evaluator, fit: Fit) -> Result<bool> {
         let log_likelihood = evaluator.log_likelihood(&fit.mixture)?;
         let (n_parameters, d) = (fit.mixture.n_parameters(), evaluator.n_features());
@@ -177,36 +180,5 @@ impl Search {
             });
         };
         Ok(Selection { table: self.table, best, fit, stopped: self.stopped })
-    }
-}
-
-impl Mixture {
-    /// Mean log-likelihood of a sample (by weight): scikit-learn's `score`.
-    ///
-    /// # Errors
-    /// As [`Evaluator::log_likelihood`].
-    pub fn score(&self, evaluator: &mut dyn Evaluator) -> Result<f64> {
-        Ok(evaluator.log_likelihood(self)? / evaluator.total_weight())
-    }
-
-    /// Bayesian information criterion over the evaluator's samples; the lower the better.
-    ///
-    /// # Errors
-    /// As [`Evaluator::log_likelihood`].
-    pub fn bic(&self, evaluator: &mut dyn Evaluator) -> Result<f64> {
-        self.criterion(Criterion::Bic, evaluator)
-    }
-
-    /// Akaike information criterion over the evaluator's samples; the lower the better.
-    ///
-    /// # Errors
-    /// As [`Evaluator::log_likelihood`].
-    pub fn aic(&self, evaluator: &mut dyn Evaluator) -> Result<f64> {
-        self.criterion(Criterion::Aic, evaluator)
-    }
-
-    fn criterion(&self, criterion: Criterion, evaluator: &mut dyn Evaluator) -> Result<f64> {
-        let log_likelihood = evaluator.log_likelihood(self)?;
-        Ok(criterion.value(log_likelihood, self.n_parameters(), evaluator.total_weight(), self.n_features()))
     }
 }

@@ -1,11 +1,11 @@
 //! Fitting in standardised units.
-use super::Fit;
+use super::outcome::Fit;
 use crate::{CovarianceType, Covariances, Error, Mixture, Result, Samples, Statistics, View};
 use ndarray::{Array1, Array2, ArrayView2, ArrayViewMut2, Axis};
 
-/// Samples that are looked at together.
+/// The number of samples that are read at a time.
 const CHUNK: usize = 8192;
-/// How far the variances of a component may be from each other, relatively, to count as one.
+/// The relative difference up to which the variances of a component count as equal.
 const SPHERICAL_TOLERANCE: f64 = 1e-9;
 
 /// z = (x − mean) / scale, column by column: what `--standardize` and scikit-learn's StandardScaler do. A fit to z treats
@@ -20,13 +20,14 @@ pub struct Standardization {
 /// Finds a [`Standardization`] from samples that come in parts.
 #[derive(Debug, Clone)]
 pub struct StandardizationBuilder {
-    /// The first sample: around it nothing is lost far from zero, and a constant column is zero to the bit.
+    /// The first sample, which is subtracted from all: so nothing is lost for samples far from zero, and a constant column is
+    /// exactly zero.
     origin: Array1<f64>,
     moments: Statistics,
 }
 
 impl StandardizationBuilder {
-    /// Around the first of some samples, which are not yet counted.
+    /// Takes D and an origin from the first of some samples, without counting any.
     pub fn new(samples: &Samples<'_>) -> Self {
         let origin = wide(&samples.rows(0..1)).row(0).to_owned();
         let moments = Statistics::empty(CovarianceType::Diag, 1, origin.len());
@@ -47,7 +48,7 @@ impl StandardizationBuilder {
         Ok(())
     }
 
-    /// Mean and standard deviation of what was counted.
+    /// The mean and the standard deviation of the samples that were counted.
     pub fn finish(self) -> Standardization {
         let scatter = self.moments.scatter().iter();
         let scale =
@@ -72,7 +73,7 @@ impl Standardization {
         &self.mean
     }
 
-    /// What each column is divided by (D,).
+    /// The divisor of each column (D,).
     pub fn scale(&self) -> &Array1<f64> {
         &self.scale
     }
@@ -180,7 +181,7 @@ fn scaled(mut covariances: Covariances, scale: &Array1<f64>) -> Covariances {
         }),
         Covariances::Tied(v) => *v = outer(v.view()),
         Covariances::Diag(v) => *v *= &(scale * scale),
-        // A single variance cannot carry a scale for each column: both callers have made `Diag` of it.
+        // Not reached: a single variance cannot be scaled column by column, so that both callers convert it to `Diag`.
         Covariances::Spherical(_) => {}
     }
     covariances

@@ -4,7 +4,7 @@ use crate::{Error, Evaluator, Freeze, Mixture, Result, Statistics};
 /// Stepwise EM (Cappé and Moulines 2009): the statistics per sample are a moving average over the chunks seen,
 /// s ← (1 − ηₜ)·s + ηₜ·sₜ with ηₜ = (t + 1)^−α for chunk t = 0, 1, …, and each chunk is followed by an M-step.
 ///
-/// Chunks may be of any size, but should be like each other in what they hold (shuffled data).
+/// Chunks may be of any size, but should be random samples of the same data (shuffle it first).
 #[derive(Debug, Clone)]
 pub struct StepwiseEm {
     mixture: Mixture,
@@ -16,12 +16,11 @@ pub struct StepwiseEm {
 }
 
 impl StepwiseEm {
-    /// α where none is given.
+    /// The default of α.
     pub const DEFAULT_DECAY: f64 = 0.7;
 
-    /// Begins at a mixture: one fitted to the first chunk, for example. `decay` is α, above ½ (not included, or the
-    /// average never settles) and at most 1 (then all chunks count alike, and early ones, seen with poor parameters, are never
-    /// forgotten).
+    /// Begins at a mixture, for example one that was fitted to the first chunk. `decay` is α, with ½ < α ≤ 1: at ½ the average
+    /// would never converge; at 1 all chunks count alike, so that early ones, seen with poor parameters, are never forgotten.
     ///
     /// # Errors
     /// [`Error::BadParameter`].
@@ -36,8 +35,8 @@ impl StepwiseEm {
         Ok(Self { mixture: start, average: None, steps: 0, decay, reg_covar, freeze })
     }
 
-    /// Learns from a chunk; gives its mean log-likelihood under the parameters before. After an error nothing has
-    /// changed.
+    /// Learns from a chunk, and gives the chunk's mean log-likelihood under the parameters before that. An error leaves
+    /// everything unchanged.
     ///
     /// # Errors
     /// What the backend reports; see also [`Statistics::update`].
@@ -47,8 +46,8 @@ impl StepwiseEm {
         let eta = ((self.steps + 1) as f64).powf(-self.decay);
         let per_sample = 1.0 / statistics.weight();
         let mut average = statistics.scaled(eta * per_sample);
-        if let Some(past) = &self.average {
-            average.merge(&past.clone().scaled(1.0 - eta))?;
+        if let Some(previous) = &self.average {
+            average.merge(&previous.clone().scaled(1.0 - eta))?;
         }
         self.mixture = average.update(&self.mixture, self.reg_covar, self.freeze)?.mixture;
         self.average = Some(average);

@@ -6,6 +6,7 @@ use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
 
 /// The shape of the covariances, with scikit-learn's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum CovarianceType {
     /// A covariance matrix for each component: (K, D, D).
@@ -59,9 +60,10 @@ impl std::fmt::Display for CovarianceType {
     }
 }
 
-/// The covariances of a mixture in scikit-learn's shapes, or anything else that has them: precisions, their
-/// Cholesky factors, scatter.
+/// The covariances of a mixture in scikit-learn's shapes; also precisions, their Cholesky factors, and scatter, which have
+/// the same shapes.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Covariances {
     /// Matrices (K, D, D).
@@ -75,7 +77,7 @@ pub enum Covariances {
 }
 
 impl Covariances {
-    /// Which type they are of.
+    /// Their type.
     pub fn covariance_type(&self) -> CovarianceType {
         match self {
             Self::Full(_) => CovarianceType::Full,
@@ -168,7 +170,7 @@ impl Covariances {
         Err(Error::ShapeMismatch { what, expected, got: self.shape().to_vec() })
     }
 
-    /// The check for a type and a shape that are given.
+    /// Checks the type and the shape.
     pub(crate) fn check_type(&self, what: &'static str, wanted: CovarianceType, k: usize, d: usize) -> Result<()> {
         let got = self.covariance_type();
         if got != wanted {
@@ -177,7 +179,7 @@ impl Covariances {
         self.check_shape(what, k, d)
     }
 
-    /// The parts of `self` that belong to component `k`, from `other` of the same shape (all, where it is tied).
+    /// Copies the part of component `k` (all of it, if it is tied) from `other`, which has the same shape.
     pub(crate) fn copy_component(&mut self, k: usize, other: &Self) {
         match (self, other) {
             (Self::Full(a), Self::Full(b)) => a.index_axis_mut(Axis(0), k).assign(&b.index_axis(Axis(0), k)),
@@ -188,8 +190,8 @@ impl Covariances {
         }
     }
 
-    /// The Cholesky factors of the precisions, and what failed; a component that failed has a factor of zeros.
-    /// Diagonal types have no factor to keep and are only checked.
+    /// The Cholesky factors of the precisions, and the errors of components that have none, whose factors are zero. For
+    /// diagonal types it only checks the variances.
     pub(crate) fn factorise(&self) -> (Option<Self>, Vec<Error>) {
         const VARIANCE: &str =
             "variances must be finite, positive and not denormal; was a column constant? add reg_covar";
@@ -242,7 +244,7 @@ impl Covariances {
     }
 }
 
-/// The error about one parameter of a component.
+/// An error about one parameter of a component.
 pub(super) fn bad_component(what: String, component: usize, value: f64, remedy: &'static str) -> Error {
     Error::BadComponent { what, component, value, remedy }
 }

@@ -1,8 +1,8 @@
-//! The log-density of each component in plain float64: what the reference and the host's side passes compute with.
+//! The log-density of each component in float64, for the reference backend and for what the host computes itself.
 use crate::{Covariances, Mixture};
 use ndarray::{ArrayView1, ArrayView2};
 
-/// A mixture made ready for evaluation, sample by sample.
+/// A mixture with its normalising constants, to be evaluated sample by sample.
 pub(crate) struct Density<'a> {
     mixture: &'a Mixture,
     /// log πₖ − ½ log |2πΣₖ| (K,).

@@ -1,4 +1,4 @@
-//! The little linear algebra that a mixture needs, on top of nalgebra.
+//! The linear algebra that a mixture needs beyond nalgebra's.
 use nalgebra::{Cholesky, DMatrix};
 use ndarray::{Array2, ArrayView2};
 

@@ -19,6 +19,11 @@ pub const SYMMETRY_TOLERANCE: f64 = 1e-6;
 /// denormal), every matrix symmetric (within [`SYMMETRY_TOLERANCE`]) and positive definite, weights not negative with
 /// sum one (within [`WEIGHT_SUM_TOLERANCE`]). A weight of zero is legal, its component contributes nothing.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(try_from = "serialised::Parts", into = "serialised::Parts")
+)]
 pub struct Mixture {
     weights: Array1<f64>,
     means: Array2<f64>,
@@ -57,8 +62,8 @@ impl Mixture {
     /// From precisions (inverse covariances) in their type's shape, as scikit-learn's `precisions_init`.
     ///
     /// # Errors
-    /// As [`new`](Self::new); a message about a matrix then speaks of the precision, or of the covariance that it
-    /// gives.
+    /// As [`new`](Self::new); an error about a matrix is then about the precision, or about the covariance that is its
+    /// inverse.
     pub fn from_precisions(weights: Array1<f64>, means: Array2<f64>, precisions: Covariances) -> Result<Self> {
         let (k, d) = means.dim();
         precisions.check_shape("precisions", k, d)?;
@@ -83,7 +88,7 @@ impl Mixture {
         Self::new(weights, means, covariances)
     }
 
-    /// Puts together parts that were checked; `factor` is what [`Covariances::factorise`] gave.
+    /// Puts together parameters whose covariances were checked; `factor` comes from [`Covariances::factorise`].
     pub(crate) fn from_parts(
         weights: Array1<f64>,
         means: Array2<f64>,
@@ -173,7 +178,7 @@ impl Mixture {
         covariances + k * d + k - 1
     }
 
-    /// Variance of component `k` along feature `j`, where the type has no matrices (there it is the marginal one).
+    /// The variance of component `k` along feature `j`: the marginal one, if the type has matrices.
     pub(crate) fn variance(&self, k: usize, j: usize) -> f64 {
         match &self.covariances {
             Covariances::Full(v) => v[[k, j, j]],
@@ -225,4 +230,32 @@ fn check_symmetric(matrix: ArrayView2<'_, f64>, component: Option<usize>) -> Res
         }
     }
     Ok(())
+}
+
+#[cfg(feature = "serde")]
+mod serialised {
+    use super::{Covariances, Error, Mixture, Result};
+    use ndarray::{Array1, Array2};
+
+    /// What a mixture is serialised as: its parameters, without what is computed from them.
+    #[derive(serde::Serialize, serde::Deserialize)]
+    pub(super) struct Parts {
+        weights: Array1<f64>,
+        means: Array2<f64>,
+        covariances: Covariances,
+    }
+
+    impl From<Mixture> for Parts {
+        fn from(mixture: Mixture) -> Self {
+            Self { weights: mixture.weights, means: mixture.means, covariances: mixture.covariances }
+        }
+    }
+
+    impl TryFrom<Parts> for Mixture {
+        type Error = Error;
+
+        fn try_from(parts: Parts) -> Result<Self> {
+            Self::new(parts.weights, parts.means, parts.covariances)
+        }
+    }
 }

@@ -8,12 +8,12 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-/// Draws samples, as many at a time as one likes: the same seed gives the same stream of samples, however it is divided.
+/// A stream of samples that depends on the seed alone, not on how many samples are drawn at a time.
 #[derive(Debug, Clone)]
 pub struct Sampler<'a> {
     mixture: &'a Mixture,
     component: WeightedIndex<f64>,
-    /// L with Σ = L·Lᵀ, of each component or of all together, where the type has matrices.
+    /// L with Σ = L·Lᵀ, for each component or one for all (`tied`); empty for types without matrices.
     lower: Vec<DMatrix<f64>>,
     rng: ChaCha8Rng,
 }
@@ -22,7 +22,7 @@ impl Mixture {
     /// A source of samples from this mixture.
     ///
     /// # Errors
-    /// [`Error::WeightSum`] where all weights are zero (no checked mixture is such).
+    /// [`Error::WeightSum`] if all weights are zero, which no checked mixture has.
     pub fn sampler(&self, seed: u64) -> Result<Sampler<'_>> {
         let component =
             WeightedIndex::new(self.weights()).map_err(|_| Error::WeightSum { sum: 0.0, tolerance: 0.0 })?;

@@ -12,6 +12,18 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
+/// The configuration of every property test. The cases are the same in each run. A case that fails is written to a file with
+/// the ending `.proptest-regressions` beside the test's source, to be committed, and is tried first from then on.
+pub fn proptest_config() -> proptest::test_runner::Config {
+    use proptest::test_runner::{Config, FileFailurePersistence, RngSeed};
+    Config {
+        cases: 24,
+        rng_seed: RngSeed::Fixed(1),
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("proptest-regressions"))),
+        ..Config::default()
+    }
+}
+
 /// N samples of D features, standard normal around `offset`.
 pub fn normal(seed: u64, n: usize, d: usize, offset: f64) -> Array2<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -67,26 +79,33 @@ pub fn weighted(x: ArrayView2<'_, f64>, weights: ArrayView1<'_, f64>) -> Referen
 #[derive(Debug, Clone, Copy)]
 pub struct Backend {
     pub name: &'static str,
-    /// None where this machine cannot run it.
-    pub load: for<'a> fn(Samples<'a>) -> Option<Box<dyn Evaluator + 'a>>,
+    pub load: for<'a> fn(Samples<'a>) -> Box<dyn Evaluator + 'a>,
     /// Whether it takes its data as float32.
     pub float32: bool,
 }
 
-/// Every backend; new ones are added here.
+/// The backends that every machine can run. [`CUDA_BACKENDS`] are the others; a new backend is added to one of the two.
 pub const BACKENDS: &[Backend] = &[
-    Backend { name: "reference", load: |s| Some(Box::new(ReferenceEvaluator::new(s))), float32: false },
-    Backend { name: "cpu, float64", load: |s| Some(Box::new(CpuEvaluator::new(s).unwrap())), float32: false },
-    Backend { name: "cpu, float32", load: |s| Some(Box::new(CpuEvaluator::new(s).unwrap())), float32: true },
+    Backend { name: "reference", load: |s| Box::new(ReferenceEvaluator::new(s)), float32: false },
+    Backend { name: "cpu, float64", load: |s| Box::new(CpuEvaluator::new(s).unwrap()), float32: false },
+    Backend { name: "cpu, float32", load: |s| Box::new(CpuEvaluator::new(s).unwrap()), float32: true },
 ];
+
+/// The backends that need a GPU, for tests that run under `gpu_harness`.
+#[cfg(feature = "cuda")]
+pub const CUDA_BACKENDS: &[Backend] = &[
+    Backend { name: "cuda, float64", load: load_cuda, float32: false },
+    Backend { name: "cuda, float32", load: load_cuda, float32: true },
+];
+
+#[cfg(feature = "cuda")]
+fn load_cuda(samples: Samples<'_>) -> Box<dyn Evaluator + '_> {
+    Box::new(gmm_host::CudaEvaluator::new(samples, 0, &Default::default()).unwrap())
+}
 
 impl Backend {
     /// An evaluator over `x`, rounded to float32 where the backend takes that.
-    pub fn evaluator(
-        &self,
-        x: ArrayView2<'_, f64>,
-        weights: Option<ArrayView1<'_, f64>>,
-    ) -> Option<Box<dyn Evaluator>> {
+    pub fn evaluator(&self, x: ArrayView2<'_, f64>, weights: Option<ArrayView1<'_, f64>>) -> Box<dyn Evaluator> {
         let samples = if self.float32 {
             Samples::from_shared_f32(x.mapv(|v| v as f32).into_shared()).unwrap()
         } else {

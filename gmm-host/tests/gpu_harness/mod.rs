@@ -7,14 +7,18 @@ use std::process::ExitCode;
 #[allow(dead_code)]
 pub type Test = (&'static str, fn());
 
+/// Runs the tests one at a time, because they share a device, with the arguments and the report of `cargo test`.
 #[allow(dead_code)]
-/// Runs the tests one at a time (they share a device) and reports as `cargo test` does. Takes its arguments too.
 pub fn main_with(tests: Vec<Test>) -> ExitCode {
-    run(tests)
+    run(tests, [])
 }
 
-/// As [`main_with`], of bodies of any one type.
-pub fn run<F: FnOnce() + Send + 'static>(tests: impl IntoIterator<Item = (&'static str, F)>) -> ExitCode {
+/// As [`main_with`], for bodies of any one type. `timed` are tests by the clock: they are ignored unless `--ignored` or
+/// `--include-ignored` asks for them, on a machine that does nothing else.
+pub fn run<F: FnOnce() + Send + 'static>(
+    tests: impl IntoIterator<Item = (&'static str, F)>,
+    timed: impl IntoIterator<Item = (&'static str, F)>,
+) -> ExitCode {
     kernels_of_another_compiler();
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(1);
@@ -23,9 +27,9 @@ pub fn run<F: FnOnce() + Send + 'static>(tests: impl IntoIterator<Item = (&'stat
     if let Some(reason) = &absent {
         eprintln!("{reason}\ntests that need a GPU {} here", if required { "fail" } else { "are ignored" });
     }
-    let trial = |(name, body): (&'static str, F)| {
+    let trial = |(name, body): (&'static str, F), timed: bool| {
         let absent = absent.clone();
-        let ignored = absent.is_some() && !required;
+        let ignored = timed || absent.is_some() && !required;
         let run = move || match absent {
             Some(reason) => Err(Failed::from(reason)),
             None => {
@@ -35,7 +39,9 @@ pub fn run<F: FnOnce() + Send + 'static>(tests: impl IntoIterator<Item = (&'stat
         };
         Trial::test(name, run).with_ignored_flag(ignored)
     };
-    libtest_mimic::run(&arguments, tests.into_iter().map(trial).collect()).exit_code()
+    let tests = tests.into_iter().map(|test| trial(test, false));
+    let trials = tests.chain(timed.into_iter().map(|test| trial(test, true))).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 /// `GMM_TEST_KERNELS` names an archive of PTX that is tested instead of the committed one: docs/rust-cuda.md.

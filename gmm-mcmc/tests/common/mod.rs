@@ -22,7 +22,7 @@ impl Evaluator for Nothing {
         self.n as f64
     }
     fn describe(&self) -> Description {
-        Description { device: "none".into(), kernel: "none".into() }
+        Description::new("none", "none")
     }
     fn log_likelihood(&mut self, _: &Mixture) -> gmm_host::Result<f64> {
         Ok(0.0)
@@ -34,7 +34,7 @@ impl Evaluator for Nothing {
         Ok(Statistics::empty(m.covariance_type(), m.n_components(), m.n_features()))
     }
     fn rows(&mut self, rows: &[usize]) -> gmm_host::Result<Rows> {
-        Ok(Rows { x: Array2::zeros((rows.len(), self.d)), weights: Array1::ones(rows.len()) })
+        Ok(Rows::new(Array2::zeros((rows.len(), self.d)), Array1::ones(rows.len())))
     }
 }
 

@@ -99,11 +99,7 @@ pub fn run(bench: &Bench<'_>, methods: &[(String, Device)], json: bool) -> anyho
 
 fn measure(bench: &Bench<'_>, model: &Model, device: Device, case: &Case) -> anyhow::Result<Row> {
     let Case { sampler, chains, kernel } = *case;
-    let mut evaluator = gaussmix::load(
-        device,
-        bench.samples.clone(),
-        &LoadOptions { kernel: kernel.map(String::from), ..Default::default() },
-    )?;
+    let mut evaluator = gaussmix::load(device, bench.samples.clone(), &LoadOptions::new().kernel(kernel.map(String::from)))?;
     evaluator.log_likelihood(bench.mixture)?;
     let begin = Instant::now();
     evaluator.log_likelihood(bench.mixture)?;

@@ -184,7 +184,7 @@ impl Bench {
         problem: &Problem,
         rows: &mut Vec<Row>,
     ) -> Result<(), Error> {
-        let options = LoadOptions { kernel, ..Default::default() };
+        let options = LoadOptions::new().kernel(kernel);
         for &n in &self.n {
             let mut evaluator =
                 gaussmix::load(method.device, Samples::from_f32(problem.data.slice(s![..n, ..]))?, &options)?;

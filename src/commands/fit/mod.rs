@@ -137,7 +137,9 @@ impl Fit {
             return Ok(ExitCode::from(interrupt::EXIT_CODE));
         }
         // The checkpoint says that the last run is done, although the fit is that of the best run.
-        checkpoints.finish(Some(&Fitted { run: self.training.n_init - 1, ..fit.clone() }))?;
+        let mut last = fit.clone();
+        last.run = self.training.n_init - 1;
+        checkpoints.finish(Some(&last))?;
         let report = Report::new(&source, evaluator.as_mut(), iterated_by, &fit, own.n_iter(), seconds)?;
         if let Some(plot) = &outputs.plot {
             let svg = plot::fit(&plot::Scatter::new(&source, evaluator.as_mut(), &fit.mixture)?, &own)?;
@@ -311,7 +313,7 @@ mod tests {
             self.0.total_weight()
         }
         fn describe(&self) -> Description {
-            Description { device: "here".into(), kernel: self.1.into() }
+            Description::new("here", self.1)
         }
         fn log_likelihood(&mut self, mixture: &Mixture) -> gaussmix::Result<f64> {
             self.1 = "total";

@@ -50,7 +50,7 @@ impl Report {
         let log_likelihood = evaluator.log_likelihood(mixture)? - weight * source.log_scale();
         let (n, d) = (evaluator.n_samples(), evaluator.n_features());
         let criterion = |c: Criterion| c.value(log_likelihood, mixture.n_parameters(), weight, d);
-        let Description { device, kernel } = iterated_by.unwrap_or_else(|| evaluator.describe());
+        let Description { device, kernel, .. } = iterated_by.unwrap_or_else(|| evaluator.describe());
         let (precision, computed_in_float64) = source.precision(evaluator, mixture, Operation::Statistics);
         Ok(Self {
             n,

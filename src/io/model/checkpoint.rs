@@ -128,7 +128,9 @@ fn parse(json: &str) -> std::result::Result<(Fit, Option<Identity>, Option<&RawV
     if let Some(c) = retained.iter().find(|&&c| c >= k) {
         return Err(Problem::Format(format!("`retained` names component {c} (counted from 0) of {k}")));
     }
-    Ok((Fit { mixture, lower_bounds, converged, stopped: false, run, retained }, made_with, best))
+    let mut fit = Fit::new(mixture);
+    (fit.lower_bounds, fit.converged, fit.run, fit.retained) = (lower_bounds, converged, run, retained);
+    Ok((fit, made_with, best))
 }
 
 #[cfg(test)]
@@ -141,8 +143,10 @@ mod tests {
         let means = ndarray::arr2(&[[0.1 + 0.2, run as f64], [-1.0 / 3.0, 1e-300]]);
         let mixture =
             Mixture::new(arr1(&[0.25, 0.75]), means, Covariances::Spherical(arr1(&[1.0 / 3.0, 2.0]))).unwrap();
-        let (lower_bounds, kept) = (lower_bounds.to_vec(), kept.to_vec());
-        Fit { mixture, lower_bounds, converged: kept.is_empty(), stopped: false, run, retained: kept }
+        let mut fit = Fit::new(mixture);
+        (fit.lower_bounds, fit.retained) = (lower_bounds.to_vec(), kept.to_vec());
+        (fit.converged, fit.run) = (kept.is_empty(), run);
+        fit
     }
 
     #[test]

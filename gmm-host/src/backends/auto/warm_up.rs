@@ -1,5 +1,6 @@
-//! The start of the GPU's driver and the compilation of kernels, beside the work of the CPU.
-use super::{Kind, Op, Open};
+//! The start of the GPU's driver and the compilation of kernels, while the CPU evaluates.
+use super::OpenGpu;
+use super::choice::{Kind, Method};
 use crate::{Error, Evaluator, Mixture, Result, Samples, View};
 use ndarray::{Array1, Axis, Slice};
 use std::collections::HashMap;
@@ -9,53 +10,53 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 
-/// Elements of the samples that are copied for it.
+/// The thread's own samples have about this many elements.
 const PROBE: usize = 1 << 14;
 
-/// A thread that has the driver start and loads some samples, and then evaluates, once for each kind that it is asked
-/// for, so that the kernels are compiled. Nobody waits for it: it ends by itself when this is dropped. The samples that it
-/// uses are its own.
+/// A thread that starts the driver, loads a copy of a few samples, and evaluates once each kind that it is asked for, so
+/// that the driver compiles the kernels. Nobody waits for the thread: it ends by itself after this value is dropped.
 pub(super) struct WarmUp {
     ask: Sender<(Kind, Mixture)>,
     done: Receiver<Kind>,
-    /// What was asked for, and whether it is done.
+    /// The kinds that were asked for, and whether the thread has evaluated them.
     kinds: HashMap<Kind, bool>,
-    /// Whether the thread may be in the driver yet.
+    /// Whether the thread runs, and so may be inside the driver.
     alive: Arc<AtomicBool>,
 }
 
-/// How far the GPU is with a kind.
+/// Whether the GPU is ready for a kind.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum State {
     Busy,
     Warm,
-    /// No GPU, or one that fails.
+    /// There is no GPU, or it has failed.
     Failed,
 }
 
 impl WarmUp {
-    pub fn start(samples: &Samples<'_>, open: Open) -> Self {
+    pub fn start(samples: &Samples<'_>, open_gpu: &OpenGpu) -> Self {
         let (ask, asked) = channel::<(Kind, Mixture)>();
         let (report, done) = channel();
         let alive = Arc::new(AtomicBool::new(true));
-        let (probe, flag) = (probe(samples), Arc::clone(&alive));
+        let (probe, flag, open_gpu) = (probe(samples), Arc::clone(&alive), Arc::clone(open_gpu));
         let body = move || {
-            // Why there is no GPU is told where one is asked for by name.
-            let _ = work(probe, open, &asked, &report);
+            // An error is not reported here: the CPU goes on, and who asks for a GPU by name is told what is wrong.
+            let _ = work(probe, &open_gpu, &asked, &report);
             flag.store(false, Ordering::SeqCst);
         };
-        // Without a thread `report` is gone, which is as good as no GPU.
+        // If the thread cannot be started, `report` is dropped, and `state` says that the GPU has failed.
         if thread::Builder::new().name("gmm-gpu-start".into()).spawn(body).is_err() {
             alive.store(false, Ordering::SeqCst);
         }
         Self { ask, done, kinds: HashMap::new(), alive }
     }
 
-    /// Where the GPU is with a kind, of which `mixture` is one; asked for the first time, it goes on to it.
+    /// Whether the GPU is ready for a kind. Asked for a kind for the first time, the thread will evaluate `mixture`, which
+    /// is of that kind.
     pub fn state(&mut self, kind: Kind, mixture: &Mixture) -> State {
         if let Entry::Vacant(new) = self.kinds.entry(kind) {
             new.insert(false);
-            // Where the thread has ended, the answers below say so.
+            // If the thread has ended, the loop below finds `done` disconnected.
             let _ = self.ask.send((kind, mixture.clone()));
         }
         loop {
@@ -77,17 +78,17 @@ impl Drop for WarmUp {
     }
 }
 
-/// The thread.
+/// What the thread does.
 fn work(
     probe: Result<Samples<'static>>,
-    open: Open,
+    open_gpu: &OpenGpu,
     asked: &Receiver<(Kind, Mixture)>,
     report: &Sender<Kind>,
 ) -> Result<()> {
-    let mut gpu = open(probe?)?;
+    let mut gpu = open_gpu(probe?)?;
     for (kind, mixture) in asked {
-        // What the mixture or the operation lacks is told where it is evaluated.
-        if let Err(error @ Error::Cuda { .. }) = evaluate(gpu.as_mut(), kind.0, &mixture) {
+        // Only a failure of the driver counts: other errors are reported by the evaluation that the caller asked for.
+        if let Err(error @ Error::Cuda { .. }) = evaluate(gpu.as_mut(), kind.method, &mixture) {
             return Err(error);
         }
         if report.send(kind).is_err() {
@@ -97,16 +98,16 @@ fn work(
     Ok(())
 }
 
-fn evaluate(gpu: &mut dyn Evaluator, op: Op, mixture: &Mixture) -> Result<()> {
-    match op {
-        Op::Total | Op::Walk => gpu.log_likelihood(mixture).map(drop),
-        Op::Batch => gpu.log_likelihood_batch(&[mixture.clone(), mixture.clone()]).map(drop),
-        Op::Scores => gpu.score_samples(mixture).map(drop),
-        Op::Statistics => gpu.statistics(mixture).map(drop),
+fn evaluate(gpu: &mut dyn Evaluator, method: Method, mixture: &Mixture) -> Result<()> {
+    match method {
+        Method::LogLikelihood | Method::Metropolis => gpu.log_likelihood(mixture).map(drop),
+        Method::LogLikelihoodBatch => gpu.log_likelihood_batch(&[mixture.clone(), mixture.clone()]).map(drop),
+        Method::ScoreSamples => gpu.score_samples(mixture).map(drop),
+        Method::Statistics => gpu.statistics(mixture).map(drop),
     }
 }
 
-/// A copy of the first samples; with weights, if the samples have some, of one each.
+/// A copy of the first samples. They have weights, all of them one, if the samples have weights.
 fn probe(samples: &Samples<'_>) -> Result<Samples<'static>> {
     let n = (PROBE / samples.n_features()).clamp(1, samples.n_samples());
     let rows = Slice::from(0..n);
@@ -120,21 +121,21 @@ fn probe(samples: &Samples<'_>) -> Result<Samples<'static>> {
     }
 }
 
-/// What the process does when it ends while the thread may be in the driver.
+/// The end of a process whose thread may be inside the driver.
 ///
-/// The C library then runs what was registered for the end, the driver's own included, which takes apart what the thread is
-/// still using. So where that is so, the process ends without: files of the C library are flushed first, and nothing else
-/// is left to do.
+/// When a process ends, the C library calls the functions that were registered for that, among them one of the driver that
+/// frees what the thread still uses. So if the thread may be inside the driver, a function that is called before the
+/// driver's flushes the files of the C library and ends the process at once.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod at_exit {
     use std::ffi::{c_int, c_void};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Mutex, PoisonError};
 
-    /// The threads that may be in the driver yet.
+    /// For each thread, whether it may be inside the driver.
     static LEFT: Mutex<Vec<Arc<AtomicBool>>> = Mutex::new(Vec::new());
 
-    // SAFETY: as the C library declares them.
+    // SAFETY: the declarations are those of the C library.
     unsafe extern "C" {
         safe fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
         fn fflush(stream: *mut c_void) -> c_int;
@@ -145,15 +146,15 @@ mod at_exit {
         let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
         left.retain(|alive| alive.load(Ordering::SeqCst));
         left.push(alive);
-        // Registered late, so that it comes before what the driver has registered. If there is no room for it, the end is as
-        // it would be without.
+        // The C library calls the last registered function first, so this one comes before the driver's. It can only fail
+        // for lack of memory; the process then ends as if this module were not there.
         on_exit(end, std::ptr::null_mut());
     }
 
     extern "C" fn end(status: c_int, _: *mut c_void) {
         let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
         if left.iter().any(|alive| alive.load(Ordering::SeqCst)) {
-            // SAFETY: null stands for all files.
+            // SAFETY: a null pointer is allowed and stands for all open files.
             unsafe { fflush(std::ptr::null_mut()) };
             _exit(status);
         }
@@ -165,6 +166,6 @@ mod at_exit {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
-    /// Elsewhere the end of a process does not run under its threads, or there is no CUDA.
+    /// Does nothing: on other systems either the threads end before the process does, or there is no CUDA.
     pub fn leave_the_driver_alone(_: Arc<AtomicBool>) {}
 }

@@ -1,7 +1,7 @@
 //! Threads, chunks, and the sum over the chunks, for one element type.
 use super::estep;
 use super::isa::Isa;
-use super::kernel::{Chunk, PerSample, Total, buffer, scratch};
+use super::kernel::{Buffer, Chunk, PerSample, Total, buffer, scratch};
 use super::moments::{EStep, Flush, Layout};
 use super::posterior::{Labels, Responsibilities};
 use super::real::Real;
@@ -16,31 +16,34 @@ use ndarray::{Array1, Array2};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::f64::consts::LN_2;
+use std::ops::Range;
 use std::sync::Arc;
 
-/// Work below this many fused multiply-adds of single elements is done by the calling thread: about the time that
-/// waking the others takes.
+/// Work of fewer fused multiply-adds of single elements than this is done by the calling thread: it takes less time than
+/// waking the others.
 const SERIAL_WORK: usize = 1 << 21;
 
-/// As many sums are kept in all segments of an E-step, unless one of them alone is too large.
+/// An E-step gathers its chunks into segments, each with sums of its own. The number of segments does not depend on the
+/// threads, so that the results do not either; all segments together have about this many sums, or there are four segments.
 const SEGMENT_ELEMENTS: usize = 1 << 22;
 
 /// Samples whose moments are summed in the element type before they are added up in float64.
 const MAX_PENDING: usize = 4096;
 
-#[derive(Debug)]
+/// Evaluates resident samples; a clone evaluates the same ones, without a copy of them.
+#[derive(Debug, Clone)]
 pub(super) struct Engine<'a, T> {
     samples: Samples<'a>,
-    data: Resident<T>,
+    data: Arc<Resident<T>>,
     /// The samples' weights over `weight_scale`, a power of two that brings the largest to about one.
-    weights: Option<Vec<f64>>,
+    weights: Option<Arc<[f64]>>,
     weight_scale: f64,
     total_weight: f64,
     isa: Isa,
-    /// rayon's own, if none.
+    /// The threads; none for rayon's global ones.
     pool: Option<Arc<ThreadPool>>,
     n_threads: usize,
-    /// The chunks' results, kept from call to call.
+    /// Room for the chunks' results, so that a call need not allocate it.
     partial: Vec<f64>,
 }
 
@@ -55,18 +58,14 @@ impl<'a, T: Real> Engine<'a, T> {
         let weight_scale = largest.log2().ceil().clamp(-1000.0, 1000.0).exp2();
         let weights = samples.weights().map(|w| w.iter().map(|w| w / weight_scale).collect());
         let total_weight = samples.total_weight();
+        let data = Arc::new(data);
         Self { samples, data, weights, weight_scale, total_weight, isa, pool, n_threads, partial: Vec::new() }
     }
 
-    /// Runs `work` on each piece of `out` of `size` elements, with the piece's number; in parallel where that pays.
-    fn for_each_piece<A: Send>(
-        &self,
-        out: &mut [A],
-        size: usize,
-        n_parameters: usize,
-        work: impl Fn(usize, &mut [A]) + Sync,
-    ) {
-        let serial = self.n_threads == 1 || self.data.n.saturating_mul(n_parameters) < SERIAL_WORK;
+    /// Runs `work` on each piece of `out` of `size` elements, with the piece's number. Uses all threads if that pays for work
+    /// of `cost` multiply-adds a sample.
+    fn for_each_piece<A: Send>(&self, out: &mut [A], size: usize, cost: usize, work: impl Fn(usize, &mut [A]) + Sync) {
+        let serial = self.n_threads == 1 || self.data.n.saturating_mul(cost) < SERIAL_WORK;
         if serial {
             return out.chunks_mut(size).enumerate().for_each(|(c, out)| work(c, out));
         }
@@ -86,21 +85,21 @@ impl<'a, T: Real> Engine<'a, T> {
         work: impl Fn(Isa, Chunk<'_, T>, &mut [A]) + Sync,
     ) -> Result<()> {
         check_features(mixture, self.data.d)?;
-        let packed = DeviceParameters::<T>::with_matrices(mixture, &self.data.frame)?;
-        let cost = 2 * packed.scale.len() + 8 * packed.n_components + 64;
+        let parameters = DeviceParameters::<T>::with_matrices(mixture, &self.data.frame)?;
+        let cost = 2 * parameters.scale.len() + 8 * parameters.n_components + 64;
         self.for_each_piece(out, self.data.chunk * each, cost, |c, out| {
             let (x, samples) = self.data.chunk(c);
-            let mut scratch = scratch(packed.n_components, self.data.d);
-            let chunk = Chunk { x, n: samples.len(), packed: &packed, scratch: &mut scratch };
+            let mut scratch = scratch(parameters.n_components, self.data.d);
+            let chunk = Chunk { x, n: samples.len(), parameters: &parameters, scratch: &mut scratch };
             work(self.isa, chunk, out);
         });
         Ok(())
     }
 
     /// Total of log₂ p − offset over chunk `c`, each sample times its weight.
-    fn chunk_total(&self, c: usize, packed: &DeviceParameters<T>, scratch: &mut [T]) -> f64 {
+    fn chunk_total(&self, c: usize, parameters: &DeviceParameters<T>, scratch: &mut [T]) -> f64 {
         let (x, samples) = self.data.chunk(c);
-        let chunk = Chunk { x, n: samples.len(), packed, scratch };
+        let chunk = Chunk { x, n: samples.len(), parameters, scratch };
         match &self.weights {
             None => self.isa.run(Total(chunk)),
             Some(weights) => {
@@ -110,11 +109,59 @@ impl<'a, T: Real> Engine<'a, T> {
             }
         }
     }
+
+    /// The centres of the moments, as rows of `layout.width` elements; empty where the kernel needs none.
+    fn padded_centres(&self, mixture: &Mixture, parameters: &DeviceParameters<T>, layout: Layout) -> Buffer<T> {
+        let rows = if matches!(parameters.matrices, Matrices::Diagonal) { 0 } else { parameters.n_components };
+        let mut padded = buffer(rows * layout.width);
+        let centres = estep::centres(mixture, parameters, &self.data.frame);
+        for (to, from) in padded.chunks_mut(layout.width).zip(centres.rows()) {
+            to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from));
+        }
+        padded
+    }
+
+    /// The E-step over some chunks: the total of log₂ p − offset, and the sums in float64, as `layout` says.
+    fn segment_sums(
+        &self,
+        chunks: Range<usize>,
+        parameters: &DeviceParameters<T>,
+        layout: Layout,
+        centres: &[T],
+    ) -> (f64, Vec<f64>) {
+        let mut scratch = scratch(parameters.n_components, parameters.n_features);
+        let (mut sums, mut rows) = (buffer(layout.length), buffer(layout.rows()));
+        let mut log2 = Vec::new();
+        let mut totals = vec![0.0; layout.length];
+        let mut pending = 0;
+        let end = chunks.end;
+        for c in chunks {
+            let (x, samples) = self.data.chunk(c);
+            pending += samples.len();
+            log2.push(self.isa.run(EStep {
+                chunk: Chunk { x, n: samples.len(), parameters, scratch: &mut scratch },
+                layout,
+                weights: self.weights.as_ref().map(|w| &w[samples]),
+                centres,
+                sums: &mut sums,
+                rows: &mut rows,
+            }));
+            if pending >= MAX_PENDING || c + 1 == end {
+                self.isa.run(Flush { sums: &mut sums, totals: &mut totals });
+                pending = 0;
+            }
+        }
+        (neumaier_sum(log2), totals)
+    }
 }
 
 impl Float32Evaluator for Engine<'_, f32> {
     fn frame(&self) -> &Frame {
         &self.data.frame
+    }
+
+    fn shared(&self) -> Option<Self> {
+        Some(self.clone())
     }
 }
 
@@ -137,31 +184,35 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         Description { device: format!("cpu ({threads} thread{plural}, {isa}, {})", T::NAME), kernel: isa.into() }
     }
 
+    fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
+        Ok(Box::new(self.clone()))
+    }
+
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
         self.log_likelihood_batch(std::slice::from_ref(mixture)).map(|totals| totals[0])
     }
 
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
-        let mut packed = Vec::with_capacity(mixtures.len());
+        let mut parameters = Vec::with_capacity(mixtures.len());
         for mixture in mixtures {
             check_features(mixture, self.data.d)?;
-            packed.push(DeviceParameters::<T>::with_matrices(mixture, &self.data.frame)?);
+            parameters.push(DeviceParameters::<T>::with_matrices(mixture, &self.data.frame)?);
         }
-        if packed.is_empty() {
+        if parameters.is_empty() {
             return Ok(Vec::new());
         }
-        let largest = packed.iter().map(|p| p.n_components).max().unwrap_or(1);
-        let work = packed.iter().map(|p| 2 * p.scale.len() + 8 * p.n_components).sum();
+        let most_components = parameters.iter().map(|p| p.n_components).max().unwrap_or(1);
+        let cost = parameters.iter().map(|p| 2 * p.scale.len() + 8 * p.n_components).sum();
         let mut partial = std::mem::take(&mut self.partial);
-        partial.resize(self.data.n_chunks() * packed.len(), 0.0);
-        self.for_each_piece(&mut partial, packed.len(), work, |c, totals| {
-            let mut scratch = scratch(largest, self.data.d);
-            for (total, packed) in totals.iter_mut().zip(&packed) {
-                *total = self.chunk_total(c, packed, &mut scratch);
+        partial.resize(self.data.n_chunks() * parameters.len(), 0.0);
+        self.for_each_piece(&mut partial, parameters.len(), cost, |c, totals| {
+            let mut scratch = scratch(most_components, self.data.d);
+            for (total, parameters) in totals.iter_mut().zip(&parameters) {
+                *total = self.chunk_total(c, parameters, &mut scratch);
             }
         });
-        let totals = packed.iter().enumerate().map(|(i, p)| {
-            let log2 = neumaier_sum(partial.iter().skip(i).step_by(packed.len()).copied());
+        let totals = parameters.iter().enumerate().map(|(i, p)| {
+            let log2 = neumaier_sum(partial.iter().skip(i).step_by(parameters.len()).copied());
             (self.total_weight * p.offset + log2 * self.weight_scale) * LN_2
         });
         let totals = totals.collect();
@@ -172,7 +223,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
         let mut out = vec![0.0; self.data.n];
         self.for_each_sample(mixture, &mut out, 1, |isa, chunk, out| {
-            let offset = chunk.packed.offset;
+            let offset = chunk.parameters.offset;
             isa.run(PerSample { chunk, out: &mut *out });
             out.iter_mut().for_each(|v| *v = (*v + offset) * LN_2);
         })?;
@@ -181,45 +232,16 @@ impl<T: Real> Evaluator for Engine<'_, T> {
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
         check_features(mixture, self.data.d)?;
-        let packed = DeviceParameters::<T>::with_matrices(mixture, &self.data.frame)?;
-        let (k, d, lanes) = (packed.n_components, packed.n_features, self.data.lanes);
-        let layout = Layout::new(&packed, lanes);
-        let mut centres = buffer(if matches!(packed.matrices, Matrices::Diagonal) { 0 } else { k * layout.width });
-        for (to, from) in
-            centres.chunks_mut(layout.width).zip(estep::centres(mixture, &packed, &self.data.frame).rows())
-        {
-            to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from));
-        }
-        // Chunks are gathered into segments whose number does not depend on the threads: so many sums are kept.
+        let parameters = DeviceParameters::<T>::with_matrices(mixture, &self.data.frame)?;
+        let layout = Layout::new(&parameters, self.data.lanes);
+        let centres = self.padded_centres(mixture, &parameters, layout);
         let n_chunks = self.data.n_chunks();
         let n_segments = n_chunks.min((SEGMENT_ELEMENTS / layout.length).clamp(4, 64));
         let mut segments: Vec<(f64, Vec<f64>)> = vec![Default::default(); n_segments];
-        let work = 4 * (packed.scale.len() + packed.shift.len() * layout.height.max(2));
-        self.for_each_piece(&mut segments, 1, work, |segment, out| {
-            let mut scratch = scratch(k, d);
-            let (mut sums, mut rows) = (buffer(layout.length), buffer(layout.rows()));
-            let mut log2 = Vec::new();
-            let mut totals = vec![0.0; layout.length];
-            let mut pending = 0;
+        let cost = 4 * (parameters.scale.len() + parameters.shift.len() * layout.height.max(2));
+        self.for_each_piece(&mut segments, 1, cost, |segment, out| {
             let chunks = segment * n_chunks / n_segments..(segment + 1) * n_chunks / n_segments;
-            let last = chunks.end - 1;
-            for c in chunks {
-                let (x, samples) = self.data.chunk(c);
-                pending += samples.len();
-                log2.push(self.isa.run(EStep {
-                    chunk: Chunk { x, n: samples.len(), packed: &packed, scratch: &mut scratch },
-                    layout,
-                    weights: self.weights.as_ref().map(|w| &w[samples]),
-                    centres: &centres,
-                    sums: &mut sums,
-                    rows: &mut rows,
-                }));
-                if pending >= MAX_PENDING || c == last {
-                    self.isa.run(Flush { sums: &mut sums, totals: &mut totals });
-                    pending = 0;
-                }
-            }
-            out[0] = (neumaier_sum(log2), totals);
+            out[0] = self.segment_sums(chunks, &parameters, layout, &centres);
         });
         let log2 = neumaier_sum(segments.iter().map(|s| s.0));
         let mut sums = vec![0.0; layout.length];
@@ -227,9 +249,9 @@ impl<T: Real> Evaluator for Engine<'_, T> {
             sums.iter_mut().zip(totals).for_each(|(sum, v)| *sum += v);
         }
         let scale = self.weight_scale;
-        let mut sums = estep::centred_sums(mixture, &packed, &self.data.frame, layout, &sums, scale);
+        let mut sums = estep::centred_sums(mixture, &parameters, &self.data.frame, layout, &sums, scale);
         sums.weight = self.total_weight;
-        sums.log_likelihood = (self.total_weight * packed.offset + log2 * scale) * LN_2;
+        sums.log_likelihood = (self.total_weight * parameters.offset + log2 * scale) * LN_2;
         Statistics::from_centred_sums(sums)
     }
 

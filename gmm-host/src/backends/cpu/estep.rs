@@ -7,44 +7,48 @@ use crate::data::frame::Frame;
 use crate::{CentredSums, Covariances, Mixture};
 use ndarray::{Array1, Array2, Array3, ArrayView2, s};
 
-/// Centres of the moments in the frame (K, D), exactly as the kernel sees them: where t is zero, or the rounded means.
-pub(super) fn centres<T: Real>(mixture: &Mixture, packed: &DeviceParameters<T>, frame: &Frame) -> Array2<f64> {
+/// Centres of the moments in the frame (K, D), exactly as the kernel uses them: the points at which t is zero, or with
+/// matrices the rounded means.
+pub(super) fn centres<T: Real>(mixture: &Mixture, parameters: &DeviceParameters<T>, frame: &Frame) -> Array2<f64> {
     Array2::from_shape_fn(mixture.means().dim(), |(c, j)| {
         let mean = frame.apply(j, mixture.means()[[c, j]]);
-        let at = c * packed.n_features + j;
-        match packed.matrices {
-            Matrices::Diagonal if packed.weight[c].into() > 0.0 => -packed.shift[at].into() / packed.scale[at].into(),
-            // A component of weight zero may have its mean anywhere.
-            _ if packed.weight[c].into() == 0.0 => 0.0,
+        let at = c * parameters.n_features + j;
+        match parameters.matrices {
+            Matrices::Diagonal if parameters.weight[c].into() > 0.0 => {
+                -parameters.shift[at].into() / parameters.scale[at].into()
+            }
+            // The mean of a component of weight zero may be so far away that it cannot be rounded.
+            _ if parameters.weight[c].into() == 0.0 => 0.0,
             _ => T::from_f64(mean).into(),
         }
     })
 }
 
-/// The sums in the units of the data, from `sums` as `layout` says; `factor` is what the samples' weights lack.
+/// The kernel's `sums`, which lie as `layout` says, in the units of the data. `factor` is what the kernel's weights have to
+/// be multiplied by to give the samples' weights.
 pub(super) fn centred_sums<T: Real>(
     mixture: &Mixture,
-    packed: &DeviceParameters<T>,
+    parameters: &DeviceParameters<T>,
     frame: &Frame,
     layout: Layout,
     sums: &[f64],
     factor: f64,
 ) -> CentredSums {
     let (k, d) = mixture.means().dim();
-    let centres = centres(mixture, packed, frame);
+    let centres = centres(mixture, parameters, frame);
     let (spread, _) = sums.split_at(layout.spread * layout.lanes);
     let spread: Vec<f64> =
         spread.chunks_exact(layout.lanes).map(|v| factor * neumaier_sum(v.iter().copied())).collect();
     let counts = Array1::from_iter(spread[..k].iter().copied());
-    // A matrix of rows of `width` elements, of which the first `columns` count.
+    // A matrix whose rows have `width` elements, the last ones of which are padding.
     let matrix = |at: usize, rows: usize, width: usize, columns: usize| {
         Array2::from_shape_fn((rows, columns), |(i, j)| factor * sums[at + i * width + j])
     };
-    let (first, second) = match packed.matrices {
+    let (first, second) = match parameters.matrices {
         Matrices::Diagonal => {
             let moment = |at: usize, power: i32| {
                 Array2::from_shape_fn((k, d), |(c, j)| {
-                    let scale: f64 = packed.scale[c * d + j].into();
+                    let scale: f64 = parameters.scale[c * d + j].into();
                     if scale > 0.0 { spread[at + c * d + j] / scale.powi(power) } else { 0.0 }
                 })
             };

@@ -1,4 +1,8 @@
 //! The log-sum-exp kernels: a group of registers of samples at a time against all components.
+//!
+//! Throughout, `T` is the element type, `S` the instruction set, and `REGISTERS` the number of registers of samples in a
+//! group. Everything is inlined into a function that is compiled for `S`: [`evaluate_group`] into one of its own, which all
+//! visitors share, so that the compiler makes it once and not once for each visitor.
 use super::real::{Real, elements, elements_mut, lanes};
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use aligned_vec::{AVec, ConstAlign};
@@ -21,14 +25,14 @@ pub(crate) fn buffer<T: Real>(n: usize) -> Buffer<T> {
     zeros
 }
 
-/// Samples, and what is evaluated over them.
+/// Samples, and the parameters of the mixture that is evaluated over them.
 pub(crate) struct Chunk<'a, T> {
-    /// (⌈n/L⌉, D, L).
+    /// The samples' registers (⌈n/L⌉, D, L), where L is the number of elements in a register.
     pub x: &'a [T],
-    /// Samples that count; the rest of the last register is filling.
+    /// The number of samples; the last register may hold fewer than L, and copies of the last one.
     pub n: usize,
-    pub packed: &'a DeviceParameters<T>,
-    /// See [`scratch`].
+    pub parameters: &'a DeviceParameters<T>,
+    /// Made by [`scratch`].
     pub scratch: &'a mut [T],
 }
 
@@ -38,17 +42,18 @@ pub(crate) fn scratch<T: Real>(n_components: usize, n_features: usize) -> Buffer
     buffer((2 * n_components + n_features) * GROUP * widest)
 }
 
-/// `G` registers of samples and what they sum to: log₂ Σₖ wₖ·2^qₖ = log₂ `sum` + `shift`.
-pub(super) struct Group<'a, R, const G: usize> {
+/// A group of samples, evaluated: log₂ Σₖ wₖ·2^qₖ = log₂ `sum` + `shift` for each of them.
+pub(super) struct Group<'a, R, const REGISTERS: usize> {
     /// Number of the first sample.
     pub first: usize,
-    /// The samples (G, D).
+    /// The samples (REGISTERS, D).
     pub x: &'a [R],
-    /// wₖ·2^(qₖ − shift) (K,), where the visitor asks for them.
-    pub terms: &'a mut [[R; G]],
-    pub sum: [R; G],
-    /// Set where a sample is so far that the maximum had to be taken out.
-    pub shift: Option<[R; G]>,
+    /// wₖ·2^(qₖ − shift) (K,), if the visitor asks for them.
+    pub terms: &'a mut [[R; REGISTERS]],
+    pub sum: [R; REGISTERS],
+    /// The largest exponent of each sample, if a sample is so far from all components that the exponents were taken
+    /// relative to it; none stands for zero.
+    pub shift: Option<[R; REGISTERS]>,
 }
 
 /// What is done with each group.
@@ -56,81 +61,129 @@ pub(super) trait Visitor<T: Real, S: Simd> {
     /// Whether it needs the terms.
     const TERMS: bool;
 
-    fn visit<const G: usize>(&mut self, simd: S, group: Group<'_, T::Reg<S>, G>);
+    fn visit<const REGISTERS: usize>(&mut self, simd: S, group: Group<'_, T::Reg<S>, REGISTERS>);
 }
 
 impl<T: Real> Chunk<'_, T> {
     /// Visits the groups in order: whole ones, then single registers.
     #[inline(always)]
     pub(super) fn for_each_group<S: Simd>(self, simd: S, visitor: &mut impl Visitor<T, S>) {
-        let (packed, d) = (self.packed, self.packed.n_features);
+        let (parameters, d) = (self.parameters, self.parameters.n_features);
         let x = T::registers::<S>(self.x);
-        let length = (2 * packed.n_components + d) * GROUP * lanes::<T, S>();
+        let length = (2 * parameters.n_components + d) * GROUP * lanes::<T, S>();
         let scratch = T::registers_mut::<S>(&mut self.scratch[..length]);
         let groups = x.chunks_exact(GROUP * d);
         let rest = groups.remainder();
         let mut first = 0;
         for x in groups {
-            one_group::<T, S, _, GROUP>(simd, first, x, packed, scratch, visitor);
+            visit_group::<T, S, _, GROUP>(simd, first, x, parameters, scratch, visitor);
             first += GROUP * lanes::<T, S>();
         }
         for x in rest.chunks_exact(d) {
-            one_group::<T, S, _, 1>(simd, first, x, packed, scratch, visitor);
+            visit_group::<T, S, _, 1>(simd, first, x, parameters, scratch, visitor);
             first += lanes::<T, S>();
         }
     }
 }
 
 #[inline(always)]
-fn one_group<T: Real, S: Simd, V: Visitor<T, S>, const G: usize>(
+fn visit_group<T: Real, S: Simd, V: Visitor<T, S>, const REGISTERS: usize>(
     simd: S,
     first: usize,
     x: &[T::Reg<S>],
-    packed: &DeviceParameters<T>,
+    parameters: &DeviceParameters<T>,
     scratch: &mut [T::Reg<S>],
     visitor: &mut V,
 ) {
-    let (k, d) = (packed.n_components, packed.n_features);
-    let (q, scratch) = scratch.split_at_mut(k * G);
-    let (terms, scratch) = scratch.split_at_mut(if V::TERMS { k * G } else { 0 });
-    let (q, _) = q.as_chunks_mut::<G>();
-    let (terms, _) = terms.as_chunks_mut::<G>();
-    match &packed.matrices {
-        Matrices::Diagonal => diagonal(simd, x, packed, q),
-        Matrices::Each(matrices) => triangular(simd, x, packed, matrices, q),
-        Matrices::Shared(matrix) => {
-            let y = &mut scratch[..G * d];
-            multiply::<T, S, G>(simd, matrix, x, y);
-            diagonal(simd, y, packed, q);
-        }
-    }
-    let (sum, shift) = log_sum(simd, q, &packed.weight, terms);
-    visitor.visit(simd, Group { first, x, terms, sum, shift });
+    let k = parameters.n_components;
+    let (terms, scratch) = scratch.split_at_mut(if V::TERMS { k * REGISTERS } else { 0 });
+    let zero = [T::splat(simd, T::from_f64(0.0)); REGISTERS];
+    let (mut sum, mut shift) = (zero, zero);
+    let shifted = evaluate_group(
+        simd,
+        Evaluate::<T, REGISTERS> {
+            x: elements::<T, S>(x),
+            parameters,
+            scratch: elements_mut::<T, S>(scratch),
+            terms: elements_mut::<T, S>(terms),
+            sum: elements_mut::<T, S>(&mut sum),
+            shift: elements_mut::<T, S>(&mut shift),
+        },
+    );
+    let (terms, _) = terms.as_chunks_mut::<REGISTERS>();
+    visitor.visit(simd, Group { first, x, terms, sum, shift: shifted.then_some(shift) });
 }
 
-/// qₖ = seedₖ − Σⱼ (sₖⱼ·xⱼ + mₖⱼ)² for the `G` registers of samples in `x` (G, D).
+/// Runs `evaluate` in a function that is compiled for `S`, and that is not inlined here.
+#[inline(never)]
+fn evaluate_group<T: Real, S: Simd, const REGISTERS: usize>(simd: S, evaluate: Evaluate<'_, T, REGISTERS>) -> bool {
+    simd.vectorize(evaluate)
+}
+
+/// The evaluation of one group, whose registers are passed as their elements: [`Group`] explains its parts.
+struct Evaluate<'a, T, const REGISTERS: usize> {
+    x: &'a [T],
+    parameters: &'a DeviceParameters<T>,
+    /// Room for the exponents (K,) and for the product with a shared matrix (D,).
+    scratch: &'a mut [T],
+    /// Empty, if the terms are not needed.
+    terms: &'a mut [T],
+    sum: &'a mut [T],
+    shift: &'a mut [T],
+}
+
+impl<T: Real, const REGISTERS: usize> WithSimd for Evaluate<'_, T, REGISTERS> {
+    /// Whether `shift` was used.
+    type Output = bool;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> bool {
+        let (parameters, x) = (self.parameters, T::registers::<S>(self.x));
+        let (k, d) = (parameters.n_components, parameters.n_features);
+        let (q, scratch) = T::registers_mut::<S>(self.scratch).split_at_mut(k * REGISTERS);
+        let (q, _) = q.as_chunks_mut::<REGISTERS>();
+        let (terms, _) = T::registers_mut::<S>(self.terms).as_chunks_mut::<REGISTERS>();
+        match &parameters.matrices {
+            Matrices::Diagonal => diagonal(simd, x, parameters, q),
+            Matrices::Each(matrices) => triangular(simd, x, parameters, matrices, q),
+            Matrices::Shared(matrix) => {
+                let y = &mut scratch[..REGISTERS * d];
+                multiply::<T, S, REGISTERS>(simd, matrix, x, y);
+                diagonal(simd, y, parameters, q);
+            }
+        }
+        let (sum, shift) = log_sum(simd, q, &parameters.weight, terms);
+        T::registers_mut::<S>(self.sum).copy_from_slice(&sum);
+        if let Some(shift) = shift {
+            T::registers_mut::<S>(self.shift).copy_from_slice(&shift);
+        }
+        shift.is_some()
+    }
+}
+
+/// qₖ = seedₖ − Σⱼ (sₖⱼ·xⱼ + mₖⱼ)² for the `REGISTERS` registers of samples in `x` (REGISTERS, D).
 #[inline(always)]
-fn diagonal<T: Real, S: Simd, const G: usize>(
+fn diagonal<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,
     x: &[T::Reg<S>],
-    packed: &DeviceParameters<T>,
-    q: &mut [[T::Reg<S>; G]],
+    parameters: &DeviceParameters<T>,
+    q: &mut [[T::Reg<S>; REGISTERS]],
 ) {
-    let d = packed.n_features;
+    let d = parameters.n_features;
     let mut start = 0;
     while start < d {
         let length = (d - start).min(FEATURES);
-        let mut rows = [&x[..0]; G];
+        let mut rows = [&x[..0]; REGISTERS];
         for (i, row) in rows.iter_mut().enumerate() {
             *row = &x[i * d + start..][..length];
         }
         for (k, q) in q.iter_mut().enumerate() {
-            let scale = &packed.scale[k * d + start..][..length];
-            let shift = &packed.shift[k * d + start..][..length];
-            let mut sum = if start == 0 { [T::splat(simd, packed.seed[k]); G] } else { *q };
+            let scale = &parameters.scale[k * d + start..][..length];
+            let shift = &parameters.shift[k * d + start..][..length];
+            let mut sum = if start == 0 { [T::splat(simd, parameters.seed[k]); REGISTERS] } else { *q };
             for (j, (&s, &m)) in scale.iter().zip(shift).enumerate() {
                 let (s, m) = (T::splat(simd, s), T::splat(simd, m));
-                for i in 0..G {
+                for i in 0..REGISTERS {
                     let t = T::mul_add(simd, rows[i][j], s, m);
                     sum[i] = T::sub_mul(simd, t, t, sum[i]);
                 }
@@ -143,29 +196,29 @@ fn diagonal<T: Real, S: Simd, const G: usize>(
 
 /// qₖ = seedₖ − |Aₖ·x + mₖ|².
 #[inline(always)]
-fn triangular<T: Real, S: Simd, const G: usize>(
+fn triangular<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,
     x: &[T::Reg<S>],
-    packed: &DeviceParameters<T>,
+    parameters: &DeviceParameters<T>,
     matrices: &[T],
-    q: &mut [[T::Reg<S>; G]],
+    q: &mut [[T::Reg<S>; REGISTERS]],
 ) {
-    let d = packed.n_features;
+    let d = parameters.n_features;
     for (k, (q, matrix)) in q.iter_mut().zip(matrices.chunks_exact(triangle(d))).enumerate() {
-        let shift = &packed.shift[k * d..][..d];
-        let mut sum = [T::splat(simd, packed.seed[k]); G];
+        let shift = &parameters.shift[k * d..][..d];
+        let mut sum = [T::splat(simd, parameters.seed[k]); REGISTERS];
         let mut i = 0;
         while i + 1 < d {
-            for t in rows::<T, S, 2, G>(simd, matrix, i, x, d, &shift[i..i + 2]) {
-                for g in 0..G {
+            for t in rows::<T, S, 2, REGISTERS>(simd, matrix, i, x, d, &shift[i..i + 2]) {
+                for g in 0..REGISTERS {
                     sum[g] = T::sub_mul(simd, t[g], t[g], sum[g]);
                 }
             }
             i += 2;
         }
         if i < d {
-            let [t] = rows::<T, S, 1, G>(simd, matrix, i, x, d, &shift[i..]);
-            for g in 0..G {
+            let [t] = rows::<T, S, 1, REGISTERS>(simd, matrix, i, x, d, &shift[i..]);
+            for g in 0..REGISTERS {
                 sum[g] = T::sub_mul(simd, t[g], t[g], sum[g]);
             }
         }
@@ -173,60 +226,60 @@ fn triangular<T: Real, S: Simd, const G: usize>(
     }
 }
 
-/// y = A·x, both (G, D).
+/// y = A·x, both (REGISTERS, D).
 #[inline(always)]
-fn multiply<T: Real, S: Simd, const G: usize>(simd: S, matrix: &[T], x: &[T::Reg<S>], y: &mut [T::Reg<S>]) {
-    let d = x.len() / G;
+fn multiply<T: Real, S: Simd, const REGISTERS: usize>(simd: S, matrix: &[T], x: &[T::Reg<S>], y: &mut [T::Reg<S>]) {
+    let d = x.len() / REGISTERS;
     let zero = [T::from_f64(0.0); 2];
     let mut i = 0;
     while i + 1 < d {
-        let [a, b] = rows::<T, S, 2, G>(simd, matrix, i, x, d, &zero);
-        for g in 0..G {
+        let [a, b] = rows::<T, S, 2, REGISTERS>(simd, matrix, i, x, d, &zero);
+        for g in 0..REGISTERS {
             (y[g * d + i], y[g * d + i + 1]) = (a[g], b[g]);
         }
         i += 2;
     }
     if i < d {
-        let [a] = rows::<T, S, 1, G>(simd, matrix, i, x, d, &zero[..1]);
-        for g in 0..G {
+        let [a] = rows::<T, S, 1, REGISTERS>(simd, matrix, i, x, d, &zero[..1]);
+        for g in 0..REGISTERS {
             y[g * d + i] = a[g];
         }
     }
 }
 
-/// Rows `i`..`i + R` of A·x + `shift`; several at a time, so that each sample's register is loaded once for all.
+/// Rows `i`..`i + ROWS` of A·x + `shift`; several at a time, so that each sample's register is loaded once for all.
 #[inline(always)]
-fn rows<T: Real, S: Simd, const R: usize, const G: usize>(
+fn rows<T: Real, S: Simd, const ROWS: usize, const REGISTERS: usize>(
     simd: S,
     matrix: &[T],
     i: usize,
     x: &[T::Reg<S>],
     d: usize,
     shift: &[T],
-) -> [[T::Reg<S>; G]; R] {
+) -> [[T::Reg<S>; REGISTERS]; ROWS] {
     let common = i + 1;
-    let mut a = [&matrix[..0]; R];
-    let mut sum = [[T::splat(simd, T::from_f64(0.0)); G]; R];
-    for r in 0..R {
+    let mut a = [&matrix[..0]; ROWS];
+    let mut sum = [[T::splat(simd, T::from_f64(0.0)); REGISTERS]; ROWS];
+    for r in 0..ROWS {
         a[r] = &matrix[triangle(i + r)..][..common];
-        sum[r] = [T::splat(simd, shift[r]); G];
+        sum[r] = [T::splat(simd, shift[r]); REGISTERS];
     }
-    let mut samples = [&x[..0]; G];
+    let mut samples = [&x[..0]; REGISTERS];
     for (g, samples) in samples.iter_mut().enumerate() {
         *samples = &x[g * d..][..common];
     }
     for j in 0..common {
-        for r in 0..R {
+        for r in 0..ROWS {
             let a = T::splat(simd, a[r][j]);
-            for g in 0..G {
+            for g in 0..REGISTERS {
                 sum[r][g] = T::mul_add(simd, samples[g][j], a, sum[r][g]);
             }
         }
     }
-    for r in 1..R {
+    for r in 1..ROWS {
         for j in common..=i + r {
             let a = T::splat(simd, matrix[triangle(i + r) + j]);
-            for g in 0..G {
+            for g in 0..REGISTERS {
                 sum[r][g] = T::mul_add(simd, x[g * d + j], a, sum[r][g]);
             }
         }
@@ -234,18 +287,18 @@ fn rows<T: Real, S: Simd, const R: usize, const G: usize>(
     sum
 }
 
-/// Σₖ wₖ·2^qₖ, and the terms where there is room for them. Nothing overflows, because wₖ ≤ 1 and qₖ is not above zero
-/// but for rounding; where all terms are tiny the sum is formed again around its largest exponent.
+/// Σₖ wₖ·2^qₖ, and the terms if there is room for them. Nothing overflows, because wₖ ≤ 1 and qₖ is at most a rounding
+/// error above zero. If all terms of a sample are tiny, the sums are formed again relative to the largest exponents.
 #[inline(always)]
 #[allow(clippy::type_complexity)]
-fn log_sum<T: Real, S: Simd, const G: usize>(
+fn log_sum<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,
-    q: &[[T::Reg<S>; G]],
+    q: &[[T::Reg<S>; REGISTERS]],
     weight: &[T],
-    terms: &mut [[T::Reg<S>; G]],
-) -> ([T::Reg<S>; G], Option<[T::Reg<S>; G]>) {
+    terms: &mut [[T::Reg<S>; REGISTERS]],
+) -> ([T::Reg<S>; REGISTERS], Option<[T::Reg<S>; REGISTERS]>) {
     let zero = T::splat(simd, T::from_f64(0.0));
-    let sum = weighted_sum(simd, q, weight, [zero; G], terms);
+    let sum = weighted_sum(simd, q, weight, [zero; REGISTERS], terms);
     let mut least = sum[0];
     for &sum in &sum[1..] {
         least = T::min(simd, least, sum);
@@ -255,7 +308,7 @@ fn log_sum<T: Real, S: Simd, const G: usize>(
     }
     let mut shift = q[0];
     for q in q {
-        for i in 0..G {
+        for i in 0..REGISTERS {
             shift[i] = T::max(simd, shift[i], q[i]);
         }
     }
@@ -264,28 +317,28 @@ fn log_sum<T: Real, S: Simd, const G: usize>(
 
 /// Σₖ wₖ·2^(qₖ − shift)
 #[inline(always)]
-fn weighted_sum<T: Real, S: Simd, const G: usize>(
+fn weighted_sum<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,
-    q: &[[T::Reg<S>; G]],
+    q: &[[T::Reg<S>; REGISTERS]],
     weight: &[T],
-    shift: [T::Reg<S>; G],
-    terms: &mut [[T::Reg<S>; G]],
-) -> [T::Reg<S>; G] {
-    let mut sum = [T::splat(simd, T::from_f64(0.0)); G];
+    shift: [T::Reg<S>; REGISTERS],
+    terms: &mut [[T::Reg<S>; REGISTERS]],
+) -> [T::Reg<S>; REGISTERS] {
+    let mut sum = [T::splat(simd, T::from_f64(0.0)); REGISTERS];
     if terms.is_empty() {
         for (q, &w) in q.iter().zip(weight) {
             let w = T::splat(simd, w);
-            for i in 0..G {
+            for i in 0..REGISTERS {
                 sum[i] = T::mul_add(simd, T::exp2(simd, T::sub(simd, q[i], shift[i])), w, sum[i]);
             }
         }
     } else {
         for ((q, &w), terms) in q.iter().zip(weight).zip(terms) {
             let w = T::splat(simd, w);
-            for i in 0..G {
+            for i in 0..REGISTERS {
                 let term = T::exp2(simd, T::sub(simd, q[i], shift[i]));
                 terms[i] = T::mul(simd, term, w);
-                // Not the rounded term, so that the sum is the one without terms, to the bit.
+                // The sum takes the exact product, so that it has the same bits whether the terms are stored or not.
                 sum[i] = T::mul_add(simd, term, w, sum[i]);
             }
         }
@@ -295,14 +348,14 @@ fn weighted_sum<T: Real, S: Simd, const G: usize>(
 
 /// Total of log₂ p − offset over a chunk.
 ///
-/// No logarithm per sample: the sums are multiplied up, the exponents counted as integers.
+/// This takes no logarithm of each sample: the sums are multiplied up, and their exponents counted as integers.
 pub(crate) struct Total<'a, T>(pub Chunk<'a, T>);
 
-/// The product of all sums.
+/// The product of the sums of all samples, whose logarithm is the total.
 pub(super) struct Product<T: Real, S: Simd> {
     mantissas: [T::Reg<S>; GROUP],
     counters: [S::u32s; GROUP],
-    /// How many sums the counters hold the exponents of.
+    /// The number of sums whose exponents the counters hold.
     factors: usize,
     shift: f64,
 }
@@ -314,16 +367,16 @@ impl<T: Real, S: Simd> Product<T, S> {
         Self { mantissas: [one; GROUP], counters: [simd.splat_u32s(0); GROUP], factors: 0, shift: 0.0 }
     }
 
-    /// Takes in the first `n` sums.
+    /// Multiplies the product by the sums of the first `n` samples of a group.
     #[inline(always)]
-    pub fn multiply<const G: usize>(
+    pub fn multiply<const REGISTERS: usize>(
         &mut self,
         simd: S,
-        mut sum: [T::Reg<S>; G],
-        shift: Option<[T::Reg<S>; G]>,
+        mut sum: [T::Reg<S>; REGISTERS],
+        shift: Option<[T::Reg<S>; REGISTERS]>,
         n: usize,
     ) {
-        let width = G * lanes::<T, S>();
+        let width = REGISTERS * lanes::<T, S>();
         if n < width {
             elements_mut::<T, S>(&mut sum)[n..].fill(T::from_f64(1.0));
         }
@@ -341,7 +394,7 @@ impl<T: Real, S: Simd> Product<T, S> {
 
     #[inline(always)]
     pub fn log2(&self) -> f64 {
-        // Below 2^64 even from the widest registers.
+        // The product of all mantissas is below 2^64, even for the widest registers.
         let mantissa: f64 = elements::<T, S>(&self.mantissas).iter().map(|&v| -> f64 { v.into() }).product();
         let counters: &[u32] = bytemuck::cast_slice(&self.counters);
         let exponent: u64 = counters.iter().skip(T::COUNTER).step_by(T::COUNTERS).map(|&v| u64::from(v)).sum();
@@ -350,7 +403,7 @@ impl<T: Real, S: Simd> Product<T, S> {
     }
 }
 
-/// A product of the first `n` samples.
+/// Multiplies up the sums of the first `n` samples of a chunk.
 struct Totals<T: Real, S: Simd> {
     n: usize,
     product: Product<T, S>,
@@ -360,7 +413,7 @@ impl<T: Real, S: Simd> Visitor<T, S> for Totals<T, S> {
     const TERMS: bool = false;
 
     #[inline(always)]
-    fn visit<const G: usize>(&mut self, simd: S, group: Group<'_, T::Reg<S>, G>) {
+    fn visit<const REGISTERS: usize>(&mut self, simd: S, group: Group<'_, T::Reg<S>, REGISTERS>) {
         self.product.multiply(simd, group.sum, group.shift, self.n - group.first);
     }
 }
@@ -382,7 +435,7 @@ pub(crate) struct PerSample<'a, T> {
     pub out: &'a mut [f64],
 }
 
-/// Writes log₂ `sum` + `shift` to as many of `out` as there are.
+/// Writes log₂ `sum` + `shift` to `out`, which may be shorter than the group.
 #[inline(always)]
 pub(super) fn logarithms<T: Real, S: Simd>(out: &mut [f64], sum: &[T::Reg<S>], shift: Option<&[T::Reg<S>]>) {
     for (out, &v) in out.iter_mut().zip(elements::<T, S>(sum)) {
@@ -402,7 +455,7 @@ impl<T: Real, S: Simd> Visitor<T, S> for Logarithms<'_> {
     const TERMS: bool = false;
 
     #[inline(always)]
-    fn visit<const G: usize>(&mut self, _: S, group: Group<'_, T::Reg<S>, G>) {
+    fn visit<const REGISTERS: usize>(&mut self, _: S, group: Group<'_, T::Reg<S>, REGISTERS>) {
         let shift = group.shift.as_ref().map(|v| &v[..]);
         logarithms::<T, S>(&mut self.0[group.first..], &group.sum, shift);
     }

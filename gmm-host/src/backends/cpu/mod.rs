@@ -1,4 +1,4 @@
-//! The CPU backend: SIMD chosen at run time, threads, float32 and float64.
+//! The CPU backend: several threads, and SIMD instructions that are chosen at run time; float32 and float64.
 mod engine;
 mod estep;
 mod isa;
@@ -8,23 +8,23 @@ mod posterior;
 mod real;
 mod resident;
 
-use crate::backends::either_precision::{EitherPrecision, OpenFloat64};
+use crate::backends::either_precision::EitherPrecision;
 use crate::{ChunkedEvaluator, Error, Evaluator, Result, Samples, View};
 use engine::Engine;
 use isa::Isa;
 use rayon::ThreadPool;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// float32 samples of more elements than this are made float64 in pieces of this size, again for each evaluation that
-/// needs it, so that they do not take three times their memory.
+/// If float32 samples with more elements than this are to be evaluated in float64, they are converted in pieces of this
+/// size, again for each evaluation, so that they do not take three times their memory.
 const MAX_FLOAT64: usize = 1 << 27;
 
-/// The CPU backend: the data is laid out for the machine's SIMD registers once, in the precision it came in, and
-/// evaluated by as many threads as pay.
+/// The CPU backend: lays out the samples for the machine's SIMD registers once, in the type they came in, and evaluates them
+/// with all its threads, or with the calling thread alone if there is little to do.
 ///
-/// float32 data is evaluated in float32 around its own centre, with the constants and the sum over the samples in
-/// float64, and all in float64 where float32's digits do not suffice ([`Evaluator::precision`]). The result depends on
-/// neither the number of threads nor on what else runs.
+/// float32 samples are evaluated in float32 around their own centre, with the constants and the sum over the samples in
+/// float64. Where float32's digits do not suffice, everything is computed in float64 ([`Evaluator::precision`]). The results
+/// do not depend on the number of threads.
 #[derive(Debug)]
 pub struct CpuEvaluator<'a> {
     engine: AnyEngine<'a>,
@@ -43,7 +43,7 @@ impl<'a> CpuEvaluator<'a> {
     /// # Errors
     /// None at present.
     pub fn new(samples: Samples<'a>) -> Result<Self> {
-        Ok(Self::with_isa(samples, None, Isa::best()))
+        Self::with(samples, None, None)
     }
 
     /// As [`new`](Self::new), with `n_threads` threads of its own; 1 is the calling thread itself.
@@ -51,14 +51,7 @@ impl<'a> CpuEvaluator<'a> {
     /// # Errors
     /// [`Error::Threads`] if `n_threads` is zero or the threads cannot be started.
     pub fn with_threads(samples: Samples<'a>, n_threads: usize) -> Result<Self> {
-        if n_threads == 0 {
-            return Err(Error::Threads { n_threads, message: "at least one is needed".into() });
-        }
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(n_threads)
-            .build()
-            .map_err(|e| Error::Threads { n_threads, message: e.to_string() })?;
-        Ok(Self::with_isa(samples, Some(Arc::new(pool)), Isa::best()))
+        Self::with(samples, Some(n_threads), None)
     }
 
     /// As [`new`](Self::new), with the code for the instruction set `kernel`, one of [`kernels`](Self::kernels).
@@ -66,22 +59,13 @@ impl<'a> CpuEvaluator<'a> {
     /// # Errors
     /// [`Error::Kernel`] for a name that is none of them.
     pub fn with_kernel(samples: Samples<'a>, kernel: &str) -> Result<Self> {
-        match Isa::available().into_iter().find(|isa| isa.name() == kernel) {
-            Some(isa) => Ok(Self::with_isa(samples, None, isa)),
-            None => Err(Error::Kernel {
-                name: kernel.into(),
-                problem: "is none of this machine's CPU".into(),
-                available: Self::kernels().join(", "),
-            }),
-        }
+        Self::with(samples, None, Some(kernel))
     }
 
-    /// The kernels that this machine can run, named by their instruction sets, the best first.
-    pub fn kernels() -> Vec<&'static str> {
-        Isa::available().into_iter().rev().map(Isa::name).collect()
-    }
-
-    fn with_isa(samples: Samples<'a>, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
+    /// As [`with_threads`](Self::with_threads) and [`with_kernel`](Self::with_kernel), each where it is given.
+    pub(crate) fn with(samples: Samples<'a>, n_threads: Option<usize>, kernel: Option<&str>) -> Result<Self> {
+        let isa = kernel.map_or_else(|| Ok(Isa::best()), find_isa)?;
+        let pool = n_threads.map(start_threads).transpose()?;
         let engine = match samples.view() {
             View::F32(_) => {
                 let float32 = Engine::new(samples.clone(), pool.clone(), isa);
@@ -89,7 +73,12 @@ impl<'a> CpuEvaluator<'a> {
             }
             View::F64(_) => AnyEngine::F64(Engine::new(samples, pool, isa)),
         };
-        Self { engine }
+        Ok(Self { engine })
+    }
+
+    /// The kernels that this machine can run, named by their instruction sets, the best first.
+    pub fn kernels() -> Vec<&'static str> {
+        Isa::available().into_iter().rev().map(Isa::name).collect()
     }
 
     fn inner(&self) -> &(dyn Evaluator + 'a) {
@@ -107,17 +96,40 @@ impl<'a> CpuEvaluator<'a> {
     }
 }
 
-/// float32 samples in float64, whole or in chunks.
-fn open_float64<'a>(pool: Option<Arc<ThreadPool>>, isa: Isa) -> OpenFloat64<'a> {
-    Box::new(move |samples| {
+fn find_isa(kernel: &str) -> Result<Isa> {
+    Isa::available().into_iter().find(|isa| isa.name() == kernel).ok_or_else(|| Error::Kernel {
+        name: kernel.into(),
+        problem: "is not one that this machine's CPU can run".into(),
+        available: CpuEvaluator::kernels().join(", "),
+    })
+}
+
+fn start_threads(n_threads: usize) -> Result<Arc<ThreadPool>> {
+    if n_threads == 0 {
+        return Err(Error::Threads { n_threads, message: "at least one is needed".into() });
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
+    pool.map(Arc::new).map_err(|e| Error::Threads { n_threads, message: e.to_string() })
+}
+
+/// Makes evaluators of float32 samples in float64. All that it makes of the same samples share one copy of these; more
+/// than [`MAX_FLOAT64`] elements are made float64 in chunks, by each evaluator for itself.
+fn open_float64<'a>(
+    pool: Option<Arc<ThreadPool>>,
+    isa: Isa,
+) -> impl Fn(&Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a {
+    let whole: Mutex<Option<Engine<'a, f64>>> = Mutex::new(None);
+    move |samples| {
         let rows = MAX_FLOAT64 / samples.n_features();
         if samples.n_samples() <= rows {
-            return Ok(Box::new(Engine::<f64>::new(samples.clone(), pool.clone(), isa)));
+            let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
+            let engine = whole.get_or_insert_with(|| Engine::new(samples.clone(), pool.clone(), isa));
+            return Ok(Box::new(engine.clone()));
         }
         let pool = pool.clone();
         let load = move |chunk| Ok(Box::new(Engine::<f64>::new(chunk, pool.clone(), isa)) as _);
         Ok(Box::new(ChunkedEvaluator::of_samples(samples.clone(), rows.max(1), load)?))
-    })
+    }
 }
 
 crate::evaluator::pass_on!(CpuEvaluator);

@@ -19,8 +19,8 @@ const MAX_GROUP: usize = 16 * GROUP;
 /// Rows of a product of matrices that are formed together.
 const ROWS: usize = 4;
 
-/// How the sums lie in memory: sums that are spread over the lanes of registers, (`spread`, L), then rows of matrices,
-/// padded to whole registers.
+/// How the sums lie in memory: first sums that are spread over the elements of registers, (`spread`, L), then the rows of
+/// matrices, padded to whole registers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     pub lanes: usize,
@@ -30,23 +30,23 @@ pub(crate) struct Layout {
     pub width: usize,
     /// Length of a row of K responsibilities (`tied`).
     pub pair_width: usize,
-    /// Where the second moments begin, (K, D, width) or (D, width) with the number of rows rounded up; before them lie
-    /// the first ones, (K, width).
+    /// Where the second moments begin, (K, D, width) or (D, width) with the number of rows rounded up. The first moments,
+    /// (K, width), lie before them.
     pub second: usize,
     /// Rows of one component's second moments, rounded up.
     pub height: usize,
     /// Where the pairs of responsibilities begin, (K, `pair_width`).
     pub pairs: usize,
-    /// Length of it all.
+    /// The number of elements in all.
     pub length: usize,
 }
 
 impl Layout {
-    pub fn new<T>(packed: &DeviceParameters<T>, lanes: usize) -> Self {
-        let (k, d) = (packed.n_components, packed.n_features);
+    pub fn new<T>(parameters: &DeviceParameters<T>, lanes: usize) -> Self {
+        let (k, d) = (parameters.n_components, parameters.n_features);
         let unit = lanes.max(ROWS);
         let (width, height) = (d.next_multiple_of(unit), d.next_multiple_of(ROWS));
-        let (matrices, pairs) = match packed.matrices {
+        let (matrices, pairs) = match parameters.matrices {
             Matrices::Diagonal => (0, false),
             Matrices::Each(_) => (k, false),
             Matrices::Shared(_) => (1, true),
@@ -66,17 +66,17 @@ impl Layout {
     }
 }
 
-/// One E-step over a chunk; the sums are added to `sums`. Returns the total of log₂ p − offset.
+/// The E-step over a chunk, whose sums are added to `sums`. The output is the total of log₂ p − offset.
 pub(crate) struct EStep<'a, T> {
     pub chunk: Chunk<'a, T>,
     pub layout: Layout,
-    /// Weights of the chunk's samples.
+    /// The weights of the chunk's samples, if they have any.
     pub weights: Option<&'a [f64]>,
-    /// Centres of the moments in the frame, (K, width), where there are matrices.
+    /// The centres of the moments in the frame, (K, width); empty without matrices.
     pub centres: &'a [T],
-    /// [`Layout::length`].
+    /// As long as [`Layout::length`] says.
     pub sums: &'a mut [T],
-    /// [`Layout::rows`].
+    /// As long as [`Layout::rows`] says.
     pub rows: &'a mut [T],
 }
 
@@ -89,7 +89,7 @@ impl<T: Real> WithSimd for EStep<'_, T> {
         let (spread, matrices) = T::registers_mut::<S>(self.sums).split_at_mut(layout.spread);
         let mut moments = Moments::<T, S> {
             n: self.chunk.n,
-            packed: self.chunk.packed,
+            parameters: self.chunk.parameters,
             layout,
             weights: self.weights,
             centres: T::registers::<S>(self.centres),
@@ -125,7 +125,7 @@ impl<T: Real> WithSimd for Flush<'_, T> {
 
 struct Moments<'a, T: Real, S: Simd> {
     n: usize,
-    packed: &'a DeviceParameters<T>,
+    parameters: &'a DeviceParameters<T>,
     layout: Layout,
     weights: Option<&'a [f64]>,
     centres: &'a [T::Reg<S>],
@@ -140,9 +140,9 @@ impl<T: Real, S: Simd> Visitor<T, S> for Moments<'_, T, S> {
     const TERMS: bool = true;
 
     #[inline(always)]
-    fn visit<const G: usize>(&mut self, simd: S, group: Group<'_, T::Reg<S>, G>) {
-        let n = (self.n - group.first).min(G * lanes::<T, S>());
-        let mut weight = [T::splat(simd, T::from_f64(1.0)); G];
+    fn visit<const REGISTERS: usize>(&mut self, simd: S, group: Group<'_, T::Reg<S>, REGISTERS>) {
+        let n = (self.n - group.first).min(REGISTERS * lanes::<T, S>());
+        let mut weight = [T::splat(simd, T::from_f64(1.0)); REGISTERS];
         match self.weights {
             None => {
                 self.product.multiply(simd, group.sum, group.shift, n);
@@ -160,18 +160,18 @@ impl<T: Real, S: Simd> Visitor<T, S> for Moments<'_, T, S> {
                 }
             }
         }
-        // From here on the terms are the responsibilities, times the samples' weights.
+        // From here on `terms` holds the responsibilities times the samples' weights.
         let mut share = weight;
-        for g in 0..G {
+        for g in 0..REGISTERS {
             share[g] = T::div(simd, weight[g], group.sum[g]);
         }
         for (terms, count) in group.terms.iter_mut().zip(self.spread.iter_mut()) {
-            for g in 0..G {
+            for g in 0..REGISTERS {
                 terms[g] = T::mul(simd, terms[g], share[g]);
                 *count = T::add(simd, *count, terms[g]);
             }
         }
-        match self.packed.matrices {
+        match self.parameters.matrices {
             Matrices::Diagonal => self.diagonal(simd, group.x, group.terms),
             Matrices::Each(_) => self.full(simd, n, group.x, group.terms),
             Matrices::Shared(_) => self.tied(simd, n, group.x, group.terms, &weight),
@@ -181,10 +181,10 @@ impl<T: Real, S: Simd> Visitor<T, S> for Moments<'_, T, S> {
 
 impl<T: Real, S: Simd> Moments<'_, T, S> {
     #[inline(always)]
-    fn diagonal<const G: usize>(&mut self, simd: S, x: &[T::Reg<S>], r: &[[T::Reg<S>; G]]) {
-        let (k, d) = (self.packed.n_components, self.packed.n_features);
+    fn diagonal<const REGISTERS: usize>(&mut self, simd: S, x: &[T::Reg<S>], r: &[[T::Reg<S>; REGISTERS]]) {
+        let (k, d) = (self.parameters.n_components, self.parameters.n_features);
         let (first, second) = self.spread[k..].split_at_mut(k * d);
-        let mut samples = [&x[..0]; G];
+        let mut samples = [&x[..0]; REGISTERS];
         for (g, samples) in samples.iter_mut().enumerate() {
             *samples = &x[g * d..][..d];
         }
@@ -196,12 +196,12 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
             if !T::any_above(simd, most, T::NEGLIGIBLE) {
                 continue;
             }
-            let parameters = self.packed.scale[c * d..][..d].iter().zip(&self.packed.shift[c * d..][..d]);
+            let scale_and_shift = self.parameters.scale[c * d..][..d].iter().zip(&self.parameters.shift[c * d..][..d]);
             let moments = first[c * d..][..d].iter_mut().zip(&mut second[c * d..][..d]);
-            for (j, ((&s, &m), (first, second))) in parameters.zip(moments).enumerate() {
+            for (j, ((&s, &m), (first, second))) in scale_and_shift.zip(moments).enumerate() {
                 let (s, m) = (T::splat(simd, s), T::splat(simd, m));
                 let (mut a, mut b) = (*first, *second);
-                for g in 0..G {
+                for g in 0..REGISTERS {
                     let t = T::mul_add(simd, samples[g][j], s, m);
                     let u = T::mul(simd, r[g], t);
                     a = T::add(simd, a, u);
@@ -213,8 +213,8 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
     }
 
     #[inline(always)]
-    fn full<const G: usize>(&mut self, simd: S, n: usize, x: &[T::Reg<S>], r: &[[T::Reg<S>; G]]) {
-        let (k, d) = (self.packed.n_components, self.packed.n_features);
+    fn full<const REGISTERS: usize>(&mut self, simd: S, n: usize, x: &[T::Reg<S>], r: &[[T::Reg<S>; REGISTERS]]) {
+        let (k, d) = (self.parameters.n_components, self.parameters.n_features);
         let registers = self.layout.width / lanes::<T, S>();
         let (samples, rest) = self.rows.split_at_mut(MAX_GROUP * registers);
         let (deviations, rest) = rest.split_at_mut(MAX_GROUP * registers);
@@ -246,15 +246,15 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
     }
 
     #[inline(always)]
-    fn tied<const G: usize>(
+    fn tied<const REGISTERS: usize>(
         &mut self,
         simd: S,
         n: usize,
         x: &[T::Reg<S>],
-        r: &[[T::Reg<S>; G]],
-        weight: &[T::Reg<S>; G],
+        r: &[[T::Reg<S>; REGISTERS]],
+        weight: &[T::Reg<S>; REGISTERS],
     ) {
-        let (k, d) = (self.packed.n_components, self.packed.n_features);
+        let (k, d) = (self.parameters.n_components, self.parameters.n_features);
         let lanes = lanes::<T, S>();
         let (registers, pair_registers) = (self.layout.width / lanes, self.layout.pair_width / lanes);
         let (samples, rest) = self.rows.split_at_mut(MAX_GROUP * registers);
@@ -304,7 +304,7 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
     }
 }
 
-/// The first `n` samples of a group (G, D) of registers as rows (n, `width`); what pads the rows stays as it is, zero.
+/// Writes the first `n` samples of a group (REGISTERS, D) as rows (n, `width`). The padding of the rows stays zero.
 #[inline(always)]
 fn transpose<T: Real, S: Simd>(x: &[T::Reg<S>], n: usize, d: usize, width: usize, out: &mut [T::Reg<S>]) {
     let lanes = lanes::<T, S>();
@@ -320,7 +320,7 @@ fn transpose<T: Real, S: Simd>(x: &[T::Reg<S>], n: usize, d: usize, width: usize
     }
 }
 
-/// Those of the first `n` samples whose responsibilities count, and how many they are.
+/// The indices of those of the first `n` samples whose responsibilities are not negligible, and their number.
 #[inline(always)]
 fn choose<T: Real, S: Simd>(r: &[T::Reg<S>], n: usize) -> ([u8; MAX_GROUP], usize) {
     let (mut chosen, mut m) = ([0; MAX_GROUP], 0);
@@ -331,7 +331,7 @@ fn choose<T: Real, S: Simd>(r: &[T::Reg<S>], n: usize) -> ([u8; MAX_GROUP], usiz
     (chosen, m)
 }
 
-/// Adds uᵀ·v to `sum` (D, width), where u and v are (n, width); only what lies in or left of the diagonal is complete.
+/// Adds uᵀ·v to `sum` (D, width), where u and v are (n, width). Only the entries on and left of the diagonal are complete.
 #[inline(always)]
 fn add_product<T: Real, S: Simd>(
     simd: S,
@@ -356,9 +356,9 @@ fn add_product<T: Real, S: Simd>(
     }
 }
 
-/// Rows `i`.. and registers `j`..`j + B` of the product.
+/// Adds rows `i..i + ROWS` and registers `j..j + COLUMNS` of the product.
 #[inline(always)]
-fn add_block<T: Real, S: Simd, const B: usize>(
+fn add_block<T: Real, S: Simd, const COLUMNS: usize>(
     simd: S,
     registers: usize,
     i: usize,
@@ -368,18 +368,18 @@ fn add_block<T: Real, S: Simd, const B: usize>(
     sum: &mut [T::Reg<S>],
 ) {
     let width = registers * lanes::<T, S>();
-    let mut block = [[T::splat(simd, T::from_f64(0.0)); B]; ROWS];
+    let mut block = [[T::splat(simd, T::from_f64(0.0)); COLUMNS]; ROWS];
     for (u, v) in elements::<T, S>(u).chunks_exact(width).zip(v.chunks_exact(registers)) {
-        let (u, v) = (&u[i..][..ROWS], &v[j..][..B]);
+        let (u, v) = (&u[i..][..ROWS], &v[j..][..COLUMNS]);
         for a in 0..ROWS {
             let u = T::splat(simd, u[a]);
-            for b in 0..B {
+            for b in 0..COLUMNS {
                 block[a][b] = T::mul_add(simd, v[b], u, block[a][b]);
             }
         }
     }
     for a in 0..ROWS {
-        for b in 0..B {
+        for b in 0..COLUMNS {
             let sum = &mut sum[(i + a) * registers + j + b];
             *sum = T::add(simd, *sum, block[a][b]);
         }

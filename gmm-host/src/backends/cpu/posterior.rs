@@ -1,9 +1,9 @@
-//! Which component each sample comes from: the terms of the log-sum-exp, compared or divided by their sum.
+//! Labels and responsibilities: the terms of the log-sum-exp, compared with each other or divided by their sum.
 use super::kernel::{Chunk, GROUP, Group, Visitor};
 use super::real::{Real, elements, lanes};
 use pulp::{Simd, WithSimd};
 
-/// Most samples of a group: float32 in registers of 512 bits.
+/// The most samples that a group can have: float32 in registers of 512 bits.
 const WIDEST: usize = GROUP * 16;
 
 /// The component with the largest term of each sample of a chunk, the first of equals, into `out` (n,).
@@ -43,8 +43,8 @@ impl<T: Real, S: Simd> Visitor<T, S> for Largest<'_> {
     const TERMS: bool = true;
 
     #[inline(always)]
-    fn visit<const G: usize>(&mut self, _: S, group: Group<'_, T::Reg<S>, G>) {
-        let width = G * lanes::<T, S>();
+    fn visit<const REGISTERS: usize>(&mut self, _: S, group: Group<'_, T::Reg<S>, REGISTERS>) {
+        let width = REGISTERS * lanes::<T, S>();
         let mut best = [T::from_f64(-1.0); WIDEST];
         let mut labels = [0u32; WIDEST];
         for (c, terms) in group.terms.iter().enumerate() {
@@ -67,8 +67,8 @@ impl<T: Real, S: Simd> Visitor<T, S> for Shares<'_> {
     const TERMS: bool = true;
 
     #[inline(always)]
-    fn visit<const G: usize>(&mut self, _: S, group: Group<'_, T::Reg<S>, G>) {
-        let (k, width) = (group.terms.len(), G * lanes::<T, S>());
+    fn visit<const REGISTERS: usize>(&mut self, _: S, group: Group<'_, T::Reg<S>, REGISTERS>) {
+        let (k, width) = (group.terms.len(), REGISTERS * lanes::<T, S>());
         for (lane, out) in self.0[group.first * k..].chunks_exact_mut(k).take(width).enumerate() {
             let mut sum = 0.0;
             for (out, terms) in out.iter_mut().zip(group.terms.iter()) {

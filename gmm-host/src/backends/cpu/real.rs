@@ -10,16 +10,16 @@ pub(crate) trait Real: Float + bytemuck::Pod + PartialOrd {
     /// A register of as many elements as `S` holds.
     type Reg<S: Simd>: bytemuck::Pod + Send + Sync;
 
-    /// Where the sum of a sample falls below this, it is formed again with the maximum taken out: far above the
-    /// smallest normal number (below which terms lose digits or vanish), far below what a sample near the data has.
+    /// If the sum of a sample is below this, it is formed again with the maximum taken out. This is far above the smallest
+    /// normal number, below which terms lose digits or vanish, and far below the sums of samples near a component.
     const FAR: Self;
-    /// A responsibility below this is as good as none: 10⁶ of them are nothing beside the rounding of one count.
+    /// A responsibility below this is left out of the sums: 10⁶ of them are less than the rounding error of one count.
     const NEGLIGIBLE: Self;
-    /// What the exponent field of 1.0 holds.
+    /// The value of the exponent field of 1.0.
     const BIAS: u64;
     /// The exponent fields are counted in 32-bit lanes, of which an element has this many.
     const COUNTERS: usize = size_of::<Self>() / size_of::<u32>();
-    /// Which of an element's counters is the one.
+    /// Which of an element's 32-bit lanes holds its exponent field.
     const COUNTER: usize = if cfg!(target_endian = "little") { Self::COUNTERS - 1 } else { 0 };
 
     fn splat<S: Simd>(simd: S, v: Self) -> Self::Reg<S>;
@@ -45,7 +45,7 @@ pub(crate) trait Real: Float + bytemuck::Pod + PartialOrd {
     /// Splits positive normal numbers: returns the mantissas in [1, 2) and `counters` plus the exponent fields.
     fn split<S: Simd>(simd: S, a: Self::Reg<S>, counters: S::u32s) -> (Self::Reg<S>, S::u32s);
 
-    /// A slice, whose length is a multiple of the register's, as registers.
+    /// A slice as registers; its length is a multiple of the number of elements in a register.
     fn registers<S: Simd>(v: &[Self]) -> &[Self::Reg<S>];
     /// As [`registers`](Self::registers), mutable.
     fn registers_mut<S: Simd>(v: &mut [Self]) -> &mut [Self::Reg<S>];
@@ -68,8 +68,8 @@ pub(crate) fn elements_mut<T: Real, S: Simd>(v: &mut [T::Reg<S>]) -> &mut [T] {
     bytemuck::cast_slice_mut(v)
 }
 
-/// The members that differ between the types only by the names of pulp's functions.
-macro_rules! plain_members {
+/// The operations that differ between the element types only by the names of pulp's functions.
+macro_rules! register_operations {
     ($splat:ident, $add:ident, $sub:ident, $mul:ident, $div:ident, $max:ident, $min:ident, $mul_add:ident, $sub_mul:ident, $regs:ident,
      $slice:ident, $slice_mut:ident) => {
         type Reg<S: Simd> = S::$regs;
@@ -159,7 +159,7 @@ impl Real for f32 {
     const NEGLIGIBLE: Self = f32::from_bits((127 - 60) << 23);
     const BIAS: u64 = 127;
 
-    plain_members!(
+    register_operations!(
         splat_f32s,
         add_f32s,
         sub_f32s,
@@ -211,7 +211,7 @@ impl Real for f64 {
     const NEGLIGIBLE: Self = f64::from_bits((1023 - 120) << 52);
     const BIAS: u64 = 1023;
 
-    plain_members!(
+    register_operations!(
         splat_f64s,
         add_f64s,
         sub_f64s,

@@ -1,4 +1,4 @@
-//! The data as the kernels read it.
+//! The samples in the layout that the kernels read.
 use super::isa::Isa;
 use super::real::{Real, lanes};
 use crate::data::frame::{Float, Frame};
@@ -11,8 +11,8 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Samples in their [`Frame`], as an array of structures of arrays: (⌈N/L⌉, D, L) with L the elements of a register,
-/// so that a register holds one feature of L samples. The last block is filled up with copies of the last sample.
+/// Samples in their [`Frame`], as an array (⌈N/L⌉, D, L), where L is the number of elements in a register: a register holds
+/// one feature of L samples. The last block is filled up with copies of the last sample.
 #[derive(Debug)]
 pub(crate) struct Resident<T> {
     pub frame: Frame,
@@ -20,13 +20,13 @@ pub(crate) struct Resident<T> {
     pub d: usize,
     /// L.
     pub lanes: usize,
-    /// Samples that are summed as one piece: fixed by D alone, so that results do not depend on the threads. A multiple
-    /// of every L; its data fits the second-level cache.
+    /// The number of samples whose sums are formed in one piece. It depends on D alone, so that results do not depend on the
+    /// threads; it is a multiple of every L; and the samples of a chunk fit into the second-level cache.
     pub chunk: usize,
     x: Pages<T>,
 }
 
-/// About this many elements of data make a chunk.
+/// A chunk has about this many elements.
 const CHUNK_ELEMENTS: usize = 1 << 16;
 /// Chunks are multiples of this many samples: sixteen registers of the widest kind.
 const CHUNK_UNIT: usize = 256;
@@ -71,7 +71,7 @@ impl<T: Real> Resident<T> {
         self.n.div_ceil(self.chunk)
     }
 
-    /// Chunk `c`: its registers, and the samples it holds.
+    /// The registers of chunk `c`, and the range of its samples.
     pub fn chunk(&self, c: usize) -> (&[T], std::ops::Range<usize>) {
         let samples = c * self.chunk..self.n.min((c + 1) * self.chunk);
         let length = samples.len().div_ceil(self.lanes) * self.lanes * self.d;
@@ -79,8 +79,8 @@ impl<T: Real> Resident<T> {
     }
 }
 
-/// Zeros in pages of their own, which go back to the system when they are dropped. From the heap, blocks of this size that come
-/// and go with the chunks of a large data set would leave holes that no later block fits into.
+/// Elements in memory pages of their own, zero at first. The pages go back to the system when this is dropped; blocks of this
+/// size in the heap, coming and going with the chunks of a large data set, would leave holes that no later block fits into.
 #[derive(Debug)]
 struct Pages<T> {
     map: MmapMut,
@@ -93,7 +93,7 @@ impl<T: Real> Pages<T> {
         let layout = Layout::array::<T>(length).unwrap_or(Layout::new::<T>());
         match MmapMut::map_anon(length.saturating_mul(size_of::<T>())) {
             Ok(map) => Self { map, element: PhantomData },
-            // As a vector would end.
+            // As a vector does when there is no memory.
             Err(_) => handle_alloc_error(layout),
         }
     }

@@ -263,6 +263,10 @@ impl Float32Evaluator for Float32<'_> {
     fn frame(&self) -> &Frame {
         self.data.frame()
     }
+
+    fn shared(&self) -> Option<Self> {
+        Float32::share(self).ok()
+    }
 }
 
 impl Evaluator for Float32<'_> {
@@ -276,6 +280,10 @@ impl Evaluator for Float32<'_> {
 
     fn total_weight(&self) -> f64 {
         self.data.total_weight()
+    }
+
+    fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
+        Ok(Box::new(Float32::share(self)?))
     }
 
     fn describe(&self) -> Description {

@@ -41,6 +41,10 @@ impl Evaluator for Float64<'_> {
         self.data.total_weight()
     }
 
+    fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
+        Ok(Box::new(Self { data: self.data.share()?, samples: self.samples.clone(), general: General::new()? }))
+    }
+
     fn describe(&self) -> Description {
         Description { device: self.data.describe(), kernel: general::VARIANT.to_string() }
     }

@@ -1,0 +1,121 @@
+//! The traits of the crate linfa, whose arrays are those of ndarray 0.16.
+//!
+//! ```
+//! use gmm_host::GaussianMixtureParams;
+//! use linfa::DatasetBase;
+//! use linfa::traits::Predict;
+//! use ndarray16::array;
+//!
+//! let dataset = DatasetBase::from(array![[1.0, 2.0], [1.0, 4.0], [10.0, 2.0], [10.0, 4.0]]);
+//! let fit = GaussianMixtureParams::new(2).fit(&dataset)?;
+//! let labels = fit.predict(&dataset);
+//! assert!(labels[0] == labels[1] && labels[1] != labels[2] && labels[2] == labels[3]);
+//! # Ok::<(), gmm_host::Error>(())
+//! ```
+use crate::data::samples::Element;
+use crate::source::sealed::Sealed;
+use crate::{
+    DataSource, Device, Error, Evaluator, Fit, GaussianMixtureParams, GaussianMixtureValidParams, Mixture, Result,
+};
+use linfa::traits::PredictInplace;
+use linfa::{DatasetBase, ParamGuard};
+use ndarray::ArrayView2;
+use ndarray16::{Array1, ArrayBase, Data, Ix2};
+
+impl From<linfa::Error> for Error {
+    fn from(error: linfa::Error) -> Self {
+        Self::Load(Box::new(error))
+    }
+}
+
+impl<A: Element, S: Data<Elem = A>> Sealed for &ArrayBase<S, Ix2> {}
+/// An array of linfa's.
+impl<A: Element, S: Data<Elem = A>> DataSource for &ArrayBase<S, Ix2> {
+    fn evaluate<T>(self, device: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T> {
+        with_view(self, |view| view.evaluate(device, work))
+    }
+}
+
+impl<A: Element, S: Data<Elem = A>, Y> Sealed for &DatasetBase<ArrayBase<S, Ix2>, Y> {}
+/// The records of a data set, each with its weight if the data set has weights.
+impl<A: Element, S: Data<Elem = A>, Y> DataSource for &DatasetBase<ArrayBase<S, Ix2>, Y> {
+    fn evaluate<T>(self, device: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T> {
+        with_view(&self.records, |view| {
+            let samples = A::samples(view)?;
+            match self.weights() {
+                None => samples.evaluate(device, work),
+                Some(weights) => {
+                    let weights: ndarray::Array1<f64> = weights.iter().map(|&w| f64::from(w)).collect();
+                    samples.with_weights(weights.view())?.evaluate(device, work)
+                }
+            }
+        })
+    }
+}
+
+/// Calls `work` with a view of linfa's array as one of this crate's; an array that is not in row-major order is copied.
+fn with_view<A: Element, S: Data<Elem = A>, T>(
+    x: &ArrayBase<S, Ix2>,
+    work: impl FnOnce(ArrayView2<'_, A>) -> Result<T>,
+) -> Result<T> {
+    let rows = x.as_standard_layout();
+    let (n, d) = rows.dim();
+    let elements = rows.as_slice().unwrap_or_default();
+    let view = ArrayView2::from_shape((n, d), elements).map_err(|_| Error::ShapeMismatch {
+        what: "the records",
+        expected: vec![n, d],
+        got: vec![elements.len()],
+    })?;
+    work(view)
+}
+
+impl ParamGuard for GaussianMixtureParams {
+    type Checked = GaussianMixtureValidParams;
+    type Error = Error;
+
+    fn check_ref(&self) -> Result<&GaussianMixtureValidParams> {
+        self.checked()
+    }
+
+    fn check(self) -> Result<GaussianMixtureValidParams> {
+        GaussianMixtureParams::check(self)
+    }
+}
+
+impl<A: Element, S: Data<Elem = A>, Y> linfa::traits::Fit<ArrayBase<S, Ix2>, Y, Error> for GaussianMixtureValidParams {
+    type Object = Fit;
+
+    fn fit(&self, dataset: &DatasetBase<ArrayBase<S, Ix2>, Y>) -> Result<Fit> {
+        GaussianMixtureValidParams::fit(self, dataset)
+    }
+}
+
+/// # Panics
+/// Where [`Mixture::predict`] would report an error, because linfa's trait cannot: for samples that are not finite or have
+/// another D than the mixture.
+impl<A: Element, S: Data<Elem = A>> PredictInplace<ArrayBase<S, Ix2>, Array1<usize>> for Mixture {
+    fn predict_inplace(&self, x: &ArrayBase<S, Ix2>, labels: &mut Array1<usize>) {
+        match self.predict(x) {
+            Ok(predicted) => *labels = predicted.into(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn default_target(&self, x: &ArrayBase<S, Ix2>) -> Array1<usize> {
+        Array1::zeros(x.nrows())
+    }
+}
+
+/// Predicts with the fitted mixture.
+///
+/// # Panics
+/// As for [`Mixture`].
+impl<A: Element, S: Data<Elem = A>> PredictInplace<ArrayBase<S, Ix2>, Array1<usize>> for Fit {
+    fn predict_inplace(&self, x: &ArrayBase<S, Ix2>, labels: &mut Array1<usize>) {
+        self.mixture.predict_inplace(x, labels);
+    }
+
+    fn default_target(&self, x: &ArrayBase<S, Ix2>) -> Array1<usize> {
+        self.mixture.default_target(x)
+    }
+}

@@ -1,0 +1,149 @@
+//! What a mixture says about samples, in one call.
+use crate::{Criterion, DataSource, Device, Mixture, Result};
+use ndarray::{Array1, Array2};
+
+/// A mixture together with the device that it is to be evaluated on, made by [`Mixture::on`].
+#[derive(Debug, Clone, Copy)]
+pub struct MixtureOn<'a> {
+    mixture: &'a Mixture,
+    device: Device,
+}
+
+/// # Evaluation
+///
+/// Each of these methods takes a [`DataSource`]: an array (N, D), samples, or an evaluator. Arrays and samples are
+/// evaluated on the device [`Auto`](Device::Auto), or on another one as [`on`](Mixture::on) says.
+///
+/// ```
+/// use gmm_host::{Covariances, Device, Mixture};
+/// use ndarray::array;
+///
+/// let mixture = Mixture::new(
+///     array![0.5, 0.5],
+///     array![[0.0, 0.0], [5.0, 5.0]],
+///     Covariances::Spherical(array![1.0, 1.0]),
+/// )?;
+/// let x = array![[0.1f32, -0.2], [4.8, 5.1], [5.3, 4.9]];
+/// assert_eq!(mixture.predict(&x)?, [0, 1, 1]);
+/// assert!(mixture.predict_proba(&x)?[[0, 0]] > 0.99);
+/// let scores = mixture.score_samples(x.view())?;
+/// assert!((mixture.score(&x)? - scores.mean().unwrap()).abs() < 1e-5);
+/// assert_eq!(mixture.on(Device::Cpu).predict(&x)?, [0, 1, 1]);
+/// # Ok::<(), gmm_host::Error>(())
+/// ```
+///
+/// All of them report what is wrong with the samples, [`Error::ShapeMismatch`](crate::Error::ShapeMismatch) where the
+/// samples have another D than the mixture, and what the device reports.
+impl Mixture {
+    /// The same mixture, with the device on which its methods evaluate arrays and samples. An evaluator keeps to its own
+    /// device.
+    pub fn on(&self, device: Device) -> MixtureOn<'_> {
+        MixtureOn { mixture: self, device }
+    }
+
+    /// The most probable component of each sample (N,), the first of equals.
+    ///
+    /// # Errors
+    /// As [above](Mixture#evaluation).
+    pub fn predict(&self, data: impl DataSource) -> Result<Vec<usize>> {
+        self.on(Device::Auto).predict(data)
+    }
+
+    /// The responsibilities p(k | xᵢ) (N, K).
+    ///
+    /// # Errors
+    /// As [above](Mixture#evaluation); [`Error::UnreachableSample`](crate::Error::UnreachableSample).
+    pub fn predict_proba(&self, data: impl DataSource) -> Result<Array2<f64>> {
+        self.on(Device::Auto).predict_proba(data)
+    }
+
+    /// The log-likelihood of each sample (N,).
+    ///
+    /// # Errors
+    /// As [above](Mixture#evaluation).
+    pub fn score_samples(&self, data: impl DataSource) -> Result<Array1<f64>> {
+        self.on(Device::Auto).score_samples(data)
+    }
+
+    /// The mean log-likelihood of a sample (by weight, where samples have weights): scikit-learn's `score`.
+    ///
+    /// # Errors
+    /// As [above](Mixture#evaluation).
+    pub fn score(&self, data: impl DataSource) -> Result<f64> {
+        self.on(Device::Auto).score(data)
+    }
+
+    /// The Bayesian information criterion over the samples; the lower the better.
+    ///
+    /// # Errors
+    /// As [above](Mixture#evaluation).
+    pub fn bic(&self, data: impl DataSource) -> Result<f64> {
+        self.on(Device::Auto).bic(data)
+    }
+
+    /// The Akaike information criterion over the samples; the lower the better.
+    ///
+    /// # Errors
+    /// As [above](Mixture#evaluation).
+    pub fn aic(&self, data: impl DataSource) -> Result<f64> {
+        self.on(Device::Auto).aic(data)
+    }
+}
+
+impl MixtureOn<'_> {
+    /// As [`Mixture::predict`].
+    ///
+    /// # Errors
+    /// As [`Mixture::predict`].
+    pub fn predict(self, data: impl DataSource) -> Result<Vec<usize>> {
+        data.evaluate(self.device, |evaluator| evaluator.predict(self.mixture))
+    }
+
+    /// As [`Mixture::predict_proba`].
+    ///
+    /// # Errors
+    /// As [`Mixture::predict_proba`].
+    pub fn predict_proba(self, data: impl DataSource) -> Result<Array2<f64>> {
+        data.evaluate(self.device, |evaluator| evaluator.predict_proba(self.mixture))
+    }
+
+    /// As [`Mixture::score_samples`].
+    ///
+    /// # Errors
+    /// As [`Mixture::score_samples`].
+    pub fn score_samples(self, data: impl DataSource) -> Result<Array1<f64>> {
+        data.evaluate(self.device, |evaluator| evaluator.score_samples(self.mixture))
+    }
+
+    /// As [`Mixture::score`].
+    ///
+    /// # Errors
+    /// As [`Mixture::score`].
+    pub fn score(self, data: impl DataSource) -> Result<f64> {
+        data.evaluate(self.device, |evaluator| Ok(evaluator.log_likelihood(self.mixture)? / evaluator.total_weight()))
+    }
+
+    /// As [`Mixture::bic`].
+    ///
+    /// # Errors
+    /// As [`Mixture::bic`].
+    pub fn bic(self, data: impl DataSource) -> Result<f64> {
+        self.criterion(Criterion::Bic, data)
+    }
+
+    /// As [`Mixture::aic`].
+    ///
+    /// # Errors
+    /// As [`Mixture::aic`].
+    pub fn aic(self, data: impl DataSource) -> Result<f64> {
+        self.criterion(Criterion::Aic, data)
+    }
+
+    fn criterion(self, criterion: Criterion, data: impl DataSource) -> Result<f64> {
+        let mixture = self.mixture;
+        data.evaluate(self.device, |evaluator| {
+            let log_likelihood = evaluator.log_likelihood(mixture)?;
+            Ok(criterion.value(log_likelihood, mixture.n_parameters(), evaluator.total_weight(), mixture.n_features()))
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! Where a fit or a prediction takes its samples from: an array, checked samples, or an evaluator.
+use crate::data::samples::Element;
+use crate::{Device, Evaluator, LoadOptions, Result, Samples, load};
+use ndarray::{ArrayBase, ArrayView2, Data, Ix2};
+
+/// What one can fit to, and predict for: `&array` of any ndarray storage or a view, float32 or float64, of shape (N, D);
+/// [`Samples`], which may have weights; and `&mut evaluator`, whose samples are resident already.
+///
+/// An array or samples are checked and loaded into a device for the one call. For many calls over the same data, load
+/// it once ([`load`]) and give the evaluator.
+///
+/// ```
+/// use gmm_host::{CpuEvaluator, GaussianMixtureParams, Samples};
+/// use ndarray::{Array2, s};
+///
+/// let x = Array2::from_shape_fn((60, 2), |(i, j)| ((i * (j + 2)) as f64).sin());
+/// let params = GaussianMixtureParams::new(2);
+/// let fits = [
+///     params.fit(&x)?,
+///     params.fit(x.slice(s![.., ..]))?,
+///     params.fit(Samples::from_f64(x.view())?)?,
+///     params.fit(&mut CpuEvaluator::new(Samples::from_f64(x.view())?)?)?,
+/// ];
+/// assert!(fits.iter().all(|fit| fit.mixture == fits[0].mixture));
+/// # Ok::<(), gmm_host::Error>(())
+/// ```
+pub trait DataSource: sealed::Sealed {
+    /// Calls `work` with an evaluator of the samples, loaded into `device` unless an evaluator is what was given.
+    #[doc(hidden)]
+    fn evaluate<T>(self, device: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T>;
+}
+
+pub(crate) mod sealed {
+    /// Only this crate implements [`DataSource`](super::DataSource).
+    pub trait Sealed {}
+}
+
+impl sealed::Sealed for Samples<'_> {}
+impl DataSource for Samples<'_> {
+    fn evaluate<T>(self, device: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T> {
+        work(load(device, self, &LoadOptions::default())?.as_mut())
+    }
+}
+
+impl sealed::Sealed for &Samples<'_> {}
+impl DataSource for &Samples<'_> {
+    fn evaluate<T>(self, device: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T> {
+        self.clone().evaluate(device, work)
+    }
+}
+
+impl<A: Element> sealed::Sealed for ArrayView2<'_, A> {}
+impl<A: Element> DataSource for ArrayView2<'_, A> {
+    fn evaluate<T>(self, device: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T> {
+        A::samples(self)?.evaluate(device, work)
+    }
+}
+
+impl<A: Element, S: Data<Elem = A>> sealed::Sealed for &ArrayBase<S, Ix2> {}
+impl<A: Element, S: Data<Elem = A>> DataSource for &ArrayBase<S, Ix2> {
+    fn evaluate<T>(self, device: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T> {
+        self.view().evaluate(device, work)
+    }
+}
+
+impl<E: Evaluator> sealed::Sealed for &mut E {}
+impl<E: Evaluator> DataSource for &mut E {
+    fn evaluate<T>(self, _: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T> {
+        work(self)
+    }
+}
+
+impl sealed::Sealed for &mut (dyn Evaluator + '_) {}
+impl DataSource for &mut (dyn Evaluator + '_) {
+    fn evaluate<T>(self, _: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T> {
+        work(self)
+    }
+}

@@ -6,5 +6,5 @@ mod options;
 mod source;
 
 pub use files::{read_data, refuse_overlap};
-pub use options::DataOptions;
+pub use options::{DataOptions, tuning_file};
 pub use source::{Input, Source};

@@ -1,6 +1,7 @@
 //! `gmm bench --mcmc`: the time of a million likelihood evaluations in a Markov chain.
 //!
 //! That is the job of the talk that this program grew from, "Accelerating your Python Code For GMMs with PyCUDA" (2018).
+use crate::input::tuning_file;
 use crate::terminal::text;
 use anyhow::{anyhow, bail};
 use gaussmix::mcmc::{DataSummary, Model, Posterior, Prior, Run, Sampler, Settings, Start, Target};
@@ -99,7 +100,7 @@ pub fn run(bench: &Bench<'_>, methods: &[(String, Device)], json: bool) -> anyho
 
 fn measure(bench: &Bench<'_>, model: &Model, device: Device, case: &Case) -> anyhow::Result<Row> {
     let Case { sampler, chains, kernel } = *case;
-    let mut evaluator = gaussmix::load(device, bench.samples.clone(), &LoadOptions::new().kernel(kernel.map(String::from)))?;
+    let mut evaluator = gaussmix::load(device, bench.samples.clone(), &LoadOptions::new().kernel(kernel.map(String::from)).tuning_file(tuning_file()))?;
     evaluator.log_likelihood(bench.mixture)?;
     let begin = Instant::now();
     evaluator.log_likelihood(bench.mixture)?;

@@ -5,6 +5,7 @@ mod rows;
 
 use super::timing;
 use super::values::whole_number;
+use crate::input::tuning_file;
 use crate::plot::{self, Series};
 use crate::terminal::text;
 use anyhow::{anyhow, ensure};
@@ -184,7 +185,7 @@ impl Bench {
         problem: &Problem,
         rows: &mut Vec<Row>,
     ) -> Result<(), Error> {
-        let options = LoadOptions::new().kernel(kernel);
+        let options = LoadOptions::new().kernel(kernel).tuning_file(tuning_file());
         for &n in &self.n {
             let mut evaluator =
                 gaussmix::load(method.device, Samples::from_f32(problem.data.slice(s![..n, ..]))?, &options)?;

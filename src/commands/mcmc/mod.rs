@@ -3,7 +3,7 @@ mod progress;
 mod report;
 
 use super::values::whole_number;
-use crate::input::read_data;
+use crate::input::{read_data, tuning_file};
 use crate::plot;
 use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
 use anyhow::{Context, bail};
@@ -236,7 +236,7 @@ impl Mcmc {
     /// Loads the samples. A resumed run computes with the kernel that it was saved with, if the device still accepts its name.
     fn load<'a>(&self, samples: Samples<'a>, saved: Option<&Saved>) -> gaussmix::Result<Box<dyn Evaluator + 'a>> {
         let load = |kernel: Option<String>| {
-            gaussmix::load(self.device, samples.clone(), &LoadOptions::new().kernel(kernel).float64(self.float64))
+            gaussmix::load(self.device, samples.clone(), &LoadOptions::new().kernel(kernel).float64(self.float64).tuning_file(tuning_file()))
         };
         match (&self.kernel, saved) {
             (None, Some(saved)) => match load(Some(saved.run().identity().kernel.clone())) {

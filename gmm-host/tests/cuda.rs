@@ -16,13 +16,10 @@ use gmm_host::{
     cuda_kernel_names, load,
 };
 use ndarray::{Array1, Array2, ArrayView2, arr1, arr2};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // SAFETY: no other thread runs yet. The choices of these tests do not go into the user's cache folder.
-    unsafe { std::env::set_var("GMM_TUNING_FILE", tuning_file()) };
-    let code = gpu_harness::main_with(vec![
+    gpu_harness::main_with(vec![
         ("a_device_is_listed", a_device_is_listed),
         ("the_driver_takes_every_kernel", the_driver_takes_every_kernel),
         ("every_kernel_agrees_at_sizes_that_fit_no_tile", every_kernel_agrees_at_sizes_that_fit_no_tile),
@@ -39,15 +36,12 @@ fn main() -> ExitCode {
         ("samples_are_scored_and_read_back", samples_are_scored_and_read_back),
         ("requests_that_cannot_be_met_are_refused", requests_that_cannot_be_met_are_refused),
         ("two_threads_with_an_evaluator_each", two_threads_with_an_evaluator_each),
-        ("kernels_are_timed_and_choices_kept", kernels_are_timed_and_choices_kept),
+        ("evaluators_share_resident_samples", evaluators_share_resident_samples),
+        ("threads_load_kernels_at_once", threads_load_kernels_at_once),
+        ("float32_likelihoods_have_fast_kernels", float32_likelihoods_have_fast_kernels),
+        ("kernels_are_timed_and_choices_remembered", kernels_are_timed_and_choices_remembered),
         ("auto_takes_the_faster_side", auto_takes_the_faster_side),
-    ]);
-    let _ = std::fs::remove_file(tuning_file());
-    code
-}
-
-fn tuning_file() -> PathBuf {
-    std::env::temp_dir().join(format!("gmm-cuda-test-{}.json", std::process::id()))
+    ])
 }
 
 fn diag(seed: u64, k: usize, d: usize, offset: f64) -> Mixture {
@@ -445,17 +439,109 @@ fn two_threads_with_an_evaluator_each() {
     }
 }
 
-fn kernels_are_timed_and_choices_kept() {
+/// Four threads evaluate the same resident samples, each by an evaluator of its own, to the bits of one; so it is with chunks.
+fn evaluators_share_resident_samples() {
+    let (x, _) = data(31, 60_001, 7);
+    let mixtures: Vec<_> = (0..4).map(|i| diag(32 + i, 4, 7, 0.0)).collect();
+    for limit in [None, Some(7 * 512 * 20 * size_of::<f32>())] {
+        let options = CudaOptions::default().with_kernel("tiled8/1:128x4:all".to_string()).with_memory_limit(limit);
+        let mut data = CudaEvaluator::new(Samples::from_f32(x.view()).unwrap(), 0, &options).unwrap();
+        let alone: Vec<_> = mixtures.iter().map(|m| data.log_likelihood(m).unwrap().to_bits()).collect();
+        let counts = data.statistics(&mixtures[0]).unwrap().counts().to_owned();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let mut shared = data.share().unwrap();
+                let (mixtures, alone, counts) = (&mixtures, &alone, &counts);
+                scope.spawn(move || {
+                    for _ in 0..10 {
+                        let bits = mixtures.iter().map(|m| shared.log_likelihood(m).unwrap().to_bits());
+                        assert_eq!(bits.collect::<Vec<_>>(), *alone);
+                    }
+                    assert_eq!(shared.statistics(&mixtures[0]).unwrap().counts(), counts.view());
+                });
+            }
+        });
+    }
+}
+
+/// Threads that load the same kernel at the same time, and launch it with more and with less dynamic shared memory than a
+/// kernel has without asking (48 KiB), all succeed: no thread may set a limit below what another one needs.
+fn threads_load_kernels_at_once() {
+    let shapes = ["tiled16/1:256x1:all", "tiled16/1:128x1:all", "tiled16/1:64x1:all", "tiled16/1:512x1:all"];
+    // A size that no other test has evaluated yet with this kernel.
+    let (x, wide) = data(33, 9001, 23);
+    let mixture = diag(34, 19, 23, 0.0);
+    let truth = reference(wide.view()).score_samples(&mixture).unwrap();
+    let start = std::sync::Barrier::new(8);
+    std::thread::scope(|scope| {
+        for i in 0..8 {
+            let (x, mixture, truth, start) = (&x, &mixture, &truth, &start);
+            scope.spawn(move || {
+                let mut cuda = evaluator(x.view(), Some(shapes[i % 4]));
+                start.wait();
+                for _ in 0..20 {
+                    let total = cuda.log_likelihood(mixture).unwrap();
+                    assert_near(shapes[i % 4], total, truth.sum(), tolerances(truth, 23).0);
+                }
+            });
+        }
+    });
+}
+
+/// Totals, batches and scores of full and tied covariances and of weighted samples come from the tiled kernels, not from the
+/// general ones, and are right.
+fn float32_likelihoods_have_fast_kernels() {
+    for (i, (n, d, k)) in [(1, 1, 1), (5003, 13, 8), (3001, 17, 3), (777, 40, 18), (2049, 8, 33)].into_iter().enumerate() {
+        let (x, wide) = data(35 + i as u64, n, d);
+        let weights = Array1::from_shape_fn(n, |i| if i == 0 { 1.5 } else { 0.25 * (i % 7) as f64 });
+        for covariance_type in CovarianceType::ALL {
+            for weights in [None, Some(&weights)] {
+                let mixture = common::mixture(40 + i as u64, covariance_type, k, d, 0.0);
+                let samples = Samples::from_f32(x.view()).unwrap();
+                let samples = weights.iter().fold(samples, |samples, w| samples.with_weights(w.view()).unwrap());
+                let mut cuda = CudaEvaluator::new(samples, 0, &CudaOptions::default()).unwrap();
+                let truth = reference(wide.view()).score_samples(&mixture).unwrap();
+                let sum = match weights {
+                    Some(weights) => (&truth * weights).sum(),
+                    None => truth.sum(),
+                };
+                let what = format!("{covariance_type} N={n} D={d} K={k} weighted: {}", weights.is_some());
+                // Triangles round D times as often as diagonals do; weights are at most 1.5.
+                let bound = 1.5 * (d as f64).sqrt() * tolerances(&truth, d).0;
+                let total = cuda.log_likelihood(&mixture).unwrap();
+                assert_near(&what, total, sum, bound);
+                let kernel = cuda.describe().kernel;
+                assert!(!kernel.starts_with("general"), "{what}: {kernel}");
+                let other = common::mixture(50 + i as u64, covariance_type, k, d, 0.0);
+                let totals = cuda.log_likelihood_batch(&[mixture.clone(), other]).unwrap();
+                assert_near(&what, totals[0], sum, bound);
+                let scores = cuda.score_samples(&mixture).unwrap();
+                assert!(!cuda.describe().kernel.starts_with("general"), "{what}: {}", cuda.describe().kernel);
+                for (got, (truth, e)) in scores.iter().zip(truth.iter().zip(&tolerances(&truth, d).1)) {
+                    assert_near(&what, *got, *truth, (d as f64).sqrt() * e);
+                }
+                // The same bits twice.
+                assert_eq!(cuda.log_likelihood(&mixture).unwrap().to_bits(), total.to_bits(), "{what}");
+            }
+        }
+    }
+}
+
+fn kernels_are_timed_and_choices_remembered() {
+    let folder = std::env::temp_dir().join(format!("gmm-cuda-test-{}", std::process::id()));
+    let file = folder.join("tuning.json");
     let (x, _) = data(23, 300_000, 6);
     let mixture = diag(24, 8, 6, 0.0);
-    let mut cuda = evaluator(x.view(), None);
+    let options = CudaOptions::default().with_tuning_file(file.clone());
+    let mut cuda = CudaEvaluator::new(Samples::from_f32(x.view()).unwrap(), 0, &options).unwrap();
     let seconds = cuda.kernel_seconds(&mixture, 20).unwrap();
     // Between the time of an empty launch and a tenth of a second.
     assert!((1e-7..0.1).contains(&seconds), "{seconds}");
-    let kept = std::fs::read_to_string(tuning_file()).unwrap();
-    let choices: std::collections::BTreeMap<String, String> = serde_json::from_str(&kept).unwrap();
+    let remembered = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    let choices: std::collections::BTreeMap<String, String> = serde_json::from_str(&remembered).unwrap();
     let name = cuda.gpu().name.clone();
-    let own = choices.iter().find(|(key, _)| key.starts_with(&name) && key.ends_with("total n=1e5 k=8 d=6"));
+    let own = choices.iter().find(|(key, _)| key.starts_with(&name) && key.ends_with("total n=1e5 k=8 d=6 diag"));
     assert_eq!(*own.unwrap().1, cuda.describe().kernel);
 }
 

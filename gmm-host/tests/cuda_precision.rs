@@ -10,7 +10,5 @@ use std::process::ExitCode;
 const LOAD: precision::Load = |samples| Box::new(CudaEvaluator::new(samples, 0, &Default::default()).unwrap());
 
 fn main() -> ExitCode {
-    // SAFETY: no other thread runs yet. An empty name keeps the choices of these tests out of the user's cache folder.
-    unsafe { std::env::set_var("GMM_TUNING_FILE", "") };
     gpu_harness::run(precision::TESTS.iter().map(|&(name, test)| (name, move || test(LOAD))), [])
 }

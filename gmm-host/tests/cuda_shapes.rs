@@ -16,8 +16,6 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 fn main() -> ExitCode {
-    // SAFETY: no other thread runs yet. An empty name keeps the choices of these tests out of the user's cache folder.
-    unsafe { std::env::set_var("GMM_TUNING_FILE", "") };
     let tests: Vec<gpu_harness::Test> = vec![
         ("likelihoods_agree_for_every_type_and_weights", likelihoods_agree_for_every_type_and_weights),
         ("scores_labels_and_responsibilities_agree", scores_labels_and_responsibilities_agree),

@@ -15,8 +15,6 @@ use ndarray::{Array1, Array2};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // SAFETY: no other thread runs yet. The choices of these tests do not go into the user's cache folder.
-    unsafe { std::env::set_var("GMM_TUNING_FILE", "") };
     gpu_harness::main_with(vec![
         ("totals", totals),
         ("batches_and_scores", batches_and_scores),

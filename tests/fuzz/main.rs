@@ -300,7 +300,9 @@ fn archive_input(rng: &mut ChaCha8Rng, good: &[Vec<u8>], good_members: &[Members
 /// 65,535 of them, 16 MB.
 fn memory_for_claimed_members(bytes: &[u8]) -> u64 {
     let records = bytes.windows(12).filter(|record| record.starts_with(b"PK\x05\x06"));
-    records.map(|record| 256 * u64::from(u16::from_le_bytes([record[10], record[11]]))).max().unwrap_or(0)
+    // On this disk, and in all.
+    let claimed = |record: &[u8]| [8, 10].map(|at| u64::from(u16::from_le_bytes([record[at], record[at + 1]])));
+    256 * records.flat_map(claimed).max().unwrap_or(0)
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The resident samples, as all kernels see them.
 
-/// Samples of a thread: neighbours, read 16 bytes at a time.
+/// Samples of a quad: four neighbours, which are read together, 16 bytes of a column.
 pub const QUAD: usize = 4;
 
 /// The resident samples.

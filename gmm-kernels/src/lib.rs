@@ -1,10 +1,12 @@
 //! The device code of gmm, and what host and device must agree on.
 //!
-//! One kernel per file. Kernels are written against [`simt`] alone, so the same source runs on a GPU (compiled by
-//! rustc's NVPTX target or by rust-cuda) and on the host, where tests execute it thread by thread.
+//! Folders are named after what is computed; there is one kernel a file, and its code is in `kernel.rs` of the folder of the same
+//! name. Kernels are written against [`simt`] alone, so that the same source runs on a GPU (compiled by rustc's NVPTX target or
+//! by rust-cuda) and on the host, where tests execute it thread by thread.
 //!
-//! Common ground of the kernels, in log₂ units (the host's `packed.rs` derives it): with t = s·x + m,
-//! q = seed − Σⱼ tⱼ², a sample's likelihood is Σₖ wₖ·2^qₖ times a constant that the host adds in float64.
+//! All kernels compute in units of log₂, from parameters that the host makes of a mixture. With t = s·x + m for each feature
+//! (scale s, shift m), or z = A·x + b with a lower triangle A, a component has the exponent q = seed − |t|² or seed − |z|². A
+//! sample's likelihood is Σₖ wₖ·2^qₖ times a constant that the host adds in float64.
 #![no_std]
 #![cfg_attr(
     all(target_arch = "nvptx64", not(feature = "rust-cuda")),

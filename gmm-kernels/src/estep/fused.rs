@@ -1,17 +1,21 @@
-//! `fused_raw_kKK_dDD`, `fused_diag_kKK_dDD`, `fused_full_kKK_dDD`: the fused E-step: log-likelihood and
-//! sufficient statistics in one read of the data, for K up to 8 or 32 and D up to 16; no array of size N·K.
+//! `fused_raw_kKK_dDD`, `fused_diag_kKK_dDD`, `fused_full_kKK_dDD`: the E-step in one read of the data: log-likelihood and
+//! sufficient statistics, for K up to 8 or 32 and D up to 16, without an array of size N·K.
 //!
-//! A lane of a warp belongs to one component (`plain`: two) and keeps its sums in registers; neighbouring lanes see the
-//! same samples, and a butterfly over them gives the denominator of the responsibilities. Moments are taken of the
-//! whitened deviation z = A·x + b (diagonal A: z = s·x + m), which is centred on the component: nothing cancels. The
-//! `plain` kernels take them of x, which is centred on the data, for less arithmetic: the host uses them for diagonal A
-//! where no component is many of its own standard deviations away from there. The sums of a few hundred samples are
-//! kept in float32 and then added in float64 to shared memory, warp by warp, in a fixed order.
+//! A lane of a warp has one component (`raw`: two), and keeps its sums in registers. The lanes that together have all components
+//! see the same samples; an exchange between them gives Σₖ wₖ·2^qₖ, the denominator of the responsibilities r.
+//!
+//! The `diag` and `full` kernels sum r, r·z and r·z·zᵀ of z = A·x + b (diagonal A: zⱼ = sⱼ·xⱼ + mⱼ), which is zero at the
+//! component's centre, so that nothing cancels. The `raw` kernels sum the same of x, which is zero at the centre of the data,
+//! with less arithmetic: the host uses them for diagonal A where no component is many of its standard deviations away from
+//! that centre.
+//!
+//! Sums of a few hundred samples are float32. They are then added in float64, warp by warp, to sums in shared memory, in a fixed
+//! order.
 //!
 //! * Launch: one-dimensional grid, block of whole warps, shared memory [`shared_bytes`]; then
 //!   [`reduce_sets`](crate::reduce::sets) over [`values`] numbers.
-//! * Must do, a sample: read 4·D bytes; plain K·4·D multiply-adds, diagonal K·5·D (z, its square, and three for the
-//!   moments), full K·(D² + 4·D). K = 8, D = 13, N = 10⁶ on an H200: 12.5, 15.6 and 53 µs at 33.4·10¹² a second.
+//! * Must do, a sample: read 4·D bytes; `raw` K·4·D multiply-adds, `diag` K·5·D (z, its square, and three for the moments),
+//!   `full` K·(D² + 4·D). K = 8, D = 13, N = 10⁶ on an H200: 12.5, 15.6 and 53 µs at 33.4·10¹² a second.
 use crate::data::{Columns, QUAD};
 use crate::simt::WARP;
 
@@ -23,8 +27,8 @@ pub struct FusedArgs {
     pub columns: Columns,
     /// Weight of each sample (stride), zeros behind N; or null: every weight is one.
     pub sample_weights: *const f32,
-    /// Parameters ([`numbers`]`(D, full)`, lanes): for each number of a component, its value for each lane; zeros for the
-    /// lanes behind K. The numbers: A row by row (diagonal: sⱼ; full: the lower triangle), b (D), w, seed.
+    /// Parameters ([`numbers`]`(D, full)`, capacity): for each number of a component, its value for each component; zeros
+    /// for the components behind K. The numbers: A row by row (diagonal: sⱼ; full: the lower triangle), b (D), w, seed.
     pub parameters: *const f32,
     /// ([`values`], gridDim.x).
     pub partials: *mut f64,
@@ -80,19 +84,20 @@ pub const fn sums(d: usize, full: bool) -> usize {
     1 + d + matrix(d, full)
 }
 
-/// Numbers that a launch gives: `sums` for each lane, (sums, lanes), and Σᵢ (weight·)log₂ Σₖ wₖ·2^qₖ.
-pub const fn values(d: usize, full: bool, lanes: usize) -> usize {
-    sums(d, full) * lanes + 1
+/// Numbers that a launch gives: `sums` for each component, (sums, capacity), and Σᵢ (weight·)log₂ Σₖ wₖ·2^qₖ. The capacity of
+/// an instance is 8 or 32 components.
+pub const fn values(d: usize, full: bool, capacity: usize) -> usize {
+    sums(d, full) * capacity + 1
 }
 
-/// Samples of a warp's stage, one quad a lane.
+/// Samples of a warp's stage in shared memory: one quad a lane.
 pub const TILE: usize = QUAD * WARP as usize;
 
 /// Dynamic shared memory of a launch.
-pub fn shared_bytes(d: usize, full: bool, lanes: usize, block_dim: u32) -> usize {
+pub fn shared_bytes(d: usize, full: bool, capacity: usize, block_dim: u32) -> usize {
     let warps = (block_dim / WARP) as usize;
-    let parameters = if full { (numbers(d, full) * lanes).next_multiple_of(4) } else { 0 };
-    warps * values(d, full, lanes).next_multiple_of(2) * size_of::<f64>()
+    let parameters = if full { (numbers(d, full) * capacity).next_multiple_of(4) } else { 0 };
+    warps * values(d, full, capacity).next_multiple_of(2) * size_of::<f64>()
         + (parameters + warps * 2 * d * TILE) * size_of::<f32>()
 }
 

@@ -1,18 +1,20 @@
-//! `weighted_sums_diag_raw`, `weighted_sums_full_raw`, `weighted_sums_diag_central`, `weighted_sums_full_central`: the E-step's second half for any K and D:
-//! weighted sums over the samples whose exponents a `tiled` kernel left.
+//! `weighted_sums_diag_raw`, `weighted_sums_full_raw`, `weighted_sums_diag_central`, `weighted_sums_full_central`: the second half of
+//! the E-step for any K and D: the responsibilities' weighted sums over the samples whose exponents a
+//! [`tiled`](crate::likelihood::tiled) kernel left.
 //!
-//! A matrix product over the samples: responsibilities, (K, N), by values of a sample, (N, values): of diagonal
-//! covariances each feature and its square, else the products of all pairs of features, the number one among them. A
-//! thread has [`COMPONENTS`] components and a *patch* of [`VALUES`] values: 4 features y and their squares; or the
-//! products of 2 features with 4. Responsibilities are made of the exponents as they arrive in shared memory.
+//! They are a matrix product over the samples: responsibilities, (K, N), by values of a sample, (N, values). The values of
+//! diagonal covariances are each feature and its square, of matrices the products of all pairs of features, the number one
+//! among them. A thread has a *tile* of [`COMPONENTS`] components and a *patch* of [`VALUES`] values: 4 features y and their
+//! squares, or the products of 2 features with 4. Exponents become responsibilities when they have arrived in shared memory.
 //!
-//! y is x itself, which is centred on the data: right where no component is many of its own standard deviations away
-//! from there. The `own` kernels take x − cₖ instead, for twice the arithmetic; then nothing cancels, wherever
-//! components are. The host chooses. Sums of at most [`FLUSH`]·[`STAGE`] samples are float32, sums of those float64.
+//! In the `raw` kernels, features are x itself, which is zero at the centre of the data: that is right where no component is many
+//! of its standard deviations away from there. In the `central` kernels they are x − cₖ with each component's centre, for twice
+//! the arithmetic; then nothing cancels, wherever components are. The host chooses. Sums of at most [`FLUSH`]·[`STAGE`] samples
+//! are float32, sums of those float64.
 //!
 //! * Launch: grid ([`Shape::blocks`], slices of the samples), block [`Shape::block`], shared memory [`Shape::shared_bytes`].
 //! * Must do, a sample: read 4·K bytes of exponents and 4·D bytes; 2·K·D multiply-adds, `full` K·(D + 1)·(D + 2)/2 and
-//!   more (pairs come in patches); `own` twice that.
+//!   more (pairs come in patches); `central` twice that. An H200 does 33.4·10¹² a second.
 use crate::data::{Columns, QUAD};
 use crate::likelihood::tiled::Exponents;
 use crate::simt::WARP;
@@ -27,7 +29,7 @@ pub const STAGE: usize = 16;
 pub const MOST_STAGES: u32 = 4;
 /// Stages after which the float32 sums are added up in float64.
 pub const FLUSH: u32 = 128;
-/// Numbers from one row of a stage to the next: rows one after the other begin in different banks.
+/// Numbers from one row of a stage to the next: consecutive rows begin in different banks of the shared memory.
 const PITCH: usize = STAGE + 4;
 const QUADS: usize = STAGE / QUAD;
 
@@ -49,7 +51,7 @@ pub struct Shape {
     pub stages: u32,
     /// Whether patches are pairs of features.
     pub full: bool,
-    /// Whether each component has a centre of its own.
+    /// Whether moments are taken around each component's centre.
     pub central: bool,
 }
 
@@ -73,7 +75,7 @@ impl Shape {
     /// Quads of features in a stage.
     #[inline(always)]
     fn quads(&self) -> u32 {
-        // All features and the number one; or the block's own.
+        // All features and the number one, or those of the block's patches.
         if self.full { (self.d + 1).div_ceil(QUAD as u32) } else { self.block_patches }
     }
 
@@ -113,11 +115,11 @@ pub struct WeightedSumsArgs {
     pub shape: Shape,
     /// The samples.
     pub columns: Columns,
-    /// What `tiled` left of them: exponents of all tiles' components.
+    /// What `tiled` left for them, for the components of all tiles.
     pub exponents: Exponents,
     /// wₖ, (tiles, [`COMPONENTS`]), zeros behind K.
     pub weights: *const f32,
-    /// `own`: cₖ, (tiles, [`COMPONENTS`], D).
+    /// `central`: cₖ, (tiles, [`COMPONENTS`], D).
     pub centres: *const f32,
     /// `full`: the pair of features and the quad of features of each patch, (patches, 2).
     pub pairs: *const u32,

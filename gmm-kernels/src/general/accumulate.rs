@@ -2,9 +2,9 @@
 //! responsibilities of [`posterior`](crate::general::posterior): Σ r, Σ r·(x − c), and Σ r·(x − c)² or Σ r·(x − c)(x − c)ᵀ with the
 //! component's centre c, for any K and D.
 //!
-//! With u = (x − c, 1), all sums of a component are entries of the lower triangle of Σ r·u·uᵀ. A warp takes a tile of
-//! [`FEATURES`]² of them, or, of the diagonal, [`FEATURES`] features, and a slice of the samples; a lane takes every 32nd
-//! sample. After [`FLUSH`] samples a lane, the lanes' sums are added up and go on in float64. Neighbouring warps share
+//! With u = (x − c, 1), the sums of a component with a full matrix are the entries of the lower triangle of Σ r·u·uᵀ. A warp
+//! takes a tile of [`FEATURES`]² of them (diagonal: the sums of [`FEATURES`] features) and a slice of the samples; a lane takes
+//! every 32nd sample. After [`FLUSH`] samples a lane, the lanes' sums are added up and go on in float64. Neighbouring warps share
 //! samples, so that these come from the first-level cache.
 //!
 //! * Launch: any one-dimensional grid, block of whole warps; no shared memory. Then

@@ -1,15 +1,12 @@
 //! `density_diag_f32`, `density_full_f32`, `density_diag_f64`, `density_full_f64`: qₖ = seedₖ − |Aₖ·x + bₖ|² of every
 //! sample and component, for any K and D; A is a diagonal or a lower triangle.
 //!
-//! The first of three plain kernels (`density`, [`posterior`](crate::general::posterior), [`accumulate`](crate::general::accumulate)) that together
-//! do for any shape what the others do fast for some. They hand a few thousand samples' numbers for each component from
-//! one to the next, in a buffer of fixed size that stays in the L2 cache; no array of size N·K arises.
-//!
-//! A lane takes four neighbouring samples; a warp takes 128 samples, and either one component, [`ROWS`] rows of A at a
-//! time, or [`COMPONENTS`] diagonals. Neighbouring warps share samples, so that these come from the first-level cache.
+//! A lane takes four neighbouring samples. A warp takes 128 samples and either one component with a triangle, [`ROWS`] rows of
+//! A at a time, or [`COMPONENTS`] components with diagonals. Neighbouring warps share samples, so that these come from the
+//! first-level cache.
 //!
 //! * Launch: any one-dimensional grid, block of whole warps; no shared memory.
-//! * Must do, a sample and component: D·(D + 3)/2 (a triangle; rounded up to whole panels of rows) or 2·D multiply-adds.
+//! * Must do, a sample and component: D·(D + 3)/2 multiply-adds (a triangle, rounded up to whole panels of rows), or 2·D.
 use crate::simt::WARP;
 
 /// Samples of a lane.

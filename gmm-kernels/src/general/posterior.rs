@@ -1,12 +1,12 @@
 //! `posterior_f32`, `posterior_f64`: from the qₖ of [`density`](crate::general::density) to each sample's log₂ Σₖ wₖ·2^qₖ, the sum of
 //! these over the samples, the most probable component, and the responsibilities.
 //!
-//! A thread takes a sample and walks the components, with the largest qₖ taken out; the logarithm is float64's, so that no
-//! rounding of it adds up over the samples.
+//! A thread takes a sample and goes through the components, first for the largest qₖ, then for the sum with that taken out.
+//! The logarithm is float64's: a float32 one would be off by about the same for each sample, and that adds up.
 //!
 //! * Launch: any one-dimensional grid; block of whole warps; shared memory
 //!   [`FINISH_SHARED_BYTES`](crate::reduce::FINISH_SHARED_BYTES). Then [`reduce_sets`](crate::reduce::sets) over one set.
-//! * Must do, a sample and component: an exponential; read q twice, write and read it once more for the responsibilities.
+//! * Must do, a sample and component: an exponential; read q twice, and write and read it once more for responsibilities.
 
 /// Arguments of the kernels.
 #[repr(C)]

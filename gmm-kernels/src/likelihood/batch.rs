@@ -1,10 +1,10 @@
 //! `batch_dDD`: many parameter sets over one read of the data, for any K and D up to 16.
 //!
-//! As [`direct`](crate::likelihood::small_k), a thread holds its samples in registers (two quads here); the parameters of a group of
-//! sets lie in shared memory, and so does each thread's product for each of them.
+//! As in [`small_k`](crate::likelihood::small_k), a thread holds its samples in registers (two quads here). The parameters of a group
+//! of sets lie in shared memory, and so does each thread's product of likelihoods for each set.
 //!
-//! * Launch: grid (blocks, groups of sets); block of whole warps; shared memory [`shared_bytes`]. [`reduce_sets`] then
-//!   adds the blocks' sums: grid = number of sets, one warp.
+//! * Launch: grid (blocks, groups of sets); block of whole warps; shared memory [`shared_bytes`].
+//!   [`reduce_sets`](crate::reduce::sets) then adds the blocks' sums: grid = number of sets, one warp.
 //! * Must do, a sample and set: K·(2·D + 1) fused multiply-adds and K exponentials; the data is read once a group.
 //!   K = 8, D = 13, N = 10⁶ on an H200: 6.5 µs a set at 33.4·10¹² fused multiply-adds a second.
 use super::small_k::row;

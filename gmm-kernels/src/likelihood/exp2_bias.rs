@@ -1,8 +1,8 @@
 //! `exp2_bias`: the mean relative error of the device's approximate 2^x, by which log-likelihoods are corrected.
 //!
-//! The error of one [`exp2`](crate::simt::exp2) depends on the fraction of its argument. Over many samples these fractions are
+//! The error of one `exp2` depends on the fraction of its argument. Over many samples these fractions are
 //! spread evenly, so that Σ log₂ Σₖ wₖ·2^qₖ is off by the mean error of each sample's largest term. The kernel measures it
-//! against [`math::float64::exp2`](crate::math::float64::exp2) at xᵢ = −(1 + (i·φ mod 1)) − (i mod [`EXPONENTS`]) for
+//! against `math::float64::exp2` at xᵢ = −(1 + (i·φ mod 1)) − (i mod [`EXPONENTS`]) for
 //! i = 0, 1, 2, …: the multiples of the golden ratio's φ = 0.618… fill the fractions evenly.
 //!
 //! * Launch: any one-dimensional grid, block of whole warps, together at most 2³² arguments; shared memory

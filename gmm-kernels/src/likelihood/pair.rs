@@ -1,9 +1,10 @@
-//! `pair`: one thread for each (point, mixture) pair; the readable baseline, for any N, K and D.
+//! `pair`: one thread for each (sample, component) pair; the readable baseline, for any N, K and D.
 //!
-//! In one block, `lanes` neighbouring threads share a point, and each takes the components k ≡ lane (mod `lanes`); a
-//! log-sum-exp in shared memory reduces over the threads of a point, and the points of the block are then summed.
+//! In one block, `threads_per_sample` neighbouring threads share a sample, and thread t of them takes the components k with
+//! k ≡ t (mod `threads_per_sample`). A log-sum-exp in shared memory goes over the threads of a sample; then the samples of the
+//! block are summed.
 //!
-//! * Launch: blockDim.x = `lanes` · points per block, at most 1024; any grid (points in a grid-stride loop);
+//! * Launch: blockDim.x = `threads_per_sample` · samples of a block, at most 1024; any grid (samples in a grid-stride loop);
 //!   shared memory [`shared_bytes`].
 //! * Must do: N·K·D·2 fused multiply-adds; reads x once from memory (N·D·4 bytes), the parameters from the cache.
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -22,7 +23,7 @@ pub struct PairArgs {
     pub k: u32,
     /// D.
     pub d: u32,
-    /// Threads per point; divides blockDim.x.
+    /// Threads that share a sample; divides blockDim.x.
     pub threads_per_sample: u32,
     /// Parameters (K, 2·D + 2): for each component s₀, m₀, s₁, m₁, …, w, seed.
     pub parameters: *const f32,

@@ -1,12 +1,12 @@
 //! `small_k_dDD`: the fast path for at most [`COMPONENTS`] components and D up to [`MAX_FEATURES`].
 //!
-//! A thread takes four neighbouring samples (a quad), holds their D features in registers, and walks the components.
-//! The mixture is the launch's own argument: no upload; each block puts it into shared memory, from where 16-byte
-//! broadcasts feed the arithmetic. The next quad is copied to shared memory while the present one is computed; every
-//! thread copies and reads its own part, so that no barrier is needed.
+//! A thread takes a quad of samples, holds their D features in registers, and goes through the components. The mixture is part
+//! of the launch's arguments, so that no upload is needed; each block puts it into shared memory, from where 16-byte broadcasts
+//! feed the arithmetic. The next quad is copied to shared memory while the present one is computed; every thread copies and
+//! reads its own part, so that no barrier is needed.
 //!
 //! The likelihood is summed as Σₖ wₖ·2^qₖ with no maximum taken out: wₖ ≤ 1 and qₖ ≤ 0 (but for the seed's rounding), so
-//! nothing overflows; a sample whose sum falls below [`THRESHOLD`] is done again with the maximum.
+//! nothing overflows. A sample whose sum falls below [`THRESHOLD`] is computed again with the maximum taken out.
 //!
 //! * Launch: any one-dimensional grid and block of whole warps; shared memory [`shared_bytes`].
 //! * Must do, a sample: read 4·D bytes; K·(2·D + 1) fused multiply-adds, K exponentials. K = 8, D = 13, N = 10⁶ on an
@@ -18,9 +18,10 @@ use crate::reduce::{FINISH_SHARED_BYTES, Output};
 pub const COMPONENTS: usize = 8;
 /// Largest D that has an instance.
 pub const MAX_FEATURES: usize = 16;
-/// 2^-60: two such likelihoods still make a normal product, and what underflowed (below 2^-126) is nothing beside it.
+/// The least likelihood, 2^-60, that is computed without taking out the maximum: the product of two such is still a normal
+/// number, and components that underflowed (below 2^-126) do not count beside it.
 pub const THRESHOLD: f32 = 8.673_617e-19;
-/// Quads of a thread in shared memory: one is computed, one is on its way.
+/// Quads of a thread in shared memory: the present one, and the next one on its way.
 pub const STAGES: usize = 2;
 
 /// Numbers of one component: (sⱼ, mⱼ) of each feature, w, seed, and padding to whole 16-byte reads.

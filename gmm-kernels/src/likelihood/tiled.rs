@@ -1,24 +1,24 @@
 //! `tiled8`, `tiled16`, `tiled_full8`, `tiled_full16`: the general fast kernels, for any K and D.
 //!
-//! Built like a matrix product whose inner operation is the squared distance: each thread holds a register tile of T
-//! rows by [`SAMPLES`] samples. A row is a component (diagonal covariances: q −= (s·x + m)² feature by feature), or, in
-//! the `full` kernels, a row of a component's triangle (z = A·x + b, then q −= |z|²; what a tile's rows do not reach of the
-//! triangle is skipped). The warps of a block divide among themselves the tiles or components (`across` of them) and
-//! the samples (the others), so that each sample that comes from memory meets `across`·T rows. Samples and parameters
-//! pass through shared memory, [`STEP`] features at a time, the next step on its way while one is computed. Over the
-//! components, a log-sum-exp with the running maximum.
+//! They are built like a matrix product whose inner operation is the squared distance. Each thread holds a register tile of T
+//! rows by [`SAMPLES`] samples. A row is a component with a diagonal covariance (q −= (s·x + m)² feature by feature), or, in
+//! the `full` kernels, a row of a component's triangle (z = A·x + b, then q −= |z|²; the columns of the triangle that a tile's
+//! rows do not reach are skipped). The warps of a block divide among themselves the tiles (`component_warps` of them side by
+//! side) and the samples (the others), so that each sample that comes from memory meets `component_warps`·T rows. Samples and
+//! parameters pass through shared memory, [`STEP`] features at a time; the next step is copied while one is computed. The sum
+//! over the components is a log-sum-exp with the running maximum.
 //!
-//! Besides the total they give, where asked for, each sample's log₂-likelihood, or what the E-step needs of it: the
-//! exponents of all components, their maximum, and the factor that makes responsibilities of them.
+//! Besides the total they give, where asked for, each sample's log₂-likelihood, or what the E-step needs: the exponents of all
+//! components, their maximum, and the factor that makes responsibilities of them.
 //!
-//! * Launch: one-dimensional grid; block of at least `across` warps, a multiple of it; shared memory [`shared_bytes`].
+//! * Launch: one-dimensional grid; block of at least `component_warps` warps, a multiple of it; shared memory [`shared_bytes`].
 //! * Must do: N·K·D·2 fused multiply-adds (K rounded up to tiles), `full` N·K·D·(D + 3)/2 (the triangle rounded up to
 //!   tiles), on an H200 at most 33.4·10¹² a second.
 use crate::data::{Columns, QUAD};
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 use crate::simt::WARP;
 
-/// Samples of a thread: two quads, 32 quads apart.
+/// Samples of a thread: two quads, which are 32 quads apart, so that the lanes of a warp read neighbouring quads.
 pub const SAMPLES: usize = 2 * QUAD;
 /// Samples of a warp.
 pub const WARP_SAMPLES: usize = SAMPLES * WARP as usize;

@@ -11,7 +11,7 @@ pub struct LogSumExp {
 }
 
 impl LogSumExp {
-    /// The smallest number stands for log 0: finite, so that no inf − inf arises.
+    /// The lowest float stands for the logarithm of 0: it is finite, so that ∞ − ∞ does not arise.
     const EMPTY: f32 = f32::MIN;
 
     /// The empty sum.

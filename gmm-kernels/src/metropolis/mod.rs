@@ -1,23 +1,23 @@
 //! `metropolis_dDD`: many steps of random-walk Metropolis in one launch, for at most [`COMPONENTS`] components and D up to 16.
 //!
-//! The increments z and the logarithms of the uniform numbers are known before the walk begins: a proposal is x + z,
-//! accepted where log u < log p(x + z) − log p(x). So the host sends them ahead, and the device does the rest without
-//! it: parameters from coordinates, likelihood, prior, decision.
+//! A proposal is θ + z, and it is accepted where log u < log p(θ + z) − log p(θ). The increments z and the logarithms of the
+//! uniform numbers u do not depend on the chain, so the host sends them ahead, and the device does the rest without it:
+//! parameters from coordinates, likelihood, prior, decision.
 //!
-//! Every block stays on its multiprocessor and keeps its share of the samples for all steps: the first `resident` rounds
-//! in shared memory, the others in the L2 cache as far as that goes. Nothing but one number a step goes between blocks:
-//! each leaves its part of the log-likelihood and gathers those of all, in a fixed order, so that all come to the same
-//! decision by themselves. While the first warp waits for the others' numbers, the second and third compute the
-//! parameters of the next proposal, one for each way the decision may go.
+//! Each block keeps its share of the samples for all steps: the first `resident` rounds in shared memory, the others in the L2
+//! cache as far as that goes. (A round is a quad of each thread.) Each step, every block leaves its part of the log-likelihood in
+//! `exchange` and adds up those of all blocks in the same order, so that all blocks come to the same decision by themselves.
+//! While the first warp waits for the other blocks, the second and the third compute the parameters of the next proposal, one
+//! for each way in which the decision may go.
 //!
-//! θ are the coordinates of a mixture with a diagonal or spherical covariance (host: `MetropolisTarget`): K − 1 sticks, K·D
-//! means, and the logarithms of K·D (spherical: K) standard deviations.
+//! θ are the coordinates of a mixture with a diagonal or spherical covariance (the host's `MetropolisTarget`): K − 1 for the
+//! weights (by stick breaking), K·D means, and the logarithms of K·D (spherical: K) standard deviations.
 //!
 //! * Launch: cooperative, one block on each multiprocessor at most; block of at least four whole warps; shared memory
 //!   [`shared_bytes`].
-//! * Must do, a step: what [`direct`](crate::likelihood::small_k) must, but for the samples in shared memory. K = 8, D = 13, N = 10⁶
-//!   on an H200: arithmetic 6.6 µs; 27 % of the samples stay in shared memory, and the L2 cache holds the other 38 MB.
-//!   Then a number from each block to each other through the L2 cache, some 0.7 µs, and two barriers of the block.
+//! * Must do, a step: what [`small_k`](crate::likelihood::small_k) must, but for reading the samples in shared memory. K = 8,
+//!   D = 13, N = 10⁶ on an H200: arithmetic 6.6 µs; 27 % of the samples stay in shared memory, and the L2 cache holds the other
+//!   38 MB. Then a number from each block to each other through the L2 cache, some 0.7 µs, and two barriers of the block.
 use crate::data::{Columns, QUAD};
 use crate::likelihood::small_k::{COMPONENTS, row};
 use crate::reduce::FINISH_SHARED_BYTES;
@@ -44,7 +44,7 @@ pub const fn step_width(dim: usize) -> usize {
     (dim + 1).next_multiple_of(2)
 }
 
-/// Steps in shared memory at a time: the one decided on, the next, and the one on its way.
+/// Steps in shared memory at a time: the one that is decided on, the next, and the one on its way.
 const STEPS: usize = 3;
 
 /// Arguments of the kernel.
@@ -65,7 +65,7 @@ pub struct MetropolisArgs {
     pub terms: *const f64,
     /// N ln 2.
     pub n_ln_2: f64,
-    /// What all log densities have in common.
+    /// What is added to each log density: the constants of likelihood and prior.
     pub constant: f64,
     /// The steps (count, [`step_width`]), aligned to 16 bytes.
     pub steps: *const f64,
@@ -73,11 +73,12 @@ pub struct MetropolisArgs {
     pub count: u32,
     /// Steps of former launches with the same `exchange`.
     pub before: u32,
-    /// Where the chain is: θ and its log density. Moved on by the launch.
+    /// θ and behind it its log density; the launch replaces them by the chain's last.
     pub state: *mut f64,
     /// The log density of each proposal (count,), −∞ for one that has none.
     pub densities: *mut f64,
-    /// Where blocks leave their sums (2, gridDim.x): zeros before the first launch.
+    /// Where blocks leave their parts of the log-likelihood, for even and odd steps (2, gridDim.x): zeros before the first
+    /// launch.
     pub exchange: *mut f64,
 }
 

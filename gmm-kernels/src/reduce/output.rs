@@ -12,7 +12,7 @@ pub struct Output {
     pub total: *mut f64,
 }
 
-/// Bytes of shared memory that [`Output::finish`] uses at the start of the dynamic shared memory.
+/// Bytes of shared memory that `Output::finish` uses at the start of the dynamic shared memory.
 pub const FINISH_SHARED_BYTES: usize = 32 * size_of::<f64>();
 
 device_code! {

@@ -394,7 +394,7 @@ pub fn warp_any(x: bool) -> bool {
     y != 0
 }
 
-/// The value of `x` in the lane `by` above (the own one past the end); all lanes of the warp take part.
+/// The value of `x` in the lane `by` above (its own value past the end); all lanes of the warp take part.
 #[inline(always)]
 pub fn shuffle_down_u32(x: u32, by: u32) -> u32 {
     let y: u32;

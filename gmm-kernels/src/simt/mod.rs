@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | rustc's NVPTX target | `nvptx64`, the committed PTX | `nvptx.rs` | `device.rs` (PTX by `asm!`) |
 //! | rust-cuda | feature `rust-cuda` | `cuda.rs` (cuda_std) | `device.rs` |
-//! | the emulator | feature `emulator`, on the host | `emulator.rs`: a block is real threads with real barriers | `emulator.rs` |
+//! | the emulator | feature `emulator`, on the host | `emulator.rs`: a block is real threads with real barriers | `emulator/lane.rs` |
 
 #[cfg(target_arch = "nvptx64")]
 mod device;
@@ -50,7 +50,7 @@ macro_rules! barrier {
     }};
 }
 
-/// Declares a kernel: an entry of the PTX on the device, a plain unsafe function on the host.
+/// Declares a kernel: an entry of the PTX on the device, an ordinary unsafe function on the host.
 #[macro_export]
 macro_rules! kernel {
     ($(#[$doc:meta])* pub unsafe fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block) => {

@@ -223,7 +223,7 @@ impl<'a> Block<'a> {
             let (second, third, fourth) = (other(1), other(2), other(3));
             // SAFETY: as above.
             unsafe { self.counts.set(c as usize, 0.0) };
-            if c % QUADS as u32 == 0 {
+            if c.is_multiple_of(QUADS as u32) {
                 let component = self.tile as usize * COMPONENTS + (c / QUADS as u32) as usize;
                 // SAFETY: the caller's.
                 unsafe { move_sums(to.wrapping_add(component), 1, &mut [count + second + third + fourth], add) };

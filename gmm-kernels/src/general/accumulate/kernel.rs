@@ -27,14 +27,32 @@ fn sum_over_lanes<T: Float, const N: usize>(mut v: [T; N]) -> [T; N] {
     v
 }
 
-/// What a warp knows of its task.
+/// A warp's task: sums of one component. `FULL`: those of a tile of the triangle, else of a group of features.
 #[derive(Clone, Copy)]
-struct Task<'a, T> {
+struct Task<'a, T, const FULL: bool> {
     args: &'a AccumulateArgs<T>,
     component: usize,
+    /// First features of the tile's rows and columns; of a group of features, the rows alone.
+    rows: usize,
+    columns: usize,
 }
 
-impl<T: Float> Task<'_, T> {
+impl<'a, T: Float, const FULL: bool> Task<'a, T, FULL> {
+    #[inline(always)]
+    fn new(args: &'a AccumulateArgs<T>, component: usize, tile: u32) -> Self {
+        // row · (row + 1) / 2 + column = tile, in units of tiles.
+        let mut row = 0;
+        while FULL && (row + 1) * (row + 2) / 2 <= tile {
+            row += 1;
+        }
+        let (rows, columns) = if FULL {
+            (row as usize * FEATURES, (tile - row * (row + 1) / 2) as usize * FEATURES)
+        } else {
+            (tile as usize * FEATURES, 0)
+        };
+        Self { args, component, rows, columns }
+    }
+
     /// c of the features from `first` on; −1 behind the last, and then zeros, so that u = x − c with x = 0 there.
     #[inline(always)]
     unsafe fn centres(self, first: usize) -> [T; FEATURES] {
@@ -80,6 +98,45 @@ impl<T: Float> Task<'_, T> {
             T::ZERO
         }
     }
+
+    /// Adds one sample to the sums `v`. `c` and `c_columns`: the centres of the rows' and the columns' features.
+    ///
+    /// # Safety
+    /// It is a sample, or padding behind the last.
+    #[inline(always)]
+    unsafe fn add_sample<const NUMBERS: usize>(
+        self,
+        v: &mut [T; NUMBERS],
+        sample: usize,
+        c: &[T; FEATURES],
+        c_columns: &[T; FEATURES],
+    ) {
+        // SAFETY: the caller's.
+        let (r, u) = unsafe { (self.responsibility(sample), self.deviations(sample, self.rows, c)) };
+        if FULL {
+            // SAFETY: the caller's.
+            let w = unsafe { self.deviations(sample, self.columns, c_columns) };
+            let mut f = 0;
+            while f < FEATURES {
+                let ru = r * u[f];
+                let mut g = 0;
+                while g < FEATURES {
+                    v[f * FEATURES + g] = ru.fma(w[g], v[f * FEATURES + g]);
+                    g += 1;
+                }
+                f += 1;
+            }
+        } else {
+            let mut f = 0;
+            while f < FEATURES {
+                let ru = r * u[f];
+                v[f] = v[f] + ru;
+                v[FEATURES + f] = ru.fma(u[f], v[FEATURES + f]);
+                f += 1;
+            }
+            v[COUNT] = v[COUNT] + r;
+        }
+    }
 }
 
 #[inline(always)]
@@ -91,21 +148,11 @@ unsafe fn body<T: Float, const FULL: bool, const NUMBERS: usize>(args: &Accumula
     let mut at = block_idx() * warps + warp;
     while at < units.get() * args.slices {
         let (slice, unit) = (at / units, at % units);
-        let (component, tile) = ((unit / tiles) as usize, unit % tiles);
-        let task = Task { args, component };
-        // The tile's rows and columns: row · (row + 1) / 2 + column = tile.
-        let mut row = 0;
-        while FULL && (row + 1) * (row + 2) / 2 <= tile {
-            row += 1;
-        }
-        let (rows, columns) = if FULL {
-            (row as usize * FEATURES, (tile - row * (row + 1) / 2) as usize * FEATURES)
-        } else {
-            (tile as usize * FEATURES, 0)
-        };
+        let task = Task::<T, FULL>::new(args, (unit / tiles) as usize, unit % tiles);
         // SAFETY: the component exists.
-        let (c, c_columns) =
-            unsafe { (task.centres(rows), if FULL { task.centres(columns) } else { [T::ZERO; FEATURES] }) };
+        let (c, c_columns) = unsafe {
+            (task.centres(task.rows), if FULL { task.centres(task.columns) } else { [T::ZERO; FEATURES] })
+        };
         let mut totals = [0.0f64; 2];
         let mut i = slice * args.slice;
         let end = if i + args.slice < args.n { i + args.slice } else { args.n };
@@ -114,32 +161,8 @@ unsafe fn body<T: Float, const FULL: bool, const NUMBERS: usize>(args: &Accumula
             let mut v = [T::ZERO; NUMBERS];
             let stop = if end - i < FLUSH * WARP { end } else { i + FLUSH * WARP };
             while i < stop {
-                let sample = i as usize + lane;
                 // SAFETY: a sample of the slice, or padding behind the last.
-                let (r, u) = unsafe { (task.responsibility(sample), task.deviations(sample, rows, &c)) };
-                if FULL {
-                    // SAFETY: as above.
-                    let w = unsafe { task.deviations(sample, columns, &c_columns) };
-                    let mut f = 0;
-                    while f < FEATURES {
-                        let ru = r * u[f];
-                        let mut g = 0;
-                        while g < FEATURES {
-                            v[f * FEATURES + g] = ru.fma(w[g], v[f * FEATURES + g]);
-                            g += 1;
-                        }
-                        f += 1;
-                    }
-                } else {
-                    let mut f = 0;
-                    while f < FEATURES {
-                        let ru = r * u[f];
-                        v[f] = v[f] + ru;
-                        v[FEATURES + f] = ru.fma(u[f], v[FEATURES + f]);
-                        f += 1;
-                    }
-                    v[COUNT] = v[COUNT] + r;
-                }
+                unsafe { task.add_sample(&mut v, i as usize + lane, &c, &c_columns) };
                 i += WARP;
             }
             let sums = sum_over_lanes(v);
@@ -152,7 +175,8 @@ unsafe fn body<T: Float, const FULL: bool, const NUMBERS: usize>(args: &Accumula
         let mut s = 0;
         while s < NUMBERS / WARP as usize {
             let value = unit as usize * NUMBERS + lane * (NUMBERS / WARP as usize) + s;
-            // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it, to where nobody has written yet.
+            // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it, to where nobody has
+            // written yet.
             // SAFETY: a place for each value and slice.
             unsafe {
                 let to = args.partials.add(value * args.slices as usize + slice as usize);

@@ -4,65 +4,110 @@ use crate::math::{Float, float64, warp_sum};
 use crate::reduce::Output;
 use crate::simt::*;
 
+/// One sample.
+#[derive(Clone, Copy)]
+struct Sample<'a, T> {
+    args: &'a PosteriorArgs<T>,
+    i: usize,
+}
+
+/// Σₖ wₖ·2^(qₖ − maximum), and the component of the largest term.
+struct Terms<T> {
+    sum: T,
+    label: u32,
+}
+
+impl<T: Float> Sample<'_, T> {
+    /// The place of qₖ.
+    #[inline(always)]
+    fn q(self, k: u32) -> *mut T {
+        self.args.q.wrapping_add(k as usize * self.args.stride as usize + self.i)
+    }
+
+    /// The largest qₖ of the components that have a weight.
+    ///
+    /// # Safety
+    /// The sample exists.
+    #[inline(always)]
+    unsafe fn maximum(self) -> T {
+        let mut top = T::LOWEST;
+        let mut k = 0;
+        while k < self.args.k {
+            // SAFETY: sample and component exist.
+            let (w, q) = unsafe { (T::load(self.args.weights.add(k as usize)), load(self.q(k))) };
+            if w > T::ZERO && q > top {
+                top = q;
+            }
+            k += 1;
+        }
+        top
+    }
+
+    /// The terms' sum and largest; they replace qₖ if responsibilities are asked for.
+    ///
+    /// # Safety
+    /// The sample exists.
+    #[inline(always)]
+    unsafe fn terms(self, maximum: T) -> Terms<T> {
+        let mut terms = Terms { sum: T::ZERO, label: 0 };
+        let mut best = T::ZERO;
+        let mut k = 0;
+        while k < self.args.k {
+            // SAFETY: sample and component exist.
+            unsafe {
+                let w = T::load(self.args.weights.add(k as usize));
+                // A component without weight may be above the maximum: it counts 0, not 0·∞.
+                let p = if w > T::ZERO { w * (load(self.q(k)) - maximum).exp2() } else { T::ZERO };
+                if self.args.responsibilities != 0 {
+                    store(self.q(k), p);
+                }
+                terms.sum = terms.sum + p;
+                if p > best {
+                    (best, terms.label) = (p, k);
+                }
+            }
+            k += 1;
+        }
+        terms
+    }
+
+    /// Makes responsibilities of the terms.
+    ///
+    /// # Safety
+    /// The sample exists, and its terms have replaced its qₖ.
+    #[inline(always)]
+    unsafe fn scale(self, factor: T) {
+        let mut k = 0;
+        while k < self.args.k {
+            // SAFETY: sample and component exist.
+            unsafe { store(self.q(k), load(self.q(k)) * factor) };
+            k += 1;
+        }
+    }
+}
+
 #[inline(always)]
 unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
     let mut total = 0.0;
     let mut i = block_idx() * block_dim() + thread_idx();
     while i < args.n {
-        let q = |c: u32| args.q.wrapping_add(c as usize * args.stride as usize + i as usize);
-        let mut top = T::LOWEST;
-        let mut c = 0;
-        while c < args.k {
-            // SAFETY: sample i and component c exist.
-            let (w, q) = unsafe { (T::load(args.weights.add(c as usize)), load(q(c))) };
-            if w > T::ZERO && q > top {
-                top = q;
-            }
-            c += 1;
-        }
-        let mut sum = T::ZERO;
-        let (mut best, mut label) = (T::ZERO, 0);
-        let mut c = 0;
-        while c < args.k {
-            // SAFETY: as above.
-            unsafe {
-                let w = T::load(args.weights.add(c as usize));
-                // A component without weight is not below the maximum: it counts 0, not 0·∞.
-                let p = if w > T::ZERO { w * (load(q(c)) - top).exp2() } else { T::ZERO };
-                if args.responsibilities != 0 {
-                    store(q(c), p);
-                }
-                sum = sum + p;
-                if p > best {
-                    (best, label) = (p, c);
-                }
-            }
-            c += 1;
-        }
-        let score = top.wide() + float64::log2(sum.wide());
-        let weight = if args.sample_weights.is_null() {
-            T::ONE
-        } else {
-            // SAFETY: a weight for each sample.
-            unsafe { T::load(args.sample_weights.add(i as usize)) }
-        };
-        total += weight.wide() * score;
-        // SAFETY: a place for each sample.
+        let sample = Sample { args, i: i as usize };
+        // SAFETY: the sample exists, and each array that is there has a place for it.
         unsafe {
+            let maximum = sample.maximum();
+            let Terms { sum, label } = sample.terms(maximum);
+            let score = maximum.wide() + float64::log2(sum.wide());
+            let weights = args.sample_weights;
+            let weight = if weights.is_null() { T::ONE } else { T::load(weights.add(i as usize)) };
+            total += weight.wide() * score;
             if !args.scores.is_null() {
                 store(args.scores.add(i as usize), score);
             }
             if !args.labels.is_null() {
                 store(args.labels.add(i as usize), label);
             }
-        }
-        if args.responsibilities != 0 {
-            let factor = weight / sum;
-            let mut c = 0;
-            while c < args.k {
-                // SAFETY: as above.
-                unsafe { store(q(c), load(q(c)) * factor) };
-                c += 1;
+            if args.responsibilities != 0 {
+                sample.scale(weight / sum);
             }
         }
         i += grid_dim() * block_dim();
@@ -70,7 +115,8 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
     // SAFETY: all threads end here, and the shared memory is not in use.
     let sum = unsafe { Output::block_total(warp_sum(total)) };
     if thread_idx() == 0 {
-        // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it, to where nobody has written yet.
+        // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it, to where nobody has written
+        // yet.
         // SAFETY: a place for each block.
         unsafe {
             let to = args.partials.add(block_idx() as usize);

@@ -29,7 +29,7 @@ kernel! {
     /// # Safety
     /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn pair(args: PairArgs) {
-        let (lane, point) = (thread_idx() % args.threads_per_sample, thread_idx() / args.threads_per_sample);
+        let (thread, sample) = (thread_idx() % args.threads_per_sample, thread_idx() / args.threads_per_sample);
         let per_block = (block_dim() / args.threads_per_sample) as u64;
         // The maximum of each thread, and behind them the sum of each thread.
         let (maxima, sums) = (Shared::<f32>::at(0), Shared::<f32>::at(block_dim() as usize * size_of::<f32>()));
@@ -38,10 +38,10 @@ kernel! {
         let mut first = block_idx() as u64 * per_block;
         // The loop's bound is the same for all threads of a block, so that all of them meet at the barriers.
         while first < args.n {
-            let i = first + point as u64;
+            let i = first + sample as u64;
             let mut sum = LogSumExp::new();
             if i < args.n {
-                let mut k = lane;
+                let mut k = thread;
                 while k < args.k {
                     // SAFETY: i < N, k < K, and the arrays have the documented shapes.
                     let (w, q) = unsafe {
@@ -56,7 +56,7 @@ kernel! {
                 maxima.set(mine, sum.max);
                 sums.set(mine, sum.sum);
                 barrier!();
-                if lane == 0 && i < args.n {
+                if thread == 0 && i < args.n {
                     let mut l = mine + 1;
                     while l < mine + args.threads_per_sample as usize {
                         sum.merge(LogSumExp { max: maxima.get(l), sum: sums.get(l) });

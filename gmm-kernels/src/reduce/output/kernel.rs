@@ -3,12 +3,11 @@ use super::*;
 use crate::math::{LogProduct, warp_sum};
 use crate::simt::*;
 
-/// Block sums that a lane reads at once.
-/// 32 lanes read the sums of four blocks on each of an H200's 132 multiprocessors at once.
+/// Block sums that a lane reads at once: 32 lanes then read those of four blocks on each of an H200's 132 multiprocessors.
 const ROUND: u32 = 17;
 
 impl Output {
-    /// Sums the tallies of the block's threads; thread 0 gets the sum. Fixed order: the same bits every time.
+    /// The sum of the log-likelihoods of the block's threads, in thread 0. The order is fixed: the same bits every time.
     ///
     /// # Safety
     /// All threads of the block call it; [`FINISH_SHARED_BYTES`] of shared memory are there and not in use.

@@ -226,7 +226,7 @@ pub fn warp_add(x: i32) -> i32 {
 pub fn warp_any(x: bool) -> bool {
     exchange(x as u32).contains(&1)
 }
-/// The value of `x` in the lane `by` above (the own one past the end).
+/// The value of `x` in the lane `by` above (its own value past the end).
 pub fn shuffle_down_u32(x: u32, by: u32) -> u32 {
     let lane = here().thread % 32;
     exchange(x)[if lane + by < 32 { lane + by } else { lane } as usize]

@@ -208,8 +208,7 @@ mod cuda {
     use crate::{CudaEvaluator, CudaOptions, cuda_devices, cuda_kernel_names};
 
     pub fn load<'a>(ordinal: usize, samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
-        let options =
-            CudaOptions { kernel: options.kernel.clone(), memory_limit: options.gpu_memory, ..Default::default() };
+        let options = CudaOptions { kernel: options.kernel.clone(), memory_limit: options.gpu_memory };
         Ok(Box::new(CudaEvaluator::new(samples, ordinal, &options)?))
     }
 

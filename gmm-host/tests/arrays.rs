@@ -34,7 +34,6 @@ fn all_kinds_of_arrays_fit_as_the_evaluator() {
     for fit in [
         fit(&x),
         fit(x.view()),
-        fit(&x.view()),
         fit(&x.to_shared()),
         fit(&column_major),
         fit(wider.slice(s![.., ..;2])),

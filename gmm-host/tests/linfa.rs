@@ -2,8 +2,8 @@
 #![allow(missing_docs)]
 mod common;
 use common::blobs;
-use gmm_host::{Device, Error, Evaluator, Fit, GaussianMixtureParams, LoadOptions, Samples, load};
-use linfa::traits::{Fit as _, Predict};
+use gmm_host::{Device, Error, Fit, GaussianMixtureParams, LoadOptions, Samples, load};
+use linfa::traits::Predict;
 use linfa::{DatasetBase, ParamGuard};
 use ndarray16::{Array1, Array2, ShapeBuilder};
 
@@ -17,9 +17,9 @@ fn old(x: &ndarray::Array2<f64>) -> Array2<f64> {
 }
 
 /// Code that knows linfa only.
-fn fit_and_predict<P>(params: &P, data: &DatasetBase<Array2<f64>, ()>) -> (Fit, Array1<usize>)
+fn fit_and_predict<P, Y>(params: &P, data: &DatasetBase<Array2<f64>, Y>) -> (Fit, Array1<usize>)
 where
-    P: linfa::traits::Fit<Array2<f64>, (), Error, Object = Fit>,
+    P: linfa::traits::Fit<Array2<f64>, Y, Error, Object = Fit>,
 {
     let fit = params.fit(data).unwrap();
     let labels = fit.predict(data);

@@ -16,7 +16,7 @@ use choice::{Choices, Kind, LONG, Method, Side};
 use ndarray::{Array1, Array2};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use warm_up::{State, WarmUp};
+use warm_up::{OpenGpu, State, WarmUp};
 
 mod choice;
 #[cfg(test)]
@@ -27,9 +27,6 @@ mod warm_up;
 const TIMED_STEPS: usize = 16;
 /// Evaluations of which a settled evaluator takes the fastest as the time of the CPU: the first one is slower.
 const SETTLING_EVALUATIONS: usize = 4;
-
-/// Makes samples resident on the GPU.
-type OpenGpu = Arc<dyn for<'a> Fn(Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + Sync>;
 
 /// Evaluates on the CPU or on the GPU. Each [`Kind`] of evaluation begins on the CPU and moves to the GPU at most once. What
 /// neither of them supports is evaluated by the float64 reference. Labels and responsibilities come from the CPU, because

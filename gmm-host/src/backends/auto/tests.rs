@@ -1,16 +1,16 @@
-//! `auto` with a GPU of these tests' own, whose speed and failures they choose.
+//! Tests of `auto` with a fake GPU, which is as fast or as broken as each test wants.
 use super::choice::OnCpu;
 use super::*;
 use crate::{Covariances, MetropolisPrior, View};
 use std::time::Duration;
 
-/// A GPU of these tests, slower or faster than any CPU, or broken. Its answer shows that it was asked.
+/// A fake GPU, slower or faster than any CPU, or broken. All its log-likelihoods are [`ANSWER`], which shows that it was used.
 struct Fake {
     n: usize,
     d: usize,
     delay: Duration,
     broken: bool,
-    /// What rows are read back from.
+    /// The samples, for `rows`.
     reference: ReferenceEvaluator,
 }
 
@@ -61,7 +61,7 @@ fn fake(samples: Samples<'_>, delay: Duration, broken: bool) -> Result<Box<dyn E
 fn fast(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
     fake(samples, Duration::ZERO, false)
 }
-/// Slower than the CPU.
+/// A GPU that is slower than the CPU.
 fn slow(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
     fake(samples, Duration::from_secs(2), false)
 }
@@ -84,35 +84,35 @@ fn mixture(k: usize) -> Mixture {
     Mixture::new(Array1::from_elem(k, 1.0 / k as f64), means, Covariances::Diag(Array2::ones((k, 2)))).unwrap()
 }
 
-/// More than any job takes.
+/// A time that no job reaches.
 const AGES: Duration = Duration::from_secs(1 << 40);
 
-/// One for which the start of the GPU costs so much.
+/// An `auto` that expects the start of the GPU to cost `gpu_start`.
 fn costing(gpu_start: Duration, x: &Array2<f32>, open: OpenFn) -> AutoEvaluator<'_> {
     let mut auto = AutoEvaluator::new(Samples::from_f32(x.view()).unwrap(), None, open).unwrap();
     auto.choices.gpu_start = gpu_start;
     auto
 }
 
-/// One that has the GPU started as soon as the samples' layout pays.
+/// An `auto` that starts the GPU as soon as the layout of the samples pays.
 fn unsettled(x: &Array2<f32>, open: OpenFn) -> AutoEvaluator<'_> {
     costing(Duration::ZERO, x, open)
 }
 
-/// One that decides at once.
+/// An `auto` that chooses before the first result.
 fn auto(x: &Array2<f32>, open: OpenFn) -> AutoEvaluator<'_> {
     let mut auto = unsettled(x, open);
     auto.settle();
     auto
 }
 
-/// Opened after a second only.
+/// A GPU that needs a second to open.
 fn late(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
     std::thread::sleep(Duration::from_secs(1));
     fast(samples)
 }
 
-/// Totals until the GPU answers; how many came from the CPU, and how long all took.
+/// Evaluates until the GPU answers. Gives how many results came from the CPU, and how long it all took.
 fn until_moved(auto: &mut AutoEvaluator<'_>, x: &Array2<f32>, m: &Mixture) -> (usize, Duration) {
     let begin = Instant::now();
     for count in 0.. {
@@ -138,7 +138,7 @@ fn the_cpu_works_while_the_gpu_starts() {
     assert_eq!(auto.log_likelihood(&m).unwrap(), ANSWER);
 }
 
-/// Whether the GPU would be started after so many evaluations, each of so many milliseconds on the CPU.
+/// Whether the GPU is started after `evaluations` evaluations that took the CPU `milliseconds` each.
 fn starts(method: Method, evaluations: u32, milliseconds: u64) -> bool {
     let (x, m) = (data(10), mixture(2));
     let mut auto = AutoEvaluator::new(Samples::from_f32(x.view()).unwrap(), None, never).unwrap();
@@ -206,7 +206,7 @@ fn a_short_job_is_the_same_as_on_the_cpu() {
     }
 }
 
-/// What the CPU evaluates it evaluates for the caller: it is asked once for each result that it gives.
+/// The CPU makes each evaluation once, for the caller, and none only to be timed.
 #[test]
 fn no_evaluation_is_repeated_for_its_time() {
     let (x, m) = (data(40_000), mixture(40));
@@ -267,7 +267,7 @@ fn it_stays_where_the_gpu_is_slower_or_fails() {
     }
 }
 
-/// Samples are laid out once more only for a job that lasts.
+/// The samples are laid out on the GPU only if the evaluations that are expected take longer.
 #[test]
 fn it_moves_only_for_what_pays_for_the_move() {
     let (x, m) = (data(40_000), mixture(40));
@@ -283,14 +283,14 @@ fn it_moves_only_for_what_pays_for_the_move() {
     assert_eq!(until_moved(&mut auto, &x, &m).0, 0);
 }
 
-/// The truth, and how far float32 may be from it: 10⁻⁶ of the sum.
+/// Checks a log-likelihood against the reference, within 10⁻⁶ of the sum for the rounding of float32.
 #[track_caller]
 fn assert_true(x: &Array2<f32>, mixture: &Mixture, total: f64) {
     let truth = ReferenceEvaluator::new(Samples::from_f32(x.view()).unwrap()).log_likelihood(mixture).unwrap();
     assert!((total - truth).abs() <= 1e-6 * truth.abs(), "{total} for {truth}");
 }
 
-/// A prior that says nothing.
+/// A prior density that is the same everywhere.
 fn flat(k: usize, d: usize) -> MetropolisPrior {
     let zeros = |len| vec![0.0; len];
     MetropolisPrior {
@@ -314,7 +314,7 @@ fn small_data_never_touches_the_gpu() {
     assert!(auto.describe().device.starts_with("cpu"));
 }
 
-/// The GPU gets float64 samples and weights as they are.
+/// The GPU gets the caller's float64 samples and weights.
 #[test]
 fn float64_and_weights_reach_the_gpu() {
     fn same(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {

@@ -1,5 +1,4 @@
 //! The start of the GPU's driver and the compilation of kernels, while the CPU evaluates.
-use super::OpenGpu;
 use super::choice::{Kind, Method};
 use crate::{Error, Evaluator, Mixture, Result, Samples, View};
 use ndarray::{Array1, Axis, Slice};
@@ -9,6 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
+
+/// Makes samples resident on the GPU.
+pub(super) type OpenGpu = Arc<dyn for<'a> Fn(Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + Sync>;
 
 /// The thread's own samples have about this many elements.
 const PROBE: usize = 1 << 14;

@@ -491,7 +491,9 @@ fn threads_load_kernels_at_once() {
 /// Totals, batches and scores of full and tied covariances and of weighted samples come from the tiled kernels, not from the
 /// general ones, and are right.
 fn float32_likelihoods_have_fast_kernels() {
-    for (i, (n, d, k)) in [(1, 1, 1), (5003, 13, 8), (3001, 17, 3), (777, 40, 18), (2049, 8, 33)].into_iter().enumerate() {
+    for (i, (n, d, k)) in
+        [(1, 1, 1), (5003, 13, 8), (3001, 17, 3), (777, 40, 18), (2049, 8, 33)].into_iter().enumerate()
+    {
         let (x, wide) = data(35 + i as u64, n, d);
         let weights = Array1::from_shape_fn(n, |i| if i == 0 { 1.5 } else { 0.25 * (i % 7) as f64 });
         for covariance_type in CovarianceType::ALL {

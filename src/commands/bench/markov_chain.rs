@@ -100,7 +100,11 @@ pub fn run(bench: &Bench<'_>, methods: &[(String, Device)], json: bool) -> anyho
 
 fn measure(bench: &Bench<'_>, model: &Model, device: Device, case: &Case) -> anyhow::Result<Row> {
     let Case { sampler, chains, kernel } = *case;
-    let mut evaluator = gaussmix::load(device, bench.samples.clone(), &LoadOptions::new().kernel(kernel.map(String::from)).tuning_file(tuning_file()))?;
+    let mut evaluator = gaussmix::load(
+        device,
+        bench.samples.clone(),
+        &LoadOptions::new().kernel(kernel.map(String::from)).tuning_file(tuning_file()),
+    )?;
     evaluator.log_likelihood(bench.mixture)?;
     let begin = Instant::now();
     evaluator.log_likelihood(bench.mixture)?;

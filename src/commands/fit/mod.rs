@@ -12,8 +12,8 @@ use checkpoints::CheckpointWriter;
 use clap::{Args, ValueEnum};
 use gaussmix::io::{self, Checkpoint, CheckpointOutput, Identity, ModelOutput, Output};
 use gaussmix::{
-    Callback, CovarianceType, Description, Evaluator, Fit as Fitted, Freeze, GaussianMixtureValidParams, GaussianMixtureParams,
-    Mixture, Samples, mcmc,
+    Callback, CovarianceType, Description, Evaluator, Fit as Fitted, Freeze, GaussianMixtureParams,
+    GaussianMixtureValidParams, Mixture, Samples, mcmc,
 };
 use ndarray::{ArrayView1, Axis};
 use report::Report;

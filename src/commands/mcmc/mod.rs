@@ -236,7 +236,11 @@ impl Mcmc {
     /// Loads the samples. A resumed run computes with the kernel that it was saved with, if the device still accepts its name.
     fn load<'a>(&self, samples: Samples<'a>, saved: Option<&Saved>) -> gaussmix::Result<Box<dyn Evaluator + 'a>> {
         let load = |kernel: Option<String>| {
-            gaussmix::load(self.device, samples.clone(), &LoadOptions::new().kernel(kernel).float64(self.float64).tuning_file(tuning_file()))
+            gaussmix::load(
+                self.device,
+                samples.clone(),
+                &LoadOptions::new().kernel(kernel).float64(self.float64).tuning_file(tuning_file()),
+            )
         };
         match (&self.kernel, saved) {
             (None, Some(saved)) => match load(Some(saved.run().identity().kernel.clone())) {

@@ -188,7 +188,11 @@ fn chunks_equal_the_whole() {
                 let (a, b) = (chunked.log_likelihood(&m).unwrap(), whole.log_likelihood(&m).unwrap());
                 assert_close(&what, a, b, tolerance, 1.0);
                 assert_eq!(a.to_bits(), chunked.log_likelihood(&m).unwrap().to_bits(), "{what}");
-                assert_eq!(chunked.score_samples(&m).unwrap(), whole.score_samples(&m).unwrap(), "{what}");
+                // In float32 chunks of another size may have another kernel: some roundings of 6·10⁻⁸ apart.
+                let score = backend.tolerance(0.0, 3e-6);
+                for (a, b) in chunked.score_samples(&m).unwrap().iter().zip(&whole.score_samples(&m).unwrap()) {
+                    assert!((a - b).abs() <= score * b.abs().max(1.0), "{what}: {a} and {b}");
+                }
                 assert_eq!(chunked.predict(&m).unwrap(), whole.predict(&m).unwrap(), "{what}");
                 assert_eq!(chunked.predict_proba(&m).unwrap(), whole.predict_proba(&m).unwrap(), "{what}");
                 let rows: Vec<usize> = (0..n).rev().step_by(17).chain([0, 511, 512, n - 1]).collect();

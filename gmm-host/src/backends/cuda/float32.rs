@@ -36,8 +36,9 @@ pub(super) struct Float32<'a> {
     samples: Samples<'a>,
     requested: Option<Requested>,
     tuning_file: Option<PathBuf>,
-    /// Plans made, by task.
+    /// Plans made, by task; and the one that was used last.
     plans: HashMap<Task, Planned>,
+    latest_plan: Option<(Task, Planned)>,
     estep: EStep,
     general: General<f32>,
     metropolis: Option<Metropolis>,
@@ -92,6 +93,7 @@ impl<'a> Float32<'a> {
             requested,
             tuning_file,
             plans: HashMap::new(),
+            latest_plan: None,
             estep: EStep::default(),
             general: General::new()?,
             metropolis: None,
@@ -130,18 +132,24 @@ impl<'a> Float32<'a> {
     /// How these parameters are to be evaluated: decided once for each task.
     fn plan(&mut self, operation: Operation, sets: &[DeviceParameters<f32>]) -> Result<Planned> {
         let task = self.task(operation, &sets[0]);
-        let planned = match self.plans.get(&task) {
-            Some(planned) => *planned,
-            None => {
-                let planned = self.new_plan(&task, sets)?;
-                self.plans.insert(task, planned);
-                planned
-            }
+        let planned = match self.latest_plan.filter(|(latest, _)| *latest == task) {
+            Some((_, planned)) => planned,
+            None => self.find_plan(&task, sets)?,
         };
+        self.latest_plan = Some((task, planned));
         self.latest = Some(Latest::Variant(match &planned {
             Planned::By(plan) => plan.variant,
             Planned::General => general::VARIANT,
         }));
+        Ok(planned)
+    }
+
+    fn find_plan(&mut self, task: &Task, sets: &[DeviceParameters<f32>]) -> Result<Planned> {
+        if let Some(planned) = self.plans.get(task) {
+            return Ok(*planned);
+        }
+        let planned = self.new_plan(task, sets)?;
+        self.plans.insert(*task, planned);
         Ok(planned)
     }
 

@@ -330,6 +330,9 @@ impl<T: Element> DeviceSamples<T> {
         mut finish: impl FnMut(R) -> Result<V>,
         mut add: impl FnMut(V),
     ) -> Result<()> {
+        if self.n_chunks() == 1 {
+            return finish(start(0, self.chunk(0)?)?).map(add);
+        }
         let mut under_way = std::collections::VecDeque::with_capacity(self.passes.len());
         for c in 0..self.n_chunks() {
             if under_way.len() == self.passes.len()

@@ -183,3 +183,21 @@ fn farthest(parameters: &DeviceParameters<f32>, centres: &[f32]) -> f64 {
 fn pairs(d: usize) -> Vec<[u32; 2]> {
     (0..=d / 2).flat_map(|pair| (0..=(2 * pair + 1) / QUAD).map(move |quad| [pair as u32, quad as u32])).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::cuda::plan::patches;
+
+    /// Each pair of D features and the number one is in a patch, and there are as many patches as the launch is planned for.
+    #[test]
+    fn pairs_are_covered() {
+        for d in 1..40 {
+            let pairs = pairs(d);
+            assert_eq!(pairs.len(), patches(d, true));
+            for (i, j) in (0..=d).flat_map(|i| (0..=i).map(move |j| (i, j))) {
+                assert!(pairs.contains(&[i as u32 / 2, (j / QUAD) as u32]), "{i}, {j} of {d}");
+            }
+        }
+    }
+}

@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn patches_cover_all_pairs() {
         // Pairs of features by quads: the lower triangle of D features and the number one.
-        assert_eq!([1, 2, 3, 13].map(|d| patches(d, true)), [1, 3, 3, 16]);
+        assert_eq!([1, 2, 3, 13].map(|d| patches(d, true)), [1, 2, 2, 16]);
         assert_eq!([1, 4, 5].map(|d| patches(d, false)), [1, 1, 2]);
     }
 }

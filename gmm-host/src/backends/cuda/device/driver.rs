@@ -27,14 +27,14 @@ const NO_DEVICE: c_int = 100;
 const NOT_SUPPORTED: c_int = 801;
 const UNKNOWN: c_int = 999;
 
-/// The driver library, loaded on first use and kept for the life of the process; or why there is none.
+/// The driver library, loaded on first use and and not unloaded until the process ends; or why it cannot be loaded.
 fn library() -> Result<&'static Library, &'static str> {
     static DRIVER: OnceLock<Result<Library, String>> = OnceLock::new();
     let load = || {
         // SAFETY: loading runs the library's initialisers; under this name it is NVIDIA's driver, whose initialisers
         // ask nothing of the process.
         unsafe { Library::new(LIBRARY) }.map_err(|error| {
-            // The loader's own words are the source of the error; its text alone is only "dlopen failed".
+            // The loader's explanation is the source of the error; the error's text alone is only "dlopen failed".
             let reason = error.source().map_or_else(|| error.to_string(), |source| source.to_string());
             format!("the CUDA driver library {LIBRARY} cannot be loaded: {reason}")
         })
@@ -42,7 +42,7 @@ fn library() -> Result<&'static Library, &'static str> {
     DRIVER.get_or_init(load).as_ref().map_err(String::as_str)
 }
 
-/// Whether the driver library can be loaded, or why not in the loader's words. It does not say whether the driver
+/// Whether the driver library can be loaded; if not, the loader's explanation. It does not say whether the driver
 /// finds a device: `cust::init` and `cust::device::Device::num_devices` do.
 pub(crate) fn driver_available() -> Result<(), String> {
     library().map(|_| ()).map_err(String::from)
@@ -99,7 +99,7 @@ macro_rules! driver_functions {
             };
             // SAFETY: `Function` is the signature that `cust::sys` declares for this name.
             match FOUND.get_or_init(|| unsafe { symbol(NAME) }) {
-                // SAFETY: the caller keeps to the contract of the driver's function, which this one only passes on.
+                // SAFETY: the caller fulfils the requirements of the driver's function; this one only passes the call on.
                 Some(function) => checked(unsafe { function($($arg),*) }),
                 None if library().is_ok() => NOT_SUPPORTED,
                 None => NO_DEVICE,
@@ -110,7 +110,7 @@ macro_rules! driver_functions {
 
 hide!("cuGetErrorString");
 
-/// The text of an error. Unlike the others it always answers, because `cust` prints its errors with it and would panic
+/// The text of an error. Unlike the functions below it gives a text in every case, because `cust` prints its errors with it and would panic
 /// without a text.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> c_int {

@@ -1,4 +1,4 @@
-//! Devices: which there are, their contexts, their kernels.
+//! CUDA devices: the list of them, their contexts, and the kernels loaded on them.
 use super::driver::driver_available;
 use super::kernel::{Compiled, Kernel};
 use super::ptx::ptx_for;
@@ -65,8 +65,8 @@ impl fmt::Display for GpuInfo {
 /// The CUDA devices that the driver lists: at least one.
 ///
 /// # Errors
-/// [`Error::NoCudaDevice`] says why there is none: no driver library (in the loader's words), a driver that does not
-/// start (in its own), or a driver without a device.
+/// [`Error::NoCudaDevice`] if the driver library cannot be loaded (with the loader's explanation), if the driver does not
+/// start (with the driver's error), or if it lists no device.
 pub fn cuda_devices() -> Result<Vec<GpuInfo>> {
     let absent = |reason: String| Error::NoCudaDevice { reason };
     driver_available().map_err(absent)?;
@@ -104,11 +104,11 @@ pub struct Limits {
     pub l2: usize,
     /// Bytes of shared memory that a block can ask for.
     pub shared_per_block: usize,
-    /// Bytes of shared memory of a multiprocessor; each block takes 1 KiB for the system besides its own.
+    /// Bytes of shared memory of a multiprocessor; each block takes 1 KiB for the system besides what it asks for.
     pub shared_per_multiprocessor: usize,
 }
 
-/// A device in use: its primary context and the kernels loaded so far, kept for the life of the process.
+/// A device in use: its primary context and the kernels loaded so far. None of it is freed before the process ends.
 #[derive(Debug)]
 pub struct Gpu {
     pub info: GpuInfo,
@@ -192,7 +192,8 @@ fn shared_per_block(device: Device) -> Result<usize> {
     Ok(bytes as usize)
 }
 
-/// A mutex whose holder panicked still guards data that is whole: every change under these locks is a single insertion.
+/// Locks a mutex, even if a thread panicked while it held it: each change under these locks is a single insertion, so that
+/// the data is consistent at any time.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -202,7 +203,7 @@ pub fn failed(op: &'static str) -> impl Fn(CudaError) -> Error {
     move |error| Error::Cuda { op, message: message(error) }
 }
 
-/// The same for a function that `cust` does not wrap.
+/// Turns the result of a function that `cust` does not wrap into an error that names the call.
 pub fn check(op: &'static str, result: sys::CUresult) -> Result<()> {
     if result == sys::CUresult::CUDA_SUCCESS {
         return Ok(());
@@ -220,7 +221,7 @@ pub fn check(op: &'static str, result: sys::CUresult) -> Result<()> {
     Err(Error::Cuda { op, message })
 }
 
-/// The driver's own words, and the code.
+/// The driver's text for an error, and its code.
 fn message(error: CudaError) -> String {
     let mut text = String::new();
     // `cust` fails to format a code that the driver does not know.

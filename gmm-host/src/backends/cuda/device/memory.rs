@@ -1,4 +1,4 @@
-//! Memory that host and device share.
+//! Device memory, page-locked host memory, and results that kernels write to the host's memory.
 use super::gpu::{check, failed};
 use super::mismatch;
 use super::stream::{Running, Stream};
@@ -28,8 +28,8 @@ pub fn locked<T: DeviceCopy + Default>(len: usize) -> Result<LockedBuffer<T>> {
     LockedBuffer::new(&T::default(), len).map_err(failed("cuMemAllocHost"))
 }
 
-/// Some numbers on the device, borrowed from the buffer that holds them. The device may write to them: it does so in the
-/// order of a stream, and the host reads them only by a copy in that stream.
+/// Some numbers on the device, borrowed from the buffer that holds them. Kernels may write to them through a shared borrow,
+/// because the work of a stream runs in order, and the host reads them only by a copy in that stream.
 #[derive(Debug)]
 pub struct Numbers<'a, T> {
     pointer: *mut T,
@@ -112,7 +112,7 @@ impl<T: DeviceCopy + Default> Upload<T> {
     }
 }
 
-/// A buffer of at least `len` numbers: the present one, or a larger one in its place. Nothing uses it at the moment.
+/// Replaces a buffer of fewer than `len` numbers by one of `len`. The caller sees to it that no work uses the buffer.
 pub fn enlarge<T: DeviceCopy>(buffer: &mut DeviceBuffer<T>, len: usize) -> Result<()> {
     if buffer.len() < len {
         *buffer = allocate(len)?;
@@ -122,13 +122,13 @@ pub fn enlarge<T: DeviceCopy>(buffer: &mut DeviceBuffer<T>, len: usize) -> Resul
 
 /// What a slot holds before a kernel has written to it: a signalling NaN, which arithmetic never gives.
 const UNWRITTEN: u64 = 0x7ff4_dead_beef_0001;
-/// Looks at a slot between two questions to the driver.
+/// How often a slot is read before the driver is asked for the state of the stream.
 const LOOKS: u32 = 10_000;
-/// Questions after which the thread offers its core to others (a few milliseconds).
+/// After so many questions to the driver (a few milliseconds) the thread yields its core to others between them.
 const PATIENCE: u32 = 20;
 
-/// Places for results in host memory that kernels write to and the host watches: the shortest way of a number out of
-/// the device.
+/// Places for results in host memory. Kernels write to them and the host reads them until they are filled, which takes less
+/// time than a copy.
 #[derive(Debug)]
 pub struct Slots {
     /// `len` slots of page-locked memory. Atomic: the device writes to them while the host reads.
@@ -213,7 +213,7 @@ impl Drop for Slots {
     }
 }
 
-/// Where a launch's total comes out.
+/// Where a launch writes its total.
 #[derive(Debug, Clone, Copy)]
 pub enum Total<'a> {
     /// In the host's memory, as soon as it is there.
@@ -222,7 +222,7 @@ pub enum Total<'a> {
     Device(Numbers<'a, f64>),
 }
 
-/// What a launch needs besides its data to form its total.
+/// The memory that a launch needs to form its total.
 #[derive(Debug, Clone, Copy)]
 pub struct Output<'a> {
     /// A number for each block.
@@ -247,7 +247,7 @@ impl Output<'_> {
     }
 }
 
-/// The memory of one evaluation besides its data, for one launch after the other in one stream.
+/// The memory of an evaluation besides the samples. Launches of one stream use it one after the other.
 #[derive(Debug)]
 pub struct Workspace {
     pub totals: Slots,
@@ -262,7 +262,7 @@ impl Workspace {
         Ok(Self { totals: Slots::new(totals)?, ticket: zeroed(1)?, partials: allocate(1)?, parameters: Upload::new()? })
     }
 
-    /// For a launch whose total comes out in the first slot.
+    /// The output of a launch that writes its total to the first slot.
     pub fn output(&self) -> Output<'_> {
         let (partials, ticket) = (Numbers::of(&self.partials), Numbers::of(&self.ticket));
         Output { partials, ticket, total: Total::Slot(&self.totals) }

@@ -10,7 +10,7 @@ pub(super) mod stream;
 
 use crate::Error;
 
-/// The error about two shapes that must agree and do not.
+/// The error for a shape or length that is not the expected one.
 pub(super) fn mismatch(what: &'static str, expected: Vec<usize>, got: Vec<usize>) -> Error {
     Error::ShapeMismatch { what, expected, got }
 }

@@ -24,7 +24,7 @@ pub struct Fused {
     d: usize,
     variant: Variant,
     multiprocessors: u32,
-    /// Where the sums come out, in the host's memory.
+    /// Where the sums are written, in the host's memory.
     sums: Slots,
     partials: DeviceBuffer<f64>,
 }
@@ -50,12 +50,12 @@ impl Fused {
         })
     }
 
-    /// Numbers that a launch gives.
+    /// How many sums a launch gives.
     pub fn values(&self) -> usize {
         values(self.d, self.moments.full(), self.lanes)
     }
 
-    /// Where they come out.
+    /// Where they are written, in the host's memory.
     pub fn sums(&self) -> &Slots {
         &self.sums
     }
@@ -70,7 +70,7 @@ impl Fused {
         workspace.parameters.fill(len, |to| layout.write(to))
     }
 
-    /// Starts the E-step over some samples; its sums come out in [`sums`](Self::sums).
+    /// Starts the E-step over some samples; its sums are written to [`sums`](Self::sums).
     pub fn start<'a>(
         &'a self,
         stream: &'a Stream,

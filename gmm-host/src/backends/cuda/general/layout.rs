@@ -1,4 +1,4 @@
-//! GeneralLayout and results of the kernels `density`, `posterior` and `accumulate`. No call of CUDA in here: all of it runs and
+//! Parameters and results of the kernels `density`, `posterior` and `accumulate`. Nothing here calls CUDA, so that it
 //! is tested on any machine.
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::{Float, Frame};
@@ -139,7 +139,7 @@ impl GeneralLayout {
     }
 }
 
-/// Copies a lower triangle, kept row by row, to panels of rows.
+/// Copies a lower triangle, stored row by row, to panels of rows.
 fn write_panels<T: Float>(a: &[T], d: usize, out: &mut [T]) {
     let mut at = 0;
     for row in (0..d).step_by(ROWS) {

@@ -1,6 +1,6 @@
-//! Everything, for any K, D, covariance type and element type, with sample weights, by the kernels of
-//! `gmm_kernels::general`: `density`, `posterior` and `accumulate`, one after the other. What the other kernels do for some
-//! shapes, faster.
+//! Every operation, for any K, D, covariance type and element type, with sample weights, by the kernels of
+//! `gmm_kernels::general`: `density`, `posterior` and `accumulate`, one after the other. The other kernels are faster, each for
+//! some operations and shapes.
 mod launches;
 pub(crate) mod layout;
 
@@ -21,11 +21,12 @@ use layout::GeneralLayout;
 use ndarray::{Array1, Array2, s};
 use std::f64::consts::LN_2;
 
-/// Numbers of qₖ, and of samples, that a part of the data has at most (but see [`MIN_PART`]): few enough for the L2 cache.
+/// A part of the data has at most so many qₖ and so many values of features (but see [`MIN_PART`]), so that both fit into the L2
+/// cache.
 const PART: usize = 1 << 21;
 /// Least samples of a part.
 const MIN_PART: usize = 4 * STRIDE;
-/// Warps of `accumulate` for each multiprocessor that are worth cutting the samples into slices for.
+/// `accumulate` cuts the samples into slices until each multiprocessor has so many warps.
 const ACCUMULATE_WARPS: usize = 16;
 /// Least samples of a slice.
 const MIN_SLICE: usize = 256;
@@ -34,7 +35,7 @@ const MIN_SLICE: usize = 256;
 pub const VARIANT: Variant =
     Variant { family: Family::General, split: 1, block: BLOCK, per_multiprocessor: 8, cached: None };
 
-/// What a pass over the samples is to give, besides their total.
+/// What a pass over the samples is to compute besides their total.
 enum Goal<'a> {
     Total,
     /// log₂ of each sample's likelihood, less the mixture's offset.
@@ -64,7 +65,7 @@ impl<'a, T: Element> Ready<'a, T> {
     }
 }
 
-/// The launches' own memory.
+/// The memory of the launches.
 #[derive(Debug)]
 pub struct General<T: DeviceCopy> {
     parameters: Upload<T>,
@@ -75,7 +76,7 @@ pub struct General<T: DeviceCopy> {
     /// The sums of `accumulate`, slice by slice and over all of them.
     partials: DeviceBuffer<f64>,
     sums: DeviceBuffer<f64>,
-    /// What is asked for sample by sample, of a part.
+    /// The results that a part of the data has for each sample.
     scores: DeviceBuffer<f64>,
     labels: DeviceBuffer<u32>,
 }
@@ -188,7 +189,7 @@ impl<T: Element> General<T> {
         Ok(LN_2 * (total * data.weight_scale() + data.total_weight() * ready.parameters.offset))
     }
 
-    /// Sends the parameters, and sees to memory for the launches.
+    /// Sends the parameters to the device and allocates the launches' memory.
     fn prepare(&mut self, data: &DeviceSamples<T>, ready: &Ready<'_, T>, goal: &Goal<'_>) -> Result<Shape> {
         let GeneralLayout { k, d, full, .. } = ready.layout;
         let multiprocessors = data.gpu().limits.multiprocessors;
@@ -209,7 +210,7 @@ impl<T: Element> General<T> {
             Goal::Total | Goal::Responsibilities(_) => {}
         }
         if self.q.len() < k * part {
-            // Numbers behind the samples are read, though nothing comes of them.
+            // The kernels read numbers behind the last sample, and do not use them.
             self.q = zeroed(k * part)?;
         }
         let Ready { mixture, parameters, layout } = ready;
@@ -218,8 +219,8 @@ impl<T: Element> General<T> {
         Ok(Shape { part, posterior_blocks: blocks, slices })
     }
 
-    /// Starts the launches over some samples, before which `done` others were evaluated, and waits for what the goal wants
-    /// of each part of them.
+    /// Starts the launches over some samples, before which `done` others were evaluated, and copies what the
+    /// goal asks for back from each part of them.
     fn start<'a>(
         &'a self,
         gpu: &'static Gpu,
@@ -259,7 +260,7 @@ impl<T: Element> General<T> {
             parameters: self.parameters.device(),
             q: Numbers::of(&self.q),
             stride,
-            // What is asked for sample by sample does not depend on the samples' weights.
+            // A result for one sample does not depend on the samples' weights.
             weighted: matches!(goal, Goal::Total | Goal::Sums(_)),
             responsibilities: matches!(goal, Goal::Responsibilities(_) | Goal::Sums(_)),
             add: done > 0,

@@ -1,4 +1,4 @@
-//! `batch`: many parameter sets over one read of the data; and `reduce_sets`, which adds up what blocks leave.
+//! `batch`: many parameter sets over one read of the data; and `reduce_sets`, which adds up the sums of the blocks.
 use super::layout;
 use crate::Result;
 use crate::backends::cuda::device::kernel::{Grid, Launch};

@@ -16,7 +16,7 @@ pub struct Pair<'a> {
     /// Threads of a sample.
     pub threads: u32,
     pub parameters: Numbers<'a, f32>,
-    /// Where each sample's log₂-likelihood goes, if anywhere.
+    /// Where to write each sample's log₂-likelihood, if it is asked for.
     pub scores: Option<Numbers<'a, f32>>,
     pub output: Output<'a>,
 }

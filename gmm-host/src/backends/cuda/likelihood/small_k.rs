@@ -1,4 +1,5 @@
-//! `small_k`: the parameters travel with the launch.
+//! `small_k`: a total for K ≤ 8 and D ≤ 16. The parameters are part of the kernel's argument, without a copy of their own to the
+//! device.
 use super::layout;
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;

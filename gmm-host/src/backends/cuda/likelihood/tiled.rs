@@ -9,7 +9,7 @@ use gmm_kernels::likelihood::tiled::{self, TiledArgs, WARP_SAMPLES, shared_bytes
 use gmm_kernels::simt::WARP;
 use std::ptr;
 
-/// Where the exponents of a launch go: what the sums of the E-step are made of.
+/// Where a launch writes its exponents, from which the E-step forms responsibilities.
 #[derive(Clone, Copy)]
 pub struct Exponents<'a> {
     /// qₖ of each sample, (components, stride).
@@ -52,7 +52,7 @@ pub struct Tiled<'a> {
     pub parameters: Numbers<'a, f32>,
     /// Whether the total counts samples by their weights.
     pub weighted: bool,
-    /// Where each sample's log₂-likelihood goes, if anywhere.
+    /// Where to write each sample's log₂-likelihood, if it is asked for.
     pub scores: Option<Numbers<'a, f32>>,
     pub exponents: Option<Exponents<'a>>,
     pub output: Output<'a>,

@@ -13,7 +13,7 @@
 //! are float32, sums of those float64.
 //!
 //! * Launch: grid ([`Shape::blocks`], slices of the samples), block [`Shape::block`], shared memory [`Shape::shared_bytes`].
-//! * Must do, a sample: read 4·K bytes of exponents and 4·D bytes; 2·K·D multiply-adds, `full` K·(D + 1)·(D + 2)/2 and
+//! * Necessary work for each sample: read 4·K bytes of exponents and 4·D bytes; 2·K·D multiply-adds, `full` K·(D + 1)·(D + 2)/2 and
 //!   more (pairs come in patches); `central` twice that. An H200 does 33.4·10¹² a second.
 use crate::data::{Columns, QUAD};
 use crate::likelihood::tiled::Exponents;
@@ -115,7 +115,7 @@ pub struct WeightedSumsArgs {
     pub shape: Shape,
     /// The samples.
     pub columns: Columns,
-    /// What `tiled` left for them, for the components of all tiles.
+    /// The exponents of these samples that `tiled` wrote, for the components of all tiles.
     pub exponents: Exponents,
     /// wₖ, (tiles, [`COMPONENTS`]), zeros behind K.
     pub weights: *const f32,

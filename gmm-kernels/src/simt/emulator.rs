@@ -187,7 +187,7 @@ impl<A: Copy> Call<A> {
     /// # Safety
     /// The kernel's for these arguments.
     unsafe fn run(&self) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { (self.kernel)(self.args) }
     }
 }
@@ -216,7 +216,7 @@ pub unsafe fn launch<A: Copy>(
     let run = move |thread| {
         for index in (0..grid.1).flat_map(|y| (0..grid.0).map(move |x| (x, y))) {
             block.enter(thread, index);
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             unsafe { call.run() };
             if block.meeting.wait(launch) {
                 // SAFETY: all other threads wait at the next barrier; the length is the allocation's.
@@ -257,7 +257,7 @@ pub unsafe fn launch_together<A: Copy>(
             for thread in 0..block_dim {
                 let run = move || {
                     block.enter(thread, (x, 0));
-                    // SAFETY: the caller's.
+                    // SAFETY: the caller guarantees it.
                     unsafe { call.run() }
                 };
                 scope.spawn(move || launch.attempt(thread, run));

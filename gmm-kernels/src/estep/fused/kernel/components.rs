@@ -1,4 +1,4 @@
-//! A lane's parameters, and the exponents that come of them.
+//! A lane's parameters, and the exponents that it computes from them.
 use super::*;
 
 /// The parameters of a lane's components: component c·LANES + l of lane l among those that share a sample.

@@ -1,4 +1,4 @@
-//! The way of a warp's samples through shared memory.
+//! How a warp's samples pass through shared memory.
 use super::*;
 
 /// A warp's samples on their way through its two stages in shared memory.
@@ -21,7 +21,7 @@ impl<const D: usize> Stages<'_, D> {
         let columns = self.columns;
         if base < columns.quads() {
             let last = columns.quads() - 1;
-            // Past the end the last quad stands in, with likelihoods of zero.
+            // Past the end the last quad is read again, and gets likelihoods of zero.
             let quad = if base + (self.lane as u32) < last { base + self.lane as u32 } else { last };
             let policy = if quad < columns.cached_quads { self.cached } else { self.streamed };
             // From column to column; all the columns' addresses at once would take registers.

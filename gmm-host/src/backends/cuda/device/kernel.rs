@@ -1,5 +1,5 @@
 //! Kernels, each with the type of its argument, and the trait of what a launch of one needs.
-use super::gpu::{check, failed};
+use super::error::{check, failed};
 use crate::{Error, Result};
 use cust::function::Function;
 use cust::module::Module;

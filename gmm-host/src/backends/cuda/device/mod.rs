@@ -1,11 +1,13 @@
 //! A device: its driver, its memory, its kernels, and the samples that lie on it.
 pub(crate) mod driver;
+pub(super) mod error;
 pub(super) mod gpu;
 pub(super) mod kernel;
 pub(crate) mod layout;
 pub(super) mod memory;
 pub(super) mod ptx;
 pub(super) mod samples;
+pub(super) mod slots;
 pub(super) mod stream;
 
 use crate::Error;

@@ -1,9 +1,9 @@
 //! Streams: the one place where kernels are launched and memory is copied asynchronously. What a launch reads and writes
 //! stays borrowed until the launch or copy is done.
-use super::gpu::{check, failed};
+use super::error::{check, failed};
 use super::kernel::{Grid, Kernel, Launch};
-use super::memory::Slots;
 use super::mismatch;
+use super::slots::Slots;
 use crate::{Error, Result};
 use cust::event::{Event, EventFlags};
 use cust::memory::{AsyncCopyDestination, DeviceCopy, DeviceSlice, LockedBuffer};

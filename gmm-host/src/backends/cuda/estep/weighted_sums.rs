@@ -1,7 +1,8 @@
 //! `weighted_sums`: the E-step for any K and D. `tiled` leaves the exponents of a piece of the samples, `weighted_sums` adds up
 //! the samples weighted by their responsibilities, slice by slice, and `reduce_slices` adds up the slices' sums.
 use super::weighted_sums_layout::{Section, WeightedSumsLayout};
-use crate::backends::cuda::device::gpu::{Gpu, failed};
+use crate::backends::cuda::device::error::failed;
+use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Output, Total, Workspace, allocate, zeroed};
 use crate::backends::cuda::device::mismatch;

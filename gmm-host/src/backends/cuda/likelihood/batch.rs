@@ -2,9 +2,10 @@
 use super::layout;
 use crate::Result;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
-use crate::backends::cuda::device::memory::{Numbers, Slots};
+use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;
+use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::plan::even;
 use crate::backends::device_parameters::DeviceParameters;
 use gmm_kernels::likelihood::batch::{BatchArgs, shared_bytes};

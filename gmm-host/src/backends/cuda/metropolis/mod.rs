@@ -110,7 +110,7 @@ impl Metropolis {
             shape,
             kernel,
             target: target.clone(),
-            terms: DeviceBuffer::from_slice(&terms).map_err(super::device::gpu::failed("cuMemcpyHtoD"))?,
+            terms: DeviceBuffer::from_slice(&terms).map_err(super::device::error::failed("cuMemcpyHtoD"))?,
             constant,
             state: allocate(target.dim() + 1)?,
             exchange: allocate(2 * shape.blocks as usize)?,

@@ -42,7 +42,7 @@ fn another_cuda_user_reaches_the_driver() {
     let folder = tempfile::tempdir().unwrap();
     compile(DRIVER, folder.path(), "standin", &["-Clink-arg=-Wl,-soname,libstandin.so"]);
     compile(SECOND_USER, folder.path(), "second", &["-ldylib=standin", "-Clink-arg=-Wl,-rpath,$ORIGIN"]);
-    // SAFETY: the libraries' initialisers are Rust's own.
+    // SAFETY: the libraries' only initialisers are those that Rust generates.
     let second = unsafe { Library::open(Some(folder.path().join("libsecond.so")), RTLD_NOW) }.unwrap();
     // SAFETY: both functions have this signature.
     let (init, version) = unsafe {

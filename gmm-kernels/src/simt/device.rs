@@ -1,4 +1,4 @@
-//! What both device homes share: PTX instructions that Rust has no function for.
+//! Functions of both homes on the device: PTX instructions that Rust has no function for.
 use core::arch::asm;
 use core::marker::PhantomData;
 
@@ -65,8 +65,8 @@ pub fn floor(x: f32) -> f32 {
     y
 }
 
-/// `x`, whose value the compiler does not know: what is computed from it is not computed ahead of a loop, where it would
-/// take registers.
+/// `x`, in a way that hides its value from the compiler: results that depend on it are not computed ahead of a loop, where
+/// they would take registers.
 #[inline(always)]
 pub fn opaque(x: u32) -> u32 {
     let y: u32;
@@ -75,11 +75,11 @@ pub fn opaque(x: u32) -> u32 {
     y
 }
 
-/// How long the L2 cache should keep what a load brings in.
+/// How long the L2 cache should hold the data of a load.
 #[derive(Clone, Copy)]
 pub struct CachePolicy(u64);
 
-/// Keep: the next launch reads it again.
+/// Keep the data in the cache: the next launch reads it again.
 #[inline(always)]
 pub fn policy_keep() -> CachePolicy {
     let p: u64;
@@ -88,7 +88,7 @@ pub fn policy_keep() -> CachePolicy {
     CachePolicy(p)
 }
 
-/// Stream: let it go first.
+/// Stream the data through the cache: it is the first to be replaced.
 #[inline(always)]
 pub fn policy_stream() -> CachePolicy {
     let p: u64;
@@ -226,7 +226,7 @@ impl Shared<f32> {
     /// The same place, with its address in a register of each thread. All lanes of the warp call it.
     ///
     /// For a place that [`Self::copy4`] fills and that is another for each thread. Where ptxas 13.0 can split the address of such
-    /// a copy into a part of the thread's and one that all threads share, it keeps the latter in a uniform register, and
+    /// a copy into a part of the thread's and one that all threads share, it has the latter in a uniform register, and
     /// then writes down the register of the cache policy wrongly: an instruction that the device refuses. It does not
     /// see through an exchange of registers between lanes. (`cargo xtask ptx --check` looks for such instructions.)
     #[inline(always)]
@@ -433,7 +433,7 @@ pub fn reciprocal(x: f32) -> f32 {
 }
 
 /// Adds `v` to the counter at `p`, and returns its former value. What the thread wrote to global memory before is
-/// visible to whoever reads the new value, and the other way round.
+/// visible to every thread that reads the new value, and vice versa.
 ///
 /// # Safety
 /// `p` is an aligned counter in global memory that is only accessed atomically.
@@ -457,8 +457,8 @@ pub unsafe fn publish(p: *mut f64, v: f64) {
     unsafe { asm!("st.relaxed.sys.global.f64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack)) };
 }
 
-/// Reads what another block wrote in this launch (never from a stale cache line), and only where the program says so: no
-/// compiler does it earlier, before a condition that it is under.
+/// Reads what another block wrote in this launch (never from a stale cache line). The compiler does not move the read to
+/// an earlier place, before a condition that it is under.
 ///
 /// # Safety
 /// `p` is an aligned, readable address of global memory.

@@ -1,4 +1,4 @@
-//! Every kernel's own code, executed on the host (`gmm_kernels::simt::emulator`) and compared with the float64 reference.
+//! The code of every kernel, executed on the host (`gmm_kernels::simt::emulator`) and compared with the float64 reference.
 //!
 //! Tolerances: with f32's unit u = 2⁻²⁴, a sample's exponent q = seed − Σ t² collects about 2·D roundings of |t|·|m|·u,
 //! where t = s·x + m cancels from numbers of size |m|. They are random, so that they grow with √D for a sample and with
@@ -77,7 +77,7 @@ impl Problem {
     fn columns<'a>(&'a self, memory: &mut Memory<'a>) -> data::Columns {
         let stride = columns_layout::stride(self.n) as u64;
         let x = memory.read("x", bytemuck::cast_slice(&self.data));
-        // Some quads are kept in the cache and some are not: it must not matter.
+        // Some quads are marked for the cache and some are not, which must not change results.
         data::Columns { x, stride, n: self.n as u64, cached_quads: self.n as u32 / 8 }
     }
 

@@ -76,7 +76,7 @@ fn checked(code: c_int) -> c_int {
 }
 
 /// Hides a function of this module from everything but the program or library that gmm-host is linked into: another
-/// library of the same process, which uses CUDA too, must find the driver's own function. Rust has no attribute for it.
+/// library of the same process, which uses CUDA too, must find the driver's function. Rust has no attribute for it.
 /// Windows needs none, because a library there says which other one each of its functions comes from.
 macro_rules! hide {
     ($name:expr) => {

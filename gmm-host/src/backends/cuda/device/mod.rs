@@ -16,3 +16,8 @@ use crate::Error;
 pub(super) fn mismatch(what: &'static str, expected: Vec<usize>, got: Vec<usize>) -> Error {
     Error::ShapeMismatch { what, expected, got }
 }
+
+/// Whether each length or size is at least the needed one of the same position.
+pub(super) fn suffices(got: &[usize], needed: &[usize]) -> bool {
+    got.iter().zip(needed).all(|(got, needed)| got >= needed)
+}

@@ -128,7 +128,7 @@ impl Stream {
         Ok(Running { stream: self, held: Some(()), end: None })
     }
 
-    /// Seconds that the device takes for the work that `start` puts into the stream, by its own clock.
+    /// Seconds that the device takes for the work that `start` puts into the stream, by the device's clock.
     pub fn seconds<'s, L>(&'s self, start: impl FnOnce() -> Result<Running<'s, L>>) -> Result<f64> {
         let event = || Event::new(EventFlags::DEFAULT).map_err(failed("cuEventCreate"));
         let (before, after) = (event()?, event()?);

@@ -235,8 +235,8 @@ fn weighted_sums_give_the_statistics() {
     }
 }
 
-/// Components of standard deviation 1 that are 10⁴ apart: their variances come out as right as any, which needs a centre
-/// of their own. Around a common one they would be off by 10⁸ units in float32's seventh digit: by all they are.
+/// Components of standard deviation 1 that are 10⁴ apart have exact variances, because their moments are taken around their
+/// centres. Around a common centre, float32's rounding of 10⁸ (in the seventh digit) would exceed the variances.
 #[test]
 fn components_far_apart_keep_their_variances() {
     let (n, k, d) = (400, 11, 3);

@@ -5,9 +5,9 @@ use crate::backends::cuda::device::error::failed;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Output, Total, Workspace, allocate, zeroed};
-use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::device::{mismatch, suffices};
 use crate::backends::cuda::likelihood::{Exponents, Tiled};
 use crate::backends::cuda::plan::{Task, Variant, WEIGHTED_SUMS_REGISTERS, weighted_sums_shape};
 use crate::{Error, Result};
@@ -271,7 +271,7 @@ unsafe impl Launch for WeightedSumsLaunch<'_> {
             grid.shared,
         ];
         let whole = self.columns.d() == d as usize && grid.blocks == (self.shape.blocks(), self.slices as u32);
-        if !whole || needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+        if !whole || !suffices(&got, &needed) {
             return Err(mismatch("a launch of `weighted_sums`", needed, got));
         }
         Ok(WeightedSumsArgs {
@@ -312,7 +312,7 @@ unsafe impl Launch for ReduceSlices<'_> {
     fn argument(&self, grid: &Grid) -> Result<ReduceSlicesArgs> {
         let needed = vec![self.slices * self.count, self.count, slices::shared_bytes(grid.threads)];
         let got = vec![self.sums.len(), self.totals.len(), grid.shared];
-        if needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+        if !suffices(&got, &needed) {
             return Err(mismatch("a launch of `reduce_slices`", needed, got));
         }
         Ok(ReduceSlicesArgs {

@@ -49,6 +49,7 @@ enum Goal<'a> {
 
 /// A mixture made ready for a data set.
 struct Ready<'a, T> {
+    gpu: &'static Gpu,
     mixture: &'a Mixture,
     parameters: DeviceParameters<T>,
     layout: GeneralLayout,
@@ -61,7 +62,7 @@ impl<'a, T: Element> Ready<'a, T> {
         crate::evaluator::check_features(mixture, data.d())?;
         let parameters = DeviceParameters::with_matrices(mixture, data.frame())?;
         let layout = GeneralLayout::new(&parameters);
-        Ok(Self { mixture, parameters, layout })
+        Ok(Self { gpu: data.gpu(), mixture, parameters, layout })
     }
 }
 
@@ -143,33 +144,29 @@ impl<T: Element> General<T> {
     /// to back.
     pub fn seconds(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture, repeats: u32) -> Result<f64> {
         let ready = Ready::new(mixture, data)?;
-        let gpu = data.gpu();
-        gpu.enter()?;
+        ready.gpu.enter()?;
         let shape = self.prepare(data, &ready, &Goal::Total)?;
         let Chunk { pass, columns, started } = data.chunk(0)?;
         // The first launches, which do not count, have the driver load the kernels.
-        started.followed_by(self.start(gpu, &pass.stream, columns, &ready, shape, 0, &mut Goal::Total)?).wait()?;
-        seconds(&pass.stream, repeats.max(1), || {
-            self.start(gpu, &pass.stream, columns, &ready, shape, 0, &mut Goal::Total)
-        })
+        started.followed_by(self.start(&pass.stream, columns, &ready, shape, 0, &mut Goal::Total)?).wait()?;
+        seconds(&pass.stream, repeats.max(1), || self.start(&pass.stream, columns, &ready, shape, 0, &mut Goal::Total))
     }
 
     /// One pass over all samples; returns their total log-likelihood.
     fn pass(&mut self, data: &mut DeviceSamples<T>, ready: &Ready<'_, T>, mut goal: Goal<'_>) -> Result<f64> {
-        let gpu = data.gpu();
-        gpu.enter()?;
+        ready.gpu.enter()?;
         let shape = self.prepare(data, ready, &goal)?;
         let (this, data) = (&*self, &*data);
         let mut done = 0;
         data.one_by_one(
             |_, Chunk { pass, columns, started }| {
-                let running = this.start(gpu, &pass.stream, columns, ready, shape, done, &mut goal)?;
+                let running = this.start(&pass.stream, columns, ready, shape, done, &mut goal)?;
                 done += columns.n();
                 Ok(started.followed_by(running))
             },
             |running| running.wait().map(|_| ()),
         )?;
-        let reduce = gpu.kernel(&entries::reduce_sets(), None)?;
+        let reduce = ready.gpu.kernel(&entries::reduce_sets(), None)?;
         let pass = data.pass(0);
         let stream = &pass.stream;
         if let Goal::Sums(values) = goal {
@@ -213,7 +210,7 @@ impl<T: Element> General<T> {
             // The kernels read numbers behind the last sample, and do not use them.
             self.q = zeroed(k * part)?;
         }
-        let Ready { mixture, parameters, layout } = ready;
+        let Ready { mixture, parameters, layout, .. } = ready;
         self.parameters.fill(layout.len, |to| layout.write(parameters, mixture, data.frame(), to))?;
         self.parameters.send(&data.pass(0).stream)?.wait()?;
         Ok(Shape { part, posterior_blocks: blocks, slices })
@@ -223,7 +220,6 @@ impl<T: Element> General<T> {
     /// goal asks for back from each part of them.
     fn start<'a>(
         &'a self,
-        gpu: &'static Gpu,
         stream: &'a Stream,
         all: Columns<'a, T>,
         ready: &Ready<'_, T>,
@@ -234,7 +230,7 @@ impl<T: Element> General<T> {
         let mut running = stream.idle();
         for first in (0..all.n()).step_by(shape.part) {
             let columns = all.part(first, shape.part.min(all.n() - first))?;
-            let part = Part { gpu, stream, columns, layout: ready.layout, shape, done: done + first };
+            let part = Part { gpu: ready.gpu, stream, columns, layout: ready.layout, shape, done: done + first };
             running = running.followed_by(self.density(part)?);
             running = running.followed_by(self.posterior(part, goal)?);
             if let Goal::Sums(_) = goal {

@@ -4,9 +4,9 @@ use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::{Numbers, allocate};
-use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::Stream;
+use crate::backends::cuda::device::{mismatch, suffices};
 use gmm_kernels::entries;
 use gmm_kernels::likelihood::exp2_bias::Exp2BiasArgs;
 use gmm_kernels::reduce::FINISH_SHARED_BYTES;
@@ -56,7 +56,7 @@ unsafe impl Launch for Exp2Bias<'_> {
     fn argument(&self, grid: &Grid) -> Result<Exp2BiasArgs> {
         let needed = vec![grid.blocks.0 as usize, FINISH_SHARED_BYTES];
         let got = vec![self.partials.len(), grid.shared];
-        if needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+        if !suffices(&got, &needed) {
             return Err(mismatch("a launch of `exp2_bias`", needed, got));
         }
         Ok(Exp2BiasArgs { partials: self.partials.pointer_mut(), per_thread: PER_THREAD })

@@ -1,5 +1,5 @@
-//! `small_k`: a total for K ≤ 8 and D ≤ 16. The parameters are part of the kernel's argument, without a copy of their own to the
-//! device.
+//! `small_k`: a total for K ≤ 8 and D ≤ 16. The parameters are part of the kernel's argument, so that no copy to the device is
+//! needed.
 use super::layout;
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;

@@ -3,8 +3,8 @@ use super::layout;
 use crate::Result;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Output};
-use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;
+use crate::backends::cuda::device::{mismatch, suffices};
 use gmm_kernels::likelihood::tiled::{self, TiledArgs, WARP_SAMPLES, shared_bytes};
 use gmm_kernels::simt::WARP;
 use std::ptr;
@@ -25,7 +25,7 @@ impl Exponents<'_> {
     pub fn argument(&self, components: usize, samples: usize) -> Result<tiled::Exponents> {
         let needed = vec![components * self.stride, 2 * self.stride, samples];
         let got = vec![self.exponents.len(), self.normalisers.len(), self.stride];
-        if needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+        if !suffices(&got, &needed) {
             return Err(mismatch("the exponents of an E-step", needed, got));
         }
         Ok(tiled::Exponents {
@@ -77,7 +77,7 @@ unsafe impl Launch for Tiled<'_> {
         let got = vec![self.parameters.len(), self.scores.map_or(n, |scores| scores.len()), grid.shared];
         let warps = grid.threads / WARP;
         let whole = self.across.is_power_of_two() && warps.is_multiple_of(self.across);
-        if !whole || needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+        if !whole || !suffices(&got, &needed) {
             return Err(mismatch("a launch of `tiled`", needed, got));
         }
         let tiles = if self.full { self.k } else { self.k.div_ceil(self.rows) };

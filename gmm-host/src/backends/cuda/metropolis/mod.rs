@@ -5,9 +5,9 @@ pub mod shape;
 use super::device::gpu::Gpu;
 use super::device::kernel::{Grid, Kernel, Launch};
 use super::device::memory::{Numbers, allocate, locked};
-use super::device::mismatch;
 use super::device::samples::Columns;
 use super::device::stream::{Running, Stream};
+use super::device::{mismatch, suffices};
 use crate::data::frame::Frame;
 use crate::{Error, MetropolisSteps, MetropolisTarget, Result};
 use cust::memory::{DeviceBuffer, LockedBuffer};
@@ -268,7 +268,7 @@ unsafe impl Launch for Steps<'_> {
             grid.shared,
         ];
         let fits = grid.cooperative && takes(target) && self.columns.d() == target.n_features && segment.count > 0;
-        if !fits || needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+        if !fits || !suffices(&got, &needed) {
             return Err(mismatch("a launch of `metropolis`", needed, got));
         }
         Ok(MetropolisArgs {

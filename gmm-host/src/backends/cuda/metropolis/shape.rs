@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 /// Most threads of a block: with so many, each has as many registers as the kernel needs.
 const MAX_BLOCK: u32 = 512;
-/// The share of the L2 cache that samples are kept in.
+/// The share of the L2 cache that is used for samples.
 const CACHED: f64 = 0.6;
 /// The name of the kernel.
 pub const NAME: &str = "metropolis";

@@ -30,7 +30,7 @@ pub trait Trial {
     /// Makes a variant ready for the first `n` samples.
     fn prepare(&mut self, variant: Variant, n: usize) -> Result<()>;
 
-    /// Seconds of one launch of what was made ready: the mean over `repeats` of them, back to back, by the device's own
+    /// Seconds of one launch of what was made ready: the mean over `repeats` of them, back to back, by the device's
     /// clock.
     fn seconds(&mut self, repeats: u32) -> Result<f64>;
 }

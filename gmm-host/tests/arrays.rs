@@ -16,8 +16,8 @@ fn fit(data: impl DataSource) -> Fit {
     params().fit(data).unwrap()
 }
 
-/// However the same numbers are given, the fit has the bits of one with a resident evaluator: owned, shared, borrowed arrays and views in
-/// any memory order, float32 and float64, samples.
+/// However the same numbers are given, the fit has the bits of one with a resident evaluator: owned, shared, borrowed arrays
+/// and views in any memory order, float32 and float64, samples.
 #[test]
 fn all_kinds_of_arrays_fit_as_the_evaluator() {
     let x = blobs(1, 300, 2);

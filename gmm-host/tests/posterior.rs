@@ -6,8 +6,8 @@ use common::*;
 use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Error, Evaluator, Mixture, Samples};
 use ndarray::{Array2, array};
 
-/// How far a responsibility may be from the reference's. float64: sums in another order. float32: an exponent of some hundreds has an absolute
-/// error of some 10⁻⁵ in float32, which is the relative error of a responsibility.
+/// How far a responsibility may be from the reference's. float64: sums in another order. float32: an exponent of some hundreds
+/// has an absolute error of some 10⁻⁵ in float32, which is the relative error of a responsibility.
 const FLOAT64: f64 = 1e-11;
 const FLOAT32: f64 = 2e-4;
 

@@ -14,8 +14,8 @@
 //!
 //! * Launch: one-dimensional grid, block of whole warps, shared memory [`shared_bytes`]; then
 //!   [`reduce_sets`](crate::reduce::sets) over [`values`] numbers.
-//! * Necessary work for each sample: read 4·D bytes; `raw` K·4·D multiply-adds, `diag` K·5·D (z, its square, and three for the moments),
-//!   `full` K·(D² + 4·D). K = 8, D = 13, N = 10⁶ on an H200: 12.5, 15.6 and 53 µs at 33.4·10¹² a second.
+//! * Necessary work for each sample: read 4·D bytes; `raw` K·4·D multiply-adds, `diag` K·5·D (z, its square, and three for the
+//!   moments), `full` K·(D² + 4·D). K = 8, D = 13, N = 10⁶ on an H200: 12.5, 15.6 and 53 µs at 33.4·10¹² a second.
 use crate::data::{Columns, QUAD};
 use crate::simt::WARP;
 

@@ -6,7 +6,8 @@
 //!
 //! * Launch: any one-dimensional grid; block of whole warps; shared memory
 //!   [`FINISH_SHARED_BYTES`](crate::reduce::FINISH_SHARED_BYTES). Then [`reduce_sets`](crate::reduce::sets) over one set.
-//! * Necessary work for each sample and component: an exponential; read q twice, and write and read it once more for responsibilities.
+//! * Necessary work for each sample and component: an exponential; read q twice, and write and read it once more for
+//!   responsibilities.
 
 /// Arguments of the kernels.
 #[repr(C)]

@@ -15,9 +15,10 @@
 //!
 //! * Launch: cooperative, one block on each multiprocessor at most; block of at least four whole warps; shared memory
 //!   [`shared_bytes`].
-//! * Necessary work for each step: what [`small_k`](crate::likelihood::small_k) must, but for reading the samples in shared memory. K = 8,
-//!   D = 13, N = 10⁶ on an H200: arithmetic 6.6 µs; 27 % of the samples stay in shared memory, and the L2 cache holds the other
-//!   38 MB. Then a number from each block to each other through the L2 cache, some 0.7 µs, and two barriers of the block.
+//! * Necessary work for each step: that of [`small_k`](crate::likelihood::small_k), except that samples in shared memory are not
+//!   read again. K = 8, D = 13, N = 10⁶ on an H200: arithmetic 6.6 µs; 27 % of the samples stay in shared memory, and the L2 cache
+//!   holds the other 38 MB. Then a number from each block to each other through the L2 cache, some 0.7 µs, and two barriers of
+//!   the block.
 use crate::data::{Columns, QUAD};
 use crate::likelihood::small_k::{COMPONENTS, row};
 use crate::reduce::FINISH_SHARED_BYTES;

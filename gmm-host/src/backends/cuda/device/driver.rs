@@ -110,8 +110,8 @@ macro_rules! driver_functions {
 
 hide!("cuGetErrorString");
 
-/// The text of an error. Unlike the functions below it gives a text in every case, because `cust` prints its errors with it and would panic
-/// without a text.
+/// The text of an error. Unlike the functions below it gives a text in every case, because `cust` prints its errors with it and
+/// would panic without a text.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> c_int {
     type Function = unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int;

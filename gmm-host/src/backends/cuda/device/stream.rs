@@ -92,8 +92,8 @@ impl Stream {
         if len > from.len() || len > to.len() {
             return Err(mismatch("a copy to the device", vec![len], vec![from.len(), to.len()]));
         }
-        // SAFETY: both have at least `len` numbers; the guard holds them until the copy is done, and page-locked memory stays where it is
-        // when its owner moves.
+        // SAFETY: both have at least `len` numbers; the guard holds them until the copy is done, and page-locked memory stays
+        // where it is when its owner moves.
         unsafe { to.index(..len).async_copy_from(&from[..len], &self.inner) }.map_err(failed("cuMemcpyHtoDAsync"))?;
         Ok(Running { stream: self, held: Some(held), end: None })
     }
@@ -175,8 +175,8 @@ impl<'s, L> Running<'s, L> {
         if len > from.len() || len > to.len() {
             return Err(mismatch("a copy from the device", vec![len], vec![from.len(), to.len()]));
         }
-        // SAFETY: both have at least `len` numbers; the guard holds them until the copy is done, and page-locked memory stays where it is
-        // when its owner moves.
+        // SAFETY: both have at least `len` numbers; the guard holds them until the copy is done, and page-locked memory stays
+        // where it is when its owner moves.
         unsafe { from.index(..len).async_copy_to(&mut to[..len], &self.stream.inner) }
             .map_err(failed("cuMemcpyDtoHAsync"))?;
         Ok(self)

@@ -79,8 +79,8 @@ impl Shape {
         metropolis::shared_bytes(target.n_features, target.dim(), self.block, self.resident + 1)
     }
 
-    /// Quads of a block's share that are in shared memory or are to stay in the L2 cache; those behind them are read from memory in
-    /// each step.
+    /// Quads of a block's share that are in shared memory or are to stay in the L2 cache; those behind them are read from
+    /// memory in each step.
     pub fn cached_quads(&self, d: usize) -> u32 {
         let cached = self.cached as usize * 1_000_000 / (d * QUAD * size_of::<f32>()) / self.blocks as usize;
         (self.resident as usize * self.block as usize + cached).min(u32::MAX as usize) as u32

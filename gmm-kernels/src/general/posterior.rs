@@ -1,5 +1,5 @@
-//! `posterior_f32`, `posterior_f64`: from the qₖ of [`density`](crate::general::density) to each sample's log₂ Σₖ wₖ·2^qₖ, the sum of
-//! these over the samples, the most probable component, and the responsibilities.
+//! `posterior_f32`, `posterior_f64`: from the qₖ of [`density`](crate::general::density) to each sample's log₂ Σₖ wₖ·2^qₖ, the
+//! sum of these over the samples, the most probable component, and the responsibilities.
 //!
 //! A thread takes a sample and goes through the components, first for the largest qₖ, then for the sum with that taken out.
 //! The logarithm is computed in float64: the error of a float32 logarithm is about the same for each sample, and adds up.

@@ -47,7 +47,7 @@ pub struct TiledArgs {
     pub sample_weights: *const f32,
     /// Log₂-likelihood of each sample (N,), or null.
     pub samples: *mut f32,
-    /// For the E-step, or null.
+    /// Where to write the exponents for the E-step; null pointers if they are not asked for.
     pub exponents: Exponents,
     /// Where to write the total.
     pub output: Output,

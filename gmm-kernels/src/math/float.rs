@@ -23,7 +23,7 @@ pub trait Float:
     fn fma(self, b: Self, c: Self) -> Self;
     /// 2^x, 0 below the normal numbers: [`exp2`] or [`float64::exp2`].
     fn exp2(self) -> Self;
-    /// As float64.
+    /// The number as float64.
     fn wide(self) -> f64;
     /// The value in the lane whose number differs in the bits `mask`; all lanes of the warp take part.
     fn shuffle_xor(self, mask: u32) -> Self;

@@ -42,7 +42,7 @@ impl LogProduct {
         (self.far + self.exponent as f64, self.mantissa)
     }
 
-    /// From its two numbers.
+    /// The product that these two numbers represent.
     #[inline(always)]
     pub fn from_parts(power: f64, mantissa: f32) -> Self {
         Self { far: power, exponent: 0, mantissa }

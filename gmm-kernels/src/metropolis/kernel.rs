@@ -107,7 +107,7 @@ impl<const D: usize> Samples<'_, D> {
     /// Starts to copy a round.
     ///
     /// # Safety
-    /// It is one of this thread's, and its place is free.
+    /// The round is one of this thread's, and its place is free.
     #[inline(always)]
     unsafe fn fetch(&self, round: u32) {
         let columns = self.columns;
@@ -279,7 +279,7 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
     copies_wait();
     barrier!();
 
-    // What the log density of proposal t has besides its likelihood, and this block's part of that (thread 0).
+    // The log density of proposal t without its likelihood, and this block's part of the likelihood (thread 0).
     let (mut base, mut sum) = (0.0, 0.0);
     let mut t = 0;
     loop {

@@ -1,4 +1,4 @@
-//! From a warp's sum to the one number that leaves the GPU.
+//! Adds up the sums of warps and blocks to the one number that leaves the GPU.
 
 /// Where a launch writes its total.
 #[repr(C)]

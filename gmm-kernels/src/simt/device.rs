@@ -225,10 +225,10 @@ impl<T> Shared<T> {
 impl Shared<f32> {
     /// The same place, with its address in a register of each thread. All lanes of the warp call it.
     ///
-    /// For a place that [`Self::copy4`] fills and that is another for each thread. Where ptxas 13.0 can split the address of such
-    /// a copy into a part of the thread's and one that all threads share, it has the latter in a uniform register, and
-    /// then writes down the register of the cache policy wrongly: an instruction that the device refuses. It does not
-    /// see through an exchange of registers between lanes. (`cargo xtask ptx --check` looks for such instructions.)
+    /// Needed for a place that [`Self::copy4`] fills and that differs from thread to thread. Where ptxas 13.0 can split the
+    /// address of such a copy into a part of the thread's and one that all threads share, it has the latter in a uniform
+    /// register, and then writes down the register of the cache policy wrongly: an instruction that the device refuses. It does
+    /// not see through an exchange of registers between lanes. (`cargo xtask ptx --check` looks for such instructions.)
     #[inline(always)]
     pub fn in_thread_register(self) -> Self {
         Self { address: shuffle_xor_u32(self.address, 0), element: PhantomData }
@@ -237,7 +237,7 @@ impl Shared<f32> {
     /// Element `i`.
     ///
     /// # Safety
-    /// It lies within the launch's shared memory and was written, and no other thread writes it at the same time.
+    /// The element lies within the launch's shared memory and was written, and no other thread writes it at the same time.
     #[inline(always)]
     pub unsafe fn get(self, i: usize) -> f32 {
         let v: f32;
@@ -250,7 +250,7 @@ impl Shared<f32> {
     /// Writes element `i`.
     ///
     /// # Safety
-    /// It lies within the launch's shared memory, and no other thread accesses it at the same time.
+    /// The element lies within the launch's shared memory, and no other thread accesses it at the same time.
     #[inline(always)]
     pub unsafe fn set(self, i: usize, v: f32) {
         // SAFETY: the caller guarantees it.
@@ -324,7 +324,7 @@ impl Shared<f64> {
     /// Element `i`.
     ///
     /// # Safety
-    /// It lies within the launch's shared memory and was written, and no other thread writes it at the same time.
+    /// The element lies within the launch's shared memory and was written, and no other thread writes it at the same time.
     #[inline(always)]
     pub unsafe fn get(self, i: usize) -> f64 {
         let v: f64;
@@ -337,7 +337,7 @@ impl Shared<f64> {
     /// Writes element `i`.
     ///
     /// # Safety
-    /// It lies within the launch's shared memory, and no other thread accesses it at the same time.
+    /// The element lies within the launch's shared memory, and no other thread accesses it at the same time.
     #[inline(always)]
     pub unsafe fn set(self, i: usize, v: f64) {
         // SAFETY: the caller guarantees it.

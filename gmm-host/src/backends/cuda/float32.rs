@@ -365,7 +365,8 @@ impl Evaluator for Float32<'_> {
         }
     }
 
-    /// With up to 8 components, 16 features, and resident samples without weights, if no other kernel is asked for.
+    /// The device makes the steps for up to 8 components, 16 features, and resident samples without weights, if no other kernel
+    /// is asked for.
     fn metropolis(
         &mut self,
         target: &MetropolisTarget,

@@ -15,7 +15,7 @@ use task::Task;
 /// components have no larger ones for a quad of samples skips it.
 const NEGLIGIBLE: f32 = 9.094_947e-13;
 
-/// What the threads of a block share: the launch, the block's part of the work, and its shared memory.
+/// The state that the threads of a block share: the launch, the block's part of the work, and its shared memory.
 struct Block<'a> {
     args: &'a WeightedSumsArgs,
     shape: Shape,
@@ -78,7 +78,7 @@ impl<'a> Block<'a> {
     /// Fills the shared memory with what is the same for all stages. All threads of the block take part.
     ///
     /// # Safety
-    /// It is not in use.
+    /// The shared memory is not in use.
     #[inline(always)]
     unsafe fn prepare<const CENTRAL: bool>(&self) {
         let (args, shape) = (self.args, self.shape);
@@ -240,7 +240,7 @@ impl<'a> Block<'a> {
 #[inline(always)]
 unsafe fn move_sums<const V: usize>(to: *mut f64, step: usize, values: &mut [f32; V], add: bool) {
     let mut sums = [0.0f64; V];
-    // All reads before the first write, so that their latencies overlap.
+    // All reads come before the first write, so that their latencies overlap.
     let mut v = 0;
     while add && v < V {
         // SAFETY: the caller guarantees it.
@@ -296,7 +296,7 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
     };
     let features = block.features() as usize;
     let centres = block.centres.offset(task.tile as usize * COMPONENTS * features);
-    // Where the sums go: those of neighbouring tasks beside each other, the counts behind them all.
+    // The place of this task's sums: those of neighbouring tasks lie beside each other, the counts behind them all.
     let tasks = shape.tiles as usize * shape.patches as usize;
     let index = (block.tile + task.tile) as usize * shape.patches as usize + (block.patch + task.patch) as usize;
     let to = args.sums.wrapping_add(block_idx_y() as usize * shape.sums());

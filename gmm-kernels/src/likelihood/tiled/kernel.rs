@@ -6,7 +6,7 @@ use super::*;
 use crate::math::{LogProduct, LogSumExp};
 use crate::simt::*;
 
-/// What the threads of a block share about a launch.
+/// The data of a launch, as a thread of a block sees it.
 struct Tiles<'a, const T: usize, const FULL: bool> {
     args: &'a TiledArgs,
     /// Quads of a block's samples, a power of two.
@@ -157,7 +157,7 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
         }
     }
 
-    /// Where the exponents of the thread's samples go, for a component. `first`: the block's first quad.
+    /// The place for the exponents of the thread's samples and a component. `first`: the block's first quad.
     #[inline(always)]
     fn exponents(&self, first: u32, component: usize) -> *mut f32 {
         let Exponents { q, stride, .. } = self.args.exponents;

@@ -1,8 +1,8 @@
-//! From the coordinates of a proposal to the parameters of the likelihood, and its prior.
+//! Computes the parameters of the likelihood, and the prior, from the coordinates of a proposal.
 use super::*;
 use crate::math::float64::{exp2, log2};
 
-/// Where x rounded to float32 and its reach stay finite, as the host checks it.
+/// Bounds within which x rounded to float32, and its reach, are finite; the host checks the same.
 #[inline(always)]
 fn in_range(s: f32, m: f64) -> bool {
     const MAX_DEVIATION: f64 = (1u64 << 56) as f64;
@@ -58,7 +58,7 @@ struct Proposal<'a, const D: usize> {
     lane: usize,
 }
 
-/// What the lanes of a component sum up over its features.
+/// The sums over the features of a component.
 struct FeatureSums {
     log2_scales: f64,
     log_prior: f64,

@@ -132,7 +132,7 @@ unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) ->
     SUCCESS
 }
 
-// All functions that cust 0.3.2 refers to, but cuGetErrorString.
+// All functions that cust 0.3.2 refers to, except cuGetErrorString.
 driver_functions! {
     cuArray3DCreate_v2(p_handle: *mut CUarray, p_allocate_array: *const CUDA_ARRAY3D_DESCRIPTOR);
     cuArray3DGetDescriptor_v2(p_array_descriptor: *mut CUDA_ARRAY3D_DESCRIPTOR, h_array: CUarray);
@@ -323,7 +323,7 @@ mod tests {
                 // SAFETY: nothing is called through the pointer.
                 assert!(unsafe { symbol::<unsafe extern "C" fn(c_uint) -> c_int>(c"cuInit") }.is_none());
             }
-            // With one: its functions are found, and a name it cannot have is not.
+            // With a driver its functions are found, and a name that it does not have is not.
             Ok(()) => {
                 // SAFETY: nothing is called through the pointers.
                 assert!(unsafe { symbol::<unsafe extern "C" fn(c_uint) -> c_int>(c"cuInit") }.is_some());

@@ -121,9 +121,9 @@ pub fn enlarge<T: DeviceCopy>(buffer: &mut DeviceBuffer<T>, len: usize) -> Resul
 /// Where a launch writes its total.
 #[derive(Debug, Clone, Copy)]
 pub enum Total<'a> {
-    /// In the host's memory, as soon as it is there.
+    /// To the host's memory, where it can be read as soon as it is written.
     Slot(&'a Slots),
-    /// On the device, at the beginning of this memory.
+    /// To the beginning of this memory on the device.
     Device(Numbers<'a, f64>),
 }
 
@@ -138,7 +138,7 @@ pub struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// As a kernel takes it, for a grid of so many blocks.
+    /// The output as an argument of a kernel, for a grid of so many blocks.
     pub fn argument(&self, blocks: u32) -> Result<reduce::Output> {
         let total = match self.total {
             Total::Slot(slots) => slots.device_pointer(),
@@ -162,7 +162,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// For up to `totals` totals of a launch.
+    /// A workspace for up to `totals` totals of a launch.
     pub fn new(totals: usize) -> Result<Self> {
         Ok(Self { totals: Slots::new(totals)?, ticket: zeroed(1)?, partials: allocate(1)?, parameters: Upload::new()? })
     }

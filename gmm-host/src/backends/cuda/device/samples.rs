@@ -83,7 +83,7 @@ impl<'a, T: DeviceCopy> Columns<'a, T> {
 }
 
 impl Columns<'_> {
-    /// As the kernels take them; the first `cached_quads` quads are to stay in the L2 cache.
+    /// The columns as an argument of the kernels; the first `cached_quads` quads are to stay in the L2 cache.
     pub fn argument(&self, cached_quads: u32) -> data::Columns {
         data::Columns { x: self.x(), stride: self.stride as u64, n: self.n as u64, cached_quads }
     }
@@ -183,7 +183,7 @@ pub struct DeviceSamples<T: DeviceCopy> {
 pub struct Chunk<'a, T: DeviceCopy> {
     pub pass: &'a Pass<T>,
     pub columns: Columns<'a, T>,
-    /// What was started to bring it there.
+    /// The copy that brings it there.
     pub started: Running<'a, ()>,
 }
 
@@ -294,7 +294,7 @@ impl<T: Element> DeviceSamples<T> {
         self.store.weight_scale.is_some()
     }
 
-    /// What the kernels' sums are to be multiplied by: they see the weights divided by this.
+    /// The factor for the kernels' sums, because the kernels see the weights divided by it.
     pub fn weight_scale(&self) -> f64 {
         self.store.weight_scale.unwrap_or(1.0)
     }

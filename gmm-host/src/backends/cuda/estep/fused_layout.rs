@@ -84,8 +84,8 @@ impl FusedLayout {
         }
     }
 
-    /// From the sums that the kernel gives, ([`sums`], lanes) and the log₂-likelihood, over samples of total weight
-    /// `weight`. `bias` is added to the kernel's log₂ of each sample's likelihood (see `likelihood::exp2_bias`).
+    /// The statistics, from the sums that the kernel gives, ([`sums`], lanes) and the log₂-likelihood, over samples of total
+    /// weight `weight`. `bias` is added to the kernel's log₂ of each sample's likelihood (see `likelihood::exp2_bias`).
     pub fn statistics(&self, values: &[f64], weight: f64, bias: f64, frame: &Frame) -> Result<Statistics> {
         let (k, d) = (self.parameters.n_components, self.n_features());
         let lanes = self.lanes();
@@ -121,7 +121,7 @@ impl FusedLayout {
         })
     }
 
-    /// From moments of x′: their origin is the centre of the data.
+    /// Moments in the units of the data from those of x′, whose origin is the centre of the data.
     fn of_raw(&self, sum: impl Fn(usize) -> f64, frame: &Frame) -> ComponentMoments {
         let d = self.n_features();
         let mut second = Array2::zeros((d, d));
@@ -135,7 +135,8 @@ impl FusedLayout {
         }
     }
 
-    /// From moments of z = A·x′ + b with a diagonal A: their origin is where z = 0, the mean up to rounding.
+    /// Moments in the units of the data from those of z = A·x′ + b with a diagonal A. Their origin is where z = 0, the mean up to
+    /// rounding.
     fn of_diagonal(&self, c: usize, sum: impl Fn(usize) -> f64, frame: &Frame) -> ComponentMoments {
         let d = self.n_features();
         let (a, b) = (self.a(c), self.b(c));
@@ -153,7 +154,8 @@ impl FusedLayout {
         }
     }
 
-    /// From moments of z = A·x′ + b with a lower triangle A: with S = Σ r·z·zᵀ the second moments of x are A⁻¹·S·A⁻ᵀ.
+    /// Moments in the units of the data from those of z = A·x′ + b with a lower triangle A: with S = Σ r·z·zᵀ the second
+    /// moments of x are A⁻¹·S·A⁻ᵀ.
     fn of_triangle(&self, c: usize, sum: impl Fn(usize) -> f64, frame: &Frame) -> ComponentMoments {
         let d = self.n_features();
         let (a, b) = (self.a(c), self.b(c));

@@ -63,7 +63,7 @@ pub struct WeightedSums {
 }
 
 impl WeightedSums {
-    /// For up to `task.n` samples at once. The device's context is current.
+    /// Makes the kernels ready for up to `task.n` samples at once. The device's context is current.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where a stage of samples does not fit into shared memory.

@@ -32,7 +32,7 @@ pub(crate) struct WeightedSumsLayout {
 /// A section of the parameters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Section {
-    /// What `tiled` reads.
+    /// The parameters of `tiled`.
     Likelihood,
     Weights,
     Centres,
@@ -84,7 +84,7 @@ impl WeightedSumsLayout {
         self.lengths(rows).iter().sum()
     }
 
-    /// Where a section is.
+    /// The range of a section in the array.
     pub fn section(&self, section: Section, rows: usize) -> Range<usize> {
         let [likelihood, weights, centres] = self.lengths(rows);
         match section {
@@ -104,8 +104,8 @@ impl WeightedSumsLayout {
         out[self.section(Section::Centres, rows)][..self.centres.len()].copy_from_slice(&self.centres);
     }
 
-    /// From the kernels' sums over samples of total weight `weight`, whose likelihoods (less the mixture's offset) have the
-    /// logarithm `log2` to base 2.
+    /// The statistics, from the kernels' sums over samples of total weight `weight`, whose likelihoods (less the mixture's
+    /// offset) have the logarithm `log2` to base 2.
     pub fn statistics(&self, task: &Task, sums: &[f64], weight: f64, log2: f64, frame: &Frame) -> Result<Statistics> {
         let (k, d) = self.dim();
         let patches = crate::backends::cuda::plan::patches(d, task.full);

@@ -15,7 +15,7 @@ pub(crate) struct GeneralLayout {
     pub d: usize,
     /// Whether A is a triangle.
     pub full: bool,
-    /// From one component's triangle to the next (0: one for all), or from one group of diagonals to the next.
+    /// Numbers from one component's triangle to the next (0: all share one), or from one group of diagonals to the next.
     pub matrix_stride: usize,
     pub shifts: usize,
     pub seeds: usize,
@@ -51,7 +51,7 @@ impl GeneralLayout {
         Self { k, d, full, matrix_stride, shifts, seeds, weights, centres, len: centres + k * d }
     }
 
-    /// Where a section is.
+    /// The range of a section in the array.
     pub fn section(&self, section: Section) -> Range<usize> {
         match section {
             Section::Matrices => 0..self.shifts,

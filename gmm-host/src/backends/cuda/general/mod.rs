@@ -306,7 +306,7 @@ impl<T: Element> General<T> {
     }
 }
 
-/// Some of the samples, to be launched over.
+/// A part of the samples, with all that its launches need.
 #[derive(Clone, Copy)]
 struct Part<'a, T: DeviceCopy> {
     gpu: &'static Gpu,

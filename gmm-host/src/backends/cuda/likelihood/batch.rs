@@ -73,7 +73,7 @@ unsafe impl Launch for Batch<'_> {
     }
 }
 
-/// Where `reduce_sets` puts its totals.
+/// Where `reduce_sets` writes its totals.
 #[derive(Clone, Copy)]
 pub enum Totals<'a> {
     /// The first so many slots, in the host's memory.

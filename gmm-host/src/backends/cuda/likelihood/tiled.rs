@@ -21,7 +21,7 @@ pub struct Exponents<'a> {
 }
 
 impl Exponents<'_> {
-    /// As the kernels take it, for so many components and samples.
+    /// The exponents as an argument of the kernels, for so many components and samples.
     pub fn argument(&self, components: usize, samples: usize) -> Result<tiled::Exponents> {
         let needed = vec![components * self.stride, 2 * self.stride, samples];
         let got = vec![self.exponents.len(), self.normalisers.len(), self.stride];

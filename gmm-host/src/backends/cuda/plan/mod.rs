@@ -200,7 +200,7 @@ pub fn candidates(task: &Task, requested: Option<Family>, limits: &Limits) -> Ve
 fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> {
     let Task { n, k, .. } = *task;
     let all: Vec<(u32, u32, u32)> = match family {
-        // All samples are on the device at once in any shape.
+        // So few samples that each thread has at most a quad: the shape makes no difference.
         Family::SmallK if n <= limits.multiprocessors as usize * 128 * QUAD => vec![(1, 128, 1)],
         Family::SmallK => [(128, 4), (128, 3), (192, 2), (96, 4), (256, 2), (160, 3), (128, 8), (256, 4)]
             .map(|(block, per)| (1, block, per))

@@ -182,7 +182,7 @@ impl Variant {
             Family::Tiled8 | Family::Tiled16 => tiled::shared_bytes(self.family.rows(), self.block, self.split),
             Family::Pair => pair::shared_bytes(self.block),
             Family::Fused => fused_shared_bytes(task, self.block),
-            // With two stages, the fewest.
+            // With two stages, the fewest that the kernel can use.
             Family::WeightedSums => weighted_sums_shape(task, self.block as usize, 0).shared_bytes(),
             Family::General => 0,
         }

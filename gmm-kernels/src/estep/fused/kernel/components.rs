@@ -105,7 +105,7 @@ impl<const LANES: usize, const COMPONENTS: usize, const D: usize, const MATRIX: 
     }
 }
 
-/// Of a lane's components and samples: z = A·x + b, and q = seed − |z|².
+/// z = A·x + b and q = seed − |z|² of a lane's components and samples.
 pub(super) struct Exponents<const COMPONENTS: usize, const D: usize, const SAMPLES: usize> {
     pub(super) z: [[[f32; SAMPLES]; D]; COMPONENTS],
     pub(super) q: [[f32; SAMPLES]; COMPONENTS],

@@ -1,4 +1,4 @@
-//! From exponents to likelihoods and to responsibilities.
+//! Computes likelihoods and responsibilities from exponents.
 use super::*;
 
 /// Sum of `x` over the lanes that share a sample.
@@ -34,7 +34,7 @@ pub(super) struct Likelihoods<const COMPONENTS: usize, const SAMPLES: usize> {
 }
 
 impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMPLES> {
-    /// From the exponents. All lanes of the warp take part.
+    /// The likelihoods of these exponents. All lanes of the warp take part.
     #[inline(always)]
     pub(super) fn new<const LANES: usize>(weights: &[f32; COMPONENTS], q: &[[f32; SAMPLES]; COMPONENTS]) -> Self {
         let mut likelihoods =

@@ -97,7 +97,7 @@ pub(super) unsafe fn flush<const LANES: usize, const SUMS: usize>(
     size: usize,
 ) {
     let (warp, lane) = (WARP as usize, (thread_idx() % WARP) as usize);
-    // As many at once as there is room for.
+    // As many sums at once as there is room for.
     let most = size / warp;
     let mut start = 0;
     while start < SUMS {

@@ -1,7 +1,7 @@
 //! The inner work of a thread: responsibilities times values.
 use super::*;
 
-/// What one thread sums up: the components of a tile by the values of a patch.
+/// The sums of one thread: the components of a tile times the values of a patch.
 pub(super) struct Task {
     /// Whether there is work for this thread; a thread without work repeats the block's first task, without effect.
     pub(super) works: bool,
@@ -78,7 +78,7 @@ impl Task {
     /// [`Self::add_quad`] for moments around each component's centre.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Self::add_quad`].
     #[inline(always)]
     pub(super) unsafe fn add_central<const FULL: bool>(
         &self,
@@ -127,7 +127,7 @@ impl Task {
 /// [`Task::add_quad`] for moments around the data's centre.
 ///
 /// # Safety
-/// As there.
+/// As for [`Task::add_quad`].
 #[inline(always)]
 pub(super) unsafe fn add_raw<const FULL: bool>(
     sums: &mut [[f32; VALUES]; COMPONENTS],

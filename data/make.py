@@ -28,7 +28,7 @@ speech = np.load(sys.argv[1])
 gm = GaussianMixture(8, covariance_type="diag", random_state=0).fit(speech.astype(np.float64))
 assert gm.converged_
 save_model("speech8.json", gm)
-# Drawn with NumPy's own generator rather than with gm.sample, whose output is ordered by component.
+# Drawn with NumPy's generator rather than with gm.sample, whose output is ordered by component.
 rng = np.random.default_rng(2018)
 component = rng.choice(8, size=20_000, p=gm.weights_)
 points = gm.means_[component] + rng.standard_normal((20_000, 13)) * np.sqrt(gm.covariances_)[component]

@@ -42,7 +42,7 @@ def scikit_learn(n):
 
 
 def criterion(bench, group, names):
-    """Median seconds of this crate's benches by name, from criterion's own files."""
+    """Median seconds of this crate's benches by name, from the files that criterion writes."""
     folder = None
     medians = {}
     for name in names:

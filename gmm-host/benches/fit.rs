@@ -1,6 +1,7 @@
 //! One EM iteration and its parts. The id is work/device/covariance type/N/D/K/element type.
 //!
-//! `cargo bench -p gmm-host --bench fit -- em/cpu`, with `--features cuda` on GPUs too; devices that are not there are left out.
+//! `cargo bench -p gmm-host --bench fit -- em/cpu`, with `--features cuda` on GPUs too; devices that the machine does not have
+//! are left out.
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use gmm_host::{
     CovarianceType, Device, Evaluator, Freeze, GaussianMixtureParams, InitParams, LoadOptions, Mixture, Samples, load,
@@ -45,7 +46,7 @@ fn em(c: &mut Criterion) {
             for t in TYPES {
                 let Ok(mixture) = start(x.view(), t, k) else { continue };
                 let id = format!("{device}/{t}/{n}/{d}/{k}/f32");
-                // A backend without this covariance type says so here.
+                // An error for a covariance type that the backend does not have.
                 if evaluator.statistics(&mixture).is_err() {
                     continue;
                 }
@@ -67,7 +68,7 @@ fn em(c: &mut Criterion) {
     }
 }
 
-/// A whole start, seeding on the host and its passes over all samples, beside ten iterations, which it must not outlast.
+/// A start (seeding on the host, and its passes over all samples) beside ten iterations, which should take longer.
 fn start_of_a_fit(c: &mut Criterion) {
     for (n, d, k) in [SHAPES[0], (150, 4, 3), (20_000, 13, 8), (20_000, 13, 1024)] {
         let x = data(n, d, k);

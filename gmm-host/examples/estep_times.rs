@@ -22,7 +22,7 @@ const CASES: [(usize, usize, CovarianceType, f64); 8] = [
     (128, 16, CovarianceType::Full, f64::NAN),
 ];
 
-/// Components that share their samples, as wide as the data and near its centre: all responsibilities count.
+/// Components as wide as the data and near its centre, so that every sample belongs to several of them.
 fn mixture(rng: &mut ChaCha8Rng, k: usize, d: usize, covariance_type: CovarianceType) -> Result<Mixture, Error> {
     let weights = Array1::from_shape_simple_fn(k, || rng.random_range(0.5..1.5));
     let means = Array2::from_shape_simple_fn((k, d), || rng.sample::<f64, _>(StandardNormal) / (d as f64).sqrt());

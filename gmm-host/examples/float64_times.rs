@@ -12,7 +12,7 @@ use std::time::Instant;
 const SHAPES: [(usize, usize); 3] = [(13, 8), (32, 64), (64, 16)];
 /// Fused multiply-adds a second of an H200: 132 multiprocessors of 64 (float64) or 128 lanes at 1.98 GHz.
 const FMAS_PER_SECOND: [f64; 2] = [16.7e12, 33.4e12];
-/// Calls of which the median is taken.
+/// Number of calls, of which the median is taken.
 const CALLS: usize = 21;
 
 fn mixture(rng: &mut ChaCha8Rng, t: CovarianceType, k: usize, d: usize) -> Result<Mixture, Error> {

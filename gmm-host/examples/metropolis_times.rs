@@ -1,8 +1,8 @@
 //! Times a step of random-walk Metropolis on a CUDA device, D = 13, K = 8, beside a step that the host decides on: an
 //! evaluation from parameters to total.
 //!
-//! `cargo run --release -p gmm-host --features cuda --example metropolis_times [N | metropolis:BLOCKxBLOCKS/RESIDENT:KEEP ...]`: each size is timed in
-//! the shape that the backend takes by itself, and in each of those given.
+//! `cargo run --release -p gmm-host --features cuda --example metropolis_times [N | SHAPE ...]`: each
+//! size is timed in the shape that the backend chooses, and in each SHAPE (`metropolis:BLOCKxBLOCKS/RESIDENT:CACHED`).
 use gmm_host::{
     CudaEvaluator, CudaOptions, Error, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget, Samples,
 };
@@ -18,7 +18,7 @@ const K: usize = 8;
 const BYTES_PER_SECOND: f64 = 4.24e12;
 const FMAS_PER_SECOND: f64 = 33.4e12;
 
-/// The same few steps again and again: making them costs nothing.
+/// The same few steps again and again, so that making them takes no time.
 struct Steps {
     rows: Vec<f64>,
     width: usize,
@@ -82,7 +82,7 @@ fn main() -> Result<(), Error> {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let x = Array2::from_shape_simple_fn((n, D), || rng.sample::<f32, _>(StandardNormal));
         let point: Vec<f64> = (0..dim).map(|_| 0.3 * rng.sample::<f64, _>(StandardNormal)).collect();
-        // Accepted now and then.
+        // So long that some are accepted.
         let length = 1.0 / (n as f64 * dim as f64).sqrt();
         let mut rows = vec![0.0; 512 * width];
         for row in rows.chunks_exact_mut(width) {
@@ -109,16 +109,16 @@ fn main() -> Result<(), Error> {
                 let mut steps = Steps { rows: rows.clone(), width, left: count, seen: 0 };
                 let start = Instant::now();
                 if !cuda.metropolis(&target, &point, f64::NEG_INFINITY, &mut steps)? {
-                    println!("{n:>10}  not walked");
+                    println!("{n:>10}  not possible on the device");
                     break;
                 }
                 assert_eq!(steps.seen, count);
                 times.push(start.elapsed().as_secs_f64() / count as f64);
             }
             if times.len() > 1 {
-                let walk = median(times.split_off(1));
+                let step = median(times.split_off(1));
                 let name = cuda.describe().kernel;
-                println!("{n:>10}  {name:24} {:>8.2} {:>14.2} {:>8.2}", walk * 1e6, trip * 1e6, floor * 1e6);
+                println!("{n:>10}  {name:24} {:>8.2} {:>14.2} {:>8.2}", step * 1e6, trip * 1e6, floor * 1e6);
             }
         }
     }

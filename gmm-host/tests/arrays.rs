@@ -16,8 +16,8 @@ fn fit(data: impl DataSource) -> Fit {
     params().fit(data).unwrap()
 }
 
-/// Every way to give the same numbers gives the bits of a resident evaluator: owned, shared, borrowed arrays and views in
-/// any memory order, float32 and float64, samples.
+/// However the same numbers are given, the fit has the bits of one with a resident evaluator: owned, shared, borrowed arrays
+/// and views in any memory order, float32 and float64, samples.
 #[test]
 fn all_kinds_of_arrays_fit_as_the_evaluator() {
     let x = blobs(1, 300, 2);
@@ -78,7 +78,7 @@ fn a_mixture_evaluates_arrays_on_any_device() {
 }
 
 #[test]
-fn what_is_wrong_with_an_array_is_said() {
+fn errors_say_what_is_wrong_with_an_array() {
     let m = mixture(3, CovarianceType::Diag, 2, 2, 0.0);
     let bad = array![[0.0, 1.0], [f64::NAN, 2.0]];
     assert!(matches!(m.predict(&bad), Err(Error::NonFiniteSample { row: 1, column: 0, .. })));
@@ -159,7 +159,7 @@ fn four_threads_evaluate_the_same_samples() {
     }
 }
 
-/// Samples that are read again for each pass cannot be shared; the error says what to do.
+/// Data that is read again in each pass cannot be shared; the error says what to do.
 #[test]
 fn chunks_are_not_shared() {
     let x = blobs(7, 50, 2);

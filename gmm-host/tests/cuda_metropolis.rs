@@ -1,4 +1,4 @@
-//! Walks on a real device: their densities against the float64 reference, and their decisions.
+//! Random-walk Metropolis on a real device: its densities against the float64 reference, and its decisions.
 //!
 //! Tolerances as in `cuda.rs`: e = 16·√(D + 4)·u·max(|log p|, 1) for a sample, with u = 2⁻²⁴, and Σe/√N + max e + 5·10⁻⁸·N
 //! for a total. The prior is computed in float64: right to 10⁻¹⁴ of its size.
@@ -19,11 +19,11 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     gpu_harness::main_with(vec![
         ("every_shape_agrees_with_the_reference", every_shape_agrees_with_the_reference),
-        ("portions_and_company_change_nothing", portions_and_company_change_nothing),
+        ("portions_and_other_work_change_nothing", portions_and_other_work_change_nothing),
         ("impossible_proposals_are_rejected", impossible_proposals_are_rejected),
         ("decisions_at_a_million_samples_are_the_references", decisions_at_a_million_samples_are_the_references),
-        ("a_long_walk_does_not_stall", a_long_walk_does_not_stall),
-        ("what_it_does_not_take_is_left_to_the_caller", what_it_does_not_take_is_left_to_the_caller),
+        ("a_long_chain_does_not_stall", a_long_chain_does_not_stall),
+        ("what_the_kernel_cannot_do_is_left_to_the_caller", what_the_kernel_cannot_do_is_left_to_the_caller),
     ])
 }
 
@@ -45,7 +45,7 @@ fn target(seed: u64, k: usize, d: usize, spherical: bool) -> MetropolisTarget {
     MetropolisTarget { n_components: k, n_features: d, spherical, prior }
 }
 
-/// Steps that were made before, some of them at a time, and the densities of their proposals.
+/// Steps made in advance, which are proposed `portion` at a time, and the densities of their proposals.
 struct Steps {
     rows: Vec<f64>,
     width: usize,
@@ -58,7 +58,7 @@ impl Steps {
     fn random(seed: u64, target: &MetropolisTarget, n: usize, count: usize) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let (dim, width) = (target.dim(), target.step_width());
-        // Of such a length that some are accepted and some are not.
+        // So long that some are accepted and some are not.
         let length = 1.0 / (n as f64 * dim as f64).sqrt();
         let mut rows = vec![0.0; count * width];
         for row in rows.chunks_exact_mut(width) {
@@ -116,7 +116,7 @@ fn truth(x: &Array2<f32>, target: &MetropolisTarget, theta: &[f64]) -> (f64, f64
     (samples.sum() + target.log_prior(theta, &mixture), bound + 1e-10)
 }
 
-/// Walks and compares each density with the reference; the decisions follow from the densities.
+/// Makes the steps and compares each density with the reference. The decisions follow from the densities.
 fn compare(what: &str, x: &Array2<f32>, target: &MetropolisTarget, count: usize, kernel: Option<&str>) {
     let mut cuda = evaluator(x, kernel);
     let mut point = point(7, target);
@@ -144,7 +144,7 @@ fn every_shape_agrees_with_the_reference() {
             }
         }
     }
-    // Shares that are resident as a whole, in part, and hardly, in grids of every kind.
+    // The samples of a block are resident as a whole, in part, and hardly at all, in grids of several shapes.
     for n in [70_001, 300_007, 1_000_003] {
         compare(&format!("N={n}"), &data(3, n, 13), &target(4, 8, 13, false), 4, None);
     }
@@ -160,28 +160,28 @@ fn every_shape_agrees_with_the_reference() {
     }
 }
 
-fn portions_and_company_change_nothing() {
+fn portions_and_other_work_change_nothing() {
     for (n, k, d) in [(100, 3, 2), (20_011, 8, 13), (300_007, 8, 13)] {
         let (x, target) = (data(9, n, d), target(10, k, d, false));
         let start = point(11, &target);
         let density = truth(&x, &target, &start).0;
-        let walk = |cuda: &mut CudaEvaluator, portion| {
+        let densities = |cuda: &mut CudaEvaluator, portion| {
             let mut steps = Steps { portion, ..Steps::random(12, &target, n, 1500) };
             assert!(cuda.metropolis(&target, &start, density, &mut steps).unwrap());
             steps.densities
         };
         let mut cuda = evaluator(&x, None);
-        let whole = walk(&mut cuda, usize::MAX);
+        let whole = densities(&mut cuda, usize::MAX);
         let kernel = cuda.describe().kernel;
         for portion in [1, 7, usize::MAX] {
-            assert_eq!(whole, walk(&mut cuda, portion), "N={n} in portions of {portion}");
+            assert_eq!(whole, densities(&mut cuda, portion), "N={n} in portions of {portion}");
         }
-        // With the kernel pinned, as by a resume, and with other work between.
+        // With a given kernel and shape, as in a resumed run, and after other work on the same evaluator.
         let mut pinned = evaluator(&x, Some(&kernel));
         pinned.log_likelihood(&target.mixture(&start).unwrap()).unwrap();
-        assert_eq!(whole, walk(&mut pinned, 64), "N={n} pinned");
+        assert_eq!(whole, densities(&mut pinned, 64), "N={n} pinned");
         assert_eq!(pinned.describe().kernel, kernel);
-        // A density is a function of the point alone: the last proposal's, from scratch.
+        // A density is a function of the point alone: the last proposal's is evaluated again by itself.
         let mut here = start.clone();
         let (mut at, steps) = (density, Steps::random(12, &target, n, 1500));
         let mut last = here.clone();
@@ -224,7 +224,7 @@ fn decisions_at_a_million_samples_are_the_references() {
         (generator.means()[[c, j]] + v[[c, j]].sqrt() * rng.sample::<f64, _>(StandardNormal)) as f32
     });
     let target = target(19, k, d, false);
-    // Near the truth: equal weights, its means and scales.
+    // Near the parameters that made the data: equal weights, and their means and scales.
     let mut start = vec![0.0; k - 1];
     start.extend(generator.means());
     start.extend(generator.covariances().iter().map(|v| 0.5 * v.ln()));
@@ -259,11 +259,11 @@ fn decisions_at_a_million_samples_are_the_references() {
     }
     println!("noise of a log-ratio at N = 10⁶: {worst:.4} at most, {accepted} of 40 accepted");
     assert!(worst < 0.02, "{worst}");
-    assert!((1..40).contains(&accepted), "{accepted} of 40 are accepted: the test tells nothing");
+    assert!((1..40).contains(&accepted), "{accepted} of 40 are accepted, where the test needs some of both");
 }
 
-/// Many steps of blocks that wait for each other, in grids of every size.
-fn a_long_walk_does_not_stall() {
+/// Many steps, in each of which the blocks wait for each other, in grids of several sizes.
+fn a_long_chain_does_not_stall() {
     for (n, k, d) in [(100, 8, 13), (10_000, 8, 13), (100_000, 2, 2), (500_000, 8, 13)] {
         let (x, target) = (data(21, n, d), target(22, k, d, false));
         let start = point(23, &target);
@@ -275,26 +275,26 @@ fn a_long_walk_does_not_stall() {
     }
 }
 
-fn what_it_does_not_take_is_left_to_the_caller() {
+fn what_the_kernel_cannot_do_is_left_to_the_caller() {
     let x = data(25, 500, 3);
-    let walk = |cuda: &mut CudaEvaluator, target: &MetropolisTarget| {
+    let run = |cuda: &mut CudaEvaluator, target: &MetropolisTarget| {
         let mut steps = Steps::random(26, target, 500, 3);
-        let walked = cuda.metropolis(target, &point(27, target), 0.0, &mut steps);
-        (walked, steps.proposed)
+        let result = cuda.metropolis(target, &point(27, target), 0.0, &mut steps);
+        (result, steps.proposed)
     };
-    // Nine components; a kernel that does not walk is asked for; samples that pass in chunks.
-    assert!(matches!(walk(&mut evaluator(&x, None), &target(28, 9, 3, false)), (Ok(false), 0)));
-    assert!(matches!(walk(&mut evaluator(&x, Some("small_k")), &target(28, 2, 3, false)), (Ok(false), 0)));
+    // Nine components; another kernel is asked for; samples that pass through the device in chunks.
+    assert!(matches!(run(&mut evaluator(&x, None), &target(28, 9, 3, false)), (Ok(false), 0)));
+    assert!(matches!(run(&mut evaluator(&x, Some("small_k")), &target(28, 2, 3, false)), (Ok(false), 0)));
     let large = data(25, 5000, 3);
     let options = CudaOptions::default().with_memory_limit(4 * 512 * 3 * size_of::<f32>());
     let mut chunked = CudaEvaluator::new(Samples::from_f32(large.view()).unwrap(), 0, &options).unwrap();
     assert!(!chunked.is_resident());
-    assert!(matches!(walk(&mut chunked, &target(28, 2, 3, false)), (Ok(false), 0)));
+    assert!(matches!(run(&mut chunked, &target(28, 2, 3, false)), (Ok(false), 0)));
     // Another number of features, and a shape that the device does not run at once.
     let other = target(28, 2, 4, false);
-    assert!(matches!(walk(&mut evaluator(&x, None), &other), (Err(Error::ShapeMismatch { .. }), 0)));
+    assert!(matches!(run(&mut evaluator(&x, None), &other), (Err(Error::ShapeMismatch { .. }), 0)));
     let mut crowded = evaluator(&x, Some("metropolis:512x100000/0:0"));
-    assert!(matches!(walk(&mut crowded, &target(28, 2, 3, false)), (Err(Error::Kernel { .. }), 0)));
-    // And what it does take is still taken.
-    assert!(matches!(walk(&mut evaluator(&x, Some("metropolis")), &target(28, 2, 3, false)), (Ok(true), 3)));
+    assert!(matches!(run(&mut crowded, &target(28, 2, 3, false)), (Err(Error::Kernel { .. }), 0)));
+    // A target that the kernel can do is done.
+    assert!(matches!(run(&mut evaluator(&x, Some("metropolis")), &target(28, 2, 3, false)), (Ok(true), 3)));
 }

@@ -1,8 +1,8 @@
 //! Each family of the CUDA kernels in every form, over few samples and in few launches: for compute-sanitizer's racecheck,
-//! under which a launch takes hundreds of times as long. The reference is the truth here too.
+//! under which a launch takes hundreds of times as long. Results are compared with the float64 reference.
 //!
-//! Tolerances: 10⁻⁹ relative in float64, 10⁻⁴ in float32: what is exact is tested by `cuda` and `cuda_shapes`; a race gives
-//! numbers that are wrong altogether.
+//! Tolerances: 10⁻⁹ relative in float64, 10⁻⁴ in float32. `cuda` and `cuda_shapes` test how exact results are; here a race
+//! would give numbers that are far off.
 mod common;
 mod gpu_harness;
 
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         ("batches_and_scores", batches_and_scores),
         ("e_steps", e_steps),
         ("float64_and_labels", float64_and_labels),
-        ("walks", walks),
+        ("metropolis_steps", metropolis_steps),
     ])
 }
 
@@ -74,7 +74,7 @@ fn batches_and_scores() {
     }
 }
 
-/// `moments` for small K and D, and `tiled` with `scatter` for others; around the data's centre and around the components'.
+/// `fused` for small K and D, and `tiled` with `weighted_sums` for others; around the data's centre and around the components'.
 fn e_steps() {
     for (n, d, k) in [(3001, 1, 2), (1009, 13, 8), (1009, 5, 20), (1009, 16, 32), (700, 20, 40), (515, 33, 3)] {
         let (x, wide) = data(n, d);
@@ -109,7 +109,7 @@ fn float64_and_labels() {
     }
 }
 
-/// Steps of one kind, whose densities are kept.
+/// Equal steps, and the densities of their proposals.
 struct Steps {
     left: usize,
     width: usize,
@@ -129,7 +129,7 @@ impl MetropolisSteps for Steps {
 }
 
 /// Samples that stay in shared memory, and samples that stream through it.
-fn walks() {
+fn metropolis_steps() {
     for (n, d, k, kernel) in
         [(1009, 2, 3, "metropolis"), (60_001, 13, 8, "metropolis:128x7/2:0"), (20_003, 13, 8, "metropolis:160x3/0:0")]
     {
@@ -148,7 +148,7 @@ fn walks() {
         let target = MetropolisTarget { n_components: k, n_features: d, spherical: false, prior };
         let mut steps = Steps { left: 9, width: target.step_width(), densities: Vec::new() };
         let point: Vec<f64> = (0..target.dim()).map(|i| (i % 7) as f64 * 0.1).collect();
-        // From nowhere: every step is rejected, so that all proposals are the same.
+        // The start has no density (NaN), so that every step is rejected and all proposals are the same.
         assert!(evaluator(&x, Some(kernel)).metropolis(&target, &point, f64::NAN, &mut steps).unwrap());
         let proposal: Vec<f64> = point.iter().map(|v| v + 1e-3).collect();
         let truth = reference(wide.view()).log_likelihood(&target.mixture(&proposal).unwrap()).unwrap();

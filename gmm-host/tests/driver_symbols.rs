@@ -1,13 +1,13 @@
 //! The functions that gmm-host defines under the names of the CUDA driver's are seen by gmm-host alone. A process can hold
 //! another library that uses CUDA, and that one must reach the driver itself. build.rs has these tests linked with
-//! `-rdynamic`, so that whatever is not hidden is exported, as in the worst of programs.
+//! `-rdynamic`, so that whatever is not hidden is exported, as in a program that exports everything.
 #![cfg(all(target_os = "linux", feature = "cuda"))]
 use std::path::Path;
 use std::process::Command;
 
 use libloading::os::unix::{Library, RTLD_NOW};
 
-/// Stands in for NVIDIA's driver: its answers are like no other's.
+/// Stands in for NVIDIA's driver; no other library gives its answers.
 const DRIVER: &str = r#"
     #[unsafe(no_mangle)] pub extern "C" fn cuInit(flags: u32) -> i32 { 4242 + flags as i32 }
     #[unsafe(no_mangle)] pub extern "C" fn cuDriverGetVersion(version: &mut i32) -> i32 { *version = 4711; 0 }
@@ -36,22 +36,22 @@ type Answer = unsafe extern "C" fn() -> i32;
 
 #[test]
 fn another_cuda_user_reaches_the_driver() {
-    // gmm-host's own use of the driver comes first, as in a program that starts with it.
+    // gmm-host calls the driver first, as in a program that starts with it.
     let before = gmm_host::cuda_devices();
 
     let folder = tempfile::tempdir().unwrap();
     compile(DRIVER, folder.path(), "standin", &["-Clink-arg=-Wl,-soname,libstandin.so"]);
     compile(SECOND_USER, folder.path(), "second", &["-ldylib=standin", "-Clink-arg=-Wl,-rpath,$ORIGIN"]);
-    // SAFETY: the libraries' initialisers are Rust's own.
+    // SAFETY: the libraries' only initialisers are those that Rust generates.
     let second = unsafe { Library::open(Some(folder.path().join("libsecond.so")), RTLD_NOW) }.unwrap();
     // SAFETY: both functions have this signature.
     let (init, version) = unsafe {
         let get = |name: &str| second.get::<Answer>(name.as_bytes()).unwrap();
         (get("second_init")(), get("second_version")())
     };
-    assert_eq!((init, version), (4243, 4711), "its calls went elsewhere");
+    assert_eq!((init, version), (4243, 4711), "its calls must reach the driver");
 
-    // And gmm-host's calls do not go to the library that came in the meantime.
+    // gmm-host's calls do not go to the library that was loaded in the meantime.
     assert_eq!(format!("{before:?}"), format!("{:?}", gmm_host::cuda_devices()));
 }
 

@@ -6,7 +6,7 @@ use common::*;
 use gmm_host::{CovarianceType, CpuEvaluator, Evaluator, Mixture, Samples};
 use ndarray::{Array1, Array2, Axis};
 
-/// Every instruction set; summation in another order.
+/// The CPU with every instruction set. Tolerances are for summation in another order.
 fn cpu() -> Vec<Subject> {
     let subject = |kernel: &'static str| Subject {
         name: kernel.into(),
@@ -70,12 +70,12 @@ fn the_same_bits_every_time_and_for_any_number_of_threads() {
 
 #[test]
 fn sums_over_many_samples_stay_exact() {
-    // What is summed in float32 for too long drifts: 10⁻⁶ of a standard deviation is far below that.
+    // A sum that stays in float32 for too long is off by far more than 10⁻⁶ of a standard deviation.
     let n = if cfg!(debug_assertions) { 20_000 } else { 400_000 };
     let x = blobs(50, n, 5);
     let means = Array2::from_shape_fn((3, 5), |(c, _)| 5.0 * c as f64);
     for t in CovarianceType::ALL {
-        // Near a fit the responsibilities are clear.
+        // Near a fit the responsibilities are close to 0 or 1.
         let m = Mixture::new(
             Array1::from_elem(3, 1.0 / 3.0),
             means.clone(),

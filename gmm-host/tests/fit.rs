@@ -1,4 +1,4 @@
-//! The fit: its rules, its starts, its ends.
+//! Fits: their rules, their starts, and how they end.
 #![allow(missing_docs)]
 mod common;
 use common::*;
@@ -104,7 +104,7 @@ fn the_same_seed_gives_the_same_bits_and_another_another_start() {
 }
 
 #[test]
-fn runs_differ_and_the_best_is_kept() {
+fn runs_differ_and_the_best_is_returned() {
     let x = normal(4, 300, 2, 0.0);
     let model =
         params(5, CovarianceType::Full).n_init(4).init_params(InitParams::RandomFromData).max_iter(15).check().unwrap();
@@ -150,7 +150,7 @@ fn given_parameters_are_where_the_fit_starts() {
         fit(params(3, CovarianceType::Full).start(start.clone()).max_iter(0), &mut reference(x.view())).mixture,
         start
     );
-    // Only the means: the rest is found.
+    // Only the means are given; weights and covariances are found.
     let p = params(3, CovarianceType::Full).means_init(start.means().to_owned()).max_iter(0);
     let a = fit(p, &mut reference(x.view())).mixture;
     assert_eq!(a.means(), start.means());
@@ -166,7 +166,7 @@ fn a_warm_start_goes_on_bit_for_bit() {
     let second = fit(p.clone().max_iter(7).warm_start(&first), &mut reference(x.view()));
     assert_eq!(second.mixture, whole.mixture);
     assert_eq!([first.lower_bounds, second.lower_bounds].concat(), whole.lower_bounds);
-    // A fit that has converged is seen to have converged at once.
+    // A fit that has converged is recognised as converged at once.
     let done = fit(p.clone().tol(1e-3), &mut reference(x.view()));
     let again = fit(p.tol(1e-3).warm_start(&done), &mut reference(x.view()));
     assert!(done.converged && again.converged);
@@ -180,23 +180,23 @@ fn an_interrupted_fit_goes_on_bit_for_bit() {
     let whole = fit(p.clone(), &mut reference(x.view()));
     // Interrupted in each run: at its first iteration and later.
     for (run, iteration) in [(0, 1), (0, 7), (1, 1), (1, 12), (2, 3)] {
-        let mut kept = None;
+        let mut last = None;
         let model = p.clone().check().unwrap();
         let stopped = model.fit_with(&mut reference(x.view()), &mut |i| {
             if (i.run, i.iteration) != (run, iteration) {
                 return ControlFlow::Continue(());
             }
-            kept = Some((i.fit.clone(), i.best.cloned()));
+            last = Some((i.fit.clone(), i.best.cloned()));
             ControlFlow::Break(())
         });
-        let (present, best) = kept.unwrap();
+        let (present, best) = last.unwrap();
         assert!(stopped.unwrap().stopped);
         assert_eq!((present.run, present.n_iter(), best.is_some()), (run, iteration, run > 0));
         let resumed = fit(p.clone().resume(present, best), &mut reference(x.view()));
         assert_eq!((&resumed.mixture, &resumed.lower_bounds), (&whole.mixture, &whole.lower_bounds));
         assert_eq!((resumed.run, resumed.converged, resumed.stopped), (whole.run, whole.converged, false));
     }
-    // What is done is done: no iteration is added, unless it may be.
+    // A fit that has ended is not continued, unless more iterations are allowed.
     let p = p.n_init(1);
     let done = fit(p.clone(), &mut reference(x.view()));
     let again = fit(p.clone().resume(done.clone(), None), &mut reference(x.view()));
@@ -305,7 +305,7 @@ fn chunks_fit_as_the_whole() {
     assert_eq!(rows.x, x.select(Axis(0), &order));
     assert_eq!(rows.weights, w.select(Axis(0), &order));
     assert!(matches!(parts.rows(&[200]), Err(Error::NoSuchRow { row: 200, n_samples: 200 })));
-    // A loader that does not give what was promised.
+    // A loader that gives other chunks than announced.
     let mut wrong = ChunkedEvaluator::new(3, vec![5], |_| Ok(Box::new(reference(x.view())))).unwrap();
     let m = mixture(16, CovarianceType::Diag, 3, 3, 5.0);
     assert!(matches!(wrong.statistics(&m), Err(Error::ShapeMismatch { .. })));
@@ -360,7 +360,7 @@ fn the_number_of_blobs_is_found() {
             let merged = merge_down(&mut e, &model, 1, criterion, go).unwrap();
             let ks: Vec<usize> = merged.table.iter().map(|row| row.n_components).collect();
             assert_eq!(ks, [8, 7, 6, 5, 4, 3, 2, 1]);
-            // One width for all cannot describe three in three components.
+            // With tied covariances three components cannot describe three widths.
             let expected = if t == CovarianceType::Tied { 3..=6 } else { 3..=3 };
             assert!(expected.contains(&merged.fit.mixture.n_components()), "{t}: {:?}", merged.table);
         }
@@ -458,7 +458,7 @@ fn degenerate_data_end_in_a_finite_model_or_a_clear_error() {
                 let found = fit(p.clone(), &mut reference(x.view()));
                 assert!(is_finite(&found.mixture), "{t} {init} {name}");
                 assert!(found.mixture.score(&mut reference(x.view())).unwrap().is_finite());
-                // Without anything to hold the variances there is no likelihood to maximise, or a finite model.
+                // With `reg_covar` zero the likelihood may be unbounded (an error), or the model is finite.
                 match p.reg_covar(0.0).check().unwrap().fit(&mut reference(x.view())) {
                     Ok(found) => assert!(is_finite(&found.mixture), "{t} {init} {name}"),
                     Err(e) => {
@@ -562,7 +562,7 @@ fn bad_parameters_are_refused() {
         params(2, CovarianceType::Tied).precisions_init(singular).check(),
         Err(Error::NotPositiveDefinite { component: None, pivot: 1 })
     ));
-    // What only the data can tell.
+    // Errors that depend on the data.
     let x = normal(27, 30, 2, 0.0);
     let against = |p: GaussianMixtureParams| p.check().unwrap().fit(&mut reference(x.view())).unwrap_err();
     for p in [
@@ -576,7 +576,7 @@ fn bad_parameters_are_refused() {
 }
 
 #[test]
-fn responsibilities_of_ones_own_make_statistics() {
+fn given_responsibilities_make_statistics() {
     let x = normal(28, 50, 2, 0.0);
     let labels: Vec<usize> = (0..50).map(|i| i % 2).collect();
     let r = Array2::from_shape_fn((50, 2), |(i, c)| f64::from(u8::from(labels[i] == c)));

@@ -1,4 +1,4 @@
-//! Log-likelihoods of every backend, against each other and against what must hold.
+//! Log-likelihoods of every backend, against each other and against known properties.
 #![allow(missing_docs)]
 mod common;
 use common::*;
@@ -126,7 +126,7 @@ fn fixed_case_of_the_talk() {
     let mixture = Mixture::new(Array1::from_elem(5, 0.2), means.to_owned(), variances).unwrap();
     for backend in BACKENDS {
         let total = (backend.make)(Samples::from_f64(x).unwrap()).unwrap().log_likelihood(&mixture).unwrap();
-        // The expected value has 15 digits; a float32 backend may round the data: the talk's own tolerance.
+        // The expected value has 15 digits; a float32 backend may round the data, hence the talk's tolerance.
         let allowed = if backend.float64 { 1e-8 } else { 1e-3 };
         assert!((total - EXPECTED).abs() < allowed, "{}: {total}", backend.name);
         let single = x.mapv(|v| v as f32);
@@ -181,13 +181,13 @@ fn column_major_and_strided_data() {
     let x = normal(5, 90, 14, 1.0).mapv(|v| v as f32);
     let m = mixture(6, CovarianceType::Diag, 3, 7, 1.0);
     let strided = x.slice(s![..;2, ..;2]);
-    let plain = strided.to_owned();
-    let mut column_major = Array2::<f32>::zeros(ndarray::ShapeBuilder::f(plain.dim()));
-    column_major.assign(&plain);
+    let row_major = strided.to_owned();
+    let mut column_major = Array2::<f32>::zeros(ndarray::ShapeBuilder::f(row_major.dim()));
+    column_major.assign(&row_major);
     for backend in BACKENDS {
         let total =
             |x: ArrayView2<'_, f32>| (backend.make)(Samples::from_f32(x).unwrap()).unwrap().log_likelihood(&m).unwrap();
-        let expected = total(plain.view());
+        let expected = total(row_major.view());
         assert_eq!(total(strided), expected, "{}", backend.name);
         assert_eq!(total(column_major.view()), expected, "{}", backend.name);
     }
@@ -227,10 +227,10 @@ fn far_samples_keep_their_finite_log_likelihood() {
     let data = Data::new(&x);
     let m = mixture(9, CovarianceType::Diag, 8, 13, 0.0);
     assert_all_agree("far", &data, &m);
-    // And with every sample far.
+    // With every sample far.
     let data = Data::new(&normal(10, 100, 13, 1e3));
     assert_all_agree("all far", &data, &m);
-    // And between two components that are far from each other.
+    // Between two components that are far from each other.
     let two = Mixture::new(array![0.5, 0.5], array![[-1e3], [1e3]], Covariances::Diag(array![[1.0], [1.0]])).unwrap();
     let data = Data::new(&array![[-1e3], [1e3], [0.0], [1.0], [-1.0]]);
     assert_all_agree("between", &data, &two);
@@ -299,7 +299,7 @@ fn near_a_fit(n: usize, d: usize, k: usize) -> (Data, Mixture) {
 /// The accuracy that Markov chain Monte Carlo needs: of totals and of differences of totals.
 #[test]
 fn a_million_samples() {
-    // The reference takes its time without optimisation; the bounds are those for 10⁶ all the same.
+    // Without optimisation the reference is slow, so that there are fewer samples; the bounds are those for 10⁶.
     let n = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
     let (mut data, m) = near_a_fit(n, 13, 8);
     let mut rng = ChaCha8Rng::seed_from_u64(22);

@@ -11,12 +11,12 @@ fn params() -> GaussianMixtureParams {
     GaussianMixtureParams::new(3).device(Device::Cpu)
 }
 
-/// The same numbers as an array of linfa's ndarray.
+/// The same numbers as an array of the version of ndarray that linfa uses.
 fn old(x: &ndarray::Array2<f64>) -> Array2<f64> {
     Array2::from_shape_fn(x.dim(), |(i, j)| x[[i, j]])
 }
 
-/// Code that knows linfa only.
+/// A function that uses linfa's traits only.
 fn fit_and_predict<P, Y>(params: &P, data: &DatasetBase<Array2<f64>, Y>) -> (Fit, Array1<usize>)
 where
     P: linfa::traits::Fit<Array2<f64>, Y, Error, Object = Fit>,
@@ -58,7 +58,7 @@ fn weights_of_the_data_set_count() {
 }
 
 #[test]
-fn errors_come_through() {
+fn errors_are_passed_on() {
     let data = DatasetBase::from(Array2::<f64>::from_elem((5, 1), f64::NAN));
     let guard = ParamGuard::check_ref(&params().tol(-1.0)).map(drop);
     assert!(matches!(guard, Err(Error::BadParameter { name: "tol", .. })));

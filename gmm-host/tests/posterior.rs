@@ -6,8 +6,8 @@ use common::*;
 use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Error, Evaluator, Mixture, Samples};
 use ndarray::{Array2, array};
 
-/// How far a responsibility may be from the reference's: float64 in another order; an exponent of some hundreds has an absolute
-/// error of some 10⁻⁵ in float32, which is the relative error of a responsibility.
+/// How far a responsibility may be from the reference's. float64: sums in another order. float32: an exponent of some hundreds
+/// has an absolute error of some 10⁻⁵ in float32, which is the relative error of a responsibility.
 const FLOAT64: f64 = 1e-11;
 const FLOAT32: f64 = 2e-4;
 
@@ -69,7 +69,7 @@ fn threads_and_far_samples() {
 }
 
 #[test]
-fn the_first_of_equals() {
+fn the_first_of_equal_components_is_the_label() {
     let covariances = Covariances::Spherical(array![1.0, 1.0, 1.0]);
     let m = Mixture::new(array![0.2, 0.4, 0.4], array![[0.0], [0.0], [0.0]], covariances).unwrap();
     let x = normal(5, 50, 1, 0.0);
@@ -86,7 +86,7 @@ fn a_sample_that_no_component_reaches_is_named() {
     let mut cpu = CpuEvaluator::new(Samples::from_f64(x.view()).unwrap()).unwrap();
     for e in [&mut reference(x.view()) as &mut dyn Evaluator, &mut cpu] {
         let error = e.predict_proba(&m).unwrap_err();
-        // A backend may find out from the parameters that its precision does not do.
+        // A backend may see from the parameters that float32 has too few digits.
         assert!(matches!(error, Error::UnreachableSample { row: 1 } | Error::OutOfRange { .. }), "{error}");
     }
     for wrong in [

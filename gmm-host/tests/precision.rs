@@ -36,7 +36,7 @@ fn read(file: &str) -> Array2<f32> {
     ndarray_npy::read_npy(agreement::real(file).unwrap()).unwrap()
 }
 
-/// Fewer samples than columns in every component: the covariances are held by `reg_covar` alone.
+/// Fewer samples than columns in every component, so that only `reg_covar` makes the covariances positive definite.
 fn wide_data() {
     let params = GaussianMixtureParams::default().n_components(8).covariance_type(CovarianceType::Full);
     precision::assert_as_float64(LOAD, &read("wide500.npy"), &params, "wide500, full, K=8");

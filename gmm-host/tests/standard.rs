@@ -1,4 +1,4 @@
-//! A fit in standardised units is one in the data's own.
+//! A fit in standardised units, converted back, is a fit in the units of the data.
 #![allow(missing_docs)]
 mod common;
 use common::*;
@@ -57,18 +57,18 @@ fn mixtures_go_to_standardised_units_and_back() {
     let x = x.slice(s![..50, ..]);
     for t in CovarianceType::ALL {
         let m = mixture(2, t, 3, 4, 0.0);
-        let own = standard.restore(&m).unwrap();
+        let restored = standard.restore(&m).unwrap();
         let expected = if t == CovarianceType::Spherical { CovarianceType::Diag } else { t };
-        assert_eq!(own.covariance_type(), expected);
+        assert_eq!(restored.covariance_type(), expected);
         // The same densities, but for the volume; the columns' rounding, 10⁻¹⁰, times distances below 10.
         use gmm_host::Evaluator;
-        let got = reference(x).score_samples(&own).unwrap() + standard.log_scale();
+        let got = reference(x).score_samples(&restored).unwrap() + standard.log_scale();
         assert_all_close(t.name(), got, reference(z).score_samples(&m).unwrap(), 1e-8, 1.0);
-        let back = standard.standardize(&own, t).unwrap();
+        let back = standard.standardize(&restored, t).unwrap();
         assert_all_close("means", back.means().to_owned(), m.means().to_owned(), 1e-9, 1.0);
         assert_all_close("covariances", back.covariances().iter(), m.covariances().iter(), 1e-12, 1.0);
     }
-    // What has no counterpart of the type.
+    // A mixture that has no counterpart of the same covariance type.
     let m = mixture(2, CovarianceType::Diag, 3, 4, 0.0);
     let e = standard.standardize(&m, CovarianceType::Spherical).unwrap_err();
     assert!(matches!(e, Error::WrongCovarianceType { .. }), "{e}");
@@ -88,11 +88,11 @@ fn a_standardised_fit_does_not_depend_on_the_units() {
         let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
         standard.apply(x.view_mut(), |v| v);
         let fit = params.clone().check().unwrap().fit(&mut reference(x.view())).unwrap();
-        let own = standard.restore_fit(&fit).unwrap();
-        let back = standard.standardize_fit(&own, CovarianceType::Full).unwrap();
+        let restored = standard.restore_fit(&fit).unwrap();
+        let back = standard.standardize_fit(&restored, CovarianceType::Full).unwrap();
         assert_all_close("bounds", back.lower_bounds.clone(), fit.lower_bounds.clone(), 1e-14, 1.0);
         assert_all_close("means", back.mixture.means().to_owned(), fit.mixture.means().to_owned(), 1e-10, 1.0);
-        fits.push(own);
+        fits.push(restored);
     }
     let (a, b) = (&fits[0], &fits[1]);
     // 10⁻¹², the rounding of the moved column, amplified by twenty iterations.

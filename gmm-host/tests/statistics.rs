@@ -6,7 +6,7 @@ use gmm_host::{CentredSums, CovarianceType, Covariances, Error, Evaluator, Freez
 use ndarray::{Array1, Array2, Array3, Axis, array, s};
 use proptest::prelude::*;
 
-/// Σᵢ rᵢₖ, x̄ₖ and the full scatter, written down as the definition says, from `predict_proba`.
+/// Σᵢ rᵢₖ, x̄ₖ and the full scatter, written down by the definition, from `predict_proba`.
 fn by_definition(evaluator: &mut dyn Evaluator, x: &Array2<f64>, w: &Array1<f64>, m: &Mixture) -> Statistics {
     let r = evaluator.predict_proba(m).unwrap() * w.view().insert_axis(Axis(1));
     let (k, d) = m.means().dim();
@@ -149,7 +149,7 @@ proptest! {
         assert_statistics_close(&tree, &want, tolerance, 1.0);
     }
 
-    /// Where the sums are centred does not matter.
+    /// The centres of the sums do not change the statistics.
     #[test]
     fn any_centre_gives_the_same_statistics(
         seed in 0u64..1000, shift in -3.0f64..3.0, t in prop::sample::select(CovarianceType::ALL.to_vec()),
@@ -207,7 +207,7 @@ fn far_data_keeps_its_variance() {
 }
 
 #[test]
-fn a_component_that_lost_its_samples_keeps_what_it_had() {
+fn a_component_that_lost_its_samples_retains_its_parameters() {
     let x = normal(10, 50, 2, 0.0);
     for t in CovarianceType::ALL {
         let m = mixture(11, t, 2, 2, 0.0);
@@ -240,7 +240,7 @@ fn a_component_that_lost_its_samples_keeps_what_it_had() {
 }
 
 #[test]
-fn a_component_on_one_point_keeps_its_covariance_when_nothing_holds_it() {
+fn a_component_on_one_point_retains_its_covariance_without_reg_covar() {
     // Half the samples are one point, and component 0 sits on it, too far from the others to share.
     let mut x = normal(12, 60, 2, 200.0);
     x.slice_mut(s![..30, ..]).fill(1.0);
@@ -272,7 +272,7 @@ fn frozen_parameters_stay() {
         assert_eq!(u.weights(), m.weights());
         let u = s.update(&m, 0.0, freeze(false, false, true)).unwrap().mixture;
         assert_eq!((u.covariances(), u.means()), (m.covariances(), s.means()));
-        // With frozen means the second moments are taken around those: larger than around the own means.
+        // With frozen means the second moments are taken around those, and are larger than around the samples' means.
         let u = s.update(&m, 0.0, freeze(false, true, false)).unwrap().mixture;
         assert_eq!(u.means(), m.means());
         let free = s.update(&m, 0.0, Freeze::default()).unwrap().mixture;

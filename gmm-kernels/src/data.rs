@@ -1,4 +1,4 @@
-//! The resident samples, as all kernels see them.
+//! The resident samples, in the layout that all kernels read.
 
 /// Samples of a quad: four neighbours, which are read together, 16 bytes of a column.
 pub const QUAD: usize = 4;

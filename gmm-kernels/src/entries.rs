@@ -1,4 +1,4 @@
-//! Every entry of the PTX by name, with the type of its one argument: the host launches a kernel through nothing else.
+//! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by these entries only.
 use crate::estep::{fused, weighted_sums};
 use crate::general::{accumulate, density, posterior};
 use crate::likelihood::{batch, exp2_bias, pair, small_k, tiled};
@@ -28,7 +28,7 @@ impl<A> Entry<A> {
 
 /// An element type of the general kernels.
 pub trait Element {
-    /// How the names of its kernels end.
+    /// The end of the names of its kernels.
     const SUFFIX: &'static str;
 }
 
@@ -40,12 +40,12 @@ impl Element for f64 {
     const SUFFIX: &'static str = "f64";
 }
 
-/// How the name of a kernel says whether its matrices are triangles or diagonals.
+/// The part of a kernel's name that says whether its matrices are triangles or diagonals.
 fn shape(full: bool) -> &'static str {
     if full { "full" } else { "diag" }
 }
 
-/// Total of at most 8 components over D ≤ 16 features; none where a component of D features has no `ROW` numbers.
+/// Total of at most 8 components over D ≤ 16 features; `None` unless a component of D features has `ROW` numbers.
 pub fn small_k<const ROW: usize>(d: usize) -> Option<Entry<small_k::SmallKArgs<ROW>>> {
     let exists = (1..=small_k::MAX_FEATURES).contains(&d) && small_k::row(d) == ROW;
     exists.then(|| Entry::new(format!("small_k_d{d:02}")))
@@ -56,7 +56,7 @@ pub fn batch(d: usize) -> Entry<batch::BatchArgs> {
     Entry::new(format!("batch_d{d:02}"))
 }
 
-/// Total and scores, one thread a (sample, component).
+/// Total and scores, with one thread for each (sample, component).
 pub fn pair() -> Entry<pair::PairArgs> {
     Entry::new("pair")
 }

@@ -1,8 +1,8 @@
 //! The device code of gmm, and what host and device must agree on.
 //!
-//! Folders are named after what is computed; there is one kernel a file, and its code is in `kernel.rs` of the folder of the same
-//! name. Kernels are written against [`simt`] alone, so that the same source runs on a GPU (compiled by rustc's NVPTX target or
-//! by rust-cuda) and on the host, where tests execute it thread by thread.
+//! Folders are named after what is computed. Each kernel has a file with what host and device must agree on, and its code is in
+//! `kernel.rs` of the folder of the same name. Kernels are written against [`simt`] alone, so that the same source runs on a
+//! GPU (compiled by rustc's NVPTX target or by rust-cuda) and on the host, where tests execute it thread by thread.
 //!
 //! All kernels compute in units of log₂, from parameters that the host makes of a mixture. With t = s·x + m for each feature
 //! (scale s, shift m), or z = A·x + b with a lower triangle A, a component has the exponent q = seed − |t|² or seed − |z|². A

@@ -1,4 +1,5 @@
-//! Another archive in the place of the committed one. In a process of its own, because it holds for the whole process.
+//! Another archive in the place of the committed one. This test needs a process without other tests, because the replacement
+//! holds for the whole process.
 use gmm_kernels::ptx::{Entry, checksum, entry, names, pack, replace};
 
 #[test]

@@ -1,4 +1,4 @@
-//! Checks the feature `rust-cuda`, as far as a machine without rust-cuda's compiler can.
+//! Checks of the feature `rust-cuda` that need no rust-cuda compiler.
 use std::fs;
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use crate::ptx::{cargo, run};
 /// Type-checks and lints the kernels against `cuda_std`, whose functions have bodies for the host too; and runs the build
 /// script, and compiles what embeds its archive, with a stand-in for `cuda_builder`.
 ///
-/// `cuda_builder` itself cannot be compiled here: the release on crates.io is made of a compiler of 2021, and the pinned
+/// `cuda_builder` itself cannot be compiled here: the release on crates.io needs a compiler of 2021, and the pinned
 /// revision needs a nightly.
 pub fn check(root: &Path) -> Result<()> {
     run(cargo(root).args(["clippy", "--quiet", "--package=gmm-kernels", "--features=rust-cuda", "--", "-Dwarnings"]))?;
 
-    // A package with the build script and the file that embeds, beside the files that the build script asks for.
+    // A package with the build script and the source file that embeds its archive, and the files that the build script reads.
     let package = root.join("target/xtask/rust-cuda");
     let write = |file: &str, content: String| {
         let path = package.join(file);

@@ -177,7 +177,7 @@ impl GaussianMixtureParams {
         self
     }
 
-    /// Runs from different starts, of which the best is kept; default 1.
+    /// Runs from different starts, of which the best is returned; default 1.
     #[must_use]
     pub fn n_init(mut self, n_init: usize) -> Self {
         self.0.n_init = n_init;

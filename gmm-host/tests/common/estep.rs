@@ -24,9 +24,9 @@ fn deviations(truth: &Statistics) -> Array2<f64> {
     })
 }
 
-/// Every statistic within `tolerance` of its natural unit: counts of the total weight, means of the component's standard
-/// deviation, scatter of the diagonal's scatter (or of a variance of one, where that is more). Components with less than 1e-3 of the weight are left out of
-/// what is divided by their count.
+/// Compares statistics with a tolerance in natural units: the total weight for counts, the component's standard deviation for
+/// means, the diagonal's scatter (or that of a variance of one, where that is more) for scatter. Means of components with less
+/// than 1e-3 of the weight are not compared, because they are divided by the count.
 pub fn assert_statistics_agree(what: &str, got: &Statistics, truth: &Statistics, tolerance: f64) {
     let (weight, d) = (truth.weight(), truth.n_features());
     let close = |name: String, a: f64, b: f64, unit: f64| {
@@ -76,16 +76,16 @@ pub fn assert_statistics_agree(what: &str, got: &Statistics, truth: &Statistics,
 /// responsibility, and not the same for all samples.
 pub const FLOAT32: f64 = 1e-4;
 
-/// Takes samples in.
+/// Makes an evaluator of samples.
 pub type Load = Box<dyn for<'a> Fn(Samples<'a>) -> Box<dyn Evaluator + 'a>>;
 
-/// What is tested.
+/// A backend under test, with its tolerances.
 pub struct Subject {
     pub name: String,
     pub load: Load,
     /// Tolerance for float64 samples, for float32 ones see [`FLOAT32`] and the cases.
     pub float64: f64,
-    /// How far the log-likelihood that comes with the statistics may be from the one alone, relative: float64, float32.
+    /// How far the log-likelihood of the statistics may be from the one that is evaluated by itself, relative: float64, float32.
     pub totals: (f64, f64),
 }
 
@@ -149,7 +149,7 @@ pub fn every_type_and_size(subjects: &[Subject]) {
 }
 
 pub fn narrow_clusters_far_from_each_other(subjects: &[Subject]) {
-    // 10⁴ standard deviations apart: E[x²] − E[x]² in float32 would leave nothing of the variances.
+    // 10⁴ standard deviations apart: variances as E[x²] − E[x]² in float32 would have no correct digit.
     let mut x = normal(40, 3000, 4, 0.0);
     let centres = [[0.0, 0.0, 0.0, 0.0], [1e4, -1e4, 0.0, 1e4], [-1e4, 1e4, 1e4, 0.0]];
     for (i, mut row) in x.outer_iter_mut().enumerate() {
@@ -166,7 +166,7 @@ pub fn narrow_clusters_far_from_each_other(subjects: &[Subject]) {
 }
 
 pub fn overlapping_clusters_far_from_the_centre(subjects: &[Subject]) {
-    // Two that share their samples, on one side; one alone on the other.
+    // Two components that share their samples on one side, one component on the other.
     let mut x = normal(42, 2000, 3, 0.0);
     for (i, mut row) in x.outer_iter_mut().enumerate() {
         row += if i % 2 == 0 { 3000.0 } else { -3000.0 };
@@ -187,7 +187,7 @@ pub fn far_samples_and_dead_components(subjects: &[Subject]) {
     x.row_mut(600).fill(-1e3);
     for t in CovarianceType::ALL {
         let unit = mixture(45, t, 3, 3, 0.0);
-        // Without weight, with its mean where no sample is.
+        // A component without weight, whose mean is far from all samples.
         let mut means = unit.means().to_owned();
         means.row_mut(1).fill(1e6);
         let m = Mixture::new(array![0.3, 0.0, 0.7], means, unit.covariances().clone()).unwrap();

@@ -1,4 +1,4 @@
-//! What the tests share: data, mixtures and comparisons.
+//! Data, mixtures and comparisons for the tests.
 #![allow(dead_code, missing_docs)]
 pub mod agreement;
 pub mod estep;
@@ -117,7 +117,7 @@ impl Backend {
         })
     }
 
-    /// `x` as the backend sees it.
+    /// `x` in the backend's precision.
     pub fn seen(&self, x: &Array2<f64>) -> Array2<f64> {
         if self.float32 { x.mapv(|v| f64::from(v as f32)) } else { x.clone() }
     }
@@ -148,7 +148,7 @@ pub fn assert_all_close(
     }
 }
 
-/// Means are compared where there are samples to speak of: a thousandth of one.
+/// Means are compared where a component has at least a thousandth of a sample.
 pub fn assert_statistics_close(a: &Statistics, b: &Statistics, tolerance: f64, scale: f64) {
     assert_close("weight", a.weight(), b.weight(), tolerance, 0.0);
     assert_close("log-likelihood", a.log_likelihood(), b.log_likelihood(), tolerance, 0.0);

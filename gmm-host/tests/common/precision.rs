@@ -1,7 +1,7 @@
 //! float32 samples whose log-densities need more digits than float32 has.
 //!
 //! Tolerances: a sample's log-density within 10⁻³ (what `Operation::LogLikelihood` promises near a component) or 10⁻⁶ of
-//! itself where it is far from all; a mean log-likelihood in EM falls by no more than 10⁻⁶.
+//! itself where it is far from all components; a mean log-likelihood in EM falls by no more than 10⁻⁶.
 use super::*;
 use gmm_host::{Fit, GaussianMixtureParams, Operation, Precision};
 use ndarray::{arr1, s};
@@ -23,7 +23,7 @@ pub const TESTS: &[Test] = &[
     ("precision_float32_fits_as_float64_does", float32_fits_as_float64_does),
 ];
 
-/// Responsibilities are off by 10⁻³ at most, independently.
+/// How far a responsibility may be off; errors of different samples are independent.
 const RESPONSIBILITY: f64 = 1e-2;
 
 fn rounded(x: &Array2<f64>) -> Array2<f32> {
@@ -81,7 +81,7 @@ fn broad_and_tight(t: CovarianceType, d: usize, far: f64) -> Mixture {
 fn tight_component_far_away(load: Load) {
     for far in [1e4, 1e5, 1e6, 1e8, 1e12] {
         for t in [CovarianceType::Full, CovarianceType::Diag, CovarianceType::Spherical] {
-            // Not at the mean itself: by a deviation, as far as float32 has such a number.
+            // A deviation away from the mean, rounded to a float32 number.
             let x = rounded(&with_outlier(100, 3, far + 1e-3));
             assert_true(
                 load,
@@ -145,7 +145,7 @@ fn a_fit_with_an_outlier(load: Load) {
     let truth = reference(x.mapv(f64::from).view()).log_likelihood(&fit.mixture).unwrap();
     let total = load(Samples::from_f32(x.view()).unwrap()).log_likelihood(&fit.mixture).unwrap();
     assert!((total - truth).abs() <= 1e-3 * 500f64.sqrt(), "{total} for {truth}");
-    // The four columns are standard normal: −½·4·ln(2πe) = −5.7 a sample, and the outlier its own component.
+    // The four columns are standard normal: −½·4·ln(2πe) = −5.7 a sample, and the outlier has a component of its own.
     assert!(total / 500.0 > -6.5, "{}", total / 500.0);
 }
 
@@ -172,11 +172,11 @@ fn a_batch_of_both_kinds(load: Load) {
 /// At most two iterations more than float64, and a lower bound that falls by no more than 10⁻⁶.
 #[track_caller]
 pub fn assert_as_float64(load: Load, x: &Array2<f32>, params: &GaussianMixtureParams, what: &str) {
-    let [single, double] = fits(load, x, params);
-    let (n, expected) = (single.n_iter(), double.n_iter());
-    assert_eq!(single.converged, double.converged, "{what}");
+    let [float32, float64] = fits(load, x, params);
+    let (n, expected) = (float32.n_iter(), float64.n_iter());
+    assert_eq!(float32.converged, float64.converged, "{what}");
     assert!(n <= expected + 2, "{what}: {n} iterations, float64 needs {expected}");
-    for (i, pair) in single.lower_bounds.windows(2).enumerate() {
+    for (i, pair) in float32.lower_bounds.windows(2).enumerate() {
         let change = pair[1] - pair[0];
         assert!(change >= -1e-6, "{what}: the lower bound changes by {change:e} in iteration {}", i + 2);
     }

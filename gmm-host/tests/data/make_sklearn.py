@@ -6,7 +6,7 @@
 DIRECTORY holds mfcc13_small.npy and digits.npy (see README.md). Needs numpy and scikit-learn 1.9.1. For each data set
 one .npz with, for each covariance type, the start (`weights_init`, `means_init`, `precisions_init`), and `weights`, `means`,
 `covariances`, `lower_bounds`, `score`, `bic`, `aic`, `n_parameters` after a fixed number of iterations, all in
-float64; for iris also the samples, `x`. The start is scikit-learn's own k-means start, exported, so that nothing depends on its random numbers.
+float64; for iris also the samples, `x`. The start is the one that scikit-learn's k-means makes, exported, so that nothing depends on its random numbers.
 """
 
 import sys

@@ -1,8 +1,8 @@
 //! `fused_raw_kKK_dDD`, `fused_diag_kKK_dDD`, `fused_full_kKK_dDD`: the E-step in one read of the data: log-likelihood and
 //! sufficient statistics, for K up to 8 or 32 and D up to 16, without an array of size N·K.
 //!
-//! A lane of a warp has one component (`raw`: two), and keeps its sums in registers. The lanes that together have all components
-//! see the same samples; an exchange between them gives Σₖ wₖ·2^qₖ, the denominator of the responsibilities r.
+//! A lane of a warp has one component (`raw`: two), and holds its sums in registers. The lanes that together have all components
+//! read the same samples; an exchange between them gives Σₖ wₖ·2^qₖ, the denominator of the responsibilities r.
 //!
 //! The `diag` and `full` kernels sum r, r·z and r·z·zᵀ of z = A·x + b (diagonal A: zⱼ = sⱼ·xⱼ + mⱼ), which is zero at the
 //! component's centre, so that nothing cancels. The `raw` kernels sum the same of x, which is zero at the centre of the data,
@@ -14,8 +14,8 @@
 //!
 //! * Launch: one-dimensional grid, block of whole warps, shared memory [`shared_bytes`]; then
 //!   [`reduce_sets`](crate::reduce::sets) over [`values`] numbers.
-//! * Must do, a sample: read 4·D bytes; `raw` K·4·D multiply-adds, `diag` K·5·D (z, its square, and three for the moments),
-//!   `full` K·(D² + 4·D). K = 8, D = 13, N = 10⁶ on an H200: 12.5, 15.6 and 53 µs at 33.4·10¹² a second.
+//! * Necessary work for each sample: read 4·D bytes; `raw` K·4·D multiply-adds, `diag` K·5·D (z, its square, and three for the
+//!   moments), `full` K·(D² + 4·D). K = 8, D = 13, N = 10⁶ on an H200: 12.5, 15.6 and 53 µs at 33.4·10¹² a second.
 use crate::data::{Columns, QUAD};
 use crate::simt::WARP;
 
@@ -39,7 +39,7 @@ pub struct FusedArgs {
 pub enum Moments {
     /// Diagonal A; moments of x, whose origin is the centre of the data.
     Raw,
-    /// Diagonal A; moments of z = A·x + b, whose origin is the component's own centre.
+    /// Diagonal A; moments of z = A·x + b, whose origin is the component's centre.
     Diag,
     /// A is a lower triangle; moments of z.
     Full,
@@ -51,7 +51,7 @@ impl Moments {
         matches!(self, Self::Full)
     }
 
-    /// As the names of the kernels have it.
+    /// Its part of the kernels' names.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw",

@@ -1,5 +1,5 @@
-//! `weighted_sums_diag_raw`, `weighted_sums_full_raw`, `weighted_sums_diag_central`, `weighted_sums_full_central`: the second half of
-//! the E-step for any K and D: the responsibilities' weighted sums over the samples whose exponents a
+//! `weighted_sums_diag_raw`, `weighted_sums_full_raw`, `weighted_sums_diag_central`, `weighted_sums_full_central`: the second
+//! half of the E-step for any K and D: the responsibilities' weighted sums over the samples whose exponents a
 //! [`tiled`](crate::likelihood::tiled) kernel left.
 //!
 //! They are a matrix product over the samples: responsibilities, (K, N), by values of a sample, (N, values). The values of
@@ -13,8 +13,8 @@
 //! are float32, sums of those float64.
 //!
 //! * Launch: grid ([`Shape::blocks`], slices of the samples), block [`Shape::block`], shared memory [`Shape::shared_bytes`].
-//! * Must do, a sample: read 4·K bytes of exponents and 4·D bytes; 2·K·D multiply-adds, `full` K·(D + 1)·(D + 2)/2 and
-//!   more (pairs come in patches); `central` twice that. An H200 does 33.4·10¹² a second.
+//! * Necessary work for each sample: read 4·K bytes of exponents and 4·D bytes; 2·K·D multiply-adds, `full` K·(D + 1)·(D + 2)/2
+//!   and more (pairs come in patches); `central` twice that. An H200 does 33.4·10¹² a second.
 use crate::data::{Columns, QUAD};
 use crate::likelihood::tiled::Exponents;
 use crate::simt::WARP;
@@ -115,7 +115,7 @@ pub struct WeightedSumsArgs {
     pub shape: Shape,
     /// The samples.
     pub columns: Columns,
-    /// What `tiled` left for them, for the components of all tiles.
+    /// The exponents of these samples that `tiled` wrote, for the components of all tiles.
     pub exponents: Exponents,
     /// wₖ, (tiles, [`COMPONENTS`]), zeros behind K.
     pub weights: *const f32,

@@ -9,7 +9,8 @@
 //!
 //! * Launch: any one-dimensional grid, block of whole warps; no shared memory. Then
 //!   [`reduce_sets`](crate::reduce::sets) over [`values`] sets.
-//! * Must do, a sample and component: (D + 1)·(D + 2)/2 multiply-adds (rounded up to tiles), or 2·D and as many additions.
+//! * Necessary work for each sample and component: (D + 1)·(D + 2)/2 multiply-adds (rounded up to tiles), or 2·D and as many
+//!   additions.
 use crate::simt::WARP;
 
 /// Features of a tile's side.

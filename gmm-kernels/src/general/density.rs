@@ -6,7 +6,8 @@
 //! first-level cache.
 //!
 //! * Launch: any one-dimensional grid, block of whole warps; no shared memory.
-//! * Must do, a sample and component: D·(D + 3)/2 multiply-adds (a triangle, rounded up to whole panels of rows), or 2·D.
+//! * Necessary work for each sample and component: D·(D + 3)/2 multiply-adds (a triangle, rounded up to whole panels of rows),
+//!   or 2·D.
 use crate::simt::WARP;
 
 /// Samples of a lane.

@@ -1,12 +1,13 @@
-//! `posterior_f32`, `posterior_f64`: from the qₖ of [`density`](crate::general::density) to each sample's log₂ Σₖ wₖ·2^qₖ, the sum of
-//! these over the samples, the most probable component, and the responsibilities.
+//! `posterior_f32`, `posterior_f64`: from the qₖ of [`density`](crate::general::density) to each sample's log₂ Σₖ wₖ·2^qₖ, the
+//! sum of these over the samples, the most probable component, and the responsibilities.
 //!
 //! A thread takes a sample and goes through the components, first for the largest qₖ, then for the sum with that taken out.
-//! The logarithm is float64's: a float32 one would be off by about the same for each sample, and that adds up.
+//! The logarithm is computed in float64: the error of a float32 logarithm is about the same for each sample, and adds up.
 //!
 //! * Launch: any one-dimensional grid; block of whole warps; shared memory
 //!   [`FINISH_SHARED_BYTES`](crate::reduce::FINISH_SHARED_BYTES). Then [`reduce_sets`](crate::reduce::sets) over one set.
-//! * Must do, a sample and component: an exponential; read q twice, and write and read it once more for responsibilities.
+//! * Necessary work for each sample and component: an exponential; read q twice, and write and read it once more for
+//!   responsibilities.
 
 /// Arguments of the kernels.
 #[repr(C)]

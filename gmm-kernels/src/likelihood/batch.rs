@@ -5,7 +5,7 @@
 //!
 //! * Launch: grid (blocks, groups of sets); block of whole warps; shared memory [`shared_bytes`].
 //!   [`reduce_sets`](crate::reduce::sets) then adds the blocks' sums: grid = number of sets, one warp.
-//! * Must do, a sample and set: K·(2·D + 1) fused multiply-adds and K exponentials; the data is read once a group.
+//! * Necessary work for each sample and set: K·(2·D + 1) fused multiply-adds and K exponentials; the data is read once a group.
 //!   K = 8, D = 13, N = 10⁶ on an H200: 6.5 µs a set at 33.4·10¹² fused multiply-adds a second.
 use super::small_k::row;
 use crate::data::Columns;
@@ -27,7 +27,7 @@ pub struct BatchArgs {
     pub group: u32,
     /// K, rounded up to a multiple of [`SIDE_BY_SIDE`](crate::likelihood::small_k::SIDE_BY_SIDE) by components of zeros.
     pub k: u32,
-    /// D once more: the rare path loops over it, so that it is not unrolled.
+    /// D, for the rarely used code with the maximum taken out: a bound known at run time only is not unrolled.
     pub d: u32,
     /// A number for each set and block, (sets, gridDim.x).
     pub partials: *mut f64,

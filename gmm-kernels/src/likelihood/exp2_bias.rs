@@ -8,7 +8,7 @@
 //! * Launch: any one-dimensional grid, block of whole warps, together at most 2³² arguments; shared memory
 //!   [`FINISH_SHARED_BYTES`](crate::reduce::FINISH_SHARED_BYTES). Then [`reduce_sets`](crate::reduce::sets) over one set; the
 //!   mean is the sum over gridDim.x · blockDim.x · `per_thread`.
-//! * Must compute, an argument: one approximate exponential, and some thirty float64 operations.
+//! * Necessary work for each argument: one approximate exponential, and some thirty float64 operations.
 
 /// The integer parts of the arguments are −1 down to −`EXPONENTS`.
 pub const EXPONENTS: u32 = 20;

@@ -6,7 +6,7 @@
 //!
 //! * Launch: blockDim.x = `threads_per_sample` · samples of a block, at most 1024; any grid (samples in a grid-stride loop);
 //!   shared memory [`shared_bytes`].
-//! * Must do: N·K·D·2 fused multiply-adds; reads x once from memory (N·D·4 bytes), the parameters from the cache.
+//! * Necessary work: N·K·D·2 fused multiply-adds; reads x once from memory (N·D·4 bytes), the parameters from the cache.
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 
 /// Arguments of the kernel.
@@ -29,7 +29,7 @@ pub struct PairArgs {
     pub parameters: *const f32,
     /// Log₂-likelihood of each sample (N,), or null.
     pub samples: *mut f32,
-    /// Where the total goes.
+    /// Where to write the total.
     pub output: Output,
 }
 

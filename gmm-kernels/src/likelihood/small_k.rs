@@ -3,13 +3,13 @@
 //! A thread takes a quad of samples, holds their D features in registers, and goes through the components. The mixture is part
 //! of the launch's arguments, so that no upload is needed; each block puts it into shared memory, from where 16-byte broadcasts
 //! feed the arithmetic. The next quad is copied to shared memory while the present one is computed; every thread copies and
-//! reads its own part, so that no barrier is needed.
+//! reads a part that no other thread uses, so that no barrier is needed.
 //!
 //! The likelihood is summed as Σₖ wₖ·2^qₖ with no maximum taken out: wₖ ≤ 1 and qₖ ≤ 0 (but for the seed's rounding), so
 //! nothing overflows. A sample whose sum falls below [`THRESHOLD`] is computed again with the maximum taken out.
 //!
 //! * Launch: any one-dimensional grid and block of whole warps; shared memory [`shared_bytes`].
-//! * Must do, a sample: read 4·D bytes; K·(2·D + 1) fused multiply-adds, K exponentials. K = 8, D = 13, N = 10⁶ on an
+//! * Necessary work for each sample: read 4·D bytes; K·(2·D + 1) fused multiply-adds, K exponentials. K = 8, D = 13, N = 10⁶ on an
 //!   H200: 52 MB, 12.3 µs at the measured 4.24 TB/s; arithmetic 6.6 µs.
 use crate::data::{Columns, QUAD};
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -39,7 +39,7 @@ pub struct SmallKArgs<const ROW: usize> {
     pub k: u32,
     /// The data.
     pub columns: Columns,
-    /// Where the total goes.
+    /// Where to write the total.
     pub output: Output,
 }
 

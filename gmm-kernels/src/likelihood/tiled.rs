@@ -12,7 +12,7 @@
 //! components, their maximum, and the factor that makes responsibilities of them.
 //!
 //! * Launch: one-dimensional grid; block of at least `component_warps` warps, a multiple of it; shared memory [`shared_bytes`].
-//! * Must do: N·K·D·2 fused multiply-adds (K rounded up to tiles), `full` N·K·D·(D + 3)/2 (the triangle rounded up to
+//! * Necessary work: N·K·D·2 fused multiply-adds (K rounded up to tiles), `full` N·K·D·(D + 3)/2 (the triangle rounded up to
 //!   tiles), on an H200 at most 33.4·10¹² a second.
 use crate::data::{Columns, QUAD};
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -47,9 +47,9 @@ pub struct TiledArgs {
     pub sample_weights: *const f32,
     /// Log₂-likelihood of each sample (N,), or null.
     pub samples: *mut f32,
-    /// For the E-step, or null.
+    /// Where to write the exponents for the E-step; null pointers if they are not asked for.
     pub exponents: Exponents,
-    /// Where the total goes.
+    /// Where to write the total.
     pub output: Output,
 }
 

@@ -23,7 +23,7 @@ pub trait Float:
     fn fma(self, b: Self, c: Self) -> Self;
     /// 2^x, 0 below the normal numbers: [`exp2`] or [`float64::exp2`].
     fn exp2(self) -> Self;
-    /// As float64.
+    /// The number as float64.
     fn wide(self) -> f64;
     /// The value in the lane whose number differs in the bits `mask`; all lanes of the warp take part.
     fn shuffle_xor(self, mask: u32) -> Self;
@@ -47,7 +47,7 @@ pub trait Float:
         #[repr(C, align(16))]
         #[derive(Clone, Copy)]
         struct Quad<T>([T; 4]);
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { store(p.cast(), Quad(v)) };
     }
 }
@@ -74,12 +74,12 @@ impl Float for f32 {
     }
     #[inline(always)]
     unsafe fn load(p: *const Self) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         f32::from_bits(unsafe { load_u32(p.cast()) })
     }
     #[inline(always)]
     unsafe fn load4(p: *const Self) -> [Self; 4] {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { load_f32x4(p) }
     }
 }
@@ -109,12 +109,12 @@ impl Float for f64 {
     }
     #[inline(always)]
     unsafe fn load(p: *const Self) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         f64::from_bits(unsafe { load_u64(p.cast()) })
     }
     #[inline(always)]
     unsafe fn load4(p: *const Self) -> [Self; 4] {
-        // SAFETY: the caller's: 32 bytes, of which the second half is aligned like the first.
+        // SAFETY: the caller guarantees it for 32 bytes, of which the second half is aligned like the first.
         let ([a, b], [c, d]) = unsafe { (load_f64x2(p), load_f64x2(p.add(2))) };
         [a, b, c, d]
     }

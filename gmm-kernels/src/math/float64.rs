@@ -38,7 +38,7 @@ pub fn exp2(x: f64) -> f64 {
     f64::from_bits(fma64(sum, f, 1.0).to_bits().wrapping_add(shifted.to_bits() << 52))
 }
 
-/// 2 / ln 2, and what it lacks.
+/// 2 / ln 2 rounded, and the rest.
 const TWO_OVER_LN_2: (f64, f64) = (2.8853900817779268, 4.0710547481862066e-17);
 /// Coefficients of z⁰, z¹, … in (2 / ln 2)·(artanh(s) / s − 1) / z with z = s², for |s| ≤ (√2 − 1) / (√2 + 1):
 /// 5·10⁻¹⁹ of the whole.
@@ -66,7 +66,7 @@ pub fn log2(x: f64) -> f64 {
     let t = 2.0 + f;
     let reciprocal = 1.0 / t;
     let s = f * reciprocal;
-    // What s lacks: (f − s·t − s·(2 + f − t)) / t.
+    // The rounding error of s: (f − s·t − s·(2 + f − t)) / t.
     let rest = fma64(-s, t, f);
     let rest = fma64(-s, f - (t - 2.0), rest) * reciprocal;
     let z = s * s;
@@ -100,7 +100,7 @@ mod tests {
         (got - truth).abs() / (f64::from_bits(truth.abs().to_bits() + 1) - truth.abs())
     }
 
-    /// Of the two units, one is the function's own and one std's.
+    /// Two units are allowed: one for this function and one for std's.
     #[test]
     fn both_are_accurate() {
         let mut worst = 0.0f64;

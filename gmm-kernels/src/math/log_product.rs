@@ -1,7 +1,7 @@
-//! A thread's running sum of log₂-likelihoods, kept as a product.
+//! A thread's running sum of log₂-likelihoods, stored as a product.
 //!
 //! Adding log₂ of every sample would add the bias of the approximate logarithm N times. Instead the likelihoods are
-//! multiplied, their exponents split off into an integer (exact), and one logarithm a warp is taken at the end.
+//! multiplied, their exponents split off into an integer (exact), and each warp takes one logarithm at the end.
 use crate::simt::*;
 
 /// Σ log₂ of what was added = `far` + `exponent` + log₂ `mantissa`.
@@ -36,13 +36,13 @@ impl LogProduct {
         self.multiply(e);
     }
 
-    /// The two numbers that keep a product in memory: (power, mantissa).
+    /// The two numbers that represent a product in memory: (power, mantissa).
     #[inline(always)]
     pub fn parts(self) -> (f64, f32) {
         (self.far + self.exponent as f64, self.mantissa)
     }
 
-    /// From its two numbers.
+    /// The product that these two numbers represent.
     #[inline(always)]
     pub fn from_parts(power: f64, mantissa: f32) -> Self {
         Self { far: power, exponent: 0, mantissa }

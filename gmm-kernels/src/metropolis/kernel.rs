@@ -79,7 +79,7 @@ unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
     warp_sum(total)
 }
 
-/// A block's share of the samples, and the places in shared memory where this thread keeps or passes its quads: one in each
+/// A block's share of the samples, and the places in shared memory for this thread's quads, resident or passing: one in each
 /// of its rounds.
 struct Samples<'a, const D: usize> {
     columns: &'a Columns,
@@ -107,7 +107,7 @@ impl<const D: usize> Samples<'_, D> {
     /// Starts to copy a round.
     ///
     /// # Safety
-    /// It is one of this thread's, and its place is free.
+    /// The round is one of this thread's, and its place is free.
     #[inline(always)]
     unsafe fn fetch(&self, round: u32) {
         let columns = self.columns;
@@ -116,7 +116,7 @@ impl<const D: usize> Samples<'_, D> {
         let place = self.place(round);
         let mut j = 0;
         while j < D {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             unsafe {
                 self.ring.copy4(place + j * Self::FEATURE, columns.quad(self.first + round * block_dim(), j), policy)
             };
@@ -142,7 +142,7 @@ impl<const D: usize> Samples<'_, D> {
             let mut x = [[[0.0; QUAD]; D]; 1];
             let mut j = 0;
             while j < D {
-                // SAFETY: this thread's own copies, which have arrived.
+                // SAFETY: copies that this thread made, and that have arrived.
                 x[0][j] = unsafe { self.ring.get4(place + j * Self::FEATURE) };
                 j += 1;
             }
@@ -167,7 +167,7 @@ impl<const D: usize> Samples<'_, D> {
 /// Starts to copy step `t` to shared memory, if there is such a step. All threads of the block take part.
 ///
 /// # Safety
-/// Nobody uses the place of step t − [`STEPS`] any more.
+/// No thread uses the place of step t − [`STEPS`] any more.
 #[inline(always)]
 unsafe fn fetch_step(args: &MetropolisArgs, layout: SharedLayout, width: usize, t: u32, policy: CachePolicy) {
     // Float pairs: a copy is 16 bytes.
@@ -226,7 +226,7 @@ unsafe fn decide(
     };
     if thread_idx() == 0 {
         let value = if base > f64::MIN { fma64(LN_2, total, base) } else { f64::NEG_INFINITY };
-        // A NaN has no density either.
+        // A density that is NaN is a rejection too.
         let value = if value > f64::MIN { value } else { f64::NEG_INFINITY };
         accepted = log_uniform() < value - *density;
         *density = if accepted { value } else { *density };
@@ -269,7 +269,7 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
         unsafe { samples.fetch(round) };
         round += 1;
     }
-    // SAFETY: the start: nothing is in use. The log density lies behind the coordinates.
+    // SAFETY: at the start no shared memory is in use. The log density lies behind the coordinates.
     let mut density = unsafe {
         fetch_step(args, layout, width, 1, streamed);
         copies_commit();
@@ -279,7 +279,7 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
     copies_wait();
     barrier!();
 
-    // What the log density of proposal t has besides its likelihood, and this block's part of that (thread 0).
+    // The log density of proposal t without its likelihood, and this block's part of the likelihood (thread 0).
     let (mut base, mut sum) = (0.0, 0.0);
     let mut t = 0;
     loop {
@@ -360,7 +360,7 @@ macro_rules! instances {
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: MetropolisArgs) {
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 unsafe { body::<$d, { row($d) }, { row($d) / 4 }>(&args) }
             }
         }

@@ -4,7 +4,7 @@
 //! uniform numbers u do not depend on the chain, so the host sends them ahead, and the device does the rest without it:
 //! parameters from coordinates, likelihood, prior, decision.
 //!
-//! Each block keeps its share of the samples for all steps: the first `resident` rounds in shared memory, the others in the L2
+//! Each block has the same share of the samples in all steps: the first `resident` rounds in shared memory, the others in the L2
 //! cache as far as that goes. (A round is a quad of each thread.) Each step, every block leaves its part of the log-likelihood in
 //! `exchange` and adds up those of all blocks in the same order, so that all blocks come to the same decision by themselves.
 //! While the first warp waits for the other blocks, the second and the third compute the parameters of the next proposal, one
@@ -15,9 +15,10 @@
 //!
 //! * Launch: cooperative, one block on each multiprocessor at most; block of at least four whole warps; shared memory
 //!   [`shared_bytes`].
-//! * Must do, a step: what [`small_k`](crate::likelihood::small_k) must, but for reading the samples in shared memory. K = 8,
-//!   D = 13, N = 10⁶ on an H200: arithmetic 6.6 µs; 27 % of the samples stay in shared memory, and the L2 cache holds the other
-//!   38 MB. Then a number from each block to each other through the L2 cache, some 0.7 µs, and two barriers of the block.
+//! * Necessary work for each step: that of [`small_k`](crate::likelihood::small_k), except that samples in shared memory are not
+//!   read again. K = 8, D = 13, N = 10⁶ on an H200: arithmetic 6.6 µs; 27 % of the samples stay in shared memory, and the L2 cache
+//!   holds the other 38 MB. Then a number from each block to each other through the L2 cache, some 0.7 µs, and two barriers of
+//!   the block.
 use crate::data::{Columns, QUAD};
 use crate::likelihood::small_k::{COMPONENTS, row};
 use crate::reduce::FINISH_SHARED_BYTES;
@@ -55,7 +56,7 @@ pub struct MetropolisArgs {
     pub columns: Columns,
     /// K.
     pub k: u32,
-    /// D once more: the rare path loops over it, so that it is not unrolled.
+    /// D, for the rarely used code with the maximum taken out: a bound known at run time only is not unrolled.
     pub d: u32,
     /// Whether a component has one σ for all features.
     pub spherical: bool,
@@ -92,7 +93,7 @@ pub fn shared_bytes(d: usize, dim: usize, block_dim: u32, rounds: u32) -> usize 
 pub struct SharedLayout {
     /// The parameters of the next proposal: if the present one is rejected, and if it is accepted.
     pub components: usize,
-    /// What the threads of a block tell each other about a step.
+    /// The record: numbers of a step that the threads of a block exchange.
     pub record: usize,
     /// θ.
     pub point: usize,

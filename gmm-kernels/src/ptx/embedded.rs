@@ -11,7 +11,7 @@ use super::Archive;
 /// The committed PTX, made by `cargo xtask ptx`.
 static COMMITTED: &[u8] = include_bytes!("../../ptx.zip");
 
-/// The archive in use, from the first time that anything of it is asked for.
+/// The archive in use, set when a kernel is first asked for.
 static IN_USE: OnceLock<Archive<'static>> = OnceLock::new();
 
 fn archive() -> Option<&'static Archive<'static>> {
@@ -24,7 +24,7 @@ fn archive() -> Option<&'static Archive<'static>> {
 }
 
 /// The PTX of a kernel: a module with this one entry. `None` if there is no such kernel. A text is unpacked when it is
-/// first asked for, and then kept for the life of the process.
+/// first asked for, and then stays in memory until the process ends.
 ///
 /// ```
 /// let ptx = gmm_kernels::ptx::entry("pair").expect("a kernel of this name");
@@ -33,7 +33,7 @@ fn archive() -> Option<&'static Archive<'static>> {
 #[must_use]
 pub fn entry(name: &str) -> Option<&'static str> {
     static UNPACKED: Mutex<BTreeMap<String, &'static str>> = Mutex::new(BTreeMap::new());
-    // A holder that panicked leaves the map whole: all that happens to it is one insertion.
+    // A thread that panicked with the lock leaves the map consistent: each change is one insertion.
     let mut unpacked = UNPACKED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(text) = unpacked.get(name) {
         return Some(text);
@@ -94,7 +94,7 @@ mod tests {
         assert!(std::ptr::eq(entry("pair").unwrap(), entry("pair").unwrap()));
     }
 
-    /// The other side, a replacement before the first use, is a test of its own process: `tests/replace.rs`.
+    /// A replacement before the first use needs a process without other tests: `tests/replace.rs`.
     #[test]
     fn a_replacement_comes_before_the_first_use() {
         assert!(entry("pair").is_some());

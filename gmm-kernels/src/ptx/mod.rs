@@ -1,6 +1,6 @@
 //! The kernels as PTX, the text that a CUDA driver compiles for its GPU.
 //!
-//! `ptx.zip` holds one text for each kernel, compressed on its own, so that a program unpacks, and the driver compiles,
+//! `ptx.zip` holds one text for each kernel, compressed separately, so that a program unpacks, and the driver compiles,
 //! only the kernels that are launched. A zip file, because every tool can list and unpack it, and because it keeps a
 //! checksum of each text that can be read without unpacking.
 //!

@@ -26,7 +26,7 @@ macro_rules! pattern {
     }};
 }
 
-/// The comment that `barrier!` leaves behind each barrier: the only comment that [`split`] keeps.
+/// The comment that `barrier!` leaves behind each barrier: the only comment that [`split`] does not remove.
 pub const BARRIER_MARK: &str = "// barrier ";
 
 /// A declaration or definition at module scope.
@@ -319,7 +319,7 @@ $L__BB1_1:
         assert_eq!(entries.len(), names.len());
         for ((name, kernel), entry) in names.iter().zip(kernels).zip(&entries) {
             assert_eq!(entry.name, *name);
-            // A function that several kernels call may stand at another place than in the kernel's own module.
+            // A function that several kernels call may stand at another place than in the module of the kernel alone.
             let sorted = |text: &str| {
                 let (header, items) = parse(text).unwrap();
                 (header, items.into_iter().map(|item| item.text).collect::<BTreeSet<_>>())

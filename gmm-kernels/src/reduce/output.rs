@@ -1,6 +1,6 @@
-//! From a warp's sum to the one number that leaves the GPU.
+//! Adds up the sums of warps and blocks to the one number that leaves the GPU.
 
-/// Where a launch puts its total.
+/// Where a launch writes its total.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Output {

@@ -1,7 +1,7 @@
-//! `reduce_sets`: the sum over blocks of what each of them left for each of several numbers.
+//! `reduce_sets`: for each of several numbers, the sum over the blocks that left a part of it.
 //!
 //! * Launch: a block of one warp for each number; no shared memory.
-//! * Must do: read `count` float64 numbers for each.
+//! * Necessary work: read `count` float64 numbers for each.
 
 /// Arguments of the kernel.
 #[repr(C)]

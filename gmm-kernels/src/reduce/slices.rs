@@ -1,7 +1,7 @@
-//! `reduce_slices`: the sum over the slices of the samples of many numbers of each.
+//! `reduce_slices`: for each of many numbers, the sum over the slices of the samples.
 //!
 //! * Launch: a block of whole warps for each [`REDUCE_NUMBERS`] of `count` numbers; shared memory [`shared_bytes`].
-//! * Must do: read slices·count float64 numbers.
+//! * Necessary work: read slices·count float64 numbers.
 use crate::simt::WARP;
 
 /// Numbers of a block.

@@ -1,4 +1,4 @@
-//! What both device homes share: PTX instructions that Rust has no function for.
+//! Functions of both homes on the device: PTX instructions that Rust has no function for.
 use core::arch::asm;
 use core::marker::PhantomData;
 
@@ -65,8 +65,8 @@ pub fn floor(x: f32) -> f32 {
     y
 }
 
-/// `x`, whose value the compiler does not know: what is computed from it is not computed ahead of a loop, where it would
-/// take registers.
+/// `x`, in a way that hides its value from the compiler: results that depend on it are not computed ahead of a loop, where
+/// they would take registers.
 #[inline(always)]
 pub fn opaque(x: u32) -> u32 {
     let y: u32;
@@ -75,11 +75,11 @@ pub fn opaque(x: u32) -> u32 {
     y
 }
 
-/// How long the L2 cache should keep what a load brings in.
+/// How long the L2 cache should hold the data of a load.
 #[derive(Clone, Copy)]
 pub struct CachePolicy(u64);
 
-/// Keep: the next launch reads it again.
+/// Keep the data in the cache: the next launch reads it again.
 #[inline(always)]
 pub fn policy_keep() -> CachePolicy {
     let p: u64;
@@ -88,7 +88,7 @@ pub fn policy_keep() -> CachePolicy {
     CachePolicy(p)
 }
 
-/// Stream: let it go first.
+/// Stream the data through the cache: it is the first to be replaced.
 #[inline(always)]
 pub fn policy_stream() -> CachePolicy {
     let p: u64;
@@ -105,7 +105,7 @@ pub fn policy_stream() -> CachePolicy {
 /// `p` is aligned and readable, and no other thread writes there at the same time.
 #[inline(always)]
 pub unsafe fn load<T: Copy>(p: *const T) -> T {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { *p }
 }
 
@@ -115,7 +115,7 @@ pub unsafe fn load<T: Copy>(p: *const T) -> T {
 /// `p` is aligned and writable, and no other thread accesses it at the same time.
 #[inline(always)]
 pub unsafe fn store<T: Copy>(p: *mut T, v: T) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { *p = v };
 }
 
@@ -126,7 +126,7 @@ pub unsafe fn store<T: Copy>(p: *mut T, v: T) {
 #[inline(always)]
 pub unsafe fn load4(p: *const f32, policy: CachePolicy) -> [f32; 4] {
     let (a, b, c, d): (f32, f32, f32, f32);
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         asm!("ld.global.nc.L2::cache_hint.v4.f32 {{{}, {}, {}, {}}}, [{}], {};",
             out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) p, in(reg64) policy.0, options(pure, readonly, nostack));
@@ -144,7 +144,7 @@ macro_rules! loads {
         #[inline(always)]
         pub unsafe fn $name(p: *const $t) -> $t {
             let v: $t;
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             unsafe { asm!($instruction, out($class) v, in(reg64) p, options(pure, readonly, nostack)) };
             v
         }
@@ -164,7 +164,7 @@ loads! {
 #[inline(always)]
 pub unsafe fn load_f32x4(p: *const f32) -> [f32; 4] {
     let (a, b, c, d): (f32, f32, f32, f32);
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         asm!("ld.global.nc.v4.f32 {{{}, {}, {}, {}}}, [{}];",
             out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) p, options(pure, readonly, nostack));
@@ -179,7 +179,7 @@ pub unsafe fn load_f32x4(p: *const f32) -> [f32; 4] {
 #[inline(always)]
 pub unsafe fn load_f64x2(p: *const f64) -> [f64; 2] {
     let (a, b): (f64, f64);
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         asm!("ld.global.nc.v2.f64 {{{}, {}}}, [{}];",
             out(reg64) a, out(reg64) b, in(reg64) p, options(pure, readonly, nostack));
@@ -193,7 +193,7 @@ pub unsafe fn load_f64x2(p: *const f64) -> [f64; 2] {
 /// `p` is aligned to 16 bytes and writable for 16 bytes.
 #[inline(always)]
 pub unsafe fn store4(p: *mut f32, v: [f32; 4]) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         asm!("st.global.v4.f32 [{}], {{{}, {}, {}, {}}};",
             in(reg64) p, in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3], options(nostack));
@@ -225,10 +225,10 @@ impl<T> Shared<T> {
 impl Shared<f32> {
     /// The same place, with its address in a register of each thread. All lanes of the warp call it.
     ///
-    /// For a place that [`Self::copy4`] fills and that is another for each thread. Where ptxas 13.0 can split the address of such
-    /// a copy into a part of the thread's and one that all threads share, it keeps the latter in a uniform register, and
-    /// then writes down the register of the cache policy wrongly: an instruction that the device refuses. It does not
-    /// see through an exchange of registers between lanes. (`cargo xtask ptx --check` looks for such instructions.)
+    /// Needed for a place that [`Self::copy4`] fills and that differs from thread to thread. Where ptxas 13.0 can split the
+    /// address of such a copy into a part of the thread's and one that all threads share, it has the latter in a uniform
+    /// register, and then writes down the register of the cache policy wrongly: an instruction that the device refuses. It does
+    /// not see through an exchange of registers between lanes. (`cargo xtask ptx --check` looks for such instructions.)
     #[inline(always)]
     pub fn in_thread_register(self) -> Self {
         Self { address: shuffle_xor_u32(self.address, 0), element: PhantomData }
@@ -237,11 +237,11 @@ impl Shared<f32> {
     /// Element `i`.
     ///
     /// # Safety
-    /// It lies within the launch's shared memory and was written, and no other thread writes it at the same time.
+    /// The element lies within the launch's shared memory and was written, and no other thread writes it at the same time.
     #[inline(always)]
     pub unsafe fn get(self, i: usize) -> f32 {
         let v: f32;
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe {
             asm!("ld.shared.f32 {}, [{}];", out(reg32) v, in(reg32) self.offset(i).address, options(pure, readonly, nostack))
         };
@@ -250,10 +250,10 @@ impl Shared<f32> {
     /// Writes element `i`.
     ///
     /// # Safety
-    /// It lies within the launch's shared memory, and no other thread accesses it at the same time.
+    /// The element lies within the launch's shared memory, and no other thread accesses it at the same time.
     #[inline(always)]
     pub unsafe fn set(self, i: usize, v: f32) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { asm!("st.shared.f32 [{}], {};", in(reg32) self.offset(i).address, in(reg32) v, options(nostack)) };
     }
     /// Elements `i` to `i + 3` in one 16-byte read.
@@ -263,7 +263,7 @@ impl Shared<f32> {
     #[inline(always)]
     pub unsafe fn get4(self, i: usize) -> [f32; 4] {
         let (a, b, c, d): (f32, f32, f32, f32);
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe {
             asm!("ld.shared.v4.f32 {{{0}, {1}, {2}, {3}}}, [{4}];",
                 out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.offset(i).address, options(pure, readonly, nostack));
@@ -277,7 +277,7 @@ impl Shared<f32> {
     #[inline(always)]
     pub unsafe fn get_some<const P: usize>(self, i: usize) -> [f32; P] {
         let mut v = [0.0; P];
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe {
             if P == 4 {
                 v.copy_from_slice(&self.get4(i));
@@ -299,7 +299,7 @@ impl Shared<f32> {
     /// As for [`Self::set`]; element `i` is aligned to 16 bytes.
     #[inline(always)]
     pub unsafe fn set4(self, i: usize, v: [f32; 4]) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe {
             asm!("st.shared.v4.f32 [{}], {{{}, {}, {}, {}}};", in(reg32) self.offset(i).address,
                 in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3], options(nostack));
@@ -312,7 +312,7 @@ impl Shared<f32> {
     /// waited.
     #[inline(always)]
     pub unsafe fn copy4(self, i: usize, from: *const f32, policy: CachePolicy) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe {
             asm!("cp.async.cg.shared.global.L2::cache_hint [{}], [{}], 16, {};",
                 in(reg32) self.offset(i).address, in(reg64) from, in(reg64) policy.0, options(nostack));
@@ -324,11 +324,11 @@ impl Shared<f64> {
     /// Element `i`.
     ///
     /// # Safety
-    /// It lies within the launch's shared memory and was written, and no other thread writes it at the same time.
+    /// The element lies within the launch's shared memory and was written, and no other thread writes it at the same time.
     #[inline(always)]
     pub unsafe fn get(self, i: usize) -> f64 {
         let v: f64;
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe {
             asm!("ld.shared.f64 {}, [{}];", out(reg64) v, in(reg32) self.offset(i).address, options(pure, readonly, nostack))
         };
@@ -337,10 +337,10 @@ impl Shared<f64> {
     /// Writes element `i`.
     ///
     /// # Safety
-    /// It lies within the launch's shared memory, and no other thread accesses it at the same time.
+    /// The element lies within the launch's shared memory, and no other thread accesses it at the same time.
     #[inline(always)]
     pub unsafe fn set(self, i: usize, v: f64) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { asm!("st.shared.f64 [{}], {};", in(reg32) self.offset(i).address, in(reg64) v, options(nostack)) };
     }
 }
@@ -394,7 +394,7 @@ pub fn warp_any(x: bool) -> bool {
     y != 0
 }
 
-/// The value of `x` in the lane `by` above (its own value past the end); all lanes of the warp take part.
+/// The value of `x` in the lane `by` above (the lane's value past the end); all lanes of the warp take part.
 #[inline(always)]
 pub fn shuffle_down_u32(x: u32, by: u32) -> u32 {
     let y: u32;
@@ -433,14 +433,14 @@ pub fn reciprocal(x: f32) -> f32 {
 }
 
 /// Adds `v` to the counter at `p`, and returns its former value. What the thread wrote to global memory before is
-/// visible to whoever reads the new value, and the other way round.
+/// visible to every thread that reads the new value, and vice versa.
 ///
 /// # Safety
 /// `p` is an aligned counter in global memory that is only accessed atomically.
 #[inline(always)]
 pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
     let old: u32;
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         asm!("atom.add.acq_rel.gpu.global.u32 {}, [{}], {};", out(reg32) old, in(reg64) p, in(reg32) v, options(nostack))
     };
@@ -453,19 +453,19 @@ pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
 /// `p` is an aligned, writable address of device memory or mapped host memory.
 #[inline(always)]
 pub unsafe fn publish(p: *mut f64, v: f64) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { asm!("st.relaxed.sys.global.f64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack)) };
 }
 
-/// Reads what another block wrote in this launch (never from a stale cache line), and only where the program says so: no
-/// compiler does it earlier, before a condition that it is under.
+/// Reads what another block wrote in this launch (never from a stale cache line). The compiler does not move the read to
+/// an earlier place, before a condition that it is under.
 ///
 /// # Safety
 /// `p` is an aligned, readable address of global memory.
 #[inline(always)]
 pub unsafe fn load_fresh(p: *const f64) -> f64 {
     let v: f64;
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { asm!("ld.relaxed.gpu.global.f64 {}, [{}];", out(reg64) v, in(reg64) p, options(nostack)) };
     v
 }
@@ -476,7 +476,7 @@ pub unsafe fn load_fresh(p: *const f64) -> f64 {
 /// `p` is an aligned, writable address of global memory.
 #[inline(always)]
 pub unsafe fn store_fresh(p: *mut f64, v: f64) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { asm!("st.relaxed.gpu.global.f64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack)) };
 }
 

@@ -1,5 +1,5 @@
 //! Home 3: the host. A block runs as real threads with real barriers, blocks one after the other, so that tests
-//! execute every kernel's own code, tails and reductions included. Slow, and exact about who waits for whom.
+//! execute the code of every kernel, tails and reductions included. It is slow, and waits exactly where the device would.
 //!
 //! Every access to shared memory and to global memory ([`Memory`]) is checked. A thread that fails ends the launch: the
 //! others leave at their next barrier, and the launch fails with the first one's message.
@@ -19,7 +19,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::vec::Vec;
 
-/// What all threads of a launch share.
+/// The state that all threads of a launch share.
 struct Launch<'a> {
     memory: &'a Memory<'a>,
     grid: (u32, u32),
@@ -30,7 +30,7 @@ struct Launch<'a> {
     failure: Mutex<Option<String>>,
 }
 
-/// What a thread unwinds with that leaves because another one has failed.
+/// The panic payload of a thread that ends because another one has failed.
 struct Left;
 
 impl Launch<'_> {
@@ -61,13 +61,13 @@ impl Launch<'_> {
     }
 }
 
-/// What `panic!` was called with.
+/// The message of a panic.
 fn text(reason: &(dyn Any + Send)) -> String {
     let text = reason.downcast_ref::<&str>().map(|text| text.to_string());
     text.or_else(|| reason.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// No code that panics runs under a lock, so that the value is sound whatever happened elsewhere.
+/// Locks a mutex, even if a thread panicked: no code that panics runs under a lock, so that the value is consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -142,7 +142,7 @@ fn here() -> Here {
 }
 
 fn block() -> &'static Block<'static> {
-    // SAFETY: `launch` keeps the block alive until all its threads have ended, and only they come here.
+    // SAFETY: the block lives in `launch` until all its threads have ended, and only they come here.
     unsafe { &*here().block }
 }
 
@@ -172,7 +172,7 @@ impl<'a> Block<'a> {
     }
 }
 
-// SAFETY: the parts are synchronised, but for the shared memory, whose races are the kernel's to avoid.
+// SAFETY: all parts are synchronised except the shared memory, where the kernel must avoid races.
 unsafe impl Sync for Block<'_> {}
 
 /// A kernel with its arguments, as its threads share them.
@@ -180,14 +180,14 @@ struct Call<A> {
     kernel: unsafe fn(A),
     args: A,
 }
-// SAFETY: the arguments are copied to each thread; what is accessed through their pointers is the kernel's to synchronise.
+// SAFETY: the arguments are copied to each thread; the kernel must synchronise what it accesses through their pointers.
 unsafe impl<A: Copy> Sync for Call<A> {}
 
 impl<A: Copy> Call<A> {
     /// # Safety
-    /// The kernel's for these arguments.
+    /// Those of the kernel with these arguments.
     unsafe fn run(&self) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { (self.kernel)(self.args) }
     }
 }
@@ -200,7 +200,7 @@ impl<A: Copy> Call<A> {
 /// that is neither the block's shared memory nor an array of `memory`.
 ///
 /// # Safety
-/// That of the kernel with these arguments, but for the bounds of arrays, which are checked.
+/// Those of the kernel with these arguments, except the bounds of arrays, which are checked.
 pub unsafe fn launch<A: Copy>(
     grid: (u32, u32),
     block_dim: u32,
@@ -216,7 +216,7 @@ pub unsafe fn launch<A: Copy>(
     let run = move |thread| {
         for index in (0..grid.1).flat_map(|y| (0..grid.0).map(move |x| (x, y))) {
             block.enter(thread, index);
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             unsafe { call.run() };
             if block.meeting.wait(launch) {
                 // SAFETY: all other threads wait at the next barrier; the length is the allocation's.
@@ -257,7 +257,7 @@ pub unsafe fn launch_together<A: Copy>(
             for thread in 0..block_dim {
                 let run = move || {
                     block.enter(thread, (x, 0));
-                    // SAFETY: the caller's.
+                    // SAFETY: the caller guarantees it.
                     unsafe { call.run() }
                 };
                 scope.spawn(move || launch.attempt(thread, run));

@@ -1,4 +1,4 @@
-//! The SIMT interface that kernels are written against, and its three homes.
+//! The SIMT interface that kernels are written against, and its three implementations (homes).
 //!
 //! | home | when | index, barrier, shared memory | arithmetic, loads, shuffles, atomics |
 //! |---|---|---|---|

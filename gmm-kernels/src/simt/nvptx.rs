@@ -1,4 +1,4 @@
-//! Home 1: index and shared memory through rustc's own NVPTX target.
+//! Home 1: index and shared memory through rustc's NVPTX target.
 use core::arch::{asm, global_asm, nvptx::*};
 
 global_asm!(".extern .shared .align 16 .b8 gmm_shared[];");

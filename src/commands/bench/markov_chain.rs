@@ -170,7 +170,8 @@ fn report(rows: &[Row], notes: &[String]) -> String {
     out += &text::table(&header, measured.chain(talk), 2);
     out += "\n\nA row of NUTS counts gradients. The rows of 2018 are the talk's, for N = 1,000,000, D = 13, K = 8.";
     if rows.iter().any(|r| r.kernel.starts_with("metropolis")) {
-        out += "\nWith the kernel `walk` the device decides on each step by itself; with the others the host does.";
+        out +=
+            "\nWith the kernel `metropolis` the device decides on each step by itself; with the others the host does.";
     }
     for note in notes {
         out += "\n\n";

@@ -1,4 +1,4 @@
-//! Has NVIDIA's assembler judge the PTX: what it refuses, and what of it lands in local memory.
+//! Assembles the PTX with NVIDIA's assembler, and reports kernels that it refuses or that use local memory.
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -11,17 +11,17 @@ use anyhow::{Context, Result, bail};
 use gmm_kernels::ptx::Entry;
 use regex::Regex;
 
-/// The GPUs that the PTX is assembled for: the oldest served, and the one that the speed is measured on.
+/// The GPUs that the PTX is assembled for: the oldest supported one, and the one on which the speed is measured.
 const ARCHITECTURES: &[&str] = &["sm_80", "sm_90"];
 
-/// Kernels that may use local memory: the readable baseline, where speed is not the point.
+/// Kernels that may use local memory: the readable baseline, which need not be fast.
 const MAY_USE_LOCAL_MEMORY: &[&str] = &["pair"];
 
-/// Bytes of stack that a kernel may have because they were looked at: these fill all registers with sums, and ptxas parks
-/// two or three numbers of the launch's start, outside of the loops that do the work.
+/// Bytes of stack that these kernels may have: they fill all registers with sums, and ptxas stores two or three numbers of the
+/// launch's start on the stack, outside of the loops that do the work.
 const LOOKED_AT: &[(&str, u32)] = &[("tiled16", 16), ("fused_full_k08_d16", 8)];
 
-/// What ptxas says about one entry on one architecture.
+/// The report of ptxas about one entry on one architecture.
 pub struct Report {
     entry: String,
     architecture: &'static str,
@@ -36,12 +36,12 @@ struct Properties {
     stack: u32,
     spill_stores: u32,
     spill_loads: u32,
-    /// Instructions that no device takes: see [`malformed`].
+    /// Instructions that every device refuses: see [`malformed`].
     malformed: u32,
 }
 
 impl Report {
-    /// What keeps this entry from being used, if anything.
+    /// The reason why this entry must not be used, if there is one.
     pub fn problems(&self) -> Vec<String> {
         let place = format!("{} on {}", self.entry, self.architecture);
         match &self.outcome {

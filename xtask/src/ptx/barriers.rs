@@ -1,4 +1,4 @@
-//! Checks that the compiler kept each barrier as it was written.
+//! Checks that each barrier of the source is in the PTX exactly once.
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Compiles the kernels with rustc's own NVPTX target.
+//! Compiles the kernels with rustc's NVPTX target.
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -10,11 +10,11 @@ const TARGET: &str = "nvptx64-nvidia-cuda";
 /// The profile of the device code in the workspace's manifest: `panic = "abort"`, `lto = "fat"`, one codegen unit.
 const PROFILE: &str = "ptx";
 
-/// What rustc is told beyond the profile.
+/// Options for rustc besides those of the profile.
 const RUSTC_FLAGS: &[&str] = &[
     // PTX is text; it is the assembly of this target.
     "--emit=asm",
-    // The oldest GPU served (Ampere), and the oldest PTX with cache policies (driver 470 and later).
+    // The oldest supported GPU (Ampere), and the oldest PTX with cache policies (driver 470 and later).
     "-Ctarget-cpu=sm_80",
     "-Ctarget-feature=+ptx74",
     // PTX needs no link step, but rustc takes one: the program named `true` does nothing.
@@ -26,11 +26,11 @@ const RUSTC_FLAGS: &[&str] = &[
     "-Cllvm-args=-unroll-threshold=100000",
 ];
 
-/// Environment variables that would change the code from outside.
+/// Environment variables that would change the compiled code; they are removed.
 const FOREIGN_FLAGS: &[&str] =
     &["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS", "CARGO_TARGET_NVPTX64_NVIDIA_CUDA_RUSTFLAGS"];
 
-/// What the compiler's warnings lead to.
+/// How warnings of the compiler are treated.
 #[derive(PartialEq)]
 pub enum Warnings {
     Show,

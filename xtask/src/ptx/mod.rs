@@ -1,8 +1,8 @@
 //! From the kernels' source to the committed PTX.
 //!
 //! The kernels become one module of PTX (`compile`), which is split by entry, so that the driver compiles only what a program
-//! launches, and packed into an archive (both in `gmm_kernels::ptx`). What is written is a function of the source and the
-//! compilers alone: no path, no hash and no numbering of the module as a whole gets into it.
+//! launches, and packed into an archive (both in `gmm_kernels::ptx`). The result depends on the source and the
+//! compilers alone: it has no path, no hash and no numbering of the module as a whole.
 mod assemble;
 mod barriers;
 mod compare;
@@ -17,14 +17,14 @@ use compile::{Warnings, compile};
 pub use compile::{cargo, run};
 use gmm_kernels::ptx::{Archive, Entry, pack, split};
 
-/// Who made the PTX, in the first line of each kernel's text.
+/// The compiler and its version, for the first line of each kernel's text.
 const MAKER: &str = "`cargo xtask ptx`";
 
 fn archive_file(root: &Path) -> PathBuf {
     root.join("gmm-kernels/ptx.zip")
 }
 
-/// What differs between the committed archive and these entries. No file is like an archive without kernels.
+/// What differs between the committed archive and these entries. A missing file counts as an archive without kernels.
 fn differences(root: &Path, entries: &[Entry]) -> Result<Vec<String>> {
     let file = archive_file(root);
     let differences = match fs::read(&file) {
@@ -63,7 +63,7 @@ pub fn write(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the kernels, and fails unless the committed PTX is what the source gives and in order.
+/// Compiles the kernels, and fails unless the committed PTX is what the source gives and passes all checks.
 pub fn check(root: &Path) -> Result<()> {
     let entries = split(&compile(root, Warnings::Deny)?, MAKER)?;
     let mut problems = differences(root, &entries)?;
@@ -95,7 +95,7 @@ pub fn show(root: &Path, name: &str) -> Result<()> {
         bail!("there is no kernel `{name}`; there is {}", near.join(", "));
     };
     match io::stdout().write_all(text.as_bytes()) {
-        // The reader has seen enough (`| head`).
+        // The reader of a pipe has closed it (`| head`).
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print"),
         _ => Ok(()),
     }

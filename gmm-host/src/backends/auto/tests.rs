@@ -362,13 +362,13 @@ fn the_faster_side_is_taken_and_kept() {
 fn a_walk_goes_where_it_is_faster() {
     let target = MetropolisTarget { n_components: 40, n_features: 2, spherical: true, prior: flat(40, 2) };
     let point = vec![0.0; target.dim()];
-    for (open, walks) in [(fast as OpenFn, true), (slow, false), (none, false)] {
+    for (open, on_device) in [(fast as OpenFn, true), (slow, false), (none, false)] {
         let x = data(10_000);
         let mut auto = auto(&x, open);
         let mut steps = ZeroSteps(3);
-        assert_eq!(auto.metropolis(&target, &point, 0.0, &mut steps).unwrap(), walks);
-        assert_eq!(steps.0, if walks { 0 } else { 3 }, "a walk that is not done asks for nothing");
-        assert!(!walks || auto.describe().device == "fake");
+        assert_eq!(auto.metropolis(&target, &point, 0.0, &mut steps).unwrap(), on_device);
+        assert_eq!(steps.0, if on_device { 0 } else { 3 }, "no steps are asked for where none are made");
+        assert!(!on_device || auto.describe().device == "fake");
     }
     let x = data(100);
     let refused = auto(&x, none).metropolis(&target, &point[1..], 0.0, &mut ZeroSteps(1));

@@ -22,7 +22,7 @@ const MAX_FLOAT64: usize = 1 << 27;
 /// The CPU backend: lays out the samples for the machine's SIMD registers once, in the type they came in, and evaluates them
 /// with all its threads, or with the calling thread alone if there is little to do.
 ///
-/// float32 samples are evaluated in float32 around their own centre, with the constants and the sum over the samples in
+/// float32 samples are evaluated in float32 around the centre of the data, with the constants and the sum over the samples in
 /// float64. Where float32's digits do not suffice, everything is computed in float64 ([`Evaluator::precision`]). The results
 /// do not depend on the number of threads.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The CUDA backend as others see it: float32 or float64, as the samples are.
+//! The CUDA backend's evaluator, in float32 or float64 depending on the type of the samples.
 use super::device::gpu::GpuInfo;
 use super::float32::Float32;
 use super::float64::Float64;
@@ -28,9 +28,9 @@ enum Engine<'a> {
 impl<'a> CudaEvaluator<'a> {
     /// Takes a copy of the samples and their weights to the device of this number (counted from 0).
     ///
-    /// float64 samples are evaluated in float64, and all else in float32 where its digits suffice
-    /// ([`Evaluator::precision`]); so are float64 samples for which [`CudaOptions::kernel`] asks for a kernel. A second copy in
-    /// float64 is taken to the device when it is first needed.
+    /// float64 samples are evaluated in float64, and all else in float32 where its digits suffice ([`Evaluator::precision`]);
+    /// so are float64 samples for which [`CudaOptions::kernel`] asks for a kernel. For a mixture that needs float64, a second
+    /// copy of the samples in float64 is taken to the device when it is first needed.
     ///
     /// # Errors
     /// [`Error::NoCudaDevice`](crate::Error::NoCudaDevice); [`Error::Kernel`](crate::Error::Kernel) for a kernel of an unknown

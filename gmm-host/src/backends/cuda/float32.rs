@@ -1,4 +1,4 @@
-//! The CUDA backend in float32: the kernel that the plan has for each operation.
+//! The CUDA backend in float32: each operation by the kernel that the plan has chosen for it.
 use super::device::gpu::Gpu;
 use super::device::memory::{Workspace, allocate};
 use super::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
@@ -31,7 +31,7 @@ const SCORES: usize = 1 << 22;
 /// The CUDA backend in float32.
 #[derive(Debug)]
 pub(super) struct Float32<'a> {
-    /// First, so that its drop comes before the others'.
+    /// The first field, so that it is dropped before the others: its drop waits for the device.
     pub data: DeviceSamples<f32>,
     samples: Samples<'a>,
     requested: Option<Requested>,
@@ -167,7 +167,7 @@ impl<'a> Float32<'a> {
             && family.problem(task, &gpu.limits).is_some()
             && let Some(first) = candidates(task, Some(family), &gpu.limits).first()
         {
-            // It says why the family cannot do the task.
+            // This fails, with an error that says why the family cannot do the task.
             Plan::new(gpu, *first, task)?;
         }
         let scores = (task.operation == Operation::Scores).then(|| allocate(task.n)).transpose()?;
@@ -240,7 +240,7 @@ impl<'a> Float32<'a> {
         Ok(Array1::from_vec(all))
     }
 
-    /// The general kernels, which do all that is left.
+    /// The general kernels, for operations that no other kernel has.
     fn general(&mut self) -> (&mut General<f32>, &mut DeviceSamples<f32>) {
         self.latest = Some(Latest::Variant(general::VARIANT));
         (&mut self.general, &mut self.data)
@@ -373,7 +373,8 @@ impl Evaluator for Float32<'_> {
         }
     }
 
-    /// With up to 8 components, 16 features, and resident samples without weights, if no other kernel is asked for.
+    /// The device makes the steps for up to 8 components, 16 features, and resident samples without weights, if no other kernel
+    /// is asked for.
     fn metropolis(
         &mut self,
         target: &MetropolisTarget,

@@ -7,7 +7,7 @@ use ndarray::{Array1, Array2};
 
 #[derive(Debug)]
 pub(super) struct Float64<'a> {
-    /// First, so that its drop comes before the other's.
+    /// The first field, so that it is dropped before the others: its drop waits for the device.
     pub data: DeviceSamples<f64>,
     samples: Samples<'a>,
     general: General<f64>,

@@ -1,4 +1,4 @@
-//! The CUDA backend: found at run time, absent without harm.
+//! The CUDA backend. The driver is looked for at run time, so that a program with this backend also starts without one.
 //!
 //! | folder | for | kernels |
 //! |---|---|---|
@@ -9,7 +9,8 @@
 //! | `general/` | everything for any shape, in float32 and float64 | `gmm_kernels::general` |
 //! | `metropolis/` | random-walk Metropolis without the host | `gmm_kernels::metropolis` |
 //!
-//! `evaluator.rs` is what others see: `float32.rs` or `float64.rs`, as the samples are.
+//! `evaluator.rs` is what other modules use; behind it `float32.rs` or `float64.rs` evaluates, depending on the type of the
+//! samples.
 mod device;
 #[cfg(test)]
 mod emulator;

@@ -1,16 +1,16 @@
-//! What the CUDA backend can be told, and the kernel that a user asks for.
+//! Options of the CUDA backend, and the kernel that a user asks for.
 use super::metropolis::shape::{self, Shape};
 use super::plan::{Family, Variant};
 use crate::{Error, Result};
 use std::fmt;
 use std::path::PathBuf;
 
-/// The names of the kernels that a CUDA device can be told to use.
+/// The names of the kernels that [`CudaOptions::kernel`] takes.
 pub fn cuda_kernel_names() -> Vec<String> {
     Family::ALL.iter().map(|family| family.name()).chain([shape::NAME]).map(String::from).collect()
 }
 
-/// How a data set is to be evaluated on a CUDA device.
+/// Options for evaluating a data set on a CUDA device.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CudaOptions {

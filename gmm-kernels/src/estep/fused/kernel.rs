@@ -20,7 +20,7 @@ use sums::{Sums, flush};
 /// Stages of a warp after which its float32 sums are added to the float64 sums in shared memory.
 const FLUSH: u32 = 32;
 
-/// What the moments of an instance are taken of.
+/// The quantities whose moments an instance sums up.
 trait Moments {
     /// Whether they are taken of x itself instead of z.
     const RAW: bool;
@@ -29,9 +29,9 @@ trait Moments {
 }
 /// Moments of x around the centre of the data; A is diagonal.
 struct Raw;
-/// Moments of z = A·x + b around the component's own centre; A is diagonal.
+/// Moments of z = A·x + b around the component's centre; A is diagonal.
 struct Diagonal;
-/// Moments of z = A·x + b around the component's own centre; A is a lower triangle.
+/// Moments of z = A·x + b around the component's centre; A is a lower triangle.
 struct Full;
 impl Moments for Raw {
     const RAW: bool = true;
@@ -54,7 +54,7 @@ impl Moments for Full {
 unsafe fn copy_parameters(to: Shared<f32>, from: *const f32, numbers: usize) {
     let mut i = thread_idx() as usize;
     while i < numbers {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { to.set(i, load(from.add(i))) };
         i += block_dim() as usize;
     }
@@ -91,11 +91,11 @@ unsafe fn body<
     let stages = Stages::<D> { columns, ring, lane, cached, streamed };
     let step = grid_dim() * warps * WARP;
     let mut base = (block_idx() * warps + warp) * WARP;
-    // SAFETY: the start: nobody reads.
+    // SAFETY: at the start no thread reads the shared memory.
     unsafe { stages.fetch(base, 0) };
     let mut v = lane;
     while v < per_warp {
-        // SAFETY: the warp's own sums.
+        // SAFETY: sums that only this warp uses.
         unsafe { warp_sums.set(v, 0.0) };
         v += WARP as usize;
     }
@@ -148,7 +148,7 @@ unsafe fn body<
             let mut c = 0;
             while c < COMPONENTS {
                 let sums = sums.take::<SUMS>(c);
-                // SAFETY: the warp's own sums; all of its lanes have read the stage, which is free until the next copy.
+                // SAFETY: sums that only this warp uses; all of its lanes have read the stage, which is free until the next copy.
                 unsafe { flush::<LANES, SUMS>(warp_sums.offset(c * LANES), capacity, &sums, samples, D * TILE) };
                 c += 1;
             }
@@ -156,10 +156,10 @@ unsafe fn body<
         // The next copy into this stage starts only when all lanes have read it.
         warp_sync();
     }
-    // One lane of each group speaks for the samples that its lanes share.
+    // The first lane of each group counts the samples that the group's lanes share.
     let total = if component == 0 { product } else { LogProduct::new() }.warp_sum();
     if lane == 0 {
-        // SAFETY: the warp's own place.
+        // SAFETY: a place that only this warp uses.
         unsafe { warp_sums.set(values - 1, total) };
     }
     barrier!();
@@ -179,11 +179,11 @@ unsafe fn write_block_sums(partials: *mut f64, values: usize, per_warp: usize, w
         let mut sum = 0.0;
         let mut warp = 0;
         while warp < warps {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             sum += unsafe { Shared::<f64>::at(warp * per_warp * size_of::<f64>()).get(v) };
             warp += 1;
         }
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { store(partials.add(v * grid_dim() as usize + block_idx() as usize), sum) };
         v += block_dim() as usize;
     }
@@ -214,7 +214,7 @@ macro_rules! instance {
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: FusedArgs) {
                 const FULL: bool = $moments::FULL;
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 unsafe {
                     body::<$moments, $lanes, $components, $samples, $d, { matrix($d, FULL) }, { sums($d, FULL) }>(&args)
                 }

@@ -3,8 +3,8 @@
 //! The thread's sums stay in registers only if the compiler knows every index into them: the loops over them are `while`
 //! loops with constant bounds, which it unrolls.
 //!
-//! No barrier stands between two questions about the same condition: a compiler that does not know a barrier to be convergent
-//! may copy it into both answers.
+//! No barrier stands between two branches on the same condition: a compiler that does not know a barrier to be convergent
+//! may merge the branches and copy the barrier into both sides.
 mod task;
 
 use super::*;
@@ -15,7 +15,7 @@ use task::Task;
 /// components have no larger ones for a quad of samples skips it.
 const NEGLIGIBLE: f32 = 9.094_947e-13;
 
-/// What the threads of a block share: the launch, the block's part of the work, and its shared memory.
+/// The state that the threads of a block share: the launch, the block's part of the work, and its shared memory.
 struct Block<'a> {
     args: &'a WeightedSumsArgs,
     shape: Shape,
@@ -78,7 +78,7 @@ impl<'a> Block<'a> {
     /// Fills the shared memory with what is the same for all stages. All threads of the block take part.
     ///
     /// # Safety
-    /// It is not in use.
+    /// The shared memory is not in use.
     #[inline(always)]
     unsafe fn prepare<const CENTRAL: bool>(&self) {
         let (args, shape) = (self.args, self.shape);
@@ -179,7 +179,7 @@ impl<'a> Block<'a> {
         while c < self.tiles() * (COMPONENTS * QUADS) as u32 {
             let component = (c / QUADS as u32) as usize;
             let place = component * PITCH + QUAD * quad;
-            // SAFETY: places of this thread's own.
+            // SAFETY: places that only this thread uses.
             unsafe {
                 let q = r.get4(place);
                 let w = self.weights.get(component);
@@ -189,7 +189,7 @@ impl<'a> Block<'a> {
                 let mut most = 0.0;
                 let mut p = 0;
                 while p < QUAD {
-                    // Nobody wrote exponents of components behind K.
+                    // The exponents of components behind K were never written.
                     let r = if w > 0.0 { w * exp2(q[p] - top[p]) * factor[p] } else { 0.0 };
                     v[p] = if r >= NEGLIGIBLE { r } else { 0.0 };
                     total += v[p];
@@ -225,7 +225,7 @@ impl<'a> Block<'a> {
             unsafe { self.counts.set(c as usize, 0.0) };
             if c.is_multiple_of(QUADS as u32) {
                 let component = self.tile as usize * COMPONENTS + (c / QUADS as u32) as usize;
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 unsafe { move_sums(to.wrapping_add(component), 1, &mut [count + second + third + fourth], add) };
             }
             c += block_dim();
@@ -240,16 +240,16 @@ impl<'a> Block<'a> {
 #[inline(always)]
 unsafe fn move_sums<const V: usize>(to: *mut f64, step: usize, values: &mut [f32; V], add: bool) {
     let mut sums = [0.0f64; V];
-    // All reads before the first write, so that their latencies overlap.
+    // All reads come before the first write, so that their latencies overlap.
     let mut v = 0;
     while add && v < V {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         sums[v] = unsafe { load(to.wrapping_add(v * step)) };
         v += 1;
     }
     let mut v = 0;
     while v < V {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { store(to.wrapping_add(v * step), sums[v] + values[v] as f64) };
         values[v] = 0.0;
         v += 1;
@@ -296,7 +296,7 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
     };
     let features = block.features() as usize;
     let centres = block.centres.offset(task.tile as usize * COMPONENTS * features);
-    // Where the sums go: those of neighbouring tasks beside each other, the counts behind them all.
+    // The place of this task's sums: those of neighbouring tasks lie beside each other, the counts behind them all.
     let tasks = shape.tiles as usize * shape.patches as usize;
     let index = (block.tile + task.tile) as usize * shape.patches as usize + (block.patch + task.patch) as usize;
     let to = args.sums.wrapping_add(block_idx_y() as usize * shape.sums());
@@ -311,7 +311,7 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
         let r = samples.offset(features * PITCH);
         let largest = block.largest.offset(half * shape.places());
         wait_for_stage(shape.stages);
-        // SAFETY: this thread's copies have arrived; nobody reads this half of `largest` since the last barrier.
+        // SAFETY: this thread's copies have arrived; no thread reads this half of `largest` since the last barrier.
         unsafe { block.responsibilities(r, largest, normalisers) };
         barrier!();
         let next = number + args.slices;
@@ -329,7 +329,7 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
         }
         let r = r.offset(task.tile as usize * COMPONENTS * PITCH);
         let largest = largest.offset(task.tile as usize * COMPONENTS * QUADS);
-        // Known at run time only, which keeps the loop from being unrolled.
+        // A bound known at run time only, so that the loop is not unrolled.
         let left = args.columns.quads() - number * QUADS as u32;
         let quads = if left < QUADS as u32 { left as usize } else { QUADS };
         let mut quad = 0;
@@ -378,7 +378,7 @@ macro_rules! instances {
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: WeightedSumsArgs) {
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 unsafe { body::<$full, $central>(&args) }
             }
         }
@@ -389,8 +389,8 @@ instances! {
     weighted_sums_diag_raw false false;
     /// Matrices, moments around the data's centre.
     weighted_sums_full_raw true false;
-    /// Diagonal covariances, moments around each component's own centre.
+    /// Diagonal covariances, moments around each component's centre.
     weighted_sums_diag_central false true;
-    /// Matrices, moments around each component's own centre.
+    /// Matrices, moments around each component's centre.
     weighted_sums_full_central true true;
 }

@@ -102,7 +102,7 @@ impl<'a, T: Float, const FULL: bool> Task<'a, T, FULL> {
     /// Adds one sample to the sums `v`. `c` and `c_columns`: the centres of the rows' and the columns' features.
     ///
     /// # Safety
-    /// It is a sample, or padding behind the last.
+    /// `i` is the index of a sample, or of padding behind the last.
     #[inline(always)]
     unsafe fn add_sample<const NUMBERS: usize>(
         self,
@@ -111,10 +111,10 @@ impl<'a, T: Float, const FULL: bool> Task<'a, T, FULL> {
         c: &[T; FEATURES],
         c_columns: &[T; FEATURES],
     ) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         let (r, u) = unsafe { (self.responsibility(sample), self.deviations(sample, self.rows, c)) };
         if FULL {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             let w = unsafe { self.deviations(sample, self.columns, c_columns) };
             let mut f = 0;
             while f < FEATURES {
@@ -175,7 +175,7 @@ unsafe fn body<T: Float, const FULL: bool, const NUMBERS: usize>(args: &Accumula
         let mut s = 0;
         while s < NUMBERS / WARP as usize {
             let value = unit as usize * NUMBERS + lane * (NUMBERS / WARP as usize) + s;
-            // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it, to where nobody has
+            // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it, where no sum has been
             // written yet.
             // SAFETY: a place for each value and slice.
             unsafe {
@@ -196,7 +196,7 @@ macro_rules! instance {
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: AccumulateArgs<$t>) {
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 unsafe { body::<$t, $full, { numbers($full) }>(&args) }
             }
         }

@@ -135,7 +135,7 @@ macro_rules! instance {
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: DensityArgs<$t>) {
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 unsafe { body::<$t, $full>(&args) }
             }
         }

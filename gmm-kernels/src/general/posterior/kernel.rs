@@ -56,7 +56,7 @@ impl<T: Float> Sample<'_, T> {
             // SAFETY: sample and component exist.
             unsafe {
                 let w = T::load(self.args.weights.add(k as usize));
-                // A component without weight may be above the maximum: it counts 0, not 0·∞.
+                // The q of a component without weight may be above the maximum: it counts as 0, not as 0·∞.
                 let p = if w > T::ZERO { w * (load(self.q(k)) - maximum).exp2() } else { T::ZERO };
                 if self.args.responsibilities != 0 {
                     store(self.q(k), p);
@@ -115,7 +115,7 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
     // SAFETY: all threads end here, and the shared memory is not in use.
     let sum = unsafe { Output::block_total(warp_sum(total)) };
     if thread_idx() == 0 {
-        // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it, to where nobody has written
+        // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it, where no sum has been written
         // yet.
         // SAFETY: a place for each block.
         unsafe {
@@ -133,7 +133,7 @@ macro_rules! instance {
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: PosteriorArgs<$t>) {
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 unsafe { body(&args) }
             }
         }

@@ -42,7 +42,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
         let mut r = 0;
         while r < QUADS {
             quad[r] = base + r as u32 * block_dim() + thread_idx();
-            // Past the end the last quad stands in, and is not counted.
+            // Past the end the last quad is read again, and not counted.
             let i = if quad[r] < columns.quads() { quad[r] } else { columns.quads() - 1 };
             let mut j = 0;
             while j < D {
@@ -58,7 +58,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
             // SAFETY: the group's parameters are in shared memory since the barrier.
             let likelihoods = unsafe { likelihoods::<D, ROW4, QUADS>(&x, components, args.k) };
             let mine = set as usize * threads + thread_idx() as usize;
-            // SAFETY: the thread's own place.
+            // SAFETY: a place that only this thread uses.
             let mut product = unsafe { LogProduct::from_parts(powers.get(mine), mantissas.get(mine)) };
             let mut r = 0;
             while r < QUADS {
@@ -69,7 +69,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
                 r += 1;
             }
             let (power, mantissa) = product.parts();
-            // SAFETY: the thread's own place.
+            // SAFETY: a place that only this thread uses.
             unsafe {
                 powers.set(mine, power);
                 mantissas.set(mine, mantissa);
@@ -79,7 +79,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
         base += step;
     }
     barrier!();
-    // Each warp takes sets of its own and sums them over the block's threads.
+    // Each warp takes other sets, and sums them over the block's threads.
     let (warp, lane) = (thread_idx() / WARP, thread_idx() % WARP);
     let mut set = warp;
     while set < sets {
@@ -109,7 +109,7 @@ macro_rules! instances {
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: BatchArgs) {
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 unsafe { body::<$d, { row($d) / 4 }>(&args) }
             }
         }

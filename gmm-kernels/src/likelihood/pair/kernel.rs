@@ -9,7 +9,7 @@ use crate::simt::*;
 /// `x` has a readable element every `stride`, `d` times; `p` has 2·d + 2 readable elements.
 #[inline(always)]
 pub unsafe fn component(x: *const f32, stride: u64, d: u32, p: *const f32) -> (f32, f32) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let d = d as usize;
         let mut q = load(p.add(2 * d + 1));

@@ -24,7 +24,7 @@ pub unsafe fn likelihoods<const D: usize, const ROW4: usize, const R: usize>(
         while u < SIDE_BY_SIDE {
             let mut i = 0;
             while i < ROW4 {
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 c[u][i] = unsafe { at.get4(4 * (u * ROW4 + i)) };
                 i += 1;
             }
@@ -119,7 +119,7 @@ unsafe fn far_sample(columns: &Columns, sample: usize, components: Shared<f32>, 
     let mut c = 0;
     while c < k {
         let at = components.offset(c * row(d));
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe {
             let mut q = at.get(2 * d + 1);
             let mut j = 0;
@@ -182,7 +182,7 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Small
         let mut x = [[[0.0; QUAD]; D]; 1];
         let mut j = 0;
         while j < D {
-            // SAFETY: this thread's own copies, which have arrived.
+            // SAFETY: copies that this thread made, and that have arrived.
             x[0][j] = unsafe { ring.get4((stage * D + j) * feature) };
             j += 1;
         }
@@ -206,7 +206,7 @@ macro_rules! instances {
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: SmallKArgs<{ row($d) }>) {
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 unsafe { body::<$d, { row($d) }, { row($d) / 4 }>(&args) }
             }
         }

@@ -6,7 +6,7 @@ use super::*;
 use crate::math::{LogProduct, LogSumExp};
 use crate::simt::*;
 
-/// What the threads of a block share about a launch.
+/// The data of a launch, as a thread of a block sees it.
 struct Tiles<'a, const T: usize, const FULL: bool> {
     args: &'a TiledArgs,
     /// Quads of a block's samples, a power of two.
@@ -87,7 +87,7 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
         let mut c = thread_idx();
         while c < features << shift {
             let (feature, q) = (c >> shift, c & (self.quads - 1));
-            // Past the end the last quad stands in, and is not counted.
+            // Past the end the last quad is read again, and not counted.
             let quad = if first + q < last { first + q } else { last };
             // SAFETY: the feature and the quad exist; the stage has room for a step.
             unsafe { to.copy4(QUAD * c as usize, args.columns.quad(quad, (start + feature) as usize), policy) };
@@ -121,7 +121,7 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
         let mut values = [[0.0f32; SAMPLES]; T];
         let mut k = 0;
         while k < T {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             values[k] = [unsafe { load(start.add(k)) }; SAMPLES];
             k += 1;
         }
@@ -141,7 +141,7 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
         let features = if left < STEP as u32 { left as usize } else { STEP };
         let mut f = 0;
         while f < features {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             unsafe {
                 let x = samples.offset(f * QUAD * self.quads as usize + self.sample);
                 let (a, b) = (x.get4(0), x.get4(WARP_SAMPLES / 2));
@@ -157,14 +157,14 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
         }
     }
 
-    /// Where the exponents of the thread's samples go, for a component. `first`: the block's first quad.
+    /// The place for the exponents of the thread's samples and a component. `first`: the block's first quad.
     #[inline(always)]
     fn exponents(&self, first: u32, component: usize) -> *mut f32 {
         let Exponents { q, stride, .. } = self.args.exponents;
         q.wrapping_add(component * stride as usize + (QUAD * first as usize + self.sample))
     }
 
-    /// Leaves the exponents of a tile's components, if they are asked for.
+    /// Writes the exponents of a tile's components to memory, if they are asked for.
     ///
     /// # Safety
     /// There is a row for each of the tile's components, with a place for each sample.
@@ -175,7 +175,7 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
             let mut to = self.exponents(first, tile as usize * T);
             let mut k = 0;
             while k < T {
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 unsafe { store_samples(to, q[k]) };
                 to = to.wrapping_add(stride);
                 k += 1;
@@ -195,13 +195,13 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
         let mut at = thread_idx() as usize;
         while at < block_samples {
             let sample = QUAD as u64 * first as u64 + at as u64;
-            // Behind N.
+            // This sample is behind N.
             let (mut top, mut factor) = (0.0, 0.0);
             if sample < args.columns.n {
                 let mut sum = LogSumExp::new();
                 let mut other = at;
                 while other < args.component_warps as usize * block_samples {
-                    // SAFETY: the caller's.
+                    // SAFETY: the caller guarantees it.
                     sum.merge(unsafe { LogSumExp { max: maxima.get(other), sum: totals.get(other) } });
                     other += block_samples;
                 }
@@ -244,7 +244,7 @@ unsafe fn subtract_distances<const T: usize>(
 ) {
     let mut k = 0;
     while k < T {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         let (s, m) = unsafe { (parameters.get4(k), parameters.get4(T + k)) };
         let mut l = 0;
         while l < 4 {
@@ -268,7 +268,7 @@ unsafe fn subtract_distances<const T: usize>(
 unsafe fn multiply<const T: usize>(z: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], a: Shared<f32>) {
     let mut k = 0;
     while k < T {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         let a = unsafe { a.get4(k) };
         let mut l = 0;
         while l < 4 {
@@ -314,7 +314,7 @@ impl Sums {
     #[inline(always)]
     unsafe fn get(self, quad: usize) -> [[f32; QUAD]; 2] {
         let at = quad * (WARP_SAMPLES / 2);
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { [self.maxima.get4(at), self.maxima.get4(self.sums + at)] }
     }
 
@@ -323,7 +323,7 @@ impl Sums {
     #[inline(always)]
     unsafe fn set(self, quad: usize, max: [f32; QUAD], sum: [f32; QUAD]) {
         let at = quad * (WARP_SAMPLES / 2);
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe {
             self.maxima.set4(at, max);
             self.maxima.set4(self.sums + at, sum);
@@ -338,7 +338,7 @@ impl Sums {
     unsafe fn add<const R: usize>(self, q: &[[f32; SAMPLES]; R], weights: *const f32) {
         let mut quad = 0;
         while quad < SAMPLES / QUAD {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             let [mut max_, mut sum] = unsafe { self.get(quad) };
             let mut p = 0;
             while p < QUAD {
@@ -351,14 +351,14 @@ impl Sums {
                 sum[p] *= exp2(max_[p] - top);
                 let mut k = 0;
                 while k < R {
-                    // SAFETY: the caller's.
+                    // SAFETY: the caller guarantees it.
                     sum[p] = fma(unsafe { load(weights.add(k)) }, exp2(q[k][quad * QUAD + p] - top), sum[p]);
                     k += 1;
                 }
                 max_[p] = top;
                 p += 1;
             }
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             unsafe { self.set(quad, max_, sum) };
             quad += 1;
         }
@@ -371,7 +371,7 @@ impl Sums {
 /// `to` is the place of its first sample: aligned to 16 bytes, and writable for those of a warp.
 #[inline(always)]
 unsafe fn store_samples(to: *mut f32, v: [f32; SAMPLES]) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe {
         store4(to, [v[0], v[1], v[2], v[3]]);
         store4(to.add(WARP_SAMPLES / 2), [v[4], v[5], v[6], v[7]]);
@@ -417,7 +417,7 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &TiledArgs) {
         while at.tile < args.tiles {
             let tile = at.tile;
             let present = tile + part < args.tiles;
-            // A warp without a tile of its own follows the last one.
+            // A warp that has no tile computes the last one again, without effect.
             let mine = if present { tile + part } else { args.tiles - 1 };
             // SAFETY: the tile exists.
             let weights = unsafe { args.weights_and_seeds.add(mine as usize * if FULL { 2 } else { 2 * T }) };
@@ -480,7 +480,7 @@ macro_rules! instances {
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: TiledArgs) {
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 unsafe { body::<$t, $full>(&args) }
             }
         }

@@ -1,8 +1,8 @@
-//! From the coordinates of a proposal to the parameters of the likelihood, and its prior.
+//! Computes the parameters of the likelihood, and the prior, from the coordinates of a proposal.
 use super::*;
 use crate::math::float64::{exp2, log2};
 
-/// Where x rounded to float32 and its reach stay finite, as the host checks it.
+/// Bounds within which x rounded to float32, and its reach, are finite; the host checks the same.
 #[inline(always)]
 fn in_range(s: f32, m: f64) -> bool {
     const MAX_DEVIATION: f64 = (1u64 << 56) as f64;
@@ -44,7 +44,7 @@ const WITHIN: u32 = LANES - 1;
 const ACROSS: u32 = WARP - LANES;
 
 /// A warp's computation of the parameters of proposal t + 1, as the likelihood takes them, for one way in which the decision
-/// on proposal t may go. [`LANES`] lanes share a component. The formulae are those of the host's `Packed`.
+/// on proposal t may go. [`LANES`] lanes share a component. The formulae are those of the host's `DeviceParameters`.
 struct Proposal<'a, const D: usize> {
     args: &'a MetropolisArgs,
     point: Shared<f64>,
@@ -58,7 +58,7 @@ struct Proposal<'a, const D: usize> {
     lane: usize,
 }
 
-/// What the lanes of a component sum up over its features.
+/// The sums over the features of a component.
 struct FeatureSums {
     log2_scales: f64,
     log_prior: f64,
@@ -72,7 +72,7 @@ impl<const D: usize> Proposal<'_, D> {
     /// There is such a coordinate; point and steps are in shared memory.
     #[inline(always)]
     unsafe fn at(&self, i: usize) -> f64 {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe {
             let x = self.point.get(i);
             (if self.accepted { x + self.present.get(i) } else { x }) + self.next.get(i)
@@ -85,7 +85,7 @@ impl<const D: usize> Proposal<'_, D> {
     /// There is such a number.
     #[inline(always)]
     unsafe fn term(&self, i: usize) -> f64 {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { load(self.args.terms.add(i)) }
     }
 
@@ -108,7 +108,7 @@ impl<const D: usize> Proposal<'_, D> {
         let mut log2_weight = 0.0;
         let mut i = self.lane;
         while i + 1 < self.args.k as usize {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             let t = unsafe { self.at(i) - self.term(self.terms_of_components() + i * COMPONENT_TERMS + 1) };
             let x = LOG2_E * t;
             let size = if x < 0.0 { -x } else { x };
@@ -126,7 +126,7 @@ impl<const D: usize> Proposal<'_, D> {
         sum_over(log2_weight, WITHIN)
     }
 
-    /// Writes s and m of the lane's features to `components`, the place of its component, and adds up what else comes of
+    /// Writes s and m of the lane's features to `components`, the place of its component, and adds up what else depends on
     /// them. `present`: whether there is such a component.
     ///
     /// # Safety
@@ -139,7 +139,7 @@ impl<const D: usize> Proposal<'_, D> {
         while f < D.div_ceil(LANES as usize) {
             let j = f * LANES as usize + self.lane;
             if present && j < D {
-                // SAFETY: coordinates and terms of the feature; the component's own place.
+                // SAFETY: coordinates and terms of the feature; a place for the component.
                 unsafe {
                     let feature = c * D + j;
                     let mean = self.at(k - 1 + feature);
@@ -196,7 +196,7 @@ fn split_constant(constant: f64) -> (f64, f32, f32) {
 /// A warp computes the parameters of proposal t + 1, and its record, if proposal t turns out to be `accepted`.
 ///
 /// # Safety
-/// All lanes of a warp call it. Point and steps t (if `accepted`) and t + 1 are in shared memory; nobody else uses the
+/// All lanes of a warp call it. Point and steps t (if `accepted`) and t + 1 are in shared memory; no other thread uses the
 /// components and the record of this case.
 #[inline(always)]
 pub(super) unsafe fn propose<const D: usize, const ROW: usize>(args: &MetropolisArgs, layout: SharedLayout, t: u32, accepted: bool) {
@@ -214,7 +214,7 @@ pub(super) unsafe fn propose<const D: usize, const ROW: usize>(args: &Metropolis
     };
     let (c, present) = (proposal.component, proposal.component < k);
     let components = Shared::<f32>::at(layout.components).offset(accepted as usize * COMPONENTS * ROW + c * ROW);
-    // SAFETY: the caller's; the component's own place.
+    // SAFETY: the caller guarantees it; there is a place for the component.
     unsafe {
         let log2_weight = proposal.log2_weight();
         let FeatureSums { log2_scales, mut log_prior, in_range } = proposal.features(components, present);

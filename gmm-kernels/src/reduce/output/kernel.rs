@@ -13,7 +13,7 @@ impl Output {
     /// All threads of the block call it; [`FINISH_SHARED_BYTES`] of shared memory are there and not in use.
     #[inline(always)]
     pub unsafe fn block_sum(product: LogProduct) -> f64 {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { Self::block_total(product.warp_sum()) }
     }
 
@@ -50,7 +50,7 @@ impl Output {
     #[inline(always)]
     pub unsafe fn finish(self, product: LogProduct) {
         let s = Shared::<f64>::at(0);
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe {
             let sum = Self::block_sum(product);
             if grid_dim() == 1 {

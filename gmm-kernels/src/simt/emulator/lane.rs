@@ -35,14 +35,14 @@ pub fn floor(x: f32) -> f32 {
 pub fn opaque(x: u32) -> u32 {
     x
 }
-/// The host has no such policy.
+/// Cache policies, which the host does not have.
 #[derive(Clone, Copy)]
 pub struct CachePolicy;
-/// Keep: the next launch reads it again.
+/// Keep the data in the cache: the next launch reads it again.
 pub fn policy_keep() -> CachePolicy {
     CachePolicy
 }
-/// Stream: let it go first.
+/// Stream the data through the cache: it is the first to be replaced.
 pub fn policy_stream() -> CachePolicy {
     CachePolicy
 }
@@ -64,7 +64,7 @@ struct Wide<T>(T);
 /// # Safety
 /// No other thread writes there at the same time.
 pub unsafe fn load<T: Copy>(p: *const T) -> T {
-    // SAFETY: an array of the launch's; races are the caller's.
+    // SAFETY: an array of the launch's; the caller excludes races.
     unsafe { checked(p, Access::Read).read() }
 }
 /// Writes a number to global memory.
@@ -72,7 +72,7 @@ pub unsafe fn load<T: Copy>(p: *const T) -> T {
 /// # Safety
 /// No other thread accesses it at the same time.
 pub unsafe fn store<T: Copy>(p: *mut T, v: T) {
-    // SAFETY: an array of the launch's; races are the caller's.
+    // SAFETY: an array of the launch's; the caller excludes races.
     unsafe { checked_mut(p).write(v) };
 }
 /// Four numbers in one 16-byte read of global memory.
@@ -80,7 +80,7 @@ pub unsafe fn store<T: Copy>(p: *mut T, v: T) {
 /// # Safety
 /// No thread writes there during the launch.
 pub unsafe fn load4(p: *const f32, _policy: CachePolicy) -> [f32; 4] {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { load_f32x4(p) }
 }
 /// Four bytes.
@@ -88,7 +88,7 @@ pub unsafe fn load4(p: *const f32, _policy: CachePolicy) -> [f32; 4] {
 /// # Safety
 /// No thread writes there during the launch.
 pub unsafe fn load_u32(p: *const u32) -> u32 {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { load(p) }
 }
 /// Eight bytes.
@@ -96,7 +96,7 @@ pub unsafe fn load_u32(p: *const u32) -> u32 {
 /// # Safety
 /// No thread writes there during the launch.
 pub unsafe fn load_u64(p: *const u64) -> u64 {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { load(p) }
 }
 /// Four float32 numbers in one 16-byte read of global memory.
@@ -104,7 +104,7 @@ pub unsafe fn load_u64(p: *const u64) -> u64 {
 /// # Safety
 /// No thread writes there during the launch.
 pub unsafe fn load_f32x4(p: *const f32) -> [f32; 4] {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { load(p.cast::<Wide<[f32; 4]>>()) }.0
 }
 /// Two float64 numbers in one 16-byte read of global memory.
@@ -112,7 +112,7 @@ pub unsafe fn load_f32x4(p: *const f32) -> [f32; 4] {
 /// # Safety
 /// No thread writes there during the launch.
 pub unsafe fn load_f64x2(p: *const f64) -> [f64; 2] {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { load(p.cast::<Wide<[f64; 2]>>()) }.0
 }
 /// Writes four numbers to global memory at once.
@@ -120,7 +120,7 @@ pub unsafe fn load_f64x2(p: *const f64) -> [f64; 2] {
 /// # Safety
 /// No other thread accesses them at the same time.
 pub unsafe fn store4(p: *mut f32, v: [f32; 4]) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { store(p.cast(), Wide(v)) };
 }
 /// A place in the block's dynamic shared memory, as numbers of type `T`. Every access is checked.
@@ -150,7 +150,7 @@ impl<T: Copy> Shared<T> {
     /// # Safety
     /// No other thread writes it at the same time.
     pub unsafe fn get(self, i: usize) -> T {
-        // SAFETY: inside and aligned; races are the caller's.
+        // SAFETY: inside and aligned; the caller excludes races.
         unsafe { self.pointer::<T>(i).read() }
     }
     /// Writes element `i`.
@@ -158,7 +158,7 @@ impl<T: Copy> Shared<T> {
     /// # Safety
     /// No other thread accesses it at the same time.
     pub unsafe fn set(self, i: usize, v: T) {
-        // SAFETY: inside and aligned; races are the caller's.
+        // SAFETY: inside and aligned; the caller excludes races.
         unsafe { self.pointer::<T>(i).write(v) }
     }
 }
@@ -172,7 +172,7 @@ impl Shared<f32> {
     /// # Safety
     /// No other thread writes them at the same time.
     pub unsafe fn get4(self, i: usize) -> [f32; 4] {
-        // SAFETY: inside and aligned; races are the caller's.
+        // SAFETY: inside and aligned; the caller excludes races.
         unsafe { self.pointer::<[f32; 4]>(i).read() }
     }
     /// P elements from `i` on.
@@ -180,7 +180,7 @@ impl Shared<f32> {
     /// # Safety
     /// No other thread writes them at the same time.
     pub unsafe fn get_some<const P: usize>(self, i: usize) -> [f32; P] {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         std::array::from_fn(|p| unsafe { self.get(i + p) })
     }
     /// Writes elements `i` to `i + 3`.
@@ -188,7 +188,7 @@ impl Shared<f32> {
     /// # Safety
     /// No other thread accesses them at the same time.
     pub unsafe fn set4(self, i: usize, v: [f32; 4]) {
-        // SAFETY: inside and aligned; races are the caller's.
+        // SAFETY: inside and aligned; the caller excludes races.
         unsafe { self.pointer::<[f32; 4]>(i).write(v) }
     }
     /// Copies four numbers of global memory to elements `i` to `i + 3`, at once.
@@ -196,7 +196,7 @@ impl Shared<f32> {
     /// # Safety
     /// No other thread accesses the elements.
     pub unsafe fn copy4(self, i: usize, from: *const f32, policy: CachePolicy) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { self.pointer::<[f32; 4]>(i).write(load4(from, policy)) }
     }
 }
@@ -208,7 +208,7 @@ pub fn copies_wait() {}
 pub fn copies_wait_but_one() {}
 /// Waits until all but the latest two groups of the thread's copies have arrived.
 pub fn copies_wait_but_two() {}
-/// What each lane of the warp has for `x`.
+/// The value of `x` in each lane of the warp.
 fn exchange(x: u32) -> [u32; 32] {
     let (warp, lane) = (here().thread / 32, here().thread % 32);
     let warp = &block().warps[warp as usize];
@@ -226,7 +226,7 @@ pub fn warp_add(x: i32) -> i32 {
 pub fn warp_any(x: bool) -> bool {
     exchange(x as u32).contains(&1)
 }
-/// The value of `x` in the lane `by` above (its own value past the end).
+/// The value of `x` in the lane `by` above (the lane's value past the end).
 pub fn shuffle_down_u32(x: u32, by: u32) -> u32 {
     let lane = here().thread % 32;
     exchange(x)[if lane + by < 32 { lane + by } else { lane } as usize]
@@ -248,7 +248,7 @@ pub fn reciprocal(x: f32) -> f32 {
 /// # Safety
 /// The counter is only accessed atomically.
 pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { AtomicU32::from_ptr(checked_mut(p)) }.fetch_add(v, Ordering::AcqRel)
 }
 /// Writes a value that the host may poll.
@@ -256,7 +256,7 @@ pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
 /// # Safety
 /// No other thread accesses it at the same time.
 pub unsafe fn publish(p: *mut f64, v: f64) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { store(p, v) };
 }
 /// Reads what another block wrote in this launch.

@@ -1,4 +1,4 @@
-//! What the emulator catches.
+//! The errors that the emulator catches.
 use super::{Memory, launch, launch_together};
 use crate::barrier;
 use crate::likelihood::pair::{self, PairArgs};

@@ -27,14 +27,14 @@ const NO_DEVICE: c_int = 100;
 const NOT_SUPPORTED: c_int = 801;
 const UNKNOWN: c_int = 999;
 
-/// The driver library, loaded on first use and kept for the life of the process; or why there is none.
+/// The driver library, loaded on first use and and not unloaded until the process ends; or why it cannot be loaded.
 fn library() -> Result<&'static Library, &'static str> {
     static DRIVER: OnceLock<Result<Library, String>> = OnceLock::new();
     let load = || {
         // SAFETY: loading runs the library's initialisers; under this name it is NVIDIA's driver, whose initialisers
         // ask nothing of the process.
         unsafe { Library::new(LIBRARY) }.map_err(|error| {
-            // The loader's own words are the source of the error; its text alone is only "dlopen failed".
+            // The loader's explanation is the source of the error; the error's text alone is only "dlopen failed".
             let reason = error.source().map_or_else(|| error.to_string(), |source| source.to_string());
             format!("the CUDA driver library {LIBRARY} cannot be loaded: {reason}")
         })
@@ -42,7 +42,7 @@ fn library() -> Result<&'static Library, &'static str> {
     DRIVER.get_or_init(load).as_ref().map_err(String::as_str)
 }
 
-/// Whether the driver library can be loaded, or why not in the loader's words. It does not say whether the driver
+/// Whether the driver library can be loaded; if not, the loader's explanation. It does not say whether the driver
 /// finds a device: `cust::init` and `cust::device::Device::num_devices` do.
 pub(crate) fn driver_available() -> Result<(), String> {
     library().map(|_| ()).map_err(String::from)
@@ -76,7 +76,7 @@ fn checked(code: c_int) -> c_int {
 }
 
 /// Hides a function of this module from everything but the program or library that gmm-host is linked into: another
-/// library of the same process, which uses CUDA too, must find the driver's own function. Rust has no attribute for it.
+/// library of the same process, which uses CUDA too, must find the driver's function. Rust has no attribute for it.
 /// Windows needs none, because a library there says which other one each of its functions comes from.
 macro_rules! hide {
     ($name:expr) => {
@@ -99,7 +99,7 @@ macro_rules! driver_functions {
             };
             // SAFETY: `Function` is the signature that `cust::sys` declares for this name.
             match FOUND.get_or_init(|| unsafe { symbol(NAME) }) {
-                // SAFETY: the caller keeps to the contract of the driver's function, which this one only passes on.
+                // SAFETY: the caller fulfils the requirements of the driver's function; this one only passes the call on.
                 Some(function) => checked(unsafe { function($($arg),*) }),
                 None if library().is_ok() => NOT_SUPPORTED,
                 None => NO_DEVICE,
@@ -110,8 +110,8 @@ macro_rules! driver_functions {
 
 hide!("cuGetErrorString");
 
-/// The text of an error. Unlike the others it always answers, because `cust` prints its errors with it and would panic
-/// without a text.
+/// The text of an error. Unlike the functions below it gives a text in every case, because `cust` prints its errors with it and
+/// would panic without a text.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> c_int {
     type Function = unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int;
@@ -132,7 +132,7 @@ unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) ->
     SUCCESS
 }
 
-// All functions that cust 0.3.2 refers to, but cuGetErrorString.
+// All functions that cust 0.3.2 refers to, except cuGetErrorString.
 driver_functions! {
     cuArray3DCreate_v2(p_handle: *mut CUarray, p_allocate_array: *const CUDA_ARRAY3D_DESCRIPTOR);
     cuArray3DGetDescriptor_v2(p_array_descriptor: *mut CUDA_ARRAY3D_DESCRIPTOR, h_array: CUarray);
@@ -323,7 +323,7 @@ mod tests {
                 // SAFETY: nothing is called through the pointer.
                 assert!(unsafe { symbol::<unsafe extern "C" fn(c_uint) -> c_int>(c"cuInit") }.is_none());
             }
-            // With one: its functions are found, and a name it cannot have is not.
+            // With a driver its functions are found, and a name that it does not have is not.
             Ok(()) => {
                 // SAFETY: nothing is called through the pointers.
                 assert!(unsafe { symbol::<unsafe extern "C" fn(c_uint) -> c_int>(c"cuInit") }.is_some());

@@ -1,16 +1,17 @@
-//! Devices: which there are, their contexts, their kernels.
+//! CUDA devices: the list of them, their contexts, and the kernels loaded on them.
 use super::driver::driver_available;
+pub use super::error::failed;
+use super::error::{check, message};
 use super::kernel::{Compiled, Kernel};
 use super::ptx::ptx_for;
 use crate::{Error, Result};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
-use cust::error::CudaError;
 use cust::module::{Module, ModuleJitOption};
 use cust::sys;
 use gmm_kernels::entries::Entry;
 use std::collections::HashMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The oldest compute capability that the PTX is made for.
@@ -65,8 +66,8 @@ impl fmt::Display for GpuInfo {
 /// The CUDA devices that the driver lists: at least one.
 ///
 /// # Errors
-/// [`Error::NoCudaDevice`] says why there is none: no driver library (in the loader's words), a driver that does not
-/// start (in its own), or a driver without a device.
+/// [`Error::NoCudaDevice`] if the driver library cannot be loaded (with the loader's explanation), if the driver does not
+/// start (with the driver's error), or if it lists no device.
 pub fn cuda_devices() -> Result<Vec<GpuInfo>> {
     let absent = |reason: String| Error::NoCudaDevice { reason };
     driver_available().map_err(absent)?;
@@ -104,11 +105,11 @@ pub struct Limits {
     pub l2: usize,
     /// Bytes of shared memory that a block can ask for.
     pub shared_per_block: usize,
-    /// Bytes of shared memory of a multiprocessor; each block takes 1 KiB for the system besides its own.
+    /// Bytes of shared memory of a multiprocessor; each block takes 1 KiB for the system besides what it asks for.
     pub shared_per_multiprocessor: usize,
 }
 
-/// A device in use: its primary context and the kernels loaded so far, kept for the life of the process.
+/// A device in use: its primary context and the kernels loaded so far. None of it is freed before the process ends.
 #[derive(Debug)]
 pub struct Gpu {
     pub info: GpuInfo,
@@ -192,56 +193,15 @@ fn shared_per_block(device: Device) -> Result<usize> {
     Ok(bytes as usize)
 }
 
-/// A mutex whose holder panicked still guards data that is whole: every change under these locks is a single insertion.
+/// Locks a mutex, even if a thread panicked while it held it: each change under these locks is a single insertion, so that
+/// the data is consistent at any time.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Turns a failure of the driver into an error that names the call.
-pub fn failed(op: &'static str) -> impl Fn(CudaError) -> Error {
-    move |error| Error::Cuda { op, message: message(error) }
-}
-
-/// The same for a function that `cust` does not wrap.
-pub fn check(op: &'static str, result: sys::CUresult) -> Result<()> {
-    if result == sys::CUresult::CUDA_SUCCESS {
-        return Ok(());
-    }
-    let mut text = std::ptr::null();
-    // SAFETY: a place for the pointer to a text that lives as long as the driver.
-    let known = unsafe { sys::cuGetErrorString(result, &mut text) } == sys::CUresult::CUDA_SUCCESS && !text.is_null();
-    let message = if known {
-        // SAFETY: the driver gave a text that ends with a zero.
-        let text = unsafe { std::ffi::CStr::from_ptr(text) };
-        format!("{} (code {})", text.to_string_lossy(), result as i32)
-    } else {
-        format!("{result:?} (code {})", result as i32)
-    };
-    Err(Error::Cuda { op, message })
-}
-
-/// The driver's own words, and the code.
-fn message(error: CudaError) -> String {
-    let mut text = String::new();
-    // `cust` fails to format a code that the driver does not know.
-    if write!(text, "{error}").is_err() {
-        text = format!("{error:?}");
-    }
-    format!("{} (code {})", text.trim_matches('"'), error as u32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_failure_names_the_call_and_the_reason() {
-        let text = failed("cuMemAlloc")(CudaError::OutOfMemory).to_string();
-        assert!(text.contains("cuMemAlloc") && text.contains("(code 2)"), "{text}");
-        let text = check("cuStreamQuery", sys::CUresult::CUDA_ERROR_LAUNCH_FAILED).unwrap_err().to_string();
-        assert!(text.contains("cuStreamQuery") && text.contains("(code 719)"), "{text}");
-        assert!(check("cuStreamQuery", sys::CUresult::CUDA_SUCCESS).is_ok());
-    }
 
     #[test]
     fn a_device_that_is_not_there_is_refused() {

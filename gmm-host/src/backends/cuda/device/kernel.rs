@@ -1,5 +1,5 @@
-//! Kernels, each with the type of its argument, and what a launch of one must promise.
-use super::gpu::{check, failed};
+//! Kernels, each with the type of its argument, and the trait of what a launch of one needs.
+use super::error::{check, failed};
 use crate::{Error, Result};
 use cust::function::Function;
 use cust::module::Module;
@@ -12,8 +12,8 @@ use std::marker::PhantomData;
 /// Most threads of a block on any device.
 const MOST_THREADS: u32 = 1024;
 
-/// A kernel as the driver has compiled it. It may use all shared memory that a block can have on the device: this is said
-/// once, when it is loaded, so that no two threads can say different things.
+/// A kernel as the driver has compiled it. Its limit of shared memory is set once, when it is loaded, to all that a block can
+/// have on the device, so that no two threads can set different limits.
 #[derive(Debug)]
 pub struct Compiled {
     function: Function<'static>,
@@ -25,12 +25,12 @@ impl Compiled {
     /// `shared_per_block`: bytes of shared memory that a block can have on this device, static and dynamic.
     pub fn new(module: &'static Module, entry: &str, shared_per_block: usize) -> Result<Self> {
         let function = module.get_function(entry).map_err(failed("cuModuleGetFunction"))?;
-        let mut of_its_own = 0;
+        let mut static_shared = 0;
         let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
         // SAFETY: a place for the number, and a function of a module that is never unloaded.
-        let result = unsafe { sys::cuFuncGetAttribute(&mut of_its_own, attribute, function.to_raw()) };
+        let result = unsafe { sys::cuFuncGetAttribute(&mut static_shared, attribute, function.to_raw()) };
         check("cuFuncGetAttribute", result)?;
-        let most_shared = shared_per_block - (of_its_own.max(0) as usize).min(shared_per_block);
+        let most_shared = shared_per_block - (static_shared.max(0) as usize).min(shared_per_block);
         let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: as above.
         let result = unsafe { sys::cuFuncSetAttribute(function.to_raw(), attribute, most_shared as i32) };
@@ -69,8 +69,8 @@ impl<A> Kernel<A> {
         &self.compiled.function
     }
 
-    /// Bytes of dynamic shared memory that a launch may have: what the device gives a block, less what the kernel has
-    /// of its own.
+    /// Bytes of dynamic shared memory that a launch may have: what the device gives a block, less the kernel's
+    /// static shared memory.
     pub fn most_shared(&self) -> usize {
         self.compiled.most_shared
     }

@@ -1,4 +1,4 @@
-//! Samples as the kernels read them: column by column. No call of CUDA in here: all of it runs and is tested on any machine.
+//! Samples as the kernels read them: column by column. Nothing here calls CUDA, so that it is tested on any machine.
 use crate::data::frame::{Float, Frame};
 use crate::{Samples, View};
 use ndarray::{ArrayView2, s};

@@ -1,16 +1,14 @@
-//! Memory that host and device share.
-use super::gpu::{check, failed};
+//! Device memory and page-locked host memory.
+use super::error::failed;
 use super::mismatch;
+use super::slots::Slots;
 use super::stream::{Running, Stream};
-use crate::{Error, Result};
+use crate::Result;
 use cust::memory::bytemuck::Zeroable;
-use cust::memory::{DeviceBuffer, DeviceCopy, DeviceSlice, LockedBuffer, cuda_free_locked, cuda_malloc_locked};
-use cust::sys;
+use cust::memory::{DeviceBuffer, DeviceCopy, DeviceSlice, LockedBuffer};
 use gmm_kernels::reduce;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Device memory for `len` elements, not initialised.
 pub fn allocate<T: DeviceCopy>(len: usize) -> Result<DeviceBuffer<T>> {
@@ -28,8 +26,8 @@ pub fn locked<T: DeviceCopy + Default>(len: usize) -> Result<LockedBuffer<T>> {
     LockedBuffer::new(&T::default(), len).map_err(failed("cuMemAllocHost"))
 }
 
-/// Some numbers on the device, borrowed from the buffer that holds them. The device may write to them: it does so in the
-/// order of a stream, and the host reads them only by a copy in that stream.
+/// Some numbers on the device, borrowed from the buffer that holds them. Kernels may write to them through a shared borrow,
+/// because the work of a stream runs in order, and the host reads them only by a copy in that stream.
 #[derive(Debug)]
 pub struct Numbers<'a, T> {
     pointer: *mut T,
@@ -112,7 +110,7 @@ impl<T: DeviceCopy + Default> Upload<T> {
     }
 }
 
-/// A buffer of at least `len` numbers: the present one, or a larger one in its place. Nothing uses it at the moment.
+/// Replaces a buffer of fewer than `len` numbers by one of `len`. The caller sees to it that no work uses the buffer.
 pub fn enlarge<T: DeviceCopy>(buffer: &mut DeviceBuffer<T>, len: usize) -> Result<()> {
     if buffer.len() < len {
         *buffer = allocate(len)?;
@@ -120,109 +118,16 @@ pub fn enlarge<T: DeviceCopy>(buffer: &mut DeviceBuffer<T>, len: usize) -> Resul
     Ok(())
 }
 
-/// What a slot holds before a kernel has written to it: a signalling NaN, which arithmetic never gives.
-const UNWRITTEN: u64 = 0x7ff4_dead_beef_0001;
-/// Looks at a slot between two questions to the driver.
-const LOOKS: u32 = 10_000;
-/// Questions after which the thread offers its core to others (a few milliseconds).
-const PATIENCE: u32 = 20;
-
-/// Places for results in host memory that kernels write to and the host watches: the shortest way of a number out of
-/// the device.
-#[derive(Debug)]
-pub struct Slots {
-    /// `len` slots of page-locked memory. Atomic: the device writes to them while the host reads.
-    host: NonNull<AtomicU64>,
-    len: usize,
-    /// Their address on the device.
-    device: u64,
-}
-
-// SAFETY: the memory is owned and only accessed atomically; where it was allocated does not matter for its use.
-unsafe impl Send for Slots {}
-
-impl Slots {
-    pub fn new(len: usize) -> Result<Self> {
-        // SAFETY: freed in `drop` only; the bits of any number are a valid `AtomicU64`, which has its size.
-        let host = unsafe { cuda_malloc_locked::<u64>(len) }.map_err(failed("cuMemAllocHost"))?;
-        let Some(host) = NonNull::new(host.cast::<AtomicU64>()) else {
-            return Err(Error::Cuda { op: "cuMemAllocHost", message: "no memory was given".into() });
-        };
-        let mut slots = Self { host, len, device: 0 };
-        // SAFETY: a place for the address, and memory that was just allocated by the driver.
-        let result = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut slots.device, host.as_ptr().cast(), 0) };
-        check("cuMemHostGetDevicePointer", result)?;
-        (0..len).for_each(|i| slots.slot(i).store(UNWRITTEN, Ordering::Relaxed));
-        Ok(slots)
-    }
-
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The address of the first slot on the device.
-    pub fn device_pointer(&self) -> *mut f64 {
-        self.device as *mut f64
-    }
-
-    fn slot(&self, i: usize) -> &AtomicU64 {
-        assert!(i < self.len, "slot {i} of {}", self.len);
-        // SAFETY: within the allocation, which lives as long as `self`.
-        unsafe { self.host.add(i).as_ref() }
-    }
-
-    /// Empties the first `count` slots; to be called before the launch that fills them.
-    pub fn clear(&self, count: usize) {
-        (0..count).for_each(|i| self.slot(i).store(UNWRITTEN, Ordering::Relaxed));
-        std::sync::atomic::fence(Ordering::SeqCst);
-    }
-
-    /// Waits until a slot is filled by the work in `stream`. Ends with the driver's error if that work fails.
-    pub fn wait(&self, i: usize, stream: &cust::stream::Stream) -> Result<f64> {
-        let slot = self.slot(i);
-        let read = || match slot.load(Ordering::Acquire) {
-            UNWRITTEN => None,
-            bits => Some(f64::from_bits(bits)),
-        };
-        for question in 0u32.. {
-            for _ in 0..LOOKS {
-                if let Some(v) = read() {
-                    return Ok(v);
-                }
-                std::hint::spin_loop();
-            }
-            // SAFETY: the stream exists.
-            match unsafe { sys::cuStreamQuery(stream.as_inner()) } {
-                sys::CUresult::CUDA_ERROR_NOT_READY if question < PATIENCE => {}
-                sys::CUresult::CUDA_ERROR_NOT_READY => std::thread::yield_now(),
-                result => {
-                    check("cuStreamQuery", result)?;
-                    break;
-                }
-            }
-        }
-        let silent = || Error::Cuda { op: "cuLaunchKernel", message: "the kernel ended without a result".into() };
-        read().ok_or_else(silent)
-    }
-}
-
-impl Drop for Slots {
-    fn drop(&mut self) {
-        // SAFETY: allocated by its counterpart in `new`. A failure leaves nothing to do.
-        let _ = unsafe { cuda_free_locked(self.host.as_ptr()) };
-    }
-}
-
-/// Where a launch's total comes out.
+/// Where a launch writes its total.
 #[derive(Debug, Clone, Copy)]
 pub enum Total<'a> {
-    /// In the host's memory, as soon as it is there.
+    /// To the host's memory, where it can be read as soon as it is written.
     Slot(&'a Slots),
-    /// On the device, at the beginning of this memory.
+    /// To the beginning of this memory on the device.
     Device(Numbers<'a, f64>),
 }
 
-/// What a launch needs besides its data to form its total.
+/// The memory that a launch needs to form its total.
 #[derive(Debug, Clone, Copy)]
 pub struct Output<'a> {
     /// A number for each block.
@@ -233,7 +138,7 @@ pub struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// As a kernel takes it, for a grid of so many blocks.
+    /// The output as an argument of a kernel, for a grid of so many blocks.
     pub fn argument(&self, blocks: u32) -> Result<reduce::Output> {
         let total = match self.total {
             Total::Slot(slots) => slots.device_pointer(),
@@ -247,7 +152,7 @@ impl Output<'_> {
     }
 }
 
-/// The memory of one evaluation besides its data, for one launch after the other in one stream.
+/// The memory of an evaluation besides the samples. Launches of one stream use it one after the other.
 #[derive(Debug)]
 pub struct Workspace {
     pub totals: Slots,
@@ -257,12 +162,12 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// For up to `totals` totals of a launch.
+    /// A workspace for up to `totals` totals of a launch.
     pub fn new(totals: usize) -> Result<Self> {
         Ok(Self { totals: Slots::new(totals)?, ticket: zeroed(1)?, partials: allocate(1)?, parameters: Upload::new()? })
     }
 
-    /// For a launch whose total comes out in the first slot.
+    /// The output of a launch that writes its total to the first slot.
     pub fn output(&self) -> Output<'_> {
         let (partials, ticket) = (Numbers::of(&self.partials), Numbers::of(&self.ticket));
         Output { partials, ticket, total: Total::Slot(&self.totals) }

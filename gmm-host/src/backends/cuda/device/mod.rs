@@ -1,16 +1,23 @@
 //! A device: its driver, its memory, its kernels, and the samples that lie on it.
 pub(crate) mod driver;
+pub(super) mod error;
 pub(super) mod gpu;
 pub(super) mod kernel;
 pub(crate) mod layout;
 pub(super) mod memory;
 pub(super) mod ptx;
 pub(super) mod samples;
+pub(super) mod slots;
 pub(super) mod stream;
 
 use crate::Error;
 
-/// The error about two shapes that must agree and do not.
+/// The error for a shape or length that is not the expected one.
 pub(super) fn mismatch(what: &'static str, expected: Vec<usize>, got: Vec<usize>) -> Error {
     Error::ShapeMismatch { what, expected, got }
+}
+
+/// Whether each length or size is at least the needed one of the same position.
+pub(super) fn suffices(got: &[usize], needed: &[usize]) -> bool {
+    got.iter().zip(needed).all(|(got, needed)| got >= needed)
 }

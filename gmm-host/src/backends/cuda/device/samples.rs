@@ -27,7 +27,7 @@ const PIECE_BYTES: usize = 32 << 20;
 /// Most samples of a launch, so that a 32-bit index of quads never overflows.
 const MAX_SAMPLES: usize = 1 << 32;
 
-/// Samples on the device: part of a buffer that holds columns.
+/// Samples on the device: a part of a buffer that holds one column for each feature.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns<'a, T: DeviceCopy = f32> {
     buffer: Numbers<'a, T>,
@@ -83,7 +83,7 @@ impl<'a, T: DeviceCopy> Columns<'a, T> {
 }
 
 impl Columns<'_> {
-    /// As the kernels take them; the first `cached_quads` quads are to stay in the L2 cache.
+    /// The columns as an argument of the kernels; the first `cached_quads` quads are to stay in the L2 cache.
     pub fn argument(&self, cached_quads: u32) -> data::Columns {
         data::Columns { x: self.x(), stride: self.stride as u64, n: self.n as u64, cached_quads }
     }
@@ -113,7 +113,8 @@ enum Place<T: DeviceCopy> {
 
 impl<T: DeviceCopy> Drop for Store<T> {
     fn drop(&mut self) {
-        // The fields' own drops free the memory, and need the context. Its evaluators have waited for their work.
+        // The fields are dropped after this and free memory, for which the context must be current. The evaluators have waited
+        // for their work.
         let _ = self.gpu.enter();
     }
 }
@@ -126,7 +127,7 @@ pub struct Pass<T: DeviceCopy> {
     chunk: Option<ChunkBuffer<T>>,
 }
 
-/// Where chunks go that come from the host.
+/// The place on the device for a chunk that comes from the host.
 #[derive(Debug)]
 struct ChunkBuffer<T: DeviceCopy> {
     device: DeviceBuffer<T>,
@@ -159,7 +160,7 @@ impl<T: Element> ChunkBuffer<T> {
             let host = &mut staging.host[..piece.len()];
             host.par_chunks_mut(1 << 16).zip(piece.par_chunks(1 << 16)).for_each(|(to, from)| to.copy_from_slice(from));
             let mut to = self.device.index(i * len..i * len + piece.len());
-            // SAFETY: both are as long; the staging memory is written to again only after the event that follows, and
+            // SAFETY: both are equally long; the staging memory is written to again only after the event that follows, and
             // freed only after `running` has been waited for, which borrows `self`.
             unsafe { to.async_copy_from(&staging.host[..piece.len()], stream.inner()) }
                 .map_err(failed("cuMemcpyHtoDAsync"))?;
@@ -169,8 +170,8 @@ impl<T: Element> ChunkBuffer<T> {
     }
 }
 
-/// The samples of one evaluator, with the streams that it evaluates them in. An evaluator has it as its first field: its
-/// drop waits for the device and makes its context current, so that what follows can be freed.
+/// The samples of one evaluator, with the streams that it evaluates them in. It must be the evaluator's first field: its
+/// drop comes first, waits for the device and makes its context current, so that the other fields can be freed.
 #[derive(Debug)]
 pub struct DeviceSamples<T: DeviceCopy> {
     store: Arc<Store<T>>,
@@ -182,11 +183,11 @@ pub struct DeviceSamples<T: DeviceCopy> {
 pub struct Chunk<'a, T: DeviceCopy> {
     pub pass: &'a Pass<T>,
     pub columns: Columns<'a, T>,
-    /// What was started to bring it there.
+    /// The copy that brings it there.
     pub started: Running<'a, ()>,
 }
 
-/// Totals of a launch, at most: parameter sets of a batch.
+/// Most parameter sets of a launch, each of which gives a total.
 pub const MAX_TOTALS: usize = 64;
 
 impl<T: Element> DeviceSamples<T> {
@@ -293,7 +294,7 @@ impl<T: Element> DeviceSamples<T> {
         self.store.weight_scale.is_some()
     }
 
-    /// What the kernels' sums are to be multiplied by: they see the weights divided by this.
+    /// The factor for the kernels' sums, because the kernels see the weights divided by it.
     pub fn weight_scale(&self) -> f64 {
         self.store.weight_scale.unwrap_or(1.0)
     }
@@ -370,7 +371,7 @@ impl<T: DeviceCopy> Drop for DeviceSamples<T> {
     fn drop(&mut self) {
         if self.store.gpu.enter().is_ok() {
             for pass in &self.passes {
-                // Nobody is left to hear of a failure.
+                // A failure cannot be reported from here.
                 let _ = pass.stream.synchronize();
             }
         }
@@ -400,7 +401,7 @@ impl ColumnsOf<'_, '_> {
         let stream = Stream::new()?;
         let buffer: DeviceBuffer<T> = allocate(width * stride)?;
         let piece = (PIECE_BYTES / size_of::<T>() / width).next_multiple_of(STRIDE).clamp(STRIDE, stride);
-        // Page-locked memory is copied at full speed; but any will do.
+        // Page-locked memory is copied at full speed. Where the system gives none, ordinary memory serves.
         let mut page_locked = locked::<T>(width * piece).ok();
         let mut pageable = if page_locked.is_none() { vec![T::default(); width * piece] } else { Vec::new() };
         let staging: &mut [T] = page_locked.as_deref_mut().unwrap_or(&mut pageable);
@@ -411,7 +412,7 @@ impl ColumnsOf<'_, '_> {
             self.write(&rows, staging);
             for (j, column) in staging.chunks_exact(len).enumerate() {
                 let mut to = buffer.index(j * stride + start..j * stride + start + len);
-                // SAFETY: both are as long, and the copy is waited for before the staging memory is used again or freed.
+                // SAFETY: both are equally long, and the copy is waited for before the staging memory is used again or freed.
                 unsafe { to.async_copy_from(column, stream.inner()) }
                     .map_err(failed("cuMemcpyHtoDAsync"))
                     .inspect_err(|_| drop(stream.synchronize()))?;

@@ -1,9 +1,9 @@
 //! Streams: the one place where kernels are launched and memory is copied asynchronously. What a launch reads and writes
-//! stays borrowed until it is done.
-use super::gpu::{check, failed};
+//! stays borrowed until the launch or copy is done.
+use super::error::{check, failed};
 use super::kernel::{Grid, Kernel, Launch};
-use super::memory::Slots;
 use super::mismatch;
+use super::slots::Slots;
 use crate::{Error, Result};
 use cust::event::{Event, EventFlags};
 use cust::memory::{AsyncCopyDestination, DeviceCopy, DeviceSlice, LockedBuffer};
@@ -20,7 +20,8 @@ pub struct Stream {
 
 impl Stream {
     pub fn new() -> Result<Self> {
-        // `cust` drops this flag in favour of a stream that waits for the default one, which nothing here uses.
+        // `cust` ignores the flag and makes a stream that waits for the default stream; that is harmless, as nothing uses the
+        // default stream.
         Ok(Self { inner: Inner::new(StreamFlags::NON_BLOCKING, None).map_err(failed("cuStreamCreate"))? })
     }
 
@@ -71,12 +72,12 @@ impl Stream {
         check(op, result)
     }
 
-    /// No work: what [`Running::followed_by`] begins with where there may be none.
+    /// A guard of no work, to begin a chain of [`Running::followed_by`] with.
     pub fn idle(&self) -> Running<'_, ()> {
         Running { stream: self, held: None, end: None }
     }
 
-    /// Work that this stream is about to be given by other means: its guard waits for all of it.
+    /// A guard for work that the caller is about to put into this stream: it waits for all of it.
     pub fn unfinished(&self) -> Running<'_, ()> {
         Running { stream: self, held: Some(()), end: None }
     }
@@ -91,8 +92,8 @@ impl Stream {
         if len > from.len() || len > to.len() {
             return Err(mismatch("a copy to the device", vec![len], vec![from.len(), to.len()]));
         }
-        // SAFETY: both are as long; the guard holds them until the copy is done, and page-locked memory stays where it is
-        // when its owner moves.
+        // SAFETY: both have at least `len` numbers; the guard holds them until the copy is done, and page-locked memory stays
+        // where it is when its owner moves.
         unsafe { to.index(..len).async_copy_from(&from[..len], &self.inner) }.map_err(failed("cuMemcpyHtoDAsync"))?;
         Ok(Running { stream: self, held: Some(held), end: None })
     }
@@ -102,7 +103,7 @@ impl Stream {
         if to.len() > from.len() {
             return Err(mismatch("numbers on the device", vec![to.len()], vec![from.len()]));
         }
-        // SAFETY: both are as long, and the copy is waited for.
+        // SAFETY: both have that many numbers, and the copy is waited for.
         unsafe { from.index(..to.len()).async_copy_to(to, &self.inner) }.map_err(failed("cuMemcpyDtoHAsync"))?;
         self.synchronize()
     }
@@ -112,7 +113,7 @@ impl Stream {
         if from.len() > to.len() {
             return Err(mismatch("numbers for the device", vec![to.len()], vec![from.len()]));
         }
-        // SAFETY: both are as long, and the copy is waited for.
+        // SAFETY: both have that many numbers, and the copy is waited for.
         unsafe { to.index(..from.len()).async_copy_from(from, &self.inner) }.map_err(failed("cuMemcpyHtoDAsync"))?;
         self.synchronize()
     }
@@ -127,7 +128,7 @@ impl Stream {
         Ok(Running { stream: self, held: Some(()), end: None })
     }
 
-    /// Seconds that the device takes for the work that `start` puts into the stream, by its own clock.
+    /// Seconds that the device takes for the work that `start` puts into the stream, by the device's clock.
     pub fn seconds<'s, L>(&'s self, start: impl FnOnce() -> Result<Running<'s, L>>) -> Result<f64> {
         let event = || Event::new(EventFlags::DEFAULT).map_err(failed("cuEventCreate"));
         let (before, after) = (event()?, event()?);
@@ -139,7 +140,7 @@ impl Stream {
     }
 }
 
-/// Work in a stream, with the memory that it uses. Where nobody waits for it, its drop does.
+/// Work in a stream, with the memory that it uses. Dropping the guard waits for the work.
 #[must_use = "the work's memory is borrowed until it is waited for"]
 #[derive(Debug)]
 pub struct Running<'s, L> {
@@ -151,13 +152,13 @@ pub struct Running<'s, L> {
 }
 
 impl<'s, L> Running<'s, L> {
-    /// Both pieces of work, of which `next` was started behind this one: the guard of the later one is enough.
+    /// The guard for this work and for `next`, which was started behind it: waiting for the later waits for both.
     pub fn followed_by<M>(self, next: Running<'s, M>) -> Running<'s, M>
     where
         L: Copy + 's,
     {
-        // What this guard holds is only borrowed, for as long as the later guard may live. In another stream it would not
-        // be done when that is, and is waited for here.
+        // What this guard holds is only borrowed, for as long as the later guard may live. If the later work is in another
+        // stream, its end does not mean the end of this work, which is then waited for here (by `drop`).
         if ptr::eq(self.stream, next.stream) {
             self.release();
         }
@@ -174,14 +175,14 @@ impl<'s, L> Running<'s, L> {
         if len > from.len() || len > to.len() {
             return Err(mismatch("a copy from the device", vec![len], vec![from.len(), to.len()]));
         }
-        // SAFETY: both are as long; the guard holds them until the copy is done, and page-locked memory stays where it is
-        // when its owner moves.
+        // SAFETY: both have at least `len` numbers; the guard holds them until the copy is done, and page-locked memory stays
+        // where it is when its owner moves.
         unsafe { from.index(..len).async_copy_to(&mut to[..len], &self.stream.inner) }
             .map_err(failed("cuMemcpyDtoHAsync"))?;
         Ok(self)
     }
 
-    /// Has [`wait`](Self::wait) wait for what is in the stream now, and not for what comes behind it.
+    /// Makes [`wait`](Self::wait) wait only for what is in the stream now, not for work that is put behind it later.
     pub fn marked(mut self) -> Result<Self> {
         let end = Event::new(EventFlags::DISABLE_TIMING).map_err(failed("cuEventCreate"))?;
         end.record(&self.stream.inner).map_err(failed("cuEventRecord"))?;
@@ -198,8 +199,8 @@ impl<'s, L> Running<'s, L> {
         Ok(self.held.take())
     }
 
-    /// The results that the work leaves in the first `count` slots; writing them is the last that it does. They are
-    /// there sooner than the driver says that the work is done.
+    /// The results that the work leaves in the first `count` slots. The work must write them last: they can be read sooner
+    /// than the driver reports that the work is done.
     pub fn results(mut self, slots: &Slots, count: usize) -> Result<Vec<f64>> {
         let results: Vec<f64> = (0..count).map(|i| slots.wait(i, &self.stream.inner)).collect::<Result<_>>()?;
         self.held = None;
@@ -211,7 +212,7 @@ impl<'s, L> Running<'s, L> {
         }
     }
 
-    /// The same work where what it holds is only borrowed: the guard's lifetime says it all.
+    /// A guard of the same work that holds nothing: what this one holds is borrowed for as long as the guard may live.
     pub fn borrowed(mut self) -> Running<'s, ()>
     where
         L: Copy + 's,
@@ -221,7 +222,7 @@ impl<'s, L> Running<'s, L> {
         Running { stream, held: Some(()), end }
     }
 
-    /// Lets go without waiting.
+    /// Drops the guard without waiting for the work.
     fn release(mut self) {
         self.held = None;
     }

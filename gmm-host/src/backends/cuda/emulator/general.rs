@@ -1,4 +1,4 @@
-//! `density`, `posterior` and `accumulate`, one after the other as `general.rs` launches them, in parts.
+//! `density`, `posterior` and `accumulate`, launched one after the other over parts of the samples, as the backend does.
 use super::{FAR, Memory, PADDING, flat, launch, of_each_type};
 use crate::backends::cuda::device::layout;
 use crate::backends::cuda::device::samples::Element;
@@ -17,7 +17,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 use std::f64::consts::LN_2;
 
-/// An element type's instances.
+/// The kernels of an element type, diagonal and full.
 trait Kernels: Element + Pod {
     const DENSITY: [unsafe fn(DensityArgs<Self>); 2];
     const POSTERIOR: unsafe fn(PosteriorArgs<Self>);
@@ -45,7 +45,7 @@ impl Kernels for f64 {
     const SUMS: f64 = 1e-11;
 }
 
-/// All that a pass gives.
+/// All results of a pass over the samples.
 #[derive(Debug, PartialEq)]
 struct Pass {
     log_likelihood: f64,
@@ -54,7 +54,7 @@ struct Pass {
     statistics: Statistics,
 }
 
-/// The samples with some weights, centred, in parts of `part`.
+/// Runs the three kernels over the samples in parts of `part` samples.
 fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mixture, part: usize) -> Pass {
     let ((n, d), k) = (x.dim(), mixture.n_components());
     let mut samples = Samples::from_f64(x.view()).unwrap();
@@ -68,10 +68,10 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
     let columns: &mut [T] = &mut bytemuck::cast_slice_mut(&mut data)[..width * stride];
     layout::columns(&samples, &frame, scale, columns);
     columns.chunks_exact_mut(stride).for_each(|column| column[n..].fill(T::from_f64(PADDING.into())));
-    let packed = DeviceParameters::<T>::with_matrices(mixture, &frame).unwrap();
-    let layout = GeneralLayout::new(&packed);
+    let device_parameters = DeviceParameters::<T>::with_matrices(mixture, &frame).unwrap();
+    let layout = GeneralLayout::new(&device_parameters);
     let mut parameters = aligned(layout.len);
-    layout.write(&packed, mixture, &frame, &mut bytemuck::cast_slice_mut(&mut parameters)[..layout.len]);
+    layout.write(&device_parameters, mixture, &frame, &mut bytemuck::cast_slice_mut(&mut parameters)[..layout.len]);
 
     let q_stride = part.next_multiple_of(512);
     let mut q = aligned(k * q_stride);
@@ -138,12 +138,12 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
     }
     let sums: Vec<f64> = partials.chunks_exact(slices).map(|slices| slices.iter().sum()).collect();
     let factor = if weights.is_some() { scale } else { 1.0 };
-    let log2 = totals.iter().sum::<f64>() * factor + samples.total_weight() * packed.offset;
-    let mut sums = layout.centred_sums(&sums, factor, mixture, &packed, &frame);
+    let log2 = totals.iter().sum::<f64>() * factor + samples.total_weight() * device_parameters.offset;
+    let mut sums = layout.centred_sums(&sums, factor, mixture, &device_parameters, &frame);
     (sums.weight, sums.log_likelihood) = (samples.total_weight(), LN_2 * log2);
     Pass {
         log_likelihood: LN_2 * log2,
-        scores: scores.iter().map(|score| LN_2 * (score + packed.offset)).collect(),
+        scores: scores.iter().map(|score| LN_2 * (score + device_parameters.offset)).collect(),
         labels,
         statistics: Statistics::from_centred_sums(sums).unwrap(),
     }
@@ -151,7 +151,7 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
 
 fn check<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mixture, part: usize) {
     let ((n, d), k) = (x.dim(), mixture.n_components());
-    // The reference sees what the kernels see, up to the centring.
+    // Rounded to the element type, so that the reference and the kernels start from the same numbers.
     let x = &x.mapv(|v| T::from_f64(v).into());
     let what = format!("{} {} N={n} D={d} K={k} part={part}", T::NAME, mixture.covariance_type());
     let got = pass::<T>(x, weights, mixture, part);
@@ -172,7 +172,7 @@ fn check<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &M
         sum += bound * weights.map_or(1.0, |w| w[i]);
     }
     near(got.log_likelihood, reference.log_likelihood(mixture).unwrap(), sum, "log-likelihood");
-    // Nothing here is so near to a tie that rounding decides.
+    // Rounding may decide between components that are equally probable: one sample in a thousand.
     let labels = reference.predict(mixture).unwrap();
     let same = got.labels.iter().zip(&labels).filter(|(a, b)| **a as usize == **b).count();
     assert!(same * 1000 >= n * 999, "{what}: {same} labels of {n} agree");
@@ -211,7 +211,8 @@ fn every_type_and_size() {
     }
 }
 
-/// A component without weight gets nothing, also where it is the nearest; what is 1000 standard deviations away is finite.
+/// A component of weight zero gets no sample, even where it is the nearest; a sample 1000 standard deviations away has a
+/// finite score.
 #[test]
 fn dead_components_and_far_samples() {
     let mut rng = ChaCha8Rng::seed_from_u64(9);

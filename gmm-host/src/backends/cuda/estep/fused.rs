@@ -3,10 +3,11 @@ use super::fused_layout::FusedLayout;
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
-use crate::backends::cuda::device::memory::{Numbers, Slots, Workspace, allocate};
-use crate::backends::cuda::device::mismatch;
+use crate::backends::cuda::device::memory::{Numbers, Workspace, allocate};
 use crate::backends::cuda::device::samples::Columns;
+use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::device::{mismatch, suffices};
 use crate::backends::cuda::likelihood::{ReduceSets, Totals};
 use crate::backends::cuda::plan::{Task, Variant};
 use cust::memory::DeviceBuffer;
@@ -24,7 +25,7 @@ pub struct Fused {
     d: usize,
     variant: Variant,
     multiprocessors: u32,
-    /// Where the sums come out, in the host's memory.
+    /// Where the sums are written, in the host's memory.
     sums: Slots,
     partials: DeviceBuffer<f64>,
 }
@@ -50,12 +51,12 @@ impl Fused {
         })
     }
 
-    /// Numbers that a launch gives.
+    /// How many sums a launch gives.
     pub fn values(&self) -> usize {
         values(self.d, self.moments.full(), self.lanes)
     }
 
-    /// Where they come out.
+    /// Where they are written, in the host's memory.
     pub fn sums(&self) -> &Slots {
         &self.sums
     }
@@ -70,7 +71,7 @@ impl Fused {
         workspace.parameters.fill(len, |to| layout.write(to))
     }
 
-    /// Starts the E-step over some samples; its sums come out in [`sums`](Self::sums).
+    /// Starts the E-step over some samples; its sums are written to [`sums`](Self::sums).
     pub fn start<'a>(
         &'a self,
         stream: &'a Stream,
@@ -112,7 +113,7 @@ unsafe impl Launch for FusedLaunch<'_> {
         let partials = values(d, full, lanes) * grid.blocks.0 as usize;
         let needed = vec![numbers(d, full) * lanes, partials, shared_bytes(d, full, lanes, grid.threads)];
         let got = vec![self.parameters.len(), self.partials.len(), grid.shared];
-        if needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+        if !suffices(&got, &needed) {
             return Err(mismatch("a launch of `fused`", needed, got));
         }
         Ok(FusedArgs {

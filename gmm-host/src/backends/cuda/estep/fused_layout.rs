@@ -1,4 +1,5 @@
-//! Parameters and results of the kernels `fused`. No call of CUDA in here: all of it runs and is tested on any machine.
+//! Parameters and results of the kernels `fused`. Nothing here calls CUDA, so that it
+//! is tested on any machine.
 use super::weighted_sums_layout::NEAR;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::Frame;
@@ -41,7 +42,7 @@ impl FusedLayout {
         self.moments
     }
 
-    /// The lanes that share a sample.
+    /// The lanes of a warp that share a sample.
     pub fn lanes(&self) -> usize {
         fused::lanes(self.parameters.n_components)
     }
@@ -74,17 +75,17 @@ impl FusedLayout {
         debug_assert!(*k <= lanes && out.len() == numbers(*d, self.moments.full()) * lanes);
         out.fill(0.0);
         for c in 0..*k {
-            let own = self.a(c).iter().chain(self.b(c));
-            // A component without weight has a seed far below all others; with weight zero any number does.
+            let matrix_and_shift = self.a(c).iter().chain(self.b(c));
+            // The seed of a component without weight is far below all others; with weight zero its value does not matter.
             let constants = if weight[c] > 0.0 { [weight[c], seed[c]] } else { [0.0, 0.0] };
-            for (row, v) in out.chunks_exact_mut(lanes).zip(own.chain(&constants)) {
+            for (row, v) in out.chunks_exact_mut(lanes).zip(matrix_and_shift.chain(&constants)) {
                 row[c] = *v;
             }
         }
     }
 
-    /// From the sums that the kernel gives, ([`sums`], lanes) and the log₂-likelihood, over samples of total weight
-    /// `weight`. `bias` is what the kernel's log₂ of a sample's likelihood lacks.
+    /// The statistics, from the sums that the kernel gives, ([`sums`], lanes) and the log₂-likelihood, over samples of total
+    /// weight `weight`. `bias` is added to the kernel's log₂ of each sample's likelihood (see `likelihood::exp2_bias`).
     pub fn statistics(&self, values: &[f64], weight: f64, bias: f64, frame: &Frame) -> Result<Statistics> {
         let (k, d) = (self.parameters.n_components, self.n_features());
         let lanes = self.lanes();
@@ -120,7 +121,7 @@ impl FusedLayout {
         })
     }
 
-    /// From moments of x′: their origin is the centre of the data.
+    /// Moments in the units of the data from those of x′, whose origin is the centre of the data.
     fn of_raw(&self, sum: impl Fn(usize) -> f64, frame: &Frame) -> ComponentMoments {
         let d = self.n_features();
         let mut second = Array2::zeros((d, d));
@@ -134,11 +135,12 @@ impl FusedLayout {
         }
     }
 
-    /// From moments of z = A·x′ + b with a diagonal A: their origin is where z = 0, the mean up to rounding.
+    /// Moments in the units of the data from those of z = A·x′ + b with a diagonal A. Their origin is where z = 0, the mean up to
+    /// rounding.
     fn of_diagonal(&self, c: usize, sum: impl Fn(usize) -> f64, frame: &Frame) -> ComponentMoments {
         let d = self.n_features();
         let (a, b) = (self.a(c), self.b(c));
-        // In the data's own units. A component without weight may have no scale; its sums are zero.
+        // In the units of the data. A component without weight may have no scale; its sums are zero.
         let scale = |j: usize| f64::from(a[j]) * frame.scale[j];
         let over = |v: f64, divisor: f64| if divisor == 0.0 { 0.0 } else { v / divisor };
         let mut second = Array2::zeros((d, d));
@@ -152,11 +154,12 @@ impl FusedLayout {
         }
     }
 
-    /// From moments of z = A·x′ + b with a lower triangle A: with S = Σ r·z·zᵀ those of x are A⁻¹·S·A⁻ᵀ.
+    /// Moments in the units of the data from those of z = A·x′ + b with a lower triangle A: with S = Σ r·z·zᵀ the second
+    /// moments of x are A⁻¹·S·A⁻ᵀ.
     fn of_triangle(&self, c: usize, sum: impl Fn(usize) -> f64, frame: &Frame) -> ComponentMoments {
         let d = self.n_features();
         let (a, b) = (self.a(c), self.b(c));
-        // Element (i, j) of A, in the data's own units.
+        // Element (i, j) of A, in the units of the data.
         let a = |i: usize, j: usize| f64::from(a[triangle(i) + j]) * frame.scale[j];
         // Solves A·y = v by forward substitution.
         let solve = |v: &dyn Fn(usize) -> f64| {

@@ -19,18 +19,18 @@ use std::collections::HashMap;
 use weighted_sums::WeightedSums;
 use weighted_sums_layout::WeightedSumsLayout;
 
-/// The kernels that are ready for use, with their memory.
+/// The kernels that have been made ready, with their memory.
 #[derive(Debug, Default)]
 pub struct EStep {
-    /// Of `fused`, by moments, lanes and variant.
+    /// `fused`, by moments, lanes of a warp that share a sample, and variant.
     fused: HashMap<(Moments, usize, Variant), Fused>,
-    /// Of `weighted_sums`, for the latest shape: its memory is large.
+    /// `weighted_sums`, for the latest task only, because its memory is large.
     weighted_sums: Option<WeightedSums>,
     /// Choices made, by task.
     variants: HashMap<Task, Variant>,
 }
 
-/// What a mixture is to the kernels.
+/// A mixture in the layout of the kernels that are to compute its E-step.
 enum Layout {
     Fused(FusedLayout),
     WeightedSums(WeightedSumsLayout),
@@ -155,7 +155,7 @@ impl EStep {
     ) -> Result<Statistics> {
         let kernels = match self.weighted_sums.take() {
             Some(kernels) if kernels.serves(task, variant) => kernels,
-            // Its memory is free again before the next one asks for some.
+            // The memory of the former kernels has been freed before the new ones allocate theirs.
             _ => WeightedSums::new(data.gpu(), layout, variant, task)?,
         };
         for pass in data.passes() {
@@ -210,7 +210,7 @@ enum Ready {
 
 impl Trial for EStepTrial<'_> {
     fn prepare(&mut self, variant: Variant, n: usize) -> Result<()> {
-        // The memory of the variant before is free again.
+        // Frees the memory of the variant before.
         self.ready = None;
         let task = Task { n, ..self.task };
         let mut workspace = super::device::memory::Workspace::new(1)?;

@@ -1,12 +1,13 @@
 //! `weighted_sums`: the E-step for any K and D. `tiled` leaves the exponents of a piece of the samples, `weighted_sums` adds up
-//! what their responsibilities weigh, and `reduce_slices` what the slices of the samples have.
+//! the samples weighted by their responsibilities, slice by slice, and `reduce_slices` adds up the slices' sums.
 use super::weighted_sums_layout::{Section, WeightedSumsLayout};
-use crate::backends::cuda::device::gpu::{Gpu, failed};
+use crate::backends::cuda::device::error::failed;
+use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Output, Total, Workspace, allocate, zeroed};
-use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::device::{mismatch, suffices};
 use crate::backends::cuda::likelihood::{Exponents, Tiled};
 use crate::backends::cuda::plan::{Task, Variant, WEIGHTED_SUMS_REGISTERS, weighted_sums_shape};
 use crate::{Error, Result};
@@ -19,14 +20,15 @@ use gmm_kernels::simt::WARP;
 
 /// Threads of a block of `tiled`.
 const TILED_BLOCK: u32 = 128;
-/// Most bytes of exponents, as long as a piece keeps the device busy: half of a large L2 cache, where they are read again.
+/// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more. They are read again from the L2
+/// cache, of which this is about half on a large device.
 const EXPONENT_BYTES: usize = 64 << 20;
 /// Threads of a block of `reduce_slices`.
 const REDUCE_BLOCK: u32 = 1024;
 /// Least samples of a slice.
 const SLICE: usize = 128;
 
-/// What the kernels give of some samples: their sums ([`Shape::sums`]), and Σᵢ log₂ Σₖ wₖ·2^qₖ.
+/// The results of the kernels over some samples: their sums ([`Shape::sums`]), and Σᵢ log₂ Σₖ wₖ·2^qₖ.
 pub struct Sums {
     pub values: Vec<f64>,
     pub log2: f64,
@@ -61,7 +63,7 @@ pub struct WeightedSums {
 }
 
 impl WeightedSums {
-    /// For up to `task.n` samples at once. The device's context is current.
+    /// Makes the kernels ready for up to `task.n` samples at once. The device's context is current.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where a stage of samples does not fit into shared memory.
@@ -78,7 +80,7 @@ impl WeightedSums {
                 remedy: "use the device `cpu`, or covariances of type `diag`",
             });
         }
-        // As many as their registers allow.
+        // As many blocks of `tiled` as their registers allow.
         let per_multiprocessor = if rows == 8 { 4 } else { 2 };
         let units = if full { k } else { k.div_ceil(rows) };
         let across = (units.min((TILED_BLOCK / WARP) as usize)).next_power_of_two() as u32;
@@ -108,7 +110,7 @@ impl WeightedSums {
             slices,
             pairs: DeviceBuffer::from_slice(if pairs.is_empty() { &[0] } else { pairs })
                 .map_err(failed("cuMemcpyHtoD"))?,
-            // Rows behind K are read, though nothing comes of them.
+            // The kernels read the rows behind K too, and multiply them by zero.
             exponents: zeroed(components * piece)?,
             normalisers: allocate(2 * piece)?,
             sums: allocate(slices * shape.sums())?,
@@ -119,7 +121,7 @@ impl WeightedSums {
         })
     }
 
-    /// Whether it serves such tasks by this variant.
+    /// Whether these kernels were made for this task and variant.
     pub fn serves(&self, task: &Task, variant: Variant) -> bool {
         (self.task, self.variant) == (*task, variant)
     }
@@ -200,7 +202,8 @@ impl WeightedSums {
         Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?).borrowed())
     }
 
-    /// Slices of so many samples: each has a stage of the first piece, or what it adds to is undefined.
+    /// The number of slices for `n` samples. Each slice must have a stage of samples in the first piece, because that launch
+    /// initialises its sums.
     fn slices_of(&self, n: usize) -> usize {
         self.slices.min(self.piece.min(n).div_ceil(weighted_sums::STAGE))
     }
@@ -268,7 +271,7 @@ unsafe impl Launch for WeightedSumsLaunch<'_> {
             grid.shared,
         ];
         let whole = self.columns.d() == d as usize && grid.blocks == (self.shape.blocks(), self.slices as u32);
-        if !whole || needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+        if !whole || !suffices(&got, &needed) {
             return Err(mismatch("a launch of `weighted_sums`", needed, got));
         }
         Ok(WeightedSumsArgs {
@@ -309,7 +312,7 @@ unsafe impl Launch for ReduceSlices<'_> {
     fn argument(&self, grid: &Grid) -> Result<ReduceSlicesArgs> {
         let needed = vec![self.slices * self.count, self.count, slices::shared_bytes(grid.threads)];
         let got = vec![self.sums.len(), self.totals.len(), grid.shared];
-        if needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+        if !suffices(&got, &needed) {
             return Err(mismatch("a launch of `reduce_slices`", needed, got));
         }
         Ok(ReduceSlicesArgs {

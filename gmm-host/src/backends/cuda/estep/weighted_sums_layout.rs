@@ -1,4 +1,4 @@
-//! Parameters and results of the kernels `weighted_sums`. No call of CUDA in here: all of it runs and is tested on any
+//! Parameters and results of the kernels `weighted_sums`. Nothing here calls CUDA, so that it is tested on any
 //! machine.
 use crate::backends::cuda::likelihood::layout;
 use crate::backends::cuda::plan::Task;
@@ -11,8 +11,8 @@ use ndarray::{Array1, Array2, Array3, Axis};
 use std::f64::consts::LN_2;
 use std::ops::Range;
 
-/// The farthest that a component may be from the data's centre, in units of its own t (0.85 standard deviations), for
-/// moments around that centre: what then cancels costs two of float32's seven digits at most.
+/// The farthest that a component may be from the data's centre, in units of its t (0.85 standard deviations), for
+/// moments around that centre: their cancellation then costs at most two of float32's seven digits.
 pub(crate) const NEAR: f64 = 16.0;
 
 /// A mixture as the kernels of the E-step read it.
@@ -24,15 +24,15 @@ pub(crate) struct WeightedSumsLayout {
     pub pairs: Vec<[u32; 2]>,
     /// wₖ (tiles, [`COMPONENTS`]), zeros behind K.
     pub weights: Vec<f32>,
-    /// Centres of the components in the frame (tiles, [`COMPONENTS`], D), zeros behind K; empty where the frame's own
-    /// centre serves them all.
+    /// Centres of the components in the frame (tiles, [`COMPONENTS`], D), zeros behind K; empty where the moments of all
+    /// components are taken around the centre of the data.
     pub centres: Vec<f32>,
 }
 
 /// A section of the parameters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Section {
-    /// What `tiled` reads.
+    /// The parameters of `tiled`.
     Likelihood,
     Weights,
     Centres,
@@ -67,7 +67,7 @@ impl WeightedSumsLayout {
         !matches!(self.parameters.matrices, Matrices::Diagonal)
     }
 
-    /// Whether moments are taken around each component's own centre.
+    /// Whether the moments of each component are taken around its centre, not the data's.
     pub fn central(&self) -> bool {
         !self.centres.is_empty()
     }
@@ -84,7 +84,7 @@ impl WeightedSumsLayout {
         self.lengths(rows).iter().sum()
     }
 
-    /// Where a section is.
+    /// The range of a section in the array.
     pub fn section(&self, section: Section, rows: usize) -> Range<usize> {
         let [likelihood, weights, centres] = self.lengths(rows);
         match section {
@@ -104,8 +104,8 @@ impl WeightedSumsLayout {
         out[self.section(Section::Centres, rows)][..self.centres.len()].copy_from_slice(&self.centres);
     }
 
-    /// From the kernels' sums over samples of total weight `weight`, whose likelihoods (less the mixture's offset) have the
-    /// logarithm `log2` to base 2.
+    /// The statistics, from the kernels' sums over samples of total weight `weight`, whose likelihoods (less the mixture's
+    /// offset) have the logarithm `log2` to base 2.
     pub fn statistics(&self, task: &Task, sums: &[f64], weight: f64, log2: f64, frame: &Frame) -> Result<Statistics> {
         let (k, d) = self.dim();
         let patches = crate::backends::cuda::plan::patches(d, task.full);
@@ -161,7 +161,7 @@ impl WeightedSumsLayout {
     }
 }
 
-/// The farthest that any component is from the data's centre, in units of its own t; `centres` (K or more, D).
+/// The farthest that any component is from the data's centre, in units of its t; `centres` (K or more, D).
 fn farthest(parameters: &DeviceParameters<f32>, centres: &[f32]) -> f64 {
     let d = parameters.n_features;
     let mut farthest = 0.0f64;

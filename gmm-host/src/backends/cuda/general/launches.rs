@@ -3,8 +3,8 @@ use super::layout::{GeneralLayout, Section};
 use crate::Result;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::Numbers;
-use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::{Columns, Element};
+use crate::backends::cuda::device::{mismatch, suffices};
 use gmm_kernels::general::accumulate::{self, AccumulateArgs};
 use gmm_kernels::general::density::{COMPONENTS, DensityArgs, TILE};
 use gmm_kernels::general::posterior::PosteriorArgs;
@@ -18,8 +18,7 @@ const ACCUMULATE_BLOCK: u32 = 128;
 
 /// An error where a length is too small.
 fn checked(what: &'static str, needed: Vec<usize>, got: Vec<usize>) -> Result<()> {
-    let fits = needed.iter().zip(&got).all(|(needed, got)| got >= needed);
-    if fits { Ok(()) } else { Err(mismatch(what, needed, got)) }
+    if suffices(&got, &needed) { Ok(()) } else { Err(mismatch(what, needed, got)) }
 }
 
 /// qₖ of every sample and component.

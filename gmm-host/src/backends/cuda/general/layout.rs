@@ -1,4 +1,4 @@
-//! GeneralLayout and results of the kernels `density`, `posterior` and `accumulate`. No call of CUDA in here: all of it runs and
+//! Parameters and results of the kernels `density`, `posterior` and `accumulate`. Nothing here calls CUDA, so that it
 //! is tested on any machine.
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::{Float, Frame};
@@ -15,7 +15,7 @@ pub(crate) struct GeneralLayout {
     pub d: usize,
     /// Whether A is a triangle.
     pub full: bool,
-    /// From one component's triangle to the next (0: one for all), or from one group of diagonals to the next.
+    /// Numbers from one component's triangle to the next (0: all share one), or from one group of diagonals to the next.
     pub matrix_stride: usize,
     pub shifts: usize,
     pub seeds: usize,
@@ -51,7 +51,7 @@ impl GeneralLayout {
         Self { k, d, full, matrix_stride, shifts, seeds, weights, centres, len: centres + k * d }
     }
 
-    /// Where a section is.
+    /// The range of a section in the array.
     pub fn section(&self, section: Section) -> Range<usize> {
         match section {
             Section::Matrices => 0..self.shifts,
@@ -139,7 +139,7 @@ impl GeneralLayout {
     }
 }
 
-/// Copies a lower triangle, kept row by row, to panels of rows.
+/// Copies a lower triangle, stored row by row, to panels of rows.
 fn write_panels<T: Float>(a: &[T], d: usize, out: &mut [T]) {
     let mut at = 0;
     for row in (0..d).step_by(ROWS) {

@@ -1,6 +1,6 @@
-//! Everything, for any K, D, covariance type and element type, with sample weights, by the kernels of
-//! `gmm_kernels::general`: `density`, `posterior` and `accumulate`, one after the other. What the other kernels do for some
-//! shapes, faster.
+//! Every operation, for any K, D, covariance type and element type, with sample weights, by the kernels of
+//! `gmm_kernels::general`: `density`, `posterior` and `accumulate`, one after the other. The other kernels are faster, each for
+//! some operations and shapes.
 mod launches;
 pub(crate) mod layout;
 
@@ -21,11 +21,12 @@ use layout::GeneralLayout;
 use ndarray::{Array1, Array2, s};
 use std::f64::consts::LN_2;
 
-/// Numbers of qₖ, and of samples, that a part of the data has at most (but see [`MIN_PART`]): few enough for the L2 cache.
+/// A part of the data has at most so many qₖ and so many values of features (but see [`MIN_PART`]), so that both fit into the L2
+/// cache.
 const PART: usize = 1 << 21;
 /// Least samples of a part.
 const MIN_PART: usize = 4 * STRIDE;
-/// Warps of `accumulate` for each multiprocessor that are worth cutting the samples into slices for.
+/// `accumulate` cuts the samples into slices until each multiprocessor has so many warps.
 const ACCUMULATE_WARPS: usize = 16;
 /// Least samples of a slice.
 const MIN_SLICE: usize = 256;
@@ -34,7 +35,7 @@ const MIN_SLICE: usize = 256;
 pub const VARIANT: Variant =
     Variant { family: Family::General, split: 1, block: BLOCK, per_multiprocessor: 8, cached: None };
 
-/// What a pass over the samples is to give, besides their total.
+/// What a pass over the samples is to compute besides their total.
 enum Goal<'a> {
     Total,
     /// log₂ of each sample's likelihood, less the mixture's offset.
@@ -48,6 +49,7 @@ enum Goal<'a> {
 
 /// A mixture made ready for a data set.
 struct Ready<'a, T> {
+    gpu: &'static Gpu,
     mixture: &'a Mixture,
     parameters: DeviceParameters<T>,
     layout: GeneralLayout,
@@ -60,11 +62,11 @@ impl<'a, T: Element> Ready<'a, T> {
         crate::evaluator::check_features(mixture, data.d())?;
         let parameters = DeviceParameters::with_matrices(mixture, data.frame())?;
         let layout = GeneralLayout::new(&parameters);
-        Ok(Self { mixture, parameters, layout })
+        Ok(Self { gpu: data.gpu(), mixture, parameters, layout })
     }
 }
 
-/// The launches' own memory.
+/// The memory of the launches.
 #[derive(Debug)]
 pub struct General<T: DeviceCopy> {
     parameters: Upload<T>,
@@ -75,7 +77,7 @@ pub struct General<T: DeviceCopy> {
     /// The sums of `accumulate`, slice by slice and over all of them.
     partials: DeviceBuffer<f64>,
     sums: DeviceBuffer<f64>,
-    /// What is asked for sample by sample, of a part.
+    /// The results that a part of the data has for each sample.
     scores: DeviceBuffer<f64>,
     labels: DeviceBuffer<u32>,
 }
@@ -142,33 +144,29 @@ impl<T: Element> General<T> {
     /// to back.
     pub fn seconds(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture, repeats: u32) -> Result<f64> {
         let ready = Ready::new(mixture, data)?;
-        let gpu = data.gpu();
-        gpu.enter()?;
+        ready.gpu.enter()?;
         let shape = self.prepare(data, &ready, &Goal::Total)?;
         let Chunk { pass, columns, started } = data.chunk(0)?;
         // The first launches, which do not count, have the driver load the kernels.
-        started.followed_by(self.start(gpu, &pass.stream, columns, &ready, shape, 0, &mut Goal::Total)?).wait()?;
-        seconds(&pass.stream, repeats.max(1), || {
-            self.start(gpu, &pass.stream, columns, &ready, shape, 0, &mut Goal::Total)
-        })
+        started.followed_by(self.start(&pass.stream, columns, &ready, shape, 0, &mut Goal::Total)?).wait()?;
+        seconds(&pass.stream, repeats.max(1), || self.start(&pass.stream, columns, &ready, shape, 0, &mut Goal::Total))
     }
 
     /// One pass over all samples; returns their total log-likelihood.
     fn pass(&mut self, data: &mut DeviceSamples<T>, ready: &Ready<'_, T>, mut goal: Goal<'_>) -> Result<f64> {
-        let gpu = data.gpu();
-        gpu.enter()?;
+        ready.gpu.enter()?;
         let shape = self.prepare(data, ready, &goal)?;
         let (this, data) = (&*self, &*data);
         let mut done = 0;
         data.one_by_one(
             |_, Chunk { pass, columns, started }| {
-                let running = this.start(gpu, &pass.stream, columns, ready, shape, done, &mut goal)?;
+                let running = this.start(&pass.stream, columns, ready, shape, done, &mut goal)?;
                 done += columns.n();
                 Ok(started.followed_by(running))
             },
             |running| running.wait().map(|_| ()),
         )?;
-        let reduce = gpu.kernel(&entries::reduce_sets(), None)?;
+        let reduce = ready.gpu.kernel(&entries::reduce_sets(), None)?;
         let pass = data.pass(0);
         let stream = &pass.stream;
         if let Goal::Sums(values) = goal {
@@ -188,7 +186,7 @@ impl<T: Element> General<T> {
         Ok(LN_2 * (total * data.weight_scale() + data.total_weight() * ready.parameters.offset))
     }
 
-    /// Sends the parameters, and sees to memory for the launches.
+    /// Sends the parameters to the device and allocates the launches' memory.
     fn prepare(&mut self, data: &DeviceSamples<T>, ready: &Ready<'_, T>, goal: &Goal<'_>) -> Result<Shape> {
         let GeneralLayout { k, d, full, .. } = ready.layout;
         let multiprocessors = data.gpu().limits.multiprocessors;
@@ -209,20 +207,19 @@ impl<T: Element> General<T> {
             Goal::Total | Goal::Responsibilities(_) => {}
         }
         if self.q.len() < k * part {
-            // Numbers behind the samples are read, though nothing comes of them.
+            // The kernels read numbers behind the last sample, and do not use them.
             self.q = zeroed(k * part)?;
         }
-        let Ready { mixture, parameters, layout } = ready;
+        let Ready { mixture, parameters, layout, .. } = ready;
         self.parameters.fill(layout.len, |to| layout.write(parameters, mixture, data.frame(), to))?;
         self.parameters.send(&data.pass(0).stream)?.wait()?;
         Ok(Shape { part, posterior_blocks: blocks, slices })
     }
 
-    /// Starts the launches over some samples, before which `done` others were evaluated, and waits for what the goal wants
-    /// of each part of them.
+    /// Starts the launches over some samples, before which `done` others were evaluated, and copies what the
+    /// goal asks for back from each part of them.
     fn start<'a>(
         &'a self,
-        gpu: &'static Gpu,
         stream: &'a Stream,
         all: Columns<'a, T>,
         ready: &Ready<'_, T>,
@@ -233,7 +230,7 @@ impl<T: Element> General<T> {
         let mut running = stream.idle();
         for first in (0..all.n()).step_by(shape.part) {
             let columns = all.part(first, shape.part.min(all.n() - first))?;
-            let part = Part { gpu, stream, columns, layout: ready.layout, shape, done: done + first };
+            let part = Part { gpu: ready.gpu, stream, columns, layout: ready.layout, shape, done: done + first };
             running = running.followed_by(self.density(part)?);
             running = running.followed_by(self.posterior(part, goal)?);
             if let Goal::Sums(_) = goal {
@@ -259,7 +256,7 @@ impl<T: Element> General<T> {
             parameters: self.parameters.device(),
             q: Numbers::of(&self.q),
             stride,
-            // What is asked for sample by sample does not depend on the samples' weights.
+            // A result for one sample does not depend on the samples' weights.
             weighted: matches!(goal, Goal::Total | Goal::Sums(_)),
             responsibilities: matches!(goal, Goal::Responsibilities(_) | Goal::Sums(_)),
             add: done > 0,
@@ -309,7 +306,7 @@ impl<T: Element> General<T> {
     }
 }
 
-/// Some of the samples, to be launched over.
+/// A part of the samples, with all that its launches need.
 #[derive(Clone, Copy)]
 struct Part<'a, T: DeviceCopy> {
     gpu: &'static Gpu,

@@ -1,10 +1,11 @@
-//! `batch`: many parameter sets over one read of the data; and `reduce_sets`, which adds up what blocks leave.
+//! `batch`: many parameter sets over one read of the data; and `reduce_sets`, which adds up the sums of the blocks.
 use super::layout;
 use crate::Result;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
-use crate::backends::cuda::device::memory::{Numbers, Slots};
+use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;
+use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::plan::even;
 use crate::backends::device_parameters::DeviceParameters;
 use gmm_kernels::likelihood::batch::{BatchArgs, shared_bytes};
@@ -72,7 +73,7 @@ unsafe impl Launch for Batch<'_> {
     }
 }
 
-/// Where `reduce_sets` puts its totals.
+/// Where `reduce_sets` writes its totals.
 #[derive(Clone, Copy)]
 pub enum Totals<'a> {
     /// The first so many slots, in the host's memory.

@@ -1,11 +1,12 @@
-//! `exp2_bias`: what log₂ of a sample's likelihood lacks on a device, measured on that device.
+//! `exp2_bias`: the correction of log₂ of a sample's likelihood for the error of a device's 2^x, measured on that device.
 use super::batch::{ReduceSets, Totals};
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
-use crate::backends::cuda::device::memory::{Numbers, Slots, allocate};
-use crate::backends::cuda::device::mismatch;
+use crate::backends::cuda::device::memory::{Numbers, allocate};
+use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::Stream;
+use crate::backends::cuda::device::{mismatch, suffices};
 use gmm_kernels::entries;
 use gmm_kernels::likelihood::exp2_bias::Exp2BiasArgs;
 use gmm_kernels::reduce::FINISH_SHARED_BYTES;
@@ -17,7 +18,7 @@ const BLOCKS: u32 = 1024;
 const THREADS: u32 = 256;
 const PER_THREAD: u32 = 16;
 
-/// The mean error is given to this precision. What is beyond it depends on which arguments were taken; 10⁻¹⁰ is 10⁻⁴ in the
+/// The mean error is rounded to a multiple of this. Further digits depend on which arguments were taken; 10⁻¹⁰ is 10⁻⁴ in the
 /// log-likelihood of 10⁶ samples.
 const STEP: f64 = 1e-10;
 
@@ -38,7 +39,7 @@ pub fn exp2_bias(gpu: &Gpu) -> Result<f64> {
     let sum = measurement.followed_by(sum).results(&slots, 1)?[0];
     let mean = sum / f64::from(BLOCKS * THREADS * PER_THREAD);
     let bias = -(mean / STEP).round() * STEP * LOG2_E;
-    // Another thread that was faster found the same.
+    // If another thread has stored its measurement first, that one is used; the two are equal.
     Ok(*gpu.exp2_bias.get_or_init(|| bias))
 }
 
@@ -55,7 +56,7 @@ unsafe impl Launch for Exp2Bias<'_> {
     fn argument(&self, grid: &Grid) -> Result<Exp2BiasArgs> {
         let needed = vec![grid.blocks.0 as usize, FINISH_SHARED_BYTES];
         let got = vec![self.partials.len(), grid.shared];
-        if needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+        if !suffices(&got, &needed) {
             return Err(mismatch("a launch of `exp2_bias`", needed, got));
         }
         Ok(Exp2BiasArgs { partials: self.partials.pointer_mut(), per_thread: PER_THREAD })

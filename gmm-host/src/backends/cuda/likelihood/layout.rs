@@ -1,4 +1,5 @@
-//! Parameters as the kernels for likelihoods read them. No call of CUDA in here: all of it runs and is tested on any machine.
+//! Parameters as the kernels for likelihoods read them. Nothing here calls CUDA, so that it is tested on
+//! any machine.
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use gmm_kernels::likelihood::small_k;
 
@@ -74,15 +75,15 @@ pub(crate) fn triangles(parameters: &DeviceParameters<f32>, t: usize, a: &mut [f
     constants.fill(0.0);
     for (k, component) in a.chunks_exact_mut(d.div_ceil(t) * (d + 1) * t).enumerate() {
         let alive = parameters.weight[k] > 0.0;
-        let own = if alive { [parameters.weight[k], parameters.seed[k]] } else { [0.0, DEAD_SEED] };
-        constants[2 * k..][..2].copy_from_slice(&own);
+        let weight_and_seed = if alive { [parameters.weight[k], parameters.seed[k]] } else { [0.0, DEAD_SEED] };
+        constants[2 * k..][..2].copy_from_slice(&weight_and_seed);
         if !alive {
             continue;
         }
         let matrix = match &parameters.matrices {
             Matrices::Each(a) => &a[k * triangle(d)..],
             Matrices::Shared(a) => a,
-            // Kernels for diagonals serve them.
+            // Not called for diagonals: `tiles` writes those.
             Matrices::Diagonal => continue,
         };
         for (block, tile) in component.chunks_exact_mut((d + 1) * t).enumerate() {
@@ -116,7 +117,7 @@ pub(crate) fn tiled(parameters: &DeviceParameters<f32>, rows: usize, scales: &mu
 }
 
 /// The natural logarithm of the likelihood of samples of total weight `weight`, from a kernel's sum in log₂ units. `bias`
-/// is what a sample's log₂-likelihood lacks.
+/// is added to each sample's log₂-likelihood (see `exp2_bias`).
 pub(crate) fn total(log2: f64, weight: f64, parameters: &DeviceParameters<f32>, bias: f64) -> f64 {
     std::f64::consts::LN_2 * (log2 + weight * (parameters.offset + bias))
 }
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(small_k[..3].as_flattened(), out);
         assert_eq!(small_k[3..], [[0.0; 8]; 5]);
 
-        // Two tiles of two: the last place is padding, and component 1 is as good as padding.
+        // Two tiles of two: the last place is padding, and component 1, without weight, is written like padding.
         let (tiles_, sm, constants) = tiled_sizes(3, 2, 2);
         assert_eq!((tiles_, sm, constants), (2, 16, 8));
         let (mut sm, mut constants) = (vec![f32::NAN; sm], vec![f32::NAN; constants]);

@@ -36,7 +36,7 @@ pub struct Plan {
 #[derive(Debug, Clone, Copy)]
 enum Kernels {
     SmallK(small_k::Kernels),
-    /// What gives each block's sums, and what adds them up.
+    /// The kernel that gives each block's sums, and the one that adds them up.
     Batch(Kernel<BatchArgs>, Kernel<ReduceSetsArgs>),
     Tiled(Kernel<TiledArgs>),
     Pair(Kernel<PairArgs>),
@@ -83,7 +83,7 @@ impl Plan {
         let Task { k, d, full, .. } = self.task;
         enlarge(&mut workspace.partials, self.blocks as usize * sets.len())?;
         match self.variant.family {
-            // They travel with the launch.
+            // The parameters are part of the kernel's argument.
             Family::SmallK => workspace.parameters.fill(0, |_| {}),
             Family::Batch => workspace.parameters.fill(batch::parameters(k, d, sets.len()), |to| {
                 batch::write(sets, to);
@@ -102,8 +102,8 @@ impl Plan {
         }
     }
 
-    /// Starts the evaluation of the parameter sets that the workspace was made ready for; their totals come out in its first
-    /// slots. With `scores`, each sample's log₂-likelihood goes there.
+    /// Starts the evaluation of the parameter sets that the workspace was made ready for; their totals are written to its
+    /// first slots, and with `scores` each sample's log₂-likelihood to those.
     pub fn start<'a>(
         &self,
         stream: &'a Stream,
@@ -183,7 +183,7 @@ pub use batch::{ReduceSets, Totals};
 pub use exp2_bias::exp2_bias;
 pub use tiled::{Exponents, Tiled};
 
-/// The evaluation that variants are timed with.
+/// The evaluation by which variants are timed.
 pub struct LikelihoodTrial<'a> {
     pub gpu: &'a Gpu,
     pub task: Task,
@@ -192,7 +192,7 @@ pub struct LikelihoodTrial<'a> {
     pub columns: Columns<'a>,
     pub sets: &'a [DeviceParameters<f32>],
     pub scores: Option<Numbers<'a, f32>>,
-    /// What was made ready, for so many samples.
+    /// The plan that was made ready, and for how many samples.
     pub plan: Option<(Plan, usize)>,
 }
 

@@ -3,8 +3,8 @@ use super::layout::pair_row;
 use crate::Result;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Output};
-use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;
+use crate::backends::cuda::device::{mismatch, suffices};
 use gmm_kernels::likelihood::pair::{PairArgs, shared_bytes};
 use std::ptr;
 
@@ -16,7 +16,7 @@ pub struct Pair<'a> {
     /// Threads of a sample.
     pub threads: u32,
     pub parameters: Numbers<'a, f32>,
-    /// Where each sample's log₂-likelihood goes, if anywhere.
+    /// Where to write each sample's log₂-likelihood, if it is asked for.
     pub scores: Option<Numbers<'a, f32>>,
     pub output: Output<'a>,
 }
@@ -31,7 +31,7 @@ unsafe impl Launch for Pair<'_> {
         let needed = vec![self.k * pair_row(d), n, shared_bytes(grid.threads)];
         let got = vec![self.parameters.len(), self.scores.map_or(n, |scores| scores.len()), grid.shared];
         let whole = self.threads > 0 && grid.threads.is_multiple_of(self.threads);
-        if !whole || needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+        if !whole || !suffices(&got, &needed) {
             return Err(mismatch("a launch of `pair`", needed, got));
         }
         Ok(PairArgs {

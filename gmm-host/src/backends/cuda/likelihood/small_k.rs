@@ -1,4 +1,5 @@
-//! `small_k`: the parameters travel with the launch.
+//! `small_k`: a total for K ≤ 8 and D ≤ 16. The parameters are part of the kernel's argument, so that no copy to the device is
+//! needed.
 use super::layout;
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;

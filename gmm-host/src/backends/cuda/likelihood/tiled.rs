@@ -3,13 +3,13 @@ use super::layout;
 use crate::Result;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Output};
-use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;
+use crate::backends::cuda::device::{mismatch, suffices};
 use gmm_kernels::likelihood::tiled::{self, TiledArgs, WARP_SAMPLES, shared_bytes};
 use gmm_kernels::simt::WARP;
 use std::ptr;
 
-/// Where the exponents of a launch go: what the sums of the E-step are made of.
+/// Where a launch writes its exponents, from which the E-step forms responsibilities.
 #[derive(Clone, Copy)]
 pub struct Exponents<'a> {
     /// qₖ of each sample, (components, stride).
@@ -21,11 +21,11 @@ pub struct Exponents<'a> {
 }
 
 impl Exponents<'_> {
-    /// As the kernels take it, for so many components and samples.
+    /// The exponents as an argument of the kernels, for so many components and samples.
     pub fn argument(&self, components: usize, samples: usize) -> Result<tiled::Exponents> {
         let needed = vec![components * self.stride, 2 * self.stride, samples];
         let got = vec![self.exponents.len(), self.normalisers.len(), self.stride];
-        if needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+        if !suffices(&got, &needed) {
             return Err(mismatch("the exponents of an E-step", needed, got));
         }
         Ok(tiled::Exponents {
@@ -52,7 +52,7 @@ pub struct Tiled<'a> {
     pub parameters: Numbers<'a, f32>,
     /// Whether the total counts samples by their weights.
     pub weighted: bool,
-    /// Where each sample's log₂-likelihood goes, if anywhere.
+    /// Where to write each sample's log₂-likelihood, if it is asked for.
     pub scores: Option<Numbers<'a, f32>>,
     pub exponents: Option<Exponents<'a>>,
     pub output: Output<'a>,
@@ -77,7 +77,7 @@ unsafe impl Launch for Tiled<'_> {
         let got = vec![self.parameters.len(), self.scores.map_or(n, |scores| scores.len()), grid.shared];
         let warps = grid.threads / WARP;
         let whole = self.across.is_power_of_two() && warps.is_multiple_of(self.across);
-        if !whole || needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+        if !whole || !suffices(&got, &needed) {
             return Err(mismatch("a launch of `tiled`", needed, got));
         }
         let tiles = if self.full { self.k } else { self.k.div_ceil(self.rows) };

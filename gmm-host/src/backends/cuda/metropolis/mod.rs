@@ -5,9 +5,9 @@ pub mod shape;
 use super::device::gpu::Gpu;
 use super::device::kernel::{Grid, Kernel, Launch};
 use super::device::memory::{Numbers, allocate, locked};
-use super::device::mismatch;
 use super::device::samples::Columns;
 use super::device::stream::{Running, Stream};
+use super::device::{mismatch, suffices};
 use crate::data::frame::Frame;
 use crate::{Error, MetropolisSteps, MetropolisTarget, Result};
 use cust::memory::{DeviceBuffer, LockedBuffer};
@@ -16,15 +16,16 @@ use gmm_kernels::likelihood::small_k::{COMPONENTS, MAX_FEATURES};
 use gmm_kernels::metropolis::MetropolisArgs;
 use shape::Shape;
 
-/// Steps of a chain's first launch: the device waits for the host to make them. Later ones double, up to the most.
+/// Steps of a chain's first launch, few because the device waits until the host has made them. Each launch has twice as many
+/// as the one before, up to `MOST_STEPS`.
 const FIRST_STEPS: usize = 32;
 const MOST_STEPS: usize = 512;
-/// About how long a launch may take, in seconds: a chain can be stopped between two, and a display waits for them.
+/// About how long a launch may take, in seconds: a chain can only be stopped, and a display only updated, between launches.
 const LAUNCH: f64 = 0.05;
-/// Fused multiply-adds in a second, for a rough estimate of a step.
+/// Fused multiply-adds in a second, for a rough estimate of the time of a step.
 const SPEED: f64 = 1e13;
 
-/// Whether the kernels take mixtures of this shape.
+/// Whether K and D of the target's mixtures are small enough for the kernels.
 pub fn takes(target: &MetropolisTarget) -> bool {
     target.n_components <= COMPONENTS && target.n_features <= MAX_FEATURES
 }
@@ -65,12 +66,12 @@ pub struct Metropolis {
     exchange: DeviceBuffer<f64>,
     /// Most steps of a launch.
     most_steps: usize,
-    /// The segments that no launch has.
+    /// The segments that no launch uses at the moment.
     segments: Vec<Segment>,
 }
 
 impl Metropolis {
-    /// The device's context is current. `exp2_bias` is what the kernel's log₂ of a sample's likelihood lacks.
+    /// The device's context is current. `exp2_bias` is added to the kernel's log₂ of each sample's likelihood.
     ///
     /// # Errors
     /// [`Error::Kernel`] for a shape that the device cannot launch.
@@ -87,7 +88,7 @@ impl Metropolis {
         let mut shape = requested.unwrap_or_else(|| Shape::new(n, target, &limits));
         let mut kernel = gpu.kernel(&entries::metropolis(d), shape.max_registers())?;
         if requested.is_none() && shape.shared_bytes(target) > kernel.most_shared() {
-            // The kernel has some shared memory of its own.
+            // The kernel has static shared memory, which leaves less for the samples.
             limits.shared_per_block = kernel.most_shared();
             shape = Shape::new(n, target, &limits);
             kernel = gpu.kernel(&entries::metropolis(d), shape.max_registers())?;
@@ -109,7 +110,7 @@ impl Metropolis {
             shape,
             kernel,
             target: target.clone(),
-            terms: DeviceBuffer::from_slice(&terms).map_err(super::device::gpu::failed("cuMemcpyHtoD"))?,
+            terms: DeviceBuffer::from_slice(&terms).map_err(super::device::error::failed("cuMemcpyHtoD"))?,
             constant,
             state: allocate(target.dim() + 1)?,
             exchange: allocate(2 * shape.blocks as usize)?,
@@ -136,7 +137,7 @@ impl Metropolis {
         if point.len() != dim || columns.d() != self.target.n_features {
             return Err(mismatch("the point of a chain", vec![dim], vec![point.len()]));
         }
-        // An earlier run that failed may have lost them.
+        // A run that failed has dropped its segments.
         while self.segments.len() < 2 {
             self.segments.push(Segment::new(width, self.most_steps)?);
         }
@@ -181,7 +182,7 @@ impl Metropolis {
                     None
                 }
             };
-            // The segment before this one, whose results the host takes while the device goes on.
+            // While the device works on the segment just started, the host takes the results of the one before.
             let ended = started.is_none();
             if let Some(running) = std::mem::replace(&mut under_way, started)
                 && let Some(Steps { segment, .. }) = running.wait()?
@@ -267,7 +268,7 @@ unsafe impl Launch for Steps<'_> {
             grid.shared,
         ];
         let fits = grid.cooperative && takes(target) && self.columns.d() == target.n_features && segment.count > 0;
-        if !fits || needed.iter().zip(&got).any(|(needed, got)| got < needed) {
+        if !fits || !suffices(&got, &needed) {
             return Err(mismatch("a launch of `metropolis`", needed, got));
         }
         Ok(MetropolisArgs {

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 /// Most threads of a block: with so many, each has as many registers as the kernel needs.
 const MAX_BLOCK: u32 = 512;
-/// The share of the L2 cache that samples are kept in.
+/// The share of the L2 cache that is used for samples.
 const CACHED: f64 = 0.6;
 /// The name of the kernel.
 pub const NAME: &str = "metropolis";
@@ -23,9 +23,9 @@ pub struct Shape {
     pub block: u32,
     /// Blocks, one on each multiprocessor.
     pub blocks: u32,
-    /// Rounds of a block's samples that stay in shared memory, besides the place that the others come through.
+    /// Rounds of a block's samples that stay in shared memory. There is room for one more, through which the others pass.
     pub resident: u32,
-    /// Megabytes (10⁶) of the others to be kept in the L2 cache.
+    /// Megabytes (10⁶) of the other samples to be kept in the L2 cache.
     pub cached: u32,
 }
 
@@ -79,7 +79,8 @@ impl Shape {
         metropolis::shared_bytes(target.n_features, target.dim(), self.block, self.resident + 1)
     }
 
-    /// Quads of a block's share before which samples are to be kept in a cache: those resident need none.
+    /// Quads of a block's share that are in shared memory or are to stay in the L2 cache; those behind them are read from
+    /// memory in each step.
     pub fn cached_quads(&self, d: usize) -> u32 {
         let cached = self.cached as usize * 1_000_000 / (d * QUAD * size_of::<f32>()) / self.blocks as usize;
         (self.resident as usize * self.block as usize + cached).min(u32::MAX as usize) as u32

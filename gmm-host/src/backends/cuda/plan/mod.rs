@@ -24,11 +24,12 @@ use gmm_kernels::simt::WARP;
 use std::fmt;
 pub use variant::{Family, Variant};
 
-/// Registers of a thread of `weighted_sums`, and of a multiprocessor of any device served.
+/// Registers of a thread of `weighted_sums`.
 pub const WEIGHTED_SUMS_REGISTERS: u32 = 168;
+/// Registers of a multiprocessor of every supported device.
 const REGISTERS: u32 = 65536;
-/// Multiply-adds of an E-step that takes about 0.1 ms on a large device. In a shorter one no shape gains what it costs to
-/// time several.
+/// Multiply-adds of an E-step that takes about 0.1 ms on a large device. For a shorter one, timing several shapes costs more
+/// than the best of them saves.
 const LONG_ESTEP: usize = 2_000_000_000;
 
 /// What is computed over the samples.
@@ -54,7 +55,7 @@ pub struct Task {
     pub d: usize,
     /// Whether the covariances are matrices (`full`, `tied`); else they are diagonal (`diag`, `spherical`).
     pub full: bool,
-    /// Whether each component's moments need an origin of their own (E-step).
+    /// Whether the moments of each component are taken around the component's centre, not the data's (E-step).
     pub central: bool,
     /// Whether samples have weights.
     pub weighted: bool,
@@ -199,7 +200,7 @@ pub fn candidates(task: &Task, requested: Option<Family>, limits: &Limits) -> Ve
 fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> {
     let Task { n, k, .. } = *task;
     let all: Vec<(u32, u32, u32)> = match family {
-        // All samples are on the device at once in any shape.
+        // So few samples that each thread has at most a quad: the shape makes no difference.
         Family::SmallK if n <= limits.multiprocessors as usize * 128 * QUAD => vec![(1, 128, 1)],
         Family::SmallK => [(128, 4), (128, 3), (192, 2), (96, 4), (256, 2), (160, 3), (128, 8), (256, 4)]
             .map(|(block, per)| (1, block, per))
@@ -216,7 +217,7 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             let threads = (k as u32).next_power_of_two().min(WARP);
             vec![(threads, 256, 8), (threads, 128, 16)]
         }
-        // Fewer warps where their sums would not fit into shared memory.
+        // With fewer warps where the sums of all would not fit into shared memory.
         Family::Fused => {
             let most = if task.full { vec![(128, 2), (64, 4)] } else { vec![(128, 3), (96, 4), (64, 6)] };
             let few = if is_long(task) { most.len() } else { 1 };
@@ -237,7 +238,7 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             return found;
         }
         Family::WeightedSums => {
-            // Rows of a tile of `tiled`, which goes before it.
+            // Rows of a tile of `tiled`, which is launched before `weighted_sums`.
             let rows = if task.full && task.d <= 32 || !task.full && k <= 8 { 8 } else { 16 };
             // The fastest of 64, 128, 192 and 256 threads on an H200 comes first.
             let threads = if task.full { [128, 192, 256] } else { [192, 128, 256] };
@@ -258,7 +259,7 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
     };
     let fitting: Vec<_> = all.iter().copied().filter(fits).collect();
     if fitting.is_empty() {
-        // Fewer blocks at once than any of them asked for.
+        // No shape fits with as many blocks at once as it asks for: the smallest block, one at a time.
         return all.into_iter().min_by_key(|shape| shape.1).map(|(s, b, _)| (s, b, 1)).into_iter().collect();
     }
     fitting
@@ -270,7 +271,7 @@ fn is_long(task: &Task) -> bool {
     task.n.saturating_mul(task.k).saturating_mul(pairs) >= LONG_ESTEP
 }
 
-/// How much of the data to keep in the L2 cache: all of what fits, else a few amounts.
+/// The amounts of data to try to keep in the L2 cache: all, if it fits, else a few amounts.
 fn cached_megabytes(family: Family, task: &Task, limits: &Limits) -> Vec<Option<u32>> {
     let bytes = task.n * task.d * size_of::<f32>();
     match family {
@@ -314,7 +315,7 @@ mod tests {
         )
     }
 
-    /// Whatever the task, there is a candidate; each can be launched within the device's limits, and none is twice.
+    /// Every task has a candidate, each candidate can be launched within the device's limits, and none is listed twice.
     #[test]
     fn every_task_has_candidates_that_can_be_launched() {
         for task in tasks() {

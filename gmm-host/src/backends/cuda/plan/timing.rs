@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 /// How long the variants of a task may be timed.
 const BUDGET: Duration = Duration::from_secs(2);
-/// A variant this much slower than the best so far is not looked at again.
+/// A variant that takes more than this many times as long as the best so far is measured only once.
 const HOPELESS: f64 = 3.0;
-/// A later variant must be this much faster than the best so far: what is less is noise.
+/// A later variant must take less than this share of the best time so far: a smaller difference may be noise.
 const BETTER: f64 = 0.98;
 /// Launches of a measurement together take about this long, if a single one does not.
 const MEASUREMENT: f64 = 1e-3;
@@ -30,7 +30,7 @@ pub trait Trial {
     /// Makes a variant ready for the first `n` samples.
     fn prepare(&mut self, variant: Variant, n: usize) -> Result<()>;
 
-    /// Seconds of one launch of what was made ready: the mean over `repeats` of them, back to back, by the device's own
+    /// Seconds of one launch of what was made ready: the mean over `repeats` of them, back to back, by the device's
     /// clock.
     fn seconds(&mut self, repeats: u32) -> Result<f64>;
 }
@@ -51,7 +51,7 @@ fn measure(trial: &mut dyn Trial, best: f64) -> Result<f64> {
     Ok(times[1])
 }
 
-/// Where the choice of a variant is made.
+/// Chooses variants for a device.
 #[derive(Debug, Clone, Copy)]
 pub struct Chooser<'a> {
     pub gpu: &'a Gpu,
@@ -60,8 +60,8 @@ pub struct Chooser<'a> {
 }
 
 impl Chooser<'_> {
-    /// The fastest variant for a task, among those of the requested family if there is one: the only one, the remembered
-    /// one, or else the one that is found by timing.
+    /// The fastest variant for a task, among those of the requested family if there is one: the only
+    /// candidate, or the remembered choice, or else the fastest by a measurement.
     pub fn choose(&self, task: &Task, requested: Option<Family>, trial: &mut dyn Trial) -> Result<Variant> {
         let limits: &Limits = &self.gpu.limits;
         let variants = candidates(task, requested, limits);
@@ -79,7 +79,7 @@ impl Chooser<'_> {
 
 /// Times the variants.
 fn fastest(task: &Task, variants: Vec<Variant>, trial: &mut dyn Trial) -> Result<Variant> {
-    // A part of the samples will do where arithmetic decides.
+    // A part of the samples is enough to compare kernels whose time is that of their arithmetic.
     let part = task.n.min(ENOUGH_SAMPLES.max(ENOUGH_WORK / (task.k * task.d)));
     let began = Instant::now();
     let mut compiling = Duration::ZERO;
@@ -92,7 +92,7 @@ fn fastest(task: &Task, variants: Vec<Variant>, trial: &mut dyn Trial) -> Result
         compiling += compile.elapsed();
         let so_far = best.map_or(f64::INFINITY, |(seconds, _)| seconds);
         match prepared.and_then(|()| measure(trial, so_far)) {
-            // Another kernel may still do; if the device itself has failed, they all fail.
+            // Another variant may still work; if the device itself has failed, all variants fail.
             Err(error) => failure = Some(failure.unwrap_or(error)),
             Ok(seconds) if seconds < BETTER * so_far => best = Some((seconds, variant)),
             Ok(_) => {}
@@ -140,7 +140,7 @@ fn remembered(file: Option<&Path>, key: &str, variants: &[Variant]) -> Option<Va
 fn remember(file: Option<&Path>, key: String, variant: Variant) -> Variant {
     let standing = *lock(&CHOICES).entry(key.clone()).or_insert(variant);
     if let Some(file) = file {
-        // Nothing is lost but time, next time.
+        // If this fails, the next process measures again.
         let _ = write(file, key, standing.to_string());
     }
     standing

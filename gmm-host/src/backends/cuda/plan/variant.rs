@@ -47,7 +47,7 @@ impl Family {
         }
     }
 
-    /// Registers that a thread may have, where the compiler's own choice costs occupancy (measured on an H200).
+    /// Registers that a thread may have, where the compiler's choice costs occupancy (measured on an H200).
     pub fn max_registers(self) -> Option<u32> {
         match self {
             Self::SmallK => Some(120),
@@ -89,7 +89,7 @@ pub struct Variant {
     pub block: u32,
     /// Blocks of the grid for each multiprocessor, at most.
     pub per_multiprocessor: u32,
-    /// Megabytes (10⁶) of the data to be kept in the L2 cache from launch to launch; none: all of it.
+    /// Megabytes (10⁶) of the data that the L2 cache is asked to hold from launch to launch; `None`: all of it.
     pub cached: Option<u32>,
 }
 
@@ -136,7 +136,7 @@ pub fn fused_shared_bytes(task: &Task, block: u32) -> usize {
 }
 
 impl Variant {
-    /// Whether the shape keeps to what the kernel's documentation asks for.
+    /// Whether the shape meets the requirements in the kernel's documentation.
     pub fn is_launchable(&self) -> bool {
         let warps = self.block / WARP;
         let whole = (WARP..=1024).contains(&self.block) && self.block.is_multiple_of(WARP);
@@ -182,13 +182,13 @@ impl Variant {
             Family::Tiled8 | Family::Tiled16 => tiled::shared_bytes(self.family.rows(), self.block, self.split),
             Family::Pair => pair::shared_bytes(self.block),
             Family::Fused => fused_shared_bytes(task, self.block),
-            // With two stages, the fewest.
+            // With two stages, the fewest that the kernel can use.
             Family::WeightedSums => weighted_sums_shape(task, self.block as usize, 0).shared_bytes(),
             Family::General => 0,
         }
     }
 
-    /// Quads to be kept in the L2 cache.
+    /// Quads that the L2 cache is asked to hold.
     pub fn cached_quads(&self, d: usize) -> u32 {
         let quads = |megabytes: u32| megabytes as usize * 1_000_000 / (d * QUAD * size_of::<f32>());
         self.cached.map_or(u32::MAX, |megabytes| quads(megabytes).min(u32::MAX as usize) as u32)

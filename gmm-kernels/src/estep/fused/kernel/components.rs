@@ -1,4 +1,4 @@
-//! A lane's parameters, and the exponents that come of them.
+//! A lane's parameters, and the exponents that it computes from them.
 use super::*;
 
 /// The parameters of a lane's components: component c·LANES + l of lane l among those that share a sample.
@@ -105,7 +105,7 @@ impl<const LANES: usize, const COMPONENTS: usize, const D: usize, const MATRIX: 
     }
 }
 
-/// Of a lane's components and samples: z = A·x + b, and q = seed − |z|².
+/// z = A·x + b and q = seed − |z|² of a lane's components and samples.
 pub(super) struct Exponents<const COMPONENTS: usize, const D: usize, const SAMPLES: usize> {
     pub(super) z: [[[f32; SAMPLES]; D]; COMPONENTS],
     pub(super) q: [[f32; SAMPLES]; COMPONENTS],

@@ -1,4 +1,4 @@
-//! From exponents to likelihoods and to responsibilities.
+//! Computes likelihoods and responsibilities from exponents.
 use super::*;
 
 /// Sum of `x` over the lanes that share a sample.
@@ -34,7 +34,7 @@ pub(super) struct Likelihoods<const COMPONENTS: usize, const SAMPLES: usize> {
 }
 
 impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMPLES> {
-    /// From the exponents. All lanes of the warp take part.
+    /// The likelihoods of these exponents. All lanes of the warp take part.
     #[inline(always)]
     pub(super) fn new<const LANES: usize>(weights: &[f32; COMPONENTS], q: &[[f32; SAMPLES]; COMPONENTS]) -> Self {
         let mut likelihoods =
@@ -75,7 +75,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
             let mut lanes_sum = 0.0;
             let mut c = 0;
             while c < COMPONENTS {
-                // A component without weight may be above the maximum: it counts 0·2^0, not 0·∞.
+                // The q of a component without weight may be above the maximum: it counts as 0·2^0, not as 0·∞.
                 self.each[c][p] = weights[c] * exp2(min(q[c][p] - self.power[p], 0.0));
                 lanes_sum += self.each[c][p];
                 c += 1;
@@ -119,7 +119,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
         if !sample_weights.is_null() {
             let mut p = 0;
             while p < SAMPLES {
-                // SAFETY: the caller's.
+                // SAFETY: the caller guarantees it.
                 let weight = unsafe { load(sample_weights.add(first + p)) };
                 factor[p] *= weight;
                 product.multiply_scaled(weight * (self.power[p] + log2(self.sum[p])), 1.0);

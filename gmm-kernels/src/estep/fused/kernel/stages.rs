@@ -1,4 +1,4 @@
-//! The way of a warp's samples through shared memory.
+//! How a warp's samples pass through shared memory.
 use super::*;
 
 /// A warp's samples on their way through its two stages in shared memory.
@@ -21,10 +21,10 @@ impl<const D: usize> Stages<'_, D> {
         let columns = self.columns;
         if base < columns.quads() {
             let last = columns.quads() - 1;
-            // Past the end the last quad stands in, with likelihoods of zero.
+            // Past the end the last quad is read again, and gets likelihoods of zero.
             let quad = if base + (self.lane as u32) < last { base + self.lane as u32 } else { last };
             let policy = if quad < columns.cached_quads { self.cached } else { self.streamed };
-            // From column to column; all the columns' addresses at once would take registers.
+            // One column after the other: the addresses of all columns at once would take registers.
             let quads = opaque((columns.stride / QUAD as u64) as u32) as usize;
             let mut from = columns.quad(quad, 0);
             let mut j = 0;

@@ -1,4 +1,4 @@
-//! The sums of a lane's components, and their way to the sums of the warp.
+//! The sums of a lane's components, and how they are added to the sums of the warp.
 use super::*;
 
 /// The sums of a lane's components: Σ r, and the first and second moments.
@@ -97,7 +97,7 @@ pub(super) unsafe fn flush<const LANES: usize, const SUMS: usize>(
     size: usize,
 ) {
     let (warp, lane) = (WARP as usize, (thread_idx() % WARP) as usize);
-    // As many at once as there is room for.
+    // As many sums at once as there is room for.
     let most = size / warp;
     let mut start = 0;
     while start < SUMS {
@@ -106,7 +106,7 @@ pub(super) unsafe fn flush<const LANES: usize, const SUMS: usize>(
         let mut v = 0;
         while v < SUMS {
             if v >= start && v < end {
-                // SAFETY: inside; the lane's own places.
+                // SAFETY: inside; places that only this lane uses.
                 unsafe { room.set((v - start) * warp + lane, sums[v]) };
             }
             v += 1;
@@ -123,7 +123,7 @@ pub(super) unsafe fn flush<const LANES: usize, const SUMS: usize>(
                 group += 1;
             }
             let at = (start + v) * step + component;
-            // SAFETY: the caller's; a place for each lane's turn.
+            // SAFETY: the caller guarantees it; a place for each lane's turn.
             unsafe { warp_sums.set(at, warp_sums.get(at) + sum) };
             o += warp;
         }

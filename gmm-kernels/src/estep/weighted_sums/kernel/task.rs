@@ -1,9 +1,9 @@
 //! The inner work of a thread: responsibilities times values.
 use super::*;
 
-/// What one thread sums up: the components of a tile by the values of a patch.
+/// The sums of one thread: the components of a tile times the values of a patch.
 pub(super) struct Task {
-    /// Whether there is work for this thread; one without follows the block's first task.
+    /// Whether there is work for this thread; a thread without work repeats the block's first task, without effect.
     pub(super) works: bool,
     /// Its tile and patch, counted from the block's first.
     pub(super) tile: u32,
@@ -17,7 +17,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// This thread's.
+    /// The task of this thread.
     ///
     /// # Safety
     /// The launch has a pair for each patch.
@@ -30,7 +30,7 @@ impl Task {
         let quads = shape.quads() as usize;
         let (pair, quad) = if FULL {
             let pairs = block.args.pairs.wrapping_add(2 * (block.patch + patch) as usize);
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             unsafe { (load(pairs), load(pairs.add(1))) }
         } else {
             (0, patch)
@@ -52,7 +52,7 @@ impl Task {
         quad: usize,
         (centres, features): (Shared<f32>, usize),
     ) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe {
             let x = samples.offset(self.row * PITCH + QUAD * quad);
             let mut y = [[0.0f32; QUAD]; 4];
@@ -75,10 +75,10 @@ impl Task {
         }
     }
 
-    /// [`Self::add_quad`] for moments around each component's own centre.
+    /// [`Self::add_quad`] for moments around each component's centre.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Self::add_quad`].
     #[inline(always)]
     pub(super) unsafe fn add_central<const FULL: bool>(
         &self,
@@ -92,7 +92,7 @@ impl Task {
         let features = opaque(features as u32) as usize;
         let mut k = 0;
         while k < COMPONENTS {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             unsafe {
                 let r = r.get4(k * PITCH);
                 let c = centres.offset(k * features);
@@ -127,7 +127,7 @@ impl Task {
 /// [`Task::add_quad`] for moments around the data's centre.
 ///
 /// # Safety
-/// As there.
+/// As for [`Task::add_quad`].
 #[inline(always)]
 pub(super) unsafe fn add_raw<const FULL: bool>(
     sums: &mut [[f32; VALUES]; COMPONENTS],
@@ -148,7 +148,7 @@ pub(super) unsafe fn add_raw<const FULL: bool>(
     }
     let mut k = 0;
     while k < COMPONENTS {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         let r = unsafe { r.get4(k * PITCH) };
         let mut v = 0;
         while v < VALUES {

@@ -1,9 +1,10 @@
-//! The walk: its densities against the reference and the prior by its formula, its decisions, and what it leaves behind.
+//! `metropolis`: the densities of its proposals against the reference and the prior's formula, its decisions, and the state that
+//! a launch leaves.
 use super::{Problem, random_mixture};
 use crate::backends::cuda::metropolis::layout;
 use crate::{Covariances, Evaluator, MetropolisPrior, MetropolisTarget, Mixture, ReferenceEvaluator, Samples};
 use cust::memory::bytemuck;
-use gmm_kernels::metropolis::{self as walk, MetropolisArgs};
+use gmm_kernels::metropolis::{self as kernel, MetropolisArgs};
 use gmm_kernels::simt::emulator::{Memory, launch_together};
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};
@@ -18,7 +19,7 @@ struct Launch {
 }
 
 /// A problem with a target, a start and some steps.
-struct Walk {
+struct Chain {
     x: Array2<f32>,
     problem: Problem,
     target: MetropolisTarget,
@@ -44,7 +45,7 @@ fn random_target(rng: &mut ChaCha8Rng, k: usize, d: usize, spherical: bool) -> M
     MetropolisTarget { n_components: k, n_features: d, spherical, prior }
 }
 
-impl Walk {
+impl Chain {
     fn new(seed: u64, (n, d): (usize, usize), k: usize, spherical: bool, count: usize) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let x = Array2::from_shape_simple_fn((n, d), || rng.sample(StandardNormal));
@@ -75,11 +76,11 @@ impl Walk {
         (reference.log_likelihood(&mixture).unwrap() + log_prior, problem.tolerances().0)
     }
 
-    /// Walks in launches of so many steps each; returns the densities and the state at the end.
+    /// Makes the steps in launches of so many each; returns the densities of the proposals and the state at the end.
     fn run(&self, launch: &Launch, density: f64, portions: &[usize]) -> (Vec<f64>, Vec<f64>) {
         let (d, k) = (self.target.n_features, self.target.n_components);
         let (dim, width) = (self.target.dim(), self.target.step_width());
-        assert_eq!((walk::dim(k, d, self.target.spherical), walk::step_width(dim)), (dim, width));
+        assert_eq!((kernel::dim(k, d, self.target.spherical), kernel::step_width(dim)), (dim, width));
         let (terms, constant) = layout::terms(&self.target, &self.problem.frame, self.problem.n, 0.0);
         // Aligned to 16 bytes.
         let mut steps = vec![0u128; self.steps.len() / 2];
@@ -88,7 +89,7 @@ impl Walk {
         state.push(density);
         let mut exchange = vec![0.0f64; 2 * launch.grid as usize];
         let mut densities = vec![f64::NAN; self.count()];
-        let shared = walk::shared_bytes(d, dim, launch.block, launch.resident + 1);
+        let shared = kernel::shared_bytes(d, dim, launch.block, launch.resident + 1);
         let mut before = 0;
         for count in portions {
             let mut memory = Memory::new();
@@ -108,24 +109,24 @@ impl Walk {
                 densities: memory.write("densities", &mut densities[before..before + count]),
                 exchange: memory.write("exchange", &mut exchange),
             };
-            let kernel = match d {
-                1 => walk::metropolis_d01,
-                2 => walk::metropolis_d02,
-                4 => walk::metropolis_d04,
-                7 => walk::metropolis_d07,
-                13 => walk::metropolis_d13,
-                16 => walk::metropolis_d16,
+            let entry = match d {
+                1 => kernel::metropolis_d01,
+                2 => kernel::metropolis_d02,
+                4 => kernel::metropolis_d04,
+                7 => kernel::metropolis_d07,
+                13 => kernel::metropolis_d13,
+                16 => kernel::metropolis_d16,
                 _ => unreachable!(),
             };
             // SAFETY: the arguments of this kernel, with the arrays of `memory`.
-            unsafe { launch_together(launch.grid, launch.block, shared, &memory, kernel, args) };
+            unsafe { launch_together(launch.grid, launch.block, shared, &memory, entry, args) };
             before += count;
         }
         assert_eq!(before, self.count());
         (densities, state)
     }
 
-    /// Compares the walk with the truth, its decisions with its densities, and its portions with each other.
+    /// Compares the densities with the truth, the decisions with the densities, and one launch with several.
     fn check(&self, launch: &Launch) {
         let (dim, width, count) = (self.target.dim(), self.target.step_width(), self.count());
         let what =
@@ -145,20 +146,23 @@ impl Walk {
         }
         point.push(density);
         assert_eq!(state, point, "{what}");
-        assert!((1..count).contains(&accepted), "{what}: {accepted} of {count} are accepted: the test tells nothing");
+        assert!(
+            (1..count).contains(&accepted),
+            "{what}: {accepted} of {count} are accepted, where the test needs some of both"
+        );
         let again = self.run(launch, start, &[1, 2, count - 3]);
         assert_eq!((densities, state), again, "{what}: in other portions");
     }
 }
 
 #[test]
-fn a_walk_is_the_hosts() {
+fn the_kernel_decides_as_the_host_would() {
     let cases = [
         // N, D, K, spherical, steps, grid, block, resident
         (1, 1, 1, false, 12, 1, 128, 0),
         (70, 2, 3, true, 12, 1, 128, 0),
         (600, 4, 2, false, 12, 1, 160, 0),
-        // Rounds that are resident, that stay in the place of those that pass, and that pass.
+        // Rounds of samples that are resident, that stay in the place the others come through, and that come through it.
         (2003, 13, 8, false, 9, 1, 128, 4),
         (2003, 13, 8, true, 9, 1, 128, 3),
         (2003, 13, 8, false, 9, 1, 128, 2),
@@ -170,43 +174,43 @@ fn a_walk_is_the_hosts() {
         (13, 2, 2, false, 7, 3, 128, 0),
     ];
     for (i, (n, d, k, spherical, count, grid, block, resident)) in cases.into_iter().enumerate() {
-        Walk::new(i as u64, (n, d), k, spherical, count).check(&Launch { grid, block, resident });
+        Chain::new(i as u64, (n, d), k, spherical, count).check(&Launch { grid, block, resident });
     }
 }
 
-/// Proposals without a density are rejected, and the walk goes on: overflowing and vanishing scales, means beyond float32,
+/// Proposals without a density are rejected, and the chain goes on: overflowing and vanishing scales, means beyond float32,
 /// a weight that is zero in float64 (which has a density: the other component's).
 #[test]
 fn impossible_proposals_are_rejected() {
-    let mut walk = Walk::new(5, (300, 2), 2, false, 12);
-    let (dim, width) = (walk.target.dim(), walk.target.step_width());
-    let start = walk.truth(&walk.point).0;
+    let mut chain = Chain::new(5, (300, 2), 2, false, 12);
+    let (dim, width) = (chain.target.dim(), chain.target.step_width());
+    let start = chain.truth(&chain.point).0;
     let bad = [(5, 800.0), (5, -800.0), (6, 1e300), (7, -1e9), (1, 1e30), (2, -1e300)];
     for (step, (coordinate, increment)) in bad.into_iter().enumerate() {
-        walk.steps[2 * step * width + coordinate] = increment;
+        chain.steps[2 * step * width + coordinate] = increment;
     }
     for (grid, resident) in [(1, 0), (2, 0)] {
-        let (densities, state) = walk.run(&Launch { grid, block: 128, resident }, start, &[12]);
+        let (densities, state) = chain.run(&Launch { grid, block: 128, resident }, start, &[12]);
         for (step, density) in densities.iter().enumerate() {
             assert_eq!(*density == f64::NEG_INFINITY, step % 2 == 0, "step {step}: {densities:?}");
             assert!(!density.is_nan());
         }
         assert!(state.iter().all(|v| v.is_finite()) && state[dim] > -1e4, "{state:?}");
     }
-    // z = 1 to the last bit: component 1 has no weight that counts.
-    let mut walk = Walk::new(6, (300, 2), 2, false, 2);
-    walk.steps[0] = 200.0;
-    let (densities, _) = walk.run(&Launch { grid: 1, block: 128, resident: 0 }, start, &[2]);
-    let mut theta: Vec<f64> = walk.point.iter().zip(&walk.steps).map(|(x, z)| x + z).collect();
+    // A stick-breaking fraction that is 1 to the last bit: component 1 has no weight that counts.
+    let mut chain = Chain::new(6, (300, 2), 2, false, 2);
+    chain.steps[0] = 200.0;
+    let (densities, _) = chain.run(&Launch { grid: 1, block: 128, resident: 0 }, start, &[2]);
+    let mut theta: Vec<f64> = chain.point.iter().zip(&chain.steps).map(|(x, z)| x + z).collect();
     let lone = Covariances::Diag(Array2::from_shape_fn((1, 2), |(_, j)| (2.0 * theta[5 + j]).exp()));
     let lone = Mixture::new(Array1::ones(1), Array2::from_shape_fn((1, 2), |(_, j)| theta[1 + j]), lone).unwrap();
-    let mut reference = ReferenceEvaluator::new(Samples::from_f32(walk.x.view()).unwrap());
-    // The prior of a stick so long, by its limit: log π₁ = −θ₀ (K − 1 − 0 = 1), log π₀ = 0. The rest of it is that at θ₀ = 0,
+    let mut reference = ReferenceEvaluator::new(Samples::from_f32(chain.x.view()).unwrap());
+    // The limit of the weights' prior for a large θ₀: log π₁ = −θ₀ and log π₀ = 0. What else the prior has is taken at θ₀ = 0,
     // where both weights are a half.
-    let alpha = &walk.target.prior.concentration;
+    let alpha = &chain.target.prior.concentration;
     let stick = -alpha[1] * theta[0] - (alpha[0] + alpha[1]) * 0.5f64.ln();
     theta[0] = 0.0;
-    let rest = walk.target.log_prior(&theta, &walk.target.mixture(&theta).unwrap());
+    let rest = chain.target.log_prior(&theta, &chain.target.mixture(&theta).unwrap());
     let expected = reference.log_likelihood(&lone).unwrap() + rest + stick;
     assert!((densities[0] - expected).abs() < 1e-3, "{} {expected}", densities[0]);
 }

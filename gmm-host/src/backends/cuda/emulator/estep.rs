@@ -1,0 +1,273 @@
+//! The E-step: `fused`, and `tiled` followed by `weighted_sums`.
+use super::{FAR, Problem, flat, of_each_type, random_mixture};
+use crate::backends::cuda::estep::fused_layout::FusedLayout;
+use crate::backends::cuda::estep::weighted_sums_layout::WeightedSumsLayout;
+use crate::backends::cuda::likelihood::layout;
+use crate::backends::cuda::plan::{Operation, Task, weighted_sums_shape};
+use crate::backends::device_parameters::DeviceParameters;
+use crate::{Covariances, Evaluator, Mixture, Precision, ReferenceEvaluator, Samples, Statistics};
+use cust::memory::bytemuck;
+use gmm_kernels::estep::fused::{self, Moments};
+use gmm_kernels::estep::weighted_sums;
+use gmm_kernels::likelihood::tiled;
+use gmm_kernels::reduce::Output;
+use gmm_kernels::reduce::slices::{self, ReduceSlicesArgs, reduce_slices};
+use gmm_kernels::simt::emulator::{Memory, launch};
+use ndarray::{Array1, Array2};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+
+fn check_statistics<const LANES: usize>(
+    n: usize,
+    (k, d): (usize, usize),
+    [raw, diag, full]: [unsafe fn(fused::FusedArgs); 3],
+) {
+    assert_eq!(fused::lanes(k), LANES);
+    let mut rng = ChaCha8Rng::seed_from_u64((100 * n + 10 * k + d) as u64);
+    let mut x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
+    // A sample far from every component takes the path with the maximum.
+    x.row_mut(n / 2).fill(FAR as f32);
+    let mut mixtures = of_each_type(&mut rng, k, d);
+    if k > 1 {
+        // One with a component far from the data's centre, for which moments of x will not do.
+        let near = &mixtures[mixtures.len() - 1];
+        let mut means = near.means().to_owned();
+        means.row_mut(0).fill(60.0);
+        mixtures.push(Mixture::new(near.weights().to_owned(), means, near.covariances().clone()).unwrap());
+    }
+    for mixture in mixtures {
+        let problem = Problem::new(x.clone(), &random_mixture(&mut rng, k, d));
+        let parameters = DeviceParameters::with_matrices(&mixture, &problem.frame).unwrap();
+        let fused_layout = FusedLayout::new(mixture.covariance_type(), parameters);
+        let mut parameters = vec![f32::NAN; fused::numbers(d, fused_layout.moments().full()) * LANES];
+        fused_layout.write(&mut parameters);
+        let (grid, block) = (3, 64);
+        let values = fused::values(d, fused_layout.moments().full(), LANES);
+        let mut partials = vec![f64::NAN; values * grid as usize];
+        let mut memory = Memory::new();
+        let args = fused::FusedArgs {
+            columns: problem.columns(&mut memory),
+            sample_weights: std::ptr::null(),
+            parameters: memory.read("parameters", &parameters),
+            partials: memory.write("partials", &mut partials),
+        };
+        let kernel = match fused_layout.moments() {
+            Moments::Full => full,
+            Moments::Raw => raw,
+            Moments::Diag => diag,
+        };
+        let shared = fused::shared_bytes(d, fused_layout.moments().full(), LANES, block);
+        // SAFETY: the arguments of this kernel, with the arrays of `memory`.
+        unsafe { launch((grid, 1), block, shared, &memory, kernel, args) };
+        let sums: Vec<f64> = partials.chunks_exact(grid as usize).map(|blocks| blocks.iter().sum()).collect();
+        let got = fused_layout.statistics(&sums, n as f64, 0.0, &problem.frame).unwrap();
+        assert_statistics(&x, &mixture, &got);
+    }
+}
+
+/// Compares with the reference, for samples of which one is as far away as [`FAR`].
+fn assert_statistics(x: &Array2<f32>, mixture: &Mixture, got: &Statistics) {
+    let (n, d) = x.dim();
+    let truth = ReferenceEvaluator::new(Samples::from_f32(x.view()).unwrap()).statistics(mixture).unwrap();
+    let what = format!("{} N={n} K={} D={d}", mixture.covariance_type(), mixture.n_components());
+    // float32 sums of up to 2048 samples: 3·10⁻⁵ of the sum of magnitudes is generous. The far sample's exponents are some
+    // thousands, with an error of a few units of 2⁻²⁴ of that: its responsibilities are right to 2·10⁻³.
+    let (sums, far) = (3e-5, 2e-3);
+    let near = |got: f64, truth: f64, bound: f64, name: &str| {
+        assert!((got - truth).abs() <= bound, "{what}: {name} {got} for {truth} (bound {bound})");
+    };
+    let total = truth.log_likelihood();
+    near(got.log_likelihood(), total, sums * total.abs().max(1.0), "log-likelihood");
+    for (a, b) in got.counts().iter().zip(truth.counts()) {
+        near(*a, *b, sums * n as f64 + far, "count");
+    }
+    let counts = truth.counts();
+    for ((c, j), b) in truth.means().indexed_iter() {
+        // A component next to no samples has no mean to speak of.
+        if counts[c] > 0.1 {
+            near(got.means()[[c, j]], *b, sums * FAR + far * FAR / counts[c], "mean");
+        }
+    }
+    for (a, b) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
+        near(a, b, (sums + far) * FAR * FAR * d as f64 + sums * 4.0 * (n * d) as f64, "scatter");
+    }
+}
+
+/// The E-step by `tiled` and `weighted_sums`, in pieces of the samples.
+fn weighted_sums_statistics(
+    x: &Array2<f32>,
+    mixture: &Mixture,
+    (t, component_warps): (usize, u32),
+    block: (usize, usize),
+    (piece, slices): (usize, usize),
+) -> Statistics {
+    let problem = Problem::new(x.clone(), &random_mixture(&mut ChaCha8Rng::seed_from_u64(0), 1, x.ncols()));
+    let parameters = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame).unwrap();
+    let sums_layout = WeightedSumsLayout::new(mixture, parameters.clone(), &problem.frame);
+    let (k, d) = (parameters.n_components, parameters.n_features);
+    let task = Task {
+        operation: Operation::EStep,
+        n: problem.n,
+        k,
+        d,
+        full: sums_layout.full(),
+        central: sums_layout.central(),
+        weighted: false,
+        precision: Precision::Float32,
+    };
+    let shape = weighted_sums_shape(&task, block.0, block.1);
+    let (sm_len, constants_len) = match shape.full {
+        true => layout::triangle_sizes(k, d, t),
+        false => (layout::tiled_sizes(k, d, t).1, layout::tiled_sizes(k, d, t).2),
+    };
+    let (mut sm, mut constants) = (vec![u128::MAX; sm_len.div_ceil(4)], vec![u128::MAX; constants_len.div_ceil(4)]);
+    let (a, b) = (bytemuck::cast_slice_mut(&mut sm), bytemuck::cast_slice_mut(&mut constants));
+    if shape.full {
+        layout::triangles(&parameters, t, a, b)
+    } else {
+        layout::tiles(&parameters, t, a, b)
+    }
+    // NaN wherever nobody writes.
+    let mut exponents = vec![u128::MAX; k.next_multiple_of(16) * piece / 4];
+    let mut normalisers = vec![u128::MAX; 2 * piece / 4];
+    let (mut sums, mut log2) = (vec![f64::NAN; slices * shape.sums()], 0.0);
+    for first in (0..problem.n).step_by(piece) {
+        let mut memory = Memory::new();
+        let mut columns = problem.columns(&mut memory);
+        columns.x = columns.x.wrapping_add(first);
+        columns.n = piece.min(problem.n - first) as u64;
+        let exponents = tiled::Exponents {
+            q: memory.write("exponents", bytemuck::cast_slice_mut(&mut exponents)),
+            normalisers: memory.write("normalisers", bytemuck::cast_slice_mut(&mut normalisers)),
+            stride: piece as u32,
+        };
+        let (mut partials, mut ticket, mut total) = (vec![f64::NAN; 2], vec![0u32], vec![f64::NAN]);
+        let tiled = tiled::TiledArgs {
+            columns,
+            d: d as u32,
+            tiles: if shape.full { k } else { k.div_ceil(t) } as u32,
+            component_warps,
+            scales_and_shifts: memory.read("scales and shifts", &bytemuck::cast_slice(&sm)[..sm_len]),
+            weights_and_seeds: memory.read("weights and seeds", &bytemuck::cast_slice(&constants)[..constants_len]),
+            sample_weights: std::ptr::null(),
+            samples: std::ptr::null_mut(),
+            exponents,
+            output: Output {
+                partials: memory.write("partials", &mut partials),
+                ticket: memory.write("ticket", &mut ticket),
+                total: memory.write("total", &mut total),
+            },
+        };
+        let tiled_kernel = match (t, shape.full) {
+            (8, false) => tiled::tiled8,
+            (8, true) => tiled::tiled_full8,
+            (_, false) => tiled::tiled16,
+            (_, true) => tiled::tiled_full16,
+        };
+        let sums_args = weighted_sums::WeightedSumsArgs {
+            shape,
+            columns,
+            exponents,
+            weights: memory.read("weights", &sums_layout.weights),
+            centres: memory.read("centres", &sums_layout.centres),
+            pairs: memory.read("pairs", &sums_layout.pairs).cast(),
+            slices: slices as u32,
+            add: (first > 0) as u32,
+            sums: memory.write("sums", &mut sums),
+        };
+        let sums_kernel = match (shape.full, shape.central) {
+            (false, false) => weighted_sums::weighted_sums_diag_raw,
+            (true, false) => weighted_sums::weighted_sums_full_raw,
+            (false, true) => weighted_sums::weighted_sums_diag_central,
+            (true, true) => weighted_sums::weighted_sums_full_central,
+        };
+        let block = 32 * component_warps;
+        // SAFETY: the arguments of these kernels, with the arrays of `memory`.
+        unsafe {
+            launch((2, 1), block, tiled::shared_bytes(t, block, component_warps), &memory, tiled_kernel, tiled);
+            let grid = (shape.blocks(), slices as u32);
+            launch(grid, shape.block(), shape.shared_bytes(), &memory, sums_kernel, sums_args);
+        }
+        log2 += total[0];
+    }
+    let mut totals = vec![f64::NAN; shape.sums()];
+    let count = shape.sums() as u32;
+    let mut memory = Memory::new();
+    let args = ReduceSlicesArgs {
+        sums: memory.read("sums", &sums),
+        slices: slices as u32,
+        count,
+        totals: memory.write("totals", &mut totals),
+    };
+    let (grid, shared) = ((count.div_ceil(slices::REDUCE_NUMBERS), 1), slices::shared_bytes(64));
+    // SAFETY: as above.
+    unsafe { launch(grid, 64, shared, &memory, reduce_slices, args) };
+    let n = problem.n as f64;
+    sums_layout.statistics(&task, &totals, n, log2, &problem.frame).unwrap()
+}
+
+#[test]
+fn weighted_sums_give_the_statistics() {
+    let cases = [
+        // N, K, D, rows of a tile, warps along the components, threads of `weighted_sums`, samples of a piece, slices; the shared
+        // memory is enough for all stages, or for two or three of them
+        (1, 1, 1, 8, 1, 32, 512, 1),
+        (600, 3, 2, 8, 1, 32, 256, 2),
+        (517, 9, 5, 16, 1, 64, 512, 3),
+        (300, 20, 9, 8, 2, 128, 1024, 5),
+        (530, 17, 13, 16, 2, 64, 512, 2),
+        (70, 2, 34, 16, 1, 64, 256, 1),
+    ];
+    for (i, (n, k, d, t, component_warps, threads, piece, slices)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let mut x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
+        x.row_mut(n / 2).fill(FAR as f32);
+        for mixture in of_each_type(&mut rng, k, d) {
+            let shared = [227 << 10, 0, 8 << 10][i % 3];
+            let run =
+                || weighted_sums_statistics(&x, &mixture, (t, component_warps), (threads, shared), (piece, slices));
+            let got = run();
+            assert_statistics(&x, &mixture, &got);
+            let again = run();
+            assert_eq!(got, again, "the same bits every time");
+        }
+    }
+}
+
+/// Components of standard deviation 1 that are 10⁴ apart have exact variances, because their moments are taken around their
+/// centres. Around a common centre, float32's rounding of 10⁸ (in the seventh digit) would exceed the variances.
+#[test]
+fn components_far_apart_keep_their_variances() {
+    let (n, k, d) = (400, 11, 3);
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let centre = |c: usize| 1e4 * c as f64;
+    let x = Array2::from_shape_fn((n, d), |(i, _)| (centre(i % k) + rng.sample::<f64, _>(StandardNormal)) as f32);
+    let weights = Array1::from_elem(k, 1.0 / k as f64);
+    let means = Array2::from_shape_fn((k, d), |(c, _)| centre(c) + 0.1);
+    let full = ndarray::Array3::from_shape_fn((k, d, d), |(_, i, j)| if i == j { 1.0 } else { 0.2 });
+    for covariances in [Covariances::Diag(Array2::ones((k, d))), Covariances::Full(full)] {
+        let mixture = Mixture::new(weights.clone(), means.clone(), covariances).unwrap();
+        let got = weighted_sums_statistics(&x, &mixture, (8, 1), (64, 227 << 10), (512, 2));
+        let truth = ReferenceEvaluator::new(Samples::from_f32(x.view()).unwrap()).statistics(&mixture).unwrap();
+        let (a, b): (Vec<f64>, Vec<f64>) = match (got.scatter(), truth.scatter()) {
+            (Covariances::Diag(a), Covariances::Diag(b)) => (a.iter().copied().collect(), b.iter().copied().collect()),
+            (Covariances::Full(a), Covariances::Full(b)) => (a.iter().copied().collect(), b.iter().copied().collect()),
+            _ => panic!("another covariance type"),
+        };
+        for (a, b) in a.into_iter().zip(b) {
+            // A sample's float32 is right to 4·10⁻³ here, 36 of them are summed up: random, so far below 0.1.
+            assert!((a - b).abs() < 0.1, "{a} for {b}");
+        }
+    }
+}
+
+#[test]
+fn fused_gives_the_statistics() {
+    use fused::*;
+    check_statistics::<8>(1000, (8, 13), [fused_raw_k08_d13, fused_diag_k08_d13, fused_full_k08_d13]);
+    check_statistics::<8>(1, (1, 1), [fused_raw_k08_d01, fused_diag_k08_d01, fused_full_k08_d01]);
+    check_statistics::<8>(517, (3, 2), [fused_raw_k08_d02, fused_diag_k08_d02, fused_full_k08_d02]);
+    check_statistics::<32>(131, (9, 5), [fused_raw_k32_d05, fused_diag_k32_d05, fused_full_k32_d05]);
+    check_statistics::<32>(300, (32, 16), [fused_raw_k32_d16, fused_diag_k32_d16, fused_full_k32_d16]);
+}

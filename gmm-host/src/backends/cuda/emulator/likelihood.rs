@@ -1,0 +1,290 @@
+//! `small_k`, `batch`, `tiled` and `pair`: totals and scores.
+use super::{Problem, random_mixture};
+use crate::backends::cuda::likelihood::layout;
+use crate::backends::cuda::plan::even;
+use crate::backends::device_parameters::DeviceParameters;
+use crate::{Covariances, Mixture};
+use cust::memory::bytemuck;
+use gmm_kernels::data;
+use gmm_kernels::likelihood::{batch, pair, small_k, tiled};
+use gmm_kernels::reduce::sets::{ReduceSetsArgs, reduce_sets};
+use gmm_kernels::simt::emulator::{Memory, launch};
+use ndarray::{Array1, Array2};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+
+const NO_EXPONENTS: tiled::Exponents =
+    tiled::Exponents { q: std::ptr::null_mut(), normalisers: std::ptr::null_mut(), stride: 0 };
+
+impl Problem {
+    fn check_samples(&self, samples: &[f32], what: &str) {
+        let (n, d, k) = (self.n, self.d, self.k);
+        for (i, (&got, bound)) in samples.iter().zip(self.tolerances().1).enumerate() {
+            let got = std::f64::consts::LN_2 * (f64::from(got) + self.parameters.offset);
+            let error = (got - self.samples[i]).abs();
+            assert!(error <= bound, "{what} N={n} D={d} K={k} sample {i}: {got} for {}, {error:e}", self.samples[i]);
+        }
+    }
+
+    fn small_k(&self, grid: u32, block: u32) {
+        let mut memory = Memory::new();
+        let (columns, k) = (self.columns(&mut memory), even(self.k) as u32);
+        macro_rules! run {
+            ($($d:literal $kernel:ident),*) => {
+                match self.d {
+                    $($d => {
+                        const ROW: usize = small_k::row($d);
+                        let components = layout::small_k_components::<ROW>(&self.parameters);
+                        let args = |output| small_k::SmallKArgs { components, k, columns, output };
+                        self.total((grid, block, small_k::shared_bytes($d, block)), &memory, small_k::$kernel, args)
+                    })*
+                    _ => unreachable!(),
+                }
+            };
+        }
+        let total = run!(1 small_k_d01, 2 small_k_d02, 3 small_k_d03, 4 small_k_d04, 5 small_k_d05, 6 small_k_d06,
+            7 small_k_d07, 8 small_k_d08, 9 small_k_d09, 10 small_k_d10, 11 small_k_d11, 12 small_k_d12, 13 small_k_d13,
+            14 small_k_d14, 15 small_k_d15, 16 small_k_d16);
+        self.check(total, &format!("small_k {grid}x{block}"));
+    }
+
+    /// Runs a launch that fills scores twice, with and without asking for them.
+    fn scored(&self, what: &str, memory: &Memory, run: impl Fn(&Memory, *mut f32) -> f64) {
+        let mut samples = vec![f32::NAN; self.n];
+        let mut with_scores = memory.clone();
+        let scores = with_scores.write("scores", &mut samples);
+        let total = run(&with_scores, scores);
+        self.check(total, what);
+        self.check_samples(&samples, what);
+        let without = run(memory, std::ptr::null_mut());
+        assert_eq!(total.to_bits(), without.to_bits(), "{what}: asking for scores changes nothing");
+    }
+
+    fn tiled(&self, t: usize, grid: u32, block: u32, component_warps: u32) {
+        let (tiles, sm_len, constants_len) = layout::tiled_sizes(self.k, self.d, t);
+        let (mut sm, mut constants) = (vec![0u128; sm_len.div_ceil(4)], vec![0u128; constants_len.div_ceil(4)]);
+        layout::tiles(&self.parameters, t, bytemuck::cast_slice_mut(&mut sm), bytemuck::cast_slice_mut(&mut constants));
+        let mut memory = Memory::new();
+        let columns = self.columns(&mut memory);
+        let sm = memory.read("scales and shifts", &bytemuck::cast_slice(&sm)[..sm_len]);
+        let constants = memory.read("weights and seeds", &bytemuck::cast_slice(&constants)[..constants_len]);
+        let kernel = if t == 8 { tiled::tiled8 } else { tiled::tiled16 };
+        self.scored(&format!("tiled{t} {grid}x{block}/{component_warps}"), &memory, |memory, samples| {
+            let shape = (grid, block, tiled::shared_bytes(t, block, component_warps));
+            self.total(shape, memory, kernel, |output| tiled::TiledArgs {
+                columns,
+                d: self.d as u32,
+                tiles: tiles as u32,
+                component_warps,
+                scales_and_shifts: sm,
+                weights_and_seeds: constants,
+                sample_weights: std::ptr::null(),
+                samples,
+                exponents: NO_EXPONENTS,
+                output,
+            })
+        });
+    }
+
+    fn pair(&self, grid: u32, block: u32, threads_per_sample: u32) {
+        let width = layout::pair_row(self.d);
+        let mut parameters = vec![f32::NAN; self.k * width];
+        layout::component_rows(&self.parameters, width, &mut parameters);
+        let mut memory = Memory::new();
+        let data::Columns { x, stride, n, .. } = self.columns(&mut memory);
+        let parameters = memory.read("parameters", &parameters);
+        let (k, d) = (self.k as u32, self.d as u32);
+        self.scored(&format!("pair {grid}x{block}/{threads_per_sample}"), &memory, |memory, samples| {
+            let shape = (grid, block, pair::shared_bytes(block));
+            self.total(shape, memory, pair::pair, |output| pair::PairArgs {
+                x,
+                stride,
+                n,
+                k,
+                d,
+                threads_per_sample,
+                parameters,
+                samples,
+                output,
+            })
+        });
+    }
+
+    /// Evaluates `sets` mixtures of the same K over the data in one launch, and compares each with the reference.
+    fn batch(&self, x: &Array2<f32>, sets: &[Mixture], grid: u32, block: u32, group: usize) {
+        let width = small_k::row(self.d);
+        let all: Vec<_> = sets.iter().map(|m| DeviceParameters::<f32>::new(m, &self.frame).unwrap()).collect();
+        let k = even(self.k);
+        let mut parameters = vec![u128::MAX; sets.len() * k * width / 4];
+        let rows: &mut [f32] = bytemuck::cast_slice_mut(&mut parameters);
+        for (set, rows) in all.iter().zip(rows.chunks_exact_mut(k * width)) {
+            layout::component_rows(set, width, rows);
+        }
+        let groups = sets.len().div_ceil(group) as u32;
+        let shared = batch::shared_bytes(self.d, k, group, block);
+        let once = || {
+            let mut partials = vec![f64::NAN; sets.len() * grid as usize];
+            let mut totals = vec![f64::NAN; sets.len()];
+            let mut memory = Memory::new();
+            let left = memory.write("partials", &mut partials);
+            let args = batch::BatchArgs {
+                columns: self.columns(&mut memory),
+                parameters: memory.read("parameters", bytemuck::cast_slice(&parameters)),
+                sets: sets.len() as u32,
+                group: group as u32,
+                k: k as u32,
+                d: self.d as u32,
+                partials: left,
+            };
+            let kernel = match self.d {
+                1 => batch::batch_d01,
+                3 => batch::batch_d03,
+                8 => batch::batch_d08,
+                13 => batch::batch_d13,
+                16 => batch::batch_d16,
+                _ => unreachable!(),
+            };
+            let args_of_reduction =
+                ReduceSetsArgs { partials: left, count: grid, totals: memory.write("totals", &mut totals) };
+            // SAFETY: the arguments of these kernels, with the arrays of `memory`.
+            unsafe {
+                launch((grid, groups), block, shared, &memory, kernel, args);
+                launch((sets.len() as u32, 1), 32, 0, &memory, reduce_sets, args_of_reduction);
+            }
+            totals
+        };
+        let totals = once();
+        assert_eq!(totals, once(), "the same bits every time");
+        for ((mixture, set), total) in sets.iter().zip(&all).zip(totals) {
+            let truth = Problem::new(x.clone(), mixture);
+            truth.check(layout::total(total, self.n as f64, set, 0.0), &format!("batch {grid}x{block}/{group}"));
+        }
+    }
+}
+
+#[test]
+fn small_k_takes_every_shape() {
+    for d in 1..=small_k::MAX_FEATURES {
+        for k in 1..=small_k::COMPONENTS {
+            Problem::random((100 * d + k) as u64, 131, d, k).small_k(1, 32);
+        }
+    }
+}
+
+#[test]
+fn small_k_takes_every_size_and_grid() {
+    for (i, n) in [1, 3, 4, 5, 127, 128, 129, 511, 512, 1000].into_iter().enumerate() {
+        let problem = Problem::random(i as u64, n, 13, 8);
+        for (grid, block) in [(1, 32), (3, 64), (9, 32)] {
+            problem.small_k(grid, block);
+        }
+    }
+    Problem::random(77, 2003, 2, 3).small_k(2, 128);
+}
+
+#[test]
+fn batch_takes_every_shape() {
+    let cases = [
+        // N, D, K, sets, grid, block, group
+        (1, 1, 1, 1, 1, 32, 1),
+        (5, 3, 8, 3, 2, 32, 2),
+        (300, 13, 8, 5, 1, 64, 2),
+        (1000, 13, 8, 4, 3, 32, 4),
+        (515, 16, 40, 2, 1, 32, 1),
+        (511, 8, 17, 3, 4, 64, 16),
+    ];
+    for (i, (n, d, k, sets, grid, block, group)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let sets: Vec<_> = (0..sets).map(|_| random_mixture(&mut rng, k, d)).collect();
+        let x = Array2::from_shape_simple_fn((n, d), || rng.sample(StandardNormal));
+        Problem::new(x.clone(), &sets[0]).batch(&x, &sets, grid, block, group);
+    }
+}
+
+#[test]
+fn tiled_takes_every_shape() {
+    let cases = [
+        // N, D, K, grid, block, component_warps
+        (1, 1, 1, 1, 32, 1),
+        (3, 13, 8, 1, 32, 1),
+        (255, 9, 9, 2, 64, 1),
+        (511, 64, 17, 1, 64, 2),
+        (300, 65, 40, 1, 64, 2),
+        (260, 130, 3, 3, 32, 1),
+        (1000, 7, 40, 2, 64, 2),
+        (513, 16, 33, 1, 128, 4),
+        (1030, 2, 100, 2, 128, 2),
+    ];
+    for (i, (n, d, k, grid, block, component_warps)) in cases.into_iter().enumerate() {
+        let problem = Problem::random(i as u64, n, d, k);
+        problem.tiled(8, grid, block, component_warps);
+        problem.tiled(16, grid, block, component_warps);
+    }
+}
+
+#[test]
+fn pair_takes_every_shape() {
+    let cases = [
+        // N, D, K, grid, block, threads of a sample
+        (1, 1, 1, 1, 32, 1),
+        (3, 13, 8, 1, 32, 8),
+        (5, 13, 8, 4, 64, 2),
+        (511, 13, 40, 2, 64, 32),
+        (100, 65, 3, 3, 32, 2),
+        (301, 20, 9, 5, 64, 8),
+        // No power of two: a warp's threads are split among samples.
+        (100, 4, 7, 2, 96, 3),
+    ];
+    for (i, (n, d, k, grid, block, threads)) in cases.into_iter().enumerate() {
+        Problem::random(i as u64, n, d, k).pair(grid, block, threads);
+    }
+}
+
+/// Samples 1000 and 10⁴ standard deviations away beside near ones in one quad, and whole quads of them: each has its
+/// finite log-likelihood (about −5·10⁵ and −5·10⁷ a feature), and the near ones keep theirs.
+#[test]
+fn far_samples_are_finite() {
+    for (n, far) in [(64, vec![0, 9, 20, 21, 22, 23]), (7, vec![6]), (1, vec![0])] {
+        let mut rng = ChaCha8Rng::seed_from_u64(n as u64);
+        let mixture = random_mixture(&mut rng, 5, 3);
+        let mut x = Array2::from_shape_simple_fn((n, 3), || rng.sample(StandardNormal));
+        for (i, &row) in far.iter().enumerate() {
+            x.row_mut(row).fill(if i % 2 == 0 { 1e3 } else { -1e4 });
+        }
+        let problem = Problem::new(x.clone(), &mixture);
+        assert!(problem.samples.iter().all(|v| v.is_finite()) && problem.samples[far[0]] < -1e5);
+        problem.small_k(2, 32);
+        problem.tiled(8, 1, 32, 1);
+        problem.tiled(16, 1, 64, 2);
+        problem.pair(2, 32, 4);
+        problem.batch(&x, &[mixture.clone(), mixture], 1, 32, 1);
+    }
+}
+
+/// A component of weight zero contributes nothing, also where it is the nearest or the only one of a tile.
+#[test]
+fn weight_zero_contributes_nothing() {
+    let k = 19;
+    let mut rng = ChaCha8Rng::seed_from_u64(19);
+    let full = random_mixture(&mut rng, k, 3);
+    let x: Array2<f32> = Array2::from_shape_simple_fn((70, 3), || 30.0 + rng.sample::<f32, _>(StandardNormal));
+    let mut means = full.means().to_owned();
+    // Right on the data, while the components that count are 30 standard deviations away.
+    for c in (0..8).chain(16..19) {
+        means.row_mut(c).fill(30.0);
+    }
+    let weights = Array1::from_shape_fn(k, |c| if (8..16).contains(&c) { 0.125 } else { 0.0 });
+    let mixture = Mixture::new(weights, means, full.covariances().clone()).unwrap();
+    let problem = Problem::new(x.clone(), &mixture);
+    problem.tiled(8, 1, 32, 1);
+    problem.tiled(8, 1, 128, 4);
+    problem.tiled(16, 1, 64, 2);
+    problem.pair(2, 64, 8);
+    problem.batch(&x, &[mixture], 1, 32, 1);
+
+    let weights = ndarray::arr1(&[0.0, 0.4, 0.0, 0.6]);
+    let means = ndarray::arr2(&[[30.0, 30.0, 30.0], [0.0, 0.0, 0.0], [30.0, 29.0, 30.0], [1.0, 1.0, 1.0]]);
+    let mixture = Mixture::new(weights, means, Covariances::Diag(Array2::ones((4, 3)))).unwrap();
+    Problem::new(x, &mixture).small_k(1, 32);
+}

@@ -117,7 +117,7 @@ fn compare_all(shapes: &[(usize, usize, usize)]) {
 fn every_kernel_agrees_at_sizes_that_fit_no_tile() {
     let mut shapes = vec![(1, 1, 1), (3, 13, 8), (4, 1, 8), (5, 13, 1), (1000, 10, 5), (4099, 13, 8), (513, 17, 9)];
     shapes.extend([(70_001, 13, 8), (20_011, 13, 40), (3001, 2, 17), (511, 64, 33), (1025, 65, 3), (2047, 130, 16)]);
-    // Each instance of `direct` and `batch`, with even and odd K.
+    // Each instance of `small_k` and `batch`, with even and odd K.
     shapes.extend((1..=16).map(|d| (1003 + d, d, 1 + d % 8)));
     compare_all(&shapes);
 }
@@ -126,7 +126,7 @@ fn large_k_and_d() {
     compare_all(&[(5003, 200, 300), (515, 1024, 70), (301, 16, 2000)]);
 }
 
-/// Without a wish: each size class has its own choice, at its border too.
+/// Where no kernel is requested, each size class has its own choice, at its border too.
 fn the_choice_agrees_on_every_size_class() {
     for (i, (n, d, k)) in
         [(99, 13, 8), (100, 13, 8), (99_999, 13, 8), (100_000, 3, 30), (250_000, 20, 5)].into_iter().enumerate()
@@ -264,10 +264,10 @@ fn a_million_samples_near_a_fit() {
     let wide = x.mapv(f64::from);
     let mut truth = reference(wide.view());
     let [at, beside, anywhere] = [&mixture, &near, &away].map(|m| truth.log_likelihood(m).unwrap());
-    let mut wishes: Vec<_> = cuda_kernel_names().into_iter().map(Some).collect();
-    wishes.push(None);
-    for wish in wishes {
-        let mut cuda = evaluator(x.view(), wish.as_deref());
+    let mut requests: Vec<_> = cuda_kernel_names().into_iter().map(Some).collect();
+    requests.push(None);
+    for request in requests {
+        let mut cuda = evaluator(x.view(), request.as_deref());
         let [a, b, c] = [&mixture, &near, &away].map(|m| cuda.log_likelihood(m).unwrap());
         let kernel = cuda.describe().kernel;
         println!(

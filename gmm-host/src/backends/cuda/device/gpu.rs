@@ -1,6 +1,6 @@
 //! CUDA devices: the list of them, their contexts, and the kernels loaded on them.
 use super::driver::driver_available;
-pub use super::error::failed;
+use super::error::failed;
 use super::error::{check, message};
 use super::kernel::{Compiled, Kernel};
 use super::ptx::ptx_for;

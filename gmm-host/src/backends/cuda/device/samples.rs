@@ -1,5 +1,6 @@
 //! The samples of an evaluator: on the device, or on the host and passed through the device in chunks.
-use super::gpu::{Gpu, failed};
+use super::error::failed;
+use super::gpu::Gpu;
 use super::layout::{self, STRIDE};
 use super::memory::{Numbers, Workspace, allocate, locked};
 use super::mismatch;

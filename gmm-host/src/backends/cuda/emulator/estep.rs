@@ -68,12 +68,13 @@ fn check_statistics<const LANES: usize>(
 
 /// Compares with the reference.
 ///
-/// Tolerances: float32 sums of some hundred samples between sums in float64, and responsibilities whose exponents are off by a
-/// few units of 2⁻²⁴ of themselves, are 3·10⁻⁵ of the sum of magnitudes at most. With sⱼ the root of
-/// the mean of xⱼ² over all samples, that sum is at most N·sᵢ·sⱼ for the products of two features, and by Cauchy and Schwarz at
+/// Tolerances: float32 sums of some hundred samples between sums in float64 are 3·10⁻⁵ of the sum of magnitudes at most. The
+/// exponents of the far sample are some thousands, off by a few units of 2⁻²⁴ of themselves, which moves its responsibilities
+/// by up to some 10⁻⁴: 10⁻⁴ of the sum of magnitudes, of which that sample is a large part. With sⱼ the root of the mean of
+/// xⱼ² over all samples, the sum of magnitudes is at most N·sᵢ·sⱼ for the products of two features, and by Cauchy and Schwarz at
 /// most sⱼ·√(N·count) for one feature and a component.
 fn assert_statistics(x: &Array2<f32>, mixture: &Mixture, got: &Statistics) {
-    const UNIT: f64 = 3e-5;
+    const UNIT: f64 = 1e-4;
     let (n, d) = x.dim();
     let truth = ReferenceEvaluator::new(Samples::from_f32(x.view()).unwrap()).statistics(mixture).unwrap();
     let what = format!("{} N={n} K={} D={d}", mixture.covariance_type(), mixture.n_components());
@@ -81,7 +82,7 @@ fn assert_statistics(x: &Array2<f32>, mixture: &Mixture, got: &Statistics) {
         assert!((got - truth).abs() <= bound, "{what}: {name} {got} for {truth} (bound {bound})");
     };
     let total = truth.log_likelihood();
-    near(got.log_likelihood(), total, UNIT * total.abs().max(1.0), "log-likelihood");
+    near(got.log_likelihood(), total, 3e-5 * total.abs().max(1.0), "log-likelihood");
     for (a, b) in got.counts().iter().zip(truth.counts()) {
         near(*a, *b, UNIT * n as f64, "count");
     }

@@ -1,8 +1,8 @@
 //! The CUDA backend in float32: each operation by the kernel that the plan has chosen for it.
 use super::device::gpu::Gpu;
-use super::device::memory::{Workspace, allocate};
+use super::device::memory::{Numbers, Workspace, allocate};
 use super::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
-use super::estep::{self, EStep};
+use super::estep::EStep;
 use super::general::{self, General};
 use super::likelihood::{LikelihoodTrial, Plan, exp2_bias, layout, seconds};
 use super::metropolis::shape::Shape;
@@ -36,9 +36,8 @@ pub(super) struct Float32<'a> {
     samples: Samples<'a>,
     requested: Option<Requested>,
     tuning_file: Option<PathBuf>,
-    /// Plans made, by task; and the one that was used last.
+    /// Plans made, by task.
     plans: HashMap<Task, Planned>,
-    latest_plan: Option<(Task, Planned)>,
     estep: EStep,
     general: General<f32>,
     metropolis: Option<Metropolis>,
@@ -93,7 +92,6 @@ impl<'a> Float32<'a> {
             requested,
             tuning_file,
             plans: HashMap::new(),
-            latest_plan: None,
             estep: EStep::default(),
             general: General::new()?,
             metropolis: None,
@@ -132,24 +130,18 @@ impl<'a> Float32<'a> {
     /// How these parameters are to be evaluated: decided once for each task.
     fn plan(&mut self, operation: Operation, sets: &[DeviceParameters<f32>]) -> Result<Planned> {
         let task = self.task(operation, &sets[0]);
-        let planned = match self.latest_plan.filter(|(latest, _)| *latest == task) {
-            Some((_, planned)) => planned,
-            None => self.find_plan(&task, sets)?,
+        let planned = match self.plans.get(&task) {
+            Some(planned) => *planned,
+            None => {
+                let planned = self.new_plan(&task, sets)?;
+                self.plans.insert(task, planned);
+                planned
+            }
         };
-        self.latest_plan = Some((task, planned));
         self.latest = Some(Latest::Variant(match &planned {
             Planned::By(plan) => plan.variant,
             Planned::General => general::VARIANT,
         }));
-        Ok(planned)
-    }
-
-    fn find_plan(&mut self, task: &Task, sets: &[DeviceParameters<f32>]) -> Result<Planned> {
-        if let Some(planned) = self.plans.get(task) {
-            return Ok(*planned);
-        }
-        let planned = self.new_plan(task, sets)?;
-        self.plans.insert(*task, planned);
         Ok(planned)
     }
 
@@ -180,7 +172,7 @@ impl<'a> Float32<'a> {
             workspace: Workspace::new(MAX_TOTALS)?,
             columns: columns.part(0, task.n)?,
             sets,
-            scores: scores.as_ref().map(|scores| super::device::memory::Numbers::of(scores)),
+            scores: scores.as_ref().map(|scores| Numbers::of(scores)),
             plan: None,
         };
         let variant = self.chooser(gpu).choose(task, family, &mut trial)?;
@@ -227,7 +219,7 @@ impl<'a> Float32<'a> {
                 let _started = started.followed_by(workspace.parameters.send(stream)?);
                 for first in (0..columns.n()).step_by(SCORES) {
                     let n = SCORES.min(columns.n() - first);
-                    let place = super::device::memory::Numbers::of(&scores);
+                    let place = Numbers::of(&scores);
                     let running = plan.start(stream, workspace, columns.part(first, n)?, sets, Some(place))?;
                     stream.read(&scores, &mut host[..n])?;
                     running.wait()?;
@@ -359,11 +351,7 @@ impl Evaluator for Float32<'_> {
         check_features(mixture, self.data.d())?;
         let gpu = self.data.gpu();
         gpu.enter()?;
-        let requested = match self.requested(Operation::EStep) {
-            Some(Requested::Family(family)) => estep::Requested::Family(family),
-            Some(Requested::Variant(variant)) => estep::Requested::Variant(variant),
-            _ => estep::Requested::Any,
-        };
+        let requested = self.requested(Operation::EStep);
         let chooser = Chooser { gpu, file: self.tuning_file.as_deref() };
         let (variant, statistics) = self.estep.statistics(&mut self.data, mixture, &chooser, requested)?;
         self.latest = Some(Latest::Variant(variant));

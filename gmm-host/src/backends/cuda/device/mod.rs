@@ -10,7 +10,7 @@ pub(super) mod samples;
 pub(super) mod slots;
 pub(super) mod stream;
 
-use crate::Error;
+use crate::{Error, Result};
 
 /// The error for a shape or length that is not the expected one.
 pub(super) fn mismatch(what: &'static str, expected: Vec<usize>, got: Vec<usize>) -> Error {
@@ -20,4 +20,10 @@ pub(super) fn mismatch(what: &'static str, expected: Vec<usize>, got: Vec<usize>
 /// Whether each length or size is at least the needed one of the same position.
 pub(super) fn suffices(got: &[usize], needed: &[usize]) -> bool {
     got.iter().zip(needed).all(|(got, needed)| got >= needed)
+}
+
+/// # Errors
+/// [`Error::ShapeMismatch`] for a length or size that is less than the needed one of the same position.
+pub(super) fn check_suffices(what: &'static str, needed: Vec<usize>, got: Vec<usize>) -> Result<()> {
+    if suffices(&got, &needed) { Ok(()) } else { Err(mismatch(what, needed, got)) }
 }

@@ -7,7 +7,7 @@ use crate::backends::cuda::device::memory::{Numbers, Workspace, allocate};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::backends::cuda::device::{mismatch, suffices};
+use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::backends::cuda::likelihood::{ReduceSets, Totals};
 use crate::backends::cuda::plan::{Task, Variant};
 use cust::memory::DeviceBuffer;
@@ -113,9 +113,7 @@ unsafe impl Launch for FusedLaunch<'_> {
         let partials = values(d, full, lanes) * grid.blocks.0 as usize;
         let needed = vec![numbers(d, full) * lanes, partials, shared_bytes(d, full, lanes, grid.threads)];
         let got = vec![self.parameters.len(), self.partials.len(), grid.shared];
-        if !suffices(&got, &needed) {
-            return Err(mismatch("a launch of `fused`", needed, got));
-        }
+        check_suffices("a launch of `fused`", needed, got)?;
         Ok(FusedArgs {
             columns: self.columns.argument(self.cached_quads),
             sample_weights: self.columns.weights(),

@@ -5,11 +5,13 @@ pub(crate) mod weighted_sums;
 pub(crate) mod weighted_sums_layout;
 
 use super::device::gpu::Gpu;
+use super::device::memory::Workspace;
 use super::device::samples::{Chunk, Columns, DeviceSamples, Pass};
 use super::device::stream::Stream;
-use super::likelihood::exp2_bias;
+use super::likelihood::{exp2_bias, seconds};
+use super::options::Requested;
 use super::plan::timing::{Chooser, Trial};
-use super::plan::{Family, Operation, Task, Variant};
+use super::plan::{Family, Operation, Task, Variant, families};
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use crate::{Mixture, Precision, Result, Statistics};
 use fused::Fused;
@@ -45,7 +47,7 @@ impl EStep {
         data: &mut DeviceSamples<f32>,
         mixture: &Mixture,
         chooser: &Chooser<'_>,
-        requested: Requested,
+        requested: Option<Requested>,
     ) -> Result<(Variant, Option<Statistics>)> {
         let parameters = DeviceParameters::<f32>::with_matrices(mixture, data.frame())?;
         let mut task = Task {
@@ -59,20 +61,13 @@ impl EStep {
             precision: Precision::Float32,
         };
         let limits = &chooser.gpu.limits;
-        let fits = |family: Family| family.problem(&task, limits).is_none();
-        let family = match requested {
-            Requested::Family(family) | Requested::Variant(Variant { family, .. }) => {
-                if let Some(problem) = family.problem(&task, limits) {
-                    let available = Family::ALL.into_iter().filter(|family| fits(*family)).map(Family::name);
-                    let available = available.collect::<Vec<_>>().join(", ");
-                    return Err(crate::Error::Kernel { name: family.name().into(), problem, available });
-                }
-                family
-            }
-            Requested::Any if fits(Family::Fused) => Family::Fused,
-            Requested::Any if fits(Family::WeightedSums) => Family::WeightedSums,
-            Requested::Any => Family::General,
-        };
+        let family = requested.and_then(Requested::family);
+        if let Some(family) = family
+            && let Some(problem) = family.problem(&task, limits)
+        {
+            return Err(Family::error(family.name().into(), problem, &task, limits));
+        }
+        let family = family.or_else(|| families(&task, limits).first().copied()).unwrap_or(Family::General);
         let layout = match family {
             Family::Fused => {
                 let layout = FusedLayout::new(mixture.covariance_type(), parameters);
@@ -87,7 +82,7 @@ impl EStep {
             _ => return Ok((super::general::VARIANT, None)),
         };
         let variant = match (requested, self.variants.get(&task)) {
-            (Requested::Variant(variant), _) => variant,
+            (Some(Requested::Variant(variant)), _) => variant,
             (_, Some(variant)) => *variant,
             _ => {
                 let (gpu, chunk) = (data.gpu(), data.chunk(0)?);
@@ -184,14 +179,6 @@ impl EStep {
     }
 }
 
-/// The kernel that the user asks for, if any.
-#[derive(Debug, Clone, Copy)]
-pub enum Requested {
-    Any,
-    Family(Family),
-    Variant(Variant),
-}
-
 /// The E-step that variants are timed with.
 struct EStepTrial<'a> {
     gpu: &'static Gpu,
@@ -204,8 +191,8 @@ struct EStepTrial<'a> {
 
 /// A variant made ready, for so many samples.
 enum Ready {
-    Fused(Fused, super::device::memory::Workspace, usize),
-    WeightedSums(Box<WeightedSums>, super::device::memory::Workspace, usize),
+    Fused(Fused, Workspace, usize),
+    WeightedSums(Box<WeightedSums>, Workspace, usize),
 }
 
 impl Trial for EStepTrial<'_> {
@@ -213,7 +200,7 @@ impl Trial for EStepTrial<'_> {
         // Frees the memory of the variant before.
         self.ready = None;
         let task = Task { n, ..self.task };
-        let mut workspace = super::device::memory::Workspace::new(1)?;
+        let mut workspace = Workspace::new(1)?;
         self.ready = Some(match self.layout {
             Layout::Fused(layout) => {
                 let kernel = Fused::new(self.gpu, layout, variant, &task)?;
@@ -236,15 +223,11 @@ impl Trial for EStepTrial<'_> {
         match (&self.ready, self.layout) {
             (Some(Ready::Fused(kernel, workspace, n)), _) => {
                 let columns = columns.part(0, *n)?;
-                super::likelihood::seconds(stream, repeats, || {
-                    kernel.start(stream, workspace.parameters.device(), columns)
-                })
+                seconds(stream, repeats, || kernel.start(stream, workspace.parameters.device(), columns))
             }
             (Some(Ready::WeightedSums(kernels, workspace, n)), Layout::WeightedSums(layout)) => {
                 let columns = columns.part(0, *n)?;
-                super::likelihood::seconds(stream, repeats, || {
-                    kernels.start(stream, workspace.parameters.device(), layout, columns)
-                })
+                seconds(stream, repeats, || kernels.start(stream, workspace.parameters.device(), layout, columns))
             }
             _ => Ok(f64::INFINITY),
         }

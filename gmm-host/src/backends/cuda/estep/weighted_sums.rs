@@ -7,7 +7,7 @@ use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Output, Total, Workspace, allocate, zeroed};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::backends::cuda::device::{mismatch, suffices};
+use crate::backends::cuda::device::{check_suffices, mismatch, suffices};
 use crate::backends::cuda::likelihood::{Exponents, Tiled};
 use crate::backends::cuda::plan::{Task, Variant, WEIGHTED_SUMS_REGISTERS, weighted_sums_shape};
 use crate::{Error, Result};
@@ -312,9 +312,7 @@ unsafe impl Launch for ReduceSlices<'_> {
     fn argument(&self, grid: &Grid) -> Result<ReduceSlicesArgs> {
         let needed = vec![self.slices * self.count, self.count, slices::shared_bytes(grid.threads)];
         let got = vec![self.sums.len(), self.totals.len(), grid.shared];
-        if !suffices(&got, &needed) {
-            return Err(mismatch("a launch of `reduce_slices`", needed, got));
-        }
+        check_suffices("a launch of `reduce_slices`", needed, got)?;
         Ok(ReduceSlicesArgs {
             sums: self.sums.pointer(),
             slices: self.slices as u32,

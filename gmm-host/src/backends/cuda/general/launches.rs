@@ -1,10 +1,10 @@
 //! The launches of `density`, `posterior` and `accumulate`.
 use super::layout::{GeneralLayout, Section};
 use crate::Result;
+use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::samples::{Columns, Element};
-use crate::backends::cuda::device::{mismatch, suffices};
 use gmm_kernels::general::accumulate::{self, AccumulateArgs};
 use gmm_kernels::general::density::{COMPONENTS, DensityArgs, TILE};
 use gmm_kernels::general::posterior::PosteriorArgs;
@@ -15,11 +15,6 @@ use std::ptr;
 /// Threads of a block of `density` and `posterior`, and of `accumulate`, which needs twice the registers.
 pub const BLOCK: u32 = 256;
 const ACCUMULATE_BLOCK: u32 = 128;
-
-/// An error where a length is too small.
-fn checked(what: &'static str, needed: Vec<usize>, got: Vec<usize>) -> Result<()> {
-    if suffices(&got, &needed) { Ok(()) } else { Err(mismatch(what, needed, got)) }
-}
 
 /// qₖ of every sample and component.
 #[derive(Clone, Copy)]
@@ -50,7 +45,11 @@ unsafe impl<T: Element> Launch for Density<'_, T> {
         let (layout, columns) = (self.layout, self.columns);
         let padded = columns.n().next_multiple_of(TILE);
         let needed = vec![layout.d, layout.k * self.stride, padded, padded];
-        checked("a launch of `density`", needed, vec![columns.d(), self.q.len(), self.stride, columns.stride()])?;
+        check_suffices(
+            "a launch of `density`",
+            needed,
+            vec![columns.d(), self.q.len(), self.stride, columns.stride()],
+        )?;
         let section = |section| self.parameters.part(layout.section(section));
         Ok(DensityArgs {
             x: columns.x(),
@@ -105,7 +104,7 @@ unsafe impl<T: Element> Launch for Posterior<'_, T> {
         let needed = vec![layout.k * self.stride, n, n, n, grid.blocks.0 as usize, FINISH_SHARED_BYTES];
         let (scores, labels) = (self.scores.map_or(n, |s| s.len()), self.labels.map_or(n, |l| l.len()));
         let got = vec![self.q.len(), self.stride, scores, labels, self.totals.len(), grid.shared];
-        checked("a launch of `posterior`", needed, got)?;
+        check_suffices("a launch of `posterior`", needed, got)?;
         Ok(PosteriorArgs {
             q: self.q.pointer_mut(),
             stride: self.stride as u64,
@@ -155,7 +154,7 @@ unsafe impl<T: Element> Launch for Accumulate<'_, T> {
         let (layout, n) = (self.layout, self.columns.n());
         let GeneralLayout { k, d, full, .. } = layout;
         let needed = vec![k * self.stride, n, accumulate::values(k, d, full) * self.slices];
-        checked(
+        check_suffices(
             "a launch of `accumulate`",
             needed,
             vec![self.responsibilities.len(), self.stride, self.partials.len()],

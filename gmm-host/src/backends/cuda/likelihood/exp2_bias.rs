@@ -1,12 +1,12 @@
 //! `exp2_bias`: the correction of log₂ of a sample's likelihood for the error of a device's 2^x, measured on that device.
 use super::batch::{ReduceSets, Totals};
 use crate::Result;
+use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::{Numbers, allocate};
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::Stream;
-use crate::backends::cuda::device::{mismatch, suffices};
 use gmm_kernels::entries;
 use gmm_kernels::likelihood::exp2_bias::Exp2BiasArgs;
 use gmm_kernels::reduce::FINISH_SHARED_BYTES;
@@ -56,9 +56,7 @@ unsafe impl Launch for Exp2Bias<'_> {
     fn argument(&self, grid: &Grid) -> Result<Exp2BiasArgs> {
         let needed = vec![grid.blocks.0 as usize, FINISH_SHARED_BYTES];
         let got = vec![self.partials.len(), grid.shared];
-        if !suffices(&got, &needed) {
-            return Err(mismatch("a launch of `exp2_bias`", needed, got));
-        }
+        check_suffices("a launch of `exp2_bias`", needed, got)?;
         Ok(Exp2BiasArgs { partials: self.partials.pointer_mut(), per_thread: PER_THREAD })
     }
 }

@@ -54,9 +54,7 @@ impl Plan {
         let problem =
             family.problem(task, &gpu.limits).or_else(|| (shared > gpu.limits.shared_per_block).then(too_much));
         if let Some(problem) = problem {
-            let fitting = Family::ALL.iter().filter(|family| family.problem(task, &gpu.limits).is_none());
-            let available = fitting.map(|family| family.name()).collect::<Vec<_>>().join(", ");
-            return Err(Error::Kernel { name: variant.to_string(), problem, available });
+            return Err(Family::error(variant.to_string(), problem, task, &gpu.limits));
         }
         let (d, registers) = (task.d, family.max_registers());
         let kernels = match family {

@@ -4,7 +4,7 @@ use crate::Result;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Output};
 use crate::backends::cuda::device::samples::Columns;
-use crate::backends::cuda::device::{mismatch, suffices};
+use crate::backends::cuda::device::{check_suffices, mismatch, suffices};
 use gmm_kernels::likelihood::tiled::{self, TiledArgs, WARP_SAMPLES, shared_bytes};
 use gmm_kernels::simt::WARP;
 use std::ptr;
@@ -25,9 +25,7 @@ impl Exponents<'_> {
     pub fn argument(&self, components: usize, samples: usize) -> Result<tiled::Exponents> {
         let needed = vec![components * self.stride, 2 * self.stride, samples];
         let got = vec![self.exponents.len(), self.normalisers.len(), self.stride];
-        if !suffices(&got, &needed) {
-            return Err(mismatch("the exponents of an E-step", needed, got));
-        }
+        check_suffices("the exponents of an E-step", needed, got)?;
         Ok(tiled::Exponents {
             q: self.exponents.pointer_mut(),
             normalisers: self.normalisers.pointer_mut(),

@@ -16,7 +16,7 @@ pub mod timing;
 pub mod variant;
 
 use super::device::gpu::Limits;
-use crate::Precision;
+use crate::{Error, Precision};
 use gmm_kernels::data::QUAD;
 use gmm_kernels::estep::{fused, weighted_sums};
 use gmm_kernels::likelihood::{batch, small_k};
@@ -115,6 +115,13 @@ impl Family {
         }
     }
 
+    /// The error for a family or variant that cannot do a task, with the families that can.
+    pub fn error(name: String, problem: String, task: &Task, limits: &Limits) -> Error {
+        let fitting = Self::ALL.iter().filter(|family| family.problem(task, limits).is_none());
+        let available = fitting.map(|family| family.name()).collect::<Vec<_>>().join(", ");
+        Error::Kernel { name, problem, available }
+    }
+
     /// The operations that it has.
     pub fn operations(self) -> &'static [Operation] {
         match self {
@@ -162,7 +169,7 @@ pub fn weighted_sums_shape(task: &Task, threads: usize, shared: usize) -> weight
 }
 
 /// The families that a task may use if the user asks for none, the likely best first.
-fn families(task: &Task, limits: &Limits) -> Vec<Family> {
+pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
     use Family::{Batch, Fused, General, Pair, SmallK, Tiled8, Tiled16, WeightedSums};
     let usable = |family: &Family| family.problem(task, limits).is_none();
     let in_order: &[Family] = match task.operation {

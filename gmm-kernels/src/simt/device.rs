@@ -1,6 +1,9 @@
 //! Functions of both homes on the device: PTX instructions that Rust has no function for.
+mod matrix_units;
+
 use core::arch::asm;
 use core::marker::PhantomData;
+pub use matrix_units::*;
 
 /// a·b + c, rounded once.
 #[inline(always)]
@@ -198,6 +201,18 @@ pub unsafe fn store4(p: *mut f32, v: [f32; 4]) {
         asm!("st.global.v4.f32 [{}], {{{}, {}, {}, {}}};",
             in(reg64) p, in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3], options(nostack));
     }
+}
+
+/// Writes two numbers to global memory at once.
+///
+/// # Safety
+/// `p` is aligned to 8 bytes and writable for 8 bytes.
+#[inline(always)]
+pub unsafe fn store2(p: *mut f32, v: [f32; 2]) {
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        asm!("st.global.v2.f32 [{}], {{{}, {}}};", in(reg64) p, in(reg32) v[0], in(reg32) v[1], options(nostack))
+    };
 }
 
 /// A place in the block's dynamic shared memory, as numbers of type `T` (f32, f64).

@@ -119,6 +119,8 @@ impl Meeting {
 struct Warp {
     meeting: Meeting,
     slots: [AtomicU32; 32],
+    /// For exchanges of several numbers of each lane.
+    wide: [[AtomicU32; 6]; 32],
 }
 
 struct Block<'a> {
@@ -161,7 +163,11 @@ impl<'a> Block<'a> {
     fn new(launch: &'a Launch<'a>, shared: &mut [u128]) -> Self {
         let threads = launch.block_dim;
         assert!(threads > 0 && threads.is_multiple_of(super::WARP), "a block has whole warps");
-        let warp = |_| Warp { meeting: Meeting::of(super::WARP), slots: [const { AtomicU32::new(0) }; 32] };
+        let warp = |_| Warp {
+            meeting: Meeting::of(super::WARP),
+            slots: [const { AtomicU32::new(0) }; 32],
+            wide: [const { [const { AtomicU32::new(0) }; 6] }; 32],
+        };
         let warps = (0..threads / super::WARP).map(warp).collect();
         Self { launch, meeting: Meeting::of(threads), warps, shared: shared.as_mut_ptr() }
     }

@@ -1,6 +1,9 @@
 //! Arithmetic, loads, shuffles and atomics of one thread.
+mod matrix_units;
+
 use super::memory::Access;
 use super::{block, here};
+pub use matrix_units::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// a·b + c, rounded once.
@@ -122,6 +125,17 @@ pub unsafe fn load_f64x2(p: *const f64) -> [f64; 2] {
 pub unsafe fn store4(p: *mut f32, v: [f32; 4]) {
     // SAFETY: the caller guarantees it.
     unsafe { store(p.cast(), Wide(v)) };
+}
+/// Writes two numbers to global memory at once.
+///
+/// # Safety
+/// No other thread accesses them at the same time.
+pub unsafe fn store2(p: *mut f32, v: [f32; 2]) {
+    #[derive(Clone, Copy)]
+    #[repr(C, align(8))]
+    struct Two([f32; 2]);
+    // SAFETY: the caller guarantees it.
+    unsafe { store(p.cast(), Two(v)) };
 }
 /// A place in the block's dynamic shared memory, as numbers of type `T`. Every access is checked.
 #[derive(Clone, Copy)]

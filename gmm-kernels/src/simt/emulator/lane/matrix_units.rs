@@ -1,0 +1,169 @@
+//! The matrix units, and float16 numbers.
+use super::super::{block, here};
+use super::{CachePolicy, Shared, Wide, load};
+use half::f16;
+use std::array::from_fn;
+use std::sync::atomic::Ordering;
+
+/// Two float16 numbers, the first one in the lower half.
+pub type Halves = u32;
+
+/// Two numbers rounded to float16.
+pub fn round_halves(a: f32, b: f32) -> Halves {
+    u32::from(f16::from_f32(a).to_bits()) | u32::from(f16::from_f32(b).to_bits()) << 16
+}
+/// Two float16 numbers as float32.
+pub fn widen_halves(h: Halves) -> [f32; 2] {
+    [h as u16, (h >> 16) as u16].map(|bits| f16::from_bits(bits).to_f32())
+}
+/// Two numbers split into float16: rounded, and what the rounding left, rounded.
+pub fn split_halves(a: f32, b: f32) -> [Halves; 2] {
+    let high = round_halves(a, b);
+    let [x, y] = widen_halves(high);
+    [high, round_halves(a - x, b - y)]
+}
+/// W numbers of each lane of the warp.
+fn exchange_all<const W: usize>(values: [u32; W]) -> [[u32; W]; 32] {
+    let (warp, lane) = (here().thread / 32, here().thread % 32);
+    let warp = &block().warps[warp as usize];
+    for (slot, value) in warp.wide[lane as usize].iter().zip(values) {
+        slot.store(value, Ordering::Relaxed);
+    }
+    warp.meeting.wait(block().launch);
+    let all = from_fn(|lane| from_fn(|i| warp.wide[lane][i].load(Ordering::Relaxed)));
+    warp.meeting.wait(block().launch);
+    all
+}
+/// c + A·B of a warp: A (16, 16) by rows, B (16, 8) by columns in float16, c (16, 8) in float32. Rounded once, which is more exact
+/// than a device.
+pub fn mma(c: [f32; 4], a: [Halves; 4], b: [Halves; 2]) -> [f32; 4] {
+    let lanes = exchange_all([a[0], a[1], a[2], a[3], b[0], b[1]]);
+    let lane = (here().thread % 32) as usize;
+    let number = |register: u32, k: usize| f64::from(widen_halves(register)[k % 2]);
+    from_fn(|i| {
+        let (row, column) = (lane / 4 + 8 * (i / 2), 2 * (lane % 4) + i % 2);
+        let products = (0..16).map(|k| {
+            let a = lanes[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2];
+            let b = lanes[column * 4 + k % 8 / 2][4 + k / 8];
+            number(a, k) * number(b, k)
+        });
+        (f64::from(c[i]) + products.sum::<f64>()) as f32
+    })
+}
+impl Shared<Halves> {
+    /// Writes elements `i` and `i + 1`.
+    ///
+    /// # Safety
+    /// No other thread accesses them at the same time.
+    pub unsafe fn set2(self, i: usize, v: [Halves; 2]) {
+        // SAFETY: inside and aligned; the caller excludes races.
+        unsafe { self.pointer::<[Halves; 2]>(i).write(v) }
+    }
+    /// Copies eight numbers of global memory to elements `i` to `i + 3`, at once.
+    ///
+    /// # Safety
+    /// No other thread accesses the elements.
+    pub unsafe fn copy4(self, i: usize, from: *const Halves, _policy: CachePolicy) {
+        // SAFETY: the caller guarantees it.
+        unsafe { self.pointer::<[Halves; 4]>(i).write(load(from.cast::<Wide<[Halves; 4]>>()).0) }
+    }
+    /// The four matrices whose rows the lanes name, each row with its numbers.
+    unsafe fn rows(self, i: usize) -> [[[Halves; 4]; 8]; 4] {
+        let places = exchange_all([self.offset(i).bytes as u32]);
+        // SAFETY: inside and aligned; the caller excludes races.
+        from_fn(|m| {
+            from_fn(|row| unsafe { Self::at(places[8 * m + row][0] as usize).pointer::<[Halves; 4]>(0).read() })
+        })
+    }
+    /// Four matrices of (8, 8) numbers: of each, two neighbours of row `lane / 4`.
+    ///
+    /// # Safety
+    /// No other thread writes them at the same time.
+    pub unsafe fn matrices(self, i: usize) -> [Halves; 4] {
+        let lane = (here().thread % 32) as usize;
+        // SAFETY: the caller guarantees it.
+        unsafe { self.rows(i) }.map(|rows| rows[lane / 4][lane % 4])
+    }
+    /// Four matrices of (8, 8) numbers: of each, two neighbours of column `lane / 4`.
+    ///
+    /// # Safety
+    /// No other thread writes them at the same time.
+    pub unsafe fn matrices_transposed(self, i: usize) -> [Halves; 4] {
+        let lane = (here().thread % 32) as usize;
+        let (column, row) = (lane / 4, 2 * (lane % 4));
+        let number = |halves: Halves| halves >> (16 * (column % 2)) & 0xffff;
+        // SAFETY: the caller guarantees it.
+        unsafe { self.rows(i) }.map(|rows| number(rows[row][column / 2]) | number(rows[row + 1][column / 2]) << 16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Memory, launch};
+    use super::*;
+    use std::vec;
+
+    /// c + A·B by `mma` with both ways to read B, against plain loops.
+    #[test]
+    fn a_product_of_matrices() {
+        #[derive(Clone, Copy)]
+        struct Args {
+            a: *const Halves,
+            b: *const Halves,
+            c: *mut f32,
+        }
+        unsafe fn kernel(args: Args) {
+            let lane = here().thread as usize;
+            let (a, b) = (Shared::<Halves>::at(0), Shared::<Halves>::at(512));
+            // SAFETY: A has 16 rows of 16 numbers, and B 16 rows of 16.
+            unsafe {
+                a.copy4(4 * lane, args.a.add(4 * lane), CachePolicy);
+                b.copy4(4 * lane, args.b.add(4 * lane), CachePolicy);
+                super::super::super::barrier();
+                // Eight halves are four elements; a row has eight elements.
+                let row = (lane % 8 + 8 * (lane / 8 % 2)) * 8 + 4 * (lane / 16);
+                let (a, b) = (a.matrices(row), b.matrices_transposed(row));
+                for (tile, b) in [[b[0], b[1]], [b[2], b[3]]].into_iter().enumerate() {
+                    let c = mma([1.0; 4], a, b);
+                    for (i, c) in c.into_iter().enumerate() {
+                        let (row, column) = (lane / 4 + 8 * (i / 2), 8 * tile + 2 * (lane % 4) + i % 2);
+                        super::super::store(args.c.add(16 * row + column), c);
+                    }
+                }
+            }
+        }
+        let value = |i: usize, seed: usize| ((i * 37 + seed) % 23) as f32 / 8.0 - 1.0;
+        let matrix = |seed: usize| -> std::vec::Vec<Halves> {
+            (0..128).map(|i| round_halves(value(2 * i, seed), value(2 * i + 1, seed))).collect()
+        };
+        // Aligned to 16 bytes.
+        let wide = |m: std::vec::Vec<Halves>| -> std::vec::Vec<Wide<[Halves; 4]>> {
+            m.chunks_exact(4).map(|c| Wide([c[0], c[1], c[2], c[3]])).collect()
+        };
+        let (a, b, mut c) = (wide(matrix(3)), wide(matrix(11)), vec![f32::NAN; 256]);
+        let mut memory = Memory::new();
+        let args =
+            Args { a: memory.read("a", &a).cast(), b: memory.read("b", &b).cast(), c: memory.write("c", &mut c) };
+        // SAFETY: the arrays of the arguments.
+        unsafe { launch((1, 1), 32, 1024, &memory, kernel, args) };
+        for (i, got) in c.into_iter().enumerate() {
+            let (row, column) = (i / 16, i % 16);
+            let products = (0..16).map(|k| value(16 * row + k, 3) * value(16 * k + column, 11));
+            // All numbers are multiples of 1/64 below 2^10: exact.
+            assert_eq!(got, 1.0 + products.sum::<f32>(), "{row}, {column}");
+        }
+    }
+
+    /// The two parts differ from the number by 2^-22 of it at most, or 2^-25.
+    #[test]
+    fn numbers_are_split() {
+        for v in [0.0f32, 1.0, -1.234_567_8, 16_383.123, 3.3e-5, -1e-9, 65_000.3] {
+            let [high, low] = split_halves(v, -v);
+            let (high, low) = (widen_halves(high), widen_halves(low));
+            for (i, v) in [v, -v].into_iter().enumerate() {
+                let error = (f64::from(high[i]) + f64::from(low[i]) - f64::from(v)).abs();
+                assert!(error <= (f64::from(v.abs()) * 2f64.powi(-22)).max(2f64.powi(-25)), "{v}: {error}");
+            }
+        }
+    }
+}

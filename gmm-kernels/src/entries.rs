@@ -1,5 +1,5 @@
 //! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by these entries only.
-use crate::estep::{fused, weighted_sums};
+use crate::estep::{fused, tensor_cores, weighted_sums};
 use crate::general::{accumulate, density, posterior};
 use crate::likelihood::{batch, exp2_bias, pair, small_k, tiled};
 use crate::metropolis;
@@ -79,6 +79,21 @@ pub fn fused(moments: fused::Moments, lanes: usize, d: usize) -> Entry<fused::Fu
 /// The sums of the E-step over samples whose exponents are known, raw or central.
 pub fn weighted_sums(full: bool, central: bool) -> Entry<weighted_sums::WeightedSumsArgs> {
     Entry::new(format!("weighted_sums_{}_{}", shape(full), if central { "central" } else { "raw" }))
+}
+
+/// The coefficients of the matrix units' E-step, in float16.
+pub fn split_coefficients() -> Entry<tensor_cores::SplitArgs> {
+    Entry::new("split_coefficients")
+}
+
+/// The matrix units' exponents, with `tiles` (1 or 2) tiles of components a warp.
+pub fn exponents(full: bool, tiles: usize) -> Entry<tensor_cores::ExponentsArgs> {
+    Entry::new(format!("exponents_{}_m{tiles}", shape(full)))
+}
+
+/// The matrix units' sums over samples whose exponents are known, with `tiles` (1 or 2) tiles of components a warp.
+pub fn weigh(full: bool, tiles: usize) -> Entry<tensor_cores::WeighArgs> {
+    Entry::new(format!("weigh_{}_m{tiles}", shape(full)))
 }
 
 /// Exponents of all components, for any shape.

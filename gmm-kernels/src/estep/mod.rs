@@ -1,3 +1,4 @@
 //! The E-step: log-likelihood and sufficient statistics.
 pub mod fused;
+pub mod tensor_cores;
 pub mod weighted_sums;

@@ -78,6 +78,13 @@ pub fn opaque(x: u32) -> u32 {
     y
 }
 
+/// Has ptxas leave the loop that this is called in as it is. (`opaque` hides a bound from rustc, not from ptxas.)
+#[inline(always)]
+pub fn not_unrolled() {
+    // SAFETY: no instruction.
+    unsafe { asm!(".pragma \"nounroll\";", options(nostack)) };
+}
+
 /// How long the L2 cache should hold the data of a load.
 #[derive(Clone, Copy)]
 pub struct CachePolicy(u64);
@@ -234,6 +241,14 @@ impl<T> Shared<T> {
     #[inline(always)]
     pub fn offset(self, count: usize) -> Self {
         Self { address: self.address + (count * size_of::<T>()) as u32, element: PhantomData }
+    }
+}
+
+impl<T> Shared<T> {
+    /// The same place, as numbers of another type.
+    #[inline(always)]
+    pub fn cast<U>(self) -> Shared<U> {
+        Shared { address: self.address, element: PhantomData }
     }
 }
 

@@ -115,6 +115,7 @@ impl<'a> Float32<'a> {
             d: self.data.d(),
             full: !matches!(parameters.matrices, Matrices::Diagonal),
             central: false,
+            expandable: false,
             // A sample's score does not depend on its weight.
             weighted: self.data.weighted() && operation != Operation::Scores,
             precision: Precision::Float32,

@@ -182,53 +182,60 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
             }
         }
     }
+}
 
-    /// Puts together what the block's warps have of each sample: its log-likelihood goes to `product`, and, where asked for,
-    /// to memory, as do its maximum and factor. The block's threads share its samples anew, side by side.
-    ///
-    /// # Safety
-    /// All threads of the block call it; `maxima` and `totals` are those of all warps.
-    #[inline(always)]
-    unsafe fn finish_samples(&self, product: &mut LogProduct, first: u32, maxima: Shared<f32>, totals: Shared<f32>) {
-        let args = self.args;
-        let block_samples = QUAD * self.quads as usize;
-        let mut at = thread_idx() as usize;
-        while at < block_samples {
-            let sample = QUAD as u64 * first as u64 + at as u64;
-            // This sample is behind N.
-            let (mut top, mut factor) = (0.0, 0.0);
-            if sample < args.columns.n {
-                let mut sum = LogSumExp::new();
-                let mut other = at;
-                while other < args.component_warps as usize * block_samples {
-                    // SAFETY: the caller guarantees it.
-                    sum.merge(unsafe { LogSumExp { max: maxima.get(other), sum: totals.get(other) } });
-                    other += block_samples;
-                }
-                let mut weight = 1.0;
-                if args.sample_weights.is_null() {
-                    product.multiply_scaled(sum.max, sum.sum);
-                } else {
-                    // SAFETY: sample < N.
-                    weight = unsafe { load(args.sample_weights.add(sample as usize)) };
-                    product.multiply_scaled(weight * sum.log2(), 1.0);
-                }
-                (top, factor) = (sum.max, weight * reciprocal(sum.sum));
-                if !args.samples.is_null() {
-                    // SAFETY: sample < N.
-                    unsafe { store(args.samples.add(sample as usize), sum.log2()) };
-                }
+/// Puts together what the rows of a block's warps have of each sample: its log-likelihood goes to `product`, and, where asked
+/// for, to memory, as do its maximum and factor. The block's threads share its samples anew, side by side.
+///
+/// `first`: the block's first quad; `rows`, `samples`: shape of `maxima` and `totals`.
+///
+/// # Safety
+/// All threads of the block call it; maxima and totals are those of all warps; the outputs have a place for each sample.
+#[inline(always)]
+pub unsafe fn finish_samples(
+    product: &mut LogProduct,
+    columns: &Columns,
+    (sample_weights, scores, exponents): (*const f32, *mut f32, Exponents),
+    first: u32,
+    (rows, samples): (usize, usize),
+    (maxima, totals): (Shared<f32>, Shared<f32>),
+) {
+    let mut at = thread_idx() as usize;
+    while at < samples {
+        let sample = QUAD as u64 * first as u64 + at as u64;
+        // This sample is behind N.
+        let (mut top, mut factor) = (0.0, 0.0);
+        if sample < columns.n {
+            let mut sum = LogSumExp::new();
+            let mut other = at;
+            while other < rows * samples {
+                // SAFETY: the caller guarantees it.
+                sum.merge(unsafe { LogSumExp { max: maxima.get(other), sum: totals.get(other) } });
+                other += samples;
             }
-            if !args.exponents.q.is_null() {
-                let to = args.exponents.normalisers.wrapping_add(sample as usize);
-                // SAFETY: both rows have a place for each sample of the block.
-                unsafe {
-                    store(to, top);
-                    store(to.add(args.exponents.stride as usize), factor);
-                }
+            let mut weight = 1.0;
+            if sample_weights.is_null() {
+                product.multiply_scaled(sum.max, sum.sum);
+            } else {
+                // SAFETY: sample < N.
+                weight = unsafe { load(sample_weights.add(sample as usize)) };
+                product.multiply_scaled(weight * sum.log2(), 1.0);
             }
-            at += block_dim() as usize;
+            (top, factor) = (sum.max, weight * reciprocal(sum.sum));
+            if !scores.is_null() {
+                // SAFETY: sample < N.
+                unsafe { store(scores.add(sample as usize), sum.log2()) };
+            }
         }
+        if !exponents.q.is_null() {
+            let to = exponents.normalisers.wrapping_add(sample as usize);
+            // SAFETY: both rows have a place for each sample of the block.
+            unsafe {
+                store(to, top);
+                store(to.add(exponents.stride as usize), factor);
+            }
+        }
+        at += block_dim() as usize;
     }
 }
 
@@ -463,8 +470,10 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &TiledArgs) {
             }
         }
         barrier!();
+        let outputs = (args.sample_weights, args.samples, args.exponents);
+        let shape = (args.component_warps as usize, QUAD * quads as usize);
         // SAFETY: the barrier made all warps' sums visible.
-        unsafe { tiles.finish_samples(&mut product, first, maxima, totals) };
+        unsafe { finish_samples(&mut product, columns, outputs, first, shape, (maxima, totals)) };
         barrier!();
         first += grid_dim() * quads;
     }

@@ -38,6 +38,26 @@ pub fn split_halves(a: f32, b: f32) -> [Halves; 2] {
     [high, round_halves(a - x, b - y)]
 }
 
+/// Products of two pairs of float16 numbers, rounded.
+#[inline(always)]
+pub fn multiply_halves(a: Halves, b: Halves) -> Halves {
+    let h: u32;
+    // SAFETY: arithmetic on registers.
+    unsafe { asm!("mul.rn.f16x2 {}, {}, {};", out(reg32) h, in(reg32) a, in(reg32) b, options(pure, nomem, nostack)) };
+    h
+}
+
+/// a·b + c of pairs of float16 numbers, rounded once.
+#[inline(always)]
+pub fn fma_halves(a: Halves, b: Halves, c: Halves) -> Halves {
+    let h: u32;
+    // SAFETY: arithmetic on registers.
+    unsafe {
+        asm!("fma.rn.f16x2 {}, {}, {}, {};", out(reg32) h, in(reg32) a, in(reg32) b, in(reg32) c, options(pure, nomem, nostack))
+    };
+    h
+}
+
 /// c + A·B of a warp: A (16, 16) by rows, B (16, 8) by columns in float16, c (16, 8) in float32; all lanes take part. Products
 /// are exact; their sum is truncated, not rounded.
 #[inline(always)]
@@ -53,6 +73,11 @@ pub fn mma(c: [f32; 4], a: [Halves; 4], b: [Halves; 2]) -> [f32; 4] {
 }
 
 impl Shared<Halves> {
+    /// As `Shared<f32>::in_thread_register`.
+    #[inline(always)]
+    pub fn in_thread_register(self) -> Self {
+        Self { address: super::shuffle_xor_u32(self.address, 0), ..self }
+    }
     /// Element `i`, two numbers.
     ///
     /// # Safety
@@ -74,6 +99,32 @@ impl Shared<Halves> {
     pub unsafe fn set(self, i: usize, v: Halves) {
         // SAFETY: the caller guarantees it.
         unsafe { asm!("st.shared.b32 [{}], {};", in(reg32) self.offset(i).address, in(reg32) v, options(nostack)) };
+    }
+    /// Elements `i` to `i + 3` in one 16-byte read.
+    ///
+    /// # Safety
+    /// As for `Shared<f32>::get`; element `i` is aligned to 16 bytes.
+    #[inline(always)]
+    pub unsafe fn get4(self, i: usize) -> [Halves; 4] {
+        let (a, b, c, d): (u32, u32, u32, u32);
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            asm!("ld.shared.v4.b32 {{{}, {}, {}, {}}}, [{}];",
+                out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.offset(i).address, options(pure, readonly, nostack));
+        }
+        [a, b, c, d]
+    }
+    /// Writes elements `i` to `i + 3` at once.
+    ///
+    /// # Safety
+    /// As for `Shared<f32>::set`; element `i` is aligned to 16 bytes.
+    #[inline(always)]
+    pub unsafe fn set4(self, i: usize, v: [Halves; 4]) {
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            asm!("st.shared.v4.b32 [{}], {{{}, {}, {}, {}}};", in(reg32) self.offset(i).address,
+                in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3], options(nostack));
+        }
     }
     /// Writes elements `i` and `i + 1` at once: four numbers.
     ///

@@ -38,6 +38,8 @@ pub fn floor(x: f32) -> f32 {
 pub fn opaque(x: u32) -> u32 {
     x
 }
+/// Nothing.
+pub fn not_unrolled() {}
 /// Cache policies, which the host does not have.
 #[derive(Clone, Copy)]
 pub struct CachePolicy;
@@ -151,6 +153,10 @@ impl<T: Copy> Shared<T> {
     /// The place `count` elements further on.
     pub fn offset(self, count: usize) -> Self {
         Self::at(self.bytes + count * size_of::<T>())
+    }
+    /// The same place, as numbers of another type.
+    pub fn cast<U: Copy>(self) -> Shared<U> {
+        Shared::at(self.bytes)
     }
     fn pointer<U>(self, i: usize) -> *mut U {
         let start = self.offset(i).bytes;

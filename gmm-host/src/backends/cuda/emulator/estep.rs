@@ -1,6 +1,7 @@
 //! The E-step: `fused`, and `tiled` followed by `weighted_sums`.
 use super::{FAR, Problem, flat, of_each_type, random_mixture};
 use crate::backends::cuda::estep::fused_layout::FusedLayout;
+use crate::backends::cuda::estep::tensor_cores_layout::{Section, Shapes, TensorCoresLayout};
 use crate::backends::cuda::estep::weighted_sums_layout::WeightedSumsLayout;
 use crate::backends::cuda::likelihood::layout;
 use crate::backends::cuda::plan::{Operation, Task, weighted_sums_shape};
@@ -8,6 +9,7 @@ use crate::backends::device_parameters::DeviceParameters;
 use crate::{CovarianceType, Covariances, Evaluator, Mixture, Precision, ReferenceEvaluator, Samples, Statistics};
 use cust::memory::bytemuck;
 use gmm_kernels::estep::fused::{self, Moments};
+use gmm_kernels::estep::tensor_cores::*;
 use gmm_kernels::estep::weighted_sums;
 use gmm_kernels::likelihood::tiled;
 use gmm_kernels::reduce::Output;
@@ -122,6 +124,7 @@ fn weighted_sums_statistics(
         d,
         full: sums_layout.full(),
         central: sums_layout.central(),
+        expandable: false,
         weighted: false,
         precision: Precision::Float32,
     };
@@ -267,6 +270,136 @@ fn components_far_apart_keep_their_variances() {
         for (a, b) in a.into_iter().zip(b) {
             // A sample's float32 is right to 4·10⁻³ here, 36 of them are summed up: random, so far below 0.1.
             assert!((a - b).abs() < 0.1, "{a} for {b}");
+        }
+    }
+}
+
+/// The same numbers, aligned to 16 bytes. Their number is a multiple of four.
+fn aligned(numbers: Vec<u32>) -> Vec<u128> {
+    numbers.chunks_exact(4).map(|four| bytemuck::cast([four[0], four[1], four[2], four[3]])).collect()
+}
+
+/// The E-step by the kernels of the matrix units, in pieces of the samples.
+fn tensor_cores_statistics(
+    x: &Array2<f32>,
+    mixture: &Mixture,
+    variant: &str,
+    (piece, slices): (usize, usize),
+    weights: Option<&[f32]>,
+) -> Statistics {
+    let problem = Problem::new(x.clone(), &random_mixture(&mut ChaCha8Rng::seed_from_u64(0), 1, x.ncols()));
+    let parameters = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame).unwrap();
+    let (k, d) = (parameters.n_components, parameters.n_features);
+    let layout = TensorCoresLayout::new(mixture, parameters, &problem.frame);
+    assert!(layout.expandable);
+    let task = Task {
+        operation: Operation::EStep,
+        n: problem.n,
+        k,
+        d,
+        full: layout.full(),
+        central: false,
+        expandable: true,
+        weighted: weights.is_some(),
+        precision: Precision::Float32,
+    };
+    let shapes = Shapes::new(&task, &variant.parse().unwrap());
+    let mut parameters = vec![u128::MAX; shapes.len().div_ceil(4)];
+    let parameters = &mut bytemuck::cast_slice_mut(&mut parameters)[..shapes.len()];
+    layout.write(&shapes, parameters);
+    let [pairs, pairs_of_weigh] = shapes.pairs(layout.full()).map(aligned);
+    let coefficients = &parameters[shapes.section(Section::Coefficients)];
+    let mut halves = vec![u128::MAX; coefficients.len() / 4];
+    let halves: &mut [u32] = bytemuck::cast_slice_mut(&mut halves);
+    let mut memory = Memory::new();
+    let args = SplitArgs {
+        shape: shapes.exponents,
+        coefficients: memory.read("coefficients", coefficients),
+        halves: memory.write("halves", halves),
+    };
+    // SAFETY: the arguments of this kernel, with the arrays of `memory`.
+    unsafe { launch((2, 1), 64, 0, &memory, split_coefficients, args) };
+    // NaN wherever nobody writes.
+    let mut q = vec![u128::MAX; shapes.rows() * piece / 4];
+    let mut normalisers = vec![u128::MAX; 2 * piece / 4];
+    let (mut sums, mut log2) = (vec![f64::NAN; slices * shapes.weigh.sums()], 0.0);
+    for first in (0..problem.n).step_by(piece) {
+        let mut memory = Memory::new();
+        let mut columns = problem.columns(&mut memory);
+        columns.x = columns.x.wrapping_add(first);
+        columns.n = piece.min(problem.n - first) as u64;
+        let exponents = tiled::Exponents {
+            q: memory.write("exponents", bytemuck::cast_slice_mut(&mut q)),
+            normalisers: memory.write("normalisers", bytemuck::cast_slice_mut(&mut normalisers)),
+            stride: piece as u32,
+        };
+        let (mut partials, mut ticket, mut total) = (vec![f64::NAN; 2], vec![0u32], vec![f64::NAN]);
+        let args = ExponentsArgs {
+            shape: shapes.exponents,
+            columns,
+            pairs: memory.read("pairs", &pairs).cast(),
+            coefficients: memory.read("halves", halves),
+            constants: memory.read("constants", &parameters[shapes.section(Section::Constants)]),
+            sample_weights: weights.map_or(std::ptr::null(), |w| memory.read("weights of samples", &w[first..])),
+            samples: std::ptr::null_mut(),
+            exponents,
+            output: Output {
+                partials: memory.write("partials", &mut partials),
+                ticket: memory.write("ticket", &mut ticket),
+                total: memory.write("total", &mut total),
+            },
+        };
+        let weigh = WeighArgs {
+            shape: shapes.weigh,
+            columns,
+            exponents,
+            weights: memory.read("weights", &parameters[shapes.section(Section::Weights)]),
+            pairs: memory.read("pairs", &pairs_of_weigh).cast(),
+            slices: slices as u32,
+            add: (first > 0) as u32,
+            sums: memory.write("sums", &mut sums),
+        };
+        let kernels: (unsafe fn(ExponentsArgs), unsafe fn(WeighArgs)) =
+            match (shapes.exponents.full, shapes.exponents.tiles) {
+                (false, 1) => (exponents_diag_m1, weigh_diag_m1),
+                (false, _) => (exponents_diag_m2, weigh_diag_m2),
+                (true, 1) => (exponents_full_m1, weigh_full_m1),
+                (true, _) => (exponents_full_m2, weigh_full_m2),
+            };
+        // SAFETY: the arguments of these kernels, with the arrays of `memory`.
+        unsafe {
+            let shape = shapes.exponents;
+            launch((2, 1), shape.block(), shape.shared_bytes(), &memory, kernels.0, args);
+            let shape = shapes.weigh;
+            let grid = (shape.blocks(), slices as u32);
+            launch(grid, shape.block(), shape.shared_bytes(), &memory, kernels.1, weigh);
+        }
+        log2 += total[0];
+    }
+    let slices = sums.chunks_exact(shapes.weigh.sums());
+    let sums: Vec<f64> = (0..shapes.weigh.sums()).map(|i| slices.clone().map(|slice| slice[i]).sum()).collect();
+    let weight = weights.map_or(problem.n as f64, |w| w.iter().copied().map(f64::from).sum());
+    layout.statistics(&shapes, &sums, 1.0, weight, log2, &problem.frame).unwrap()
+}
+
+#[test]
+fn tensor_cores_give_the_statistics() {
+    let cases = [
+        // N, K, D, variant, samples of a piece, slices
+        (1, 1, 1, "tensor_cores/1:64x1:all", 128, 1),
+        (133, 3, 2, "tensor_cores/1:64x1:all", 128, 2),
+        (70, 20, 9, "tensor_cores/2:128x1:all", 128, 1),
+        (131, 70, 5, "tensor_cores/2:128x1:all", 128, 3),
+    ];
+    for (i, (n, k, d, variant, piece, slices)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let mut x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
+        if n > 1 {
+            x.row_mut(n / 2).fill(FAR as f32);
+        }
+        for mixture in of_each_type(&mut rng, k, d) {
+            let got = tensor_cores_statistics(&x, &mixture, variant, (piece, slices), None);
+            assert_statistics(&x, &mixture, &got);
         }
     }
 }

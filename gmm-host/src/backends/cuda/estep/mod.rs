@@ -1,6 +1,8 @@
 //! The E-step in float32, by the kernels of `gmm_kernels::estep`.
 pub(crate) mod fused;
 pub(crate) mod fused_layout;
+pub(crate) mod tensor_cores;
+pub(crate) mod tensor_cores_layout;
 pub(crate) mod weighted_sums;
 pub(crate) mod weighted_sums_layout;
 
@@ -13,11 +15,14 @@ use super::options::Requested;
 use super::plan::timing::{Chooser, Trial};
 use super::plan::{Family, Operation, Task, Variant, families};
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::data::frame::Frame;
 use crate::{Mixture, Precision, Result, Statistics};
 use fused::Fused;
 use fused_layout::FusedLayout;
 use gmm_kernels::estep::fused::Moments;
 use std::collections::HashMap;
+use tensor_cores::TensorCores;
+use tensor_cores_layout::TensorCoresLayout;
 use weighted_sums::WeightedSums;
 use weighted_sums_layout::WeightedSumsLayout;
 
@@ -28,6 +33,8 @@ pub struct EStep {
     fused: HashMap<(Moments, usize, Variant), Fused>,
     /// `weighted_sums`, for the latest task only, because its memory is large.
     weighted_sums: Option<WeightedSums>,
+    /// `tensor_cores`, likewise.
+    tensor_cores: Option<TensorCores>,
     /// Choices made, by task.
     variants: HashMap<Task, Variant>,
 }
@@ -35,12 +42,34 @@ pub struct EStep {
 /// A mixture in the layout of the kernels that are to compute its E-step.
 enum Layout {
     Fused(FusedLayout),
+    TensorCores(TensorCoresLayout),
     WeightedSums(WeightedSumsLayout),
+}
+
+impl Layout {
+    /// The layout of a family; `None` for those that have no E-step, and for the general kernels.
+    fn new(family: Family, mixture: &Mixture, parameters: DeviceParameters<f32>, frame: &Frame) -> Option<Self> {
+        Some(match family {
+            Family::Fused => Self::Fused(FusedLayout::new(mixture.covariance_type(), parameters)),
+            Family::TensorCores => Self::TensorCores(TensorCoresLayout::new(mixture, parameters, frame)),
+            Family::WeightedSums => Self::WeightedSums(WeightedSumsLayout::new(mixture, parameters, frame)),
+            _ => return None,
+        })
+    }
+
+    /// Whether moments are taken around each component's centre.
+    fn central(&self) -> bool {
+        match self {
+            Self::Fused(layout) => layout.moments() != Moments::Raw,
+            Self::TensorCores(_) => false,
+            Self::WeightedSums(layout) => layout.central(),
+        }
+    }
 }
 
 impl EStep {
     /// The statistics of a mixture, and the variant that they were computed with. That variant is of the family
-    /// [`Family::General`], and there are no statistics, where neither `fused` nor `weighted_sums` can do it.
+    /// [`Family::General`], and there are no statistics, where none of the kernels here can do it.
     /// The device's context is current.
     pub fn statistics(
         &mut self,
@@ -57,45 +86,53 @@ impl EStep {
             d: parameters.n_features,
             full: !matches!(parameters.matrices, Matrices::Diagonal),
             central: false,
+            expandable: true,
             weighted: data.weighted(),
             precision: Precision::Float32,
         };
         let limits = &chooser.gpu.limits;
-        let family = requested.and_then(Requested::family);
-        if let Some(family) = family
+        let requested_family = requested.and_then(Requested::family);
+        if let Some(family) = requested_family
             && let Some(problem) = family.problem(&task, limits)
         {
             return Err(Family::error(family.name().into(), problem, &task, limits));
         }
-        let family = family.or_else(|| families(&task, limits).first().copied()).unwrap_or(Family::General);
-        let layout = match family {
-            Family::Fused => {
-                let layout = FusedLayout::new(mixture.covariance_type(), parameters);
-                task.central = layout.moments() != Moments::Raw;
-                Layout::Fused(layout)
+        let mut family = requested_family.or_else(|| families(&task, limits).first().copied());
+        let mut layout = family.and_then(|family| Layout::new(family, mixture, parameters.clone(), data.frame()));
+        task.expandable = matches!(&layout, Some(Layout::TensorCores(layout)) if layout.expandable);
+        if family == Some(Family::TensorCores) && !task.expandable {
+            if requested_family.is_some() {
+                let problem = Family::TensorCores.problem(&task, limits).unwrap_or_default();
+                return Err(Family::error(Family::TensorCores.name().into(), problem, &task, limits));
             }
-            Family::WeightedSums => {
-                let layout = WeightedSumsLayout::new(mixture, parameters, data.frame());
-                task.central = layout.central();
-                Layout::WeightedSums(layout)
-            }
-            _ => return Ok((super::general::VARIANT, None)),
-        };
+            family = families(&task, limits).first().copied();
+            layout = family.and_then(|family| Layout::new(family, mixture, parameters.clone(), data.frame()));
+        }
+        let Some(mut layout) = layout else { return Ok((super::general::VARIANT, None)) };
+        task.central = layout.central();
         let variant = match (requested, self.variants.get(&task)) {
             (Some(Requested::Variant(variant)), _) => variant,
             (_, Some(variant)) => *variant,
             _ => {
-                let (gpu, chunk) = (data.gpu(), data.chunk(0)?);
+                let (gpu, frame) = (data.gpu(), data.frame().clone());
+                let chunk = data.chunk(0)?;
                 chunk.started.wait()?;
                 let (stream, columns) = (&chunk.pass.stream, chunk.columns);
-                let mut trial = EStepTrial { gpu, task, stream, columns, layout: &layout, ready: None };
-                let variant = chooser.choose(&task, Some(family), &mut trial)?;
+                let mut trial =
+                    EStepTrial { gpu, task, stream, columns, mixture, parameters: &parameters, frame, ready: None };
+                let variant = chooser.choose(&task, requested_family, &mut trial)?;
                 self.variants.insert(task, variant);
                 variant
             }
         };
+        if family != Some(variant.family) {
+            let other = Layout::new(variant.family, mixture, parameters, data.frame());
+            let Some(other) = other else { return Ok((super::general::VARIANT, None)) };
+            layout = other;
+        }
         let statistics = match &layout {
             Layout::Fused(layout) => self.fused(data, layout, &task, variant)?,
+            Layout::TensorCores(layout) => self.tensor_cores(data, layout, &task, variant)?,
             Layout::WeightedSums(layout) => self.weighted_sums(data, layout, &task, variant)?,
         };
         Ok((variant, Some(statistics)))
@@ -139,6 +176,47 @@ impl EStep {
         let scale = data.weight_scale();
         sums.iter_mut().for_each(|sum| *sum *= scale);
         layout.statistics(&sums, data.total_weight(), exp2_bias(data.gpu())?, data.frame())
+    }
+
+    fn tensor_cores(
+        &mut self,
+        data: &mut DeviceSamples<f32>,
+        layout: &TensorCoresLayout,
+        task: &Task,
+        variant: Variant,
+    ) -> Result<Statistics> {
+        let kernels = match self.tensor_cores.take() {
+            Some(kernels) if kernels.serves(task, variant) => kernels,
+            // The memory of the former kernels has been freed before the new ones allocate theirs.
+            _ => TensorCores::new(data.gpu(), variant, task)?,
+        };
+        for pass in data.passes() {
+            kernels.prepare(&mut pass.workspace, layout)?;
+        }
+        let mut values: Vec<f64> = Vec::new();
+        let mut log2 = 0.0;
+        data.one_by_one(
+            |_, Chunk { pass, columns, started }| {
+                let Pass { stream, workspace, .. } = pass;
+                let started = started.followed_by(workspace.parameters.send(stream)?);
+                let running = kernels.start(stream, workspace.parameters.device(), columns)?;
+                Ok((started.followed_by(running), stream, columns.n()))
+            },
+            |(running, stream, n)| {
+                let sums = kernels.sums(running, stream, n)?;
+                if values.is_empty() {
+                    values = sums.values;
+                } else {
+                    values.iter_mut().zip(sums.values).for_each(|(sum, v)| *sum += v);
+                }
+                log2 += sums.log2;
+                Ok(())
+            },
+        )?;
+        let (scale, weight) = (data.weight_scale(), data.total_weight());
+        let statistics = layout.statistics(kernels.shapes(), &values, scale, weight, scale * log2, data.frame());
+        self.tensor_cores = Some(kernels);
+        statistics
     }
 
     fn weighted_sums(
@@ -185,14 +263,23 @@ struct EStepTrial<'a> {
     task: Task,
     stream: &'a Stream,
     columns: Columns<'a>,
-    layout: &'a Layout,
+    mixture: &'a Mixture,
+    parameters: &'a DeviceParameters<f32>,
+    frame: Frame,
     ready: Option<Ready>,
 }
 
 /// A variant made ready, for so many samples.
-enum Ready {
-    Fused(Fused, Workspace, usize),
-    WeightedSums(Box<WeightedSums>, Workspace, usize),
+struct Ready {
+    kernels: Kernels,
+    workspace: Workspace,
+    n: usize,
+}
+
+enum Kernels {
+    Fused(Fused),
+    TensorCores(Box<TensorCores>),
+    WeightedSums(Box<WeightedSums>, WeightedSumsLayout),
 }
 
 impl Trial for EStepTrial<'_> {
@@ -201,35 +288,41 @@ impl Trial for EStepTrial<'_> {
         self.ready = None;
         let task = Task { n, ..self.task };
         let mut workspace = Workspace::new(1)?;
-        self.ready = Some(match self.layout {
+        let Some(layout) = Layout::new(variant.family, self.mixture, self.parameters.clone(), &self.frame) else {
+            return Ok(());
+        };
+        let kernels = match layout {
             Layout::Fused(layout) => {
-                let kernel = Fused::new(self.gpu, layout, variant, &task)?;
-                kernel.prepare(&mut workspace, layout)?;
-                workspace.parameters.send(self.stream)?.wait()?;
-                Ready::Fused(kernel, workspace, n)
+                let kernel = Fused::new(self.gpu, &layout, variant, &task)?;
+                kernel.prepare(&mut workspace, &layout)?;
+                Kernels::Fused(kernel)
+            }
+            Layout::TensorCores(layout) => {
+                let kernels = TensorCores::new(self.gpu, variant, &task)?;
+                kernels.prepare(&mut workspace, &layout)?;
+                Kernels::TensorCores(Box::new(kernels))
             }
             Layout::WeightedSums(layout) => {
-                let kernels = WeightedSums::new(self.gpu, layout, variant, &task)?;
-                kernels.prepare(&mut workspace, layout)?;
-                workspace.parameters.send(self.stream)?.wait()?;
-                Ready::WeightedSums(Box::new(kernels), workspace, n)
+                let kernels = WeightedSums::new(self.gpu, &layout, variant, &task)?;
+                kernels.prepare(&mut workspace, &layout)?;
+                Kernels::WeightedSums(Box::new(kernels), layout)
             }
-        });
+        };
+        workspace.parameters.send(self.stream)?.wait()?;
+        self.ready = Some(Ready { kernels, workspace, n });
         Ok(())
     }
 
     fn seconds(&mut self, repeats: u32) -> Result<f64> {
-        let (stream, columns) = (self.stream, self.columns);
-        match (&self.ready, self.layout) {
-            (Some(Ready::Fused(kernel, workspace, n)), _) => {
-                let columns = columns.part(0, *n)?;
-                seconds(stream, repeats, || kernel.start(stream, workspace.parameters.device(), columns))
+        let Some(Ready { kernels, workspace, n }) = &self.ready else { return Ok(f64::INFINITY) };
+        let (stream, columns) = (self.stream, self.columns.part(0, *n)?);
+        let parameters = workspace.parameters.device();
+        match kernels {
+            Kernels::Fused(kernel) => seconds(stream, repeats, || kernel.start(stream, parameters, columns)),
+            Kernels::TensorCores(kernels) => seconds(stream, repeats, || kernels.start(stream, parameters, columns)),
+            Kernels::WeightedSums(kernels, layout) => {
+                seconds(stream, repeats, || kernels.start(stream, parameters, layout, columns))
             }
-            (Some(Ready::WeightedSums(kernels, workspace, n)), Layout::WeightedSums(layout)) => {
-                let columns = columns.part(0, *n)?;
-                seconds(stream, repeats, || kernels.start(stream, workspace.parameters.device(), layout, columns))
-            }
-            _ => Ok(f64::INFINITY),
         }
     }
 }

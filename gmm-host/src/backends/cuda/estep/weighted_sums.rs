@@ -290,16 +290,16 @@ unsafe impl Launch for WeightedSumsLaunch<'_> {
 
 /// A launch that adds up the slices' sums.
 #[derive(Clone, Copy)]
-struct ReduceSlices<'a> {
+pub struct ReduceSlices<'a> {
     /// (slices, count)
-    sums: Numbers<'a, f64>,
-    slices: usize,
-    count: usize,
-    totals: Numbers<'a, f64>,
+    pub sums: Numbers<'a, f64>,
+    pub slices: usize,
+    pub count: usize,
+    pub totals: Numbers<'a, f64>,
 }
 
 impl ReduceSlices<'_> {
-    fn grid(&self) -> Grid {
+    pub fn grid(&self) -> Grid {
         let blocks = (self.count as u32).div_ceil(REDUCE_NUMBERS);
         Grid::new(blocks, REDUCE_BLOCK, slices::shared_bytes(REDUCE_BLOCK))
     }

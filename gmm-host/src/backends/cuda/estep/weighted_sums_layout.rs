@@ -44,12 +44,8 @@ impl WeightedSumsLayout {
         let padded = k.next_multiple_of(COMPONENTS);
         let mut weights = parameters.weight.clone();
         weights.resize(padded, 0.0);
-        let mut centres = vec![0.0; padded * d];
-        for (c, (mean, centre)) in mixture.means().outer_iter().zip(centres.chunks_exact_mut(d)).enumerate() {
-            if parameters.weight[c] > 0.0 {
-                centre.iter_mut().enumerate().for_each(|(j, to)| *to = frame.apply(j, mean[j]) as f32);
-            }
-        }
+        let mut centres = means_in_frame(mixture, &parameters, frame);
+        centres.resize(padded * d, 0.0);
         if farthest(&parameters, &centres) <= NEAR {
             centres.clear();
         }
@@ -161,8 +157,16 @@ impl WeightedSumsLayout {
     }
 }
 
+/// The means in the frame (K, D), zeros for components without weight.
+pub(super) fn means_in_frame(mixture: &Mixture, parameters: &DeviceParameters<f32>, frame: &Frame) -> Vec<f32> {
+    let alive = |c: usize| parameters.weight[c] > 0.0;
+    let means = mixture.means();
+    let in_frame = |((c, j), mean): ((usize, usize), &f64)| if alive(c) { frame.apply(j, *mean) as f32 } else { 0.0 };
+    means.indexed_iter().map(in_frame).collect()
+}
+
 /// The farthest that any component is from the data's centre, in units of its t; `centres` (K or more, D).
-fn farthest(parameters: &DeviceParameters<f32>, centres: &[f32]) -> f64 {
+pub(super) fn farthest(parameters: &DeviceParameters<f32>, centres: &[f32]) -> f64 {
     let d = parameters.n_features;
     let mut farthest = 0.0f64;
     let alive = (0..parameters.n_components).filter(|c| parameters.weight[*c] > 0.0);

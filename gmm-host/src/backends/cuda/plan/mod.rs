@@ -7,6 +7,7 @@
 //! | `tiled8`, `tiled16` | total, scores | all | any | yes |
 //! | `pair` | total, scores | diagonal | any | no |
 //! | `fused` | E-step | all | K ≤ 32, D ≤ 16 | yes |
+//! | `tensor_cores` | E-step | all, where expanded squares keep their digits | any, as shared memory allows | yes |
 //! | `weighted_sums` | E-step | all | any, as shared memory allows | yes |
 //! | `general` | all | all | any | yes |
 //!
@@ -16,9 +17,10 @@ pub mod timing;
 pub mod variant;
 
 use super::device::gpu::Limits;
+use crate::backends::cuda::estep::tensor_cores_layout::Shapes;
 use crate::{Error, Precision};
 use gmm_kernels::data::QUAD;
-use gmm_kernels::estep::{fused, weighted_sums};
+use gmm_kernels::estep::{fused, tensor_cores, weighted_sums};
 use gmm_kernels::likelihood::{batch, small_k};
 use gmm_kernels::simt::WARP;
 use std::fmt;
@@ -57,6 +59,8 @@ pub struct Task {
     pub full: bool,
     /// Whether the moments of each component are taken around the component's centre, not the data's (E-step).
     pub central: bool,
+    /// Whether the squares in the exponents can be expanded without a loss of digits that would show (E-step).
+    pub expandable: bool,
     /// Whether samples have weights.
     pub weighted: bool,
     pub precision: Precision,
@@ -74,6 +78,7 @@ impl fmt::Display for Task {
         let shape = if self.full { "full" } else { "diag" };
         write!(f, "{operation} n=1e{} k={} d={} {shape}", self.n.ilog10(), self.k, self.d)?;
         f.write_str(if self.central { " central" } else { "" })?;
+        f.write_str(if self.expandable { " expandable" } else { "" })?;
         f.write_str(if self.weighted { " weighted" } else { "" })?;
         f.write_str(if self.precision == Precision::Float64 { " float64" } else { "" })
     }
@@ -108,6 +113,12 @@ impl Family {
             }
             Self::Fused if d > small_k::MAX_FEATURES => Some(most("features", small_k::MAX_FEATURES, d)),
             Self::Fused if k > fused::MAX_COMPONENTS => Some(most("components", fused::MAX_COMPONENTS, k)),
+            Self::TensorCores if !task.expandable => Some(
+                "takes no component so narrow and so far from the centre of the data that float16 loses digits".into(),
+            ),
+            Self::TensorCores if shapes(self, task, limits).is_empty() => {
+                Some(format!("cannot hold samples of {d} features in shared memory"))
+            }
             Self::WeightedSums if weighted_sums_shape(task, 128, 0).shared_bytes() > limits.shared_per_block => {
                 Some(format!("cannot hold samples of {d} features in shared memory"))
             }
@@ -128,7 +139,7 @@ impl Family {
             Self::SmallK => &[Operation::Total],
             Self::Batch => &[Operation::Total, Operation::Totals],
             Self::Tiled8 | Self::Tiled16 | Self::Pair => &[Operation::Total, Operation::Scores],
-            Self::Fused | Self::WeightedSums => &[Operation::EStep],
+            Self::Fused | Self::TensorCores | Self::WeightedSums => &[Operation::EStep],
             Self::General => &[Operation::Total, Operation::Scores, Operation::EStep],
         }
     }
@@ -170,7 +181,7 @@ pub fn weighted_sums_shape(task: &Task, threads: usize, shared: usize) -> weight
 
 /// The families that a task may use if the user asks for none, the likely best first.
 pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
-    use Family::{Batch, Fused, General, Pair, SmallK, Tiled8, Tiled16, WeightedSums};
+    use Family::{Batch, Fused, General, Pair, SmallK, TensorCores, Tiled8, Tiled16, WeightedSums};
     let usable = |family: &Family| family.problem(task, limits).is_none();
     let in_order: &[Family] = match task.operation {
         _ if task.precision == Precision::Float64 => &[General],
@@ -182,7 +193,9 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
         Operation::Scores if task.n <= 20_000 => &[Tiled16, Tiled8, Pair],
         Operation::Scores => &[Tiled16, Tiled8],
         Operation::EStep if usable(&Fused) => &[Fused],
-        Operation::EStep if usable(&WeightedSums) => &[WeightedSums],
+        // So few samples that the time is that of the launches.
+        Operation::EStep if usable(&WeightedSums) && !is_long(task) => &[WeightedSums],
+        Operation::EStep if usable(&WeightedSums) || usable(&TensorCores) => &[TensorCores, WeightedSums],
         Operation::EStep => &[General],
     };
     in_order.iter().copied().filter(usable).collect()
@@ -243,6 +256,17 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
                 }
             }
             return found;
+        }
+        Family::TensorCores => {
+            let rows = k.div_ceil(Shapes::tiles(k) * tensor_cores::TILE) as u32;
+            let all = [(8, 512), (4, 512), (2, 512), (4, 256), (2, 256), (1, 256), (2, 128), (1, 128), (1, 64)];
+            let useful = |split: u32| split == 1 || split < 2 * rows;
+            let shared = |&(split, block): &(u32, u32)| {
+                let variant = Variant { family, split, block, per_multiprocessor: 1, cached: None };
+                variant.shared_bytes(task) <= limits.shared_per_block
+            };
+            let fitting = all.into_iter().filter(|(split, _)| useful(*split)).filter(shared);
+            return fitting.map(|(split, block)| (split, block, 1)).collect();
         }
         Family::WeightedSums => {
             // Rows of a tile of `tiled`, which is launched before `weighted_sums`.
@@ -308,7 +332,7 @@ mod tests {
         let all = sizes.into_iter().flat_map(move |n| shapes.map(|(k, d)| (n, k, d)));
         all.flat_map(move |(n, k, d)| operations.map(|operation| (n, k, d, operation))).flat_map(
             |(n, k, d, operation)| {
-                (0..16).map(move |bits| Task {
+                (0..32).map(move |bits| Task {
                     operation,
                     n,
                     k,
@@ -316,6 +340,7 @@ mod tests {
                     full: bits & 1 != 0,
                     weighted: bits & 2 != 0,
                     central: bits & 4 != 0,
+                    expandable: bits & 16 != 0,
                     precision: if bits & 8 != 0 { Precision::Float64 } else { Precision::Float32 },
                 })
             },
@@ -361,6 +386,7 @@ mod tests {
             d,
             full: false,
             central: false,
+            expandable: false,
             weighted: false,
             precision: Precision::Float32,
         };

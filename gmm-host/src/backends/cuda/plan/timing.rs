@@ -197,6 +197,7 @@ mod tests {
             d: 13,
             full: false,
             central: false,
+            expandable: false,
             weighted: false,
             precision: Precision::Float32,
         };

@@ -1,6 +1,7 @@
 //! A variant: a kernel and the shape of its launch, with a text form.
 use super::{Task, even, weighted_sums_shape};
 use crate::Precision;
+use crate::backends::cuda::estep::tensor_cores_layout::{MOST_WARPS, Shapes};
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused::{self, Moments};
@@ -18,18 +19,20 @@ pub enum Family {
     Tiled16,
     Pair,
     Fused,
+    TensorCores,
     WeightedSums,
     General,
 }
 
 impl Family {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::SmallK,
         Self::Batch,
         Self::Tiled8,
         Self::Tiled16,
         Self::Pair,
         Self::Fused,
+        Self::TensorCores,
         Self::WeightedSums,
         Self::General,
     ];
@@ -42,6 +45,7 @@ impl Family {
             Self::Tiled16 => "tiled16",
             Self::Pair => "pair",
             Self::Fused => "fused",
+            Self::TensorCores => "tensor_cores",
             Self::WeightedSums => "weighted_sums",
             Self::General => "general",
         }
@@ -83,9 +87,10 @@ impl FromStr for Family {
 pub struct Variant {
     pub family: Family,
     /// `pair`: threads of a sample. `tiled`: warps of a block along the components. `batch`: most sets of a group.
-    /// `weighted_sums`: rows of a tile of the kernel that goes before it. Others: 1.
+    /// `weighted_sums`: rows of a tile of the kernel that goes before it. `tensor_cores`: warps of a block of `exponents` along the
+    /// components. Others: 1.
     pub split: u32,
-    /// Threads of a block (`weighted_sums`: at most).
+    /// Threads of a block (`weighted_sums`: at most; `tensor_cores`: of `exponents`).
     pub block: u32,
     /// Blocks of the grid for each multiprocessor, at most.
     pub per_multiprocessor: u32,
@@ -149,6 +154,13 @@ impl Variant {
                 warps.is_multiple_of(self.split) && (warps / self.split).is_power_of_two()
             }
             Family::WeightedSums => matches!(self.split, 8 | 16),
+            // The other direction has a power of two of warps.
+            Family::TensorCores => {
+                self.split.is_power_of_two()
+                    && warps.is_multiple_of(self.split)
+                    && (warps / self.split).is_power_of_two()
+                    && warps <= MOST_WARPS
+            }
         };
         whole && counts && split
     }
@@ -161,7 +173,7 @@ impl Variant {
             Family::Tiled8 | Family::Tiled16 => (self.block / WARP / self.split) as usize * tiled::WARP_SAMPLES,
             Family::Pair => (self.block / self.split) as usize,
             Family::Fused => (self.block / WARP) as usize * fused::TILE,
-            Family::WeightedSums | Family::General => self.block as usize,
+            Family::TensorCores | Family::WeightedSums | Family::General => self.block as usize,
         };
         let most = multiprocessors * self.per_multiprocessor;
         n.div_ceil(per_block).clamp(1, most as usize) as u32
@@ -182,6 +194,10 @@ impl Variant {
             Family::Tiled8 | Family::Tiled16 => tiled::shared_bytes(self.family.rows(), self.block, self.split),
             Family::Pair => pair::shared_bytes(self.block),
             Family::Fused => fused_shared_bytes(task, self.block),
+            Family::TensorCores => {
+                let shapes = Shapes::new(task, self);
+                shapes.exponents.shared_bytes().max(shapes.weigh.shared_bytes())
+            }
             // With two stages, the fewest that the kernel can use.
             Family::WeightedSums => weighted_sums_shape(task, self.block as usize, 0).shared_bytes(),
             Family::General => 0,
@@ -205,6 +221,10 @@ impl Variant {
             Family::Tiled8 | Family::Tiled16 => vec![entries::tiled(self.family.rows(), full).name().into()],
             Family::Pair => vec![entries::pair().name().into()],
             Family::Fused => vec![entries::fused(Self::moments(task), fused::lanes(k), d).name().into()],
+            Family::TensorCores => {
+                let tiles = Shapes::tiles(k);
+                vec![entries::exponents(full, tiles).name().into(), entries::weigh(full, tiles).name().into()]
+            }
             Family::WeightedSums => vec![
                 entries::tiled(self.split as usize, full).name().into(),
                 entries::weighted_sums(full, central).name().into(),
@@ -242,6 +262,7 @@ mod tests {
             "pair/1:256x8:all",
             "batch/16:64x6:0",
             "fused:128x3:0",
+            "tensor_cores/4:256x1:all",
             "weighted_sums/8:192x2:all",
             "general:256x8:all",
         ] {
@@ -249,7 +270,7 @@ mod tests {
         }
         let bad = "small_k small_k:128x4 small_k:100x4:0 small_k/2:128x4:0 warp:128x4:0 pair/7:128x1:all \
             tiled8/8:128x1:all small_k:128x0:0 small_k:2048x1:0 small_k:128x4:-1 small_k:128x4:0:0 batch/0:64x1:0 \
-            weighted_sums/4:128x1:all";
+            weighted_sums/4:128x1:all tensor_cores/3:256x1:all tensor_cores/1:1024x1:all";
         for text in bad.split_whitespace() {
             assert!(text.parse::<Variant>().is_err(), "{text}");
         }

@@ -22,6 +22,16 @@ pub fn split_halves(a: f32, b: f32) -> [Halves; 2] {
     let [x, y] = widen_halves(high);
     [high, round_halves(a - x, b - y)]
 }
+/// Products of two pairs of float16 numbers, rounded.
+pub fn multiply_halves(a: Halves, b: Halves) -> Halves {
+    fma_halves(a, b, 0)
+}
+/// a·b + c of pairs of float16 numbers, rounded once.
+pub fn fma_halves(a: Halves, b: Halves, c: Halves) -> Halves {
+    let [a, b, c] = [a, b, c].map(|h| widen_halves(h).map(f64::from));
+    let bits = |i: usize| u32::from(f16::from_f64(a[i].mul_add(b[i], c[i])).to_bits());
+    bits(0) | bits(1) << 16
+}
 /// W numbers of each lane of the warp.
 fn exchange_all<const W: usize>(values: [u32; W]) -> [[u32; W]; 32] {
     let (warp, lane) = (here().thread / 32, here().thread % 32);
@@ -51,6 +61,26 @@ pub fn mma(c: [f32; 4], a: [Halves; 4], b: [Halves; 2]) -> [f32; 4] {
     })
 }
 impl Shared<Halves> {
+    /// The same place.
+    pub fn in_thread_register(self) -> Self {
+        self
+    }
+    /// Elements `i` to `i + 3`.
+    ///
+    /// # Safety
+    /// No other thread writes them at the same time.
+    pub unsafe fn get4(self, i: usize) -> [Halves; 4] {
+        // SAFETY: inside and aligned; the caller excludes races.
+        unsafe { self.pointer::<[Halves; 4]>(i).read() }
+    }
+    /// Writes elements `i` to `i + 3`.
+    ///
+    /// # Safety
+    /// No other thread accesses them at the same time.
+    pub unsafe fn set4(self, i: usize, v: [Halves; 4]) {
+        // SAFETY: inside and aligned; the caller excludes races.
+        unsafe { self.pointer::<[Halves; 4]>(i).write(v) }
+    }
     /// Writes elements `i` and `i + 1`.
     ///
     /// # Safety
@@ -70,10 +100,12 @@ impl Shared<Halves> {
     /// The four matrices whose rows the lanes name, each row with its numbers.
     unsafe fn rows(self, i: usize) -> [[[Halves; 4]; 8]; 4] {
         let places = exchange_all([self.offset(i).bytes as u32]);
-        // SAFETY: inside and aligned; the caller excludes races.
-        from_fn(|m| {
-            from_fn(|row| unsafe { Self::at(places[8 * m + row][0] as usize).pointer::<[Halves; 4]>(0).read() })
-        })
+        let row = |lane: usize| {
+            let place = Self::at(places[lane][0] as usize).pointer::<[Halves; 4]>(0);
+            // SAFETY: inside and aligned; the caller excludes races.
+            unsafe { place.read() }
+        };
+        from_fn(|matrix| from_fn(|r| row(8 * matrix + r)))
     }
     /// Four matrices of (8, 8) numbers: of each, two neighbours of row `lane / 4`.
     ///

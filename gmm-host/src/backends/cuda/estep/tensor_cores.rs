@@ -1,0 +1,316 @@
+//! `tensor_cores`: the E-step on the matrix units. `exponents` leaves the exponents of a piece of the samples, `weigh` adds up the
+//! samples' products weighted by their responsibilities, slice by slice, and `reduce_slices` adds up the slices' sums.
+use super::tensor_cores_layout::{Section, Shapes, TensorCoresLayout};
+use super::weighted_sums::{ReduceSlices, Sums};
+use crate::Result;
+use crate::backends::cuda::device::error::failed;
+use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::memory::{Numbers, Output, Total, Workspace, allocate, zeroed};
+use crate::backends::cuda::device::samples::Columns;
+use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::device::{check_suffices, mismatch};
+use crate::backends::cuda::likelihood::Exponents;
+use crate::backends::cuda::plan::{Task, Variant};
+use cust::memory::DeviceBuffer;
+use gmm_kernels::data::QUAD;
+use gmm_kernels::entries;
+use gmm_kernels::estep::tensor_cores::{ExponentsArgs, ExponentsShape, STAGE, SplitArgs, WeighArgs, WeighShape};
+use gmm_kernels::reduce::slices::ReduceSlicesArgs;
+use std::ptr;
+
+/// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more. They come from the L2 cache and from
+/// the device's memory, whose bandwidth suffices for kernels of so much arithmetic.
+const EXPONENT_BYTES: usize = 512 << 20;
+/// Threads of a block of `split_coefficients`.
+const SPLIT_BLOCK: u32 = 256;
+/// Least stages of a slice.
+const SLICE: usize = 4;
+
+/// The kernels made ready for mixtures of one shape.
+#[derive(Debug)]
+pub struct TensorCores {
+    split: Kernel<SplitArgs>,
+    exponents: Kernel<ExponentsArgs>,
+    weigh: Kernel<WeighArgs>,
+    reduce: Kernel<ReduceSlicesArgs>,
+    task: Task,
+    variant: Variant,
+    shapes: Shapes,
+    /// Blocks of `exponents`, at most.
+    blocks: u32,
+    /// Samples of a piece: a multiple of those of a block of `exponents`.
+    piece: usize,
+    slices: usize,
+    /// The features of each product, for `exponents` and for `weigh`.
+    pairs: [DeviceBuffer<u32>; 2],
+    /// The coefficients in float16, two numbers to an element.
+    halves: DeviceBuffer<u32>,
+    q: DeviceBuffer<f32>,
+    normalisers: DeviceBuffer<f32>,
+    sums: DeviceBuffer<f64>,
+    totals: DeviceBuffer<f64>,
+    partials: DeviceBuffer<f64>,
+    ticket: DeviceBuffer<u32>,
+    /// Log₂-likelihood of each piece.
+    log2: DeviceBuffer<f64>,
+}
+
+/// Registers that a thread may have, so that sixteen warps share a multiprocessor.
+const REGISTERS: u32 = 128;
+
+impl TensorCores {
+    /// Makes the kernels ready for up to `task.n` samples at once. The device's context is current.
+    pub fn new(gpu: &Gpu, variant: Variant, task: &Task) -> Result<Self> {
+        let Task { n, full, .. } = *task;
+        let shapes = Shapes::new(task, &variant);
+        let (exponents, weigh) = (shapes.exponents, shapes.weigh);
+        let tiles = exponents.tiles as usize;
+        let limits = &gpu.limits;
+        let resident = |block: u32, shared: usize| {
+            let by_registers = (1 << 16) / (REGISTERS * block);
+            by_registers.min((limits.shared_per_multiprocessor / (shared + 1024)) as u32).max(1)
+        };
+        let blocks = limits.multiprocessors * resident(exponents.block(), exponents.shared_bytes());
+        let wave = blocks as usize * exponents.samples();
+        let most = (EXPONENT_BYTES / size_of::<f32>() / shapes.rows()).max(wave) / wave * wave;
+        let piece = most.min(n.next_multiple_of(exponents.samples()));
+        let room = limits.multiprocessors * resident(weigh.block(), weigh.shared_bytes());
+        let slices = (room / weigh.blocks()).max(1) as usize;
+        let slices = slices.min(piece.min(n).div_ceil(SLICE * STAGE)).max(1);
+        let upload = |pairs: &[u32]| DeviceBuffer::from_slice(pairs).map_err(failed("cuMemcpyHtoD"));
+        let [of_exponents, of_weigh] = shapes.pairs(full);
+        Ok(Self {
+            split: gpu.kernel(&entries::split_coefficients(), None)?,
+            exponents: gpu.kernel(&entries::exponents(full, tiles), Some(REGISTERS))?,
+            weigh: gpu.kernel(&entries::weigh(full, tiles), Some(REGISTERS))?,
+            reduce: gpu.kernel(&entries::reduce_slices(), None)?,
+            task: *task,
+            variant,
+            shapes,
+            blocks,
+            piece,
+            slices,
+            pairs: [upload(&of_exponents)?, upload(&of_weigh)?],
+            halves: allocate(exponents.rows() * exponents.products())?,
+            // The kernel reads the rows behind K too, and takes no notice of them.
+            q: zeroed(shapes.rows() * piece)?,
+            normalisers: allocate(2 * piece)?,
+            sums: allocate(slices * weigh.sums())?,
+            totals: allocate(weigh.sums())?,
+            partials: allocate(blocks as usize)?,
+            ticket: zeroed(1)?,
+            log2: allocate(n.div_ceil(piece))?,
+        })
+    }
+
+    /// Whether these kernels were made for this task and variant.
+    pub fn serves(&self, task: &Task, variant: Variant) -> bool {
+        (self.task, self.variant) == (*task, variant)
+    }
+
+    pub fn shapes(&self) -> &Shapes {
+        &self.shapes
+    }
+
+    /// Writes the parameters of a mixture for the launches of a workspace.
+    pub fn prepare(&self, workspace: &mut Workspace, layout: &TensorCoresLayout) -> Result<()> {
+        let Task { k, d, full, .. } = self.task;
+        if (layout.dim(), layout.full()) != ((k, d), full) {
+            return Err(mismatch("a mixture for this E-step", vec![k, d], vec![layout.dim().0, layout.dim().1]));
+        }
+        workspace.parameters.fill(self.shapes.len(), |to| layout.write(&self.shapes, to))
+    }
+
+    /// Starts the E-step over some samples, at most as many as it was made for.
+    pub fn start<'a>(
+        &'a self,
+        stream: &'a Stream,
+        parameters: Numbers<'a, f32>,
+        columns: Columns<'a>,
+    ) -> Result<Running<'a, ()>> {
+        let section = |section: Section| parameters.part(self.shapes.section(section));
+        let exponents = Exponents {
+            exponents: Numbers::of(&self.q),
+            normalisers: Numbers::of(&self.normalisers),
+            stride: self.piece,
+        };
+        let slices = self.slices.min(self.piece.min(columns.n()).div_ceil(STAGE));
+        let halves = Numbers::of(&self.halves);
+        let split = Split { shape: self.shapes.exponents, coefficients: section(Section::Coefficients)?, halves };
+        let mut running = stream.launch(self.split, split.grid(), split)?.borrowed();
+        for (p, first) in (0..columns.n()).step_by(self.piece).enumerate() {
+            let piece = columns.part(first, self.piece.min(columns.n() - first))?;
+            let log2 = Numbers::of(&self.log2);
+            let shape = self.shapes.exponents;
+            let likelihoods = ExponentsLaunch {
+                shape,
+                columns: piece,
+                pairs: Numbers::of(&self.pairs[0]),
+                coefficients: halves,
+                constants: section(Section::Constants)?,
+                weighted: self.task.weighted,
+                exponents,
+                output: Output {
+                    partials: Numbers::of(&self.partials),
+                    ticket: Numbers::of(&self.ticket),
+                    total: Total::Device(log2.part(p..log2.len())?),
+                },
+            };
+            let blocks = piece.n().div_ceil(shape.samples()).min(self.blocks as usize) as u32;
+            let grid = Grid::new(blocks, shape.block(), shape.shared_bytes());
+            running = running.followed_by(stream.launch(self.exponents, grid, likelihoods)?.borrowed());
+            let weigh = WeighLaunch {
+                shape: self.shapes.weigh,
+                columns: piece,
+                exponents,
+                weights: section(Section::Weights)?,
+                pairs: Numbers::of(&self.pairs[1]),
+                slices,
+                add: p > 0,
+                sums: Numbers::of(&self.sums),
+            };
+            running = running.followed_by(stream.launch(self.weigh, weigh.grid(), weigh)?.borrowed());
+        }
+        let count = self.shapes.weigh.sums();
+        let reduce = ReduceSlices { sums: Numbers::of(&self.sums), slices, count, totals: Numbers::of(&self.totals) };
+        Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?).borrowed())
+    }
+
+    /// Waits for the E-step over `n` samples that was started last, and gives its sums.
+    pub fn sums(&self, running: Running<'_, ()>, stream: &Stream, n: usize) -> Result<Sums> {
+        running.wait()?;
+        let mut values = vec![0.0; self.shapes.weigh.sums()];
+        stream.read(&self.totals, &mut values)?;
+        let mut log2 = vec![0.0; n.div_ceil(self.piece)];
+        stream.read(&self.log2, &mut log2)?;
+        Ok(Sums { values, log2: log2.iter().sum() })
+    }
+}
+
+/// A launch that splits the coefficients.
+#[derive(Clone, Copy)]
+struct Split<'a> {
+    shape: ExponentsShape,
+    coefficients: Numbers<'a, f32>,
+    halves: Numbers<'a, u32>,
+}
+
+impl Split<'_> {
+    fn grid(&self) -> Grid {
+        Grid::new((self.coefficients.len() / 2).div_ceil(SPLIT_BLOCK as usize).min(1024) as u32, SPLIT_BLOCK, 0)
+    }
+}
+
+// SAFETY: both lengths are checked here.
+unsafe impl Launch for Split<'_> {
+    type Argument = SplitArgs;
+
+    fn argument(&self, _grid: &Grid) -> Result<SplitArgs> {
+        let count = self.shape.rows() * self.shape.products();
+        let got = vec![self.coefficients.len(), self.halves.len()];
+        check_suffices("a launch of `split_coefficients`", vec![count, count], got)?;
+        Ok(SplitArgs {
+            shape: self.shape,
+            coefficients: self.coefficients.pointer(),
+            halves: self.halves.pointer_mut(),
+        })
+    }
+}
+
+/// A launch that gives exponents.
+#[derive(Clone, Copy)]
+struct ExponentsLaunch<'a> {
+    shape: ExponentsShape,
+    columns: Columns<'a>,
+    pairs: Numbers<'a, u32>,
+    coefficients: Numbers<'a, u32>,
+    constants: Numbers<'a, f32>,
+    weighted: bool,
+    exponents: Exponents<'a>,
+    output: Output<'a>,
+}
+
+// SAFETY: the columns' lengths were checked when they were made, and `Exponents` and `Output` check their own; pairs, coefficients
+// and constants of all rows and products are checked here.
+unsafe impl Launch for ExponentsLaunch<'_> {
+    type Argument = ExponentsArgs;
+
+    fn argument(&self, grid: &Grid) -> Result<ExponentsArgs> {
+        let shape = self.shape;
+        let (rows, products) = (shape.rows(), shape.products());
+        let whole = self.columns.d() == shape.d as usize && grid.threads == shape.block();
+        let needed = vec![products, rows * products, 3 * rows, shape.shared_bytes()];
+        let got = vec![self.pairs.len(), self.coefficients.len(), self.constants.len(), grid.shared];
+        if !whole {
+            return Err(mismatch("a launch of `exponents`", needed, got));
+        }
+        check_suffices("a launch of `exponents`", needed, got)?;
+        let samples = self.columns.n().next_multiple_of(shape.samples());
+        Ok(ExponentsArgs {
+            shape,
+            columns: self.columns.argument(u32::MAX),
+            pairs: self.pairs.pointer(),
+            coefficients: self.coefficients.pointer(),
+            constants: self.constants.pointer(),
+            sample_weights: if self.weighted { self.columns.weights() } else { ptr::null() },
+            samples: ptr::null_mut(),
+            exponents: self.exponents.argument(rows, samples)?,
+            output: self.output.argument(grid.blocks.0)?,
+        })
+    }
+}
+
+/// A launch that adds up the sums of each slice of the samples.
+#[derive(Clone, Copy)]
+struct WeighLaunch<'a> {
+    shape: WeighShape,
+    columns: Columns<'a>,
+    exponents: Exponents<'a>,
+    weights: Numbers<'a, f32>,
+    pairs: Numbers<'a, u32>,
+    slices: usize,
+    /// Whether to add to the sums that are there, or to replace them.
+    add: bool,
+    sums: Numbers<'a, f64>,
+}
+
+impl WeighLaunch<'_> {
+    fn grid(&self) -> Grid {
+        Grid {
+            blocks: (self.shape.blocks(), self.slices as u32),
+            threads: self.shape.block(),
+            shared: self.shape.shared_bytes(),
+            cooperative: false,
+        }
+    }
+}
+
+// SAFETY: the columns' lengths were checked when they were made, and `Exponents` checks its own; weights, pairs and sums of all
+// rows, products and slices are checked here. Columns and exponents go on to whole stages, as their strides are multiples of those.
+unsafe impl Launch for WeighLaunch<'_> {
+    type Argument = WeighArgs;
+
+    fn argument(&self, grid: &Grid) -> Result<WeighArgs> {
+        let shape = self.shape;
+        let samples = self.columns.n().next_multiple_of(STAGE);
+        let needed = vec![shape.rows(), shape.products(), self.slices * shape.sums(), samples, shape.shared_bytes()];
+        let got = vec![self.weights.len(), self.pairs.len(), self.sums.len(), self.columns.stride(), grid.shared];
+        if self.columns.d() != shape.d as usize || grid.blocks != (shape.blocks(), self.slices as u32) {
+            return Err(mismatch("a launch of `weigh`", needed, got));
+        }
+        check_suffices("a launch of `weigh`", needed, got)?;
+        Ok(WeighArgs {
+            shape,
+            columns: self.columns.argument(u32::MAX),
+            exponents: self.exponents.argument(shape.rows(), samples)?,
+            weights: self.weights.pointer(),
+            pairs: self.pairs.pointer(),
+            slices: self.slices as u32,
+            add: self.add.into(),
+            sums: self.sums.pointer_mut(),
+        })
+    }
+}
+
+const _: () = assert!(STAGE.is_multiple_of(QUAD));

@@ -1,0 +1,354 @@
+//! Parameters and results of the kernels of `tensor_cores`. Nothing here calls CUDA, so that it is tested on any machine.
+use super::weighted_sums_layout::{NEAR, farthest, means_in_frame};
+use crate::backends::cuda::plan::{Task, Variant};
+use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::data::frame::Frame;
+use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
+use gmm_kernels::estep::tensor_cores::{
+    COLUMNS, ExponentsShape, ONE, PRODUCT_SCALE, RAW_PITCH, RESPONSIBILITY_SCALE, STEP, TILE, WeighShape,
+};
+use gmm_kernels::simt::WARP;
+use ndarray::Array2;
+use rayon::prelude::*;
+use std::f64::consts::LN_2;
+use std::ops::Range;
+
+/// The largest error of an exponent (root of the mean square, in units of log₂) that these kernels may be expected to make.
+/// Rounding errors differ from sample to sample, so that sums over samples are far nearer to the truth.
+const EXPONENT_ERROR: f64 = 2e-4;
+
+/// Most warps of a block.
+pub(crate) const MOST_WARPS: u32 = 16;
+/// Bytes of shared memory that a block of `weigh` takes at most, if it can do with less.
+const MOST_SHARED: usize = 200 << 10;
+
+/// M: the number of products of a sample. Each feature, and each square, or each product of two.
+pub(crate) fn products(d: usize, full: bool) -> usize {
+    if full { d * (d + 3) / 2 } else { 2 * d }
+}
+
+/// The two features of each product; D stands for the number one.
+fn features(d: usize, full: bool) -> impl Iterator<Item = (usize, usize)> {
+    (0..d).flat_map(move |i| std::iter::once((i, d)).chain((if full { 0 } else { i }..=i).map(move |j| (i, j))))
+}
+
+/// How both kernels divide the work of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shapes {
+    pub exponents: ExponentsShape,
+    pub weigh: WeighShape,
+}
+
+impl Shapes {
+    /// The shapes of a variant: `split` warps of a block of `exponents` are side by side along the components.
+    pub fn new(task: &Task, variant: &Variant) -> Self {
+        let Task { k, d, full, .. } = *task;
+        let tiles = Self::tiles(k);
+        let m = products(d, full);
+        let warps = variant.block / WARP;
+        let exponents = ExponentsShape {
+            d: d as u32,
+            full,
+            tiles: tiles as u32,
+            component_warps: variant.split,
+            sample_warps: warps / variant.split,
+            steps: m.div_ceil(STEP) as u32,
+            groups: k.div_ceil(variant.split as usize * tiles * TILE) as u32,
+        };
+        // As few idle warps as possible, then as large blocks as possible.
+        let component_warps = k.div_ceil(tiles * TILE).next_power_of_two().min(4) as u32;
+        let needed = m.div_ceil(COLUMNS) as u32;
+        let shape = |product_warps: u32| WeighShape {
+            d: d as u32,
+            full,
+            tiles: tiles as u32,
+            component_warps,
+            product_warps,
+            groups: k.div_ceil(component_warps as usize * tiles * TILE) as u32,
+            parts: needed.div_ceil(product_warps),
+        };
+        let fits = |warps: &u32| shape(*warps).shared_bytes() <= MOST_SHARED;
+        let product_warps = (1..=MOST_WARPS / component_warps).rev().filter(fits);
+        let weigh = shape(product_warps.min_by_key(|warps| needed.div_ceil(*warps) * warps).unwrap_or(1));
+        Self { exponents, weigh }
+    }
+
+    /// Tiles of components of a warp: two, where K fills them.
+    pub fn tiles(k: usize) -> usize {
+        if k <= TILE { 1 } else { 2 }
+    }
+
+    /// Rows of exponents that both kernels use.
+    pub fn rows(&self) -> usize {
+        self.exponents.rows().max(self.weigh.rows())
+    }
+
+    /// The two features of each product, as `exponents` reads them, and as `weigh` does.
+    pub fn pairs(&self, full: bool) -> [Vec<u32>; 2] {
+        let d = self.exponents.d;
+        let of = |products: usize, row: usize| {
+            let mut pairs: Vec<_> = features(d as usize, full).map(|(i, j)| i as u32 | (j as u32) << 16).collect();
+            pairs.resize(products, d | d << 16);
+            // Below 2^16 because the shared memory has fewer numbers.
+            pairs.iter_mut().for_each(|pair| *pair *= row as u32);
+            pairs
+        };
+        [of(self.exponents.products(), self.exponents.samples()), of(self.weigh.products(), RAW_PITCH)]
+    }
+
+    /// Lengths of the sections of the parameters, in the order of [`Section`].
+    fn lengths(&self) -> [usize; 3] {
+        let rows = self.exponents.rows();
+        [rows * self.exponents.products(), 3 * rows, self.weigh.rows()]
+    }
+
+    /// Numbers of all parameters.
+    pub fn len(&self) -> usize {
+        self.lengths().iter().sum()
+    }
+
+    /// The range of a section in the parameters.
+    pub fn section(&self, section: Section) -> Range<usize> {
+        let [coefficients, constants, weights] = self.lengths();
+        match section {
+            Section::Coefficients => 0..coefficients,
+            Section::Constants => coefficients..coefficients + constants,
+            Section::Weights => coefficients + constants..coefficients + constants + weights,
+        }
+    }
+}
+
+/// A section of the parameters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Section {
+    /// (rows, products)
+    Coefficients,
+    /// What each row's sum is multiplied by, the constant that is added, and wₖ: (3, rows).
+    Constants,
+    /// wₖ for `weigh`.
+    Weights,
+}
+
+/// What is known of a component of a mixture.
+#[derive(Debug, Clone, Copy)]
+struct Component {
+    /// Its constant.
+    constant: f64,
+    /// The largest of its coefficients.
+    largest: f32,
+    /// The expected error of its exponent, see [`TensorCoresLayout::expandable`].
+    error: f64,
+}
+
+impl Component {
+    /// The expected error of an exponent, from the sum of the squares of its terms and the largest of its coefficients.
+    fn error(of_terms: f64, largest: f32, products: usize) -> f64 {
+        2f64.powi(-22) * of_terms.sqrt() + 2f64.powi(-31) * f64::from(largest) * (products as f64).sqrt()
+    }
+
+    /// Writes the coefficients of a component with a diagonal covariance.
+    fn diagonal(parameters: &DeviceParameters<f32>, c: usize, row: &mut [f32]) -> Self {
+        let d = parameters.n_features;
+        let (scale, shift) = (&parameters.scale[c * d..][..d], &parameters.shift[c * d..][..d]);
+        // In units of t the variance is log₂e / 2, and the mean −m.
+        let unit = std::f64::consts::LOG2_E / 2.0;
+        let (mut largest, mut constant, mut of_terms) = (0.0f32, f64::from(parameters.seed[c]), 0.0);
+        for ((s, m), to) in scale.iter().zip(shift).zip(row.chunks_exact_mut(2)) {
+            let (s, m) = (f64::from(*s), f64::from(*m));
+            constant -= m * m;
+            to.copy_from_slice(&[(-2.0 * s * m) as f32 / ONE, (-s * s) as f32]);
+            largest = largest.max(to[0].abs()).max(to[1].abs());
+            of_terms += (unit + m * m) * (unit + 5.0 * m * m);
+        }
+        Self { constant, largest, error: Self::error(of_terms, largest, 2 * d) }
+    }
+
+    /// Writes the coefficients of a component with a triangle.
+    fn matrix(mixture: &Mixture, parameters: &DeviceParameters<f32>, frame: &Frame, c: usize, row: &mut [f32]) -> Self {
+        let d = parameters.n_features;
+        let coefficients = Coefficients::new(parameters, c);
+        // Squares of the sizes of the features, and of the number one.
+        let size = |j: usize| {
+            let mean = frame.apply(j, mixture.means()[[c, j]]);
+            mixture.variance(c, j) * frame.scale[j] * frame.scale[j] + mean * mean
+        };
+        let sizes: Vec<f64> = (0..d).map(size).chain([1.0]).collect();
+        let (mut largest, mut of_terms) = (0.0f32, 0.0);
+        for (to, (i, j)) in row.iter_mut().zip(features(d, true)) {
+            let v = if j == d { coefficients.first[i] } else { coefficients.second[triangle(i) + j] };
+            *to = if j == d { v as f32 / ONE } else { v as f32 };
+            largest = largest.max(to.abs());
+            of_terms += v * v * sizes[i] * sizes[j];
+        }
+        Self { constant: coefficients.constant, largest, error: Self::error(of_terms, largest, products(d, true)) }
+    }
+}
+
+/// The coefficients of one component with a triangle: its exponent is their sum, each times its product, and a constant.
+struct Coefficients {
+    /// Of the products of two features, in a triangle row by row.
+    second: Vec<f64>,
+    first: Vec<f64>,
+    constant: f64,
+}
+
+impl Coefficients {
+    /// From t = A·x + b and the exponent's seed − |t|².
+    fn new(parameters: &DeviceParameters<f32>, c: usize) -> Self {
+        let d = parameters.n_features;
+        let shift = &parameters.shift[c * d..][..d];
+        let matrix = match &parameters.matrices {
+            Matrices::Diagonal => &[][..],
+            Matrices::Each(a) => &a[c * triangle(d)..][..triangle(d)],
+            Matrices::Shared(a) => a,
+        };
+        let (mut second, mut first, mut constant) =
+            (vec![0.0; triangle(d)], vec![0.0; d], f64::from(parameters.seed[c]));
+        for (row, b) in shift.iter().enumerate() {
+            let (a, b) = (&matrix[triangle(row)..][..=row], f64::from(*b));
+            constant -= b * b;
+            for (i, &ai) in a.iter().enumerate() {
+                let ai = f64::from(ai);
+                first[i] -= 2.0 * ai * b;
+                let to = &mut second[triangle(i)..][..=i];
+                to.iter_mut().zip(a).for_each(|(to, aj)| *to -= 2.0 * ai * f64::from(*aj));
+            }
+        }
+        (0..d).for_each(|i| second[triangle(i) + i] /= 2.0);
+        Self { second, first, constant }
+    }
+}
+
+/// A mixture as the kernels read it.
+#[derive(Debug, Clone)]
+pub(crate) struct TensorCoresLayout {
+    covariance_type: CovarianceType,
+    parameters: DeviceParameters<f32>,
+    /// The coefficients (K, M), those of features divided by [`ONE`].
+    coefficients: Vec<f32>,
+    components: Vec<Component>,
+    /// Whether these kernels keep the digits of the mixture: whether the exponents' expected error is small, and moments around
+    /// the centre of the data will do.
+    ///
+    /// Splitting a number into two float16 numbers costs up to 2^-22 of it, 2^-23.5 in the mean square. Both features of a product, the
+    /// product, the coefficient and what is left out: together 2^-22 of each coefficient times product, with random signs. For the
+    /// samples that a component explains, feature j is about √(Σⱼⱼ + (μⱼ − cⱼ)²) from the centre c. Besides, numbers have no digits
+    /// below 2^-25: times [`PRODUCT_SCALE`], and of a product's features, that is at most 2^-31.
+    pub expandable: bool,
+}
+
+impl TensorCoresLayout {
+    pub fn new(mixture: &Mixture, parameters: DeviceParameters<f32>, frame: &Frame) -> Self {
+        let (k, d) = mixture.means().dim();
+        let full = !matches!(parameters.matrices, Matrices::Diagonal);
+        let mut coefficients = vec![0.0; k * products(d, full)];
+        let rows = coefficients.par_chunks_exact_mut(products(d, full)).with_min_len(8);
+        let component = |(c, row): (usize, &mut [f32])| match parameters.matrices {
+            _ if parameters.weight[c] == 0.0 => Component { constant: 0.0, largest: 0.0, error: 0.0 },
+            Matrices::Diagonal => Component::diagonal(&parameters, c, row),
+            _ => Component::matrix(mixture, &parameters, frame, c, row),
+        };
+        let components: Vec<_> = rows.enumerate().map(component).collect();
+        let error = components.iter().map(|component| component.error).fold(0.0, f64::max);
+        let expandable =
+            error <= EXPONENT_ERROR && farthest(&parameters, &means_in_frame(mixture, &parameters, frame)) <= NEAR;
+        Self { covariance_type: mixture.covariance_type(), parameters, coefficients, components, expandable }
+    }
+
+    /// (K, D).
+    pub fn dim(&self) -> (usize, usize) {
+        (self.parameters.n_components, self.parameters.n_features)
+    }
+
+    /// Whether products are of all pairs of features.
+    pub fn full(&self) -> bool {
+        !matches!(self.parameters.matrices, Matrices::Diagonal)
+    }
+
+    /// Writes the parameters.
+    pub fn write(&self, shapes: &Shapes, out: &mut [f32]) {
+        let k = self.parameters.n_components;
+        let parameters = &self.parameters;
+        let (rows, width) = (shapes.exponents.rows(), shapes.exponents.products());
+        let (coefficients, rest) = out.split_at_mut(rows * width);
+        let (constants, weights) = rest.split_at_mut(3 * rows);
+        weights.fill(0.0);
+        weights[..k].copy_from_slice(&parameters.weight);
+        let (scales, rest) = constants.split_at_mut(rows);
+        let (seeds, weights) = rest.split_at_mut(rows);
+        weights.fill(0.0);
+        weights[..k].copy_from_slice(&parameters.weight);
+        let m = products(self.parameters.n_features, self.full());
+        let rows = coefficients.par_chunks_exact_mut(width).zip(scales).zip(seeds).enumerate().with_min_len(64);
+        rows.for_each(|(c, ((row, scale), seed))| {
+            row.fill(0.0);
+            (*scale, *seed) = (0.0, DEAD_SEED);
+            if c >= k || parameters.weight[c] == 0.0 {
+                return;
+            }
+            let Component { constant, largest, .. } = self.components[c];
+            // The largest coefficient comes to between 2^14 and 2^15.
+            let power = (14.0 - largest.max(f32::MIN_POSITIVE).log2().floor()).exp2();
+            let from = &self.coefficients[c * m..][..m];
+            row.iter_mut().zip(from).for_each(|(to, v)| *to = v * power);
+            *scale = 1.0 / (power * PRODUCT_SCALE);
+            *seed = constant as f32;
+        });
+    }
+
+    /// The statistics, from the sums over samples of total weight `weight`, whose likelihoods (less the mixture's offset) have the
+    /// logarithm `log2` to base 2; `scale`: what sums are to be multiplied by.
+    pub fn statistics(
+        &self,
+        shapes: &Shapes,
+        sums: &[f64],
+        scale: f64,
+        weight: f64,
+        log2: f64,
+        frame: &Frame,
+    ) -> Result<Statistics> {
+        let (k, d) = self.dim();
+        let shape = &shapes.weigh;
+        let (counts, rounded) = sums[shape.rows() * shape.products()..].split_at(shape.rows());
+        let (mut first, mut second) = (Array2::zeros((k, d)), Covariances::zeros(self.covariance_type, k, d));
+        for c in 0..k {
+            // The moments were formed with rounded responsibilities, whose own sum is not quite the count.
+            let of_rounded = if rounded[c] > 0.0 { counts[c] / rounded[c] } else { 0.0 };
+            let unit = scale * of_rounded / f64::from(PRODUCT_SCALE * RESPONSIBILITY_SCALE);
+            let row = &sums[c * shape.products()..][..products(d, self.full())];
+            let mut first = first.row_mut(c);
+            if let Covariances::Diag(second) = &mut second {
+                let both = first.iter_mut().zip(second.row_mut(c)).zip(row.chunks_exact(2)).zip(&frame.inverse);
+                for (((first, second), sum), inverse) in both {
+                    *first = sum[0] * unit * inverse / f64::from(ONE);
+                    *second = sum[1] * unit * inverse * inverse;
+                }
+                continue;
+            }
+            for ((i, j), sum) in features(d, self.full()).zip(row) {
+                let v = sum * unit * frame.inverse[i];
+                match &mut second {
+                    _ if j == d => first[i] = v / f64::from(ONE),
+                    Covariances::Full(to) => to[[c, i, j]] = v * frame.inverse[j],
+                    Covariances::Tied(to) => to[[i, j]] += v * frame.inverse[j],
+                    Covariances::Diag(to) => to[[c, i]] = v * frame.inverse[j],
+                    Covariances::Spherical(to) => to[c] += v * frame.inverse[j],
+                }
+            }
+        }
+        Statistics::from_centred_sums(CentredSums {
+            weight,
+            log_likelihood: LN_2 * (log2 + weight * self.parameters.offset),
+            centres: Array2::from_shape_fn((k, d), |(_, j)| frame.shift[j]),
+            counts: counts[..k].iter().map(|count| count * scale / f64::from(RESPONSIBILITY_SCALE)).collect(),
+            first,
+            second,
+        })
+    }
+}
+
+/// The constant of a component that must never become the maximum: below every real exponent, and far enough above the smallest
+/// number that differences stay finite.
+const DEAD_SEED: f32 = -1e38;
+
+const _: () = assert!(RESPONSIBILITY_SCALE <= 65504.0, "a responsibility of one is a float16 number");

@@ -1,0 +1,115 @@
+//! The code of the kernels of the matrix units.
+//!
+//! A warp's sums stay in registers only if the compiler knows every index into them: the loops over them are `while` loops
+//! with constant bounds, which it unrolls.
+mod exponents;
+mod weigh;
+
+use super::*;
+use crate::simt::*;
+pub use exponents::*;
+pub use weigh::*;
+
+/// Tiles of 8 columns of a warp.
+const COLUMN_TILES: usize = COLUMNS / 8;
+
+/// The sums of a lane: of tile of components, tile of columns, and the numbers of [`mma`].
+type Sums<const T: usize> = [[[f32; 4]; COLUMN_TILES]; T];
+
+/// Index of the thread. What follows from it is computed anew where it is needed: it would take registers that the sums need.
+#[inline(always)]
+fn thread() -> u32 {
+    opaque(thread_idx())
+}
+
+/// The lane's part in reading A of [`mma`], (16, 16) by rows `pitch` elements apart.
+#[inline(always)]
+fn row_of_a(pitch: usize) -> usize {
+    let lane = (thread() % WARP) as usize;
+    lane % 16 * pitch + 4 * (lane / 16)
+}
+
+/// Adds A·B for T tiles of A, and both tiles of eight columns of B.
+#[inline(always)]
+fn multiply_tiles<const T: usize>(sums: &mut [[[f32; 4]; 2]; T], a: &[[Halves; 4]; T], b: [Halves; 4]) {
+    let mut t = 0;
+    while t < T {
+        sums[t][0] = mma(sums[t][0], a[t], [b[0], b[1]]);
+        sums[t][1] = mma(sums[t][1], a[t], [b[2], b[3]]);
+        t += 1;
+    }
+}
+
+/// A feature of a quad of samples, as two float16 numbers each: the high parts, then the low ones.
+type Feature = [Halves; QUAD];
+
+/// Splits a feature, times [`FEATURE_SCALE`].
+#[inline(always)]
+fn split_feature(x: [f32; QUAD]) -> Feature {
+    let s = FEATURE_SCALE;
+    let (first, second) = (split_halves(s * x[0], s * x[1]), split_halves(s * x[2], s * x[3]));
+    [first[0], second[0], first[1], second[1]]
+}
+
+/// The product of two features. The high part's rounding error is a float16 number itself; the product of both low parts is left out.
+#[inline(always)]
+fn product(a: Feature, b: Feature) -> Feature {
+    /// The signs of both numbers.
+    const SIGNS: Halves = 0x8000_8000;
+    let mut product = [0; QUAD];
+    let mut p = 0;
+    while p < 2 {
+        let high = multiply_halves(a[p], b[p]);
+        let low = fma_halves(a[p], b[p], high ^ SIGNS);
+        let low = fma_halves(a[p], b[2 + p], low);
+        (product[p], product[2 + p]) = (high, fma_halves(a[2 + p], b[p], low));
+        p += 1;
+    }
+    product
+}
+
+/// The number one as a feature.
+#[inline(always)]
+fn one() -> Feature {
+    split_feature([ONE; QUAD])
+}
+
+/// Writes a product of a quad of samples to shared memory: its low part is `low` elements behind the high one.
+///
+/// # Safety
+/// Both places exist, and only this thread accesses them.
+#[inline(always)]
+unsafe fn set_product(to: Shared<Halves>, low: usize, product: Feature) {
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        to.set2(0, [product[0], product[1]]);
+        to.set2(low, [product[2], product[3]]);
+    }
+}
+
+kernel! {
+    /// Splits the coefficients into two float16 numbers each, and puts them where `exponents` reads them.
+    ///
+    /// # Safety
+    /// The pointers of `args` are valid for the sizes given.
+    pub unsafe fn split_coefficients(args: SplitArgs) {
+        let shape = args.shape;
+        let (products, components) = (shape.products(), shape.components());
+        let mut i = (block_idx() * block_dim() + thread_idx()) as usize;
+        while i < shape.rows() * products / 2 {
+            let (row, product) = (2 * i / products, 2 * i % products);
+            let from = args.coefficients.wrapping_add(2 * i);
+            let stage = row / components * shape.steps as usize + product / STEP;
+            let (component, product) = (row % components, product % STEP);
+            let place = coefficient_place(component, product / 8) + product % 8 / 2;
+            let to = args.halves.wrapping_add(stage * shape.coefficients_stage() + place);
+            // SAFETY: the caller guarantees it; only this thread writes these places.
+            unsafe {
+                let [high, low] = split_halves(load(from), load(from.add(1)));
+                store(to, high);
+                store(to.add(components * COEFFICIENT_ROW), low);
+            }
+            i += (grid_dim() * block_dim()) as usize;
+        }
+    }
+}

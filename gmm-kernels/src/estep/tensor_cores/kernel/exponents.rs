@@ -1,0 +1,427 @@
+//! `exponents`: coefficients times products, then each sample's log-sum-exp.
+use super::*;
+use crate::likelihood::tiled::finish_samples;
+use crate::math::{LogProduct, LogSumExp};
+
+/// The state that the threads of a block share.
+struct Block<'a, const T: usize, const FULL: bool> {
+    args: &'a ExponentsArgs,
+    shape: ExponentsShape,
+    /// The maxima of the samples over the components of each row of warps, and behind them their sums.
+    maxima: Shared<f32>,
+    /// The features of the samples, a row for each; four elements are a quad's.
+    x: Shared<Halves>,
+    /// The two stages of products.
+    products: Shared<Halves>,
+    /// The two stages of coefficients.
+    coefficients: Shared<Halves>,
+    /// The features of the products of two steps.
+    pairs: Shared<Halves>,
+}
+
+impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
+    #[inline(always)]
+    fn new(args: &'a ExponentsArgs, shape: ExponentsShape) -> Self {
+        let maxima = Shared::<f32>::at(FINISH_SHARED_BYTES);
+        let x = maxima.offset(2 * shape.component_warps as usize * shape.samples()).cast();
+        let products = Shared::<Halves>::at(FINISH_SHARED_BYTES + shape.numbers() * size_of::<f32>());
+        let coefficients = products.offset(2 * shape.products_stage());
+        let pairs = coefficients.offset(2 * shape.coefficients_stage());
+        Self { args, shape, maxima, x, products, coefficients, pairs }
+    }
+
+    /// Reads the features of the samples from quad `first` on, and empties their sums.
+    ///
+    /// # Safety
+    /// All threads of the block call it; the shared memory is not in use.
+    #[inline(always)]
+    unsafe fn begin(&self, first: u32) {
+        let (columns, policy) = (&self.args.columns, policy_keep());
+        let quads = self.quads();
+        let shift = quads.trailing_zeros();
+        let last = columns.quads() - 1;
+        let mut c = thread();
+        while c < (self.shape.feature_rows() as u32) << shift {
+            let (feature, q) = (c >> shift, c & (quads - 1));
+            // Past the end the last quad is read again, and not counted.
+            let quad = if first + q < last { first + q } else { last };
+            let mut v = [if FULL { ONE } else { 0.0 }; QUAD];
+            if feature < self.shape.d {
+                // SAFETY: the feature and the quad exist.
+                v = unsafe { load4(columns.quad(quad, feature as usize), policy) };
+            }
+            // SAFETY: a row for each feature.
+            unsafe { self.x.set4(QUAD * c as usize, split_feature(v)) };
+            c += block_dim();
+        }
+        let sums = self.shape.component_warps as usize * self.shape.samples();
+        let empty = LogSumExp::new();
+        let mut c = thread() as usize;
+        while c < sums {
+            // SAFETY: inside.
+            unsafe {
+                self.maxima.set(c, empty.max);
+                self.maxima.set(sums + c, empty.sum);
+            }
+            c += block_dim() as usize;
+        }
+    }
+
+    /// Starts to copy the coefficients of a step for a group of components to stage 0 or 1, and the features of the products of the
+    /// step after it to the other one.
+    ///
+    /// # Safety
+    /// All threads of the block call it, and none computes on that stage, or forms products with the other one's features.
+    #[inline(always)]
+    unsafe fn fetch(&self, stage: usize, group: u32, step: u32) {
+        let (shape, policy) = (self.shape, policy_keep());
+        if FULL {
+            // SAFETY: the caller guarantees it.
+            unsafe { self.fetch_pairs(stage ^ 1, self.next(step)) };
+        }
+        let count = shape.coefficients_stage();
+        let mut c = 4 * thread() as usize;
+        let to = self.coefficients.offset(stage * count + c).in_thread_register();
+        let from = self.args.coefficients.wrapping_add((group * shape.steps + step) as usize * count + c);
+        let (mut copied, step) = (0, 4 * block_dim() as usize);
+        while c < count {
+            // SAFETY: the step's coefficients of all rows; the stage has room for them.
+            unsafe { to.copy4(copied, from.wrapping_add(copied), policy) };
+            copied += step;
+            c += step;
+        }
+        copies_commit();
+    }
+
+    /// Starts to copy the features of a step's products.
+    ///
+    /// # Safety
+    /// The step exists; no thread forms products with the features of that stage.
+    #[inline(always)]
+    unsafe fn fetch_pairs(&self, stage: usize, step: u32) {
+        let c = 4 * thread() as usize;
+        let to = self.pairs.offset(stage * STEP + c).in_thread_register();
+        if c < STEP {
+            // SAFETY: a pair for each product of the step.
+            unsafe { to.copy4(0, self.args.pairs.add(step as usize * STEP + c), policy_keep()) };
+        }
+    }
+
+    /// The step after `step`; behind the last one the first one of the next group.
+    #[inline(always)]
+    fn next(&self, step: u32) -> u32 {
+        if step + 1 < self.shape.steps { step + 1 } else { 0 }
+    }
+
+    /// The warp's row (along the components) and column (along the samples).
+    #[inline(always)]
+    fn warp(&self) -> (usize, usize) {
+        let warp = thread() / WARP;
+        // A power of two.
+        let shift = self.shape.sample_warps.trailing_zeros();
+        ((warp >> shift) as usize, (warp & (self.shape.sample_warps - 1)) as usize)
+    }
+
+    /// Quads of a block's samples.
+    #[inline(always)]
+    fn quads(&self) -> u32 {
+        (self.shape.samples() / QUAD) as u32
+    }
+
+    /// Forms the products of a step in stage 0 or 1. Each thread has a quad of samples, and two products at a time.
+    ///
+    /// # Safety
+    /// All threads of the block call it, and none computes on that stage; the features are there.
+    #[inline(always)]
+    unsafe fn form(&self, stage: usize, step: u32) {
+        let shape = self.shape;
+        let across = 2 * shape.component_warps as usize;
+        // A power of two.
+        let shift = self.quads().trailing_zeros();
+        let (mut row, quad) = ((thread() >> shift) as usize, (thread() & (self.quads() - 1)) as usize);
+        let to = self.products.offset(stage * shape.products_stage() + 2 * quad);
+        let x = self.x.offset(QUAD * quad);
+        let low = STEP * shape.pitch();
+        // A multiple of two for each thread.
+        while row < STEP / 2 {
+            // SAFETY: two features of each sample; the stage has room for the products of a step.
+            unsafe {
+                let to = to.offset(2 * row * shape.pitch());
+                let (first, second) = if FULL {
+                    let pairs = self.pairs.offset(stage * STEP + 2 * row);
+                    let (a, b) = (pairs.get(0), pairs.get(1));
+                    let first = product(x.get4((a & 0xffff) as usize), x.get4((a >> 16) as usize));
+                    (first, product(x.get4((b & 0xffff) as usize), x.get4((b >> 16) as usize)))
+                } else {
+                    let x = x.get4((step as usize * (STEP / 2) + row) * shape.samples());
+                    (product(x, one()), product(x, x))
+                };
+                set_product(to, low, first);
+                set_product(to.offset(shape.pitch()), low, second);
+            }
+            row += across;
+        }
+    }
+
+    /// Adds a step's coefficients times its products to the warp's sums.
+    ///
+    /// # Safety
+    /// Both are in that stage, for all threads; all lanes of the warp call it.
+    #[inline(always)]
+    unsafe fn multiply(&self, sums: &mut Sums<T>, stage: usize) {
+        let shape = self.shape;
+        let (row_of_warps, column_of_warps) = self.warp();
+        let lane = (thread() % WARP) as usize;
+        let coefficients =
+            self.coefficients.offset(stage * shape.coefficients_stage() + row_of_warps * T * TILE * COEFFICIENT_ROW);
+        let products = self
+            .products
+            .offset(stage * shape.products_stage() + column_of_warps * COLUMNS / 2)
+            .offset(lane % 16 * shape.pitch() + 4 * (lane / 16));
+        // Not unrolled: the registers suffice for one.
+        let mut half = 0;
+        while half < opaque(STEP as u32 / 16) as usize {
+            not_unrolled();
+            let (mut high, mut low) = ([[0; 4]; T], [[0; 4]; T]);
+            let a = coefficients.offset(coefficient_place(lane % 16, 2 * half + lane / 16));
+            let products = products.offset(16 * half * shape.pitch());
+            let mut t = 0;
+            while t < T {
+                // SAFETY: the caller guarantees it.
+                unsafe {
+                    high[t] = a.matrices(t * TILE * COEFFICIENT_ROW);
+                    low[t] = a.matrices((shape.components() + t * TILE) * COEFFICIENT_ROW);
+                }
+                t += 1;
+            }
+            let mut n = 0;
+            while n < COLUMN_TILES {
+                // SAFETY: the caller guarantees it.
+                let (h, l) = unsafe {
+                    (products.matrices_transposed(4 * n), products.matrices_transposed(STEP * shape.pitch() + 4 * n))
+                };
+                // The small products come first; the product of both low parts is left out. In this order, neighbouring
+                // instructions do not wait for each other.
+                let mut products = [[[0.0f32; 4]; 2]; T];
+                multiply_tiles(&mut products, &low, h);
+                multiply_tiles(&mut products, &high, l);
+                multiply_tiles(&mut products, &high, h);
+                let mut t = 0;
+                while t < T {
+                    let mut i = 0;
+                    while i < 4 {
+                        sums[t][n][i] += products[t][0][i];
+                        sums[t][n + 1][i] += products[t][1][i];
+                        i += 1;
+                    }
+                    t += 1;
+                }
+                n += 2;
+            }
+            half += 1;
+        }
+    }
+
+    /// Makes exponents of a group's sums, adds them to the samples' log-sum-exps, and writes them to memory if they are asked
+    /// for. `first`: the block's first quad.
+    ///
+    /// # Safety
+    /// All lanes of the warp call it; the constants of all rows are there, and places for the exponents.
+    #[inline(always)]
+    unsafe fn finish_group(&self, sums: &Sums<T>, group: u32, first: u32) {
+        let (args, shape) = (self.args, self.shape);
+        let (row_of_warps, column_of_warps) = self.warp();
+        let lane = (thread() % WARP) as usize;
+        let row = group as usize * shape.components() + row_of_warps * T * TILE + lane / 4;
+        let (mut scales, mut constants, mut weights) = ([[0.0f32; 2]; T], [[0.0f32; 2]; T], [[0.0f32; 2]; T]);
+        let mut t = 0;
+        while t < T {
+            let mut h = 0;
+            while h < 2 {
+                let from = args.constants.wrapping_add(row + t * TILE + 8 * h);
+                // SAFETY: the caller guarantees it.
+                unsafe {
+                    scales[t][h] = load(from);
+                    constants[t][h] = load(from.add(shape.rows()));
+                    weights[t][h] = load(from.add(2 * shape.rows()));
+                }
+                h += 1;
+            }
+            t += 1;
+        }
+        let sample = column_of_warps * COLUMNS + 2 * (lane % 4);
+        let maxima = self.maxima.offset(row_of_warps * shape.samples() + sample);
+        let totals = shape.component_warps as usize * shape.samples();
+        let Exponents { q: to, stride, .. } = args.exponents;
+        let to = if to.is_null() { to } else { to.wrapping_add(row * stride as usize + QUAD * first as usize + sample) };
+        let mut n = 0;
+        while n < COLUMN_TILES {
+            // SAFETY: the warp's own places.
+            let before = unsafe { [maxima.get(8 * n), maxima.get(8 * n + 1)] };
+            let mut q = [[[0.0f32; 2]; 2]; T];
+            let mut top = before;
+            let mut t = 0;
+            while t < T {
+                let mut h = 0;
+                while h < 2 {
+                    let s = [sums[t][n][2 * h], sums[t][n][2 * h + 1]];
+                    q[t][h] = [fma(s[0], scales[t][h], constants[t][h]), fma(s[1], scales[t][h], constants[t][h])];
+                    top = [max(top[0], q[t][h][0]), max(top[1], q[t][h][1])];
+                    if !to.is_null() {
+                        let to = to.wrapping_add((t * TILE + 8 * h) * stride as usize + 8 * n);
+                        // SAFETY: the caller guarantees it.
+                        unsafe { store2(to, q[t][h]) };
+                    }
+                    h += 1;
+                }
+                t += 1;
+            }
+            let mut distance = 4;
+            while distance < WARP {
+                top = [max(top[0], shuffle_xor(top[0], distance)), max(top[1], shuffle_xor(top[1], distance))];
+                distance *= 2;
+            }
+            let mut sum = [0.0f32; 2];
+            let mut t = 0;
+            while t < T {
+                let mut h = 0;
+                while h < 2 {
+                    sum[0] = fma(weights[t][h], exp2(q[t][h][0] - top[0]), sum[0]);
+                    sum[1] = fma(weights[t][h], exp2(q[t][h][1] - top[1]), sum[1]);
+                    h += 1;
+                }
+                t += 1;
+            }
+            let mut distance = 4;
+            while distance < WARP {
+                sum = [sum[0] + shuffle_xor(sum[0], distance), sum[1] + shuffle_xor(sum[1], distance)];
+                distance *= 2;
+            }
+            // All lanes have read the maxima.
+            warp_sync();
+            if lane < 4 {
+                let mut p = 0;
+                while p < 2 {
+                    let place = 8 * n + p;
+                    // SAFETY: the lane's own places; the others have read the maxima before the exchanges.
+                    unsafe {
+                        let total = totals + place;
+                        maxima.set(total, fma(maxima.get(total), exp2(before[p] - top[p]), sum[p]));
+                        maxima.set(place, top[p]);
+                    }
+                    p += 1;
+                }
+            }
+            n += 1;
+        }
+        warp_sync();
+    }
+}
+
+/// The value of `x` in another lane of the warp.
+#[inline(always)]
+fn shuffle_xor(x: f32, mask: u32) -> f32 {
+    f32::from_bits(shuffle_xor_u32(x.to_bits(), mask))
+}
+
+#[inline(always)]
+unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
+    let shape = ExponentsShape { full: FULL, tiles: T as u32, ..args.shape };
+    let block = Block::<T, FULL>::new(args, shape);
+    // Of two warps that share a scheduler, one forms products while the other multiplies.
+    let turn = opaque(thread_idx() / (4 * WARP) % 2);
+    let quads = block.quads();
+    let mut product = LogProduct::new();
+    let mut first = block_idx() * quads;
+    // The bounds are the same for all threads of a block, so that all of them meet at the barriers.
+    while first < args.columns.quads() {
+        // SAFETY: the start, or the barrier that ends this loop: the shared memory is free.
+        unsafe {
+            if FULL {
+                block.fetch_pairs(0, 0);
+            }
+            block.fetch(0, 0, 0);
+            block.begin(first);
+        }
+        copies_wait();
+        barrier!();
+        // SAFETY: the barrier made features and pairs visible.
+        unsafe { block.form(0, 0) };
+        let mut stage = 0;
+        let mut group = 0;
+        while group < shape.groups {
+            let mut sums = [[[0.0f32; 4]; COLUMN_TILES]; T];
+            let mut step = 0;
+            while step < shape.steps {
+                copies_wait();
+                barrier!();
+                let next = block.next(step);
+                let next_group = if next == 0 { group + 1 } else { group };
+                let mut phase = 0;
+                while phase < opaque(2) {
+                    if phase == turn {
+                        if next_group < shape.groups {
+                            // SAFETY: all threads have passed the barrier, so none computes on the other stage any more.
+                            unsafe {
+                                block.fetch(stage ^ 1, next_group, next);
+                                block.form(stage ^ 1, next);
+                            }
+                        }
+                    } else {
+                        // SAFETY: the step has arrived, and the barrier made the other threads' work visible.
+                        unsafe { block.multiply(&mut sums, stage) };
+                    }
+                    phase += 1;
+                }
+                stage ^= 1;
+                step += 1;
+            }
+            // SAFETY: as documented for the arguments.
+            unsafe { block.finish_group(&sums, group, first) };
+            group += 1;
+        }
+        barrier!();
+        let totals = block.maxima.offset(shape.component_warps as usize * shape.samples());
+        let outputs = (args.sample_weights, args.samples, args.exponents);
+        // SAFETY: the barrier made all warps' sums visible.
+        unsafe {
+            finish_samples(
+                &mut product,
+                &args.columns,
+                outputs,
+                first,
+                (shape.component_warps as usize, shape.samples()),
+                (block.maxima, totals),
+            );
+        }
+        barrier!();
+        first += grid_dim() * quads;
+    }
+    // SAFETY: all threads end here, with the start of the shared memory unused.
+    unsafe { args.output.finish(product) };
+}
+
+macro_rules! instances {
+    ($($(#[$doc:meta])* $name:ident $tiles:literal $full:literal;)*) => { $(
+        kernel! {
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// The pointers of `args` are valid for the sizes given; launched as the module says.
+            pub unsafe fn $name(args: ExponentsArgs) {
+                // SAFETY: the caller guarantees it.
+                unsafe { body::<$tiles, $full>(&args) }
+            }
+        }
+    )* };
+}
+instances! {
+    /// Exponents of diagonal covariances with 16 components a warp.
+    exponents_diag_m1 1 false;
+    /// Exponents of diagonal covariances with 32 components a warp.
+    exponents_diag_m2 2 false;
+    /// Exponents of matrices with 16 components a warp.
+    exponents_full_m1 1 true;
+    /// Exponents of matrices with 32 components a warp.
+    exponents_full_m2 2 true;
+}

@@ -1,0 +1,496 @@
+//! `weigh`: responsibilities times products, summed over the samples.
+use super::*;
+
+/// The state that the threads of a block share.
+struct Block<'a, const T: usize, const FULL: bool> {
+    args: &'a WeighArgs,
+    shape: WeighShape,
+    /// The block's first component and first product.
+    component: usize,
+    product: usize,
+    /// The two stages as they come: rows of exponents, of the maxima, of the factors, of the features, of ones.
+    raw: Shared<f32>,
+    /// The two stages of responsibilities.
+    responsibilities: Shared<Halves>,
+    /// The two stages of products.
+    products: Shared<Halves>,
+    /// Σ r of each component and quad since the sums last moved to memory, and behind them those of the rounded ones.
+    counts: Shared<f32>,
+    weights: Shared<f32>,
+    /// The pairs of features of the block's products.
+    pairs: Shared<Halves>,
+}
+
+impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
+    #[inline(always)]
+    fn new(args: &'a WeighArgs, shape: WeighShape) -> Self {
+        let (group, part) = (block_idx() / shape.parts, block_idx() % shape.parts);
+        let components = shape.components();
+        let raw = Shared::<f32>::at(0);
+        let mut bytes = 2 * shape.raw_stage() * size_of::<f32>();
+        let responsibilities = Shared::<Halves>::at(bytes);
+        bytes += 2 * shape.responsibilities_stage() * size_of::<Halves>();
+        let products = Shared::<Halves>::at(bytes);
+        bytes += 2 * shape.products_stage() * size_of::<Halves>();
+        let counts = Shared::<f32>::at(bytes);
+        let weights = counts.offset(2 * components * QUADS);
+        bytes += (2 * components * QUADS + components) * size_of::<f32>();
+        let pairs = Shared::<Halves>::at(bytes);
+        let (component, product) = (group as usize * components, part as usize * shape.part());
+        Self { args, shape, component, product, raw, responsibilities, products, counts, weights, pairs }
+    }
+
+    /// The warp's row (along the components) and column (along the products).
+    #[inline(always)]
+    fn warp(&self) -> (usize, usize) {
+        let warp = thread() / WARP;
+        ((warp / self.shape.product_warps) as usize, (warp % self.shape.product_warps) as usize)
+    }
+
+    /// Fills the shared memory with what is the same for all stages. All threads of the block take part.
+    ///
+    /// # Safety
+    /// The shared memory is not in use, but for copies on their way.
+    #[inline(always)]
+    unsafe fn begin(&self) {
+        let shape = self.shape;
+        let components = shape.components();
+        let mut c = thread() as usize;
+        while c < 2 * components * QUADS {
+            // SAFETY: inside.
+            unsafe { self.counts.set(c, 0.0) };
+            c += block_dim() as usize;
+        }
+        let mut c = thread() as usize;
+        while c < components {
+            // SAFETY: weights of all rows; inside.
+            unsafe { self.weights.set(c, load(self.args.weights.add(self.component + c))) };
+            c += block_dim() as usize;
+        }
+        let mut c = thread() as usize;
+        while FULL && c < shape.part() {
+            // SAFETY: pairs of whole parts; inside.
+            unsafe { self.pairs.set(c, load_u32(self.args.pairs.add(self.product + c))) };
+            c += block_dim() as usize;
+        }
+        // The number one of both stages, or the features behind D.
+        let present = self.features();
+        let mut c = thread() as usize;
+        while c < 2 * (shape.feature_rows() - present) * QUADS {
+            let (stage, row) = (c / QUADS % 2, components + 2 + present + c / QUADS / 2);
+            let to = self.raw.cast::<Halves>().offset(stage * shape.raw_stage() + row * RAW_PITCH);
+            // SAFETY: inside; copies do not touch these rows.
+            unsafe { to.set4(QUAD * (c % QUADS), if FULL { one() } else { [0; QUAD] }) };
+            c += block_dim() as usize;
+        }
+    }
+
+    /// First feature of a stage.
+    #[inline(always)]
+    fn first_feature(&self) -> usize {
+        if FULL { 0 } else { self.product / 2 }
+    }
+
+    /// Features of a stage that exist.
+    #[inline(always)]
+    fn features(&self) -> usize {
+        let left = self.shape.d as usize - self.first_feature();
+        if FULL || left < self.shape.feature_rows() { left } else { self.shape.feature_rows() }
+    }
+
+    /// Starts to copy stage number `number` of the samples to stage 0 or 1.
+    ///
+    /// # Safety
+    /// No thread reads that stage.
+    #[inline(always)]
+    unsafe fn fetch(&self, stage: usize, number: u32) {
+        let (args, shape, policy) = (self.args, self.shape, policy_keep());
+        let quad = thread() as usize % QUADS;
+        let to = self.raw.offset(stage * shape.raw_stage() + QUAD * quad).in_thread_register();
+        let components = shape.components();
+        let Exponents { q, normalisers, stride } = args.exponents;
+        let sample = number as usize * STAGE + QUAD * quad;
+        let step = block_dim() as usize / QUADS;
+        let first = thread() as usize / QUADS;
+        let mut row = first;
+        let mut from = q.wrapping_add((self.component + row) * stride as usize + sample).cast_const();
+        while row < components {
+            // SAFETY: exponents go on to whole stages; the stage has a place for each.
+            unsafe { to.copy4(row * RAW_PITCH, from, policy) };
+            row += step;
+            from = from.wrapping_add(step * stride as usize);
+        }
+        if first < 2 {
+            let from = normalisers.wrapping_add(first * stride as usize + sample);
+            // SAFETY: as above.
+            unsafe { to.copy4((components + first) * RAW_PITCH, from, policy) };
+        }
+        let mut feature = first;
+        while feature < self.features() {
+            let from = args.columns.quad((sample / QUAD) as u32, self.first_feature() + feature);
+            // SAFETY: columns go on to whole stages; the stage has a place for each.
+            unsafe { to.copy4((components + 2 + feature) * RAW_PITCH, from, policy) };
+            feature += step;
+        }
+        copies_commit();
+    }
+
+    /// Splits the features that this thread has copied to a stage, in their place: `left` of the stage's samples exist, and behind them
+    /// features become zero, because there they may be anything.
+    ///
+    /// # Safety
+    /// This thread's copies have arrived; no other thread reads the stage.
+    #[inline(always)]
+    unsafe fn split(&self, stage: usize, left: u64) {
+        let shape = self.shape;
+        let quad = thread() as usize % QUADS;
+        let x = self.raw.offset(stage * shape.raw_stage() + (shape.components() + 2) * RAW_PITCH + QUAD * quad);
+        let step = block_dim() as usize / QUADS;
+        let mut row = thread() as usize / QUADS;
+        while row < self.features() {
+            // SAFETY: places that only this thread uses now.
+            unsafe {
+                let mut v = x.get4(row * RAW_PITCH);
+                if left < STAGE as u64 {
+                    let mut p = 0;
+                    while p < QUAD {
+                        v[p] = if ((QUAD * quad + p) as u64) < left { v[p] } else { 0.0 };
+                        p += 1;
+                    }
+                }
+                x.cast::<Halves>().set4(row * RAW_PITCH, split_feature(v));
+            }
+            row += step;
+        }
+    }
+
+    /// Makes responsibilities of the exponents that have arrived in a stage, and counts them.
+    ///
+    /// # Safety
+    /// The stage has arrived for all threads; no thread reads that stage of responsibilities.
+    #[inline(always)]
+    unsafe fn respond(&self, stage: usize) {
+        let shape = self.shape;
+        let components = shape.components();
+        let quad = thread() as usize % QUADS;
+        let raw = self.raw.offset(stage * shape.raw_stage() + QUAD * quad);
+        // SAFETY: the caller guarantees it.
+        let (top, mut factor) = unsafe { (raw.get4(components * RAW_PITCH), raw.get4((components + 1) * RAW_PITCH)) };
+        let mut p = 0;
+        while p < QUAD {
+            factor[p] *= RESPONSIBILITY_SCALE;
+            p += 1;
+        }
+        let mut component = thread() as usize / QUADS;
+        let mut from = raw.offset(component * RAW_PITCH);
+        let mut to = self.responsibilities.offset(stage * shape.responsibilities_stage() + component * STAGE_PITCH + 2 * quad);
+        let mut counts = self.counts.offset(thread() as usize);
+        let step = block_dim() as usize / QUADS;
+        // Whole warps take part: the number of places is a multiple of the warp's lanes.
+        while component < components {
+            // SAFETY: places that only this thread uses.
+            unsafe {
+                let q = from.get4(0);
+                let w = self.weights.get(component);
+                let mut r = [0.0f32; QUAD];
+                let mut p = 0;
+                while p < QUAD {
+                    // Behind N exponents may be NaN, of which the minimum takes no notice, and factors are zero.
+                    r[p] = w * (exp2(min(q[p] - top[p], 1.0)) * factor[p]);
+                    p += 1;
+                }
+                let halves = [round_halves(r[0], r[1]), round_halves(r[2], r[3])];
+                to.set2(0, halves);
+                let (a, b) = (widen_halves(halves[0]), widen_halves(halves[1]));
+                counts.set(0, counts.get(0) + (r[0] + r[1] + (r[2] + r[3])));
+                let places = components * QUADS;
+                counts.set(places, counts.get(places) + (a[0] + a[1] + (b[0] + b[1])));
+            }
+            component += step;
+            from = from.offset(step * RAW_PITCH);
+            to = to.offset(step * STAGE_PITCH);
+            counts = counts.offset(step * QUADS);
+        }
+    }
+
+    /// Forms the products of a stage that has arrived. Each thread has a quad of samples, and two products at a time.
+    ///
+    /// # Safety
+    /// As for [`Self::respond`].
+    #[inline(always)]
+    unsafe fn form(&self, stage: usize) {
+        let shape = self.shape;
+        let quad = thread() as usize % QUADS;
+        let x = self.raw.cast::<Halves>();
+        let x = x.offset(stage * shape.raw_stage() + (shape.components() + 2) * RAW_PITCH + QUAD * quad);
+        let step = block_dim() as usize / QUADS;
+        let mut row = thread() as usize / QUADS;
+        let mut to = self.products.offset(stage * shape.products_stage() + 2 * row * STAGE_PITCH + 2 * quad);
+        let low = shape.part() * STAGE_PITCH;
+        while row < shape.part() / 2 {
+            // SAFETY: two features of each sample; the stage has room for the products.
+            unsafe {
+                let (first, second) = if FULL {
+                    let (a, b) = (self.pairs.get(2 * row), self.pairs.get(2 * row + 1));
+                    let first = product(x.get4((a & 0xffff) as usize), x.get4((a >> 16) as usize));
+                    (first, product(x.get4((b & 0xffff) as usize), x.get4((b >> 16) as usize)))
+                } else {
+                    let x = x.get4(row * RAW_PITCH);
+                    (product(x, one()), product(x, x))
+                };
+                set_product(to, low, first);
+                set_product(to.offset(STAGE_PITCH), low, second);
+            }
+            row += step;
+            to = to.offset(2 * step * STAGE_PITCH);
+        }
+    }
+
+    /// Adds a stage's responsibilities times its products to the warp's sums.
+    ///
+    /// # Safety
+    /// Both are in that stage, for all threads; all lanes of the warp call it.
+    #[inline(always)]
+    unsafe fn multiply(&self, sums: &mut Sums<T>, stage: usize) {
+        let shape = self.shape;
+        let (row_of_warps, column_of_warps) = self.warp();
+        let lane = (thread() % WARP) as usize;
+        let responsibilities = self
+            .responsibilities
+            .offset(stage * shape.responsibilities_stage() + row_of_warps * T * TILE * STAGE_PITCH)
+            .offset(row_of_a(STAGE_PITCH));
+        let row = lane % 8 + 8 * (lane / 16);
+        let products = self
+            .products
+            .offset(stage * shape.products_stage() + (column_of_warps * COLUMNS + row) * STAGE_PITCH)
+            .offset(4 * (lane / 8 % 2));
+        let mut r = [[[0; 4]; T]; 2];
+        let mut t = 0;
+        while t < T {
+            // SAFETY: the caller guarantees it.
+            unsafe {
+                r[0][t] = responsibilities.matrices(t * TILE * STAGE_PITCH);
+                r[1][t] = responsibilities.matrices(t * TILE * STAGE_PITCH + 8);
+            }
+            t += 1;
+        }
+        let mut n = 0;
+        while n < COLUMN_TILES {
+            let high = products.offset(8 * n * STAGE_PITCH);
+            let low = high.offset(shape.part() * STAGE_PITCH);
+            let mut added = [[[0.0f32; 4]; 2]; T];
+            let mut half = 0;
+            while half < 2 {
+                // SAFETY: the caller guarantees it.
+                multiply_tiles(&mut added, &r[half], unsafe { low.matrices(8 * half) });
+                half += 1;
+            }
+            let mut half = 0;
+            while half < 2 {
+                // SAFETY: the caller guarantees it.
+                multiply_tiles(&mut added, &r[half], unsafe { high.matrices(8 * half) });
+                half += 1;
+            }
+            let mut t = 0;
+            while t < T {
+                let mut i = 0;
+                while i < 4 {
+                    sums[t][n][i] += added[t][0][i];
+                    sums[t][n + 1][i] += added[t][1][i];
+                    i += 1;
+                }
+                t += 1;
+            }
+            n += 2;
+        }
+    }
+
+    /// Moves the warp's sums to memory in float64, and leaves zeros. They replace what is there, or are added to it.
+    ///
+    /// # Safety
+    /// `to` has the sums of a slice, and no other block uses those of this block's components and products.
+    #[inline(always)]
+    unsafe fn move_sums(&self, sums: &mut Sums<T>, to: *mut f64, add: bool) {
+        let (row_of_warps, column_of_warps) = self.warp();
+        let lane = (thread() % WARP) as usize;
+        let row = self.component + row_of_warps * T * TILE + lane / 4;
+        let column = self.product + column_of_warps * COLUMNS + 2 * (lane % 4);
+        let step = opaque(self.shape.products() as u32) as usize;
+        let mut t = 0;
+        while t < T {
+            let mut h = 0;
+            while h < 2 {
+                let to = to.wrapping_add((row + t * TILE + 8 * h) * step + column);
+                let mut n = 0;
+                while n < COLUMN_TILES {
+                    let mut p = 0;
+                    while p < 2 {
+                        let to = to.wrapping_add(8 * n + p);
+                        // SAFETY: the caller guarantees it.
+                        unsafe {
+                            let before = if add { load(to) } else { 0.0 };
+                            store(to, before + f64::from(sums[t][n][2 * h + p]));
+                        }
+                        sums[t][n][2 * h + p] = 0.0;
+                        p += 1;
+                    }
+                    n += 1;
+                }
+                h += 1;
+            }
+            t += 1;
+        }
+    }
+
+    /// As [`Self::move_sums`], for the counts. All threads of the block take part, and no other block has its components.
+    ///
+    /// # Safety
+    /// As for [`Self::move_sums`].
+    #[inline(always)]
+    unsafe fn move_counts(&self, to: *mut f64, add: bool) {
+        // Eight neighbouring lanes counted the quads of a component; whole warps meet here.
+        const { assert!(QUADS == 8) };
+        let places = self.shape.components() * QUADS;
+        let to = to.wrapping_add(self.shape.rows() * self.shape.products() + self.component);
+        let mut c = thread() as usize;
+        while c < places {
+            // SAFETY: only this thread counts in these places.
+            let mut sums = unsafe { [self.counts.get(c), self.counts.get(places + c)] };
+            // SAFETY: as above.
+            unsafe {
+                self.counts.set(c, 0.0);
+                self.counts.set(places + c, 0.0);
+            }
+            let mut distance = 1;
+            while distance < QUADS as u32 {
+                let other = |sum: f32| f32::from_bits(shuffle_xor_u32(sum.to_bits(), distance));
+                sums = [sums[0] + other(sums[0]), sums[1] + other(sums[1])];
+                distance *= 2;
+            }
+            if c.is_multiple_of(QUADS) {
+                let mut kind = 0;
+                while kind < 2 {
+                    let to = to.wrapping_add(kind * self.shape.rows() + c / QUADS);
+                    // SAFETY: the caller guarantees it.
+                    unsafe {
+                        let before = if add { load(to) } else { 0.0 };
+                        store(to, before + f64::from(sums[kind]));
+                    }
+                    kind += 1;
+                }
+            }
+            c += block_dim() as usize;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
+    let shape = WeighShape { full: FULL, tiles: T as u32, ..args.shape };
+    let block = Block::<T, FULL>::new(args, shape);
+    // Of two warps that share a scheduler, one prepares the next stage while the other multiplies.
+    let turn = opaque(thread_idx() / (4 * WARP) % 2);
+    let n = args.columns.n;
+    // The stages of all slices, and this block's present one.
+    let all = n.div_ceil(STAGE as u64) as u32;
+    let left = |number: u32| n - u64::from(number) * STAGE as u64;
+    let mut number = block_idx_y();
+    if number < all {
+        // SAFETY: the start: no stage is in use.
+        unsafe { block.fetch(0, number) };
+    }
+    // SAFETY: as above.
+    unsafe { block.begin() };
+    copies_wait();
+    if number < all {
+        // SAFETY: this thread's copies have arrived.
+        unsafe { block.split(0, left(number)) };
+    }
+    barrier!();
+    if number < all {
+        // SAFETY: the stage has arrived for all threads.
+        unsafe {
+            block.respond(0);
+            block.form(0);
+        }
+        if number + args.slices < all {
+            // SAFETY: stage 1 is not in use.
+            unsafe { block.fetch(1, number + args.slices) };
+        }
+    }
+    let to = args.sums.wrapping_add(block_idx_y() as usize * shape.sums());
+    let mut add = args.add != 0;
+    let mut sums = [[[0.0f32; 4]; COLUMN_TILES]; T];
+    let mut stage = 0;
+    let mut since_move = 0;
+    while number < all {
+        let next = number + args.slices;
+        copies_wait();
+        if next < all {
+            // SAFETY: this thread's copies have arrived; others read that stage after the barrier.
+            unsafe { block.split(stage ^ 1, left(next)) };
+        }
+        barrier!();
+        let after = next + args.slices;
+        if after < all {
+            // SAFETY: this stage's raw numbers were used before the barrier.
+            unsafe { block.fetch(stage, after) };
+        }
+        let moves = since_move + 1 == FLUSH || next >= all;
+        if moves && block.product == 0 {
+            // SAFETY: places for the counts. Those of the present stage were made before the barrier; those of the next one,
+            // which a thread adds to its own places, come after.
+            unsafe { block.move_counts(to, add) };
+        }
+        let mut phase = 0;
+        while phase < opaque(2) {
+            if phase == turn {
+                if next < all {
+                    // SAFETY: the next stage has arrived, and the barrier made it visible; no thread multiplies with it any more.
+                    unsafe {
+                        block.respond(stage ^ 1);
+                        block.form(stage ^ 1);
+                    }
+                }
+            } else {
+                // SAFETY: the barrier made the stage visible.
+                unsafe { block.multiply(&mut sums, stage) };
+            }
+            phase += 1;
+        }
+        stage ^= 1;
+        number = next;
+        since_move += 1;
+        if moves {
+            since_move = 0;
+            // SAFETY: a place for each sum.
+            unsafe { block.move_sums(&mut sums, to, add) };
+            add = true;
+        }
+    }
+}
+
+macro_rules! instances {
+    ($($(#[$doc:meta])* $name:ident $tiles:literal $full:literal;)*) => { $(
+        kernel! {
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// The pointers of `args` are valid for the sizes given; launched as the module says.
+            pub unsafe fn $name(args: WeighArgs) {
+                // SAFETY: the caller guarantees it.
+                unsafe { body::<$tiles, $full>(&args) }
+            }
+        }
+    )* };
+}
+instances! {
+    /// Sums of features and squares with 16 components a warp.
+    weigh_diag_m1 1 false;
+    /// Sums of features and squares with 32 components a warp.
+    weigh_diag_m2 2 false;
+    /// Sums of all products of two features with 16 components a warp.
+    weigh_full_m1 1 true;
+    /// Sums of all products of two features with 32 components a warp.
+    weigh_full_m2 2 true;
+}

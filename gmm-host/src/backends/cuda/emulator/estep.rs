@@ -359,7 +359,7 @@ fn tensor_cores_statistics(
             add: (first > 0) as u32,
             sums: memory.write("sums", &mut sums),
         };
-        let kernels: (unsafe fn(ExponentsArgs), unsafe fn(WeighArgs)) =
+        let (exponents_kernel, weigh_kernel): (unsafe fn(_), unsafe fn(_)) =
             match (shapes.exponents.full, shapes.exponents.tiles) {
                 (false, 1) => (exponents_diag_m1, weigh_diag_m1),
                 (false, _) => (exponents_diag_m2, weigh_diag_m2),
@@ -369,10 +369,10 @@ fn tensor_cores_statistics(
         // SAFETY: the arguments of these kernels, with the arrays of `memory`.
         unsafe {
             let shape = shapes.exponents;
-            launch((2, 1), shape.block(), shape.shared_bytes(), &memory, kernels.0, args);
+            launch((2, 1), shape.block(), shape.shared_bytes(), &memory, exponents_kernel, args);
             let shape = shapes.weigh;
             let grid = (shape.blocks(), slices as u32);
-            launch(grid, shape.block(), shape.shared_bytes(), &memory, kernels.1, weigh);
+            launch(grid, shape.block(), shape.shared_bytes(), &memory, weigh_kernel, weigh);
         }
         log2 += total[0];
     }

@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         ("metropolis_meets_the_closed_form", metropolis_meets_the_closed_form),
         ("the_program_computes_on_a_gpu", the_program_computes_on_a_gpu),
         ("bench_finds_the_crossover", bench_finds_the_crossover),
+        ("bench_shows_errors_beside_times", bench_shows_errors_beside_times),
         ("a_gpu_fits_what_the_cpu_fits", a_gpu_fits_what_the_cpu_fits),
     ])
 }
@@ -169,6 +170,32 @@ fn bench_finds_the_crossover() {
     let run = gmm(".").args(args).assert().success();
     let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
     assert!(text.contains("crossover: "), "{text}");
+}
+
+fn bench_shows_errors_beside_times() {
+    let args = ["bench", "--accuracy", "--method", "cuda", "--n", "10000", "--seconds", "0.001", "--json"];
+    let run = gmm(".").args(args).assert().success();
+    let rows: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    let mut seen = Vec::new();
+    for row in rows.as_array().unwrap() {
+        let text = |name: &str| row[name].as_str().unwrap().to_string();
+        let kernel = text("kernel").split([':', '/']).next().unwrap().to_string();
+        // Roundings of 6e-8 and 1e-16 in means of ten thousand, with two digits to spare.
+        let most = if text("precision") == "float32" { 1e-6 } else { 1e-13 };
+        assert!(row["total"].as_f64().unwrap() < most, "{row}");
+        seen.push((kernel, text("precision"), text("operation")));
+    }
+    for (kernel, precision, operation) in [
+        ("small_k", "float32", "total"),
+        ("batch", "float32", "total"),
+        ("fused", "float32", "estep"),
+        ("general", "float32", "estep"),
+        ("general", "float64", "total"),
+        ("general", "float64", "estep"),
+    ] {
+        let row = (kernel.to_string(), precision.to_string(), operation.to_string());
+        assert_eq!(seen.iter().filter(|seen| **seen == row).count(), 1, "{row:?} of {seen:?}");
+    }
 }
 
 /// All covariance types, in one piece and in chunks, standardised and not.

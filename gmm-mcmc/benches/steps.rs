@@ -24,10 +24,12 @@ fn steps(c: &mut Criterion) {
             Covariances::Diag(Array2::ones((k, d))),
         )
         .unwrap();
-        for sampler in [Sampler::METROPOLIS, Sampler::METROPOLIS_BY_COMPONENT, Sampler::NUTS] {
-            if sampler == Sampler::NUTS && chains > 1 {
+        for sampler in [Sampler::METROPOLIS, Sampler::METROPOLIS_BY_COMPONENT, Sampler::NUTS, Sampler::ENSEMBLE] {
+            if sampler == Sampler::NUTS && chains > 1 || sampler == Sampler::ENSEMBLE && chains == 1 {
                 continue;
             }
+            // Twice as many walkers as coordinates.
+            let chains = if sampler == Sampler::ENSEMBLE { 2 * model.dim() } else { chains };
             let mut nothing = common::Nothing { n, d };
             let mut posterior = Posterior::new(&model, &mut nothing).unwrap();
             let settings = Settings::new(sampler).chains(chains).warmup(500).draws(1).thin(THIN).seed(1);

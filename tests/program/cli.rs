@@ -275,6 +275,78 @@ fn bench_compares_kernels() {
 }
 
 #[test]
+fn bench_shows_errors_beside_times() {
+    let args = [
+        "bench",
+        "--accuracy",
+        "--method",
+        "reference,cpu",
+        "--n",
+        "100,3e3",
+        "-k",
+        "3",
+        "-d",
+        "2",
+        "--seconds",
+        "0.001",
+    ];
+    let run = gmm(".").args(args).arg("--json").assert().success().stderr("");
+    let rows = json(&run.get_output().stdout);
+    let rows = rows.as_array().unwrap();
+    let is = |row: &Value, kernel: &str, precision: &str, operation: &str| {
+        (&row["kernel"], &row["precision"], &row["operation"]) == (&kernel.into(), &precision.into(), &operation.into())
+    };
+    for operation in ["total", "estep"] {
+        for kernel in gaussmix::kernel_names(&gaussmix::Device::Cpu) {
+            for precision in ["float32", "float64"] {
+                let of = rows.iter().filter(|row| is(row, &kernel, precision, operation));
+                assert_eq!(of.count(), 1, "{kernel}, {precision}, {operation}");
+            }
+        }
+        // The reference computes in float64 alone, and is what the errors are against.
+        assert_eq!(rows.iter().filter(|row| is(row, "reference", "float64", operation)).count(), 1);
+    }
+    for row in rows {
+        let mut expected = vec!["d", "k", "kernel", "method", "n", "operation", "precision", "seconds", "total"];
+        let mut errors = vec!["total"];
+        if row["operation"] == "estep" {
+            errors.extend(["counts", "covariances", "deviations", "means"]);
+            expected.extend(&errors[1..]);
+            expected.sort_unstable();
+        }
+        assert_eq!(keys(row), expected);
+        assert_eq!((&row["n"], &row["k"], &row["d"]), (&3000.into(), &3.into(), &2.into()));
+        assert!(row["seconds"].as_f64().unwrap() > 0.0);
+        for error in errors {
+            let value = row[error].as_f64().unwrap();
+            // Means of thousands of independent roundings of 6e-8 and 1e-16, with two digits to spare.
+            let most = match row["precision"].as_str().unwrap() {
+                "float32" => 1e-6,
+                _ => 1e-13,
+            };
+            assert!((0.0..most).contains(&value), "{row}: {error}");
+            let exact = row["method"] == "reference" || row["precision"] == "float64";
+            assert!(exact || error != "deviations" || value > 0.0, "{row}: float32 is not exact");
+            assert!(row["method"] != "reference" || value == 0.0, "{row}: {error}");
+        }
+    }
+    gmm(".")
+        .args(args)
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("N = 3,000, D = 2, K = 3").and(predicate::str::contains("mean / σ")));
+    // A GPU that is missing is named, and alone is an error.
+    let without = |methods: &str| {
+        let mut command = gmm_without_gpu(".");
+        command.args(["bench", "--accuracy", "--n", "100", "--seconds", "0.001", "--method", methods]);
+        command
+    };
+    let missing = predicate::str::contains("no CUDA device");
+    without("cuda").assert().code(1).stdout("").stderr(missing.clone());
+    without("reference,cuda").assert().success().stdout(missing);
+}
+
+#[test]
 fn bench_plots() {
     let folder = folder();
     gmm(&folder)

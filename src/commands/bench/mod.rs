@@ -1,4 +1,5 @@
 //! `gmm bench`: the time of one evaluation for several devices and numbers of samples.
+mod accuracy;
 mod crossover;
 mod markov_chain;
 mod rows;
@@ -36,6 +37,7 @@ Examples:
   gmm bench
   gmm bench --method cpu,cuda --n 1e3,1e5,1e7 --plot bench.svg
   gmm bench --method cuda --kernels --n 1e6 --json
+  gmm bench --accuracy --method cpu --n 1e5     the error of each kernel beside its time
   gmm bench --rows rows.json --plot bench.svg   draw what --json printed before
   gmm bench --mcmc --method cpu,cuda            a million evaluations in a Markov chain")]
 pub struct Bench {
@@ -58,6 +60,10 @@ pub struct Bench {
     /// program grew from ("Accelerating your Python Code For GMMs with PyCUDA")
     #[arg(long, conflicts_with_all = ["kernels", "plot"])]
     mcmc: bool,
+    /// Show the error of each kernel of each device beside its time, over the largest N, in float32 and float64: of the
+    /// log-likelihood and of an E-step, against the float64 reference
+    #[arg(long, conflicts_with_all = ["kernels", "plot", "mcmc"])]
+    accuracy: bool,
     /// With --mcmc: the most evaluations to measure
     #[arg(long, default_value = "1e6", value_name = "COUNT", value_parser = whole_number, requires = "mcmc")]
     evaluations: usize,
@@ -65,9 +71,9 @@ pub struct Bench {
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
     /// Measure nothing; report the rows of this file, as --json printed them on this machine or another
-    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["method", "n", "k", "d", "kernels", "mcmc", "seconds"])]
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["method", "n", "k", "d", "kernels", "mcmc", "accuracy", "seconds"])]
     rows: Option<PathBuf>,
-    /// Print an array of rows `method, kernel, n, k, d, seconds` as JSON
+    /// Print an array of rows `method, kernel, n, k, d, seconds` as JSON; --mcmc and --accuracy have more members
     #[arg(long)]
     json: bool,
     /// Draw the times over the number of samples, both axes logarithmic
@@ -108,6 +114,9 @@ impl Bench {
         self.n.dedup();
         if self.mcmc {
             return self.markov_chain(&self.problem()?);
+        }
+        if self.accuracy {
+            return self.accuracy(&self.problem()?);
         }
         let (rows, missing) = match &self.rows {
             Some(path) => (read_rows(path)?, Vec::new()),
@@ -150,8 +159,20 @@ impl Bench {
             budget: self.budget(10.0),
             evaluations: self.evaluations,
         };
-        let methods: Vec<_> = self.method.iter().map(|m| (m.name.clone(), m.device)).collect();
-        markov_chain::run(&bench, &methods, self.json)
+        markov_chain::run(&bench, &self.methods(), self.json)
+    }
+
+    fn accuracy(&self, problem: &Problem) -> anyhow::Result<()> {
+        let bench = accuracy::Bench {
+            samples: Samples::from_f32(problem.data.view())?,
+            mixture: &problem.mixtures[0],
+            budget: self.budget(0.5),
+        };
+        accuracy::run(&bench, &self.methods(), self.json)
+    }
+
+    fn methods(&self) -> Vec<(String, Device)> {
+        self.method.iter().map(|m| (m.name.clone(), m.device)).collect()
     }
 
     fn budget(&self, default: f64) -> Duration {

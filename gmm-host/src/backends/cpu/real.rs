@@ -1,6 +1,7 @@
 //! float32 and float64, scalar and in registers, behind one trait.
 use crate::data::frame::Float;
 use pulp::{Simd, bytemuck};
+use std::any::TypeId;
 
 /// An element type of the CPU kernels.
 ///
@@ -29,9 +30,9 @@ pub(crate) trait Real: Float + bytemuck::Pod + PartialOrd {
     fn div<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
     fn max<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
     fn min<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
-    /// a·b + c
+    /// a·b + c, with the product rounded where the processor cannot do it in one operation.
     fn mul_add<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>, c: Self::Reg<S>) -> Self::Reg<S>;
-    /// c − a·b
+    /// c − a·b, likewise.
     fn sub_mul<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>, c: Self::Reg<S>) -> Self::Reg<S>;
     /// Whether any element is below `limit`.
     fn any_below<S: Simd>(simd: S, a: Self::Reg<S>, limit: Self) -> bool;
@@ -54,6 +55,14 @@ pub(crate) trait Real: Float + bytemuck::Pod + PartialOrd {
 /// Number of elements in a register.
 pub(crate) const fn lanes<T: Real, S: Simd>() -> usize {
     size_of::<T::Reg<S>>() / size_of::<T>()
+}
+
+/// Whether `S` has an instruction that multiplies and adds. Without one, pulp calls a function of the C library for each
+/// element, which takes tens of times as long as a product and a sum.
+#[inline(always)]
+fn fuses<S: Simd>() -> bool {
+    let target = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
+    target || TypeId::of::<S>() != TypeId::of::<pulp::Scalar256b>()
 }
 
 /// Registers as their elements.
@@ -104,11 +113,11 @@ macro_rules! register_operations {
         }
         #[inline(always)]
         fn mul_add<S: Simd>(simd: S, a: S::$regs, b: S::$regs, c: S::$regs) -> S::$regs {
-            simd.$mul_add(a, b, c)
+            if fuses::<S>() { simd.$mul_add(a, b, c) } else { simd.$add(simd.$mul(a, b), c) }
         }
         #[inline(always)]
         fn sub_mul<S: Simd>(simd: S, a: S::$regs, b: S::$regs, c: S::$regs) -> S::$regs {
-            simd.$sub_mul(a, b, c)
+            if fuses::<S>() { simd.$sub_mul(a, b, c) } else { simd.$sub(c, simd.$mul(a, b)) }
         }
         #[inline(always)]
         fn registers<S: Simd>(v: &[Self]) -> &[S::$regs] {

@@ -8,7 +8,7 @@ use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 
 /// A number type that samples are evaluated in.
-pub(crate) trait Float: Copy + Send + Sync + 'static + Into<f64> {
+pub(crate) trait Float: Copy + PartialOrd + Send + Sync + 'static + Into<f64> {
     /// Name of the type.
     const NAME: &'static str;
     /// Largest |t| whose square, summed over the features, stays finite.
@@ -57,28 +57,15 @@ impl Frame {
     /// scale is the power of two that brings the column's largest deviation from the shift to between 4 and 8.
     pub fn of<T: Float>(x: ArrayView2<'_, T>) -> Self {
         let (n, d) = x.dim();
-        let pieces: Vec<Vec<Range>> = x
-            .axis_chunks_iter(Axis(0), 4096)
-            .into_par_iter()
-            .map(|piece| {
-                let mut columns = vec![Range::default(); d];
-                for row in piece.outer_iter() {
-                    for (column, &v) in columns.iter_mut().zip(row) {
-                        let v: f64 = v.into();
-                        column.min = column.min.min(v);
-                        column.max = column.max.max(v);
-                    }
-                }
-                columns
-            })
-            .collect();
+        let pieces: Vec<Vec<Range<T>>> =
+            x.axis_chunks_iter(Axis(0), 4096).into_par_iter().map(|piece| ranges(piece)).collect();
         let (mut shift, mut scale) = (Vec::with_capacity(d), Vec::with_capacity(d));
         let mut log2_scale = 0.0;
         let looked_at = n.min(LOOKED_AT);
         for j in 0..d {
             let columns = || pieces.iter().map(|piece| piece[j]);
-            let min = columns().map(|c| c.min).fold(f64::INFINITY, f64::min);
-            let max = columns().map(|c| c.max).fold(f64::NEG_INFINITY, f64::max);
+            let min = columns().map(|c| c.min.into()).fold(f64::INFINITY, f64::min);
+            let max = columns().map(|c| c.max.into()).fold(f64::NEG_INFINITY, f64::max);
             let mut some: Vec<f64> = (0..looked_at).map(|i| x[[i * n / looked_at, j]].into()).collect();
             some.sort_unstable_by(f64::total_cmp);
             let centre = centre(&some).clamp(min, max);
@@ -147,13 +134,33 @@ fn centre(sorted: &[f64]) -> f64 {
 
 /// The smallest and the largest of some values of a column.
 #[derive(Debug, Clone, Copy)]
-struct Range {
-    min: f64,
-    max: f64,
+struct Range<T> {
+    min: T,
+    max: T,
 }
 
-impl Default for Range {
-    fn default() -> Self {
-        Self { min: f64::INFINITY, max: f64::NEG_INFINITY }
+/// The range of each column of some rows, of which there is at least one.
+fn ranges<T: Float>(rows: ArrayView2<'_, T>) -> Vec<Range<T>> {
+    /// Rows whose elements are compared side by side, so that the compiler uses whole registers for any number of columns.
+    const SIDE_BY_SIDE: usize = 16;
+    let first: Vec<T> = rows.row(0).to_vec();
+    let (mut min, mut max) = (first.repeat(SIDE_BY_SIDE), first.repeat(SIDE_BY_SIDE));
+    let mut compare = |rows: &[T]| {
+        for ((min, max), &v) in min.iter_mut().zip(&mut max).zip(rows) {
+            *min = if v < *min { v } else { *min };
+            *max = if v > *max { v } else { *max };
+        }
+    };
+    match rows.to_slice() {
+        Some(rows) => rows.chunks(first.len() * SIDE_BY_SIDE).for_each(compare),
+        None => rows.outer_iter().for_each(|row| compare(&row.to_vec())),
     }
+    let mut ranges: Vec<_> = first.iter().map(|&v| Range { min: v, max: v }).collect();
+    for (min, max) in min.chunks_exact(ranges.len()).zip(max.chunks_exact(ranges.len())) {
+        for ((range, &min), &max) in ranges.iter_mut().zip(min).zip(max) {
+            range.min = if min < range.min { min } else { range.min };
+            range.max = if max > range.max { max } else { range.max };
+        }
+    }
+    ranges
 }

@@ -268,17 +268,25 @@ pub(crate) fn check_rows(rows: &[usize], n_samples: usize) -> Result<()> {
     }
 }
 
-fn check<T: Copy + Sync + Send>(x: &ArrayView2<T>, finite: fn(T) -> bool, wide: fn(T) -> f64) -> Result<()> {
+fn check<T: Copy + Sync + Send>(
+    x: &ArrayView2<T>,
+    finite: impl Fn(T) -> bool + Sync,
+    wide: impl Fn(T) -> f64 + Sync,
+) -> Result<()> {
+    /// Rows that a thread takes at a time.
+    const PIECE: usize = 4096;
     let (rows, columns) = x.dim();
     if rows == 0 || columns == 0 {
         return Err(Error::EmptyData { rows, columns });
     }
-    let bad = x
-        .axis_iter(Axis(0))
-        .into_par_iter()
-        .enumerate()
-        .with_min_len(4096)
-        .find_map_first(|(row, r)| r.iter().position(|&v| !finite(v)).map(|column| (row, column, wide(r[column]))));
+    let bad = x.axis_chunks_iter(Axis(0), PIECE).into_par_iter().enumerate().find_map_first(|(piece, rows)| {
+        // All elements of a piece are looked at side by side; where the bad one is, is looked up if there is one.
+        if rows.to_slice().is_some_and(|rows| rows.iter().fold(true, |good, &v| good & finite(v))) {
+            return None;
+        }
+        let ((row, column), &value) = rows.indexed_iter().find(|(_, v)| !finite(**v))?;
+        Some((piece * PIECE + row, column, wide(value)))
+    });
     match bad {
         Some((row, column, value)) => Err(Error::NonFiniteSample { row, column, value }),
         None => Ok(()),

@@ -13,16 +13,18 @@ use rand::seq::index;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// The most Lloyd iterations over all samples. Such a pass is as expensive as two EM iterations, because most samples are far
-/// from every component in units of its width.
-const MAX_LLOYD: usize = 2;
+/// The most Lloyd iterations over all samples. Such a pass takes as long as two EM iterations, because most samples are far
+/// from every component in units of its width; but EM needs three times as many iterations from centres that still move.
+const MAX_LLOYD: usize = 20;
 /// The most Lloyd iterations over a subset before those over all samples; and the most if the subset is all samples.
-const SUBSET_LLOYD: (usize, usize) = (10, 100);
+const SUBSET_LLOYD: (usize, usize) = (30, 100);
 /// Multiply-adds that seeding may take on the host, and Lloyd's iterations over the subset too: some milliseconds. Both may
 /// take more if there are many samples: as much as half a pass over all of them, which is little beside ten EM iterations.
 const FREE_WORK: usize = 1 << 22;
-/// The least and the most samples of a subset, which has 32 for each component within these limits, and at least 4 for each.
-const SUBSET: (usize, usize) = (1024, 4096);
+/// The least samples of a subset for k-means; there are at least 4 for each component.
+const SUBSET: usize = 4096;
+/// The same for random responsibilities; there are at least 4 for each feature.
+const RANDOM_SUBSET: usize = 1024;
 /// Lloyd's iterations end when the centres move by less than this times the data's mean variance, squared and summed, as in
 /// scikit-learn's k-means.
 const LLOYD_TOL: f64 = 1e-4;
@@ -56,8 +58,8 @@ impl GaussianMixtureValidParams {
         let (k, n) = (self.n_components, evaluator.n_samples());
         let wanted = match self.init_params {
             // Each sample counts for all components.
-            InitParams::Random => SUBSET.0.max(4 * evaluator.n_features()),
-            _ => k.saturating_mul(32).clamp(SUBSET.0, SUBSET.1).max(k.saturating_mul(4)),
+            InitParams::Random => RANDOM_SUBSET.max(4 * evaluator.n_features()),
+            _ => SUBSET.max(k.saturating_mul(4)),
         };
         let Rows { x, weights } = subset(evaluator, k, wanted.min(n), rng)?;
         match self.init_params {

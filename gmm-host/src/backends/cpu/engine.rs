@@ -2,7 +2,8 @@
 use super::estep;
 use super::isa::Isa;
 use super::kernel::{Buffer, Chunk, PerSample, Total, buffer, scratch};
-use super::moments::{EStep, Flush, Layout};
+use super::leading::leading_rows;
+use super::moments::{EStep, Layout, MAX_PENDING, Sums};
 use super::posterior::{Labels, Responsibilities};
 use super::real::Real;
 use super::resident::Resident;
@@ -26,9 +27,6 @@ const SERIAL_WORK: usize = 1 << 21;
 /// An E-step gathers its chunks into segments, each with sums of its own. The number of segments does not depend on the
 /// threads, so that the results do not either; all segments together have about this many sums, or there are four segments.
 const SEGMENT_ELEMENTS: usize = 1 << 22;
-
-/// Samples whose moments are summed in the element type before they are added up in float64.
-const MAX_PENDING: usize = 4096;
 
 /// Evaluates resident samples; a clone evaluates the same ones, without a copy of them.
 #[derive(Debug, Clone)]
@@ -86,20 +84,27 @@ impl<'a, T: Real> Engine<'a, T> {
     ) -> Result<()> {
         check_features(mixture, self.data.d)?;
         let parameters = DeviceParameters::<T>::with_matrices(mixture, &self.data.frame)?;
+        let leading = leading_rows(&parameters);
         let cost = 2 * parameters.scale.len() + 8 * parameters.n_components + 64;
         self.for_each_piece(out, self.data.chunk * each, cost, |c, out| {
             let (x, samples) = self.data.chunk(c);
             let mut scratch = scratch(parameters.n_components, self.data.d);
-            let chunk = Chunk { x, n: samples.len(), parameters: &parameters, scratch: &mut scratch };
+            let chunk = Chunk { x, n: samples.len(), parameters: &parameters, leading, scratch: &mut scratch };
             work(self.isa, chunk, out);
         });
         Ok(())
     }
 
     /// Total of log₂ p − offset over chunk `c`, each sample times its weight.
-    fn chunk_total(&self, c: usize, parameters: &DeviceParameters<T>, scratch: &mut [T]) -> f64 {
+    fn chunk_total(
+        &self,
+        c: usize,
+        parameters: &DeviceParameters<T>,
+        leading: Option<usize>,
+        scratch: &mut [T],
+    ) -> f64 {
         let (x, samples) = self.data.chunk(c);
-        let chunk = Chunk { x, n: samples.len(), parameters, scratch };
+        let chunk = Chunk { x, n: samples.len(), parameters, leading, scratch };
         match &self.weights {
             None => self.isa.run(Total(chunk)),
             Some(weights) => {
@@ -126,32 +131,29 @@ impl<'a, T: Real> Engine<'a, T> {
         &self,
         chunks: Range<usize>,
         parameters: &DeviceParameters<T>,
+        leading: Option<usize>,
         layout: Layout,
         centres: &[T],
     ) -> (f64, Vec<f64>) {
         let mut scratch = scratch(parameters.n_components, parameters.n_features);
-        let (mut sums, mut rows) = (buffer(layout.length), buffer(layout.rows()));
+        let mut sums = Sums::new(layout, parameters.n_components);
         let mut log2 = Vec::new();
-        let mut totals = vec![0.0; layout.length];
         let mut pending = 0;
-        let end = chunks.end;
         for c in chunks {
             let (x, samples) = self.data.chunk(c);
             pending += samples.len();
             log2.push(self.isa.run(EStep {
-                chunk: Chunk { x, n: samples.len(), parameters, scratch: &mut scratch },
-                layout,
+                chunk: Chunk { x, n: samples.len(), parameters, leading, scratch: &mut scratch },
                 weights: self.weights.as_ref().map(|w| &w[samples]),
                 centres,
                 sums: &mut sums,
-                rows: &mut rows,
             }));
-            if pending >= MAX_PENDING || c + 1 == end {
-                self.isa.run(Flush { sums: &mut sums, totals: &mut totals });
+            if pending >= MAX_PENDING {
+                sums.flush(self.isa);
                 pending = 0;
             }
         }
-        (neumaier_sum(log2), totals)
+        (neumaier_sum(log2), sums.finish(self.isa))
     }
 }
 
@@ -196,22 +198,23 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         let mut parameters = Vec::with_capacity(mixtures.len());
         for mixture in mixtures {
             check_features(mixture, self.data.d)?;
-            parameters.push(DeviceParameters::<T>::with_matrices(mixture, &self.data.frame)?);
+            let one = DeviceParameters::<T>::with_matrices(mixture, &self.data.frame)?;
+            parameters.push((leading_rows(&one), one));
         }
         if parameters.is_empty() {
             return Ok(Vec::new());
         }
-        let most_components = parameters.iter().map(|p| p.n_components).max().unwrap_or(1);
-        let cost = parameters.iter().map(|p| 2 * p.scale.len() + 8 * p.n_components).sum();
+        let most_components = parameters.iter().map(|(_, p)| p.n_components).max().unwrap_or(1);
+        let cost = parameters.iter().map(|(_, p)| 2 * p.scale.len() + 8 * p.n_components).sum();
         let mut partial = std::mem::take(&mut self.partial);
         partial.resize(self.data.n_chunks() * parameters.len(), 0.0);
         self.for_each_piece(&mut partial, parameters.len(), cost, |c, totals| {
             let mut scratch = scratch(most_components, self.data.d);
-            for (total, parameters) in totals.iter_mut().zip(&parameters) {
-                *total = self.chunk_total(c, parameters, &mut scratch);
+            for (total, (leading, parameters)) in totals.iter_mut().zip(&parameters) {
+                *total = self.chunk_total(c, parameters, *leading, &mut scratch);
             }
         });
-        let totals = parameters.iter().enumerate().map(|(i, p)| {
+        let totals = parameters.iter().enumerate().map(|(i, (_, p))| {
             let log2 = neumaier_sum(partial.iter().skip(i).step_by(parameters.len()).copied());
             (self.total_weight * p.offset + log2 * self.weight_scale) * LN_2
         });
@@ -233,6 +236,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
         check_features(mixture, self.data.d)?;
         let parameters = DeviceParameters::<T>::with_matrices(mixture, &self.data.frame)?;
+        let leading = leading_rows(&parameters);
         let layout = Layout::new(&parameters, self.data.lanes);
         let centres = self.padded_centres(mixture, &parameters, layout);
         let n_chunks = self.data.n_chunks();
@@ -241,7 +245,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         let cost = 4 * (parameters.scale.len() + parameters.shift.len() * layout.height.max(2));
         self.for_each_piece(&mut segments, 1, cost, |segment, out| {
             let chunks = segment * n_chunks / n_segments..(segment + 1) * n_chunks / n_segments;
-            out[0] = self.segment_sums(chunks, &parameters, layout, &centres);
+            out[0] = self.segment_sums(chunks, &parameters, leading, layout, &centres);
         });
         let log2 = neumaier_sum(segments.iter().map(|s| s.0));
         let mut sums = vec![0.0; layout.length];

@@ -3,16 +3,19 @@
 //! Throughout, `T` is the element type, `S` the instruction set, and `REGISTERS` the number of registers of samples in a
 //! group. Everything is inlined into a function that is compiled for `S`: [`evaluate_group`] into one of its own, which all
 //! visitors share, so that the compiler makes it once and not once for each visitor.
+use super::leading;
 use super::real::{Real, elements, elements_mut, lanes};
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use aligned_vec::{AVec, ConstAlign};
 use pulp::{Simd, WithSimd, bytemuck};
+use std::ops::Range;
 
 /// Registers of samples that go through the components together: enough chains to hide the latency of the fused
 /// multiply-adds, and each parameter is broadcast once for all of them.
 pub(crate) const GROUP: usize = 4;
 
-/// Features of a group that are worked through before the next component: they stay in the first-level cache.
+/// Features of a group that are worked through before the next component or the first row of a matrix: they stay in the
+/// first-level cache. A multiple of four, so that rows that are taken together end in one block.
 const FEATURES: usize = 64;
 
 /// Elements of one type, aligned for every register.
@@ -32,11 +35,15 @@ pub(crate) struct Chunk<'a, T> {
     /// The number of samples; the last register may hold fewer than L, and copies of the last one.
     pub n: usize,
     pub parameters: &'a DeviceParameters<T>,
+    /// The rows of the matrices after which components far from a sample are left out: see [`leading_rows`].
+    ///
+    /// [`leading_rows`]: super::leading::leading_rows
+    pub leading: Option<usize>,
     /// Made by [`scratch`].
     pub scratch: &'a mut [T],
 }
 
-/// Room for one group: exponents and terms (K,) and, for a shared matrix, its product with the samples (D,).
+/// Room for one group: exponents and terms (K,) and, for matrices, their product with the samples (D,).
 pub(crate) fn scratch<T: Real>(n_components: usize, n_features: usize) -> Buffer<T> {
     let widest = 64 / size_of::<T>();
     buffer((2 * n_components + n_features) * GROUP * widest)
@@ -69,6 +76,12 @@ impl<T: Real> Chunk<'_, T> {
     #[inline(always)]
     pub(super) fn for_each_group<S: Simd>(self, simd: S, visitor: &mut impl Visitor<T, S>) {
         let (parameters, d) = (self.parameters, self.parameters.n_features);
+        // Not by `map`, whose closure would not be compiled for the instruction set.
+        let exponents = match self.leading {
+            Some(leading) => leading::exponents(simd, self.x, self.n, parameters, leading),
+            None => buffer(0),
+        };
+        let exponents = T::registers::<S>(&exponents);
         let x = T::registers::<S>(self.x);
         let length = (2 * parameters.n_components + d) * GROUP * lanes::<T, S>();
         let scratch = T::registers_mut::<S>(&mut self.scratch[..length]);
@@ -76,21 +89,23 @@ impl<T: Real> Chunk<'_, T> {
         let rest = groups.remainder();
         let mut first = 0;
         for x in groups {
-            visit_group::<T, S, _, GROUP>(simd, first, x, parameters, scratch, visitor);
+            visit_group::<T, S, _, GROUP>(simd, first, x, exponents, parameters, scratch, visitor);
             first += GROUP * lanes::<T, S>();
         }
         for x in rest.chunks_exact(d) {
-            visit_group::<T, S, _, 1>(simd, first, x, parameters, scratch, visitor);
+            visit_group::<T, S, _, 1>(simd, first, x, exponents, parameters, scratch, visitor);
             first += lanes::<T, S>();
         }
     }
 }
 
+/// `exponents` are those of the whole chunk, one row of K for each register of samples; empty, if they are to be computed.
 #[inline(always)]
 fn visit_group<T: Real, S: Simd, V: Visitor<T, S>, const REGISTERS: usize>(
     simd: S,
     first: usize,
     x: &[T::Reg<S>],
+    exponents: &[T::Reg<S>],
     parameters: &DeviceParameters<T>,
     scratch: &mut [T::Reg<S>],
     visitor: &mut V,
@@ -99,10 +114,15 @@ fn visit_group<T: Real, S: Simd, V: Visitor<T, S>, const REGISTERS: usize>(
     let (terms, scratch) = scratch.split_at_mut(if V::TERMS { k * REGISTERS } else { 0 });
     let zero = [T::splat(simd, T::from_f64(0.0)); REGISTERS];
     let (mut sum, mut shift) = (zero, zero);
+    let exponents = match exponents {
+        [] => exponents,
+        _ => &exponents[first / lanes::<T, S>() * k..][..REGISTERS * k],
+    };
     let shifted = evaluate_group(
         simd,
         Evaluate::<T, REGISTERS> {
             x: elements::<T, S>(x),
+            exponents: elements::<T, S>(exponents),
             parameters,
             scratch: elements_mut::<T, S>(scratch),
             terms: elements_mut::<T, S>(terms),
@@ -123,8 +143,10 @@ fn evaluate_group<T: Real, S: Simd, const REGISTERS: usize>(simd: S, evaluate: E
 /// The evaluation of one group, whose registers are passed as their elements: [`Group`] explains its parts.
 struct Evaluate<'a, T, const REGISTERS: usize> {
     x: &'a [T],
+    /// The exponents (REGISTERS, K), if they are known already; otherwise empty.
+    exponents: &'a [T],
     parameters: &'a DeviceParameters<T>,
-    /// Room for the exponents (K,) and for the product with a shared matrix (D,).
+    /// Room for the exponents (K,) and for the product with a matrix (D,).
     scratch: &'a mut [T],
     /// Empty, if the terms are not needed.
     terms: &'a mut [T],
@@ -143,9 +165,23 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Evaluate<'_, T, REGISTERS> {
         let (q, scratch) = T::registers_mut::<S>(self.scratch).split_at_mut(k * REGISTERS);
         let (q, _) = q.as_chunks_mut::<REGISTERS>();
         let (terms, _) = T::registers_mut::<S>(self.terms).as_chunks_mut::<REGISTERS>();
+        let known = T::registers::<S>(self.exponents);
         match &parameters.matrices {
+            _ if !known.is_empty() => {
+                for (c, q) in q.iter_mut().enumerate() {
+                    for (g, q) in q.iter_mut().enumerate() {
+                        *q = known[g * k + c];
+                    }
+                }
+            }
             Matrices::Diagonal => diagonal(simd, x, parameters, q),
-            Matrices::Each(matrices) => triangular(simd, x, parameters, matrices, q),
+            Matrices::Each(_) => {
+                let t = &mut scratch[..REGISTERS * d];
+                for (c, q) in q.iter_mut().enumerate() {
+                    let seed = [T::splat(simd, parameters.seed[c]); REGISTERS];
+                    *q = subtract_rows(simd, x, parameters, c, 0..d, t, seed);
+                }
+            }
             Matrices::Shared(matrix) => {
                 let y = &mut scratch[..REGISTERS * d];
                 multiply::<T, S, REGISTERS>(simd, matrix, x, y);
@@ -194,35 +230,68 @@ fn diagonal<T: Real, S: Simd, const REGISTERS: usize>(
     }
 }
 
-/// qₖ = seedₖ − |Aₖ·x + mₖ|².
+/// `q` less the squares of the entries `range` of Aₖ·x + mₖ, for component `c`. `range` begins at a multiple of four; `t` is room
+/// for (D, REGISTERS).
 #[inline(always)]
-fn triangular<T: Real, S: Simd, const REGISTERS: usize>(
+pub(super) fn subtract_rows<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,
     x: &[T::Reg<S>],
     parameters: &DeviceParameters<T>,
-    matrices: &[T],
-    q: &mut [[T::Reg<S>; REGISTERS]],
-) {
+    c: usize,
+    range: Range<usize>,
+    t: &mut [T::Reg<S>],
+    mut q: [T::Reg<S>; REGISTERS],
+) -> [T::Reg<S>; REGISTERS] {
     let d = parameters.n_features;
-    for (k, (q, matrix)) in q.iter_mut().zip(matrices.chunks_exact(triangle(d))).enumerate() {
-        let shift = &parameters.shift[k * d..][..d];
-        let mut sum = [T::splat(simd, parameters.seed[k]); REGISTERS];
-        let mut i = 0;
-        while i + 1 < d {
-            for t in rows::<T, S, 2, REGISTERS>(simd, matrix, i, x, d, &shift[i..i + 2]) {
-                for g in 0..REGISTERS {
-                    sum[g] = T::sub_mul(simd, t[g], t[g], sum[g]);
-                }
-            }
+    let Matrices::Each(matrices) = &parameters.matrices else { return q };
+    let map = (&matrices[c * triangle(d)..][..triangle(d)], &parameters.shift[c * d..][..d]);
+    let (t, _) = t.as_chunks_mut::<REGISTERS>();
+    for start in (0..range.end).step_by(FEATURES) {
+        let columns = start..(start + FEATURES).min(range.end);
+        let mut i = range.start.max(start);
+        // Four rows at once need more registers than some instruction sets have.
+        while S::REGISTER_COUNT >= 32 && i + 4 <= range.end {
+            subtract_some::<T, S, 4, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);
+            i += 4;
+        }
+        while i + 2 <= range.end {
+            subtract_some::<T, S, 2, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);
             i += 2;
         }
-        if i < d {
-            let [t] = rows::<T, S, 1, REGISTERS>(simd, matrix, i, x, d, &shift[i..]);
+        if i < range.end {
+            subtract_some::<T, S, 1, REGISTERS>(simd, x, map, i, columns, t, &mut q);
+        }
+    }
+    q
+}
+
+/// Adds some columns of the rows `i..i + ROWS` to the entries `t` of A·x + m, for `map` = (A, m); if these are the rows' last
+/// columns, subtracts the squares from `q` instead.
+#[inline(always)]
+fn subtract_some<T: Real, S: Simd, const ROWS: usize, const REGISTERS: usize>(
+    simd: S,
+    x: &[T::Reg<S>],
+    map: (&[T], &[T]),
+    i: usize,
+    columns: Range<usize>,
+    t: &mut [[T::Reg<S>; REGISTERS]],
+    q: &mut [T::Reg<S>; REGISTERS],
+) {
+    let (matrix, shift) = map;
+    let mut entries = [[T::splat(simd, T::from_f64(0.0)); REGISTERS]; ROWS];
+    for r in 0..ROWS {
+        entries[r] = if columns.start > 0 { t[i + r] } else { [T::splat(simd, shift[i + r]); REGISTERS] };
+    }
+    let last = i < columns.end;
+    let entries = rows::<T, S, ROWS, REGISTERS>(simd, matrix, i, x, shift.len(), columns, entries);
+    if last {
+        for entry in &entries {
             for g in 0..REGISTERS {
-                sum[g] = T::sub_mul(simd, t[g], t[g], sum[g]);
+                q[g] = T::sub_mul(simd, entry[g], entry[g], q[g]);
             }
         }
-        *q = sum;
+    } else {
+        t[i..i + ROWS].copy_from_slice(&entries);
     }
 }
 
@@ -230,24 +299,25 @@ fn triangular<T: Real, S: Simd, const REGISTERS: usize>(
 #[inline(always)]
 fn multiply<T: Real, S: Simd, const REGISTERS: usize>(simd: S, matrix: &[T], x: &[T::Reg<S>], y: &mut [T::Reg<S>]) {
     let d = x.len() / REGISTERS;
-    let zero = [T::from_f64(0.0); 2];
+    let zero = [T::splat(simd, T::from_f64(0.0)); REGISTERS];
     let mut i = 0;
     while i + 1 < d {
-        let [a, b] = rows::<T, S, 2, REGISTERS>(simd, matrix, i, x, d, &zero);
+        let [a, b] = rows::<T, S, 2, REGISTERS>(simd, matrix, i, x, d, 0..d, [zero; 2]);
         for g in 0..REGISTERS {
             (y[g * d + i], y[g * d + i + 1]) = (a[g], b[g]);
         }
         i += 2;
     }
     if i < d {
-        let [a] = rows::<T, S, 1, REGISTERS>(simd, matrix, i, x, d, &zero[..1]);
+        let [a] = rows::<T, S, 1, REGISTERS>(simd, matrix, i, x, d, 0..d, [zero]);
         for g in 0..REGISTERS {
             y[g * d + i] = a[g];
         }
     }
 }
 
-/// Rows `i`..`i + ROWS` of A·x + `shift`; several at a time, so that each sample's register is loaded once for all.
+/// `sum` plus rows `i`..`i + ROWS` of A·x over some columns; several at a time, so that each sample's register is loaded once
+/// for all.
 #[inline(always)]
 fn rows<T: Real, S: Simd, const ROWS: usize, const REGISTERS: usize>(
     simd: S,
@@ -255,20 +325,20 @@ fn rows<T: Real, S: Simd, const ROWS: usize, const REGISTERS: usize>(
     i: usize,
     x: &[T::Reg<S>],
     d: usize,
-    shift: &[T],
+    columns: Range<usize>,
+    mut sum: [[T::Reg<S>; REGISTERS]; ROWS],
 ) -> [[T::Reg<S>; REGISTERS]; ROWS] {
-    let common = i + 1;
+    let common = columns.end.min(i + 1);
+    let length = common - columns.start;
     let mut a = [&matrix[..0]; ROWS];
-    let mut sum = [[T::splat(simd, T::from_f64(0.0)); REGISTERS]; ROWS];
     for r in 0..ROWS {
-        a[r] = &matrix[triangle(i + r)..][..common];
-        sum[r] = [T::splat(simd, shift[r]); REGISTERS];
+        a[r] = &matrix[triangle(i + r) + columns.start..][..length];
     }
     let mut samples = [&x[..0]; REGISTERS];
     for (g, samples) in samples.iter_mut().enumerate() {
-        *samples = &x[g * d..][..common];
+        *samples = &x[g * d + columns.start..][..length];
     }
-    for j in 0..common {
+    for j in 0..length {
         for r in 0..ROWS {
             let a = T::splat(simd, a[r][j]);
             for g in 0..REGISTERS {
@@ -277,7 +347,7 @@ fn rows<T: Real, S: Simd, const ROWS: usize, const REGISTERS: usize>(
         }
     }
     for r in 1..ROWS {
-        for j in common..=i + r {
+        for j in common..columns.end.min(i + r + 1) {
             let a = T::splat(simd, matrix[triangle(i + r) + j]);
             for g in 0..REGISTERS {
                 sum[r][g] = T::mul_add(simd, x[g * d + j], a, sum[r][g]);

@@ -3,6 +3,7 @@ mod engine;
 mod estep;
 mod isa;
 mod kernel;
+mod leading;
 mod moments;
 mod posterior;
 mod real;

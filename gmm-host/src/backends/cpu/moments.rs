@@ -1,23 +1,34 @@
 //! The E-step kernel: log-sum-exp and sufficient statistics from one read of the samples.
 //!
 //! All moments are taken around each component's current mean, so that nothing cancels, and summed in the element
-//! type over a few thousand samples at most; the caller adds these sums up in float64.
+//! type over a few thousand samples at most; these sums are added up in float64.
 //!
 //! - `diag`, `spherical`: with t = s·x + m at hand, Σ r·t and Σ r·t², register by register of samples.
-//! - `full`: the group's samples are turned into rows; Σ r·(x−c) and the lower triangle of Σ r·(x−c)(x−c)ᵀ are products of
-//!   matrices.
+//! - `full`: the group's samples are turned into rows, and those whose responsibilities are not negligible wait in a queue of
+//!   their component until there are many: then Σ r·(x−c) and the lower triangle of Σ r·(x−c)(x−c)ᵀ are products of matrices.
+//!   So the sums, which are too large for a cache if D is, are read and written once for many samples.
 //! - `tied`: Σₖ r(x−cₖ)(x−cₖ)ᵀ of one sample is its scatter around the conditional mean c̄ = Σₖ r·cₖ plus that of the cₖ
 //!   around c̄, and the latter is ½ Σₖₗ rₖrₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (both without a difference of squares). So a sample takes one outer product of
 //!   D features and one of K responsibilities, instead of K of D features.
-use super::kernel::{Chunk, GROUP, Group, Product, Visitor, logarithms};
+use super::isa::Isa;
+use super::kernel::{Buffer, Chunk, GROUP, Group, Product, Visitor, buffer, logarithms};
 use super::real::{Real, elements, elements_mut, lanes};
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use pulp::{Simd, WithSimd};
+use std::ops::Range;
 
 /// Samples of a group at most: `GROUP` of the widest registers.
 const MAX_GROUP: usize = 16 * GROUP;
 /// Rows of a product of matrices that are formed together.
 const ROWS: usize = 4;
+/// Registers of a row that lie together in a queue: the columns of a product that are formed together.
+const COLUMNS: usize = 2;
+/// The least and the most samples of a queue. The parts of the most that a block of a product needs fit into the first-level
+/// cache; there are fewer if the queues of all components had more than `QUEUE_ELEMENTS` elements.
+const QUEUE: (usize, usize) = (16, 128);
+const QUEUE_ELEMENTS: usize = 1 << 21;
+/// Samples whose moments are summed in the element type before they are added up in float64.
+pub(crate) const MAX_PENDING: usize = 4096;
 
 /// How the sums lie in memory: first sums that are spread over the elements of registers, (`spread`, L), then the rows of
 /// matrices, padded to whole registers.
@@ -39,6 +50,8 @@ pub(crate) struct Layout {
     pub pairs: usize,
     /// The number of elements in all.
     pub length: usize,
+    /// Samples of a component's queue; zero without queues.
+    queue: usize,
 }
 
 impl Layout {
@@ -57,27 +70,82 @@ impl Layout {
         let pairs_begin = second + matrices * height * width;
         let pair_width = if pairs { k.next_multiple_of(unit) } else { 0 };
         let length = pairs_begin + if pairs { k.next_multiple_of(ROWS) * pair_width } else { 0 };
-        Self { lanes, spread, width, pair_width, second, height, pairs: pairs_begin, length }
+        let queue = match parameters.matrices {
+            Matrices::Each(_) => (QUEUE_ELEMENTS / (k * width)).clamp(QUEUE.0, QUEUE.1),
+            _ => 0,
+        };
+        Self { lanes, spread, width, pair_width, second, height, pairs: pairs_begin, length, queue }
     }
 
-    /// Length of the buffer of rows that a group needs.
-    pub fn rows(&self) -> usize {
-        MAX_GROUP * (3 * self.width + 2 * self.pair_width)
+    /// The elements of component `c`'s first and second moments, if it has a matrix of its own.
+    fn component(&self, c: usize) -> [Range<usize>; 2] {
+        let first = self.spread * self.lanes + c * self.width;
+        let second = self.second + c * self.height * self.width;
+        [first..first + self.width, second..second + self.height * self.width]
+    }
+}
+
+/// The sums of some chunks.
+#[derive(Debug)]
+pub(crate) struct Sums<T> {
+    layout: Layout,
+    /// What has not been moved into `totals` yet, as `layout` says.
+    sums: Buffer<T>,
+    totals: Vec<f64>,
+    /// The samples of a group, as rows.
+    rows: Buffer<T>,
+    /// The samples' deviations from the centre that wait, for each component: blocks of (`queue`, `COLUMNS` registers).
+    waiting: Buffer<T>,
+    /// Their responsibilities (K, `queue`).
+    shares: Buffer<T>,
+    /// The deviations of one component times the responsibilities.
+    weighted: Buffer<T>,
+    /// How many wait, for each component, and how many of them `sums` has.
+    n_waiting: Vec<usize>,
+    n_summed: Vec<usize>,
+}
+
+impl<T: Real> Sums<T> {
+    pub fn new(layout: Layout, n_components: usize) -> Self {
+        let Layout { width, pair_width, queue, length, .. } = layout;
+        let queues = if queue > 0 { n_components } else { 0 };
+        Self {
+            layout,
+            sums: buffer(length),
+            totals: vec![0.0; length],
+            rows: buffer(MAX_GROUP * if queue > 0 { width } else { 3 * width + 2 * pair_width }),
+            waiting: buffer(queues * queue * width),
+            shares: buffer(queues * queue),
+            weighted: buffer(queue * width),
+            n_waiting: vec![0; queues],
+            n_summed: vec![0; queues],
+        }
+    }
+
+    /// Moves the sums of what has no queue into the totals.
+    pub fn flush(&mut self, isa: Isa) {
+        let end = if self.n_waiting.is_empty() { self.sums.len() } else { self.layout.spread * self.layout.lanes };
+        isa.run(Flush { sums: &mut self.sums[..end], totals: &mut self.totals[..end] });
+    }
+
+    /// The totals of everything, as the layout says.
+    pub fn finish(mut self, isa: Isa) -> Vec<f64> {
+        for c in 0..self.n_waiting.len() {
+            isa.run(Drain { sums: &mut self, c, last: true });
+        }
+        self.flush(isa);
+        self.totals
     }
 }
 
 /// The E-step over a chunk, whose sums are added to `sums`. The output is the total of log₂ p − offset.
 pub(crate) struct EStep<'a, T> {
     pub chunk: Chunk<'a, T>,
-    pub layout: Layout,
     /// The weights of the chunk's samples, if they have any.
     pub weights: Option<&'a [f64]>,
     /// The centres of the moments in the frame, (K, width); empty without matrices.
     pub centres: &'a [T],
-    /// As long as [`Layout::length`] says.
-    pub sums: &'a mut [T],
-    /// As long as [`Layout::rows`] says.
-    pub rows: &'a mut [T],
+    pub sums: &'a mut Sums<T>,
 }
 
 impl<T: Real> WithSimd for EStep<'_, T> {
@@ -85,17 +153,12 @@ impl<T: Real> WithSimd for EStep<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
-        let layout = self.layout;
-        let (spread, matrices) = T::registers_mut::<S>(self.sums).split_at_mut(layout.spread);
         let mut moments = Moments::<T, S> {
             n: self.chunk.n,
             parameters: self.chunk.parameters,
-            layout,
             weights: self.weights,
             centres: T::registers::<S>(self.centres),
-            spread,
-            matrices,
-            rows: T::registers_mut::<S>(self.rows),
+            sums: self.sums,
             product: Product::new(simd),
             log2: 0.0,
         };
@@ -105,9 +168,9 @@ impl<T: Real> WithSimd for EStep<'_, T> {
 }
 
 /// Moves the sums of the element type into totals in float64.
-pub(crate) struct Flush<'a, T> {
-    pub sums: &'a mut [T],
-    pub totals: &'a mut [f64],
+struct Flush<'a, T> {
+    sums: &'a mut [T],
+    totals: &'a mut [f64],
 }
 
 impl<T: Real> WithSimd for Flush<'_, T> {
@@ -126,12 +189,9 @@ impl<T: Real> WithSimd for Flush<'_, T> {
 struct Moments<'a, T: Real, S: Simd> {
     n: usize,
     parameters: &'a DeviceParameters<T>,
-    layout: Layout,
     weights: Option<&'a [f64]>,
     centres: &'a [T::Reg<S>],
-    spread: &'a mut [T::Reg<S>],
-    matrices: &'a mut [T::Reg<S>],
-    rows: &'a mut [T::Reg<S>],
+    sums: &'a mut Sums<T>,
     product: Product<T, S>,
     log2: f64,
 }
@@ -165,7 +225,8 @@ impl<T: Real, S: Simd> Visitor<T, S> for Moments<'_, T, S> {
         for g in 0..REGISTERS {
             share[g] = T::div(simd, weight[g], group.sum[g]);
         }
-        for (terms, count) in group.terms.iter_mut().zip(self.spread.iter_mut()) {
+        let counts = T::registers_mut::<S>(&mut self.sums.sums[..group.terms.len() * lanes::<T, S>()]);
+        for (terms, count) in group.terms.iter_mut().zip(counts) {
             for g in 0..REGISTERS {
                 terms[g] = T::mul(simd, terms[g], share[g]);
                 *count = T::add(simd, *count, terms[g]);
@@ -183,7 +244,8 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
     #[inline(always)]
     fn diagonal<const REGISTERS: usize>(&mut self, simd: S, x: &[T::Reg<S>], r: &[[T::Reg<S>; REGISTERS]]) {
         let (k, d) = (self.parameters.n_components, self.parameters.n_features);
-        let (first, second) = self.spread[k..].split_at_mut(k * d);
+        let (_, moments) = T::registers_mut::<S>(&mut self.sums.sums).split_at_mut(k);
+        let (first, second) = moments.split_at_mut(k * d);
         let mut samples = [&x[..0]; REGISTERS];
         for (g, samples) in samples.iter_mut().enumerate() {
             *samples = &x[g * d..][..d];
@@ -214,34 +276,39 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
 
     #[inline(always)]
     fn full<const REGISTERS: usize>(&mut self, simd: S, n: usize, x: &[T::Reg<S>], r: &[[T::Reg<S>; REGISTERS]]) {
-        let (k, d) = (self.parameters.n_components, self.parameters.n_features);
-        let registers = self.layout.width / lanes::<T, S>();
-        let (samples, rest) = self.rows.split_at_mut(MAX_GROUP * registers);
-        let (deviations, rest) = rest.split_at_mut(MAX_GROUP * registers);
-        let weighted = &mut rest[..MAX_GROUP * registers];
-        let (first, second) = self.matrices.split_at_mut(k * registers);
-        transpose::<T, S>(x, n, d, self.layout.width, samples);
+        let Layout { width, queue, .. } = self.sums.layout;
+        let registers = width / lanes::<T, S>();
+        let samples = T::registers_mut::<S>(&mut self.sums.rows);
+        transpose::<T, S>(x, n, self.parameters.n_features, width, samples);
         for (c, r) in r.iter().enumerate() {
             let (chosen, m) = choose::<T, S>(r, n);
-            if m == 0 {
-                continue;
-            }
-            let r = elements::<T, S>(r);
-            for v in 0..registers {
-                let centre = self.centres[c * registers + v];
-                let mut sum = first[c * registers + v];
-                for (to, &row) in chosen[..m].iter().enumerate() {
-                    let deviation = T::sub(simd, samples[usize::from(row) * registers + v], centre);
-                    let u = T::mul(simd, deviation, T::splat(simd, r[usize::from(row)]));
-                    deviations[to * registers + v] = deviation;
-                    weighted[to * registers + v] = u;
-                    sum = T::add(simd, sum, u);
+            let (r, mut chosen) = (elements::<T, S>(r), &chosen[..m]);
+            let centre = &self.centres[c * registers..][..registers];
+            while !chosen.is_empty() {
+                let at = self.sums.n_waiting[c];
+                let (now, later) = chosen.split_at(chosen.len().min(queue - at));
+                let samples = T::registers::<S>(&self.sums.rows);
+                let waiting = &mut self.sums.waiting[c * queue * width..][..queue * width];
+                let waiting = T::registers_mut::<S>(waiting);
+                for block in (0..registers).step_by(COLUMNS) {
+                    let columns = COLUMNS.min(registers - block);
+                    let to = &mut waiting[block * queue + at * columns..][..now.len() * columns];
+                    for (to, &row) in to.chunks_exact_mut(columns).zip(now) {
+                        let sample = &samples[usize::from(row) * registers + block..][..columns];
+                        for ((to, sample), centre) in to.iter_mut().zip(sample).zip(&centre[block..]) {
+                            *to = T::sub(simd, *sample, *centre);
+                        }
+                    }
                 }
-                first[c * registers + v] = sum;
+                for (share, &row) in self.sums.shares[c * queue + at..].iter_mut().zip(now) {
+                    *share = r[usize::from(row)];
+                }
+                self.sums.n_waiting[c] = at + now.len();
+                if at + now.len() == queue {
+                    drain::<T, S>(simd, Drain { sums: &mut *self.sums, c, last: false });
+                }
+                chosen = later;
             }
-            let size = self.layout.height * registers;
-            let second = &mut second[c * size..][..size];
-            add_product::<T, S>(simd, d, registers, &weighted[..m * registers], &deviations[..m * registers], second);
         }
     }
 
@@ -255,15 +322,16 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
         weight: &[T::Reg<S>; REGISTERS],
     ) {
         let (k, d) = (self.parameters.n_components, self.parameters.n_features);
-        let lanes = lanes::<T, S>();
-        let (registers, pair_registers) = (self.layout.width / lanes, self.layout.pair_width / lanes);
-        let (samples, rest) = self.rows.split_at_mut(MAX_GROUP * registers);
+        let (lanes, Layout { width, height, pair_width, spread, .. }) = (lanes::<T, S>(), self.sums.layout);
+        let (registers, pair_registers) = (width / lanes, pair_width / lanes);
+        let (samples, rest) = T::registers_mut::<S>(&mut self.sums.rows).split_at_mut(MAX_GROUP * registers);
         let (deviations, rest) = rest.split_at_mut(MAX_GROUP * registers);
         let (weighted, rest) = rest.split_at_mut(MAX_GROUP * registers);
         let (pairs, weighted_pairs) = rest.split_at_mut(MAX_GROUP * pair_registers);
-        let (first, second) = self.matrices.split_at_mut(k * registers);
-        let (second, pair_sums) = second.split_at_mut(self.layout.height * registers);
-        transpose::<T, S>(x, n, d, self.layout.width, samples);
+        let (_, matrices) = T::registers_mut::<S>(&mut self.sums.sums).split_at_mut(spread);
+        let (first, second) = matrices.split_at_mut(k * registers);
+        let (second, pair_sums) = second.split_at_mut(height * registers);
+        transpose::<T, S>(x, n, d, width, samples);
         let zero = T::splat(simd, T::from_f64(0.0));
         deviations[..n * registers].fill(zero);
         // deviations = Σₖ r·(x − cₖ) = weight·(x − c̄)
@@ -284,7 +352,7 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
             }
             let to = elements_mut::<T, S>(pairs);
             for row in 0..n {
-                to[row * self.layout.pair_width + c] = r[row];
+                to[row * pair_width + c] = r[row];
             }
         }
         for (row, &w) in elements::<T, S>(weight)[..n].iter().enumerate() {
@@ -331,7 +399,80 @@ fn choose<T: Real, S: Simd>(r: &[T::Reg<S>], n: usize) -> ([u8; MAX_GROUP], usiz
     (chosen, m)
 }
 
-/// Adds uᵀ·v to `sum` (D, width), where u and v are (n, width). Only the entries on and left of the diagonal are complete.
+/// The moments of the samples that wait for component `c`; it needs a matrix of its own.
+struct Drain<'a, T> {
+    sums: &'a mut Sums<T>,
+    c: usize,
+    /// Whether the sums are moved into the totals, however few samples they have.
+    last: bool,
+}
+
+/// Runs `drain` in a function that is compiled for `S`, and that is not inlined here.
+#[inline(never)]
+fn drain<T: Real, S: Simd>(simd: S, drain: Drain<'_, T>) {
+    simd.vectorize(drain);
+}
+
+impl<T: Real> WithSimd for Drain<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (c, lanes) = (self.c, lanes::<T, S>());
+        let Sums { layout, sums, totals, waiting, shares, weighted, n_waiting, n_summed, .. } = self.sums;
+        let (queue, registers, m) = (layout.queue, layout.width / lanes, n_waiting[c]);
+        let waiting = &T::registers::<S>(waiting)[c * queue * registers..][..queue * registers];
+        let weighted = T::registers_mut::<S>(weighted);
+        let [first, second] = layout.component(c);
+        let first_moments = T::registers_mut::<S>(&mut sums[first.clone()]);
+        for block in (0..registers).step_by(COLUMNS) {
+            let columns = COLUMNS.min(registers - block);
+            let deviations = waiting[block * queue..][..m * columns].chunks_exact(columns);
+            let products = weighted[block * queue..][..m * columns].chunks_exact_mut(columns);
+            let mut sum = [T::splat(simd, T::from_f64(0.0)); COLUMNS];
+            for ((u, deviation), &r) in products.zip(deviations).zip(&shares[c * queue..][..m]) {
+                let r = T::splat(simd, r);
+                for ((u, deviation), sum) in u.iter_mut().zip(deviation).zip(&mut sum) {
+                    *u = T::mul(simd, *deviation, r);
+                    *sum = T::add(simd, *sum, *u);
+                }
+            }
+            for (to, sum) in first_moments[block..].iter_mut().zip(&sum[..columns]) {
+                *to = T::add(simd, *to, *sum);
+            }
+        }
+        let sum = T::registers_mut::<S>(&mut sums[second.clone()]);
+        for row_block in (0..registers).step_by(COLUMNS) {
+            let u_registers = COLUMNS.min(registers - row_block);
+            let u = &weighted[row_block * queue..][..m * u_registers];
+            for block in (0..=row_block).step_by(COLUMNS) {
+                let v_registers = COLUMNS.min(registers - block);
+                let v = &waiting[block * queue..][..m * v_registers];
+                let end = ((row_block + u_registers) * lanes).min(layout.height);
+                for i in (row_block * lanes..end).step_by(ROWS) {
+                    let needed = (i + ROWS).div_ceil(lanes).min(block + v_registers) - block;
+                    let (u, v) = ((u, u_registers, i - row_block * lanes), (v, v_registers, 0));
+                    let sum = &mut sum[i * registers + block..];
+                    match needed {
+                        COLUMNS => add_block::<T, S, COLUMNS>(simd, u, v, sum, registers),
+                        _ => add_block::<T, S, 1>(simd, u, v, sum, registers),
+                    }
+                }
+            }
+        }
+        n_waiting[c] = 0;
+        n_summed[c] += m;
+        if n_summed[c] >= MAX_PENDING || self.last {
+            n_summed[c] = 0;
+            for part in [first, second] {
+                Flush { sums: &mut sums[part.clone()], totals: &mut totals[part] }.with_simd(simd);
+            }
+        }
+    }
+}
+
+/// Adds uᵀ·v to `sum` (D, `registers`), where u and v are (n, `registers`). Only the entries on and left of the diagonal are
+/// complete.
 #[inline(always)]
 fn add_product<T: Real, S: Simd>(
     simd: S,
@@ -341,46 +482,44 @@ fn add_product<T: Real, S: Simd>(
     v: &[T::Reg<S>],
     sum: &mut [T::Reg<S>],
 ) {
-    let mut i = 0;
-    while i < d {
+    for i in (0..d).step_by(ROWS) {
         let needed = (i + ROWS).min(d).div_ceil(lanes::<T, S>());
         let mut j = 0;
-        while j + 1 < needed {
-            add_block::<T, S, 2>(simd, registers, i, j, u, v, sum);
-            j += 2;
+        while j < needed {
+            let (u, v, sum) = ((u, registers, i), (v, registers, j), &mut sum[i * registers + j..]);
+            match needed - j {
+                1 => add_block::<T, S, 1>(simd, u, v, sum, registers),
+                _ => add_block::<T, S, COLUMNS>(simd, u, v, sum, registers),
+            }
+            j += COLUMNS;
         }
-        if j < needed {
-            add_block::<T, S, 1>(simd, registers, i, j, u, v, sum);
-        }
-        i += ROWS;
     }
 }
 
-/// Adds rows `i..i + ROWS` and registers `j..j + COLUMNS` of the product.
+/// Adds a block of uᵀ·v, of `ROWS` rows and `WIDTH` registers, to the beginnings of the rows of `sum`, which are `registers` apart.
+/// The factors come with the number of registers of their rows, and with the first element of u's and the first register of v's
+/// that the block takes.
 #[inline(always)]
-fn add_block<T: Real, S: Simd, const COLUMNS: usize>(
+fn add_block<T: Real, S: Simd, const WIDTH: usize>(
     simd: S,
-    registers: usize,
-    i: usize,
-    j: usize,
-    u: &[T::Reg<S>],
-    v: &[T::Reg<S>],
+    (u, u_registers, u_first): (&[T::Reg<S>], usize, usize),
+    (v, v_registers, v_first): (&[T::Reg<S>], usize, usize),
     sum: &mut [T::Reg<S>],
+    registers: usize,
 ) {
-    let width = registers * lanes::<T, S>();
-    let mut block = [[T::splat(simd, T::from_f64(0.0)); COLUMNS]; ROWS];
-    for (u, v) in elements::<T, S>(u).chunks_exact(width).zip(v.chunks_exact(registers)) {
-        let (u, v) = (&u[i..][..ROWS], &v[j..][..COLUMNS]);
+    let mut block = [[T::splat(simd, T::from_f64(0.0)); WIDTH]; ROWS];
+    for (u, v) in elements::<T, S>(u).chunks_exact(u_registers * lanes::<T, S>()).zip(v.chunks_exact(v_registers)) {
+        let (u, v) = (&u[u_first..][..ROWS], &v[v_first..][..WIDTH]);
         for a in 0..ROWS {
             let u = T::splat(simd, u[a]);
-            for b in 0..COLUMNS {
+            for b in 0..WIDTH {
                 block[a][b] = T::mul_add(simd, v[b], u, block[a][b]);
             }
         }
     }
     for a in 0..ROWS {
-        for b in 0..COLUMNS {
-            let sum = &mut sum[(i + a) * registers + j + b];
+        for b in 0..WIDTH {
+            let sum = &mut sum[a * registers + b];
             *sum = T::add(simd, *sum, block[a][b]);
         }
     }

@@ -7,7 +7,7 @@ use std::any::TypeId;
 ///
 /// All functions on registers are inlined into the caller, which is compiled for the instruction set of `S`. A closure
 /// in between would be compiled without it: loops and traits take their place.
-pub(crate) trait Real: Float + bytemuck::Pod + PartialOrd {
+pub(crate) trait Real: Float + bytemuck::Pod {
     /// A register of as many elements as `S` holds.
     type Reg<S: Simd>: bytemuck::Pod + Send + Sync;
 

@@ -4,9 +4,10 @@ use super::real::{Real, lanes};
 use crate::data::frame::{Float, Frame};
 use crate::{Samples, View};
 use memmap2::MmapMut;
-use ndarray::ArrayView2;
+use ndarray::parallel::prelude::*;
+use ndarray::{ArrayView2, Axis};
 use pulp::{Simd, WithSimd, bytemuck};
-use rayon::prelude::*;
+use rayon::slice::ParallelSliceMut;
 use std::alloc::{Layout, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -54,15 +55,16 @@ impl<T: Real> Resident<T> {
         let frame = Frame::of(samples);
         let chunk = (CHUNK_ELEMENTS / d / CHUNK_UNIT * CHUNK_UNIT).clamp(CHUNK_UNIT, MAX_CHUNK);
         let mut x = Pages::new(n.div_ceil(lanes) * lanes * d);
-        x.par_chunks_mut(chunk * d).enumerate().for_each(|(c, out)| {
-            for (b, block) in out.chunks_exact_mut(lanes * d).enumerate() {
-                for lane in 0..lanes {
-                    let row = samples.row((c * chunk + b * lanes + lane).min(n - 1));
-                    for (j, &v) in row.iter().enumerate() {
-                        block[j * lanes + lane] = T::from_f64(frame.apply(j, v.into()));
-                    }
+        x.par_chunks_mut(chunk * d).zip(samples.axis_chunks_iter(Axis(0), chunk)).for_each(|(out, samples)| {
+            let copy: Vec<V>;
+            let rows = match samples.to_slice() {
+                Some(rows) => rows,
+                None => {
+                    copy = samples.iter().copied().collect();
+                    &copy
                 }
-            }
+            };
+            isa.run(LayOut { rows, frame: &frame, out });
         });
         Self { frame, n, d, lanes, chunk, x }
     }
@@ -79,6 +81,40 @@ impl<T: Real> Resident<T> {
     }
 }
 
+/// Lays out `rows` (n, D) in the registers `out` (⌈n/L⌉, D, L), of which the last is filled up with copies of the last row.
+struct LayOut<'a, V, T> {
+    rows: &'a [V],
+    frame: &'a Frame,
+    out: &'a mut [T],
+}
+
+impl<V: Float, T: Real> WithSimd for LayOut<'_, V, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let (d, lanes) = (self.frame.shift.len(), lanes::<T, S>());
+        // The frame of each element of a block, so that consecutive elements are converted at once.
+        let (shift, scale) = (self.frame.shift.repeat(lanes), self.frame.scale.repeat(lanes));
+        let mut block = vec![T::from_f64(0.0); lanes * d];
+        for (rows, out) in self.rows.chunks(lanes * d).zip(self.out.chunks_exact_mut(lanes * d)) {
+            // A loop, not a closure, which would not be compiled for the instruction set.
+            for (((to, &v), shift), scale) in block.iter_mut().zip(rows).zip(&shift).zip(&scale) {
+                let v: f64 = v.into();
+                *to = T::from_f64((v - shift) * scale);
+            }
+            for end in (rows.len()..block.len()).step_by(d) {
+                block.copy_within(end - d..end, end);
+            }
+            for (j, out) in out.chunks_exact_mut(lanes).enumerate() {
+                for (to, &v) in out.iter_mut().zip(block[j..].iter().step_by(d)) {
+                    *to = v;
+                }
+            }
+        }
+    }
+}
+
 /// Elements in memory pages of their own, zero at first. The pages go back to the system when this is dropped; blocks of this
 /// size in the heap, coming and going with the chunks of a large data set, would leave holes that no later block fits into.
 #[derive(Debug)]
@@ -92,7 +128,13 @@ impl<T: Real> Pages<T> {
     fn new(length: usize) -> Self {
         let layout = Layout::array::<T>(length).unwrap_or(Layout::new::<T>());
         match MmapMut::map_anon(length.saturating_mul(size_of::<T>())) {
-            Ok(map) => Self { map, element: PhantomData },
+            Ok(map) => {
+                // Passes over samples in small pages spend half of their time on page tables, in a virtual machine. A system
+                // without large pages gives small ones, so that the outcome does not matter.
+                #[cfg(target_os = "linux")]
+                let _ = map.advise(memmap2::Advice::HugePage);
+                Self { map, element: PhantomData }
+            }
             // As a vector does when there is no memory.
             Err(_) => handle_alloc_error(layout),
         }

@@ -1,0 +1,302 @@
+//! Exponents under full covariances, where most components are far from most samples.
+//!
+//! qₖ = seedₖ − |Aₖ·x + mₖ|² falls with each row of the triangle Aₖ, and the leading rows are the cheapest: a quarter of them
+//! takes a sixteenth of the multiply-adds. So all components are evaluated over some leading rows first. The component that is
+//! then the best of a sample is completed, and of the others those that could still have a responsibility above
+//! [`Real::NEGLIGIBLE`]. The rest get the exponent of a component of weight zero. What is completed has the bits that it has
+//! without all this.
+use super::kernel::{Buffer, GROUP, buffer, subtract_rows};
+use super::real::{Real, elements, elements_mut, lanes};
+use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use pulp::Simd;
+
+/// With fewer features, or fewer components, this does not pay.
+const MIN_FEATURES: usize = 32;
+const MIN_COMPONENTS: usize = 3;
+/// With this many features it pays to take all samples of a chunk through one matrix after another, even if nothing is left out.
+const LARGE: usize = 128;
+/// The number of leading rows is a multiple of this, which is a multiple of four.
+const STEP: usize = 8;
+/// The components that each one is compared with, to estimate how many samples it can be left out for.
+const COMPARED: usize = 4;
+
+/// log₂ of the ratio of terms beyond which the smaller one is left out: [`Real::NEGLIGIBLE`], with a reserve for rounding.
+fn margin<T: Real>() -> f64 {
+    let negligible: f64 = T::NEGLIGIBLE.into();
+    4.0 - negligible.log2()
+}
+
+/// The number of leading rows with which the fewest multiply-adds are expected; none, if it pays to take a group of samples
+/// through all rows of all components instead.
+/// It depends on the parameters alone.
+///
+/// A sample of component l is taken to be three standard deviations nearer to component k than the mean of l is, and its own
+/// exponent the expected one.
+pub(crate) fn leading_rows<T: Real>(parameters: &DeviceParameters<T>) -> Option<usize> {
+    let (k, d) = (parameters.n_components, parameters.n_features);
+    let Matrices::Each(matrices) = &parameters.matrices else { return None };
+    if d < MIN_FEATURES || k < MIN_COMPONENTS {
+        return None;
+    }
+    let alive: Vec<usize> = (0..k).filter(|&c| parameters.weight[c].into() > 0.0).collect();
+    let parts = |c: usize| (&matrices[c * triangle(d)..][..triangle(d)], &parameters.shift[c * d..][..d]);
+    // Variance of an entry of A·x + m over the samples of its own component.
+    let variance = std::f64::consts::LOG2_E / 2.0;
+    // How many pairs are still to be completed after each number of rows.
+    let (mut open, mut pairs) = (vec![0usize; d / STEP + 1], 0);
+    for (at, &l) in alive.iter().enumerate() {
+        // The mean of l, where A·x + m is zero.
+        let (matrix, shift) = parts(l);
+        let mut mean = vec![0.0f64; d];
+        for i in 0..d {
+            let row = &matrix[triangle(i)..][..=i];
+            let sum: f64 = row[..i].iter().zip(&mean).map(|(&a, x)| a.into() * x).sum();
+            mean[i] = -(sum + shift[i].into()) / row[i].into();
+        }
+        let compared = COMPARED.min(alive.len() - 1);
+        for other in 0..compared {
+            let (matrix, shift) = parts(alive[(at + 1 + other * (alive.len() - 1) / compared) % alive.len()]);
+            let mut distance = 0.0;
+            pairs += 1;
+            for i in 0..d {
+                let row = matrix[triangle(i)..][..=i].iter().zip(&mean);
+                let t = row.map(|(&a, x)| a.into() * x).sum::<f64>() + shift[i].into();
+                distance += t * t;
+                let nearest = (distance.sqrt() - 3.0 * variance.sqrt()).max(0.0);
+                let far = nearest * nearest + variance * (i + 1) as f64 > margin::<T>() + variance * d as f64;
+                if (i + 1) % STEP == 0 && !far {
+                    open[(i + 1) / STEP] += 1;
+                }
+            }
+        }
+    }
+    // Multiply-adds of a sample, in triangles: the leading rows of all components; the own component; and what is still open. What
+    // is completed is gathered first, and fills registers only in part.
+    let cost = |rows: usize| {
+        let share = open[rows / STEP] as f64 / pairs.max(1) as f64;
+        k as f64 * (rows as f64 / d as f64).powi(2) + 2.0 * (1.0 + share * (k - 1) as f64)
+    };
+    let best = (STEP..d).step_by(STEP).min_by(|&a, &b| cost(a).total_cmp(&cost(b)))?;
+    if cost(best) < 0.8 * k as f64 { Some(best) } else { (d >= LARGE).then_some(d) }
+}
+
+/// The exponents of a chunk of `n` samples, one row of K for each register of samples; `x` is (⌈n/L⌉, D, L).
+#[inline(always)]
+pub(super) fn exponents<T: Real, S: Simd>(
+    simd: S,
+    x: &[T],
+    n: usize,
+    parameters: &DeviceParameters<T>,
+    leading: usize,
+) -> Buffer<T> {
+    let (k, d, lanes) = (parameters.n_components, parameters.n_features, lanes::<T, S>());
+    let padded = n.div_ceil(lanes) * lanes;
+    let mut q = buffer::<T>(padded * k);
+    let mut t = buffer::<T>(d * GROUP * lanes);
+    partial::<T, S>(
+        simd,
+        T::registers::<S>(x),
+        parameters,
+        leading,
+        T::registers_mut::<S>(&mut t),
+        T::registers_mut::<S>(&mut q),
+    );
+    if leading == d {
+        return q;
+    }
+    let log_weight: Vec<T> = parameters.weight.iter().map(|&w| T::from_f64(w.into().log2().max(T::DEAD))).collect();
+    let mut chosen =
+        Chosen { x, parameters, leading, t, samples: buffer::<T>(GROUP * lanes * d), list: Vec::with_capacity(padded) };
+
+    // The best component of each sample, by what is known so far.
+    let (mut best, mut label) = (vec![T::from_f64(T::DEAD); padded], vec![0u32; padded]);
+    for ((best, label), q) in
+        best.chunks_exact_mut(lanes).zip(label.chunks_exact_mut(lanes)).zip(q.chunks_exact(k * lanes))
+    {
+        for (c, (q, &w)) in q.chunks_exact(lanes).zip(&log_weight).enumerate() {
+            for ((best, label), &q) in best.iter_mut().zip(label.iter_mut()).zip(q) {
+                let value = T::from_f64(q.into() + w.into());
+                *label = if value > *best { c as u32 } else { *label };
+                *best = if value > *best { value } else { *best };
+            }
+        }
+    }
+    for c in 0..k {
+        chosen.list.clear();
+        chosen.list.extend((0..padded as u32).filter(|&i| label[i as usize] == c as u32));
+        chosen.complete(simd, c, &mut q);
+        for &i in &chosen.list {
+            let i = i as usize;
+            best[i] = T::from_f64(q[(i / lanes * k + c) * lanes + i % lanes].into() + log_weight[c].into());
+        }
+    }
+    // The least exponents, with the logarithm of the weight, that count.
+    for best in &mut best {
+        *best = T::from_f64((*best).into() - margin::<T>());
+    }
+    let (least, dead) = (best, T::from_f64(T::DEAD));
+    for c in 0..k {
+        chosen.list.clear();
+        let w = log_weight[c];
+        for (register, (least, label)) in least.chunks_exact(lanes).zip(label.chunks_exact(lanes)).enumerate() {
+            let q = &mut q[(register * k + c) * lanes..][..lanes];
+            let mut open = 0;
+            for ((q, &least), &label) in q.iter_mut().zip(least).zip(label) {
+                let counts = (*q).into() + w.into() >= least.into();
+                *q = if counts { *q } else { dead };
+                open += u32::from(counts & (label != c as u32));
+            }
+            if open > 0 {
+                for (lane, (&q, &label)) in q.iter().zip(label).enumerate() {
+                    if q > dead && label != c as u32 {
+                        chosen.list.push((register * lanes + lane) as u32);
+                    }
+                }
+            }
+        }
+        chosen.complete(simd, c, &mut q);
+    }
+    q
+}
+
+/// Exponents over the leading rows, into `q` (⌈n/L⌉, K).
+#[inline(always)]
+fn partial<T: Real, S: Simd>(
+    simd: S,
+    x: &[T::Reg<S>],
+    parameters: &DeviceParameters<T>,
+    leading: usize,
+    t: &mut [T::Reg<S>],
+    q: &mut [T::Reg<S>],
+) {
+    let (k, d) = (parameters.n_components, parameters.n_features);
+    let whole = x.len() / (GROUP * d);
+    for c in 0..k {
+        let seed = T::splat(simd, parameters.seed[c]);
+        for group in 0..whole {
+            let x = &x[group * GROUP * d..][..GROUP * d];
+            let sum = subtract_rows::<T, S, GROUP>(simd, x, parameters, c, 0..leading, t, [seed; GROUP]);
+            for g in 0..GROUP {
+                q[(group * GROUP + g) * k + c] = sum[g];
+            }
+        }
+        for register in whole * GROUP..x.len() / d {
+            let x = &x[register * d..][..d];
+            let [sum] = subtract_rows::<T, S, 1>(simd, x, parameters, c, 0..leading, t, [seed]);
+            q[register * k + c] = sum;
+        }
+    }
+}
+
+/// Samples of a chunk whose exponent for some component is to be completed.
+struct Chosen<'a, T> {
+    x: &'a [T],
+    parameters: &'a DeviceParameters<T>,
+    leading: usize,
+    /// Room for (D, GROUP) registers.
+    t: Buffer<T>,
+    /// Room for a group of samples (GROUP, D, L).
+    samples: Buffer<T>,
+    list: Vec<u32>,
+}
+
+impl<T: Real> Chosen<'_, T> {
+    /// Subtracts the rows behind the leading ones for component `c`.
+    #[inline(always)]
+    fn complete<S: Simd>(&mut self, simd: S, c: usize, q: &mut [T]) {
+        let (k, d, lanes) = (self.parameters.n_components, self.parameters.n_features, lanes::<T, S>());
+        for list in self.list.chunks(GROUP * lanes) {
+            let mut known = [T::splat(simd, T::from_f64(0.0)); GROUP];
+            for (to, &i) in list.iter().enumerate() {
+                let (register, lane) = (i as usize / lanes, i as usize % lanes);
+                let from = self.x[register * d * lanes..][..d * lanes][lane..].iter().step_by(lanes);
+                let to_register = &mut self.samples[to / lanes * d * lanes..][..d * lanes];
+                for (to, &v) in to_register[to % lanes..].iter_mut().step_by(lanes).zip(from) {
+                    *to = v;
+                }
+                elements_mut::<T, S>(&mut known)[to] = q[(register * k + c) * lanes + lane];
+            }
+            // The rest of the group holds samples of earlier groups, or zeros, whose exponents are not used.
+            let (samples, t) = (T::registers::<S>(&self.samples), T::registers_mut::<S>(&mut self.t));
+            let sum = subtract_rows::<T, S, GROUP>(simd, samples, self.parameters, c, self.leading..d, t, known);
+            for (&i, &v) in list.iter().zip(elements::<T, S>(&sum)) {
+                let (register, lane) = (i as usize / lanes, i as usize % lanes);
+                q[(register * k + c) * lanes + lane] = v;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::cpu::isa::Isa;
+    use crate::backends::cpu::kernel::{Chunk, PerSample, scratch};
+    use crate::backends::cpu::resident::Resident;
+    use crate::{Covariances, Mixture, Samples};
+    use ndarray::{Array1, Array2, Array3};
+
+    /// Clouds whose centres are `apart` standard deviations of one feature from each other, and the mixture they are from.
+    fn clouds(apart: f64) -> (Array2<f32>, Mixture) {
+        let (n, d, k) = (700, 40, 5);
+        let noise = |i: usize| {
+            (0..4).map(|m| (i as f64 * [0.618_033, 0.754_877, 0.569_840, 0.819_172][m]).fract() - 0.5).sum::<f64>()
+        };
+        let means = Array2::from_shape_fn((k, d), |(c, j)| apart * noise(1000 + c * 71 + j * 3));
+        let covariance = |(_, i, j): (usize, usize, usize)| if i == j { 0.4 } else { 0.1 };
+        let x = Array2::from_shape_fn((n, d), |(i, j)| (means[[i % k, j]] + noise(i * d + j)) as f32);
+        let covariances = Covariances::Full(Array3::from_shape_fn((k, d, d), covariance));
+        (x, Mixture::new(Array1::from_elem(k, 1.0 / k as f64), means, covariances).unwrap())
+    }
+
+    fn log2<T: Real>(
+        isa: Isa,
+        data: &Resident<T>,
+        parameters: &DeviceParameters<T>,
+        leading: Option<usize>,
+    ) -> Vec<f64> {
+        let mut scratch = scratch(parameters.n_components, parameters.n_features);
+        let mut all = Vec::new();
+        for c in 0..data.n_chunks() {
+            let (x, samples) = data.chunk(c);
+            let mut out = vec![0.0; samples.len()];
+            let chunk = Chunk { x, n: samples.len(), parameters, leading, scratch: &mut scratch };
+            isa.run(PerSample { chunk, out: &mut out });
+            all.extend(out);
+        }
+        all
+    }
+
+    fn leaving_out_changes_nothing<T: Real>() {
+        for apart in [0.0, 2.0, 20.0] {
+            let (x, mixture) = clouds(apart);
+            let samples = Samples::from_f32(x.view()).unwrap();
+            for isa in Isa::available() {
+                let data = Resident::<T>::new(&samples, isa);
+                let parameters = DeviceParameters::with_matrices(&mixture, &data.frame).unwrap();
+                let all = log2(isa, &data, &parameters, None);
+                for leading in [8, 16, 32] {
+                    // To the bit: what is left out is below the rounding of the sum.
+                    assert_eq!(all, log2(isa, &data, &parameters, Some(leading)), "{apart} {leading} {}", isa.name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn leaving_out_far_components_changes_no_density() {
+        leaving_out_changes_nothing::<f32>();
+        leaving_out_changes_nothing::<f64>();
+    }
+
+    #[test]
+    fn rows_are_left_out_where_components_are_far_apart() {
+        let leading = |apart| {
+            let (x, mixture) = clouds(apart);
+            let data = Resident::<f32>::new(&Samples::from_f32(x.view()).unwrap(), Isa::best());
+            leading_rows(&DeviceParameters::<f32>::with_matrices(&mixture, &data.frame).unwrap())
+        };
+        assert_eq!(leading(0.0), None);
+        assert_eq!(leading(20.0), Some(STEP));
+    }
+}

@@ -70,10 +70,11 @@ impl Shared<Halves> {
     /// The four matrices whose rows the lanes name, each row with its numbers.
     unsafe fn rows(self, i: usize) -> [[[Halves; 4]; 8]; 4] {
         let places = exchange_all([self.offset(i).bytes as u32]);
-        // SAFETY: inside and aligned; the caller excludes races.
-        from_fn(|m| {
-            from_fn(|row| unsafe { Self::at(places[8 * m + row][0] as usize).pointer::<[Halves; 4]>(0).read() })
-        })
+        let row = |i: usize| {
+            // SAFETY: inside and aligned; the caller excludes races.
+            unsafe { Self::at(places[i][0] as usize).pointer::<[Halves; 4]>(0).read() }
+        };
+        from_fn(|m| from_fn(|r| row(8 * m + r)))
     }
     /// Four matrices of (8, 8) numbers: of each, two neighbours of row `lane / 4`.
     ///

@@ -19,6 +19,20 @@ pub enum Error {
         /// The value itself.
         value: f64,
     },
+    /// An array holds NaN or an infinite number.
+    #[error(
+        "{what} holds {} at row {row}, column {column} (counted from 0); remove the row or fill in a finite value", short(*value)
+    )]
+    NonFinite {
+        /// Which array.
+        what: &'static str,
+        /// Row of the first such value.
+        row: usize,
+        /// Its column.
+        column: usize,
+        /// The value itself.
+        value: f64,
+    },
     /// A data set without rows or without columns.
     #[error("the data has {rows} rows and {columns} columns; at least one of each is needed")]
     EmptyData {

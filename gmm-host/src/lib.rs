@@ -30,7 +30,7 @@
 //! 5. `evaluator`, which knows no backend;
 //! 6. `backends`: `chunked`, `either_precision`, `device_parameters`, `reference`; then `cpu` and `cuda`; then `auto`;
 //! 7. `device`, which knows all backends;
-//! 8. `source`;
+//! 8. `pairwise`, `source`;
 //! 9. `fit` (`outcome`, `params`, `kmeans`, `init`, `em`, `select`, `merge`, then `standard` and `stepwise`);
 //! 10. `predict`, `linfa`.
 mod backends;
@@ -44,6 +44,7 @@ mod fit;
 mod linfa;
 mod metropolis;
 mod model;
+pub mod pairwise;
 mod precision;
 mod predict;
 mod source;

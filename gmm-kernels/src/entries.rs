@@ -3,6 +3,7 @@ use crate::estep::{fused, tensor_cores, weighted_sums};
 use crate::general::{accumulate, density, posterior};
 use crate::likelihood::{batch, exp2_bias, pair, small_k, tiled};
 use crate::metropolis;
+use crate::pairwise::{centres, pairs, products, split};
 use crate::reduce::{sets, slices};
 use core::marker::PhantomData;
 use std::format;
@@ -124,4 +125,24 @@ pub fn reduce_sets() -> Entry<sets::ReduceSetsArgs> {
 /// Sums over slices of the samples.
 pub fn reduce_slices() -> Entry<slices::ReduceSlicesArgs> {
     Entry::new("reduce_slices")
+}
+
+/// Rows as pairs of float16 numbers.
+pub fn split_rows() -> Entry<split::SplitArgs> {
+    Entry::new("split_rows")
+}
+
+/// Inner products of split rows.
+pub fn products() -> Entry<products::ProductsArgs> {
+    Entry::new("products")
+}
+
+/// The Gaussian kernel of pairs of rows.
+pub fn gaussian_pairs() -> Entry<pairs::PairsArgs> {
+    Entry::new("gaussian_pairs")
+}
+
+/// The Gaussian kernel of rows with centres.
+pub fn gaussian_centres() -> Entry<centres::CentresArgs> {
+    Entry::new("gaussian_centres")
 }

@@ -43,6 +43,7 @@ pub mod general;
 pub mod likelihood;
 device_code! { pub mod math; }
 pub mod metropolis;
+pub mod pairwise;
 #[cfg(any(feature = "ptx", feature = "ptx-build"))]
 pub mod ptx;
 pub mod reduce;

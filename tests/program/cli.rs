@@ -362,6 +362,32 @@ fn bench_plots() {
 }
 
 #[test]
+fn bench_workloads_are_set_beside_published_times() {
+    let folder = folder();
+    for (workload, shape, published) in
+        [("inner-products", &["-k", "5", "-d", "7"][..], "cudamat"), ("gaussian-kernel", &["-d", "3"][..], "NumPy")]
+    {
+        let args =
+            ["bench", "--workload", workload, "--method", "reference,cpu", "--n", "10,100", "--seconds", "0.001"];
+        gmm(&folder)
+            .args(args)
+            .args(shape)
+            .args(["--plot", "p.svg"])
+            .assert()
+            .success()
+            .stdout(predicate::str::contains(published).and(predicate::str::contains("× the best here")));
+        let svg = fs::read_to_string(folder.path().join("p.svg")).unwrap();
+        assert!(svg.contains("<polyline") && svg.contains(if shape.len() == 4 { "D = 7" } else { "D = 3" }));
+        let run = gmm(&folder).args(args).args(shape).arg("--json").assert().success();
+        let rows = json(&run.get_output().stdout);
+        let sizes: Vec<_> = rows.as_array().unwrap().iter().map(|r| r["n"].as_u64().unwrap()).collect();
+        assert_eq!(sizes, [10, 100, 10, 100]);
+    }
+    refused(folder.path(), &["bench", "--workload", "inner-products", "--mcmc"], &["for the workload `likelihood`"]);
+    refused(folder.path(), &["bench", "--workload", "gaussian-kernel", "-k", "3"], &["-k is not for the workload"]);
+}
+
+#[test]
 fn devices_are_listed_with_reasons() {
     gmm(".")
         .arg("devices")

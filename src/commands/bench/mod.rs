@@ -3,6 +3,7 @@ mod accuracy;
 mod crossover;
 mod markov_chain;
 mod rows;
+mod workload;
 
 use super::timing;
 use super::values::whole_number;
@@ -22,6 +23,7 @@ use rows::{Row, read_rows};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+use workload::Workload;
 
 /// How many different parameter sets take turns, so that no evaluation can reuse anything from the one before.
 const PARAMETER_SETS: usize = 16;
@@ -30,7 +32,8 @@ const SEED: u64 = 2018;
 /// Time one evaluation of the log-likelihood, for several devices and numbers of samples
 ///
 /// Random float32 data stays on the device. Each time is the median of repeated evaluations, from the parameters of a
-/// mixture on the host to the total log-likelihood on the host, with other parameters each time.
+/// mixture on the host to the total log-likelihood on the host, with other parameters each time. The other workloads
+/// are timed from vectors on the host to products on the host, with a resident matrix, and for resident pairs of rows.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -38,21 +41,26 @@ Examples:
   gmm bench --method cpu,cuda --n 1e3,1e5,1e7 --plot bench.svg
   gmm bench --method cuda --kernels --n 1e6 --json
   gmm bench --accuracy --method cpu --n 1e5     the error of each kernel beside its time
+  gmm bench --workload inner-products           vectors times a matrix, beside published times
   gmm bench --rows rows.json --plot bench.svg   draw what --json printed before
   gmm bench --mcmc --method cpu,cuda            a million evaluations in a Markov chain")]
 pub struct Bench {
-    /// Devices to compare: reference, cpu, cuda, cuda:N or auto
-    #[arg(long, value_delimiter = ',', default_value = "reference,cpu,cuda")]
+    /// What to time
+    #[arg(long, value_enum, default_value_t = Workload::Likelihood)]
+    workload: Workload,
+    /// Devices to compare: reference, cpu, cuda, cuda:N or auto. Default: reference,cpu,cuda; other workloads cpu,cuda
+    #[arg(long, value_delimiter = ',')]
     method: Vec<Method>,
-    /// Numbers of samples
-    #[arg(long, value_delimiter = ',', default_value = "100,1000,10000,100000,1000000", value_parser = whole_number)]
+    /// Numbers of samples, vectors or pairs. Default: powers of ten from 100 to a million; for inner-products 1 to
+    /// 50000, for gaussian-kernel 10 to a million
+    #[arg(long, value_delimiter = ',', value_parser = whole_number)]
     n: Vec<usize>,
-    /// Number of mixture components
-    #[arg(short, default_value = "8", value_parser = whole_number)]
-    k: usize,
-    /// Number of features
-    #[arg(short, default_value = "13", value_parser = whole_number)]
-    d: usize,
+    /// Number of mixture components, or of rows of the matrix. Default: 8; for inner-products 1000
+    #[arg(short, value_parser = whole_number)]
+    k: Option<usize>,
+    /// Number of features, or of numbers of a vector. Default: 13; for inner-products 1000, for gaussian-kernel 20
+    #[arg(short, value_parser = whole_number)]
+    d: Option<usize>,
     /// Time each kernel (code variant) of each device, not only the one that the device chooses
     #[arg(long)]
     kernels: bool,
@@ -109,7 +117,24 @@ struct Missing {
 
 impl Bench {
     pub fn run(mut self) -> anyhow::Result<()> {
+        let likelihood = self.workload == Workload::Likelihood;
+        ensure!(
+            likelihood || !(self.mcmc || self.kernels),
+            "--mcmc and --kernels are for the workload `likelihood`, not for `{}`",
+            self.workload.name()
+        );
+        ensure!(
+            self.workload != Workload::GaussianKernel || self.k.is_none(),
+            "-k is not for the workload `gaussian-kernel`: pairs have N and D only"
+        );
         let output = self.plot.as_ref().map(Output::create).transpose()?;
+        let further_shapes = self.n.is_empty() && self.k.is_none() && self.d.is_none();
+        if self.n.is_empty() {
+            self.n = self.workload.sizes().to_vec();
+        }
+        if self.method.is_empty() {
+            self.method = self.workload.methods().iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
+        }
         self.n.sort_unstable();
         self.n.dedup();
         if self.mcmc {
@@ -120,7 +145,8 @@ impl Bench {
         }
         let (rows, missing) = match &self.rows {
             Some(path) => (read_rows(path)?, Vec::new()),
-            None => self.measure_all(&self.problem()?),
+            None if likelihood => self.measure_all(&self.problem()?),
+            None => self.measure_workload(further_shapes),
         };
         if rows.is_empty() {
             let reason = missing.into_iter().next().map(|m| anyhow!(m.reason).context(m.method));
@@ -132,14 +158,12 @@ impl Bench {
             }
             text::print_json(&rows)?;
         } else {
-            text::print(report(&rows, &missing))?;
+            text::print(report(self.workload, &rows, &missing))?;
         }
         if let Some(output) = output {
-            let svg = plot::log_log(
-                &format!("One evaluation of the log-likelihood, K = {}, D = {}", rows[0].k, rows[0].d),
-                ("number of samples N", "seconds"),
-                &series(&rows),
-            )?;
+            let of_one_shape = of_one_shape(&rows);
+            let items = format!("number of {} N", self.workload.items().0);
+            let svg = plot::log_log(&self.workload.title(&rows[0]), (&items, "seconds"), &series(&of_one_shape))?;
             output.write(|file| file.write_all(svg.as_bytes()))?;
             if !self.json {
                 text::print(format!("\nplot: {output}"))?;
@@ -149,7 +173,37 @@ impl Bench {
     }
 
     fn problem(&self) -> anyhow::Result<Problem> {
-        Problem::random(self.n.iter().copied().max().unwrap_or(1), self.k, self.d)
+        let (k, d) = self.shape();
+        Problem::random(self.n.iter().copied().max().unwrap_or(1), k, d)
+    }
+
+    /// K and D.
+    fn shape(&self) -> (usize, usize) {
+        let (k, d) = self.workload.shape();
+        (self.k.unwrap_or(k), self.d.unwrap_or(d))
+    }
+
+    /// Times a workload that needs no mixture, for each N and, if they are asked for, the shapes of published times.
+    fn measure_workload(&self, further_shapes: bool) -> (Vec<Row>, Vec<Missing>) {
+        let (mut rows, mut missing) = (Vec::new(), Vec::new());
+        let (k, d) = self.shape();
+        let further = if further_shapes { self.workload.further_shapes() } else { &[] };
+        let shapes: Vec<_> = self.n.iter().map(|&n| [n, d, k]).chain(further.iter().copied()).collect();
+        for Method { name, device } in &self.method {
+            for &[n, d, k] in &shapes {
+                match workload::time(self.workload, *device, [n, d, k], self.budget(0.5)) {
+                    Ok(seconds) => {
+                        let kernel = self.workload.name().into();
+                        rows.push(Row { method: name.clone(), kernel, n, k, d, seconds });
+                    }
+                    Err(reason) => {
+                        missing.push(Missing { method: name.clone(), kernel: String::new(), reason });
+                        break;
+                    }
+                }
+            }
+        }
+        (rows, missing)
     }
 
     fn markov_chain(&self, problem: &Problem) -> anyhow::Result<()> {
@@ -222,8 +276,8 @@ impl Bench {
                 method: method.name.clone(),
                 kernel: used,
                 n,
-                k: self.k,
-                d: self.d,
+                k: self.shape().0,
+                d: self.shape().1,
                 seconds: timing.median,
             });
         }
@@ -266,11 +320,24 @@ impl Problem {
     }
 }
 
-fn report(rows: &[Row], missing: &[Missing]) -> String {
+/// The rows of the first one's K and D.
+fn of_one_shape(rows: &[Row]) -> Vec<Row> {
+    let same = |r: &&Row| (r.k, r.d) == (rows[0].k, rows[0].d);
+    rows.iter().filter(same).cloned().collect()
+}
+
+fn report(workload: Workload, rows: &[Row], missing: &[Missing]) -> String {
+    let likelihood = workload == Workload::Likelihood;
+    // The kernel's name is the workload's; in its place is the shape, which may differ from row to row.
+    let about = |r: &Row| match workload {
+        Workload::Likelihood => r.kernel.clone(),
+        Workload::InnerProducts => format!("{} × {}", text::grouped(r.k as u64), text::grouped(r.d as u64)),
+        Workload::GaussianKernel => format!("D = {}", r.d),
+    };
     let measured = rows.iter().map(|r| {
         vec![
             r.method.clone(),
-            r.kernel.clone(),
+            about(r),
             text::grouped(r.n as u64),
             text::seconds(r.seconds),
             text::seconds(r.seconds / r.n as f64),
@@ -278,9 +345,17 @@ fn report(rows: &[Row], missing: &[Missing]) -> String {
     });
     let unavailable =
         missing.iter().map(|m| vec![m.method.clone(), m.kernel.clone(), "–".into(), "unavailable".into(), "–".into()]);
-    let mut out = text::table(&["method", "kernel", "N", "evaluation", "per sample"], measured.chain(unavailable), 2);
+    let (second, fourth) = match workload {
+        Workload::Likelihood => ("kernel", "evaluation"),
+        Workload::InnerProducts => ("matrix", "products"),
+        Workload::GaussianKernel => ("rows", "values"),
+    };
+    let header = ["method", second, "N", fourth, &format!("per {}", workload.items().1)];
+    let mut out = text::table(&header, measured.chain(unavailable), 2);
     let notes = missing.iter().map(|m| format!("{}: {}", m.label(), m.reason));
-    for note in notes.chain(Crossover::of(rows).map(|c| c.to_string())) {
+    let crossover = Crossover::of(&of_one_shape(rows)).map(|c| c.to_string());
+    let published = (!likelihood).then(|| workload.history(rows));
+    for note in notes.chain(crossover).chain(published) {
         out.push_str("\n\n");
         out.push_str(&note);
     }

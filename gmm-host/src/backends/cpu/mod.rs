@@ -1,12 +1,12 @@
 //! The CPU backend: several threads, and SIMD instructions that are chosen at run time; float32 and float64.
 mod engine;
 mod estep;
-mod isa;
+pub(crate) mod isa;
 mod kernel;
 mod leading;
 mod moments;
 mod posterior;
-mod real;
+pub(crate) mod real;
 mod resident;
 
 use crate::backends::either_precision::EitherPrecision;

@@ -24,6 +24,10 @@ pub(crate) trait Real: Float + bytemuck::Pod {
     const COUNTER: usize = if cfg!(target_endian = "little") { Self::COUNTERS - 1 } else { 0 };
 
     fn splat<S: Simd>(simd: S, v: Self) -> Self::Reg<S>;
+    /// The numbers of a slice that does not fill a register, and zeros behind them.
+    fn partial_load<S: Simd>(simd: S, v: &[Self]) -> Self::Reg<S>;
+    /// The sum of the elements.
+    fn sum<S: Simd>(simd: S, a: Self::Reg<S>) -> Self;
     fn add<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
     fn sub<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
     fn mul<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
@@ -79,13 +83,21 @@ pub(crate) fn elements_mut<T: Real, S: Simd>(v: &mut [T::Reg<S>]) -> &mut [T] {
 
 /// The operations that differ between the element types only by the names of pulp's functions.
 macro_rules! register_operations {
-    ($splat:ident, $add:ident, $sub:ident, $mul:ident, $div:ident, $max:ident, $min:ident, $mul_add:ident, $sub_mul:ident, $regs:ident,
+    ($splat:ident, $partial_load:ident, $sum:ident, $add:ident, $sub:ident, $mul:ident, $div:ident, $max:ident, $min:ident, $mul_add:ident, $sub_mul:ident, $regs:ident,
      $slice:ident, $slice_mut:ident) => {
         type Reg<S: Simd> = S::$regs;
 
         #[inline(always)]
         fn splat<S: Simd>(simd: S, v: Self) -> S::$regs {
             simd.$splat(v)
+        }
+        #[inline(always)]
+        fn partial_load<S: Simd>(simd: S, v: &[Self]) -> S::$regs {
+            simd.$partial_load(v)
+        }
+        #[inline(always)]
+        fn sum<S: Simd>(simd: S, a: S::$regs) -> Self {
+            simd.$sum(a)
         }
         #[inline(always)]
         fn add<S: Simd>(simd: S, a: S::$regs, b: S::$regs) -> S::$regs {
@@ -170,6 +182,8 @@ impl Real for f32 {
 
     register_operations!(
         splat_f32s,
+        partial_load_f32s,
+        reduce_sum_f32s,
         add_f32s,
         sub_f32s,
         mul_f32s,
@@ -222,6 +236,8 @@ impl Real for f64 {
 
     register_operations!(
         splat_f64s,
+        partial_load_f64s,
+        reduce_sum_f64s,
         add_f64s,
         sub_f64s,
         mul_f64s,

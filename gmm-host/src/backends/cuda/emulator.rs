@@ -8,6 +8,7 @@ mod estep;
 mod general;
 mod likelihood;
 mod metropolis;
+mod pairwise;
 
 use super::device::layout as columns_layout;
 use super::likelihood::layout;

@@ -8,6 +8,7 @@
 //! | `estep/` | the E-step in float32 | `gmm_kernels::estep` |
 //! | `general/` | everything for any shape, in float32 and float64 | `gmm_kernels::general` |
 //! | `metropolis/` | random-walk Metropolis without the host | `gmm_kernels::metropolis` |
+//! | `pairwise/` | inner products and the Gaussian kernel | `gmm_kernels::pairwise` |
 //!
 //! `evaluator.rs` is what other modules use; behind it `float32.rs` or `float64.rs` evaluates, depending on the type of the
 //! samples.
@@ -22,6 +23,7 @@ mod general;
 mod likelihood;
 mod metropolis;
 mod options;
+pub(crate) mod pairwise;
 mod plan;
 
 pub use device::gpu::{GpuInfo, cuda_devices};

@@ -194,6 +194,10 @@ mod tests {
         check(entries::pair());
         check(entries::reduce_sets());
         check(entries::reduce_slices());
+        check(entries::split_rows());
+        check(entries::products());
+        check(entries::gaussian_pairs());
+        check(entries::gaussian_centres());
         check(entries::posterior::<f32>());
         check(entries::posterior::<f64>());
         for full in [false, true] {

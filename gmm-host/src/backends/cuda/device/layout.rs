@@ -26,6 +26,16 @@ pub(crate) fn columns<T: Float>(samples: &Samples<'_>, frame: &Frame, weight_sca
 }
 
 fn fill<S: Float, T: Float>(x: ArrayView2<'_, S>, frame: &Frame, out: &mut [T]) {
+    write_columns(x, out, |j, v| T::from_f64(frame.apply(j, v.into())));
+}
+
+/// Writes rows to `out`, (D, `stride(N)`), as they are; zeros behind the last.
+pub(crate) fn transpose(x: ArrayView2<'_, f32>, out: &mut [f32]) {
+    write_columns(x, out, |_, v| v);
+}
+
+/// Writes `apply` of each column's number and each of its elements.
+fn write_columns<S: Float, T: Float>(x: ArrayView2<'_, S>, out: &mut [T], apply: impl Fn(usize, S) -> T + Sync) {
     let (n, d) = x.dim();
     let stride = stride(n);
     debug_assert_eq!(out.len(), d * stride);
@@ -41,7 +51,7 @@ fn fill<S: Float, T: Float>(x: ArrayView2<'_, S>, frame: &Frame, out: &mut [T]) 
         for (j, column) in columns.into_iter().enumerate() {
             let (body, tail) = column.split_at_mut(rows.nrows());
             for (to, &from) in body.iter_mut().zip(rows.column(j)) {
-                *to = T::from_f64(frame.apply(j, from.into()));
+                *to = apply(j, from);
             }
             tail.fill(T::from_f64(0.0));
         }

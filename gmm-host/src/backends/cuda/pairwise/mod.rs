@@ -1,0 +1,91 @@
+//! Inner products with a resident matrix, and the Gaussian kernel, for [`crate::pairwise`].
+mod centres;
+mod pairs;
+mod products;
+
+pub use centres::Centres;
+pub use pairs::Pairs;
+pub use products::Products;
+
+use super::device::gpu::Gpu;
+use super::device::layout::{self, STRIDE};
+use super::device::memory::{Numbers, allocate, enlarge};
+use super::device::stream::Stream;
+use super::device::suffices;
+use crate::Result;
+use cust::memory::DeviceBuffer;
+use gmm_kernels::data;
+use gmm_kernels::entries;
+use ndarray::ArrayView2;
+use std::f64::consts::LOG2_E;
+
+/// Numbers that pass through the device at a time, of the rows and of the results: 256 MiB.
+const MOST_AT_ONCE: usize = 1 << 26;
+
+/// Makes the first device ready, and compiles the kernels.
+pub fn start() -> Result<()> {
+    let gpu = Gpu::open(0)?;
+    gpu.enter()?;
+    gpu.kernel(&entries::split_rows(), None)?;
+    gpu.kernel(&entries::products(), None)?;
+    gpu.kernel(&entries::gaussian_pairs(), None)?;
+    gpu.kernel(&entries::gaussian_centres(), None)?;
+    Ok(())
+}
+
+/// Rows that are taken at a time, with so many results each.
+fn rows_at_once(d: usize, results: usize) -> usize {
+    (MOST_AT_ONCE / d.max(results)).max(1)
+}
+
+/// The exponents' factor: exp(−γs) = 2^(factor · s).
+pub fn factor(gamma: f64) -> f32 {
+    (-gamma * LOG2_E) as f32
+}
+
+/// Rows that lie on the device column by column, with the stride of [`layout::stride`].
+#[derive(Debug)]
+struct Rows {
+    x: DeviceBuffer<f32>,
+    n: usize,
+    d: usize,
+}
+
+impl Rows {
+    fn none(d: usize) -> Result<Self> {
+        Ok(Self { x: allocate(d * STRIDE)?, n: 0, d })
+    }
+
+    /// Puts rows of D numbers in the place of those that were there.
+    fn replace(&mut self, stream: &Stream, rows: ArrayView2<'_, f32>) -> Result<()> {
+        let mut columns = vec![0.0; self.d * layout::stride(rows.nrows())];
+        layout::transpose(rows, &mut columns);
+        enlarge(&mut self.x, columns.len())?;
+        stream.write(&self.x, &columns)?;
+        self.n = rows.nrows();
+        Ok(())
+    }
+
+    fn columns(&self) -> Columns<'_> {
+        Columns { x: Numbers::of(&self.x), n: self.n, d: self.d }
+    }
+}
+
+/// [`Rows`], borrowed for a launch.
+#[derive(Clone, Copy)]
+struct Columns<'a> {
+    x: Numbers<'a, f32>,
+    n: usize,
+    d: usize,
+}
+
+impl Columns<'_> {
+    /// Whether the memory has all the columns of at least one row.
+    fn fit(&self) -> bool {
+        self.n > 0 && suffices(&[self.x.len()], &[self.d * layout::stride(self.n)])
+    }
+
+    fn argument(&self) -> data::Columns {
+        data::Columns { x: self.x.pointer(), stride: layout::stride(self.n) as u64, n: self.n as u64, cached_quads: 0 }
+    }
+}

@@ -1,0 +1,222 @@
+//! `split_rows` and `products`: inner products by the matrix units.
+use super::rows_at_once;
+use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::memory::{Numbers, allocate, enlarge};
+use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::device::{check_suffices, mismatch, suffices};
+use crate::{Error, Result};
+use cust::memory::DeviceBuffer;
+use gmm_kernels::entries;
+use gmm_kernels::pairwise::products::{ProductsArgs, SHARED_BYTES, SplitRows, THREADS, TILE_ROWS, TILE_VECTORS};
+use gmm_kernels::pairwise::split::{SplitArgs, row_elements};
+use gmm_kernels::simt::WARP;
+use ndarray::{ArrayView2, Axis};
+
+/// Threads of a block of `split_rows`.
+const SPLIT_THREADS: u32 = 256;
+
+/// A matrix on the device, split once, and room for vectors and products.
+pub struct Products {
+    gpu: &'static Gpu,
+    stream: Stream,
+    split: Kernel<SplitArgs>,
+    multiply: Kernel<ProductsArgs>,
+    matrix: Split,
+    vectors: Split,
+    /// The vectors before they are split, and the products.
+    plain: DeviceBuffer<f32>,
+    products: DeviceBuffer<f32>,
+}
+
+impl Products {
+    /// Takes a matrix of at least one row and one column to the device of this number.
+    pub fn open(ordinal: usize, matrix: ArrayView2<'_, f32>) -> Result<Self> {
+        let gpu = Gpu::open(ordinal)?;
+        gpu.enter()?;
+        let multiply = gpu.kernel(&entries::products(), None)?;
+        if multiply.most_shared() < SHARED_BYTES {
+            return Err(Error::Unsupported {
+                what: format!("{SHARED_BYTES} bytes of shared memory for a block, which inner products need,"),
+                backend: "this GPU",
+                remedy: "use the device `cpu`",
+            });
+        }
+        let (m, d) = matrix.dim();
+        let mut this = Self {
+            gpu,
+            stream: Stream::new()?,
+            split: gpu.kernel(&entries::split_rows(), None)?,
+            multiply,
+            matrix: Split::none(d)?,
+            vectors: Split::none(d)?,
+            plain: allocate(d)?,
+            products: allocate(1)?,
+        };
+        this.matrix.reserve(m)?;
+        let rows = rows_at_once(d, 1);
+        for (i, part) in matrix.axis_chunks_iter(Axis(0), rows).enumerate() {
+            this.upload(part)?;
+            let to = this.matrix.part(i * rows..i * rows + part.nrows())?;
+            this.start_split(part.nrows(), to)?.wait()?;
+        }
+        this.matrix.rows = m;
+        Ok(this)
+    }
+
+    /// The products of `vectors` (N, D) with the matrix's rows, (N, M).
+    pub fn products(&mut self, vectors: ArrayView2<'_, f32>, out: &mut [f32]) -> Result<()> {
+        self.gpu.enter()?;
+        let m = self.matrix.rows;
+        let rows = rows_at_once(self.matrix.d, m);
+        for (vectors, out) in vectors.axis_chunks_iter(Axis(0), rows).zip(out.chunks_mut(rows * m)) {
+            self.take(vectors)?;
+            let work = self.start(vectors.nrows())?;
+            self.stream.read(&self.products, out)?;
+            work.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Seconds of the split and the product of vectors that are on the device.
+    pub fn seconds(&mut self, vectors: ArrayView2<'_, f32>, repeats: u32) -> Result<f64> {
+        self.gpu.enter()?;
+        self.take(vectors)?;
+        let n = vectors.nrows();
+        self.start(n)?.wait()?;
+        let seconds = self.stream.seconds(|| {
+            let mut work = self.start(n)?;
+            for _ in 1..repeats {
+                work = work.followed_by(self.start(n)?);
+            }
+            Ok(work)
+        })?;
+        Ok(seconds / f64::from(repeats.max(1)))
+    }
+
+    /// Takes vectors to the device, and makes room for their products.
+    fn take(&mut self, vectors: ArrayView2<'_, f32>) -> Result<()> {
+        self.upload(vectors)?;
+        self.vectors.reserve(vectors.nrows())?;
+        enlarge(&mut self.products, vectors.nrows() * self.matrix.rows)
+    }
+
+    fn upload(&mut self, rows: ArrayView2<'_, f32>) -> Result<()> {
+        enlarge(&mut self.plain, rows.len())?;
+        let rows = rows.as_standard_layout();
+        self.stream.write(&self.plain, rows.as_slice().unwrap_or_default())
+    }
+
+    /// Starts to split the first `rows` rows that were uploaded.
+    fn start_split<'a>(&'a self, rows: usize, to: Halves<'a>) -> Result<Running<'a, SplitLaunch<'a>>> {
+        let warps = (SPLIT_THREADS / WARP) as usize;
+        let most = 64 * self.gpu.limits.multiprocessors as usize;
+        let grid = Grid::new(rows.div_ceil(warps).min(most) as u32, SPLIT_THREADS, 0);
+        self.stream.launch(self.split, grid, SplitLaunch { plain: Numbers::of(&self.plain), to })
+    }
+
+    /// Starts to split the first `n` vectors that were uploaded, and to multiply them.
+    fn start(&self, n: usize) -> Result<Running<'_, ProductsLaunch<'_>>> {
+        let (vectors, matrix) = (self.vectors.part(0..n)?, self.matrix.part(0..self.matrix.rows)?);
+        let split = self.start_split(n, vectors)?;
+        let blocks = (matrix.rows.div_ceil(TILE_ROWS) as u32, n.div_ceil(TILE_VECTORS) as u32);
+        let grid = Grid { blocks, threads: THREADS, shared: SHARED_BYTES, cooperative: false };
+        let launch = ProductsLaunch { vectors, matrix, products: Numbers::of(&self.products) };
+        Ok(split.followed_by(self.stream.launch(self.multiply, grid, launch)?))
+    }
+}
+
+/// Room for split rows of D numbers.
+struct Split {
+    halves: DeviceBuffer<u32>,
+    scales: DeviceBuffer<f32>,
+    rows: usize,
+    d: usize,
+}
+
+impl Split {
+    fn none(d: usize) -> Result<Self> {
+        Ok(Self { halves: allocate(row_elements(d))?, scales: allocate(1)?, rows: 0, d })
+    }
+
+    fn reserve(&mut self, rows: usize) -> Result<()> {
+        enlarge(&mut self.halves, rows * row_elements(self.d))?;
+        enlarge(&mut self.scales, rows)
+    }
+
+    fn part(&self, rows: std::ops::Range<usize>) -> Result<Halves<'_>> {
+        let row = row_elements(self.d);
+        Ok(Halves {
+            halves: Numbers::of(&self.halves).part(rows.start * row..rows.end * row)?,
+            scales: Numbers::of(&self.scales).part(rows.clone())?,
+            rows: rows.len(),
+            d: self.d,
+        })
+    }
+}
+
+/// Some split rows: as many numbers as they need.
+#[derive(Clone, Copy)]
+struct Halves<'a> {
+    halves: Numbers<'a, u32>,
+    scales: Numbers<'a, f32>,
+    rows: usize,
+    d: usize,
+}
+
+impl Halves<'_> {
+    fn argument(&self) -> SplitRows {
+        SplitRows { halves: self.halves.pointer(), scales: self.scales.pointer(), rows: self.rows as u32 }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct SplitLaunch<'a> {
+    plain: Numbers<'a, f32>,
+    to: Halves<'a>,
+}
+
+// SAFETY: `Halves` has what its rows need; the plain rows are checked here.
+unsafe impl Launch for SplitLaunch<'_> {
+    type Argument = SplitArgs;
+
+    fn argument(&self, _: &Grid) -> Result<SplitArgs> {
+        check_suffices("a launch of `split_rows`", vec![self.to.rows * self.to.d], vec![self.plain.len()])?;
+        Ok(SplitArgs {
+            x: self.plain.pointer(),
+            rows: self.to.rows as u64,
+            d: self.to.d as u32,
+            halves: self.to.halves.pointer_mut(),
+            scales: self.to.scales.pointer_mut(),
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct ProductsLaunch<'a> {
+    vectors: Halves<'a>,
+    matrix: Halves<'a>,
+    products: Numbers<'a, f32>,
+}
+
+// SAFETY: `Halves` has what its rows need; that there are rows of one length, a place for each product, and the grid and
+// shared memory of the kernel is checked here. Rows begin at multiples of 128 bytes.
+unsafe impl Launch for ProductsLaunch<'_> {
+    type Argument = ProductsArgs;
+
+    fn argument(&self, grid: &Grid) -> Result<ProductsArgs> {
+        let (n, m, d) = (self.vectors.rows, self.matrix.rows, self.vectors.d);
+        let needed = vec![1, 1, n * m, SHARED_BYTES];
+        let got = vec![n, m, self.products.len(), grid.shared];
+        let too_many = n.max(m) > i32::MAX as usize;
+        if self.matrix.d != d || grid.threads != THREADS || too_many || !suffices(&got, &needed) {
+            return Err(mismatch("a launch of `products`", needed, got));
+        }
+        Ok(ProductsArgs {
+            vectors: self.vectors.argument(),
+            matrix: self.matrix.argument(),
+            chunks: (row_elements(d) / row_elements(1)) as u32,
+            products: self.products.pointer_mut(),
+        })
+    }
+}

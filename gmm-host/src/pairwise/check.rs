@@ -1,0 +1,55 @@
+//! What all inputs are checked for.
+use super::Number;
+use crate::{Error, Result};
+use ndarray::parallel::prelude::*;
+use ndarray::{ArrayView2, Axis};
+
+/// Arrays of fewer elements than this are checked by the calling thread.
+const PARALLEL: usize = 1 << 17;
+
+/// # Errors
+/// [`Error::EmptyData`], [`Error::NonFinite`].
+pub fn check<T: Number>(what: &'static str, x: ArrayView2<'_, T>) -> Result<()> {
+    let (rows, columns) = x.dim();
+    if rows == 0 || columns == 0 {
+        return Err(Error::EmptyData { rows, columns });
+    }
+    let rows_at_once = (PARALLEL / 4 / columns).max(1);
+    let pieces = || x.axis_chunks_iter(Axis(0), rows_at_once);
+    let bad = if x.len() < PARALLEL {
+        pieces().position(|piece| !all_finite(piece))
+    } else {
+        pieces().into_par_iter().enumerate().find_map_first(|(i, piece)| (!all_finite(piece)).then_some(i))
+    };
+    match bad {
+        Some(piece) => check_rows(what, x, piece * rows_at_once..rows),
+        None => Ok(()),
+    }
+}
+
+/// Whether all numbers are finite, without a branch for each.
+fn all_finite<T: Number>(x: ArrayView2<'_, T>) -> bool {
+    match x.as_slice() {
+        Some(numbers) => numbers.iter().fold(true, |all, v| all & v.is_finite()),
+        None => x.iter().all(|v| v.is_finite()),
+    }
+}
+
+/// As [`check`], of some rows.
+pub fn check_rows<T: Number>(what: &'static str, x: ArrayView2<'_, T>, rows: std::ops::Range<usize>) -> Result<()> {
+    for row in rows {
+        if let Some((column, &value)) = x.row(row).iter().enumerate().find(|(_, v)| !v.is_finite()) {
+            return Err(Error::NonFinite { what, row, column, value: value.into() });
+        }
+    }
+    Ok(())
+}
+
+/// # Errors
+/// [`Error::ShapeMismatch`].
+pub fn check_shape(what: &'static str, got: (usize, usize), expected: (usize, usize)) -> Result<()> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(Error::ShapeMismatch { what, expected: vec![expected.0, expected.1], got: vec![got.0, got.1] })
+}

@@ -1,0 +1,295 @@
+//! The CPU: matrix products by the crate `gemm`, the Gaussian kernel by SIMD instructions chosen at run time; all threads of
+//! rayon, or the calling thread alone if there is little to do.
+use super::Number;
+use crate::backends::cpu::isa::Isa;
+use crate::backends::cpu::real::{Real, lanes};
+use gemm::Parallelism;
+use ndarray::{ArrayView2, ArrayViewMut2, Axis, s};
+use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
+use std::f64::consts::LOG2_E;
+
+/// Work of fewer operations on single elements than this is done by the calling thread: it takes less time than waking the
+/// others.
+const SERIAL_WORK: usize = 1 << 18;
+/// Registers of products of a single vector: enough sums to hide the latency of the arithmetic.
+const ONE_VECTOR_REGISTERS: usize = 8;
+/// Rows that a thread takes at a time have about this many elements, which fit into the first-level cache with their results.
+const PIECE_ELEMENTS: usize = 1 << 13;
+/// Rows of a tile of the matrix of kernel values, and its registers of centres: eight sums, which hide the latency of the
+/// arithmetic.
+const TILE_ROWS: usize = 4;
+const TILE_REGISTERS: usize = 2;
+
+/// Row i of `vectors` times row j of `matrix`, (N, M) by rows. The numbers of each of the matrix's columns lie side by side.
+pub fn products<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) {
+    let columns = matrix.reversed_axes();
+    if let (1, Some(columns)) = (vectors.nrows(), columns.to_slice()) {
+        return one_vector(&vectors.iter().copied().collect::<Vec<T>>(), columns, out);
+    }
+    if let Ok(out) = ArrayViewMut2::from_shape((vectors.nrows(), matrix.nrows()), out) {
+        multiply(vectors, matrix, out);
+    }
+}
+
+/// One vector (D,) times `columns` (D, M), which `gemm` does in one thread: it takes twice the time.
+fn one_vector<T: Number>(vector: &[T], columns: &[T], out: &mut [T]) {
+    let (isa, m) = (Isa::best(), out.len());
+    if columns.len() < SERIAL_WORK {
+        return isa.run(OneVector { vector, columns, m, out });
+    }
+    let part = m.div_ceil(rayon::current_num_threads()).next_multiple_of(64);
+    let parts = out.par_chunks_mut(part).enumerate();
+    parts.for_each(|(i, out)| isa.run(OneVector { vector, columns: &columns[i * part..], m, out }));
+}
+
+/// Some of the M products of a vector. `columns` begins with the first of them.
+struct OneVector<'a, T> {
+    vector: &'a [T],
+    columns: &'a [T],
+    m: usize,
+    out: &'a mut [T],
+}
+
+impl<T: Number> WithSimd for OneVector<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let wide = ONE_VECTOR_REGISTERS * lanes::<T, S>();
+        for (i, out) in self.out.chunks_mut(wide).enumerate() {
+            let rows = self.vector.iter().zip(self.columns[i * wide..].chunks(self.m));
+            let mut sums = [T::splat(simd, T::default()); ONE_VECTOR_REGISTERS];
+            if out.len() == wide {
+                for (&v, row) in rows {
+                    let v = T::splat(simd, v);
+                    for (sum, &numbers) in sums.iter_mut().zip(T::registers::<S>(&row[..wide])) {
+                        *sum = T::mul_add(simd, v, numbers, *sum);
+                    }
+                }
+            } else {
+                for (&v, row) in rows {
+                    let v = T::splat(simd, v);
+                    for (sum, numbers) in sums.iter_mut().zip(row[..out.len()].chunks(lanes::<T, S>())) {
+                        *sum = T::mul_add(simd, v, T::partial_load(simd, numbers), *sum);
+                    }
+                }
+            }
+            let values: &[T] = pulp::bytemuck::cast_slice(&sums);
+            out.copy_from_slice(&values[..out.len()]);
+        }
+    }
+}
+
+fn multiply<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, mut out: ArrayViewMut2<'_, T>) {
+    let ((n, d), m) = (vectors.dim(), matrix.nrows());
+    assert!(matrix.ncols() == d && out.dim() == (n, m), "the shapes were checked");
+    let (from, by, to) = (vectors.strides(), matrix.strides(), [out.strides()[0], out.strides()[1]]);
+    let (zero, one) = (T::from_f64(0.0), T::from_f64(1.0));
+    let out = out.as_mut_ptr();
+    // SAFETY: three arrays of these shapes and strides; `out` is borrowed mutably, so that it overlaps neither of the
+    // others. It is not read.
+    unsafe {
+        gemm::gemm(
+            n,
+            m,
+            d,
+            out,
+            to[1],
+            to[0],
+            false,
+            vectors.as_ptr(),
+            from[1],
+            from[0],
+            matrix.as_ptr(),
+            by[0],
+            by[1],
+            zero,
+            one,
+            false,
+            false,
+            false,
+            Parallelism::Rayon(0),
+        );
+    }
+}
+
+/// The exponents' factor: exp(−γs) = 2^(factor · s).
+fn factor<T: Number>(gamma: f64) -> T {
+    T::from_f64(-gamma * LOG2_E)
+}
+
+/// exp(−γ‖aᵢ − bᵢ‖²) of the rows of two arrays of the same shape. False if a distance is infinite or NaN, as it is if one of
+/// the numbers is.
+pub fn pairs<T: Number>(gamma: f64, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>, out: &mut [T]) -> bool {
+    let isa = Isa::best();
+    let (rows, serial) = ((PIECE_ELEMENTS / a.ncols()).max(64), a.len() < SERIAL_WORK);
+    let piece = |(i, out): (usize, &mut [T])| {
+        let range = i * rows..i * rows + out.len();
+        let (a, b) = (a.slice(s![range.clone(), ..]), b.slice(s![range, ..]));
+        // Arrays of another memory order are copied, a piece at a time.
+        let (a, b) = (a.as_standard_layout(), b.as_standard_layout());
+        let (Some(a), Some(b)) = (a.as_slice(), b.as_slice()) else { return false };
+        isa.run(Pairs { factor: factor(gamma), a, b, out })
+    };
+    if serial {
+        return out.chunks_mut(rows).enumerate().map(piece).fold(true, |all, finite| all & finite);
+    }
+    out.par_chunks_mut(rows).enumerate().map(piece).reduce(|| true, |all, finite| all & finite)
+}
+
+/// A piece of [`pairs`]: rows one after the other.
+struct Pairs<'a, T> {
+    factor: T,
+    a: &'a [T],
+    b: &'a [T],
+    out: &'a mut [T],
+}
+
+impl<T: Number> WithSimd for Pairs<'_, T> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> bool {
+        let d = self.a.len() / self.out.len();
+        for ((out, a), b) in self.out.iter_mut().zip(self.a.chunks_exact(d)).zip(self.b.chunks_exact(d)) {
+            let whole = d - d % lanes::<T, S>();
+            let (a, a_rest) = a.split_at(whole);
+            let (b, b_rest) = b.split_at(whole);
+            let t = T::sub(simd, T::partial_load(simd, a_rest), T::partial_load(simd, b_rest));
+            let mut sum = T::mul(simd, t, t);
+            for (&a, &b) in T::registers::<S>(a).iter().zip(T::registers::<S>(b)) {
+                let t = T::sub(simd, a, b);
+                sum = T::mul_add(simd, t, t, sum);
+            }
+            *out = T::sum(simd, sum);
+        }
+        let finite = self.out.iter().fold(true, |all, v| all & v.is_finite());
+        exponentials(simd, self.factor, self.out);
+        finite
+    }
+}
+
+/// Replaces squared distances by 2^(factor · s).
+#[inline(always)]
+fn exponentials<T: Number, S: Simd>(simd: S, factor: T, out: &mut [T]) {
+    let factor = T::splat(simd, factor);
+    let (whole, rest) = out.split_at_mut(out.len() - out.len() % lanes::<T, S>());
+    for v in T::registers_mut::<S>(whole) {
+        *v = T::exp2(simd, T::mul(simd, *v, factor));
+    }
+    if !rest.is_empty() {
+        let v = T::exp2(simd, T::mul(simd, T::partial_load(simd, rest), factor));
+        rest.copy_from_slice(&pulp::bytemuck::cast_slice(std::slice::from_ref(&v))[..rest.len()]);
+    }
+}
+
+/// Centres in the layout of [`matrix`], (⌈M/L⌉, D, L) with L elements of a register: a register holds one feature of L
+/// centres. The last block is filled up with zeros.
+#[derive(Debug, Clone)]
+pub struct Blocks<T> {
+    isa: Isa,
+    lanes: usize,
+    count: usize,
+    d: usize,
+    x: Vec<T>,
+}
+
+impl<T: Number> Blocks<T> {
+    pub fn new(d: usize) -> Self {
+        struct Lanes<T>(std::marker::PhantomData<T>);
+        impl<T: Real> WithSimd for Lanes<T> {
+            type Output = usize;
+            #[inline(always)]
+            fn with_simd<S: Simd>(self, _: S) -> usize {
+                lanes::<T, S>()
+            }
+        }
+        let isa = Isa::best();
+        Self { isa, lanes: isa.run(Lanes::<T>(std::marker::PhantomData)), count: 0, d, x: Vec::new() }
+    }
+
+    /// Adds centres of D features behind the others.
+    pub fn push(&mut self, centres: ArrayView2<'_, T>) {
+        let block = self.d * self.lanes;
+        self.x.resize((self.count + centres.nrows()).div_ceil(self.lanes) * block, T::default());
+        for centre in centres.rows() {
+            let at = self.count / self.lanes * block + self.count % self.lanes;
+            for (place, &v) in self.x[at..].iter_mut().step_by(self.lanes).zip(centre) {
+                *place = v;
+            }
+            self.count += 1;
+        }
+    }
+
+    /// exp(−γ‖xᵢ − cⱼ‖²) of all rows of `x` with all centres; `out` is (N, M) by rows.
+    pub fn matrix(&self, gamma: f64, x: ArrayView2<'_, T>, out: &mut [T]) {
+        let rows = (PIECE_ELEMENTS / self.d.max(self.count)).next_multiple_of(TILE_ROWS);
+        let piece = |(x, out): (ArrayView2<'_, T>, &mut [T])| {
+            let x = x.as_standard_layout();
+            if let Some(x) = x.as_slice() {
+                self.isa.run(Matrix { factor: factor(gamma), centres: self, x, out });
+            }
+        };
+        let pieces = out.len().saturating_mul(self.d);
+        if pieces < SERIAL_WORK {
+            return x.axis_chunks_iter(Axis(0), rows).zip(out.chunks_mut(rows * self.count)).for_each(piece);
+        }
+        let x = x.axis_chunks_iter(Axis(0), rows).into_par_iter();
+        x.zip(out.par_chunks_mut(rows * self.count)).for_each(piece);
+    }
+}
+
+/// A piece of [`Blocks::matrix`].
+struct Matrix<'a, T> {
+    factor: T,
+    centres: &'a Blocks<T>,
+    x: &'a [T],
+    out: &'a mut [T],
+}
+
+impl<T: Number> WithSimd for Matrix<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Blocks { d, count, .. } = *self.centres;
+        let blocks = T::registers::<S>(&self.centres.x);
+        let factor = T::splat(simd, self.factor);
+        let wide = TILE_REGISTERS * lanes::<T, S>();
+        for (x, out) in self.x.chunks(TILE_ROWS * d).zip(self.out.chunks_mut(TILE_ROWS * count)) {
+            let rows = x.len() / d;
+            // A tile of fewer rows computes the last one again and does not keep it.
+            let mut row = [&x[..d]; TILE_ROWS];
+            for (r, row) in row.iter_mut().enumerate() {
+                *row = &x[r.min(rows - 1) * d..][..d];
+            }
+            for (tile, blocks) in blocks.chunks(TILE_REGISTERS * d).enumerate() {
+                let mut block = [&blocks[..d]; TILE_REGISTERS];
+                for (b, block) in block.iter_mut().enumerate() {
+                    *block = &blocks[b.min(blocks.len() / d - 1) * d..][..d];
+                }
+                let mut sums = [[T::splat(simd, T::default()); TILE_REGISTERS]; TILE_ROWS];
+                for j in 0..d {
+                    for (sums, row) in sums.iter_mut().zip(row) {
+                        let x = T::splat(simd, row[j]);
+                        for (sum, block) in sums.iter_mut().zip(block) {
+                            let t = T::sub(simd, x, block[j]);
+                            *sum = T::mul_add(simd, t, t, *sum);
+                        }
+                    }
+                }
+                let first = tile * wide;
+                for (sums, out) in sums.iter_mut().zip(out.chunks_exact_mut(count)) {
+                    for sum in sums.iter_mut() {
+                        *sum = T::exp2(simd, T::mul(simd, *sum, factor));
+                    }
+                    let values: &[T] = pulp::bytemuck::cast_slice(sums);
+                    let out = &mut out[first..];
+                    let kept = wide.min(out.len());
+                    out[..kept].copy_from_slice(&values[..kept]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Many inner products with one matrix.
+use super::check::{check, check_shape};
+use super::side::{Side, Task};
+use super::{Number, cpu, cuda, reference};
+use crate::{Device, Result};
+use ndarray::{Array2, ArrayView2};
+
+/// A matrix (M, D) that stays resident in a device, and is multiplied with vectors that come one at a time or in blocks.
+///
+/// ‖error‖ ≤ 10⁻⁶ ‖|V|·|M|ᵀ‖ for float32 on every device, in the Euclidean norm over all products: the CPU multiplies
+/// float32 with fused multiply-adds; the GPU splits each number into two of float16, scaled by a power of two for each row,
+/// and has its matrix units add three of the four products, in float32. Numbers below 2⁻³⁷ of the largest of their row count
+/// as zero there.
+#[derive(Debug)]
+pub struct InnerProducts<T> {
+    /// (M, D) with the M numbers of a column side by side, which is what the CPU reads without a copy.
+    matrix: Array2<T>,
+    side: Side<cuda::Products>,
+}
+
+impl<T: Number> InnerProducts<T> {
+    /// Makes a copy of `matrix` (M, D; any memory order) resident in `device`. For A·B with B (D, M), that is `b.t()`.
+    ///
+    /// # Errors
+    /// [`Error::EmptyData`](crate::Error::EmptyData), [`Error::NonFinite`](crate::Error::NonFinite); for a CUDA device also
+    /// [`Error::NoCudaDevice`](crate::Error::NoCudaDevice), [`Error::Unsupported`](crate::Error::Unsupported) for float64,
+    /// and [`Error::Cuda`](crate::Error::Cuda).
+    pub fn load(device: Device, matrix: ArrayView2<'_, T>) -> Result<Self> {
+        check("the matrix", matrix)?;
+        let matrix = matrix.t().as_standard_layout().into_owned().reversed_axes();
+        let side = Side::new(device, |ordinal| cuda::Products::open(ordinal, cuda::float32(matrix.view())?))?;
+        Ok(Self { matrix, side })
+    }
+
+    /// The number M of rows of the matrix: of products of each vector.
+    pub fn n_rows(&self) -> usize {
+        self.matrix.nrows()
+    }
+
+    /// The number D of columns of the matrix: of elements of each vector.
+    pub fn n_columns(&self) -> usize {
+        self.matrix.ncols()
+    }
+
+    /// `vectors` (N, D) times the transposed matrix: the inner product of vector i with row j of the matrix, (N, M).
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch), [`Error::EmptyData`](crate::Error::EmptyData),
+    /// [`Error::NonFinite`](crate::Error::NonFinite), and [`Error::Cuda`](crate::Error::Cuda) on a CUDA device.
+    pub fn products(&mut self, vectors: ArrayView2<'_, T>) -> Result<Array2<T>> {
+        let mut out = Array2::default((vectors.nrows(), self.n_rows()));
+        self.products_into(vectors, out.as_slice_mut().unwrap_or_default())?;
+        Ok(out)
+    }
+
+    /// As [`products`](Self::products), written to N·M numbers of the caller's: those of a vector side by side.
+    ///
+    /// # Errors
+    /// As [`products`](Self::products).
+    pub fn products_into(&mut self, vectors: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
+        check_shape("the vectors", vectors.dim(), (vectors.nrows(), self.n_columns()))?;
+        let n = vectors.nrows() * self.n_rows();
+        check_shape("the array of the products", (out.len(), 1), (n, 1))?;
+        check("the vectors", vectors)?;
+        self.side.run(&mut Products { matrix: self.matrix.view(), vectors, out })
+    }
+
+    /// Seconds of a product with `vectors` on the GPU by its clock, the vectors and the products being on the device, over
+    /// `repeats` repetitions back to back.
+    ///
+    /// # Errors
+    /// As [`products`](Self::products), and [`Error::Unsupported`](crate::Error::Unsupported) if the matrix is not on a CUDA
+    /// device.
+    pub fn kernel_seconds(&mut self, vectors: ArrayView2<'_, T>, repeats: u32) -> Result<f64> {
+        check_shape("the vectors", vectors.dim(), (vectors.nrows(), self.n_columns()))?;
+        check("the vectors", vectors)?;
+        match &mut self.side {
+            Side::Gpu(gpu) => gpu.seconds(cuda::float32(vectors)?, repeats),
+            _ => Err(cuda::no_clock()),
+        }
+    }
+}
+
+struct Products<'a, T> {
+    matrix: ArrayView2<'a, T>,
+    vectors: ArrayView2<'a, T>,
+    /// (N, M) by rows.
+    out: &'a mut [T],
+}
+
+impl<T: Number> Task for Products<'_, T> {
+    type Gpu = cuda::Products;
+
+    fn size(&self) -> usize {
+        self.vectors.nrows().saturating_mul(self.matrix.len())
+    }
+
+    fn has_gpu(&self) -> bool {
+        T::float32(self.vectors).is_some()
+    }
+
+    fn on_cpu(&mut self) -> Result<()> {
+        cpu::products(self.vectors, self.matrix, self.out);
+        Ok(())
+    }
+
+    fn on_reference(&mut self) -> Result<()> {
+        reference::products(self.vectors, self.matrix, self.out);
+        Ok(())
+    }
+
+    fn on_gpu(&mut self, gpu: &mut cuda::Products) -> Result<()> {
+        let out = T::float32_mut(self.out).ok_or_else(cuda::float32_only)?;
+        gpu.products(cuda::float32(self.vectors)?, out)
+    }
+
+    fn open(&self, ordinal: usize) -> Result<cuda::Products> {
+        cuda::Products::open(ordinal, cuda::float32(self.matrix)?)
+    }
+}

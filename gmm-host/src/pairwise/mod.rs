@@ -1,0 +1,33 @@
+//! Comparisons of vectors with vectors: inner products with a resident matrix, and the Gaussian kernel exp(−γ‖a − b‖²) of
+//! pairs of rows and of rows with a growing set of centres.
+//!
+//! ```
+//! use gmm_host::{Device, pairwise::{Centres, GaussianKernel, InnerProducts}};
+//! use ndarray::array;
+//!
+//! let mut matrix = InnerProducts::load(Device::Cpu, array![[1.0f32, 0.0, 2.0], [0.0, 3.0, 0.0]].view())?;
+//! assert_eq!(matrix.products(array![[1.0, 1.0, 1.0]].view())?, array![[3.0, 3.0]]);
+//!
+//! let kernel = GaussianKernel::new(0.5)?;
+//! let mut centres = Centres::load(Device::Cpu, array![[0.0f64, 0.0]].view())?;
+//! centres.push(array![[1.0, 0.0]].view())?;
+//! let values = centres.gaussian(&kernel, array![[1.0, 0.0], [0.0, 0.0]].view())?;
+//! assert!((values[[0, 0]] - (-0.5f64).exp()).abs() < 1e-15 && values[[0, 1]] == 1.0);
+//! # Ok::<(), gmm_host::Error>(())
+//! ```
+//!
+//! Each type takes a [`Device`](crate::Device) when it is loaded. `Auto` computes on the CPU, and moves to a GPU for the
+//! sizes at which that is measured to be faster, once the CPU has computed for longer than a GPU takes to start. The GPU
+//! computes in float32 only; `Auto` keeps float64 on the CPU.
+mod check;
+mod cpu;
+mod cuda;
+mod gaussian;
+mod inner_products;
+mod number;
+mod reference;
+mod side;
+
+pub use gaussian::{Centres, GaussianKernel, RowPairs};
+pub use inner_products::InnerProducts;
+pub use number::Number;

@@ -1,0 +1,36 @@
+//! float64 in plain loops, with which everything else is compared.
+use super::Number;
+use crate::compensated::neumaier_sum;
+use ndarray::{ArrayView1, ArrayView2};
+
+/// exp(−γ‖a − b‖²).
+fn gaussian<T: Number>(gamma: f64, a: ArrayView1<'_, T>, b: ArrayView1<'_, T>) -> T {
+    // Squares do not cancel; their sum may overflow, which a compensated sum would turn into NaN.
+    let square: f64 = a.iter().zip(b).map(|(&a, &b)| (a.into() - b.into()).powi(2)).sum();
+    T::from_f64((-gamma * square).exp())
+}
+
+/// Of row i of `a` with row i of `b`.
+pub fn pairs<T: Number>(gamma: f64, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>, out: &mut [T]) {
+    for ((out, a), b) in out.iter_mut().zip(a.rows()).zip(b.rows()) {
+        *out = gaussian(gamma, a, b);
+    }
+}
+
+/// Of row i of `x` with row j of `centres`.
+pub fn matrix<T: Number>(gamma: f64, x: ArrayView2<'_, T>, centres: ArrayView2<'_, T>, out: &mut [T]) {
+    for (out, x) in out.chunks_exact_mut(centres.nrows()).zip(x.rows()) {
+        for (out, centre) in out.iter_mut().zip(centres.rows()) {
+            *out = gaussian(gamma, x, centre);
+        }
+    }
+}
+
+/// Row i of `vectors` times row j of `matrix`.
+pub fn products<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) {
+    for (out, vector) in out.chunks_exact_mut(matrix.nrows()).zip(vectors.rows()) {
+        for (out, row) in out.iter_mut().zip(matrix.rows()) {
+            *out = T::from_f64(neumaier_sum(vector.iter().zip(row).map(|(&v, &m)| v.into() * m.into())));
+        }
+    }
+}

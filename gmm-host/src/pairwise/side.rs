@@ -1,0 +1,252 @@
+//! Where a computation is made: on the device that the user names, or for `Auto` on the side that is measured to be faster.
+use crate::{Device, Error, Result};
+use std::fmt;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// `Auto` has a GPU started when the CPU has computed for this long: what a process pays for a GPU, and a margin, because
+/// the number of computations to come is a guess.
+const GPU_START: Duration = Duration::from_millis(500);
+/// What the CPU does in this time stays there: a GPU needs about as long to answer at all.
+const QUICK: Duration = Duration::from_micros(15);
+/// How often a size is computed on either side before one is chosen: the first time takes longer.
+const TRIALS: u32 = 3;
+/// What takes the CPU longer than this is computed there once.
+const LONG: Duration = Duration::from_millis(50);
+
+/// A computation with the data that is resident in a device.
+pub trait Task {
+    /// The data on a GPU.
+    type Gpu;
+
+    /// Fused multiply-adds, or numbers read: tasks of one resident set and of about the same size take about the same time.
+    fn size(&self) -> usize;
+    /// Whether a GPU has the element type.
+    fn has_gpu(&self) -> bool;
+    /// # Errors
+    /// For numbers that are not finite.
+    fn on_cpu(&mut self) -> Result<()>;
+    /// As [`on_cpu`](Self::on_cpu), in float64 on one core.
+    fn on_reference(&mut self) -> Result<()>;
+    /// # Errors
+    /// For numbers that are not finite, and for failures of the driver.
+    fn on_gpu(&mut self, gpu: &mut Self::Gpu) -> Result<()>;
+    /// Takes the resident data to a GPU.
+    fn open(&self, ordinal: usize) -> Result<Self::Gpu>;
+}
+
+/// The side of a resident set.
+pub enum Side<G> {
+    Cpu,
+    Reference,
+    /// A GPU of this number; the data is taken there at once.
+    Gpu(G),
+    Auto(Auto<G>),
+}
+
+impl<G> fmt::Debug for Side<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "Cpu",
+            Self::Reference => "Reference",
+            Self::Gpu(_) => "Gpu",
+            Self::Auto(_) => "Auto",
+        })
+    }
+}
+
+impl<G> Side<G> {
+    /// `open` takes the resident data to the GPU of this number.
+    pub fn new(device: Device, open: impl FnOnce(usize) -> Result<G>) -> Result<Self> {
+        Ok(match device {
+            Device::Auto => {
+                Self::Auto(Auto { gpu: Gpu::Unopened, cpu_time: Duration::ZERO, sizes: vec![[UNTIMED; 2]; CLASSES] })
+            }
+            Device::Cpu => Self::Cpu,
+            Device::Reference => Self::Reference,
+            Device::Cuda(ordinal) => Self::Gpu(open(ordinal)?),
+        })
+    }
+
+    pub fn run(&mut self, task: &mut impl Task<Gpu = G>) -> Result<()> {
+        match self {
+            Self::Cpu => task.on_cpu(),
+            Self::Reference => task.on_reference(),
+            Self::Gpu(gpu) => task.on_gpu(gpu),
+            Self::Auto(auto) => auto.run(task),
+        }
+    }
+}
+
+/// The rule of `Auto`.
+pub struct Auto<G> {
+    gpu: Gpu<G>,
+    /// The time of all computations on the CPU.
+    cpu_time: Duration,
+    /// By [`class`]: on the CPU, on the GPU.
+    sizes: Vec<[Times; 2]>,
+}
+
+/// The state of the GPU.
+enum Gpu<G> {
+    Unopened,
+    /// A thread starts the driver.
+    Starting(JoinHandle<Result<()>>),
+    /// There is no GPU, or it has failed.
+    Absent,
+    Ready(G),
+}
+
+/// The computations of a size on one side.
+#[derive(Clone, Copy)]
+struct Times {
+    fastest: Duration,
+    /// Their number, up to [`TRIALS`].
+    trials: u32,
+}
+
+const UNTIMED: Times = Times { fastest: Duration::MAX, trials: 0 };
+
+impl Times {
+    fn count(&mut self, time: Duration) {
+        *self = Self { fastest: self.fastest.min(time), trials: TRIALS.min(self.trials + 1) };
+    }
+}
+
+impl<G> Auto<G> {
+    fn run(&mut self, task: &mut impl Task<Gpu = G>) -> Result<()> {
+        let class = class(task.size());
+        let [cpu, gpu] = self.sizes[class];
+        if cpu.fastest < QUICK {
+            return task.on_cpu();
+        }
+        self.advance(task);
+        let cpu_is_timed = cpu.trials == TRIALS || cpu.trials > 0 && cpu.fastest > LONG;
+        let on_gpu = cpu_is_timed && (gpu.trials < TRIALS || gpu.fastest < cpu.fastest);
+        let begin = Instant::now();
+        if on_gpu && let Gpu::Ready(gpu) = &mut self.gpu {
+            match task.on_gpu(gpu) {
+                Ok(()) => {
+                    self.sizes[class][1].count(begin.elapsed());
+                    return Ok(());
+                }
+                // The CPU does what the GPU cannot.
+                Err(Error::Cuda { .. } | Error::NoCudaDevice { .. } | Error::Unsupported { .. }) => {
+                    self.gpu = Gpu::Absent
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let begin = Instant::now();
+        task.on_cpu()?;
+        let time = begin.elapsed();
+        self.cpu_time += time;
+        self.sizes[class][0].count(time);
+        Ok(())
+    }
+
+    /// Starts the GPU if it is time to, and takes the resident data there when it is ready.
+    fn advance(&mut self, task: &impl Task<Gpu = G>) {
+        self.gpu = match std::mem::replace(&mut self.gpu, Gpu::Absent) {
+            Gpu::Unopened if self.cpu_time > GPU_START && task.has_gpu() => {
+                let starter = std::thread::Builder::new().name("start of the GPU".into()).spawn(super::cuda::start);
+                starter.map_or(Gpu::Absent, Gpu::Starting)
+            }
+            Gpu::Starting(starter) if starter.is_finished() => match starter.join() {
+                Ok(Ok(())) => task.open(0).map_or(Gpu::Absent, Gpu::Ready),
+                _ => Gpu::Absent,
+            },
+            other => other,
+        }
+    }
+}
+
+/// Sizes within a factor of √2 are a class.
+fn class(size: usize) -> usize {
+    let size = size.max(1) as u128;
+    (size * size).ilog2() as usize
+}
+
+/// The number of classes.
+const CLASSES: usize = 2 * usize::BITS as usize;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A task that takes the given times.
+    struct Sleep {
+        cpu: Duration,
+        gpu: Duration,
+        on_gpu: u32,
+        on_cpu: u32,
+    }
+
+    impl Task for Sleep {
+        type Gpu = ();
+
+        fn size(&self) -> usize {
+            1000
+        }
+
+        fn has_gpu(&self) -> bool {
+            true
+        }
+
+        fn on_cpu(&mut self) -> Result<()> {
+            self.on_cpu += 1;
+            std::thread::sleep(self.cpu);
+            Ok(())
+        }
+
+        fn on_reference(&mut self) -> Result<()> {
+            self.on_cpu()
+        }
+
+        fn on_gpu(&mut self, _: &mut ()) -> Result<()> {
+            self.on_gpu += 1;
+            std::thread::sleep(self.gpu);
+            Ok(())
+        }
+
+        fn open(&self, _: usize) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn auto(gpu: Gpu<()>) -> Auto<()> {
+        Auto { gpu, cpu_time: Duration::ZERO, sizes: vec![[UNTIMED; 2]; CLASSES] }
+    }
+
+    #[test]
+    fn the_faster_side_is_chosen_after_the_trials() {
+        let ms = Duration::from_millis;
+        for (cpu, gpu, faster_gpu) in [(ms(20), ms(2), true), (ms(2), ms(20), false)] {
+            let (mut auto, mut task) = (auto(Gpu::Ready(())), Sleep { cpu, gpu, on_gpu: 0, on_cpu: 0 });
+            for _ in 0..10 {
+                auto.run(&mut task).unwrap();
+            }
+            // The trials on both sides, then the faster one.
+            let expected = if faster_gpu { (TRIALS, 10 - TRIALS) } else { (10 - TRIALS, TRIALS) };
+            assert_eq!((task.on_cpu, task.on_gpu), expected);
+        }
+    }
+
+    #[test]
+    fn quick_tasks_and_short_jobs_never_start_a_gpu() {
+        let mut task = Sleep { cpu: Duration::from_millis(1), gpu: Duration::ZERO, on_gpu: 0, on_cpu: 0 };
+        let mut auto = auto(Gpu::Unopened);
+        for _ in 0..10 {
+            auto.run(&mut task).unwrap();
+        }
+        assert!(matches!(auto.gpu, Gpu::Unopened) && task.on_cpu == 10);
+    }
+
+    #[test]
+    fn classes_are_half_octaves() {
+        let octave: Vec<usize> = (1 << 20..1 << 21).step_by(1 << 12).map(class).collect();
+        assert_eq!((octave[0], octave.last().copied()), (40, Some(41)));
+        assert_eq!(class(0), 0);
+        assert_eq!(class(usize::MAX), CLASSES - 1);
+    }
+}

@@ -1,0 +1,53 @@
+//! Inner products and the Gaussian kernel on a real device.
+#![allow(missing_docs)]
+#[path = "common/pairwise.rs"]
+mod checks;
+mod gpu_harness;
+
+use gmm_host::Device;
+use gmm_host::pairwise::InnerProducts;
+use ndarray::Array2;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+use std::process::ExitCode;
+
+const GPU: Device = Device::Cuda(0);
+
+fn main() -> ExitCode {
+    gpu_harness::main_with(vec![
+        ("pairs", || checks::pairs(GPU, false)),
+        ("growing_centres", || checks::growing_centres(GPU, false)),
+        ("products", || checks::products(GPU, false)),
+        ("memory_orders", || checks::memory_orders(GPU)),
+        ("extreme_distances", || checks::extreme_distances(GPU, false)),
+        ("bad_input", || checks::bad_input(GPU)),
+        ("float64_is_refused", float64_is_refused),
+        ("truncation_does_not_add_up", truncation_does_not_add_up),
+    ])
+}
+
+fn float64_is_refused() {
+    let x = Array2::<f64>::ones((2, 3));
+    let text = InnerProducts::load(GPU, x.view()).unwrap_err().to_string();
+    assert!(text.contains("float64") && text.contains("float32"), "{text}");
+}
+
+/// The matrix units truncate: over 40,000 positive numbers a bias of each sum would show most. The promised 10⁻⁶.
+fn truncation_does_not_add_up() {
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let mut positive =
+        |n| Array2::from_shape_simple_fn((n, 40_000), || rng.sample::<f32, _>(StandardNormal).abs() + 0.1);
+    let (vectors, matrix) = (positive(70), positive(130));
+    let got = InnerProducts::load(GPU, matrix.view()).unwrap().products(vectors.view()).unwrap();
+    let truth = vectors.mapv(f64::from).dot(&matrix.mapv(f64::from).t());
+    let truth_count = truth.len() as f64;
+    let (mut error, mut sum, mut bias) = (0.0, 0.0, 0.0);
+    for (&got, truth) in got.iter().zip(&truth) {
+        let e = f64::from(got) - truth;
+        (error, sum, bias) = (error + e * e, sum + truth * truth, bias + e / truth / truth_count);
+    }
+    let error = (error / sum).sqrt();
+    println!("products of 40,000 positive numbers: error {error:e} in norm, {bias:e} in the mean");
+    assert!(error < 1e-6, "{error:e}");
+}

@@ -1,0 +1,5 @@
+//! Comparisons of vectors with vectors: inner products by the matrix units, and the Gaussian kernel.
+pub mod centres;
+pub mod pairs;
+pub mod products;
+pub mod split;

@@ -1,0 +1,72 @@
+//! The code of `gaussian_pairs`.
+use super::*;
+use crate::data::QUAD;
+use crate::simt::*;
+
+/// Columns that are read together, so that enough bytes are on their way.
+const TOGETHER: u32 = 4;
+
+/// Adds the squared differences of COUNT columns, from column `j` on.
+///
+/// # Safety
+/// The quad and the columns exist.
+#[inline(always)]
+unsafe fn add_columns<const COUNT: usize>(
+    sums: &mut [f32; QUAD],
+    args: &PairsArgs,
+    quad: u32,
+    j: u32,
+    policy: CachePolicy,
+) {
+    let mut x = [[[0.0f32; QUAD]; 2]; COUNT];
+    let mut c = 0;
+    while c < COUNT {
+        let j = j as usize + c;
+        // SAFETY: the caller guarantees it.
+        x[c] = unsafe { [load4(args.a.quad(quad, j), policy), load4(args.b.quad(quad, j), policy)] };
+        c += 1;
+    }
+    let mut c = 0;
+    while c < COUNT {
+        let mut p = 0;
+        while p < QUAD {
+            let t = x[c][0][p] - x[c][1][p];
+            sums[p] = fma(t, t, sums[p]);
+            p += 1;
+        }
+        c += 1;
+    }
+}
+
+kernel! {
+    /// The Gaussian kernel of pairs of rows.
+    ///
+    /// # Safety
+    /// The pointers of `args` are valid for the sizes given.
+    pub unsafe fn gaussian_pairs(args: PairsArgs) {
+        let policy = policy_stream();
+        let mut quad = block_idx() * block_dim() + thread_idx();
+        while quad < args.a.quads() {
+            let mut sums = [0.0f32; QUAD];
+            let mut j = 0;
+            // SAFETY: the quad and the columns exist, and the values have room for whole quads.
+            unsafe {
+                while j + TOGETHER <= args.d {
+                    add_columns::<{ TOGETHER as usize }>(&mut sums, &args, quad, j, policy);
+                    j += TOGETHER;
+                }
+                while j < args.d {
+                    add_columns::<1>(&mut sums, &args, quad, j, policy);
+                    j += 1;
+                }
+                let mut p = 0;
+                while p < QUAD {
+                    sums[p] = exp2(sums[p] * args.factor);
+                    p += 1;
+                }
+                store4(args.values.add(QUAD * quad as usize), sums);
+            }
+            quad += grid_dim() * block_dim();
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! `products`: inner products of vectors with the rows of a matrix, by the matrix units, to the accuracy of float32.
+//!
+//! Both are split ([`split`](super::split)): v = 2^e·2^-12·(h + l). Of the four products of the parts, l·l is left out,
+//! 2^-24 of the whole. The matrix units add 16 numbers' products l·h, h·l and h·h, the small ones first, beginning from
+//! zero; they truncate. Those sums are added to the others in float32 by ordinary instructions, which round.
+//!
+//! A block computes a tile of [`TILE_VECTORS`] × [`TILE_ROWS`] products, each of its four warps 64 × 64. Chunks of 32
+//! numbers of all its vectors and rows arrive in shared memory by asynchronous copies, in [`STAGES`] stages. There a row's
+//! chunk has [`PITCH`] elements, so that eight rows that are read together lie in different banks.
+//!
+//! * Launch: blocks of [`THREADS`]; ⌈M / [`TILE_ROWS`]⌉ along x and ⌈N / [`TILE_VECTORS`]⌉ along y; shared memory
+//!   [`SHARED_BYTES`].
+//! * Necessary work: 3·N·M·D multiply-adds of float16. An H200's matrix units do 495·10¹² a second by their own instructions
+//!   (`wgmma`), about 300·10¹² by `mma`. N = 50,000, M = D = 1000: 150·10⁹ (with the tiles' edges 165·10⁹), 0.55 ms:
+//!   182·10¹² operations of float32 a second at most. Besides the products a warp needs, for 96 `mma`, 16 reads of shared
+//!   memory and 128 additions; predicted with these: 0.8 to 1.0 ms, 100 to 125·10¹²; SGEMM has 51·10¹².
+use super::split::CHUNK_ELEMENTS;
+
+/// Vectors of a block's tile.
+pub const TILE_VECTORS: usize = 128;
+/// Rows of the matrix of a block's tile.
+pub const TILE_ROWS: usize = 128;
+/// Threads of a block.
+pub const THREADS: u32 = 128;
+/// Chunks of a tile in shared memory: the one that is computed with, and those on their way.
+pub const STAGES: usize = 3;
+/// Elements from one row's chunk to the next in shared memory: 16 bytes more than a chunk has.
+pub const PITCH: usize = CHUNK_ELEMENTS + 4;
+/// Dynamic shared memory of a launch.
+pub const SHARED_BYTES: usize = STAGES * (TILE_VECTORS + TILE_ROWS) * PITCH * size_of::<u32>();
+
+/// Rows as [`split`](super::split) leaves them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SplitRows {
+    /// The rows, chunk by chunk; aligned to 16 bytes.
+    pub halves: *const u32,
+    /// 2^e of each row.
+    pub scales: *const f32,
+    /// Their number, at least one.
+    pub rows: u32,
+}
+
+/// Arguments of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ProductsArgs {
+    /// N vectors.
+    pub vectors: SplitRows,
+    /// M rows of the matrix.
+    pub matrix: SplitRows,
+    /// Chunks of a row.
+    pub chunks: u32,
+    /// The products (N, M); aligned to 8 bytes.
+    pub products: *mut f32,
+}
+
+device_code! {
+    mod kernel;
+    pub use kernel::*;
+}

@@ -1,0 +1,228 @@
+//! The code of `products`.
+use super::*;
+use crate::pairwise::split::LARGEST;
+use crate::simt::*;
+
+/// Vectors and rows of a warp's tile.
+const WARP_TILE: usize = 64;
+/// Warps of a block along the vectors.
+const WARPS_ALONG: u32 = (TILE_VECTORS / WARP_TILE) as u32;
+/// Tiles of `mma` of a warp: along the vectors, 16 each, and along the matrix's rows, 8 each.
+const DOWN: usize = WARP_TILE / 16;
+const ACROSS: usize = WARP_TILE / 8;
+/// Tiles along the matrix's rows that are computed side by side, so that eight products are under way at a time.
+const SIDE_BY_SIDE: usize = 2;
+/// Elements of a stage.
+const STAGE: usize = (TILE_VECTORS + TILE_ROWS) * PITCH;
+/// 16-byte pieces of a row's chunk, of four elements each, and rows whose chunks a block copies at a time.
+const PIECES: u32 = (CHUNK_ELEMENTS / 4) as u32;
+const ROWS_AT_ONCE: u32 = THREADS / PIECES;
+const CHUNK_BYTES: u32 = CHUNK_ELEMENTS as u32 * size_of::<u32>() as u32;
+/// Elements from the numbers h of a chunk to the numbers l.
+const LOW: usize = CHUNK_ELEMENTS / 2;
+/// Elements of 16 numbers: what one `mma` multiplies.
+const STEP: usize = 8;
+
+/// Starts to copy chunk `chunk` of `count` rows, from row `first` on, to a stage. In place of rows past the end it copies
+/// the last one.
+///
+/// # Safety
+/// The stage has room; `rows` are as documented, with `chunks` chunks each.
+#[inline(always)]
+unsafe fn fetch<const COUNT: u32>(
+    rows: &SplitRows,
+    first: u32,
+    chunks: u32,
+    chunk: u32,
+    to: Shared<f32>,
+    policy: CachePolicy,
+) {
+    let (row, piece) = (thread_idx() / PIECES, thread_idx() % PIECES);
+    let row_bytes = chunks * CHUNK_BYTES;
+    let of_chunk = rows.halves.cast::<u8>().wrapping_add((chunk * CHUNK_BYTES + 16 * piece) as usize);
+    let mut i = 0;
+    while i < COUNT / ROWS_AT_ONCE {
+        // Opaque: else the addresses of all rows would be kept in registers.
+        let row = (first + i * ROWS_AT_ONCE + opaque(row)).min(rows.rows - 1);
+        let from = of_chunk.wrapping_add(row as usize * row_bytes as usize);
+        // SAFETY: the row and the chunk exist; each thread has a place of its own in the stage.
+        unsafe { to.copy4((i * ROWS_AT_ONCE) as usize * PITCH, from.cast(), policy) };
+        i += 1;
+    }
+}
+
+/// Adds the products of 16 numbers of the warp's vectors and rows to `sums`.
+///
+/// # Safety
+/// All lanes of the warp take part; `vectors` and `matrix` are the places from which this lane reads for `matrices`.
+#[inline(always)]
+unsafe fn add_step(sums: &mut [[[f32; 4]; ACROSS]; DOWN], vectors: Shared<Halves>, matrix: Shared<Halves>) {
+    let mut v = [[[0u32; 4]; 2]; DOWN];
+    let mut down = 0;
+    while down < DOWN {
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            v[down] = [vectors.matrices(16 * down * PITCH), vectors.matrices(16 * down * PITCH + LOW)];
+        }
+        down += 1;
+    }
+    let mut pair = 0;
+    while pair < ACROSS / SIDE_BY_SIDE {
+        // SAFETY: the caller guarantees it.
+        let [high, low] = unsafe { [matrix.matrices(16 * pair * PITCH), matrix.matrices(16 * pair * PITCH + LOW)] };
+        let mut parts = [[[0.0f32; 4]; SIDE_BY_SIDE]; DOWN];
+        // The small products first.
+        let mut product = 0;
+        while product < 3 {
+            let mut down = 0;
+            while down < DOWN {
+                let mut side = 0;
+                while side < SIDE_BY_SIDE {
+                    let of_vectors = if product == 0 { v[down][1] } else { v[down][0] };
+                    let of_matrix = if product == 1 { low } else { high };
+                    let of_matrix = [of_matrix[2 * side], of_matrix[2 * side + 1]];
+                    parts[down][side] = mma(parts[down][side], of_vectors, of_matrix);
+                    side += 1;
+                }
+                down += 1;
+            }
+            product += 1;
+        }
+        let mut down = 0;
+        while down < DOWN {
+            let mut side = 0;
+            while side < SIDE_BY_SIDE {
+                let mut i = 0;
+                while i < 4 {
+                    sums[down][SIDE_BY_SIDE * pair + side][i] += parts[down][side][i];
+                    i += 1;
+                }
+                side += 1;
+            }
+            down += 1;
+        }
+        pair += 1;
+    }
+}
+
+/// Two powers of two of about the same size whose product is that of two powers of two. A number times the one and the other
+/// overflows, or loses digits by underflow, only where the result does.
+#[inline(always)]
+fn square_roots(a: f32, b: f32) -> [f32; 2] {
+    // Biased twice.
+    let exponent = (a.to_bits() >> 23) + (b.to_bits() >> 23);
+    let half = exponent / 2;
+    [f32::from_bits(half << 23), f32::from_bits((exponent - half) << 23)]
+}
+
+/// Writes the warp's products, of vectors from `vector` on with rows from `row` on.
+///
+/// # Safety
+/// The pointers of `args` are valid for the sizes given.
+#[inline(always)]
+unsafe fn write(args: &ProductsArgs, sums: &[[[f32; 4]; ACROSS]; DOWN], vector: u32, row: u32) {
+    /// Both splits multiply by it.
+    const UNSCALE: f32 = 1.0 / (LARGEST * LARGEST);
+    let lane = thread_idx() % WARP;
+    let (n, m) = (args.vectors.rows, args.matrix.rows);
+    let row = row + 2 * (lane % 4);
+    let mut down = 0;
+    while down < 2 * DOWN {
+        let vector = vector + 8 * down as u32 + lane / 4;
+        if vector < n {
+            // SAFETY: the vector exists.
+            let of_vector = unsafe { load(args.vectors.scales.add(vector as usize)) };
+            let to = args.products.wrapping_add(vector as usize * m as usize);
+            let mut across = 0;
+            while across < ACROSS {
+                let row = row + 8 * across as u32;
+                let mut values = [0.0f32; 2];
+                let mut i = 0;
+                while i < 2 {
+                    if row + (i as u32) < m {
+                        // SAFETY: the row exists.
+                        let of_row = unsafe { load(args.matrix.scales.add(row as usize + i)) };
+                        let sum = sums[down / 2][across][2 * (down % 2) + i] * UNSCALE;
+                        let [first, second] = square_roots(of_vector, of_row);
+                        values[i] = sum * first * second;
+                    }
+                    i += 1;
+                }
+                // SAFETY: vector and row exist; where M is even, so is the place's distance from the start.
+                unsafe {
+                    if m.is_multiple_of(2) && row < m {
+                        store2(to.add(row as usize), values);
+                    } else {
+                        if row < m {
+                            store(to.add(row as usize), values[0]);
+                        }
+                        if row + 1 < m {
+                            store(to.add(row as usize + 1), values[1]);
+                        }
+                    }
+                }
+                across += 1;
+            }
+        }
+        down += 1;
+    }
+}
+
+kernel! {
+    /// Products of all vectors with all rows.
+    ///
+    /// # Safety
+    /// The pointers of `args` are valid for the sizes given; launched as the module says.
+    pub unsafe fn products(args: ProductsArgs) {
+        let policy = policy_keep();
+        let first_vector = block_idx_y() * TILE_VECTORS as u32;
+        let first_row = block_idx() * TILE_ROWS as u32;
+        let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
+        let (along, across) = ((warp % WARPS_ALONG) as usize, (warp / WARPS_ALONG) as usize);
+        // Where this thread copies to and reads from, in the first stage.
+        let (row, piece) = (thread_idx() / PIECES, thread_idx() % PIECES);
+        let to = Shared::<f32>::at(0).offset(row as usize * PITCH + 4 * piece as usize).in_thread_register();
+        // The matrices of `mma`'s A: rows 0 to 7 and 8 to 15 of numbers 0 to 7, then of numbers 8 to 15.
+        let vectors = Shared::<Halves>::at(0).offset((WARP_TILE * along + lane % 16) * PITCH + 4 * (lane / 16));
+        // Those of two of its B: rows 0 to 7 of numbers 0 to 7 and 8 to 15, then rows 8 to 15.
+        let of_matrix = TILE_VECTORS + WARP_TILE * across + lane % 8 + 8 * (lane / 16);
+        let matrix = Shared::<Halves>::at(0).offset(of_matrix * PITCH + 4 * (lane / 8 % 2));
+        let fetch = |chunk: u32, stage: u32| {
+            if chunk < args.chunks {
+                let to = to.offset(stage as usize * STAGE);
+                // SAFETY: the arguments are the caller's; a stage has room for the rows of a tile.
+                unsafe {
+                    fetch::<{ TILE_VECTORS as u32 }>(&args.vectors, first_vector, args.chunks, chunk, to, policy);
+                    let to = to.offset(TILE_VECTORS * PITCH);
+                    fetch::<{ TILE_ROWS as u32 }>(&args.matrix, first_row, args.chunks, chunk, to, policy);
+                }
+            }
+            copies_commit();
+        };
+        fetch(0, 0);
+        fetch(1, 1);
+        let mut sums = [[[0.0f32; 4]; ACROSS]; DOWN];
+        let (mut chunk, mut stage) = (0u32, 0u32);
+        while chunk < args.chunks {
+            copies_wait_but_one();
+            // All copies of this chunk have arrived, and all threads are done with the chunk before it.
+            barrier!();
+            fetch(chunk + 2, if stage == 0 { 2 } else { stage - 1 });
+            let mut step = 0;
+            // Opaque: the second step's reads, made ahead of the first step's products, would take more registers than there
+            // are.
+            while step < opaque(2) {
+                let at = stage as usize * STAGE + step as usize * STEP;
+                // SAFETY: places of this stage; every lane comes here.
+                unsafe { add_step(&mut sums, vectors.offset(at), matrix.offset(at)) };
+                step += 1;
+            }
+            chunk += 1;
+            stage = if stage == 2 { 0 } else { stage + 1 };
+        }
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            write(&args, &sums, first_vector + (WARP_TILE * along) as u32, first_row + (WARP_TILE * across) as u32);
+        }
+    }
+}

@@ -6,7 +6,8 @@
 //! reads a part that no other thread uses, so that no barrier is needed.
 //!
 //! The likelihood is summed as Σₖ wₖ·2^qₖ with no maximum taken out: wₖ ≤ 1 and qₖ ≤ 0 (but for the seed's rounding), so
-//! nothing overflows. A sample whose sum falls below [`THRESHOLD`] is computed again with the maximum taken out.
+//! nothing overflows. Samples whose sum falls below [`THRESHOLD`] are computed again with the maximum taken out; the next samples
+//! of the warp are then computed in this way only, until none of them is far.
 //!
 //! * Launch: any one-dimensional grid and block of whole warps; shared memory [`shared_bytes`].
 //! * Necessary work for each sample: read 4·D bytes; K·(2·D + 1) fused multiply-adds, K exponentials. K = 8, D = 13, N = 10⁶ on an
@@ -21,6 +22,8 @@ pub const MAX_FEATURES: usize = 16;
 /// The least likelihood, 2^-60, that is computed without taking out the maximum: the product of two such is still a normal
 /// number, and components that underflowed (below 2^-126) do not count beside it.
 pub const THRESHOLD: f32 = 8.673_617e-19;
+/// log₂ of [`THRESHOLD`].
+pub const LOG2_THRESHOLD: f32 = -60.0;
 /// Quads of a thread in shared memory: the present one, and the next one on its way.
 pub const STAGES: usize = 2;
 

@@ -70,69 +70,89 @@ pub unsafe fn likelihoods<const D: usize, const ROW4: usize, const R: usize>(
     sums
 }
 
-/// Adds a quad's four sums to the product. Samples past the end count as 1; a sum below the threshold is replaced by one
-/// with the maximum taken out.
+/// Adds the likelihoods of a quad to the product, and returns whether one of them is far below the threshold. Samples past the
+/// end count as 1; `sums` below the threshold are replaced by sums with the maximum taken out.
 ///
 /// # Safety
-/// The quad exists, and `components` are as for [`likelihoods`].
+/// `components` are as for [`likelihoods`].
 #[inline(always)]
-pub unsafe fn multiply_quad(
+pub unsafe fn multiply_quad<const D: usize, const ROW4: usize>(
     product: &mut LogProduct,
+    x: &[[f32; QUAD]; D],
     mut sums: [f32; QUAD],
-    quad: u32,
-    columns: &Columns,
+    (quad, n): (u32, u64),
     components: Shared<f32>,
-    (d, k): (u32, u32),
-) {
+    k: u32,
+) -> bool {
     let first = quad as u64 * QUAD as u64;
-    let low = min(min(sums[0], sums[1]), min(sums[2], sums[3]));
-    if low < THRESHOLD || first + QUAD as u64 > columns.n {
-        // Which samples are to be done again; their sums are replaced by 1 here.
-        let mut far = 0u32;
+    if first + QUAD as u64 > n {
         let mut p = 0;
         while p < QUAD {
-            let inside = first + (p as u64) < columns.n;
-            let low = sums[p] < THRESHOLD;
-            far |= ((inside && low) as u32) << p;
-            sums[p] = if inside && !low { sums[p] } else { 1.0 };
+            sums[p] = if first + (p as u64) < n { sums[p] } else { 1.0 };
             p += 1;
         }
-        while far != 0 {
-            let sample = (first + far.trailing_zeros() as u64) as usize;
-            // SAFETY: the sample exists; the components are the caller's.
-            let sum = unsafe { far_sample(columns, sample, components, d as usize, k as usize) };
-            product.multiply_scaled(sum.max, sum.sum);
-            far &= far - 1;
+    }
+    let mut far = false;
+    if min(min(sums[0], sums[1]), min(sums[2], sums[3])) < THRESHOLD {
+        // SAFETY: the caller guarantees it.
+        let scaled = unsafe { far_likelihoods::<D, ROW4>(x, components, k) };
+        let mut p = 0;
+        while p < QUAD {
+            if sums[p] < THRESHOLD {
+                product.multiply_scaled(scaled[p].max, scaled[p].sum);
+                far |= scaled[p].max < LOG2_THRESHOLD;
+                sums[p] = 1.0;
+            }
+            p += 1;
         }
     }
     product.multiply(sums[0] * sums[1]);
     product.multiply(sums[2] * sums[3]);
+    far
 }
 
-/// The log-sum-exp of one sample, with the maximum taken out.
+/// As [`likelihoods`] of one quad, with the maximum taken out.
 ///
 /// # Safety
-/// The sample exists, and `components` are as for [`likelihoods`].
+/// As for [`likelihoods`].
 #[inline(always)]
-unsafe fn far_sample(columns: &Columns, sample: usize, components: Shared<f32>, d: usize, k: usize) -> LogSumExp {
-    let mut sum = LogSumExp::new();
-    let mut c = 0;
-    while c < k {
-        let at = components.offset(c * row(d));
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            let mut q = at.get(2 * d + 1);
-            let mut j = 0;
-            while j < d {
-                let t = fma(at.get(2 * j), load(columns.x.add(j * columns.stride as usize + sample)), at.get(2 * j + 1));
-                q = fma(-t, t, q);
-                j += 1;
-            }
-            sum.add(at.get(2 * d), q);
+unsafe fn far_likelihoods<const D: usize, const ROW4: usize>(
+    x: &[[f32; QUAD]; D],
+    components: Shared<f32>,
+    k: u32,
+) -> [LogSumExp; QUAD] {
+    let mut sums = [LogSumExp::new(); QUAD];
+    let mut at = components;
+    let mut left = k;
+    while left > 0 {
+        let mut c = [[0.0f32; 4]; ROW4];
+        let mut i = 0;
+        while i < ROW4 {
+            // SAFETY: the caller guarantees it.
+            c[i] = unsafe { at.get4(4 * i) };
+            i += 1;
         }
-        c += 1;
+        let (w, mut q) = (c[2 * D / 4][2 * D % 4], [c[(2 * D + 1) / 4][(2 * D + 1) % 4]; QUAD]);
+        let mut j = 0;
+        while j < D {
+            let (s, m) = (c[2 * j / 4][2 * j % 4], c[(2 * j + 1) / 4][(2 * j + 1) % 4]);
+            let mut p = 0;
+            while p < QUAD {
+                let t = fma(s, x[j][p], m);
+                q[p] = fma(-t, t, q[p]);
+                p += 1;
+            }
+            j += 1;
+        }
+        let mut p = 0;
+        while p < QUAD {
+            sums[p].add(w, q[p]);
+            p += 1;
+        }
+        at = at.offset(4 * ROW4);
+        left -= 1;
     }
-    sum
+    sums
 }
 
 #[inline(always)]
@@ -176,21 +196,25 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Small
     barrier!();
     let mut product = LogProduct::new();
     let mut stage = 0;
-    while i < columns.quads() {
+    // Whether the warp's latest samples were far. Then the next are likely to be, and are computed with the maximum taken out only.
+    let mut far = false;
+    // The bound is the same for all lanes of a warp, so that all of them take part in the vote.
+    while i - (lane as u32) < columns.quads() {
         fetch(i + step, stage ^ 1);
         copies_wait_but_one();
         let mut x = [[[0.0; QUAD]; D]; 1];
         let mut j = 0;
         while j < D {
-            // SAFETY: copies that this thread made, and that have arrived.
+            // SAFETY: copies that this thread made, and that have arrived. Past the end there are none, and nothing is counted.
             x[0][j] = unsafe { ring.get4((stage * D + j) * feature) };
             j += 1;
         }
-        // SAFETY: the components are in shared memory since the barrier; quad i exists.
+        // SAFETY: the components are in shared memory since the barrier.
         unsafe {
-            let sums = likelihoods::<D, ROW4, 1>(&x, components, args.k);
-            multiply_quad(&mut product, sums[0], i, columns, components, (D as u32, args.k));
+            let sums = if far { [0.0; QUAD] } else { likelihoods::<D, ROW4, 1>(&x, components, args.k)[0] };
+            far = multiply_quad::<D, ROW4>(&mut product, &x[0], sums, (i, columns.n), components, args.k);
         }
+        far = warp_any(far);
         i += step;
         stage ^= 1;
     }

@@ -87,7 +87,7 @@ impl Problem {
         });
     }
 
-    fn pair(&self, grid: u32, block: u32, threads_per_sample: u32) {
+    fn pair(&self, grid: u32, block: u32, rows: u32) {
         let width = layout::pair_row(self.d);
         let mut parameters = vec![f32::NAN; self.k * width];
         layout::component_rows(&self.parameters, width, &mut parameters);
@@ -95,15 +95,15 @@ impl Problem {
         let data::Columns { x, stride, n, .. } = self.columns(&mut memory);
         let parameters = memory.read("parameters", &parameters);
         let (k, d) = (self.k as u32, self.d as u32);
-        self.scored(&format!("pair {grid}x{block}/{threads_per_sample}"), &memory, |memory, samples| {
-            let shape = (grid, block, pair::shared_bytes(block));
+        self.scored(&format!("pair {grid}x{block}/{rows}"), &memory, |memory, samples| {
+            let shape = (grid, block, pair::shared_bytes(block, rows));
             self.total(shape, memory, pair::pair, |output| pair::PairArgs {
                 x,
                 stride,
                 n,
                 k,
                 d,
-                threads_per_sample,
+                rows,
                 parameters,
                 samples,
                 output,
@@ -134,7 +134,6 @@ impl Problem {
                 sets: sets.len() as u32,
                 group: group as u32,
                 k: k as u32,
-                d: self.d as u32,
                 partials: left,
             };
             let kernel = match self.d {
@@ -226,18 +225,18 @@ fn tiled_takes_every_shape() {
 #[test]
 fn pair_takes_every_shape() {
     let cases = [
-        // N, D, K, grid, block, threads of a sample
+        // N, D, K, grid, block, rows
         (1, 1, 1, 1, 32, 1),
-        (3, 13, 8, 1, 32, 8),
+        (3, 13, 8, 1, 256, 8),
         (5, 13, 8, 4, 64, 2),
-        (511, 13, 40, 2, 64, 32),
-        (100, 65, 3, 3, 32, 2),
-        (301, 20, 9, 5, 64, 8),
-        // No power of two: a warp's threads are split among samples.
+        (131, 13, 40, 2, 512, 16),
+        (100, 65, 3, 3, 64, 2),
+        (301, 20, 9, 3, 256, 4),
+        // No power of two.
         (100, 4, 7, 2, 96, 3),
     ];
-    for (i, (n, d, k, grid, block, threads)) in cases.into_iter().enumerate() {
-        Problem::random(i as u64, n, d, k).pair(grid, block, threads);
+    for (i, (n, d, k, grid, block, rows)) in cases.into_iter().enumerate() {
+        Problem::random(i as u64, n, d, k).pair(grid, block, rows);
     }
 }
 
@@ -257,7 +256,7 @@ fn far_samples_are_finite() {
         problem.small_k(2, 32);
         problem.tiled(8, 1, 32, 1);
         problem.tiled(16, 1, 64, 2);
-        problem.pair(2, 32, 4);
+        problem.pair(2, 128, 4);
         problem.batch(&x, &[mixture.clone(), mixture], 1, 32, 1);
     }
 }
@@ -280,7 +279,7 @@ fn weight_zero_contributes_nothing() {
     problem.tiled(8, 1, 32, 1);
     problem.tiled(8, 1, 128, 4);
     problem.tiled(16, 1, 64, 2);
-    problem.pair(2, 64, 8);
+    problem.pair(2, 256, 8);
     problem.batch(&x, &[mixture], 1, 32, 1);
 
     let weights = ndarray::arr1(&[0.0, 0.4, 0.0, 0.6]);

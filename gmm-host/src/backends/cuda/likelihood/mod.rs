@@ -157,7 +157,7 @@ impl Plan {
                 Ok(stream.launch(kernel, grid, likelihood)?.borrowed())
             }
             Kernels::Pair(kernel) => {
-                let pair = pair::Pair { columns, k, threads: self.variant.split, parameters, scores, output };
+                let pair = pair::Pair { columns, k, rows: self.variant.split, parameters, scores, output };
                 Ok(stream.launch(kernel, grid, pair)?.borrowed())
             }
         }

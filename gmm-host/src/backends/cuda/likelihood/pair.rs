@@ -6,6 +6,7 @@ use crate::backends::cuda::device::memory::{Numbers, Output};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::{mismatch, suffices};
 use gmm_kernels::likelihood::pair::{PairArgs, shared_bytes};
+use gmm_kernels::simt::WARP;
 use std::ptr;
 
 /// A launch over K components.
@@ -13,8 +14,8 @@ use std::ptr;
 pub struct Pair<'a> {
     pub columns: Columns<'a>,
     pub k: usize,
-    /// Threads of a sample.
-    pub threads: u32,
+    /// Components that a block takes at a time.
+    pub rows: u32,
     pub parameters: Numbers<'a, f32>,
     /// Where to write each sample's log₂-likelihood, if it is asked for.
     pub scores: Option<Numbers<'a, f32>>,
@@ -28,9 +29,9 @@ unsafe impl Launch for Pair<'_> {
 
     fn argument(&self, grid: &Grid) -> Result<PairArgs> {
         let (n, d) = (self.columns.n(), self.columns.d());
-        let needed = vec![self.k * pair_row(d), n, shared_bytes(grid.threads)];
+        let needed = vec![self.k * pair_row(d), n, shared_bytes(grid.threads, self.rows.max(1))];
         let got = vec![self.parameters.len(), self.scores.map_or(n, |scores| scores.len()), grid.shared];
-        let whole = self.threads > 0 && grid.threads.is_multiple_of(self.threads);
+        let whole = self.rows > 0 && grid.threads.is_multiple_of(WARP * self.rows);
         if !whole || !suffices(&got, &needed) {
             return Err(mismatch("a launch of `pair`", needed, got));
         }
@@ -40,7 +41,7 @@ unsafe impl Launch for Pair<'_> {
             n: n as u64,
             k: self.k as u32,
             d: d as u32,
-            threads_per_sample: self.threads,
+            rows: self.rows,
             parameters: self.parameters.pointer(),
             samples: self.scores.map_or(ptr::null_mut(), |scores| scores.pointer_mut()),
             output: self.output.argument(grid.blocks.0)?,

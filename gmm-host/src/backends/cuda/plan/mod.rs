@@ -221,8 +221,10 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             shapes.iter().flat_map(|&(block, per)| across(block).map(move |a| (a, block, per))).collect()
         }
         Family::Pair => {
-            let threads = (k as u32).next_power_of_two().min(WARP);
-            vec![(threads, 256, 8), (threads, 128, 16)]
+            // Whole warps of samples, and as many blocks as a multiprocessor has registers for.
+            let rows = (k as u32).next_power_of_two().min(WARP);
+            let blocks = [256, 512, 1024].into_iter().filter(|block| *block >= WARP * rows);
+            blocks.map(|block| (rows, block, 1536 / block)).collect()
         }
         // With fewer warps where the sums of all would not fit into shared memory.
         Family::Fused => {

@@ -52,6 +52,7 @@ impl Family {
         match self {
             Self::SmallK => Some(120),
             Self::Batch => Some(168),
+            Self::Pair => Some(40),
             _ => None,
         }
     }
@@ -82,7 +83,7 @@ impl FromStr for Family {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Variant {
     pub family: Family,
-    /// `pair`: threads of a sample. `tiled`: warps of a block along the components. `batch`: most sets of a group.
+    /// `pair`: components that a block takes at a time. `tiled`: warps of a block along the components. `batch`: most sets of a group.
     /// `weighted_sums`: rows of a tile of the kernel that goes before it. Others: 1.
     pub split: u32,
     /// Threads of a block (`weighted_sums`: at most).
@@ -144,7 +145,7 @@ impl Variant {
         let split = match self.family {
             Family::SmallK | Family::Fused | Family::General => self.split == 1,
             Family::Batch => true,
-            Family::Pair => self.block.is_multiple_of(self.split),
+            Family::Pair => warps.is_multiple_of(self.split),
             Family::Tiled8 | Family::Tiled16 => {
                 warps.is_multiple_of(self.split) && (warps / self.split).is_power_of_two()
             }
@@ -180,7 +181,7 @@ impl Variant {
             Family::SmallK => small_k::shared_bytes(d, self.block),
             Family::Batch => batch::shared_bytes(d, even(k), self.group(k, d), self.block),
             Family::Tiled8 | Family::Tiled16 => tiled::shared_bytes(self.family.rows(), self.block, self.split),
-            Family::Pair => pair::shared_bytes(self.block),
+            Family::Pair => pair::shared_bytes(self.block, self.split),
             Family::Fused => fused_shared_bytes(task, self.block),
             // With two stages, the fewest that the kernel can use.
             Family::WeightedSums => weighted_sums_shape(task, self.block as usize, 0).shared_bytes(),
@@ -261,8 +262,8 @@ mod tests {
         assert_eq!([1, 512, 513, 1 << 30].map(|n| variant.blocks(n, 132)), [1, 1, 2, 528]);
         let variant: Variant = "tiled16/2:128x3:all".parse().unwrap();
         assert_eq!([512, 513].map(|n| variant.blocks(n, 132)), [1, 2]);
-        let variant: Variant = "pair/8:128x3:all".parse().unwrap();
-        assert_eq!([16, 17].map(|n| variant.blocks(n, 132)), [1, 2]);
+        let variant: Variant = "pair/8:256x3:all".parse().unwrap();
+        assert_eq!([32, 33].map(|n| variant.blocks(n, 132)), [1, 2]);
         // The groups of a batch do not change its grid along x: a set's result does not depend on its company.
         let variant: Variant = "batch/16:128x3:all".parse().unwrap();
         assert_eq!(variant.blocks(1025, 132), 2);

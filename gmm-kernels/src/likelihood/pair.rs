@@ -1,16 +1,16 @@
 //! `pair`: one thread for each (sample, component) pair; the readable baseline, for any N, K and D.
 //!
-//! A block takes some neighbouring samples at a time, and has a row of threads for each of `rows` components: neighbouring threads
-//! have neighbouring samples. The block copies [`STEP`] features of its samples, and the parameters of its components, to
-//! shared memory, from where each thread adds them to the exponent of its pair; then the next features, and the next components. At
-//! the end the first row puts together the log-sum-exps of all rows.
+//! A block takes 32 neighbouring samples at a time, and has a warp for each of some components: neighbouring threads have
+//! neighbouring samples. The block copies [`STEP`] features of its samples, and the parameters of its components, to
+//! shared memory, from where each thread adds them to the exponent of its pair; then the next features, and the next components.
+//! Parameters that are the same each time are copied once. At the end the first warp puts together the log-sum-exps of all.
 //!
-//! * Launch: blockDim.x = `rows` · samples of a block, which are a multiple of 32; any grid (samples in a grid-stride loop);
-//!   shared memory [`shared_bytes`].
+//! * Launch: blockDim.x = 32 · components of a block; any grid (samples in a grid-stride loop); shared memory [`shared_bytes`].
 //! * Necessary work: N·K·D·2 fused multiply-adds; reads x once from memory (N·D·4 bytes). Each pair reads 3·D numbers of
-//!   shared memory in 2·D accesses of a warp at once: K = 8, D = 13, N = 10⁶ on an H200 31 µs at one access a cycle, 8 µs for the
-//!   multiply-adds, 12.3 µs for the data. Predicted: 40 µs.
+//!   shared memory in 2·D accesses of a warp at once: K = 8, D = 13, N = 10⁶ on an H200 25 µs at one access a cycle, 6.6 µs for
+//!   the multiply-adds, 12.3 µs for the data.
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
+use crate::simt::WARP;
 
 /// Arguments of the kernel.
 #[repr(C)]
@@ -26,8 +26,6 @@ pub struct PairArgs {
     pub k: u32,
     /// D.
     pub d: u32,
-    /// Rows of threads: components that a block takes at a time. blockDim.x is a multiple of 32 times it.
-    pub rows: u32,
     /// Parameters (K, 2·D + 2): for each component s₀, m₀, s₁, m₁, …, w, seed.
     pub parameters: *const f32,
     /// Log₂-likelihood of each sample (N,), or null.
@@ -36,13 +34,13 @@ pub struct PairArgs {
     pub output: Output,
 }
 
-/// Features that are in shared memory at a time.
-pub const STEP: usize = 16;
+/// Features that are in shared memory at a time: as many as the lanes of a warp copy parameters of.
+pub const STEP: usize = WARP as usize / 2;
 
 /// Dynamic shared memory of a launch: a log-sum-exp for each thread, and [`STEP`] features of the block's parameters and samples.
-pub fn shared_bytes(block_dim: u32, rows: u32) -> usize {
-    let (threads, rows) = (block_dim as usize, rows as usize);
-    FINISH_SHARED_BYTES + (2 * threads + 2 * STEP * rows + STEP * threads / rows) * size_of::<f32>()
+pub fn shared_bytes(block_dim: u32) -> usize {
+    let numbers = 2 * block_dim as usize + 2 * STEP * (block_dim / WARP) as usize + STEP * WARP as usize;
+    FINISH_SHARED_BYTES + numbers * size_of::<f32>()
 }
 
 device_code! {

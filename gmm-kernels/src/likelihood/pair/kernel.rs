@@ -10,77 +10,82 @@ kernel! {
     /// # Safety
     /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn pair(args: PairArgs) {
-        let (threads, rows, k, d) = (block_dim(), args.rows, args.k, args.d);
-        // Samples of the block, and the row and sample of this thread.
-        let samples = threads / rows;
-        let (row, sample) = (thread_idx() / samples, thread_idx() % samples);
+        const SAMPLES: usize = WARP as usize;
+        let (rows, k, d) = (block_dim() / WARP, args.k, args.d);
+        // A warp for each component, a lane for each sample.
+        let (row, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
         // The quad that this thread copies, of every so many features the first.
-        let quads = samples / QUAD as u32;
-        let (copied_feature, copied_quad) = (thread_idx() / quads, thread_idx() % quads);
-        // Shared memory: (rows, samples) maxima and sums, (rows, STEP, 2) parameters, (STEP, samples) samples.
-        let maxima = Shared::<f32>::at(FINISH_SHARED_BYTES);
-        let sums = maxima.offset(threads as usize);
-        let parameters = sums.offset(threads as usize).offset(2 * STEP * row as usize);
-        let x = sums.offset((threads + 2 * STEP as u32 * rows) as usize);
+        let quads = (SAMPLES / QUAD) as u32;
+        let (copied_feature, copied_quad) = (thread_idx() / quads, QUAD as u64 * (thread_idx() % quads) as u64);
+        // Shared memory: (rows, SAMPLES) maxima and sums, (rows, STEP, 2) parameters, (STEP, SAMPLES) samples.
+        let maxima = Shared::<f32>::at(FINISH_SHARED_BYTES).offset(lane);
+        let sums = maxima.offset(block_dim() as usize);
+        let parameters = Shared::<f32>::at(FINISH_SHARED_BYTES).offset((2 * block_dim() + 2 * STEP as u32 * row) as usize);
+        let x = Shared::<f32>::at(FINISH_SHARED_BYTES).offset((2 * block_dim() + 2 * STEP as u32 * rows) as usize);
+        // Whether one copy of the parameters serves for all samples.
+        let constant = k <= rows && d <= STEP as u32;
+        let mut copied = false;
+        let (mut w, mut seed) = (0.0, 0.0);
         let mut product = LogProduct::new();
-        let mut first = block_idx() as u64 * samples as u64;
+        let mut first = block_idx() as u64 * SAMPLES as u64;
         // The bounds of the loops with barriers are the same for all threads of a block, so that all of them meet.
         while first < args.n {
-            let i = first + sample as u64;
-            let copied = first + QUAD as u64 * copied_quad as u64;
             let mut sum = LogSumExp::new();
             let mut component = row;
-            while component < k + row {
-                let p = args.parameters.wrapping_add(component as usize * (2 * d as usize + 2));
-                // SAFETY: the component exists. Behind the last there is a weight of zero.
-                let (w, mut q) = unsafe {
-                    if component < k { (load(p.add(2 * d as usize)), load(p.add(2 * d as usize + 1))) } else { (0.0, 0.0) }
-                };
+            while component - row < k {
+                let mut q = 0.0;
                 let mut start = 0;
                 while start < d {
-                    let features = if d - start < STEP as u32 { d - start } else { STEP as u32 };
                     barrier!();
-                    let mut v = sample;
-                    while component < k && v < 2 * features {
-                        // SAFETY: the component exists; all threads are done with what was there.
-                        unsafe { parameters.set(v as usize, load(p.add((2 * start + v) as usize))) };
-                        v += samples;
+                    if !(constant && copied) {
+                        let p = args.parameters.wrapping_add(component as usize * (2 * d as usize + 2));
+                        // Behind the last feature and the last component there are zeros.
+                        let left = if component < k { 2 * (d - start) as usize } else { 0 };
+                        // SAFETY: the component exists where anything is left; all threads are done with what was there.
+                        unsafe {
+                            parameters.set(lane, if lane < left { load(p.add(2 * start as usize + lane)) } else { 0.0 });
+                            w = if left > 0 { load(p.add(2 * d as usize)) } else { 0.0 };
+                            seed = if left > 0 { load(p.add(2 * d as usize + 1)) } else { 0.0 };
+                        }
+                        copied = true;
                     }
                     let mut f = copied_feature;
-                    while copied < args.n && f < features {
-                        // SAFETY: the quad begins before N, so that it exists; all threads are done with what was there.
-                        unsafe {
-                            let from = args.x.wrapping_add((start + f) as usize * args.stride as usize + copied as usize);
-                            x.set4((f * samples) as usize + QUAD * copied_quad as usize, load_f32x4(from));
-                        }
+                    while f < STEP as u32 {
+                        // In the place of a feature or quad that does not exist comes the last one, and is not counted.
+                        let feature = if start + f < d { start + f } else { d - 1 };
+                        let quad = if first + copied_quad < args.n { first + copied_quad } else { (args.n - 1) & !(QUAD as u64 - 1) };
+                        let from = args.x.wrapping_add(feature as usize * args.stride as usize + quad as usize);
+                        // SAFETY: the feature exists, and the quad begins before N; all threads are done with what was there.
+                        unsafe { x.set4(f as usize * SAMPLES + copied_quad as usize, load_f32x4(from)) };
                         f += QUAD as u32 * rows;
                     }
                     barrier!();
                     let mut f = 0;
-                    while f < features {
-                        // SAFETY: within the step. What was not copied belongs to no component or sample, and is not counted.
+                    while f < STEP {
+                        // SAFETY: within the step.
                         unsafe {
-                            let [s, m] = parameters.get_some::<2>(2 * f as usize);
-                            let t = fma(s, x.get((f * samples + sample) as usize), m);
+                            let [s, m] = parameters.get_some::<2>(2 * f);
+                            let t = fma(s, x.get(f * SAMPLES + lane), m);
                             q = fma(-t, t, q);
                         }
                         f += 1;
                     }
                     start += STEP as u32;
                 }
-                sum.add(w, q);
+                sum.add(w, seed + q);
                 component += rows;
             }
             // SAFETY: a place for each thread; the barriers separate the writes from the reads.
             unsafe {
-                maxima.set(thread_idx() as usize, sum.max);
-                sums.set(thread_idx() as usize, sum.sum);
+                maxima.set(row as usize * SAMPLES, sum.max);
+                sums.set(row as usize * SAMPLES, sum.sum);
                 barrier!();
+                let i = first + lane as u64;
                 if row == 0 && i < args.n {
-                    let mut other = sample + samples;
-                    while other < threads {
-                        sum.merge(LogSumExp { max: maxima.get(other as usize), sum: sums.get(other as usize) });
-                        other += samples;
+                    let mut other = SAMPLES;
+                    while other < block_dim() as usize {
+                        sum.merge(LogSumExp { max: maxima.get(other), sum: sums.get(other) });
+                        other += SAMPLES;
                     }
                     product.multiply_scaled(sum.max, sum.sum);
                     if !args.samples.is_null() {
@@ -88,7 +93,7 @@ kernel! {
                     }
                 }
             }
-            first += grid_dim() as u64 * samples as u64;
+            first += grid_dim() as u64 * SAMPLES as u64;
         }
         // SAFETY: all threads end here, with the start of the shared memory unused.
         unsafe { args.output.finish(product) };

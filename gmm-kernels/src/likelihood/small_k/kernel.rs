@@ -155,8 +155,39 @@ unsafe fn far_likelihoods<const D: usize, const ROW4: usize>(
     sums
 }
 
+/// x becomes A·x. `a`: A row by row.
+///
+/// # Safety
+/// `a` has [`triangle`]`(D)` elements and padding to a multiple of 4, aligned to 16 bytes.
 #[inline(always)]
-unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &SmallKArgs<ROW>) {
+unsafe fn multiply_triangle<const D: usize>(x: &mut [[f32; QUAD]; D], a: Shared<f32>) {
+    // From the last row to the first, so that each row finds the features that it needs.
+    let mut at = triangle(D);
+    let mut four = [0.0f32; 4];
+    let mut i = D;
+    while i > 0 {
+        i -= 1;
+        let mut y = [0.0f32; QUAD];
+        let mut j = i + 1;
+        while j > 0 {
+            j -= 1;
+            at -= 1;
+            if at % 4 == 3 || at == triangle(D) - 1 {
+                // SAFETY: the caller guarantees it.
+                four = unsafe { a.get4(at / 4 * 4) };
+            }
+            let mut p = 0;
+            while p < QUAD {
+                y[p] = fma(four[at % 4], x[j][p], y[p]);
+                p += 1;
+            }
+        }
+        x[i] = y;
+    }
+}
+
+#[inline(always)]
+unsafe fn body<const TIED: bool, const D: usize, const ROW: usize, const ROW4: usize>(args: &SmallKArgs<ROW>) {
     let columns = &args.columns;
     let (cached, streamed) = (policy_keep(), policy_stream());
     let step = grid_dim() * block_dim();
@@ -165,7 +196,9 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Small
     // A warp's stages lie together, so that the places of features and stages are constants.
     let feature = QUAD * WARP as usize;
     let (warp, lane) = ((thread_idx() / WARP) as usize, (thread_idx() % WARP) as usize);
-    let ring = components.offset(COMPONENTS * ROW + warp * STAGES * D * feature + QUAD * lane).in_thread_register();
+    let a = components.offset(COMPONENTS * ROW);
+    let stages = a.offset(if TIED { triangle(D).next_multiple_of(4) } else { 0 });
+    let ring = stages.offset(warp * STAGES * D * feature + QUAD * lane).in_thread_register();
     let fetch = |i: u32, stage: usize| {
         if i < columns.quads() {
             let policy = if i < columns.cached_quads { cached } else { streamed };
@@ -193,6 +226,12 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Small
             c += 1;
         }
     }
+    let mut v = thread_idx() as usize;
+    while TIED && v < triangle(D) {
+        // SAFETY: numbers of A, which has a place in shared memory.
+        unsafe { a.set(v, load(args.triangle.add(v))) };
+        v += block_dim() as usize;
+    }
     barrier!();
     let mut product = LogProduct::new();
     let mut stage = 0;
@@ -209,8 +248,11 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Small
             x[0][j] = unsafe { ring.get4((stage * D + j) * feature) };
             j += 1;
         }
-        // SAFETY: the components are in shared memory since the barrier.
+        // SAFETY: the components and A are in shared memory since the barrier.
         unsafe {
+            if TIED {
+                multiply_triangle(&mut x[0], a);
+            }
             let sums = if far { [0.0; QUAD] } else { likelihoods::<D, ROW4, 1>(&x, components, args.k)[0] };
             far = multiply_quad::<D, ROW4>(&mut product, &x[0], sums, (i, columns.n), components, args.k);
         }
@@ -223,7 +265,13 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Small
 }
 
 macro_rules! instances {
-    ($($name:ident $d:literal),*) => { $(
+    ($($d:literal $name:ident $tied:ident),*) => { $(
+        instance!($name, false, $d);
+        instance!($tied, true, $d);
+    )* };
+}
+macro_rules! instance {
+    ($name:ident, $tied:literal, $d:literal) => {
         kernel! {
             /// Total log₂-likelihood of at most [`COMPONENTS`] components.
             ///
@@ -231,10 +279,26 @@ macro_rules! instances {
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: SmallKArgs<{ row($d) }>) {
                 // SAFETY: the caller guarantees it.
-                unsafe { body::<$d, { row($d) }, { row($d) / 4 }>(&args) }
+                unsafe { body::<$tied, $d, { row($d) }, { row($d) / 4 }>(&args) }
             }
         }
-    )* };
+    };
 }
-instances!(small_k_d01 1, small_k_d02 2, small_k_d03 3, small_k_d04 4, small_k_d05 5, small_k_d06 6, small_k_d07 7, small_k_d08 8,
-    small_k_d09 9, small_k_d10 10, small_k_d11 11, small_k_d12 12, small_k_d13 13, small_k_d14 14, small_k_d15 15, small_k_d16 16);
+instances!(
+    1 small_k_d01 small_k_tied_d01,
+    2 small_k_d02 small_k_tied_d02,
+    3 small_k_d03 small_k_tied_d03,
+    4 small_k_d04 small_k_tied_d04,
+    5 small_k_d05 small_k_tied_d05,
+    6 small_k_d06 small_k_tied_d06,
+    7 small_k_d07 small_k_tied_d07,
+    8 small_k_d08 small_k_tied_d08,
+    9 small_k_d09 small_k_tied_d09,
+    10 small_k_d10 small_k_tied_d10,
+    11 small_k_d11 small_k_tied_d11,
+    12 small_k_d12 small_k_tied_d12,
+    13 small_k_d13 small_k_tied_d13,
+    14 small_k_d14 small_k_tied_d14,
+    15 small_k_d15 small_k_tied_d15,
+    16 small_k_d16 small_k_tied_d16
+);

@@ -1,15 +1,15 @@
 //! `small_k`, `batch`, `tiled` and `pair`: totals and scores.
-use super::{Problem, random_mixture};
+use super::{Problem, of_each_type, random_mixture};
 use crate::backends::cuda::likelihood::layout;
 use crate::backends::cuda::plan::even;
-use crate::backends::device_parameters::DeviceParameters;
-use crate::{Covariances, Mixture};
+use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::{CovarianceType, Covariances, Mixture};
 use cust::memory::bytemuck;
 use gmm_kernels::data;
 use gmm_kernels::likelihood::{batch, pair, small_k, tiled};
 use gmm_kernels::reduce::sets::{ReduceSetsArgs, reduce_sets};
 use gmm_kernels::simt::emulator::{Memory, launch};
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, s};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -30,22 +30,26 @@ impl Problem {
     fn small_k(&self, grid: u32, block: u32) {
         let mut memory = Memory::new();
         let (columns, k) = (self.columns(&mut memory), even(self.k) as u32);
+        let triangle = match &self.parameters.matrices {
+            Matrices::Shared(a) => memory.read("triangle", a),
+            _ => std::ptr::null(),
+        };
+        let tied = !triangle.is_null();
         macro_rules! run {
-            ($($d:literal $kernel:ident),*) => {
+            ($($d:literal $diag:ident $tied:ident),*) => {
                 match self.d {
                     $($d => {
                         const ROW: usize = small_k::row($d);
                         let components = layout::small_k_components::<ROW>(&self.parameters);
-                        let args = |output| small_k::SmallKArgs { components, k, columns, output };
-                        self.total((grid, block, small_k::shared_bytes($d, block)), &memory, small_k::$kernel, args)
+                        let args = |output| small_k::SmallKArgs { components, k, triangle, columns, output };
+                        let kernel = if tied { small_k::$tied } else { small_k::$diag };
+                        self.total((grid, block, small_k::shared_bytes($d, tied, block)), &memory, kernel, args)
                     })*
                     _ => unreachable!(),
                 }
             };
         }
-        let total = run!(1 small_k_d01, 2 small_k_d02, 3 small_k_d03, 4 small_k_d04, 5 small_k_d05, 6 small_k_d06,
-            7 small_k_d07, 8 small_k_d08, 9 small_k_d09, 10 small_k_d10, 11 small_k_d11, 12 small_k_d12, 13 small_k_d13,
-            14 small_k_d14, 15 small_k_d15, 16 small_k_d16);
+        let total = run!(1 small_k_d01 small_k_tied_d01, 2 small_k_d02 small_k_tied_d02, 3 small_k_d03 small_k_tied_d03, 4 small_k_d04 small_k_tied_d04, 5 small_k_d05 small_k_tied_d05, 6 small_k_d06 small_k_tied_d06, 7 small_k_d07 small_k_tied_d07, 8 small_k_d08 small_k_tied_d08, 9 small_k_d09 small_k_tied_d09, 10 small_k_d10 small_k_tied_d10, 11 small_k_d11 small_k_tied_d11, 12 small_k_d12 small_k_tied_d12, 13 small_k_d13 small_k_tied_d13, 14 small_k_d14 small_k_tied_d14, 15 small_k_d15 small_k_tied_d15, 16 small_k_d16 small_k_tied_d16);
         self.check(total, &format!("small_k {grid}x{block}"));
     }
 
@@ -87,7 +91,7 @@ impl Problem {
         });
     }
 
-    fn pair(&self, grid: u32, block: u32, rows: u32) {
+    fn pair(&self, grid: u32, block: u32) {
         let width = layout::pair_row(self.d);
         let mut parameters = vec![f32::NAN; self.k * width];
         layout::component_rows(&self.parameters, width, &mut parameters);
@@ -95,15 +99,14 @@ impl Problem {
         let data::Columns { x, stride, n, .. } = self.columns(&mut memory);
         let parameters = memory.read("parameters", &parameters);
         let (k, d) = (self.k as u32, self.d as u32);
-        self.scored(&format!("pair {grid}x{block}/{rows}"), &memory, |memory, samples| {
-            let shape = (grid, block, pair::shared_bytes(block, rows));
+        self.scored(&format!("pair {grid}x{block}"), &memory, |memory, samples| {
+            let shape = (grid, block, pair::shared_bytes(block));
             self.total(shape, memory, pair::pair, |output| pair::PairArgs {
                 x,
                 stride,
                 n,
                 k,
                 d,
-                rows,
                 parameters,
                 samples,
                 output,
@@ -172,6 +175,19 @@ fn small_k_takes_every_shape() {
 }
 
 #[test]
+fn small_k_takes_tied_covariances() {
+    for d in 1..=small_k::MAX_FEATURES {
+        let mut rng = ChaCha8Rng::seed_from_u64(d as u64);
+        let mixtures = of_each_type(&mut rng, 1 + d % 8, d);
+        let tied = mixtures.iter().find(|mixture| mixture.covariance_type() == CovarianceType::Tied).unwrap();
+        let mut x = Array2::from_shape_simple_fn((131, d), || rng.sample(StandardNormal));
+        // A whole warp of far samples, and the next round of each of its lanes.
+        x.slice_mut(s![20.., ..]).mapv_inplace(|v: f32| 40.0 + v);
+        Problem::new(x, tied).small_k(1, 32);
+    }
+}
+
+#[test]
 fn small_k_takes_every_size_and_grid() {
     for (i, n) in [1, 3, 4, 5, 127, 128, 129, 511, 512, 1000].into_iter().enumerate() {
         let problem = Problem::random(i as u64, n, 13, 8);
@@ -225,18 +241,18 @@ fn tiled_takes_every_shape() {
 #[test]
 fn pair_takes_every_shape() {
     let cases = [
-        // N, D, K, grid, block, rows
-        (1, 1, 1, 1, 32, 1),
-        (3, 13, 8, 1, 256, 8),
-        (5, 13, 8, 4, 64, 2),
-        (131, 13, 40, 2, 512, 16),
-        (100, 65, 3, 3, 64, 2),
-        (301, 20, 9, 3, 256, 4),
-        // No power of two.
-        (100, 4, 7, 2, 96, 3),
+        // N, D, K, grid, block
+        (1, 1, 1, 1, 32),
+        (3, 13, 8, 1, 256),
+        (5, 13, 8, 4, 64),
+        (131, 13, 40, 2, 512),
+        (131, 16, 4, 2, 128),
+        (100, 65, 3, 3, 64),
+        (301, 20, 9, 3, 128),
+        (100, 4, 7, 2, 96),
     ];
-    for (i, (n, d, k, grid, block, rows)) in cases.into_iter().enumerate() {
-        Problem::random(i as u64, n, d, k).pair(grid, block, rows);
+    for (i, (n, d, k, grid, block)) in cases.into_iter().enumerate() {
+        Problem::random(i as u64, n, d, k).pair(grid, block);
     }
 }
 
@@ -256,9 +272,22 @@ fn far_samples_are_finite() {
         problem.small_k(2, 32);
         problem.tiled(8, 1, 32, 1);
         problem.tiled(16, 1, 64, 2);
-        problem.pair(2, 128, 4);
+        problem.pair(2, 128);
         problem.batch(&x, &[mixture.clone(), mixture], 1, 32, 1);
     }
+}
+
+/// The rounds of a warp behind one with far samples are computed with the maximum taken out, until none is far; near samples among
+/// them keep their values.
+#[test]
+fn far_and_near_rounds_follow_each_other() {
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let mixture = random_mixture(&mut rng, 5, 13);
+    // Rounds of 128 samples: near, one far, all far, near, near.
+    let mut x = Array2::from_shape_simple_fn((5 * 128 - 3, 13), || rng.sample(StandardNormal));
+    x.row_mut(130).fill(20.0);
+    x.slice_mut(s![256..384, ..]).fill(-20.0);
+    Problem::new(x, &mixture).small_k(1, 32);
 }
 
 /// A component of weight zero contributes nothing, also where it is the nearest or the only one of a tile.
@@ -279,7 +308,7 @@ fn weight_zero_contributes_nothing() {
     problem.tiled(8, 1, 32, 1);
     problem.tiled(8, 1, 128, 4);
     problem.tiled(16, 1, 64, 2);
-    problem.pair(2, 256, 8);
+    problem.pair(2, 256);
     problem.batch(&x, &[mixture], 1, 32, 1);
 
     let weights = ndarray::arr1(&[0.0, 0.4, 0.0, 0.6]);

@@ -24,7 +24,7 @@ use weighted_sums_layout::WeightedSumsLayout;
 /// The kernels that have been made ready, with their memory.
 #[derive(Debug, Default)]
 pub struct EStep {
-    /// `fused`, by moments, lanes of a warp that share a sample, and variant.
+    /// `fused`, by moments, capacity, and variant.
     fused: HashMap<(Moments, usize, Variant), Fused>,
     /// `weighted_sums`, for the latest task only, because its memory is large.
     weighted_sums: Option<WeightedSums>,
@@ -56,6 +56,7 @@ impl EStep {
             k: parameters.n_components,
             d: parameters.n_features,
             full: !matches!(parameters.matrices, Matrices::Diagonal),
+            tied: matches!(parameters.matrices, Matrices::Shared(_)),
             central: false,
             weighted: data.weighted(),
             precision: Precision::Float32,
@@ -108,7 +109,7 @@ impl EStep {
         task: &Task,
         variant: Variant,
     ) -> Result<Statistics> {
-        let key = (layout.moments(), layout.lanes(), variant);
+        let key = (layout.moments(), layout.capacity(), variant);
         let kernel = match self.fused.entry(key) {
             std::collections::hash_map::Entry::Occupied(ready) => ready.into_mut(),
             std::collections::hash_map::Entry::Vacant(place) => {
@@ -124,7 +125,7 @@ impl EStep {
             |_, Chunk { pass, columns, started }| {
                 let Pass { stream, workspace, .. } = pass;
                 let started = started.followed_by(workspace.parameters.send(stream)?);
-                Ok(started.followed_by(kernel.start(stream, workspace.parameters.device(), columns)?))
+                Ok(started.followed_by(kernel.start(stream, layout, workspace.parameters.device(), columns)?))
             },
             |running| {
                 let chunk = running.results(kernel.sums(), kernel.values())?;
@@ -221,9 +222,9 @@ impl Trial for EStepTrial<'_> {
     fn seconds(&mut self, repeats: u32) -> Result<f64> {
         let (stream, columns) = (self.stream, self.columns);
         match (&self.ready, self.layout) {
-            (Some(Ready::Fused(kernel, workspace, n)), _) => {
+            (Some(Ready::Fused(kernel, workspace, n)), Layout::Fused(layout)) => {
                 let columns = columns.part(0, *n)?;
-                seconds(stream, repeats, || kernel.start(stream, workspace.parameters.device(), columns))
+                seconds(stream, repeats, || kernel.start(stream, layout, workspace.parameters.device(), columns))
             }
             (Some(Ready::WeightedSums(kernels, workspace, n)), Layout::WeightedSums(layout)) => {
                 let columns = columns.part(0, *n)?;

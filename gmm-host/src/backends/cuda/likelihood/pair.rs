@@ -1,12 +1,11 @@
 //! `pair`: one thread for each (sample, component), the readable baseline.
 use super::layout::pair_row;
 use crate::Result;
+use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Output};
 use crate::backends::cuda::device::samples::Columns;
-use crate::backends::cuda::device::{mismatch, suffices};
 use gmm_kernels::likelihood::pair::{PairArgs, shared_bytes};
-use gmm_kernels::simt::WARP;
 use std::ptr;
 
 /// A launch over K components.
@@ -14,8 +13,6 @@ use std::ptr;
 pub struct Pair<'a> {
     pub columns: Columns<'a>,
     pub k: usize,
-    /// Components that a block takes at a time.
-    pub rows: u32,
     pub parameters: Numbers<'a, f32>,
     /// Where to write each sample's log₂-likelihood, if it is asked for.
     pub scores: Option<Numbers<'a, f32>>,
@@ -29,19 +26,15 @@ unsafe impl Launch for Pair<'_> {
 
     fn argument(&self, grid: &Grid) -> Result<PairArgs> {
         let (n, d) = (self.columns.n(), self.columns.d());
-        let needed = vec![self.k * pair_row(d), n, shared_bytes(grid.threads, self.rows.max(1))];
+        let needed = vec![self.k * pair_row(d), n, shared_bytes(grid.threads)];
         let got = vec![self.parameters.len(), self.scores.map_or(n, |scores| scores.len()), grid.shared];
-        let whole = self.rows > 0 && grid.threads.is_multiple_of(WARP * self.rows);
-        if !whole || !suffices(&got, &needed) {
-            return Err(mismatch("a launch of `pair`", needed, got));
-        }
+        check_suffices("a launch of `pair`", needed, got)?;
         Ok(PairArgs {
             x: self.columns.x(),
             stride: self.columns.stride() as u64,
             n: n as u64,
             k: self.k as u32,
             d: d as u32,
-            rows: self.rows,
             parameters: self.parameters.pointer(),
             samples: self.scores.map_or(ptr::null_mut(), |scores| scores.pointer_mut()),
             output: self.output.argument(grid.blocks.0)?,

@@ -2,7 +2,7 @@
 //!
 //! | family | operation | covariances | K, D | sample weights |
 //! |---|---|---|---|---|
-//! | `small_k` | total | diagonal | K ≤ 8, D ≤ 16 | no |
+//! | `small_k` | total | diagonal, tied | K ≤ 8, D ≤ 16 | no |
 //! | `batch` | total, totals of many parameter sets | diagonal | D ≤ 16, K as shared memory allows | no |
 //! | `tiled8`, `tiled16` | total, scores | all | any | yes |
 //! | `pair` | total, scores | diagonal | any | no |
@@ -55,6 +55,8 @@ pub struct Task {
     pub d: usize,
     /// Whether the covariances are matrices (`full`, `tied`); else they are diagonal (`diag`, `spherical`).
     pub full: bool,
+    /// Whether the components have one matrix (`tied`).
+    pub tied: bool,
     /// Whether the moments of each component are taken around the component's centre, not the data's (E-step).
     pub central: bool,
     /// Whether samples have weights.
@@ -71,7 +73,11 @@ impl fmt::Display for Task {
             Operation::Scores => "scores",
             Operation::EStep => "estep",
         };
-        let shape = if self.full { "full" } else { "diag" };
+        let shape = match (self.full, self.tied) {
+            (_, true) => "tied",
+            (true, false) => "full",
+            (false, false) => "diag",
+        };
         write!(f, "{operation} n=1e{} k={} d={} {shape}", self.n.ilog10(), self.k, self.d)?;
         f.write_str(if self.central { " central" } else { "" })?;
         f.write_str(if self.weighted { " weighted" } else { "" })?;
@@ -82,7 +88,7 @@ impl fmt::Display for Task {
 impl Family {
     /// Why this family cannot do a task, if it cannot.
     pub fn problem(self, task: &Task, limits: &Limits) -> Option<String> {
-        let Task { operation, k, d, full, weighted, precision, .. } = *task;
+        let Task { operation, k, d, full, tied, weighted, precision, .. } = *task;
         if self == Self::General {
             return (operation == Operation::Totals).then(|| "evaluates one parameter set at a time".into());
         }
@@ -93,8 +99,8 @@ impl Family {
             return Some("has no such operation".into());
         }
         let diagonal_only = matches!(self, Self::SmallK | Self::Batch | Self::Pair);
-        if diagonal_only && full {
-            return Some("takes diagonal covariances only".into());
+        if diagonal_only && full && !(self == Self::SmallK && tied) {
+            return Some("takes no such matrices".into());
         }
         if diagonal_only && weighted {
             return Some("takes samples without weights only".into());
@@ -221,10 +227,9 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             shapes.iter().flat_map(|&(block, per)| across(block).map(move |a| (a, block, per))).collect()
         }
         Family::Pair => {
-            // Whole warps of samples, and as many blocks as a multiprocessor has registers for.
-            let rows = (k as u32).next_power_of_two().min(WARP);
-            let blocks = [256, 512, 1024].into_iter().filter(|block| *block >= WARP * rows);
-            blocks.map(|block| (rows, block, 1536 / block)).collect()
+            // As many blocks as a multiprocessor has registers for.
+            let components = (k as u32).min(WARP);
+            vec![(components, WARP * components, (48 / components).min(32))]
         }
         // With fewer warps where the sums of all would not fit into shared memory.
         Family::Fused => {
@@ -310,7 +315,7 @@ mod tests {
         let all = sizes.into_iter().flat_map(move |n| shapes.map(|(k, d)| (n, k, d)));
         all.flat_map(move |(n, k, d)| operations.map(|operation| (n, k, d, operation))).flat_map(
             |(n, k, d, operation)| {
-                (0..16).map(move |bits| Task {
+                (0..32).filter(|bits| bits & 17 != 16).map(move |bits| Task {
                     operation,
                     n,
                     k,
@@ -318,6 +323,7 @@ mod tests {
                     full: bits & 1 != 0,
                     weighted: bits & 2 != 0,
                     central: bits & 4 != 0,
+                    tied: bits & 16 != 0,
                     precision: if bits & 8 != 0 { Precision::Float64 } else { Precision::Float32 },
                 })
             },
@@ -362,6 +368,7 @@ mod tests {
             k,
             d,
             full: false,
+            tied: false,
             central: false,
             weighted: false,
             precision: Precision::Float32,

@@ -133,7 +133,7 @@ impl FromStr for Variant {
 
 /// Dynamic shared memory of a launch of `fused`.
 pub fn fused_shared_bytes(task: &Task, block: u32) -> usize {
-    fused::shared_bytes(task.d, task.full, fused::lanes(task.k), block)
+    fused::shared_bytes(task.d, task.full, fused::capacity(task.k), block)
 }
 
 impl Variant {
@@ -145,7 +145,7 @@ impl Variant {
         let split = match self.family {
             Family::SmallK | Family::Fused | Family::General => self.split == 1,
             Family::Batch => true,
-            Family::Pair => warps.is_multiple_of(self.split),
+            Family::Pair => self.split == warps,
             Family::Tiled8 | Family::Tiled16 => {
                 warps.is_multiple_of(self.split) && (warps / self.split).is_power_of_two()
             }
@@ -160,7 +160,7 @@ impl Variant {
             Family::SmallK => self.block as usize * QUAD,
             Family::Batch => self.block as usize * QUAD * batch::QUADS,
             Family::Tiled8 | Family::Tiled16 => (self.block / WARP / self.split) as usize * tiled::WARP_SAMPLES,
-            Family::Pair => (self.block / self.split) as usize,
+            Family::Pair => WARP as usize,
             Family::Fused => (self.block / WARP) as usize * fused::TILE,
             Family::WeightedSums | Family::General => self.block as usize,
         };
@@ -178,10 +178,10 @@ impl Variant {
     pub fn shared_bytes(&self, task: &Task) -> usize {
         let Task { k, d, .. } = *task;
         match self.family {
-            Family::SmallK => small_k::shared_bytes(d, self.block),
+            Family::SmallK => small_k::shared_bytes(d, task.tied, self.block),
             Family::Batch => batch::shared_bytes(d, even(k), self.group(k, d), self.block),
             Family::Tiled8 | Family::Tiled16 => tiled::shared_bytes(self.family.rows(), self.block, self.split),
-            Family::Pair => pair::shared_bytes(self.block, self.split),
+            Family::Pair => pair::shared_bytes(self.block),
             Family::Fused => fused_shared_bytes(task, self.block),
             // With two stages, the fewest that the kernel can use.
             Family::WeightedSums => weighted_sums_shape(task, self.block as usize, 0).shared_bytes(),
@@ -201,11 +201,11 @@ impl Variant {
         let suffix = if task.precision == Precision::Float64 { "f64" } else { "f32" };
         let shape = if full { "full" } else { "diag" };
         match self.family {
-            Family::SmallK => vec![format!("small_k_d{d:02}")],
+            Family::SmallK => vec![format!("small_k_{}d{d:02}", if task.tied { "tied_" } else { "" })],
             Family::Batch => vec![entries::batch(d).name().into()],
             Family::Tiled8 | Family::Tiled16 => vec![entries::tiled(self.family.rows(), full).name().into()],
             Family::Pair => vec![entries::pair().name().into()],
-            Family::Fused => vec![entries::fused(Self::moments(task), fused::lanes(k), d).name().into()],
+            Family::Fused => vec![entries::fused(Self::moments(task), fused::capacity(k), d).name().into()],
             Family::WeightedSums => vec![
                 entries::tiled(self.split as usize, full).name().into(),
                 entries::weighted_sums(full, central).name().into(),
@@ -240,7 +240,7 @@ mod tests {
             "small_k:128x4:28",
             "tiled16/2:128x3:all",
             "pair/8:256x8:all",
-            "pair/1:256x8:all",
+            "pair/1:32x8:all",
             "batch/16:64x6:0",
             "fused:128x3:0",
             "weighted_sums/8:192x2:all",

@@ -14,9 +14,10 @@ kernel! {
         let (rows, k, d) = (block_dim() / WARP, args.k, args.d);
         // A warp for each component, a lane for each sample.
         let (row, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
-        // The quad that this thread copies, of every so many features the first.
-        let quads = (SAMPLES / QUAD) as u32;
-        let (copied_feature, copied_quad) = (thread_idx() / quads, QUAD as u64 * (thread_idx() % quads) as u64);
+        // The quad that this thread copies, of every so many features the first. The last warps begin, because the first is still
+        // putting the samples before together.
+        let (quads, copier) = ((SAMPLES / QUAD) as u32, block_dim() - 1 - thread_idx());
+        let (copied_feature, copied_quad) = (copier / quads, QUAD as u64 * (copier % quads) as u64);
         // Shared memory: (rows, SAMPLES) maxima and sums, (rows, STEP, 2) parameters, (STEP, SAMPLES) samples.
         let maxima = Shared::<f32>::at(FINISH_SHARED_BYTES).offset(lane);
         let sums = maxima.offset(block_dim() as usize);
@@ -36,7 +37,10 @@ kernel! {
                 let mut q = 0.0;
                 let mut start = 0;
                 while start < d {
-                    barrier!();
+                    // All threads are done with the samples before; with the step before they may not be.
+                    if start > 0 || component > row {
+                        barrier!();
+                    }
                     if !(constant && copied) {
                         let p = args.parameters.wrapping_add(component as usize * (2 * d as usize + 2));
                         // Behind the last feature and the last component there are zeros.
@@ -63,12 +67,12 @@ kernel! {
                     let mut f = 0;
                     while f < STEP {
                         // SAFETY: within the step.
-                        unsafe {
-                            let [s, m] = parameters.get_some::<2>(2 * f);
-                            let t = fma(s, x.get(f * SAMPLES + lane), m);
-                            q = fma(-t, t, q);
-                        }
-                        f += 1;
+                        let ([s0, m0, s1, m1], x0, x1) = unsafe {
+                            (parameters.get4(2 * f), x.get(f * SAMPLES + lane), x.get((f + 1) * SAMPLES + lane))
+                        };
+                        let (t0, t1) = (fma(s0, x0, m0), fma(s1, x1, m1));
+                        q = fma(-t1, t1, fma(-t0, t0, q));
+                        f += 2;
                     }
                     start += STEP as u32;
                 }

@@ -153,33 +153,37 @@ impl FusedLayout {
     fn of_triangle(&self, c: usize, sum: impl Fn(usize) -> f64, frame: &Frame) -> ComponentMoments {
         let d = self.n_features();
         let (a, b) = (self.a(c), self.b(c));
-        // Element (i, j) of A, in the units of the data.
-        let a = |i: usize, j: usize| f64::from(a[triangle(i) + j]) * frame.scale[j];
-        // Solves A·y = v by forward substitution.
-        let solve = |v: &dyn Fn(usize) -> f64| {
-            let mut y = Array1::zeros(d);
-            for i in 0..d {
-                let known: f64 = (0..i).map(|j| a(i, j) * y[j]).sum();
-                let pivot = a(i, i);
-                // A component without weight may have no scale; its sums are zero.
-                y[i] = if pivot == 0.0 { 0.0 } else { (v(i) - known) / pivot };
-            }
-            y
-        };
-        let centre = solve(&|i| -f64::from(b[i]));
-        let s = |i: usize, j: usize| sum(d + triangle(i.max(j)) + i.min(j));
-        let mut half = Array2::zeros((d, d));
-        for j in 0..d {
-            half.column_mut(j).assign(&solve(&|i| s(i, j)));
-        }
-        let mut second = Array2::zeros((d, d));
-        for i in 0..d {
-            second.row_mut(i).assign(&solve(&|j| half[[i, j]]));
-        }
+        // A in the units of the data, row by row.
+        let a: Vec<f64> = (0..d)
+            .flat_map(|i| {
+                a[triangle(i)..=triangle(i) + i].iter().zip(&frame.scale).map(|(a, scale)| f64::from(*a) * scale)
+            })
+            .collect();
+        let centre = solve(&a, d, b.iter().map(|b| -f64::from(*b)).collect());
+        let first = solve(&a, d, (0..d).map(&sum).collect());
+        let pairs = || (0..d).flat_map(|i| (0..d).map(move |j| (i, j)));
+        let half = solve(&a, d, pairs().map(|(i, j)| sum(d + triangle(i.max(j)) + i.min(j))).collect());
+        let second = solve(&a, d, pairs().map(|(i, j)| half[j * d + i]).collect());
         ComponentMoments {
             centre: Array1::from_shape_fn(d, |j| frame.shift[j] + centre[j]),
-            first: solve(&sum),
-            second,
+            first: Array1::from_vec(first),
+            second: Array2::from_shape_fn((d, d), |(i, j)| second[i * d + j]),
         }
     }
+}
+
+/// A⁻¹·V by forward substitution. `a`: the lower triangle of A row by row; `v`: V (D, any), row-major.
+fn solve(a: &[f64], d: usize, mut v: Vec<f64>) -> Vec<f64> {
+    let width = v.len() / d;
+    for i in 0..d {
+        let a = &a[triangle(i)..=triangle(i) + i];
+        let (known, rest) = v.split_at_mut(i * width);
+        let row = &mut rest[..width];
+        for (a, known) in a.iter().zip(known.chunks_exact(width)) {
+            row.iter_mut().zip(known).for_each(|(v, known)| *v -= a * known);
+        }
+        // A component without weight may have no scale; its sums are zero.
+        row.iter_mut().for_each(|v| *v = if a[i] == 0.0 { 0.0 } else { *v / a[i] });
+    }
+    v
 }

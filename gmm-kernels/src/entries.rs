@@ -46,10 +46,10 @@ fn shape(full: bool) -> &'static str {
     if full { "full" } else { "diag" }
 }
 
-/// Total of at most 8 components over D ≤ 16 features; `None` unless a component of D features has `ROW` numbers.
-pub fn small_k<const ROW: usize>(d: usize) -> Option<Entry<small_k::SmallKArgs<ROW>>> {
+/// Total of at most 8 components, diagonal or tied, over D ≤ 16 features; `None` unless a component of D features has `ROW` numbers.
+pub fn small_k<const ROW: usize>(d: usize, tied: bool) -> Option<Entry<small_k::SmallKArgs<ROW>>> {
     let exists = (1..=small_k::MAX_FEATURES).contains(&d) && small_k::row(d) == ROW;
-    exists.then(|| Entry::new(format!("small_k_d{d:02}")))
+    exists.then(|| Entry::new(format!("small_k_{}d{d:02}", if tied { "tied_" } else { "" })))
 }
 
 /// Totals of many parameter sets over D ≤ 16 features.
@@ -72,9 +72,9 @@ pub fn tiled(rows: usize, full: bool) -> Entry<tiled::TiledArgs> {
     Entry::new(format!("tiled{}{rows}", if full { "_full" } else { "" }))
 }
 
-/// The fused E-step of `lanes` (8 or 32) components over D ≤ 16 features.
-pub fn fused(moments: fused::Moments, lanes: usize, d: usize) -> Entry<fused::FusedArgs> {
-    Entry::new(format!("fused_{}_k{lanes:02}_d{d:02}", moments.name()))
+/// The fused E-step of `capacity` (8 or 32) components over D ≤ 16 features.
+pub fn fused(moments: fused::Moments, capacity: usize, d: usize) -> Entry<fused::FusedArgs> {
+    Entry::new(format!("fused_{}_k{capacity:02}_d{d:02}", moments.name()))
 }
 
 /// The sums of the E-step over samples whose exponents are known, raw or central.

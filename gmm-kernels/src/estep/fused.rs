@@ -9,6 +9,8 @@
 //! with less arithmetic: the host uses them for diagonal A where no component is many of its standard deviations away from
 //! that centre.
 //!
+//! Where they are few enough, the parameters are part of the launch's arguments, so that no upload is needed.
+//!
 //! Sums of a few hundred samples are float32. They are then added in float64, warp by warp, to sums in shared memory, in a fixed
 //! order.
 //!
@@ -29,7 +31,10 @@ pub struct FusedArgs {
     pub sample_weights: *const f32,
     /// Parameters ([`numbers`]`(D, full)`, capacity): for each number of a component, its value for each component; zeros
     /// for the components behind K. The numbers: A row by row (diagonal: sⱼ; full: the lower triangle), b (D), w, seed.
+    /// Not read where [`by_value`] says so.
     pub parameters: *const f32,
+    /// The same by value.
+    pub by_value: [f32; BY_VALUE],
     /// ([`values`], gridDim.x).
     pub partials: *mut f64,
 }
@@ -61,11 +66,19 @@ impl Moments {
     }
 }
 
+/// Most numbers that an instance takes by value: those of 8 diagonal components of 16 features.
+pub const BY_VALUE: usize = numbers(16, false) * 8;
+
+/// Whether an instance takes its parameters by value.
+pub const fn by_value(d: usize, full: bool, capacity: usize) -> bool {
+    numbers(d, full) * capacity <= BY_VALUE
+}
+
 /// Most components that an instance takes.
 pub const MAX_COMPONENTS: usize = 32;
 
-/// The lanes that share a sample in the instance for K components: one, or in `raw` half a one, for each component.
-pub const fn lanes(k: usize) -> usize {
+/// The capacity of the instance for K components.
+pub const fn capacity(k: usize) -> usize {
     if k <= 8 { 8 } else { MAX_COMPONENTS }
 }
 
@@ -96,7 +109,7 @@ pub const TILE: usize = QUAD * WARP as usize;
 /// Dynamic shared memory of a launch.
 pub fn shared_bytes(d: usize, full: bool, capacity: usize, block_dim: u32) -> usize {
     let warps = (block_dim / WARP) as usize;
-    let parameters = if full { (numbers(d, full) * capacity).next_multiple_of(4) } else { 0 };
+    let parameters = numbers(d, full) * capacity;
     warps * values(d, full, capacity).next_multiple_of(2) * size_of::<f64>()
         + (parameters + warps * 2 * d * TILE) * size_of::<f32>()
 }

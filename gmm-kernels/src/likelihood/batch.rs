@@ -27,8 +27,6 @@ pub struct BatchArgs {
     pub group: u32,
     /// K, rounded up to a multiple of [`SIDE_BY_SIDE`](crate::likelihood::small_k::SIDE_BY_SIDE) by components of zeros.
     pub k: u32,
-    /// D, for the rarely used code with the maximum taken out: a bound known at run time only is not unrolled.
-    pub d: u32,
     /// A number for each set and block, (sets, gridDim.x).
     pub partials: *mut f64,
 }

@@ -1,21 +1,24 @@
 //! `pair`: one thread for each (sample, component) pair; the readable baseline, for any N, K and D.
 //!
-//! In one block, `threads_per_sample` neighbouring threads share a sample, and thread t of them takes the components k with
-//! k ≡ t (mod `threads_per_sample`). A log-sum-exp in shared memory goes over the threads of a sample; then the samples of the
-//! block are summed.
+//! A block takes 32 neighbouring samples at a time, and has a warp for each of some components: neighbouring threads have
+//! neighbouring samples. The block copies [`STEP`] features of its samples, and the parameters of its components, to
+//! shared memory, from where each thread adds them to the exponent of its pair; then the next features, and the next components.
+//! Parameters that are the same each time are copied once. At the end the first warp puts together the log-sum-exps of all.
 //!
-//! * Launch: blockDim.x = `threads_per_sample` · samples of a block, at most 1024; any grid (samples in a grid-stride loop);
-//!   shared memory [`shared_bytes`].
-//! * Necessary work: N·K·D·2 fused multiply-adds; reads x once from memory (N·D·4 bytes), the parameters from the cache.
+//! * Launch: blockDim.x = 32 · components of a block; any grid (samples in a grid-stride loop); shared memory [`shared_bytes`].
+//! * Necessary work: N·K·D·2 fused multiply-adds; reads x once from memory (N·D·4 bytes). Each pair reads 3·D numbers of
+//!   shared memory in 2·D accesses of a warp at once: K = 8, D = 13, N = 10⁶ on an H200 25 µs at one access a cycle, 6.6 µs for
+//!   the multiply-adds, 12.3 µs for the data.
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
+use crate::simt::WARP;
 
 /// Arguments of the kernel.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PairArgs {
-    /// Samples (D, stride): column j of sample i at `j * stride + i`.
+    /// Samples (D, stride): column j of sample i at `j * stride + i`; aligned to 16 bytes.
     pub x: *const f32,
-    /// Elements from one column to the next.
+    /// Elements from one column to the next: a multiple of 4, and at least N.
     pub stride: u64,
     /// N.
     pub n: u64,
@@ -23,8 +26,6 @@ pub struct PairArgs {
     pub k: u32,
     /// D.
     pub d: u32,
-    /// Threads that share a sample; divides blockDim.x.
-    pub threads_per_sample: u32,
     /// Parameters (K, 2·D + 2): for each component s₀, m₀, s₁, m₁, …, w, seed.
     pub parameters: *const f32,
     /// Log₂-likelihood of each sample (N,), or null.
@@ -33,9 +34,13 @@ pub struct PairArgs {
     pub output: Output,
 }
 
-/// Dynamic shared memory of a launch: a log-sum-exp for each thread.
+/// Features that are in shared memory at a time: as many as the lanes of a warp copy parameters of.
+pub const STEP: usize = WARP as usize / 2;
+
+/// Dynamic shared memory of a launch: a log-sum-exp for each thread, and [`STEP`] features of the block's parameters and samples.
 pub fn shared_bytes(block_dim: u32) -> usize {
-    FINISH_SHARED_BYTES.max(block_dim as usize * 2 * size_of::<f32>())
+    let numbers = 2 * block_dim as usize + 2 * STEP * (block_dim / WARP) as usize + STEP * WARP as usize;
+    FINISH_SHARED_BYTES + numbers * size_of::<f32>()
 }
 
 device_code! {

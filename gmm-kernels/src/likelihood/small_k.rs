@@ -1,4 +1,4 @@
-//! `small_k_dDD`: the fast path for at most [`COMPONENTS`] components and D up to [`MAX_FEATURES`].
+//! `small_k_dDD`, `small_k_tied_dDD`: the fast path for at most [`COMPONENTS`] components and D up to [`MAX_FEATURES`].
 //!
 //! A thread takes a quad of samples, holds their D features in registers, and goes through the components. The mixture is part
 //! of the launch's arguments, so that no upload is needed; each block puts it into shared memory, from where 16-byte broadcasts
@@ -6,11 +6,16 @@
 //! reads a part that no other thread uses, so that no barrier is needed.
 //!
 //! The likelihood is summed as Σₖ wₖ·2^qₖ with no maximum taken out: wₖ ≤ 1 and qₖ ≤ 0 (but for the seed's rounding), so
-//! nothing overflows. A sample whose sum falls below [`THRESHOLD`] is computed again with the maximum taken out.
+//! nothing overflows. Samples whose sum falls below [`THRESHOLD`] are computed again with the maximum taken out; the next samples
+//! of the warp are then computed in this way only, until none of them is far.
+//!
+//! The `tied` kernels multiply each sample by the components' common triangle A first. What follows is the same with t = A·x + m: the
+//! scales are one.
 //!
 //! * Launch: any one-dimensional grid and block of whole warps; shared memory [`shared_bytes`].
 //! * Necessary work for each sample: read 4·D bytes; K·(2·D + 1) fused multiply-adds, K exponentials. K = 8, D = 13, N = 10⁶ on an
-//!   H200: 52 MB, 12.3 µs at the measured 4.24 TB/s; arithmetic 6.6 µs.
+//!   H200: 52 MB, 12.3 µs at the measured 4.24 TB/s; arithmetic 6.6 µs, `tied` 9.3 µs (D·(D + 1) / 2
+//!   multiply-adds more).
 use crate::data::{Columns, QUAD};
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 
@@ -21,6 +26,8 @@ pub const MAX_FEATURES: usize = 16;
 /// The least likelihood, 2^-60, that is computed without taking out the maximum: the product of two such is still a normal
 /// number, and components that underflowed (below 2^-126) do not count beside it.
 pub const THRESHOLD: f32 = 8.673_617e-19;
+/// log₂ of [`THRESHOLD`].
+pub const LOG2_THRESHOLD: f32 = -60.0;
 /// Quads of a thread in shared memory: the present one, and the next one on its way.
 pub const STAGES: usize = 2;
 
@@ -37,15 +44,23 @@ pub struct SmallKArgs<const ROW: usize> {
     pub components: [[f32; ROW]; COMPONENTS],
     /// K, rounded up to a multiple of [`SIDE_BY_SIDE`].
     pub k: u32,
+    /// `tied`: A row by row, [`triangle`]`(D)` numbers. The others do not read it.
+    pub triangle: *const f32,
     /// The data.
     pub columns: Columns,
     /// Where to write the total.
     pub output: Output,
 }
 
+/// Numbers of a lower triangle.
+pub const fn triangle(d: usize) -> usize {
+    d * (d + 1) / 2
+}
+
 /// Dynamic shared memory of a launch.
-pub fn shared_bytes(d: usize, block_dim: u32) -> usize {
-    FINISH_SHARED_BYTES + (COMPONENTS * row(d) + STAGES * d * block_dim as usize * QUAD) * size_of::<f32>()
+pub fn shared_bytes(d: usize, tied: bool, block_dim: u32) -> usize {
+    let triangle = if tied { triangle(d).next_multiple_of(4) } else { 0 };
+    FINISH_SHARED_BYTES + (COMPONENTS * row(d) + triangle + STAGES * d * block_dim as usize * QUAD) * size_of::<f32>()
 }
 
 /// Components that are computed side by side: the reads of one hide behind the arithmetic of the other. K is rounded

@@ -23,19 +23,17 @@ impl LogSumExp {
     /// Adds w·2^q; a weight of zero adds nothing.
     #[inline(always)]
     pub fn add(&mut self, w: f32, q: f32) {
-        if w > 0.0 {
-            let top = max(self.max, q);
-            self.sum = fma(w, exp2(q - top), self.sum * exp2(self.max - top));
-            self.max = top;
-        }
+        self.merge(Self { max: if w > 0.0 { q } else { Self::EMPTY }, sum: w });
     }
 
     /// Adds another such sum.
     #[inline(always)]
     pub fn merge(&mut self, other: Self) {
-        let top = max(self.max, other.max);
-        self.sum = fma(other.sum, exp2(other.max - top), self.sum * exp2(self.max - top));
-        self.max = top;
+        // The larger of the two powers is taken out, which leaves one exponential.
+        let higher = other.max - self.max;
+        let factor = exp2(min(higher, -higher));
+        self.sum = if higher > 0.0 { fma(self.sum, factor, other.sum) } else { fma(other.sum, factor, self.sum) };
+        self.max = max(self.max, other.max);
     }
 
     /// log₂ of the sum.

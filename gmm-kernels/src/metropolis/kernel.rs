@@ -130,7 +130,7 @@ impl<const D: usize> Samples<'_, D> {
     /// # Safety
     /// The components are in shared memory, and the resident rounds have arrived.
     #[inline(always)]
-    unsafe fn log_likelihoods<const ROW4: usize>(&self, components: Shared<f32>, (d, k): (u32, u32)) -> LogProduct {
+    unsafe fn log_likelihoods<const ROW4: usize>(&self, components: Shared<f32>, k: u32) -> LogProduct {
         let mut product = LogProduct::new();
         let mut round = 0;
         while round < self.rounds {
@@ -155,8 +155,8 @@ impl<const D: usize> Samples<'_, D> {
             // SAFETY: the components are the caller's; the quad exists.
             unsafe {
                 let quad = self.first + round * block_dim();
-                let sums = likelihoods::<D, ROW4, 1>(&x, components, k.next_multiple_of(2));
-                multiply_quad(&mut product, sums[0], quad, self.columns, components, (d, k));
+                let sums = likelihoods::<D, ROW4, 1>(&x, components, k);
+                multiply_quad::<D, ROW4>(&mut product, &x[0], sums[0], (quad, self.columns.n), components, k);
             }
             round += 1;
         }
@@ -324,7 +324,7 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
         let product = unsafe {
             fetch_step(args, layout, width, t + 1, streamed);
             copies_commit();
-            samples.log_likelihoods::<ROW4>(components, (args.d, args.k))
+            samples.log_likelihoods::<ROW4>(components, args.k.next_multiple_of(2))
         };
         if !samples.passing {
             copies_wait();

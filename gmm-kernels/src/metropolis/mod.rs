@@ -56,8 +56,6 @@ pub struct MetropolisArgs {
     pub columns: Columns,
     /// K.
     pub k: u32,
-    /// D, for the rarely used code with the maximum taken out: a bound known at run time only is not unrolled.
-    pub d: u32,
     /// Whether a component has one σ for all features.
     pub spherical: bool,
     /// Rounds of a block's share (a quad of each thread) that stay in shared memory.

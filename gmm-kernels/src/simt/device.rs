@@ -453,12 +453,12 @@ pub fn warp_sync() {
     unsafe { asm!("bar.warp.sync -1;", options(nostack)) };
 }
 
-/// 1 / x, to 1 ulp.
+/// 1 / x for a normal x whose reciprocal is normal, to 1 ulp.
 #[inline(always)]
 pub fn reciprocal(x: f32) -> f32 {
     let y: f32;
     // SAFETY: arithmetic on registers.
-    unsafe { asm!("rcp.approx.f32 {}, {};", out(reg32) y, in(reg32) x, options(pure, nomem, nostack)) };
+    unsafe { asm!("rcp.approx.ftz.f32 {}, {};", out(reg32) y, in(reg32) x, options(pure, nomem, nostack)) };
     y
 }
 

@@ -55,7 +55,7 @@ impl Problem {
         let ((n, d), k) = (x.dim(), mixture.n_components());
         let samples = Samples::from_f32(x.view()).unwrap();
         let frame = Frame::of(x.view());
-        let parameters = DeviceParameters::new(mixture, &frame).unwrap();
+        let parameters = DeviceParameters::with_matrices(mixture, &frame).unwrap();
         let stride = columns_layout::stride(n);
         let mut data = vec![0u128; d * stride / 4];
         let columns: &mut [f32] = bytemuck::cast_slice_mut(&mut data);

@@ -114,6 +114,7 @@ impl<'a> Float32<'a> {
             k: parameters.n_components,
             d: self.data.d(),
             full: !matches!(parameters.matrices, Matrices::Diagonal),
+            tied: matches!(parameters.matrices, Matrices::Shared(_)),
             central: false,
             expandable: false,
             // A sample's score does not depend on its weight.

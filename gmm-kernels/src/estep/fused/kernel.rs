@@ -49,45 +49,65 @@ impl Moments for Full {
 /// Copies all components' parameters to shared memory. All threads of the block take part.
 ///
 /// # Safety
-/// There are `numbers` of them at both places.
+/// `to` has room for COUNT numbers, and so many are there.
 #[inline(always)]
-unsafe fn copy_parameters(to: Shared<f32>, from: *const f32, numbers: usize) {
-    let mut i = thread_idx() as usize;
-    while i < numbers {
-        // SAFETY: the caller guarantees it.
-        unsafe { to.set(i, load(from.add(i))) };
-        i += block_dim() as usize;
+unsafe fn copy_parameters<const BY_VALUE: bool, const COUNT: usize>(to: Shared<f32>, args: &FusedArgs) {
+    if !BY_VALUE {
+        let mut i = thread_idx() as usize;
+        while i < COUNT {
+            // SAFETY: the caller guarantees it.
+            unsafe { to.set(i, load(args.parameters.add(i))) };
+            i += block_dim() as usize;
+        }
+    } else if thread_idx().is_multiple_of(WARP) {
+        // The first lanes of four warps, or of fewer, share them. The places are constants: an index computed at run time would put the
+        // arguments into local memory.
+        const SHARES: usize = 4;
+        let mut share = 0;
+        while share < SHARES {
+            let taker = if (share as u32) < block_dim() / WARP { share as u32 } else { 0 };
+            if taker == thread_idx() / WARP {
+                let mut i = COUNT * share / SHARES;
+                while i < COUNT * (share + 1) / SHARES {
+                    // SAFETY: the caller guarantees it.
+                    unsafe { to.set(i, args.by_value[i]) };
+                    i += 1;
+                }
+            }
+            share += 1;
+        }
     }
 }
 
 /// The kernel. LANES lanes share a sample, and each has COMPONENTS components; each such group of lanes takes SAMPLES
-/// samples at a time. MATRIX = [`matrix`] and SUMS = [`sums`] of D features. One component a lane where A is a triangle.
+/// samples at a time. CAPACITY = LANES · COMPONENTS; NUMBERS = [`numbers`] · CAPACITY, MATRIX = [`matrix`] and SUMS = [`sums`] of D
+/// features. One component a lane where A is a triangle.
 #[inline(always)]
 unsafe fn body<
     M: Moments,
     const LANES: usize,
     const COMPONENTS: usize,
+    const CAPACITY: usize,
     const SAMPLES: usize,
     const D: usize,
+    const NUMBERS: usize,
     const MATRIX: usize,
     const SUMS: usize,
 >(
     args: &FusedArgs,
 ) {
-    let capacity = LANES * COMPONENTS;
     let columns = &args.columns;
     let (cached, streamed) = (policy_keep(), policy_stream());
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
     let (component, group) = (lane % LANES, lane / LANES);
     let groups = WARP as usize / LANES;
-    // Shared memory: the sums of each warp, the parameters of a triangle, the stages of each warp.
-    let values = values(D, M::FULL, capacity);
+    // Shared memory: the sums of each warp, the parameters, the stages of each warp.
+    let values = values(D, M::FULL, CAPACITY);
     let per_warp = values.next_multiple_of(2);
     let warp_sums = Shared::<f64>::at(warp as usize * per_warp * size_of::<f64>());
     let parameters = Shared::<f32>::at(warps as usize * per_warp * size_of::<f64>());
-    let numbers = if M::FULL { numbers(D, true) * capacity } else { 0 };
-    let ring = parameters.offset(numbers.next_multiple_of(4) + warp as usize * 2 * D * TILE);
+    let ring = parameters.offset(NUMBERS + warp as usize * 2 * D * TILE);
     let stages = Stages::<D> { columns, ring, lane, cached, streamed };
     let step = grid_dim() * warps * WARP;
     let mut base = (block_idx() * warps + warp) * WARP;
@@ -99,12 +119,16 @@ unsafe fn body<
         unsafe { warp_sums.set(v, 0.0) };
         v += WARP as usize;
     }
-    // SAFETY: the parameters and their place have these sizes.
+    // SAFETY: the parameters and their place have these sizes, and lane l's components begin with number l·COMPONENTS.
     let components = unsafe {
-        copy_parameters(parameters, args.parameters, numbers);
-        Components::<LANES, COMPONENTS, D, MATRIX>::load::<M>(args, component, parameters.offset(component))
+        if by_value(D, M::FULL, CAPACITY) {
+            copy_parameters::<true, NUMBERS>(parameters, args);
+        } else {
+            copy_parameters::<false, NUMBERS>(parameters, args);
+        }
+        barrier!();
+        Components::<COMPONENTS, CAPACITY, D, MATRIX>::load::<M>(parameters.offset(component * COMPONENTS))
     };
-    barrier!();
     let mut sums = Sums::<COMPONENTS, D, MATRIX>::new();
     let mut product = LogProduct::new();
     let mut stage = 0;
@@ -129,7 +153,7 @@ unsafe fn body<
                 x[j] = unsafe { samples.get_some(j * TILE + at) };
                 j += 1;
             }
-            // SAFETY: a triangle is in shared memory since the barrier.
+            // SAFETY: the parameters are in shared memory since the barrier.
             let exponents = unsafe { components.exponents::<M, SAMPLES>(&x) };
             let mut likelihoods = Likelihoods::new::<LANES>(&components.weights, &exponents.q);
             if sample + SAMPLES as u64 > columns.n {
@@ -149,7 +173,7 @@ unsafe fn body<
             while c < COMPONENTS {
                 let sums = sums.take::<SUMS>(c);
                 // SAFETY: sums that only this warp uses; all of its lanes have read the stage, which is free until the next copy.
-                unsafe { flush::<LANES, SUMS>(warp_sums.offset(c * LANES), capacity, &sums, samples, D * TILE) };
+                unsafe { flush::<LANES, COMPONENTS, SUMS>(warp_sums.offset(c), &sums, samples, D * TILE) };
                 c += 1;
             }
         }
@@ -189,16 +213,21 @@ unsafe fn write_block_sums(partials: *mut f64, values: usize, per_warp: usize, w
     }
 }
 
+/// Samples at a time of a group of lanes in `raw`: as many as the registers hold.
+const fn raw_samples(d: usize) -> usize {
+    if d > 14 { 2 } else { 4 }
+}
+
 /// Samples at a time of a group of lanes where A is a triangle: as many as the registers hold.
 const fn full_samples(d: usize) -> usize {
-    if d > 14 { 1 } else { 2 }
+    if d > 14 { 2 } else { 4 }
 }
 
 macro_rules! instances {
     ($($d:literal $raw8:ident $raw32:ident $diag8:ident $diag32:ident $full8:ident $full32:ident),*) => { $(
         // Lanes that share a sample, components of a lane, samples at a time.
-        instance!($raw8, Raw, 4, 2, 2, $d);
-        instance!($raw32, Raw, 16, 2, 2, $d);
+        instance!($raw8, Raw, 4, 2, { raw_samples($d) }, $d);
+        instance!($raw32, Raw, 16, 2, { raw_samples($d) }, $d);
         instance!($diag8, Diagonal, 8, 1, 4, $d);
         instance!($diag32, Diagonal, 32, 1, 4, $d);
         instance!($full8, Full, 8, 1, { full_samples($d) }, $d);
@@ -214,9 +243,21 @@ macro_rules! instance {
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: FusedArgs) {
                 const FULL: bool = $moments::FULL;
+                const CAPACITY: usize = $lanes * $components;
+                const NUMBERS: usize = numbers($d, FULL) * CAPACITY;
                 // SAFETY: the caller guarantees it.
                 unsafe {
-                    body::<$moments, $lanes, $components, $samples, $d, { matrix($d, FULL) }, { sums($d, FULL) }>(&args)
+                    body::<
+                        $moments,
+                        $lanes,
+                        $components,
+                        CAPACITY,
+                        { $samples },
+                        $d,
+                        NUMBERS,
+                        { matrix($d, FULL) },
+                        { sums($d, FULL) },
+                    >(&args)
                 }
             }
         }

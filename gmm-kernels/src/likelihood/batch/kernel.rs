@@ -64,7 +64,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
             while r < QUADS {
                 if quad[r] < columns.quads() {
                     // SAFETY: the quad exists.
-                    unsafe { multiply_quad(&mut product, likelihoods[r], quad[r], columns, components, (args.d, args.k)) };
+                    unsafe { multiply_quad::<D, ROW4>(&mut product, &x[r], likelihoods[r], (quad[r], columns.n), components, args.k) };
                 }
                 r += 1;
             }

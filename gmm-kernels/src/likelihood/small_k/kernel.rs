@@ -70,73 +70,124 @@ pub unsafe fn likelihoods<const D: usize, const ROW4: usize, const R: usize>(
     sums
 }
 
-/// Adds a quad's four sums to the product. Samples past the end count as 1; a sum below the threshold is replaced by one
-/// with the maximum taken out.
+/// Adds the likelihoods of a quad to the product, and returns whether one of them is far below the threshold. Samples past the
+/// end count as 1; `sums` below the threshold are replaced by sums with the maximum taken out.
 ///
 /// # Safety
-/// The quad exists, and `components` are as for [`likelihoods`].
+/// `components` are as for [`likelihoods`].
 #[inline(always)]
-pub unsafe fn multiply_quad(
+pub unsafe fn multiply_quad<const D: usize, const ROW4: usize>(
     product: &mut LogProduct,
+    x: &[[f32; QUAD]; D],
     mut sums: [f32; QUAD],
-    quad: u32,
-    columns: &Columns,
+    (quad, n): (u32, u64),
     components: Shared<f32>,
-    (d, k): (u32, u32),
-) {
+    k: u32,
+) -> bool {
     let first = quad as u64 * QUAD as u64;
-    let low = min(min(sums[0], sums[1]), min(sums[2], sums[3]));
-    if low < THRESHOLD || first + QUAD as u64 > columns.n {
-        // Which samples are to be done again; their sums are replaced by 1 here.
-        let mut far = 0u32;
+    if first + QUAD as u64 > n {
         let mut p = 0;
         while p < QUAD {
-            let inside = first + (p as u64) < columns.n;
-            let low = sums[p] < THRESHOLD;
-            far |= ((inside && low) as u32) << p;
-            sums[p] = if inside && !low { sums[p] } else { 1.0 };
+            sums[p] = if first + (p as u64) < n { sums[p] } else { 1.0 };
             p += 1;
         }
-        while far != 0 {
-            let sample = (first + far.trailing_zeros() as u64) as usize;
-            // SAFETY: the sample exists; the components are the caller's.
-            let sum = unsafe { far_sample(columns, sample, components, d as usize, k as usize) };
-            product.multiply_scaled(sum.max, sum.sum);
-            far &= far - 1;
+    }
+    let mut far = false;
+    if min(min(sums[0], sums[1]), min(sums[2], sums[3])) < THRESHOLD {
+        // SAFETY: the caller guarantees it.
+        let scaled = unsafe { far_likelihoods::<D, ROW4>(x, components, k) };
+        let mut p = 0;
+        while p < QUAD {
+            if sums[p] < THRESHOLD {
+                product.multiply_scaled(scaled[p].max, scaled[p].sum);
+                far |= scaled[p].max < LOG2_THRESHOLD;
+                sums[p] = 1.0;
+            }
+            p += 1;
         }
     }
     product.multiply(sums[0] * sums[1]);
     product.multiply(sums[2] * sums[3]);
+    far
 }
 
-/// The log-sum-exp of one sample, with the maximum taken out.
+/// As [`likelihoods`] of one quad, with the maximum taken out.
 ///
 /// # Safety
-/// The sample exists, and `components` are as for [`likelihoods`].
+/// As for [`likelihoods`].
 #[inline(always)]
-unsafe fn far_sample(columns: &Columns, sample: usize, components: Shared<f32>, d: usize, k: usize) -> LogSumExp {
-    let mut sum = LogSumExp::new();
-    let mut c = 0;
-    while c < k {
-        let at = components.offset(c * row(d));
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            let mut q = at.get(2 * d + 1);
-            let mut j = 0;
-            while j < d {
-                let t = fma(at.get(2 * j), load(columns.x.add(j * columns.stride as usize + sample)), at.get(2 * j + 1));
-                q = fma(-t, t, q);
-                j += 1;
-            }
-            sum.add(at.get(2 * d), q);
+unsafe fn far_likelihoods<const D: usize, const ROW4: usize>(
+    x: &[[f32; QUAD]; D],
+    components: Shared<f32>,
+    k: u32,
+) -> [LogSumExp; QUAD] {
+    let mut sums = [LogSumExp::new(); QUAD];
+    let mut at = components;
+    let mut left = k;
+    while left > 0 {
+        let mut c = [[0.0f32; 4]; ROW4];
+        let mut i = 0;
+        while i < ROW4 {
+            // SAFETY: the caller guarantees it.
+            c[i] = unsafe { at.get4(4 * i) };
+            i += 1;
         }
-        c += 1;
+        let (w, mut q) = (c[2 * D / 4][2 * D % 4], [c[(2 * D + 1) / 4][(2 * D + 1) % 4]; QUAD]);
+        let mut j = 0;
+        while j < D {
+            let (s, m) = (c[2 * j / 4][2 * j % 4], c[(2 * j + 1) / 4][(2 * j + 1) % 4]);
+            let mut p = 0;
+            while p < QUAD {
+                let t = fma(s, x[j][p], m);
+                q[p] = fma(-t, t, q[p]);
+                p += 1;
+            }
+            j += 1;
+        }
+        let mut p = 0;
+        while p < QUAD {
+            sums[p].add(w, q[p]);
+            p += 1;
+        }
+        at = at.offset(4 * ROW4);
+        left -= 1;
     }
-    sum
+    sums
+}
+
+/// x becomes A·x. `a`: A row by row.
+///
+/// # Safety
+/// `a` has [`triangle`]`(D)` elements and padding to a multiple of 4, aligned to 16 bytes.
+#[inline(always)]
+unsafe fn multiply_triangle<const D: usize>(x: &mut [[f32; QUAD]; D], a: Shared<f32>) {
+    // From the last row to the first, so that each row finds the features that it needs.
+    let mut at = triangle(D);
+    let mut four = [0.0f32; 4];
+    let mut i = D;
+    while i > 0 {
+        i -= 1;
+        let mut y = [0.0f32; QUAD];
+        let mut j = i + 1;
+        while j > 0 {
+            j -= 1;
+            at -= 1;
+            if at % 4 == 3 || at == triangle(D) - 1 {
+                // SAFETY: the caller guarantees it.
+                four = unsafe { a.get4(at / 4 * 4) };
+            }
+            let mut p = 0;
+            while p < QUAD {
+                y[p] = fma(four[at % 4], x[j][p], y[p]);
+                p += 1;
+            }
+        }
+        x[i] = y;
+    }
 }
 
 #[inline(always)]
-unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &SmallKArgs<ROW>) {
+unsafe fn body<const TIED: bool, const D: usize, const ROW: usize, const ROW4: usize>(args: &SmallKArgs<ROW>) {
     let columns = &args.columns;
     let (cached, streamed) = (policy_keep(), policy_stream());
     let step = grid_dim() * block_dim();
@@ -145,7 +196,9 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Small
     // A warp's stages lie together, so that the places of features and stages are constants.
     let feature = QUAD * WARP as usize;
     let (warp, lane) = ((thread_idx() / WARP) as usize, (thread_idx() % WARP) as usize);
-    let ring = components.offset(COMPONENTS * ROW + warp * STAGES * D * feature + QUAD * lane).in_thread_register();
+    let a = components.offset(COMPONENTS * ROW);
+    let stages = a.offset(if TIED { triangle(D).next_multiple_of(4) } else { 0 });
+    let ring = stages.offset(warp * STAGES * D * feature + QUAD * lane).in_thread_register();
     let fetch = |i: u32, stage: usize| {
         if i < columns.quads() {
             let policy = if i < columns.cached_quads { cached } else { streamed };
@@ -173,24 +226,37 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Small
             c += 1;
         }
     }
+    let mut v = thread_idx() as usize;
+    while TIED && v < triangle(D) {
+        // SAFETY: numbers of A, which has a place in shared memory.
+        unsafe { a.set(v, load(args.triangle.add(v))) };
+        v += block_dim() as usize;
+    }
     barrier!();
     let mut product = LogProduct::new();
     let mut stage = 0;
-    while i < columns.quads() {
+    // Whether the warp's latest samples were far. Then the next are likely to be, and are computed with the maximum taken out only.
+    let mut far = false;
+    // The bound is the same for all lanes of a warp, so that all of them take part in the vote.
+    while i - (lane as u32) < columns.quads() {
         fetch(i + step, stage ^ 1);
         copies_wait_but_one();
         let mut x = [[[0.0; QUAD]; D]; 1];
         let mut j = 0;
         while j < D {
-            // SAFETY: copies that this thread made, and that have arrived.
+            // SAFETY: copies that this thread made, and that have arrived. Past the end there are none, and nothing is counted.
             x[0][j] = unsafe { ring.get4((stage * D + j) * feature) };
             j += 1;
         }
-        // SAFETY: the components are in shared memory since the barrier; quad i exists.
+        // SAFETY: the components and A are in shared memory since the barrier.
         unsafe {
-            let sums = likelihoods::<D, ROW4, 1>(&x, components, args.k);
-            multiply_quad(&mut product, sums[0], i, columns, components, (D as u32, args.k));
+            if TIED {
+                multiply_triangle(&mut x[0], a);
+            }
+            let sums = if far { [0.0; QUAD] } else { likelihoods::<D, ROW4, 1>(&x, components, args.k)[0] };
+            far = multiply_quad::<D, ROW4>(&mut product, &x[0], sums, (i, columns.n), components, args.k);
         }
+        far = warp_any(far);
         i += step;
         stage ^= 1;
     }
@@ -199,7 +265,13 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Small
 }
 
 macro_rules! instances {
-    ($($name:ident $d:literal),*) => { $(
+    ($($d:literal $name:ident $tied:ident),*) => { $(
+        instance!($name, false, $d);
+        instance!($tied, true, $d);
+    )* };
+}
+macro_rules! instance {
+    ($name:ident, $tied:literal, $d:literal) => {
         kernel! {
             /// Total log₂-likelihood of at most [`COMPONENTS`] components.
             ///
@@ -207,10 +279,26 @@ macro_rules! instances {
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: SmallKArgs<{ row($d) }>) {
                 // SAFETY: the caller guarantees it.
-                unsafe { body::<$d, { row($d) }, { row($d) / 4 }>(&args) }
+                unsafe { body::<$tied, $d, { row($d) }, { row($d) / 4 }>(&args) }
             }
         }
-    )* };
+    };
 }
-instances!(small_k_d01 1, small_k_d02 2, small_k_d03 3, small_k_d04 4, small_k_d05 5, small_k_d06 6, small_k_d07 7, small_k_d08 8,
-    small_k_d09 9, small_k_d10 10, small_k_d11 11, small_k_d12 12, small_k_d13 13, small_k_d14 14, small_k_d15 15, small_k_d16 16);
+instances!(
+    1 small_k_d01 small_k_tied_d01,
+    2 small_k_d02 small_k_tied_d02,
+    3 small_k_d03 small_k_tied_d03,
+    4 small_k_d04 small_k_tied_d04,
+    5 small_k_d05 small_k_tied_d05,
+    6 small_k_d06 small_k_tied_d06,
+    7 small_k_d07 small_k_tied_d07,
+    8 small_k_d08 small_k_tied_d08,
+    9 small_k_d09 small_k_tied_d09,
+    10 small_k_d10 small_k_tied_d10,
+    11 small_k_d11 small_k_tied_d11,
+    12 small_k_d12 small_k_tied_d12,
+    13 small_k_d13 small_k_tied_d13,
+    14 small_k_d14 small_k_tied_d14,
+    15 small_k_d15 small_k_tied_d15,
+    16 small_k_d16 small_k_tied_d16
+);

@@ -259,7 +259,7 @@ pub fn shuffle_xor_u32(x: u32, mask: u32) -> u32 {
 pub fn warp_sync() {
     exchange(0);
 }
-/// 1 / x.
+/// 1 / x for a normal x whose reciprocal is normal.
 pub fn reciprocal(x: f32) -> f32 {
     1.0 / x
 }

@@ -166,7 +166,10 @@ mod tests {
     #[test]
     fn every_entry_has_ptx_for_its_argument() {
         fn small_k<const ROW: usize>() -> usize {
-            let entries: Vec<Entry<SmallKArgs<ROW>>> = (0..20).filter_map(entries::small_k).collect();
+            let entries: Vec<Entry<SmallKArgs<ROW>>> = [false, true]
+                .into_iter()
+                .flat_map(|tied| (0..20).filter_map(move |d| entries::small_k(d, tied)))
+                .collect();
             entries.into_iter().map(check).count()
         }
         let found = [
@@ -180,14 +183,14 @@ mod tests {
             small_k::<32>(),
             small_k::<36>(),
         ];
-        assert_eq!(found.iter().sum::<usize>(), 16);
+        assert_eq!(found.iter().sum::<usize>(), 32);
         for d in 1..=16 {
             check(entries::batch(d));
             check(entries::metropolis(d));
-            for (moments, lanes) in
+            for (moments, capacity) in
                 [Moments::Raw, Moments::Diag, Moments::Full].into_iter().flat_map(|m| [(m, 8), (m, 32)])
             {
-                check(entries::fused(moments, lanes, d));
+                check(entries::fused(moments, capacity, d));
             }
         }
         check(entries::exp2_bias());

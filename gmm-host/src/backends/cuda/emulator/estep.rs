@@ -25,7 +25,7 @@ fn check_statistics<const LANES: usize>(
     (k, d): (usize, usize),
     [raw, diag, full]: [unsafe fn(fused::FusedArgs); 3],
 ) {
-    assert_eq!(fused::lanes(k), LANES);
+    assert_eq!(fused::capacity(k), LANES);
     let mut rng = ChaCha8Rng::seed_from_u64((100 * n + 10 * k + d) as u64);
     let mut x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
     // A sample far from every component takes the path with the maximum.
@@ -44,6 +44,7 @@ fn check_statistics<const LANES: usize>(
         let fused_layout = FusedLayout::new(mixture.covariance_type(), parameters);
         let mut parameters = vec![f32::NAN; fused::numbers(d, fused_layout.moments().full()) * LANES];
         fused_layout.write(&mut parameters);
+        let by_value = fused_layout.by_value();
         let (grid, block) = (3, 64);
         let values = fused::values(d, fused_layout.moments().full(), LANES);
         let mut partials = vec![f64::NAN; values * grid as usize];
@@ -51,7 +52,8 @@ fn check_statistics<const LANES: usize>(
         let args = fused::FusedArgs {
             columns: problem.columns(&mut memory),
             sample_weights: std::ptr::null(),
-            parameters: memory.read("parameters", &parameters),
+            parameters: memory.read("parameters", if by_value.is_some() { &[] } else { &parameters[..] }),
+            by_value: by_value.unwrap_or([f32::NAN; fused::BY_VALUE]),
             partials: memory.write("partials", &mut partials),
         };
         let kernel = match fused_layout.moments() {
@@ -123,6 +125,7 @@ fn weighted_sums_statistics(
         k,
         d,
         full: sums_layout.full(),
+        tied: false,
         central: sums_layout.central(),
         expandable: false,
         weighted: false,
@@ -298,6 +301,7 @@ fn tensor_cores_statistics(
         k,
         d,
         full: layout.full(),
+        tied: mixture.covariance_type() == CovarianceType::Tied,
         central: false,
         expandable: true,
         weighted: weights.is_some(),

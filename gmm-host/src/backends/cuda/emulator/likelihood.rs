@@ -1,15 +1,15 @@
 //! `small_k`, `batch`, `tiled` and `pair`: totals and scores.
-use super::{Problem, random_mixture};
+use super::{Problem, of_each_type, random_mixture};
 use crate::backends::cuda::likelihood::layout;
 use crate::backends::cuda::plan::even;
-use crate::backends::device_parameters::DeviceParameters;
-use crate::{Covariances, Mixture};
+use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::{CovarianceType, Covariances, Mixture};
 use cust::memory::bytemuck;
 use gmm_kernels::data;
 use gmm_kernels::likelihood::{batch, pair, small_k, tiled};
 use gmm_kernels::reduce::sets::{ReduceSetsArgs, reduce_sets};
 use gmm_kernels::simt::emulator::{Memory, launch};
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, s};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -30,22 +30,26 @@ impl Problem {
     fn small_k(&self, grid: u32, block: u32) {
         let mut memory = Memory::new();
         let (columns, k) = (self.columns(&mut memory), even(self.k) as u32);
+        let triangle = match &self.parameters.matrices {
+            Matrices::Shared(a) => memory.read("triangle", a),
+            _ => std::ptr::null(),
+        };
+        let tied = !triangle.is_null();
         macro_rules! run {
-            ($($d:literal $kernel:ident),*) => {
+            ($($d:literal $diag:ident $tied:ident),*) => {
                 match self.d {
                     $($d => {
                         const ROW: usize = small_k::row($d);
                         let components = layout::small_k_components::<ROW>(&self.parameters);
-                        let args = |output| small_k::SmallKArgs { components, k, columns, output };
-                        self.total((grid, block, small_k::shared_bytes($d, block)), &memory, small_k::$kernel, args)
+                        let args = |output| small_k::SmallKArgs { components, k, triangle, columns, output };
+                        let kernel = if tied { small_k::$tied } else { small_k::$diag };
+                        self.total((grid, block, small_k::shared_bytes($d, tied, block)), &memory, kernel, args)
                     })*
                     _ => unreachable!(),
                 }
             };
         }
-        let total = run!(1 small_k_d01, 2 small_k_d02, 3 small_k_d03, 4 small_k_d04, 5 small_k_d05, 6 small_k_d06,
-            7 small_k_d07, 8 small_k_d08, 9 small_k_d09, 10 small_k_d10, 11 small_k_d11, 12 small_k_d12, 13 small_k_d13,
-            14 small_k_d14, 15 small_k_d15, 16 small_k_d16);
+        let total = run!(1 small_k_d01 small_k_tied_d01, 2 small_k_d02 small_k_tied_d02, 3 small_k_d03 small_k_tied_d03, 4 small_k_d04 small_k_tied_d04, 5 small_k_d05 small_k_tied_d05, 6 small_k_d06 small_k_tied_d06, 7 small_k_d07 small_k_tied_d07, 8 small_k_d08 small_k_tied_d08, 9 small_k_d09 small_k_tied_d09, 10 small_k_d10 small_k_tied_d10, 11 small_k_d11 small_k_tied_d11, 12 small_k_d12 small_k_tied_d12, 13 small_k_d13 small_k_tied_d13, 14 small_k_d14 small_k_tied_d14, 15 small_k_d15 small_k_tied_d15, 16 small_k_d16 small_k_tied_d16);
         self.check(total, &format!("small_k {grid}x{block}"));
     }
 
@@ -87,7 +91,7 @@ impl Problem {
         });
     }
 
-    fn pair(&self, grid: u32, block: u32, threads_per_sample: u32) {
+    fn pair(&self, grid: u32, block: u32) {
         let width = layout::pair_row(self.d);
         let mut parameters = vec![f32::NAN; self.k * width];
         layout::component_rows(&self.parameters, width, &mut parameters);
@@ -95,7 +99,7 @@ impl Problem {
         let data::Columns { x, stride, n, .. } = self.columns(&mut memory);
         let parameters = memory.read("parameters", &parameters);
         let (k, d) = (self.k as u32, self.d as u32);
-        self.scored(&format!("pair {grid}x{block}/{threads_per_sample}"), &memory, |memory, samples| {
+        self.scored(&format!("pair {grid}x{block}"), &memory, |memory, samples| {
             let shape = (grid, block, pair::shared_bytes(block));
             self.total(shape, memory, pair::pair, |output| pair::PairArgs {
                 x,
@@ -103,7 +107,6 @@ impl Problem {
                 n,
                 k,
                 d,
-                threads_per_sample,
                 parameters,
                 samples,
                 output,
@@ -134,7 +137,6 @@ impl Problem {
                 sets: sets.len() as u32,
                 group: group as u32,
                 k: k as u32,
-                d: self.d as u32,
                 partials: left,
             };
             let kernel = match self.d {
@@ -169,6 +171,19 @@ fn small_k_takes_every_shape() {
         for k in 1..=small_k::COMPONENTS {
             Problem::random((100 * d + k) as u64, 131, d, k).small_k(1, 32);
         }
+    }
+}
+
+#[test]
+fn small_k_takes_tied_covariances() {
+    for d in 1..=small_k::MAX_FEATURES {
+        let mut rng = ChaCha8Rng::seed_from_u64(d as u64);
+        let mixtures = of_each_type(&mut rng, 1 + d % 8, d);
+        let tied = mixtures.iter().find(|mixture| mixture.covariance_type() == CovarianceType::Tied).unwrap();
+        let mut x = Array2::from_shape_simple_fn((131, d), || rng.sample(StandardNormal));
+        // A whole warp of far samples, and the next round of each of its lanes.
+        x.slice_mut(s![20.., ..]).mapv_inplace(|v: f32| 40.0 + v);
+        Problem::new(x, tied).small_k(1, 32);
     }
 }
 
@@ -226,18 +241,18 @@ fn tiled_takes_every_shape() {
 #[test]
 fn pair_takes_every_shape() {
     let cases = [
-        // N, D, K, grid, block, threads of a sample
-        (1, 1, 1, 1, 32, 1),
-        (3, 13, 8, 1, 32, 8),
-        (5, 13, 8, 4, 64, 2),
-        (511, 13, 40, 2, 64, 32),
-        (100, 65, 3, 3, 32, 2),
-        (301, 20, 9, 5, 64, 8),
-        // No power of two: a warp's threads are split among samples.
-        (100, 4, 7, 2, 96, 3),
+        // N, D, K, grid, block
+        (1, 1, 1, 1, 32),
+        (3, 13, 8, 1, 256),
+        (5, 13, 8, 4, 64),
+        (131, 13, 40, 2, 512),
+        (131, 16, 4, 2, 128),
+        (100, 65, 3, 3, 64),
+        (301, 20, 9, 3, 128),
+        (100, 4, 7, 2, 96),
     ];
-    for (i, (n, d, k, grid, block, threads)) in cases.into_iter().enumerate() {
-        Problem::random(i as u64, n, d, k).pair(grid, block, threads);
+    for (i, (n, d, k, grid, block)) in cases.into_iter().enumerate() {
+        Problem::random(i as u64, n, d, k).pair(grid, block);
     }
 }
 
@@ -257,9 +272,22 @@ fn far_samples_are_finite() {
         problem.small_k(2, 32);
         problem.tiled(8, 1, 32, 1);
         problem.tiled(16, 1, 64, 2);
-        problem.pair(2, 32, 4);
+        problem.pair(2, 128);
         problem.batch(&x, &[mixture.clone(), mixture], 1, 32, 1);
     }
+}
+
+/// The rounds of a warp behind one with far samples are computed with the maximum taken out, until none is far; near samples among
+/// them keep their values.
+#[test]
+fn far_and_near_rounds_follow_each_other() {
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let mixture = random_mixture(&mut rng, 5, 13);
+    // Rounds of 128 samples: near, one far, all far, near, near.
+    let mut x = Array2::from_shape_simple_fn((5 * 128 - 3, 13), || rng.sample(StandardNormal));
+    x.row_mut(130).fill(20.0);
+    x.slice_mut(s![256..384, ..]).fill(-20.0);
+    Problem::new(x, &mixture).small_k(1, 32);
 }
 
 /// A component of weight zero contributes nothing, also where it is the nearest or the only one of a tile.
@@ -280,7 +308,7 @@ fn weight_zero_contributes_nothing() {
     problem.tiled(8, 1, 32, 1);
     problem.tiled(8, 1, 128, 4);
     problem.tiled(16, 1, 64, 2);
-    problem.pair(2, 64, 8);
+    problem.pair(2, 256);
     problem.batch(&x, &[mixture], 1, 32, 1);
 
     let weights = ndarray::arr1(&[0.0, 0.4, 0.0, 0.6]);

@@ -96,7 +96,6 @@ impl Chain {
             let args = MetropolisArgs {
                 columns: self.problem.columns(&mut memory),
                 k: k as u32,
-                d: d as u32,
                 spherical: self.target.spherical,
                 resident: launch.resident,
                 terms: memory.read("terms", &terms),

@@ -17,7 +17,7 @@ pub(crate) struct FusedLayout {
 }
 
 /// The moments of one component in the units of the data: around `centre`, Σ r·(x − centre) and
-/// Σ r·(x − centre)(x − centre)ᵀ, of which diagonal types have the diagonal.
+/// Σ r·(x − centre)(x − centre)ᵀ.
 struct ComponentMoments {
     centre: Array1<f64>,
     first: Array1<f64>,
@@ -42,9 +42,9 @@ impl FusedLayout {
         self.moments
     }
 
-    /// The lanes of a warp that share a sample.
-    pub fn lanes(&self) -> usize {
-        fused::lanes(self.parameters.n_components)
+    /// Components that the kernel has room for.
+    pub fn capacity(&self) -> usize {
+        fused::capacity(self.parameters.n_components)
     }
 
     /// D.
@@ -68,48 +68,75 @@ impl FusedLayout {
         &self.parameters.shift[c * d..][..d]
     }
 
-    /// Writes the parameters as the kernel reads them, ([`numbers`], lanes).
+    /// Writes the parameters as the kernel reads them, ([`numbers`], capacity).
     pub fn write(&self, out: &mut [f32]) {
         let DeviceParameters { n_components: k, n_features: d, weight, seed, .. } = &self.parameters;
-        let lanes = self.lanes();
-        debug_assert!(*k <= lanes && out.len() == numbers(*d, self.moments.full()) * lanes);
+        let capacity = self.capacity();
+        debug_assert!(*k <= capacity && out.len() == numbers(*d, self.moments.full()) * capacity);
         out.fill(0.0);
         for c in 0..*k {
             let matrix_and_shift = self.a(c).iter().chain(self.b(c));
             // The seed of a component without weight is far below all others; with weight zero its value does not matter.
             let constants = if weight[c] > 0.0 { [weight[c], seed[c]] } else { [0.0, 0.0] };
-            for (row, v) in out.chunks_exact_mut(lanes).zip(matrix_and_shift.chain(&constants)) {
+            for (row, v) in out.chunks_exact_mut(capacity).zip(matrix_and_shift.chain(&constants)) {
                 row[c] = *v;
             }
         }
     }
 
-    /// The statistics, from the sums that the kernel gives, ([`sums`], lanes) and the log₂-likelihood, over samples of total
+    /// The parameters by value, where the kernel takes them so.
+    pub fn by_value(&self) -> Option<[f32; fused::BY_VALUE]> {
+        let (full, capacity) = (self.moments.full(), self.capacity());
+        fused::by_value(self.n_features(), full, capacity).then(|| {
+            let mut values = [0.0; fused::BY_VALUE];
+            self.write(&mut values[..numbers(self.n_features(), full) * capacity]);
+            values
+        })
+    }
+
+    /// The statistics, from the sums that the kernel gives, ([`sums`], capacity) and the log₂-likelihood, over samples of total
     /// weight `weight`. `bias` is added to the kernel's log₂ of each sample's likelihood (see `likelihood::exp2_bias`).
     pub fn statistics(&self, values: &[f64], weight: f64, bias: f64, frame: &Frame) -> Result<Statistics> {
         let (k, d) = (self.parameters.n_components, self.n_features());
-        let lanes = self.lanes();
-        let log2 = values[sums(d, self.moments.full()) * lanes] + weight * (self.parameters.offset + bias);
-        let mut centres = Array2::zeros((k, d));
-        let mut first = Array2::zeros((k, d));
-        let mut second = Array3::zeros((k, d, d));
-        for c in 0..k {
-            let sum = |row: usize| values[(1 + row) * lanes + c];
-            let moments = match self.moments {
-                Moments::Raw => self.of_raw(sum, frame),
-                Moments::Diag => self.of_diagonal(c, sum, frame),
-                Moments::Full => self.of_triangle(c, sum, frame),
-            };
-            centres.row_mut(c).assign(&moments.centre);
-            first.row_mut(c).assign(&moments.first);
-            second.index_axis_mut(Axis(0), c).assign(&moments.second);
-        }
-        let variances = || Array2::from_shape_fn((k, d), |(c, j)| second[[c, j, j]]);
-        let second = match self.covariance_type {
-            CovarianceType::Diag => Covariances::Diag(variances()),
-            CovarianceType::Spherical => Covariances::Spherical(variances().sum_axis(Axis(1))),
-            CovarianceType::Tied => Covariances::Tied(second.sum_axis(Axis(0))),
-            CovarianceType::Full => Covariances::Full(second),
+        let capacity = self.capacity();
+        let log2 = values[sums(d, self.moments.full()) * capacity] + weight * (self.parameters.offset + bias);
+        let (mut centres, mut first) = (Array2::zeros((k, d)), Array2::zeros((k, d)));
+        let sum = |c: usize| move |row: usize| values[(1 + row) * capacity + c];
+        let second = if self.moments == Moments::Full {
+            let mut second = Array3::zeros((k, d, d));
+            for c in 0..k {
+                let moments = self.of_triangle(c, sum(c), frame);
+                centres.row_mut(c).assign(&moments.centre);
+                first.row_mut(c).assign(&moments.first);
+                second.index_axis_mut(Axis(0), c).assign(&moments.second);
+            }
+            match self.covariance_type {
+                CovarianceType::Tied => Covariances::Tied(second.sum_axis(Axis(0))),
+                _ => Covariances::Full(second),
+            }
+        } else {
+            let mut second = Array2::zeros((k, d));
+            for c in 0..k {
+                let sum = sum(c);
+                for j in 0..d {
+                    let (a, b) = match self.moments {
+                        // The origin is the centre of the data.
+                        Moments::Raw => (1.0, 0.0),
+                        // The origin is where z = 0, the mean up to rounding.
+                        _ => (f64::from(self.a(c)[j]), f64::from(self.b(c)[j])),
+                    };
+                    // In the units of the data. A component without weight may have no scale; its sums are zero.
+                    let scale = a * frame.scale[j];
+                    let over = |v: f64, divisor: f64| if divisor == 0.0 { 0.0 } else { v / divisor };
+                    centres[[c, j]] = frame.shift[j] + over(-b, scale);
+                    first[[c, j]] = over(sum(j), scale);
+                    second[[c, j]] = over(sum(d + j), scale * scale);
+                }
+            }
+            match self.covariance_type {
+                CovarianceType::Spherical => Covariances::Spherical(second.sum_axis(Axis(1))),
+                _ => Covariances::Diag(second),
+            }
         };
         Statistics::from_centred_sums(CentredSums {
             weight,
@@ -121,71 +148,42 @@ impl FusedLayout {
         })
     }
 
-    /// Moments in the units of the data from those of x′, whose origin is the centre of the data.
-    fn of_raw(&self, sum: impl Fn(usize) -> f64, frame: &Frame) -> ComponentMoments {
-        let d = self.n_features();
-        let mut second = Array2::zeros((d, d));
-        for j in 0..d {
-            second[[j, j]] = sum(d + j) * frame.inverse[j] * frame.inverse[j];
-        }
-        ComponentMoments {
-            centre: Array1::from_shape_fn(d, |j| frame.shift[j]),
-            first: Array1::from_shape_fn(d, |j| sum(j) * frame.inverse[j]),
-            second,
-        }
-    }
-
-    /// Moments in the units of the data from those of z = A·x′ + b with a diagonal A. Their origin is where z = 0, the mean up to
-    /// rounding.
-    fn of_diagonal(&self, c: usize, sum: impl Fn(usize) -> f64, frame: &Frame) -> ComponentMoments {
-        let d = self.n_features();
-        let (a, b) = (self.a(c), self.b(c));
-        // In the units of the data. A component without weight may have no scale; its sums are zero.
-        let scale = |j: usize| f64::from(a[j]) * frame.scale[j];
-        let over = |v: f64, divisor: f64| if divisor == 0.0 { 0.0 } else { v / divisor };
-        let mut second = Array2::zeros((d, d));
-        for j in 0..d {
-            second[[j, j]] = over(sum(d + j), scale(j) * scale(j));
-        }
-        ComponentMoments {
-            centre: Array1::from_shape_fn(d, |j| frame.shift[j] + over(-f64::from(b[j]), scale(j))),
-            first: Array1::from_shape_fn(d, |j| over(sum(j), scale(j))),
-            second,
-        }
-    }
-
     /// Moments in the units of the data from those of z = A·x′ + b with a lower triangle A: with S = Σ r·z·zᵀ the second
     /// moments of x are A⁻¹·S·A⁻ᵀ.
     fn of_triangle(&self, c: usize, sum: impl Fn(usize) -> f64, frame: &Frame) -> ComponentMoments {
         let d = self.n_features();
         let (a, b) = (self.a(c), self.b(c));
-        // Element (i, j) of A, in the units of the data.
-        let a = |i: usize, j: usize| f64::from(a[triangle(i) + j]) * frame.scale[j];
-        // Solves A·y = v by forward substitution.
-        let solve = |v: &dyn Fn(usize) -> f64| {
-            let mut y = Array1::zeros(d);
-            for i in 0..d {
-                let known: f64 = (0..i).map(|j| a(i, j) * y[j]).sum();
-                let pivot = a(i, i);
-                // A component without weight may have no scale; its sums are zero.
-                y[i] = if pivot == 0.0 { 0.0 } else { (v(i) - known) / pivot };
-            }
-            y
-        };
-        let centre = solve(&|i| -f64::from(b[i]));
-        let s = |i: usize, j: usize| sum(d + triangle(i.max(j)) + i.min(j));
-        let mut half = Array2::zeros((d, d));
-        for j in 0..d {
-            half.column_mut(j).assign(&solve(&|i| s(i, j)));
-        }
-        let mut second = Array2::zeros((d, d));
-        for i in 0..d {
-            second.row_mut(i).assign(&solve(&|j| half[[i, j]]));
-        }
+        // A in the units of the data, row by row.
+        let a: Vec<f64> = (0..d)
+            .flat_map(|i| {
+                a[triangle(i)..=triangle(i) + i].iter().zip(&frame.scale).map(|(a, scale)| f64::from(*a) * scale)
+            })
+            .collect();
+        let centre = solve(&a, d, b.iter().map(|b| -f64::from(*b)).collect());
+        let first = solve(&a, d, (0..d).map(&sum).collect());
+        let pairs = || (0..d).flat_map(|i| (0..d).map(move |j| (i, j)));
+        let half = solve(&a, d, pairs().map(|(i, j)| sum(d + triangle(i.max(j)) + i.min(j))).collect());
+        let second = solve(&a, d, pairs().map(|(i, j)| half[j * d + i]).collect());
         ComponentMoments {
             centre: Array1::from_shape_fn(d, |j| frame.shift[j] + centre[j]),
-            first: solve(&sum),
-            second,
+            first: Array1::from_vec(first),
+            second: Array2::from_shape_fn((d, d), |(i, j)| second[i * d + j]),
         }
     }
+}
+
+/// A⁻¹·V by forward substitution. `a`: the lower triangle of A row by row; `v`: V (D, any), row-major.
+fn solve(a: &[f64], d: usize, mut v: Vec<f64>) -> Vec<f64> {
+    let width = v.len() / d;
+    for i in 0..d {
+        let a = &a[triangle(i)..=triangle(i) + i];
+        let (known, rest) = v.split_at_mut(i * width);
+        let row = &mut rest[..width];
+        for (a, known) in a.iter().zip(known.chunks_exact(width)) {
+            row.iter_mut().zip(known).for_each(|(v, known)| *v -= a * known);
+        }
+        // A component without weight may have no scale; its sums are zero.
+        row.iter_mut().for_each(|v| *v = if a[i] == 0.0 { 0.0 } else { *v / a[i] });
+    }
+    v
 }

@@ -29,7 +29,7 @@ use weighted_sums_layout::WeightedSumsLayout;
 /// The kernels that have been made ready, with their memory.
 #[derive(Debug, Default)]
 pub struct EStep {
-    /// `fused`, by moments, lanes of a warp that share a sample, and variant.
+    /// `fused`, by moments, capacity, and variant.
     fused: HashMap<(Moments, usize, Variant), Fused>,
     /// `weighted_sums`, for the latest task only, because its memory is large.
     weighted_sums: Option<WeightedSums>,
@@ -85,6 +85,7 @@ impl EStep {
             k: parameters.n_components,
             d: parameters.n_features,
             full: !matches!(parameters.matrices, Matrices::Diagonal),
+            tied: matches!(parameters.matrices, Matrices::Shared(_)),
             central: false,
             expandable: true,
             weighted: data.weighted(),
@@ -92,22 +93,25 @@ impl EStep {
         };
         let limits = &chooser.gpu.limits;
         let requested_family = requested.and_then(Requested::family);
+        let asked_for = |family| {
+            requested_family.map_or_else(|| families(&task, limits).contains(&family), |requested| requested == family)
+        };
+        let mut tensor_cores = None;
+        if asked_for(Family::TensorCores) {
+            let layout = TensorCoresLayout::new(mixture, parameters.clone(), data.frame());
+            task.expandable = layout.expandable;
+            tensor_cores = Some(Layout::TensorCores(layout));
+        }
         if let Some(family) = requested_family
             && let Some(problem) = family.problem(&task, limits)
         {
             return Err(Family::error(family.name().into(), problem, &task, limits));
         }
-        let mut family = requested_family.or_else(|| families(&task, limits).first().copied());
-        let mut layout = family.and_then(|family| Layout::new(family, mixture, parameters.clone(), data.frame()));
-        task.expandable = matches!(&layout, Some(Layout::TensorCores(layout)) if layout.expandable);
-        if family == Some(Family::TensorCores) && !task.expandable {
-            if requested_family.is_some() {
-                let problem = Family::TensorCores.problem(&task, limits).unwrap_or_default();
-                return Err(Family::error(Family::TensorCores.name().into(), problem, &task, limits));
-            }
-            family = families(&task, limits).first().copied();
-            layout = family.and_then(|family| Layout::new(family, mixture, parameters.clone(), data.frame()));
-        }
+        let family = requested_family.or_else(|| families(&task, limits).first().copied()).unwrap_or(Family::General);
+        let layout = match tensor_cores {
+            Some(layout) if family == Family::TensorCores => Some(layout),
+            _ => Layout::new(family, mixture, parameters.clone(), data.frame()),
+        };
         let Some(mut layout) = layout else { return Ok((super::general::VARIANT, None)) };
         task.central = layout.central();
         let variant = match (requested, self.variants.get(&task)) {
@@ -125,10 +129,11 @@ impl EStep {
                 variant
             }
         };
-        if family != Some(variant.family) {
+        if family != variant.family {
             let other = Layout::new(variant.family, mixture, parameters, data.frame());
             let Some(other) = other else { return Ok((super::general::VARIANT, None)) };
             layout = other;
+            task.central = layout.central();
         }
         let statistics = match &layout {
             Layout::Fused(layout) => self.fused(data, layout, &task, variant)?,
@@ -145,7 +150,7 @@ impl EStep {
         task: &Task,
         variant: Variant,
     ) -> Result<Statistics> {
-        let key = (layout.moments(), layout.lanes(), variant);
+        let key = (layout.moments(), layout.capacity(), variant);
         let kernel = match self.fused.entry(key) {
             std::collections::hash_map::Entry::Occupied(ready) => ready.into_mut(),
             std::collections::hash_map::Entry::Vacant(place) => {
@@ -161,7 +166,7 @@ impl EStep {
             |_, Chunk { pass, columns, started }| {
                 let Pass { stream, workspace, .. } = pass;
                 let started = started.followed_by(workspace.parameters.send(stream)?);
-                Ok(started.followed_by(kernel.start(stream, workspace.parameters.device(), columns)?))
+                Ok(started.followed_by(kernel.start(stream, layout, workspace.parameters.device(), columns)?))
             },
             |running| {
                 let chunk = running.results(kernel.sums(), kernel.values())?;
@@ -277,7 +282,7 @@ struct Ready {
 }
 
 enum Kernels {
-    Fused(Fused),
+    Fused(Fused, FusedLayout),
     TensorCores(Box<TensorCores>),
     WeightedSums(Box<WeightedSums>, WeightedSumsLayout),
 }
@@ -286,16 +291,16 @@ impl Trial for EStepTrial<'_> {
     fn prepare(&mut self, variant: Variant, n: usize) -> Result<()> {
         // Frees the memory of the variant before.
         self.ready = None;
-        let task = Task { n, ..self.task };
         let mut workspace = Workspace::new(1)?;
         let Some(layout) = Layout::new(variant.family, self.mixture, self.parameters.clone(), &self.frame) else {
             return Ok(());
         };
+        let task = Task { n, central: layout.central(), ..self.task };
         let kernels = match layout {
             Layout::Fused(layout) => {
                 let kernel = Fused::new(self.gpu, &layout, variant, &task)?;
                 kernel.prepare(&mut workspace, &layout)?;
-                Kernels::Fused(kernel)
+                Kernels::Fused(kernel, layout)
             }
             Layout::TensorCores(layout) => {
                 let kernels = TensorCores::new(self.gpu, variant, &task)?;
@@ -318,7 +323,9 @@ impl Trial for EStepTrial<'_> {
         let (stream, columns) = (self.stream, self.columns.part(0, *n)?);
         let parameters = workspace.parameters.device();
         match kernels {
-            Kernels::Fused(kernel) => seconds(stream, repeats, || kernel.start(stream, parameters, columns)),
+            Kernels::Fused(kernel, layout) => {
+                seconds(stream, repeats, || kernel.start(stream, layout, parameters, columns))
+            }
             Kernels::TensorCores(kernels) => seconds(stream, repeats, || kernels.start(stream, parameters, columns)),
             Kernels::WeightedSums(kernels, layout) => {
                 seconds(stream, repeats, || kernels.start(stream, parameters, layout, columns))

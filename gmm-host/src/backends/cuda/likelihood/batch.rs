@@ -67,7 +67,6 @@ unsafe impl Launch for Batch<'_> {
             sets: self.sets as u32,
             group: self.group as u32,
             k: k as u32,
-            d: d as u32,
             partials: self.partials.pointer_mut(),
         })
     }

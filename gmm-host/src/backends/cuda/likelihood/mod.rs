@@ -15,7 +15,7 @@ use super::device::samples::{Columns, MAX_TOTALS};
 use super::device::stream::{Running, Stream};
 use super::plan::timing::Trial;
 use super::plan::{Family, Task, Variant};
-use crate::backends::device_parameters::DeviceParameters;
+use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use crate::{Error, Result};
 use gmm_kernels::entries;
 use gmm_kernels::likelihood::batch::BatchArgs;
@@ -58,7 +58,7 @@ impl Plan {
         }
         let (d, registers) = (task.d, family.max_registers());
         let kernels = match family {
-            Family::SmallK => Kernels::SmallK(small_k::Kernels::new(gpu, d, registers)?),
+            Family::SmallK => Kernels::SmallK(small_k::Kernels::new(gpu, d, task.tied, registers)?),
             Family::Batch => {
                 Kernels::Batch(gpu.kernel(&entries::batch(d), registers)?, gpu.kernel(&entries::reduce_sets(), None)?)
             }
@@ -81,8 +81,14 @@ impl Plan {
         let Task { k, d, full, .. } = self.task;
         enlarge(&mut workspace.partials, self.blocks as usize * sets.len())?;
         match self.variant.family {
-            // The parameters are part of the kernel's argument.
-            Family::SmallK => workspace.parameters.fill(0, |_| {}),
+            // The other parameters are part of the kernel's argument.
+            Family::SmallK => {
+                let triangle = match &sets[0].matrices {
+                    Matrices::Shared(a) => &a[..],
+                    _ => &[],
+                };
+                workspace.parameters.fill(triangle.len(), |to| to.copy_from_slice(triangle))
+            }
             Family::Batch => workspace.parameters.fill(batch::parameters(k, d, sets.len()), |to| {
                 batch::write(sets, to);
             }),
@@ -120,7 +126,11 @@ impl Plan {
         let grid = Grid::new(self.blocks, self.variant.block, self.shared);
         let cached_quads = self.variant.cached_quads(d);
         match self.kernels {
-            Kernels::SmallK(kernels) => kernels.start(stream, grid, &sets[0], columns, cached_quads, output),
+            Kernels::SmallK(kernels) => {
+                let triangle = self.task.tied.then_some(parameters);
+                let memory = small_k::Memory { columns, cached_quads, triangle, output };
+                kernels.start(stream, grid, &sets[0], memory)
+            }
             Kernels::Batch(kernel, reduce) => {
                 let group = self.variant.group(k, d).min(sets.len());
                 let sums = batch::Batch {
@@ -157,7 +167,7 @@ impl Plan {
                 Ok(stream.launch(kernel, grid, likelihood)?.borrowed())
             }
             Kernels::Pair(kernel) => {
-                let pair = pair::Pair { columns, k, threads: self.variant.split, parameters, scores, output };
+                let pair = pair::Pair { columns, k, parameters, scores, output };
                 Ok(stream.launch(kernel, grid, pair)?.borrowed())
             }
         }

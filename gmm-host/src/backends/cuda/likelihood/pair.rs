@@ -1,10 +1,10 @@
 //! `pair`: one thread for each (sample, component), the readable baseline.
 use super::layout::pair_row;
 use crate::Result;
+use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Output};
 use crate::backends::cuda::device::samples::Columns;
-use crate::backends::cuda::device::{mismatch, suffices};
 use gmm_kernels::likelihood::pair::{PairArgs, shared_bytes};
 use std::ptr;
 
@@ -13,8 +13,6 @@ use std::ptr;
 pub struct Pair<'a> {
     pub columns: Columns<'a>,
     pub k: usize,
-    /// Threads of a sample.
-    pub threads: u32,
     pub parameters: Numbers<'a, f32>,
     /// Where to write each sample's log₂-likelihood, if it is asked for.
     pub scores: Option<Numbers<'a, f32>>,
@@ -30,17 +28,13 @@ unsafe impl Launch for Pair<'_> {
         let (n, d) = (self.columns.n(), self.columns.d());
         let needed = vec![self.k * pair_row(d), n, shared_bytes(grid.threads)];
         let got = vec![self.parameters.len(), self.scores.map_or(n, |scores| scores.len()), grid.shared];
-        let whole = self.threads > 0 && grid.threads.is_multiple_of(self.threads);
-        if !whole || !suffices(&got, &needed) {
-            return Err(mismatch("a launch of `pair`", needed, got));
-        }
+        check_suffices("a launch of `pair`", needed, got)?;
         Ok(PairArgs {
             x: self.columns.x(),
             stride: self.columns.stride() as u64,
             n: n as u64,
             k: self.k as u32,
             d: d as u32,
-            threads_per_sample: self.threads,
             parameters: self.parameters.pointer(),
             samples: self.scores.map_or(ptr::null_mut(), |scores| scores.pointer_mut()),
             output: self.output.argument(grid.blocks.0)?,

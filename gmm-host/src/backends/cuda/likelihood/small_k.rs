@@ -1,26 +1,35 @@
-//! `small_k`: a total for K ≤ 8 and D ≤ 16. The parameters are part of the kernel's argument, so that no copy to the device is
-//! needed.
+//! `small_k`: a total for K ≤ 8 and D ≤ 16. The components are part of the kernel's argument, so that no copy to the device is
+//! needed, but for the triangle of tied covariances.
 use super::layout;
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
-use crate::backends::cuda::device::memory::Output;
+use crate::backends::cuda::device::memory::{Numbers, Output};
 use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::plan::even;
 use crate::backends::device_parameters::DeviceParameters;
 use gmm_kernels::entries;
-use gmm_kernels::likelihood::small_k::{COMPONENTS, SmallKArgs, row, shared_bytes};
+use gmm_kernels::likelihood::small_k::{COMPONENTS, SmallKArgs, row, shared_bytes, triangle};
+use std::ptr;
+
+/// What a launch reads and writes besides the components.
+#[derive(Clone, Copy)]
+pub struct Memory<'a> {
+    pub columns: Columns<'a>,
+    pub cached_quads: u32,
+    /// The components' common triangle, if they have one.
+    pub triangle: Option<Numbers<'a, f32>>,
+    pub output: Output<'a>,
+}
 
 /// A launch over components of `ROW` numbers.
 #[derive(Clone, Copy)]
 struct SmallK<'a, const ROW: usize> {
     components: [[f32; ROW]; COMPONENTS],
     k: usize,
-    columns: Columns<'a>,
-    cached_quads: u32,
-    output: Output<'a>,
+    memory: Memory<'a>,
 }
 
 // SAFETY: the columns' lengths were checked when they were made, and `Output` checks its own; D is the one whose components
@@ -29,15 +38,21 @@ unsafe impl<const ROW: usize> Launch for SmallK<'_, ROW> {
     type Argument = SmallKArgs<ROW>;
 
     fn argument(&self, grid: &Grid) -> Result<SmallKArgs<ROW>> {
-        let d = self.columns.d();
-        if row(d) != ROW || self.k > COMPONENTS || grid.shared < shared_bytes(d, grid.threads) {
-            return Err(mismatch("a launch of `small_k`", vec![ROW, COMPONENTS], vec![row(d), self.k]));
+        let Memory { columns, cached_quads, triangle: a, output } = self.memory;
+        let d = columns.d();
+        let of_triangle = a.map_or(triangle(d), |a| a.len());
+        let shared = shared_bytes(d, a.is_some(), grid.threads);
+        if row(d) != ROW || self.k > COMPONENTS || of_triangle < triangle(d) || grid.shared < shared {
+            let (needed, got) =
+                (vec![ROW, COMPONENTS, triangle(d), shared], vec![row(d), self.k, of_triangle, grid.shared]);
+            return Err(mismatch("a launch of `small_k`", needed, got));
         }
         Ok(SmallKArgs {
             components: self.components,
             k: even(self.k) as u32,
-            columns: self.columns.argument(self.cached_quads),
-            output: self.output.argument(grid.blocks.0)?,
+            triangle: a.map_or(ptr::null(), |a| a.pointer()),
+            columns: columns.argument(cached_quads),
+            output: output.argument(grid.blocks.0)?,
         })
     }
 }
@@ -55,10 +70,10 @@ macro_rules! instances {
         }
 
         impl Kernels {
-            /// The kernel for D features.
-            pub fn new(gpu: &Gpu, d: usize, max_registers: Option<u32>) -> Result<Self> {
+            /// The kernel for D features, of diagonal or tied covariances.
+            pub fn new(gpu: &Gpu, d: usize, tied: bool, max_registers: Option<u32>) -> Result<Self> {
                 $(
-                    if let Some(entry) = entries::small_k::<$row>(d) {
+                    if let Some(entry) = entries::small_k::<$row>(d, tied) {
                         return Ok(Self::$name(gpu.kernel(&entry, max_registers)?));
                     }
                 )*
@@ -71,16 +86,13 @@ macro_rules! instances {
                 stream: &'a Stream,
                 grid: Grid,
                 parameters: &DeviceParameters<f32>,
-                columns: Columns<'a>,
-                cached_quads: u32,
-                output: Output<'a>,
+                memory: Memory<'a>,
             ) -> Result<Running<'a, ()>> {
                 let k = parameters.n_components;
                 match self {
                     $(Self::$name(kernel) => {
                         let components = layout::small_k_components::<$row>(parameters);
-                        let launch = SmallK { components, k, columns, cached_quads, output };
-                        Ok(stream.launch(*kernel, grid, launch)?.borrowed())
+                        Ok(stream.launch(*kernel, grid, SmallK { components, k, memory })?.borrowed())
                     })*
                 }
             }

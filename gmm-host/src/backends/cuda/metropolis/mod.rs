@@ -274,7 +274,6 @@ unsafe impl Launch for Steps<'_> {
         Ok(MetropolisArgs {
             columns: self.columns.argument(self.shape.cached_quads(target.n_features)),
             k: target.n_components as u32,
-            d: target.n_features as u32,
             spherical: target.spherical,
             resident: self.shape.resident,
             terms: self.terms.pointer(),

@@ -2,7 +2,7 @@
 //!
 //! | family | operation | covariances | K, D | sample weights |
 //! |---|---|---|---|---|
-//! | `small_k` | total | diagonal | K ≤ 8, D ≤ 16 | no |
+//! | `small_k` | total | diagonal, tied | K ≤ 8, D ≤ 16 | no |
 //! | `batch` | total, totals of many parameter sets | diagonal | D ≤ 16, K as shared memory allows | no |
 //! | `tiled8`, `tiled16` | total, scores | all | any | yes |
 //! | `pair` | total, scores | diagonal | any | no |
@@ -57,6 +57,8 @@ pub struct Task {
     pub d: usize,
     /// Whether the covariances are matrices (`full`, `tied`); else they are diagonal (`diag`, `spherical`).
     pub full: bool,
+    /// Whether the components have one matrix (`tied`).
+    pub tied: bool,
     /// Whether the moments of each component are taken around the component's centre, not the data's (E-step).
     pub central: bool,
     /// Whether the squares in the exponents can be expanded without a loss of digits that would show (E-step).
@@ -75,7 +77,11 @@ impl fmt::Display for Task {
             Operation::Scores => "scores",
             Operation::EStep => "estep",
         };
-        let shape = if self.full { "full" } else { "diag" };
+        let shape = match (self.full, self.tied) {
+            (_, true) => "tied",
+            (true, false) => "full",
+            (false, false) => "diag",
+        };
         write!(f, "{operation} n=1e{} k={} d={} {shape}", self.n.ilog10(), self.k, self.d)?;
         f.write_str(if self.central { " central" } else { "" })?;
         f.write_str(if self.expandable { " expandable" } else { "" })?;
@@ -87,7 +93,7 @@ impl fmt::Display for Task {
 impl Family {
     /// Why this family cannot do a task, if it cannot.
     pub fn problem(self, task: &Task, limits: &Limits) -> Option<String> {
-        let Task { operation, k, d, full, weighted, precision, .. } = *task;
+        let Task { operation, k, d, full, tied, weighted, precision, .. } = *task;
         if self == Self::General {
             return (operation == Operation::Totals).then(|| "evaluates one parameter set at a time".into());
         }
@@ -98,8 +104,8 @@ impl Family {
             return Some("has no such operation".into());
         }
         let diagonal_only = matches!(self, Self::SmallK | Self::Batch | Self::Pair);
-        if diagonal_only && full {
-            return Some("takes diagonal covariances only".into());
+        if diagonal_only && full && !(self == Self::SmallK && tied) {
+            return Some("takes no such matrices".into());
         }
         if diagonal_only && weighted {
             return Some("takes samples without weights only".into());
@@ -192,10 +198,12 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
         Operation::Totals => &[Batch],
         Operation::Scores if task.n <= 20_000 => &[Tiled16, Tiled8, Pair],
         Operation::Scores => &[Tiled16, Tiled8],
-        Operation::EStep if usable(&Fused) => &[Fused],
-        // So few samples that the time is that of the launches.
-        Operation::EStep if usable(&WeightedSums) && !is_long(task) => &[WeightedSums],
-        Operation::EStep if usable(&WeightedSums) || usable(&TensorCores) => &[TensorCores, WeightedSums],
+        // So short that the time is that of the launches.
+        Operation::EStep if !is_long(task) && usable(&Fused) => &[Fused],
+        Operation::EStep if !is_long(task) && usable(&WeightedSums) => &[WeightedSums],
+        Operation::EStep if usable(&Fused) || usable(&TensorCores) || usable(&WeightedSums) => {
+            &[Fused, TensorCores, WeightedSums]
+        }
         Operation::EStep => &[General],
     };
     in_order.iter().copied().filter(usable).collect()
@@ -234,8 +242,9 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             shapes.iter().flat_map(|&(block, per)| across(block).map(move |a| (a, block, per))).collect()
         }
         Family::Pair => {
-            let threads = (k as u32).next_power_of_two().min(WARP);
-            vec![(threads, 256, 8), (threads, 128, 16)]
+            // As many blocks as a multiprocessor has registers for.
+            let components = (k as u32).min(WARP);
+            vec![(components, WARP * components, (48 / components).min(32))]
         }
         // With fewer warps where the sums of all would not fit into shared memory.
         Family::Fused => {
@@ -332,7 +341,7 @@ mod tests {
         let all = sizes.into_iter().flat_map(move |n| shapes.map(|(k, d)| (n, k, d)));
         all.flat_map(move |(n, k, d)| operations.map(|operation| (n, k, d, operation))).flat_map(
             |(n, k, d, operation)| {
-                (0..32).map(move |bits| Task {
+                (0..64).filter(|bits| bits & 33 != 32).map(move |bits| Task {
                     operation,
                     n,
                     k,
@@ -341,6 +350,7 @@ mod tests {
                     weighted: bits & 2 != 0,
                     central: bits & 4 != 0,
                     expandable: bits & 16 != 0,
+                    tied: bits & 32 != 0,
                     precision: if bits & 8 != 0 { Precision::Float64 } else { Precision::Float32 },
                 })
             },
@@ -385,6 +395,7 @@ mod tests {
             k,
             d,
             full: false,
+            tied: false,
             central: false,
             expandable: false,
             weighted: false,

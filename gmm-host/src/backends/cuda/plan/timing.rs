@@ -196,6 +196,7 @@ mod tests {
             k: 8,
             d: 13,
             full: false,
+            tied: false,
             central: false,
             expandable: false,
             weighted: false,
@@ -219,7 +220,7 @@ mod tests {
     /// The first choice of a process stands.
     #[test]
     fn the_first_choice_stands() {
-        let (a, b): (Variant, Variant) = ("pair/8:256x8:all".parse().unwrap(), "pair/8:128x16:all".parse().unwrap());
+        let (a, b): (Variant, Variant) = ("pair/8:256x8:all".parse().unwrap(), "pair/16:512x4:all".parse().unwrap());
         let key = "a device of this test; no task";
         assert_eq!(*lock(&CHOICES).entry(key.into()).or_insert(a), a);
         assert_eq!(remembered(None, key, &[b]), Some(a));

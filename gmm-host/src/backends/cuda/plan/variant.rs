@@ -56,6 +56,7 @@ impl Family {
         match self {
             Self::SmallK => Some(120),
             Self::Batch => Some(168),
+            Self::Pair => Some(40),
             _ => None,
         }
     }
@@ -86,7 +87,7 @@ impl FromStr for Family {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Variant {
     pub family: Family,
-    /// `pair`: threads of a sample. `tiled`: warps of a block along the components. `batch`: most sets of a group.
+    /// `pair`: components that a block takes at a time. `tiled`: warps of a block along the components. `batch`: most sets of a group.
     /// `weighted_sums`: rows of a tile of the kernel that goes before it. `tensor_cores`: warps of a block of `exponents` along the
     /// components. Others: 1.
     pub split: u32,
@@ -137,7 +138,7 @@ impl FromStr for Variant {
 
 /// Dynamic shared memory of a launch of `fused`.
 pub fn fused_shared_bytes(task: &Task, block: u32) -> usize {
-    fused::shared_bytes(task.d, task.full, fused::lanes(task.k), block)
+    fused::shared_bytes(task.d, task.full, fused::capacity(task.k), block)
 }
 
 impl Variant {
@@ -149,7 +150,7 @@ impl Variant {
         let split = match self.family {
             Family::SmallK | Family::Fused | Family::General => self.split == 1,
             Family::Batch => true,
-            Family::Pair => self.block.is_multiple_of(self.split),
+            Family::Pair => self.split == warps,
             Family::Tiled8 | Family::Tiled16 => {
                 warps.is_multiple_of(self.split) && (warps / self.split).is_power_of_two()
             }
@@ -171,7 +172,7 @@ impl Variant {
             Family::SmallK => self.block as usize * QUAD,
             Family::Batch => self.block as usize * QUAD * batch::QUADS,
             Family::Tiled8 | Family::Tiled16 => (self.block / WARP / self.split) as usize * tiled::WARP_SAMPLES,
-            Family::Pair => (self.block / self.split) as usize,
+            Family::Pair => WARP as usize,
             Family::Fused => (self.block / WARP) as usize * fused::TILE,
             Family::TensorCores | Family::WeightedSums | Family::General => self.block as usize,
         };
@@ -189,7 +190,7 @@ impl Variant {
     pub fn shared_bytes(&self, task: &Task) -> usize {
         let Task { k, d, .. } = *task;
         match self.family {
-            Family::SmallK => small_k::shared_bytes(d, self.block),
+            Family::SmallK => small_k::shared_bytes(d, task.tied, self.block),
             Family::Batch => batch::shared_bytes(d, even(k), self.group(k, d), self.block),
             Family::Tiled8 | Family::Tiled16 => tiled::shared_bytes(self.family.rows(), self.block, self.split),
             Family::Pair => pair::shared_bytes(self.block),
@@ -216,11 +217,11 @@ impl Variant {
         let suffix = if task.precision == Precision::Float64 { "f64" } else { "f32" };
         let shape = if full { "full" } else { "diag" };
         match self.family {
-            Family::SmallK => vec![format!("small_k_d{d:02}")],
+            Family::SmallK => vec![format!("small_k_{}d{d:02}", if task.tied { "tied_" } else { "" })],
             Family::Batch => vec![entries::batch(d).name().into()],
             Family::Tiled8 | Family::Tiled16 => vec![entries::tiled(self.family.rows(), full).name().into()],
             Family::Pair => vec![entries::pair().name().into()],
-            Family::Fused => vec![entries::fused(Self::moments(task), fused::lanes(k), d).name().into()],
+            Family::Fused => vec![entries::fused(Self::moments(task), fused::capacity(k), d).name().into()],
             Family::TensorCores => {
                 let tiles = Shapes::tiles(k);
                 vec![entries::exponents(full, tiles).name().into(), entries::weigh(full, tiles).name().into()]
@@ -259,7 +260,7 @@ mod tests {
             "small_k:128x4:28",
             "tiled16/2:128x3:all",
             "pair/8:256x8:all",
-            "pair/1:256x8:all",
+            "pair/1:32x8:all",
             "batch/16:64x6:0",
             "fused:128x3:0",
             "tensor_cores/4:256x1:all",
@@ -282,8 +283,8 @@ mod tests {
         assert_eq!([1, 512, 513, 1 << 30].map(|n| variant.blocks(n, 132)), [1, 1, 2, 528]);
         let variant: Variant = "tiled16/2:128x3:all".parse().unwrap();
         assert_eq!([512, 513].map(|n| variant.blocks(n, 132)), [1, 2]);
-        let variant: Variant = "pair/8:128x3:all".parse().unwrap();
-        assert_eq!([16, 17].map(|n| variant.blocks(n, 132)), [1, 2]);
+        let variant: Variant = "pair/8:256x3:all".parse().unwrap();
+        assert_eq!([32, 33].map(|n| variant.blocks(n, 132)), [1, 2]);
         // The groups of a batch do not change its grid along x: a set's result does not depend on its company.
         let variant: Variant = "batch/16:128x3:all".parse().unwrap();
         assert_eq!(variant.blocks(1025, 132), 2);

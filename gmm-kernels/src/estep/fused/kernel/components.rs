@@ -1,53 +1,47 @@
 //! A lane's parameters, and the exponents that it computes from them.
 use super::*;
 
-/// The parameters of a lane's components: component c·LANES + l of lane l among those that share a sample.
+/// The parameters of a lane's components: COMPONENTS neighbours, from l·COMPONENTS on in lane l among those that share a sample.
 ///
-/// A diagonal A and its b are in registers; a triangle has too many numbers for them.
-pub(super) struct Components<const LANES: usize, const COMPONENTS: usize, const D: usize, const MATRIX: usize> {
-    pub(super) diagonal: [[f32; MATRIX]; COMPONENTS],
-    pub(super) shifts: [[f32; D]; COMPONENTS],
+/// Of a single component a diagonal A and its b are in registers. More, or a triangle, have too many numbers for them.
+pub(super) struct Components<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRIX: usize> {
+    diagonal: [f32; D],
+    shifts: [f32; D],
     pub(super) weights: [f32; COMPONENTS],
-    pub(super) seeds: [f32; COMPONENTS],
-    /// The numbers of the lane's component, `LANES` apart, where A is a triangle.
-    pub(super) triangle: Shared<f32>,
+    seeds: [f32; COMPONENTS],
+    /// The first number of the lane's first component; a component's numbers are `CAPACITY` apart.
+    numbers: Shared<f32>,
 }
 
-impl<const LANES: usize, const COMPONENTS: usize, const D: usize, const MATRIX: usize>
-    Components<LANES, COMPONENTS, D, MATRIX>
+impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRIX: usize>
+    Components<COMPONENTS, CAPACITY, D, MATRIX>
 {
-    /// Reads what is in registers. `first`: the lane's first component.
+    /// Reads what is in registers.
     ///
     /// # Safety
-    /// The parameters have the documented size.
+    /// The parameters are in shared memory.
     #[inline(always)]
-    pub(super) unsafe fn load<M: Moments>(args: &FusedArgs, first: usize, triangle: Shared<f32>) -> Self {
-        let capacity = LANES * COMPONENTS;
+    pub(super) unsafe fn load<M: Moments>(numbers: Shared<f32>) -> Self {
         let mut components = Self {
-            diagonal: [[0.0; MATRIX]; COMPONENTS],
-            shifts: [[0.0; D]; COMPONENTS],
+            diagonal: [0.0; D],
+            shifts: [0.0; D],
             weights: [0.0; COMPONENTS],
             seeds: [0.0; COMPONENTS],
-            triangle,
+            numbers,
         };
-        let mut c = 0;
-        while c < COMPONENTS {
-            let numbers = args.parameters.wrapping_add(c * LANES + first);
-            let mut j = 0;
-            while !M::FULL && j < D {
-                // SAFETY: numbers of a component.
-                unsafe {
-                    components.diagonal[c][j] = load(numbers.add(j * capacity));
-                    components.shifts[c][j] = load(numbers.add((MATRIX + j) * capacity));
-                }
-                j += 1;
-            }
-            // SAFETY: as above.
+        let mut j = 0;
+        while !M::FULL && COMPONENTS == 1 && j < D {
+            // SAFETY: numbers of the component.
             unsafe {
-                components.weights[c] = load(numbers.add((MATRIX + D) * capacity));
-                components.seeds[c] = load(numbers.add((MATRIX + D + 1) * capacity));
+                components.diagonal[j] = numbers.get(j * CAPACITY);
+                components.shifts[j] = numbers.get((MATRIX + j) * CAPACITY);
             }
-            c += 1;
+            j += 1;
+        }
+        // SAFETY: as above.
+        unsafe {
+            components.weights = numbers.get_some((MATRIX + D) * CAPACITY);
+            components.seeds = numbers.get_some((MATRIX + D + 1) * CAPACITY);
         }
         components
     }
@@ -55,7 +49,7 @@ impl<const LANES: usize, const COMPONENTS: usize, const D: usize, const MATRIX: 
     /// z and q of samples `x`.
     ///
     /// # Safety
-    /// A triangle is in shared memory.
+    /// The parameters are in shared memory.
     #[inline(always)]
     pub(super) unsafe fn exponents<M: Moments, const SAMPLES: usize>(
         &self,
@@ -65,41 +59,52 @@ impl<const LANES: usize, const COMPONENTS: usize, const D: usize, const MATRIX: 
         let mut c = 0;
         while c < COMPONENTS {
             e.q[c] = [self.seeds[c]; SAMPLES];
-            let mut i = 0;
-            while i < D {
-                if M::FULL {
-                    // SAFETY: numbers of the component.
-                    e.z[c][i] = [unsafe { self.triangle.get((MATRIX + i) * LANES) }; SAMPLES];
-                    let mut j = 0;
-                    while j <= i {
-                        // SAFETY: as above.
-                        let a = unsafe { self.triangle.get((i * (i + 1) / 2 + j) * LANES) };
-                        let mut p = 0;
-                        while p < SAMPLES {
-                            e.z[c][i][p] = fma(a, x[j][p], e.z[c][i][p]);
-                            p += 1;
-                        }
-                        j += 1;
-                    }
-                } else {
+            c += 1;
+        }
+        // From the last row to the first, so that a row of z can take the register of the feature that no other row needs.
+        let mut i = D;
+        while i > 0 {
+            i -= 1;
+            if M::FULL {
+                // SAFETY: numbers of the component.
+                e.z[0][i] = [unsafe { self.numbers.get((MATRIX + i) * CAPACITY) }; SAMPLES];
+                let mut j = 0;
+                while j <= i {
+                    // SAFETY: as above.
+                    let a = unsafe { self.numbers.get((i * (i + 1) / 2 + j) * CAPACITY) };
                     let mut p = 0;
                     while p < SAMPLES {
-                        e.z[c][i][p] = fma(self.diagonal[c][i], x[i][p], self.shifts[c][i]);
+                        e.z[0][i][p] = fma(a, x[j][p], e.z[0][i][p]);
                         p += 1;
                     }
+                    j += 1;
                 }
-                i += 1;
+            } else {
+                let (a, b) = if COMPONENTS == 1 {
+                    ([self.diagonal[i]; COMPONENTS], [self.shifts[i]; COMPONENTS])
+                } else {
+                    // SAFETY: numbers of the components.
+                    unsafe { (self.numbers.get_some(i * CAPACITY), self.numbers.get_some((MATRIX + i) * CAPACITY)) }
+                };
+                let mut c = 0;
+                while c < COMPONENTS {
+                    let mut p = 0;
+                    while p < SAMPLES {
+                        e.z[c][i][p] = fma(a[c], x[i][p], b[c]);
+                        p += 1;
+                    }
+                    c += 1;
+                }
             }
-            let mut j = 0;
-            while j < D {
+            let mut c = 0;
+            while c < COMPONENTS {
                 let mut p = 0;
                 while p < SAMPLES {
-                    e.q[c][p] = fma(-e.z[c][j][p], e.z[c][j][p], e.q[c][p]);
+                    e.q[c][p] = fma(-e.z[c][i][p], e.z[c][i][p], e.q[c][p]);
                     p += 1;
                 }
-                j += 1;
+                c += 1;
             }
-            c += 1;
         }
         e
     }

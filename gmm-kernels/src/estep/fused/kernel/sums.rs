@@ -82,16 +82,15 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> Sums<COMPONEN
     }
 }
 
-/// Adds the lanes' float32 sums of a component each to the warp's float64 sums: Σ over the groups of lanes of sum v of
-/// component c goes to `warp_sums[v·step + c]`. The lanes exchange them through `room`, `size` numbers of shared memory. All
+/// Adds the lanes' float32 sums of a component each to the warp's float64 sums: Σ over the groups of lanes of sum v in lane l of a
+/// group goes to `warp_sums[(v·LANES + l)·COMPONENTS]`. The lanes exchange them through `room`, `size` numbers of shared memory. All
 /// lanes take part.
 ///
 /// # Safety
 /// `warp_sums` has these places, which only this warp uses, and no lane needs what is in `room`.
 #[inline(always)]
-pub(super) unsafe fn flush<const LANES: usize, const SUMS: usize>(
+pub(super) unsafe fn flush<const LANES: usize, const COMPONENTS: usize, const SUMS: usize>(
     warp_sums: Shared<f64>,
-    step: usize,
     sums: &[f32; SUMS],
     room: Shared<f32>,
     size: usize,
@@ -114,15 +113,15 @@ pub(super) unsafe fn flush<const LANES: usize, const SUMS: usize>(
         warp_sync();
         let mut o = lane;
         while o < (end - start) * LANES {
-            let (v, component) = (o / LANES, o % LANES);
+            let (v, lane) = (o / LANES, o % LANES);
             let mut sum = 0.0f64;
             let mut group = 0;
             while group < warp / LANES {
                 // SAFETY: written before all lanes met.
-                sum += unsafe { room.get(v * warp + group * LANES + component) } as f64;
+                sum += unsafe { room.get(v * warp + group * LANES + lane) } as f64;
                 group += 1;
             }
-            let at = (start + v) * step + component;
+            let at = (start * LANES + o) * COMPONENTS;
             // SAFETY: the caller guarantees it; a place for each lane's turn.
             unsafe { warp_sums.set(at, warp_sums.get(at) + sum) };
             o += warp;

@@ -4,7 +4,7 @@ use super::Number;
 use crate::backends::cpu::isa::Isa;
 use crate::backends::cpu::real::{Real, lanes};
 use gemm::Parallelism;
-use ndarray::{ArrayView2, ArrayViewMut2, Axis, s};
+use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use std::f64::consts::LOG2_E;
@@ -12,8 +12,6 @@ use std::f64::consts::LOG2_E;
 /// Work of fewer operations on single elements than this is done by the calling thread: it takes less time than waking the
 /// others.
 const SERIAL_WORK: usize = 1 << 18;
-/// Registers of products of a single vector: enough sums to hide the latency of the arithmetic.
-const ONE_VECTOR_REGISTERS: usize = 8;
 /// Rows that a thread takes at a time have about this many elements, which fit into the first-level cache with their results.
 const PIECE_ELEMENTS: usize = 1 << 13;
 /// Rows of a tile of the matrix of kernel values, and its registers of centres: eight sums, which hide the latency of the
@@ -21,67 +19,39 @@ const PIECE_ELEMENTS: usize = 1 << 13;
 const TILE_ROWS: usize = 4;
 const TILE_REGISTERS: usize = 2;
 
-/// Row i of `vectors` times row j of `matrix`, (N, M) by rows. The numbers of each of the matrix's columns lie side by side.
+/// Row i of `vectors` times row j of `matrix`, (N, M) by rows. It is fastest where the numbers of each of the matrix's columns lie
+/// side by side.
 pub fn products<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) {
-    let columns = matrix.reversed_axes();
-    if let (1, Some(columns)) = (vectors.nrows(), columns.to_slice()) {
-        return one_vector(&vectors.iter().copied().collect::<Vec<T>>(), columns, out);
-    }
-    if let Ok(out) = ArrayViewMut2::from_shape((vectors.nrows(), matrix.nrows()), out) {
-        multiply(vectors, matrix, out);
-    }
-}
-
-/// One vector (D,) times `columns` (D, M), which `gemm` does in one thread: it takes twice the time.
-fn one_vector<T: Number>(vector: &[T], columns: &[T], out: &mut [T]) {
-    let (isa, m) = (Isa::best(), out.len());
-    if columns.len() < SERIAL_WORK {
-        return isa.run(OneVector { vector, columns, m, out });
-    }
-    let part = m.div_ceil(rayon::current_num_threads()).next_multiple_of(64);
-    let parts = out.par_chunks_mut(part).enumerate();
-    parts.for_each(|(i, out)| isa.run(OneVector { vector, columns: &columns[i * part..], m, out }));
-}
-
-/// Some of the M products of a vector. `columns` begins with the first of them.
-struct OneVector<'a, T> {
-    vector: &'a [T],
-    columns: &'a [T],
-    m: usize,
-    out: &'a mut [T],
-}
-
-impl<T: Number> WithSimd for OneVector<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let wide = ONE_VECTOR_REGISTERS * lanes::<T, S>();
-        for (i, out) in self.out.chunks_mut(wide).enumerate() {
-            let rows = self.vector.iter().zip(self.columns[i * wide..].chunks(self.m));
-            let mut sums = [T::splat(simd, T::default()); ONE_VECTOR_REGISTERS];
-            if out.len() == wide {
-                for (&v, row) in rows {
-                    let v = T::splat(simd, v);
-                    for (sum, &numbers) in sums.iter_mut().zip(T::registers::<S>(&row[..wide])) {
-                        *sum = T::mul_add(simd, v, numbers, *sum);
-                    }
-                }
-            } else {
-                for (&v, row) in rows {
-                    let v = T::splat(simd, v);
-                    for (sum, numbers) in sums.iter_mut().zip(row[..out.len()].chunks(lanes::<T, S>())) {
-                        *sum = T::mul_add(simd, v, T::partial_load(simd, numbers), *sum);
-                    }
-                }
-            }
-            let values: &[T] = pulp::bytemuck::cast_slice(&sums);
-            out.copy_from_slice(&values[..out.len()]);
-        }
+    let shape = (vectors.nrows(), matrix.nrows());
+    if shape.0 == 1 && matrix.len() > SERIAL_WORK {
+        one_vector(vectors, matrix, out);
+    } else if let Ok(out) = ArrayViewMut2::from_shape(shape, out) {
+        multiply(vectors, matrix, out, Parallelism::Rayon(0));
     }
 }
 
-fn multiply<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, mut out: ArrayViewMut2<'_, T>) {
+/// A single vector, which `gemm` multiplies in one thread: some columns of the matrix at a time, as many with any number of
+/// threads.
+fn one_vector<T: Number>(vector: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) {
+    let columns = (SERIAL_WORK / matrix.nrows()).max(1);
+    let pieces = vector.axis_chunks_iter(Axis(1), columns).into_par_iter();
+    let pieces = pieces.zip(matrix.axis_chunks_iter(Axis(1), columns)).map(|(vector, matrix)| {
+        let mut part = Array2::default((1, matrix.nrows()));
+        multiply(vector, matrix, part.view_mut(), Parallelism::None);
+        part
+    });
+    out.fill(T::default());
+    for part in pieces.collect::<Vec<_>>() {
+        out.iter_mut().zip(part).for_each(|(sum, v)| *sum = T::from_f64((*sum).into() + v.into()));
+    }
+}
+
+fn multiply<T: Number>(
+    vectors: ArrayView2<'_, T>,
+    matrix: ArrayView2<'_, T>,
+    mut out: ArrayViewMut2<'_, T>,
+    threads: Parallelism,
+) {
     let ((n, d), m) = (vectors.dim(), matrix.nrows());
     assert!(matrix.ncols() == d && out.dim() == (n, m), "the shapes were checked");
     let (from, by, to) = (vectors.strides(), matrix.strides(), [out.strides()[0], out.strides()[1]]);
@@ -109,7 +79,7 @@ fn multiply<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, mu
             false,
             false,
             false,
-            Parallelism::Rayon(0),
+            threads,
         );
     }
 }

@@ -133,6 +133,8 @@ unsafe fn write(args: &ProductsArgs, sums: &[[[f32; 4]; ACROSS]; DOWN], vector: 
             // SAFETY: the vector exists.
             let of_vector = unsafe { load(args.vectors.scales.add(vector as usize)) };
             let to = args.products.wrapping_add(vector as usize * m as usize);
+            // Opaque: else the scales of all rows would be kept in registers.
+            let row = opaque(row);
             let mut across = 0;
             while across < ACROSS {
                 let row = row + 8 * across as u32;
@@ -181,7 +183,7 @@ kernel! {
         let (along, across) = ((warp % WARPS_ALONG) as usize, (warp / WARPS_ALONG) as usize);
         // Where this thread copies to and reads from, in the first stage.
         let (row, piece) = (thread_idx() / PIECES, thread_idx() % PIECES);
-        let to = Shared::<f32>::at(0).offset(row as usize * PITCH + 4 * piece as usize).in_thread_register();
+        let to = Shared::<f32>::at(0).offset(row as usize * PITCH + 4 * piece as usize);
         // The matrices of `mma`'s A: rows 0 to 7 and 8 to 15 of numbers 0 to 7, then of numbers 8 to 15.
         let vectors = Shared::<Halves>::at(0).offset((WARP_TILE * along + lane % 16) * PITCH + 4 * (lane / 16));
         // Those of two of its B: rows 0 to 7 of numbers 0 to 7 and 8 to 15, then rows 8 to 15.
@@ -189,7 +191,8 @@ kernel! {
         let matrix = Shared::<Halves>::at(0).offset(of_matrix * PITCH + 4 * (lane / 8 % 2));
         let fetch = |chunk: u32, stage: u32| {
             if chunk < args.chunks {
-                let to = to.offset(stage as usize * STAGE);
+                // In a thread's register with the stage, which all threads share: see there.
+                let to = to.offset(stage as usize * STAGE).in_thread_register();
                 // SAFETY: the arguments are the caller's; a stage has room for the rows of a tile.
                 unsafe {
                     fetch::<{ TILE_VECTORS as u32 }>(&args.vectors, first_vector, args.chunks, chunk, to, policy);

@@ -140,8 +140,8 @@ fn the_gaussian_kernel_of_pairs() {
         // SAFETY: the arguments of this kernel, with the arrays of `memory`.
         unsafe { launch((2, 1), 32, 0, &memory, gaussian_pairs, args) };
         let values: &[f32] = bytemuck::cast_slice(&values);
-        for i in 0..n {
-            assert_value(&format!("N={n} D={d} pair {i}"), values[i], gamma, a.row(i), b.row(i));
+        for (i, &value) in values[..n].iter().enumerate() {
+            assert_value(&format!("N={n} D={d} pair {i}"), value, gamma, a.row(i), b.row(i));
         }
     }
 }

@@ -68,7 +68,7 @@ fn em(c: &mut Criterion) {
     }
 }
 
-/// A start (seeding on the host, and its passes over all samples) beside ten iterations, which should take longer.
+/// A start (seeding on the host, and its passes over all samples) beside ten iterations.
 fn start_of_a_fit(c: &mut Criterion) {
     for (n, d, k) in [SHAPES[0], (150, 4, 3), (20_000, 13, 8), (20_000, 13, 1024)] {
         let x = data(n, d, k);

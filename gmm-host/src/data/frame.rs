@@ -3,6 +3,7 @@
 //! The data is centred once, in float64, and each column is scaled by a power of two, which is exact. So a data set that is
 //! far from the origin, or in an extreme unit, loses nothing when it is rounded to the working precision. A component that
 //! is narrow and far from the centre still loses digits in float32; `either_precision.rs` bounds the loss.
+use crate::model::linalg::for_each_matrix;
 use crate::{CentredSums, CovarianceType, Covariances};
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
@@ -83,8 +84,10 @@ impl Frame {
     /// `covariance_type` (`diag` becomes `spherical`).
     pub fn in_data_units(&self, mut sums: CentredSums, covariance_type: CovarianceType) -> CentredSums {
         let unscale = |mut m: ArrayViewMut2<'_, f64>| {
-            for ((i, j), v) in m.indexed_iter_mut() {
-                *v *= self.inverse[i] * self.inverse[j];
+            for (mut row, a) in m.outer_iter_mut().zip(&self.inverse) {
+                for (v, b) in row.iter_mut().zip(&self.inverse) {
+                    *v *= a * b;
+                }
             }
         };
         for (j, inverse) in self.inverse.iter().enumerate() {
@@ -92,7 +95,7 @@ impl Frame {
             sums.first.column_mut(j).mapv_inplace(|v| v * inverse);
         }
         match &mut sums.second {
-            Covariances::Full(v) => v.outer_iter_mut().for_each(unscale),
+            Covariances::Full(v) => for_each_matrix(v, |_, matrix| unscale(matrix)),
             Covariances::Tied(v) => unscale(v.view_mut()),
             Covariances::Diag(v) => {
                 for (mut column, inverse) in v.columns_mut().into_iter().zip(&self.inverse) {

@@ -1,28 +1,54 @@
 //! The linear algebra that a mixture needs beyond nalgebra's.
 use nalgebra::{Cholesky, DMatrix};
-use ndarray::{Array2, ArrayView2};
+use ndarray::parallel::prelude::*;
+use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut2, Axis};
 
 /// A pivot below this fraction of its diagonal entry is rounding noise: the matrix is singular to float64.
 const SINGULAR: f64 = f64::EPSILON;
+
+/// Rows of an inverse that are found together.
+const TOGETHER: usize = 8;
 
 /// U (D, D), upper triangular with Σ⁻¹ = U·Uᵀ: the transposed inverse of Σ's Cholesky factor. Reads only the lower
 /// triangle of Σ. The error is the first pivot at which Σ is not positive definite to working precision.
 pub(crate) fn precision_cholesky(covariance: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
     let d = covariance.nrows();
     let lower = cholesky(covariance)?;
-    // L⁻¹ row by row: row i is (eᵢ − Σₗ Lᵢₗ · row l) / Lᵢᵢ over l < i; every loop runs along a row, and none over zeros.
+    // L⁻¹ row by row: row i is (eᵢ − Σₗ Lᵢₗ · row l) / Lᵢᵢ over l < i; every loop runs along a row, and none over zeros. Some rows
+    // together take what is above all of them, so that it is read once.
     let mut inverse = vec![0.0; d * d];
-    for i in 0..d {
-        let (done, row) = inverse.split_at_mut(i * d);
-        for l in 0..i {
-            let factor = lower[(i, l)];
-            row[..=l].iter_mut().zip(&done[l * d..]).for_each(|(v, above)| *v -= factor * above);
+    for first in (0..d).step_by(TOGETHER) {
+        let (done, rows) = inverse.split_at_mut(first * d);
+        let mut rows: Vec<&mut [f64]> = rows.chunks_exact_mut(d).take(TOGETHER).collect();
+        for (l, above) in done.chunks_exact(d).enumerate() {
+            for (r, row) in rows.iter_mut().enumerate() {
+                let factor = lower[(first + r, l)];
+                row[..=l].iter_mut().zip(above).for_each(|(v, above)| *v -= factor * above);
+            }
         }
-        row[i] = 1.0;
-        let pivot = lower[(i, i)];
-        row[..=i].iter_mut().for_each(|v| *v /= pivot);
+        for r in 0..rows.len() {
+            let i = first + r;
+            let (above, row) = rows.split_at_mut(r);
+            for (l, above) in (first..i).zip(above) {
+                let factor = lower[(i, l)];
+                row[0][..=l].iter_mut().zip(above.iter()).for_each(|(v, above)| *v -= factor * above);
+            }
+            row[0][i] = 1.0;
+            let pivot = lower[(i, i)];
+            row[0][..=i].iter_mut().for_each(|v| *v /= pivot);
+        }
     }
     Ok(Array2::from_shape_fn((d, d), |(i, j)| inverse[j * d + i]))
+}
+
+/// Calls `f` with the number of each matrix of `v` (K, D, D) and the matrix; with all threads, if the matrices are large.
+pub(crate) fn for_each_matrix(v: &mut Array3<f64>, f: impl Fn(usize, ArrayViewMut2<'_, f64>) + Sync) {
+    // Below some tens of microseconds, waking the threads costs more than they save.
+    if v.len() > 1 << 17 {
+        v.axis_iter_mut(Axis(0)).into_par_iter().enumerate().for_each(|(c, matrix)| f(c, matrix));
+    } else {
+        v.outer_iter_mut().enumerate().for_each(|(c, matrix)| f(c, matrix));
+    }
 }
 
 /// The inverse (D, D) of a symmetric positive definite matrix; symmetric to the bit. Errors as [`precision_cholesky`].

@@ -135,6 +135,7 @@ pub fn every_type_and_size(subjects: &[Subject]) {
         (300, 17, 4),
         (515, 33, 2),
         (200, 70, 3),
+        (900, 40, 3),
         (5000, 6, 4),
     ] {
         for t in CovarianceType::ALL {

@@ -6,7 +6,7 @@ use super::leading::leading_rows;
 use super::moments::{EStep, Layout, MAX_PENDING, Sums};
 use super::posterior::{Labels, Responsibilities};
 use super::real::Real;
-use super::resident::Resident;
+use super::resident::{Resident, Zeros};
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use crate::backends::either_precision::Float32Evaluator;
 use crate::compensated::neumaier_sum;
@@ -134,7 +134,7 @@ impl<'a, T: Real> Engine<'a, T> {
         leading: Option<usize>,
         layout: Layout,
         centres: &[T],
-    ) -> (f64, Vec<f64>) {
+    ) -> (f64, Zeros<f64>) {
         let mut scratch = scratch(parameters.n_components, parameters.n_features);
         let mut sums = Sums::new(layout, parameters.n_components);
         let mut log2 = Vec::new();
@@ -241,17 +241,19 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         let centres = self.padded_centres(mixture, &parameters, layout);
         let n_chunks = self.data.n_chunks();
         let n_segments = n_chunks.min((SEGMENT_ELEMENTS / layout.length).clamp(4, 64));
-        let mut segments: Vec<(f64, Vec<f64>)> = vec![Default::default(); n_segments];
+        let mut segments: Vec<(f64, Zeros<f64>)> = (0..n_segments).map(|_| (0.0, Zeros::new(0))).collect();
         let cost = 4 * (parameters.scale.len() + parameters.shift.len() * layout.height.max(2));
         self.for_each_piece(&mut segments, 1, cost, |segment, out| {
             let chunks = segment * n_chunks / n_segments..(segment + 1) * n_chunks / n_segments;
             out[0] = self.segment_sums(chunks, &parameters, leading, layout, &centres);
         });
         let log2 = neumaier_sum(segments.iter().map(|s| s.0));
-        let mut sums = vec![0.0; layout.length];
-        for (_, totals) in &segments {
-            sums.iter_mut().zip(totals).for_each(|(sum, v)| *sum += v);
-        }
+        // In the order of the segments; there is always one, because there are samples.
+        let sums = segments.into_iter().map(|(_, totals)| totals).reduce(|mut sums, totals| {
+            sums.iter_mut().zip(totals.iter()).for_each(|(sum, v)| *sum += v);
+            sums
+        });
+        let sums = sums.unwrap_or_else(|| Zeros::new(layout.length));
         let scale = self.weight_scale;
         let mut sums = estep::centred_sums(mixture, &parameters, &self.data.frame, layout, &sums, scale);
         sums.weight = self.total_weight;

@@ -4,6 +4,7 @@ use super::real::Real;
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use crate::compensated::neumaier_sum;
 use crate::data::frame::Frame;
+use crate::model::linalg::for_each_matrix;
 use crate::{CentredSums, Covariances, Mixture};
 use ndarray::{Array1, Array2, Array3, ArrayView2, s};
 
@@ -56,9 +57,12 @@ pub(super) fn centred_sums<T: Real>(
         }
         Matrices::Each(_) => {
             let mut second = Array3::zeros((k, d, d));
-            for (c, mut to) in second.outer_iter_mut().enumerate() {
-                to.assign(&matrix(layout.second + c * layout.height * layout.width, d, layout.width, d));
-            }
+            for_each_matrix(&mut second, |c, mut to| {
+                let from = sums[layout.second + c * layout.height * layout.width..].chunks_exact(layout.width);
+                for (mut to, from) in to.outer_iter_mut().zip(from) {
+                    to.iter_mut().zip(from).for_each(|(to, v)| *to = factor * v);
+                }
+            });
             (matrix(layout.spread * layout.lanes, k, layout.width, d), Covariances::Full(second))
         }
         Matrices::Shared(_) => {

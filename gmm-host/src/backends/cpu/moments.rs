@@ -13,6 +13,7 @@
 use super::isa::Isa;
 use super::kernel::{Buffer, Chunk, GROUP, Group, Product, Visitor, buffer, logarithms};
 use super::real::{Real, elements, elements_mut, lanes};
+use super::resident::Zeros;
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -90,12 +91,12 @@ impl Layout {
 pub(crate) struct Sums<T> {
     layout: Layout,
     /// What has not been moved into `totals` yet, as `layout` says.
-    sums: Buffer<T>,
-    totals: Vec<f64>,
+    sums: Zeros<T>,
+    totals: Zeros<f64>,
     /// The samples of a group, as rows.
     rows: Buffer<T>,
     /// The samples' deviations from the centre that wait, for each component: blocks of (`queue`, `COLUMNS` registers).
-    waiting: Buffer<T>,
+    waiting: Zeros<T>,
     /// Their responsibilities (K, `queue`).
     shares: Buffer<T>,
     /// The deviations of one component times the responsibilities.
@@ -111,10 +112,10 @@ impl<T: Real> Sums<T> {
         let queues = if queue > 0 { n_components } else { 0 };
         Self {
             layout,
-            sums: buffer(length),
-            totals: vec![0.0; length],
+            sums: Zeros::new(length),
+            totals: Zeros::new(length),
             rows: buffer(MAX_GROUP * if queue > 0 { width } else { 3 * width + 2 * pair_width }),
-            waiting: buffer(queues * queue * width),
+            waiting: Zeros::new(queues * queue * width),
             shares: buffer(queues * queue),
             weighted: buffer(queue * width),
             n_waiting: vec![0; queues],
@@ -129,7 +130,7 @@ impl<T: Real> Sums<T> {
     }
 
     /// The totals of everything, as the layout says.
-    pub fn finish(mut self, isa: Isa) -> Vec<f64> {
+    pub fn finish(mut self, isa: Isa) -> Zeros<f64> {
         for c in 0..self.n_waiting.len() {
             isa.run(Drain { sums: &mut self, c, last: true });
         }
@@ -454,8 +455,8 @@ impl<T: Real> WithSimd for Drain<'_, T> {
                     let (u, v) = ((u, u_registers, i - row_block * lanes), (v, v_registers, 0));
                     let sum = &mut sum[i * registers + block..];
                     match needed {
-                        COLUMNS => add_block::<T, S, COLUMNS>(simd, u, v, sum, registers),
-                        _ => add_block::<T, S, 1>(simd, u, v, sum, registers),
+                        COLUMNS => add_block::<T, S, COLUMNS, 1>(simd, u, v, sum, registers),
+                        _ => add_block::<T, S, 1, 2>(simd, u, v, sum, registers),
                     }
                 }
             }
@@ -488,8 +489,8 @@ fn add_product<T: Real, S: Simd>(
         while j < needed {
             let (u, v, sum) = ((u, registers, i), (v, registers, j), &mut sum[i * registers + j..]);
             match needed - j {
-                1 => add_block::<T, S, 1>(simd, u, v, sum, registers),
-                _ => add_block::<T, S, COLUMNS>(simd, u, v, sum, registers),
+                1 => add_block::<T, S, 1, 2>(simd, u, v, sum, registers),
+                _ => add_block::<T, S, COLUMNS, 1>(simd, u, v, sum, registers),
             }
             j += COLUMNS;
         }
@@ -498,29 +499,46 @@ fn add_product<T: Real, S: Simd>(
 
 /// Adds a block of uᵀ·v, of `ROWS` rows and `WIDTH` registers, to the beginnings of the rows of `sum`, which are `registers` apart.
 /// The factors come with the number of registers of their rows, and with the first element of u's and the first register of v's
-/// that the block takes.
+/// that the block takes. `PARTS` samples are added side by side, so that enough sums hide the latency of the multiply-adds.
 #[inline(always)]
-fn add_block<T: Real, S: Simd, const WIDTH: usize>(
+fn add_block<T: Real, S: Simd, const WIDTH: usize, const PARTS: usize>(
     simd: S,
     (u, u_registers, u_first): (&[T::Reg<S>], usize, usize),
     (v, v_registers, v_first): (&[T::Reg<S>], usize, usize),
     sum: &mut [T::Reg<S>],
     registers: usize,
 ) {
-    let mut block = [[T::splat(simd, T::from_f64(0.0)); WIDTH]; ROWS];
-    for (u, v) in elements::<T, S>(u).chunks_exact(u_registers * lanes::<T, S>()).zip(v.chunks_exact(v_registers)) {
+    let mut block = [[[T::splat(simd, T::from_f64(0.0)); WIDTH]; ROWS]; PARTS];
+    let length = u_registers * lanes::<T, S>();
+    let whole = v.len() / v_registers / PARTS * PARTS;
+    let (u, u_rest) = elements::<T, S>(u).split_at(whole * length);
+    let (v, v_rest) = v.split_at(whole * v_registers);
+    for (u, v) in u.chunks_exact(PARTS * length).zip(v.chunks_exact(PARTS * v_registers)) {
+        for part in 0..PARTS {
+            let (u, v) = (&u[part * length + u_first..][..ROWS], &v[part * v_registers + v_first..][..WIDTH]);
+            for a in 0..ROWS {
+                let u = T::splat(simd, u[a]);
+                for b in 0..WIDTH {
+                    block[part][a][b] = T::mul_add(simd, v[b], u, block[part][a][b]);
+                }
+            }
+        }
+    }
+    for (u, v) in u_rest.chunks_exact(length).zip(v_rest.chunks_exact(v_registers)) {
         let (u, v) = (&u[u_first..][..ROWS], &v[v_first..][..WIDTH]);
         for a in 0..ROWS {
             let u = T::splat(simd, u[a]);
             for b in 0..WIDTH {
-                block[a][b] = T::mul_add(simd, v[b], u, block[a][b]);
+                block[0][a][b] = T::mul_add(simd, v[b], u, block[0][a][b]);
             }
         }
     }
-    for a in 0..ROWS {
-        for b in 0..WIDTH {
-            let sum = &mut sum[a * registers + b];
-            *sum = T::add(simd, *sum, block[a][b]);
+    for part in &block {
+        for a in 0..ROWS {
+            for b in 0..WIDTH {
+                let sum = &mut sum[a * registers + b];
+                *sum = T::add(simd, *sum, part[a][b]);
+            }
         }
     }
 }

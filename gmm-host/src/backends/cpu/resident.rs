@@ -1,5 +1,6 @@
 //! The samples in the layout that the kernels read.
 use super::isa::Isa;
+use super::kernel::{Buffer, buffer};
 use super::real::{Real, lanes};
 use crate::data::frame::{Float, Frame};
 use crate::{Samples, View};
@@ -118,7 +119,7 @@ impl<V: Float, T: Real> WithSimd for LayOut<'_, V, T> {
 /// Elements in memory pages of their own, zero at first. The pages go back to the system when this is dropped; blocks of this
 /// size in the heap, coming and going with the chunks of a large data set, would leave holes that no later block fits into.
 #[derive(Debug)]
-struct Pages<T> {
+pub(crate) struct Pages<T> {
     map: MmapMut,
     element: PhantomData<T>,
 }
@@ -137,6 +138,41 @@ impl<T: Real> Pages<T> {
             }
             // As a vector does when there is no memory.
             Err(_) => handle_alloc_error(layout),
+        }
+    }
+}
+
+/// Zeros at first, in pages of their own if there are many: they are needed for a moment only, and pages of the heap that come and
+/// go cost more than what is done with them.
+#[derive(Debug)]
+pub(crate) enum Zeros<T> {
+    Heap(Buffer<T>),
+    Pages(Pages<T>),
+}
+
+impl<T: Real> Zeros<T> {
+    pub fn new(length: usize) -> Self {
+        const MANY: usize = 1 << 18;
+        if length < MANY { Self::Heap(buffer(length)) } else { Self::Pages(Pages::new(length)) }
+    }
+}
+
+impl<T: Real> Deref for Zeros<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::Heap(v) => v,
+            Self::Pages(v) => v,
+        }
+    }
+}
+
+impl<T: Real> DerefMut for Zeros<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match self {
+            Self::Heap(v) => v,
+            Self::Pages(v) => v,
         }
     }
 }

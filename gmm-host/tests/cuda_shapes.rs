@@ -24,6 +24,8 @@ fn main() -> ExitCode {
         ("estep_overlapping_clusters", || estep::overlapping_clusters_far_from_the_centre(&cuda())),
         ("estep_far_samples_and_dead_components", || estep::far_samples_and_dead_components(&cuda())),
         ("estep_weights_of_any_size", || estep::weights_of_any_size(&cuda())),
+        ("tensor_cores_agree", tensor_cores_agree),
+        ("tensor_cores_refuse_what_would_lose_digits", tensor_cores_refuse_what_would_lose_digits),
         ("large_k_and_d", large_k_and_d),
         ("many_parts", many_parts),
         ("chunks_equal_the_whole", chunks_equal_the_whole),
@@ -148,6 +150,63 @@ fn large_k_and_d() {
         let x = normal(40, n, d, 0.0);
         let m = mixture(41, t, k, d, 0.0);
         estep::check(&cuda()[..1], &format!("large N={n} D={d} K={k}"), &x, None, &m, estep::FLOAT32);
+    }
+}
+
+/// The E-step on the matrix units, at sizes that fit no tile, on random and on real data, and far from the origin.
+///
+/// Tolerances: responsibilities are rounded by 2⁻¹² of themselves, so that the mean over N samples moves by 2⁻¹²/√N of a
+/// deviation; that of a few samples may move by 2⁻¹². With thousands the errors are those of the exponents, [`estep::FLOAT32`].
+fn tensor_cores_agree() {
+    let subject = |limit: Option<usize>| Subject {
+        name: format!("tensor_cores, memory {limit:?}"),
+        load: Box::new(move |samples| {
+            let options = CudaOptions::default().with_kernel(String::from("tensor_cores")).with_memory_limit(limit);
+            Box::new(CudaEvaluator::new(samples, 0, &options).unwrap())
+        }),
+        float64: 5e-4,
+        totals: (1e-5, 1e-5),
+    };
+    let subjects = [subject(None), subject(Some(2 * 8 * 512 * 140))];
+    for (n, d, k) in [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (1500, 13, 70), (700, 129, 33)] {
+        for t in CovarianceType::ALL {
+            let x = normal((n + d) as u64, n, d, 0.4);
+            let m = mixture((k + d) as u64, t, k, d, 0.4);
+            let what = format!("N={n} D={d} K={k}");
+            estep::check(&subjects, &what, &x, None, &m, 5e-4);
+            estep::check(&subjects[..1], &format!("{what} weighted"), &x, Some(&weights(n)), &m, 5e-4);
+        }
+    }
+    for (n, d, k) in [(20_003, 13, 8), (30_001, 32, 64), (10_007, 64, 20)] {
+        for t in CovarianceType::ALL {
+            for offset in [0.0, 1e4] {
+                // In float64, so that data far from the origin is exact; it is centred before it is rounded.
+                let x = normal(n as u64, n, d, offset);
+                let m = mixture(7, t, k, d, offset);
+                let truth = reference(x.view()).statistics(&m).unwrap();
+                let got = (subjects[0].load)(Samples::from_f64(x.view()).unwrap()).statistics(&m).unwrap();
+                let what = format!("{t} N={n} D={d} K={k} offset {offset}");
+                estep::assert_statistics_agree(&what, &got, &truth, estep::FLOAT32);
+                let relative = (got.log_likelihood() / truth.log_likelihood() - 1.0).abs();
+                assert!(relative < 1e-7, "{what}: total {relative:e}");
+            }
+        }
+    }
+}
+
+/// Components that are narrow and far from the centre of the data are refused by name, and left to other kernels otherwise.
+fn tensor_cores_refuse_what_would_lose_digits() {
+    let (n, d, k) = (2000, 3, 2);
+    let mut x = normal(50, n, d, 0.0);
+    x.outer_iter_mut().enumerate().for_each(|(i, mut row)| row += if i % 2 == 0 { 300.0 } else { -300.0 });
+    let means = Array2::from_shape_fn((k, d), |(c, _)| if c == 0 { 300.0 } else { -300.0 });
+    for t in CovarianceType::ALL {
+        let unit = mixture(51, t, k, d, 0.0);
+        let m = gmm_host::Mixture::new(unit.weights().to_owned(), means.clone(), unit.covariances().clone()).unwrap();
+        let options = CudaOptions::default().with_kernel(String::from("tensor_cores"));
+        let mut e = CudaEvaluator::new(Samples::from_f64(x.view()).unwrap(), 0, &options).unwrap();
+        let error = e.statistics(&m).unwrap_err();
+        assert!(matches!(error, Error::Kernel { .. }) && error.to_string().contains("narrow"), "{t}: {error}");
     }
 }
 

@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         ("totals", totals),
         ("batches_and_scores", batches_and_scores),
         ("e_steps", e_steps),
+        ("e_steps_on_tensor_cores", e_steps_on_tensor_cores),
         ("float64_and_labels", float64_and_labels),
         ("metropolis_steps", metropolis_steps),
     ])
@@ -86,6 +87,19 @@ fn e_steps() {
                 let what = format!("{t} N={n} D={d} K={k} offset {offset}");
                 assert_near(&what, statistics.lower_bound(), truth.lower_bound(), 1e-4);
             }
+        }
+    }
+}
+
+/// The E-step on the matrix units, which is chosen for many samples only.
+fn e_steps_on_tensor_cores() {
+    for (n, d, k) in [(600, 5, 3), (515, 20, 40), (300, 33, 20)] {
+        let (x, wide) = data(n, d);
+        for t in CovarianceType::ALL {
+            let m = mixture(2, t, k, d, 0.0);
+            let statistics = evaluator(&x, Some("tensor_cores")).statistics(&m).unwrap();
+            let truth = reference(wide.view()).statistics(&m).unwrap();
+            assert_near(&format!("{t} N={n} D={d} K={k}"), statistics.lower_bound(), truth.lower_bound(), 1e-4);
         }
     }
 }

@@ -198,8 +198,8 @@ fn tensor_cores_agree() {
 fn tensor_cores_refuse_what_would_lose_digits() {
     let (n, d, k) = (2000, 3, 2);
     let mut x = normal(50, n, d, 0.0);
-    x.outer_iter_mut().enumerate().for_each(|(i, mut row)| row += if i % 2 == 0 { 300.0 } else { -300.0 });
-    let means = Array2::from_shape_fn((k, d), |(c, _)| if c == 0 { 300.0 } else { -300.0 });
+    x.outer_iter_mut().enumerate().for_each(|(i, mut row)| row += if i % 2 == 0 { 30.0 } else { -30.0 });
+    let means = Array2::from_shape_fn((k, d), |(c, _)| if c == 0 { 30.0 } else { -30.0 });
     for t in CovarianceType::ALL {
         let unit = mixture(51, t, k, d, 0.0);
         let m = gmm_host::Mixture::new(unit.weights().to_owned(), means.clone(), unit.covariances().clone()).unwrap();

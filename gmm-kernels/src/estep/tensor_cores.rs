@@ -9,7 +9,7 @@
 //! memory where they are needed.
 //!
 //! The matrix units multiply float16 numbers. Coefficients and products are each split into two of them
-//! ([`crate::simt::split_halves`]), which keeps 22 bits; of the four partial products the smallest is left out. Responsibilities
+//! (`simt::split_halves`), which keeps 22 bits; of the four partial products the smallest is left out. Responsibilities
 //! are rounded to float16, products are not: means and covariances are ratios of sums of the same rounded responsibilities, and
 //! the counts are summed before the rounding. The units truncate their sums, so these are short: of [`STEP`] products or
 //! [`STAGE`] samples, added up in float32 by ordinary, rounded additions, and those of at most [`FLUSH`]·[`STAGE`] samples in float64.

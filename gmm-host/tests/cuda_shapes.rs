@@ -219,9 +219,9 @@ fn many_parts() {
     for t in CovarianceType::ALL {
         let m = mixture(43, t, 3, 4, 5.0);
         let m = gmm_host::Mixture::new(m.weights().to_owned(), means.clone(), m.covariances().clone()).unwrap();
-        // In float32 moments around the data's centre, of which components are up to 7 deviations away: that squared costs
-        // more than a digit of 10⁻⁷.
-        estep::check(&cuda()[..1], "many parts", &x, Some(&w), &m, 1e-5);
+        // In float32 moments around the data's centre, of which components are up to 7 deviations away. Counts are sums of eleven
+        // different weights, whose roundings do not differ from sample to sample: they are up to 4·10⁻⁷ off, times 49 in the scatter.
+        estep::check(&cuda()[..1], "many parts", &x, Some(&w), &m, 3e-5);
     }
 }
 

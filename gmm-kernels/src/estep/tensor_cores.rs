@@ -1,5 +1,5 @@
-//! `split_coefficients`, `exponents_diag_m1`, `_m2`, `exponents_full_m1`, `_m2`, `weigh_diag_m1`, …: the E-step on the matrix units (tensor cores),
-//! for any K and D.
+//! `split_coefficients`, `exponents_diag_m1`, `exponents_diag_m2`, `exponents_full_m1`, …, `weigh_diag_m1`, …: the E-step on the
+//! matrix units (tensor cores), for any K and D.
 //!
 //! A mixture is an exponential family: the exponent of a component is a constant and the sum of its *coefficients* times the
 //! *products* of a sample, which are its features, and products of two features: squares for diagonal covariances, all pairs for
@@ -21,6 +21,9 @@
 //!   ([`WeighShape::blocks`], slices of the samples), [`WeighShape::block`], [`WeighShape::shared_bytes`].
 //! * Necessary work: `exponents` 3·N·K·M multiply-adds in float16 for M products (2·D, or D·(D + 3)/2), `weigh` 2·N·K·M; with
 //!   `mma.sync` an H200 does about 3.1·10¹⁴ a second. Read 4·N·D bytes twice, write and read 4·N·K bytes of exponents.
+//! * Measured on an H200, N = 10⁶, each kernel alone: D = 128, K = 1024, diagonal: `exponents` 5.7 ms (floor 2.5), `weigh` 5.3 ms (1.7);
+//!   D = 32, K = 64, matrices: 1.4 ms (0.35) and 1.1 ms (0.23). There are three to seven other instructions for each product of the
+//!   units, and two chains of dependent products at a time in a warp.
 use crate::data::{Columns, QUAD};
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};

@@ -197,6 +197,11 @@ mod tests {
         check(entries::pair());
         check(entries::reduce_sets());
         check(entries::reduce_slices());
+        check(entries::split_coefficients());
+        for (full, tiles) in [(false, 1), (false, 2), (true, 1), (true, 2)] {
+            check(entries::exponents(full, tiles));
+            check(entries::weigh(full, tiles));
+        }
         check(entries::split_rows());
         check(entries::products());
         check(entries::gaussian_pairs());

@@ -1,5 +1,6 @@
 //! Parameters and results of the kernels of `tensor_cores`. Nothing here calls CUDA, so that it is tested on any machine.
 use super::weighted_sums_layout::{NEAR, farthest, means_in_frame};
+use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::backends::cuda::plan::{Task, Variant};
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::Frame;
@@ -346,9 +347,5 @@ impl TensorCoresLayout {
         })
     }
 }
-
-/// The constant of a component that must never become the maximum: below every real exponent, and far enough above the smallest
-/// number that differences stay finite.
-const DEAD_SEED: f32 = -1e38;
 
 const _: () = assert!(RESPONSIBILITY_SCALE <= 65504.0, "a responsibility of one is a float16 number");

@@ -5,7 +5,7 @@ use gmm_kernels::likelihood::small_k;
 
 /// The seed of a component that must never become the maximum: below every real exponent (t² ≤ 2¹¹⁶ a feature), and
 /// far enough above the smallest number that differences of the two stay finite.
-const DEAD_SEED: f32 = -1e38;
+pub(crate) const DEAD_SEED: f32 = -1e38;
 
 /// Numbers of one component for `pair`.
 pub(crate) fn pair_row(d: usize) -> usize {

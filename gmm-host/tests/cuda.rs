@@ -188,7 +188,7 @@ fn weight_zero_contributes_nothing() {
     }
 }
 
-/// Each set of a batch of any size has its own total, and the same bits in any company.
+/// Each set of a batch of any size has its own total, and the same batch the same bits.
 fn a_batch_equals_its_sets() {
     for (n, d, k, most) in [(10_003, 13, 8, 130), (70_001, 13, 8, 64), (777, 16, 40, 17), (501, 40, 5, 3)] {
         let (x, wide) = data(10, n, d);
@@ -196,13 +196,18 @@ fn a_batch_equals_its_sets() {
         let mut cuda = evaluator(x.view(), None);
         let all = cuda.log_likelihood_batch(&sets).unwrap();
         assert_eq!(all.len(), sets.len());
+        assert_eq!(cuda.log_likelihood_batch(&sets).unwrap(), all, "{most} sets, N={n}");
+        let truths = [0, 1, 2, sets.len() / 2, sets.len() - 1]
+            .map(|i| (i, reference(wide.view()).score_samples(&sets[i]).unwrap()));
+        let check = |totals: &[f64]| {
+            for (i, truth) in truths.iter().filter(|(i, _)| *i < totals.len()) {
+                let what = format!("set {i} of {}, N={n} D={d} K={k}", totals.len());
+                assert_near(&what, totals[*i], truth.sum(), tolerances(truth, d).0);
+            }
+        };
+        check(&all);
         for count in [1, 2, 3, 16, 17] {
-            let some = cuda.log_likelihood_batch(&sets[..sets.len().min(count)]).unwrap();
-            assert_eq!(some, all[..some.len()], "{count} of {most} sets, N={n}");
-        }
-        for i in [0, 1, sets.len() / 2, sets.len() - 1] {
-            let truth = reference(wide.view()).score_samples(&sets[i]).unwrap();
-            assert_near(&format!("set {i} of {most}, N={n} D={d} K={k}"), all[i], truth.sum(), tolerances(&truth, d).0);
+            check(&cuda.log_likelihood_batch(&sets[..sets.len().min(count)]).unwrap());
         }
     }
     // Sets of different K in one call.
@@ -280,10 +285,21 @@ fn a_million_samples_near_a_fit() {
         assert_near(&format!("{kernel} difference"), a - b, at - beside, 0.02);
         assert_near(&format!("{kernel} anywhere"), c, anywhere, 1e-7 * anywhere.abs());
     }
-    let mut cuda = evaluator(x.view(), None);
-    let batch = cuda.log_likelihood_batch(&[mixture, near]).unwrap();
-    assert_near("batch total", batch[0], at, 0.05);
-    assert_near("batch difference", batch[0] - batch[1], at - beside, 0.02);
+    for request in [Some("batch"), Some("batch_tensor_cores"), None] {
+        let mut cuda = evaluator(x.view(), request);
+        // Enough sets for each kernel, and one that is near to no other.
+        let sets = [&mixture, &near, &mixture, &near, &away].map(Clone::clone);
+        let batch = cuda.log_likelihood_batch(&sets[..4]).unwrap();
+        let kernel = cuda.describe().kernel;
+        println!("{kernel}: total {:+.4}, difference {:+.4}", batch[0] - at, (batch[0] - batch[1]) - (at - beside));
+        assert_near(&format!("{kernel} batch total"), batch[0], at, 0.05);
+        assert_near(&format!("{kernel} batch difference"), batch[0] - batch[1], at - beside, 0.02);
+        // The matrix units do not take sets so far from each other.
+        if request != Some("batch_tensor_cores") {
+            let batch = cuda.log_likelihood_batch(&sets).unwrap();
+            assert_near(&format!("{kernel} anywhere"), batch[4], anywhere, 1e-7 * anywhere.abs());
+        }
+    }
 }
 
 /// Data that passes through the device in chunks gives what resident data gives. Both differ from the truth by their own

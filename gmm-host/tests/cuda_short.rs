@@ -8,8 +8,8 @@ mod gpu_harness;
 
 use common::{mixture, normal, reference};
 use gmm_host::{
-    CovarianceType, CudaEvaluator, CudaOptions, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget, Mixture,
-    Samples,
+    CovarianceType, Covariances, CudaEvaluator, CudaOptions, Evaluator, MetropolisPrior, MetropolisSteps,
+    MetropolisTarget, Mixture, Samples,
 };
 use ndarray::{Array1, Array2};
 use std::process::ExitCode;
@@ -18,6 +18,7 @@ fn main() -> ExitCode {
     gpu_harness::main_with(vec![
         ("totals", totals),
         ("batches_and_scores", batches_and_scores),
+        ("batches_on_the_matrix_units", batches_on_the_matrix_units),
         ("e_steps", e_steps),
         ("e_steps_on_tensor_cores", e_steps_on_tensor_cores),
         ("float64_and_labels", float64_and_labels),
@@ -71,6 +72,33 @@ fn batches_and_scores() {
             let scores = evaluator(&x, Some(kernel)).score_samples(&sets[0]).unwrap();
             let truth = reference(wide.view()).log_likelihood(&sets[0]).unwrap();
             assert_near(kernel, scores.sum(), truth, 1e-4);
+        }
+    }
+}
+
+/// A mixture near another one.
+fn beside(m: &Mixture, i: u64) -> Mixture {
+    let means = m.means().mapv(|v| v + 1e-3 * i as f64);
+    let covariances = match m.covariances() {
+        Covariances::Diag(v) => Covariances::Diag(v * (1.0 + 1e-3 * i as f64)),
+        other => other.clone(),
+    };
+    Mixture::new(m.weights().to_owned(), means, covariances).unwrap()
+}
+
+/// Several parts of the sets, and blocks that go through several rounds, with far samples; each number of steps.
+fn batches_on_the_matrix_units() {
+    for (n, d, k, sets) in [(70_001, 13, 8, 9), (9001, 7, 3, 5), (3001, 20, 17, 6), (1009, 28, 9, 3)] {
+        let (mut x, _) = data(n, d);
+        x.row_mut(n / 2).fill(25.0);
+        let wide = x.mapv(f64::from);
+        let first = mixture(0, CovarianceType::Diag, k, d, 0.0);
+        let sets: Vec<_> = (0..sets).map(|i| beside(&first, i)).collect();
+        let kernel = "batch_tensor_cores/4:64x1:0";
+        let totals = evaluator(&x, Some(kernel)).log_likelihood_batch(&sets).unwrap();
+        for (total, m) in totals.iter().zip(&sets) {
+            let truth = reference(wide.view()).log_likelihood(m).unwrap();
+            assert_near(&format!("{kernel} N={n} D={d} K={k}"), *total, truth, 1e-6);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by these entries only.
 use crate::estep::{fused, tensor_cores, weighted_sums};
 use crate::general::{accumulate, density, posterior};
-use crate::likelihood::{batch, exp2_bias, pair, small_k, tiled};
+use crate::likelihood::{batch, batch_tensor_cores, exp2_bias, pair, small_k, tiled};
 use crate::metropolis;
 use crate::pairwise::{centres, pairs, products, split};
 use crate::reduce::{sets, slices};
@@ -55,6 +55,11 @@ pub fn small_k<const ROW: usize>(d: usize, tied: bool) -> Option<Entry<small_k::
 /// Totals of many parameter sets over D ≤ 16 features.
 pub fn batch(d: usize) -> Entry<batch::BatchArgs> {
     Entry::new(format!("batch_d{d:02}"))
+}
+
+/// Totals of many parameter sets on the matrix units, over the features of so many steps (1 to 4).
+pub fn batch_tensor_cores(steps: usize) -> Entry<batch_tensor_cores::BatchTensorCoresArgs> {
+    Entry::new(format!("batch_tensor_cores_s{steps}"))
 }
 
 /// Total and scores, with one thread for each (sample, component).

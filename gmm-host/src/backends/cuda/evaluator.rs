@@ -12,8 +12,8 @@ use crate::{Evaluator, Mixture, Result, Samples, View};
 /// Samples that do not fit into the device's memory stay on the host in that layout and pass through the device chunk by
 /// chunk.
 ///
-/// In [`Evaluator::log_likelihood_batch`], a set's total does not depend on which other sets it is evaluated with. It may
-/// differ from [`Evaluator::log_likelihood`]'s by rounding.
+/// In [`Evaluator::log_likelihood_batch`], the same sets in the same order give the same bits. A set's total may differ by rounding with the
+/// first of them, to which those near to it are compared, and from [`Evaluator::log_likelihood`]'s.
 #[derive(Debug)]
 pub struct CudaEvaluator<'a> {
     engine: Engine<'a>,

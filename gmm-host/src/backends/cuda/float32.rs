@@ -4,7 +4,7 @@ use super::device::memory::{Numbers, Workspace, allocate};
 use super::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
 use super::estep::EStep;
 use super::general::{self, General};
-use super::likelihood::{LikelihoodTrial, Plan, exp2_bias, layout, seconds};
+use super::likelihood::{LikelihoodTrial, Plan, batch_tensor_cores_layout, exp2_bias, layout, seconds};
 use super::metropolis::shape::Shape;
 use super::metropolis::{self, Metropolis};
 use super::options::{CudaOptions, Requested};
@@ -19,12 +19,17 @@ use crate::{
 };
 use cust::memory::DeviceBuffer;
 use ndarray::{Array1, Array2};
+use rayon::prelude::*;
 use std::collections::HashMap;
 use std::f64::consts::LN_2;
 use std::fmt;
 use std::path::PathBuf;
 use std::slice;
 
+/// Fewest parameter sets for which their nearness to each other is used.
+const FEWEST_NEAR_SETS: usize = 4;
+/// Fewest parameter sets that are worth another thread.
+const SETS_OF_A_THREAD: usize = 8;
 /// Samples whose scores are on the device at once.
 const SCORES: usize = 1 << 22;
 
@@ -130,13 +135,12 @@ impl<'a> Float32<'a> {
     }
 
     /// How these parameters are to be evaluated: decided once for each task.
-    fn plan(&mut self, operation: Operation, sets: &[DeviceParameters<f32>]) -> Result<Planned> {
-        let task = self.task(operation, &sets[0]);
-        let planned = match self.plans.get(&task) {
+    fn plan(&mut self, task: &Task, sets: &[DeviceParameters<f32>]) -> Result<Planned> {
+        let planned = match self.plans.get(task) {
             Some(planned) => *planned,
             None => {
-                let planned = self.new_plan(&task, sets)?;
-                self.plans.insert(task, planned);
+                let planned = self.new_plan(task, sets)?;
+                self.plans.insert(*task, planned);
                 planned
             }
         };
@@ -245,7 +249,8 @@ impl<'a> Float32<'a> {
         let parameters = self.parameters(mixture)?;
         let sets = slice::from_ref(&parameters);
         self.data.gpu().enter()?;
-        let Planned::By(plan) = self.plan(Operation::Total, sets)? else {
+        let task = self.task(Operation::Total, &parameters);
+        let Planned::By(plan) = self.plan(&task, sets)? else {
             let (general, data) = self.general();
             return general.seconds(data, mixture, repeats);
         };
@@ -298,7 +303,8 @@ impl Evaluator for Float32<'_> {
         let parameters = self.parameters(mixture)?;
         let sets = slice::from_ref(&parameters);
         self.data.gpu().enter()?;
-        match self.plan(Operation::Total, sets)? {
+        let task = self.task(Operation::Total, &parameters);
+        match self.plan(&task, sets)? {
             Planned::By(plan) => Ok(self.totals(&plan, sets)?[0]),
             Planned::General => {
                 let (general, data) = self.general();
@@ -307,10 +313,15 @@ impl Evaluator for Float32<'_> {
         }
     }
 
-    /// A set's total does not depend on which other sets it is evaluated with. It may differ from
-    /// [`Self::log_likelihood`]'s by rounding.
+    /// The same sets in the same order give the same bits. A set's total may differ by rounding with the first of them, to which those near
+    /// to it are compared, and from [`Self::log_likelihood`]'s.
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
-        let all: Vec<_> = mixtures.iter().map(|m| self.parameters(m)).collect::<Result<_>>()?;
+        let (d, frame) = (self.data.d(), self.data.frame());
+        let parameters = |mixture: &Mixture| {
+            check_features(mixture, d)?;
+            DeviceParameters::with_matrices(mixture, frame)
+        };
+        let all: Vec<_> = mixtures.par_iter().with_min_len(SETS_OF_A_THREAD).map(parameters).collect::<Result<_>>()?;
         self.data.gpu().enter()?;
         let mut totals = Vec::with_capacity(all.len());
         let alike = |a: &DeviceParameters<f32>, b: &DeviceParameters<f32>| {
@@ -319,12 +330,17 @@ impl Evaluator for Float32<'_> {
         for like in all.chunk_by(alike).map(<[_]>::len).collect::<Vec<_>>() {
             let start = totals.len();
             let (sets, mixtures) = (&all[start..start + like], &mixtures[start..start + like]);
-            let task = self.task(Operation::Totals, &sets[0]);
-            let together = self.requested.and_then(Requested::family).is_none_or(|family| family == Family::Batch)
+            let mut task = self.task(Operation::Totals, &sets[0]);
+            let batches = |family: Family| family.operations().contains(&Operation::Totals);
+            let together = self.requested.and_then(Requested::family).is_none_or(batches)
                 && !candidates(&task, None, &self.data.gpu().limits).is_empty();
             if together {
                 for sets in sets.chunks(MAX_TOTALS) {
-                    if let Planned::By(plan) = self.plan(Operation::Totals, sets)? {
+                    let n = self.data.n();
+                    let near = |set| batch_tensor_cores_layout::near(&sets[0], set, n);
+                    task.expandable =
+                        sets.len() >= FEWEST_NEAR_SETS && sets.par_iter().with_min_len(SETS_OF_A_THREAD).all(near);
+                    if let Planned::By(plan) = self.plan(&task, sets)? {
                         totals.extend(self.totals(&plan, sets)?);
                     }
                 }
@@ -340,7 +356,8 @@ impl Evaluator for Float32<'_> {
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
         let parameters = self.parameters(mixture)?;
         self.data.gpu().enter()?;
-        match self.plan(Operation::Scores, slice::from_ref(&parameters))? {
+        let task = self.task(Operation::Scores, &parameters);
+        match self.plan(&task, slice::from_ref(&parameters))? {
             Planned::By(plan) => self.scores(&plan, &parameters),
             Planned::General => {
                 let (general, data) = self.general();

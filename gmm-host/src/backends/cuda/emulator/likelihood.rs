@@ -1,12 +1,12 @@
 //! `small_k`, `batch`, `tiled` and `pair`: totals and scores.
 use super::{Problem, of_each_type, random_mixture};
-use crate::backends::cuda::likelihood::layout;
+use crate::backends::cuda::likelihood::{batch_tensor_cores_layout, layout};
 use crate::backends::cuda::plan::even;
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use crate::{CovarianceType, Covariances, Mixture};
 use cust::memory::bytemuck;
 use gmm_kernels::data;
-use gmm_kernels::likelihood::{batch, pair, small_k, tiled};
+use gmm_kernels::likelihood::{batch, batch_tensor_cores, pair, small_k, tiled};
 use gmm_kernels::reduce::sets::{ReduceSetsArgs, reduce_sets};
 use gmm_kernels::simt::emulator::{Memory, launch};
 use ndarray::{Array1, Array2, s};
@@ -165,6 +165,98 @@ impl Problem {
     }
 }
 
+impl Problem {
+    /// As [`Self::batch`] on the matrix units, `part` fours of sets in a block.
+    fn batch_tensor_cores(&self, x: &Array2<f32>, sets: &[Mixture], grid: u32, block: u32, part: usize) {
+        let all: Vec<_> = sets.iter().map(|m| DeviceParameters::<f32>::new(m, &self.frame).unwrap()).collect();
+        assert!(all.iter().all(|set| batch_tensor_cores_layout::near(&all[0], set, self.n)));
+        let [coefficients, weights, reference] = batch_tensor_cores_layout::sections(self.k, self.d, sets.len());
+        let mut parameters = vec![u128::MAX; reference.end / 4];
+        batch_tensor_cores_layout::write(&all, bytemuck::cast_slice_mut(&mut parameters));
+        let eights = batch_tensor_cores_layout::eights(self.k);
+        let fours = batch_tensor_cores_layout::fours(sets.len());
+        let shared = batch_tensor_cores::shared_bytes(self.d, eights, part, block);
+        let once = || {
+            let mut partials = vec![f64::NAN; 4 * fours * grid as usize];
+            let mut totals = vec![f64::NAN; sets.len()];
+            let mut memory = Memory::new();
+            let left = memory.write("partials", &mut partials);
+            let parameters: &[f32] = bytemuck::cast_slice(&parameters);
+            let args = batch_tensor_cores::BatchTensorCoresArgs {
+                columns: self.columns(&mut memory),
+                d: self.d as u32,
+                fours: fours as u32,
+                part: part as u32,
+                eights: eights as u32,
+                coefficients: memory.read("coefficients", &parameters[coefficients.clone()]),
+                weights: memory.read("weights", &parameters[weights.clone()]),
+                reference: memory.read("reference", &parameters[reference.clone()]),
+                partials: left,
+            };
+            let kernel = match batch_tensor_cores::steps(self.d) {
+                1 => batch_tensor_cores::batch_tensor_cores_s1,
+                2 => batch_tensor_cores::batch_tensor_cores_s2,
+                3 => batch_tensor_cores::batch_tensor_cores_s3,
+                4 => batch_tensor_cores::batch_tensor_cores_s4,
+                _ => unreachable!(),
+            };
+            let args_of_reduction =
+                ReduceSetsArgs { partials: left, count: grid, totals: memory.write("totals", &mut totals) };
+            // SAFETY: the arguments of these kernels, with the arrays of `memory`.
+            unsafe {
+                launch((grid, fours.div_ceil(part) as u32), block, shared, &memory, kernel, args);
+                launch((sets.len() as u32, 1), 32, 0, &memory, reduce_sets, args_of_reduction);
+            }
+            totals
+        };
+        let totals = once();
+        assert_eq!(totals, once(), "the same bits every time");
+        for ((mixture, set), total) in sets.iter().zip(&all).zip(totals) {
+            let truth = Problem::new(x.clone(), mixture);
+            let what = format!("batch_tensor_cores {grid}x{block}/{part}");
+            truth.check(layout::total(total, self.n as f64, set, 0.0), &what);
+        }
+    }
+}
+
+#[test]
+fn batch_tensor_cores_takes_every_shape() {
+    let cases = [
+        // N, D, K, sets, grid, block, part
+        (1, 1, 1, 1, 1, 32, 1),
+        (5, 3, 8, 3, 2, 32, 2),
+        (300, 13, 8, 5, 1, 64, 1),
+        (1000, 13, 8, 9, 3, 32, 4),
+        (515, 16, 40, 2, 1, 32, 1),
+        (511, 7, 17, 3, 2, 64, 3),
+        (260, 28, 9, 6, 1, 96, 2),
+        (33, 8, 3, 4, 1, 64, 1),
+    ];
+    for (i, (n, d, k, sets, grid, block, part)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let sets: Vec<_> = (0..sets).map(|_| random_mixture(&mut rng, k, d)).collect();
+        let x = Array2::from_shape_simple_fn((n, d), || rng.sample(StandardNormal));
+        Problem::new(x.clone(), &sets[0]).batch_tensor_cores(&x, &sets, grid, block, part);
+    }
+}
+
+/// Components of weight zero contribute nothing, also where they are the nearest: to near samples, and to far ones. (In the reference all have
+/// a weight.)
+#[test]
+fn batch_tensor_cores_leaves_out_components_without_weight() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let full = random_mixture(&mut rng, 11, 3);
+    let mut x = Array2::from_shape_simple_fn((200, 3), || rng.sample(StandardNormal));
+    x.slice_mut(s![60..90, ..]).fill(14.0);
+    let mut means = full.means().to_owned();
+    means.slice_mut(s![3.., ..]).mapv_inplace(|v| 2.0 + v);
+    means.slice_mut(s![..3, ..]).fill(0.0);
+    means.row_mut(2).fill(14.0);
+    let weights = Array1::from_shape_fn(11, |c| if c < 3 { 0.0 } else { 0.125 });
+    let mixture = Mixture::new(weights, means, full.covariances().clone()).unwrap();
+    Problem::new(x.clone(), &mixture).batch_tensor_cores(&x, &[full, mixture.clone(), mixture], 1, 64, 1);
+}
+
 #[test]
 fn small_k_takes_every_shape() {
     for d in 1..=small_k::MAX_FEATURES {
@@ -273,7 +365,11 @@ fn far_samples_are_finite() {
         problem.tiled(8, 1, 32, 1);
         problem.tiled(16, 1, 64, 2);
         problem.pair(2, 128);
-        problem.batch(&x, &[mixture.clone(), mixture], 1, 32, 1);
+        problem.batch(&x, &[mixture.clone(), mixture.clone()], 1, 32, 1);
+        // In the others the centre of the data is far away from the mixture.
+        if n == 64 {
+            problem.batch_tensor_cores(&x, &[mixture.clone(), mixture], 1, 32, 1);
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Log-likelihoods in float32: totals, totals of many parameter sets, and scores, by the kernels of
 //! `gmm_kernels::likelihood`.
 mod batch;
+mod batch_tensor_cores;
+pub(crate) mod batch_tensor_cores_layout;
 mod exp2_bias;
 pub(crate) mod layout;
 mod pair;
@@ -14,11 +16,12 @@ use super::device::mismatch;
 use super::device::samples::{Columns, MAX_TOTALS};
 use super::device::stream::{Running, Stream};
 use super::plan::timing::Trial;
-use super::plan::{Family, Task, Variant};
+use super::plan::{Family, Operation, Task, Variant};
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use crate::{Error, Result};
 use gmm_kernels::entries;
 use gmm_kernels::likelihood::batch::BatchArgs;
+use gmm_kernels::likelihood::batch_tensor_cores::{BatchTensorCoresArgs, SETS, steps};
 use gmm_kernels::likelihood::pair::PairArgs;
 use gmm_kernels::likelihood::tiled::TiledArgs;
 use gmm_kernels::reduce::sets::ReduceSetsArgs;
@@ -38,6 +41,7 @@ enum Kernels {
     SmallK(small_k::Kernels),
     /// The kernel that gives each block's sums, and the one that adds them up.
     Batch(Kernel<BatchArgs>, Kernel<ReduceSetsArgs>),
+    BatchTensorCores(Kernel<BatchTensorCoresArgs>, Kernel<ReduceSetsArgs>),
     Tiled(Kernel<TiledArgs>),
     Pair(Kernel<PairArgs>),
 }
@@ -56,12 +60,16 @@ impl Plan {
         if let Some(problem) = problem {
             return Err(Family::error(variant.to_string(), problem, task, &gpu.limits));
         }
-        let (d, registers) = (task.d, family.max_registers());
+        let (d, registers) = (task.d, family.max_registers(task.d));
         let kernels = match family {
             Family::SmallK => Kernels::SmallK(small_k::Kernels::new(gpu, d, task.tied, registers)?),
             Family::Batch => {
                 Kernels::Batch(gpu.kernel(&entries::batch(d), registers)?, gpu.kernel(&entries::reduce_sets(), None)?)
             }
+            Family::BatchTensorCores => Kernels::BatchTensorCores(
+                gpu.kernel(&entries::batch_tensor_cores(steps(d)), registers)?,
+                gpu.kernel(&entries::reduce_sets(), None)?,
+            ),
             Family::Tiled8 | Family::Tiled16 => {
                 Kernels::Tiled(gpu.kernel(&entries::tiled(family.rows(), task.full), registers)?)
             }
@@ -79,7 +87,7 @@ impl Plan {
     pub fn prepare(&self, workspace: &mut Workspace, sets: &[DeviceParameters<f32>]) -> Result<()> {
         self.check(sets)?;
         let Task { k, d, full, .. } = self.task;
-        enlarge(&mut workspace.partials, self.blocks as usize * sets.len())?;
+        enlarge(&mut workspace.partials, self.blocks as usize * sets.len().next_multiple_of(SETS))?;
         match self.variant.family {
             // The other parameters are part of the kernel's argument.
             Family::SmallK => {
@@ -92,6 +100,10 @@ impl Plan {
             Family::Batch => workspace.parameters.fill(batch::parameters(k, d, sets.len()), |to| {
                 batch::write(sets, to);
             }),
+            Family::BatchTensorCores => {
+                let [.., last] = batch_tensor_cores_layout::sections(k, d, sets.len());
+                workspace.parameters.fill(last.end, |to| batch_tensor_cores_layout::write(sets, to))
+            }
             Family::Pair => {
                 let width = layout::pair_row(d);
                 workspace.parameters.fill(k * width, |to| layout::component_rows(&sets[0], width, to))
@@ -142,13 +154,21 @@ impl Plan {
                     k,
                     partials: Numbers::of(&workspace.partials),
                 };
-                let reduction = batch::ReduceSets {
+                let running = stream.launch(kernel, sums.grid(self.blocks, self.variant.block), sums)?;
+                Ok(running.followed_by(self.reduce(stream, reduce, workspace, sets.len())?).borrowed())
+            }
+            Kernels::BatchTensorCores(kernel, reduce) => {
+                let sums = batch_tensor_cores::BatchTensorCores {
+                    columns,
+                    cached_quads,
+                    parameters,
+                    sets: sets.len(),
+                    part: self.variant.split as usize,
+                    k,
                     partials: Numbers::of(&workspace.partials),
-                    count: self.blocks as usize,
-                    totals: batch::Totals::Slots(&workspace.totals, sets.len()),
                 };
                 let running = stream.launch(kernel, sums.grid(self.blocks, self.variant.block), sums)?;
-                Ok(running.followed_by(stream.launch(reduce, reduction.grid(sets.len()), reduction)?).borrowed())
+                Ok(running.followed_by(self.reduce(stream, reduce, workspace, sets.len())?).borrowed())
             }
             Kernels::Tiled(kernel) => {
                 let likelihood = tiled::Tiled {
@@ -173,10 +193,26 @@ impl Plan {
         }
     }
 
+    /// Starts to add up the blocks' sums of so many sets.
+    fn reduce<'a>(
+        &self,
+        stream: &'a Stream,
+        kernel: Kernel<ReduceSetsArgs>,
+        workspace: &'a Workspace,
+        sets: usize,
+    ) -> Result<Running<'a, ReduceSets<'a>>> {
+        let reduction = ReduceSets {
+            partials: Numbers::of(&workspace.partials),
+            count: self.blocks as usize,
+            totals: Totals::Slots(&workspace.totals, sets),
+        };
+        stream.launch(kernel, reduction.grid(sets), reduction)
+    }
+
     /// Checks that one launch can evaluate these sets.
     fn check(&self, sets: &[DeviceParameters<f32>]) -> Result<()> {
         let Task { k, d, .. } = self.task;
-        let most = if self.variant.family == Family::Batch { MAX_TOTALS } else { 1 };
+        let most = if self.variant.family.operations().contains(&Operation::Totals) { MAX_TOTALS } else { 1 };
         if sets.is_empty() || sets.len() > most {
             return Err(mismatch("the parameter sets of a launch", vec![most], vec![sets.len()]));
         }

@@ -4,6 +4,7 @@
 //! |---|---|---|---|---|
 //! | `small_k` | total | diagonal, tied | K ≤ 8, D ≤ 16 | no |
 //! | `batch` | total, totals of many parameter sets | diagonal | D ≤ 16, K as shared memory allows | no |
+//! | `batch_tensor_cores` | totals of many parameter sets | diagonal, sets near to each other | D ≤ 28, K as shared memory allows | no |
 //! | `tiled8`, `tiled16` | total, scores | all | any | yes |
 //! | `pair` | total, scores | diagonal | any | no |
 //! | `fused` | E-step | all | K ≤ 32, D ≤ 16 | yes |
@@ -21,7 +22,7 @@ use crate::backends::cuda::estep::tensor_cores_layout::Shapes;
 use crate::{Error, Precision};
 use gmm_kernels::data::QUAD;
 use gmm_kernels::estep::{fused, tensor_cores, weighted_sums};
-use gmm_kernels::likelihood::{batch, small_k};
+use gmm_kernels::likelihood::{batch, batch_tensor_cores, small_k};
 use gmm_kernels::simt::WARP;
 use std::fmt;
 pub use variant::{Family, Variant};
@@ -61,7 +62,8 @@ pub struct Task {
     pub tied: bool,
     /// Whether the moments of each component are taken around the component's centre, not the data's (E-step).
     pub central: bool,
-    /// Whether the squares in the exponents can be expanded without a loss of digits that would show (E-step).
+    /// Whether the squares in the exponents can be expanded without a loss of digits that would show (E-step), or those in the differences of
+    /// the parameter sets' exponents (totals of many sets).
     pub expandable: bool,
     /// Whether samples have weights.
     pub weighted: bool,
@@ -103,7 +105,7 @@ impl Family {
         if !self.operations().contains(&operation) {
             return Some("has no such operation".into());
         }
-        let diagonal_only = matches!(self, Self::SmallK | Self::Batch | Self::Pair);
+        let diagonal_only = matches!(self, Self::SmallK | Self::Batch | Self::BatchTensorCores | Self::Pair);
         if diagonal_only && full && !(self == Self::SmallK && tied) {
             return Some("takes no such matrices".into());
         }
@@ -119,6 +121,15 @@ impl Family {
             }
             Self::Fused if d > small_k::MAX_FEATURES => Some(most("features", small_k::MAX_FEATURES, d)),
             Self::Fused if k > fused::MAX_COMPONENTS => Some(most("components", fused::MAX_COMPONENTS, k)),
+            Self::BatchTensorCores if d > batch_tensor_cores::MAX_FEATURES => {
+                Some(most("features", batch_tensor_cores::MAX_FEATURES, d))
+            }
+            Self::BatchTensorCores if shapes(self, task, limits).is_empty() => {
+                Some(format!("cannot hold {k} components of {d} features in shared memory"))
+            }
+            Self::BatchTensorCores if !task.expandable => Some(
+                "takes parameter sets only that are so near to each other that float16 keeps the digits of their differences".into(),
+            ),
             Self::TensorCores if !task.expandable => Some(
                 "takes no component so narrow and so far from the centre of the data that float16 loses digits".into(),
             ),
@@ -144,6 +155,7 @@ impl Family {
         match self {
             Self::SmallK => &[Operation::Total],
             Self::Batch => &[Operation::Total, Operation::Totals],
+            Self::BatchTensorCores => &[Operation::Totals],
             Self::Tiled8 | Self::Tiled16 | Self::Pair => &[Operation::Total, Operation::Scores],
             Self::Fused | Self::TensorCores | Self::WeightedSums => &[Operation::EStep],
             Self::General => &[Operation::Total, Operation::Scores, Operation::EStep],
@@ -187,7 +199,7 @@ pub fn weighted_sums_shape(task: &Task, threads: usize, shared: usize) -> weight
 
 /// The families that a task may use if the user asks for none, the likely best first.
 pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
-    use Family::{Batch, Fused, General, Pair, SmallK, TensorCores, Tiled8, Tiled16, WeightedSums};
+    use Family::{Batch, BatchTensorCores, Fused, General, Pair, SmallK, TensorCores, Tiled8, Tiled16, WeightedSums};
     let usable = |family: &Family| family.problem(task, limits).is_none();
     let in_order: &[Family] = match task.operation {
         _ if task.precision == Precision::Float64 => &[General],
@@ -195,7 +207,7 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
         // With few samples, `pair` has the most threads at work.
         Operation::Total if task.n <= 20_000 => &[Batch, Tiled16, Tiled8, Pair],
         Operation::Total => &[Batch, Tiled16, Tiled8],
-        Operation::Totals => &[Batch],
+        Operation::Totals => &[BatchTensorCores, Batch],
         Operation::Scores if task.n <= 20_000 => &[Tiled16, Tiled8, Pair],
         Operation::Scores => &[Tiled16, Tiled8],
         // So short that the time is that of the launches.
@@ -235,6 +247,29 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             .into(),
         Family::Batch if n <= limits.multiprocessors as usize * 64 * 2 * QUAD => vec![(16, 64, 3)],
         Family::Batch => vec![(16, 96, 1), (16, 128, 3), (16, 192, 1), (16, 64, 6), (8, 128, 3)],
+        Family::BatchTensorCores => {
+            let all = [
+                (64, 512, 1),
+                (64, 384, 1),
+                (32, 256, 2),
+                (32, 512, 1),
+                (16, 256, 2),
+                (8, 128, 4),
+                (4, 128, 2),
+                (4, 64, 1),
+            ];
+            let fits = |&(split, block, per): &(u32, u32, u32)| {
+                let variant = Variant { family, split, block, per_multiprocessor: per, cached: None };
+                let shared = variant.shared_bytes(task);
+                let registers = family.max_registers(task.d).unwrap_or(0) * block * per;
+                shared <= limits.shared_per_block
+                    && (shared + 1024) * per as usize <= limits.shared_per_multiprocessor
+                    && registers <= REGISTERS
+            };
+            // With few samples the shape makes no difference.
+            let few = n <= limits.multiprocessors as usize * 512 * QUAD;
+            return all.into_iter().filter(fits).take(if few { 1 } else { 4 }).collect();
+        }
         Family::Tiled8 | Family::Tiled16 => {
             let tiles = if task.full { k } else { k.div_ceil(family.rows()) } as u32;
             let across = |block: u32| [1, 2, 4, 8].into_iter().filter(move |a| *a <= tiles && *a <= block / WARP);
@@ -316,7 +351,7 @@ fn cached_megabytes(family: Family, task: &Task, limits: &Limits) -> Vec<Option<
     let bytes = task.n * task.d * size_of::<f32>();
     match family {
         Family::SmallK if bytes > limits.l2 / 2 => vec![Some(0), Some(28), Some(40)],
-        Family::Batch if bytes > limits.l2 => vec![Some(0)],
+        Family::Batch | Family::BatchTensorCores if bytes > limits.l2 => vec![Some(0)],
         // Measured on an H200: keeping a part of the data in the cache gains nothing here.
         Family::Fused => vec![Some(0)],
         _ => vec![None],
@@ -363,7 +398,8 @@ mod tests {
         for task in tasks() {
             let found = candidates(&task, None, &H200);
             let float64 = task.precision == Precision::Float64;
-            let no_batch = task.d > 16 || task.k == 4000 || task.full || task.weighted || float64;
+            let too_wide = task.d > 28 || task.d > 16 && !task.expandable;
+            let no_batch = too_wide || task.k == 4000 || task.full || task.weighted || float64;
             assert_eq!(found.is_empty(), task.operation == Operation::Totals && no_batch, "{task}");
             for (i, variant) in found.iter().enumerate() {
                 assert!(

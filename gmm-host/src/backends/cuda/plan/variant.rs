@@ -2,10 +2,11 @@
 use super::{Task, even, weighted_sums_shape};
 use crate::Precision;
 use crate::backends::cuda::estep::tensor_cores_layout::{MOST_WARPS, Shapes};
+use crate::backends::cuda::likelihood::batch_tensor_cores_layout;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused::{self, Moments};
-use gmm_kernels::likelihood::{batch, pair, small_k, tiled};
+use gmm_kernels::likelihood::{batch, batch_tensor_cores, pair, small_k, tiled};
 use gmm_kernels::simt::WARP;
 use std::fmt;
 use std::str::FromStr;
@@ -15,6 +16,7 @@ use std::str::FromStr;
 pub enum Family {
     SmallK,
     Batch,
+    BatchTensorCores,
     Tiled8,
     Tiled16,
     Pair,
@@ -25,9 +27,10 @@ pub enum Family {
 }
 
 impl Family {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::SmallK,
         Self::Batch,
+        Self::BatchTensorCores,
         Self::Tiled8,
         Self::Tiled16,
         Self::Pair,
@@ -41,6 +44,7 @@ impl Family {
         match self {
             Self::SmallK => "small_k",
             Self::Batch => "batch",
+            Self::BatchTensorCores => "batch_tensor_cores",
             Self::Tiled8 => "tiled8",
             Self::Tiled16 => "tiled16",
             Self::Pair => "pair",
@@ -52,10 +56,12 @@ impl Family {
     }
 
     /// Registers that a thread may have, where the compiler's choice costs occupancy (measured on an H200).
-    pub fn max_registers(self) -> Option<u32> {
+    pub fn max_registers(self, d: usize) -> Option<u32> {
         match self {
             Self::SmallK => Some(120),
             Self::Batch => Some(168),
+            // As many threads as a multiprocessor then has registers for: 512, or 384.
+            Self::BatchTensorCores => Some(if batch_tensor_cores::steps(d) <= 2 { 128 } else { 168 }),
             Self::Pair => Some(40),
             _ => None,
         }
@@ -64,7 +70,7 @@ impl Family {
     /// Whether it sums Σₖ wₖ·2^qₖ without the maximum taken out, so that the bias of the device's 2^x is in every sample's
     /// likelihood. (With the maximum taken out the largest term is 2⁰, which is exact.)
     pub fn has_exp2_bias(self) -> bool {
-        matches!(self, Self::SmallK | Self::Batch | Self::Fused)
+        matches!(self, Self::SmallK | Self::Batch | Self::BatchTensorCores | Self::Fused)
     }
 
     /// `tiled`: components of a tile, or rows of a triangle.
@@ -88,7 +94,7 @@ impl FromStr for Family {
 pub struct Variant {
     pub family: Family,
     /// `pair`: components that a block takes at a time. `tiled`: warps of a block along the components. `batch`: most sets of a group.
-    /// `weighted_sums`: rows of a tile of the kernel that goes before it. `tensor_cores`: warps of a block of `exponents` along the
+    /// `batch_tensor_cores`: most sets of a block. `weighted_sums`: rows of a tile of the kernel that goes before it. `tensor_cores`: warps of a block of `exponents` along the
     /// components. Others: 1.
     pub split: u32,
     /// Threads of a block (`weighted_sums`: at most; `tensor_cores`: of `exponents`).
@@ -149,7 +155,7 @@ impl Variant {
         let counts = (1..=64).contains(&self.per_multiprocessor) && self.split > 0;
         let split = match self.family {
             Family::SmallK | Family::Fused | Family::General => self.split == 1,
-            Family::Batch => true,
+            Family::Batch | Family::BatchTensorCores => true,
             Family::Pair => self.split == warps,
             Family::Tiled8 | Family::Tiled16 => {
                 warps.is_multiple_of(self.split) && (warps / self.split).is_power_of_two()
@@ -171,6 +177,7 @@ impl Variant {
         let per_block = match self.family {
             Family::SmallK => self.block as usize * QUAD,
             Family::Batch => self.block as usize * QUAD * batch::QUADS,
+            Family::BatchTensorCores => (self.block / WARP) as usize * batch_tensor_cores::SAMPLES,
             Family::Tiled8 | Family::Tiled16 => (self.block / WARP / self.split) as usize * tiled::WARP_SAMPLES,
             Family::Pair => WARP as usize,
             Family::Fused => (self.block / WARP) as usize * fused::TILE,
@@ -192,6 +199,11 @@ impl Variant {
         match self.family {
             Family::SmallK => small_k::shared_bytes(d, task.tied, self.block),
             Family::Batch => batch::shared_bytes(d, even(k), self.group(k, d), self.block),
+            Family::BatchTensorCores => {
+                let (eights, part) =
+                    (batch_tensor_cores_layout::eights(k), batch_tensor_cores_layout::fours(self.split as usize));
+                batch_tensor_cores::shared_bytes(d, eights, part, self.block)
+            }
             Family::Tiled8 | Family::Tiled16 => tiled::shared_bytes(self.family.rows(), self.block, self.split),
             Family::Pair => pair::shared_bytes(self.block),
             Family::Fused => fused_shared_bytes(task, self.block),
@@ -219,6 +231,9 @@ impl Variant {
         match self.family {
             Family::SmallK => vec![format!("small_k_{}d{d:02}", if task.tied { "tied_" } else { "" })],
             Family::Batch => vec![entries::batch(d).name().into()],
+            Family::BatchTensorCores => {
+                vec![entries::batch_tensor_cores(batch_tensor_cores::steps(d)).name().into()]
+            }
             Family::Tiled8 | Family::Tiled16 => vec![entries::tiled(self.family.rows(), full).name().into()],
             Family::Pair => vec![entries::pair().name().into()],
             Family::Fused => vec![entries::fused(Self::moments(task), fused::capacity(k), d).name().into()],
@@ -262,6 +277,7 @@ mod tests {
             "pair/8:256x8:all",
             "pair/1:32x8:all",
             "batch/16:64x6:0",
+            "batch_tensor_cores/64:512x1:0",
             "fused:128x3:0",
             "tensor_cores/4:256x1:all",
             "weighted_sums/8:192x2:all",

@@ -1,0 +1,416 @@
+//! The code of `batch_tensor_cores`.
+use super::*;
+use crate::data::QUAD;
+use crate::likelihood::small_k::THRESHOLD;
+use crate::math::{LogProduct, LogSumExp};
+use crate::simt::*;
+
+/// A warp's samples, for each of two tiles and each step as [`mma`] takes them: high parts, low parts.
+struct Samples<const S: usize> {
+    high: [[[Halves; 4]; S]; 2],
+    low: [[[Halves; 4]; S]; 2],
+}
+
+impl<const S: usize> Samples<S> {
+    /// Splits a thread's features: of each step and half of it, a quad of samples. The first two of a quad are in the first tile.
+    #[inline(always)]
+    fn new(x: &[[[f32; QUAD]; 2]; S]) -> Self {
+        let mut samples = Self { high: [[[0; 4]; S]; 2], low: [[[0; 4]; S]; 2] };
+        let mut s = 0;
+        while s < S {
+            let mut h = 0;
+            while h < 2 {
+                let mut p = 0;
+                while p < QUAD {
+                    let v = x[s][h][p];
+                    let [high, low] = split_halves(FEATURE_SCALE * v, SQUARE_SCALE * (v * v));
+                    samples.high[p / 2][s][2 * h + p % 2] = high;
+                    samples.low[p / 2][s][2 * h + p % 2] = low;
+                    p += 1;
+                }
+                h += 1;
+            }
+            s += 1;
+        }
+        samples
+    }
+
+    /// The sums of products for components 2i and 2i + 1 of the lane's set: for each tile first those of the quad's first or third
+    /// sample, then those of the other. `coefficients`: the lane's, of tile i in step 0.
+    ///
+    /// # Safety
+    /// The coefficients of all steps are there; all lanes of the warp call it.
+    #[inline(always)]
+    unsafe fn sums(&self, coefficients: Shared<Halves>) -> [[f32; 4]; 2] {
+        let mut b = [[0; 4]; S];
+        let mut s = 0;
+        while s < S {
+            // SAFETY: the caller guarantees it.
+            b[s] = unsafe { coefficients.get4(s * STEP_SIZE) };
+            s += 1;
+        }
+        let mut sums = [[0.0f32; 4]; 2];
+        // The small products first: what is truncated of their sums is of no account.
+        let mut s = 0;
+        while s < S {
+            let (high, low) = ([b[s][0], b[s][1]], [b[s][2], b[s][3]]);
+            sums[0] = mma(sums[0], self.low[0][s], high);
+            sums[1] = mma(sums[1], self.low[1][s], high);
+            sums[0] = mma(sums[0], self.high[0][s], low);
+            sums[1] = mma(sums[1], self.high[1][s], low);
+            s += 1;
+        }
+        let mut s = 0;
+        while s < S {
+            let high = [b[s][0], b[s][1]];
+            sums[0] = mma(sums[0], self.high[0][s], high);
+            sums[1] = mma(sums[1], self.high[1][s], high);
+            s += 1;
+        }
+        sums
+    }
+}
+
+/// Four sets in shared memory, as a lane sees them.
+#[derive(Clone, Copy)]
+struct Four {
+    /// The lane's coefficients of tile 0.
+    coefficients: Shared<Halves>,
+    /// The weights of the lane's set.
+    weights: Shared<f32>,
+    /// The reference's exponents of the lane's quad, [`SAMPLES`] apart from component to component.
+    exponents: Shared<f32>,
+    eights: u32,
+    /// What the sums of the lane's set are multiplied by.
+    scale: f32,
+}
+
+impl Four {
+    /// Σₖ wₖ·2^qₖ of a quad for the lane's set.
+    ///
+    /// # Safety
+    /// The four's parameters are in shared memory; all lanes of the warp call it.
+    #[inline(always)]
+    unsafe fn likelihoods<const S: usize>(&self, samples: &Samples<S>) -> [f32; QUAD] {
+        let mut likelihoods = [0.0f32; QUAD];
+        let mut eight = 0;
+        while eight < self.eights as usize {
+            let coefficients = self.coefficients.offset(eight * S * STEP_SIZE);
+            let weights = self.weights.offset(eight * SETS * COMPONENTS);
+            let exponents = self.exponents.offset(eight * COMPONENTS * SAMPLES);
+            let mut i = 0;
+            while i < COMPONENTS / 2 {
+                // SAFETY: the caller guarantees it.
+                let (sums, w) = unsafe { (samples.sums(coefficients.offset(128 * i)), weights.get_some::<2>(2 * i)) };
+                let mut c = 0;
+                while c < 2 {
+                    // SAFETY: the caller guarantees it.
+                    let reference = unsafe { exponents.get4((2 * i + c) * SAMPLES) };
+                    let mut p = 0;
+                    while p < QUAD {
+                        let q = fma(sums[p / 2][2 * (p % 2) + c], self.scale, reference[p]);
+                        likelihoods[p] = fma(w[c], exp2(q), likelihoods[p]);
+                        p += 1;
+                    }
+                    c += 1;
+                }
+                i += 1;
+            }
+            eight += 1;
+        }
+        likelihoods
+    }
+
+    /// As [`Self::likelihoods`], with the maximum taken out.
+    ///
+    /// # Safety
+    /// As for [`Self::likelihoods`].
+    #[inline(always)]
+    unsafe fn far_likelihoods<const S: usize>(&self, samples: &Samples<S>) -> [LogSumExp; QUAD] {
+        let mut likelihoods = [LogSumExp::new(); QUAD];
+        // Not unrolled: it is rarely used.
+        let mut pair = 0;
+        while pair < opaque(self.eights * (COMPONENTS / 2) as u32) as usize {
+            not_unrolled();
+            let (eight, i) = (pair / (COMPONENTS / 2), pair % (COMPONENTS / 2));
+            let coefficients = self.coefficients.offset(eight * S * STEP_SIZE + 128 * i);
+            let weights = self.weights.offset(eight * SETS * COMPONENTS + 2 * i);
+            let exponents = self.exponents.offset((eight * COMPONENTS + 2 * i) * SAMPLES);
+            // SAFETY: the caller guarantees it.
+            let (sums, w) = unsafe { (samples.sums(coefficients), weights.get_some::<2>(0)) };
+            let mut c = 0;
+            while c < 2 {
+                // SAFETY: the caller guarantees it.
+                let reference = unsafe { exponents.get4(c * SAMPLES) };
+                let mut p = 0;
+                while p < QUAD {
+                    likelihoods[p].add(w[c], fma(sums[p / 2][2 * (p % 2) + c], self.scale, reference[p]));
+                    p += 1;
+                }
+                c += 1;
+            }
+            pair += 1;
+        }
+        likelihoods
+    }
+}
+
+/// Writes the reference's exponents of the lane's quad for a quarter of the components: the others are those of the lanes with the same quad.
+///
+/// # Safety
+/// `components` components of the reference are in shared memory, and there is a place for each exponent; all lanes of the warp call it.
+#[inline(always)]
+unsafe fn write_exponents<const S: usize>(
+    x: &[[[f32; QUAD]; 2]; S],
+    reference: Shared<f32>,
+    components: usize,
+    exponents: Shared<f32>,
+) {
+    let lane = (thread_idx() % WARP) as usize;
+    let row = reference_row(FEATURES * S);
+    let mut first = 0;
+    while first < components {
+        // The lane's components of eight.
+        let mine = [first + lane % 4, first + 4 + lane % 4];
+        let mut q = [[0.0f32; QUAD]; 2];
+        let mut u = 0;
+        while u < 2 {
+            // SAFETY: the caller guarantees it.
+            q[u] = [unsafe { reference.get(mine[u] * row + 16 * S) }; QUAD];
+            u += 1;
+        }
+        let mut s = 0;
+        while s < S {
+            let mut half_and_distance = 0;
+            while half_and_distance < 8 {
+                let (h, distance) = (half_and_distance / 4, half_and_distance % 4);
+                // The lane at this distance has this place of the half step.
+                let place = 8 * s + 4 * h + (lane % 4 ^ distance);
+                let mut v = x[s][h];
+                let mut p = 0;
+                while distance > 0 && p < QUAD {
+                    v[p] = f32::from_bits(shuffle_xor_u32(v[p].to_bits(), distance as u32));
+                    p += 1;
+                }
+                let mut u = 0;
+                while u < 2 {
+                    // SAFETY: the caller guarantees it.
+                    let [scale, shift] = unsafe { reference.get_some::<2>(mine[u] * row + 2 * place) };
+                    let mut p = 0;
+                    while p < QUAD {
+                        let t = fma(scale, v[p], shift);
+                        q[u][p] = fma(-t, t, q[u][p]);
+                        p += 1;
+                    }
+                    u += 1;
+                }
+                half_and_distance += 1;
+            }
+            s += 1;
+        }
+        let mut u = 0;
+        while u < 2 {
+            // SAFETY: the caller guarantees it.
+            unsafe { exponents.set4(mine[u] * SAMPLES, q[u]) };
+            u += 1;
+        }
+        first += COMPONENTS;
+    }
+}
+
+/// The sum of the logarithms of the products of the lanes with the same `lane % 4`, in each of them. All lanes take part.
+#[inline(always)]
+fn sum_of_eight((power, mantissa): (f64, f32)) -> f64 {
+    let (mut power, mut mantissa) = (power, mantissa);
+    let mut distance = 4;
+    while distance < WARP {
+        // Eight factors below 2 stay below 2^8.
+        mantissa *= f32::from_bits(shuffle_xor_u32(mantissa.to_bits(), distance));
+        let bits = power.to_bits();
+        let (low, high) = (shuffle_xor_u32(bits as u32, distance), shuffle_xor_u32((bits >> 32) as u32, distance));
+        power += f64::from_bits((high as u64) << 32 | low as u64);
+        distance *= 2;
+    }
+    power + log2(mantissa) as f64
+}
+
+#[inline(always)]
+unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
+    let columns = &args.columns;
+    let (threads, lane) = (block_dim() as usize, (thread_idx() % WARP) as usize);
+    let first_four = (block_idx_y() * args.part) as usize;
+    let fours = if args.fours as usize - first_four < args.part as usize {
+        args.fours as usize - first_four
+    } else {
+        args.part as usize
+    };
+    let eights = args.eights as usize;
+    let (coefficients_size, weights_size) = (eights * S * STEP_SIZE, weights_size(eights));
+    let components = eights * COMPONENTS;
+    let reference = Shared::<f32>::at(0);
+    let exponents = reference.offset(components * reference_row(FEATURES * S));
+    let mut bytes = components * (reference_row(FEATURES * S) + threads) * size_of::<f32>();
+    let coefficients = Shared::<Halves>::at(bytes);
+    bytes += args.part as usize * coefficients_size * size_of::<Halves>();
+    let weights = Shared::<f32>::at(bytes);
+    let products = bytes + args.part as usize * weights_size * size_of::<f32>();
+    let powers = Shared::<f64>::at(products);
+    let mantissas = Shared::<f32>::at(products + args.part as usize * threads * size_of::<f64>());
+    let mut c = thread_idx() as usize;
+    while c < components * reference_row(FEATURES * S) {
+        // SAFETY: all components of the reference.
+        unsafe { reference.set(c, load(args.reference.add(c))) };
+        c += threads;
+    }
+    let mut c = 4 * thread_idx() as usize;
+    while c < fours * coefficients_size {
+        // SAFETY: the part's sets are within the array, and the shared memory holds a part.
+        unsafe {
+            let v = load4(args.coefficients.add(first_four * coefficients_size + c), policy_keep());
+            let ([a, b], [c0, c1]) = (split_halves(v[0], v[1]), split_halves(v[2], v[3]));
+            coefficients.set4(c, [a, c0, b, c1]);
+        }
+        c += 4 * threads;
+    }
+    let mut c = thread_idx() as usize;
+    while c < fours * weights_size {
+        // SAFETY: as above.
+        unsafe { weights.set(c, load(args.weights.add(first_four * weights_size + c))) };
+        c += threads;
+    }
+    let mut c = thread_idx() as usize;
+    while c < fours * threads {
+        // SAFETY: a place for each thread and four sets.
+        unsafe {
+            powers.set(c, 0.0);
+            mantissas.set(c, 1.0);
+        }
+        c += threads;
+    }
+    barrier!();
+    let (cached, streamed) = (policy_keep(), policy_stream());
+    let last = columns.quads() - 1;
+    // The warp's exponents, from those of the lane's quad on.
+    let exponents =
+        exponents.offset((thread_idx() / WARP) as usize * components * SAMPLES + lane / 4 * QUAD);
+    // The features that this thread reads for a step and half of it, of the quad that its lane has in round `first`.
+    let read = |first: u32| {
+        let mut x = [[[0.0f32; QUAD]; 2]; S];
+        let quad = first + lane as u32 / 4;
+        // Past the end the last quad is read again, and not counted.
+        let quad = if quad < last { quad } else { last };
+        let mut s = 0;
+        while s < S {
+            let mut h = 0;
+            while h < 2 {
+                let place = 4 * h + lane % 4;
+                let feature = FEATURES * s + place;
+                if place == FEATURES {
+                    x[s][h] = [ONE; QUAD];
+                } else if feature < args.d as usize {
+                    // SAFETY: the feature and the quad exist.
+                    x[s][h] = unsafe {
+                        load4(columns.quad(quad, feature), if quad < columns.cached_quads { cached } else { streamed })
+                    };
+                }
+                h += 1;
+            }
+            s += 1;
+        }
+        x
+    };
+    const ROUND: u32 = (SAMPLES / QUAD) as u32;
+    let step = grid_dim() * (block_dim() / WARP) * ROUND;
+    let mut first = (block_idx() * (block_dim() / WARP) + thread_idx() / WARP) * ROUND;
+    // The bound is the same for all lanes of a warp, so that all of them take part in the products.
+    let mut next = read(first);
+    while first < columns.quads() {
+        warp_sync();
+        // SAFETY: no lane reads the exponents of the round before any more.
+        unsafe { write_exponents(&next, reference, components, exponents) };
+        warp_sync();
+        let samples = Samples::<S>::new(&next);
+        // Arrives while this round is computed.
+        next = read(first + step);
+        let sample = (first as u64 + lane as u64 / 4) * QUAD as u64;
+        let mut f = 0;
+        while f < fours {
+            let weights = weights.offset(f * weights_size);
+            let four = Four {
+                coefficients: coefficients.offset(f * coefficients_size + 4 * lane),
+                weights: weights.offset(lane % 4 * COMPONENTS),
+                exponents,
+                eights: args.eights,
+                // SAFETY: the part's parameters are in shared memory since the barrier.
+                scale: unsafe { weights.get(eights * SETS * COMPONENTS + lane % 4) },
+            };
+            // SAFETY: as above; all lanes of the warp are here.
+            let mut e = unsafe { four.likelihoods(&samples) };
+            let mut p = 0;
+            while p < QUAD {
+                e[p] = if sample + (p as u64) < columns.n { e[p] } else { 1.0 };
+                p += 1;
+            }
+            let mine = f * threads + thread_idx() as usize;
+            // SAFETY: a place that only this thread uses.
+            let mut product = unsafe { LogProduct::from_parts(powers.get(mine), mantissas.get(mine)) };
+            if warp_any(min(min(e[0], e[1]), min(e[2], e[3])) < THRESHOLD) {
+                // SAFETY: as above.
+                let scaled = unsafe { four.far_likelihoods(&samples) };
+                let mut p = 0;
+                while p < QUAD {
+                    if e[p] < THRESHOLD {
+                        product.multiply_scaled(scaled[p].max, scaled[p].sum);
+                        e[p] = 1.0;
+                    }
+                    p += 1;
+                }
+            }
+            product.multiply(e[0] * e[1]);
+            product.multiply(e[2] * e[3]);
+            let (power, mantissa) = product.parts();
+            // SAFETY: a place that only this thread uses.
+            unsafe {
+                powers.set(mine, power);
+                mantissas.set(mine, mantissa);
+            }
+            f += 1;
+        }
+        first += step;
+    }
+    barrier!();
+    // Each warp takes other sets, and sums them over the block's threads.
+    let mut f = (thread_idx() / WARP) as usize;
+    while f < fours {
+        let mut sum = 0.0;
+        let mut t = lane;
+        while t < threads {
+            let at = f * threads + t;
+            // SAFETY: written before the barrier.
+            sum += sum_of_eight(unsafe { (powers.get(at), mantissas.get(at)) });
+            t += WARP as usize;
+        }
+        if lane < SETS {
+            let set = SETS * (first_four + f) + lane;
+            // SAFETY: a place for each set and block.
+            unsafe { store(args.partials.add(set * grid_dim() as usize + block_idx() as usize), sum) };
+        }
+        f += threads / WARP as usize;
+    }
+}
+
+macro_rules! instances {
+    ($($name:ident $steps:literal),*) => { $(
+        kernel! {
+            /// Each block's sum for each set.
+            ///
+            /// # Safety
+            /// The pointers of `args` are valid for the sizes given; launched as the module says.
+            pub unsafe fn $name(args: BatchTensorCoresArgs) {
+                // SAFETY: the caller guarantees it.
+                unsafe { body::<$steps>(&args) }
+            }
+        }
+    )* };
+}
+instances!(batch_tensor_cores_s1 1, batch_tensor_cores_s2 2, batch_tensor_cores_s3 3, batch_tensor_cores_s4 4);

@@ -58,8 +58,11 @@ impl Frame {
     /// scale is the power of two that brings the column's largest deviation from the shift to between 4 and 8.
     pub fn of<T: Float>(x: ArrayView2<'_, T>) -> Self {
         let (n, d) = x.dim();
-        let pieces: Vec<Vec<Range<T>>> =
-            x.axis_chunks_iter(Axis(0), 4096).into_par_iter().map(|piece| ranges(piece)).collect();
+        // Waking the other threads takes longer than looking through one piece.
+        let pieces: Vec<Vec<Range<T>>> = match n <= 4096 {
+            true => vec![ranges(x)],
+            false => x.axis_chunks_iter(Axis(0), 4096).into_par_iter().map(|piece| ranges(piece)).collect(),
+        };
         let (mut shift, mut scale) = (Vec::with_capacity(d), Vec::with_capacity(d));
         let mut log2_scale = 0.0;
         let looked_at = n.min(LOOKED_AT);

@@ -1,0 +1,38 @@
+//! The extension module of the Python package `gaussmix`: the engine behind `gaussmix._core`, which is private to that package.
+//! Python checks and completes what a caller gives; what arrives here in a wrong form is an exception all the same.
+mod arrays;
+mod data;
+mod errors;
+mod fit;
+mod gradient;
+mod mixture;
+mod statistics;
+mod threads;
+
+use pyo3::prelude::*;
+
+/// The devices that were looked for: name, description, and why it cannot be used.
+#[pyfunction]
+fn devices(py: Python<'_>) -> PyResult<Vec<(String, Option<String>, Option<String>)>> {
+    let found = threads::compute(py, gaussmix::devices)?;
+    let row = |(device, found): (gaussmix::Device, gaussmix::Result<String>)| match found {
+        Ok(description) => (device.to_string(), Some(description), None),
+        Err(error) => (device.to_string(), None, Some(error.to_string())),
+    };
+    Ok(found.into_iter().map(row).collect())
+}
+
+#[pymodule(gil_used = false)]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("NonFiniteError", py.get_type::<errors::NonFiniteError>())?;
+    module.add("IllDefinedError", py.get_type::<errors::IllDefinedError>())?;
+    module.add_class::<data::Data>()?;
+    module.add_class::<fit::Fit>()?;
+    module.add_class::<mixture::Mixture>()?;
+    module.add_class::<statistics::Statistics>()?;
+    module.add_function(wrap_pyfunction!(devices, module)?)?;
+    module.add_function(wrap_pyfunction!(threads::after_fork, module)?)?;
+    Ok(())
+}

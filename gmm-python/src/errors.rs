@@ -1,8 +1,9 @@
 //! The engine's errors as Python's exceptions.
 use gaussmix::{Error, io, mcmc};
 use pyo3::create_exception;
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyPermissionError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use std::io::ErrorKind;
 
 create_exception!(_core, NonFiniteError, PyValueError, "The data holds NaN or an infinite number.");
 create_exception!(_core, IllDefinedError, PyValueError, "A covariance is not positive definite.");
@@ -20,17 +21,15 @@ pub fn exception(error: Error) -> PyErr {
     }
 }
 
-/// The exception for an error of a file.
+/// The exception for an error of a file: that which `open` would raise, or `ValueError` for its content.
 pub fn file_exception(error: io::Error) -> PyErr {
     let text = error.to_string();
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
-    while let Some(inner) = source {
-        if inner.is::<std::io::Error>() {
-            return PyOSError::new_err(text);
-        }
-        source = inner.source();
+    let io::Problem::Io { error, .. } = error.problem else { return PyValueError::new_err(text) };
+    match error.kind() {
+        ErrorKind::NotFound => PyFileNotFoundError::new_err(text),
+        ErrorKind::PermissionDenied => PyPermissionError::new_err(text),
+        _ => PyOSError::new_err(text),
     }
-    PyValueError::new_err(text)
 }
 
 /// The exception for an error of a sampler.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,8 @@ def checked_weights(sample_weight: Any, n_samples: int) -> NDArray[np.float64] |
     """Convert sample weights to an array of shape (n_samples,)."""
     if sample_weight is None:
         return None
-    if np.ndim(sample_weight) == 0:
-        return np.full(n_samples, float(sample_weight))
+    if isinstance(sample_weight, Number):
+        return np.full(n_samples, sample_weight, dtype=np.float64)
     weights = check_array(
         sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight", allow_nd=True
     )

@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture as ScikitLearn
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _start
@@ -47,6 +48,12 @@ _ILL_DEFINED = (
     "caused by singleton or collapsed samples). Try to decrease the number of components, increase reg_covar, or "
     "scale the input data."
 )
+
+
+def _takes_chunks(estimator: GaussianMixture) -> bool:
+    if estimator.standardize:
+        raise AttributeError("partial_fit cannot standardize, because it never sees all data; scale the chunks first")
+    return True
 
 
 class Iteration(NamedTuple):
@@ -281,6 +288,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         data = self._fit(X, sample_weight)
         return data.labels(self._mixture())
 
+    @available_if(_takes_chunks)  # type: ignore[untyped-decorator]
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def partial_fit(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
@@ -305,8 +313,6 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         self : GaussianMixture
             The mixture after the chunk.
         """
-        if self.standardize:
-            raise ValueError("partial_fit cannot standardize, because it never sees all data; scale the chunks first")
         if not hasattr(self, "means_"):
             with warnings.catch_warnings():
                 # It goes on with the next chunks.

@@ -12,7 +12,11 @@ use pyo3::types::{PyBytes, PyType};
 /// The beginning of the bytes of statistics; the last one is the version.
 const MAGIC: &[u8; 8] = b"gmmstat\x01";
 
-/// The sufficient statistics of a mixture over some samples.
+/// Sufficient statistics of a mixture over some samples: a value that can be added, sent and saved.
+///
+/// `Likelihood.statistics` makes them. ``a + b`` are those of the samples of both, also of samples on different computers:
+/// ``bytes(a)`` and `from_bytes` carry them. `to_mixture` and `update` are the M-step. Its attributes are `weight` (the number of
+/// samples), `log_likelihood`, `counts` (K,), `means` (K, D) and `scatter` in the shape of the covariance type.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Statistics(pub gaussmix::Statistics);
 
@@ -36,7 +40,21 @@ pub fn freeze(names: &[String]) -> PyResult<Freeze> {
 
 #[pymethods]
 impl Statistics {
-    /// From responsibilities (N, K) over samples (N, D).
+    /// Form the statistics of responsibilities.
+    ///
+    /// Parameters
+    /// ----------
+    /// x : array-like of shape (n_samples, n_features)
+    ///     The samples.
+    /// responsibilities : array-like of shape (n_samples, n_components)
+    ///     The share of each component in each sample, times the weight of the sample.
+    /// covariance_type : {'full', 'tied', 'diag', 'spherical'}
+    ///     The shape of the scatter.
+    ///
+    /// Returns
+    /// -------
+    /// Statistics
+    ///     The statistics, with the log-likelihood 0.
     #[staticmethod]
     fn from_responsibilities(
         x: &Bound<'_, PyAny>,
@@ -48,6 +66,17 @@ impl Statistics {
         gaussmix::Statistics::from_responsibilities(x.view(), r.view(), covariance_type).map(Self).map_err(exception)
     }
 
+    /// Read statistics from their bytes.
+    ///
+    /// Parameters
+    /// ----------
+    /// bytes : bytes
+    ///     What `bytes` of statistics gave.
+    ///
+    /// Returns
+    /// -------
+    /// Statistics
+    ///     The statistics, to the bit.
     #[staticmethod]
     fn from_bytes(bytes: &[u8]) -> PyResult<Self> {
         parse(bytes)
@@ -92,7 +121,17 @@ impl Statistics {
         self.0 == other.0
     }
 
-    /// The statistics as if each sample's weight were multiplied by a factor.
+    /// Multiply the weights of all samples.
+    ///
+    /// Parameters
+    /// ----------
+    /// factor : float
+    ///     The factor, not negative.
+    ///
+    /// Returns
+    /// -------
+    /// Statistics
+    ///     The statistics as if each sample had its weight times the factor.
     fn scaled(&self, factor: f64) -> PyResult<Self> {
         if !(factor >= 0.0 && factor.is_finite()) {
             return Err(PyValueError::new_err(format!("the factor is {factor}; it must be finite and not negative")));
@@ -100,13 +139,39 @@ impl Statistics {
         Ok(Self(self.0.clone().scaled(factor)))
     }
 
-    /// The M-step without a previous mixture.
+    /// Make the M-step without a previous mixture.
+    ///
+    /// Parameters
+    /// ----------
+    /// reg_covar : float, default=0.0
+    ///     Added to all variances.
+    ///
+    /// Returns
+    /// -------
+    /// Mixture
+    ///     The parameters, as `weights`, `means` and `covariances`.
     #[pyo3(signature = (reg_covar=0.0))]
     fn to_mixture(&self, reg_covar: f64) -> PyResult<Mixture> {
         self.0.to_mixture(reg_covar).map(Mixture::from).map_err(exception)
     }
 
-    /// The M-step from a previous mixture; also gives the components that retained earlier parameters.
+    /// Make the M-step of an iteration of EM.
+    ///
+    /// Parameters
+    /// ----------
+    /// previous : Mixture
+    ///     The mixture before.
+    /// reg_covar : float, default=0.0
+    ///     Added to all variances.
+    /// freeze : list of {'weights', 'means', 'covariances'}, default=[]
+    ///     Parameters that stay as they are in the mixture before.
+    ///
+    /// Returns
+    /// -------
+    /// mixture : Mixture
+    ///     The parameters, as `weights`, `means` and `covariances`.
+    /// retained : list of int
+    ///     Components that have lost their samples or collapsed, and retained parameters of the mixture before.
     #[pyo3(signature = (previous, reg_covar=0.0, freeze=vec![]))]
     fn update(&self, previous: &Mixture, reg_covar: f64, freeze: Vec<String>) -> PyResult<(Mixture, Vec<usize>)> {
         let update = self.0.update(&previous.0, reg_covar, self::freeze(&freeze)?).map_err(exception)?;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,12 @@ _ARVIZ_NAMES = {
     "divergent__": "diverging",
     "energy__": "energy",
 }
-#: The axes of the variables behind those of chains and draws.
-_DIMENSIONS = {"weights": ["component"], "means": ["component", "feature"], "variances": ["component", "feature"]}
+#: The axes of the covariances behind those of chains and draws.
+_AXES = {
+    "full": ["component", "feature", "other_feature"],
+    "diag": ["component", "feature"],
+    "spherical": ["component"],
+}
 
 
 class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -272,7 +277,8 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             With the groups `posterior` and `sample_stats`.
         """
         check_is_fitted(self)
-        import arviz
+        # Its functions differ by version.
+        arviz: Any = import_module("arviz")
 
         statistics: dict[str, NDArray[Any]] = {
             _ARVIZ_NAMES.get(name, name): values for name, values in self.sample_stats_.items()
@@ -280,11 +286,8 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         if "diverging" in statistics:
             statistics["diverging"] = statistics["diverging"] != 0
         groups = {"posterior": self.draws_, "sample_stats": statistics}
-        dims = {
-            name: axes
-            for name, axes in _DIMENSIONS.items()
-            if name in self.draws_ and self.draws_[name].ndim == 2 + len(axes)
-        }
+        covariances = _AXES[self.covariance_type]
+        dims = {"weights": ["component"], "means": ["component", "feature"], "covariances": covariances}
         if int(arviz.__version__.split(".")[0]) >= 1:
             return arviz.from_dict(groups, dims=dims)
         return arviz.from_dict(**groups, dims=dims)

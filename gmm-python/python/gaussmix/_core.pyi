@@ -5,7 +5,24 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from typing_extensions import Self
+from typing_extensions import Self, disjoint_base
+
+__all__ = [
+    "Chains",
+    "Data",
+    "Fit",
+    "IllDefinedError",
+    "InnerProducts",
+    "Mixture",
+    "NonFiniteError",
+    "Statistics",
+    "__version__",
+    "after_fork",
+    "devices",
+    "gaussian_kernel",
+    "gaussian_kernel_pairs",
+    "run_program",
+]
 
 __version__: str
 
@@ -114,6 +131,7 @@ class Fit:
     @property
     def error(self) -> BaseException | None: ...
 
+@disjoint_base
 class Data:
     def __new__(
         cls,

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, DensityMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture as ScikitLearn
+from sklearn.mixture import GaussianMixture as _ScikitLearn
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
@@ -24,6 +24,8 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core, _start
 from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validated
 
+#: scikit-learn's class, also when ours is in its place.
+ScikitLearn: Any = _ScikitLearn
 #: The attributes of a fitted mixture that are arrays.
 _ARRAYS = ("weights_", "means_", "covariances_", "precisions_cholesky_", "precisions_")
 #: The parameters that scikit-learn's estimator has too.
@@ -57,17 +59,26 @@ def _takes_chunks(estimator: GaussianMixture) -> bool:
 
 
 class Iteration(NamedTuple):
-    """What a callback gets after each iteration of EM."""
+    """What a callback gets after each iteration of EM.
 
-    #: The run, counted from 0; there are `n_init` of them.
+    Parameters
+    ----------
+    run : int
+        The run, counted from 0; there are `n_init` of them.
+    iteration : int
+        The iteration of the run, counted from 1.
+    lower_bound : float
+        The mean log-likelihood of a sample before the M-step of this iteration.
+    change : float
+        Its change since the iteration before; infinite in the first.
+    mixture : Mixture
+        The mixture after the iteration, with `weights`, `means` and `covariances`.
+    """
+
     run: int
-    #: The iteration of the run, counted from 1.
     iteration: int
-    #: The mean log-likelihood of a sample before this iteration's M-step.
     lower_bound: float
-    #: Its change since the iteration before; infinite in the first.
     change: float
-    #: The mixture after the iteration, with `weights`, `means` and `covariances`.
     mixture: _core.Mixture
 
 
@@ -196,6 +207,12 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         "n_jobs": [Integral, None],
         "callback": [callable, None],
     }
+
+    # Set by a fit, as are the public attributes.
+    lower_bounds_: list[float]
+    _average: _core.Statistics | None
+    _chunks: int
+    _made: _core.Mixture | None
 
     def __init__(
         self,
@@ -447,7 +464,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         self.covariances_ = mixture.covariances.astype(dtype, copy=False)
         self.precisions_cholesky_ = mixture.precisions_cholesky.astype(dtype, copy=False)
         self.precisions_ = mixture.precisions.astype(dtype, copy=False)
-        self._made: _core.Mixture | None = None
+        self._made = None
         self._mixture()
 
     def _mixture(self) -> _core.Mixture:

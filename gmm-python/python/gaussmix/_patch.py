@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import sklearn.mixture
@@ -15,76 +17,54 @@ from ._estimator import _SHARED, GaussianMixture, ScikitLearn
 class _Patched(GaussianMixture):
     """Our mixture under scikit-learn's name, which leaves to scikit-learn what it cannot serve."""
 
-    def _fit(self, X: Any, sample_weight: Any) -> Any:
-        why = _cannot(X)
-        if why is None:
-            return super()._fit(X, sample_weight)
-        if sample_weight is not None:
-            raise ValueError(f"{why}, and scikit-learn's GaussianMixture takes no sample_weight")
-        warnings.warn(f"scikit-learn's GaussianMixture fits this: {why}", UserWarning, stacklevel=4)
+    def _theirs(self) -> Any:
+        """Give scikit-learn's object with what this one has."""
         params = self.get_params()
         other = ScikitLearn(**{name: params[name] for name in _SHARED})
-        if self.warm_start and hasattr(self, "converged_"):
-            vars(other).update({name: value for name, value in vars(self).items() if name.endswith("_")})
-        labels = other.fit_predict(X)
-        vars(self).update({name: value for name, value in vars(other).items() if name.endswith("_")})
-        self.retained_, self._average, self._chunks, self._made = [], None, 0, None
-        return _Labels(labels)
+        other.__dict__.update(_attributes(self))
+        return other
 
-    def _data(self, X: Any, sample_weight: Any = None) -> Any:
-        why = _cannot(X)
+
+def _attributes(estimator: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(estimator).items() if name.endswith("_") and not name.startswith("_")}
+
+
+def _or_theirs(name: str) -> Callable[..., Any]:
+    """Make a method that calls ours, or scikit-learn's for what ours cannot take."""
+    ours = getattr(GaussianMixture, name)
+
+    @functools.wraps(ours)
+    def method(self: _Patched, *args: Any, **kwargs: Any) -> Any:
+        data = args[0] if args and name != "sample" else kwargs.get("X", getattr(self, "means_", None))
+        why = _cannot(data)
         if why is None:
-            return super()._data(X, sample_weight)
-        warnings.warn(f"scikit-learn's GaussianMixture computes this: {why}", UserWarning, stacklevel=3)
-        return _ScikitLearnData(self.to_sklearn(), X)
+            return ours(self, *args, **kwargs)
+        warnings.warn(f"scikit-learn's own GaussianMixture does this: {why}", UserWarning, stacklevel=2)
+        other = self._theirs()
+        result = getattr(other, name)(*args, **kwargs)
+        if name not in ("fit", "fit_predict"):
+            return result
+        self.__dict__.update(_attributes(other), retained_=[], _average=None, _chunks=0, _made=None)
+        return self if name == "fit" else result
 
-    def _mixture(self) -> Any:
-        # Arrays of another library stay with scikit-learn.
-        return None if _cannot(self.means_) else super()._mixture()
+    return method
 
 
-# The name that shows in messages and in the repr; pickles name the class that can be imported.
+for _name in (
+    "fit",
+    "fit_predict",
+    "predict",
+    "predict_proba",
+    "score_samples",
+    "score",
+    "bic",
+    "aic",
+    "sample",
+):
+    setattr(_Patched, _name, _or_theirs(_name))
+
+# The name that shows in messages and in the repr.
 _Patched.__name__ = "GaussianMixture"
-
-
-class _Labels:
-    """What scikit-learn's fit gave, where our fit gives samples in a device."""
-
-    def __init__(self, labels: Any) -> None:
-        self._labels = labels
-
-    def labels(self, mixture: object) -> Any:
-        return self._labels
-
-
-class _ScikitLearnData:
-    """Samples of which scikit-learn computes."""
-
-    def __init__(self, mixture: Any, X: Any) -> None:
-        self.mixture, self.X = mixture, X
-        self.total_weight = X.shape[0]
-
-    def labels(self, mixture: object) -> Any:
-        return self.mixture.predict(self.X)
-
-    def responsibilities(self, mixture: object) -> Any:
-        return _Array(self.mixture.predict_proba(self.X))
-
-    def scores(self, mixture: object) -> Any:
-        return _Array(self.mixture.score_samples(self.X))
-
-    def mean_score(self, mixture: object) -> float:
-        return float(self.mixture.score(self.X))
-
-
-class _Array:
-    """An array of another library, which stays what it is."""
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-
-    def astype(self, dtype: object, copy: bool = False) -> Any:
-        return self.array
 
 
 def _cannot(X: Any) -> str | None:
@@ -92,7 +72,7 @@ def _cannot(X: Any) -> str | None:
     if get_config().get("array_api_dispatch") and hasattr(X, "__array_namespace__"):
         namespace = getattr(X.__array_namespace__(), "__name__", "")
         if namespace != "numpy":
-            return f"array_api_dispatch is enabled and the data is an array of {namespace}"
+            return f"array_api_dispatch is enabled, and the data is an array of {namespace}"
     return None
 
 
@@ -113,6 +93,7 @@ def unpatch_sklearn() -> None:
 def _replace(old: type, new: type) -> None:
     for name, module in list(sys.modules.items()):
         inside = name == "sklearn" or name.startswith(("sklearn.", "gaussmix"))
-        if not inside and getattr(module, "GaussianMixture", None) is old:
+        # A look into the dictionary, because some modules import others when an attribute is asked for.
+        if not inside and getattr(module, "__dict__", {}).get("GaussianMixture") is old:
             module.GaussianMixture = new  # type: ignore[attr-defined]
     sklearn.mixture.GaussianMixture = new

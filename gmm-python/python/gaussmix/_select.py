@@ -13,32 +13,50 @@ from ._estimator import GaussianMixture
 
 
 class Candidate(NamedTuple):
-    """A model that was tried."""
+    """A model that was tried.
 
-    #: The covariance type.
+    Parameters
+    ----------
+    covariance_type : str
+        The covariance type.
+    n_components : int
+        The number of components.
+    n_parameters : int
+        The number of free parameters.
+    score : float
+        The mean log-likelihood of a sample.
+    criterion : float
+        The criterion; the lower the better.
+    n_iter : int
+        The iterations of the fit.
+    converged : bool
+        Whether it converged.
+    """
+
     covariance_type: str
-    #: The number of components.
     n_components: int
-    #: The number of free parameters.
     n_parameters: int
-    #: The mean log-likelihood of a sample.
     score: float
-    #: The criterion; the lower the better.
     criterion: float
-    #: The iterations of the fit.
     n_iter: int
-    #: Whether it converged.
     converged: bool
 
 
 class Selection(NamedTuple):
-    """The models that were tried, and the best of them."""
+    """The models that were tried, and the best of them.
 
-    #: The name of the criterion.
+    Parameters
+    ----------
+    criterion : str
+        The name of the criterion.
+    table : list of Candidate
+        A row for each model, in the order of the fits.
+    best : GaussianMixture
+        The fitted mixture with the least criterion, of equals the first.
+    """
+
     criterion: str
-    #: A row for each model, in the order of the fits.
     table: list[Candidate]
-    #: The fitted mixture with the least criterion, of equals the first.
     best: GaussianMixture
 
     def to_frame(self) -> Any:

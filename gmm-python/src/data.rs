@@ -6,7 +6,7 @@ use crate::mixture::Mixture;
 use crate::statistics::Statistics;
 use crate::threads::compute;
 use gaussmix::{CovarianceType, Device, Evaluator, LoadOptions, Samples};
-use ndarray::{ArrayD, ArrayView2, Axis, s};
+use ndarray::{ArrayD, ArrayView2, Axis};
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -244,13 +244,6 @@ impl Data {
     ) -> PyResult<Fit> {
         let start = start.map(|mixture| mixture.0.clone());
         compute(py, || run(self.lock().as_mut(), options, start, callback))?
-    }
-
-    /// The first rows, as they were given, in float64.
-    fn _head<'py>(&self, py: Python<'py>, rows: usize) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let indices: Vec<usize> = (0..rows.min(self.shape.0)).collect();
-        let rows = self.evaluate(py, |data| data.rows(&indices))?;
-        Ok(rows.x.slice_move(s![.., ..]).into_pyarray(py))
     }
 
     #[getter]

@@ -13,9 +13,12 @@ mod threads;
 
 use pyo3::prelude::*;
 
-/// The devices that were looked for: name, description, and why it cannot be used.
+/// A device: its name, its description, and why it cannot be used.
+type Found = (String, Option<String>, Option<String>);
+
+/// The devices that were looked for.
 #[pyfunction]
-fn devices(py: Python<'_>) -> PyResult<Vec<(String, Option<String>, Option<String>)>> {
+fn devices(py: Python<'_>) -> PyResult<Vec<Found>> {
     let found = threads::compute(py, gaussmix::devices)?;
     let row = |(device, found): (gaussmix::Device, gaussmix::Result<String>)| match found {
         Ok(description) => (device.to_string(), Some(description), None),

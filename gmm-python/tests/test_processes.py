@@ -125,3 +125,42 @@ def test_the_command_is_there(tmp_path, iris):
 def test_importing_the_package_needs_no_driver():
     names = [name for name, _, _ in gaussmix.devices()]
     assert {"cpu", "reference"} <= set(names)
+
+
+def test_a_device_that_is_not_there_is_an_error_that_says_what_to_do():
+    if any(name.startswith("cuda") and why is None for name, _, why in gaussmix.devices()):
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(RuntimeError, match="no CUDA device: .*use the CPU"):
+        GaussianMixture(device="cuda").fit(x_of(10))
+    with pytest.raises(RuntimeError, match="no CUDA device"):
+        Likelihood(x_of(10), device="cuda:7")
+
+
+def test_the_number_of_threads():
+    x = x_of(50_000)
+    fits = [GaussianMixture(3, random_state=0, max_iter=20, tol=0.01, n_jobs=n).fit(x) for n in (None, 1, 2, -1)]
+    # The sums do not depend on the threads.
+    assert {gm.lower_bound_ for gm in fits} == {fits[0].lower_bound_}
+    assert "1 thread," in Likelihood(x, device="cpu", n_jobs=1).device
+
+
+ANOTHER_LIBRARY = """
+import numpy as np, sklearn, array_api_strict
+from sklearn.mixture import GaussianMixture
+x = np.random.default_rng(0).normal(size=(100, 2))
+params = dict(n_components=2, init_params="random", random_state=0)
+with sklearn.config_context(array_api_dispatch=True):
+    gm = GaussianMixture(**params).fit(array_api_strict.asarray(x))
+    assert type(gm.means_).__module__.startswith("array_api_strict")
+    score = gm.score(array_api_strict.asarray(x))
+assert abs(score - GaussianMixture(**params).fit(x).score(x)) < 1e-8
+"""
+
+
+def test_arrays_of_other_libraries_are_left_to_scikit_learn(tmp_path):
+    pytest.importorskip("array_api_strict")
+    (tmp_path / "program.py").write_text(ANOTHER_LIBRARY)
+    env = dict(os.environ, SCIPY_ARRAY_API="1")
+    command = [sys.executable, "-m", "gaussmix", str(tmp_path / "program.py")]
+    out = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
+    assert "array_api_dispatch is enabled, and the data is an array of array_api_strict" in out.stderr

@@ -420,7 +420,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             bound = float(fit.lower_bounds[-1]) if len(fit.lower_bounds) else -math.inf
             if self.max_iter > 0:
                 reporter.end(bound, fit.converged)
-            if best is None or bound > best_bound:
+            # Without iterations the last start counts, as in scikit-learn.
+            if best is None or bound > best_bound or self.max_iter == 0:
                 best, best_bound = fit, bound
             if fit.stopped:
                 error = fit.error

@@ -46,8 +46,14 @@ def fit(seed):
 
 
 def test_workers_of_joblib_compute():
-    here = [fit(seed) for seed in range(2)]
-    assert joblib.Parallel(n_jobs=2)(joblib.delayed(fit)(seed) for seed in range(2)) == here
+    x = x_of(30_000)
+
+    # A function inside of another one goes to the workers by value, wherever the tests lie.
+    def bound(seed):
+        return GaussianMixture(3, random_state=seed, max_iter=20, tol=0.01).fit(x).lower_bound_
+
+    here = [bound(seed) for seed in range(2)]
+    assert joblib.Parallel(n_jobs=2)(joblib.delayed(bound)(seed) for seed in range(2)) == here
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")

@@ -2,10 +2,18 @@
 //!
 //! This crate puts together the engine [`gmm_host`] (mixtures, data, devices, fitting; all its items are here as well),
 //! Markov chain Monte Carlo (`gmm_mcmc`, here [`mcmc`]) and the files of data and models ([`io`]). The program `gmm` is
-//! built on it.
+//! built on it ([`program`]).
+// The modules of the program use the library by the name that others know it by.
+extern crate self as gaussmix;
+
+mod commands;
+mod input;
 pub mod io;
+mod plot;
+pub mod program;
 #[cfg(feature = "rust-cuda")]
 mod rust_cuda;
+mod terminal;
 
 pub use gmm_host::*;
 pub use gmm_mcmc as mcmc;

@@ -12,8 +12,8 @@ mod timing;
 mod training;
 mod values;
 
+use crate::program::SUCCESS;
 use clap::{Parser, Subcommand};
-use std::process::ExitCode;
 
 /// Gaussian mixture models on the CPU and on CUDA GPUs
 #[derive(Debug, Parser)]
@@ -52,9 +52,9 @@ enum Command {
 }
 
 impl Cli {
-    /// Runs the command.
-    pub fn run(self) -> anyhow::Result<ExitCode> {
-        let success = |()| ExitCode::SUCCESS;
+    /// Runs the command, and gives the exit code of the program.
+    pub fn run(self) -> anyhow::Result<u8> {
+        let success = |()| SUCCESS;
         match self.command {
             Command::Fit(command) => command.run(),
             Command::Select(command) => command.run(),

@@ -2,6 +2,7 @@
 use super::training::Training;
 use crate::input::{Input, Source, refuse_overlap};
 use crate::plot;
+use crate::program::SUCCESS;
 use crate::terminal::{FitProgress, Interrupt, interrupt, text};
 use anyhow::Context;
 use clap::Args;
@@ -9,7 +10,6 @@ use gaussmix::io::{ModelOutput, Output};
 use gaussmix::{Candidate, CovarianceType, Criterion, Evaluator, Iteration, Selection};
 use serde::Serialize;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Instant;
 
 /// Choose the number of components and the covariance type
@@ -78,7 +78,7 @@ struct Row {
 }
 
 impl Select {
-    pub fn run(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self) -> anyhow::Result<u8> {
         let inputs = [Some(&self.training.data.data), self.training.sample_weight.as_ref()];
         refuse_overlap([self.output.as_ref(), self.plot.as_ref()], inputs)?;
         let output = self.output.as_ref().map(ModelOutput::create).transpose()?;
@@ -108,7 +108,7 @@ impl Select {
         let best = candidates[selection.best].clone();
         if selection.stopped {
             text::note(self.interrupted(&candidates, &best));
-            return Ok(ExitCode::from(interrupt::EXIT_CODE));
+            return Ok(interrupt::EXIT_CODE);
         }
         if let Some(plot) = &plot {
             let svg = plot::criterion(self.criterion.name(), &self.series(&candidates), (best.k as f64, best.value))?;
@@ -134,7 +134,7 @@ impl Select {
         if report.candidates.len() > 1 && Some(report.best.k) == largest {
             text::note("the best number of components is the largest that was tried: more may be better");
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(SUCCESS)
     }
 
     fn select(

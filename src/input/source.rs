@@ -188,7 +188,7 @@ impl<'a> Source<'a> {
             standardization = Some(Standardization::of(&samples).map_err(|e| input.standardization_error(e))?);
         }
         if let (Storage::Memory(data), Some(standard)) = (&mut input.data, &standardization) {
-            dataset::standardize(standard, data)?;
+            dataset::standardize(standard, data);
         }
         let input: &'a Input<'_> = input;
         let samples = match &input.data {

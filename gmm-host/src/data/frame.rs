@@ -58,18 +58,22 @@ impl Frame {
     /// scale is the power of two that brings the column's largest deviation from the shift to between 4 and 8.
     pub fn of<T: Float>(x: ArrayView2<'_, T>) -> Self {
         let (n, d) = x.dim();
-        let pieces: Vec<Vec<Range<T>>> =
-            x.axis_chunks_iter(Axis(0), 4096).into_par_iter().map(|piece| ranges(piece)).collect();
+        // Waking the other threads takes longer than looking through one piece.
+        let pieces: Vec<Vec<Range<T>>> = match n <= 4096 {
+            true => vec![ranges(x)],
+            false => x.axis_chunks_iter(Axis(0), 4096).into_par_iter().map(|piece| ranges(piece)).collect(),
+        };
         let (mut shift, mut scale) = (Vec::with_capacity(d), Vec::with_capacity(d));
         let mut log2_scale = 0.0;
         let looked_at = n.min(LOOKED_AT);
+        // Divisions by a number that the compiler does not know are slow.
+        let row = |i: usize| if looked_at == n { i } else { i * n / looked_at };
         for j in 0..d {
             let columns = || pieces.iter().map(|piece| piece[j]);
             let min = columns().map(|c| c.min.into()).fold(f64::INFINITY, f64::min);
             let max = columns().map(|c| c.max.into()).fold(f64::NEG_INFINITY, f64::max);
-            let mut some: Vec<f64> = (0..looked_at).map(|i| x[[i * n / looked_at, j]].into()).collect();
-            some.sort_unstable_by(f64::total_cmp);
-            let centre = centre(&some).clamp(min, max);
+            let mut some: Vec<f64> = (0..looked_at).map(|i| x[[row(i), j]].into()).collect();
+            let centre = centre(&mut some).clamp(min, max);
             let spread = (max / 2.0 - centre / 2.0).max(centre / 2.0 - min / 2.0);
             let exponent = if spread > 0.0 { (1.0 - spread.log2().floor()).clamp(-1020.0, 1020.0) } else { 0.0 };
             shift.push(centre);
@@ -120,14 +124,18 @@ impl Frame {
 /// The most samples whose median and quartiles are taken.
 const LOOKED_AT: usize = 1023;
 
-/// The median of sorted values, rounded to a quarter of their interquartile range. Subtracting a shift of few digits from
+/// The median of some values, of which there is at least one, rounded to a quarter of their interquartile range. Subtracting a shift of few digits from
 /// float32 samples is exact, or rounds digits that differ from sample to sample; subtracting the median with all its digits
 /// would round all samples of one binade alike. If half of the values are equal, the result is the median itself, so that a
 /// constant column becomes zero.
-fn centre(sorted: &[f64]) -> f64 {
-    let quantile = |quarter: usize| sorted[(sorted.len() - 1) * quarter / 4];
-    let median = quantile(2);
-    let half_range = quantile(3) / 2.0 - quantile(1) / 2.0;
+fn centre(values: &mut [f64]) -> f64 {
+    let [first, middle, third] = [1, 2, 3].map(|quarter| (values.len() - 1) * quarter / 4);
+    // The quartiles lie on either side of the median, or are the median.
+    let (below, &mut median, above) = values.select_nth_unstable_by(middle, f64::total_cmp);
+    let quartile = |part: &mut [f64], i: usize| *part.select_nth_unstable_by(i, f64::total_cmp).1;
+    let low = if first < middle { quartile(below, first) } else { median };
+    let high = if third > middle { quartile(above, third - middle - 1) } else { median };
+    let half_range = high / 2.0 - low / 2.0;
     if half_range == 0.0 {
         return median;
     }

@@ -279,14 +279,19 @@ fn check<T: Copy + Sync + Send>(
     if rows == 0 || columns == 0 {
         return Err(Error::EmptyData { rows, columns });
     }
-    let bad = x.axis_chunks_iter(Axis(0), PIECE).into_par_iter().enumerate().find_map_first(|(piece, rows)| {
+    let find = |(piece, rows): (usize, ArrayView2<'_, T>)| {
         // All elements of a piece are looked at side by side; where the bad one is, is looked up if there is one.
         if rows.to_slice().is_some_and(|rows| rows.iter().fold(true, |good, &v| good & finite(v))) {
             return None;
         }
         let ((row, column), &value) = rows.indexed_iter().find(|(_, v)| !finite(**v))?;
         Some((piece * PIECE + row, column, wide(value)))
-    });
+    };
+    // Waking the other threads takes longer than looking through one piece.
+    let bad = match rows <= PIECE {
+        true => find((0, x.view())),
+        false => x.axis_chunks_iter(Axis(0), PIECE).into_par_iter().enumerate().find_map_first(find),
+    };
     match bad {
         Some((row, column, value)) => Err(Error::NonFiniteSample { row, column, value }),
         None => Ok(()),

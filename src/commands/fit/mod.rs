@@ -6,6 +6,7 @@ use super::training::Training;
 use super::values::whole_number;
 use crate::input::{Input, Source, refuse_overlap};
 use crate::plot;
+use crate::program::SUCCESS;
 use crate::terminal::{FitProgress, Interrupt, interrupt, text};
 use anyhow::{Context, anyhow};
 use checkpoints::CheckpointWriter;
@@ -18,7 +19,6 @@ use gaussmix::{
 use ndarray::{ArrayView1, Axis};
 use report::Report;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Instant;
 
 /// Fit a Gaussian mixture to a data set
@@ -95,7 +95,7 @@ struct Outputs {
 }
 
 impl Fit {
-    pub fn run(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self) -> anyhow::Result<u8> {
         let outputs = self.open()?;
         let init = self.init.as_ref().map(io::read_model).transpose()?;
         let resumed = self.resumed()?;
@@ -134,7 +134,7 @@ impl Fit {
         if fit.stopped {
             checkpoints.finish(None)?;
             text::note(self.describe_interruption(&own));
-            return Ok(ExitCode::from(interrupt::EXIT_CODE));
+            return Ok(interrupt::EXIT_CODE);
         }
         // The checkpoint says that the last run is done, although the fit is that of the best run.
         let mut last = fit.clone();
@@ -151,7 +151,7 @@ impl Fit {
             let (model, plot) = (outputs.model.as_ref(), outputs.plot.as_ref());
             text::print(report.text(&source, &own, self.training.max_iter, model, plot))?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(SUCCESS)
     }
 
     /// Makes sure that all results can be written, before anything is read.

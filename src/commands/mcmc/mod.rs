@@ -5,6 +5,7 @@ mod report;
 use super::values::whole_number;
 use crate::input::{read_data, tuning_file};
 use crate::plot;
+use crate::program::SUCCESS;
 use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
@@ -17,7 +18,6 @@ use progress::RunProgress;
 use report::{Report, Work};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Fits by EM, of which the best is where the chains start. Chains that start near a poor maximum of the likelihood leave it one
@@ -140,7 +140,7 @@ enum SamplerName {
 }
 
 impl Mcmc {
-    pub fn run(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self) -> anyhow::Result<u8> {
         let plot = self.plot.as_ref().map(Output::create).transpose()?;
         let prior = self.prior()?;
         let init = self.init.as_ref().map(io::read_model).transpose()?;
@@ -192,7 +192,7 @@ impl Mcmc {
             Ok(Outcome::Stopped) => {
                 run.save(&self.output)?;
                 text::note(format_args!("interrupted; {}", self.describe_saved(&run)));
-                return Ok(ExitCode::from(interrupt::EXIT_CODE));
+                return Ok(interrupt::EXIT_CODE);
             }
             Err(error) => return Err(self.save_after(error, &run, journal)),
         }
@@ -211,7 +211,7 @@ impl Mcmc {
             let evaluations = if self.sampler == SamplerName::Nuts { "gradients" } else { "evaluations" };
             text::print(report.text(evaluations, summary, plot.as_ref()))?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(SUCCESS)
     }
 
     /// Saves what a run had drawn when it failed, and says so in the error.
@@ -314,9 +314,9 @@ enum Beginning {
     Around(Mixture),
 }
 
-fn nothing_drawn() -> ExitCode {
+fn nothing_drawn() -> u8 {
     text::note("interrupted before anything was drawn; nothing was written");
-    ExitCode::from(interrupt::EXIT_CODE)
+    interrupt::EXIT_CODE
 }
 
 /// Lets a run advance to its end, to a signal or to a failure, and saves it every ten seconds.

@@ -25,7 +25,7 @@ pub(crate) struct Resident<T> {
     /// The number of samples whose sums are formed in one piece. It depends on D alone, so that results do not depend on the
     /// threads; it is a multiple of every L; and the samples of a chunk fit into the second-level cache.
     pub chunk: usize,
-    x: Pages<T>,
+    x: Zeros<T>,
 }
 
 /// A chunk has about this many elements.
@@ -55,8 +55,8 @@ impl<T: Real> Resident<T> {
         let (n, d) = samples.dim();
         let frame = Frame::of(samples);
         let chunk = (CHUNK_ELEMENTS / d / CHUNK_UNIT * CHUNK_UNIT).clamp(CHUNK_UNIT, MAX_CHUNK);
-        let mut x = Pages::new(n.div_ceil(lanes) * lanes * d);
-        x.par_chunks_mut(chunk * d).zip(samples.axis_chunks_iter(Axis(0), chunk)).for_each(|(out, samples)| {
+        let mut x = Zeros::new(n.div_ceil(lanes) * lanes * d);
+        let lay_out = |(out, samples): (&mut [T], ArrayView2<'_, V>)| {
             let copy: Vec<V>;
             let rows = match samples.to_slice() {
                 Some(rows) => rows,
@@ -66,7 +66,12 @@ impl<T: Real> Resident<T> {
                 }
             };
             isa.run(LayOut { rows, frame: &frame, out });
-        });
+        };
+        // Waking the other threads takes longer than laying out one chunk.
+        match n <= chunk {
+            true => lay_out((&mut x, samples)),
+            false => x.par_chunks_mut(chunk * d).zip(samples.axis_chunks_iter(Axis(0), chunk)).for_each(lay_out),
+        }
         Self { frame, n, d, lanes, chunk, x }
     }
 
@@ -142,8 +147,8 @@ impl<T: Real> Pages<T> {
     }
 }
 
-/// Zeros at first, in pages of their own if there are many: they are needed for a moment only, and pages of the heap that come and
-/// go cost more than what is done with them.
+/// Zeros at first, in pages of their own if there are many: pages of the heap that come and go cost more than what is done with
+/// them.
 #[derive(Debug)]
 pub(crate) enum Zeros<T> {
     Heap(Buffer<T>),

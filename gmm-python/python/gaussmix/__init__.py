@@ -1,0 +1,50 @@
+"""Gaussian mixtures on the CPU and on CUDA GPUs, with scikit-learn's interface.
+
+`GaussianMixture` fits as scikit-learn's class of this name does, and `patch_sklearn` puts it in its place.
+`Likelihood` evaluates many mixtures over data that stays in a device, and `BayesianMixture` draws from the posterior.
+"""
+
+import os
+
+from . import _core
+from ._bayes import BayesianMixture
+from ._core import Statistics, __version__
+from ._estimator import GaussianMixture, Iteration
+from ._likelihood import InnerProducts, Likelihood, gaussian_kernel, inner_products
+from ._patch import patch_sklearn, unpatch_sklearn
+from ._select import Candidate, Selection, plot, select
+
+__all__ = [
+    "BayesianMixture",
+    "Candidate",
+    "GaussianMixture",
+    "InnerProducts",
+    "Iteration",
+    "Likelihood",
+    "Selection",
+    "Statistics",
+    "__version__",
+    "devices",
+    "gaussian_kernel",
+    "inner_products",
+    "patch_sklearn",
+    "plot",
+    "select",
+    "unpatch_sklearn",
+]
+
+
+def devices() -> list[tuple[str, str | None, str | None]]:
+    """Look for devices.
+
+    Returns
+    -------
+    devices : list of tuple
+        The name of each, its description, and where it cannot be used, None and why not.
+    """
+    return _core.devices()
+
+
+if hasattr(os, "register_at_fork"):
+    # The engine's threads stay in the parent.
+    os.register_at_fork(after_in_child=_core.after_fork)

@@ -1,0 +1,42 @@
+"""Runs a program of Python with our mixture in the place of scikit-learn's: ``python -m gaussmix program.py``."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+from ._patch import patch_sklearn
+
+USAGE = """usage: python -m gaussmix program.py [argument ...]
+       python -m gaussmix -m module [argument ...]
+
+Runs a program unchanged, with gaussmix.GaussianMixture in the place of sklearn.mixture.GaussianMixture."""
+
+
+def main() -> int:
+    """Run the program that the arguments name.
+
+    Returns
+    -------
+    code : int
+        The exit code.
+    """
+    arguments = sys.argv[1:]
+    as_module = arguments[:1] == ["-m"]
+    if as_module:
+        arguments = arguments[1:]
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE, file=sys.stdout if arguments else sys.stderr)
+        return 0 if arguments else 2
+    patch_sklearn()
+    sys.argv = arguments
+    if as_module:
+        runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = str(__import__("pathlib").Path(arguments[0]).resolve().parent)
+        runpy.run_path(arguments[0], run_name="__main__")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

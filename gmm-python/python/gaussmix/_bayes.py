@@ -1,0 +1,304 @@
+"""Bayesian mixtures: draws from the posterior."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from . import _core
+from ._arrays import checked_weights, n_threads, validated
+from ._estimator import GaussianMixture
+
+#: The statistics of the samplers under the names that ArviZ gives them.
+_ARVIZ_NAMES = {
+    "lp__": "lp",
+    "accept_stat__": "acceptance_rate",
+    "stepsize__": "step_size",
+    "treedepth__": "tree_depth",
+    "n_leapfrog__": "n_steps",
+    "divergent__": "diverging",
+    "energy__": "energy",
+}
+#: The axes of the covariances behind those of chains and draws.
+_AXES = {
+    "full": ["component", "feature", "other_feature"],
+    "diag": ["component", "feature"],
+    "spherical": ["component"],
+}
+
+
+class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Draws of mixtures from their posterior, by Markov chain Monte Carlo.
+
+    Where EM finds one best mixture, the chains visit all mixtures that are plausible after seeing the data, each as
+    often as it is plausible. (scikit-learn's `BayesianGaussianMixture` is something else: one mixture by variational
+    inference.)
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        The number of components.
+    covariance_type : {'diag', 'spherical', 'full'}, default='diag'
+        The shape of the covariances.
+    order : int or None, default=None
+        Keeps the components in the order of their means in this feature, so that chains do not exchange them.
+    prior : dict or None, default=None
+        The prior, in the form of the command `gmm mcmc`, whose ``--help`` describes it. Parts that are left out are
+        those of the default: uniform weights and correlations; means that are normal with the mean and the standard
+        deviation of the data; half normal scales with that standard deviation.
+    sampler : {'nuts', 'metropolis', 'ensemble'}, default='nuts'
+        NUTS uses gradients. A step of the others is cheap and small.
+    by_component : bool, default=False
+        Whether 'metropolis' updates the weights and each component one after the other.
+    target_accept : float, default=0.8
+        The acceptance rate that the warm-up of 'nuts' aims for.
+    max_depth : int, default=10
+        The most doublings of a trajectory of 'nuts'.
+    chains : int or None, default=None
+        The number of chains, or of walkers of 'ensemble'. By default 4, or twice the number of parameters.
+    warmup : int or None, default=None
+        The iterations before the first draw. By default what usually suffices for the sampler.
+    draws : int or None, default=None
+        The draws of each chain. By default 1000; 200 of each walker.
+    thin : int or None, default=None
+        The iterations for a draw. By default what usually suffices for the sampler.
+    random_state : int, RandomState instance or None, default=None
+        The source of random numbers.
+    device : str, default='auto'
+        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N' or 'reference'.
+    float64 : bool, default=False
+        Whether to compute in float64 for float32 samples too.
+    n_jobs : int or None, default=None
+        The number of threads.
+    progress : bool, default=False
+        Whether to show how far the run has come, on stderr.
+
+    Attributes
+    ----------
+    draws_ : dict of str to ndarray
+        The draws of each variable, of shape (chains, draws, ...): 'weights', 'means', and those of the covariances.
+    sample_stats_ : dict of str to ndarray
+        Statistics of each draw, of shape (chains, draws), under CmdStan's names.
+    finished_ : bool
+        Whether all draws were made.
+    n_features_in_ : int
+        The number of features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gaussmix import BayesianMixture
+    >>> X = np.concatenate([np.linspace(-1, 1, 20), np.linspace(9, 11, 20)])[:, np.newaxis]
+    >>> posterior = BayesianMixture(2, order=0, chains=2, warmup=200, draws=100, random_state=0).fit(X)
+    >>> posterior.draws_["means"].shape
+    (2, 100, 2, 1)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        covariance_type: str = "diag",
+        order: int | None = None,
+        prior: dict[str, Any] | None = None,
+        sampler: str = "nuts",
+        by_component: bool = False,
+        target_accept: float = 0.8,
+        max_depth: int = 10,
+        chains: int | None = None,
+        warmup: int | None = None,
+        draws: int | None = None,
+        thin: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        device: str = "auto",
+        float64: bool = False,
+        n_jobs: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.order = order
+        self.prior = prior
+        self.sampler = sampler
+        self.by_component = by_component
+        self.target_accept = target_accept
+        self.max_depth = max_depth
+        self.chains = chains
+        self.warmup = warmup
+        self.draws = draws
+        self.thin = thin
+        self.random_state = random_state
+        self.device = device
+        self.float64 = float64
+        self.n_jobs = n_jobs
+        self.progress = progress
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        init: GaussianMixture | None = None,
+        resume: str | os.PathLike[str] | None = None,
+    ) -> BayesianMixture:
+        """Make all draws. Ctrl-C ends the run; `go_on` makes those that are left.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+        y : Ignored
+            Not used, present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            A sample of weight 2 counts as two.
+        init : GaussianMixture or None, default=None
+            A fitted mixture near which the chains start. By default it is the best of ten fits by EM.
+        resume : str or path-like, default=None
+            The prefix of a run that `save` or the command ``gmm mcmc`` has written, to go on with. The data and all
+            parameters must be the same, except for a larger number of draws.
+
+        Returns
+        -------
+        self : BayesianMixture
+            With the draws.
+        """
+        X = validated(self, X, reset=True, check_finite=True)
+        weights = checked_weights(sample_weight, X.shape[0])
+        random_state = self.random_state
+        if not isinstance(random_state, (int, np.integer)):
+            random_state = check_random_state(random_state).randint(0, 2**31 - 1)
+        options = {
+            "n_components": self.n_components,
+            "covariance_type": self.covariance_type,
+            "prior": None if self.prior is None else json.dumps(self.prior),
+            "order": self.order,
+            "sampler": self.sampler,
+            "by_component": self.by_component,
+            "target_accept": self.target_accept,
+            "max_depth": self.max_depth,
+            "chains": self.chains,
+            "warmup": self.warmup,
+            "draws": self.draws,
+            "thin": self.thin,
+            "seed": int(random_state),
+            "device": self.device,
+            "float64": self.float64,
+            "threads": n_threads(self.n_jobs),
+        }
+        start = None if init is None else init._mixture()
+        self._chains = _core.Chains(X, weights, options, start, None if resume is None else os.fspath(resume))
+        return self.go_on()
+
+    def go_on(self, draws: int | None = None) -> BayesianMixture:
+        """Make the draws that are left of an interrupted run, or more of a finished one.
+
+        Parameters
+        ----------
+        draws : int or None, default=None
+            The number of draws of each chain in all; by default as many as before.
+
+        Returns
+        -------
+        self : BayesianMixture
+            With the draws.
+        """
+        if not hasattr(self, "_chains"):
+            check_is_fitted(self, "_chains")
+        if draws is not None:
+            self._chains.set_draws(draws)
+        try:
+            self.finished_, error = self._chains.advance(_show if self.progress else None)
+        finally:
+            if self.progress:
+                print(file=sys.stderr)
+        variables, statistics = self._chains.names()
+        self.draws_ = {name: self._chains.draws(name) for name in variables}
+        self.sample_stats_ = {name: self._chains.draws(name) for name in statistics}
+        if error is not None:
+            raise error
+        return self
+
+    def summary(self) -> str:
+        """Give a table of the parameters: means, quantiles, effective sample sizes, R-hat, and warnings.
+
+        Returns
+        -------
+        table : str
+            The table as text.
+        """
+        check_is_fitted(self)
+        return self._chains.summary()[0]
+
+    def r_hat(self) -> dict[str, float]:
+        """Give the rank-normalised split R-hat of each parameter; above 1.01 the chains do not agree.
+
+        Returns
+        -------
+        values : dict of str to float
+            By CmdStan's names of the parameters, with indices from 1.
+        """
+        check_is_fitted(self)
+        return {name: numbers[-1] for name, numbers in self._chains.summary()[2]}
+
+    def save(self, prefix: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
+        """Write what the command ``gmm mcmc`` writes: a CSV in CmdStan's layout for each chain, and PREFIX.npz.
+
+        Parameters
+        ----------
+        prefix : str or path-like
+            The beginning of the names of the files.
+        overwrite : bool, default=False
+            Whether to replace existing files.
+
+        Returns
+        -------
+        files : list of str
+            The files.
+        """
+        check_is_fitted(self)
+        return [os.fspath(path) for path in self._chains.save(os.fspath(prefix), overwrite)]
+
+    def to_arviz(self) -> Any:
+        """Give the draws as ArviZ has them: `InferenceData`, or from ArviZ 1 on a `DataTree`.
+
+        Returns
+        -------
+        data : arviz.InferenceData or xarray.DataTree
+            With the groups `posterior` and `sample_stats`.
+        """
+        check_is_fitted(self)
+        # Its functions differ by version.
+        arviz: Any = import_module("arviz")
+
+        statistics: dict[str, NDArray[Any]] = {
+            _ARVIZ_NAMES.get(name, name): values for name, values in self.sample_stats_.items()
+        }
+        if "diverging" in statistics:
+            statistics["diverging"] = statistics["diverging"] != 0
+        groups = {"posterior": self.draws_, "sample_stats": statistics}
+        covariances = _AXES[self.covariance_type]
+        dims = {"weights": ["component"], "means": ["component", "feature"], "covariances": covariances}
+        if int(arviz.__version__.split(".")[0]) >= 1:
+            return arviz.from_dict(groups, dims=dims)
+        return arviz.from_dict(**groups, dims=dims)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
+        # The chains hold the data in a device. What was drawn goes along.
+        state.pop("_chains", None)
+        return state
+
+
+def _show(warming_up: bool, done: int, of: int, acceptance: float, divergences: int) -> None:
+    what = "warm-up" if warming_up else "draws"
+    print(f"\r{what} {done:,} of {of:,}   ", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,272 @@
+"""The likelihood of data that stays in a device, under many mixtures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+
+from . import _core
+from ._arrays import Floats, n_threads
+
+
+class Likelihood(_core.Data):
+    """The log-likelihood of samples that stay in a device, for one set of parameters after the other.
+
+    ``likelihood(weights, means, covariances)`` is the total log-likelihood, a float. The arrays have the shapes
+    (K,), (K, D) and that of the covariance type. Where each has one more axis in front, they are B sets of
+    parameters, and the result is an array (B,) of totals, which takes less time than B calls.
+
+    Several threads may call the same object; they take turns.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        The samples. float32 is computed in float32 with sums in float64, other types in float64.
+    sample_weight : array-like of shape (n_samples,), default=None
+        A sample of weight 2 counts as two.
+    device : str, default='auto'
+        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N' or 'reference'. 'auto' chooses before the first result.
+    covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
+        The type of all covariances. By default it follows from their shape, which leaves it open between 'tied' and
+        'diag' where there are as many components as features.
+    float64 : bool, default=False
+        Whether to compute in float64 for float32 samples too.
+    n_jobs : int or None, default=None
+        The number of threads, as joblib counts; by default all cores, or as many as RAYON_NUM_THREADS says.
+    copy : bool, default=True
+        Without a copy the array is kept, and must not be changed while this object is in use.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gaussmix import Likelihood
+    >>> likelihood = Likelihood(np.array([[0.0], [1.0]]))
+    >>> weights, means, covariances = [1.0], [[0.5]], [1.0]
+    >>> round(likelihood(weights, means, covariances), 6)
+    -2.087877
+    >>> likelihood([weights, weights], [means, [[0.0]]], [covariances, covariances]).round(6)
+    array([-2.087877, -2.337877])
+    """
+
+    def __new__(
+        cls,
+        X: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        device: str = "auto",
+        covariance_type: str | None = None,
+        float64: bool = False,
+        n_jobs: int | None = None,
+        copy: bool = True,
+    ) -> Likelihood:
+        """Bring the samples to the device."""
+        x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X")
+        if not x.dtype.isnative:
+            x = x.astype(x.dtype.newbyteorder("="))
+        try:
+            return super().__new__(
+                cls,
+                np.asarray(x),
+                sample_weight,
+                device=device,
+                covariance_type=covariance_type,
+                float64=float64,
+                threads=n_threads(n_jobs),
+                # What check_array has made is nobody else's.
+                copy=copy and np.may_share_memory(x, np.asarray(X)),
+                settle=True,
+            )
+        except _core.NonFiniteError:
+            check_array(x, input_name="X")
+            raise
+
+    def score_samples(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> NDArray[np.float64]:
+        """Give the log-likelihood of each sample, without its weight.
+
+        Parameters
+        ----------
+        weights : array-like of shape (n_components,)
+            The weights of the components.
+        means : array-like of shape (n_components, n_features)
+            The means.
+        covariances : array-like
+            The covariances, in the shape of their type.
+
+        Returns
+        -------
+        log_prob : ndarray of shape (n_samples,)
+            The logarithms of the density.
+        """
+        return self._score_samples(weights, means, covariances)
+
+    def gradient(
+        self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Give the total log-likelihood and its derivatives.
+
+        Each entry of the arrays is a variable of its own: the weights need not sum to 1, and the two mirrored entries
+        of a covariance matrix are two variables with the same derivative. The derivative by a weight of 0 is NaN.
+
+        Parameters
+        ----------
+        weights : array-like of shape (n_components,)
+            The weights of the components.
+        means : array-like of shape (n_components, n_features)
+            The means.
+        covariances : array-like
+            The covariances, in the shape of their type.
+
+        Returns
+        -------
+        value : float
+            The total log-likelihood.
+        by_weights : ndarray of shape (n_components,)
+            Its derivatives by the weights.
+        by_means : ndarray of shape (n_components, n_features)
+            Its derivatives by the means.
+        by_covariances : ndarray
+            Its derivatives by the covariances, in their shape.
+        """
+        return self._gradient(weights, means, covariances)
+
+    def statistics(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> _core.Statistics:
+        """Give the sufficient statistics under a mixture, from which an M-step follows.
+
+        They are a value: ``a + b`` are those of the samples of both, ``bytes(a)`` and `Statistics.from_bytes` carry
+        them from one computer to another, and ``a.to_mixture()`` is the M-step.
+
+        Parameters
+        ----------
+        weights : array-like of shape (n_components,)
+            The weights of the components.
+        means : array-like of shape (n_components, n_features)
+            The means.
+        covariances : array-like
+            The covariances, in the shape of their type.
+
+        Returns
+        -------
+        statistics : Statistics
+            Counts, means and scatter of the components, and the log-likelihood.
+        """
+        return self._statistics(weights, means, covariances)
+
+    @property
+    def device(self) -> str:
+        """The device of the last evaluation, in words."""
+        return self._describe()[0]
+
+    @property
+    def kernel(self) -> str:
+        """The kernel (code variant) of the last evaluation."""
+        return self._describe()[1]
+
+    def __reduce__(self) -> Any:
+        """Refuse to be pickled: the samples are in a device."""
+        raise TypeError("a Likelihood cannot be pickled; make one of the data in each process")
+
+
+def inner_products(rows: ArrayLike, matrix: ArrayLike, *, device: str = "auto") -> Floats:
+    """Multiply rows with the rows of a matrix: ``rows @ matrix.T``.
+
+    For many products with the same matrix, :class:`InnerProducts` keeps it in the device.
+
+    Parameters
+    ----------
+    rows : array-like of shape (n, d)
+        The rows, float32 or float64; other types become float64.
+    matrix : array-like of shape (m, d)
+        The matrix.
+    device : str, default='auto'
+        Where to compute; a GPU computes in float32 only.
+
+    Returns
+    -------
+    products : ndarray of shape (n, m)
+        The products.
+
+    Examples
+    --------
+    >>> from gaussmix import inner_products
+    >>> inner_products([[1.0, 2.0]], [[1.0, 0.0], [3.0, 4.0]])
+    array([[ 1., 11.]])
+    """
+    a, b = _pair(rows, matrix)
+    return _core.InnerProducts(b, device).products(a)
+
+
+class InnerProducts:
+    """A matrix that stays in a device, and is multiplied with rows.
+
+    Parameters
+    ----------
+    matrix : array-like of shape (m, d)
+        The matrix, float32 or float64; other types become float64.
+    device : str, default='auto'
+        Where to compute; a GPU computes in float32 only.
+    """
+
+    def __init__(self, matrix: ArrayLike, *, device: str = "auto") -> None:
+        self._matrix = check_array(matrix, dtype=[np.float64, np.float32], ensure_all_finite=False)
+        self._resident = _core.InnerProducts(self._matrix, device)
+
+    def __call__(self, rows: ArrayLike) -> Floats:
+        """Give ``rows @ matrix.T``.
+
+        Parameters
+        ----------
+        rows : array-like of shape (n, d)
+            The rows.
+
+        Returns
+        -------
+        products : ndarray of shape (n, m)
+            The products, in the type of the matrix.
+        """
+        return self._resident.products(check_array(rows, dtype=self._matrix.dtype, ensure_all_finite=False))
+
+
+def gaussian_kernel(
+    a: ArrayLike, b: ArrayLike, *, gamma: float, pairs: bool = False, device: str = "auto"
+) -> Floats:
+    """Compute the Gaussian kernel exp(-gamma ‖x - y‖²) of rows.
+
+    Parameters
+    ----------
+    a : array-like of shape (n, d)
+        Rows, float32 or float64; other types become float64.
+    b : array-like of shape (m, d)
+        Rows.
+    gamma : float
+        A number above 0.
+    pairs : bool, default=False
+        Whether row i of `a` goes with row i of `b` only, instead of each with each.
+    device : str, default='auto'
+        Where to compute; a GPU computes in float32 only.
+
+    Returns
+    -------
+    values : ndarray of shape (n, m), or (n,) with `pairs`
+        The values.
+
+    Examples
+    --------
+    >>> from gaussmix import gaussian_kernel
+    >>> gaussian_kernel([[0.0], [1.0]], [[0.0]], gamma=0.5).round(4)
+    array([[1.    ],
+           [0.6065]])
+    """
+    x, y = _pair(a, b)
+    function = _core.gaussian_kernel_pairs if pairs else _core.gaussian_kernel
+    return function(x, y, gamma, device)
+
+
+def _pair(a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:
+    """Convert two arrays to a common type; the engine looks for NaN."""
+    x = check_array(a, dtype=[np.float64, np.float32], ensure_all_finite=False)
+    y = check_array(b, dtype=[np.float64, np.float32], ensure_all_finite=False)
+    dtype = np.result_type(x.dtype, y.dtype)
+    return x.astype(dtype, copy=False), y.astype(dtype, copy=False)

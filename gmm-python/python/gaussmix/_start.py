@@ -1,0 +1,164 @@
+"""Where a fit starts: scikit-learn's own start for small data, and the checks of the parameters that a caller gives."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans, kmeans_plusplus
+from sklearn.utils import check_array
+
+from . import _core
+from ._arrays import Floats
+
+#: Up to this many samples a start is the very one that scikit-learn makes from the same ``random_state``. Above it,
+#: the engine makes one by the same method: its k-means takes a few passes over all samples, scikit-learn's far more.
+SCIKIT_LEARN_START = 16384
+
+
+def shape_of(covariance_type: str, k: int, d: int) -> tuple[int, ...]:
+    """Give the shape of the covariances of a type."""
+    return {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}[covariance_type]
+
+
+def checked_parameters(
+    estimator: Any, n_features: int
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None, NDArray[np.float64] | None]:
+    """Check ``weights_init``, ``means_init`` and ``precisions_init``, with scikit-learn's messages."""
+    k, kind = estimator.n_components, estimator.covariance_type
+    weights, means, precisions = estimator.weights_init, estimator.means_init, estimator.precisions_init
+    if weights is not None:
+        weights = _checked(weights, (k,), "weights")
+        if np.any(weights < 0.0) or np.any(weights > 1.0):
+            # The two numbers are exchanged in scikit-learn's message too.
+            raise ValueError(
+                "The parameter 'weights' should be in the range [0, 1], but got "
+                f"max value {np.min(weights):.5f}, min value {np.max(weights):.5f}"
+            )
+        if abs(1.0 - weights.sum()) > (1e-6 if weights.dtype == np.float32 else 1e-8):
+            raise ValueError(
+                f"The parameter 'weights' should be normalized, but got sum(weights) = {weights.sum():.5f}"
+            )
+        weights = weights.astype(np.float64)
+    if means is not None:
+        means = _checked(means, (k, n_features), "means").astype(np.float64)
+    if precisions is not None:
+        precisions = _checked(precisions, shape_of(kind, k, n_features), f"{kind} precision")
+        if kind in ("diag", "spherical"):
+            if np.any(precisions <= 0.0):
+                raise ValueError(f"'{kind} precision' should be positive")
+            precisions = precisions.astype(np.float64)
+        else:
+            transposed = np.swapaxes(precisions, -1, -2)
+            if not (np.allclose(precisions, transposed) and np.all(np.linalg.eigvalsh(precisions) > 0.0)):
+                raise ValueError(f"'{kind} precision' should be symmetric, positive-definite")
+            precisions = (precisions.astype(np.float64) + transposed) / 2
+    return weights, means, precisions
+
+
+def _checked(values: Any, shape: tuple[int, ...], name: str) -> Floats:
+    array: Floats = check_array(values, dtype=[np.float64, np.float32], ensure_2d=False, allow_nd=len(shape) == 3)
+    if array.shape != shape:
+        raise ValueError(f"The parameter '{name}' should have the shape of {shape}, but got {array.shape}")
+    return array
+
+
+def responsibilities(
+    X: Floats,
+    n_components: int,
+    init_params: str,
+    random_state: np.random.RandomState,
+    sample_weight: NDArray[np.float64] | None,
+) -> NDArray[np.float64]:
+    """Make scikit-learn's responsibilities (n_samples, n_components) of a start, each times its sample's weight."""
+    n_samples = X.shape[0]
+    if init_params == "random":
+        resp = random_state.uniform(size=(n_samples, n_components))
+        resp /= resp.sum(axis=1)[:, np.newaxis]
+    else:
+        resp = np.zeros((n_samples, n_components))
+        if init_params == "kmeans":
+            clusters = KMeans(n_clusters=n_components, n_init=1, random_state=random_state)
+            resp[np.arange(n_samples), clusters.fit(X, sample_weight=sample_weight).labels_] = 1.0
+        elif init_params == "k-means++":
+            _, chosen = kmeans_plusplus(X, n_components, sample_weight=sample_weight, random_state=random_state)
+            resp[chosen, np.arange(n_components)] = 1.0
+        else:
+            share = None if sample_weight is None else sample_weight / sample_weight.sum()
+            chosen = random_state.choice(n_samples, size=n_components, replace=False, p=share)
+            resp[chosen, np.arange(n_components)] = 1.0
+    if sample_weight is not None:
+        resp *= sample_weight[:, np.newaxis]
+    return resp
+
+
+def mixture_of(
+    X: Floats,
+    resp: NDArray[np.float64],
+    covariance_type: str,
+    reg_covar: float,
+    sample_weight: NDArray[np.float64] | None,
+    total_weight: float,
+) -> tuple[_core.Mixture, float]:
+    """Make the parameters of responsibilities, with weights that sum to 1; also give their sum before that, by weight.
+
+    A component without samples gets the mean 0 and the variance ``reg_covar``, as in scikit-learn.
+    """
+    statistics = _core.Statistics.from_responsibilities(X, resp, covariance_type)
+    counts = statistics.counts
+    if covariance_type == "tied" and counts.sum() < 0.99 * total_weight:
+        return _tied(X, statistics, reg_covar, sample_weight), float(counts.sum())
+    if reg_covar > 0 and np.any(counts <= 0):
+        k, d = len(counts), X.shape[1]
+        shape = shape_of(covariance_type, k, d)
+        narrow = np.broadcast_to(np.eye(d), shape) if covariance_type in ("full", "tied") else np.ones(shape)
+        empty = _core.Mixture(np.full(k, 1.0 / k), np.zeros((k, d)), narrow * reg_covar, covariance_type)
+        return statistics.update(empty, reg_covar)[0], float(counts.sum())
+    return statistics.to_mixture(reg_covar), float(counts.sum())
+
+
+def _tied(
+    X: Floats, statistics: _core.Statistics, reg_covar: float, sample_weight: NDArray[np.float64] | None
+) -> _core.Mixture:
+    """Make scikit-learn's start of a few samples: the tied covariance is of all samples, around the origin in part."""
+    wide = X.astype(np.float64)
+    counts, means = statistics.counts, statistics.means
+    squares = wide.T @ (wide if sample_weight is None else wide * sample_weight[:, np.newaxis])
+    covariance = (squares - (counts * means.T) @ means) / counts.sum()
+    covariance = (covariance + covariance.T) / 2 + reg_covar * np.eye(X.shape[1])
+    return _core.Mixture(counts / counts.sum(), means, covariance, "tied")
+
+
+def start(
+    X: Floats,
+    given: tuple[NDArray[np.float64] | None, NDArray[np.float64] | None, NDArray[np.float64] | None],
+    estimator: Any,
+    random_state: np.random.RandomState,
+    sample_weight: NDArray[np.float64] | None,
+    total_weight: float,
+) -> tuple[_core.Mixture | None, float]:
+    """Give the mixture that a run starts at, and the logarithm of the sum that its weights have in scikit-learn.
+
+    There is no mixture where the engine is to find one.
+    """
+    weights, means, precisions = given
+    kind = estimator.covariance_type
+    if weights is not None and means is not None and precisions is not None:
+        return _core.Mixture.from_precisions(weights, means, precisions, kind), 0.0
+    if X.shape[0] > SCIKIT_LEARN_START:
+        return None, 0.0
+    resp = responsibilities(X, estimator.n_components, estimator.init_params, random_state, sample_weight)
+    found, count = mixture_of(X, resp, kind, estimator.reg_covar, sample_weight, total_weight)
+    # Of k-means and random responsibilities all samples count, of the other starts one for each component.
+    shift = 0.0
+    if weights is None and estimator.init_params in ("k-means++", "random_from_data"):
+        shift = math.log(count / total_weight)
+    if weights is None and means is None and precisions is None:
+        return found, shift
+    weights = found.weights if weights is None else weights
+    means = found.means if means is None else means
+    if precisions is not None:
+        return _core.Mixture.from_precisions(weights, means, precisions, kind), shift
+    return _core.Mixture(weights, means, found.covariances, kind), shift

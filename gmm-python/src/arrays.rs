@@ -1,0 +1,135 @@
+//! NumPy's arrays as those of the engine.
+use gaussmix::{CovarianceType, Covariances, Mixture};
+use ndarray::{Array1, Array2, ArrayD, ArrayView, Dimension, Ix1, Ix2};
+use numpy::{Element, IntoPyArray, PyArray, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods, npyffi};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+
+/// Samples as Python gave them: float32 or float64, (N, D), in any memory order.
+pub enum Matrix<'py> {
+    F32(Bound<'py, PyArray<f32, Ix2>>),
+    F64(Bound<'py, PyArray<f64, Ix2>>),
+}
+
+impl<'py> Matrix<'py> {
+    /// Takes an array as it is; only one that is not aligned is copied.
+    pub fn new(x: &Bound<'py, PyAny>) -> PyResult<Self> {
+        if let Ok(x) = x.cast::<PyArray<f64, Ix2>>() {
+            return plain(x).map(Self::F64);
+        }
+        if let Ok(x) = x.cast::<PyArray<f32, Ix2>>() {
+            return plain(x).map(Self::F32);
+        }
+        Err(PyTypeError::new_err("the data must be a two-dimensional NumPy array of float32 or float64"))
+    }
+}
+
+/// The array itself, or a copy of an array whose elements do not lie where a float may lie.
+pub fn plain<'py, T: Element, D: Dimension>(x: &Bound<'py, PyArray<T, D>>) -> PyResult<Bound<'py, PyArray<T, D>>> {
+    let size = size_of::<T>() as isize;
+    // SAFETY: `as_array_ptr` points to the array object itself, which `x` keeps alive.
+    let flags = unsafe { (*x.as_array_ptr()).fields.flags };
+    let aligned = (flags & npyffi::NPY_ARRAY_ALIGNED) != 0 && x.strides().iter().all(|s| s % size == 0);
+    if aligned {
+        return Ok(x.clone());
+    }
+    Ok(x.call_method0(intern!(x.py(), "copy"))?.cast_into::<PyArray<T, D>>()?)
+}
+
+/// A view of an array that [`plain`] gave.
+pub fn view<'a, T: Element, D: Dimension>(x: &'a Bound<'_, PyArray<T, D>>) -> ArrayView<'a, T, D> {
+    // SAFETY: `x` keeps the memory alive, and `plain` has seen that each element is aligned and that the strides are multiples
+    // of an element. This crate makes no mutable view of an array of Python's. That no other thread writes to the array during
+    // a call is the promise that the documentation of the Python package asks for, as that of NumPy does.
+    unsafe { x.as_array() }
+}
+
+/// Numbers of any kind and shape as float64 by rows.
+pub fn numbers(x: &Bound<'_, PyAny>) -> PyResult<ArrayD<f64>> {
+    let own = |x: &Bound<'_, PyArrayDyn<f64>>| Ok(view(&plain(x)?).as_standard_layout().into_owned());
+    if let Ok(x) = x.cast::<PyArrayDyn<f64>>() {
+        return own(x);
+    }
+    let py = x.py();
+    let array = py.import(intern!(py, "numpy"))?.call_method1(intern!(py, "asarray"), (x, intern!(py, "float64")))?;
+    own(array.cast::<PyArrayDyn<f64>>()?)
+}
+
+/// Numbers (N,).
+pub fn vector(what: &str, x: &Bound<'_, PyAny>) -> PyResult<Array1<f64>> {
+    let x = numbers(x)?;
+    let shape = x.shape().to_vec();
+    x.into_dimensionality::<Ix1>().map_err(|_| wrong_shape(what, "(N,)", &shape))
+}
+
+/// Numbers (N, M).
+pub fn matrix(what: &str, x: &Bound<'_, PyAny>) -> PyResult<Array2<f64>> {
+    let x = numbers(x)?;
+    let shape = x.shape().to_vec();
+    x.into_dimensionality::<Ix2>().map_err(|_| wrong_shape(what, "(N, M)", &shape))
+}
+
+fn wrong_shape(what: &str, wanted: &str, shape: &[usize]) -> PyErr {
+    PyValueError::new_err(format!("{what} must have the shape {wanted}, but have {shape:?}"))
+}
+
+/// Covariances, or what has their shape, of a known type.
+pub fn covariances(covariance_type: CovarianceType, k: usize, d: usize, x: ArrayD<f64>) -> PyResult<Covariances> {
+    let expected = covariance_type.shape(k, d);
+    if x.shape() != expected {
+        let got = x.shape();
+        return Err(PyValueError::new_err(format!(
+            "the covariances must have the shape {expected:?} for the covariance type '{covariance_type}', but have {got:?}"
+        )));
+    }
+    Covariances::from_vec(covariance_type, k, d, x.into_raw_vec_and_offset().0).map_err(crate::errors::exception)
+}
+
+/// The type that covariances of this shape have, if the shape tells.
+pub fn covariance_type_of(shape: &[usize], k: usize, d: usize) -> PyResult<CovarianceType> {
+    let fits: Vec<_> = CovarianceType::ALL.into_iter().filter(|t| t.shape(k, d) == shape).collect();
+    match fits[..] {
+        [one] => Ok(one),
+        [] => Err(PyValueError::new_err(format!(
+            "covariances of shape {shape:?} fit no covariance type for means of shape ({k}, {d})"
+        ))),
+        _ => Err(PyValueError::new_err(format!(
+            "covariances of shape {shape:?} may be 'tied' or 'diag' for means of shape ({k}, {d}); give covariance_type"
+        ))),
+    }
+}
+
+/// The parameters of one mixture, as numbers.
+pub fn mixture(
+    weights: ArrayD<f64>,
+    means: ArrayD<f64>,
+    sigma: ArrayD<f64>,
+    covariance_type: Option<CovarianceType>,
+) -> PyResult<Mixture> {
+    let shape = means.shape().to_vec();
+    let means = means.into_dimensionality::<Ix2>().map_err(|_| wrong_shape("means", "(K, D)", &shape))?;
+    let shape = weights.shape().to_vec();
+    let weights = weights.into_dimensionality::<Ix1>().map_err(|_| wrong_shape("weights", "(K,)", &shape))?;
+    let (k, d) = means.dim();
+    let covariance_type = match covariance_type {
+        Some(covariance_type) => covariance_type,
+        None => covariance_type_of(sigma.shape(), k, d)?,
+    };
+    Mixture::new(weights, means, covariances(covariance_type, k, d, sigma)?).map_err(crate::errors::exception)
+}
+
+/// Covariances, or what has their shape, as NumPy's array.
+pub fn covariances_to_numpy<'py>(py: Python<'py>, covariances: &Covariances) -> Bound<'py, PyAny> {
+    match covariances {
+        Covariances::Full(v) => v.clone().into_pyarray(py).into_any(),
+        Covariances::Tied(v) | Covariances::Diag(v) => v.clone().into_pyarray(py).into_any(),
+        Covariances::Spherical(v) => v.clone().into_pyarray(py).into_any(),
+        other => Array1::from_iter(other.iter()).into_pyarray(py).into_any(),
+    }
+}
+
+/// scikit-learn's name of a covariance type.
+pub fn covariance_type(name: &str) -> PyResult<CovarianceType> {
+    name.parse().map_err(crate::errors::exception)
+}

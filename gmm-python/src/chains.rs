@@ -1,0 +1,238 @@
+//! Markov chains over the posterior of a mixture.
+use crate::arrays::{self, Matrix, view};
+use crate::errors::{exception, sampler_exception};
+use crate::mixture::Mixture;
+use crate::threads::compute;
+use gaussmix::mcmc::{
+    DataSummary, Model, Outcome, Posterior, Prior, Progress, Run, Sampler, Saved, Settings, Start, check_outputs,
+};
+use gaussmix::{Device, Evaluator, GaussianMixtureParams, LoadOptions, Samples};
+use numpy::{IntoPyArray, PyArrayDyn};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Fits by EM of which the best is where the chains start, as in the command `gmm mcmc`.
+const FITS: usize = 10;
+/// The least time between two looks at whether Ctrl-C was pressed, which are also the times of the callback.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What is drawn from, and how.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct ChainOptions {
+    n_components: usize,
+    covariance_type: String,
+    /// JSON.
+    prior: Option<String>,
+    order: Option<usize>,
+    sampler: String,
+    by_component: bool,
+    target_accept: f64,
+    max_depth: u64,
+    chains: Option<usize>,
+    warmup: Option<usize>,
+    draws: Option<usize>,
+    thin: Option<usize>,
+    seed: u64,
+    device: String,
+    float64: bool,
+    threads: Option<usize>,
+}
+
+impl ChainOptions {
+    fn settings(&self, model: &Model) -> PyResult<Settings> {
+        let sampler = match (self.sampler.as_str(), self.by_component) {
+            ("nuts", _) => Sampler::nuts(self.target_accept, self.max_depth),
+            ("metropolis", false) => Sampler::METROPOLIS,
+            ("metropolis", true) => Sampler::METROPOLIS_BY_COMPONENT,
+            ("ensemble", _) => Sampler::ENSEMBLE,
+            (other, _) => {
+                return Err(PyValueError::new_err(format!(
+                    "there is no sampler '{other}'; use 'nuts', 'metropolis' or 'ensemble'"
+                )));
+            }
+        };
+        let usual = Settings::usual(sampler, model);
+        let (chains, warmup) = (self.chains.unwrap_or(usual.chains), self.warmup.unwrap_or(usual.warmup));
+        let (draws, thin) = (self.draws.unwrap_or(usual.draws), self.thin.unwrap_or(usual.thin));
+        let settings = usual.chains(chains).warmup(warmup).draws(draws).thin(thin).seed(self.seed);
+        settings.check(model.dim()).map_err(sampler_exception)?;
+        Ok(settings)
+    }
+}
+
+struct Inner {
+    model: Model,
+    evaluator: Box<dyn Evaluator>,
+    run: Run,
+}
+
+/// A run of Markov chains, with its data in a device.
+#[pyclass(frozen, module = "gaussmix._core")]
+pub struct Chains(Mutex<Inner>);
+
+impl Chains {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Chains {
+    /// A run that has made no draw, or with `resume` one that was saved under this prefix.
+    #[new]
+    #[pyo3(signature = (x, sample_weight, options, init=None, resume=None))]
+    fn new(
+        py: Python<'_>,
+        x: &Bound<'_, PyAny>,
+        sample_weight: Option<&Bound<'_, PyAny>>,
+        options: ChainOptions,
+        init: Option<&Mixture>,
+        resume: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
+        let samples = match Matrix::new(x)? {
+            Matrix::F32(x) => Samples::from_shared_f32(view(&x).to_owned().into_shared()),
+            Matrix::F64(x) => Samples::from_shared_f64(view(&x).to_owned().into_shared()),
+        };
+        let mut samples = samples.map_err(exception)?;
+        if let Some(weights) = weights {
+            samples = samples.with_shared_weights(weights.into_shared()).map_err(exception)?;
+        }
+        let init = init.map(|mixture| mixture.0.clone());
+        compute(py, || begin(samples, &options, init, resume))?.map(|inner| Self(Mutex::new(inner)))
+    }
+
+    /// Goes on until all draws are made, the callback gives something true, or Ctrl-C is pressed. Gives whether all draws are
+    /// made, and the exception that ended the run.
+    #[pyo3(signature = (callback=None))]
+    fn advance(&self, py: Python<'_>, callback: Option<Py<PyAny>>) -> PyResult<(bool, Option<PyErr>)> {
+        compute(py, || {
+            let mut inner = self.lock();
+            let Inner { model, evaluator, run } = &mut *inner;
+            let mut posterior = Posterior::new(model, evaluator.as_mut()).map_err(sampler_exception)?;
+            let (mut error, mut last_look) = (None, Instant::now());
+            let outcome = run.advance(&mut posterior, |progress| {
+                if last_look.elapsed() < LOOK {
+                    return ControlFlow::Continue(());
+                }
+                last_look = Instant::now();
+                match look(progress, callback.as_ref()) {
+                    Ok(false) => ControlFlow::Continue(()),
+                    Ok(true) => ControlFlow::Break(()),
+                    Err(e) => {
+                        error = Some(e);
+                        ControlFlow::Break(())
+                    }
+                }
+            });
+            Ok((outcome.map_err(sampler_exception)? == Outcome::Finished, error))
+        })?
+    }
+
+    /// The draws so far of a variable (C, S, …) or of a statistic (C, S).
+    fn draws<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
+        let draws = self.lock().run.draws(name);
+        let draws = draws.ok_or_else(|| PyValueError::new_err(format!("no variable has the name '{name}'")))?;
+        Ok(draws.into_pyarray(py))
+    }
+
+    /// The names of the variables, and those of the sampler's statistics.
+    fn names(&self) -> (Vec<String>, Vec<&'static str>) {
+        let inner = self.lock();
+        let variables = inner.model.variables().into_iter().map(|v| v.name).collect();
+        (variables, inner.run.settings().sampler.statistics().to_vec())
+    }
+
+    /// A table as text, the reasons to distrust the draws, and a row of numbers for each parameter.
+    #[allow(clippy::type_complexity)] // What Python gets as a tuple.
+    fn summary(&self, py: Python<'_>) -> PyResult<(String, Vec<String>, Vec<(String, Vec<f64>)>)> {
+        let summary = compute(py, || self.lock().run.summary())?;
+        let row = |r: &gaussmix::mcmc::Row| {
+            let numbers = vec![r.mean, r.mcse, r.std, r.q5, r.median, r.q95, r.ess_bulk, r.ess_tail, r.r_hat];
+            (r.name.clone(), numbers)
+        };
+        Ok((summary.to_string(), summary.warnings(), summary.rows.iter().map(row).collect()))
+    }
+
+    /// Draws made so far of each chain.
+    #[getter]
+    fn drawn(&self) -> usize {
+        self.lock().run.drawn()
+    }
+
+    /// Changes the number of draws.
+    fn set_draws(&self, draws: usize) -> PyResult<()> {
+        self.lock().run.set_draws(draws).map_err(sampler_exception)
+    }
+
+    /// Writes what the command `gmm mcmc` writes.
+    #[pyo3(signature = (prefix, overwrite=false))]
+    fn save(&self, py: Python<'_>, prefix: PathBuf, overwrite: bool) -> PyResult<Vec<PathBuf>> {
+        compute(py, || {
+            let inner = self.lock();
+            check_outputs(&prefix, inner.run.settings().chains, overwrite).map_err(sampler_exception)?;
+            inner.run.save(&prefix).map_err(sampler_exception)
+        })?
+    }
+}
+
+fn begin(
+    samples: Samples<'static>,
+    options: &ChainOptions,
+    init: Option<gaussmix::Mixture>,
+    resume: Option<PathBuf>,
+) -> PyResult<Inner> {
+    let device: Device = options.device.parse().map_err(exception)?;
+    let covariance_type = arrays::covariance_type(&options.covariance_type)?;
+    let prior = options.prior.as_deref().map(Prior::from_json).transpose().map_err(sampler_exception)?;
+    let summary = DataSummary::new(&samples);
+    let model = Model::new(options.n_components, covariance_type, &prior.unwrap_or_default(), options.order, &summary)
+        .map_err(sampler_exception)?;
+    let settings = options.settings(&model)?;
+    let load = LoadOptions::new().float64(options.float64).threads(options.threads);
+    let mut evaluator = gaussmix::load(device, samples, &load).map_err(exception)?;
+    evaluator.settle();
+    if let Some(prefix) = resume {
+        let saved = Saved::load(&prefix).map_err(sampler_exception)?;
+        let made = saved.run().settings().clone().draws(settings.draws);
+        if made != settings {
+            return Err(PyValueError::new_err(format!(
+                "{}: belongs to a run with other settings; give the same, of which only the number of draws may be larger",
+                prefix.display()
+            )));
+        }
+        let mut posterior = Posterior::new(&model, evaluator.as_mut()).map_err(sampler_exception)?;
+        let mut run = saved.resume(&mut posterior).map_err(sampler_exception)?;
+        run.set_draws(settings.draws).map_err(sampler_exception)?;
+        return Ok(Inner { model, evaluator, run });
+    }
+    let start = match init {
+        Some(mixture) => mixture,
+        None => {
+            let params = GaussianMixtureParams::new(options.n_components)
+                .covariance_type(covariance_type)
+                .n_init(FITS)
+                .random_state(options.seed);
+            params.fit(evaluator.as_mut()).map_err(exception)?.mixture
+        }
+    };
+    let start = Start::around(&model, &start, &settings).map_err(sampler_exception)?;
+    let mut posterior = Posterior::new(&model, evaluator.as_mut()).map_err(sampler_exception)?;
+    let run = Run::new(settings, start, &mut posterior).map_err(sampler_exception)?;
+    Ok(Inner { model, evaluator, run })
+}
+
+/// Looks for signals, and calls the callback with how far the run has come. True ends the run.
+fn look(progress: &Progress<'_>, callback: Option<&Py<PyAny>>) -> PyResult<bool> {
+    Python::attach(|py| {
+        py.check_signals()?;
+        let Some(callback) = callback else { return Ok(false) };
+        let p = progress;
+        callback.call1(py, (p.warming_up, p.done, p.of, p.acceptance, p.divergences))?.bind(py).is_truthy()
+    })
+}

@@ -1,0 +1,266 @@
+//! Samples that are resident in a device, and what is computed of them.
+use crate::arrays::{self, Matrix, numbers, view};
+use crate::errors::exception;
+use crate::fit::{Fit, FitOptions, run};
+use crate::mixture::Mixture;
+use crate::statistics::Statistics;
+use crate::threads::compute;
+use gaussmix::{CovarianceType, Device, Evaluator, LoadOptions, Samples};
+use ndarray::{ArrayD, ArrayView2, Axis};
+use numpy::{Element, IntoPyArray, PyArray1, PyArray2};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Samples in a device.
+///
+/// Python's array is borrowed where it is not copied, and kept alive beside the evaluator.
+#[pyclass(frozen, subclass, module = "gaussmix._core")]
+pub struct Data {
+    // Before `array`, so that it is dropped first.
+    evaluator: Mutex<Box<dyn Evaluator>>,
+    covariance_type: Option<CovarianceType>,
+    #[allow(dead_code)] // Held for the evaluator, which borrows its memory.
+    array: Option<Py<PyAny>>,
+    shape: (usize, usize),
+}
+
+/// A view that outlives its borrow of the array object.
+///
+/// # Safety
+/// The array must live as long as the view is used.
+unsafe fn outliving<'a, T>(view: ArrayView2<'a, T>) -> ArrayView2<'static, T> {
+    // SAFETY: only the lifetime differs, for which the caller answers.
+    unsafe { std::mem::transmute::<ArrayView2<'a, T>, ArrayView2<'static, T>>(view) }
+}
+
+impl Data {
+    fn lock(&self) -> MutexGuard<'_, Box<dyn Evaluator>> {
+        // An evaluator computes each result anew, so that a panic in an earlier call does not matter.
+        self.evaluator.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `work` with the evaluator, without the GIL.
+    fn evaluate<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut dyn Evaluator) -> gaussmix::Result<T> + Send,
+    ) -> PyResult<T> {
+        compute(py, || work(self.lock().as_mut()))?.map_err(exception)
+    }
+
+    /// The mixture of three arrays.
+    fn parameters(
+        &self,
+        weights: ArrayD<f64>,
+        means: ArrayD<f64>,
+        covariances: ArrayD<f64>,
+    ) -> PyResult<gaussmix::Mixture> {
+        arrays::mixture(weights, means, covariances, self.covariance_type)
+    }
+
+    fn mixture(
+        &self,
+        weights: &Bound<'_, PyAny>,
+        means: &Bound<'_, PyAny>,
+        covariances: &Bound<'_, PyAny>,
+    ) -> PyResult<gaussmix::Mixture> {
+        self.parameters(numbers(weights)?, numbers(means)?, numbers(covariances)?)
+    }
+}
+
+/// Checks samples, which are borrowed for as long as the caller answers for, or copied.
+fn samples<T: Element + Copy + 'static>(
+    x: ArrayView2<'_, T>,
+    copy: bool,
+    owned: impl FnOnce(ndarray::ArcArray2<T>) -> gaussmix::Result<Samples<'static>>,
+    borrowed: impl FnOnce(ArrayView2<'static, T>) -> gaussmix::Result<Samples<'static>>,
+) -> gaussmix::Result<Samples<'static>> {
+    if copy {
+        return owned(x.to_owned().into_shared());
+    }
+    // SAFETY: `Data` keeps the array in a field that is dropped after the evaluator, and hands out neither.
+    borrowed(unsafe { outliving(x) })
+}
+
+#[pymethods]
+impl Data {
+    #[new]
+    #[pyo3(signature = (x, sample_weight=None, *, device="auto", covariance_type=None, float64=false, threads=None, copy=false, settle=false))]
+    #[allow(clippy::too_many_arguments)] // They are named in Python.
+    fn new(
+        py: Python<'_>,
+        x: &Bound<'_, PyAny>,
+        sample_weight: Option<&Bound<'_, PyAny>>,
+        device: &str,
+        covariance_type: Option<&str>,
+        float64: bool,
+        threads: Option<usize>,
+        copy: bool,
+        settle: bool,
+    ) -> PyResult<Self> {
+        let device: Device = device.parse().map_err(exception)?;
+        let covariance_type = covariance_type.map(arrays::covariance_type).transpose()?;
+        let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
+        let options = LoadOptions::new().float64(float64).threads(threads);
+        let matrix = Matrix::new(x)?;
+        let load = |samples: gaussmix::Result<Samples<'static>>| {
+            let samples = match weights {
+                Some(weights) => samples?.with_shared_weights(weights.into_shared())?,
+                None => samples?,
+            };
+            let shape = (samples.n_samples(), samples.n_features());
+            let mut evaluator = gaussmix::load(device, samples, &options)?;
+            if settle {
+                evaluator.settle();
+            }
+            Ok((evaluator, shape))
+        };
+        let (loaded, array) = match &matrix {
+            Matrix::F32(x) => {
+                let v = view(x);
+                let from = || load(samples(v, copy, Samples::from_shared_f32, Samples::from_f32));
+                (compute(py, from)?, x.clone().into_any())
+            }
+            Matrix::F64(x) => {
+                let v = view(x);
+                let from = || load(samples(v, copy, Samples::from_shared_f64, Samples::from_f64));
+                (compute(py, from)?, x.clone().into_any())
+            }
+        };
+        let (evaluator, shape) = loaded.map_err(exception)?;
+        let array = (!copy).then(|| array.unbind());
+        Ok(Self { evaluator: Mutex::new(evaluator), covariance_type, array, shape })
+    }
+
+    /// The total log-likelihood of one parameter set, or of each of several.
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        weights: &Bound<'_, PyAny>,
+        means: &Bound<'_, PyAny>,
+        covariances: &Bound<'_, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (weights, means, covariances) = (numbers(weights)?, numbers(means)?, numbers(covariances)?);
+        if weights.ndim() < 2 {
+            let mixture = self.parameters(weights, means, covariances)?;
+            let total = self.evaluate(py, |data| data.log_likelihood(&mixture))?;
+            return Ok(total.into_pyobject(py)?.into_any());
+        }
+        let sets = weights.len_of(Axis(0));
+        if means.ndim() != 3 || means.len_of(Axis(0)) != sets || covariances.shape().first() != Some(&sets) {
+            return Err(PyValueError::new_err(format!(
+                "for sets of parameters, weights (B, K), means (B, K, D) and covariances (B, …) are needed; got {:?}, {:?} and {:?}",
+                weights.shape(),
+                means.shape(),
+                covariances.shape()
+            )));
+        }
+        let mixtures = (0..sets)
+            .map(|i| {
+                let part = |x: &ArrayD<f64>| x.index_axis(Axis(0), i).to_owned();
+                self.parameters(part(&weights), part(&means), part(&covariances))
+            })
+            .collect::<PyResult<Vec<_>>>()?;
+        let totals = self.evaluate(py, |data| data.log_likelihood_batch(&mixtures))?;
+        Ok(totals.into_pyarray(py).into_any())
+    }
+
+    /// The log-likelihood of each sample.
+    fn _score_samples<'py>(
+        &self,
+        py: Python<'py>,
+        weights: &Bound<'_, PyAny>,
+        means: &Bound<'_, PyAny>,
+        covariances: &Bound<'_, PyAny>,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let mixture = self.mixture(weights, means, covariances)?;
+        Ok(self.evaluate(py, |data| data.score_samples(&mixture))?.into_pyarray(py))
+    }
+
+    /// The sufficient statistics under a mixture.
+    fn _statistics(
+        &self,
+        py: Python<'_>,
+        weights: &Bound<'_, PyAny>,
+        means: &Bound<'_, PyAny>,
+        covariances: &Bound<'_, PyAny>,
+    ) -> PyResult<Statistics> {
+        let mixture = self.mixture(weights, means, covariances)?;
+        self.evaluate(py, |data| data.statistics(&mixture)).map(Statistics)
+    }
+
+    /// The total log-likelihood and its derivatives by weights, means and covariances.
+    #[allow(clippy::type_complexity)] // What Python gets as a tuple.
+    fn _gradient<'py>(
+        &self,
+        py: Python<'py>,
+        weights: &Bound<'_, PyAny>,
+        means: &Bound<'_, PyAny>,
+        covariances: &Bound<'_, PyAny>,
+    ) -> PyResult<(f64, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyAny>)> {
+        let mixture = self.mixture(weights, means, covariances)?;
+        let statistics = self.evaluate(py, |data| data.statistics(&mixture))?;
+        let gradient = crate::gradient::gradient(&mixture, &statistics);
+        let covariances = arrays::covariances_to_numpy(py, &gradient.covariances);
+        let (weights, means) = (gradient.weights.into_pyarray(py), gradient.means.into_pyarray(py));
+        Ok((statistics.log_likelihood(), weights, means, covariances))
+    }
+
+    /// The mean log-likelihood of a sample, by weight.
+    fn mean_score(&self, py: Python<'_>, mixture: &Mixture) -> PyResult<f64> {
+        self.evaluate(py, |data| Ok(data.log_likelihood(&mixture.0)? / data.total_weight()))
+    }
+
+    /// The log-likelihood of each sample.
+    fn scores<'py>(&self, py: Python<'py>, mixture: &Mixture) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        Ok(self.evaluate(py, |data| data.score_samples(&mixture.0))?.into_pyarray(py))
+    }
+
+    /// The most probable component of each sample.
+    fn labels<'py>(&self, py: Python<'py>, mixture: &Mixture) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let labels = self.evaluate(py, |data| data.predict(&mixture.0))?;
+        Ok(labels.into_iter().map(|k| k as i64).collect::<Vec<_>>().into_pyarray(py))
+    }
+
+    /// The responsibilities.
+    fn responsibilities<'py>(&self, py: Python<'py>, mixture: &Mixture) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        Ok(self.evaluate(py, |data| data.predict_proba(&mixture.0))?.into_pyarray(py))
+    }
+
+    /// The E-step.
+    fn e_step(&self, py: Python<'_>, mixture: &Mixture) -> PyResult<Statistics> {
+        self.evaluate(py, |data| data.statistics(&mixture.0)).map(Statistics)
+    }
+
+    /// A run of EM, from a mixture or from a start that the engine finds.
+    #[pyo3(signature = (options, start=None, callback=None))]
+    fn fit(
+        &self,
+        py: Python<'_>,
+        options: FitOptions,
+        start: Option<&Mixture>,
+        callback: Option<Py<PyAny>>,
+    ) -> PyResult<Fit> {
+        let start = start.map(|mixture| mixture.0.clone());
+        compute(py, || run(self.lock().as_mut(), options, start, callback))?
+    }
+
+    #[getter]
+    fn shape(&self) -> (usize, usize) {
+        self.shape
+    }
+
+    #[getter]
+    fn total_weight(&self, py: Python<'_>) -> PyResult<f64> {
+        self.evaluate(py, |data| Ok(data.total_weight()))
+    }
+
+    /// The device and the kernel of the last evaluation.
+    fn _describe(&self, py: Python<'_>) -> PyResult<(String, String)> {
+        self.evaluate(py, |data| {
+            let description = data.describe();
+            Ok((description.device, description.kernel))
+        })
+    }
+}

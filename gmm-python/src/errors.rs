@@ -1,0 +1,41 @@
+//! The engine's errors as Python's exceptions.
+use gaussmix::{Error, io, mcmc};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyPermissionError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use std::io::ErrorKind;
+
+create_exception!(_core, NonFiniteError, PyValueError, "The data holds NaN or an infinite number.");
+create_exception!(_core, IllDefinedError, PyValueError, "A covariance is not positive definite.");
+
+/// The exception for an error of the engine: `RuntimeError` for what the machine lacks, `ValueError` for what the caller gave.
+pub fn exception(error: Error) -> PyErr {
+    let text = error.to_string();
+    match error {
+        Error::NonFiniteSample { .. } => NonFiniteError::new_err(text),
+        Error::NotPositiveDefinite { .. } | Error::BadComponent { .. } | Error::EmptyComponent { .. } => {
+            IllDefinedError::new_err(text)
+        }
+        Error::NoCudaDevice { .. } | Error::Cuda { .. } | Error::Threads { .. } => PyRuntimeError::new_err(text),
+        _ => PyValueError::new_err(text),
+    }
+}
+
+/// The exception for an error of a file: that which `open` would raise, or `ValueError` for its content.
+pub fn file_exception(error: io::Error) -> PyErr {
+    let text = error.to_string();
+    let io::Problem::Io { error, .. } = error.problem else { return PyValueError::new_err(text) };
+    match error.kind() {
+        ErrorKind::NotFound => PyFileNotFoundError::new_err(text),
+        ErrorKind::PermissionDenied => PyPermissionError::new_err(text),
+        _ => PyOSError::new_err(text),
+    }
+}
+
+/// The exception for an error of a sampler.
+pub fn sampler_exception(error: mcmc::Error) -> PyErr {
+    match error {
+        mcmc::Error::Host(error) => exception(error),
+        error => PyValueError::new_err(error.to_string()),
+    }
+}

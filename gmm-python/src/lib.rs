@@ -1,0 +1,54 @@
+//! The extension module of the Python package `gaussmix`: the engine behind `gaussmix._core`, which is private to that package.
+//! Python checks and completes what a caller gives; what arrives here in a wrong form is an exception all the same.
+mod arrays;
+mod chains;
+mod data;
+mod errors;
+mod fit;
+mod gradient;
+mod mixture;
+mod pairwise;
+mod statistics;
+mod threads;
+
+use pyo3::prelude::*;
+
+/// A device: its name, its description, and why it cannot be used.
+type Found = (String, Option<String>, Option<String>);
+
+/// The devices that were looked for.
+#[pyfunction]
+fn devices(py: Python<'_>) -> PyResult<Vec<Found>> {
+    let found = threads::compute(py, gaussmix::devices)?;
+    let row = |(device, found): (gaussmix::Device, gaussmix::Result<String>)| match found {
+        Ok(description) => (device.to_string(), Some(description), None),
+        Err(error) => (device.to_string(), None, Some(error.to_string())),
+    };
+    Ok(found.into_iter().map(row).collect())
+}
+
+/// Runs the command `gmm` with its arguments, of which the first is its name, and gives its exit code.
+#[pyfunction]
+fn run_program(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
+    py.detach(|| gaussmix::program::run(arguments))
+}
+
+#[pymodule(gil_used = false)]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("NonFiniteError", py.get_type::<errors::NonFiniteError>())?;
+    module.add("IllDefinedError", py.get_type::<errors::IllDefinedError>())?;
+    module.add_class::<chains::Chains>()?;
+    module.add_class::<data::Data>()?;
+    module.add_class::<fit::Fit>()?;
+    module.add_class::<mixture::Mixture>()?;
+    module.add_class::<pairwise::InnerProducts>()?;
+    module.add_class::<statistics::Statistics>()?;
+    module.add_function(wrap_pyfunction!(devices, module)?)?;
+    module.add_function(wrap_pyfunction!(pairwise::gaussian_kernel, module)?)?;
+    module.add_function(wrap_pyfunction!(pairwise::gaussian_kernel_pairs, module)?)?;
+    module.add_function(wrap_pyfunction!(run_program, module)?)?;
+    module.add_function(wrap_pyfunction!(threads::after_fork, module)?)?;
+    Ok(())
+}

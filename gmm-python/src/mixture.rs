@@ -1,0 +1,216 @@
+//! The parameters of a mixture, checked once.
+use crate::arrays::{self, numbers, plain, view};
+use crate::errors::{exception, file_exception};
+use crate::threads::compute;
+use gaussmix::Covariances;
+use gaussmix::io::{FitSummary, ModelOutput, read_model_with_summary};
+use ndarray::ArrayView2;
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayDyn, ToPyArray};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::path::PathBuf;
+
+/// A mixture whose parameters were checked.
+#[pyclass(frozen, module = "gaussmix._core")]
+pub struct Mixture(pub gaussmix::Mixture, Source);
+
+/// The bits of the arrays that a mixture was made of, so that it is made anew when they change.
+type Source = Vec<Vec<u8>>;
+
+impl From<gaussmix::Mixture> for Mixture {
+    fn from(mixture: gaussmix::Mixture) -> Self {
+        Self(mixture, Source::new())
+    }
+}
+
+/// How far C·Cᵀ·Σ may be from the identity for C to count as the Cholesky factor of the inverse of Σ. Factors in float32 of
+/// covariances that are not nearly singular pass.
+const FACTOR_TOLERANCE: f64 = 1e-3;
+
+/// Calls `f` with the bits of an array of float64 or float32 that lies in memory by rows.
+fn with_bits<T>(x: &Bound<'_, PyAny>, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    if let Ok(x) = x.cast::<PyArrayDyn<f64>>() {
+        return view(&plain(x).ok()?).as_slice().map(|x| f(bytemuck::cast_slice(x)));
+    }
+    let x = plain(x.cast::<PyArrayDyn<f32>>().ok()?).ok()?;
+    view(&x).as_slice().map(|x| f(bytemuck::cast_slice(x)))
+}
+
+/// Whether `factor`·`factor`ᵀ are the precisions of a mixture, but for rounding.
+fn is_factor(factor: &Covariances, mixture: &gaussmix::Mixture) -> bool {
+    let near = |a: f64, b: f64, scale: f64| (a - b).abs() <= FACTOR_TOLERANCE * scale;
+    let near_matrix = |p: ArrayView2<'_, f64>, q: ArrayView2<'_, f64>| {
+        p.indexed_iter().all(|((i, j), v)| near(*v, q[[i, j]], (p[[i, i]] * p[[j, j]]).sqrt()))
+    };
+    match (&mixture.precisions(), &product(factor)) {
+        (Covariances::Full(p), Covariances::Full(q)) => {
+            p.outer_iter().zip(q.outer_iter()).all(|(p, q)| near_matrix(p, q))
+        }
+        (Covariances::Tied(p), Covariances::Tied(q)) => near_matrix(p.view(), q.view()),
+        (p, q) => p.iter().zip(q.iter()).all(|(p, q)| near(p, q, p)),
+    }
+}
+
+/// `factor`·`factor`ᵀ; for types without matrices, squares.
+fn product(factor: &Covariances) -> Covariances {
+    match factor.clone() {
+        Covariances::Full(mut v) => {
+            for mut u in v.outer_iter_mut() {
+                let p = u.dot(&u.t());
+                u.assign(&p);
+            }
+            Covariances::Full(v)
+        }
+        Covariances::Tied(u) => Covariances::Tied(u.dot(&u.t())),
+        Covariances::Diag(v) => Covariances::Diag(&v * &v),
+        Covariances::Spherical(v) => Covariances::Spherical(&v * &v),
+        other => other,
+    }
+}
+
+#[pymethods]
+impl Mixture {
+    #[new]
+    #[pyo3(signature = (weights, means, covariances, covariance_type=None))]
+    fn new(
+        weights: &Bound<'_, PyAny>,
+        means: &Bound<'_, PyAny>,
+        covariances: &Bound<'_, PyAny>,
+        covariance_type: Option<&str>,
+    ) -> PyResult<Self> {
+        let covariance_type = covariance_type.map(arrays::covariance_type).transpose()?;
+        arrays::mixture(numbers(weights)?, numbers(means)?, numbers(covariances)?, covariance_type).map(Self::from)
+    }
+
+    /// Of the attributes of an estimator, which may have been set by hand: as in scikit-learn the factors of the precisions count.
+    /// Where they are those of the covariances, these are taken, so that nothing is lost by inverting twice.
+    #[staticmethod]
+    fn from_attributes(
+        weights: &Bound<'_, PyAny>,
+        means: &Bound<'_, PyAny>,
+        covariances: Option<&Bound<'_, PyAny>>,
+        precisions_cholesky: &Bound<'_, PyAny>,
+        covariance_type: &str,
+    ) -> PyResult<Self> {
+        let arrays = [Some(weights), Some(means), covariances, Some(precisions_cholesky)];
+        let source = arrays.into_iter().map(|x| x.and_then(|x| with_bits(x, <[u8]>::to_vec)));
+        let source = source.collect::<Option<Source>>().unwrap_or_default();
+        let covariance_type = arrays::covariance_type(covariance_type)?;
+        let (weights, means) = (arrays::vector("weights_", weights)?, arrays::matrix("means_", means)?);
+        let (k, d) = means.dim();
+        let factor = arrays::covariances(covariance_type, k, d, numbers(precisions_cholesky)?)?;
+        if let Some(covariances) = covariances
+            && let Ok(covariances) = arrays::covariances(covariance_type, k, d, numbers(covariances)?)
+            && let Ok(mixture) = gaussmix::Mixture::new(weights.clone(), means.clone(), covariances)
+            && is_factor(&factor, &mixture)
+        {
+            return Ok(Self(mixture, source));
+        }
+        let mixture = gaussmix::Mixture::from_precisions(weights, means, product(&factor)).map_err(exception)?;
+        Ok(Self(mixture, source))
+    }
+
+    /// Whether [`from_attributes`](Self::from_attributes) made it of arrays of these bits.
+    fn made_of(
+        &self,
+        weights: &Bound<'_, PyAny>,
+        means: &Bound<'_, PyAny>,
+        covariances: &Bound<'_, PyAny>,
+        precisions_cholesky: &Bound<'_, PyAny>,
+    ) -> bool {
+        let arrays = [weights, means, covariances, precisions_cholesky];
+        self.1.len() == arrays.len()
+            && arrays.iter().zip(&self.1).all(|(x, source)| with_bits(x, |bits| bits == source).unwrap_or(false))
+    }
+
+    /// From precisions in the shape of the covariance type.
+    #[staticmethod]
+    fn from_precisions(
+        weights: &Bound<'_, PyAny>,
+        means: &Bound<'_, PyAny>,
+        precisions: &Bound<'_, PyAny>,
+        covariance_type: &str,
+    ) -> PyResult<Self> {
+        let means = arrays::matrix("means", means)?;
+        let (k, d) = means.dim();
+        let precisions = arrays::covariances(arrays::covariance_type(covariance_type)?, k, d, numbers(precisions)?)?;
+        gaussmix::Mixture::from_precisions(arrays::vector("weights", weights)?, means, precisions)
+            .map(Self::from)
+            .map_err(exception)
+    }
+
+    /// Reads a model, and how a fit found it.
+    #[staticmethod]
+    fn read<'py>(py: Python<'py>, path: PathBuf) -> PyResult<(Self, Bound<'py, PyDict>)> {
+        let (mixture, found) = read_model_with_summary(path).map_err(file_exception)?;
+        let summary = PyDict::new(py);
+        summary.set_item("converged", found.converged)?;
+        summary.set_item("n_iter", found.n_iter)?;
+        summary.set_item("lower_bound", found.lower_bound)?;
+        summary.set_item("lower_bounds", found.lower_bounds)?;
+        Ok((mixture.into(), summary))
+    }
+
+    /// Writes a model, JSON or .npz by the name of the file.
+    #[pyo3(signature = (path, converged=None, n_iter=None, lower_bounds=None))]
+    fn write(
+        &self,
+        path: PathBuf,
+        converged: Option<bool>,
+        n_iter: Option<u64>,
+        lower_bounds: Option<Vec<f64>>,
+    ) -> PyResult<()> {
+        let lower_bound = lower_bounds.as_ref().and_then(|bounds| bounds.last().copied());
+        let summary = FitSummary { converged, n_iter, lower_bound, lower_bounds };
+        let output = ModelOutput::create(path).map_err(file_exception)?;
+        output.write_with_summary(&self.0, &summary).map_err(file_exception)
+    }
+
+    #[getter]
+    fn covariance_type(&self) -> &'static str {
+        self.0.covariance_type().name()
+    }
+
+    #[getter]
+    fn n_parameters(&self) -> usize {
+        self.0.n_parameters()
+    }
+
+    #[getter]
+    fn weights<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.0.weights().to_pyarray(py)
+    }
+
+    #[getter]
+    fn means<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
+        self.0.means().to_pyarray(py)
+    }
+
+    #[getter]
+    fn covariances<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        arrays::covariances_to_numpy(py, self.0.covariances())
+    }
+
+    #[getter]
+    fn precisions<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        arrays::covariances_to_numpy(py, &self.0.precisions())
+    }
+
+    #[getter]
+    fn precisions_cholesky<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        arrays::covariances_to_numpy(py, &self.0.precisions_cholesky())
+    }
+
+    /// Draws samples and the component that each came from.
+    #[allow(clippy::type_complexity)] // The two arrays of a pair.
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        n_samples: usize,
+        seed: u64,
+    ) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<i64>>)> {
+        let (x, labels) = compute(py, || self.0.sample(n_samples, seed))?.map_err(exception)?;
+        let labels: Vec<i64> = labels.into_iter().map(|k| k as i64).collect();
+        Ok((x.into_pyarray(py), labels.into_pyarray(py)))
+    }
+}

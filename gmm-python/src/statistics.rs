@@ -1,0 +1,233 @@
+//! Sufficient statistics as a value.
+use crate::arrays::{self, matrix};
+use crate::errors::exception;
+use crate::mixture::Mixture;
+use gaussmix::{CentredSums, CovarianceType, Covariances, Freeze};
+use ndarray::{Array1, Array2};
+use numpy::{PyArray1, PyArray2, ToPyArray};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyType};
+
+/// The beginning of the bytes of statistics; the last one is the version.
+const MAGIC: &[u8; 8] = b"gmmstat\x01";
+
+/// Sufficient statistics of a mixture over some samples: a value that can be added, sent and saved.
+///
+/// `Likelihood.statistics` makes them. ``a + b`` are those of the samples of both, also of samples on different computers:
+/// ``bytes(a)`` and `from_bytes` carry them. `to_mixture` and `update` are the M-step. Its attributes are `weight` (the number of
+/// samples), `log_likelihood`, `counts` (K,), `means` (K, D) and `scatter` in the shape of the covariance type.
+#[pyclass(frozen, module = "gaussmix._core")]
+pub struct Statistics(pub gaussmix::Statistics);
+
+/// Reads the parameters to be left as they are from their names.
+pub fn freeze(names: &[String]) -> PyResult<Freeze> {
+    let mut freeze = Freeze::default();
+    for name in names {
+        match name.as_str() {
+            "weights" => freeze.weights = true,
+            "means" => freeze.means = true,
+            "covariances" => freeze.covariances = true,
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "freeze names `{other}`; use 'weights', 'means' or 'covariances'"
+                )));
+            }
+        }
+    }
+    Ok(freeze)
+}
+
+#[pymethods]
+impl Statistics {
+    /// Form the statistics of responsibilities.
+    ///
+    /// Parameters
+    /// ----------
+    /// x : array-like of shape (n_samples, n_features)
+    ///     The samples.
+    /// responsibilities : array-like of shape (n_samples, n_components)
+    ///     The share of each component in each sample, times the weight of the sample.
+    /// covariance_type : {'full', 'tied', 'diag', 'spherical'}
+    ///     The shape of the scatter.
+    ///
+    /// Returns
+    /// -------
+    /// Statistics
+    ///     The statistics, with the log-likelihood 0.
+    #[staticmethod]
+    fn from_responsibilities(
+        x: &Bound<'_, PyAny>,
+        responsibilities: &Bound<'_, PyAny>,
+        covariance_type: &str,
+    ) -> PyResult<Self> {
+        let (x, r) = (matrix("the data", x)?, matrix("the responsibilities", responsibilities)?);
+        let covariance_type = arrays::covariance_type(covariance_type)?;
+        gaussmix::Statistics::from_responsibilities(x.view(), r.view(), covariance_type).map(Self).map_err(exception)
+    }
+
+    /// Read statistics from their bytes.
+    ///
+    /// Parameters
+    /// ----------
+    /// bytes : bytes
+    ///     What `bytes` of statistics gave.
+    ///
+    /// Returns
+    /// -------
+    /// Statistics
+    ///     The statistics, to the bit.
+    #[staticmethod]
+    fn from_bytes(bytes: &[u8]) -> PyResult<Self> {
+        parse(bytes)
+            .ok_or_else(|| PyValueError::new_err("these bytes are not those of statistics"))?
+            .map_err(exception)
+            .map(Self)
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let s = &self.0;
+        let kind = CovarianceType::ALL.iter().position(|t| *t == s.covariance_type()).unwrap_or_default();
+        let mut bytes = MAGIC.to_vec();
+        for n in [kind, s.n_components(), s.n_features()] {
+            bytes.extend((n as u64).to_le_bytes());
+        }
+        let (counts, means) = (s.counts(), s.means());
+        let head = [s.weight(), s.log_likelihood()];
+        let numbers = head.into_iter().chain(counts.iter().copied()).chain(means.iter().copied());
+        numbers.chain(s.scatter().iter()).for_each(|v| bytes.extend(v.to_le_bytes()));
+        PyBytes::new(py, &bytes)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        Ok((PyType::new::<Self>(py).getattr("from_bytes")?, (self.__bytes__(py),)))
+    }
+
+    fn __add__(&self, other: &Self) -> PyResult<Self> {
+        let mut sum = self.0.clone();
+        sum.merge(&other.0).map_err(exception)?;
+        Ok(Self(sum))
+    }
+
+    /// So that `sum` of statistics works, which begins at 0.
+    fn __radd__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+        match other.extract::<i64>() {
+            Ok(0) => Ok(Self(self.0.clone())),
+            _ => Err(pyo3::exceptions::PyTypeError::new_err("only statistics can be added to statistics")),
+        }
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+
+    /// Multiply the weights of all samples.
+    ///
+    /// Parameters
+    /// ----------
+    /// factor : float
+    ///     The factor, not negative.
+    ///
+    /// Returns
+    /// -------
+    /// Statistics
+    ///     The statistics as if each sample had its weight times the factor.
+    fn scaled(&self, factor: f64) -> PyResult<Self> {
+        if !(factor >= 0.0 && factor.is_finite()) {
+            return Err(PyValueError::new_err(format!("the factor is {factor}; it must be finite and not negative")));
+        }
+        Ok(Self(self.0.clone().scaled(factor)))
+    }
+
+    /// Make the M-step without a previous mixture.
+    ///
+    /// Parameters
+    /// ----------
+    /// reg_covar : float, default=0.0
+    ///     Added to all variances.
+    ///
+    /// Returns
+    /// -------
+    /// Mixture
+    ///     The parameters, as `weights`, `means` and `covariances`.
+    #[pyo3(signature = (reg_covar=0.0))]
+    fn to_mixture(&self, reg_covar: f64) -> PyResult<Mixture> {
+        self.0.to_mixture(reg_covar).map(Mixture::from).map_err(exception)
+    }
+
+    /// Make the M-step of an iteration of EM.
+    ///
+    /// Parameters
+    /// ----------
+    /// previous : Mixture
+    ///     The mixture before.
+    /// reg_covar : float, default=0.0
+    ///     Added to all variances.
+    /// freeze : list of {'weights', 'means', 'covariances'}, default=[]
+    ///     Parameters that stay as they are in the mixture before.
+    ///
+    /// Returns
+    /// -------
+    /// mixture : Mixture
+    ///     The parameters, as `weights`, `means` and `covariances`.
+    /// retained : list of int
+    ///     Components that have lost their samples or collapsed, and retained parameters of the mixture before.
+    #[pyo3(signature = (previous, reg_covar=0.0, freeze=vec![]))]
+    fn update(&self, previous: &Mixture, reg_covar: f64, freeze: Vec<String>) -> PyResult<(Mixture, Vec<usize>)> {
+        let update = self.0.update(&previous.0, reg_covar, self::freeze(&freeze)?).map_err(exception)?;
+        Ok((update.mixture.into(), update.retained))
+    }
+
+    #[getter]
+    fn weight(&self) -> f64 {
+        self.0.weight()
+    }
+
+    #[getter]
+    fn log_likelihood(&self) -> f64 {
+        self.0.log_likelihood()
+    }
+
+    #[getter]
+    fn covariance_type(&self) -> &'static str {
+        self.0.covariance_type().name()
+    }
+
+    #[getter]
+    fn counts<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.0.counts().to_pyarray(py)
+    }
+
+    #[getter]
+    fn means<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
+        self.0.means().to_pyarray(py)
+    }
+
+    #[getter]
+    fn scatter<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        arrays::covariances_to_numpy(py, self.0.scatter())
+    }
+}
+
+/// Reads what `__bytes__` wrote; `None` where the bytes are of another length or kind.
+fn parse(bytes: &[u8]) -> Option<gaussmix::Result<gaussmix::Statistics>> {
+    let rest = bytes.strip_prefix(MAGIC.as_slice())?;
+    let (head, rest) = rest.split_at_checked(24)?;
+    let mut sizes =
+        head.chunks_exact(8).map(|b| b.try_into().ok().and_then(|b| usize::try_from(u64::from_le_bytes(b)).ok()));
+    let (kind, k, d) = (sizes.next()??, sizes.next()??, sizes.next()??);
+    let covariance_type = *CovarianceType::ALL.get(kind)?;
+    let size = covariance_type.shape(k, d).iter().try_fold(1usize, |n, m| n.checked_mul(*m))?;
+    let total = k.checked_mul(d)?.checked_add(k)?.checked_add(2)?.checked_add(size)?;
+    if k == 0 || d == 0 || rest.len() != total.checked_mul(8)? {
+        return None;
+    }
+    let mut numbers = rest.chunks_exact(8).filter_map(|b| b.try_into().ok().map(f64::from_le_bytes));
+    let (weight, log_likelihood) = (numbers.next()?, numbers.next()?);
+    let counts: Array1<f64> = numbers.by_ref().take(k).collect();
+    let centres = Array2::from_shape_vec((k, d), numbers.by_ref().take(k * d).collect()).ok()?;
+    let second = Covariances::from_vec(covariance_type, k, d, numbers.collect()).ok()?;
+    let first = Array2::zeros((k, d));
+    let sums = CentredSums { weight, log_likelihood, centres, counts, first, second };
+    Some(gaussmix::Statistics::from_centred_sums(sums))
+}

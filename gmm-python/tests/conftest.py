@@ -1,0 +1,36 @@
+"""Data and fixtures of the tests."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def iris():
+    """The measurements of 150 iris flowers, (150, 4), float64."""
+    return np.loadtxt(ROOT / "data" / "iris.csv", delimiter=",", skiprows=1)
+
+
+def pytest_collection_modifyitems(items):
+    """A test that is an exception must fail: otherwise the list of exceptions is wrong."""
+    for item in items:
+        exceptions = getattr(item.module, "EXCEPTIONS", {}) if hasattr(item, "module") else {}
+        reason = exceptions.get(item.name) or exceptions.get(getattr(item, "originalname", item.name))
+        if reason is not None:
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+
+
+# The fixtures of scikit-learn's own tests, which its conftest.py has.
+
+
+@pytest.fixture(params=[np.float64, np.float32], ids=["float64", "float32"])
+def global_dtype(request):
+    return request.param
+
+
+@pytest.fixture(params=[0, 42])
+def global_random_seed(request):
+    return request.param

@@ -1,0 +1,83 @@
+"""Draws from the posterior, and the choice of a model."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+from gaussmix import BayesianMixture, GaussianMixture, plot, select
+
+SHORT = dict(order=0, chains=2, warmup=200, draws=100, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def x():
+    rng = np.random.default_rng(0)
+    return np.concatenate([rng.normal(size=(60, 1)), rng.normal(size=(40, 1)) + 8])
+
+
+@pytest.mark.parametrize("sampler", ["nuts", "metropolis", "ensemble"])
+def test_draws_are_near_the_mixture(sampler, x):
+    short = dict(SHORT, chains=20 if sampler == "ensemble" else 2, warmup=1000, thin=10 if sampler != "nuts" else 1)
+    posterior = BayesianMixture(2, sampler=sampler, **short).fit(x)
+    assert posterior.finished_ and posterior.draws_["weights"].shape == (short["chains"], 100, 2)
+    gm = GaussianMixture(2, covariance_type="diag", random_state=0).fit(x)
+    means = posterior.draws_["means"].mean(axis=(0, 1))[:, 0]
+    # Standard errors of the means are 1/√60 and 1/√40.
+    np.testing.assert_allclose(means, np.sort(gm.means_[:, 0]), atol=0.3)
+    assert "means.1.1" in posterior.summary() and set(posterior.r_hat()) >= {"lp__", "weights.1"}
+
+
+def test_the_same_seed_gives_the_same_draws_also_in_parts(x, tmp_path):
+    whole = BayesianMixture(2, **SHORT).fit(x)
+    part = BayesianMixture(2, **{**SHORT, "draws": 40}).fit(x).go_on(100)
+    np.testing.assert_array_equal(part.draws_["means"], whole.draws_["means"])
+    files = BayesianMixture(2, **{**SHORT, "draws": 40}).fit(x).save(tmp_path / "run")
+    assert len(files) == 3
+    resumed = BayesianMixture(2, **SHORT).fit(x, resume=tmp_path / "run")
+    np.testing.assert_array_equal(resumed.draws_["means"], whole.draws_["means"])
+    with pytest.raises(ValueError, match="other settings"):
+        BayesianMixture(2, **{**SHORT, "random_state": 1}).fit(x, resume=tmp_path / "run")
+    kept = pickle.loads(pickle.dumps(whole))
+    np.testing.assert_array_equal(kept.draws_["weights"], whole.draws_["weights"])
+
+
+def test_arviz_takes_the_draws(x):
+    pytest.importorskip("arviz")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        data = BayesianMixture(2, **SHORT).fit(x).to_arviz()
+    assert data.posterior["means"].dims == ("chain", "draw", "component", "feature")
+    assert data.sample_stats["diverging"].dtype == bool
+
+
+def test_priors_and_wrong_settings(x):
+    prior = {"means": {"normal": {"location": 0.0, "scale": 1e-3}}}
+    posterior = BayesianMixture(1, prior=prior, chains=1, warmup=100, draws=50, random_state=0).fit(x)
+    assert np.abs(posterior.draws_["means"]).max() < 0.1
+    for params, message in [
+        (dict(sampler="gibbs"), "no sampler 'gibbs'"),
+        (dict(prior={"mean": 1}), "prior"),
+        (dict(draws=0), "number of draws"),
+        (dict(covariance_type="tied"), "tied"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            BayesianMixture(2, **params).fit(x)
+
+
+def test_selection(x, iris):
+    pytest.importorskip("matplotlib").use("agg")
+    selection = select(x, range(1, 4), covariance_type=["diag", "full"], random_state=0)
+    assert selection.best.n_components == 2 and len(selection.table) == 6
+    best = min(selection.table, key=lambda row: row.criterion)
+    np.testing.assert_allclose(selection.best.bic(x), best.criterion)
+    assert len(selection.plot().lines) == 2 and len(selection.to_frame()) == 6
+    with pytest.raises(ValueError, match="nothing to select"):
+        select(x, [])
+    with pytest.raises(ValueError, match="no criterion"):
+        select(x, [1], criterion="r2")
+    for covariance_type in ("full", "tied", "diag", "spherical"):
+        gm = GaussianMixture(3, covariance_type=covariance_type, random_state=0).fit(iris)
+        assert len(plot(gm, iris, features=(2, 3)).patches) >= 6
+    plot(GaussianMixture(2).fit(x), x)

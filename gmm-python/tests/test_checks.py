@@ -1,0 +1,10 @@
+"""scikit-learn's checks of an estimator."""
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gaussmix import GaussianMixture
+
+
+@parametrize_with_checks([GaussianMixture(), GaussianMixture(covariance_type="diag", standardize=True)])
+def test_estimator(estimator, check):
+    check(estimator)

@@ -1,0 +1,278 @@
+"""The estimator beside scikit-learn's, and what it offers beyond it."""
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.mixture import GaussianMixture as ScikitLearn
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from gaussmix import GaussianMixture, _start
+
+TYPES = ["full", "tied", "diag", "spherical"]
+ARRAYS = ["weights_", "means_", "covariances_", "precisions_", "precisions_cholesky_"]
+
+
+def clouds(n=600, d=3, k=4, seed=0):
+    """Well separated Gaussian clouds (n, d)."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(scale=6.0, size=(k, d))
+    mixing = rng.normal(size=(k, d, d)) / np.sqrt(d) + np.eye(d)
+    labels = rng.integers(k, size=n)
+    return centres[labels] + np.einsum("nij,nj->ni", mixing[labels], rng.normal(size=(n, d)))
+
+
+def assert_agree(ours, theirs, rtol=1e-8):
+    # The issue's bound; the two sum in another order, so the last digits differ.
+    for name in ARRAYS:
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=rtol, atol=rtol, err_msg=name)
+    assert ours.n_iter_ == theirs.n_iter_ and ours.converged_ == theirs.converged_
+    if hasattr(theirs, "lower_bounds_"):  # scikit-learn 1.6 has none
+        np.testing.assert_allclose(ours.lower_bounds_, theirs.lower_bounds_, rtol=rtol)
+    np.testing.assert_allclose(ours.lower_bound_, theirs.lower_bound_, rtol=rtol)
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+@pytest.mark.parametrize("init_params", ["kmeans", "k-means++", "random", "random_from_data"])
+def test_the_same_random_state_finds_the_same_mixture(covariance_type, init_params):
+    if init_params in ("k-means++", "random_from_data") and covariance_type in ("diag", "spherical"):
+        pytest.skip("scikit-learn's own E-step loses half of its digits at this start: see the next test")
+    x = clouds()
+    params = dict(n_components=4, covariance_type=covariance_type, init_params=init_params, random_state=3, max_iter=500)
+    ours, theirs = GaussianMixture(**params).fit(x), ScikitLearn(**params).fit(x)
+    assert_agree(ours, theirs)
+    np.testing.assert_array_equal(ours.predict(x), theirs.predict(x))
+    np.testing.assert_allclose(ours.predict_proba(x), theirs.predict_proba(x), atol=1e-8)
+    np.testing.assert_allclose(ours.score_samples(x), theirs.score_samples(x), rtol=1e-8)
+    for name in ("score", "aic", "bic"):
+        value = getattr(ours, name)(x)
+        assert isinstance(value, float)
+        np.testing.assert_allclose(value, getattr(theirs, name)(x), rtol=1e-10)
+    for one, other in zip(ours.sample(50), theirs.sample(50)):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@pytest.mark.parametrize("covariance_type", ["diag", "spherical"])
+def test_the_first_bound_of_narrow_components_is_more_exact_than_scikit_learns(covariance_type):
+    x = clouds(200)
+    params = dict(n_components=3, covariance_type=covariance_type, init_params="random_from_data", random_state=0)
+    ours = GaussianMixture(**params).fit(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        exact = GaussianMixture(**params, device="reference", max_iter=1).fit(x)
+        theirs = ScikitLearn(**params, max_iter=1).fit(x)
+    # Against float64 with compensated sums; scikit-learn expands (x − μ)², whose terms are 10⁸ here.
+    np.testing.assert_allclose(ours.lower_bounds_[0], exact.lower_bounds_[0], rtol=1e-13)
+    np.testing.assert_allclose(ours.lower_bounds_[0], theirs.lower_bound_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_given_starts_find_the_same_mixture(covariance_type):
+    x = clouds()
+    start = ScikitLearn(4, covariance_type=covariance_type, random_state=1, max_iter=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        start.fit(x)
+    for given in (["weights", "means", "precisions"], ["means"], ["weights", "precisions"]):
+        params = {f"{name}_init": getattr(start, f"{name}_") for name in given}
+        params.update(n_components=4, covariance_type=covariance_type, random_state=1, tol=1e-5, max_iter=500)
+        assert_agree(GaussianMixture(**params).fit(x), ScikitLearn(**params).fit(x))
+
+
+def test_warm_start_goes_on():
+    x = clouds()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fits = [c(4, random_state=0, warm_start=True, max_iter=2).fit(x).fit(x) for c in (GaussianMixture, ScikitLearn)]
+    assert_agree(*fits)
+
+
+def test_a_large_start_is_the_engines_and_reproducible():
+    x = clouds(_start.SCIKIT_LEARN_START + 1)
+    fits = [GaussianMixture(4, random_state=5).fit(x) for _ in range(2)]
+    assert all((getattr(fits[0], name) == getattr(fits[1], name)).all() for name in ARRAYS)
+    # As good a maximum as scikit-learn's, up to where the tolerance stops.
+    assert fits[0].lower_bound_ > ScikitLearn(4, random_state=5).fit(x).lower_bound_ - 1e-3
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_integer_weights_count_as_copies(covariance_type):
+    x = clouds(200)
+    weights = np.random.default_rng(1).integers(0, 4, size=len(x))
+    start = GaussianMixture(4, covariance_type=covariance_type, random_state=0).fit(x)
+    params = dict(
+        n_components=4, covariance_type=covariance_type, weights_init=start.weights_, means_init=start.means_,
+        precisions_init=start.precisions_, max_iter=300, tol=1e-6,
+    )
+    weighted = GaussianMixture(**params).fit(x, sample_weight=weights)
+    repeated = GaussianMixture(**params).fit(np.repeat(x, weights, axis=0))
+    assert_agree(weighted, repeated)
+    np.testing.assert_allclose(weighted.score(x, sample_weight=weights), repeated.score(np.repeat(x, weights, axis=0)))
+    np.testing.assert_allclose(weighted.bic(x, weights), repeated.bic(np.repeat(x, weights, axis=0)))
+
+
+def test_float32_stays_float32():
+    x = clouds().astype(np.float32)
+    gm = GaussianMixture(4, random_state=0).fit(x)
+    assert {getattr(gm, name).dtype for name in ARRAYS} == {np.dtype(np.float32)}
+    assert gm.score_samples(x).dtype == gm.predict_proba(x).dtype == np.float32
+    wide = GaussianMixture(4, random_state=0).fit(x.astype(np.float64))
+    # Parameters in float32 of an E-step in float32.
+    np.testing.assert_allclose(gm.means_, wide.means_, rtol=1e-4, atol=1e-4)
+
+
+def test_partial_fit_learns_the_mixture():
+    x = clouds(20_000)
+    whole = GaussianMixture(4, random_state=0).fit(x)
+    # It must not depend on the start, so it is the same.
+    gm = GaussianMixture(4, random_state=0, means_init=whole.means_)
+    for chunk in np.split(x, 20):
+        gm.partial_fit(chunk)
+    # Statistics of 10 to 20 chunks of 1000 samples count.
+    np.testing.assert_allclose(gm.means_, whole.means_, atol=0.15)
+    assert gm.n_iter_ == len(gm.lower_bounds_) and gm.score(x) > whole.score(x) - 0.02
+    again = pickle.loads(pickle.dumps(gm)).partial_fit(chunk)
+    np.testing.assert_array_equal(again.means_, gm.partial_fit(chunk).means_)
+    with pytest.raises(AttributeError, match="partial_fit"):
+        GaussianMixture(standardize=True).partial_fit(chunk)
+
+
+def test_frozen_parameters_stay():
+    x = clouds()
+    means = x[:4]
+    gm = GaussianMixture(4, means_init=means, freeze=["means"], random_state=0, max_iter=300).fit(x)
+    np.testing.assert_array_equal(gm.means_, means)
+    with pytest.raises(ValueError, match="freeze names 'mean'"):
+        GaussianMixture(freeze=["mean"]).fit(x)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
+def test_standardizing_is_scaling_before_and_after(covariance_type):
+    x = clouds() * [1e-3, 1.0, 1e4] + [0.0, 5.0, 1e6]
+    scaler = StandardScaler().fit(x)
+    params = dict(n_components=4, covariance_type=covariance_type, random_state=0, max_iter=300)
+    ours = GaussianMixture(**params, standardize=True).fit(x)
+    inner = GaussianMixture(**params).fit(scaler.transform(x))
+    # The two standardise with another rounding.
+    np.testing.assert_allclose(scaler.transform(ours.means_), inner.means_, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(ours.score(x), inner.score(scaler.transform(x)) - np.log(scaler.scale_).sum(), rtol=1e-8)
+    np.testing.assert_allclose(ours.lower_bound_, ours.score(x), atol=1e-2)
+    with pytest.raises(ValueError, match="spherical"):
+        GaussianMixture(covariance_type="spherical", standardize=True).fit(x)
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_files_and_other_objects_keep_the_bits(covariance_type, tmp_path):
+    x = clouds()
+    gm = GaussianMixture(4, covariance_type=covariance_type, random_state=0).fit(x)
+    copies = [pickle.loads(pickle.dumps(gm)), copy.deepcopy(gm)]
+    copies.append(GaussianMixture.from_parameters(
+        gm.weights_, gm.means_, gm.covariances_, covariance_type=covariance_type
+    ))
+    copies.append(GaussianMixture.from_sklearn(gm.to_sklearn()))
+    for name in ("model.json", "model.npz"):
+        gm.save(tmp_path / name)
+        copies.append(GaussianMixture.load(tmp_path / name))
+        assert copies[-1].lower_bounds_ == gm.lower_bounds_ and copies[-1].converged_
+    for other in copies:
+        assert all((getattr(gm, name) == getattr(other, name)).all() for name in ARRAYS)
+        np.testing.assert_array_equal(other.score_samples(x), gm.score_samples(x))
+    np.testing.assert_allclose(gm.to_sklearn().score_samples(x), gm.score_samples(x), rtol=1e-10)
+    with pytest.raises(OSError, match="none.json"):
+        GaussianMixture.load(tmp_path / "none.json")
+    with pytest.raises(ValueError, match="json or .npz"):
+        gm.save(tmp_path / "model.txt")
+
+
+def test_attributes_that_are_set_by_hand_count():
+    x = clouds()
+    gm = GaussianMixture(4, covariance_type="diag", random_state=0).fit(x)
+    theirs = gm.to_sklearn()
+    for mixture in (gm, theirs):
+        mixture.means_ = mixture.means_ + 0.5
+        mixture.precisions_cholesky_[0] *= 2.0
+    np.testing.assert_allclose(gm.score_samples(x), theirs.score_samples(x), rtol=1e-9)
+
+
+def test_the_callback_sees_and_ends_a_fit():
+    x, seen = clouds(), []
+    gm = GaussianMixture(4, random_state=0, tol=0, callback=lambda i: seen.append(i) or i.iteration == 3).fit(x)
+    assert [i.iteration for i in seen] == [1, 2, 3] and gm.n_iter_ == 3
+    assert [i.lower_bound for i in seen] == gm.lower_bounds_ and np.isinf(seen[0].change)
+    np.testing.assert_array_equal(seen[-1].mixture.means, gm.means_)
+
+    def fails(iteration):
+        raise RuntimeError("enough")
+
+    gm = GaussianMixture(4, random_state=0, callback=fails)
+    with pytest.raises(RuntimeError, match="enough"):
+        gm.fit(x)
+    assert gm.n_iter_ == 1 and gm.predict(x).shape == (600,)
+
+
+def test_it_works_in_the_tools_of_scikit_learn():
+    x = clouds()
+    search = GridSearchCV(GaussianMixture(random_state=0), {"n_components": [1, 2, 4]}, n_jobs=2).fit(x)
+    assert search.best_params_ == {"n_components": 4}
+    pipeline = make_pipeline(StandardScaler(), GaussianMixture(4, random_state=0)).fit(x)
+    assert pipeline.predict(x).max() == 3
+    gm = clone(GaussianMixture(4, random_state=0, device="cpu", freeze=("means",)))
+    assert gm.get_params()["device"] == "cpu"
+
+
+def test_errors_are_scikit_learns():
+    x = clouds()
+    gm = GaussianMixture(2)
+    with pytest.raises(NotFittedError):
+        gm.score(x)
+    for bad, message in [
+        (np.where(x == x[5, 1], np.nan, x), "Input X contains NaN"),
+        (np.where(x == x[5, 1], np.inf, x), "Input X contains infinity"),
+        (x[:, 0], "Expected 2D array, got 1D array"),
+        (x[:1], "minimum of 2 is required"),
+        (np.empty((0, 3)), "Found array with 0 sample"),
+        (x.astype(complex), "Complex data not supported"),
+        ([["a", "b"], ["c", "d"]], "could not convert string to float"),
+    ]:
+        errors = []
+        for estimator in (GaussianMixture(2), ScikitLearn(2)):
+            with pytest.raises(ValueError, match=message) as error:
+                estimator.fit(bad)
+            errors.append(str(error.value))
+        assert errors[0] == errors[1]
+    gm.fit(x)
+    with pytest.raises(ValueError, match="X has 2 features, but GaussianMixture is expecting 3 features"):
+        gm.predict(x[:, :2])
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        gm.score(np.full((3, 3), np.nan))
+    for weights, message in [
+        (-np.ones(600), "sample weight of row 0"),
+        (np.zeros(600), "all sample weights are zero"),
+        (np.ones(3), "sample_weight.shape == .*3"),
+        (np.ones((600, 1)), "must be 1D"),
+        (np.full(600, np.nan), "sample_weight contains NaN"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            gm.fit(x, sample_weight=weights)
+    with pytest.raises(ValueError, match="no device `gpu`"):
+        GaussianMixture(device="gpu").fit(x)
+    with pytest.raises(ValueError, match="'decay' parameter"):
+        GaussianMixture(decay=0.5).fit(x)
+
+
+def test_retained_components_are_named():
+    # Two components at the same point, of which one loses its samples to frozen weights of nearly zero.
+    x = clouds(50, 2, 1)
+    gm = GaussianMixture(
+        2, weights_init=[1.0, 0.0], means_init=[[0.0, 0.0], [1.0, 1.0]], freeze=["weights"], random_state=0, max_iter=3,
+        tol=0,
+    )
+    with pytest.warns(ConvergenceWarning):
+        gm.fit(x)
+    assert gm.retained_ == [1] and (gm.means_[1] == 1.0).all()

@@ -1,0 +1,28 @@
+"""The examples run, and find what they look for."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+def main_of(name):
+    return runpy.run_path(str(EXAMPLES / name))["main"]
+
+
+def test_metropolis():
+    assert 0.05 < main_of("metropolis.py")(2000, 300) < 0.95
+
+
+def test_maximise():
+    # Standard errors are about 1/√10⁴.
+    np.testing.assert_allclose(main_of("maximise.py")(), [3.0, 1.0, 0.0, 0.0], atol=0.06)
+
+
+def test_emcee():
+    pytest.importorskip("emcee")
+    # Standard errors are 1/√300 and 1/√700.
+    np.testing.assert_allclose(main_of("with_emcee.py")()[:, 1:3].mean(axis=0), [-2.0, 3.0], atol=0.25)

@@ -1,0 +1,136 @@
+"""The kinds of data that are taken."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as nps
+
+from gaussmix import GaussianMixture, Likelihood
+
+
+@pytest.fixture(scope="module")
+def x():
+    return np.random.default_rng(0).normal(size=(60, 3))
+
+
+@pytest.fixture(scope="module")
+def fitted(x):
+    return GaussianMixture(2, random_state=0).fit(x)
+
+
+def unaligned(x):
+    """The same numbers, each at an odd address."""
+    memory = np.zeros(x.nbytes + 1, dtype=np.uint8)
+    view = memory[1:].view(x.dtype).reshape(x.shape)
+    view[...] = x
+    assert not view.flags.aligned
+    return view
+
+
+def of_records(x):
+    """The same numbers as a field of records, whose strides are no multiples of a number."""
+    records = np.zeros(x.shape, dtype=np.dtype([("pad", "u1"), ("value", x.dtype)]))
+    records["value"] = x
+    return records["value"]
+
+
+def read_only(x):
+    x = x.copy()
+    x.flags.writeable = False
+    return x
+
+
+LAYOUTS = {
+    "fortran": np.asfortranarray,
+    "every other": lambda x: np.repeat(np.repeat(x, 2, axis=0), 2, axis=1)[::2, ::2],
+    "backwards": lambda x: x[::-1, ::-1].copy()[::-1, ::-1],
+    "read-only": read_only,
+    "unaligned": unaligned,
+    "records": of_records,
+    "big-endian": lambda x: x.astype(">f8"),
+    "list": lambda x: x.tolist(),
+    "object": lambda x: x.astype(object),
+    "longdouble": lambda x: x.astype(np.longdouble),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_layout_does_not_matter(layout, x, fitted):
+    other = LAYOUTS[layout](x)
+    gm = GaussianMixture(2, random_state=0).fit(other)
+    np.testing.assert_array_equal(gm.means_, fitted.means_)
+    np.testing.assert_array_equal(fitted.score_samples(other), fitted.score_samples(x))
+    parameters = (fitted.weights_, fitted.means_, fitted.covariances_)
+    assert Likelihood(other, device="cpu")(*parameters) == Likelihood(x, device="cpu")(*parameters)
+    assert Likelihood(x, device="cpu")(*map(LAYOUTS["fortran"], parameters)) == Likelihood(x, device="cpu")(*parameters)
+
+
+def test_memory_mapped_files(x, fitted, tmp_path):
+    np.save(tmp_path / "x.npy", x)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    np.testing.assert_array_equal(GaussianMixture(2, random_state=0).fit(mapped).means_, fitted.means_)
+
+
+def test_tables_have_feature_names(x, fitted):
+    pandas, polars, pyarrow = map(pytest.importorskip, ["pandas", "polars", "pyarrow"])
+    names = ["a", "b", "c"]
+    columns = dict(zip(names, x.T))
+    for table in (pandas.DataFrame(columns), polars.DataFrame(columns)):
+        gm = GaussianMixture(2, random_state=0).fit(table)
+        np.testing.assert_array_equal(gm.means_, fitted.means_)
+        assert gm.feature_names_in_.tolist() == names
+        with pytest.warns(UserWarning, match="X does not have valid feature names"):
+            gm.predict(x)
+    table = pyarrow.table(columns)
+    np.testing.assert_array_equal(GaussianMixture(2, random_state=0).fit(table).means_, fitted.means_)
+
+
+def test_output_of_a_transformer_may_be_a_table(x):
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    pipeline = make_pipeline(StandardScaler(), GaussianMixture(2, random_state=0)).set_output(transform="pandas")
+    assert pipeline.fit(x).predict(x).shape == (60,)
+
+
+anything = st.one_of(
+    nps.arrays(
+        dtype=st.sampled_from([np.float64, np.float32, np.float16, np.int8, np.uint64, np.bool_, np.complex64]),
+        shape=nps.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=6),
+    ),
+    st.lists(st.lists(st.one_of(st.floats(), st.text(max_size=2), st.none()), max_size=3), max_size=3),
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(anything, st.integers(1, 8), st.sampled_from(["full", "tied", "diag", "spherical"]), st.booleans())
+@pytest.mark.filterwarnings("ignore")
+def test_nothing_crashes_the_interpreter(x, n_components, covariance_type, weighted):
+    gm = GaussianMixture(n_components, covariance_type=covariance_type, random_state=0, max_iter=3)
+    try:
+        gm.fit(x, sample_weight=np.ones(len(x)) if weighted else None)
+        gm.predict_proba(x)
+    except (ValueError, TypeError, OverflowError):
+        pass
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(anything, anything, anything)
+@pytest.mark.filterwarnings("ignore")
+def test_parameters_of_any_kind_are_refused_in_words(weights, means, covariances):
+    likelihood = Likelihood(np.zeros((4, 2)), device="cpu")
+    for call in (likelihood, likelihood.gradient, likelihood.statistics, likelihood.score_samples):
+        try:
+            call(weights, means, covariances)
+        except (ValueError, TypeError):
+            pass
+    try:
+        GaussianMixture.from_parameters(weights, means, covariances)
+    except (ValueError, TypeError):
+        pass
+
+
+def test_more_components_than_memory_is_an_error():
+    with pytest.raises(ValueError, match="n_samples >= n_components"):
+        GaussianMixture(10**18).fit(np.zeros((5, 2)))

@@ -1,0 +1,183 @@
+"""`Likelihood`, comparisons of rows, and statistics as values."""
+
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from scipy import optimize, spatial, stats
+from scipy.special import logsumexp
+
+from gaussmix import GaussianMixture, InnerProducts, Likelihood, Statistics, gaussian_kernel, inner_products
+
+TYPES = ["full", "tied", "diag", "spherical"]
+
+
+def problem(covariance_type, n=500, k=3, d=4, seed=0):
+    """Samples, and the parameters of a mixture near them."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d))
+    weights = rng.dirichlet(np.ones(k))
+    means = rng.normal(size=(k, d))
+    factors = rng.normal(size=(k, d, d)) / 2 + np.eye(d)
+    full = factors @ factors.transpose(0, 2, 1)
+    covariances = {
+        "full": full,
+        "tied": full[0],
+        "diag": rng.uniform(0.5, 2.0, size=(k, d)),
+        "spherical": rng.uniform(0.5, 2.0, size=k),
+    }[covariance_type]
+    return x, weights, means, covariances
+
+
+def matrices(covariances, covariance_type, k, d):
+    if covariance_type == "full":
+        return covariances
+    if covariance_type == "tied":
+        return [covariances] * k
+    return [np.diag(np.broadcast_to(c, d)) for c in covariances]
+
+
+def by_scipy(x, weights, means, covariances, covariance_type):
+    parts = [
+        np.log(w) + stats.multivariate_normal(m, c).logpdf(x)
+        for w, m, c in zip(weights, means, matrices(covariances, covariance_type, *means.shape))
+    ]
+    return logsumexp(parts, axis=0)
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_totals_scores_and_batches_agree_with_scipy(covariance_type):
+    x, *parameters = problem(covariance_type)
+    likelihood = Likelihood(x)
+    exact = by_scipy(x, *parameters, covariance_type)
+    # Sums of 500 terms in float64, in another order.
+    total = likelihood(*parameters)
+    assert isinstance(total, float)
+    np.testing.assert_allclose(total, exact.sum(), rtol=1e-12)
+    np.testing.assert_allclose(likelihood.score_samples(*parameters), exact, rtol=1e-10)
+    sets = [problem(covariance_type, seed=seed)[1:] for seed in range(5)]
+    totals = likelihood(*map(np.array, zip(*sets)))
+    np.testing.assert_array_equal(totals, [likelihood(*one) for one in sets])
+    weights = np.random.default_rng(1).uniform(size=len(x))
+    np.testing.assert_allclose(Likelihood(x, weights)(*parameters), weights @ exact, rtol=1e-12)
+    # float32: the bound of the README for a total near a fit.
+    np.testing.assert_allclose(Likelihood(x.astype(np.float32))(*parameters), exact.sum(), atol=0.03)
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_gradients_are_the_differences(covariance_type):
+    x, *parameters = problem(covariance_type, n=60)
+    likelihood = Likelihood(x, device="cpu")
+    value, *gradient = likelihood.gradient(*parameters)
+    np.testing.assert_allclose(value, likelihood(*parameters), rtol=1e-12)
+    weights, means, covariances = parameters
+
+    def total(flat, which):
+        changed = [p.copy() for p in parameters]
+        changed[which] = flat.reshape(changed[which].shape)
+        return by_scipy(x, *changed, covariance_type).sum()
+
+    for which in (0, 1):
+        by_differences = optimize.approx_fprime(parameters[which].ravel(), total, 1e-6, which)
+        # Forward differences with a step of 1e-6 have about that error, times second derivatives of up to 10⁴.
+        np.testing.assert_allclose(gradient[which].ravel(), by_differences, rtol=1e-3, atol=1e-2)
+    # A covariance stays symmetric, so mirrored entries change together.
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        step = rng.normal(size=covariances.shape)
+        if covariance_type in ("full", "tied"):
+            step = step + np.swapaxes(step, -1, -2)
+        ends = [by_scipy(x, weights, means, covariances + h * step, covariance_type).sum() for h in (-1e-5, 1e-5)]
+        np.testing.assert_allclose((gradient[2] * step).sum(), (ends[1] - ends[0]) / 2e-5, rtol=1e-6, atol=1e-6)
+
+
+def test_a_minimiser_of_scipy_finds_the_maximum_of_em():
+    x = np.concatenate([np.random.default_rng(0).normal(size=(100, 1)) + c for c in (0.0, 6.0)])
+    gm = GaussianMixture(2, covariance_type="spherical", tol=1e-9, max_iter=1000, reg_covar=0, random_state=0).fit(x)
+    likelihood = Likelihood(x, device="cpu")
+
+    def negative(theta):
+        value, _, by_means, _ = likelihood.gradient(gm.weights_, theta[:, np.newaxis], gm.covariances_)
+        return -value, -by_means[:, 0]
+
+    found = optimize.minimize(negative, gm.means_[:, 0] + 0.3, jac=True)
+    np.testing.assert_allclose(found.x, gm.means_[:, 0], atol=1e-4)
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_statistics_are_values(covariance_type):
+    x, *parameters = problem(covariance_type)
+    whole = Likelihood(x).statistics(*parameters)
+    parts = [Likelihood(part).statistics(*parameters) for part in np.array_split(x, 3)]
+    merged = sum(parts)
+    assert merged.weight == len(x) and merged.covariance_type == covariance_type
+    for name in ("log_likelihood", "counts", "means", "scatter"):
+        np.testing.assert_allclose(getattr(merged, name), getattr(whole, name), rtol=1e-10, atol=1e-10)
+    for same in (Statistics.from_bytes(bytes(whole)), pickle.loads(pickle.dumps(whole))):
+        assert same == whole and same != parts[0]
+    fitted = merged.to_mixture(1e-6)
+    np.testing.assert_allclose(fitted.weights, whole.counts / len(x))
+    for bad in (b"", bytes(whole)[:-1], b"x" * 100, bytes(whole) + b"\0" * 8, bytes(whole)[:8] + b"\xff" * 24):
+        with pytest.raises(ValueError, match="not those of statistics"):
+            Statistics.from_bytes(bad)
+    with pytest.raises(ValueError, match="statistics to be merged"):
+        whole + Likelihood(x).statistics([1.0], np.zeros((1, 4)), {"full": np.eye(4)[np.newaxis]}.get(
+            covariance_type, np.ones(1)))
+
+
+def test_errors():
+    x, *parameters = problem("diag", k=4)
+    with pytest.raises(ValueError, match="may be 'tied' or 'diag'"):
+        Likelihood(x)(*parameters)
+    assert np.isfinite(Likelihood(x, covariance_type="diag")(*parameters))
+    with pytest.raises(ValueError, match="weights sum to"):
+        Likelihood(x, covariance_type="diag")(parameters[0] * 2, *parameters[1:])
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        Likelihood(np.full((2, 2), np.nan))
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(Likelihood(x))
+    with pytest.raises(ValueError, match="for sets of parameters"):
+        Likelihood(x, covariance_type="diag")(parameters[0][np.newaxis], parameters[1], parameters[2])
+
+
+def test_a_copy_does_not_change_with_the_array():
+    x, *parameters = problem("full")
+    x = x.astype(np.float32)
+    likelihood, total = Likelihood(x), Likelihood(x)(*parameters)
+    x[:] = 7.0
+    assert likelihood(*parameters) == total
+
+
+def test_threads_take_turns():
+    x, *parameters = problem("full", n=20_000)
+    likelihood = Likelihood(x, device="cpu")
+    expected, found = likelihood(*parameters), []
+
+    def work():
+        found.extend(likelihood(*parameters) for _ in range(20))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 80
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_comparisons_of_rows(dtype):
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(50, 7)).astype(dtype), rng.normal(size=(30, 7)).astype(dtype)
+    tolerance = 1e-5 if dtype == np.float32 else 1e-13
+    products = inner_products(a, b)
+    assert products.dtype == dtype
+    np.testing.assert_allclose(products, a @ b.T, rtol=tolerance, atol=tolerance)
+    np.testing.assert_array_equal(InnerProducts(b)(a), products)
+    exact = np.exp(-0.3 * spatial.distance.cdist(a, b, "sqeuclidean"))
+    np.testing.assert_allclose(gaussian_kernel(a, b, gamma=0.3), exact, rtol=10 * tolerance)
+    np.testing.assert_allclose(gaussian_kernel(a[:30], b, gamma=0.3, pairs=True), np.diag(exact), rtol=10 * tolerance)
+    with pytest.raises(ValueError, match="gamma"):
+        gaussian_kernel(a, b, gamma=-1.0)
+    with pytest.raises(ValueError, match="NaN"):
+        inner_products(a * np.nan, b)

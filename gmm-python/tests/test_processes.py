@@ -1,0 +1,172 @@
+"""Forks, signals, other programs and the command."""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import joblib
+import numpy as np
+import pytest
+import sklearn.mixture
+
+import gaussmix
+from gaussmix import GaussianMixture, Likelihood, patch_sklearn, unpatch_sklearn
+
+
+def x_of(n):
+    return np.random.default_rng(0).normal(size=(n, 5))
+
+
+# The global likelihood of a program that forks, as emcee's pools do.
+LIKELIHOOD = None
+
+
+def evaluate(shift):
+    return LIKELIHOOD([1.0], np.full((1, 5), shift), [1.0])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_children_of_a_fork_compute():
+    global LIKELIHOOD
+    LIKELIHOOD = Likelihood(x_of(100_000), device="cpu")
+    expected = [evaluate(shift) for shift in range(4)]
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        assert pool.map_async(evaluate, range(4)).get(60) == expected
+        fits = pool.map_async(fit, range(2)).get(60)
+    assert fits == [fit(seed) for seed in range(2)]
+
+
+def fit(seed):
+    return GaussianMixture(3, random_state=seed, max_iter=20, tol=0.01).fit(x_of(30_000)).lower_bound_
+
+
+def test_workers_of_joblib_compute():
+    x = x_of(30_000)
+
+    # A function inside of another one goes to the workers by value, wherever the tests lie.
+    def bound(seed):
+        return GaussianMixture(3, random_state=seed, max_iter=20, tol=0.01).fit(x).lower_bound_
+
+    here = [bound(seed) for seed in range(2)]
+    assert joblib.Parallel(n_jobs=2)(joblib.delayed(bound)(seed) for seed in range(2)) == here
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_ctrl_c_ends_a_fit_and_leaves_a_mixture():
+    x = x_of(100_000)
+    gm = GaussianMixture(20, tol=0, max_iter=10**6, random_state=0)
+    timer = threading.Timer(1.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        gm.fit(x)
+    # The time of the signal, an iteration, and room for a busy machine.
+    assert time.monotonic() - begin < 15
+    assert gm.n_iter_ >= 1 and np.isfinite(gm.score(x[:100]))
+
+
+def test_several_threads_fit_at_once():
+    found = {}
+    threads = [threading.Thread(target=lambda s=s: found.update({s: fit(s)})) for s in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {seed: fit(seed) for seed in range(3)}
+
+
+def test_patching_and_undoing_it():
+    theirs = sklearn.mixture.GaussianMixture
+    patch_sklearn()
+    try:
+        from sklearn.mixture import GaussianMixture as Patched
+
+        x = x_of(100)
+        gm = Patched(2, random_state=0).fit(x)
+        assert isinstance(gm, GaussianMixture) and repr(gm).startswith("GaussianMixture(")
+        np.testing.assert_allclose(gm.means_, theirs(2, random_state=0).fit(x).means_, rtol=1e-8, atol=1e-8)
+    finally:
+        unpatch_sklearn()
+    assert sklearn.mixture.GaussianMixture is theirs
+
+
+PROGRAM = """
+import sys
+import numpy as np
+from sklearn.mixture import GaussianMixture
+gm = GaussianMixture(n_components=2, random_state=0).fit(np.arange(20.0).reshape(-1, 2))
+print(type(gm).__mro__[1].__module__, sys.argv[1:], __name__)
+"""
+
+
+def test_a_program_runs_unchanged(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "gaussmix", str(tmp_path / "program.py"), "--x", "1"]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert out.split(" ", 1) == ["gaussmix._estimator", "['--x', '1'] __main__\n"]
+
+
+def gmm(*arguments, **options):
+    command = [sys.executable, "-c", "from gaussmix._program import main; import sys; sys.exit(main())", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def test_the_command_is_there(tmp_path, iris):
+    assert gmm("--version").stdout == f"gmm {gaussmix.__version__}\n"
+    assert gmm("no-such-command").returncode == 2
+    np.save(tmp_path / "iris.npy", iris)
+    assert gmm("fit", "iris.npy", "-k", "3", "-o", "iris.json", cwd=tmp_path).returncode == 0
+    scored = gmm("score", "iris.json", "iris.npy", "--json", cwd=tmp_path)
+    gm = GaussianMixture.load(tmp_path / "iris.json")
+    np.testing.assert_allclose(json.loads(scored.stdout)["log_likelihood"], gm.score(iris) * 150, rtol=1e-12)
+    missing = gmm("fit", "none.npy", "-k", "3", "-o", "x.json", cwd=tmp_path)
+    assert missing.returncode == 1 and "none.npy" in missing.stderr
+
+
+def test_importing_the_package_needs_no_driver():
+    names = [name for name, _, _ in gaussmix.devices()]
+    assert {"cpu", "reference"} <= set(names)
+
+
+def test_a_device_that_is_not_there_is_an_error_that_says_what_to_do():
+    if any(name.startswith("cuda") and why is None for name, _, why in gaussmix.devices()):
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(RuntimeError, match="no CUDA device: .*use the CPU"):
+        GaussianMixture(device="cuda").fit(x_of(10))
+    with pytest.raises(RuntimeError, match="no CUDA device"):
+        Likelihood(x_of(10), device="cuda:7")
+
+
+def test_the_number_of_threads():
+    x = x_of(50_000)
+    fits = [GaussianMixture(3, random_state=0, max_iter=20, tol=0.01, n_jobs=n).fit(x) for n in (None, 1, 2, -1)]
+    # The sums do not depend on the threads.
+    assert {gm.lower_bound_ for gm in fits} == {fits[0].lower_bound_}
+    assert "1 thread," in Likelihood(x, device="cpu", n_jobs=1).device
+
+
+ANOTHER_LIBRARY = """
+import numpy as np, sklearn, array_api_strict
+from sklearn.mixture import GaussianMixture
+x = np.random.default_rng(0).normal(size=(100, 2))
+params = dict(n_components=2, init_params="random", random_state=0)
+with sklearn.config_context(array_api_dispatch=True):
+    gm = GaussianMixture(**params).fit(array_api_strict.asarray(x))
+    assert type(gm.means_).__module__.startswith("array_api_strict")
+    score = gm.score(array_api_strict.asarray(x))
+assert abs(score - GaussianMixture(**params).fit(x).score(x)) < 1e-8
+"""
+
+
+def test_arrays_of_other_libraries_are_left_to_scikit_learn(tmp_path):
+    pytest.importorskip("array_api_strict")
+    (tmp_path / "program.py").write_text(ANOTHER_LIBRARY)
+    env = dict(os.environ, SCIPY_ARRAY_API="1")
+    command = [sys.executable, "-m", "gaussmix", str(tmp_path / "program.py")]
+    out = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
+    assert "array_api_dispatch is enabled, and the data is an array of array_api_strict" in out.stderr

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::slice;
 
 /// Fewest parameter sets for which their nearness to each other is used.
-const FEWEST_NEAR_SETS: usize = 4;
+const FEWEST_NEAR_SETS: usize = 16;
 /// Fewest parameter sets that are worth another thread.
 const SETS_OF_A_THREAD: usize = 8;
 /// Samples whose scores are on the device at once.

@@ -5,6 +5,7 @@ use crate::backends::cuda::estep::tensor_cores_layout::{MOST_WARPS, Shapes};
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused::{self, Moments};
+use gmm_kernels::estep::fused64;
 use gmm_kernels::likelihood::{batch, pair, small_k, tiled};
 use gmm_kernels::simt::WARP;
 use std::fmt;
@@ -138,6 +139,9 @@ impl FromStr for Variant {
 
 /// Dynamic shared memory of a launch of `fused`.
 pub fn fused_shared_bytes(task: &Task, block: u32) -> usize {
+    if task.precision == Precision::Float64 {
+        return fused64::shared_bytes(fused64::features(task.d), fused64::capacity(task.k), block);
+    }
     fused::shared_bytes(task.d, task.full, fused::capacity(task.k), block)
 }
 
@@ -221,6 +225,9 @@ impl Variant {
             Family::Batch => vec![entries::batch(d).name().into()],
             Family::Tiled8 | Family::Tiled16 => vec![entries::tiled(self.family.rows(), full).name().into()],
             Family::Pair => vec![entries::pair().name().into()],
+            Family::Fused if task.precision == Precision::Float64 => {
+                vec![entries::fused64(fused64::capacity(k), fused64::features(d)).name().into()]
+            }
             Family::Fused => vec![entries::fused(Self::moments(task), fused::capacity(k), d).name().into()],
             Family::TensorCores => {
                 let tiles = Shapes::tiles(k);

@@ -4,8 +4,6 @@ use crate::data::QUAD;
 use crate::math::{LogProduct, LogSumExp};
 use crate::simt::*;
 
-/// Samples of a tile: one for each lane.
-const SAMPLES: usize = WARP as usize;
 
 /// A step of a block: [`STEP`] features of a tile of samples, and of the components that the block has warps for. The tile, and
 /// the first component and feature.
@@ -43,20 +41,20 @@ kernel! {
     /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn pair(args: PairArgs) {
         let (rows, k, d) = (block_dim() / WARP, args.k, args.d);
-        // A warp for each component, a lane for each sample.
+        // A warp for each component, a lane for each two neighbouring samples.
         let (row, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
-        let tiles = args.n.div_ceil(SAMPLES as u64) as u32;
+        let tiles = args.n.div_ceil(TILE as u64) as u32;
         // The quad of a tile that this thread copies, of every so many features the first.
-        let quads = (SAMPLES / QUAD) as u32;
+        let quads = (TILE / QUAD) as u32;
         let (copied_feature, copied_quad) = (thread_idx() / quads, thread_idx() % quads);
         let (last_quad, column) = ((args.n.div_ceil(QUAD as u64) - 1) as u32, (args.stride / QUAD as u64) as u32);
-        // Shared memory: of two tiles (rows, SAMPLES) maxima and (rows, SAMPLES) sums, of two steps (rows, STEP, 2) parameters
-        // and (STEP, SAMPLES) samples.
-        let block = block_dim() as usize;
-        let (parameters_size, x_size) = (2 * STEP * rows as usize, STEP * SAMPLES);
+        // Shared memory: of two tiles (rows, TILE) maxima and (rows, TILE) sums, of two steps (rows, STEP, 2) parameters and
+        // (STEP, TILE) samples.
+        let (block, places) = (block_dim() as usize, rows as usize * TILE);
+        let (parameters_size, x_size) = (2 * STEP * rows as usize, STEP * TILE);
         let sums = Shared::<f32>::at(FINISH_SHARED_BYTES);
-        let parameters = sums.offset(4 * block + 2 * STEP * row as usize);
-        let x = sums.offset(4 * block + 2 * parameters_size);
+        let parameters = sums.offset(4 * places + 2 * STEP * row as usize);
+        let x = sums.offset(4 * places + 2 * parameters_size);
         let copied = x.offset(QUAD * thread_idx() as usize).in_thread_register();
         let policy = policy_keep();
 
@@ -73,7 +71,7 @@ kernel! {
                 // SAFETY: the feature and the quad exist; all threads are done with what was there.
                 unsafe { to.copy4(0, from, policy) };
                 to = to.offset(QUAD * block);
-                f += QUAD as u32 * rows;
+                f += block_dim() / quads;
             }
             copies_commit();
         };
@@ -95,21 +93,33 @@ kernel! {
         };
         // Puts together the components of a tile, which all warps have left in shared memory from `place` on.
         let finish = |product: &mut LogProduct, turn: u32, place: usize, tile: u32| {
-            let i = tile as u64 * SAMPLES as u64 + lane as u64;
-            if row == turn && i < args.n {
-                let mut sum = LogSumExp::new();
-                let mut at = place + lane;
+            if row == turn {
+                let mut sum = [LogSumExp::new(); PAIR];
+                let mut at = place + PAIR * lane;
                 let mut component = 0;
                 while component < rows {
                     // SAFETY: a barrier separates the writes from the reads.
-                    sum.merge(unsafe { LogSumExp { max: sums.get(at), sum: sums.get(at + block) } });
-                    at += SAMPLES;
+                    let (max, terms): ([f32; PAIR], [f32; PAIR]) =
+                        unsafe { (sums.get_some(at), sums.get_some(at + places)) };
+                    let mut p = 0;
+                    while p < PAIR {
+                        sum[p].merge(LogSumExp { max: max[p], sum: terms[p] });
+                        p += 1;
+                    }
+                    at += TILE;
                     component += 1;
                 }
-                product.multiply_scaled(sum.max, sum.sum);
-                if !args.samples.is_null() {
-                    // SAFETY: a place for each sample.
-                    unsafe { store(args.samples.add(i as usize), sum.log2()) };
+                let mut p = 0;
+                while p < PAIR {
+                    let i = tile as u64 * TILE as u64 + (PAIR * lane + p) as u64;
+                    if i < args.n {
+                        product.multiply_scaled(sum[p].max, sum[p].sum);
+                        if !args.samples.is_null() {
+                            // SAFETY: a place for each sample.
+                            unsafe { store(args.samples.add(i as usize), sum[p].log2()) };
+                        }
+                    }
+                    p += 1;
                 }
             }
         };
@@ -125,7 +135,7 @@ kernel! {
         // SAFETY: a place that only this thread uses before the barrier.
         unsafe { parameters.set(lane, parameter(step)) };
         let mut product = LogProduct::new();
-        let (mut q, mut sum) = (0.0, LogSumExp::new());
+        let (mut q, mut sum) = ([0.0; PAIR], [LogSumExp::new(); PAIR]);
         // The bound is the same for all threads of a block, so that all of them meet at the barrier.
         while step.tile < tiles {
             copies_wait();
@@ -137,35 +147,47 @@ kernel! {
             if step.begins_tile() && step.tile >= grid_dim() {
                 finish(&mut product, turn, place, step.tile - grid_dim());
                 turn = if turn + 1 < rows { turn + 1 } else { 0 };
-                place ^= 2 * block;
+                place ^= 2 * places;
             }
             let mut p = parameters;
             if !constant {
                 (w, seed) = constants(step);
                 p = parameters.offset(stage * parameters_size);
             }
-            let x = x.offset(stage * x_size + lane);
+            let x = x.offset(stage * x_size + PAIR * lane);
             let mut f = 0;
             while f < STEP {
                 // SAFETY: within the step.
-                let ([s0, m0, s1, m1], x0, x1) =
-                    unsafe { (p.get4(2 * f), x.get(f * SAMPLES), x.get((f + 1) * SAMPLES)) };
-                let (t0, t1) = (fma(s0, x0, m0), fma(s1, x1, m1));
-                q = fma(-t1, t1, fma(-t0, t0, q));
+                let ([s0, m0, s1, m1], x0, x1): (_, [f32; PAIR], [f32; PAIR]) =
+                    unsafe { (p.get4(2 * f), x.get_some(f * TILE), x.get_some((f + 1) * TILE)) };
+                let mut p = 0;
+                while p < PAIR {
+                    let (t0, t1) = (fma(s0, x0[p], m0), fma(s1, x1[p], m1));
+                    q[p] = fma(-t1, t1, fma(-t0, t0, q[p]));
+                    p += 1;
+                }
                 f += 2;
             }
             if next.feature == 0 {
-                sum.add(w, seed + q);
-                q = 0.0;
+                let mut p = 0;
+                while p < PAIR {
+                    sum[p].add(w, seed + q[p]);
+                    q[p] = 0.0;
+                    p += 1;
+                }
             }
             if next.begins_tile() {
-                let at = place + thread_idx() as usize;
-                // SAFETY: places of this thread; the tile whose sums were there was finished before the barrier.
-                unsafe {
-                    sums.set(at, sum.max);
-                    sums.set(at + block, sum.sum);
+                let at = place + PAIR * thread_idx() as usize;
+                let mut p = 0;
+                while p < PAIR {
+                    // SAFETY: places of this thread; the tile whose sums were there was finished before the barrier.
+                    unsafe {
+                        sums.set(at + p, sum[p].max);
+                        sums.set(at + places + p, sum[p].sum);
+                    }
+                    sum[p] = LogSumExp::new();
+                    p += 1;
                 }
-                sum = LogSumExp::new();
             }
             if !constant {
                 // SAFETY: as above; the step before, which read there, is done.

@@ -3,8 +3,8 @@ use super::*;
 use crate::math::{LogProduct, warp_sum};
 use crate::simt::*;
 
-/// Block sums that a lane reads at once: 32 lanes then read those of four blocks on each of an H200's 132 multiprocessors.
-const ROUND: u32 = 17;
+/// Block sums that a thread reads at once: 128 threads then read those of four blocks on each of an H200's 132 multiprocessors.
+const ROUND: u32 = 5;
 
 impl Output {
     /// The sum of the log-likelihoods of the block's threads, in thread 0. The order is fixed: the same bits every time.
@@ -41,7 +41,7 @@ impl Output {
         total
     }
 
-    /// Ends a launch: each block leaves its sum, and the last one in the grid waits for all, adds them up in block order, and
+    /// Ends a launch: each block leaves its sum, and the last one in the grid waits for all, adds them up in a fixed order, and
     /// publishes the total. (The sums themselves say whether they are there: a counter would cost an exchange with the memory
     /// behind each of them.)
     ///
@@ -52,6 +52,7 @@ impl Output {
     pub unsafe fn finish(self, product: LogProduct) {
         // SAFETY: the caller guarantees it.
         unsafe {
+            let s = Shared::<f64>::at(0);
             let sum = Self::block_sum(product);
             if grid_dim() == 1 {
                 if thread_idx() == 0 {
@@ -63,22 +64,35 @@ impl Output {
                 store_fresh(self.partials.add(block_idx() as usize), sum);
             }
             // Blocks start in order, and none waits for another but this one, so that all of them run at some time.
-            if block_idx() == grid_dim() - 1 && thread_idx() < WARP {
+            if block_idx() == grid_dim() - 1 {
                 let mut sum = 0.0;
                 let mut start = 0;
                 while start < grid_dim() {
                     sum += self.take_round(start + thread_idx());
-                    start += ROUND * WARP;
+                    start += ROUND * block_dim();
                 }
                 let sum = warp_sum(sum);
+                // The first thread has read the warps' sums that are there.
+                barrier!();
+                if thread_idx().is_multiple_of(WARP) {
+                    s.set((thread_idx() / WARP) as usize, sum);
+                }
+                barrier!();
                 if thread_idx() == 0 {
-                    publish(self.total, sum);
+                    let mut total = 0.0;
+                    let mut w = 0;
+                    while w < block_dim() / WARP {
+                        total += s.get(w as usize);
+                        w += 1;
+                    }
+                    publish(self.total, total);
                 }
             }
         }
     }
 
-    /// The sum of a round of this lane's block sums from `start` on, as soon as those of all lanes are there. Leaves them unwritten.
+    /// The sum of a round of this thread's block sums from `start` on, as soon as those of its warp are there. Leaves them
+    /// unwritten.
     ///
     /// # Safety
     /// All lanes of one warp call it; `partials` has gridDim.x places.
@@ -91,7 +105,7 @@ impl Output {
             missing = false;
             let mut r = 0;
             while r < ROUND {
-                let b = start + r * WARP;
+                let b = start + r * block_dim();
                 if b < grid_dim() {
                     // SAFETY: a place for each block.
                     v[r as usize] = unsafe { load_fresh(self.partials.add(b as usize)) };
@@ -111,7 +125,7 @@ impl Output {
         let mut sum = 0.0;
         let mut r = 0;
         while r < ROUND {
-            let b = start + r * WARP;
+            let b = start + r * block_dim();
             if b < grid_dim() {
                 // SAFETY: as above; the block has written.
                 unsafe { store_fresh(self.partials.add(b as usize), f64::from_bits(UNWRITTEN)) };

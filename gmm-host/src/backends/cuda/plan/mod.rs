@@ -12,7 +12,8 @@
 //! | `general` | all | all | any | yes |
 //!
 //! In float64 `fused` makes the E-step of diagonal covariances, and `general` all else. `general` alone gives labels and
-//! responsibilities; in float32 it makes the E-steps that the others cannot. [`Family::problem`] is this table; [`candidates`] adds the shapes; [`timing`] chooses among them by measured time.
+//! responsibilities; in float32 it makes the E-steps that the others cannot. [`Family::problem`] is this table; [`candidates`] adds the
+//! shapes; [`timing`] chooses among them by measured time.
 pub mod timing;
 pub mod variant;
 

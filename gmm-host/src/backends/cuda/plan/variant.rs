@@ -176,7 +176,7 @@ impl Variant {
             Family::SmallK => self.block as usize * QUAD,
             Family::Batch => self.block as usize * QUAD * batch::QUADS,
             Family::Tiled8 | Family::Tiled16 => (self.block / WARP / self.split) as usize * tiled::WARP_SAMPLES,
-            Family::Pair => WARP as usize,
+            Family::Pair => pair::TILE,
             Family::Fused => (self.block / WARP) as usize * fused::TILE,
             Family::TensorCores | Family::WeightedSums | Family::General => self.block as usize,
         };
@@ -291,7 +291,7 @@ mod tests {
         let variant: Variant = "tiled16/2:128x3:all".parse().unwrap();
         assert_eq!([512, 513].map(|n| variant.blocks(n, 132)), [1, 2]);
         let variant: Variant = "pair/8:256x3:all".parse().unwrap();
-        assert_eq!([32, 33].map(|n| variant.blocks(n, 132)), [1, 2]);
+        assert_eq!([64, 65].map(|n| variant.blocks(n, 132)), [1, 2]);
         // The groups of a batch do not change its grid along x: a set's result does not depend on its company.
         let variant: Variant = "batch/16:128x3:all".parse().unwrap();
         assert_eq!(variant.blocks(1025, 132), 2);

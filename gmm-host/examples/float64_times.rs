@@ -1,4 +1,4 @@
-//! Times the CUDA backend's general kernels: float64, and float32 with sample weights, beside what the hardware allows.
+//! Times the CUDA backend in float64, and in float32 with sample weights, beside what the hardware allows.
 //!
 //! `cargo run --release -p gmm-host --features cuda --example float64_times [N ...]`
 use gmm_host::{CovarianceType, Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Mixture, Samples};

@@ -1,5 +1,5 @@
 //! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by these entries only.
-use crate::estep::{fused, tensor_cores, weighted_sums};
+use crate::estep::{fused, fused64, tensor_cores, weighted_sums};
 use crate::general::{accumulate, density, posterior};
 use crate::likelihood::{batch, batch_tensor_cores, exp2_bias, pair, small_k, tiled};
 use crate::metropolis;
@@ -80,6 +80,11 @@ pub fn tiled(rows: usize, full: bool) -> Entry<tiled::TiledArgs> {
 /// The fused E-step of `capacity` (8 or 32) components over D ≤ 16 features.
 pub fn fused(moments: fused::Moments, capacity: usize, d: usize) -> Entry<fused::FusedArgs> {
     Entry::new(format!("fused_{}_k{capacity:02}_d{d:02}", moments.name()))
+}
+
+/// The fused E-step in float64, of `capacity` (8 or 32) diagonal components over `features` (4, 8, 12 or 16).
+pub fn fused64(capacity: usize, features: usize) -> Entry<fused64::Fused64Args> {
+    Entry::new(format!("fused64_k{capacity:02}_d{features:02}"))
 }
 
 /// The sums of the E-step over samples whose exponents are known, raw or central.

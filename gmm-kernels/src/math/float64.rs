@@ -2,7 +2,7 @@
 //!
 //! Arithmetic alone, so that host and device give the same bits. Natural functions follow from them where a few units in
 //! the last place do not matter: e^x = 2^(x·log₂e), ln x = log₂x·ln 2.
-use crate::simt::fma64;
+use crate::simt::{fma64, reciprocal as reciprocal32};
 
 /// Coefficients of f¹, f², … in 2^f = 1 + … on [−½, ½]: minimax in relative error, 4·10⁻¹⁷.
 const EXP2: [f64; 11] = [
@@ -22,9 +22,12 @@ const EXP2: [f64; 11] = [
 /// 2^x for x < 1023, to 1 unit in the last place; 0 below the normal numbers (x < −1022).
 #[inline(always)]
 pub fn exp2(x: f64) -> f64 {
-    if x < -1022.0 {
-        return 0.0;
-    }
+    if x < -1022.0 { 0.0 } else { exp2_normal(x) }
+}
+
+/// 2^x for −1022 ≤ x < 1023, to 1 unit in the last place, without a branch.
+#[inline(always)]
+pub fn exp2_normal(x: f64) -> f64 {
     // Adding 1.5·2⁵² rounds to an integer and leaves it in the low bits.
     const MAGIC: f64 = 6_755_399_441_055_744.0;
     let shifted = x + MAGIC;
@@ -36,6 +39,15 @@ pub fn exp2(x: f64) -> f64 {
         sum = fma64(sum, f, EXP2[i]);
     }
     f64::from_bits(fma64(sum, f, 1.0).to_bits().wrapping_add(shifted.to_bits() << 52))
+}
+
+/// 1 / x for x from 2⁻¹⁰⁰ to 2¹⁰⁰, to 2 units in the last place, without a branch.
+#[inline(always)]
+pub fn reciprocal(x: f64) -> f64 {
+    // Each step of Newton's doubles the digits of float32.
+    let y = reciprocal32(x as f32) as f64;
+    let y = fma64(y, fma64(-x, y, 1.0), y);
+    fma64(y, fma64(-x, y, 1.0), y)
 }
 
 /// 2 / ln 2 rounded, and the rest.
@@ -115,6 +127,13 @@ mod tests {
             worst = worst.max(if x == 1.0 { log2(x).abs() } else { units(log2(x), x.log2()) });
         }
         assert!(worst < 2.0, "log₂ x is {worst} units off");
+    }
+
+    /// The last step of Newton's leaves two roundings.
+    #[test]
+    fn reciprocals_are_accurate() {
+        let worst = spread(-100.0, 100.0).map(f64::exp2).fold(0.0f64, |worst, x| worst.max(units(reciprocal(x), 1.0 / x)));
+        assert!(worst < 2.0, "1 / x is {worst} units off");
     }
 
     #[test]

@@ -3,4 +3,4 @@ mod output;
 pub mod sets;
 pub mod slices;
 
-pub use output::{FINISH_SHARED_BYTES, Output};
+pub use output::{FINISH_SHARED_BYTES, Output, UNWRITTEN};

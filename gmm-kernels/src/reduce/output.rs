@@ -4,13 +4,14 @@
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Output {
-    /// A number per block, (gridDim.y, gridDim.x).
+    /// A number per block, [`UNWRITTEN`] before and after each launch.
     pub partials: *mut f64,
-    /// A counter that is 0 before and after each launch.
-    pub ticket: *mut u32,
     /// The total in log₂ units; may be mapped host memory that the host polls.
     pub total: *mut f64,
 }
+
+/// The bits of a number that has not been written: a signalling NaN, which arithmetic never gives.
+pub const UNWRITTEN: u64 = 0x7ff4_dead_beef_0001;
 
 /// Bytes of shared memory that `Output::finish` uses at the start of the dynamic shared memory.
 pub const FINISH_SHARED_BYTES: usize = 32 * size_of::<f64>();

@@ -351,6 +351,20 @@ impl Shared<f32> {
 }
 
 impl Shared<f64> {
+    /// Elements `i` and `i + 1` in one 16-byte read.
+    ///
+    /// # Safety
+    /// As for [`Self::get`]; element `i` is aligned to 16 bytes.
+    #[inline(always)]
+    pub unsafe fn get_pair(self, i: usize) -> [f64; 2] {
+        let (a, b): (f64, f64);
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            asm!("ld.shared.v2.f64 {{{}, {}}}, [{}];",
+                out(reg64) a, out(reg64) b, in(reg32) self.offset(i).address, options(pure, readonly, nostack));
+        }
+        [a, b]
+    }
     /// Element `i`.
     ///
     /// # Safety

@@ -1,7 +1,9 @@
-//! The CUDA backend in float64, by the general kernels.
+//! The CUDA backend in float64: the E-step by `fused64` where it can, all else by the general kernels.
 use super::device::samples::DeviceSamples;
+use super::estep::fused64::Fused64;
 use super::general::{self, General};
 use super::options::CudaOptions;
+use super::plan::Variant;
 use crate::{Description, Evaluator, Mixture, Result, Rows, Samples, Statistics};
 use ndarray::{Array1, Array2};
 
@@ -11,20 +13,31 @@ pub(super) struct Float64<'a> {
     pub data: DeviceSamples<f64>,
     samples: Samples<'a>,
     general: General<f64>,
+    /// The kernel of the latest E-step that was made by it.
+    fused: Option<Fused64>,
+    /// What the latest evaluation used.
+    latest: Variant,
 }
 
 impl<'a> Float64<'a> {
     pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
-        Ok(Self {
-            data: DeviceSamples::new(&samples, ordinal, options.memory_limit)?,
-            samples,
-            general: General::new()?,
-        })
+        Self::over(DeviceSamples::new(&samples, ordinal, options.memory_limit)?, samples)
+    }
+
+    fn over(data: DeviceSamples<f64>, samples: Samples<'a>) -> Result<Self> {
+        Ok(Self { data, samples, general: General::new()?, fused: None, latest: general::VARIANT })
+    }
+
+    /// The general kernels.
+    fn general(&mut self) -> (&mut General<f64>, &mut DeviceSamples<f64>) {
+        self.latest = general::VARIANT;
+        (&mut self.general, &mut self.data)
     }
 
     /// See [`super::CudaEvaluator::kernel_seconds`].
     pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
-        self.general.seconds(&mut self.data, mixture, repeats)
+        let (general, data) = self.general();
+        general.seconds(data, mixture, repeats)
     }
 }
 
@@ -42,23 +55,32 @@ impl Evaluator for Float64<'_> {
     }
 
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
-        Ok(Box::new(Self { data: self.data.share()?, samples: self.samples.clone(), general: General::new()? }))
+        Ok(Box::new(Self::over(self.data.share()?, self.samples.clone())?))
     }
 
     fn describe(&self) -> Description {
-        Description { device: self.data.describe(), kernel: general::VARIANT.to_string() }
+        Description { device: self.data.describe(), kernel: self.latest.to_string() }
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
-        self.general.log_likelihood(&mut self.data, mixture)
+        let (general, data) = self.general();
+        general.log_likelihood(data, mixture)
     }
 
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
-        self.general.score_samples(&mut self.data, mixture)
+        let (general, data) = self.general();
+        general.score_samples(data, mixture)
     }
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
-        self.general.statistics(&mut self.data, mixture)
+        if !Fused64::takes(mixture) {
+            let (general, data) = self.general();
+            return general.statistics(data, mixture);
+        }
+        self.data.gpu().enter()?;
+        let statistics;
+        (self.latest, statistics) = Fused64::statistics(&mut self.fused, &self.data, mixture)?;
+        Ok(statistics)
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
@@ -66,10 +88,12 @@ impl Evaluator for Float64<'_> {
     }
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
-        self.general.predict(&mut self.data, mixture)
+        let (general, data) = self.general();
+        general.predict(data, mixture)
     }
 
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
-        self.general.predict_proba(&mut self.data, mixture)
+        let (general, data) = self.general();
+        general.predict_proba(data, mixture)
     }
 }

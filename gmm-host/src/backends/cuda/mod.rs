@@ -5,7 +5,7 @@
 //! | `device/` | driver, memory, streams, launches, the samples on the device | |
 //! | `plan/` | which kernel and shape for an operation | |
 //! | `likelihood/` | totals, totals of many parameter sets, scores | `gmm_kernels::likelihood` |
-//! | `estep/` | the E-step in float32 | `gmm_kernels::estep` |
+//! | `estep/` | the E-step in float32, and for some shapes in float64 | `gmm_kernels::estep` |
 //! | `general/` | everything for any shape, in float32 and float64 | `gmm_kernels::general` |
 //! | `metropolis/` | random-walk Metropolis without the host | `gmm_kernels::metropolis` |
 //! | `pairwise/` | inner products and the Gaussian kernel | `gmm_kernels::pairwise` |

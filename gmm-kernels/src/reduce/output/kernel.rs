@@ -3,8 +3,8 @@ use super::*;
 use crate::math::{LogProduct, warp_sum};
 use crate::simt::*;
 
-/// Block sums that a lane reads at once: 32 lanes then read those of four blocks on each of an H200's 132 multiprocessors.
-const ROUND: u32 = 17;
+/// Block sums that a thread reads at once: 128 threads then read those of four blocks on each of an H200's 132 multiprocessors.
+const ROUND: u32 = 5;
 
 impl Output {
     /// The sum of the log-likelihoods of the block's threads, in thread 0. The order is fixed: the same bits every time.
@@ -41,17 +41,18 @@ impl Output {
         total
     }
 
-    /// Ends a launch: each block leaves its sum, and the last block to do so adds them up, in block order, and
-    /// publishes the total.
+    /// Ends a launch: each block leaves its sum, and the last one in the grid waits for all, adds them up in a fixed order, and
+    /// publishes the total. (The sums themselves say whether they are there: a counter would cost an exchange with the memory
+    /// behind each of them.)
     ///
     /// # Safety
     /// All threads of all blocks call it, once, as their last act; the grid is one-dimensional; `partials` has
-    /// gridDim.x places; see [`Output::block_sum`] for the shared memory.
+    /// gridDim.x places, all unwritten; see [`Output::block_sum`] for the shared memory.
     #[inline(always)]
     pub unsafe fn finish(self, product: LogProduct) {
-        let s = Shared::<f64>::at(0);
         // SAFETY: the caller guarantees it.
         unsafe {
+            let s = Shared::<f64>::at(0);
             let sum = Self::block_sum(product);
             if grid_dim() == 1 {
                 if thread_idx() == 0 {
@@ -60,41 +61,78 @@ impl Output {
                 return;
             }
             if thread_idx() == 0 {
-                store(self.partials.add(block_idx() as usize), sum);
-                let before = count_up(self.ticket, 1);
-                s.set(0, if before == grid_dim() - 1 { 1.0 } else { 0.0 });
+                store_fresh(self.partials.add(block_idx() as usize), sum);
             }
-            barrier!();
-            if s.get(0) == 1.0 {
-                // The first warp adds them, in an order that depends on the grid alone; the reads of a round are
-                // independent, so that their latencies overlap.
-                if thread_idx() < WARP {
-                    let mut sum = 0.0;
-                    let mut start = thread_idx();
-                    while start < grid_dim() {
-                        let mut v = [0.0f64; ROUND as usize];
-                        let mut r = 0;
-                        while r < ROUND {
-                            let b = start + r * WARP;
-                            if b < grid_dim() {
-                                v[r as usize] = load_fresh(self.partials.add(b as usize));
-                            }
-                            r += 1;
-                        }
-                        let mut r = 0;
-                        while r < ROUND {
-                            sum += v[r as usize];
-                            r += 1;
-                        }
-                        start += ROUND * WARP;
+            // Blocks start in order, and none waits for another but this one, so that all of them run at some time.
+            if block_idx() == grid_dim() - 1 {
+                let mut sum = 0.0;
+                let mut start = 0;
+                while start < grid_dim() {
+                    sum += self.take_round(start + thread_idx());
+                    start += ROUND * block_dim();
+                }
+                let sum = warp_sum(sum);
+                // The first thread has read the warps' sums that are there.
+                barrier!();
+                if thread_idx().is_multiple_of(WARP) {
+                    s.set((thread_idx() / WARP) as usize, sum);
+                }
+                barrier!();
+                if thread_idx() == 0 {
+                    let mut total = 0.0;
+                    let mut w = 0;
+                    while w < block_dim() / WARP {
+                        total += s.get(w as usize);
+                        w += 1;
                     }
-                    let sum = warp_sum(sum);
-                    if thread_idx() == 0 {
-                        store(self.ticket, 0);
-                        publish(self.total, sum);
-                    }
+                    publish(self.total, total);
                 }
             }
         }
+    }
+
+    /// The sum of a round of this thread's block sums from `start` on, as soon as those of its warp are there. Leaves them
+    /// unwritten.
+    ///
+    /// # Safety
+    /// All lanes of one warp call it; `partials` has gridDim.x places.
+    #[inline(always)]
+    unsafe fn take_round(self, start: u32) -> f64 {
+        let mut v = [0.0f64; ROUND as usize];
+        let mut missing = true;
+        while missing {
+            // The reads of a round are independent, so that their latencies overlap.
+            missing = false;
+            let mut r = 0;
+            while r < ROUND {
+                let b = start + r * block_dim();
+                if b < grid_dim() {
+                    // SAFETY: a place for each block.
+                    v[r as usize] = unsafe { load_fresh(self.partials.add(b as usize)) };
+                }
+                r += 1;
+            }
+            let mut r = 0;
+            while r < ROUND {
+                missing |= v[r as usize].to_bits() == UNWRITTEN;
+                r += 1;
+            }
+            missing = warp_any(missing);
+            if missing {
+                pause();
+            }
+        }
+        let mut sum = 0.0;
+        let mut r = 0;
+        while r < ROUND {
+            let b = start + r * block_dim();
+            if b < grid_dim() {
+                // SAFETY: as above; the block has written.
+                unsafe { store_fresh(self.partials.add(b as usize), f64::from_bits(UNWRITTEN)) };
+            }
+            sum += v[r as usize];
+            r += 1;
+        }
+        sum
     }
 }

@@ -220,6 +220,16 @@ impl Shared<f32> {
         unsafe { self.pointer::<[f32; 4]>(i).write(load4(from, policy)) }
     }
 }
+impl Shared<f64> {
+    /// Elements `i` and `i + 1`.
+    ///
+    /// # Safety
+    /// No other thread writes them at the same time.
+    pub unsafe fn get_pair(self, i: usize) -> [f64; 2] {
+        // SAFETY: inside and aligned; the caller excludes races.
+        unsafe { self.pointer::<[f64; 2]>(i).read() }
+    }
+}
 /// Ends a group of the thread's copies.
 pub fn copies_commit() {}
 /// Waits until all of the thread's copies have arrived.

@@ -2,7 +2,7 @@
 use super::{Memory, launch, launch_together};
 use crate::barrier;
 use crate::likelihood::pair::{self, PairArgs};
-use crate::reduce::Output;
+use crate::reduce::{Output, UNWRITTEN};
 use crate::simt::*;
 use std::boxed::Box;
 use std::panic::catch_unwind;
@@ -20,7 +20,7 @@ fn run_pair(n: u64, scores: &mut [f32]) -> f64 {
     #[repr(align(16))]
     struct Samples([f32; 80]);
     let (x, parameters) = (Box::new(Samples([0.5; 80])), vec![0.25f32; 18]);
-    let (mut partials, mut ticket, mut total) = (vec![f64::NAN; 2], vec![0u32], vec![f64::NAN]);
+    let (mut partials, mut total) = (vec![f64::from_bits(UNWRITTEN); 2], vec![f64::NAN]);
     let mut memory = Memory::new();
     let args = PairArgs {
         x: memory.read("x", &x.0),
@@ -30,11 +30,7 @@ fn run_pair(n: u64, scores: &mut [f32]) -> f64 {
         d: 2,
         parameters: memory.read("parameters", &parameters),
         samples: memory.write("scores", scores),
-        output: Output {
-            partials: memory.write("partials", &mut partials),
-            ticket: memory.write("ticket", &mut ticket),
-            total: memory.write("total", &mut total),
-        },
+        output: Output { partials: memory.write("partials", &mut partials), total: memory.write("total", &mut total) },
     };
     // SAFETY: the arrays are those of the arguments, as far as they go.
     unsafe { launch((2, 1), 64, pair::shared_bytes(64), &memory, pair::pair, args) };

@@ -193,6 +193,9 @@ mod tests {
                 check(entries::fused(moments, capacity, d));
             }
         }
+        for (capacity, features) in [8, 32].into_iter().flat_map(|k| [4, 8, 12, 16].map(|d| (k, d))) {
+            check(entries::fused64(capacity, features));
+        }
         check(entries::exp2_bias());
         check(entries::pair());
         check(entries::reduce_sets());

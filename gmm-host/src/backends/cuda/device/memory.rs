@@ -118,6 +118,25 @@ pub fn enlarge<T: DeviceCopy>(buffer: &mut DeviceBuffer<T>, len: usize) -> Resul
     Ok(())
 }
 
+/// A number on the device for each block of a launch. None is written between launches, which restore that.
+#[derive(Debug)]
+pub struct BlockSums(DeviceBuffer<f64>);
+
+impl BlockSums {
+    pub fn new(blocks: usize) -> Result<Self> {
+        let unwritten = vec![f64::from_bits(reduce::UNWRITTEN); blocks];
+        DeviceBuffer::from_slice(&unwritten).map(Self).map_err(failed("cuMemcpyHtoD"))
+    }
+
+    /// Makes room for at least so many blocks. The caller sees to it that no work uses the numbers.
+    pub fn enlarge(&mut self, blocks: usize) -> Result<()> {
+        if self.0.len() < blocks {
+            *self = Self::new(blocks)?;
+        }
+        Ok(())
+    }
+}
+
 /// Where a launch writes its total.
 #[derive(Debug, Clone, Copy)]
 pub enum Total<'a> {
@@ -130,10 +149,7 @@ pub enum Total<'a> {
 /// The memory that a launch needs to form its total.
 #[derive(Debug, Clone, Copy)]
 pub struct Output<'a> {
-    /// A number for each block.
-    pub partials: Numbers<'a, f64>,
-    /// One counter, which is 0 between launches.
-    pub ticket: Numbers<'a, u32>,
+    pub blocks: &'a BlockSums,
     pub total: Total<'a>,
 }
 
@@ -145,10 +161,11 @@ impl Output<'_> {
             Total::Device(place) if place.len() > 0 => place.pointer_mut(),
             Total::Device(_) => return Err(mismatch("the place of a total", vec![1], vec![0])),
         };
-        if self.partials.len() < blocks as usize || self.ticket.len() == 0 {
-            return Err(mismatch("the sums of a launch's blocks", vec![blocks as usize], vec![self.partials.len()]));
+        let sums = Numbers::of(&self.blocks.0);
+        if sums.len() < blocks as usize {
+            return Err(mismatch("the sums of a launch's blocks", vec![blocks as usize], vec![sums.len()]));
         }
-        Ok(reduce::Output { partials: self.partials.pointer_mut(), ticket: self.ticket.pointer_mut(), total })
+        Ok(reduce::Output { partials: sums.pointer_mut(), total })
     }
 }
 
@@ -156,7 +173,9 @@ impl Output<'_> {
 #[derive(Debug)]
 pub struct Workspace {
     pub totals: Slots,
-    ticket: DeviceBuffer<u32>,
+    /// For launches that add up their blocks' sums themselves.
+    pub blocks: BlockSums,
+    /// For launches whose sums are added up by another.
     pub partials: DeviceBuffer<f64>,
     pub parameters: Upload<f32>,
 }
@@ -164,12 +183,16 @@ pub struct Workspace {
 impl Workspace {
     /// A workspace for up to `totals` totals of a launch.
     pub fn new(totals: usize) -> Result<Self> {
-        Ok(Self { totals: Slots::new(totals)?, ticket: zeroed(1)?, partials: allocate(1)?, parameters: Upload::new()? })
+        Ok(Self {
+            totals: Slots::new(totals)?,
+            blocks: BlockSums::new(1)?,
+            partials: allocate(1)?,
+            parameters: Upload::new()?,
+        })
     }
 
     /// The output of a launch that writes its total to the first slot.
     pub fn output(&self) -> Output<'_> {
-        let (partials, ticket) = (Numbers::of(&self.partials), Numbers::of(&self.ticket));
-        Output { partials, ticket, total: Total::Slot(&self.totals) }
+        Output { blocks: &self.blocks, total: Total::Slot(&self.totals) }
     }
 }

@@ -3,11 +3,10 @@ use super::error::{check, failed};
 use crate::{Error, Result};
 use cust::memory::{cuda_free_locked, cuda_malloc_locked};
 use cust::sys;
+use gmm_kernels::reduce::UNWRITTEN;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a slot holds before a kernel has written to it: a signalling NaN, which arithmetic never gives.
-const UNWRITTEN: u64 = 0x7ff4_dead_beef_0001;
 /// How often a slot is read before the driver is asked for the state of the stream.
 const LOOKS: u32 = 10_000;
 /// After so many questions to the driver (a few milliseconds) the thread yields its core to others between them.

@@ -1,5 +1,5 @@
 //! The E-step: `fused`, and `tiled` followed by `weighted_sums`.
-use super::{FAR, Problem, flat, of_each_type, random_mixture};
+use super::{FAR, Problem, flat, of_each_type, random_mixture, unwritten};
 use crate::backends::cuda::estep::fused_layout::FusedLayout;
 use crate::backends::cuda::estep::tensor_cores_layout::{Section, Shapes, TensorCoresLayout};
 use crate::backends::cuda::estep::weighted_sums_layout::WeightedSumsLayout;
@@ -157,7 +157,7 @@ fn weighted_sums_statistics(
             normalisers: memory.write("normalisers", bytemuck::cast_slice_mut(&mut normalisers)),
             stride: piece as u32,
         };
-        let (mut partials, mut ticket, mut total) = (vec![f64::NAN; 2], vec![0u32], vec![f64::NAN]);
+        let (mut partials, mut total) = (unwritten(2), vec![f64::NAN]);
         let tiled = tiled::TiledArgs {
             columns,
             d: d as u32,
@@ -170,7 +170,6 @@ fn weighted_sums_statistics(
             exponents,
             output: Output {
                 partials: memory.write("partials", &mut partials),
-                ticket: memory.write("ticket", &mut ticket),
                 total: memory.write("total", &mut total),
             },
         };
@@ -337,7 +336,7 @@ fn tensor_cores_statistics(
             normalisers: memory.write("normalisers", bytemuck::cast_slice_mut(&mut normalisers)),
             stride: piece as u32,
         };
-        let (mut partials, mut ticket, mut total) = (vec![f64::NAN; 2], vec![0u32], vec![f64::NAN]);
+        let (mut partials, mut total) = (unwritten(2), vec![f64::NAN]);
         let args = ExponentsArgs {
             shape: shapes.exponents,
             columns,
@@ -349,7 +348,6 @@ fn tensor_cores_statistics(
             exponents,
             output: Output {
                 partials: memory.write("partials", &mut partials),
-                ticket: memory.write("ticket", &mut ticket),
                 total: memory.write("total", &mut total),
             },
         };

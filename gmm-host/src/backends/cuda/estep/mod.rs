@@ -1,5 +1,7 @@
-//! The E-step in float32, by the kernels of `gmm_kernels::estep`.
+//! The E-step by the kernels of `gmm_kernels::estep`: in float32, and in float64 by `fused64`.
 pub(crate) mod fused;
+pub(crate) mod fused64;
+pub(crate) mod fused64_layout;
 pub(crate) mod fused_layout;
 pub(crate) mod tensor_cores;
 pub(crate) mod tensor_cores_layout;

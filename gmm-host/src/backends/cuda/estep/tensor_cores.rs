@@ -6,7 +6,7 @@ use crate::Result;
 use crate::backends::cuda::device::error::failed;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
-use crate::backends::cuda::device::memory::{Numbers, Output, Total, Workspace, allocate, zeroed};
+use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, zeroed};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch};
@@ -50,8 +50,7 @@ pub struct TensorCores {
     normalisers: DeviceBuffer<f32>,
     sums: DeviceBuffer<f64>,
     totals: DeviceBuffer<f64>,
-    partials: DeviceBuffer<f64>,
-    ticket: DeviceBuffer<u32>,
+    block_sums: BlockSums,
     /// Log₂-likelihood of each piece.
     log2: DeviceBuffer<f64>,
 }
@@ -98,8 +97,7 @@ impl TensorCores {
             normalisers: allocate(2 * piece)?,
             sums: allocate(slices * weigh.sums())?,
             totals: allocate(weigh.sums())?,
-            partials: allocate(blocks as usize)?,
-            ticket: zeroed(1)?,
+            block_sums: BlockSums::new(blocks as usize)?,
             log2: allocate(n.div_ceil(piece))?,
         })
     }
@@ -151,11 +149,7 @@ impl TensorCores {
                 constants: section(Section::Constants)?,
                 weighted: self.task.weighted,
                 exponents,
-                output: Output {
-                    partials: Numbers::of(&self.partials),
-                    ticket: Numbers::of(&self.ticket),
-                    total: Total::Device(log2.part(p..log2.len())?),
-                },
+                output: Output { blocks: &self.block_sums, total: Total::Device(log2.part(p..log2.len())?) },
             };
             let blocks = piece.n().div_ceil(shape.samples()).min(self.blocks as usize) as u32;
             let grid = Grid::new(blocks, shape.block(), shape.shared_bytes());

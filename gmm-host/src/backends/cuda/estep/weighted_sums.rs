@@ -4,7 +4,7 @@ use super::weighted_sums_layout::{Section, WeightedSumsLayout};
 use crate::backends::cuda::device::error::failed;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
-use crate::backends::cuda::device::memory::{Numbers, Output, Total, Workspace, allocate, zeroed};
+use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, zeroed};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch, suffices};
@@ -56,8 +56,7 @@ pub struct WeightedSums {
     normalisers: DeviceBuffer<f32>,
     sums: DeviceBuffer<f64>,
     totals: DeviceBuffer<f64>,
-    partials: DeviceBuffer<f64>,
-    ticket: DeviceBuffer<u32>,
+    block_sums: BlockSums,
     /// Log₂-likelihood of each piece.
     log2: DeviceBuffer<f64>,
 }
@@ -115,8 +114,7 @@ impl WeightedSums {
             normalisers: allocate(2 * piece)?,
             sums: allocate(slices * shape.sums())?,
             totals: allocate(shape.sums())?,
-            partials: allocate(tiled_blocks as usize)?,
-            ticket: zeroed(1)?,
+            block_sums: BlockSums::new(tiled_blocks as usize)?,
             log2: allocate(n.div_ceil(piece))?,
         })
     }
@@ -171,11 +169,7 @@ impl WeightedSums {
                 weighted: self.task.weighted,
                 scores: None,
                 exponents: Some(exponents),
-                output: Output {
-                    partials: Numbers::of(&self.partials),
-                    ticket: Numbers::of(&self.ticket),
-                    total: Total::Device(log2.part(p..log2.len())?),
-                },
+                output: Output { blocks: &self.block_sums, total: Total::Device(log2.part(p..log2.len())?) },
             };
             let blocks = piece.n().div_ceil(Tiled::block_samples(TILED_BLOCK, self.across));
             let grid = Grid::new(

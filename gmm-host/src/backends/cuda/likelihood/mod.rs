@@ -87,7 +87,13 @@ impl Plan {
     pub fn prepare(&self, workspace: &mut Workspace, sets: &[DeviceParameters<f32>]) -> Result<()> {
         self.check(sets)?;
         let Task { k, d, full, .. } = self.task;
-        enlarge(&mut workspace.partials, self.blocks as usize * sets.len().next_multiple_of(SETS))?;
+        let blocks = self.blocks as usize;
+        match self.variant.family {
+            Family::Batch | Family::BatchTensorCores => {
+                enlarge(&mut workspace.partials, blocks * sets.len().next_multiple_of(SETS))?;
+            }
+            _ => workspace.blocks.enlarge(blocks)?,
+        }
         match self.variant.family {
             // The other parameters are part of the kernel's argument.
             Family::SmallK => {

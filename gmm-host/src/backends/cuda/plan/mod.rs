@@ -12,8 +12,9 @@
 //! | `weighted_sums` | E-step | all | any, as shared memory allows | yes |
 //! | `general` | all | all | any | yes |
 //!
-//! `general` alone computes in float64, and gives labels and responsibilities; in float32 it makes the E-steps that the others
-//! cannot. [`Family::problem`] is this table; [`candidates`] adds the shapes; [`timing`] chooses among them by measured time.
+//! In float64 `fused` makes the E-step of diagonal covariances, and `general` all else. `general` alone gives labels and
+//! responsibilities; in float32 it makes the E-steps that the others cannot. [`Family::problem`] is this table; [`candidates`] adds the
+//! shapes; [`timing`] chooses among them by measured time.
 pub mod timing;
 pub mod variant;
 
@@ -99,7 +100,7 @@ impl Family {
         if self == Self::General {
             return (operation == Operation::Totals).then(|| "evaluates one parameter set at a time".into());
         }
-        if precision == Precision::Float64 {
+        if precision == Precision::Float64 && !(self == Self::Fused && operation == Operation::EStep && !full) {
             return Some("computes in float32".into());
         }
         if !self.operations().contains(&operation) {
@@ -202,6 +203,8 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
     use Family::{Batch, BatchTensorCores, Fused, General, Pair, SmallK, TensorCores, Tiled8, Tiled16, WeightedSums};
     let usable = |family: &Family| family.problem(task, limits).is_none();
     let in_order: &[Family] = match task.operation {
+        // They are not timed: `general` takes several times as long.
+        Operation::EStep if task.precision == Precision::Float64 && usable(&Fused) => &[Fused],
         _ if task.precision == Precision::Float64 => &[General],
         Operation::Total if usable(&SmallK) => &[SmallK],
         // With few samples, `pair` has the most threads at work.
@@ -281,6 +284,8 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             let components = (k as u32).min(WARP);
             vec![(components, WARP * components, (48 / components).min(32))]
         }
+        // As many warps as registers hold.
+        Family::Fused if task.precision == Precision::Float64 => return vec![(1, 128, 2)],
         // With fewer warps where the sums of all would not fit into shared memory.
         Family::Fused => {
             let most = if task.full { vec![(128, 2), (64, 4)] } else { vec![(128, 3), (96, 4), (64, 6)] };

@@ -6,6 +6,7 @@ use crate::backends::cuda::likelihood::batch_tensor_cores_layout;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused::{self, Moments};
+use gmm_kernels::estep::fused64;
 use gmm_kernels::likelihood::{batch, batch_tensor_cores, pair, small_k, tiled};
 use gmm_kernels::simt::WARP;
 use std::fmt;
@@ -144,6 +145,9 @@ impl FromStr for Variant {
 
 /// Dynamic shared memory of a launch of `fused`.
 pub fn fused_shared_bytes(task: &Task, block: u32) -> usize {
+    if task.precision == Precision::Float64 {
+        return fused64::shared_bytes(fused64::features(task.d), fused64::capacity(task.k), block);
+    }
     fused::shared_bytes(task.d, task.full, fused::capacity(task.k), block)
 }
 
@@ -179,7 +183,7 @@ impl Variant {
             Family::Batch => self.block as usize * QUAD * batch::QUADS,
             Family::BatchTensorCores => (self.block / WARP) as usize * batch_tensor_cores::SAMPLES,
             Family::Tiled8 | Family::Tiled16 => (self.block / WARP / self.split) as usize * tiled::WARP_SAMPLES,
-            Family::Pair => WARP as usize,
+            Family::Pair => pair::TILE,
             Family::Fused => (self.block / WARP) as usize * fused::TILE,
             Family::TensorCores | Family::WeightedSums | Family::General => self.block as usize,
         };
@@ -236,6 +240,9 @@ impl Variant {
             }
             Family::Tiled8 | Family::Tiled16 => vec![entries::tiled(self.family.rows(), full).name().into()],
             Family::Pair => vec![entries::pair().name().into()],
+            Family::Fused if task.precision == Precision::Float64 => {
+                vec![entries::fused64(fused64::capacity(k), fused64::features(d)).name().into()]
+            }
             Family::Fused => vec![entries::fused(Self::moments(task), fused::capacity(k), d).name().into()],
             Family::TensorCores => {
                 let tiles = Shapes::tiles(k);
@@ -300,7 +307,7 @@ mod tests {
         let variant: Variant = "tiled16/2:128x3:all".parse().unwrap();
         assert_eq!([512, 513].map(|n| variant.blocks(n, 132)), [1, 2]);
         let variant: Variant = "pair/8:256x3:all".parse().unwrap();
-        assert_eq!([32, 33].map(|n| variant.blocks(n, 132)), [1, 2]);
+        assert_eq!([64, 65].map(|n| variant.blocks(n, 132)), [1, 2]);
         // The groups of a batch do not change its grid along x: a set's result does not depend on its company.
         let variant: Variant = "batch/16:128x3:all".parse().unwrap();
         assert_eq!(variant.blocks(1025, 132), 2);

@@ -1,0 +1,153 @@
+//! `fused64`: the E-step in float64 in one read of the data, for diagonal covariances, K up to 32 and D up to 16.
+use super::fused64_layout::Fused64Layout;
+use crate::backends::cuda::device::check_suffices;
+use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::memory::{Numbers, Upload, allocate};
+use crate::backends::cuda::device::samples::{Chunk, Columns, DeviceSamples};
+use crate::backends::cuda::device::slots::Slots;
+use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::likelihood::{ReduceSets, Totals};
+use crate::backends::cuda::plan::{Operation, Task, Variant, candidates};
+use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::evaluator::check_features;
+use crate::{Mixture, Precision, Result, Statistics};
+use cust::memory::DeviceBuffer;
+use gmm_kernels::data::QUAD;
+use gmm_kernels::entries;
+use gmm_kernels::estep::fused64::{Fused64Args, MAX_COMPONENTS, MAX_FEATURES, numbers, shared_bytes, values};
+use gmm_kernels::reduce::sets::ReduceSetsArgs;
+
+/// A kernel made ready for mixtures of one shape.
+#[derive(Debug)]
+pub struct Fused64 {
+    kernel: Kernel<Fused64Args>,
+    reduce: Kernel<ReduceSetsArgs>,
+    /// Components and features of the instance.
+    instance: (usize, usize),
+    variant: Variant,
+    multiprocessors: u32,
+    parameters: Upload<f64>,
+    /// Where the sums are written, in the host's memory.
+    sums: Slots,
+    partials: DeviceBuffer<f64>,
+}
+
+impl Fused64 {
+    /// Whether the kernels can make a mixture's E-step. (Those of full and tied covariances have too many sums for registers.)
+    pub fn takes(mixture: &Mixture) -> bool {
+        let (k, d) = mixture.means().dim();
+        mixture.factor().is_none() && k <= MAX_COMPONENTS && d <= MAX_FEATURES
+    }
+
+    /// The statistics of a mixture that the kernels take, and the variant that they were computed with. `kernel` is that of the
+    /// E-step before, and is replaced where it does not fit. The device's context is current.
+    pub fn statistics(
+        kernel: &mut Option<Self>,
+        data: &DeviceSamples<f64>,
+        mixture: &Mixture,
+    ) -> Result<(Variant, Statistics)> {
+        check_features(mixture, data.d())?;
+        let parameters = DeviceParameters::<f64>::new(mixture, data.frame())?;
+        let task = Task {
+            operation: Operation::EStep,
+            n: data.chunk_size(),
+            k: parameters.n_components,
+            d: parameters.n_features,
+            full: !matches!(parameters.matrices, Matrices::Diagonal),
+            tied: false,
+            central: true,
+            expandable: false,
+            weighted: data.weighted(),
+            precision: Precision::Float64,
+        };
+        let layout = Fused64Layout::new(mixture.covariance_type(), parameters);
+        let ready = match kernel.take() {
+            Some(ready) if ready.instance == layout.instance() => ready,
+            _ => Self::new(data.gpu(), &layout, &task)?,
+        };
+        let ready = kernel.insert(ready);
+        ready.parameters.fill(layout.len(), |to| layout.write(to))?;
+        let ready = &*ready;
+        let mut sums = vec![0.0; ready.sums.len()];
+        data.one_by_one(
+            |_, Chunk { pass, columns, started }| {
+                let started = started.followed_by(ready.parameters.send(&pass.stream)?);
+                Ok(started.followed_by(ready.start(&pass.stream, columns)?))
+            },
+            |running| {
+                let chunk = running.results(&ready.sums, ready.sums.len())?;
+                sums.iter_mut().zip(chunk).for_each(|(sum, v)| *sum += v);
+                Ok(())
+            },
+        )?;
+        let scale = data.weight_scale();
+        sums.iter_mut().for_each(|sum| *sum *= scale);
+        Ok((ready.variant, layout.statistics(&sums, data.total_weight(), data.frame())?))
+    }
+
+    fn new(gpu: &Gpu, layout: &Fused64Layout, task: &Task) -> Result<Self> {
+        let (capacity, features) = layout.instance();
+        let variant = candidates(task, None, &gpu.limits)[0];
+        let values = values(features, capacity);
+        let most_blocks = gpu.limits.multiprocessors * variant.per_multiprocessor;
+        Ok(Self {
+            kernel: gpu.kernel(&entries::fused64(capacity, features), None)?,
+            reduce: gpu.kernel(&entries::reduce_sets(), None)?,
+            instance: (capacity, features),
+            variant,
+            multiprocessors: gpu.limits.multiprocessors,
+            parameters: Upload::new()?,
+            sums: Slots::new(values)?,
+            partials: allocate(values * most_blocks as usize)?,
+        })
+    }
+
+    /// Starts the E-step over some samples; its sums are written to the slots.
+    fn start<'a>(&'a self, stream: &'a Stream, columns: Columns<'a, f64>) -> Result<Running<'a, ()>> {
+        let (capacity, features) = self.instance;
+        let blocks = self.variant.blocks(columns.n(), self.multiprocessors);
+        let (partials, values) = (Numbers::of(&self.partials), self.sums.len());
+        let grid = Grid::new(blocks, self.variant.block, shared_bytes(features, capacity, self.variant.block));
+        let launch = Fused64Launch { columns, instance: self.instance, parameters: self.parameters.device(), partials };
+        self.sums.clear(values);
+        let running = stream.launch(self.kernel, grid, launch)?;
+        let reduce = ReduceSets { partials, count: blocks as usize, totals: Totals::Slots(&self.sums, values) };
+        Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(values), reduce)?).borrowed())
+    }
+}
+
+/// A launch that leaves each block's sums.
+#[derive(Clone, Copy)]
+struct Fused64Launch<'a> {
+    columns: Columns<'a, f64>,
+    instance: (usize, usize),
+    parameters: Numbers<'a, f64>,
+    /// A sum for each value and block.
+    partials: Numbers<'a, f64>,
+}
+
+// SAFETY: the columns' lengths were checked when they were made, and their stride is a multiple of a quad; features, parameters,
+// partial sums and shared memory are checked here.
+unsafe impl Launch for Fused64Launch<'_> {
+    type Argument = Fused64Args;
+
+    fn argument(&self, grid: &Grid) -> Result<Fused64Args> {
+        let ((capacity, features), columns) = (self.instance, &self.columns);
+        let partials = values(features, capacity) * grid.blocks.0 as usize;
+        let padded = columns.n().next_multiple_of(QUAD);
+        let shared = shared_bytes(features, capacity, grid.threads);
+        let needed = vec![columns.d(), padded, numbers(features) * capacity, partials, shared];
+        let got = vec![features, columns.stride(), self.parameters.len(), self.partials.len(), grid.shared];
+        check_suffices("a launch of `fused64`", needed, got)?;
+        Ok(Fused64Args {
+            x: columns.x(),
+            stride: columns.stride() as u64,
+            n: columns.n() as u64,
+            d: columns.d() as u32,
+            sample_weights: columns.weights(),
+            parameters: self.parameters.pointer(),
+            partials: self.partials.pointer_mut(),
+        })
+    }
+}

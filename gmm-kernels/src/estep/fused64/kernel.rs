@@ -1,0 +1,340 @@
+//! The code of the `fused64` kernels. The loops over a lane's arrays have constant bounds, so that the arrays are registers.
+use super::*;
+use crate::math::{Float, float64, warp_sum};
+use crate::simt::*;
+
+/// A sum of log₂-likelihoods, stored as a product, so that one logarithm serves for many samples.
+struct LogProduct {
+    powers: f64,
+    exponent: i64,
+    /// In [1, 2).
+    mantissa: f64,
+}
+
+impl LogProduct {
+    /// Adds `power` + log₂ v, for v from 2⁻¹⁰⁰ to 2¹⁰⁰.
+    #[inline(always)]
+    fn multiply(&mut self, power: f64, v: f64) {
+        const FRACTION: u64 = (1 << 52) - 1;
+        let bits = (self.mantissa * v).to_bits();
+        self.powers += power;
+        self.exponent += (bits >> 52) as i64 - 1023;
+        self.mantissa = f64::from_bits(bits & FRACTION | 1f64.to_bits());
+    }
+
+    #[inline(always)]
+    fn sum(&self) -> f64 {
+        self.powers + (self.exponent as f64 + float64::log2(self.mantissa))
+    }
+}
+
+/// A warp's samples on their way through its two stages in shared memory.
+struct Stages<'a, const FEATURES: usize> {
+    args: &'a Fused64Args,
+    /// (2, FEATURES, [`TILE`]).
+    ring: Shared<f64>,
+    /// The place of this lane's pair in it.
+    own: Shared<f32>,
+    lane: u64,
+    policy: CachePolicy,
+}
+
+impl<const FEATURES: usize> Stages<'_, FEATURES> {
+    /// Starts to copy the samples from `first` on, a pair for each lane, to a stage; past the end there is nothing to copy.
+    ///
+    /// # Safety
+    /// No lane reads that stage.
+    #[inline(always)]
+    unsafe fn fetch(&self, first: u64, stage: usize) {
+        let args = self.args;
+        if first < args.n {
+            // In the place of a pair past the end comes the last one, which is not counted.
+            let (pair, last) = (first + PAIR as u64 * self.lane, (args.n - 1) & !(PAIR as u64 - 1));
+            let mut from = args.x.wrapping_add(if pair < last { pair } else { last } as usize);
+            let mut to = self.own.offset(stage * FEATURES * TILE * 2);
+            let mut j = 0;
+            while j < args.d {
+                // SAFETY: the pair exists, and the ring has a place for each lane, feature and stage.
+                unsafe { to.copy4(0, from.cast(), self.policy) };
+                from = from.wrapping_add(args.stride as usize);
+                to = to.offset(TILE * 2);
+                j += 1;
+            }
+        }
+        copies_commit();
+    }
+
+    /// Writes zeros to this lane's places of the features that the data does not have.
+    ///
+    /// # Safety
+    /// No other lane accesses the stages.
+    #[inline(always)]
+    unsafe fn clear_the_rest(&self) {
+        let mut j = self.args.d as usize;
+        while j < FEATURES {
+            // SAFETY: inside the stages.
+            unsafe {
+                self.own.set4(j * TILE * 2, [0.0; 4]);
+                self.own.set4((FEATURES + j) * TILE * 2, [0.0; 4]);
+            }
+            j += 1;
+        }
+    }
+}
+
+/// Sum of `x` over the lanes that share a sample.
+#[inline(always)]
+fn sum_over_components<const LANES: usize>(mut x: f64) -> f64 {
+    let mut by = LANES as u32 / 2;
+    while by > 0 {
+        x += x.shuffle_xor(by);
+        by /= 2;
+    }
+    x
+}
+
+/// Maximum of `x` over the lanes that share a sample.
+#[inline(always)]
+fn max_over_components<const LANES: usize>(mut x: f64) -> f64 {
+    let mut by = LANES as u32 / 2;
+    while by > 0 {
+        let other = x.shuffle_xor(by);
+        x = if other > x { other } else { x };
+        by /= 2;
+    }
+    x
+}
+
+/// A lane's component and its sums. The shifts are in shared memory: registers do not hold them as well.
+struct Component<const FEATURES: usize> {
+    scale: [f64; FEATURES],
+    /// The first; the others are a place for each lane that shares a sample apart.
+    shifts: Shared<f64>,
+    weight: f64,
+    seed: f64,
+    count: f64,
+    first: [f64; FEATURES],
+    second: [f64; FEATURES],
+}
+
+impl<const FEATURES: usize> Component<FEATURES> {
+    /// Component `c` of so many.
+    ///
+    /// # Safety
+    /// The parameters are readable.
+    #[inline(always)]
+    unsafe fn load(parameters: *const f64, shifts: Shared<f64>, c: usize, capacity: usize) -> Self {
+        // SAFETY: the caller guarantees it.
+        let number = |at: usize| unsafe { f64::load(parameters.add(at * capacity + c)) };
+        let mut component = Self {
+            scale: [0.0; FEATURES],
+            shifts: shifts.offset(c),
+            weight: number(2 * FEATURES),
+            seed: number(2 * FEATURES + 1),
+            count: 0.0,
+            first: [0.0; FEATURES],
+            second: [0.0; FEATURES],
+        };
+        let mut j = 0;
+        while j < FEATURES {
+            component.scale[j] = number(j);
+            j += 1;
+        }
+        component
+    }
+
+    /// Adds a sample of this responsibility.
+    #[inline(always)]
+    fn add(&mut self, r: f64, z: &[f64; FEATURES]) {
+        self.count += r;
+        let mut j = 0;
+        while j < FEATURES {
+            let rz = r * z[j];
+            self.first[j] += rz;
+            self.second[j] = fma64(rz, z[j], self.second[j]);
+            j += 1;
+        }
+    }
+
+    /// Writes the warp's sums, those of the lanes that have the same component added up.
+    ///
+    /// # Safety
+    /// `to` has places for them, which only this warp uses. All lanes take part.
+    #[inline(always)]
+    unsafe fn write<const LANES: usize>(&self, to: Shared<f64>) {
+        let lane = (thread_idx() % WARP) as usize;
+        let write = |row: usize, mut v: f64| {
+            let mut by = WARP / 2;
+            while by >= LANES as u32 {
+                v += v.shuffle_xor(by);
+                by /= 2;
+            }
+            if lane < LANES {
+                // SAFETY: the caller guarantees it.
+                unsafe { to.set(row * LANES + lane, v) };
+            }
+        };
+        write(0, self.count);
+        let mut j = 0;
+        while j < FEATURES {
+            write(1 + j, self.first[j]);
+            write(1 + FEATURES + j, self.second[j]);
+            j += 1;
+        }
+    }
+}
+
+/// The kernel: LANES lanes, a component each, share a pair of samples.
+#[inline(always)]
+unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
+    let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
+    let warps = block_dim() / WARP;
+    let (c, group) = (lane % LANES, lane / LANES);
+    // Shared memory: the sums of each warp, the stages of each warp, the components' shifts.
+    let values = values(FEATURES, LANES);
+    let per_warp = values.next_multiple_of(2);
+    let all_sums = Shared::<f64>::at(0);
+    let warp_sums = all_sums.offset(warp as usize * per_warp);
+    let ring = all_sums.offset(warps as usize * per_warp + warp as usize * 2 * FEATURES * TILE);
+    let shifts = all_sums.offset(warps as usize * (per_warp + 2 * FEATURES * TILE));
+    let own = ring.offset(PAIR * lane).cast::<f32>().in_thread_register();
+    let stages = Stages::<FEATURES> { args, ring, own, lane: lane as u64, policy: policy_stream() };
+    let step = grid_dim() as u64 * warps as u64 * TILE as u64;
+    let mut first = (block_idx() as u64 * warps as u64 + warp as u64) * TILE as u64;
+    // SAFETY: at the start no lane reads the stages.
+    unsafe {
+        stages.clear_the_rest();
+        stages.fetch(first, 0);
+    }
+    let mut i = thread_idx() as usize;
+    while i < FEATURES * LANES {
+        // SAFETY: the numbers behind the scales, which have a place in shared memory.
+        unsafe { shifts.set(i, f64::load(args.parameters.add(FEATURES * LANES + i))) };
+        i += block_dim() as usize;
+    }
+    barrier!();
+    // SAFETY: the parameters have these sizes.
+    let mut component = unsafe { Component::<FEATURES>::load(args.parameters, shifts, c, LANES) };
+    let mut product = LogProduct { powers: 0.0, exponent: 0, mantissa: 1.0 };
+    let mut stage = 0;
+    // The bound is the same for all lanes of a warp, so that all of them take part in the exchanges.
+    while first < args.n {
+        // SAFETY: all lanes have read that stage: the end of this loop.
+        unsafe { stages.fetch(first + step, stage ^ 1) };
+        copies_wait_but_one();
+        warp_sync();
+        let samples = stages.ring.offset(stage * FEATURES * TILE);
+        let left = args.n - first;
+        let end = if left < TILE as u64 { left as usize } else { TILE };
+        let mut round = 0;
+        while round < end {
+            not_unrolled();
+            let at = round + group * PAIR;
+            let sample = first + at as u64;
+            let mut z = [[0.0; FEATURES]; PAIR];
+            let mut q = [component.seed; PAIR];
+            let mut j = 0;
+            while j < FEATURES {
+                // SAFETY: samples of the stage, which has arrived, and numbers that are there since the barrier.
+                let (x, shift) = unsafe { (samples.get_pair(j * TILE + at), component.shifts.get(j * LANES)) };
+                let mut p = 0;
+                while p < PAIR {
+                    z[p][j] = fma64(component.scale[j], x[p], shift);
+                    q[p] = fma64(-z[p][j], z[p][j], q[p]);
+                    p += 1;
+                }
+                j += 1;
+            }
+            // All exchanges come first: between them nothing depends on the lane.
+            let (mut top, mut likelihood, mut sum) = ([0.0; PAIR], [0.0; PAIR], [0.0; PAIR]);
+            let mut p = 0;
+            while p < PAIR {
+                // A component without weight is no maximum.
+                let q = if component.weight > 0.0 { q[p] } else { f64::LOWEST };
+                top[p] = max_over_components::<LANES>(q);
+                // 2^LEAST beside one is nothing.
+                const LEAST: f64 = -1000.0;
+                let power = q - top[p];
+                let power = if power > LEAST { power } else { LEAST };
+                likelihood[p] = component.weight * float64::exp2_normal(power);
+                sum[p] = sum_over_components::<LANES>(likelihood[p]);
+                p += 1;
+            }
+            let mut r = [0.0; PAIR];
+            let mut p = 0;
+            while p < PAIR {
+                // For a sample past the end nothing is counted.
+                let exists = sample + (p as u64) < args.n;
+                let (top, sum) = if exists { (top[p], sum[p]) } else { (0.0, 1.0) };
+                r[p] = if exists { likelihood[p] * float64::reciprocal(sum) } else { 0.0 };
+                if args.sample_weights.is_null() {
+                    product.multiply(top, sum);
+                } else {
+                    // SAFETY: the sample exists.
+                    let weight = if exists { unsafe { f64::load(args.sample_weights.add(sample as usize + p)) } } else { 0.0 };
+                    product.powers += weight * (top + float64::log2(sum));
+                    r[p] *= weight;
+                }
+                p += 1;
+            }
+            let mut p = 0;
+            while p < PAIR {
+                component.add(r[p], &z[p]);
+                p += 1;
+            }
+            round += PAIR * (WARP as usize / LANES);
+        }
+        first += step;
+        stage ^= 1;
+        // The next copy into this stage starts only when all lanes have read it.
+        warp_sync();
+    }
+    // The first lane of each group counts the samples that the group's lanes share.
+    let total = warp_sum(if c == 0 { product.sum() } else { 0.0 });
+    // SAFETY: places that only this warp uses.
+    unsafe {
+        component.write::<LANES>(warp_sums);
+        if lane == 0 {
+            warp_sums.set(values - 1, total);
+        }
+    }
+    barrier!();
+    let mut v = thread_idx() as usize;
+    while v < values {
+        let mut sum = 0.0;
+        let mut warp = 0;
+        while warp < warps as usize {
+            // SAFETY: the barrier made the sums of all warps visible.
+            sum += unsafe { all_sums.get(warp * per_warp + v) };
+            warp += 1;
+        }
+        // SAFETY: a place for each value and block.
+        unsafe { store(args.partials.add(v * grid_dim() as usize + block_idx() as usize), sum) };
+        v += block_dim() as usize;
+    }
+}
+
+macro_rules! instances {
+    ($($name:ident $lanes:literal $features:literal),*) => { $(
+        kernel! {
+            /// Each block's log-likelihood and sufficient statistics.
+            ///
+            /// # Safety
+            /// The pointers of `args` are valid for the sizes given; launched as the module says.
+            pub unsafe fn $name(args: Fused64Args) {
+                // SAFETY: the caller guarantees it.
+                unsafe { body::<$lanes, $features>(&args) }
+            }
+        }
+    )* };
+}
+instances!(
+    fused64_k08_d04 8 4,
+    fused64_k08_d08 8 8,
+    fused64_k08_d12 8 12,
+    fused64_k08_d16 8 16,
+    fused64_k32_d04 32 4,
+    fused64_k32_d08 32 8,
+    fused64_k32_d12 32 12,
+    fused64_k32_d16 32 16
+);

@@ -24,6 +24,16 @@ fn mixture(rng: &mut ChaCha8Rng) -> Result<Mixture, Error> {
     Mixture::new(&weights / weights.sum(), means, Covariances::Diag(variances))
 }
 
+/// Mixtures beside another one, as far as a posterior of 10⁶ samples is wide.
+fn beside(m: &Mixture) -> Result<Vec<Mixture>, Error> {
+    let Covariances::Diag(variances) = m.covariances() else { unreachable!("a diagonal mixture") };
+    let scaled = |i: usize| {
+        let factor = 1.0 + 1e-5 * i as f64;
+        Mixture::new(m.weights().to_owned(), m.means().mapv(|v| v * factor), Covariances::Diag(variances * factor))
+    };
+    (0..SETS).map(scaled).collect()
+}
+
 fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
@@ -79,7 +89,10 @@ fn main() -> Result<(), Error> {
         let calls = if n > 5_000_000 { 500 } else { 2000 };
         let total = seconds(calls, |i| cuda.log_likelihood(&sets[i % SETS]).map(|_| ()))?;
         let batch = seconds(calls / 20, |_| cuda.log_likelihood_batch(&sets).map(|_| ()))? / SETS as f64;
-        println!("  batch of {SETS}: {}", cuda.describe().kernel);
+        println!("  batch of {SETS}, far from each other: {}", cuda.describe().kernel);
+        let sets_beside = beside(&sets[0])?;
+        let near = seconds(calls / 20, |_| cuda.log_likelihood_batch(&sets_beside).map(|_| ()))? / SETS as f64;
+        println!("  batch of {SETS} near to each other, a set: {:.2} µs, {}", near * 1e6, cuda.describe().kernel);
         let step = seconds(calls / 10, |i| cuda.statistics(&sets[i % SETS]).map(|_| ()))?;
         println!("  E-step, parameters to statistics: {:.1} µs", step * 1e6);
         let read = (n * D * size_of::<f32>()) as f64 / BYTES_PER_SECOND;

@@ -185,7 +185,7 @@ unsafe fn write_exponents<const S: usize>(
             while half_and_distance < 8 {
                 let (h, distance) = (half_and_distance / 4, half_and_distance % 4);
                 // The lane at this distance has this place of the half step.
-                let place = 8 * s + 4 * h + (lane % 4 ^ distance);
+                let place = 8 * s + 4 * h + ((lane % 4) ^ distance);
                 let mut v = x[s][h];
                 let mut p = 0;
                 while distance > 0 && p < QUAD {

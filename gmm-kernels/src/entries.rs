@@ -1,5 +1,5 @@
 //! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by these entries only.
-use crate::estep::{fused, tensor_cores, weighted_sums};
+use crate::estep::{fused, fused_tensor_cores, tensor_cores, weighted_sums};
 use crate::general::{accumulate, density, posterior};
 use crate::likelihood::{batch, exp2_bias, pair, small_k, tiled};
 use crate::metropolis;
@@ -75,6 +75,12 @@ pub fn tiled(rows: usize, full: bool) -> Entry<tiled::TiledArgs> {
 /// The fused E-step of `capacity` (8 or 32) components over D ≤ 16 features.
 pub fn fused(moments: fused::Moments, capacity: usize, d: usize) -> Entry<fused::FusedArgs> {
     Entry::new(format!("fused_{}_k{capacity:02}_d{d:02}", moments.name()))
+}
+
+/// The E-step of few components on the matrix units, in one read of the data.
+pub fn fused_tensor_cores(shape: fused_tensor_cores::Shape) -> Entry<fused_tensor_cores::FusedTensorCoresArgs> {
+    let full = if shape.rotations > 0 { "full_" } else { "" };
+    Entry::new(format!("fused_tensor_cores_{full}d{:02}_k{:02}", shape.features(), shape.capacity()))
 }
 
 /// The sums of the E-step over samples whose exponents are known, raw or central.

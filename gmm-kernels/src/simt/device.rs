@@ -14,6 +14,18 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     core::f32::math::mul_add(a, b, c)
 }
 
+/// a·b − c, rounded once. (ptxas leaves the sign of c that comes from a float16 number a separate instruction.)
+#[inline(always)]
+pub fn fma_minus(a: f32, b: f32, c: f32) -> f32 {
+    let y: f32;
+    // SAFETY: arithmetic on registers.
+    unsafe {
+        asm!("{{ .reg .f32 n; neg.f32 n, {3}; fma.rn.f32 {0}, {1}, {2}, n; }}",
+            out(reg32) y, in(reg32) a, in(reg32) b, in(reg32) c, options(pure, nomem, nostack));
+    }
+    y
+}
+
 /// a·b + c in float64, rounded once.
 #[inline(always)]
 pub fn fma64(a: f64, b: f64, c: f64) -> f64 {
@@ -475,6 +487,16 @@ pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
         asm!("atom.add.acq_rel.gpu.global.u32 {}, [{}], {};", out(reg32) old, in(reg64) p, in(reg32) v, options(nostack))
     };
     old
+}
+
+/// Adds `v` to the number at `p`, modulo 2^64.
+///
+/// # Safety
+/// `p` is an aligned number in global memory that other threads access by this function only, until all have met.
+#[inline(always)]
+pub unsafe fn add_u64(p: *mut u64, v: u64) {
+    // SAFETY: the caller guarantees it.
+    unsafe { asm!("red.relaxed.gpu.global.add.u64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack)) };
 }
 
 /// Writes a value that the host may poll.

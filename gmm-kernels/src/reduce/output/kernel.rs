@@ -49,6 +49,16 @@ impl Output {
     /// gridDim.x places; see [`Output::block_sum`] for the shared memory.
     #[inline(always)]
     pub unsafe fn finish(self, product: LogProduct) {
+        // SAFETY: the caller guarantees it.
+        unsafe { self.finish_with(product, || ()) }
+    }
+
+    /// As [`Output::finish`]; all threads of the last block call `last`, which sees what all blocks have written before this.
+    ///
+    /// # Safety
+    /// As for [`Output::finish`].
+    #[inline(always)]
+    pub unsafe fn finish_with(self, product: LogProduct, last: impl FnOnce()) {
         let s = Shared::<f64>::at(0);
         // SAFETY: the caller guarantees it.
         unsafe {
@@ -57,6 +67,7 @@ impl Output {
                 if thread_idx() == 0 {
                     publish(self.total, sum);
                 }
+                last();
                 return;
             }
             if thread_idx() == 0 {
@@ -94,6 +105,7 @@ impl Output {
                         publish(self.total, sum);
                     }
                 }
+                last();
             }
         }
     }

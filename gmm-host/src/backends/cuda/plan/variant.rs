@@ -5,6 +5,7 @@ use crate::backends::cuda::estep::tensor_cores_layout::{MOST_WARPS, Shapes};
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused::{self, Moments};
+use gmm_kernels::estep::fused_tensor_cores;
 use gmm_kernels::likelihood::{batch, pair, small_k, tiled};
 use gmm_kernels::simt::WARP;
 use std::fmt;
@@ -19,19 +20,21 @@ pub enum Family {
     Tiled16,
     Pair,
     Fused,
+    FusedTensorCores,
     TensorCores,
     WeightedSums,
     General,
 }
 
 impl Family {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::SmallK,
         Self::Batch,
         Self::Tiled8,
         Self::Tiled16,
         Self::Pair,
         Self::Fused,
+        Self::FusedTensorCores,
         Self::TensorCores,
         Self::WeightedSums,
         Self::General,
@@ -45,6 +48,7 @@ impl Family {
             Self::Tiled16 => "tiled16",
             Self::Pair => "pair",
             Self::Fused => "fused",
+            Self::FusedTensorCores => "fused_tensor_cores",
             Self::TensorCores => "tensor_cores",
             Self::WeightedSums => "weighted_sums",
             Self::General => "general",
@@ -148,7 +152,7 @@ impl Variant {
         let whole = (WARP..=1024).contains(&self.block) && self.block.is_multiple_of(WARP);
         let counts = (1..=64).contains(&self.per_multiprocessor) && self.split > 0;
         let split = match self.family {
-            Family::SmallK | Family::Fused | Family::General => self.split == 1,
+            Family::SmallK | Family::Fused | Family::FusedTensorCores | Family::General => self.split == 1,
             Family::Batch => true,
             Family::Pair => self.split == warps,
             Family::Tiled8 | Family::Tiled16 => {
@@ -174,8 +178,19 @@ impl Variant {
             Family::Tiled8 | Family::Tiled16 => (self.block / WARP / self.split) as usize * tiled::WARP_SAMPLES,
             Family::Pair => WARP as usize,
             Family::Fused => (self.block / WARP) as usize * fused::TILE,
-            Family::TensorCores | Family::WeightedSums | Family::General => self.block as usize,
+            Family::FusedTensorCores | Family::TensorCores | Family::WeightedSums | Family::General => {
+                self.block as usize
+            }
         };
+        self.most_blocks(n, per_block, multiprocessors)
+    }
+
+    /// Blocks of a grid over `n` samples, of which a warp takes `of_warp` at a time.
+    pub fn blocks_of(&self, n: usize, of_warp: usize, multiprocessors: u32) -> u32 {
+        self.most_blocks(n, (self.block / WARP) as usize * of_warp, multiprocessors)
+    }
+
+    fn most_blocks(&self, n: usize, per_block: usize, multiprocessors: u32) -> u32 {
         let most = multiprocessors * self.per_multiprocessor;
         n.div_ceil(per_block).clamp(1, most as usize) as u32
     }
@@ -195,6 +210,8 @@ impl Variant {
             Family::Tiled8 | Family::Tiled16 => tiled::shared_bytes(self.family.rows(), self.block, self.split),
             Family::Pair => pair::shared_bytes(self.block),
             Family::Fused => fused_shared_bytes(task, self.block),
+            Family::FusedTensorCores => fused_tensor_cores::Shape::new(k, d, task.full)
+                .map_or(usize::MAX, |shape| shape.shared_bytes(self.block)),
             Family::TensorCores => {
                 let shapes = Shapes::new(task, self);
                 shapes.exponents.shared_bytes().max(shapes.weigh.shared_bytes())
@@ -222,6 +239,10 @@ impl Variant {
             Family::Tiled8 | Family::Tiled16 => vec![entries::tiled(self.family.rows(), full).name().into()],
             Family::Pair => vec![entries::pair().name().into()],
             Family::Fused => vec![entries::fused(Self::moments(task), fused::capacity(k), d).name().into()],
+            Family::FusedTensorCores => fused_tensor_cores::Shape::new(k, d, full)
+                .map(|shape| entries::fused_tensor_cores(shape).name().into())
+                .into_iter()
+                .collect(),
             Family::TensorCores => {
                 let tiles = Shapes::tiles(k);
                 vec![entries::exponents(full, tiles).name().into(), entries::weigh(full, tiles).name().into()]
@@ -263,6 +284,7 @@ mod tests {
             "pair/1:32x8:all",
             "batch/16:64x6:0",
             "fused:128x3:0",
+            "fused_tensor_cores:512x1:0",
             "tensor_cores/4:256x1:all",
             "weighted_sums/8:192x2:all",
             "general:256x8:all",

@@ -69,7 +69,7 @@ impl Split {
 /// Step `s` of products, from the features of all pairs of tiles: features, then squares.
 #[inline(always)]
 fn step<const P: usize>(x: &[Split; P], s: usize) -> Split {
-    if s % 2 == 0 { x[s / 2] } else { x[s / 2].square() }
+    if s.is_multiple_of(2) { x[s / 2] } else { x[s / 2].square() }
 }
 
 /// A block's shared memory, and the warp's part in it. `P`: pairs of tiles of features; `N`: tiles of components.
@@ -351,7 +351,7 @@ impl<const S: usize, const N: usize> Sums<S, N> {
             let row = S * STEP * capacity;
             // SAFETY: the caller guarantees it.
             unsafe {
-                if lane % 4 == 0 {
+                if lane.is_multiple_of(4) {
                     of_tile.set(row + lane / 4, count);
                 }
                 if lane < 4 {

@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         ("estep_far_samples_and_dead_components", || estep::far_samples_and_dead_components(&cuda())),
         ("estep_weights_of_any_size", || estep::weights_of_any_size(&cuda())),
         ("tensor_cores_agree", tensor_cores_agree),
+        ("fused_tensor_cores_agree", fused_tensor_cores_agree),
         ("tensor_cores_refuse_what_would_lose_digits", tensor_cores_refuse_what_would_lose_digits),
         ("large_k_and_d", large_k_and_d),
         ("many_parts", many_parts),
@@ -158,18 +159,55 @@ fn large_k_and_d() {
 /// Tolerances: responsibilities are rounded by 2⁻¹² of themselves, so that the mean over N samples moves by 2⁻¹²/√N of a
 /// deviation; that of a few samples may move by 2⁻¹². With thousands the errors are those of the exponents, [`estep::FLOAT32`].
 fn tensor_cores_agree() {
+    let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (1500, 13, 70), (700, 129, 33)];
+    agree_on_matrix_units(
+        "tensor_cores",
+        &CovarianceType::ALL,
+        &small,
+        &[(20_003, 13, 8), (30_001, 32, 64), (10_007, 64, 20)],
+    );
+}
+
+/// As [`tensor_cores_agree`], for each instance of the kernels that keep exponents in registers.
+fn fused_tensor_cores_agree() {
+    let small = [
+        (1, 1, 1),
+        (15, 5, 3),
+        (17, 13, 9),
+        (130, 16, 5),
+        (1000, 8, 8),
+        (257, 3, 19),
+        (700, 17, 16),
+        (300, 25, 7),
+        (900, 32, 33),
+    ];
+    let large = [(20_003, 13, 8), (20_003, 7, 5), (15_000, 32, 8), (30_001, 32, 64), (20_011, 16, 32), (700_001, 4, 3)];
+    agree_on_matrix_units("fused_tensor_cores", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
+    // Matrices.
+    let small = [(1, 1, 1), (15, 5, 3), (17, 13, 8), (130, 15, 5), (1000, 8, 8), (257, 10, 7)];
+    let large = [(20_003, 13, 8), (20_003, 7, 5), (20_003, 14, 8), (700_001, 4, 3)];
+    agree_on_matrix_units("fused_tensor_cores", &[CovarianceType::Full, CovarianceType::Tied], &small, &large);
+}
+
+/// Sizes are N, D, K.
+fn agree_on_matrix_units(
+    kernel: &'static str,
+    types: &[CovarianceType],
+    small: &[(usize, usize, usize)],
+    large: &[(usize, usize, usize)],
+) {
     let subject = |limit: Option<usize>| Subject {
-        name: format!("tensor_cores, memory {limit:?}"),
+        name: format!("{kernel}, memory {limit:?}"),
         load: Box::new(move |samples| {
-            let options = CudaOptions::default().with_kernel(String::from("tensor_cores")).with_memory_limit(limit);
+            let options = CudaOptions::default().with_kernel(String::from(kernel)).with_memory_limit(limit);
             Box::new(CudaEvaluator::new(samples, 0, &options).unwrap())
         }),
         float64: 5e-4,
         totals: (1e-5, 1e-5),
     };
     let subjects = [subject(None), subject(Some(2 * 8 * 512 * 140))];
-    for (n, d, k) in [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (1500, 13, 70), (700, 129, 33)] {
-        for t in CovarianceType::ALL {
+    for &(n, d, k) in small {
+        for &t in types {
             let x = normal((n + d) as u64, n, d, 0.4);
             let m = mixture((k + d) as u64, t, k, d, 0.4);
             let what = format!("N={n} D={d} K={k}");
@@ -177,8 +215,8 @@ fn tensor_cores_agree() {
             estep::check(&subjects[..1], &format!("{what} weighted"), &x, Some(&weights(n)), &m, 5e-4);
         }
     }
-    for (n, d, k) in [(20_003, 13, 8), (30_001, 32, 64), (10_007, 64, 20)] {
-        for t in CovarianceType::ALL {
+    for &(n, d, k) in large {
+        for &t in types {
             for offset in [0.0, 1e4] {
                 // In float64, so that data far from the origin is exact; it is centred before it is rounded.
                 let x = normal(n as u64, n, d, offset);
@@ -189,6 +227,7 @@ fn tensor_cores_agree() {
                 estep::assert_statistics_agree(&what, &got, &truth, estep::FLOAT32);
                 let relative = (got.log_likelihood() / truth.log_likelihood() - 1.0).abs();
                 assert!(relative < 1e-7, "{what}: total {relative:e}");
+                println!("{kernel}, {what}: total {relative:e}, {}", estep::errors(&got, &truth));
             }
         }
     }

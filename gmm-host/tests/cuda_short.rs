@@ -121,15 +121,23 @@ fn e_steps() {
 
 /// The E-step on the matrix units, which is chosen for many samples only.
 fn e_steps_on_tensor_cores() {
-    for (n, d, k) in [(600, 5, 3), (515, 20, 40), (300, 33, 20)] {
-        let (x, wide) = data(n, d);
-        for t in CovarianceType::ALL {
-            let m = mixture(2, t, k, d, 0.0);
-            let statistics = evaluator(&x, Some("tensor_cores")).statistics(&m).unwrap();
-            let truth = reference(wide.view()).statistics(&m).unwrap();
-            assert_near(&format!("{t} N={n} D={d} K={k}"), statistics.lower_bound(), truth.lower_bound(), 1e-4);
+    let check = |kernel: &str, sizes: &[(usize, usize, usize)], types: &[CovarianceType]| {
+        for &(n, d, k) in sizes {
+            let (x, wide) = data(n, d);
+            for &t in types {
+                let m = mixture(2, t, k, d, 0.0);
+                let statistics = evaluator(&x, Some(kernel)).statistics(&m).unwrap();
+                let truth = reference(wide.view()).statistics(&m).unwrap();
+                let what = format!("{kernel} {t} N={n} D={d} K={k}");
+                assert_near(&what, statistics.lower_bound(), truth.lower_bound(), 1e-4);
+            }
         }
-    }
+    };
+    check("tensor_cores", &[(600, 5, 3), (515, 20, 40), (300, 33, 20)], &CovarianceType::ALL);
+    // With one block for each multiprocessor of few warps, so that each warp goes through its loop several times.
+    let sizes = [(600, 5, 3), (515, 20, 40), (300, 13, 8), (20_001, 13, 8), (700, 32, 16)];
+    check("fused_tensor_cores:64x1:0", &sizes, &[CovarianceType::Diag]);
+    check("fused_tensor_cores:64x1:0", &[(600, 5, 3), (20_001, 13, 8)], &[CovarianceType::Full]);
 }
 
 fn float64_and_labels() {

@@ -1,5 +1,5 @@
 //! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by these entries only.
-use crate::estep::{fused, fused64, tensor_cores, weighted_sums};
+use crate::estep::{fused, fused_tensor_cores, fused64, tensor_cores, weighted_sums};
 use crate::general::{accumulate, density, posterior};
 use crate::likelihood::{batch, batch_tensor_cores, exp2_bias, pair, small_k, tiled};
 use crate::metropolis;
@@ -85,6 +85,12 @@ pub fn fused(moments: fused::Moments, capacity: usize, d: usize) -> Entry<fused:
 /// The fused E-step in float64, of `capacity` (8 or 32) diagonal components over `features` (4, 8, 12 or 16).
 pub fn fused64(capacity: usize, features: usize) -> Entry<fused64::Fused64Args> {
     Entry::new(format!("fused64_k{capacity:02}_d{features:02}"))
+}
+
+/// The E-step of few components on the matrix units, in one read of the data.
+pub fn fused_tensor_cores(shape: fused_tensor_cores::Shape) -> Entry<fused_tensor_cores::FusedTensorCoresArgs> {
+    let full = if shape.rotations > 0 { "full_" } else { "" };
+    Entry::new(format!("fused_tensor_cores_{full}d{:02}_k{:02}", shape.features(), shape.capacity()))
 }
 
 /// The sums of the E-step over samples whose exponents are known, raw or central.

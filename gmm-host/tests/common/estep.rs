@@ -72,6 +72,18 @@ pub fn assert_statistics_agree(what: &str, got: &Statistics, truth: &Statistics,
     }
 }
 
+/// The largest differences in norm: of the counts, and of the scatter over the counts.
+#[allow(dead_code)]
+pub fn errors(got: &Statistics, truth: &Statistics) -> String {
+    let norm = |a: &mut dyn Iterator<Item = f64>| a.map(|v| v * v).sum::<f64>().sqrt();
+    let relative =
+        |a: Vec<f64>, b: Vec<f64>| norm(&mut a.iter().zip(&b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied());
+    let counts = relative(got.counts().to_vec(), truth.counts().to_vec());
+    let means = relative(got.means().iter().copied().collect(), truth.means().iter().copied().collect());
+    let scatter = relative(got.scatter().iter().collect(), truth.scatter().iter().collect());
+    format!("counts {counts:.1e}, means {means:.1e}, scatter {scatter:.1e}")
+}
+
 /// An exponent of some hundreds has an absolute error of some 10⁻⁵ in float32, which is the relative error of a
 /// responsibility, and not the same for all samples.
 pub const FLOAT32: f64 = 1e-4;

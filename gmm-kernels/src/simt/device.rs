@@ -14,6 +14,18 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     core::f32::math::mul_add(a, b, c)
 }
 
+/// a·b − c, rounded once. (ptxas leaves the sign of c that comes from a float16 number a separate instruction.)
+#[inline(always)]
+pub fn fma_minus(a: f32, b: f32, c: f32) -> f32 {
+    let y: f32;
+    // SAFETY: arithmetic on registers.
+    unsafe {
+        asm!("{{ .reg .f32 n; neg.f32 n, {3}; fma.rn.f32 {0}, {1}, {2}, n; }}",
+            out(reg32) y, in(reg32) a, in(reg32) b, in(reg32) c, options(pure, nomem, nostack));
+    }
+    y
+}
+
 /// a·b + c in float64, rounded once.
 #[inline(always)]
 pub fn fma64(a: f64, b: f64, c: f64) -> f64 {
@@ -491,6 +503,16 @@ pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
     old
 }
 
+/// Adds `v` to the number at `p`, modulo 2^64.
+///
+/// # Safety
+/// `p` is an aligned number in global memory that other threads access by this function only, until all have met.
+#[inline(always)]
+pub unsafe fn add_u64(p: *mut u64, v: u64) {
+    // SAFETY: the caller guarantees it.
+    unsafe { asm!("red.relaxed.gpu.global.add.u64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack)) };
+}
+
 /// Writes a value that the host may poll.
 ///
 /// # Safety
@@ -522,6 +544,14 @@ pub unsafe fn load_fresh(p: *const f64) -> f64 {
 pub unsafe fn store_fresh(p: *mut f64, v: f64) {
     // SAFETY: the caller guarantees it.
     unsafe { asm!("st.relaxed.gpu.global.f64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack)) };
+}
+
+/// Orders what this thread, and those that it has met at a barrier, wrote before with what it writes to [`store_fresh`] behind it; and what it
+/// read by [`load_fresh`] before with what it, and those that it meets at a barrier, read behind it.
+#[inline(always)]
+pub fn fence() {
+    // SAFETY: no access of its own.
+    unsafe { asm!("fence.acq_rel.gpu;", options(nostack)) };
 }
 
 /// To be called in a loop that waits for another block.

@@ -51,6 +51,26 @@ impl Output {
     #[inline(always)]
     pub unsafe fn finish(self, product: LogProduct) {
         // SAFETY: the caller guarantees it.
+        unsafe { self.finish_by::<false>(product, || ()) }
+    }
+
+    /// As [`Output::finish`]; all threads of the last block call `last`, which sees what all blocks have written before this.
+    ///
+    /// # Safety
+    /// As for [`Output::finish`].
+    #[inline(always)]
+    pub unsafe fn finish_with(self, product: LogProduct, last: impl FnOnce()) {
+        // SAFETY: the caller guarantees it.
+        unsafe { self.finish_by::<true>(product, last) }
+    }
+
+    /// `FENCED`: whether `last` sees what all blocks have written, which costs a wait for the memory.
+    ///
+    /// # Safety
+    /// As for [`Output::finish`].
+    #[inline(always)]
+    unsafe fn finish_by<const FENCED: bool>(self, product: LogProduct, last: impl FnOnce()) {
+        // SAFETY: the caller guarantees it.
         unsafe {
             let s = Shared::<f64>::at(0);
             let sum = Self::block_sum(product);
@@ -58,9 +78,14 @@ impl Output {
                 if thread_idx() == 0 {
                     publish(self.total, sum);
                 }
+                last();
                 return;
             }
             if thread_idx() == 0 {
+                // The block's other threads wrote before the barrier in `block_sum`.
+                if FENCED {
+                    fence();
+                }
                 store_fresh(self.partials.add(block_idx() as usize), sum);
             }
             // Blocks start in order, and none waits for another but this one, so that all of them run at some time.
@@ -70,6 +95,9 @@ impl Output {
                 while start < grid_dim() {
                     sum += self.take_round(start + thread_idx());
                     start += ROUND * block_dim();
+                }
+                if FENCED {
+                    fence();
                 }
                 let sum = warp_sum(sum);
                 // The first thread has read the warps' sums that are there.
@@ -87,6 +115,7 @@ impl Output {
                     }
                     publish(self.total, total);
                 }
+                last();
             }
         }
     }

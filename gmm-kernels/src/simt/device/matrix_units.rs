@@ -58,6 +58,18 @@ pub fn fma_halves(a: Halves, b: Halves, c: Halves) -> Halves {
     h
 }
 
+/// a·b − c of pairs of float16 numbers, rounded once.
+#[inline(always)]
+pub fn fma_minus_halves(a: Halves, b: Halves, c: Halves) -> Halves {
+    let h: u32;
+    // SAFETY: arithmetic on registers.
+    unsafe {
+        asm!("{{ .reg .b32 n; neg.f16x2 n, {3}; fma.rn.f16x2 {0}, {1}, {2}, n; }}",
+            out(reg32) h, in(reg32) a, in(reg32) b, in(reg32) c, options(pure, nomem, nostack));
+    }
+    h
+}
+
 /// c + A·B of a warp: A (16, 16) by rows, B (16, 8) by columns in float16, c (16, 8) in float32; all lanes take part. Products
 /// are exact; their sum is truncated, not rounded.
 #[inline(always)]

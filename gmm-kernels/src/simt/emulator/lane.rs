@@ -10,6 +10,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     a.mul_add(b, c)
 }
+/// a·b − c, rounded once.
+pub fn fma_minus(a: f32, b: f32, c: f32) -> f32 {
+    a.mul_add(b, -c)
+}
 /// a·b + c in float64, rounded once.
 pub fn fma64(a: f64, b: f64, c: f64) -> f64 {
     a.mul_add(b, c)
@@ -281,6 +285,14 @@ pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
     // SAFETY: the caller guarantees it.
     unsafe { AtomicU32::from_ptr(checked_mut(p)) }.fetch_add(v, Ordering::AcqRel)
 }
+/// Adds `v` to the number at `p`, modulo 2^64.
+///
+/// # Safety
+/// Other threads access it by this function only, until all have met.
+pub unsafe fn add_u64(p: *mut u64, v: u64) {
+    // SAFETY: the caller guarantees it.
+    unsafe { AtomicU64::from_ptr(checked_mut(p)) }.fetch_add(v, Ordering::Relaxed);
+}
 /// Writes a value that the host may poll.
 ///
 /// # Safety
@@ -305,6 +317,10 @@ pub unsafe fn load_fresh(p: *const f64) -> f64 {
 pub unsafe fn store_fresh(p: *mut f64, v: f64) {
     // SAFETY: an array of the launch's.
     unsafe { AtomicU64::from_ptr(checked_mut(p).cast()) }.store(v.to_bits(), Ordering::Relaxed);
+}
+/// As on the device.
+pub fn fence() {
+    std::sync::atomic::fence(Ordering::SeqCst);
 }
 /// Lets other threads run, unless one of them has failed.
 pub fn pause() {

@@ -9,11 +9,12 @@ use crate::backends::device_parameters::DeviceParameters;
 use crate::{CovarianceType, Covariances, Evaluator, Mixture, Precision, ReferenceEvaluator, Samples, Statistics};
 use cust::memory::bytemuck;
 use gmm_kernels::estep::fused::{self, Moments};
+use gmm_kernels::estep::fused_tensor_cores;
 use gmm_kernels::estep::tensor_cores::*;
 use gmm_kernels::estep::weighted_sums;
 use gmm_kernels::likelihood::tiled;
-use gmm_kernels::reduce::Output;
 use gmm_kernels::reduce::slices::{self, ReduceSlicesArgs, reduce_slices};
+use gmm_kernels::reduce::{Output, UNWRITTEN};
 use gmm_kernels::simt::emulator::{Memory, launch};
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};
@@ -78,7 +79,11 @@ fn check_statistics<const LANES: usize>(
 /// xⱼ² over all samples, the sum of magnitudes is at most N·sᵢ·sⱼ for the products of two features, and by Cauchy and Schwarz at
 /// most sⱼ·√(N·count) for one feature and a component.
 fn assert_statistics(x: &Array2<f32>, mixture: &Mixture, got: &Statistics) {
-    const UNIT: f64 = 1e-4;
+    assert_statistics_within(x, mixture, got, 1e-4);
+}
+
+/// As [`assert_statistics`], with another tolerance in place of 10⁻⁴.
+fn assert_statistics_within(x: &Array2<f32>, mixture: &Mixture, got: &Statistics, unit: f64) {
     let (n, d) = x.dim();
     let truth = ReferenceEvaluator::new(Samples::from_f32(x.view()).unwrap()).statistics(mixture).unwrap();
     let what = format!("{} N={n} K={} D={d}", mixture.covariance_type(), mixture.n_components());
@@ -88,7 +93,7 @@ fn assert_statistics(x: &Array2<f32>, mixture: &Mixture, got: &Statistics) {
     let total = truth.log_likelihood();
     near(got.log_likelihood(), total, 3e-5 * total.abs().max(1.0), "log-likelihood");
     for (a, b) in got.counts().iter().zip(truth.counts()) {
-        near(*a, *b, UNIT * n as f64, "count");
+        near(*a, *b, unit * n as f64, "count");
     }
     let sizes: Vec<f64> =
         x.columns().into_iter().map(|x| x.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / n as f64).collect();
@@ -96,14 +101,14 @@ fn assert_statistics(x: &Array2<f32>, mixture: &Mixture, got: &Statistics) {
     for ((c, j), b) in truth.means().indexed_iter() {
         // A component with next to no samples has a mean of rounding errors.
         if counts[c] > 0.1 {
-            near(got.means()[[c, j]], *b, UNIT * (sizes[j] * n as f64 / counts[c]).sqrt(), "mean");
+            near(got.means()[[c, j]], *b, unit * (sizes[j] * n as f64 / counts[c]).sqrt(), "mean");
         }
     }
     let largest = sizes.iter().copied().fold(0.0, f64::max);
     // The scatter of a spherical component is summed over the features.
     let features = if mixture.covariance_type() == CovarianceType::Spherical { d } else { 1 };
     for (a, b) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
-        near(a, b, UNIT * n as f64 * largest * features as f64, "scatter");
+        near(a, b, unit * n as f64 * largest * features as f64, "scatter");
     }
 }
 
@@ -402,6 +407,99 @@ fn tensor_cores_give_the_statistics() {
         for mixture in of_each_type(&mut rng, k, d) {
             let got = tensor_cores_statistics(&x, &mixture, variant, (piece, slices), None);
             assert_statistics(&x, &mixture, &got);
+        }
+    }
+}
+
+/// The E-step by `fused_tensor_cores`.
+fn fused_tensor_cores_statistics(
+    x: &Array2<f32>,
+    mixture: &Mixture,
+    (grid, block): (u32, u32),
+    weights: Option<&[f32]>,
+) -> Statistics {
+    use fused_tensor_cores::*;
+    let problem = Problem::new(x.clone(), &random_mixture(&mut ChaCha8Rng::seed_from_u64(0), 1, x.ncols()));
+    let parameters = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame).unwrap();
+    let layout = TensorCoresLayout::new(mixture, parameters, &problem.frame);
+    assert!(layout.expandable);
+    let shape = layout.fused_shape().unwrap();
+    let mut parameters = vec![f32::NAN; shape.numbers()];
+    layout.write_fused(shape, &mut parameters);
+    let by_value = layout.fused_by_value(shape);
+    let (mut integers, mut values) = (vec![0u64; shape.sums()], vec![f64::NAN; 1 + shape.sums()]);
+    let mut partials = unwritten(grid);
+    let mut memory = Memory::new();
+    let (log2, sums) = values.split_at_mut(1);
+    let args = FusedTensorCoresArgs {
+        columns: problem.columns(&mut memory),
+        d: problem.d as u32,
+        sample_weights: weights.map_or(std::ptr::null(), |w| memory.read("weights of samples", w)),
+        parameters: memory.read("parameters", if by_value.is_some() { &[] } else { &parameters[..] }),
+        by_value: by_value.unwrap_or([f32::NAN; BY_VALUE]),
+        integers: memory.write("integers", &mut integers),
+        unit: unit(problem.n as u64),
+        sums: memory.write("sums", sums),
+        output: Output { partials: memory.write("partials", &mut partials), total: memory.write("total", log2) },
+    };
+    let kernel: unsafe fn(_) = match (shape.pairs, shape.components) {
+        _ if shape.rotations == 5 => fused_tensor_cores_full_d09_k08,
+        _ if shape.rotations == 7 => fused_tensor_cores_full_d13_k08,
+        _ if shape.rotations == 8 => fused_tensor_cores_full_d15_k08,
+        (1, 1) => fused_tensor_cores_d16_k08,
+        (2, 1) => fused_tensor_cores_d32_k08,
+        (1, 2) => fused_tensor_cores_d16_k16,
+        (2, 2) => fused_tensor_cores_d32_k16,
+        (1, 4) => fused_tensor_cores_d16_k32,
+        (2, 4) => fused_tensor_cores_d32_k32,
+        (1, 8) => fused_tensor_cores_d16_k64,
+        (2, 8) => fused_tensor_cores_d32_k64,
+        _ => panic!("{shape:?}"),
+    };
+    // SAFETY: the arguments of this kernel, with the arrays of `memory`.
+    unsafe { launch((grid, 1), block, shape.shared_bytes(block), &memory, kernel, args) };
+    let ready = partials.iter().all(|sum| sum.to_bits() == UNWRITTEN) && integers.iter().all(|v| *v == 0);
+    assert!(ready, "ready for the next launch");
+    let weight = weights.map_or(problem.n as f64, |w| w.iter().copied().map(f64::from).sum());
+    layout.fused_statistics(shape, &values, 1.0, weight, 0.0, &problem.frame).unwrap()
+}
+
+#[test]
+fn fused_tensor_cores_give_the_statistics() {
+    let cases = [
+        // N, K, D
+        (1, 1, 1),
+        (15, 3, 5),
+        (17, 8, 13),
+        (1000, 8, 13),
+        (333, 7, 8),
+        (70, 4, 2),
+        (99, 6, 14),
+        (130, 5, 32),
+        (200, 9, 5),
+        (200, 16, 17),
+        (100, 20, 16),
+        (150, 32, 25),
+        (133, 40, 13),
+        (90, 64, 32),
+    ];
+    for (i, (n, k, d)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let mut x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
+        if n > 1 {
+            x.row_mut(n / 2).fill(FAR as f32);
+        }
+        for mixture in of_each_type(&mut rng, k, d) {
+            // Not all shapes are for matrices.
+            let full = matches!(mixture.covariance_type(), CovarianceType::Full | CovarianceType::Tied);
+            if fused_tensor_cores::Shape::new(k, d, full).is_none() {
+                continue;
+            }
+            let run = || fused_tensor_cores_statistics(&x, &mixture, (2, 64), None);
+            let got = run();
+            // The far sample's responsibilities are rounded by 2⁻¹² of themselves, and that sample is most of the scatter.
+            assert_statistics_within(&x, &mixture, &got, 3.5e-4);
+            assert_eq!(got, run(), "the same bits every time");
         }
     }
 }

@@ -3,6 +3,8 @@ pub(crate) mod fused;
 pub(crate) mod fused64;
 pub(crate) mod fused64_layout;
 pub(crate) mod fused_layout;
+pub(crate) mod fused_tensor_cores;
+pub(crate) mod fused_tensor_cores_layout;
 pub(crate) mod tensor_cores;
 pub(crate) mod tensor_cores_layout;
 pub(crate) mod weighted_sums;
@@ -10,6 +12,7 @@ pub(crate) mod weighted_sums_layout;
 
 use super::device::gpu::Gpu;
 use super::device::memory::Workspace;
+use super::device::mismatch;
 use super::device::samples::{Chunk, Columns, DeviceSamples, Pass};
 use super::device::stream::Stream;
 use super::likelihood::{exp2_bias, seconds};
@@ -21,7 +24,9 @@ use crate::data::frame::Frame;
 use crate::{Mixture, Precision, Result, Statistics};
 use fused::Fused;
 use fused_layout::FusedLayout;
+use fused_tensor_cores::FusedTensorCores;
 use gmm_kernels::estep::fused::Moments;
+use gmm_kernels::estep::fused_tensor_cores::Shape;
 use std::collections::HashMap;
 use tensor_cores::TensorCores;
 use tensor_cores_layout::TensorCoresLayout;
@@ -33,6 +38,8 @@ use weighted_sums_layout::WeightedSumsLayout;
 pub struct EStep {
     /// `fused`, by moments, capacity, and variant.
     fused: HashMap<(Moments, usize, Variant), Fused>,
+    /// `fused_tensor_cores`, by instance and variant.
+    fused_tensor_cores: HashMap<(Shape, Variant), FusedTensorCores>,
     /// `weighted_sums`, for the latest task only, because its memory is large.
     weighted_sums: Option<WeightedSums>,
     /// `tensor_cores`, likewise.
@@ -53,7 +60,9 @@ impl Layout {
     fn new(family: Family, mixture: &Mixture, parameters: DeviceParameters<f32>, frame: &Frame) -> Option<Self> {
         Some(match family {
             Family::Fused => Self::Fused(FusedLayout::new(mixture.covariance_type(), parameters)),
-            Family::TensorCores => Self::TensorCores(TensorCoresLayout::new(mixture, parameters, frame)),
+            Family::FusedTensorCores | Family::TensorCores => {
+                Self::TensorCores(TensorCoresLayout::new(mixture, parameters, frame))
+            }
             Family::WeightedSums => Self::WeightedSums(WeightedSumsLayout::new(mixture, parameters, frame)),
             _ => return None,
         })
@@ -99,7 +108,7 @@ impl EStep {
             requested_family.map_or_else(|| families(&task, limits).contains(&family), |requested| requested == family)
         };
         let mut tensor_cores = None;
-        if asked_for(Family::TensorCores) {
+        if asked_for(Family::FusedTensorCores) || asked_for(Family::TensorCores) {
             let layout = TensorCoresLayout::new(mixture, parameters.clone(), data.frame());
             task.expandable = layout.expandable;
             tensor_cores = Some(Layout::TensorCores(layout));
@@ -111,7 +120,7 @@ impl EStep {
         }
         let family = requested_family.or_else(|| families(&task, limits).first().copied()).unwrap_or(Family::General);
         let layout = match tensor_cores {
-            Some(layout) if family == Family::TensorCores => Some(layout),
+            Some(layout) if matches!(family, Family::FusedTensorCores | Family::TensorCores) => Some(layout),
             _ => Layout::new(family, mixture, parameters.clone(), data.frame()),
         };
         let Some(mut layout) = layout else { return Ok((super::general::VARIANT, None)) };
@@ -139,6 +148,9 @@ impl EStep {
         }
         let statistics = match &layout {
             Layout::Fused(layout) => self.fused(data, layout, &task, variant)?,
+            Layout::TensorCores(layout) if variant.family == Family::FusedTensorCores => {
+                self.fused_tensor_cores(data, layout, variant)?
+            }
             Layout::TensorCores(layout) => self.tensor_cores(data, layout, &task, variant)?,
             Layout::WeightedSums(layout) => self.weighted_sums(data, layout, &task, variant)?,
         };
@@ -183,6 +195,46 @@ impl EStep {
         let scale = data.weight_scale();
         sums.iter_mut().for_each(|sum| *sum *= scale);
         layout.statistics(&sums, data.total_weight(), exp2_bias(data.gpu())?, data.frame())
+    }
+
+    fn fused_tensor_cores(
+        &mut self,
+        data: &mut DeviceSamples<f32>,
+        layout: &TensorCoresLayout,
+        variant: Variant,
+    ) -> Result<Statistics> {
+        let shape = layout.fused_shape().ok_or_else(|| mismatch("a mixture for this E-step", vec![], vec![]))?;
+        let kernel = match self.fused_tensor_cores.entry((shape, variant)) {
+            std::collections::hash_map::Entry::Occupied(ready) => ready.into_mut(),
+            std::collections::hash_map::Entry::Vacant(place) => {
+                place.insert(FusedTensorCores::new(data.gpu(), shape, variant)?)
+            }
+        };
+        let kernel: &FusedTensorCores = kernel;
+        for pass in data.passes() {
+            kernel.prepare(&mut pass.workspace, layout)?;
+        }
+        let weighted = data.weighted();
+        let mut sums: Vec<f64> = Vec::new();
+        data.one_by_one(
+            |_, Chunk { pass, columns, started }| {
+                let Pass { stream, workspace, .. } = pass;
+                let started = started.followed_by(workspace.parameters.send(stream)?);
+                let parameters = workspace.parameters.device();
+                Ok(started.followed_by(kernel.start(stream, layout, parameters, columns, weighted)?))
+            },
+            |running| {
+                let chunk = running.results(kernel.results(), kernel.results().len())?;
+                if sums.is_empty() {
+                    sums = chunk;
+                } else {
+                    sums.iter_mut().zip(chunk).for_each(|(sum, v)| *sum += v);
+                }
+                Ok(())
+            },
+        )?;
+        let bias = exp2_bias(data.gpu())?;
+        layout.fused_statistics(shape, &sums, data.weight_scale(), data.total_weight(), bias, data.frame())
     }
 
     fn tensor_cores(
@@ -285,6 +337,7 @@ struct Ready {
 
 enum Kernels {
     Fused(Fused, FusedLayout),
+    FusedTensorCores(FusedTensorCores, TensorCoresLayout),
     TensorCores(Box<TensorCores>),
     WeightedSums(Box<WeightedSums>, WeightedSumsLayout),
 }
@@ -303,6 +356,12 @@ impl Trial for EStepTrial<'_> {
                 let kernel = Fused::new(self.gpu, &layout, variant, &task)?;
                 kernel.prepare(&mut workspace, &layout)?;
                 Kernels::Fused(kernel, layout)
+            }
+            Layout::TensorCores(layout) if variant.family == Family::FusedTensorCores => {
+                let Some(shape) = layout.fused_shape() else { return Ok(()) };
+                let kernel = FusedTensorCores::new(self.gpu, shape, variant)?;
+                kernel.prepare(&mut workspace, &layout)?;
+                Kernels::FusedTensorCores(kernel, layout)
             }
             Layout::TensorCores(layout) => {
                 let kernels = TensorCores::new(self.gpu, variant, &task)?;
@@ -327,6 +386,9 @@ impl Trial for EStepTrial<'_> {
         match kernels {
             Kernels::Fused(kernel, layout) => {
                 seconds(stream, repeats, || kernel.start(stream, layout, parameters, columns))
+            }
+            Kernels::FusedTensorCores(kernel, layout) => {
+                seconds(stream, repeats, || kernel.start(stream, layout, parameters, columns, self.task.weighted))
             }
             Kernels::TensorCores(kernels) => seconds(stream, repeats, || kernels.start(stream, parameters, columns)),
             Kernels::WeightedSums(kernels, layout) => {

@@ -9,7 +9,7 @@ use gmm_kernels::estep::tensor_cores::{
     COLUMNS, ExponentsShape, ONE, PRODUCT_SCALE, RAW_PITCH, RESPONSIBILITY_SCALE, STEP, TILE, WeighShape,
 };
 use gmm_kernels::simt::WARP;
-use ndarray::Array2;
+use ndarray::{Array2, Axis};
 use rayon::prelude::*;
 use std::f64::consts::LN_2;
 use std::ops::Range;
@@ -132,9 +132,9 @@ pub(crate) enum Section {
 
 /// What is known of a component of a mixture.
 #[derive(Debug, Clone, Copy)]
-struct Component {
+pub(super) struct Component {
     /// Its constant.
-    constant: f64,
+    pub(super) constant: f64,
     /// The largest of its coefficients.
     largest: f32,
     /// The expected error of its exponent, see [`TensorCoresLayout::expandable`].
@@ -243,7 +243,9 @@ impl TensorCoresLayout {
         let (k, d) = mixture.means().dim();
         let full = !matches!(parameters.matrices, Matrices::Diagonal);
         let mut coefficients = vec![0.0; k * products(d, full)];
-        let rows = coefficients.par_chunks_exact_mut(products(d, full)).with_min_len(8);
+        // So many that waking the threads does not cost more than they save.
+        let at_once = (1 << 14) / products(d, full) + 1;
+        let rows = coefficients.par_chunks_exact_mut(products(d, full)).with_min_len(at_once);
         let component = |(c, row): (usize, &mut [f32])| match parameters.matrices {
             _ if parameters.weight[c] == 0.0 => Component { constant: 0.0, largest: 0.0, error: 0.0 },
             Matrices::Diagonal => Component::diagonal(&parameters, c, row),
@@ -297,6 +299,19 @@ impl TensorCoresLayout {
         });
     }
 
+    pub(super) fn parameters(&self) -> &DeviceParameters<f32> {
+        &self.parameters
+    }
+
+    /// The coefficients (K, M), those of features divided by [`ONE`].
+    pub(super) fn coefficients(&self) -> &[f32] {
+        &self.coefficients
+    }
+
+    pub(super) fn components(&self) -> &[Component] {
+        &self.components
+    }
+
     /// The statistics, from the sums over samples of total weight `weight`, whose likelihoods (less the mixture's offset) have the
     /// logarithm `log2` to base 2; `scale`: what sums are to be multiplied by.
     pub fn statistics(
@@ -308,32 +323,55 @@ impl TensorCoresLayout {
         log2: f64,
         frame: &Frame,
     ) -> Result<Statistics> {
-        let (k, d) = self.dim();
         let shape = &shapes.weigh;
         let (counts, rounded) = sums[shape.rows() * shape.products()..].split_at(shape.rows());
+        let d = self.dim().1;
+        let full = self.full();
+        let place = move |(i, j): (usize, usize)| match full {
+            _ if j == d => {
+                if full {
+                    triangle(i) + i
+                } else {
+                    2 * i
+                }
+            }
+            true => triangle(i) + i + 1 + j,
+            false => 2 * i + 1,
+        };
+        let product = |c: usize, of: (usize, usize)| sums[c * shape.products() + place(of)];
+        self.statistics_of(SumsOfProducts { counts, rounded, product, scale, log2 }, weight, frame)
+    }
+
+    /// The statistics, from sums over samples of total weight `weight`.
+    pub(super) fn statistics_of(
+        &self,
+        sums: SumsOfProducts<'_, impl Fn(usize, (usize, usize)) -> f64>,
+        weight: f64,
+        frame: &Frame,
+    ) -> Result<Statistics> {
+        let (k, d) = self.dim();
+        let SumsOfProducts { counts, rounded, product, scale, log2 } = sums;
         let (mut first, mut second) = (Array2::zeros((k, d)), Covariances::zeros(self.covariance_type, k, d));
         for c in 0..k {
             // The moments were formed with rounded responsibilities, whose own sum is not quite the count.
             let of_rounded = if rounded[c] > 0.0 { counts[c] / rounded[c] } else { 0.0 };
             let unit = scale * of_rounded / f64::from(PRODUCT_SCALE * RESPONSIBILITY_SCALE);
-            let row = &sums[c * shape.products()..][..products(d, self.full())];
-            let mut first = first.row_mut(c);
-            if let Covariances::Diag(second) = &mut second {
-                let both = first.iter_mut().zip(second.row_mut(c)).zip(row.chunks_exact(2)).zip(&frame.inverse);
-                for (((first, second), sum), inverse) in both {
-                    *first = sum[0] * unit * inverse / f64::from(ONE);
-                    *second = sum[1] * unit * inverse * inverse;
-                }
-                continue;
+            for (i, (first, inverse)) in first.row_mut(c).iter_mut().zip(&frame.inverse).enumerate() {
+                *first = product(c, (i, d)) * unit * inverse / f64::from(ONE);
             }
-            for ((i, j), sum) in features(d, self.full()).zip(row) {
-                let v = sum * unit * frame.inverse[i];
-                match &mut second {
-                    _ if j == d => first[i] = v / f64::from(ONE),
-                    Covariances::Full(to) => to[[c, i, j]] = v * frame.inverse[j],
-                    Covariances::Tied(to) => to[[i, j]] += v * frame.inverse[j],
-                    Covariances::Diag(to) => to[[c, i]] = v * frame.inverse[j],
-                    Covariances::Spherical(to) => to[c] += v * frame.inverse[j],
+            let pair = |i: usize, j: usize| product(c, (i, j)) * unit * frame.inverse[i] * frame.inverse[j];
+            match &mut second {
+                Covariances::Diag(to) => to.row_mut(c).iter_mut().enumerate().for_each(|(i, to)| *to = pair(i, i)),
+                Covariances::Spherical(to) => to[c] = (0..d).map(|i| pair(i, i)).sum(),
+                Covariances::Full(to) => {
+                    for (i, mut row) in to.index_axis_mut(Axis(0), c).outer_iter_mut().enumerate() {
+                        row.iter_mut().take(i + 1).enumerate().for_each(|(j, to)| *to = pair(i, j));
+                    }
+                }
+                Covariances::Tied(to) => {
+                    for (i, mut row) in to.outer_iter_mut().enumerate() {
+                        row.iter_mut().take(i + 1).enumerate().for_each(|(j, to)| *to += pair(i, j));
+                    }
                 }
             }
         }
@@ -346,6 +384,20 @@ impl TensorCoresLayout {
             second,
         })
     }
+}
+
+/// Sums over samples as the kernels form them.
+pub(super) struct SumsOfProducts<'a, P> {
+    /// Of each component the sum of the responsibilities, and that of the rounded ones, times [`RESPONSIBILITY_SCALE`].
+    pub counts: &'a [f64],
+    pub rounded: &'a [f64],
+    /// Of a component and a product of features i and j ≤ i, or of feature i and the number one (j is D): the sum of rounded responsibilities, times
+    /// [`RESPONSIBILITY_SCALE`], times products, times [`PRODUCT_SCALE`].
+    pub product: P,
+    /// What all of them are to be multiplied by.
+    pub scale: f64,
+    /// Log₂-likelihood of the samples, less the mixture's offset; not to be multiplied.
+    pub log2: f64,
 }
 
 const _: () = assert!(RESPONSIBILITY_SCALE <= 65504.0, "a responsibility of one is a float16 number");

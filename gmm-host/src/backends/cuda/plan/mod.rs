@@ -8,6 +8,7 @@
 //! | `tiled8`, `tiled16` | total, scores | all | any | yes |
 //! | `pair` | total, scores | diagonal | any | no |
 //! | `fused` | E-step | all | K ≤ 32, D ≤ 16 | yes |
+//! | `fused_tensor_cores` | E-step | all, where expanded squares keep their digits | K ≤ 64, D ≤ 32; matrices: K ≤ 8, D ≤ 15 | yes |
 //! | `tensor_cores` | E-step | all, where expanded squares keep their digits | any, as shared memory allows | yes |
 //! | `weighted_sums` | E-step | all | any, as shared memory allows | yes |
 //! | `general` | all | all | any | yes |
@@ -22,7 +23,7 @@ use super::device::gpu::Limits;
 use crate::backends::cuda::estep::tensor_cores_layout::Shapes;
 use crate::{Error, Precision};
 use gmm_kernels::data::QUAD;
-use gmm_kernels::estep::{fused, tensor_cores, weighted_sums};
+use gmm_kernels::estep::{fused, fused_tensor_cores, tensor_cores, weighted_sums};
 use gmm_kernels::likelihood::{batch, batch_tensor_cores, small_k};
 use gmm_kernels::simt::WARP;
 use std::fmt;
@@ -31,10 +32,13 @@ pub use variant::{Family, Variant};
 /// Registers of a thread of `weighted_sums`.
 pub const WEIGHTED_SUMS_REGISTERS: u32 = 168;
 /// Registers of a multiprocessor of every supported device.
-const REGISTERS: u32 = 65536;
+pub const REGISTERS: u32 = 65536;
 /// Multiply-adds of an E-step that takes about 0.1 ms on a large device. For a shorter one, timing several shapes costs more
 /// than the best of them saves.
 const LONG_ESTEP: usize = 2_000_000_000;
+
+/// Samples from which on `fused_tensor_cores` can be faster than `fused` (measured on an H200).
+const MANY_SAMPLES: usize = 200_000;
 
 /// What is computed over the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -131,10 +135,17 @@ impl Family {
             Self::BatchTensorCores if !task.expandable => Some(
                 "takes parameter sets only that are so near to each other that float16 keeps the digits of their differences".into(),
             ),
-            Self::TensorCores if !task.expandable => Some(
+            Self::FusedTensorCores if fused_tensor_cores::Shape::new(k, d, full).is_none() => Some(format!(
+                "takes at most {} components of {} features, with matrices {} of {}, and here are {k} of {d}",
+                fused_tensor_cores::MAX_COMPONENTS,
+                fused_tensor_cores::MAX_FEATURES,
+                fused_tensor_cores::TILE,
+                fused_tensor_cores::MAX_FEATURES_FULL,
+            )),
+            Self::FusedTensorCores | Self::TensorCores if !task.expandable => Some(
                 "takes no component so narrow and so far from the centre of the data that float16 loses digits".into(),
             ),
-            Self::TensorCores if shapes(self, task, limits).is_empty() => {
+            Self::FusedTensorCores | Self::TensorCores if shapes(self, task, limits).is_empty() => {
                 Some(format!("cannot hold samples of {d} features in shared memory"))
             }
             Self::WeightedSums if weighted_sums_shape(task, 128, 0).shared_bytes() > limits.shared_per_block => {
@@ -158,7 +169,7 @@ impl Family {
             Self::Batch => &[Operation::Total, Operation::Totals],
             Self::BatchTensorCores => &[Operation::Totals],
             Self::Tiled8 | Self::Tiled16 | Self::Pair => &[Operation::Total, Operation::Scores],
-            Self::Fused | Self::TensorCores | Self::WeightedSums => &[Operation::EStep],
+            Self::Fused | Self::FusedTensorCores | Self::TensorCores | Self::WeightedSums => &[Operation::EStep],
             Self::General => &[Operation::Total, Operation::Scores, Operation::EStep],
         }
     }
@@ -200,7 +211,10 @@ pub fn weighted_sums_shape(task: &Task, threads: usize, shared: usize) -> weight
 
 /// The families that a task may use if the user asks for none, the likely best first.
 pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
-    use Family::{Batch, BatchTensorCores, Fused, General, Pair, SmallK, TensorCores, Tiled8, Tiled16, WeightedSums};
+    use Family::{
+        Batch, BatchTensorCores, Fused, FusedTensorCores, General, Pair, SmallK, TensorCores, Tiled8, Tiled16,
+        WeightedSums,
+    };
     let usable = |family: &Family| family.problem(task, limits).is_none();
     let in_order: &[Family] = match task.operation {
         // They are not timed: `general` takes several times as long.
@@ -213,11 +227,14 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
         Operation::Totals => &[BatchTensorCores, Batch],
         Operation::Scores if task.n <= 20_000 => &[Tiled16, Tiled8, Pair],
         Operation::Scores => &[Tiled16, Tiled8],
+        Operation::EStep if !is_long(task) && suits_matrix_units(task) && usable(&FusedTensorCores) => {
+            &[FusedTensorCores]
+        }
         // So short that the time is that of the launches.
         Operation::EStep if !is_long(task) && usable(&Fused) => &[Fused],
         Operation::EStep if !is_long(task) && usable(&WeightedSums) => &[WeightedSums],
         Operation::EStep if usable(&Fused) || usable(&TensorCores) || usable(&WeightedSums) => {
-            &[Fused, TensorCores, WeightedSums]
+            &[FusedTensorCores, Fused, TensorCores, WeightedSums]
         }
         Operation::EStep => &[General],
     };
@@ -306,6 +323,18 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             }
             return found;
         }
+        Family::FusedTensorCores => {
+            let Some(shape) = fused_tensor_cores::Shape::new(k, task.d, task.full) else { return Vec::new() };
+            // As many warps as have room for their sums in registers, and in shared memory.
+            let most = match shape.components {
+                _ if task.full => 384,
+                1 | 2 => 512,
+                _ => 256,
+            };
+            let fits = |block: &u32| shape.shared_bytes(*block) <= limits.shared_per_block;
+            let block = (1..=most / WARP).rev().map(|warps| warps * WARP).find(fits);
+            return block.map(|block| (1, block, 1)).into_iter().collect();
+        }
         Family::TensorCores => {
             let rows = k.div_ceil(Shapes::tiles(k) * tensor_cores::TILE) as u32;
             let all = [(8, 512), (4, 512), (2, 512), (4, 256), (2, 256), (1, 256), (2, 128), (1, 128), (1, 64)];
@@ -351,6 +380,12 @@ fn is_long(task: &Task) -> bool {
     task.n.saturating_mul(task.k).saturating_mul(pairs) >= LONG_ESTEP
 }
 
+/// Whether a short E-step is faster with `fused_tensor_cores` than with `fused`, whose time grows with D, and with K from 8 components
+/// to more (measured on an H200 for K = 8, D = 13: 27.6 and 37 µs, matrices 78 and 109; for other D in proportion to the arithmetic).
+fn suits_matrix_units(task: &Task) -> bool {
+    task.n >= MANY_SAMPLES && (task.k > fused_tensor_cores::TILE || task.d >= if task.full { 12 } else { 11 })
+}
+
 /// The amounts of data to try to keep in the L2 cache: all, if it fits, else a few amounts.
 fn cached_megabytes(family: Family, task: &Task, limits: &Limits) -> Vec<Option<u32>> {
     let bytes = task.n * task.d * size_of::<f32>();
@@ -358,7 +393,7 @@ fn cached_megabytes(family: Family, task: &Task, limits: &Limits) -> Vec<Option<
         Family::SmallK if bytes > limits.l2 / 2 => vec![Some(0), Some(28), Some(40)],
         Family::Batch | Family::BatchTensorCores if bytes > limits.l2 => vec![Some(0)],
         // Measured on an H200: keeping a part of the data in the cache gains nothing here.
-        Family::Fused => vec![Some(0)],
+        Family::Fused | Family::FusedTensorCores => vec![Some(0)],
         _ => vec![None],
     }
 }
@@ -443,6 +478,12 @@ mod tests {
             precision: Precision::Float32,
         };
         assert_eq!(candidates(&task(1_000_000, 8, 13), None, &H200).len(), 1);
+        // Few samples and few features are left to `fused`, like those that lose digits.
+        let family = |n, d, expandable| families(&Task { expandable, ..task(n, 8, d) }, &H200);
+        assert_eq!(family(1_000_000, 13, true), [Family::FusedTensorCores]);
+        for (n, d, expandable) in [(1_000_000, 13, false), (1_000_000, 5, true), (10_000, 13, true)] {
+            assert_eq!(family(n, d, expandable), [Family::Fused]);
+        }
         assert!(candidates(&task(1_000_000, 64, 32), None, &H200).len() > 1);
     }
 

@@ -6,7 +6,7 @@ use crate::backends::cuda::likelihood::batch_tensor_cores_layout;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused::{self, Moments};
-use gmm_kernels::estep::fused64;
+use gmm_kernels::estep::{fused_tensor_cores, fused64};
 use gmm_kernels::likelihood::{batch, batch_tensor_cores, pair, small_k, tiled};
 use gmm_kernels::simt::WARP;
 use std::fmt;
@@ -22,13 +22,14 @@ pub enum Family {
     Tiled16,
     Pair,
     Fused,
+    FusedTensorCores,
     TensorCores,
     WeightedSums,
     General,
 }
 
 impl Family {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::SmallK,
         Self::Batch,
         Self::BatchTensorCores,
@@ -36,6 +37,7 @@ impl Family {
         Self::Tiled16,
         Self::Pair,
         Self::Fused,
+        Self::FusedTensorCores,
         Self::TensorCores,
         Self::WeightedSums,
         Self::General,
@@ -50,6 +52,7 @@ impl Family {
             Self::Tiled16 => "tiled16",
             Self::Pair => "pair",
             Self::Fused => "fused",
+            Self::FusedTensorCores => "fused_tensor_cores",
             Self::TensorCores => "tensor_cores",
             Self::WeightedSums => "weighted_sums",
             Self::General => "general",
@@ -158,7 +161,7 @@ impl Variant {
         let whole = (WARP..=1024).contains(&self.block) && self.block.is_multiple_of(WARP);
         let counts = (1..=64).contains(&self.per_multiprocessor) && self.split > 0;
         let split = match self.family {
-            Family::SmallK | Family::Fused | Family::General => self.split == 1,
+            Family::SmallK | Family::Fused | Family::FusedTensorCores | Family::General => self.split == 1,
             Family::Batch | Family::BatchTensorCores => true,
             Family::Pair => self.split == warps,
             Family::Tiled8 | Family::Tiled16 => {
@@ -185,8 +188,19 @@ impl Variant {
             Family::Tiled8 | Family::Tiled16 => (self.block / WARP / self.split) as usize * tiled::WARP_SAMPLES,
             Family::Pair => pair::TILE,
             Family::Fused => (self.block / WARP) as usize * fused::TILE,
-            Family::TensorCores | Family::WeightedSums | Family::General => self.block as usize,
+            Family::FusedTensorCores | Family::TensorCores | Family::WeightedSums | Family::General => {
+                self.block as usize
+            }
         };
+        self.most_blocks(n, per_block, multiprocessors)
+    }
+
+    /// Blocks of a grid over `n` samples, of which a warp takes `of_warp` at a time.
+    pub fn blocks_of(&self, n: usize, of_warp: usize, multiprocessors: u32) -> u32 {
+        self.most_blocks(n, (self.block / WARP) as usize * of_warp, multiprocessors)
+    }
+
+    fn most_blocks(&self, n: usize, per_block: usize, multiprocessors: u32) -> u32 {
         let most = multiprocessors * self.per_multiprocessor;
         n.div_ceil(per_block).clamp(1, most as usize) as u32
     }
@@ -211,6 +225,8 @@ impl Variant {
             Family::Tiled8 | Family::Tiled16 => tiled::shared_bytes(self.family.rows(), self.block, self.split),
             Family::Pair => pair::shared_bytes(self.block),
             Family::Fused => fused_shared_bytes(task, self.block),
+            Family::FusedTensorCores => fused_tensor_cores::Shape::new(k, d, task.full)
+                .map_or(usize::MAX, |shape| shape.shared_bytes(self.block)),
             Family::TensorCores => {
                 let shapes = Shapes::new(task, self);
                 shapes.exponents.shared_bytes().max(shapes.weigh.shared_bytes())
@@ -244,6 +260,10 @@ impl Variant {
                 vec![entries::fused64(fused64::capacity(k), fused64::features(d)).name().into()]
             }
             Family::Fused => vec![entries::fused(Self::moments(task), fused::capacity(k), d).name().into()],
+            Family::FusedTensorCores => fused_tensor_cores::Shape::new(k, d, full)
+                .map(|shape| entries::fused_tensor_cores(shape).name().into())
+                .into_iter()
+                .collect(),
             Family::TensorCores => {
                 let tiles = Shapes::tiles(k);
                 vec![entries::exponents(full, tiles).name().into(), entries::weigh(full, tiles).name().into()]
@@ -286,6 +306,7 @@ mod tests {
             "batch/16:64x6:0",
             "batch_tensor_cores/64:512x1:0",
             "fused:128x3:0",
+            "fused_tensor_cores:512x1:0",
             "tensor_cores/4:256x1:all",
             "weighted_sums/8:192x2:all",
             "general:256x8:all",

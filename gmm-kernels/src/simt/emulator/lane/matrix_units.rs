@@ -32,6 +32,10 @@ pub fn fma_halves(a: Halves, b: Halves, c: Halves) -> Halves {
     let bits = |i: usize| u32::from(f16::from_f64(a[i].mul_add(b[i], c[i])).to_bits());
     bits(0) | bits(1) << 16
 }
+/// a·b − c of pairs of float16 numbers, rounded once.
+pub fn fma_minus_halves(a: Halves, b: Halves, c: Halves) -> Halves {
+    fma_halves(a, b, c ^ 0x8000_8000)
+}
 /// W numbers of each lane of the warp.
 fn exchange_all<const W: usize>(values: [u32; W]) -> [[u32; W]; 32] {
     let (warp, lane) = (here().thread / 32, here().thread % 32);

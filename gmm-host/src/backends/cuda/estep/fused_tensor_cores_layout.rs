@@ -1,0 +1,136 @@
+//! Parameters and results of the kernels `fused_tensor_cores`. Nothing here calls CUDA, so that it is tested on any machine.
+use super::tensor_cores_layout::{Component, SumsOfProducts, TensorCoresLayout};
+use crate::backends::cuda::likelihood::layout::DEAD_SEED;
+use crate::backends::device_parameters::{Matrices, triangle};
+use crate::data::frame::Frame;
+use crate::{Result, Statistics};
+use gmm_kernels::estep::fused_tensor_cores::{BY_VALUE, STEP, Shape};
+use gmm_kernels::estep::tensor_cores::{FEATURE_SCALE, ONE, PRODUCT_SCALE};
+
+/// What a sum of a feature is multiplied by, to be one of products of the feature and the number one.
+const OF_FEATURES: f32 = FEATURE_SCALE * ONE;
+
+/// The row of the sums of a product of features `i` and `j` ≤ `i` of D; where `j` is D, of feature `i` alone.
+fn row(shape: Shape, d: usize, i: usize, j: usize) -> usize {
+    if shape.rotations == 0 {
+        return 2 * STEP * (i / STEP) + i % STEP + if j == i { STEP } else { 0 };
+    }
+    if j == d {
+        return i;
+    }
+    // `i` is so many places behind `j`, and `j` the others behind `i`.
+    let places = i - j;
+    if places < shape.rotations && 2 * places <= d { STEP * (1 + places) + j } else { STEP * (1 + d - places) + i }
+}
+
+impl TensorCoresLayout {
+    /// The kernel's instance for this mixture, if there is one.
+    pub fn fused_shape(&self) -> Option<Shape> {
+        let (k, d) = self.dim();
+        Shape::new(k, d, self.full())
+    }
+
+    /// Writes the parameters as the kernel reads them, the coefficients and 3 constants of each component.
+    pub fn write_fused(&self, shape: Shape, out: &mut [f32]) {
+        let (k, d) = self.dim();
+        let capacity = shape.capacity();
+        debug_assert!(k <= capacity && d <= shape.features() && out.len() == shape.numbers());
+        out.fill(0.0);
+        let (coefficients, constants) = out.split_at_mut(shape.coefficients());
+        constants[capacity..][..capacity].fill(DEAD_SEED);
+        for (c, &Component { constant, .. }) in self.components().iter().enumerate() {
+            let weight = self.parameters().weight[c];
+            if weight == 0.0 {
+                continue;
+            }
+            let (scale, constant) = if self.full() {
+                (-self.write_matrix(c, &mut coefficients[c..], capacity), self.parameters().seed[c])
+            } else {
+                (self.write_diagonal(shape, c, &mut coefficients[c..], capacity), constant as f32)
+            };
+            for (i, v) in [scale, constant, weight].into_iter().enumerate() {
+                constants[i * capacity + c] = v;
+            }
+        }
+    }
+
+    /// Writes the coefficients of a component's products, and returns what a sum is to be multiplied by.
+    fn write_diagonal(&self, shape: Shape, c: usize, out: &mut [f32], capacity: usize) -> f32 {
+        let d = self.dim().1;
+        let of_products = |i: usize, v: f32| if i.is_multiple_of(2) { v * OF_FEATURES } else { v };
+        let coefficients = self.coefficients()[c * 2 * d..][..2 * d].iter().enumerate();
+        let coefficients = coefficients.map(|(i, v)| of_products(i, *v));
+        let power = power(coefficients.clone());
+        for (j, both) in self.coefficients()[c * 2 * d..][..2 * d].chunks_exact(2).enumerate() {
+            let at = row(shape, d, j, d);
+            out[at * capacity] = both[0] * OF_FEATURES * power;
+            out[(at + STEP) * capacity] = both[1] * power;
+        }
+        1.0 / (power * PRODUCT_SCALE)
+    }
+
+    /// Writes the coefficients of a component's A·x + b, (features, 16), and returns what a sum of squares is to be multiplied by.
+    fn write_matrix(&self, c: usize, out: &mut [f32], capacity: usize) -> f32 {
+        let d = self.dim().1;
+        let parameters = self.parameters();
+        let matrix = match &parameters.matrices {
+            Matrices::Each(a) => &a[c * triangle(d)..][..triangle(d)],
+            Matrices::Shared(a) => a,
+            Matrices::Diagonal => &[],
+        };
+        let shift = &parameters.shift[c * d..][..d];
+        // Features are multiplied by the scale, and the one stands for the number one times both.
+        let of_one = shift.iter().map(|b| b / OF_FEATURES);
+        let power = power(matrix.iter().map(|a| a / FEATURE_SCALE).chain(of_one.clone()));
+        for (i, b) in of_one.enumerate() {
+            for (j, a) in matrix[triangle(i)..=triangle(i) + i].iter().enumerate() {
+                out[(i * STEP + j) * capacity] = a / FEATURE_SCALE * power;
+            }
+            out[(i * STEP + STEP - 1) * capacity] = b * power;
+        }
+        1.0 / (power * power)
+    }
+
+    /// The parameters by value, where the kernel takes them so.
+    pub fn fused_by_value(&self, shape: Shape) -> Option<[f32; BY_VALUE]> {
+        shape.by_value().then(|| {
+            let mut values = [0.0; BY_VALUE];
+            self.write_fused(shape, &mut values[..shape.numbers()]);
+            values
+        })
+    }
+
+    /// The statistics, from the log₂-likelihood and the sums that the kernel gives, times `scale`, over samples of total weight `weight`. `bias` is what the
+    /// device's 2^x adds to log₂ of each sample's likelihood (see `likelihood::exp2_bias`).
+    pub fn fused_statistics(
+        &self,
+        shape: Shape,
+        values: &[f64],
+        scale: f64,
+        weight: f64,
+        bias: f64,
+        frame: &Frame,
+    ) -> Result<Statistics> {
+        let (products, capacity, d) = (shape.products(), shape.capacity(), self.dim().1);
+        let (log2, values) = (values[0], &values[1..]);
+        // With more than one tile the maximum is taken out, whose 2⁰ is exact.
+        let bias = if shape.components == 1 { bias } else { 0.0 };
+        let sums = SumsOfProducts {
+            counts: &values[products * capacity..][..capacity],
+            rounded: &values[(products + 1) * capacity..][..capacity],
+            product: |c: usize, (i, j): (usize, usize)| {
+                let sum = values[row(shape, d, i, j) * capacity + c];
+                if j == d { sum * f64::from(OF_FEATURES) } else { sum }
+            },
+            scale,
+            log2: scale * log2 + weight * bias,
+        };
+        self.statistics_of(sums, weight, frame)
+    }
+}
+
+/// The power of two that brings the largest coefficient to between 2^14 and 2^15.
+fn power(coefficients: impl Iterator<Item = f32>) -> f32 {
+    let largest = coefficients.fold(f32::MIN_POSITIVE, |largest, v| largest.max(v.abs()));
+    (14.0 - largest.log2().floor()).exp2()
+}

@@ -1,0 +1,203 @@
+//! `fused_tensor_cores_d16_k08`, …, `fused_tensor_cores_full_d13_k08`, …: the E-step on the matrix units (tensor cores) in one read of the
+//! data, for K up to 64 and D up to 32 with diagonal covariances, for K up to 8 and D up to 15 with matrices: log-likelihood and sufficient
+//! statistics, without an array of size N·K.
+//!
+//! As in [`tensor_cores`](super::tensor_cores), both halves of the E-step are products of matrices of float16 numbers, two for each number:
+//! exponents are coefficients times *products* (here each feature and its square), and the statistics are responsibilities times products.
+//! The two kernels there leave the exponents in memory. Here a warp keeps those of 16 samples in registers: where the first product puts
+//! its results, with components as rows and samples as columns, the second one expects an operand. Between the two are the exponential, a
+//! sum over the components, which are in eight lanes, and the rounding of the responsibilities to float16.
+//!
+//! A lane reads quads of samples of the features `lane / 4`, `lane / 4 + 8`, …, so that it forms products as the second product wants
+//! them. The first one wants them transposed, which they become on their way through shared memory.
+//!
+//! Up to 8 components are half of the rows of a product of the units. The rows of the other half are then the low parts of their
+//! coefficients: [high; low]·products has all partial products in two instead of three.
+//!
+//! With at most 8 components the likelihood Σₖ wₖ·2^qₖ is formed as it is, and with the maximum taken out only if a sample's sum is below
+//! [`THRESHOLD`](crate::likelihood::small_k::THRESHOLD). With more, the maximum is always taken out.
+//!
+//! Sums of the units are truncated, so that they are short: 16 products, or 32 samples at most. They are added up in float32 by ordinary
+//! additions, and those of [`FLUSH`] rounds of a block's warps in float64. Blocks add theirs up as integers ([`unit`]), which gives the
+//! same bits in any order, so that the last block has next to nothing left to do.
+//!
+//! * Launch: one-dimensional grid, block of whole warps, shared memory [`Shape::shared_bytes`].
+//! * Necessary work for each sample: read 4·D bytes; with diagonal covariances 5·2·D·K multiply-adds in float16 (K ≤ 8: 4·2·D·16, because the
+//!   low parts are rows), with matrices 2·16·16·D and 2·8·D·(D + 3).
+//! * Measured on an H200, N = 10⁶, kernel alone: D = 13, K = 8: 27.6 µs (floor 11, the read of the data; `fused` 37), matrices 78.5 µs
+//!   (`fused` 109); D = 32, K = 64: 181 µs (floor 27; `exponents` and `weigh` 560). The matrix units are busy for an eighth of the time. The
+//!   time is that of the other instructions: 215 for 16 samples and a warp, 530, and 1090, of which 61 %, 48 % and 43 % of the clocks
+//!   issue one, because few warps have room for their sums.
+use crate::data::Columns;
+use crate::reduce::{FINISH_SHARED_BYTES, Output};
+use crate::simt::WARP;
+
+/// Features or components of a tile.
+pub const TILE: usize = 8;
+/// Samples that a warp multiplies at once.
+pub const SAMPLES: usize = 16;
+/// Rounds of a block after which the float32 sums are added up in float64.
+pub const FLUSH: u32 = 256;
+/// Most features, and most components.
+pub const MAX_FEATURES: usize = 32;
+/// Most features with matrices: behind them comes the number one.
+pub const MAX_FEATURES_FULL: usize = 15;
+/// Most components.
+pub const MAX_COMPONENTS: usize = 64;
+
+/// An instance of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Pairs of tiles of features: 1 or 2.
+    pub pairs: usize,
+    /// Tiles of components: 1, 2, 4 or 8.
+    pub components: usize,
+    /// Matrices: with how many features each one is multiplied: itself, the next one, …; after the last comes the first.
+    /// Diagonal covariances: 0.
+    pub rotations: usize,
+}
+
+impl Shape {
+    /// The instance for K components of D features, if there is one.
+    pub const fn new(k: usize, d: usize, full: bool) -> Option<Self> {
+        if k == 0 || d == 0 {
+            return None;
+        }
+        let components = k.div_ceil(TILE).next_power_of_two();
+        if full {
+            let rotations = match d {
+                ..=9 => 5,
+                10..=13 => 7,
+                14..=MAX_FEATURES_FULL => 8,
+                _ => return None,
+            };
+            return if k <= TILE { Some(Self { pairs: 1, components, rotations }) } else { None };
+        }
+        if k > MAX_COMPONENTS || d > MAX_FEATURES {
+            return None;
+        }
+        Some(Self { pairs: d.div_ceil(STEP), components, rotations: 0 })
+    }
+
+    /// Components that it takes.
+    pub const fn capacity(self) -> usize {
+        self.components * TILE
+    }
+
+    /// Features that it takes.
+    pub const fn features(self) -> usize {
+        match self.rotations {
+            0 => self.pairs * STEP,
+            5 => 9,
+            7 => 13,
+            _ => MAX_FEATURES_FULL,
+        }
+    }
+
+    /// Steps of [`STEP`] products.
+    pub const fn steps(self) -> usize {
+        if self.rotations == 0 { 2 * self.pairs } else { 1 + self.rotations }
+    }
+
+    /// Products of a sample: of each pair of tiles the features, then their squares. Matrices: the features, then these times the first
+    /// one, the second one, … behind them, from themselves on.
+    pub const fn products(self) -> usize {
+        self.steps() * STEP
+    }
+
+    /// Groups of [`SAMPLES`] samples that a warp takes in a round: as many as the registers hold, so that enough data is on its way.
+    pub const fn groups(self) -> usize {
+        2 / self.pairs
+    }
+
+    /// Numbers of the coefficients, (products, capacity); matrices: (features, [`STEP`], capacity).
+    pub const fn coefficients(self) -> usize {
+        let rows = if self.rotations == 0 { self.products() } else { self.features() * STEP };
+        rows * self.capacity()
+    }
+
+    /// Numbers that describe a mixture.
+    pub const fn numbers(self) -> usize {
+        self.coefficients() + CONSTANTS * self.capacity()
+    }
+
+    /// Whether the parameters are passed by value.
+    pub const fn by_value(self) -> bool {
+        self.numbers() <= BY_VALUE
+    }
+
+    /// Sums that a launch gives: Σ r·product (products, capacity), Σ r (capacity), Σ of the rounded r (capacity), all times
+    /// [`RESPONSIBILITY_SCALE`](super::tensor_cores::RESPONSIBILITY_SCALE).
+    pub const fn sums(self) -> usize {
+        (self.products() + 2) * self.capacity()
+    }
+
+    /// Samples of a round of a warp.
+    pub const fn round(self) -> usize {
+        self.groups() * SAMPLES
+    }
+
+    /// Elements in which a warp has the features that it multiplies others with.
+    const fn rotated(self) -> usize {
+        if self.rotations == 0 { 0 } else { 2 * ROTATED }
+    }
+
+    /// Dynamic shared memory of a launch.
+    pub const fn shared_bytes(self, block: u32) -> usize {
+        let warps = (block / WARP) as usize;
+        let of_warp = 2 * self.pairs * TRANSPOSED + self.rotated() + self.sums();
+        FINISH_SHARED_BYTES + (self.numbers() + warps * of_warp) * size_of::<f32>()
+    }
+}
+
+/// Products of a step.
+pub const STEP: usize = 2 * TILE;
+/// Numbers of a component besides its coefficients: what its sum of products is multiplied by, the constant that is added, wₖ.
+pub const CONSTANTS: usize = 3;
+/// Elements of shared memory in which a warp transposes a pair of tiles of features of [`SAMPLES`] samples, both parts.
+const TRANSPOSED: usize = 2 * STEP * SAMPLES / 2;
+/// Elements of the features of a group of samples, both parts, in rows: all of them, and behind them the first ones again.
+const ROTATED: usize = ROTATED_ROWS * SAMPLES;
+/// Rows of these.
+const ROTATED_ROWS: usize = STEP + TILE;
+/// Most numbers that an instance takes by value: those of 8 components of 16 features.
+pub const BY_VALUE: usize = (2 * STEP + CONSTANTS) * TILE;
+
+/// Arguments of the kernels.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FusedTensorCoresArgs {
+    /// The data.
+    pub columns: Columns,
+    /// D.
+    pub d: u32,
+    /// Weight of each sample, or null: every weight is one.
+    pub sample_weights: *const f32,
+    /// The parameters (products + [`CONSTANTS`], capacity): coefficients of the products, those of features for features times
+    /// [`FEATURE_SCALE`](super::tensor_cores::FEATURE_SCALE), those of squares for squares of that; zeros behind D and K. Then what
+    /// each sum is multiplied by, the constant that is added, and wₖ; behind K: zero, a constant below all others, zero. Not read where
+    /// [`Shape::by_value`] says so.
+    pub parameters: *const f32,
+    /// The same by value.
+    pub by_value: [f32; BY_VALUE],
+    /// The sums as integers ([`Shape::sums`]): zeros before and after each launch.
+    pub integers: *mut u64,
+    /// What sums are multiplied by to be integers: [`unit`].
+    pub unit: f64,
+    /// Where to write the sums ([`Shape::sums`]); may be mapped host memory that the host polls.
+    pub sums: *mut f64,
+    /// Where to write Σᵢ (weight·)log₂ Σₖ wₖ·2^qₖ.
+    pub output: Output,
+}
+
+/// The power of two that sums over `n` samples are multiplied by to be integers: the largest with which they stay below 2^62.
+/// A product is at most 2^14, by the choice of the frame, and so is a responsibility.
+pub fn unit(n: u64) -> f64 {
+    let bits = 62 - 28 - 1 - n.next_power_of_two().trailing_zeros().min(33);
+    (1u64 << bits) as f64
+}
+
+device_code! {
+    mod kernel;
+    pub use kernel::*;
+}

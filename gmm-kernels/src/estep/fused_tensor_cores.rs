@@ -18,7 +18,7 @@
 //! [`THRESHOLD`](crate::likelihood::small_k::THRESHOLD). With more, the maximum is always taken out.
 //!
 //! Sums of the units are truncated, so that they are short: 16 products, or 32 samples at most. They are added up in float32 by ordinary
-//! additions, and those of [`FLUSH`] rounds of a block's warps in float64. Blocks add theirs up as integers ([`unit`]), which gives the
+//! additions, and those of [`FLUSH`] rounds of a block's warps in float64. Blocks add theirs up as integers ([`unit()`]), which gives the
 //! same bits in any order, so that the last block has next to nothing left to do.
 //!
 //! * Launch: one-dimensional grid, block of whole warps, shared memory [`Shape::shared_bytes`].
@@ -182,7 +182,7 @@ pub struct FusedTensorCoresArgs {
     pub by_value: [f32; BY_VALUE],
     /// The sums as integers ([`Shape::sums`]): zeros before and after each launch.
     pub integers: *mut u64,
-    /// What sums are multiplied by to be integers: [`unit`].
+    /// What sums are multiplied by to be integers: [`unit()`].
     pub unit: f64,
     /// Where to write the sums ([`Shape::sums`]); may be mapped host memory that the host polls.
     pub sums: *mut f64,

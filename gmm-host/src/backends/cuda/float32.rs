@@ -19,17 +19,14 @@ use crate::{
 };
 use cust::memory::DeviceBuffer;
 use ndarray::{Array1, Array2};
-use rayon::prelude::*;
 use std::collections::HashMap;
 use std::f64::consts::LN_2;
 use std::fmt;
 use std::path::PathBuf;
 use std::slice;
 
-/// Fewest parameter sets for which their nearness to each other is used.
+/// Fewest parameter sets for which their nearness to each other is used, unless the user asks for it.
 const FEWEST_NEAR_SETS: usize = 16;
-/// Fewest parameter sets that are worth another thread.
-const SETS_OF_A_THREAD: usize = 8;
 /// Samples whose scores are on the device at once.
 const SCORES: usize = 1 << 22;
 
@@ -316,12 +313,8 @@ impl Evaluator for Float32<'_> {
     /// The same sets in the same order give the same bits. A set's total may differ by rounding with the first of them, to which those near
     /// to it are compared, and from [`Self::log_likelihood`]'s.
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
-        let (d, frame) = (self.data.d(), self.data.frame());
-        let parameters = |mixture: &Mixture| {
-            check_features(mixture, d)?;
-            DeviceParameters::with_matrices(mixture, frame)
-        };
-        let all: Vec<_> = mixtures.par_iter().with_min_len(SETS_OF_A_THREAD).map(parameters).collect::<Result<_>>()?;
+        // One after the other: to wake other threads takes as long as the work for 64 sets.
+        let all: Vec<_> = mixtures.iter().map(|m| self.parameters(m)).collect::<Result<_>>()?;
         self.data.gpu().enter()?;
         let mut totals = Vec::with_capacity(all.len());
         let alike = |a: &DeviceParameters<f32>, b: &DeviceParameters<f32>| {
@@ -332,14 +325,15 @@ impl Evaluator for Float32<'_> {
             let (sets, mixtures) = (&all[start..start + like], &mixtures[start..start + like]);
             let mut task = self.task(Operation::Totals, &sets[0]);
             let batches = |family: Family| family.operations().contains(&Operation::Totals);
-            let together = self.requested.and_then(Requested::family).is_none_or(batches)
-                && !candidates(&task, None, &self.data.gpu().limits).is_empty();
+            let requested = self.requested.and_then(Requested::family);
+            let together =
+                requested.is_none_or(batches) && !candidates(&task, None, &self.data.gpu().limits).is_empty();
             if together {
                 for sets in sets.chunks(MAX_TOTALS) {
                     let n = self.data.n();
+                    let many = sets.len() >= FEWEST_NEAR_SETS || requested == Some(Family::BatchTensorCores);
                     let near = |set| batch_tensor_cores_layout::near(&sets[0], set, n);
-                    task.expandable =
-                        sets.len() >= FEWEST_NEAR_SETS && sets.par_iter().with_min_len(SETS_OF_A_THREAD).all(near);
+                    task.expandable = many && sets.iter().all(near);
                     if let Planned::By(plan) = self.plan(&task, sets)? {
                         totals.extend(self.totals(&plan, sets)?);
                     }

@@ -4,7 +4,6 @@ use gmm_kernels::likelihood::batch_tensor_cores::{
     COMPONENTS, FEATURE_SCALE, FEATURES, MAX_FEATURES, MAX_STEPS, ONE, SETS, SQUARE_SCALE, STEP_SIZE, reference_row,
     steps, weights_size,
 };
-use rayon::prelude::*;
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
@@ -149,13 +148,13 @@ pub(crate) fn write(sets: &[DeviceParameters<f32>], out: &mut [f32]) {
     let (weights, to_reference) = rest.split_at_mut(weights.len());
     write_reference(reference, to_reference);
     let [of_four, weights_of_four, _] = sections(k, d, SETS).map(|section| section.len());
-    let fours = out.par_chunks_exact_mut(of_four).zip(weights.par_chunks_exact_mut(weights_of_four));
-    sets.par_chunks(SETS).zip(fours).with_min_len(2).for_each(|(sets, (out, weights))| {
+    let fours = out.chunks_exact_mut(of_four).zip(weights.chunks_exact_mut(weights_of_four));
+    for (sets, (out, weights)) in sets.chunks(SETS).zip(fours) {
         for place in 0..SETS {
             // Behind the last set the reference: its likelihoods are no numbers too small for the fast path.
             write_set(reference, sets.get(place).unwrap_or(reference), place, out, weights);
         }
-    });
+    }
 }
 
 fn write_reference(reference: &DeviceParameters<f32>, out: &mut [f32]) {

@@ -4,7 +4,6 @@ use crate::data::QUAD;
 use crate::math::{LogProduct, LogSumExp};
 use crate::simt::*;
 
-
 /// A step of a block: [`STEP`] features of a tile of samples, and of the components that the block has warps for. The tile, and
 /// the first component and feature.
 #[derive(Clone, Copy)]

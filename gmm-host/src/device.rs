@@ -1,9 +1,11 @@
 //! Devices by name, and how a data set is loaded into one.
 use crate::backends::auto::AutoEvaluator;
-use crate::{CpuEvaluator, Error, Evaluator, ReferenceEvaluator, Result, Samples};
+use crate::{CpuEvaluator, Error, Evaluator, ReferenceEvaluator, Result, Samples, ShardedEvaluator};
+use std::ops::Range;
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// Where to compute. Its text form is `auto`, `cpu`, `reference`, `cuda` (the same as `cuda:0`) or `cuda:N`.
+/// Where to compute. Its text form is `auto`, `cpu`, `reference`, `cuda` (the same as `cuda:0`) or `cuda:N`; and for several
+/// devices at once `cuda:all`, or a list such as `cuda:0,2` or `cuda:0,cpu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(
     feature = "serde",
@@ -25,6 +27,117 @@ pub enum Device {
     Reference,
     /// The CUDA device of this number.
     Cuda(usize),
+    /// Several devices, over which the samples are divided. All of them evaluate at the same time, and their results are added
+    /// up in a fixed order, so that the same division gives the same bits on every run.
+    Several(DeviceSet),
+}
+
+/// Some CUDA devices, and the CPU if it is to take a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DeviceSet {
+    cuda: CudaDevices,
+    cpu: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum CudaDevices {
+    All,
+    /// Bit n stands for device n.
+    Some(u64),
+}
+
+impl DeviceSet {
+    /// All CUDA devices of the machine.
+    pub const ALL_CUDA: Self = Self { cuda: CudaDevices::All, cpu: false };
+
+    /// The CUDA devices of these numbers, which must be below 64; others are left out.
+    pub fn cuda(ordinals: impl IntoIterator<Item = usize>) -> Self {
+        let bits = ordinals.into_iter().filter(|n| *n < 64).fold(0, |bits, n| bits | 1 << n);
+        Self { cuda: CudaDevices::Some(bits), cpu: false }
+    }
+
+    /// The same devices and the CPU, which gets one sample for [`GPU_SHARE`](Self::GPU_SHARE) samples of a GPU.
+    #[must_use]
+    pub fn and_cpu(self) -> Self {
+        Self { cpu: true, ..self }
+    }
+
+    /// How many samples a GPU gets for one of the CPU, if both take part. A GPU of a data centre is about so many times as
+    /// fast as the cores beside it.
+    pub const GPU_SHARE: usize = 64;
+
+    /// The devices one by one, the CPU first.
+    fn devices(self) -> Result<Vec<Device>> {
+        let ordinals: Vec<usize> = match self.cuda {
+            CudaDevices::All => cuda::usable()?,
+            CudaDevices::Some(bits) => (0..64).filter(|n| bits >> n & 1 == 1).collect(),
+        };
+        let cpu = self.cpu.then_some(Device::Cpu);
+        Ok(cpu.into_iter().chain(ordinals.into_iter().map(Device::Cuda)).collect())
+    }
+}
+
+impl fmt::Display for DeviceSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.cuda {
+            CudaDevices::All => f.write_str("cuda:all")?,
+            CudaDevices::Some(bits) => {
+                let numbers: Vec<String> = (0..64).filter(|n| bits >> n & 1 == 1).map(|n| n.to_string()).collect();
+                write!(f, "cuda:{}", numbers.join(","))?;
+            }
+        }
+        f.write_str(if self.cpu { ",cpu" } else { "" })
+    }
+}
+
+/// Reads `cuda:all`, `cuda:0,2`, `cuda:0,cpu` or `cpu,cuda:0`: at least two devices, none of them twice.
+fn several(name: &str) -> Option<DeviceSet> {
+    let (mut all, mut bits, mut cpu, mut in_cuda) = (false, 0u64, false, false);
+    for part in name.split(',') {
+        if part == "cpu" && !cpu {
+            (cpu, in_cuda) = (true, false);
+            continue;
+        }
+        let number = match part.strip_prefix("cuda:") {
+            Some(number) => number,
+            None if in_cuda => part,
+            None => return None,
+        };
+        in_cuda = true;
+        if number == "all" && !all && bits == 0 {
+            all = true;
+            continue;
+        }
+        let n = number.bytes().all(|b| b.is_ascii_digit()).then(|| number.parse::<u32>().ok()).flatten()?;
+        let bit = 1u64.checked_shl(n)?;
+        if all || bits & bit != 0 {
+            return None;
+        }
+        bits |= bit;
+    }
+    let enough = all || bits.count_ones() + u32::from(cpu) >= 2 && bits != 0;
+    enough.then_some(DeviceSet { cuda: if all { CudaDevices::All } else { CudaDevices::Some(bits) }, cpu })
+}
+
+/// Divides `n` rows over devices: equally over GPUs, of whose part the CPU gets a [`DeviceSet::GPU_SHARE`]th. Every device but
+/// the last gets a multiple of 4 rows where there are enough, and none gets no row: there are fewer ranges than devices, if need
+/// be.
+fn divide(n: usize, devices: &[Device]) -> Vec<(Device, Range<usize>)> {
+    let share = |device: &Device| if *device == Device::Cpu { 1 } else { DeviceSet::GPU_SHARE };
+    let total: usize = devices.iter().map(share).sum();
+    let mut shares = 0;
+    let mut start = 0;
+    let mut parts = Vec::with_capacity(devices.len());
+    for device in devices {
+        shares += share(device);
+        let end = (n as u128 * shares as u128 / total as u128) as usize;
+        let end = if shares == total { n } else { end.next_multiple_of(4).min(n) };
+        if end > start {
+            parts.push((*device, start..end));
+        }
+        start = end;
+    }
+    parts
 }
 
 impl fmt::Display for Device {
@@ -34,6 +147,7 @@ impl fmt::Display for Device {
             Self::Cpu => f.write_str("cpu"),
             Self::Reference => f.write_str("reference"),
             Self::Cuda(n) => write!(f, "cuda:{n}"),
+            Self::Several(devices) => devices.fmt(f),
         }
     }
 }
@@ -66,7 +180,8 @@ impl FromStr for Device {
             "cuda" => Ok(Self::Cuda(0)),
             _ => {
                 let digits = name.strip_prefix("cuda:").filter(|n| n.bytes().all(|b| b.is_ascii_digit()));
-                digits.and_then(|n| n.parse().ok()).map(Self::Cuda).ok_or_else(unknown)
+                let one = digits.and_then(|n| n.parse().ok()).map(Self::Cuda);
+                one.or_else(|| several(name).map(Self::Several)).ok_or_else(unknown)
             }
         }
     }
@@ -167,7 +282,29 @@ pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> 
         (Device::Reference, Some(name)) if !kernel_names(&device).contains(name) => Err(unknown_kernel(device, name)),
         (Device::Reference, _) => Ok(Box::new(ReferenceEvaluator::new(samples))),
         (Device::Cuda(ordinal), _) => cuda::load(ordinal, samples, options),
+        (Device::Several(devices), _) => load_shards(&devices.devices()?, samples, options),
     }
+}
+
+/// Loads a part of the samples into each device, all at once. The samples are read where they lie, so that those of a mapped file
+/// are never copied as a whole.
+fn load_shards<'a>(devices: &[Device], samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
+    let parts = divide(samples.n_samples(), devices);
+    if let [(device, _)] = parts[..] {
+        return load(device, samples, options);
+    }
+    let samples = &samples;
+    let shards: Vec<Result<Box<dyn Evaluator + 'a>>> = std::thread::scope(|scope| {
+        let loading: Vec<_> = parts
+            .into_iter()
+            .map(|(device, rows)| scope.spawn(move || load(device, samples.rows(rows), options)))
+            .collect();
+        loading
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    Ok(Box::new(ShardedEvaluator::new(shards.into_iter().collect::<Result<_>>()?)?))
 }
 
 /// The names of the kernels that `device` can run; none for a device that cannot be used.
@@ -177,6 +314,7 @@ pub fn kernel_names(device: &Device) -> Vec<String> {
         Device::Reference => vec!["reference".into()],
         Device::Cpu => CpuEvaluator::kernels().into_iter().map(String::from).collect(),
         Device::Cuda(ordinal) => cuda::kernel_names(*ordinal),
+        Device::Several(devices) => devices.devices().iter().flatten().take(1).flat_map(kernel_names).collect(),
     }
 }
 
@@ -221,6 +359,16 @@ mod cuda {
         if usable { cuda_kernel_names() } else { Vec::new() }
     }
 
+    /// The numbers of the devices that can be used, of which there is at least one.
+    pub fn usable() -> Result<Vec<usize>> {
+        let gpus = cuda_devices()?;
+        let usable: Vec<usize> = (0..gpus.len()).filter(|n| gpus[*n].usable().is_ok()).collect();
+        match gpus.first() {
+            Some(first) if usable.is_empty() => first.usable().map(|()| usable),
+            _ => Ok(usable),
+        }
+    }
+
     pub fn devices() -> Result<Vec<Result<String>>> {
         Ok(cuda_devices()?.into_iter().map(|gpu| gpu.usable().map(|()| gpu.to_string())).collect())
     }
@@ -243,6 +391,10 @@ mod cuda {
         Vec::new()
     }
 
+    pub fn usable() -> Result<Vec<usize>> {
+        Err(absent())
+    }
+
     pub fn devices() -> Result<Vec<Result<String>>> {
         Err(absent())
     }
@@ -254,15 +406,67 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for name in ["auto", "cpu", "reference", "cuda:0", "cuda:17"] {
+        for name in
+            ["auto", "cpu", "reference", "cuda:0", "cuda:17", "cuda:all", "cuda:0,2", "cuda:1,cpu", "cuda:all,cpu"]
+        {
             assert_eq!(name.parse::<Device>().unwrap().to_string(), name);
         }
         assert_eq!("cuda".parse::<Device>().unwrap(), Device::Cuda(0));
+        for (name, same) in [("cuda:2,0", "cuda:0,2"), ("cpu,cuda:3", "cuda:3,cpu"), ("cuda:0,cuda:1", "cuda:0,1")] {
+            assert_eq!(name.parse::<Device>().unwrap().to_string(), same);
+        }
+        assert_eq!("cuda:0,2".parse::<Device>().unwrap(), Device::Several(DeviceSet::cuda([2, 0])));
+        assert_eq!("cuda:all,cpu".parse::<Device>().unwrap(), Device::Several(DeviceSet::ALL_CUDA.and_cpu()));
+    }
+
+    #[test]
+    fn rows_are_divided_without_a_rest() {
+        let devices = |n: usize| (0..n).map(Device::Cuda).collect::<Vec<_>>();
+        for n in [1, 2, 3, 7, 8, 100, 1001, 1 << 20] {
+            for count in 1..=5 {
+                let mut all = devices(count);
+                if n % 2 == 0 {
+                    all.insert(0, Device::Cpu);
+                }
+                let parts = divide(n, &all);
+                let mut next = 0;
+                for (_, rows) in &parts {
+                    assert!(rows.start == next && rows.end > rows.start, "{n} {count} {parts:?}");
+                    next = rows.end;
+                }
+                assert_eq!(next, n);
+                assert!(parts.iter().rev().skip(1).all(|(_, rows)| rows.end % 4 == 0 || rows.end == n), "{parts:?}");
+            }
+        }
+        let sizes: Vec<usize> = divide(1 << 20, &devices(4)).iter().map(|(_, rows)| rows.len()).collect();
+        assert_eq!(sizes, [1 << 18; 4]);
+        let with_cpu = divide(6500, &[Device::Cpu, Device::Cuda(0)]);
+        assert_eq!(with_cpu, [(Device::Cpu, 0..100), (Device::Cuda(0), 100..6500)]);
     }
 
     #[test]
     fn unknown_names_are_refused() {
-        for name in ["", "gpu", "CPU", "cuda:", "cuda:-1", "cuda:+1", "cuda:x", "cuda:99999999999999999999", "cuda0"] {
+        for name in [
+            "",
+            "gpu",
+            "CPU",
+            "cuda:",
+            "cuda:-1",
+            "cuda:+1",
+            "cuda:x",
+            "cuda:99999999999999999999",
+            "cuda0",
+            "cuda:0,0",
+            "cuda:all,1",
+            "cuda:64,65",
+            "cpu,cpu",
+            "cpu,",
+            "0,1",
+            "cuda:0,",
+            "cuda:0,gpu",
+            "cpu,1",
+            "auto,cpu",
+        ] {
             let error = name.parse::<Device>().unwrap_err();
             assert!(error.to_string().contains(&format!("`{name}`")), "{error}");
         }

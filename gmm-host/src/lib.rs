@@ -28,7 +28,7 @@
 //! 3. `statistics`, `metropolis`;
 //! 4. `data` (`samples`, `frame`);
 //! 5. `evaluator`, which knows no backend;
-//! 6. `backends`: `chunked`, `either_precision`, `device_parameters`, `reference`; then `cpu` and `cuda`; then `auto`;
+//! 6. `backends`: `chunked`, `sharded`, `either_precision`, `device_parameters`, `reference`; then `cpu` and `cuda`; then `auto`;
 //! 7. `device`, which knows all backends;
 //! 8. `pairwise`, `source`;
 //! 9. `fit` (`outcome`, `params`, `kmeans`, `init`, `em`, `select`, `merge`, then `standard` and `stepwise`);
@@ -55,8 +55,9 @@ pub use backends::cpu::CpuEvaluator;
 #[cfg(feature = "cuda")]
 pub use backends::cuda::{CudaEvaluator, CudaOptions, GpuInfo, cuda_devices, cuda_kernel_names};
 pub use backends::reference::ReferenceEvaluator;
+pub use backends::sharded::ShardedEvaluator;
 pub use data::samples::{Element, Rows, Samples, View};
-pub use device::{Device, LoadOptions, devices, kernel_names, load};
+pub use device::{Device, DeviceSet, LoadOptions, devices, kernel_names, load};
 pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator};
 pub use fit::{

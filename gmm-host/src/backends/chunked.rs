@@ -176,24 +176,8 @@ impl Evaluator for ChunkedEvaluator<'_> {
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
         check_rows(rows, self.n_samples())?;
-        let mut out = Rows { x: Array2::zeros((rows.len(), self.n_features)), weights: Array1::zeros(rows.len()) };
-        // The positions in `rows`, sorted by row, so that each chunk is loaded once.
-        let mut order: Vec<usize> = (0..rows.len()).collect();
-        order.sort_by_key(|&at| rows[at]);
-        let mut rest = order.as_slice();
-        while let Some(&at) = rest.first() {
-            let index = self.starts.partition_point(|&start| start <= rows[at]) - 1;
-            let (start, end) = (self.starts[index], self.starts[index + 1]);
-            let (here, later) = rest.split_at(rest.partition_point(|&at| rows[at] < end));
-            let local: Vec<usize> = here.iter().map(|&at| rows[at] - start).collect();
-            let part = self.chunk(index)?.rows(&local)?;
-            for ((&at, x), &w) in here.iter().zip(part.x.outer_iter()).zip(&part.weights) {
-                out.x.row_mut(at).assign(&x);
-                out.weights[at] = w;
-            }
-            rest = later;
-        }
-        Ok(out)
+        let starts = self.starts.clone();
+        rows_of_parts(&starts, self.n_features, rows, |part, rows| self.chunk(part)?.rows(rows))
     }
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
@@ -209,4 +193,32 @@ impl Evaluator for ChunkedEvaluator<'_> {
         }
         Ok(r)
     }
+}
+
+/// Some samples of data in parts that begin at `starts`, behind which N stands. `of_part` gives some rows of a part, and is called
+/// once for each part that has any, in their order.
+pub(crate) fn rows_of_parts(
+    starts: &[usize],
+    n_features: usize,
+    rows: &[usize],
+    mut of_part: impl FnMut(usize, &[usize]) -> Result<Rows>,
+) -> Result<Rows> {
+    let mut out = Rows { x: Array2::zeros((rows.len(), n_features)), weights: Array1::zeros(rows.len()) };
+    // The positions in `rows`, sorted by row.
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|&at| rows[at]);
+    let mut rest = order.as_slice();
+    while let Some(&at) = rest.first() {
+        let part = starts.partition_point(|&start| start <= rows[at]) - 1;
+        let (start, end) = (starts[part], starts[part + 1]);
+        let (here, later) = rest.split_at(rest.partition_point(|&at| rows[at] < end));
+        let local: Vec<usize> = here.iter().map(|&at| rows[at] - start).collect();
+        let found = of_part(part, &local)?;
+        for ((&at, x), &w) in here.iter().zip(found.x.outer_iter()).zip(&found.weights) {
+            out.x.row_mut(at).assign(&x);
+            out.weights[at] = w;
+        }
+        rest = later;
+    }
+    Ok(out)
 }

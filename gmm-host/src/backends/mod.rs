@@ -7,3 +7,4 @@ pub(crate) mod cuda;
 pub(crate) mod device_parameters;
 pub(crate) mod either_precision;
 pub(crate) mod reference;
+pub(crate) mod sharded;

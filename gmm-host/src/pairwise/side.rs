@@ -65,6 +65,13 @@ impl<G> Side<G> {
             Device::Cpu => Self::Cpu,
             Device::Reference => Self::Reference,
             Device::Cuda(ordinal) => Self::Gpu(open(ordinal)?),
+            Device::Several(devices) => {
+                return Err(Error::Unsupported {
+                    what: format!("products and kernels of rows on several devices (`{devices}`)"),
+                    backend: "this operation",
+                    remedy: "name one device",
+                });
+            }
         })
     }
 

@@ -1,0 +1,183 @@
+//! Samples divided over several devices.
+use super::chunked::rows_of_parts;
+use crate::compensated::neumaier_sum;
+use crate::data::samples::check_rows;
+use crate::evaluator::{check_features, shift_row};
+use crate::{Description, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Statistics};
+use ndarray::{Array1, Array2, Axis, concatenate};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::sync::Arc;
+
+/// An evaluator of samples that are divided over several others, the shards, which evaluate at the same time: one GPU each, for
+/// example.
+///
+/// Results are put together in the order of the shards, so that the same division gives the same bits on every run.
+///
+/// ```
+/// use gmm_host::{CpuEvaluator, Evaluator, Samples, ShardedEvaluator};
+/// use ndarray::Array2;
+///
+/// let x = Array2::<f32>::zeros((8, 2));
+/// let samples = Samples::from_f32(x.view())?;
+/// let shards: Vec<Box<dyn Evaluator + '_>> =
+///     vec![Box::new(CpuEvaluator::new(samples.rows(0..3))?), Box::new(CpuEvaluator::new(samples.rows(3..8))?)];
+/// let data = ShardedEvaluator::new(shards)?;
+/// assert_eq!((data.n_samples(), data.n_shards()), (8, 2));
+/// # Ok::<(), gmm_host::Error>(())
+/// ```
+pub struct ShardedEvaluator<'a> {
+    shards: Vec<Box<dyn Evaluator + 'a>>,
+    /// First row of each shard, and N at the end.
+    starts: Vec<usize>,
+    /// A thread for each shard but the first, which is evaluated by the calling thread.
+    pool: Arc<ThreadPool>,
+}
+
+impl<'a> ShardedEvaluator<'a> {
+    /// Takes the shards in the order of their rows. A shard on the CPU that is to use all of its threads has to be the first.
+    ///
+    /// # Errors
+    /// [`Error::EmptyData`] without shards, [`Error::ShapeMismatch`] where they differ in the number of features,
+    /// [`Error::Threads`] if threads cannot be started.
+    pub fn new(shards: Vec<Box<dyn Evaluator + 'a>>) -> Result<Self> {
+        // At least one, because a pool of none would have as many as the machine.
+        let n_threads = shards.len().saturating_sub(1).max(1);
+        let pool = ThreadPoolBuilder::new().num_threads(n_threads).thread_name(|i| format!("shard {}", i + 1)).build();
+        let pool = pool.map_err(|e| Error::Threads { n_threads, message: e.to_string() })?;
+        Self::with_pool(shards, Arc::new(pool))
+    }
+
+    fn with_pool(shards: Vec<Box<dyn Evaluator + 'a>>, pool: Arc<ThreadPool>) -> Result<Self> {
+        let Some(first) = shards.first() else { return Err(Error::EmptyData { rows: 0, columns: 0 }) };
+        let d = first.n_features();
+        let mut starts = vec![0];
+        for shard in &shards {
+            let (n, got) = (shard.n_samples(), shard.n_features());
+            if got != d {
+                return Err(Error::ShapeMismatch { what: "a shard", expected: vec![n, d], got: vec![n, got] });
+            }
+            starts.push(starts[starts.len() - 1] + n);
+        }
+        Ok(Self { shards, starts, pool })
+    }
+
+    /// Number of shards.
+    pub fn n_shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Evaluates all shards at once, and gives their results in order, or the error of the first that failed.
+    fn map<T: Send>(
+        &mut self,
+        mixture: &Mixture,
+        f: impl Fn(&mut (dyn Evaluator + 'a)) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        check_features(mixture, self.n_features())?;
+        let mut results: Vec<Option<Result<T>>> = self.shards.iter().map(|_| None).collect();
+        self.pool.in_place_scope(|scope| {
+            let mut work = self.shards.iter_mut().zip(&mut results);
+            let first = work.next();
+            for (shard, result) in work {
+                let f = &f;
+                scope.spawn(move |_| *result = Some(f(shard.as_mut())));
+            }
+            if let Some((shard, result)) = first {
+                *result = Some(f(shard.as_mut()));
+            }
+        });
+        let shifted = |(result, &start): (Result<T>, &usize)| result.map_err(|e| shift_row(e, start));
+        results.into_iter().flatten().zip(&self.starts).map(shifted).collect()
+    }
+}
+
+impl Evaluator for ShardedEvaluator<'_> {
+    fn n_samples(&self) -> usize {
+        self.starts[self.shards.len()]
+    }
+
+    fn n_features(&self) -> usize {
+        self.shards[0].n_features()
+    }
+
+    fn total_weight(&self) -> f64 {
+        neumaier_sum(self.shards.iter().map(|shard| shard.total_weight()))
+    }
+
+    /// The devices in the order of the shards, and the kernels, of which equal ones are named once.
+    fn describe(&self) -> Description {
+        let all: Vec<Description> = self.shards.iter().map(|shard| shard.describe()).collect();
+        let devices: Vec<&str> = all.iter().map(|d| d.device.as_str()).collect();
+        let mut kernels: Vec<&str> = all.iter().map(|d| d.kernel.as_str()).collect();
+        kernels.dedup();
+        Description { device: devices.join(" + "), kernel: kernels.join(" + ") }
+    }
+
+    /// float32 if any of the shards computes in it.
+    fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
+        let float32 = |shard: &Box<dyn Evaluator + '_>| shard.precision(mixture, operation) == Precision::Float32;
+        if self.shards.iter().any(float32) { Precision::Float32 } else { Precision::Float64 }
+    }
+
+    fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
+        let shards = self.shards.iter().map(|shard| shard.share()).collect::<Result<Vec<_>>>()?;
+        Ok(Box::new(ShardedEvaluator::new(shards)?))
+    }
+
+    fn settle(&mut self) {
+        self.shards.iter_mut().for_each(|shard| shard.settle());
+    }
+
+    fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
+        Ok(neumaier_sum(self.map(mixture, |shard| shard.log_likelihood(mixture))?))
+    }
+
+    fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
+        let Some(first) = mixtures.first() else { return Ok(Vec::new()) };
+        let shards = self.map(first, |shard| shard.log_likelihood_batch(mixtures))?;
+        Ok((0..mixtures.len()).map(|i| neumaier_sum(shards.iter().map(|s| s[i]))).collect())
+    }
+
+    fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
+        Ok(self.map(mixture, |shard| shard.score_samples(mixture))?.into_iter().flatten().collect())
+    }
+
+    fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
+        let mut parts = self.map(mixture, |shard| shard.statistics(mixture))?.into_iter();
+        let (k, d) = mixture.means().dim();
+        let first = parts.next().unwrap_or_else(|| Statistics::empty(mixture.covariance_type(), k, d));
+        parts.try_fold(first, |mut total, part| {
+            total.merge(&part)?;
+            Ok(total)
+        })
+    }
+
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        check_rows(rows, self.n_samples())?;
+        let d = self.n_features();
+        let shards = &mut self.shards;
+        rows_of_parts(&self.starts, d, rows, |part, rows| shards[part].rows(rows))
+    }
+
+    fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+        Ok(self.map(mixture, |shard| shard.predict(mixture))?.concat())
+    }
+
+    fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        let parts = self.map(mixture, |shard| shard.predict_proba(mixture))?;
+        let views: Vec<_> = parts.iter().map(|part| part.view()).collect();
+        concatenate(Axis(0), &views).map_err(|_| Error::ShapeMismatch {
+            what: "the responsibilities of the shards",
+            expected: vec![self.n_samples(), mixture.n_components()],
+            got: views.iter().map(|v| v.nrows()).collect(),
+        })
+    }
+}
+
+impl std::fmt::Debug for ShardedEvaluator<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ShardedEvaluator")
+            .field("starts", &self.starts)
+            .field("devices", &self.describe().device)
+            .finish()
+    }
+}

@@ -53,9 +53,13 @@ mod statistics;
 pub use backends::chunked::{ChunkedEvaluator, Load};
 pub use backends::cpu::CpuEvaluator;
 #[cfg(feature = "cuda")]
-pub use backends::cuda::{CudaEvaluator, CudaOptions, GpuInfo, cuda_devices, cuda_kernel_names};
+pub use backends::cuda::{
+    CudaEvaluator, CudaOptions, DeviceArray, GpuInfo, HostArray, cuda_devices, cuda_kernel_names,
+};
 pub use backends::reference::ReferenceEvaluator;
 pub use data::samples::{Element, Rows, Samples, View};
+#[cfg(feature = "cuda")]
+pub use device::load_device_array;
 pub use device::{Device, LoadOptions, devices, kernel_names, load};
 pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator};

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from ._estimator import GaussianMixture
+from ._gpu import on_host
 
 
 class Candidate(NamedTuple):
@@ -178,7 +179,7 @@ def plot(
 
     ax = _axes(ax)
     labels = None if X is None else gm.predict(X)
-    x = None if X is None else np.asarray(X, dtype=np.float64)
+    x = None if X is None else np.asarray(on_host(X), dtype=np.float64)
     if gm.means_.shape[1] == 1:
         return _plot_density(gm, x, ax)
     i, j = features

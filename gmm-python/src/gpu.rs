@@ -67,7 +67,7 @@ impl GpuArray {
                 ));
             }
         };
-        let overflow = |_| PyValueError::new_err("the array's shape or strides are out of range");
+        let overflow = |_| PyValueError::new_err("the array's shape, strides or device are out of range");
         let size = |&v: &i64| usize::try_from(v).map_err(overflow);
         let stride = |&v: &i64| isize::try_from(v).map_err(overflow);
         let shape = described.shape().iter().map(size).collect::<PyResult<Vec<_>>>()?;
@@ -75,7 +75,7 @@ impl GpuArray {
         let strides = strides.iter().map(stride).collect::<PyResult<Vec<_>>>()?;
         // SAFETY: the producer vouches for its own description (the contract of DLPack); nothing is read here.
         let address = unsafe { described.offset_bytes_ptr() }.map_err(invalid)?.expose_provenance();
-        let ordinal = usize::try_from(device.device_id).unwrap_or_default();
+        let ordinal = usize::try_from(device.device_id).map_err(overflow)?;
         Ok(Self { address, element, shape, strides, ordinal, owner: Arc::new(Owner(Some(tensor))) })
     }
 

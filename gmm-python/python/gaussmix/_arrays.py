@@ -33,7 +33,8 @@ def validated(
 ) -> Floats | _core.GpuArray:
     """Convert ``X`` as scikit-learn does, to float64 or float32 in native byte order.
 
-    Without ``check_finite`` the engine is to look for NaN, which it does anyway. An array in a GPU's memory stays there.
+    Without ``check_finite`` the engine is to look for NaN, which it does anyway. An array in a GPU's memory stays
+    there.
     """
     if on_gpu(X):
         array = checked(X, type(estimator).__name__, min_samples=min_samples)

@@ -21,8 +21,13 @@ def on_gpu(X: Any) -> bool:
     if isinstance(X, _core.GpuArray):
         return True
     device = getattr(X, "__dlpack_device__", None)
-    # A class has the method too, but no device.
-    return device is not None and not isinstance(X, type) and int(device()[0]) in _CUDA
+    if device is None:
+        return False
+    try:
+        return int(device()[0]) in _CUDA
+    except Exception:
+        # Parts on several devices, a class in the place of an array: NumPy takes it, or says why it cannot.
+        return False
 
 
 def on_host(X: Any) -> Any:
@@ -47,7 +52,8 @@ def checked(X: Any, user: str, *, min_samples: int = 1) -> _core.GpuArray:
         raise ValueError(f"Found array with dim {array.ndim}, while dim <= 2 is required by {user}.")
     if shape[0] < min_samples:
         raise ValueError(
-            f"Found array with {shape[0]} sample(s) (shape={shape}) while a minimum of {min_samples} is required by {user}."
+            f"Found array with {shape[0]} sample(s) (shape={shape}) while a minimum of {min_samples} is required by "
+            f"{user}."
         )
     if shape[1] < 1:
         raise ValueError(

@@ -30,8 +30,8 @@ unsafe fn body<T: Float>(args: &RangesArgs<T>) {
                 if v > greatest[c] {
                     greatest[c] = v;
                 }
-                // The difference of an infinite number from itself is NaN.
-                if v - v != T::ZERO {
+                let finite = v >= T::LOWEST && v <= -T::LOWEST;
+                if !finite {
                     not_finite = lesser(not_finite, i * array.d + j);
                 }
             }

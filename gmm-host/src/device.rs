@@ -307,6 +307,16 @@ fn load_shards<'a>(devices: &[Device], samples: Samples<'a>, options: &LoadOptio
     Ok(Box::new(ShardedEvaluator::new(shards.into_iter().collect::<Result<_>>()?)?))
 }
 
+/// Makes the samples of an array in a GPU's memory resident in that GPU, without a way through the host.
+///
+/// # Errors
+/// As [`load`], and those of [`CudaEvaluator::from_device_array`](crate::CudaEvaluator::from_device_array).
+#[cfg(feature = "cuda")]
+pub fn load_device_array(array: crate::DeviceArray, options: &LoadOptions) -> Result<Box<dyn Evaluator>> {
+    let array = if options.float64 { array.in_float64() } else { array };
+    Ok(Box::new(crate::CudaEvaluator::from_device_array(array, &cuda::options(options))?))
+}
+
 /// The names of the kernels that `device` can run; none for a device that cannot be used.
 pub fn kernel_names(device: &Device) -> Vec<String> {
     match device {
@@ -346,12 +356,15 @@ mod cuda {
     use crate::{CudaEvaluator, CudaOptions, cuda_devices, cuda_kernel_names};
 
     pub fn load<'a>(ordinal: usize, samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
-        let options = CudaOptions {
+        Ok(Box::new(CudaEvaluator::new(samples, ordinal, &self::options(options))?))
+    }
+
+    pub fn options(options: &LoadOptions) -> CudaOptions {
+        CudaOptions {
             kernel: options.kernel.clone(),
             memory_limit: options.gpu_memory,
             tuning_file: options.tuning_file.clone(),
-        };
-        Ok(Box::new(CudaEvaluator::new(samples, ordinal, &options)?))
+        }
     }
 
     pub fn kernel_names(ordinal: usize) -> Vec<String> {

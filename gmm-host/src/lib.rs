@@ -53,10 +53,14 @@ mod statistics;
 pub use backends::chunked::{ChunkedEvaluator, Load};
 pub use backends::cpu::CpuEvaluator;
 #[cfg(feature = "cuda")]
-pub use backends::cuda::{CudaEvaluator, CudaOptions, GpuInfo, cuda_devices, cuda_kernel_names};
+pub use backends::cuda::{
+    CudaEvaluator, CudaOptions, DeviceArray, GpuInfo, HostArray, cuda_devices, cuda_kernel_names,
+};
 pub use backends::reference::ReferenceEvaluator;
 pub use backends::sharded::ShardedEvaluator;
 pub use data::samples::{Element, Rows, Samples, View};
+#[cfg(feature = "cuda")]
+pub use device::load_device_array;
 pub use device::{Device, DeviceSet, LoadOptions, devices, kernel_names, load};
 pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator};

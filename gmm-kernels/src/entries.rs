@@ -1,4 +1,5 @@
 //! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by these entries only.
+use crate::arrays::{columns, ranges, rows};
 use crate::estep::{fused, fused_tensor_cores, fused64, tensor_cores, weighted_sums};
 use crate::general::{accumulate, density, posterior};
 use crate::likelihood::{batch, batch_tensor_cores, exp2_bias, pair, small_k, tiled};
@@ -27,7 +28,7 @@ impl<A> Entry<A> {
     }
 }
 
-/// An element type of the general kernels.
+/// An element type of the kernels that have an instance for each.
 pub trait Element {
     /// The end of the names of its kernels.
     const SUFFIX: &'static str;
@@ -161,4 +162,19 @@ pub fn gaussian_pairs() -> Entry<pairs::PairsArgs> {
 /// The Gaussian kernel of rows with centres.
 pub fn gaussian_centres() -> Entry<centres::CentresArgs> {
     Entry::new("gaussian_centres")
+}
+
+/// The range of each column of an array, and its first element that is not finite.
+pub fn array_ranges<T: Element>() -> Entry<ranges::RangesArgs<T>> {
+    Entry::new(format!("array_ranges_{}", T::SUFFIX))
+}
+
+/// An array's samples as columns of another type, or of the same.
+pub fn array_columns<S: Element, T: Element>() -> Entry<columns::ColumnsArgs<S, T>> {
+    Entry::new(format!("array_columns_{}_{}", S::SUFFIX, T::SUFFIX))
+}
+
+/// Some rows of an array.
+pub fn array_rows<T: Element>() -> Entry<rows::RowsArgs<T>> {
+    Entry::new(format!("array_rows_{}", T::SUFFIX))
 }

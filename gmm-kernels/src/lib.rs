@@ -35,6 +35,7 @@ macro_rules! device_code {
 
 #[macro_use]
 pub mod simt;
+pub mod arrays;
 pub mod data;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod entries;

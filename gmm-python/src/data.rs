@@ -2,12 +2,13 @@
 use crate::arrays::{self, Matrix, numbers, view};
 use crate::errors::exception;
 use crate::fit::{Fit, FitOptions, run};
+use crate::gpu::{GpuArray, Place};
 use crate::mixture::Mixture;
 use crate::statistics::Statistics;
 use crate::threads::compute;
 use gaussmix::{ChunkedEvaluator, CovarianceType, Device, Evaluator, LoadOptions, MAX_CHUNK_BYTES, Samples, View};
-use ndarray::{ArrayD, ArrayView2, Axis};
-use numpy::{Element, IntoPyArray, PyArray1, PyArray2};
+use ndarray::{Array1, ArrayD, ArrayView2, Axis};
+use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayDescr};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -23,7 +24,11 @@ pub struct Data {
     #[allow(dead_code)] // Held for the evaluator, which borrows its memory.
     array: Option<Py<PyAny>>,
     shape: (usize, usize),
+    dtype: Py<PyArrayDescr>,
 }
+
+/// An evaluator, and the shape of its samples.
+pub type Loaded = (Box<dyn Evaluator>, (usize, usize));
 
 /// A view that outlives its borrow of the array object.
 ///
@@ -57,6 +62,22 @@ impl Data {
         covariances: ArrayD<f64>,
     ) -> PyResult<gaussmix::Mixture> {
         arrays::mixture(weights, means, covariances, self.covariance_type)
+    }
+
+    /// Loads checked samples.
+    fn load(
+        memory: Option<u64>,
+        device: Device,
+        samples: Samples<'static>,
+        weights: Option<Array1<f64>>,
+        options: &LoadOptions,
+    ) -> gaussmix::Result<Loaded> {
+        let samples = match weights {
+            Some(weights) => samples.with_shared_weights(weights.into_shared())?,
+            None => samples,
+        };
+        let shape = (samples.n_samples(), samples.n_features());
+        Ok((load_within(memory, device, samples, options)?, shape))
     }
 
     fn mixture(
@@ -100,7 +121,7 @@ fn load_within<'a>(
     static HALF_OF_THE_MEMORY: LazyLock<u64> = LazyLock::new(gaussmix::half_of_the_memory);
     let memory = memory.unwrap_or_else(|| *HALF_OF_THE_MEMORY);
     // A GPU has memory of its own, for data that fills more than half of the host's.
-    let limit = if matches!(device, Device::Cuda(_)) { memory.saturating_mul(2) } else { memory };
+    let limit = if matches!(device, Device::Cuda(_) | Device::Several(_)) { memory.saturating_mul(2) } else { memory };
     if n.saturating_mul(row) <= limit {
         return gaussmix::load(device, samples, options);
     }
@@ -129,38 +150,40 @@ impl Data {
         settle: bool,
         memory: Option<u64>,
     ) -> PyResult<Self> {
-        let device: Device = device.parse().map_err(exception)?;
         let covariance_type = covariance_type.map(arrays::covariance_type).transpose()?;
         let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
         let options = LoadOptions::new().float64(float64).threads(threads);
-        let matrix = Matrix::new(x)?;
-        let load = |samples: gaussmix::Result<Samples<'static>>| {
-            let samples = match weights {
-                Some(weights) => samples?.with_shared_weights(weights.into_shared())?,
-                None => samples?,
+        let (loaded, array, dtype) = if let Ok(x) = x.cast::<GpuArray>() {
+            let x = x.get();
+            let place = x.place(device)?;
+            let from = || match place {
+                Place::Gpu => x.load(weights, &options, copy),
+                Place::Host(device) => Self::load(memory, device, x.samples()?, weights, &options),
             };
-            let shape = (samples.n_samples(), samples.n_features());
-            let mut evaluator = load_within(memory, device, samples, &options)?;
-            if settle {
-                evaluator.settle();
+            (compute(py, from)?, None, x.dtype(py))
+        } else {
+            let device: Device = device.parse().map_err(exception)?;
+            let load =
+                |samples: gaussmix::Result<Samples<'static>>| Self::load(memory, device, samples?, weights, &options);
+            match &Matrix::new(x)? {
+                Matrix::F32(x) => {
+                    let v = view(x);
+                    let from = || load(samples(v, copy, Samples::from_shared_f32, Samples::from_f32));
+                    (compute(py, from)?, Some(x.clone().into_any()), numpy::dtype::<f32>(py))
+                }
+                Matrix::F64(x) => {
+                    let v = view(x);
+                    let from = || load(samples(v, copy, Samples::from_shared_f64, Samples::from_f64));
+                    (compute(py, from)?, Some(x.clone().into_any()), numpy::dtype::<f64>(py))
+                }
             }
-            Ok((evaluator, shape))
         };
-        let (loaded, array) = match &matrix {
-            Matrix::F32(x) => {
-                let v = view(x);
-                let from = || load(samples(v, copy, Samples::from_shared_f32, Samples::from_f32));
-                (compute(py, from)?, x.clone().into_any())
-            }
-            Matrix::F64(x) => {
-                let v = view(x);
-                let from = || load(samples(v, copy, Samples::from_shared_f64, Samples::from_f64));
-                (compute(py, from)?, x.clone().into_any())
-            }
-        };
-        let (evaluator, shape) = loaded.map_err(exception)?;
-        let array = (!copy).then(|| array.unbind());
-        Ok(Self { evaluator: Mutex::new(evaluator), covariance_type, array, shape })
+        let (mut evaluator, shape) = loaded.map_err(exception)?;
+        if settle {
+            evaluator.settle();
+        }
+        let array = array.filter(|_| !copy).map(Bound::unbind);
+        Ok(Self { evaluator: Mutex::new(evaluator), covariance_type, array, shape, dtype: dtype.unbind() })
     }
 
     /// The total log-likelihood of one parameter set, or of each of several.
@@ -279,6 +302,12 @@ impl Data {
     #[getter]
     fn shape(&self) -> (usize, usize) {
         self.shape
+    }
+
+    /// The type of the samples.
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> Py<PyArrayDescr> {
+        self.dtype.clone_ref(py)
     }
 
     #[getter]

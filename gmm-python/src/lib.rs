@@ -5,6 +5,8 @@ mod chains;
 mod data;
 mod errors;
 mod fit;
+#[cfg_attr(not(feature = "cuda"), path = "no_gpu.rs")]
+mod gpu;
 mod gradient;
 mod mixture;
 mod pairwise;
@@ -42,6 +44,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<chains::Chains>()?;
     module.add_class::<data::Data>()?;
     module.add_class::<fit::Fit>()?;
+    module.add_class::<gpu::GpuArray>()?;
     module.add_class::<mixture::Mixture>()?;
     module.add_class::<pairwise::InnerProducts>()?;
     module.add_class::<statistics::Statistics>()?;

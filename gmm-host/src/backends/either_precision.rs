@@ -2,7 +2,7 @@
 use crate::data::frame::Frame;
 use crate::{
     Covariances, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result,
-    Rows, Samples, Statistics,
+    Rows, Statistics,
 };
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 use std::sync::Arc;
@@ -70,13 +70,12 @@ pub(crate) trait Float32Evaluator: Evaluator {
 }
 
 /// Makes the evaluator of the same samples in float64.
-type OpenFloat64<'a> = Arc<dyn Fn(&Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a>;
+type OpenFloat64<'a> = Arc<dyn Fn() -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a>;
 
 /// Evaluates in float32 where its digits suffice for the mixture, and otherwise with an evaluator in float64, which is made
 /// when it is first needed.
 pub(crate) struct EitherPrecision<'a, E> {
     pub float32: E,
-    samples: Samples<'a>,
     float64: Option<Box<dyn Evaluator + 'a>>,
     open_float64: OpenFloat64<'a>,
     latest: Precision,
@@ -89,19 +88,13 @@ impl<E: std::fmt::Debug> std::fmt::Debug for EitherPrecision<'_, E> {
 }
 
 impl<'a, E: Float32Evaluator> EitherPrecision<'a, E> {
-    pub fn new(
-        float32: E,
-        samples: Samples<'a>,
-        open_float64: impl Fn(&Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a,
-    ) -> Self {
-        let open_float64 = Arc::new(open_float64);
-        Self { float32, samples, float64: None, open_float64, latest: Precision::Float32 }
+    pub fn new(float32: E, open_float64: impl Fn() -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a) -> Self {
+        Self { float32, float64: None, open_float64: Arc::new(open_float64), latest: Precision::Float32 }
     }
 
     /// The same around another float32 evaluator of the same samples.
     pub fn with_float32(&self, float32: E) -> Self {
-        let (samples, open_float64) = (self.samples.clone(), Arc::clone(&self.open_float64));
-        Self { float32, samples, float64: None, open_float64, latest: Precision::Float32 }
+        Self { float32, float64: None, open_float64: Arc::clone(&self.open_float64), latest: Precision::Float32 }
     }
 
     fn side(&mut self, precision: Precision) -> Result<&mut (dyn Evaluator + 'a)>
@@ -114,7 +107,7 @@ impl<'a, E: Float32Evaluator> EitherPrecision<'a, E> {
             Precision::Float64 => {
                 let float64 = match self.float64.take() {
                     Some(float64) => float64,
-                    None => (self.open_float64)(&self.samples)?,
+                    None => (self.open_float64)()?,
                 };
                 self.float64.insert(float64).as_mut()
             }
@@ -213,7 +206,7 @@ impl<'a, E: Float32Evaluator + 'a> Evaluator for EitherPrecision<'a, E> {
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
-        self.samples.select(rows)
+        self.float32.rows(rows)
     }
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {

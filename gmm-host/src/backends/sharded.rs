@@ -114,8 +114,8 @@ impl Evaluator for ShardedEvaluator<'_> {
 
     /// float32 if any of the shards computes in it.
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
-        let float32 = |shard: &Box<dyn Evaluator + '_>| shard.precision(mixture, operation) == Precision::Float32;
-        if self.shards.iter().any(float32) { Precision::Float32 } else { Precision::Float64 }
+        let float32 = self.shards.iter().any(|shard| shard.precision(mixture, operation) == Precision::Float32);
+        if float32 { Precision::Float32 } else { Precision::Float64 }
     }
 
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {

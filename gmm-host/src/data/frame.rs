@@ -68,19 +68,26 @@ impl Frame {
             true => vec![ranges(x)],
             false => x.axis_chunks_iter(Axis(0), 4096).into_par_iter().map(|piece| ranges(piece)).collect(),
         };
-        let (mut shift, mut scale) = (Vec::with_capacity(d), Vec::with_capacity(d));
-        let mut log2_scale = 0.0;
-        let looked_at = n.min(T::LOOKED_AT);
-        let mut some = Vec::with_capacity(looked_at);
-        // Divisions by a number that the compiler does not know are slow.
-        let row = |i: usize| if looked_at == n { i } else { i * n / looked_at };
-        for j in 0..d {
+        let range = |j: usize| {
             let columns = || pieces.iter().map(|piece| piece[j]);
             let min = columns().map(|c| c.min.into()).fold(f64::INFINITY, f64::min);
             let max = columns().map(|c| c.max.into()).fold(f64::NEG_INFINITY, f64::max);
-            some.clear();
-            some.extend((0..looked_at).map(|i| x[[row(i), j]].into()));
-            let centre = centre(&mut some).clamp(min, max);
+            (min, max)
+        };
+        Self::from_ranges(d, range, |j, some| some.extend(looked_at::<T>(n).map(|i| x[[i, j]].into())))
+    }
+
+    /// The frame of samples of D features, from the least and the greatest number of each column, and from its numbers in the
+    /// rows that [`looked_at`] names, which `some` appends to a vector.
+    pub fn from_ranges(d: usize, range: impl Fn(usize) -> (f64, f64), some: impl Fn(usize, &mut Vec<f64>)) -> Self {
+        let (mut shift, mut scale) = (Vec::with_capacity(d), Vec::with_capacity(d));
+        let mut log2_scale = 0.0;
+        let mut values = Vec::new();
+        for j in 0..d {
+            let (min, max) = range(j);
+            values.clear();
+            some(j, &mut values);
+            let centre = centre(&mut values).clamp(min, max);
             let spread = (max / 2.0 - centre / 2.0).max(centre / 2.0 - min / 2.0);
             let exponent = if spread > 0.0 { (1.0 - binary_exponent(spread)).clamp(-1020.0, 1020.0) } else { 0.0 };
             shift.push(centre);
@@ -126,6 +133,13 @@ impl Frame {
     pub fn apply(&self, j: usize, x: f64) -> f64 {
         (x - self.shift[j]) * self.scale[j]
     }
+}
+
+/// The rows whose median and quartiles are taken, of N that are evaluated in the type `T`.
+pub(crate) fn looked_at<T: Float>(n: usize) -> impl Iterator<Item = usize> {
+    let count = n.min(T::LOOKED_AT);
+    // Divisions by a number that the compiler does not know are slow.
+    (0..count).map(move |i| if count == n { i } else { i * n / count })
 }
 
 /// The median of some values, of which there is at least one, rounded to a quarter of their interquartile range. Subtracting a

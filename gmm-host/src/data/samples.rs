@@ -160,16 +160,7 @@ impl<'a> Samples<'a> {
     }
 
     fn weighted(self, weights: Array<'a, f64, Ix1>) -> Result<Self> {
-        let (n, values) = (self.n_samples(), weights.view());
-        if values.len() != n {
-            return Err(Error::ShapeMismatch { what: "sample weights", expected: vec![n], got: vec![values.len()] });
-        }
-        if let Some((row, &value)) = values.iter().enumerate().find(|(_, w)| !(w.is_finite() && **w >= 0.0)) {
-            return Err(Error::BadSampleWeight { row, value });
-        }
-        if values.iter().all(|&w| w == 0.0) {
-            return Err(Error::ZeroSampleWeights);
-        }
+        check_weights(weights.view(), self.n_samples())?;
         Ok(Self { weights: Some(weights), ..self })
     }
 
@@ -258,6 +249,17 @@ impl<'a> Samples<'a> {
         let weights = self.weights().map_or_else(|| Array1::ones(rows.len()), |w| w.select(Axis(0), rows));
         Ok(Rows { x, weights })
     }
+}
+
+/// The check of the weights of so many samples.
+pub(crate) fn check_weights(weights: ArrayView1<'_, f64>, n: usize) -> Result<()> {
+    if weights.len() != n {
+        return Err(Error::ShapeMismatch { what: "sample weights", expected: vec![n], got: vec![weights.len()] });
+    }
+    if let Some((row, &value)) = weights.iter().enumerate().find(|(_, w)| !(w.is_finite() && **w >= 0.0)) {
+        return Err(Error::BadSampleWeight { row, value });
+    }
+    if weights.iter().all(|&w| w == 0.0) { Err(Error::ZeroSampleWeights) } else { Ok(()) }
 }
 
 /// The check of [`Evaluator::rows`].

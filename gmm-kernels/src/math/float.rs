@@ -25,6 +25,8 @@ pub trait Float:
     fn exp2(self) -> Self;
     /// The number as float64.
     fn wide(self) -> f64;
+    /// The number next to one of float64.
+    fn narrow(v: f64) -> Self;
     /// The value in the lane whose number differs in the bits `mask`; all lanes of the warp take part.
     fn shuffle_xor(self, mask: u32) -> Self;
     /// A number in global memory that no thread writes during the launch.
@@ -69,6 +71,10 @@ impl Float for f32 {
         self as f64
     }
     #[inline(always)]
+    fn narrow(v: f64) -> Self {
+        v as f32
+    }
+    #[inline(always)]
     fn shuffle_xor(self, mask: u32) -> Self {
         f32::from_bits(shuffle_xor_u32(self.to_bits(), mask))
     }
@@ -99,6 +105,10 @@ impl Float for f64 {
     #[inline(always)]
     fn wide(self) -> f64 {
         self
+    }
+    #[inline(always)]
+    fn narrow(v: f64) -> Self {
+        v
     }
     #[inline(always)]
     fn shuffle_xor(self, mask: u32) -> Self {

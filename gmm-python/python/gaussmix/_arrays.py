@@ -11,6 +11,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from . import _core
+from ._gpu import checked, on_gpu, on_host
 
 Floats = NDArray[np.floating[Any]]
 
@@ -40,11 +41,18 @@ def is_plain(X: object, n_features: int) -> bool:
     )
 
 
-def validated(estimator: Any, X: Any, *, reset: bool, min_samples: int = 1, check_finite: bool = False) -> Floats:
+def validated(
+    estimator: Any, X: Any, *, reset: bool, min_samples: int = 1, check_finite: bool = False
+) -> Floats | _core.GpuArray:
     """Convert ``X`` as scikit-learn does, to float64 or float32 in native byte order.
 
-    Without ``check_finite`` the engine is to look for NaN, which it does anyway.
+    Without ``check_finite`` the engine is to look for NaN, which it does anyway. An array in a GPU's memory stays
+    there.
     """
+    if on_gpu(X):
+        array = checked(X, type(estimator).__name__, min_samples=min_samples)
+        validate_data(estimator, array, reset=reset, skip_check_array=True)
+        return array
     X = validate_data(
         estimator,
         X,
@@ -70,7 +78,9 @@ def load(
     """Bring checked samples to a device; NaN gets scikit-learn's message."""
     try:
         return _core.Data(X, sample_weight, device=device, threads=threads, memory=MEMORY)
-    except _core.NonFiniteError:
+    except _core.NonFiniteError as error:
+        if on_gpu(X):
+            raise ValueError(f"Input X contains NaN or infinity: {error}") from error
         validated(estimator, X if original is None else original, reset=False, check_finite=True)
         raise
 
@@ -82,7 +92,7 @@ def checked_weights(sample_weight: Any, n_samples: int) -> NDArray[np.float64] |
     if isinstance(sample_weight, Number):
         return np.full(n_samples, sample_weight, dtype=np.float64)
     weights = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight", allow_nd=True
+        on_host(sample_weight), ensure_2d=False, dtype=np.float64, input_name="sample_weight", allow_nd=True
     )
     if weights.ndim != 1:
         raise ValueError(f"Sample weights must be 1D array or scalar, got {weights.ndim}D array.")

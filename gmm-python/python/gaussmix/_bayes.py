@@ -15,7 +15,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
-from ._arrays import checked_weights, n_threads, validated
+from ._arrays import Floats, checked_weights, n_threads, validated
+from ._gpu import on_host
 from ._estimator import GaussianMixture
 
 #: The statistics of the samplers under the names that ArviZ gives them.
@@ -172,8 +173,8 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         self : BayesianMixture
             With the draws.
         """
-        X = validated(self, X, reset=True, check_finite=True)
-        weights = checked_weights(sample_weight, X.shape[0])
+        x: Floats = on_host(validated(self, X, reset=True, check_finite=True))
+        weights = checked_weights(sample_weight, x.shape[0])
         random_state = self.random_state
         if not isinstance(random_state, (int, np.integer)):
             random_state = check_random_state(random_state).randint(0, 2**31 - 1)
@@ -196,7 +197,7 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             "threads": n_threads(self.n_jobs),
         }
         start = None if init is None else init._mixture()
-        self._chains = _core.Chains(X, weights, options, start, None if resume is None else os.fspath(resume))
+        self._chains = _core.Chains(x, weights, options, start, None if resume is None else os.fspath(resume))
         return self.go_on()
 
     def go_on(self, draws: int | None = None) -> BayesianMixture:

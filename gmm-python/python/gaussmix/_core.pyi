@@ -11,6 +11,7 @@ __all__ = [
     "Chains",
     "Data",
     "Fit",
+    "GpuArray",
     "IllDefinedError",
     "InnerProducts",
     "Mixture",
@@ -133,11 +134,22 @@ class Fit:
     @property
     def error(self) -> BaseException | None: ...
 
+@final
+class GpuArray:
+    def __new__(cls, x: Any) -> Self: ...
+    def to_numpy(self) -> _Floats: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
 @disjoint_base
 class Data:
     def __new__(
         cls,
-        x: _Floats,
+        x: _Floats | GpuArray,
         sample_weight: ArrayLike | None = None,
         *,
         device: str = "auto",
@@ -168,6 +180,8 @@ class Data:
     ) -> Fit: ...
     @property
     def shape(self) -> tuple[int, int]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
     @property
     def total_weight(self) -> float: ...
 

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _arrays, _core, _start
 from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validated
+from ._gpu import beside, on_gpu
 
 #: scikit-learn's class, also when ours is in its place.
 ScikitLearn: Any = _ScikitLearn
@@ -89,7 +90,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
     both find the same mixture. The arithmetic is done by the engine of this package, on the CPU or on a GPU, in the
     type of the data: float32 stays float32.
 
-    The data must not be changed by another thread during a call; it is not copied.
+    The data must not be changed by another thread during a call; it is not copied. An array in a GPU's memory (of
+    PyTorch, CuPy, JAX or another library that knows DLPack) is read there.
 
     Parameters
     ----------
@@ -125,7 +127,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         How many iterations lie between two lines.
     device : str, default='auto'
         Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N' (the GPU of number N) or 'reference' (slow and exact). 'auto'
-        begins on the CPU and goes on on a GPU where that is measured to be faster.
+        begins on the CPU and goes on on a GPU where that is measured to be faster. For an array in a GPU's memory,
+        'auto' and 'cuda' mean that GPU.
     freeze : sequence of {'weights', 'means', 'covariances'} or None, default=None
         Parameters that stay as the start has them.
     standardize : bool, default=False
@@ -303,7 +306,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             The components, which are those that `predict` gives afterwards.
         """
         data = self._fit(X, sample_weight)
-        return data.labels(self._mixture())
+        return beside(data.labels(self._mixture()), X)
 
     @available_if(_takes_chunks)  # type: ignore[untyped-decorator]
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
@@ -368,6 +371,11 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
                 f"passed init_params={self.init_params!r}, which are not implemented to work with "
                 "'array_api_dispatch' enabled. Please disable 'array_api_dispatch' to use "
                 f"init_params={self.init_params!r}."
+            )
+        if self.standardize and on_gpu(X):
+            raise ValueError(
+                "standardize=True does not take an array in a GPU's memory; scale the columns there, or bring the "
+                "array to the host"
             )
         weights = checked_weights(sample_weight, n_samples)
         frozen = self._frozen()
@@ -499,12 +507,11 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             sample_weight = checked_weights(sample_weight, X.shape[0])
         return load(self, X, sample_weight, device=self.device, threads=threads, original=given)
 
-    def _dtype(self, X: Any) -> np.dtype[Any]:
-        """Give the type of values per sample: that of the arithmetic in scikit-learn."""
-        dtype = getattr(X, "dtype", None)
-        if dtype == np.float32 and self.means_.dtype == np.float32:
-            return np.dtype(np.float32)
-        return np.dtype(np.float64)
+    def _values(self, data: _core.Data, values: NDArray[np.float64], X: Any) -> Floats:
+        """Give values per sample the type of the arithmetic in scikit-learn."""
+        float32 = data.dtype == np.float32 and self.means_.dtype == np.float32
+        typed: Floats = values.astype(np.float32) if float32 else values
+        return beside(typed, X)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Give the most probable component of each sample.
@@ -520,7 +527,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             The components, counted from 0.
         """
         check_is_fitted(self)
-        return self._data(X).labels(self._mixture())
+        return beside(self._data(X).labels(self._mixture()), X)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Give the probability of each component for each sample.
@@ -536,7 +543,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             The probabilities, which sum to 1 for each sample.
         """
         check_is_fitted(self)
-        return self._data(X).responsibilities(self._mixture()).astype(self._dtype(X), copy=False)
+        data = self._data(X)
+        return self._values(data, data.responsibilities(self._mixture()), X)
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Give the log-likelihood of each sample.
@@ -552,7 +560,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             The logarithms of the density.
         """
         check_is_fitted(self)
-        return self._data(X).scores(self._mixture()).astype(self._dtype(X), copy=False)
+        data = self._data(X)
+        return self._values(data, data.scores(self._mixture()), X)
 
     def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Give the mean log-likelihood of a sample.

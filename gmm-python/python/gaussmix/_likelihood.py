@@ -10,6 +10,7 @@ from sklearn.utils import check_array
 
 from . import _arrays, _core
 from ._arrays import Floats, is_mapped, n_threads
+from ._gpu import checked, on_gpu, on_host
 
 
 class Likelihood(_core.Data):
@@ -24,11 +25,13 @@ class Likelihood(_core.Data):
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        The samples. float32 is computed in float32 with sums in float64, other types in float64.
+        The samples. float32 is computed in float32 with sums in float64, other types in float64. An array in a GPU's
+        memory (of PyTorch, CuPy, JAX or another library that knows DLPack) stays on that GPU.
     sample_weight : array-like of shape (n_samples,), default=None
         A sample of weight 2 counts as two.
     device : str, default='auto'
-        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N' or 'reference'. 'auto' chooses before the first result.
+        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N' or 'reference'. 'auto' chooses before the first result; for an
+        array in a GPU's memory it is that GPU, as 'cuda' is.
     covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
         The type of all covariances. By default it follows from their shape, which leaves it open between 'tied' and
         'diag' where there are as many components as features.
@@ -64,25 +67,32 @@ class Likelihood(_core.Data):
         copy: bool = True,
     ) -> Likelihood:
         """Bring the samples to the device."""
-        x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X")
-        if not x.dtype.isnative:
-            x = x.astype(x.dtype.newbyteorder("="))
+        samples: Floats | _core.GpuArray
+        if on_gpu(X):
+            samples = checked(X, cls.__name__)
+        else:
+            x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X")
+            if not x.dtype.isnative:
+                x = x.astype(x.dtype.newbyteorder("="))
+            # What check_array has made is nobody else's.
+            copy = copy and not is_mapped(X) and np.may_share_memory(x, np.asarray(X))
+            samples = np.asarray(x)
         try:
             return super().__new__(
                 cls,
-                np.asarray(x),
-                sample_weight,
+                samples,
+                on_host(sample_weight),
                 device=device,
                 covariance_type=covariance_type,
                 float64=float64,
                 threads=n_threads(n_jobs),
-                # What check_array has made is nobody else's.
-                copy=copy and not is_mapped(X) and np.may_share_memory(x, np.asarray(X)),
+                copy=copy,
                 settle=True,
                 memory=_arrays.MEMORY,
             )
         except _core.NonFiniteError:
-            check_array(x, input_name="X")
+            if not on_gpu(samples):
+                check_array(samples, input_name="X")
             raise
 
     def score_samples(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from ._estimator import GaussianMixture
+from ._gpu import on_host
 
 
 class Candidate(NamedTuple):
@@ -192,6 +193,7 @@ def plot(
         ax = _figure(gm)
     x = labels = None
     if X is not None:
+        X = on_host(X)
         x = _some_rows(X)
         labels = gm.predict(x)
         x = np.asarray(x, dtype=np.float64)

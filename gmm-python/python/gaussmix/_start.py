@@ -12,6 +12,7 @@ from sklearn.utils import check_array
 
 from . import _core
 from ._arrays import Floats
+from ._gpu import on_host
 
 #: Up to this many samples a start is the very one that scikit-learn makes from the same ``random_state``. Above it,
 #: the engine makes one by the same method: its k-means takes a few passes over all samples, scikit-learn's far more.
@@ -132,7 +133,7 @@ def _tied(
 
 
 def start(
-    X: Floats,
+    X: Floats | _core.GpuArray,
     given: tuple[NDArray[np.float64] | None, NDArray[np.float64] | None, NDArray[np.float64] | None],
     estimator: Any,
     random_state: np.random.RandomState,
@@ -149,8 +150,9 @@ def start(
         return _core.Mixture.from_precisions(weights, means, precisions, kind), 0.0
     if X.shape[0] > SCIKIT_LEARN_START:
         return None, 0.0
-    resp = responsibilities(X, estimator.n_components, estimator.init_params, random_state, sample_weight)
-    found, count = mixture_of(X, resp, kind, estimator.reg_covar, sample_weight, total_weight)
+    x: Floats = on_host(X)
+    resp = responsibilities(x, estimator.n_components, estimator.init_params, random_state, sample_weight)
+    found, count = mixture_of(x, resp, kind, estimator.reg_covar, sample_weight, total_weight)
     # Of k-means and random responsibilities all samples count, of the other starts one for each component.
     shift = 0.0
     if weights is None and estimator.init_params in ("k-means++", "random_from_data"):

@@ -70,7 +70,7 @@ impl<'a> CpuEvaluator<'a> {
         let engine = match samples.view() {
             View::F32(_) => {
                 let float32 = Engine::new(samples.clone(), pool.clone(), isa);
-                AnyEngine::F32(EitherPrecision::new(float32, samples, open_float64(pool, isa)))
+                AnyEngine::F32(EitherPrecision::new(float32, open_float64(samples, pool, isa)))
             }
             View::F64(_) => AnyEngine::F64(Engine::new(samples, pool, isa)),
         };
@@ -116,11 +116,12 @@ fn start_threads(n_threads: usize) -> Result<Arc<ThreadPool>> {
 /// Makes evaluators of float32 samples in float64. All that it makes of the same samples share one copy of these; more
 /// than [`MAX_FLOAT64`] elements are made float64 in chunks, by each evaluator for itself.
 fn open_float64<'a>(
+    samples: Samples<'a>,
     pool: Option<Arc<ThreadPool>>,
     isa: Isa,
-) -> impl Fn(&Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a {
+) -> impl Fn() -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a {
     let whole: Mutex<Option<Engine<'a, f64>>> = Mutex::new(None);
-    move |samples| {
+    move || {
         let rows = MAX_FLOAT64 / samples.n_features();
         if samples.n_samples() <= rows {
             let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,6 +4,7 @@
 //! where t = s·x + m cancels from numbers of size |m|. They are random, so that they grow with √D for a sample and with
 //! √N over samples; as bounds serve e = 2·√(D + 4)·u·max(|log p|, 1)·max|m| for a sample and Σe/√N + max e for a total.
 //! One sample left out or counted twice of up to 1000 is 10⁻³·Σ|log p| away, a hundred times that or more.
+mod arrays;
 mod estep;
 mod fused64;
 mod general;

@@ -1,10 +1,12 @@
 //! The CUDA backend's evaluator, in float32 or float64 depending on the type of the samples.
+use super::arrays::DeviceArray;
 use super::device::gpu::GpuInfo;
 use super::float32::Float32;
 use super::float64::Float64;
 use super::options::CudaOptions;
+use super::source::Source;
 use crate::backends::either_precision::EitherPrecision;
-use crate::{Evaluator, Mixture, Result, Samples, View};
+use crate::{Evaluator, Mixture, Result, Samples};
 
 /// The CUDA backend: the samples are centred in float64 and laid out on the device once, and evaluated in the precision
 /// they came in. Constants and the sum over the samples are formed in float64.
@@ -25,6 +27,18 @@ enum Engine<'a> {
     Float64(Box<Float64<'a>>),
 }
 
+impl CudaEvaluator<'static> {
+    /// Makes the kernels' columns of an array that is in the memory of a GPU, on this GPU: the samples do not pass through the
+    /// host. Results are those of [`new`](Self::new) for the same samples, to the bit.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); [`Error::NonFiniteSample`](crate::Error::NonFiniteSample);
+    /// [`Error::Unsupported`](crate::Error::Unsupported) where the columns need more memory than there is beside the array.
+    pub fn from_device_array(array: DeviceArray, options: &CudaOptions) -> Result<Self> {
+        Self::of(Source::Device(array), options)
+    }
+}
+
 impl<'a> CudaEvaluator<'a> {
     /// Takes a copy of the samples and their weights to the device of this number (counted from 0).
     ///
@@ -37,15 +51,17 @@ impl<'a> CudaEvaluator<'a> {
     /// name; [`Error::Unsupported`](crate::Error::Unsupported) for a memory limit too small for any chunk;
     /// [`Error::Cuda`](crate::Error::Cuda) for a failure of the driver.
     pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
-        let in_float64 = matches!(samples.view(), View::F64(_)) && options.kernel.is_none();
-        let engine = if in_float64 {
-            Engine::Float64(Box::new(Float64::new(samples, ordinal, options)?))
+        Self::of(Source::Host(samples, ordinal), options)
+    }
+
+    fn of(samples: Source<'a>, options: &CudaOptions) -> Result<Self> {
+        let engine = if samples.is_float64() && options.kernel.is_none() {
+            Engine::Float64(Box::new(Float64::new(samples, options)?))
         } else {
-            let float32 = Float32::new(samples.clone(), ordinal, options)?;
+            let float32 = Float32::new(samples.clone(), options)?;
             let float64 = CudaOptions { kernel: None, ..options.clone() };
-            let open =
-                move |samples: &Samples<'a>| Ok(Box::new(Float64::new(samples.clone(), ordinal, &float64)?) as _);
-            Engine::Float32(Box::new(EitherPrecision::new(float32, samples, Box::new(open))))
+            let open = move || Ok(Box::new(Float64::new(samples.clone(), &float64)?) as _);
+            Engine::Float32(Box::new(EitherPrecision::new(float32, open)))
         };
         Ok(Self { engine })
     }

@@ -10,13 +10,12 @@ use super::metropolis::{self, Metropolis};
 use super::options::{CudaOptions, Requested};
 use super::plan::timing::Chooser;
 use super::plan::{Family, Operation, Task, Variant, candidates};
+use super::source::Source;
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use crate::backends::either_precision::Float32Evaluator;
 use crate::data::frame::Frame;
 use crate::evaluator::check_features;
-use crate::{
-    Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Precision, Result, Rows, Samples, Statistics,
-};
+use crate::{Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Precision, Result, Rows, Statistics};
 use cust::memory::DeviceBuffer;
 use ndarray::{Array1, Array2};
 use std::collections::HashMap;
@@ -35,7 +34,7 @@ const SCORES: usize = 1 << 22;
 pub(super) struct Float32<'a> {
     /// The first field, so that it is dropped before the others: its drop waits for the device.
     pub data: DeviceSamples<f32>,
-    samples: Samples<'a>,
+    samples: Source<'a>,
     requested: Option<Requested>,
     tuning_file: Option<PathBuf>,
     /// Plans made, by task.
@@ -71,9 +70,9 @@ impl fmt::Display for Latest {
 }
 
 impl<'a> Float32<'a> {
-    pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
+    pub fn new(samples: Source<'a>, options: &CudaOptions) -> Result<Self> {
         let requested = options.kernel.as_deref().map(Requested::new).transpose()?;
-        let data = DeviceSamples::new(&samples, ordinal, options.memory_limit)?;
+        let data = samples.load(options.memory_limit)?;
         Self::over(data, samples, requested, options.tuning_file.clone())
     }
 
@@ -84,7 +83,7 @@ impl<'a> Float32<'a> {
 
     fn over(
         data: DeviceSamples<f32>,
-        samples: Samples<'a>,
+        samples: Source<'a>,
         requested: Option<Requested>,
         tuning_file: Option<PathBuf>,
     ) -> Result<Self> {

@@ -4,14 +4,15 @@ use super::estep::fused64::Fused64;
 use super::general::{self, General};
 use super::options::CudaOptions;
 use super::plan::Variant;
-use crate::{Description, Evaluator, Mixture, Result, Rows, Samples, Statistics};
+use super::source::Source;
+use crate::{Description, Evaluator, Mixture, Result, Rows, Statistics};
 use ndarray::{Array1, Array2};
 
 #[derive(Debug)]
 pub(super) struct Float64<'a> {
     /// The first field, so that it is dropped before the others: its drop waits for the device.
     pub data: DeviceSamples<f64>,
-    samples: Samples<'a>,
+    samples: Source<'a>,
     general: General<f64>,
     /// The kernel of the latest E-step that was made by it.
     fused: Option<Fused64>,
@@ -20,11 +21,11 @@ pub(super) struct Float64<'a> {
 }
 
 impl<'a> Float64<'a> {
-    pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
-        Self::over(DeviceSamples::new(&samples, ordinal, options.memory_limit)?, samples)
+    pub fn new(samples: Source<'a>, options: &CudaOptions) -> Result<Self> {
+        Self::over(samples.load(options.memory_limit)?, samples)
     }
 
-    fn over(data: DeviceSamples<f64>, samples: Samples<'a>) -> Result<Self> {
+    fn over(data: DeviceSamples<f64>, samples: Source<'a>) -> Result<Self> {
         Ok(Self { data, samples, general: General::new()?, fused: None, latest: general::VARIANT })
     }
 

@@ -3,6 +3,7 @@
 //! | folder | for | kernels |
 //! |---|---|---|
 //! | `device/` | driver, memory, streams, launches, the samples on the device | |
+//! | `arrays/` | arrays that another library has put into the device's memory | `gmm_kernels::arrays` |
 //! | `plan/` | which kernel and shape for an operation | |
 //! | `likelihood/` | totals, totals of many parameter sets, scores | `gmm_kernels::likelihood` |
 //! | `estep/` | the E-step in float32, and for some shapes in float64 | `gmm_kernels::estep` |
@@ -12,6 +13,7 @@
 //!
 //! `evaluator.rs` is what other modules use; behind it `float32.rs` or `float64.rs` evaluates, depending on the type of the
 //! samples.
+mod arrays;
 mod device;
 #[cfg(test)]
 mod emulator;
@@ -25,7 +27,9 @@ mod metropolis;
 mod options;
 pub(crate) mod pairwise;
 mod plan;
+mod source;
 
+pub use arrays::{DeviceArray, HostArray};
 pub use device::gpu::{GpuInfo, cuda_devices};
 pub use evaluator::CudaEvaluator;
 pub use options::{CudaOptions, cuda_kernel_names};

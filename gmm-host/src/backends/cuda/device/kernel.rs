@@ -205,6 +205,14 @@ mod tests {
             check(entries::exponents(full, tiles));
             check(entries::weigh(full, tiles));
         }
+        check(entries::array_ranges::<f32>());
+        check(entries::array_ranges::<f64>());
+        check(entries::array_columns::<f32, f32>());
+        check(entries::array_columns::<f32, f64>());
+        check(entries::array_columns::<f64, f32>());
+        check(entries::array_columns::<f64, f64>());
+        check(entries::array_rows::<f32>());
+        check(entries::array_rows::<f64>());
         check(entries::split_rows());
         check(entries::products());
         check(entries::gaussian_pairs());

@@ -21,8 +21,13 @@ pub(crate) fn columns<T: Float>(samples: &Samples<'_>, frame: &Frame, weight_sca
         View::F32(view) => fill(view, frame, x),
         View::F64(view) => fill(view, frame, x),
     }
-    let values = samples.weights().into_iter().flatten().map(|w| w / weight_scale);
-    weights.iter_mut().zip(values.chain(std::iter::repeat(0.0))).for_each(|(to, w)| *to = T::from_f64(w));
+    self::weights(samples.weights().into_iter().flatten().copied(), weight_scale, weights);
+}
+
+/// Writes sample weights, divided by `scale`, to `out`; zeros behind the last.
+pub(crate) fn weights<T: Float>(weights: impl Iterator<Item = f64>, scale: f64, out: &mut [T]) {
+    let values = weights.map(|w| w / scale).chain(std::iter::repeat(0.0));
+    out.iter_mut().zip(values).for_each(|(to, w)| *to = T::from_f64(w));
 }
 
 fn fill<S: Float, T: Float>(x: ArrayView2<'_, S>, frame: &Frame, out: &mut [T]) {

@@ -5,6 +5,8 @@ use super::layout::{self, STRIDE};
 use super::memory::{Numbers, Workspace, allocate, locked};
 use super::mismatch;
 use super::stream::{Running, Stream};
+use crate::backends::cuda::arrays::DeviceArray;
+use crate::compensated::neumaier_sum;
 use crate::data::frame::{Float, Frame};
 use crate::{Error, Result, Samples, View};
 use cust::event::{Event, EventFlags};
@@ -12,6 +14,7 @@ use cust::memory::bytemuck::Zeroable;
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy, LockedBuffer};
 use gmm_kernels::data::{self, QUAD};
 use gmm_kernels::entries;
+use ndarray::ArrayView1;
 use rayon::prelude::*;
 use std::ptr;
 use std::sync::Arc;
@@ -26,7 +29,7 @@ impl Element for f64 {}
 /// Bytes of samples that are brought to the device at once.
 const PIECE_BYTES: usize = 32 << 20;
 /// Most samples of a launch, so that a 32-bit index of quads never overflows.
-const MAX_SAMPLES: usize = 1 << 32;
+pub const MAX_SAMPLES: usize = 1 << 32;
 
 /// Samples on the device: a part of a buffer that holds one column for each feature.
 #[derive(Debug, Clone, Copy)]
@@ -198,21 +201,12 @@ impl<T: Element> DeviceSamples<T> {
         let gpu = Gpu::open(ordinal)?;
         gpu.enter()?;
         let (n, d) = (samples.n_samples(), samples.n_features());
-        let weight_scale = samples.weights().map(|w| {
-            let largest = w.iter().copied().fold(0.0, f64::max);
-            largest.log2().ceil().clamp(-1000.0, 1000.0).exp2()
-        });
+        let weight_scale = samples.weights().map(weight_scale);
         let frame = match samples.view() {
             View::F32(x) => Frame::of(x),
             View::F64(x) => Frame::of(x),
         };
-        let limit = match memory_limit {
-            Some(limit) => limit,
-            None => {
-                let free = gpu.free_memory()?;
-                free - (free / 16).max(256 << 20).min(free)
-            }
-        };
+        let limit = limit_or_free(gpu, memory_limit)?;
         let columns = ColumnsOf { samples, frame: &frame, weight_scale };
         let bytes = columns.width() as u128 * layout::stride(n) as u128 * size_of::<T>() as u128;
         let place = if bytes <= limit as u128 && n <= MAX_SAMPLES {
@@ -221,6 +215,36 @@ impl<T: Element> DeviceSamples<T> {
             columns.on_host(limit)?
         };
         let total_weight = samples.total_weight();
+        Self::of_store(Arc::new(Store { gpu, frame, n, d, total_weight, weight_scale, place }))
+    }
+
+    /// Makes the columns of an array that is on the device already. They must fit beside it.
+    pub fn of_array(array: &DeviceArray, memory_limit: Option<usize>) -> Result<Self> {
+        let gpu = array.enter()?;
+        let (n, d) = (array.n_samples(), array.n_features());
+        let frame = array.frame()?;
+        let limit = limit_or_free(gpu, memory_limit)?;
+        let (weight_scale, stride) = (array.weights().map(weight_scale), layout::stride(n));
+        let width = d + usize::from(weight_scale.is_some());
+        let bytes = width as u128 * stride as u128 * size_of::<T>() as u128;
+        if bytes > limit as u128 {
+            return Err(Error::Unsupported {
+                what: format!(
+                    "{bytes} bytes for a copy of the samples, where {limit} bytes of GPU memory can be used,"
+                ),
+                backend: "the CUDA backend",
+                remedy: "free memory of the GPU, or bring the array to the host, from where it is sent in chunks",
+            });
+        }
+        let columns = allocate::<T>(width * stride)?;
+        array.write_columns(gpu, &frame.shift, &frame.scale, Numbers::of(&columns).part(0..d * stride)?)?;
+        if let (Some(weights), Some(scale)) = (array.weights(), weight_scale) {
+            let mut column = vec![T::default(); stride];
+            layout::weights(weights.iter().copied(), scale, &mut column);
+            Stream::new()?.write(&columns.index(d * stride..width * stride), &column)?;
+        }
+        let total_weight = array.weights().map_or(n as f64, |w| neumaier_sum(w.iter().copied()));
+        let place = Place::Device(columns);
         Self::of_store(Arc::new(Store { gpu, frame, n, d, total_weight, weight_scale, place }))
     }
 
@@ -377,6 +401,23 @@ impl<T: DeviceCopy> Drop for DeviceSamples<T> {
             }
         }
     }
+}
+
+/// A power of two that brings the largest weight to about one.
+fn weight_scale(weights: ArrayView1<'_, f64>) -> f64 {
+    let largest = weights.iter().copied().fold(0.0, f64::max);
+    largest.log2().ceil().clamp(-1000.0, 1000.0).exp2()
+}
+
+/// The limit, or nearly all of the device's memory that is free.
+fn limit_or_free(gpu: &Gpu, limit: Option<usize>) -> Result<usize> {
+    limit.map_or_else(
+        || {
+            let free = gpu.free_memory()?;
+            Ok(free - (free / 16).max(256 << 20).min(free))
+        },
+        Ok,
+    )
 }
 
 /// Samples that are to be brought into the kernels' layout.

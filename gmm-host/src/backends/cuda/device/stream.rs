@@ -25,6 +25,15 @@ impl Stream {
         Ok(Self { inner: Inner::new(StreamFlags::NON_BLOCKING, None).map_err(failed("cuStreamCreate"))? })
     }
 
+    /// Waits for all work in the legacy default stream of the present context, in which other libraries leave what this one
+    /// is to wait for.
+    pub fn wait_for_legacy_default() -> Result<()> {
+        // CU_STREAM_LEGACY.
+        let legacy = ptr::without_provenance_mut(1);
+        // SAFETY: a handle that stands for a stream of every context.
+        check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(legacy) })
+    }
+
     pub fn inner(&self) -> &Inner {
         &self.inner
     }

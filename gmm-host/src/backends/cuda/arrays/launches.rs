@@ -1,0 +1,156 @@
+//! The launches of `array_ranges`, `array_columns` and `array_rows`, and what the host makes of their results.
+use super::ArrayOf;
+use crate::Result;
+use crate::backends::cuda::device::check_suffices;
+use crate::backends::cuda::device::gpu::Limits;
+use crate::backends::cuda::device::kernel::{Grid, Launch};
+use crate::backends::cuda::device::memory::Numbers;
+use crate::backends::cuda::device::samples::Element;
+use gmm_kernels::arrays::COLUMNS;
+use gmm_kernels::arrays::columns::ColumnsArgs;
+use gmm_kernels::arrays::ranges::RangesArgs;
+use gmm_kernels::arrays::rows::RowsArgs;
+use gmm_kernels::simt::WARP;
+
+/// Threads of a block.
+const BLOCK: u32 = 256;
+/// Blocks of `array_ranges` for each multiprocessor: enough to read at full speed, and few results.
+const RANGES_BLOCKS: u32 = 4;
+/// Most blocks of the other kernels along x; their threads go through what is left.
+const MOST_BLOCKS: usize = 1 << 16;
+
+fn grid(blocks: usize, d: usize) -> Grid {
+    let blocks = (blocks.clamp(1, MOST_BLOCKS) as u32, d.div_ceil(COLUMNS) as u32);
+    Grid { blocks, ..Grid::new(1, BLOCK, 0) }
+}
+
+/// The range of each column, and the first element that is not finite.
+#[derive(Clone, Copy)]
+pub struct RangesLaunch<'a, T: Element> {
+    pub array: ArrayOf<'a, T>,
+    /// (warps, D)
+    pub least: Numbers<'a, T>,
+    /// (warps, D)
+    pub greatest: Numbers<'a, T>,
+    /// (blocks along y, warps)
+    pub not_finite: Numbers<'a, u64>,
+}
+
+impl<T: Element> RangesLaunch<'_, T> {
+    pub fn grid(array: &ArrayOf<'_, T>, limits: &Limits) -> Grid {
+        let most = (RANGES_BLOCKS * limits.multiprocessors) as usize / array.d().div_ceil(COLUMNS);
+        grid(array.n().div_ceil(BLOCK as usize).min(most), array.d())
+    }
+
+    /// Warps along x.
+    pub fn warps(grid: &Grid) -> usize {
+        (grid.blocks.0 * grid.threads / WARP) as usize
+    }
+}
+
+// SAFETY: the array's elements are readable (the promise of `DeviceArray::new`); the places for the results are checked here.
+unsafe impl<T: Element> Launch for RangesLaunch<'_, T> {
+    type Argument = RangesArgs<T>;
+
+    fn argument(&self, grid: &Grid) -> Result<RangesArgs<T>> {
+        let (warps, d, y) = (Self::warps(grid), self.array.d(), grid.blocks.1 as usize);
+        let needed = vec![warps * d, warps * d, warps * y, d.div_ceil(COLUMNS)];
+        let got = vec![self.least.len(), self.greatest.len(), self.not_finite.len(), y];
+        check_suffices("a launch of `array_ranges`", needed, got)?;
+        Ok(RangesArgs {
+            array: self.array.argument(),
+            least: self.least.pointer_mut(),
+            greatest: self.greatest.pointer_mut(),
+            not_finite: self.not_finite.pointer_mut(),
+        })
+    }
+}
+
+/// The least of the indices that the warps have found, if any has found one.
+pub fn least_index(not_finite: &[u64]) -> Option<u64> {
+    not_finite.iter().copied().min().filter(|&index| index != u64::MAX)
+}
+
+/// The range of each column, from those of the warps (warps, D).
+pub fn ranges<T: Copy + Into<f64>>(least: &[T], greatest: &[T], d: usize) -> Vec<(f64, f64)> {
+    let mut ranges = vec![(f64::INFINITY, f64::NEG_INFINITY); d];
+    for (least, greatest) in least.chunks_exact(d).zip(greatest.chunks_exact(d)) {
+        for ((range, &least), &greatest) in ranges.iter_mut().zip(least).zip(greatest) {
+            *range = (range.0.min(least.into()), range.1.max(greatest.into()));
+        }
+    }
+    ranges
+}
+
+/// All samples as columns.
+#[derive(Clone, Copy)]
+pub struct ColumnsLaunch<'a, S: Element, T: Element> {
+    pub array: ArrayOf<'a, S>,
+    /// (D,)
+    pub shift: Numbers<'a, f64>,
+    /// (D,)
+    pub scale: Numbers<'a, f64>,
+    /// (D, stride)
+    pub columns: Numbers<'a, T>,
+    pub stride: usize,
+}
+
+impl<S: Element, T: Element> ColumnsLaunch<'_, S, T> {
+    pub fn grid(&self, limits: &Limits) -> Grid {
+        let most = 64 * limits.multiprocessors as usize;
+        grid(self.stride.div_ceil(BLOCK as usize).min(most), self.array.d())
+    }
+}
+
+// SAFETY: the array's elements are readable (the promise of `DeviceArray::new`); a number for each column and a place for
+// each element are checked here.
+unsafe impl<S: Element, T: Element> Launch for ColumnsLaunch<'_, S, T> {
+    type Argument = ColumnsArgs<S, T>;
+
+    fn argument(&self, grid: &Grid) -> Result<ColumnsArgs<S, T>> {
+        let (n, d) = (self.array.n(), self.array.d());
+        let needed = vec![d, d, d * self.stride, n, d.div_ceil(COLUMNS)];
+        let got = vec![self.shift.len(), self.scale.len(), self.columns.len(), self.stride, grid.blocks.1 as usize];
+        check_suffices("a launch of `array_columns`", needed, got)?;
+        Ok(ColumnsArgs {
+            array: self.array.argument(),
+            shift: self.shift.pointer(),
+            scale: self.scale.pointer(),
+            columns: self.columns.pointer_mut(),
+            stride: self.stride as u64,
+        })
+    }
+}
+
+/// Some rows, each of which exists.
+#[derive(Clone, Copy)]
+pub struct RowsLaunch<'a, T: Element> {
+    pub array: ArrayOf<'a, T>,
+    pub rows: Numbers<'a, u64>,
+    /// (R, D)
+    pub out: Numbers<'a, T>,
+}
+
+impl<T: Element> RowsLaunch<'_, T> {
+    pub fn grid(&self) -> Grid {
+        let blocks = (self.rows.len() * self.array.d()).div_ceil(BLOCK as usize);
+        Grid::new(blocks.clamp(1, MOST_BLOCKS) as u32, BLOCK, 0)
+    }
+}
+
+// SAFETY: the array's elements are readable (the promise of `DeviceArray::new`), and `DeviceArray::rows_as` has checked the rows;
+// a place for each element is checked here.
+unsafe impl<T: Element> Launch for RowsLaunch<'_, T> {
+    type Argument = RowsArgs<T>;
+
+    fn argument(&self, _: &Grid) -> Result<RowsArgs<T>> {
+        let (count, d) = (self.rows.len(), self.array.d());
+        check_suffices("a launch of `array_rows`", vec![count * d], vec![self.out.len()])?;
+        Ok(RowsArgs {
+            array: self.array.argument(),
+            rows: self.rows.pointer(),
+            count: count as u64,
+            out: self.out.pointer_mut(),
+        })
+    }
+}

@@ -1,0 +1,39 @@
+//! Where an evaluator's samples came from.
+use super::arrays::DeviceArray;
+use super::device::samples::{DeviceSamples, Element};
+use crate::{Result, Rows, Samples, View};
+
+/// The samples as they were given: an evaluator takes them to the device, and looks here for some of them.
+#[derive(Debug, Clone)]
+pub(super) enum Source<'a> {
+    /// On the host, for the GPU of a number.
+    Host(Samples<'a>, usize),
+    /// On a GPU already.
+    Device(DeviceArray),
+}
+
+impl Source<'_> {
+    /// Whether the samples are evaluated in float64, unless a kernel of float32 is asked for.
+    pub fn is_float64(&self) -> bool {
+        match self {
+            Self::Host(samples, _) => matches!(samples.view(), View::F64(_)),
+            Self::Device(array) => array.is_evaluated_in_float64(),
+        }
+    }
+
+    /// Makes the columns that the kernels read; see [`DeviceSamples::new`] for the limit.
+    pub fn load<T: Element>(&self, memory_limit: Option<usize>) -> Result<DeviceSamples<T>> {
+        match self {
+            Self::Host(samples, ordinal) => DeviceSamples::new(samples, *ordinal, memory_limit),
+            Self::Device(array) => DeviceSamples::of_array(array, memory_limit),
+        }
+    }
+
+    /// Some samples, on the host.
+    pub fn select(&self, rows: &[usize]) -> Result<Rows> {
+        match self {
+            Self::Host(samples, _) => samples.select(rows),
+            Self::Device(array) => array.select(rows),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The code of the `array_columns` kernels.
+use super::*;
+use crate::arrays::COLUMNS;
+use crate::math::Float;
+use crate::simt::*;
+
+#[inline(always)]
+unsafe fn body<S: Float, T: Float>(args: &ColumnsArgs<S, T>) {
+    let array = args.array;
+    let first = block_idx_y() as u64 * COLUMNS as u64;
+    let mut i = block_idx() as u64 * block_dim() as u64 + thread_idx() as u64;
+    while i < args.stride {
+        let mut c = 0;
+        while c < COLUMNS {
+            let j = first + c as u64;
+            if j < array.d {
+                let mut v = T::ZERO;
+                // SAFETY: an element of the array, a number for each column, and a place of the column.
+                unsafe {
+                    if i < array.n {
+                        let (shift, scale) = (f64::load(args.shift.add(j as usize)), f64::load(args.scale.add(j as usize)));
+                        v = T::narrow((S::load(array.at(i, j)).wide() - shift) * scale);
+                    }
+                    store(args.columns.wrapping_add((j * args.stride + i) as usize), v);
+                }
+            }
+            c += 1;
+        }
+        i += grid_dim() as u64 * block_dim() as u64;
+    }
+}
+
+macro_rules! instance {
+    ($name:ident $s:ty, $t:ty) => {
+        kernel! {
+            /// The samples as columns.
+            ///
+            /// # Safety
+            /// The pointers of `args` are valid for the sizes given; launched as the module says.
+            pub unsafe fn $name(args: ColumnsArgs<$s, $t>) {
+                // SAFETY: the caller guarantees it.
+                unsafe { body(&args) }
+            }
+        }
+    };
+}
+instance!(array_columns_f32_f32 f32, f32);
+instance!(array_columns_f32_f64 f32, f64);
+instance!(array_columns_f64_f32 f64, f32);
+instance!(array_columns_f64_f64 f64, f64);

@@ -1,0 +1,24 @@
+//! `array_rows_f32`, `array_rows_f64`: some rows of an array, one behind the other.
+//!
+//! * Launch: any one-dimensional grid; no shared memory.
+//! * Necessary work for each element of these rows: read it once, write it once.
+use super::Array;
+
+/// Arguments of the kernels.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RowsArgs<T> {
+    /// The array.
+    pub array: Array<T>,
+    /// The rows, each below N, (R,).
+    pub rows: *const u64,
+    /// R.
+    pub count: u64,
+    /// Where they go, (R, D).
+    pub out: *mut T,
+}
+
+device_code! {
+    mod kernel;
+    pub use kernel::*;
+}

@@ -1,0 +1,37 @@
+//! The code of the `array_rows` kernels.
+use super::*;
+use crate::math::Float;
+use crate::simt::*;
+use core::num::NonZeroU64;
+
+#[inline(always)]
+unsafe fn body<T: Float>(args: &RowsArgs<T>) {
+    let Some(d) = NonZeroU64::new(args.array.d) else { return };
+    let mut e = block_idx() as u64 * block_dim() as u64 + thread_idx() as u64;
+    while e < args.count * d.get() {
+        let (r, j) = (e / d, e % d);
+        // SAFETY: a row of the list, an element of the array, and a place for it.
+        unsafe {
+            let i = load_u64(args.rows.add(r as usize));
+            store(args.out.add(e as usize), T::load(args.array.at(i, j)));
+        }
+        e += grid_dim() as u64 * block_dim() as u64;
+    }
+}
+
+macro_rules! instance {
+    ($name:ident $t:ty) => {
+        kernel! {
+            /// Some rows of an array.
+            ///
+            /// # Safety
+            /// The pointers of `args` are valid for the sizes given; launched as the module says.
+            pub unsafe fn $name(args: RowsArgs<$t>) {
+                // SAFETY: the caller guarantees it.
+                unsafe { body(&args) }
+            }
+        }
+    };
+}
+instance!(array_rows_f32 f32);
+instance!(array_rows_f64 f64);

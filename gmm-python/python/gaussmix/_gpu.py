@@ -1,0 +1,73 @@
+"""Arrays in a GPU's memory: of PyTorch, CuPy, JAX and other libraries that know DLPack."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn import get_config
+
+from . import _core
+
+_Result = TypeVar("_Result")
+#: DLPack's numbers of the devices whose memory a CUDA GPU reads: its own, and that which it shares with the host.
+_CUDA = (2, 13)
+
+
+def on_gpu(X: Any) -> bool:
+    """Say whether ``X`` is an array in a CUDA GPU's memory."""
+    if type(X) is np.ndarray:
+        return False
+    if isinstance(X, _core.GpuArray):
+        return True
+    device = getattr(X, "__dlpack_device__", None)
+    if device is None:
+        return False
+    try:
+        return int(device()[0]) in _CUDA
+    except Exception:
+        # Parts on several devices, a class in the place of an array: NumPy takes it, or says why it cannot.
+        return False
+
+
+def on_host(X: Any) -> Any:
+    """Bring an array of a GPU to the host; give back all else as it is."""
+    if not on_gpu(X):
+        return X
+    return (X if isinstance(X, _core.GpuArray) else _core.GpuArray(X)).to_numpy()
+
+
+def checked(X: Any, user: str, *, min_samples: int = 1) -> _core.GpuArray:
+    """Check the shape of samples in a GPU's memory, with scikit-learn's messages; the engine looks for NaN."""
+    array = X if isinstance(X, _core.GpuArray) else _core.GpuArray(X)
+    shape = array.shape
+    if array.ndim < 2:
+        kind = "scalar" if array.ndim == 0 else f"{array.ndim}D"
+        raise ValueError(
+            f"Expected 2D array, got {kind} array instead.\n"
+            "Reshape your data either using array.reshape(-1, 1) if your data has a single feature or "
+            "array.reshape(1, -1) if it contains a single sample."
+        )
+    if array.ndim > 2:
+        raise ValueError(f"Found array with dim {array.ndim}, while dim <= 2 is required by {user}.")
+    if shape[0] < min_samples:
+        raise ValueError(
+            f"Found array with {shape[0]} sample(s) (shape={shape}) while a minimum of {min_samples} is required by "
+            f"{user}."
+        )
+    if shape[1] < 1:
+        raise ValueError(
+            f"Found array with 0 feature(s) (shape={shape}) while a minimum of 1 is required by {user}."
+        )
+    return array
+
+
+def beside(result: _Result, X: Any) -> _Result:
+    """Give a result the type and the place of ``X`` where scikit-learn's array_api_dispatch asks for that."""
+    if not get_config().get("array_api_dispatch") or not on_gpu(X):
+        return result
+    from sklearn.utils._array_api import get_namespace_and_device
+
+    namespace, _, device = get_namespace_and_device(X)
+    placed: _Result = namespace.asarray(result, device=device)
+    return placed

@@ -26,3 +26,12 @@ def test_emcee():
     pytest.importorskip("emcee")
     # Standard errors are 1/√300 and 1/√700.
     np.testing.assert_allclose(main_of("with_emcee.py")()[:, 1:3].mean(axis=0), [-2.0, 3.0], atol=0.25)
+
+
+def test_pictures(tmp_path):
+    pytest.importorskip("matplotlib").use("agg")
+    pytest.importorskip("pandas")
+    for path in main_of("pictures.py")(tmp_path):
+        # The guide shows what the example draws; the numbers in it may differ in their last digits.
+        shown = (EXAMPLES.parents[1] / "docs" / path.name).read_text()
+        assert path.read_text().count("<path") == shown.count("<path") > 10

@@ -75,7 +75,8 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
     random_state : int, RandomState instance or None, default=None
         The source of random numbers.
     device : str, default='auto'
-        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N' or 'reference'.
+        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N', 'cuda:all', a list such as 'cuda:0,2', or
+        'reference'.
     float64 : bool, default=False
         Whether to compute in float64 for float32 samples too.
     n_jobs : int or None, default=None

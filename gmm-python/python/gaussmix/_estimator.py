@@ -126,7 +126,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
     verbose_interval : int, default=10
         How many iterations lie between two lines.
     device : str, default='auto'
-        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N' (the GPU of number N) or 'reference' (slow and exact). 'auto'
+        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N' (the GPU of number N), over several devices at
+        once 'cuda:all' or a list such as 'cuda:0,2' or 'cuda:0,cpu', or 'reference' (slow and exact). 'auto'
         begins on the CPU and goes on on a GPU where that is measured to be faster. For an array in a GPU's memory,
         'auto' and 'cuda' mean that GPU.
     freeze : sequence of {'weights', 'means', 'covariances'} or None, default=None

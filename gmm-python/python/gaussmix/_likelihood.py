@@ -30,7 +30,8 @@ class Likelihood(_core.Data):
     sample_weight : array-like of shape (n_samples,), default=None
         A sample of weight 2 counts as two.
     device : str, default='auto'
-        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N' or 'reference'. 'auto' chooses before the first result; for an
+        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N', 'cuda:all', a list such as 'cuda:0,2', or
+        'reference'. 'auto' chooses before the first result; for an
         array in a GPU's memory it is that GPU, as 'cuda' is.
     covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
         The type of all covariances. By default it follows from their shape, which leaves it open between 'tied' and

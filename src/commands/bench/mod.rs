@@ -48,7 +48,8 @@ pub struct Bench {
     /// What to time
     #[arg(long, value_enum, default_value_t = Workload::Likelihood)]
     workload: Workload,
-    /// Devices to compare: reference, cpu, cuda, cuda:N or auto. Default: reference,cpu,cuda; other workloads cpu,cuda
+    /// Devices to compare: reference, cpu, cuda, cuda:N, cuda:all or auto. Default: reference,cpu,cuda; other workloads
+    /// cpu,cuda
     #[arg(long, value_delimiter = ',')]
     method: Vec<Method>,
     /// Numbers of samples, vectors or pairs. Default: powers of ten from 100 to a million; for inner-products 1 to

@@ -55,7 +55,8 @@ with the standard deviation of the data's column.")]
 pub struct Mcmc {
     /// The data (samples × features): .npy (float32 or float64) or .csv (with or without a header)
     data: PathBuf,
-    /// Where to compute: auto, cpu, cuda, cuda:N or reference
+    /// Where to compute: auto, cpu, cuda, cuda:N or reference; over several devices at once cuda:all, or a list such as
+    /// cuda:0,2 or cuda:0,cpu
     #[arg(long, default_value = "auto")]
     device: Device,
     /// Compute with this kernel (code variant) instead of the one that the device chooses; `gmm devices` lists them

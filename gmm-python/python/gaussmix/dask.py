@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import uuid
@@ -73,6 +74,25 @@ def _load(shard: Shard, number: int, partition: Partition, pair: tuple[Any, Any]
 
 def _ask(shard: Shard, operation: str, message: bytes, numbers: Sequence[int]) -> list[Answer]:
     return shard.ask(operation, message, numbers)
+
+
+async def _ask_here(
+    operation: str, message: bytes, wanted: dict[str, tuple[str, list[int]]], dask_worker: Any
+) -> tuple[str, Any]:
+    """Ask the shard of this worker without a task, which takes a tenth of the time."""
+    key, numbers = wanted[dask_worker.address]
+    try:
+        shard = dask_worker.data[key]
+    except KeyError:
+        return "lost", None
+    threads = dask_worker.executors["default"]
+    try:
+        ask = asyncio.get_running_loop().run_in_executor(threads, shard.ask, operation, message, numbers)
+        return "answers", await ask
+    except cluster.MissingPartitionsError:
+        return "lost", None
+    except Exception as error:
+        return "error", error
 
 
 def _merge(left: list[Answer], right: list[Answer], n_partitions: int) -> list[Answer]:
@@ -249,7 +269,7 @@ class DaskEngine(Engine):
     # Asking
 
     def ask(self, operation: str, message: bytes) -> Iterable[Answer]:
-        """Ask all shards, with one task for each worker.
+        """Ask all shards, with one message to each worker.
 
         Parameters
         ----------
@@ -270,13 +290,30 @@ class DaskEngine(Engine):
         by_worker: dict[str, list[int]] = {}
         for number in sorted(self._home):
             by_worker.setdefault(self._home[number], []).append(number)
-        large = len(message) > _LARGE and len(by_worker) > 2
-        sent = self.client.scatter(message, broadcast=True, hash=False) if large else message
+        if len(message) > _LARGE:
+            return self._ask_by_tasks(operation, message, by_worker)
+        wanted = {worker: (self._shards[worker].key, numbers) for worker, numbers in by_worker.items()}
+        found = self.client.run(
+            _ask_here, operation=operation, message=message, wanted=wanted, workers=list(wanted), on_error="return"
+        )
+        # What is not a pair is an error of the connection.
+        pairs = {worker: pair if isinstance(pair, tuple) else ("lost", pair) for worker, pair in found.items()}
+        for worker in by_worker:
+            if pairs.get(worker, ("lost", None))[0] == "error":
+                raise pairs[worker][1]
+        lost = {worker for worker in by_worker if pairs.get(worker, ("lost", None))[0] == "lost"}
+        if lost:
+            raise _Lost(lost)
+        return [answer for _, answers in pairs.values() for answer in answers]
+
+    def _ask_by_tasks(self, operation: str, message: bytes, by_worker: dict[str, list[int]]) -> list[Answer]:
+        """Ask with one task for each worker, so that large messages and answers go from worker to worker."""
+        sent = self.client.scatter(message, broadcast=True, hash=False)
         futures = [
             self._submit(worker, _ask, self._shards[worker], operation, sent, numbers)
             for worker, numbers in by_worker.items()
         ]
-        if large and self.added(operation):
+        if self.added(operation):
             n = len(self._partitions)
             while len(futures) > 1:
                 pairs = zip(futures[::2], futures[1::2], strict=False)

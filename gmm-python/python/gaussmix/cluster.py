@@ -399,6 +399,17 @@ class Engine(ABC):
         """
         return [_partitions.inspect(path) for path in _partitions.expand(paths)]
 
+    def agree(self, error: BaseException | None) -> None:
+        """Raise an error of this process. Engines of which several processes call `fit` raise it in all.
+
+        Parameters
+        ----------
+        error : BaseException or None
+            The error, if there is one.
+        """
+        if error is not None:
+            raise error
+
     @abstractmethod
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
         """Have each partition loaded by one worker, in the place of all that were loaded before.
@@ -731,9 +742,14 @@ class _ClusterSamples(Samples):
 
     def _load(self, X: Any, sample_weight: Any, reset: bool) -> None:
         estimator = self.estimator
-        self.plan = estimator._plan(self.engine, X, sample_weight)
-        _check_feature_names(estimator, self.plan.head, reset=reset)
-        _check_n_features(estimator, self.plan.head, reset=reset)
+        error: Exception | None = None
+        try:
+            self.plan = estimator._plan(self.engine, X, sample_weight)
+            _check_feature_names(estimator, self.plan.head, reset=reset)
+            _check_n_features(estimator, self.plan.head, reset=reset)
+        except Exception as raised:
+            error = raised
+        self.engine.agree(error)
         self.dtype = self.plan.dtype
         self.options = Options(
             self.dtype.str,

@@ -216,7 +216,7 @@ class DaskEngine(Engine):
             partition, pair = self._partitions[number], pairs.get(number)
             if pair is None and isinstance(partition.samples, Array):
                 weights = None if partition.weights is None else partition.weights.read()
-                pair = self.client.scatter((partition.samples.values, weights), workers=[worker], hash=False)
+                pair = self._scatter((partition.samples.values, weights), worker)
                 partition = partition._replace(samples=None, weights=None)
             loads[number] = self._submit(worker, _load, self._shards[worker], number, partition, pair)
         found = self._collect(list(loads.values()), set(homes.values()))
@@ -308,7 +308,8 @@ class DaskEngine(Engine):
 
     def _ask_by_tasks(self, operation: str, message: bytes, by_worker: dict[str, list[int]]) -> list[Answer]:
         """Ask with one task for each worker, so that large messages and answers go from worker to worker."""
-        sent = self.client.scatter(message, broadcast=True, hash=False)
+        # To one worker, from which the others take it.
+        sent = self._scatter(message, next(iter(by_worker)))
         futures = [
             self._submit(worker, _ask, self._shards[worker], operation, sent, numbers)
             for worker, numbers in by_worker.items()
@@ -321,13 +322,32 @@ class DaskEngine(Engine):
                 futures = [*(self.client.submit(_merge, a, b, n, pure=False) for a, b in pairs), *last]
         return [answer for part in self._collect(futures, set(by_worker)) for answer in part]
 
+    def _check(self, workers: set[str]) -> None:
+        gone = workers - set(self.client.nthreads())
+        if gone:
+            raise _Lost(gone)
+
+    def _patiently(self, work: Callable[[], Any], workers: set[str]) -> Any:
+        """Wait for a coroutine. What waits for a dead worker would not end by itself."""
+        patience = 2.0
+        while True:
+            try:
+                return self.client.sync(work, callback_timeout=patience)
+            except TimeoutError:
+                self._check(workers)
+                patience *= 2
+
+    def _scatter(self, value: Any, worker: str) -> Any:
+        """Bring a value to a worker."""
+
+        async def scatter() -> Any:
+            # In a list, because of a tuple Dask would make several values.
+            return (await self.client.scatter([value], workers=[worker], hash=False, asynchronous=True))[0]
+
+        return self._patiently(scatter, {worker})
+
     def _collect(self, futures: list[Any], workers: set[str]) -> list[Any]:
         """Wait for results that need these workers."""
-
-        def check() -> None:
-            gone = workers - set(self.client.nthreads())
-            if gone:
-                raise _Lost(gone)
 
         async def gather() -> Any:
             return await self.client.gather(futures, asynchronous=True)
@@ -339,17 +359,11 @@ class DaskEngine(Engine):
                         distributed.wait(futures, timeout=_LOOK)
                     break
                 except TimeoutError:
-                    check()
-            patience = 5.0
-            while True:
-                try:
-                    return list(self.client.sync(gather, callback_timeout=patience))
-                except TimeoutError:
-                    check()
-                    patience *= 2
+                    self._check(workers)
+            return list(self._patiently(gather, workers))
         except (distributed.KilledWorker, distributed.CancelledError, cluster.MissingPartitionsError) as error:
             # The worker was started again, or has given away what it had.
-            check()
+            self._check(workers)
             raise _Lost(workers) from error
 
     def close(self) -> None:

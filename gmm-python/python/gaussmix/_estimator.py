@@ -822,7 +822,7 @@ class Samples(AbstractContextManager["Samples"]):
     ) -> tuple[_core.Mixture | None, float]:
         """Give the mixture that a run starts at, as `_start.start` does."""
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         pass
 
 

@@ -206,9 +206,9 @@ def inspect(path: str) -> File:
 
 def expand(paths: Any) -> list[str]:
     """Give all files of a path, of a pattern, or of a list of these, in the order of their names within a pattern."""
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    given: list[Any] = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     found: list[str] = []
-    for path in map(os.fspath, given):
+    for path in (str(os.fspath(path)) for path in given):
         matches = sorted(glob.glob(path)) if glob.has_magic(path) and not os.path.exists(path) else [path]
         if not matches:
             raise FileNotFoundError(f"there is no file {path}")

@@ -19,6 +19,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -167,8 +168,8 @@ def _parameters(mixtures: Sequence[_core.Mixture]) -> _Parameters:
 
 
 def _mixtures(parameters: _Parameters) -> list[_core.Mixture]:
-    kind, *arrays = parameters
-    return [_core.Mixture(*one, kind) for one in zip(*arrays, strict=True)]
+    kind, weights, means, covariances = parameters
+    return [_core.Mixture(w, m, c, kind) for w, m, c in zip(weights, means, covariances, strict=True)]
 
 
 class _Part:
@@ -790,7 +791,10 @@ class _ClusterSamples(Samples):
             weights = weights if weighted else None
         return _start.start(X, parameters, self.estimator, random_state, weights, total_weight)
 
-    def __exit__(self, kind: object, *_: object) -> None:
+    def __enter__(self) -> _ClusterSamples:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         pressed = self.interrupts.release()
         self.engine.close()
         if pressed and kind is None:
@@ -864,7 +868,7 @@ class GaussianMixture(_estimator.GaussianMixture):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **_estimator.GaussianMixture._parameter_constraints,
         "engine": [Engine, None],
-        "partition_rows": [Interval(_estimator.Integral, 1, None, closed="left"), None],
+        "partition_rows": [Interval(Integral, 1, None, closed="left"), None],
         "resident": ["boolean", None],
     }
 
@@ -923,7 +927,8 @@ class GaussianMixture(_estimator.GaussianMixture):
         return statistics
 
     def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
-        mixture = self._mixture() if hasattr(self, "means_") else None
+        check_is_fitted(self)
+        mixture = self._mixture()
         total: tuple[float, float] = self._evaluate(
             X, sample_weight, lambda data: (float(data.remote.totals([mixture])[0]), data.total_weight)
         )

@@ -17,9 +17,9 @@ import numpy as np
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
 try:
-    import dask
     import dask.array
     import distributed
+    from dask.delayed import delayed
 except ImportError as missing:
     raise ImportError("gaussmix.dask needs Dask: pip install gaussmix[dask]") from missing
 
@@ -227,7 +227,7 @@ class DaskEngine(Engine):
         """Have chunks of dask collections computed wherever Dask likes, and say where they are."""
         if not self.chunks:
             return {}, {}
-        pairs = [dask.delayed(_pair, pure=False)(*self.chunks[number]) for number in numbers]
+        pairs = [delayed(_pair, pure=False)(*self.chunks[number]) for number in numbers]
         futures = self.client.compute(pairs)
         with self.client.as_current():
             distributed.wait(futures)
@@ -570,7 +570,7 @@ class GaussianMixture(cluster.GaussianMixture):
         # A worker evaluates as many blocks at once as it has threads.
         local.n_jobs = 1
         # Blocks are arrays, whose columns have no names.
-        vars(local).pop("feature_names_in_", None)
+        local.__dict__.pop("feature_names_in_", None)
         if files:
             return self._values_of_files(X, local, method, n_columns)
         _check_feature_names(self, X._meta, reset=False)
@@ -606,7 +606,7 @@ class GaussianMixture(cluster.GaussianMixture):
         kind = self._kind("labels" if method == "predict" else method, dtype)
         partitions = _partitions.divide(files, self.partition_rows, dtype)
         counts = _partitions.lengths(partitions, files)
-        read = dask.delayed(_read_block, pure=True)
+        read = delayed(_read_block, pure=True)
         blocks = [
             dask.array.from_delayed(
                 read(partition, dtype.str, local, method, n_columns, kind),

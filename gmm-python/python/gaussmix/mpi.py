@@ -39,8 +39,12 @@ __all__ = ["GaussianMixture", "MPIEngine", "main"]
 
 #: The share of the free memory of a computer that the resident partitions of its ranks may take.
 _SHARE = 0.5
-#: The tag of the messages of a reduction.
-_TAG = 7271
+#: The tags of the messages with requests and with answers.
+_REQUEST, _ANSWER = 7271, 7272
+#: For so many seconds a rank that waits looks for messages all the time; then it leaves its core to others between two looks.
+_BUSY, _NAP = 2e-3, 1e-4
+#: How long a rank with an error waits for rank 0 to report the same one.
+_GRACE = 1.0
 #: The exit codes of the command: a failure, a wrong use, and Ctrl-C.
 _FAILURE, _USAGE, _INTERRUPTED = 1, 2, 130
 
@@ -62,6 +66,12 @@ def _travels(error: BaseException) -> BaseException:
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error.with_traceback(None)
+
+
+def _of_all(error: BaseException) -> BaseException:
+    """Note that all ranks have this error."""
+    error.__dict__["of_all_ranks"] = True
+    return error
 
 
 class MPIEngine(Engine):
@@ -103,17 +113,17 @@ class MPIEngine(Engine):
             try:
                 result = work()
             except BaseException as raised:
-                self.comm.bcast(("end", None, _travels(raised)))
-                raise
+                self._send_down(("end", None, _travels(raised)))
+                raise _of_all(raised) from None
             finally:
                 self._asking = False
-            self.comm.bcast(("end", result, None))
+            self._send_down(("end", result, None))
             return result
         # Rank 0 decides what happens on Ctrl-C, which all ranks get.
         before = _signals_to(signal.SIG_IGN)
         try:
             while True:
-                kind, first, second = self.comm.bcast(None)
+                kind, first, second = self._send_down(None)
                 if kind == "end":
                     result, error = first, second
                     break
@@ -126,8 +136,30 @@ class MPIEngine(Engine):
         finally:
             _restore(before)
         if error is not None:
-            raise error
+            raise _of_all(error)
         return result
+
+    def _send_down(self, request: Any) -> Any:
+        """Bring a request of rank 0 to all ranks, in a tree."""
+        step = 1
+        while step < self.size and not self.rank & step:
+            step *= 2
+        if self.rank != 0:
+            request = self._receive(self.rank - step, _REQUEST)
+        while step > 1:
+            step //= 2
+            if self.rank + step < self.size:
+                self.comm.send(request, self.rank + step, _REQUEST)
+        return request
+
+    def _receive(self, source: int, tag: int) -> Any:
+        begin = time.perf_counter()
+        while True:
+            message = self.comm.improbe(source, tag)
+            if message is not None:
+                return message.recv()
+            if time.perf_counter() - begin > _BUSY:
+                time.sleep(_NAP)
 
     def agree(self, error: BaseException | None) -> None:
         """Raise the error of the lowest rank that has one, in all ranks.
@@ -140,7 +172,7 @@ class MPIEngine(Engine):
         errors = self.comm.allgather(None if error is None else _travels(error))
         found = next((other for other in errors if other is not None), None)
         if found is not None:
-            raise found
+            raise _of_all(found)
 
     def files(self, paths: Sequence[str]) -> list[File]:
         """Find files and read their heads, on rank 0.
@@ -174,7 +206,7 @@ class MPIEngine(Engine):
         """
         if self._asking:
             # The other ranks have the same partitions already, in other units.
-            self.comm.bcast(("load", partitions[0].units, options))
+            self._send_down(("load", partitions[0].units, options))
             return self._load(partitions[0].units, options)
         self._partitions = list(partitions)
         return self._load(partitions[0].units, options)
@@ -228,7 +260,7 @@ class MPIEngine(Engine):
         answers : list of Answer
             All answers.
         """
-        self.comm.bcast(("ask", operation, message))
+        self._send_down(("ask", operation, message))
         answers, error = self._answer(operation, message)
         if error is not None:
             raise error
@@ -246,10 +278,10 @@ class MPIEngine(Engine):
         step = 1
         while step < self.size:
             if self.rank & step:
-                self.comm.send((answers, error), self.rank - step, _TAG)
+                self.comm.send((answers, error), self.rank - step, _ANSWER)
                 break
             if self.rank + step < self.size:
-                more, other = self.comm.recv(source=self.rank + step, tag=_TAG)
+                more, other = self._receive(self.rank + step, _ANSWER)
                 error = other if error is None else error
                 answers = answers + more
                 if error is None and self.added(operation):
@@ -398,7 +430,7 @@ class GaussianMixture(cluster.GaussianMixture):
             # After Ctrl-C, or an error of a callback, there may be a fitted mixture on rank 0 all the same.
             names = [name for name in vars(self) if name.endswith("_") or name in ("_average", "_chunks")]
             fitted = engine.comm.bcast({name: vars(self)[name] for name in names})
-            vars(self).update(fitted)
+            self.__dict__.update(fitted)
             if engine.rank != 0:
                 self._made = None
         return _Together(engine, samples._resident())
@@ -574,7 +606,7 @@ def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
                 f"{options.warm_start} has {before.means_.shape[0]} components of the covariance type "
                 f"'{before.covariance_type}'; -k and --covariance-type must say the same"
             )
-        vars(gm).update({name: value for name, value in vars(before).items() if name.endswith("_")})
+        gm.__dict__.update({name: value for name, value in vars(before).items() if name.endswith("_")})
         gm._average, gm._chunks, gm._made = None, 0, None
         gm.set_params(warm_start=True)
     interrupted = False
@@ -605,7 +637,7 @@ def _loaded(options: argparse.Namespace, comm: Any) -> GaussianMixture:
         gm = _estimator.GaussianMixture.load(options.model)
         return {**gm.get_params(), **{name: value for name, value in vars(gm).items() if name.endswith("_")}}
 
-    state = MPIEngine(comm).together(read)
+    state: dict[str, Any] = MPIEngine(comm).together(read)
     gm = GaussianMixture(
         state["n_components"],
         comm=comm,
@@ -614,7 +646,7 @@ def _loaded(options: argparse.Namespace, comm: Any) -> GaussianMixture:
         n_jobs=options.n_jobs,
         partition_rows=options.partition_rows,
     )
-    vars(gm).update({name: value for name, value in state.items() if name.endswith("_")})
+    gm.__dict__.update({name: value for name, value in state.items() if name.endswith("_")})
     gm._average, gm._chunks, gm._made = None, 0, None
     return gm
 
@@ -639,13 +671,14 @@ def _predict(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
     method: Callable[[Floats], NDArray[Any]]
     local = gm._local()
     local.n_jobs = engine._of_this_rank(Options(dtype.str, 1, threads=options.n_jobs)).threads
+    kind: np.dtype[Any] = np.dtype(np.float64)
     shape: tuple[int, ...] = (n_rows,)
     if options.values == "labels":
         method, kind = local.predict, np.dtype(np.int64)
     elif options.values == "scores":
-        method, kind = local.score_samples, np.dtype(np.float64)
+        method = local.score_samples
     else:
-        method, kind, shape = local.predict_proba, np.dtype(np.float64), (n_rows, gm.means_.shape[0])
+        method, shape = local.predict_proba, (n_rows, gm.means_.shape[0])
     unfinished = f"{options.output}.unfinished"
 
     def create() -> None:
@@ -709,7 +742,8 @@ def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
                 comm.Abort(_INTERRUPTED)
         return _INTERRUPTED
     except Exception as error:
-        # All ranks are here with the same error.
+        if comm.Get_size() > 1 and not hasattr(error, "of_all_ranks"):
+            raise
         if comm.Get_rank() == 0:
             print(f"error: {error}", file=sys.stderr)
         return _FAILURE
@@ -727,6 +761,9 @@ def _run() -> int:
     try:
         return main(comm=comm)
     except BaseException as error:
+        if comm.Get_rank() != 0:
+            # Where rank 0 has the same error, it has ended all ranks by then.
+            time.sleep(_GRACE)
         print(f"error: rank {comm.Get_rank()}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         comm.Abort(_FAILURE)
         raise

@@ -3,14 +3,16 @@
     python cluster.py measure cluster.jsonl        # on one machine, with up to 16 workers of Dask and ranks of MPI; some minutes
     python cluster.py model cluster.jsonl [plot]   # fits the model, prints its tables, and draws a plot
 
-Each worker holds one sample, so that nearly all of the time is for parameters and statistics: encoding, sending, decoding, the
-factors of the covariances in each worker, and adding. The M-step in the one process that drives the fit is timed apart.
+Each worker holds one sample, so that nearly all of the time is for parameters and statistics. What a worker does of that
+(decoding, the factors of the covariances, encoding) is timed apart in one process, and so is the M-step, which the process
+that drives the fit makes. All workers do their part at once where each has a core of its own; here they take turns on the
+cores that there are, which the fit of the model allows for. Times are the least of some rounds, because other work disturbs them.
 """
 
 import json
 import math
+import os
 import pickle
-import statistics
 import subprocess
 import sys
 import time
@@ -51,14 +53,14 @@ def time_rounds(engine, n_workers, out, name):
         def measure():
             remote = cluster._Remote(engine, facts, cluster._Interrupts())
             rounds, m_steps = [], []
-            for _ in range(3 + (20 if k < 100 else 5)):
+            for _ in range(30 if k < 50 else 12 if k < 100 else 5):
                 begin = time.perf_counter()
                 found = remote.e_step(mixture)
                 middle = time.perf_counter()
                 found.update(mixture, 1e-6)
                 rounds.append(middle - begin)
                 m_steps.append(time.perf_counter() - middle)
-            return statistics.median(rounds[3:]), statistics.median(m_steps[3:])
+            return min(rounds), min(m_steps)
 
         found = engine.together(measure) if hasattr(engine, "together") else measure()
         if out is not None:
@@ -70,25 +72,28 @@ def time_rounds(engine, n_workers, out, name):
 
 
 def time_arithmetic(out):
-    """Time the E-step of one thread, and how long a worker takes to make parameters of a message."""
+    """Time the E-step of one thread, and what a worker does for one sample."""
     from gaussmix import _core, cluster
+    from gaussmix._partitions import Array
+    from gaussmix.cluster import Options, Partition, Shard
 
     for k, d in SHAPES:
         n = int(WORK / (k * d * d))
         x = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
         data = _core.Data(x, device="cpu", threads=1)
         mixture = mixture_of(k, d)
-        times, decoded = [], []
-        for _ in range(4):
+        shard = Shard(Options("<f4", 1, device="cpu", threads=1))
+        shard.load(0, Partition("one row", Array(x[:1])))
+        message = pickle.dumps((cluster._parameters([mixture]),), 5)
+        times, own = [], []
+        for _ in range(5):
             begin = time.perf_counter()
             data.e_step(mixture)
-            times.append(time.perf_counter() - begin)
-            message = pickle.dumps(cluster._parameters([mixture]), 5)
-            begin = time.perf_counter()
-            cluster._mixtures(pickle.loads(message))
-            decoded.append(time.perf_counter() - begin)
-        row = {"engine": "arithmetic", "k": k, "d": d, "seconds": statistics.median(times[1:]) / n}
-        row.update(decode=statistics.median(decoded[1:]))
+            middle = time.perf_counter()
+            shard.ask("statistics", message)
+            times.append(middle - begin)
+            own.append(time.perf_counter() - middle)
+        row = {"engine": "arithmetic", "k": k, "d": d, "seconds": min(times) / n, "worker": min(own), "cores": os.cpu_count()}
         print(json.dumps(row), file=out, flush=True)
 
 
@@ -132,13 +137,21 @@ def fitted(rows, engine):
     from scipy.optimize import nnls
 
     own = [row for row in rows if row["engine"] == engine]
+    workers_do = [worker_of(rows, row["k"], row["d"], row["workers"]) for row in own]
     a = np.array([features(engine, row["workers"], row["bytes"]) for row in own])
     times = np.array([row["seconds"] for row in own])
     a /= times[:, np.newaxis]
     scale = a.max(axis=0)
-    found = nnls(a / scale, np.ones(len(own)))[0] / scale
-    errors = a @ found - 1
+    left = 1 - np.array(workers_do) / times
+    found = nnls(a / scale, left)[0] / scale
+    errors = a @ found - left
     return found, float(np.sqrt(np.mean(errors**2)))
+
+
+def worker_of(rows, k, d, here=None):
+    """What a worker does of a round; `here` so many workers share the cores."""
+    [row] = [row for row in rows if (row["engine"], row["k"], row["d"]) == ("arithmetic", k, d)]
+    return row["worker"] * (1 if here is None else max(1, here / row["cores"]))
 
 
 def model(path, plot=None):
@@ -152,6 +165,8 @@ def model(path, plot=None):
             times = {r["workers"]: r["seconds"] for r in rows if (r["engine"], r["k"], r["d"]) == (engine, k, d)}
             cells = " | ".join(f"{times[n] * 1e3:.2f} ms" for n in WORKERS)
             print(f"| {engine} | {k} | {d} | {bytes_of(k, d) / 1e6:.3g} MB | {cells} |")
+    # What every iteration takes, with however many workers.
+    serial = {(k, d): m_steps[k, d] + worker_of(rows, k, d) for k, d in SHAPES}
     coefficients = {}
     for engine in ("mpi", "dask"):
         coefficients[engine], error = fitted(rows, engine)
@@ -163,26 +178,27 @@ def model(path, plot=None):
             for n in (1e9, 1e10):
                 cells = []
                 for workers in (8, 64, 512):
-                    beyond = round_of(coefficients[engine], engine, workers, k, d) + m_steps[k, d]
+                    beyond = round_of(coefficients[engine], engine, workers, k, d) + serial[k, d]
                     whole = n * arithmetic[k, d] / workers + beyond
                     cells.append(f"{short(whole)} ({beyond / whole:.1%})")
-                limit = half_efficiency(coefficients[engine], engine, k, d, n, arithmetic[k, d], m_steps[k, d])
+                limit = half_efficiency(coefficients[engine], engine, k, d, n, arithmetic[k, d], serial[k, d])
                 print(f"| {engine} | {k} | {d} | {n:.0e} | " + " | ".join(cells) + f" | {limit} |")
     print("\nE-step of one thread: " + ", ".join(f"K={k} D={d} {s * 1e9:.0f} ns a sample" for (k, d), s in arithmetic.items()))
+    print("a worker's part: " + ", ".join(f"K={k} D={d} {worker_of(rows, k, d) * 1e3:.2f} ms" for k, d in SHAPES))
     print("M-step: " + ", ".join(f"K={k} D={d} {s * 1e3:.2f} ms" for (k, d), s in m_steps.items()))
     if plot is not None:
-        draw(rows, coefficients, arithmetic, m_steps, plot)
+        draw(rows, coefficients, arithmetic, serial, plot)
 
 
 def round_of(coefficients, engine, workers, k, d):
     return float(np.dot(coefficients, features(engine, workers, bytes_of(k, d))))
 
 
-def half_efficiency(coefficients, engine, k, d, n, arithmetic, m_step):
+def half_efficiency(coefficients, engine, k, d, n, arithmetic, serial):
     """The largest power of two of workers that spend at least half of their time on arithmetic."""
     workers = 1
     while workers < 2**24:
-        beyond = round_of(coefficients, engine, 2 * workers, k, d) + m_step
+        beyond = round_of(coefficients, engine, 2 * workers, k, d) + serial
         if n * arithmetic / (2 * workers) < beyond:
             break
         workers *= 2
@@ -193,7 +209,7 @@ def short(seconds):
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
 
 
-def draw(rows, coefficients, arithmetic, m_steps, path):
+def draw(rows, coefficients, arithmetic, serial, path):
     import matplotlib
 
     matplotlib.use("svg")
@@ -206,9 +222,9 @@ def draw(rows, coefficients, arithmetic, m_steps, path):
         for engine, style, marker in (("mpi", "-", "o"), ("dask", "--", "s")):
             own = [r for r in rows if (r["engine"], r.get("k"), r.get("d")) == (engine, k, d)]
             left.plot([r["workers"] for r in own], [r["seconds"] * 1e3 for r in own], marker, color=f"C{i}", ms=5)
-            times = [round_of(coefficients[engine], engine, w, k, d) for w in at]
+            times = [round_of(coefficients[engine], engine, w, k, d) + worker_of(rows, k, d) for w in at]
             left.plot(at, np.array(times) * 1e3, style, color=f"C{i}", label=f"{engine}, K={k} D={d}")
-            whole = [1e9 * arithmetic[k, d] / w + t + m_steps[k, d] for w, t in zip(at, times)]
+            whole = [1e9 * arithmetic[k, d] / w + round_of(coefficients[engine], engine, w, k, d) + serial[k, d] for w in at]
             right.plot(at, whole, style, color=f"C{i}")
         right.plot(at, 1e9 * arithmetic[k, d] / at, ":", color=f"C{i}", lw=1)
     for axes in (left, right):
@@ -216,7 +232,7 @@ def draw(rows, coefficients, arithmetic, m_steps, path):
         axes.set_yscale("log")
         axes.set_xlabel("workers")
     left.set_ylabel("ms of an iteration beyond the arithmetic")
-    left.set_title("measured (points) and the model")
+    left.set_title("measured on two cores (points); the model, a core each")
     left.legend(fontsize=7)
     right.set_ylabel("s of an iteration")
     right.set_title("model, N = 10⁹, one core a worker; dotted: arithmetic alone")

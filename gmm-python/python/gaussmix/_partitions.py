@@ -124,7 +124,20 @@ class Partition(NamedTuple):
     units: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def read(self, dtype: Any) -> tuple[Floats, NDArray[np.float64] | None]:
-        """Read samples and weights, as an array of `dtype` by rows."""
+        """Read samples and weights.
+
+        Parameters
+        ----------
+        dtype : dtype
+            The type of the samples, float64 or float32.
+
+        Returns
+        -------
+        x : ndarray of shape (n_samples, n_features)
+            The samples, by rows.
+        weights : ndarray of shape (n_samples,) or None
+            Their weights, if there are any.
+        """
         assert self.samples is not None  # An engine that has the samples puts them here first.
         x = check_array(
             self.samples.read(), dtype=dtype, order="C", ensure_all_finite=False, ensure_min_samples=0, input_name="X"
@@ -142,7 +155,18 @@ class Partition(NamedTuple):
         return np.asarray(x), weights
 
     def error(self, error: Exception) -> Exception:
-        """Give an error of the same kind whose text names the partition."""
+        """Give an error of the same kind whose text names the partition.
+
+        Parameters
+        ----------
+        error : Exception
+            The error.
+
+        Returns
+        -------
+        named : Exception
+            The error to raise.
+        """
         text = f"{self.name}: {error}"
         for kind in _KINDS:
             if isinstance(error, kind):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 import math
 import pickle
+import re
 import signal
 import threading
 from abc import ABC, abstractmethod
@@ -480,7 +481,7 @@ class InProcess(Engine):
     >>> X = np.concatenate([np.linspace(-1, 1, 50), np.linspace(9, 11, 50)])[:, np.newaxis]
     >>> gm = GaussianMixture(2, engine=InProcess(), partition_rows=30, random_state=0).fit(X)
     >>> gm.means_.round(6).ravel()
-    array([ 0., 10.])
+    array([10., -0.])
     """
 
     def __init__(self, n_shards: int = 1) -> None:
@@ -829,7 +830,11 @@ def check_facts(facts: Sequence[Facts], partitions: Sequence[Partition], least: 
         raise ValueError("all sample weights are zero; at least one sample must count")
 
 
-def _with_the_parameters_of_the_local_estimator(init: Any) -> Any:
+_Init = TypeVar("_Init", bound=Callable[..., None])
+_Class = TypeVar("_Class", bound=type)
+
+
+def with_parameters_of_the_local_estimator(init: _Init) -> _Init:
     """Give ``__init__`` a signature in which the parameters of the local estimator stand in the place of ``**params``."""
     local = dict(inspect.signature(_estimator.GaussianMixture.__init__).parameters)
     own = {
@@ -837,10 +842,26 @@ def _with_the_parameters_of_the_local_estimator(init: Any) -> Any:
         for name, parameter in inspect.signature(init).parameters.items()
         if parameter.kind is not parameter.VAR_KEYWORD and name not in local
     }
-    init.__signature__ = inspect.Signature([*local.values(), *own.values()])
+    init.__signature__ = inspect.Signature([*local.values(), *own.values()])  # type: ignore[attr-defined]
     return init
 
 
+def with_documentation_of_the_local_estimator(cls: _Class) -> _Class:
+    """Put the descriptions of the parameters of the local estimator in the place of that of ``**params``."""
+    if cls.__doc__ is None or _estimator.GaussianMixture.__doc__ is None:
+        # Python was started with -OO.
+        return cls
+    entry = re.compile(r"^(?=\S+ : )", re.MULTILINE)
+    local = inspect.cleandoc(_estimator.GaussianMixture.__doc__).split("Parameters\n----------\n")[1].split("\n\n")[0]
+    head, rest = inspect.cleandoc(cls.__doc__).split("Parameters\n----------\n")
+    own, *after = rest.split("\n\n")
+    added = [text.rstrip() for text in entry.split(own) if text and not text.startswith(("n_components ", "**params "))]
+    parameters = "\n".join([local.rstrip(), *added])
+    cls.__doc__ = "\n\n".join([f"{head}Parameters\n----------\n{parameters}", *after])
+    return cls
+
+
+@with_documentation_of_the_local_estimator
 class GaussianMixture(_estimator.GaussianMixture):
     """A Gaussian mixture, fitted to partitions that an engine's workers hold.
 
@@ -872,7 +893,7 @@ class GaussianMixture(_estimator.GaussianMixture):
         "resident": ["boolean", None],
     }
 
-    @_with_the_parameters_of_the_local_estimator
+    @with_parameters_of_the_local_estimator
     def __init__(
         self,
         n_components: int = 1,

@@ -466,6 +466,7 @@ def _read_block(
         raise partition.error(error) from error
 
 
+@cluster.with_documentation_of_the_local_estimator
 class GaussianMixture(cluster.GaussianMixture):
     """A Gaussian mixture, fitted by the workers of a cluster of Dask.
 
@@ -477,7 +478,8 @@ class GaussianMixture(cluster.GaussianMixture):
     Each worker loads its partitions once and keeps them in its device. An iteration sends the parameters and brings back
     sums over the samples, which are added in the order of the partitions: the same partitions on the same kind of device
     give the same bits, whatever the number of workers. The partitions of a worker that dies are loaded by others, and the
-    fit goes on. Ctrl-C ends the fit after the present iteration and leaves a fitted mixture.
+    fit goes on. Ctrl-C ends the fit after the present iteration and leaves a fitted mixture. `device` is that of each worker, and
+    `n_jobs` the number of its threads, by default as many as Dask gives it.
 
     Parameters
     ----------
@@ -493,8 +495,7 @@ class GaussianMixture(cluster.GaussianMixture):
         Whether partitions of files stay in the memory of the workers. Where they do not, each iteration reads them again,
         one after the other. By default as many stay as half of a worker's memory holds.
     **params : dict
-        The other parameters of :class:`gaussmix.GaussianMixture`. `device` is that of each worker; `n_jobs` is the number
-        of threads of each worker, by default as many as Dask gives it.
+        The other parameters of :class:`gaussmix.GaussianMixture`.
 
     Examples
     --------
@@ -514,7 +515,7 @@ class GaussianMixture(cluster.GaussianMixture):
     }
     _connections: ClassVar[tuple[str, ...]] = ("client",)
 
-    @cluster._with_the_parameters_of_the_local_estimator
+    @cluster.with_parameters_of_the_local_estimator
     def __init__(
         self,
         n_components: int = 1,

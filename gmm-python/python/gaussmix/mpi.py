@@ -114,7 +114,8 @@ class MPIEngine(Engine):
                 result = work()
             except BaseException as raised:
                 self._send_down(("end", None, _travels(raised)))
-                raise _of_all(raised) from None
+                _of_all(raised)
+                raise
             finally:
                 self._asking = False
             self._send_down(("end", result, None))
@@ -329,6 +330,7 @@ def _restore(handler: Any) -> None:
         signal.signal(signal.SIGINT, handler)
 
 
+@cluster.with_documentation_of_the_local_estimator
 class GaussianMixture(cluster.GaussianMixture):
     """A Gaussian mixture, fitted by the ranks of an MPI communicator.
 
@@ -340,7 +342,8 @@ class GaussianMixture(cluster.GaussianMixture):
 
     An iteration sends the parameters and brings back sums over the samples, which are added in the order of the
     partitions: the same partitions on the same kind of device give the same bits, whatever the number of ranks. An error of one rank is
-    raised in all.
+    raised in all. `verbose` and `callback` work on rank 0 alone. The device 'cuda' is another GPU for each rank of a computer;
+    `n_jobs` is the number of threads of a rank, by default its share of the cores.
 
     Parameters
     ----------
@@ -354,9 +357,7 @@ class GaussianMixture(cluster.GaussianMixture):
         Whether partitions of files stay in memory. Where they do not, each iteration reads them again, one after the other. By
         default as many stay as half of the free memory holds.
     **params : dict
-        The other parameters of :class:`gaussmix.GaussianMixture`. `verbose` and `callback` work on rank 0 alone. The device
-        'cuda' is another GPU for each rank of a computer; `n_jobs` is the number of threads of a rank, by default its share
-        of the cores.
+        The other parameters of :class:`gaussmix.GaussianMixture`.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -365,7 +366,7 @@ class GaussianMixture(cluster.GaussianMixture):
     }
     _connections: ClassVar[tuple[str, ...]] = ("comm",)
 
-    @cluster._with_the_parameters_of_the_local_estimator
+    @cluster.with_parameters_of_the_local_estimator
     def __init__(
         self,
         n_components: int = 1,

@@ -1,5 +1,6 @@
 """The examples run, and find what they look for."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -26,3 +27,22 @@ def test_emcee():
     pytest.importorskip("emcee")
     # Standard errors are 1/√300 and 1/√700.
     np.testing.assert_allclose(main_of("with_emcee.py")()[:, 1:3].mean(axis=0), [-2.0, 3.0], atol=0.25)
+
+
+def test_the_snippets_of_the_guide_to_clusters(capsys):
+    pytest.importorskip("distributed")
+    pytest.importorskip("dask.array")
+    guide = EXAMPLES.parents[1] / "docs" / "scale.md"
+    found = {}
+    for snippet in re.findall(r"^```python\n(.*?)^```$", guide.read_text(), re.DOTALL | re.MULTILINE):
+        exec(snippet, found)
+    # The client of the guide is closed; the mixture as one of this process evaluates the same samples.
+    totals, bound = found["totals"], found["gm"]._local().score(found["x"].compute(scheduler="threads"))
+    np.testing.assert_allclose(totals, [bound * 100_000] * 8, rtol=1e-12)
+
+
+def test_ray():
+    # Ray takes half a minute to start, so that CI does not install it.
+    pytest.importorskip("ray")
+    on_ray, here = main_of("with_ray.py")(20_000)
+    assert np.array_equal(on_ray.means_, here.means_) and on_ray.lower_bounds_ == here.lower_bounds_

@@ -286,6 +286,16 @@ def test_errors(x, weights, message):
         GaussianMixture(3, partition_rows=700).fit(x, sample_weight=weights)
 
 
+def test_as_many_partitions_stay_as_the_memory_holds(files):
+    shard = Shard(Options("<f8", 4, memory=2 * 3 * 100 * 4 * 8))
+    rows = [Partition(f"part {i}", Array(X[100 * i : 100 * i + 100])) for i in range(4)]
+    assert [shard.load(i, part).resident for i, part in enumerate(rows)] == [True, True, True, False]
+    [(_, _, mixed)] = shard.ask("moments", pickle.dumps(()))
+    shard = Shard(Options("<f8", 4, resident=False, memory=1))
+    assert not any(shard.load(i, part).resident for i, part in enumerate(rows))
+    assert shard.ask("moments", pickle.dumps(())) == [(2, 0, mixed)]
+
+
 def test_damaged_files_are_named(files):
     whole = (files / "x2.npy").read_bytes()
     (files / "short.npy").write_bytes(whole[:-8])

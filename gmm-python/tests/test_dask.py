@@ -68,6 +68,12 @@ def test_the_bits_of_one_process(client, kind, weighted):
     assert_close(others, gaussmix.GaussianMixture(**params).fit(X, sample_weight=W if weighted else None))
 
 
+def test_units_and_runs(client):
+    params = {**PARAMS, "standardize": True, "n_init": 2, "init_params": "random", "freeze": ["weights"]}
+    here = cluster.GaussianMixture(partition_rows=700, **params).fit(X)
+    assert_same_bits(GaussianMixture(client=client, **params).fit(collection()), here)
+
+
 def test_values_are_dask_arrays(client, reference):
     gm = GaussianMixture(client=client, **PARAMS).fit(collection())
     for method in ("predict", "predict_proba", "score_samples"):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 import pickle
 import re
 import signal
@@ -53,6 +54,9 @@ Answer = tuple[int, int, bytes]
 
 _Value = TypeVar("_Value")
 
+#: The share of the free memory that resident partitions may take.
+_SHARE = 0.5
+
 
 class Options(NamedTuple):
     """How shards load their partitions.
@@ -72,7 +76,7 @@ class Options(NamedTuple):
     resident : bool or None
         Whether partitions stay in memory. Others are read again for each request. None keeps as many as `memory` holds.
     memory : int or None
-        The bytes that the partitions of a worker may take, where `resident` is None; None for no limit.
+        The bytes that the partitions of a worker may take, where `resident` is None. None is half of what is free.
     """
 
     dtype: str
@@ -276,6 +280,7 @@ class Shard:
         self._parts: dict[int, _Part] = {}
         self._lock = threading.Lock()
         self._bytes = 0
+        self._memory = free_memory(_SHARE) if options.memory is None else options.memory
 
     def __reduce__(self) -> Any:
         """Give a shard without partitions."""
@@ -300,7 +305,7 @@ class Shard:
         try:
             with self._lock:
                 self._parts.pop(number, None)
-                full = options.memory is not None and self._bytes >= options.memory
+                full = self._memory is not None and self._bytes >= self._memory
             resident = not full if options.resident is None else options.resident
             part = _Part(partition, options, resident)
         except Exception as error:
@@ -350,6 +355,24 @@ class Shard:
             elif value is not None:
                 answers.append((0, number, _encode(value)))
         return answers + [(level, number, _encode(value)) for (level, number), value in sorted(tree.nodes.items())]
+
+
+def free_memory(share: float) -> int | None:
+    """Give a share of the memory that is free, in bytes; None where the system does not say.
+
+    Parameters
+    ----------
+    share : float
+        The share.
+
+    Returns
+    -------
+    memory : int or None
+        The bytes.
+    """
+    if not hasattr(os, "sysconf") or "SC_AVPHYS_PAGES" not in os.sysconf_names:
+        return None
+    return int(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * share)
 
 
 def merge(answers: Iterable[Answer], n_partitions: int) -> list[Answer]:

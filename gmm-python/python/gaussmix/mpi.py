@@ -241,9 +241,8 @@ class MPIEngine(Engine):
             gpus = [name for name, _, why in _core.devices() if name.startswith("cuda") and why is None]
             device = gpus[rank % len(gpus)] if gpus else device
         memory = options.memory
-        if memory is None and hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
-            free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-            memory = int(free * _SHARE / size)
+        if memory is None:
+            memory = cluster.free_memory(_SHARE / size)
         return options._replace(threads=threads, device=device, memory=memory)
 
     def ask(self, operation: str, message: bytes) -> list[Answer]:

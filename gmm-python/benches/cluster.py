@@ -210,11 +210,13 @@ def round_of(coefficients, engine, workers, k, d):
 def half_efficiency(coefficients, engine, k, d, n, arithmetic, serial):
     """The largest power of two of workers that spend at least half of their time on arithmetic."""
     workers = 1
-    while workers < 2**24:
+    while workers < 4096:
         beyond = round_of(coefficients, engine, 2 * workers, k, d) + serial
         if n * arithmetic / (2 * workers) < beyond:
             break
         workers *= 2
+    else:
+        return "more than 4096"
     return f"{workers}"
 
 

@@ -216,7 +216,7 @@ def half_efficiency(coefficients, engine, k, d, n, arithmetic, serial):
             break
         workers *= 2
     else:
-        return "more than 4096"
+        return "4096 or more"
     return f"{workers}"
 
 

@@ -3,6 +3,8 @@
 import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -187,6 +189,19 @@ def test_two_fits_at_once(client, reference):
     assert_same_bits(found[2], cluster.GaussianMixture(partition_rows=700, **{**PARAMS, "n_components": 2}).fit(X))
 
 
+KILLED = """
+import os, sys
+import dask.array as da
+from distributed import Client
+from gaussmix.dask import Likelihood
+
+client = Client(sys.argv[1])
+likelihood = Likelihood(da.ones((100, 2), chunks=(10, 2)), client=client)
+print(len(likelihood._engine._shards), flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
 def test_memory_is_freed(client):
     client.wait_for_workers(2, timeout=30)
 
@@ -195,12 +210,19 @@ def test_memory_is_freed(client):
         gc.collect()
         return sum(isinstance(thing, cluster.Shard) for thing in gc.get_objects())
 
+    def freed():
+        deadline = time.monotonic() + 20
+        while sum(client.run(count).values()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return sum(client.run(count).values()) == 0
+
     with Likelihood(collection(), client=client):
         assert sum(client.run(count).values()) == 2
-    deadline = time.monotonic() + 20
-    while sum(client.run(count).values()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert sum(client.run(count).values()) == 0
+    assert freed()
+    # Another process that ends without a word.
+    killed = subprocess.run([sys.executable, "-c", KILLED, client.scheduler.address], capture_output=True, text=True)
+    assert killed.stdout == "2\n", killed.stderr
+    assert freed()
 
 
 def test_errors_name_the_partition(client, tmp_path):

@@ -201,7 +201,6 @@ def test_errors_of_the_command_are_one_message(folder):
         assert got == code and message in error and error.lower().count("error: ") == (code > 0), (got, error)
     assert out.count("examples:") == 1
     assert not (folder / "m.json").exists()
-    assert command(folder, 2, "fit", "x.npy").returncode == 2
     ended = command(folder, 2, "fit", "none.npy", "-k", 2, "-o", "m.json")
     assert ended.returncode == 1 and ended.stderr.count("none.npy: [Errno 2]") == 1
 

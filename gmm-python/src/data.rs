@@ -4,6 +4,7 @@ use crate::errors::exception;
 use crate::fit::{Fit, FitOptions, run};
 use crate::gpu::{GpuArray, Place};
 use crate::mixture::Mixture;
+use crate::remote::Remote;
 use crate::statistics::Statistics;
 use crate::threads::compute;
 use gaussmix::{ChunkedEvaluator, CovarianceType, Device, Evaluator, LoadOptions, MAX_CHUNK_BYTES, Samples, View};
@@ -186,6 +187,16 @@ impl Data {
         Ok(Self { evaluator: Mutex::new(evaluator), covariance_type, array, shape, dtype: dtype.unbind() })
     }
 
+    /// Samples that lie elsewhere, and of which an object gives the results.
+    #[staticmethod]
+    #[pyo3(signature = (object, covariance_type=None))]
+    fn remote(object: &Bound<'_, PyAny>, covariance_type: Option<&str>) -> PyResult<Self> {
+        let covariance_type = covariance_type.map(arrays::covariance_type).transpose()?;
+        let remote = Remote::new(object)?;
+        let shape = (remote.n_samples(), remote.n_features());
+        Ok(Self { evaluator: Mutex::new(Box::new(remote)), covariance_type, array: None, shape })
+    }
+
     /// The total log-likelihood of one parameter set, or of each of several.
     fn __call__<'py>(
         &self,
@@ -263,6 +274,12 @@ impl Data {
     /// The mean log-likelihood of a sample, by weight.
     fn mean_score(&self, py: Python<'_>, mixture: &Mixture) -> PyResult<f64> {
         self.evaluate(py, |data| Ok(data.log_likelihood(&mixture.0)? / data.total_weight()))
+    }
+
+    /// The total log-likelihood of each of several mixtures.
+    fn totals<'py>(&self, py: Python<'py>, mixtures: Vec<Py<Mixture>>) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let mixtures: Vec<_> = mixtures.iter().map(|mixture| mixture.get().0.clone()).collect();
+        Ok(self.evaluate(py, |data| data.log_likelihood_batch(&mixtures))?.into_pyarray(py))
     }
 
     /// The log-likelihood of each sample.

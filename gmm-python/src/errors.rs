@@ -7,11 +7,26 @@ use std::io::ErrorKind;
 
 create_exception!(_core, NonFiniteError, PyValueError, "The data holds NaN or an infinite number.");
 create_exception!(_core, IllDefinedError, PyValueError, "A covariance is not positive definite.");
+create_exception!(
+    _core,
+    OutOfRangeError,
+    PyValueError,
+    "A mixture cannot be evaluated over the data in its number type."
+);
 
 /// The exception for an error of the engine: `RuntimeError` for what the machine lacks, `ValueError` for what the caller gave.
 pub fn exception(error: Error) -> PyErr {
+    let error = match error {
+        // What an object of Python raised that an evaluator asked.
+        Error::Load(source) => match source.downcast::<PyErr>() {
+            Ok(exception) => return *exception,
+            Err(source) => Error::Load(source),
+        },
+        error => error,
+    };
     let text = error.to_string();
     match error {
+        Error::OutOfRange { .. } | Error::NonFiniteStatistic { .. } => OutOfRangeError::new_err(text),
         Error::NonFiniteSample { .. } => NonFiniteError::new_err(text),
         Error::NotPositiveDefinite { .. } | Error::BadComponent { .. } | Error::EmptyComponent { .. } => {
             IllDefinedError::new_err(text)

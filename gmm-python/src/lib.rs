@@ -10,6 +10,7 @@ mod gpu;
 mod gradient;
 mod mixture;
 mod pairwise;
+mod remote;
 mod statistics;
 mod threads;
 
@@ -41,6 +42,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("NonFiniteError", py.get_type::<errors::NonFiniteError>())?;
     module.add("IllDefinedError", py.get_type::<errors::IllDefinedError>())?;
+    module.add("OutOfRangeError", py.get_type::<errors::OutOfRangeError>())?;
     module.add_class::<chains::Chains>()?;
     module.add_class::<data::Data>()?;
     module.add_class::<fit::Fit>()?;

@@ -1,5 +1,6 @@
 """The examples run, and find what they look for."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -35,3 +36,22 @@ def test_pictures(tmp_path):
         # The guide shows what the example draws; the numbers in it may differ in their last digits.
         shown = (EXAMPLES.parents[1] / "docs" / path.name).read_text()
         assert path.read_text().count("<path") == shown.count("<path") > 10
+
+
+def test_the_snippets_of_the_guide_to_clusters(capsys):
+    pytest.importorskip("distributed")
+    pytest.importorskip("dask.array")
+    guide = EXAMPLES.parents[1] / "docs" / "scale.md"
+    found = {}
+    for snippet in re.findall(r"^```python\n(.*?)^```$", guide.read_text(), re.DOTALL | re.MULTILINE):
+        exec(snippet, found)
+    # The client of the guide is closed; the mixture as one of this process evaluates the same samples.
+    totals, bound = found["totals"], found["gm"]._local().score(found["x"].compute(scheduler="threads"))
+    np.testing.assert_allclose(totals, [bound * 100_000] * 8, rtol=1e-12)
+
+
+def test_ray():
+    # Ray takes half a minute to start, so that CI does not install it.
+    pytest.importorskip("ray")
+    on_ray, here = main_of("with_ray.py")(20_000)
+    assert np.array_equal(on_ray.means_, here.means_) and on_ray.lower_bounds_ == here.lower_bounds_

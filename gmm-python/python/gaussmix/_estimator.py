@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import os
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from numbers import Integral, Real
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, TypeGuard
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -283,7 +285,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         self : GaussianMixture
             The fitted mixture.
         """
-        self._fit(X, sample_weight)
+        with self._samples(X, sample_weight) as samples:
+            self._fit(samples)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
@@ -306,8 +309,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         labels : ndarray of shape (n_samples,)
             The components, which are those that `predict` gives afterwards.
         """
-        data = self._fit(X, sample_weight)
-        return beside(data.labels(self._mixture()), X)
+        with self._samples(X, sample_weight) as samples:
+            return beside(self._fit(samples).labels(self._mixture()), X)
 
     @available_if(_takes_chunks)  # type: ignore[untyped-decorator]
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
@@ -335,13 +338,12 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             The mixture after the chunk.
         """
         if not hasattr(self, "means_"):
-            with warnings.catch_warnings():
+            with self._samples(X, sample_weight) as samples, warnings.catch_warnings():
                 # It goes on with the next chunks.
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                data = self._fit(X, sample_weight)
+                statistics = self._fit(samples).e_step(self._mixture())
         else:
-            data = self._data(X, sample_weight)
-        statistics = data.e_step(self._mixture())
+            statistics = self._statistics(X, sample_weight)
         eta = float((self._chunks + 1) ** -self.decay)
         average = statistics.scaled(eta / statistics.weight)
         if self._average is not None:
@@ -355,11 +357,16 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         self.n_iter_, self.retained_ = len(self.lower_bounds_), retained
         return self
 
-    def _fit(self, X: Any, sample_weight: Any) -> _core.Data:
+    def _samples(self, X: Any, sample_weight: Any) -> Samples:
+        """Check what is to be fitted to."""
+        return _Samples(self, X, sample_weight)
+
+    def _statistics(self, X: Any, sample_weight: Any) -> _core.Statistics:
+        return self._data(X, sample_weight).e_step(self._mixture())
+
+    def _fit(self, samples: Samples) -> Evaluations:
         """Fit, and give the samples in the device."""
-        given = X
-        X = validated(self, X, reset=True, min_samples=2)
-        n_samples, n_features = X.shape
+        n_samples, n_features = samples.shape
         if n_samples < self.n_components:
             raise ValueError(
                 "Expected n_samples >= n_components "
@@ -373,20 +380,13 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
                 "'array_api_dispatch' enabled. Please disable 'array_api_dispatch' to use "
                 f"init_params={self.init_params!r}."
             )
-        if self.standardize and on_gpu(X):
-            raise ValueError(
-                "standardize=True does not take an array in a GPU's memory; scale the columns there, or bring the "
-                "array to the host"
-            )
-        weights = checked_weights(sample_weight, n_samples)
         frozen = self._frozen()
-        data = load(self, X, weights, device=self.device, threads=n_threads(self.n_jobs), original=given)
+        data = samples.load()
         # What is fitted to: the data, or in other units.
         units, fitted_data = None, data
         if self.standardize:
-            units = _Units.of(X, weights, self.covariance_type)
-            X, parameters = units.apply(X), units.apply_to_parameters(parameters)
-            fitted_data = load(self, X, weights, device=self.device, threads=n_threads(self.n_jobs))
+            units, fitted_data = samples.standardize()
+            parameters = units.apply_to_parameters(parameters)
 
         goes_on = self.warm_start and hasattr(self, "converged_")
         before = None
@@ -420,9 +420,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
                     last = float(self.lower_bound_)
                     options["last_lower_bound"] = None if math.isinf(last) else last + reporter.log_scale
                 else:
-                    start, options["shift"] = _start.start(
-                        X, parameters, self, random_state, weights, fitted_data.total_weight
-                    )
+                    start, options["shift"] = samples.start(parameters, random_state, fitted_data.total_weight)
                     if start is None:
                         options["seed"] = int(random_state.randint(0, 2**31 - 1))
                 fit = fitted_data.fit(options, start, reporter.callback())
@@ -441,7 +439,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         mixture = best.mixture
         if units is not None:
             mixture, bounds = units.restore(mixture), [bound - units.log_scale for bound in bounds]
-        self._set_mixture(mixture, X.dtype)
+        self._set_mixture(mixture, samples.dtype)
         self.converged_ = best.converged
         self.n_iter_ = len(bounds)
         self.lower_bounds_ = bounds
@@ -800,6 +798,82 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         return made
 
 
+class Evaluations(Protocol):
+    """Samples in a device or in several, as `_fit` uses them."""
+
+    @property
+    def total_weight(self) -> float: ...
+
+    def labels(self, mixture: _core.Mixture) -> NDArray[np.int64]: ...
+
+    def e_step(self, mixture: _core.Mixture) -> _core.Statistics: ...
+
+    def fit(
+        self,
+        options: dict[str, Any],
+        start: _core.Mixture | None = None,
+        callback: Callable[[int, float, float, _core.Mixture], object] | None = None,
+    ) -> _core.Fit: ...
+
+
+class Samples(AbstractContextManager["Samples"]):
+    """What `_fit` is to fit to: here an array of this process, in a subclass the partitions of a cluster."""
+
+    #: N and D.
+    shape: tuple[int, int]
+    #: The type of the attributes.
+    dtype: np.dtype[Any]
+
+    @abstractmethod
+    def load(self) -> Evaluations:
+        """Bring the samples to the device."""
+
+    @abstractmethod
+    def standardize(self) -> tuple[Units, Evaluations]:
+        """Change to columns of mean 0 and standard deviation 1."""
+
+    @abstractmethod
+    def start(
+        self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
+    ) -> tuple[_core.Mixture | None, float]:
+        """Give the mixture that a run starts at, as `_start.start` does."""
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        pass
+
+
+class _Samples(Samples):
+    """An array of this process."""
+
+    def __init__(self, estimator: GaussianMixture, X: Any, sample_weight: Any) -> None:
+        self.estimator, self.given, self.sample_weight = estimator, X, sample_weight
+        self.X: Floats | _core.GpuArray = validated(estimator, X, reset=True, min_samples=2)
+        self.shape, self.dtype = (self.X.shape[0], self.X.shape[1]), self.X.dtype
+
+    def load(self) -> Evaluations:
+        if self.estimator.standardize and on_gpu(self.X):
+            raise ValueError(
+                "standardize=True does not take an array in a GPU's memory; scale the columns there, or bring the "
+                "array to the host"
+            )
+        self.weights = checked_weights(self.sample_weight, self.shape[0])
+        return self._load(self.given)
+
+    def _load(self, original: Any = None) -> Evaluations:
+        estimator, threads = self.estimator, n_threads(self.estimator.n_jobs)
+        return load(estimator, self.X, self.weights, device=estimator.device, threads=threads, original=original)
+
+    def standardize(self) -> tuple[Units, Evaluations]:
+        units = Units.of(self.X, self.weights, self.estimator.covariance_type)
+        self.X = units.apply(self.X)
+        return units, self._load()
+
+    def start(
+        self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
+    ) -> tuple[_core.Mixture | None, float]:
+        return _start.start(self.X, parameters, self.estimator, random_state, self.weights, total_weight)
+
+
 class _ill_defined:
     """Gives an error about a covariance scikit-learn's message, with what the engine says."""
 
@@ -853,7 +927,7 @@ class _Reporter:
             print(f"Initialization {state}. time lapse {seconds:.5f}s\t lower bound {bound:.5f}.")
 
 
-class _Units(NamedTuple):
+class Units(NamedTuple):
     """Columns of mean 0 and standard deviation 1."""
 
     mean: NDArray[np.float64]
@@ -861,18 +935,22 @@ class _Units(NamedTuple):
     covariance_type: str
 
     @classmethod
-    def of(cls, X: Floats, weights: NDArray[np.float64] | None, covariance_type: str) -> _Units:
-        if covariance_type == "spherical":
-            raise ValueError(
-                "standardize=True cannot give spherical covariances, because variances in the units of the data "
-                "differ by column; use covariance_type='diag'"
-            )
+    def of(cls, X: Floats, weights: NDArray[np.float64] | None, covariance_type: str) -> Units:
+        cls.check(covariance_type)
         # Differences from the first sample lose nothing far from zero, and are exactly zero in a constant column.
         origin = X[0].astype(np.float64)
         differences = X - origin
         mean = np.average(differences, axis=0, weights=weights)
         scale = np.sqrt(np.average((differences - mean) ** 2, axis=0, weights=weights))
         return cls(mean + origin, np.where(scale > 0, scale, 1.0), covariance_type)
+
+    @staticmethod
+    def check(covariance_type: str) -> None:
+        if covariance_type == "spherical":
+            raise ValueError(
+                "standardize=True cannot give spherical covariances, because variances in the units of the data "
+                "differ by column; use covariance_type='diag'"
+            )
 
     @property
     def log_scale(self) -> float:
@@ -885,9 +963,7 @@ class _Units(NamedTuple):
     def apply(self, X: Floats) -> Floats:
         return np.ascontiguousarray(((X - self.mean) / self.scale).astype(X.dtype, copy=False))
 
-    def apply_to_parameters(
-        self, parameters: tuple[NDArray[np.float64] | None, NDArray[np.float64] | None, NDArray[np.float64] | None]
-    ) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None, NDArray[np.float64] | None]:
+    def apply_to_parameters(self, parameters: _start.Parameters) -> _start.Parameters:
         weights, means, precisions = parameters
         if means is not None:
             means = (means - self.mean) / self.scale

@@ -18,15 +18,16 @@ from ._gpu import on_host
 #: the engine makes one by the same method: its k-means takes a few passes over all samples, scikit-learn's far more.
 SCIKIT_LEARN_START = 16384
 
+#: Initial weights, means and precisions, where they are given.
+Parameters = tuple[NDArray[np.float64] | None, NDArray[np.float64] | None, NDArray[np.float64] | None]
+
 
 def shape_of(covariance_type: str, k: int, d: int) -> tuple[int, ...]:
     """Give the shape of the covariances of a type."""
     return {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}[covariance_type]
 
 
-def checked_parameters(
-    estimator: Any, n_features: int
-) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None, NDArray[np.float64] | None]:
+def checked_parameters(estimator: Any, n_features: int) -> Parameters:
     """Check ``weights_init``, ``means_init`` and ``precisions_init``, with scikit-learn's messages."""
     k, kind = estimator.n_components, estimator.covariance_type
     weights, means, precisions = estimator.weights_init, estimator.means_init, estimator.precisions_init
@@ -134,7 +135,7 @@ def _tied(
 
 def start(
     X: Floats | _core.GpuArray,
-    given: tuple[NDArray[np.float64] | None, NDArray[np.float64] | None, NDArray[np.float64] | None],
+    given: Parameters,
     estimator: Any,
     random_state: np.random.RandomState,
     sample_weight: NDArray[np.float64] | None,

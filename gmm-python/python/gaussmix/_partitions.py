@@ -1,0 +1,358 @@
+"""Partitions of the samples: what one worker loads, and how files are divided into them."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from numbers import Number
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+
+from . import _core
+from ._arrays import Floats, checked_weights
+
+#: A file is divided so that there are about this many partitions of all files together, ...
+PARTITIONS = 512
+#: ... but none of fewer or more bytes than these.
+PARTITION_BYTES = (4 << 20, 256 << 20)
+
+
+#: The kinds of errors that stay of their kind when the partition is named, the special ones first.
+_KINDS: tuple[type[Exception], ...] = (
+    _core.OutOfRangeError,
+    _core.IllDefinedError,
+    _core.NonFiniteError,
+    FileNotFoundError,
+    PermissionError,
+    OSError,
+    MemoryError,
+    TypeError,
+    ValueError,
+    RuntimeError,
+)
+
+
+class Rows(NamedTuple):
+    """Rows of a .npy file, from `first` to before `last`."""
+
+    path: str
+    first: int
+    last: int
+
+    def read(self) -> NDArray[Any]:
+        """Read the rows, and nothing else of the file."""
+        with open(self.path, "rb") as file:
+            shape, by_columns, dtype = _npy_header(file)
+            count = self.last - self.first
+            if by_columns and len(shape) > 1:
+                if count == 0:
+                    return np.empty((0, *shape[1:]), dtype)
+                whole = np.memmap(file, dtype, "r", file.tell(), shape, "F")
+                return np.array(whole[self.first : self.last], order="C")
+            width = int(np.prod(shape[1:], dtype=np.int64))
+            file.seek(self.first * width * dtype.itemsize, os.SEEK_CUR)
+            values = np.fromfile(file, dtype, count * width)
+        if values.size != count * width:
+            raise ValueError("the file is shorter than its header says; write it again")
+        return values.reshape(count, *shape[1:])
+
+
+class RowGroups(NamedTuple):
+    """Row groups of a Parquet file, from `first` to before `last`."""
+
+    path: str
+    first: int
+    last: int
+    dtype: str
+
+    def read(self) -> NDArray[Any]:
+        """Read the row groups into one array."""
+        parquet = _parquet()
+        with parquet.ParquetFile(self.path) as file:
+            table = file.read_row_groups(range(self.first, self.last))
+        x = np.empty((table.num_rows, table.num_columns), self.dtype)
+        for j, column in enumerate(table.itercolumns()):
+            x[:, j] = column.to_numpy()
+        return x
+
+
+class Joined(NamedTuple):
+    """Several parts, one after the other."""
+
+    parts: tuple[Rows, ...]
+
+    def read(self) -> NDArray[Any]:
+        """Read all parts."""
+        return np.concatenate([part.read() for part in self.parts])
+
+
+class Array(NamedTuple):
+    """What is in memory already: an array, or a table of pandas."""
+
+    values: Any
+
+    def read(self) -> Any:
+        """Give the values."""
+        return self.values
+
+
+class Partition(NamedTuple):
+    """What one worker loads as one piece.
+
+    Partitions are counted from 0 in the order of their rows, and hold consecutive rows. Their division decides about the
+    last bits of a result; which worker holds which of them does not.
+
+    Parameters
+    ----------
+    name : str
+        What an error calls it, for example ``rows 0 to 9999 of x.npy``.
+    samples : Rows, RowGroups, Array or None
+        Where the samples are; None where the engine has them itself.
+    weights : Joined, Array or None
+        Where the sample weights are, if there are any.
+    units : tuple of ndarray or None
+        What is subtracted from the columns, and what they are divided by then.
+    """
+
+    name: str
+    samples: Rows | RowGroups | Array | None
+    weights: Joined | Array | None = None
+    units: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+
+    def read(self, dtype: Any) -> tuple[Floats, NDArray[np.float64] | None]:
+        """Read samples and weights.
+
+        Parameters
+        ----------
+        dtype : dtype
+            The type of the samples, float64 or float32.
+
+        Returns
+        -------
+        x : ndarray of shape (n_samples, n_features)
+            The samples, by rows.
+        weights : ndarray of shape (n_samples,) or None
+            Their weights, if there are any.
+        """
+        assert self.samples is not None  # An engine that has the samples puts them here first.
+        x = check_array(
+            self.samples.read(), dtype=dtype, order="C", ensure_all_finite=False, ensure_min_samples=0, input_name="X"
+        )
+        if not x.dtype.isnative:
+            x = x.astype(x.dtype.newbyteorder("="))
+        if self.units is not None:
+            x = ((x - self.units[0]) / self.units[1]).astype(x.dtype, copy=False)
+        weights = None
+        if self.weights is not None:
+            given = self.weights.read()
+            if hasattr(given, "to_numpy"):
+                given = given.to_numpy()
+            weights = checked_weights(given, x.shape[0]) if len(given) or x.shape[0] else np.empty(0)
+        return np.asarray(x), weights
+
+    def error(self, error: Exception) -> Exception:
+        """Give an error of the same kind whose text names the partition.
+
+        Parameters
+        ----------
+        error : Exception
+            The error.
+
+        Returns
+        -------
+        named : Exception
+            The error to raise.
+        """
+        text = f"{self.name}: {error}"
+        for kind in _KINDS:
+            if isinstance(error, kind):
+                return kind(text)
+        return RuntimeError(f"{self.name}: {type(error).__name__}: {error}")
+
+
+class File(NamedTuple):
+    """What the head of a file says."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: str
+    columns: tuple[str, ...] | None = None
+    #: The rows of each row group of a Parquet file.
+    groups: tuple[int, ...] | None = None
+
+
+def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, by_columns, dtype = read(file)
+    if dtype.hasobject:
+        raise ValueError("the array holds Python objects; write it again as float64 or float32")
+    return shape, by_columns, dtype
+
+
+def _parquet() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError("Parquet files are read by pyarrow; install it with `pip install pyarrow`") from error
+    return pyarrow.parquet
+
+
+def inspect(path: str) -> File:
+    """Read the head of a .npy or Parquet file."""
+    try:
+        if path.endswith(".npy"):
+            with open(path, "rb") as file:
+                shape, _, dtype = _npy_header(file)
+                size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+                if os.fstat(file.fileno()).st_size - file.tell() < size:
+                    raise ValueError("the file is shorter than its header says; write it again")
+            return File(path, shape, dtype.str)
+        if path.endswith((".parquet", ".parq")):
+            with _parquet().ParquetFile(path) as file:
+                schema, head = file.schema_arrow, file.metadata
+                groups = tuple(head.row_group(i).num_rows for i in range(head.num_row_groups))
+                kinds = [np.dtype(field.type.to_pandas_dtype()) for field in schema]
+            for name, kind in zip(schema.names, kinds, strict=True):
+                if kind.kind not in "fiub":
+                    raise ValueError(f"the column {name!r} has the type {kind}; all columns must be numbers")
+            narrow = bool(kinds) and all(kind == np.float32 for kind in kinds)
+            dtype = np.dtype(np.float32 if narrow else np.float64)
+            return File(path, (sum(groups), len(kinds)), dtype.str, tuple(schema.names), groups)
+        raise ValueError("the name of a file of samples ends in .npy, .parquet or .parq")
+    except Exception as error:
+        raise Partition(path, None).error(error) from error
+
+
+def expand(paths: Any) -> list[str]:
+    """Give all files of a path, of a pattern, or of a list of these, in the order of their names within a pattern."""
+    given: list[Any] = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    found: list[str] = []
+    for path in (str(os.fspath(path)) for path in given):
+        matches = sorted(glob.glob(path)) if glob.has_magic(path) and not os.path.exists(path) else [path]
+        if not matches:
+            raise FileNotFoundError(f"there is no file {path}")
+        found += matches
+    return found
+
+
+def are_paths(X: Any) -> bool:
+    """Say whether `X` names files."""
+    if isinstance(X, (str, os.PathLike)):
+        return True
+    return isinstance(X, (list, tuple)) and len(X) > 0 and all(isinstance(path, (str, os.PathLike)) for path in X)
+
+
+def common_dtype(dtypes: Iterable[Any]) -> np.dtype[Any]:
+    """Give float32 where all are float32, else float64."""
+    narrow = all(np.dtype(dtype).newbyteorder("=") == np.float32 for dtype in dtypes)
+    return np.dtype(np.float32 if narrow else np.float64)
+
+
+def check_samples(files: Sequence[File]) -> None:
+    """Check that files hold samples of the same features."""
+    first = files[0]
+    for file in files:
+        if len(file.shape) != 2:
+            raise ValueError(f"{file.path}: the array has the shape {file.shape}; samples have the shape (N, D)")
+        if file.shape[1] != first.shape[1]:
+            raise ValueError(
+                f"{file.path} has {file.shape[1]} features, but {first.path} has {first.shape[1]}; all files must have as many"
+            )
+        if file.columns is not None and first.columns is not None and file.columns != first.columns:
+            raise ValueError(
+                f"the columns of {file.path} are {list(file.columns)}, but those of {first.path} {list(first.columns)}"
+            )
+
+
+def divide(files: Sequence[File], partition_rows: int | None, dtype: np.dtype[Any]) -> list[Partition]:
+    """Divide files into partitions. None spans two files; row groups stay whole."""
+    n_rows = sum(file.shape[0] for file in files)
+    width = max(1, files[0].shape[1] * dtype.itemsize)
+    if partition_rows is None:
+        least, most = PARTITION_BYTES
+        partition_rows = max(1, min(max(n_rows * width // PARTITIONS, least), most) // width)
+    partitions = []
+    for file in files:
+        if file.groups is None:
+            for first in range(0, max(file.shape[0], 1), partition_rows):
+                last = min(first + partition_rows, file.shape[0])
+                partitions.append(Partition(_rows_name(first, last, file.path), Rows(file.path, first, last)))
+            continue
+        begin = first = row = 0
+        for i, rows in enumerate(file.groups):
+            row += rows
+            if row - begin >= partition_rows or i + 1 == len(file.groups):
+                groups = RowGroups(file.path, first, i + 1, dtype.str)
+                partitions.append(Partition(_rows_name(begin, row, file.path), groups))
+                begin, first = row, i + 1
+    return partitions
+
+
+def _rows_name(first: int, last: int, what: str) -> str:
+    return f"rows {first} to {last - 1} of {what}" if last > first else what
+
+
+def lengths(partitions: Sequence[Partition], files: Sequence[File]) -> list[int]:
+    """Give the number of rows of each partition of files."""
+    groups = {file.path: file.groups for file in files}
+    counts = []
+    for partition in partitions:
+        samples = partition.samples
+        if isinstance(samples, RowGroups):
+            counts.append(sum((groups[samples.path] or ())[samples.first : samples.last]))
+        elif isinstance(samples, Rows):
+            counts.append(samples.last - samples.first)
+    return counts
+
+
+def with_weights(partitions: Sequence[Partition], counts: Sequence[int], weights: Any, heads: Any) -> list[Partition]:
+    """Give partitions of known lengths their sample weights: an array, a number, or .npy files, whose heads are given."""
+    if weights is None:
+        return list(partitions)
+    n_rows = sum(counts)
+    ends = np.cumsum(counts).tolist()
+    if heads is None:
+        if not isinstance(weights, Number):
+            weights = np.asarray(weights)
+        array = checked_weights(weights, n_rows)
+        assert array is not None
+        return [
+            partition._replace(weights=Array(array[end - count : end]))
+            for partition, count, end in zip(partitions, counts, ends, strict=True)
+        ]
+    for head in heads:
+        if len(head.shape) != 1:
+            raise ValueError(f"{head.path}: the array has the shape {head.shape}; sample weights have the shape (N,)")
+    given = sum(head.shape[0] for head in heads)
+    if given != n_rows:
+        raise ValueError(f"sample_weight.shape == {(given,)}, expected {(n_rows,)}!")
+    weighted = []
+    for partition, count, end in zip(partitions, counts, ends, strict=True):
+        parts, begin = [], 0
+        for head in heads:
+            first, last = max(end - count - begin, 0), min(end - begin, head.shape[0])
+            if first < last:
+                parts.append(Rows(head.path, first, last))
+            begin += head.shape[0]
+        weighted.append(partition._replace(weights=Joined(tuple(parts)) if parts else Array(np.empty(0))))
+    return weighted
+
+
+def of_array(X: Any, partition_rows: int | None, sample_weight: Any) -> list[Partition]:
+    """Divide an array of this process into partitions."""
+    n_rows, width = X.shape[0], max(1, X.shape[1] * X.dtype.itemsize)
+    if partition_rows is None:
+        least, most = PARTITION_BYTES
+        partition_rows = max(1, min(max(n_rows * width // PARTITIONS, least), most) // width)
+    firsts = range(0, max(n_rows, 1), partition_rows)
+    partitions = [
+        Partition(_rows_name(first, min(first + partition_rows, n_rows), "X"), Array(X[first : first + partition_rows]))
+        for first in firsts
+    ]
+    counts = [min(partition_rows, n_rows - first) for first in firsts]
+    return with_weights(partitions, counts, sample_weight, None)

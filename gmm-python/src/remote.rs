@@ -1,0 +1,121 @@
+//! Samples that lie elsewhere: an evaluator whose results an object of Python gives, which has them computed by other processes.
+use crate::errors::OutOfRangeError;
+use crate::mixture::Mixture;
+use crate::statistics::Statistics;
+use gaussmix::{Description, Error, Evaluator, Result, Rows};
+use ndarray::{Array1, Array2};
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+/// An evaluator over the samples of all partitions of a cluster.
+///
+/// The object has the methods `e_step(mixture)`, `totals(mixtures)`, `scores(mixture)`, `labels(mixture)`, `responsibilities(mixture)`,
+/// `rows(indices)` and `describe()`. An exception of one of them ends what the engine does with the evaluator, and is what
+/// Python gets.
+pub struct Remote {
+    object: Py<PyAny>,
+    n_samples: usize,
+    n_features: usize,
+    total_weight: f64,
+}
+
+/// The engine's error for an exception of the object.
+///
+/// A start tries wider components where the engine reports that a mixture is out of the range of its number type, so that this error
+/// must be known as what it is; Python remembers its text.
+fn error(py: Python<'_>, exception: PyErr) -> Error {
+    if exception.is_instance_of::<OutOfRangeError>(py) {
+        return Error::OutOfRange { component: 0, column: 0, precision: "the type of the data" };
+    }
+    Error::Load(Box::new(exception))
+}
+
+impl Remote {
+    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let (n_samples, n_features) = object.getattr("shape")?.extract()?;
+        let total_weight = object.getattr("total_weight")?.extract()?;
+        Ok(Self { object: object.clone().unbind(), n_samples, n_features, total_weight })
+    }
+
+    fn call<T>(&self, work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> Result<T> {
+        Python::attach(|py| work(self.object.bind(py)).map_err(|exception| error(py, exception)))
+    }
+}
+
+fn of_python(py: Python<'_>, mixture: &gaussmix::Mixture) -> PyResult<Py<Mixture>> {
+    Py::new(py, Mixture::from(mixture.clone()))
+}
+
+fn vector(x: &Bound<'_, PyAny>) -> PyResult<Array1<f64>> {
+    Ok(x.cast::<PyArray1<f64>>()?.to_owned_array())
+}
+
+fn matrix(x: &Bound<'_, PyAny>) -> PyResult<Array2<f64>> {
+    Ok(x.cast::<PyArray2<f64>>()?.to_owned_array())
+}
+
+impl Evaluator for Remote {
+    fn n_samples(&self) -> usize {
+        self.n_samples
+    }
+
+    fn n_features(&self) -> usize {
+        self.n_features
+    }
+
+    fn total_weight(&self) -> f64 {
+        self.total_weight
+    }
+
+    fn describe(&self) -> Description {
+        let names: Result<(String, String)> = self.call(|object| object.call_method0("describe")?.extract());
+        let (device, kernel) = names.unwrap_or_default();
+        Description::new(device, kernel)
+    }
+
+    fn log_likelihood(&mut self, mixture: &gaussmix::Mixture) -> Result<f64> {
+        Ok(self.log_likelihood_batch(std::slice::from_ref(mixture))?.into_iter().sum())
+    }
+
+    fn log_likelihood_batch(&mut self, mixtures: &[gaussmix::Mixture]) -> Result<Vec<f64>> {
+        self.call(|object| {
+            let py = object.py();
+            let mixtures = mixtures.iter().map(|mixture| of_python(py, mixture)).collect::<PyResult<Vec<_>>>()?;
+            let totals = object.call_method1("totals", (PyList::new(py, mixtures)?,))?;
+            Ok(vector(&totals)?.to_vec())
+        })
+    }
+
+    fn score_samples(&mut self, mixture: &gaussmix::Mixture) -> Result<Array1<f64>> {
+        self.call(|object| vector(&object.call_method1("scores", (of_python(object.py(), mixture)?,))?))
+    }
+
+    fn statistics(&mut self, mixture: &gaussmix::Mixture) -> Result<gaussmix::Statistics> {
+        self.call(|object| {
+            let statistics = object.call_method1("e_step", (of_python(object.py(), mixture)?,))?;
+            Ok(statistics.cast::<Statistics>()?.get().0.clone())
+        })
+    }
+
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        self.call(|object| {
+            let indices: Vec<i64> = rows.iter().map(|row| *row as i64).collect();
+            let found = object.call_method1("rows", (PyArray1::from_vec(object.py(), indices),))?;
+            let (x, weights): (Bound<'_, PyAny>, Bound<'_, PyAny>) = found.extract()?;
+            Ok(Rows::new(matrix(&x)?, vector(&weights)?))
+        })
+    }
+
+    fn predict(&mut self, mixture: &gaussmix::Mixture) -> Result<Vec<usize>> {
+        self.call(|object| {
+            let labels = object.call_method1("labels", (of_python(object.py(), mixture)?,))?;
+            let labels = labels.cast::<PyArray1<i64>>()?.to_owned_array();
+            Ok(labels.into_iter().map(|label| label as usize).collect())
+        })
+    }
+
+    fn predict_proba(&mut self, mixture: &gaussmix::Mixture) -> Result<Array2<f64>> {
+        self.call(|object| matrix(&object.call_method1("responsibilities", (of_python(object.py(), mixture)?,))?))
+    }
+}

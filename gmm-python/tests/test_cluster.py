@@ -1,0 +1,379 @@
+"""The fit over partitions, in this process: all that engines have in common."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+import gaussmix
+from gaussmix._partitions import Array
+from gaussmix.cluster import GaussianMixture, InProcess, Likelihood, MissingPartitionsError, Options, Partition, Shard, merge
+
+KINDS = ["full", "tied", "diag", "spherical"]
+
+
+def three_clusters(n, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.permuted(np.arange(n) % 3)[:, np.newaxis] * np.linspace(4, 1, d) + rng.normal(size=(n, d))
+
+
+X = three_clusters(3001)
+W = np.random.default_rng(1).uniform(size=len(X))
+SAVED = ("weights_", "means_", "covariances_", "precisions_", "precisions_cholesky_")
+
+
+def assert_same_bits(a, b):
+    for name in SAVED:
+        assert np.array_equal(getattr(a, name), getattr(b, name)), name
+    assert a.lower_bounds_ == b.lower_bounds_ and a.converged_ == b.converged_ and a.retained_ == b.retained_
+
+
+def assert_close(a, b, tolerance=1e-12):
+    assert a.n_iter_ == b.n_iter_ and a.converged_ == b.converged_
+    for name in SAVED:
+        np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=tolerance, atol=tolerance, err_msg=name)
+    np.testing.assert_allclose(a.lower_bounds_, b.lower_bounds_, rtol=tolerance)
+
+
+@pytest.mark.parametrize("weights", [None, W], ids=["", "weights"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_as_one_array(kind, weights):
+    params = {"covariance_type": kind, "random_state": 0, "tol": 1e-5}
+    local = gaussmix.GaussianMixture(3, **params).fit(X, sample_weight=weights)
+    fits = [
+        GaussianMixture(3, engine=InProcess(n), partition_rows=700, resident=resident, **params).fit(X, None, weights)
+        for n, resident in [(1, True), (2, None), (5, False)]
+    ]
+    for fit in fits:
+        assert_same_bits(fit, fits[0])
+    assert_close(fits[0], local)
+    assert_close(GaussianMixture(3, partition_rows=999, **params).fit(X, None, weights), local)
+    gm = fits[0]
+    assert np.array_equal(gm.predict(X), local.predict(X))
+    np.testing.assert_allclose(gm.score_samples(X), local.score_samples(X), rtol=1e-11)
+    np.testing.assert_allclose(gm.predict_proba(X), local.predict_proba(X), rtol=1e-9, atol=1e-12)
+    for method in ("score", "bic", "aic"):
+        of = [getattr(m, method)(X, sample_weight=weights) for m in (gm, local)]
+        np.testing.assert_allclose(*of, rtol=1e-12)
+
+
+@pytest.mark.parametrize("init_params", ["kmeans", "k-means++", "random", "random_from_data"])
+@pytest.mark.parametrize("n", [3001, 20_000])
+def test_starts_are_those_of_one_array(init_params, n):
+    x = three_clusters(n, 3)
+    params = {"init_params": init_params, "random_state": 3, "max_iter": 3, "tol": 0}
+    with pytest.warns(ConvergenceWarning):
+        local = gaussmix.GaussianMixture(3, **params).fit(x)
+    with pytest.warns(ConvergenceWarning, match="did not converge"):
+        assert_close(GaussianMixture(3, partition_rows=n // 3, **params).fit(x), local, 1e-10)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"n_components": 1},
+        {"n_components": 3, "n_init": 3},
+        {"n_components": 3, "freeze": ["means"], "means_init": X[:3]},
+        {"n_components": 3, "standardize": True},
+        {"n_components": 2, "standardize": True, "covariance_type": "tied"},
+        {"n_components": 3, "max_iter": 0},
+        {
+            "n_components": 2,
+            "covariance_type": "diag",
+            "weights_init": [0.5, 0.5],
+            "means_init": X[:2],
+            "precisions_init": np.ones((2, 4)),
+        },
+    ],
+    ids=lambda params: ",".join(params),
+)
+def test_parameters(params):
+    params = {"random_state": 0, "tol": 1e-5, **params}
+    assert_close(GaussianMixture(partition_rows=500, **params).fit(X), gaussmix.GaussianMixture(**params).fit(X))
+
+
+def test_one_feature_and_float32():
+    x = three_clusters(2001, 1)
+    gm = GaussianMixture(3, partition_rows=400, random_state=0, tol=1e-5).fit(x)
+    assert_close(gm, gaussmix.GaussianMixture(3, random_state=0, tol=1e-5).fit(x))
+    narrow = [m(3, random_state=0, tol=1e-3).fit(x.astype(np.float32)) for m in (gaussmix.GaussianMixture, GaussianMixture)]
+    assert narrow[1].means_.dtype == narrow[1].score_samples(x.astype(np.float32)).dtype == np.float32
+    np.testing.assert_allclose(narrow[1].means_, narrow[0].means_, atol=1e-4)
+
+
+def test_partitions_of_one_row():
+    x = three_clusters(40, 2)
+    gm = GaussianMixture(2, partition_rows=1, random_state=0).fit(x)
+    assert_close(gm, gaussmix.GaussianMixture(2, random_state=0).fit(x))
+
+
+def test_warm_start_goes_on():
+    params = {"random_state": 0, "tol": 0, "partition_rows": 700}
+    with pytest.warns(ConvergenceWarning):
+        whole = GaussianMixture(3, max_iter=8, **params).fit(X)
+        half = GaussianMixture(3, max_iter=4, warm_start=True, **params).fit(X).fit(X)
+    np.testing.assert_allclose(half.means_, whole.means_, rtol=1e-12)
+    assert half.lower_bound_ == pytest.approx(whole.lower_bound_, rel=1e-14)
+
+
+def test_partial_fit():
+    chunks = np.array_split(X, 4)
+    gm, local = GaussianMixture(3, partition_rows=100, random_state=0), gaussmix.GaussianMixture(3, random_state=0)
+    for chunk in chunks:
+        gm.partial_fit(chunk)
+        local.partial_fit(chunk)
+    np.testing.assert_allclose(gm.means_, local.means_, rtol=1e-12)
+    assert gm.n_iter_ == local.n_iter_
+
+
+def test_progress_and_callback(capsys):
+    seen = []
+    gm = GaussianMixture(3, verbose=2, verbose_interval=1, callback=seen.append, random_state=0, tol=1e-5).fit(X)
+    assert [i.lower_bound for i in seen] == gm.lower_bounds_
+    assert capsys.readouterr().out.count("ll change") == gm.n_iter_
+    ended = GaussianMixture(3, callback=lambda i: i.iteration == 2, random_state=0, tol=0).fit(X)
+    assert ended.n_iter_ == 2
+
+
+def test_ctrl_c_leaves_a_mixture():
+    gm = GaussianMixture(3, tol=0, max_iter=10**6, partition_rows=1000)
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        gm.fit(X)
+    assert gm.n_iter_ >= 1 and np.isfinite(gm.score(X))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_the_sum_does_not_depend_on_its_grouping():
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 3, 7, 13):
+        shard = Shard(Options("<f8", n))
+        for i in range(n):
+            # Some partitions are empty.
+            rows = X[i * 10 : i * 10] if i % 4 == 3 else X[i * 10 : i * 10 + 7]
+            shard.load(i, Partition(f"partition {i}", Array(rows)))
+        mixture = gaussmix.GaussianMixture(2, random_state=0).fit(X[:50])._mixture()
+        message = pickle.dumps((("full", mixture.weights[None], mixture.means[None], mixture.covariances[None]),))
+        [whole] = shard.ask("statistics", message)
+        single = [shard.ask("statistics", message, [i])[0] for i in range(n)]
+        for _ in range(5):
+            parts = [single[i] for i in rng.permutation(n)]
+            while len(parts) > 1:
+                cut = int(rng.integers(1, len(parts)))
+                merged = merge(parts[:cut], n)
+                parts = merged + parts[cut:]
+                if cut == len(parts):
+                    break
+                if rng.random() < 0.3:
+                    break
+            assert merge(parts, n) == [whole]
+
+
+def test_a_shard_travels_without_its_partitions():
+    shard = Shard(Options("<f8", 1))
+    shard.load(0, Partition("X", Array(X)))
+    with pytest.raises(MissingPartitionsError):
+        pickle.loads(pickle.dumps(shard)).ask("moments", pickle.dumps(()), [0])
+    with pytest.raises(ValueError, match="there is no operation 'magic'"):
+        shard.ask("magic", pickle.dumps(()))
+
+
+def test_clones_and_pickles():
+    engine = InProcess()
+    gm = GaussianMixture(3, engine=engine, partition_rows=700, random_state=0).fit(X)
+    copy = clone(gm)
+    assert copy.engine is engine and copy.get_params() == gm.get_params() and not hasattr(copy, "means_")
+    again = pickle.loads(pickle.dumps(gm))
+    assert again.engine is None and np.array_equal(again.predict(X), gm.predict(X))
+    assert gm.to_sklearn().n_components == 3
+    assert repr(GaussianMixture(2, partition_rows=5)) == "GaussianMixture(n_components=2, partition_rows=5)"
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The samples in three files, of which one is empty, and their weights in another division."""
+    for i, part in enumerate((X[:1000], X[:0], X[1000:])):
+        np.save(tmp_path / f"x{i}.npy", part)
+    np.save(tmp_path / "w0.npy", W[:1500])
+    np.save(tmp_path / "w1.npy", W[1500:])
+    return tmp_path
+
+
+def test_files(files):
+    params = {"random_state": 0, "tol": 1e-5}
+    local = gaussmix.GaussianMixture(3, **params).fit(X, sample_weight=W)
+    pattern, weights = str(files / "x?.npy"), [files / "w0.npy", files / "w1.npy"]
+    fits = [GaussianMixture(3, partition_rows=300, resident=r, **params).fit(pattern, None, weights) for r in (True, False)]
+    assert_same_bits(*fits)
+    assert_close(fits[0], local)
+    assert_same_bits(GaussianMixture(3, partition_rows=300, **params).fit(pattern, None, W), fits[0])
+    assert np.array_equal(fits[0].predict(pattern), local.predict(X))
+    assert np.array_equal(fits[0].predict([files / "x0.npy"]), local.predict(X[:1000]))
+    np.testing.assert_allclose(fits[0].score(pattern, sample_weight=weights), local.score(X, sample_weight=W), rtol=1e-12)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["<f8", ">f8", "<f4", "<i4"])
+def test_layouts_of_files(tmp_path, order, dtype):
+    x = (X * 100).astype(dtype, order=order)
+    np.save(tmp_path / "x.npy", x)
+    gm = GaussianMixture(2, partition_rows=700, random_state=0).fit(tmp_path / "x.npy")
+    same = GaussianMixture(2, partition_rows=700, random_state=0).fit(np.ascontiguousarray(x.astype(x.dtype.newbyteorder("="))))
+    assert_same_bits(gm, same)
+    assert gm.means_.dtype == (np.float32 if dtype == "<f4" else np.float64)
+
+
+def test_parquet(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame(X, columns=list("abcd"))
+    frame[:1500].to_parquet(tmp_path / "x0.parquet", row_group_size=300)
+    frame[1500:].to_parquet(tmp_path / "x1.parquet", row_group_size=300)
+    pattern = str(tmp_path / "*.parquet")
+    gm = GaussianMixture(3, partition_rows=600, random_state=0, tol=1e-5).fit(pattern)
+    assert_close(gm, gaussmix.GaussianMixture(3, random_state=0, tol=1e-5).fit(X))
+    assert list(gm.feature_names_in_) == list("abcd")
+    assert_same_bits(GaussianMixture(3, partition_rows=600, resident=False, random_state=0, tol=1e-5).fit(pattern), gm)
+    frame.rename(columns={"a": "z"}).to_parquet(tmp_path / "other.parquet")
+    with pytest.raises(ValueError, match="feature names"):
+        gm.score(tmp_path / "other.parquet")
+    frame.assign(a="text").to_parquet(tmp_path / "text.parquet")
+    with pytest.raises(ValueError, match=r"text\.parquet: the column 'a' has the type"):
+        gm.fit(tmp_path / "text.parquet")
+
+
+def test_partitions_without_weight():
+    weights = W.copy()
+    weights[500:1000] = 0
+    params = {"random_state": 0, "tol": 1e-5}
+    gm = GaussianMixture(3, partition_rows=500, **params).fit(X, sample_weight=weights)
+    assert_close(gm, gaussmix.GaussianMixture(3, **params).fit(X, sample_weight=weights))
+    assert gm.predict(X).shape == (3001,)
+    with pytest.raises(ValueError, match="all sample weights are zero"):
+        gm.fit(X, sample_weight=np.zeros(3001))
+
+
+def nan_at(row):
+    x = X.copy()
+    x[row, 2] = np.nan
+    return x
+
+
+@pytest.mark.parametrize(
+    ("x", "weights", "message"),
+    [
+        (nan_at(1700), None, r"^rows 1400 to 2099 of X: Input X contains NaN"),
+        (X, W[:-1], r"sample_weight.shape == \(3000,\), expected \(3001,\)!"),
+        (X, np.where(np.arange(3001) == 705, -1.0, 1.0), r"rows 700 to 1399 of X: .*row 5 .*not negative"),
+        (X[:1], None, r"Found array with 1 sample\(s\) \(shape=\(1, 4\)\) while a minimum of 2 is required"),
+        (X[:2], None, "Expected n_samples >= n_components"),
+        (X[0], None, "Expected 2D array, got 1D array instead"),
+        ("none.npy", None, r"none\.npy: .*No such file"),
+        ("no*.npy", None, r"there is no file no\*\.npy"),
+        ("x.txt", None, r"x\.txt: the name of a file of samples ends in \.npy"),
+    ],
+)
+def test_errors(x, weights, message):
+    with pytest.raises((ValueError, OSError), match=message):
+        GaussianMixture(3, partition_rows=700).fit(x, sample_weight=weights)
+
+
+def test_as_many_partitions_stay_as_the_memory_holds(files):
+    shard = Shard(Options("<f8", 4, memory=2 * 3 * 100 * 4 * 8))
+    rows = [Partition(f"part {i}", Array(X[100 * i : 100 * i + 100])) for i in range(4)]
+    assert [shard.load(i, part).resident for i, part in enumerate(rows)] == [True, True, True, False]
+    [(_, _, mixed)] = shard.ask("moments", pickle.dumps(()))
+    shard = Shard(Options("<f8", 4, resident=False, memory=1))
+    assert not any(shard.load(i, part).resident for i, part in enumerate(rows))
+    assert shard.ask("moments", pickle.dumps(())) == [(2, 0, mixed)]
+
+
+def test_damaged_files_are_named(files):
+    whole = (files / "x2.npy").read_bytes()
+    (files / "short.npy").write_bytes(whole[:-8])
+    (files / "text.npy").write_text("not an array")
+    np.save(files / "narrow.npy", X[:, :3])
+    np.save(files / "flat.npy", X[:, 0])
+    for name, message in {
+        "short.npy": "shorter than its header says",
+        "text.npy": "magic string",
+        "narrow.npy": "has 3 features, but .*x0.npy has 4",
+        "flat.npy": "samples have the shape",
+    }.items():
+        with pytest.raises(ValueError, match=name + ".*" + message):
+            GaussianMixture(2).fit([files / "x0.npy", files / name])
+    # A file that goes away during the fit.
+    gm = GaussianMixture(3, resident=False, partition_rows=500, callback=lambda _: (files / "x2.npy").unlink())
+    with pytest.raises(FileNotFoundError, match=r"rows 0 to 499 of .*x2\.npy"):
+        gm.fit(str(files / "x[02].npy"))
+
+
+def test_likelihood():
+    local = gaussmix.Likelihood(X, W, covariance_type="full")
+    gm = gaussmix.GaussianMixture(3, random_state=0).fit(X)
+    one = (gm.weights_, gm.means_, gm.covariances_)
+    sets = [np.stack([p, p]) for p in one]
+    sets[1][1] += 0.1
+    with Likelihood(X, W, partition_rows=500, covariance_type="full", engine=InProcess(2)) as likelihood:
+        np.testing.assert_allclose(likelihood(*one), local(*one), rtol=1e-13)
+        np.testing.assert_allclose(likelihood(*sets), local(*sets), rtol=1e-13)
+        np.testing.assert_allclose(likelihood.score_samples(*one), local.score_samples(*one), rtol=1e-12)
+        for a, b in zip(likelihood.gradient(*one), local.gradient(*one), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+        assert likelihood.statistics(*one).weight == pytest.approx(W.sum())
+        with pytest.raises(ValueError, match="weights sum to"):
+            likelihood(2 * gm.weights_, gm.means_, gm.covariances_)
+
+
+def test_far_samples_have_the_error_of_one_array():
+    x = np.vstack([X, np.full((1, 4), 1e200)])
+    messages = []
+    for mixture in (gaussmix.GaussianMixture, GaussianMixture):
+        gm = mixture(1, weights_init=[1.0], means_init=X[:1], precisions_init=np.eye(4)[np.newaxis])
+        with pytest.raises(ValueError) as error:
+            gm.fit(x)
+        messages.append(str(error.value))
+    assert messages[1].endswith(messages[0])
+
+
+PEAK = """
+import sys
+import numpy as np
+from gaussmix.cluster import GaussianMixture
+
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
+
+before = peak()
+gm = GaussianMixture(2, covariance_type="diag", max_iter=2, tol=0, random_state=0, n_jobs=1, partition_rows=20_000,
+                     device="cpu", resident=sys.argv[2] == "True", init_params="random_from_data").fit(sys.argv[1])
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="this system does not say how much memory was used")
+def test_streaming_needs_memory_for_one_partition(tmp_path):
+    """240 MB in partitions of 1.6 MB: streaming must not need a tenth of what residence needs."""
+    n, d = 3_000_000, 20
+    x = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (n, d))
+    rng = np.random.default_rng(0)
+    for first in range(0, n, 100_000):
+        x[first : first + 100_000] = rng.standard_normal((100_000, d), dtype=np.float32)
+    del x
+
+    def growth(resident):
+        command = [sys.executable, "-W", "ignore", "-c", PEAK, str(tmp_path / "x.npy"), str(resident)]
+        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    streamed, whole = growth(False), growth(True)
+    assert whole > 240
+    assert streamed < 40, f"{streamed} MB, resident {whole} MB"

@@ -1,0 +1,285 @@
+"""The mixture on Dask: two workers that are processes of their own."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import gaussmix
+from gaussmix import cluster
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+
+import dask.array as da  # noqa: E402
+
+from gaussmix.dask import GaussianMixture, Likelihood  # noqa: E402
+
+rng = np.random.default_rng(0)
+X = (np.arange(5003) % 3)[:, np.newaxis] * np.linspace(4, 1, 4) + rng.normal(size=(5003, 4))
+W = rng.uniform(size=5003)
+PARAMS = {"n_components": 3, "random_state": 0, "tol": 1e-5}
+SAVED = ("weights_", "means_", "covariances_", "precisions_cholesky_")
+
+
+def assert_same_bits(a, b):
+    for name in SAVED:
+        assert np.array_equal(getattr(a, name), getattr(b, name)), name
+    assert a.lower_bounds_ == b.lower_bounds_
+
+
+def assert_close(a, b):
+    for name in SAVED:
+        np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=1e-12, atol=1e-12, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as workers,
+        distributed.Client(workers) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """The same partitions in this process."""
+    return cluster.GaussianMixture(partition_rows=700, **PARAMS).fit(X)
+
+
+def collection(n=700):
+    return da.from_array(X, chunks=(n, 2))
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_bits_of_one_process(client, kind, weighted):
+    params = {**PARAMS, "covariance_type": kind}
+    here = cluster.GaussianMixture(partition_rows=700, **params).fit(X, sample_weight=W if weighted else None)
+    weights = da.from_array(W, chunks=500) if weighted else None
+    assert_same_bits(GaussianMixture(client=client, **params).fit(collection(), sample_weight=weights), here)
+    others = GaussianMixture(client=client, **params).fit(collection(1999), sample_weight=W if weighted else None)
+    assert_close(others, here)
+    assert_close(others, gaussmix.GaussianMixture(**params).fit(X, sample_weight=W if weighted else None))
+
+
+def test_units_and_runs(client):
+    params = {**PARAMS, "standardize": True, "n_init": 2, "init_params": "random", "freeze": ["weights"]}
+    here = cluster.GaussianMixture(partition_rows=700, **params).fit(X)
+    assert_same_bits(GaussianMixture(client=client, **params).fit(collection()), here)
+
+
+def test_values_are_dask_arrays(client, reference):
+    gm = GaussianMixture(client=client, **PARAMS).fit(collection())
+    for method in ("predict", "predict_proba", "score_samples"):
+        values = getattr(gm, method)(collection(1000))
+        expected = getattr(reference, method)(X)
+        assert isinstance(values, da.Array) and values.shape == expected.shape and values.dtype == expected.dtype
+        np.testing.assert_allclose(values.compute(), expected, rtol=1e-9, atol=1e-12)
+    assert gm.score(collection()) == pytest.approx(reference.score(X), rel=1e-13)
+    assert gm.bic(collection(), sample_weight=W) == pytest.approx(reference.bic(X, sample_weight=W), rel=1e-12)
+    assert np.array_equal(gm.fit_predict(collection()).compute(), reference.predict(X))
+    assert np.array_equal(gm.predict(X[:10]), reference.predict(X[:10]))
+
+
+def test_dataframes(client):
+    pandas = pytest.importorskip("pandas")
+    import dask.dataframe as dd
+
+    frame = dd.from_pandas(pandas.DataFrame(X, columns=list("abcd")).assign(w=W), npartitions=3)
+    x = frame[list("abcd")]
+    gm = GaussianMixture(client=client, **PARAMS).fit(x, sample_weight=frame["w"])
+    local = gaussmix.GaussianMixture(**PARAMS).fit(X, sample_weight=W)
+    assert_close(gm, local)
+    assert list(gm.feature_names_in_) == list("abcd")
+    assert np.array_equal(gm.predict(x).compute(), local.predict(X))
+    with pytest.raises(ValueError, match="feature names"):
+        gm.predict(x.rename(columns={"a": "z"}))
+    with pytest.raises(ValueError, match="lengths of the partitions of X are not known"):
+        gm.fit(x, sample_weight=W)
+
+
+def test_files_that_the_workers_read(client, reference, tmp_path):
+    np.save(tmp_path / "x0.npy", X[:2800])
+    np.save(tmp_path / "x1.npy", X[:0])
+    np.save(tmp_path / "x2.npy", X[2800:])
+    np.save(tmp_path / "w.npy", np.ones(5003))
+    here = cluster.GaussianMixture(partition_rows=700, **PARAMS).fit(str(tmp_path / "x?.npy"))
+    for resident in (None, False):
+        gm = GaussianMixture(client=client, partition_rows=700, resident=resident, **PARAMS).fit(str(tmp_path / "x?.npy"))
+        assert_same_bits(gm, here)
+    weighted = GaussianMixture(client=client, partition_rows=700, **PARAMS).fit(
+        str(tmp_path / "x?.npy"), sample_weight=tmp_path / "w.npy"
+    )
+    assert_close(weighted, here)
+    labels = gm.predict(str(tmp_path / "x?.npy"))
+    assert isinstance(labels, da.Array) and np.array_equal(labels.compute(), reference.predict(X))
+
+
+def test_small_partitions(client):
+    x = X[:41]
+    params = {"n_components": 1, "random_state": 0}
+    for rows in (1, 40):
+        gm = GaussianMixture(client=client, **params).fit(da.from_array(x, chunks=(rows, 4)))
+        assert_same_bits(gm, cluster.GaussianMixture(partition_rows=rows, **params).fit(x))
+    one = GaussianMixture(2, client=client, random_state=0).fit(collection()[:, :1])
+    assert_close(one, gaussmix.GaussianMixture(2, random_state=0).fit(X[:, :1]))
+    # Boolean indexing leaves chunks of unknown length, and an empty one.
+    x = collection()
+    gm = GaussianMixture(client=client, **PARAMS).fit(x[x[:, 0] < np.inf])
+    assert_close(gm, cluster.GaussianMixture(partition_rows=700, **PARAMS).fit(X))
+    x = da.concatenate([collection()[:0], collection()])
+    assert_close(GaussianMixture(client=client, **PARAMS).fit(x), gm)
+
+
+def kill_one(client, after):
+    """A callback that kills a worker after some iterations."""
+    client.wait_for_workers(2, timeout=30)
+    pids = list(client.run(os.getpid).values())
+    killed = []
+
+    def callback(iteration):
+        if iteration.iteration == after:
+            os.kill(pids[0], signal.SIGKILL)
+            killed.append(pids[0])
+
+    return callback, killed
+
+
+@pytest.mark.parametrize("source", ["array", "file"])
+def test_the_death_of_a_worker_changes_nothing(client, reference, source, tmp_path):
+    x = collection()
+    if source == "file":
+        np.save(tmp_path / "x.npy", X)
+        x = tmp_path / "x.npy"
+    callback, killed = kill_one(client, 2)
+    gm = GaussianMixture(client=client, partition_rows=700, callback=callback, **PARAMS).fit(x)
+    assert killed and gm.n_iter_ > 2
+    assert_same_bits(gm, reference)
+
+
+def test_large_statistics_are_added_by_the_workers(client, monkeypatch, reference):
+    monkeypatch.setattr("gaussmix.dask._LARGE", 100)
+    gm = GaussianMixture(client=client, **PARAMS).fit(collection())
+    assert_same_bits(gm, reference)
+    callback, killed = kill_one(client, 2)
+    assert_same_bits(GaussianMixture(client=client, callback=callback, **PARAMS).fit(collection()), reference)
+    assert killed
+
+
+def test_two_fits_at_once(client, reference):
+    found = {}
+
+    def fit(k):
+        found[k] = GaussianMixture(client=client, **{**PARAMS, "n_components": k}).fit(collection())
+
+    threads = [threading.Thread(target=fit, args=(k,)) for k in (2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert_same_bits(found[3], reference)
+    assert_same_bits(found[2], cluster.GaussianMixture(partition_rows=700, **{**PARAMS, "n_components": 2}).fit(X))
+
+
+KILLED = """
+import os, sys
+import dask.array as da
+from distributed import Client
+from gaussmix.dask import Likelihood
+
+client = Client(sys.argv[1])
+likelihood = Likelihood(da.ones((100, 2), chunks=(10, 2)), client=client)
+print(len(likelihood._engine._shards), flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_memory_is_freed(client):
+    client.wait_for_workers(2, timeout=30)
+
+    # A function inside of another one goes to the workers by value, wherever the tests lie.
+    def count():
+        gc.collect()
+        return sum(isinstance(thing, cluster.Shard) for thing in gc.get_objects())
+
+    def freed():
+        deadline = time.monotonic() + 20
+        while sum(client.run(count).values()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return sum(client.run(count).values()) == 0
+
+    with Likelihood(collection(), client=client):
+        assert sum(client.run(count).values()) == 2
+    assert freed()
+    # Another process that ends without a word.
+    killed = subprocess.run([sys.executable, "-c", KILLED, client.scheduler.address], capture_output=True, text=True)
+    assert killed.stdout == "2\n", killed.stderr
+    assert freed()
+
+
+def test_errors_name_the_partition(client, tmp_path):
+    x = X.copy()
+    x[1700, 2] = np.nan
+    gm = GaussianMixture(client=client, **PARAMS)
+    with pytest.raises(ValueError, match=r"rows 1400 to 2099 of X: Input X contains NaN"):
+        gm.fit(da.from_array(x, chunks=(700, 4)))
+    with pytest.raises(FileNotFoundError, match=r"none\.npy"):
+        gm.fit(tmp_path / "none.npy")
+    np.save(tmp_path / "x.npy", X)
+    (tmp_path / "short.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"short\.npy: the file is shorter"):
+        gm.fit([tmp_path / "x.npy", tmp_path / "short.npy"])
+
+    def fails(block):
+        raise OSError("no tape in the drive")
+
+    with pytest.raises(OSError, match=r"of X: no tape in the drive"):
+        gm.fit(collection().map_blocks(fails, dtype=float, meta=np.empty((0, 0))))
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D array"):
+        gm.fit(collection()[:, 0])
+    with pytest.raises(ValueError, match="resident=False needs files"):
+        GaussianMixture(client=client, resident=False).fit(collection())
+    # The cluster serves on.
+    assert np.isfinite(gm.fit(collection()).lower_bound_)
+
+
+def test_ctrl_c_leaves_a_mixture(client):
+    gm = GaussianMixture(3, client=client, tol=0, max_iter=10**6)
+    timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        gm.fit(collection())
+    assert gm.n_iter_ >= 1 and np.isfinite(gm.score(collection()))
+
+
+def test_without_a_client_there_is_a_cluster_for_the_time_of_the_fit(reference, monkeypatch):
+    def no_client():
+        raise ValueError("No clients found")
+
+    monkeypatch.setattr(distributed, "default_client", no_client)
+    assert_same_bits(GaussianMixture(**PARAMS).fit(collection()), reference)
+    with pytest.raises(ValueError, match="No clients found"):
+        distributed.default_client()
+
+
+def test_likelihood_with_one_message_for_a_batch(client, monkeypatch):
+    local = gaussmix.Likelihood(X, covariance_type="full")
+    gm = gaussmix.GaussianMixture(**PARAMS).fit(X)
+    sets = [np.stack([p] * 16) for p in (gm.weights_, gm.means_, gm.covariances_)]
+    sets[1] += np.random.default_rng(1).normal(size=(16, 1, 1)) * 0.1
+    with Likelihood(collection(), client=client, covariance_type="full") as likelihood:
+        requests = []
+        ask = likelihood._engine.ask
+        monkeypatch.setattr(likelihood._engine, "ask", lambda *request: requests.append(request[0]) or ask(*request))
+        np.testing.assert_allclose(likelihood(*sets), local(*sets), rtol=1e-13)
+        assert requests == ["totals"]
+        for a, b in zip(likelihood.gradient(*(s[0] for s in sets)), local.gradient(*(s[0] for s in sets)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)

@@ -1,0 +1,226 @@
+"""The mixture on MPI: processes that mpiexec starts."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gaussmix
+from gaussmix import cluster
+
+pytest.importorskip("mpi4py")
+MPIEXEC = next((p for p in (Path(sys.executable).parent / "mpiexec", shutil.which("mpiexec")) if p and Path(p).exists()), None)
+pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="there is no mpiexec")
+
+rng = np.random.default_rng(0)
+X = (np.arange(5003) % 3)[:, np.newaxis] * np.linspace(4, 1, 4) + rng.normal(size=(5003, 4))
+W = rng.uniform(size=5003)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mpi")
+    np.save(folder / "x.npy", X)
+    np.save(folder / "w.npy", W)
+    np.save(folder / "empty.npy", X[:0])
+    bad = X.copy()
+    bad[4000, 1] = np.nan
+    np.save(folder / "nan.npy", bad)
+    return folder
+
+
+def mpiexec(folder, ranks, *arguments):
+    command = [str(MPIEXEC), "-n", str(ranks), sys.executable, *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def command(folder, ranks, *arguments):
+    return mpiexec(folder, ranks, "-m", "gaussmix.mpi", *arguments)
+
+
+PROGRAM = """
+import sys
+import warnings
+import numpy as np
+from mpi4py import MPI
+from sklearn.exceptions import ConvergenceWarning
+from gaussmix import cluster
+from gaussmix.mpi import GaussianMixture
+
+comm = MPI.COMM_WORLD
+rank, size = comm.Get_rank(), comm.Get_size()
+X, W = np.load("x.npy"), np.load("w.npy")
+
+def assert_same(a, b, tolerance=0):
+    for name in ("weights_", "means_", "covariances_", "precisions_cholesky_", "lower_bounds_"):
+        np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=tolerance, atol=tolerance, err_msg=name)
+    assert a.converged_ == b.converged_
+
+for kind in ("full", "tied", "diag", "spherical"):
+    for weights in (None, W):
+        params = dict(n_components=3, covariance_type=kind, random_state=0, tol=1e-5)
+        here = cluster.GaussianMixture(partition_rows=700, **params).fit(X, sample_weight=weights)
+        # Files: the bits of one process; arrays of the ranks: other partitions.
+        gm = GaussianMixture(comm=comm, partition_rows=700, **params)
+        assert_same(gm.fit("x.npy", sample_weight=None if weights is None else "w.npy"), here)
+        part = slice(rank * 5003 // size, (rank + 1) * 5003 // size)
+        gm = GaussianMixture(comm=comm, **params).fit(X[part], sample_weight=None if weights is None else W[part])
+        assert_same(gm, here, 1e-12)
+        # All ranks have the same bits.
+        assert len({m.tobytes() for m in comm.allgather(gm.means_)}) == 1
+params = dict(random_state=0, tol=1e-5, partition_rows=700)
+for more in (dict(n_components=1), dict(n_components=3, standardize=True), dict(n_components=3, resident=False),
+             dict(n_components=3, n_init=2, freeze=["weights"])):
+    here = cluster.GaussianMixture(**params, **more).fit(["x.npy", "empty.npy"])
+    assert_same(GaussianMixture(comm=comm, **params, **more).fit(["x.npy", "empty.npy"]), here)
+here = cluster.GaussianMixture(3, **params).fit(X)
+# One rank has one row, the last has none.
+parts = np.split(X, [1, 5003] if size > 2 else [1])
+gm = GaussianMixture(3, comm=comm, **params).fit(parts[rank] if rank < len(parts) else X[:0])
+assert_same(gm, here, 1e-12)
+one = GaussianMixture(2, comm=comm, **params).fit(X[rank::size, :1])
+assert np.isfinite(one.score(X[rank::size, :1]))
+np.testing.assert_allclose(gm.score("x.npy", sample_weight=W), here.score(X, sample_weight=W), rtol=1e-12)
+np.testing.assert_allclose(gm.bic(X[rank::size]), here.bic(X), rtol=1e-12)
+assert np.array_equal(gm.predict(X[rank::size]), here.predict(X[rank::size]))
+assert np.array_equal(gm.predict("x.npy"), here.predict(X))
+assert np.array_equal(gm.partial_fit(X[rank::size]).means_, comm.bcast(gm.means_))
+
+# An error of one rank is that of all.
+bad = X[rank::size].copy()
+bad[3, 2] = np.nan if rank == size - 1 else bad[3, 2]
+try:
+    gm.fit(bad)
+except ValueError as error:
+    assert str(error).startswith(f"the samples of rank {size - 1}: Input X contains NaN"), error
+else:
+    raise AssertionError("no error")
+try:
+    gm.fit("x.npy" if rank == 0 else X)
+except ValueError as error:
+    assert "names files" in str(error)
+
+# What ends a fit on rank 0 leaves a mixture on all.
+def stop(iteration):
+    if iteration.iteration == 3:
+        raise KeyboardInterrupt
+gm = GaussianMixture(3, comm=comm, tol=0, callback=stop, random_state=0)
+try:
+    gm.fit(X[rank::size])
+except KeyboardInterrupt:
+    assert gm.n_iter_ == 3 and np.isfinite(gm.score(X[rank::size]))
+else:
+    raise AssertionError("not interrupted")
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    GaussianMixture(3, comm=comm, tol=0, max_iter=2, random_state=0).fit(X[rank::size])
+assert [w.category for w in seen] == ([ConvergenceWarning] if rank == 0 else [])
+comm.Barrier()
+if rank == 0:
+    print("all well")
+"""
+
+
+def test_a_program(folder):
+    (folder / "program.py").write_text(PROGRAM)
+    done = mpiexec(folder, 2, "program.py")
+    assert done.stdout == "all well\n", done.stderr
+
+
+#: Runs several commands in one start of the ranks, and prints the exit code and the output of each as JSON.
+COMMANDS = """
+import contextlib, io, json, sys
+from mpi4py import MPI
+from gaussmix.mpi import main
+for arguments in json.loads(sys.argv[1]):
+    out, error = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+        code = main(arguments)
+    found = MPI.COMM_WORLD.gather((code, out.getvalue(), error.getvalue()))
+    if found:
+        # The other ranks say nothing, and end with the same code.
+        assert all(other == (found[0][0], "", "") for other in found[1:]), found
+        print(json.dumps(found[0]))
+"""
+
+
+def commands(folder, ranks, *several):
+    (folder / "commands.py").write_text(COMMANDS)
+    done = mpiexec(folder, ranks, "commands.py", json.dumps([[str(word) for word in words] for words in several]))
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_the_command(folder):
+    fit = ("fit", "x.npy", "-k", 3, "--partition-rows", 700, "--tol", 1e-5, "--sample-weight", "w.npy", "--json")
+    here = cluster.GaussianMixture(3, random_state=0, tol=1e-5, partition_rows=700).fit(X, sample_weight=W)
+    done = command(folder, 2, *fit, "-o", "model.json", "--verbose")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["ranks"], result["n_iter"], result["converged"]) == (2, here.n_iter_, True)
+    assert done.stderr.count("lower bound") == here.n_iter_
+    gm = gaussmix.GaussianMixture.load(folder / "model.json")
+    assert np.array_equal(gm.means_, here.means_) and np.array_equal(gm.covariances_, here.covariances_)
+
+    methods = {"labels": "predict", "proba": "predict_proba", "scores": "score_samples"}
+    predict = [
+        ("predict", "model.json", "x.npy", "--values", values, "-o", f"{values}.npy", "--partition-rows", 999)
+        for values in methods
+    ]
+    on = ("fit", "x.npy", "-k", 3, "--max-iter", 2, "--tol", 0, "-o", "more.npz", "--warm-start", "model.json", "--json")
+    found = commands(folder, 3, (*fit, "-o", "model3.npz"), on, ("score", "model.json", "x.npy", "--json"), *predict)
+    assert [code for code, _, _ in found] == [0] * 6, found
+    assert np.array_equal(gaussmix.GaussianMixture.load(folder / "model3.npz").means_, here.means_)
+    result = json.loads(found[1][1])
+    assert (result["n_iter"], result["converged"]) == (2, False)
+    assert json.loads(found[2][1])["score"] == pytest.approx(here.score(X), rel=1e-12)
+    for values, method in methods.items():
+        np.testing.assert_allclose(np.load(folder / f"{values}.npy"), getattr(here, method)(X), rtol=1e-9, atol=1e-12)
+
+
+def test_errors_of_the_command_are_one_message(folder):
+    wrong = {
+        ("fit", "none.npy", "-k", 2, "-o", "m.json"): (1, "error: none.npy: [Errno 2] No such file"),
+        ("fit", "nan.npy", "-k", 2, "-o", "m.json", "--partition-rows", 700): (
+            1,
+            "error: rows 3500 to 4199 of nan.npy: Input X contains NaN",
+        ),
+        ("fit", "x.npy", "-k", 9999, "-o", "m.json"): (1, "error: Expected n_samples >= n_components"),
+        ("fit", "x.npy", "-k", 2, "-o", "nowhere/m.json"): (1, "error: nowhere/m.json"),
+        ("score", "none.json", "x.npy"): (1, "error: none.json"),
+        ("predict", "none.json", "x.npy", "-o", "l.txt"): (2, "it must end in .npy"),
+        ("fit", "x.npy", "-k", 0, "-o", "m.json"): (2, "invalid positive integer value: '0'"),
+        ("fit", "x.npy", "-k", 2, "-o", "m.txt"): (2, "it must end in .json or .npz"),
+        ("--help",): (0, ""),
+    }
+    for (code, message), (got, out, error) in zip(wrong.values(), commands(folder, 2, *wrong), strict=True):
+        assert got == code and message in error and error.lower().count("error: ") == (code > 0), (got, error)
+    assert out.count("examples:") == 1
+    assert not (folder / "m.json").exists()
+    ended = command(folder, 2, "fit", "none.npy", "-k", 2, "-o", "m.json")
+    assert ended.returncode == 1 and ended.stderr.count("none.npy: [Errno 2]") == 1
+
+
+RAISES = """
+import sys
+from mpi4py import MPI
+from gaussmix import mpi
+
+def broken(*_):
+    raise ZeroDivisionError("what the others do not know of")
+
+if MPI.COMM_WORLD.Get_rank() == 1:
+    mpi.MPIEngine.agree = broken
+sys.argv = ["mpi", "fit", "x.npy", "-k", "2", "-o", "m.json"]
+sys.exit(mpi._run())
+"""
+
+
+def test_what_one_rank_alone_meets_ends_all(folder):
+    (folder / "raises.py").write_text(RAISES)
+    done = mpiexec(folder, 2, "raises.py")
+    assert done.returncode == 1 and done.stderr.count("error: rank 1: ZeroDivisionError") == 1, done.stderr

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _arrays, _core, _start
 from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validated
-from ._gpu import beside, on_gpu
+from ._gpu import beside, on_gpu, on_host
 
 #: scikit-learn's class, also when ours is in its place.
 ScikitLearn: Any = _ScikitLearn
@@ -506,7 +506,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             sample_weight = checked_weights(sample_weight, X.shape[0])
         return load(self, X, sample_weight, device=self.device, threads=threads, original=given)
 
-    def _values(self, data: _core.Data, values: NDArray[np.float64], X: Any) -> Floats:
+    def _typed(self, data: _core.Data, values: NDArray[np.float64], X: Any) -> Floats:
         """Give values per sample the type of the arithmetic in scikit-learn."""
         float32 = data.dtype == np.float32 and self.means_.dtype == np.float32
         typed: Floats = values.astype(np.float32) if float32 else values
@@ -543,7 +543,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         """
         check_is_fitted(self)
         data = self._data(X)
-        return self._values(data, data.responsibilities(self._mixture()), X)
+        return self._typed(data, data.responsibilities(self._mixture()), X)
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Give the log-likelihood of each sample.
@@ -560,7 +560,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         """
         check_is_fitted(self)
         data = self._data(X)
-        return self._values(data, data.scores(self._mixture()), X)
+        return self._typed(data, data.scores(self._mixture()), X)
 
     def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Give the mean log-likelihood of a sample.
@@ -864,8 +864,10 @@ class _Samples(Samples):
         return load(estimator, self.X, self.weights, device=estimator.device, threads=threads, original=original)
 
     def standardize(self) -> tuple[Units, Evaluations]:
-        units = Units.of(self.X, self.weights, self.estimator.covariance_type)
-        self.X = units.apply(self.X)
+        # `load` refuses what is not on the host.
+        X: Floats = on_host(self.X)
+        units = Units.of(X, self.weights, self.estimator.covariance_type)
+        self.X = units.apply(X)
         return units, self._load()
 
     def start(

@@ -194,7 +194,9 @@ impl Data {
         let covariance_type = covariance_type.map(arrays::covariance_type).transpose()?;
         let remote = Remote::new(object)?;
         let shape = (remote.n_samples(), remote.n_features());
-        Ok(Self { evaluator: Mutex::new(Box::new(remote)), covariance_type, array: None, shape })
+        // What the results are in; the samples' own type is known where they are.
+        let dtype = numpy::dtype::<f64>(object.py()).unbind();
+        Ok(Self { evaluator: Mutex::new(Box::new(remote)), covariance_type, array: None, shape, dtype })
     }
 
     /// The total log-likelihood of one parameter set, or of each of several.

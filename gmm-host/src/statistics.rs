@@ -89,6 +89,7 @@ impl Statistics {
     }
 
     /// As [`from_centred_sums`](Self::from_centred_sums), with one centre (D,) for all components, whatever `sums` has.
+    #[cfg(feature = "cuda")]
     pub(crate) fn from_sums_around(centre: ArrayView1<'_, f64>, sums: CentredSums) -> Result<Self> {
         let CentredSums { weight, log_likelihood, counts, first, second: mut scatter, .. } = sums;
         let dim = (counts.len(), centre.len());

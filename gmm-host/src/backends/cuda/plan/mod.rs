@@ -20,7 +20,7 @@ pub mod timing;
 pub mod variant;
 
 use super::device::gpu::Limits;
-use crate::backends::cuda::estep::tensor_cores_layout::Shapes;
+use crate::backends::cuda::estep::tensor_cores_layout::{FullShapes, Shapes};
 use crate::{Error, Precision};
 use gmm_kernels::data::QUAD;
 use gmm_kernels::estep::{fused, fused_tensor_cores, tensor_cores, weighted_sums};
@@ -336,6 +336,15 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             return block.map(|block| (1, block, 1)).into_iter().collect();
         }
         Family::TensorCores => {
+            let any = Variant { family, split: 1, block: WARP, per_multiprocessor: 1, cached: None };
+            if FullShapes::chosen(task, &any).is_some() {
+                // Of `whiten`: three blocks, or three warps for each of four schedulers.
+                let all = [(2, 128), (4, 128), (1, 128), (3, 384), (6, 384), (2, 64), (1, 32)];
+                let fits = |&(split, block): &(u32, u32)| {
+                    split as usize <= k && Variant { split, block, ..any }.shared_bytes(task) <= limits.shared_per_block
+                };
+                return all.into_iter().filter(fits).map(|(split, block)| (split, block, 1)).collect();
+            }
             let rows = k.div_ceil(Shapes::tiles(k) * tensor_cores::TILE) as u32;
             let all = [(8, 512), (4, 512), (2, 512), (4, 256), (2, 256), (1, 256), (2, 128), (1, 128), (1, 64)];
             let useful = |split: u32| split == 1 || split < 2 * rows;

@@ -1,7 +1,7 @@
 //! A variant: a kernel and the shape of its launch, with a text form.
 use super::{Task, even, weighted_sums_shape};
 use crate::Precision;
-use crate::backends::cuda::estep::tensor_cores_layout::{MOST_WARPS, Shapes};
+use crate::backends::cuda::estep::tensor_cores_layout::{FullShapes, MOST_WARPS, Shapes};
 use crate::backends::cuda::likelihood::batch_tensor_cores_layout;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
@@ -170,10 +170,7 @@ impl Variant {
             Family::WeightedSums => matches!(self.split, 8 | 16),
             // The other direction has a power of two of warps.
             Family::TensorCores => {
-                self.split.is_power_of_two()
-                    && warps.is_multiple_of(self.split)
-                    && (warps / self.split).is_power_of_two()
-                    && warps <= MOST_WARPS
+                warps.is_multiple_of(self.split) && (warps / self.split).is_power_of_two() && warps <= MOST_WARPS
             }
         };
         whole && counts && split
@@ -228,6 +225,9 @@ impl Variant {
             Family::FusedTensorCores => fused_tensor_cores::Shape::new(k, d, task.full)
                 .map_or(usize::MAX, |shape| shape.shared_bytes(self.block)),
             Family::TensorCores => {
+                if let Some(shapes) = FullShapes::chosen(task, self) {
+                    return shapes.shared_bytes();
+                }
                 let shapes = Shapes::new(task, self);
                 shapes.exponents.shared_bytes().max(shapes.weigh.shared_bytes())
             }
@@ -264,6 +264,9 @@ impl Variant {
                 .map(|shape| entries::fused_tensor_cores(shape).name().into())
                 .into_iter()
                 .collect(),
+            Family::TensorCores if FullShapes::chosen(task, self).is_some() => {
+                vec![entries::whiten().name().into(), entries::outer().name().into()]
+            }
             Family::TensorCores => {
                 let tiles = Shapes::tiles(k);
                 vec![entries::exponents(full, tiles).name().into(), entries::weigh(full, tiles).name().into()]

@@ -398,6 +398,8 @@ fn tensor_cores_give_the_statistics() {
         (133, 3, 2, "tensor_cores/1:64x1:all", 128, 2),
         (70, 20, 9, "tensor_cores/2:128x1:all", 128, 1),
         (131, 70, 5, "tensor_cores/2:128x1:all", 128, 3),
+        // With matrices several warps side by side, and several blocks, along the products.
+        (140, 2, 36, "tensor_cores/1:64x1:all", 128, 2),
     ];
     for (i, (n, k, d, variant, piece, slices)) in cases.into_iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
@@ -407,7 +409,8 @@ fn tensor_cores_give_the_statistics() {
         }
         for mixture in of_each_type(&mut rng, k, d) {
             let got = tensor_cores_statistics(&x, &mixture, variant, (piece, slices), None);
-            assert_statistics(&x, &mixture, &got);
+            // The far sample's responsibilities are rounded by 2⁻¹² of themselves, and that sample is most of the scatter.
+            assert_statistics_within(&x, &mixture, &got, 3.5e-4);
         }
     }
 }
@@ -510,14 +513,14 @@ fn tensor_cores_full_statistics(
 }
 
 #[test]
-fn tensor_cores_give_the_statistics_of_matrices() {
+fn whitened_gives_the_statistics() {
     let cases = [
         // N, K, D, variant, samples of a piece, slices
-        (1, 1, 1, "tensor_cores/1:32x1:all", 128, 1),
-        (133, 3, 2, "tensor_cores/1:64x1:all", 128, 2),
-        (200, 5, 20, "tensor_cores/3:192x1:all", 128, 2),
-        (70, 7, 33, "tensor_cores/2:64x1:all", 128, 1),
-        (90, 2, 70, "tensor_cores/2:128x1:all", 128, 1),
+        (1, 1, 1, "whitened/1:32x1:all", 128, 1),
+        (133, 3, 2, "whitened/1:64x1:all", 128, 2),
+        (200, 5, 20, "whitened/3:192x1:all", 128, 2),
+        (70, 7, 33, "whitened/2:64x1:all", 128, 1),
+        (90, 2, 70, "whitened/2:128x1:all", 128, 1),
     ];
     for (i, (n, k, d, variant, piece, slices)) in cases.into_iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);

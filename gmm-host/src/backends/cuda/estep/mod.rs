@@ -32,7 +32,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tensor_cores::TensorCores;
 use tensor_cores_full::TensorCoresFull;
-use tensor_cores_layout::{FullShapes, TensorCoresLayout};
+use tensor_cores_layout::TensorCoresLayout;
 use weighted_sums::WeightedSums;
 use weighted_sums_layout::WeightedSumsLayout;
 
@@ -63,7 +63,7 @@ impl Layout {
     fn new(family: Family, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Self> {
         Some(match family {
             Family::Fused => Self::Fused(FusedLayout::new(mixture.covariance_type(), parameters.as_ref().clone())),
-            Family::FusedTensorCores | Family::TensorCores => {
+            Family::FusedTensorCores | Family::TensorCores | Family::Whitened => {
                 Self::TensorCores(TensorCoresLayout::new(mixture, parameters.clone(), frame))
             }
             Family::WeightedSums => {
@@ -113,7 +113,7 @@ impl EStep {
             requested_family.map_or_else(|| families(&task, limits).contains(&family), |requested| requested == family)
         };
         let mut tensor_cores = None;
-        if asked_for(Family::FusedTensorCores) || asked_for(Family::TensorCores) {
+        if [Family::FusedTensorCores, Family::TensorCores, Family::Whitened].into_iter().any(asked_for) {
             let layout = TensorCoresLayout::new(mixture, parameters.clone(), data.frame());
             task.expandable = layout.expandable;
             tensor_cores = Some(Layout::TensorCores(layout));
@@ -125,7 +125,9 @@ impl EStep {
         }
         let family = requested_family.or_else(|| families(&task, limits).first().copied()).unwrap_or(Family::General);
         let layout = match tensor_cores {
-            Some(layout) if matches!(family, Family::FusedTensorCores | Family::TensorCores) => Some(layout),
+            Some(layout) if matches!(family, Family::FusedTensorCores | Family::TensorCores | Family::Whitened) => {
+                Some(layout)
+            }
             _ => Layout::new(family, mixture, &parameters, data.frame()),
         };
         let Some(mut layout) = layout else { return Ok((super::general::VARIANT, None)) };
@@ -329,7 +331,7 @@ impl EStep {
     }
 }
 
-/// The kernels of [`Family::TensorCores`].
+/// The kernels of [`Family::TensorCores`] and of [`Family::Whitened`].
 #[derive(Debug)]
 enum OnMatrixUnits {
     /// They multiply with products of features.
@@ -340,7 +342,7 @@ enum OnMatrixUnits {
 
 impl OnMatrixUnits {
     fn new(gpu: &Gpu, variant: Variant, task: &Task) -> Result<Self> {
-        Ok(if FullShapes::chosen(task, &variant).is_some() {
+        Ok(if variant.family == Family::Whitened {
             Self::Features(Box::new(TensorCoresFull::new(gpu, variant, task)?))
         } else {
             Self::Products(Box::new(TensorCores::new(gpu, variant, task)?))

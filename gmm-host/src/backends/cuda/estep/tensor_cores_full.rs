@@ -1,4 +1,4 @@
-//! `tensor_cores` for matrices: `whiten` leaves the exponents of a piece of the samples, `outer` adds up products of features weighted by
+//! `whitened`, the E-step of matrices on the matrix units: `whiten` leaves the exponents of a piece of the samples, `outer` adds up products of features weighted by
 //! the responsibilities, slice by slice, and `reduce_slices` adds up the slices' sums.
 use super::tensor_cores_layout::{FullSection, FullShapes, TensorCoresLayout};
 use super::weighted_sums::ReduceSlices;

@@ -150,12 +150,6 @@ impl FullShapes {
         fits.then(|| Self { whiten: whiten(variant.split, variant.block / WARP / variant.split), outer })
     }
 
-    /// The shapes of a variant, where these kernels are faster than those that multiply with products of features (measured on an H200: at
-    /// D = 64 in half the time, at D = 32 not).
-    pub fn chosen(task: &Task, variant: &Variant) -> Option<Self> {
-        if task.d > 32 { Self::new(task, variant) } else { None }
-    }
-
     /// Dynamic shared memory of a launch of either kernel.
     pub fn shared_bytes(&self) -> usize {
         self.whiten.shared_bytes().max(self.outer.shared_bytes())

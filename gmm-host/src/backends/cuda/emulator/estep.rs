@@ -409,8 +409,9 @@ fn tensor_cores_give_the_statistics() {
         }
         for mixture in of_each_type(&mut rng, k, d) {
             let got = tensor_cores_statistics(&x, &mixture, variant, (piece, slices), None);
-            // The far sample's responsibilities are rounded by 2⁻¹² of themselves, and that sample is most of the scatter.
-            assert_statistics_within(&x, &mixture, &got, 3.5e-4);
+            // The far sample's responsibilities are rounded by 2⁻¹² of themselves; with few components it is most of the scatter.
+            let unit = if k == 2 { 3.5e-4 } else { 1e-4 };
+            assert_statistics_within(&x, &mixture, &got, unit);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Times an EM iteration on the GPU (parameters in to new parameters out) beside what the arithmetic needs.
 //!
-//! `cargo run --release -p gmm-host --features cuda --example estep_times [N [CASES [KERNEL]]]`: the first so many of the cases
+//! `cargo run --release -p gmm-host --features cuda --example estep_times [N [CASES [KERNEL]]]`, where CASES are the numbers of some of
+//! the cases, from 0 and with commas between them, or `all`
 use gmm_host::{CovarianceType, Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Freeze, Mixture, Samples};
 use ndarray::{Array1, Array2, Array3};
 use rand::{RngExt, SeedableRng};
@@ -40,12 +41,16 @@ fn main() -> Result<(), Error> {
         return Ok(());
     }
     let n = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
-    let cases = std::env::args().nth(2).and_then(|c| c.parse().ok()).unwrap_or(CASES.len());
+    let cases = std::env::args().nth(2).unwrap_or_else(|| "all".into());
+    let is_chosen = |i: usize| cases == "all" || cases.split(',').any(|case| case == i.to_string());
     let options = CudaOptions::default().with_kernel(std::env::args().nth(3));
     println!("N = {n}, float32; milliseconds, medians of 29; floor: arithmetic at 33.4·10¹² multiply-adds a second");
     println!("   D     K  type      E-step  iteration    floor      aim");
     let mut rng = ChaCha8Rng::seed_from_u64(1);
-    for (d, k, covariance_type, aim) in CASES.into_iter().take(cases) {
+    for (i, (d, k, covariance_type, aim)) in CASES.into_iter().enumerate() {
+        if !is_chosen(i) {
+            continue;
+        }
         let x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
         let mut cuda = CudaEvaluator::new(Samples::from_f32(x.view())?, 0, &options)?;
         let start = mixture(&mut rng, k, d, covariance_type)?;

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         ("estep_weights_of_any_size", || estep::weights_of_any_size(&cuda())),
         ("tensor_cores_agree", tensor_cores_agree),
         ("fused_tensor_cores_agree", fused_tensor_cores_agree),
+        ("whitened_agrees", whitened_agrees),
         ("tensor_cores_refuse_what_would_lose_digits", tensor_cores_refuse_what_would_lose_digits),
         ("large_k_and_d", large_k_and_d),
         ("many_parts", many_parts),
@@ -163,6 +164,17 @@ fn tensor_cores_agree() {
     agree_on_matrix_units(
         "tensor_cores",
         &CovarianceType::ALL,
+        &small,
+        &[(20_003, 13, 8), (30_001, 32, 64), (10_007, 64, 20)],
+    );
+}
+
+/// As [`tensor_cores_agree`], for the kernels of matrices that multiply with features.
+fn whitened_agrees() {
+    let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (700, 129, 33), (1500, 70, 7)];
+    agree_on_matrix_units(
+        "whitened",
+        &[CovarianceType::Full, CovarianceType::Tied],
         &small,
         &[(20_003, 13, 8), (30_001, 32, 64), (10_007, 64, 20)],
     );

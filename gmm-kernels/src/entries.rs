@@ -1,6 +1,6 @@
 //! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by these entries only.
 use crate::arrays::{columns, ranges, rows};
-use crate::estep::{fused, fused_tensor_cores, fused64, tensor_cores, weighted_sums};
+use crate::estep::{fused, fused_tensor_cores, fused64, tensor_cores, tensor_cores_full, weighted_sums};
 use crate::general::{accumulate, density, posterior};
 use crate::likelihood::{batch, batch_tensor_cores, exp2_bias, pair, small_k, tiled};
 use crate::metropolis;
@@ -112,6 +112,21 @@ pub fn exponents(full: bool, tiles: usize) -> Entry<tensor_cores::ExponentsArgs>
 /// The matrix units' sums over samples whose exponents are known, with `tiles` (1 or 2) tiles of components a warp.
 pub fn weigh(full: bool, tiles: usize) -> Entry<tensor_cores::WeighArgs> {
     Entry::new(format!("weigh_{}_m{tiles}", shape(full)))
+}
+
+/// The triangles of the matrix units' E-step, in float16.
+pub fn split_matrices() -> Entry<tensor_cores_full::SplitMatricesArgs> {
+    Entry::new("split_matrices")
+}
+
+/// The matrix units' exponents of matrices.
+pub fn whiten() -> Entry<tensor_cores_full::WhitenArgs> {
+    Entry::new("whiten")
+}
+
+/// The matrix units' sums of products of two features over samples whose exponents are known.
+pub fn outer() -> Entry<tensor_cores_full::OuterArgs> {
+    Entry::new("outer")
 }
 
 /// Exponents of all components, for any shape.

@@ -4,8 +4,9 @@
 //! The sum over components is formed as Σₖ wₖ·2^qₖ with qₖ = seedₖ − Σⱼ tⱼ²: the constant goes into the factor wₖ in
 //! (0, 1], and its rounding error into seedₖ, so that no rounding of a constant repeats itself N times.
 use crate::data::frame::{Float, Frame};
-use crate::{CovarianceType, Covariances, Error, Mixture, Result};
+use crate::{Covariances, Error, Mixture, Result};
 use ndarray::{ArrayView2, Axis};
+use rayon::prelude::*;
 
 /// The parameters of a mixture in the frame of a data set, in the working precision.
 ///
@@ -57,49 +58,12 @@ impl<T: Float> DeviceParameters<T> {
     /// small, or a mean so far, that t² would overflow `T`.
     pub fn new(mixture: &Mixture, frame: &Frame) -> Result<Self> {
         let (k, d) = mixture.means().dim();
-        let (mut scale, mut shift) = (Vec::with_capacity(k * d), Vec::with_capacity(k * d));
-        let mut constant = Vec::with_capacity(k);
-        for (c, mean) in mixture.means().outer_iter().enumerate() {
-            let weight = mixture.weights()[c];
-            if weight == 0.0 {
-                scale.resize((c + 1) * d, T::from_f64(0.0));
-                shift.resize((c + 1) * d, T::from_f64(0.0));
-                constant.push(f64::NEG_INFINITY);
-                continue;
-            }
-            // The square of s·σ.
-            let unit = std::f64::consts::LOG2_E / 2.0;
-            match mixture.covariances() {
-                Covariances::Diag(v) => {
-                    let row = v.row(c);
-                    let s = row.iter().zip(&frame.inverse).map(|(v, inverse)| (unit / v).sqrt() * inverse);
-                    scale.extend(s.map(T::from_f64));
-                }
-                Covariances::Spherical(v) => {
-                    let s = (unit / v[c]).sqrt();
-                    scale.extend(frame.inverse.iter().map(|inverse| T::from_f64(s * inverse)));
-                }
-                _ => {
-                    return Err(Error::Unsupported {
-                        what: format!("the covariance type `{}`", mixture.covariance_type()),
-                        backend: "this kernel",
-                        remedy: "use the device `reference`",
-                    });
-                }
-            }
-            let mut product = LogProduct::default();
-            for (j, &s) in scale[c * d..].iter().enumerate() {
-                let s: f64 = s.into();
-                let m = (frame.shift[j] - mean[j]) * frame.scale[j] * s;
-                // |x′| is below 16 by the choice of the frame; a scale that is denormal has lost its digits.
-                if !(16.0 * s + m.abs() <= T::MAX_DEVIATION && s >= T::MIN_POSITIVE) {
-                    return Err(Error::OutOfRange { component: c, column: j, precision: T::NAME });
-                }
-                product.multiply(s);
-                shift.push(T::from_f64(m));
-            }
-            constant.push(weight.log2() + product.log2());
-        }
+        let (mut scale, mut shift) = (vec![T::from_f64(0.0); k * d], vec![T::from_f64(0.0); k * d]);
+        let rows =
+            scale.par_chunks_exact_mut(d).zip(shift.par_chunks_exact_mut(d)).enumerate().with_min_len(at_once(d));
+        let component = |(c, (scale, shift)): (usize, (&mut [T], &mut [T]))| diagonal(mixture, frame, c, scale, shift);
+        let constant: Vec<Result<f64>> = rows.map(component).collect();
+        let constant: Vec<f64> = constant.into_iter().collect::<Result<_>>()?;
         Ok(Self::assemble((k, d), scale, shift, Matrices::Diagonal, &constant, frame))
     }
 
@@ -110,51 +74,31 @@ impl<T: Float> DeviceParameters<T> {
     pub fn with_matrices(mixture: &Mixture, frame: &Frame) -> Result<Self> {
         let Some(factor) = mixture.factor() else { return Self::new(mixture, frame) };
         let (k, d) = mixture.means().dim();
-        let (mut matrices, mut scale): (Vec<T>, Vec<T>) = (Vec::new(), Vec::new());
-        let mut shift = Vec::with_capacity(k * d);
-        let mut constant = Vec::with_capacity(k);
-        for (c, mean) in mixture.means().outer_iter().enumerate() {
-            let matrix = match factor {
-                Covariances::Full(u) => {
-                    push_triangle(&mut matrices, u.index_axis(Axis(0), c), frame);
-                    &matrices[c * triangle(d)..]
-                }
-                Covariances::Tied(u) => {
-                    if matrices.is_empty() {
-                        push_triangle(&mut matrices, u.view(), frame);
-                    }
-                    scale.resize((c + 1) * d, T::from_f64(1.0));
-                    &matrices[..]
-                }
-                // The types without matrices have no factor.
-                _ => return Self::new(mixture, frame),
-            };
-            let weight = mixture.weights()[c];
-            if weight == 0.0 {
-                shift.resize((c + 1) * d, T::from_f64(0.0));
-                constant.push(f64::NEG_INFINITY);
-                continue;
+        let zero = T::from_f64(0.0);
+        let mut shift = vec![zero; k * d];
+        let rows = shift.par_chunks_exact_mut(d);
+        let (constant, scale, matrices): (Vec<Result<f64>>, _, _) = match factor {
+            Covariances::Full(u) => {
+                let mut matrices = vec![zero; k * triangle(d)];
+                let rows =
+                    rows.zip(matrices.par_chunks_exact_mut(triangle(d))).enumerate().with_min_len(at_once(d * d));
+                let component = |(c, (shift, matrix)): (usize, (&mut [T], &mut [T]))| {
+                    write_triangle(matrix, u.index_axis(Axis(0), c), frame);
+                    with_matrix(mixture, frame, c, matrix, shift)
+                };
+                (rows.map(component).collect(), Vec::new(), Matrices::Each(matrices))
             }
-            let mut product = LogProduct::default();
-            for i in 0..d {
-                let row = &matrix[triangle(i)..=triangle(i) + i];
-                let (mut m, mut reach) = (0.0f64, 0.0);
-                for (j, &a) in row.iter().enumerate() {
-                    let a: f64 = a.into();
-                    m += a * ((frame.shift[j] - mean[j]) * frame.scale[j]);
-                    reach += 16.0 * a.abs();
-                }
-                let pivot: f64 = row[i].into();
-                if !(reach + m.abs() <= T::MAX_DEVIATION && pivot >= T::MIN_POSITIVE) {
-                    return Err(Error::OutOfRange { component: c, column: i, precision: T::NAME });
-                }
-                product.multiply(pivot);
-                shift.push(T::from_f64(m));
+            Covariances::Tied(u) => {
+                let mut matrix = vec![zero; triangle(d)];
+                write_triangle(&mut matrix, u.view(), frame);
+                let rows = rows.enumerate().with_min_len(at_once(d * d));
+                let component = |(c, shift): (usize, &mut [T])| with_matrix(mixture, frame, c, &matrix, shift);
+                (rows.map(component).collect(), vec![T::from_f64(1.0); k * d], Matrices::Shared(matrix))
             }
-            constant.push(weight.log2() + product.log2());
-        }
-        let tied = mixture.covariance_type() == CovarianceType::Tied;
-        let matrices = if tied { Matrices::Shared(matrices) } else { Matrices::Each(matrices) };
+            // The types without matrices have no factor.
+            _ => return Self::new(mixture, frame),
+        };
+        let constant: Vec<f64> = constant.into_iter().collect::<Result<_>>()?;
         Ok(Self::assemble((k, d), scale, shift, matrices, &constant, frame))
     }
 
@@ -180,12 +124,86 @@ pub(crate) fn frame_offset(d: usize, frame: &Frame) -> f64 {
     d as f64 * unit + frame.log2_scale
 }
 
-/// Appends √(log₂e / 2)·Uᵀ over the frame's scales, rounded.
-fn push_triangle<T: Float>(out: &mut Vec<T>, u: ArrayView2<'_, f64>, frame: &Frame) {
+/// Components of which so many numbers each are worth the waking of another thread.
+fn at_once(numbers: usize) -> usize {
+    (1 << 13) / numbers + 1
+}
+
+/// Writes s and m of a component with a diagonal covariance, and returns log₂ of its weight and of the product of its scales.
+fn diagonal<T: Float>(mixture: &Mixture, frame: &Frame, c: usize, scale: &mut [T], shift: &mut [T]) -> Result<f64> {
+    let weight = mixture.weights()[c];
+    if weight == 0.0 {
+        return Ok(f64::NEG_INFINITY);
+    }
+    // The square of s·σ.
+    let unit = std::f64::consts::LOG2_E / 2.0;
+    match mixture.covariances() {
+        Covariances::Diag(v) => {
+            let row = v.row(c);
+            let s = row.iter().zip(&frame.inverse).map(|(v, inverse)| (unit / v).sqrt() * inverse);
+            scale.iter_mut().zip(s).for_each(|(to, s)| *to = T::from_f64(s));
+        }
+        Covariances::Spherical(v) => {
+            let s = (unit / v[c]).sqrt();
+            scale.iter_mut().zip(&frame.inverse).for_each(|(to, inverse)| *to = T::from_f64(s * inverse));
+        }
+        _ => {
+            return Err(Error::Unsupported {
+                what: format!("the covariance type `{}`", mixture.covariance_type()),
+                backend: "this kernel",
+                remedy: "use the device `reference`",
+            });
+        }
+    }
+    let mean = mixture.means().index_axis_move(Axis(0), c);
+    let mut product = LogProduct::default();
+    for (j, (&s, to)) in scale.iter().zip(shift).enumerate() {
+        let s: f64 = s.into();
+        let m = (frame.shift[j] - mean[j]) * frame.scale[j] * s;
+        // |x′| is below 16 by the choice of the frame; a scale that is denormal has lost its digits.
+        if !(16.0 * s + m.abs() <= T::MAX_DEVIATION && s >= T::MIN_POSITIVE) {
+            return Err(Error::OutOfRange { component: c, column: j, precision: T::NAME });
+        }
+        product.multiply(s);
+        *to = T::from_f64(m);
+    }
+    Ok(weight.log2() + product.log2())
+}
+
+/// Writes the shift of a component with a triangle, and returns log₂ of its weight and of the triangle's determinant.
+fn with_matrix<T: Float>(mixture: &Mixture, frame: &Frame, c: usize, matrix: &[T], shift: &mut [T]) -> Result<f64> {
+    let weight = mixture.weights()[c];
+    if weight == 0.0 {
+        return Ok(f64::NEG_INFINITY);
+    }
+    let mean = mixture.means().index_axis_move(Axis(0), c);
+    let centre: Vec<f64> = mean.iter().enumerate().map(|(j, mean)| (frame.shift[j] - mean) * frame.scale[j]).collect();
+    let mut product = LogProduct::default();
+    for (i, to) in shift.iter_mut().enumerate() {
+        let row = &matrix[triangle(i)..=triangle(i) + i];
+        let (mut m, mut reach) = (0.0f64, 0.0);
+        for (&a, centre) in row.iter().zip(&centre) {
+            let a: f64 = a.into();
+            m += a * centre;
+            reach += 16.0 * a.abs();
+        }
+        let pivot: f64 = row[i].into();
+        if !(reach + m.abs() <= T::MAX_DEVIATION && pivot >= T::MIN_POSITIVE) {
+            return Err(Error::OutOfRange { component: c, column: i, precision: T::NAME });
+        }
+        product.multiply(pivot);
+        *to = T::from_f64(m);
+    }
+    Ok(weight.log2() + product.log2())
+}
+
+/// Writes √(log₂e / 2)·Uᵀ over the frame's scales, rounded.
+fn write_triangle<T: Float>(out: &mut [T], u: ArrayView2<'_, f64>, frame: &Frame) {
     let root = (std::f64::consts::LOG2_E / 2.0).sqrt();
+    let mut out = out.iter_mut();
     for (i, column) in u.columns().into_iter().enumerate() {
         let row = column.into_iter().zip(&frame.inverse).take(i + 1);
-        out.extend(row.map(|(u, inverse)| T::from_f64(root * u * inverse)));
+        row.zip(out.by_ref()).for_each(|((u, inverse), to)| *to = T::from_f64(root * u * inverse));
     }
 }
 

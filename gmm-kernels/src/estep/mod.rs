@@ -3,4 +3,5 @@ pub mod fused;
 pub mod fused64;
 pub mod fused_tensor_cores;
 pub mod tensor_cores;
+pub mod tensor_cores_full;
 pub mod weighted_sums;

@@ -149,6 +149,14 @@ impl Stream {
     }
 }
 
+/// Results of a kernel, which are finite unless it failed.
+pub fn finite(results: Vec<f64>) -> Result<Vec<f64>> {
+    match results.iter().find(|result| !result.is_finite()) {
+        Some(result) => Err(Error::Cuda { op: "cuLaunchKernel", message: format!("the kernel's result is {result}") }),
+        None => Ok(results),
+    }
+}
+
 /// Work in a stream, with the memory that it uses. Dropping the guard waits for the work.
 #[must_use = "the work's memory is borrowed until it is waited for"]
 #[derive(Debug)]
@@ -213,12 +221,7 @@ impl<'s, L> Running<'s, L> {
     pub fn results(mut self, slots: &Slots, count: usize) -> Result<Vec<f64>> {
         let results: Vec<f64> = (0..count).map(|i| slots.wait(i, &self.stream.inner)).collect::<Result<_>>()?;
         self.held = None;
-        match results.iter().find(|result| !result.is_finite()) {
-            Some(result) => {
-                Err(Error::Cuda { op: "cuLaunchKernel", message: format!("the kernel's result is {result}") })
-            }
-            None => Ok(results),
-        }
+        finite(results)
     }
 
     /// A guard of the same work that holds nothing: what this one holds is borrowed for as long as the guard may live.

@@ -1,7 +1,7 @@
 //! The E-step: `fused`, and `tiled` followed by `weighted_sums`.
 use super::{FAR, Problem, flat, of_each_type, random_mixture, unwritten};
 use crate::backends::cuda::estep::fused_layout::FusedLayout;
-use crate::backends::cuda::estep::tensor_cores_layout::{Section, Shapes, TensorCoresLayout};
+use crate::backends::cuda::estep::tensor_cores_layout::{FullSection, FullShapes, Section, Shapes, TensorCoresLayout};
 use crate::backends::cuda::estep::weighted_sums_layout::WeightedSumsLayout;
 use crate::backends::cuda::likelihood::layout;
 use crate::backends::cuda::plan::{Operation, Task, weighted_sums_shape};
@@ -11,6 +11,7 @@ use cust::memory::bytemuck;
 use gmm_kernels::estep::fused::{self, Moments};
 use gmm_kernels::estep::fused_tensor_cores;
 use gmm_kernels::estep::tensor_cores::*;
+use gmm_kernels::estep::tensor_cores_full;
 use gmm_kernels::estep::weighted_sums;
 use gmm_kernels::likelihood::tiled;
 use gmm_kernels::reduce::slices::{self, ReduceSlicesArgs, reduce_slices};
@@ -397,6 +398,8 @@ fn tensor_cores_give_the_statistics() {
         (133, 3, 2, "tensor_cores/1:64x1:all", 128, 2),
         (70, 20, 9, "tensor_cores/2:128x1:all", 128, 1),
         (131, 70, 5, "tensor_cores/2:128x1:all", 128, 3),
+        // With matrices several warps side by side, and several blocks, along the products.
+        (140, 2, 36, "tensor_cores/1:64x1:all", 128, 2),
     ];
     for (i, (n, k, d, variant, piece, slices)) in cases.into_iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
@@ -406,7 +409,144 @@ fn tensor_cores_give_the_statistics() {
         }
         for mixture in of_each_type(&mut rng, k, d) {
             let got = tensor_cores_statistics(&x, &mixture, variant, (piece, slices), None);
-            assert_statistics(&x, &mixture, &got);
+            // The far sample's responsibilities are rounded by 2⁻¹² of themselves; with few components it is most of the scatter.
+            let unit = if k == 2 { 3.5e-4 } else { 1e-4 };
+            assert_statistics_within(&x, &mixture, &got, unit);
+        }
+    }
+}
+
+/// The E-step by the kernels of the matrix units for matrices, in pieces of the samples.
+fn tensor_cores_full_statistics(
+    x: &Array2<f32>,
+    mixture: &Mixture,
+    variant: &str,
+    (piece, slices): (usize, usize),
+    weights: Option<&[f32]>,
+) -> Statistics {
+    use tensor_cores_full::{OuterArgs, SplitMatricesArgs, WhitenArgs, outer, split_matrices, whiten};
+    let problem = Problem::new(x.clone(), &random_mixture(&mut ChaCha8Rng::seed_from_u64(0), 1, x.ncols()));
+    let parameters = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame).unwrap();
+    let (k, d) = (parameters.n_components, parameters.n_features);
+    let layout = TensorCoresLayout::new(mixture, parameters, &problem.frame);
+    assert!(layout.expandable);
+    let task = Task {
+        operation: Operation::EStep,
+        n: problem.n,
+        k,
+        d,
+        full: layout.full(),
+        tied: mixture.covariance_type() == CovarianceType::Tied,
+        central: false,
+        expandable: true,
+        weighted: weights.is_some(),
+        precision: Precision::Float32,
+    };
+    let shapes = FullShapes::new(&task, &variant.parse().unwrap()).unwrap();
+    let mut parameters = vec![f32::NAN; shapes.len()];
+    layout.write_full(&shapes, &mut parameters);
+    let section = |section: FullSection| &parameters[shapes.section(section)];
+    let mut fragments = vec![u128::MAX; k * shapes.whiten.fragments() / 4];
+    let fragments: &mut [u32] = bytemuck::cast_slice_mut(&mut fragments);
+    let mut memory = Memory::new();
+    let args = SplitMatricesArgs {
+        shape: shapes.whiten,
+        matrices: memory.read("matrices", section(FullSection::Matrices)),
+        fragments: memory.write("fragments", fragments),
+    };
+    // SAFETY: the arguments of this kernel, with the arrays of `memory`.
+    unsafe { launch((2, 1), 64, 0, &memory, split_matrices, args) };
+    // NaN wherever nobody writes.
+    let mut q = vec![u128::MAX; shapes.rows() * piece / 4];
+    let mut normalisers = vec![u128::MAX; 2 * piece / 4];
+    let mut halves = vec![u128::MAX; d * piece / 4];
+    let count = shapes.outer.sums();
+    let (mut sums, mut log2) = (vec![f64::NAN; slices * count], 0.0);
+    for first in (0..problem.n).step_by(piece) {
+        let mut memory = Memory::new();
+        let mut columns = problem.columns(&mut memory);
+        columns.x = columns.x.wrapping_add(first);
+        columns.n = piece.min(problem.n - first) as u64;
+        let exponents = tiled::Exponents {
+            q: memory.write("exponents", bytemuck::cast_slice_mut(&mut q)),
+            normalisers: memory.write("normalisers", bytemuck::cast_slice_mut(&mut normalisers)),
+            stride: piece as u32,
+        };
+        let (mut partials, mut total) = (unwritten(2), vec![f64::NAN]);
+        let halves = memory.write::<u32>("halves", bytemuck::cast_slice_mut(&mut halves));
+        let args = WhitenArgs {
+            shape: shapes.whiten,
+            columns,
+            fragments: memory.read("fragments", fragments),
+            shifts: memory.read("shifts", section(FullSection::Shifts)),
+            constants: memory.read("constants", section(FullSection::Constants)),
+            sample_weights: weights.map_or(std::ptr::null(), |w| memory.read("weights of samples", &w[first..])),
+            exponents,
+            halves,
+            output: Output {
+                partials: memory.write("partials", &mut partials),
+                total: memory.write("total", &mut total),
+            },
+        };
+        let of_outer = OuterArgs {
+            shape: shapes.outer,
+            n: columns.n,
+            halves,
+            exponents,
+            weights: memory.read("weights", section(FullSection::Weights)),
+            slices: slices as u32,
+            add: (first > 0) as u32,
+            sums: memory.write("sums", &mut sums),
+        };
+        // SAFETY: the arguments of these kernels, with the arrays of `memory`.
+        unsafe {
+            let shape = shapes.whiten;
+            launch((2, 1), shape.block(), shape.shared_bytes(), &memory, whiten, args);
+            let shape = shapes.outer;
+            let grid = (shape.blocks(), slices as u32);
+            launch(grid, shape.block(), shape.shared_bytes(), &memory, outer, of_outer);
+        }
+        log2 += total[0];
+    }
+    let sums: Vec<f64> = (0..count).map(|i| sums.chunks_exact(count).map(|slice| slice[i]).sum()).collect();
+    let weight = weights.map_or(problem.n as f64, |w| w.iter().copied().map(f64::from).sum());
+    layout.full_statistics(&shapes, &sums, 1.0, weight, log2, &problem.frame).unwrap()
+}
+
+#[test]
+fn whitened_gives_the_statistics() {
+    let cases = [
+        // N, K, D, variant, samples of a piece, slices
+        (1, 1, 1, "whitened/1:32x1:all", 128, 1),
+        (133, 3, 2, "whitened/1:64x1:all", 128, 2),
+        (200, 5, 20, "whitened/3:192x1:all", 128, 2),
+        (70, 7, 33, "whitened/2:64x1:all", 128, 1),
+        (90, 2, 70, "whitened/2:128x1:all", 128, 1),
+    ];
+    for (i, (n, k, d, variant, piece, slices)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let mut x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
+        if n > 1 {
+            x.row_mut(n / 2).fill(FAR as f32);
+        }
+        for mixture in of_each_type(&mut rng, k, d) {
+            if mixture.factor().is_none() {
+                continue;
+            }
+            let run = || tensor_cores_full_statistics(&x, &mixture, variant, (piece, slices), None);
+            let got = run();
+            // The far sample's responsibilities are rounded by 2⁻¹² of themselves, and that sample is most of the scatter.
+            assert_statistics_within(&x, &mixture, &got, 3.5e-4);
+            if n <= 100 {
+                assert_eq!(got, run(), "the same bits every time");
+                // Samples of weight zero are as good as not there.
+                let weights: Vec<f32> = (0..n).map(|i| (i % 2) as f32).collect();
+                let odd: Vec<usize> = (1..n).step_by(2).collect();
+                if !odd.is_empty() {
+                    let got = tensor_cores_full_statistics(&x, &mixture, variant, (piece, slices), Some(&weights));
+                    assert_statistics_within(&x.select(ndarray::Axis(0), &odd), &mixture, &got, 3.5e-4);
+                }
+            }
         }
     }
 }

@@ -3,15 +3,16 @@ use super::tensor_cores_layout::TensorCoresLayout;
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
-use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, zeroed};
+use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, locked, zeroed};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::slots::Slots;
-use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::device::stream::{Running, Stream, finite};
 use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::backends::cuda::plan::{REGISTERS, Variant};
-use cust::memory::DeviceBuffer;
+use cust::memory::{DeviceBuffer, LockedBuffer};
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused_tensor_cores::{BY_VALUE, FusedTensorCoresArgs, Shape, unit};
+use std::cell::RefCell;
 
 /// A kernel made ready for mixtures of one shape.
 #[derive(Debug)]
@@ -20,12 +21,55 @@ pub struct FusedTensorCores {
     shape: Shape,
     variant: Variant,
     multiprocessors: u32,
-    /// Where the log-likelihood and behind it the sums are written, in the host's memory.
-    results: Slots,
+    results: Results,
     /// The sums as integers, which are zeros between launches.
     integers: DeviceBuffer<u64>,
     /// The log-likelihood of each block.
     block_sums: BlockSums,
+}
+
+/// Most results that the host reads where the kernel writes them. Many arrive sooner by one copy behind the kernel.
+const MOST_SLOTS: usize = 512;
+
+/// Where the log-likelihood and behind it the sums are written.
+#[derive(Debug)]
+enum Results {
+    /// To the host's memory.
+    Slots(Slots),
+    /// To the device's memory, from where they are copied to page-locked memory.
+    Copied { device: DeviceBuffer<f64>, host: RefCell<LockedBuffer<f64>> },
+}
+
+impl Results {
+    fn new(count: usize) -> Result<Self> {
+        if count <= MOST_SLOTS {
+            return Slots::new(count).map(Self::Slots);
+        }
+        Ok(Self::Copied { device: allocate(count)?, host: locked(count)?.into() })
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Slots(slots) => slots.len(),
+            Self::Copied { device, .. } => device.len(),
+        }
+    }
+
+    /// Their place on the device.
+    fn pointer(&self) -> *mut f64 {
+        match self {
+            Self::Slots(slots) => slots.device_pointer(),
+            Self::Copied { device, .. } => Numbers::of(device).pointer_mut(),
+        }
+    }
+
+    /// The place of the log-likelihood.
+    fn total(&self) -> Total<'_> {
+        match self {
+            Self::Slots(slots) => Total::Slot(slots),
+            Self::Copied { device, .. } => Total::Device(Numbers::of(device)),
+        }
+    }
 }
 
 impl FusedTensorCores {
@@ -39,15 +83,23 @@ impl FusedTensorCores {
             shape,
             variant,
             multiprocessors: gpu.limits.multiprocessors,
-            results: Slots::new(1 + shape.sums())?,
+            results: Results::new(1 + shape.sums())?,
             integers: zeroed(shape.sums())?,
             block_sums: BlockSums::new(most_blocks as usize)?,
         })
     }
 
-    /// Where the log-likelihood and behind it the sums are written, in the host's memory.
-    pub fn results(&self) -> &Slots {
-        &self.results
+    /// Waits for the E-step that was started last, and gives its log-likelihood and behind it the sums.
+    pub fn results(&self, running: Running<'_, ()>, stream: &Stream) -> Result<Vec<f64>> {
+        match &self.results {
+            Results::Slots(slots) => running.results(slots, slots.len()),
+            Results::Copied { device, host } => {
+                let mut host = host.borrow_mut();
+                stream.read(device, &mut host)?;
+                running.wait()?;
+                finite(host.to_vec())
+            }
+        }
     }
 
     /// Writes the parameters of a mixture for the launches of a workspace, unless they are passed by value.
@@ -65,7 +117,7 @@ impl FusedTensorCores {
         })
     }
 
-    /// Starts the E-step over some samples; its sums are written to [`results`](Self::results).
+    /// Starts the E-step over some samples; [`results`](Self::results) gives what it finds.
     pub fn start<'a>(
         &'a self,
         stream: &'a Stream,
@@ -84,9 +136,11 @@ impl FusedTensorCores {
             parameters,
             integers: Numbers::of(&self.integers),
             results: &self.results,
-            output: Output { blocks: &self.block_sums, total: Total::Slot(&self.results) },
+            output: Output { blocks: &self.block_sums, total: self.results.total() },
         };
-        self.results.clear(self.results.len());
+        if let Results::Slots(slots) = &self.results {
+            slots.clear(slots.len());
+        }
         let grid = Grid::new(blocks, self.variant.block, self.shape.shared_bytes(self.variant.block));
         Ok(stream.launch(self.kernel, grid, launch)?.borrowed())
     }
@@ -105,7 +159,7 @@ struct FusedLaunch<'a> {
     /// An integer for each sum, zero now.
     integers: Numbers<'a, u64>,
     /// A place for the log-likelihood, and one for each sum.
-    results: &'a Slots,
+    results: &'a Results,
     output: Output<'a>,
 }
 
@@ -129,7 +183,7 @@ unsafe impl Launch for FusedLaunch<'_> {
             by_value: self.by_value.unwrap_or([0.0; BY_VALUE]),
             integers: self.integers.pointer_mut(),
             unit: unit(self.columns.n() as u64),
-            sums: self.results.device_pointer().wrapping_add(1),
+            sums: self.results.pointer().wrapping_add(1),
             output: self.output.argument(grid.blocks.0)?,
         })
     }

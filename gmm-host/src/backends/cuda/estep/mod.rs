@@ -6,15 +6,16 @@ pub(crate) mod fused_layout;
 pub(crate) mod fused_tensor_cores;
 pub(crate) mod fused_tensor_cores_layout;
 pub(crate) mod tensor_cores;
+pub(crate) mod tensor_cores_full;
 pub(crate) mod tensor_cores_layout;
 pub(crate) mod weighted_sums;
 pub(crate) mod weighted_sums_layout;
 
 use super::device::gpu::Gpu;
-use super::device::memory::Workspace;
+use super::device::memory::{Numbers, Workspace};
 use super::device::mismatch;
 use super::device::samples::{Chunk, Columns, DeviceSamples, Pass};
-use super::device::stream::Stream;
+use super::device::stream::{Running, Stream};
 use super::likelihood::{exp2_bias, seconds};
 use super::options::Requested;
 use super::plan::timing::{Chooser, Trial};
@@ -28,7 +29,9 @@ use fused_tensor_cores::FusedTensorCores;
 use gmm_kernels::estep::fused::Moments;
 use gmm_kernels::estep::fused_tensor_cores::Shape;
 use std::collections::HashMap;
+use std::sync::Arc;
 use tensor_cores::TensorCores;
+use tensor_cores_full::TensorCoresFull;
 use tensor_cores_layout::TensorCoresLayout;
 use weighted_sums::WeightedSums;
 use weighted_sums_layout::WeightedSumsLayout;
@@ -43,7 +46,7 @@ pub struct EStep {
     /// `weighted_sums`, for the latest task only, because its memory is large.
     weighted_sums: Option<WeightedSums>,
     /// `tensor_cores`, likewise.
-    tensor_cores: Option<TensorCores>,
+    tensor_cores: Option<OnMatrixUnits>,
     /// Choices made, by task.
     variants: HashMap<Task, Variant>,
 }
@@ -57,13 +60,15 @@ enum Layout {
 
 impl Layout {
     /// The layout of a family; `None` for those that have no E-step, and for the general kernels.
-    fn new(family: Family, mixture: &Mixture, parameters: DeviceParameters<f32>, frame: &Frame) -> Option<Self> {
+    fn new(family: Family, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Self> {
         Some(match family {
-            Family::Fused => Self::Fused(FusedLayout::new(mixture.covariance_type(), parameters)),
-            Family::FusedTensorCores | Family::TensorCores => {
-                Self::TensorCores(TensorCoresLayout::new(mixture, parameters, frame))
+            Family::Fused => Self::Fused(FusedLayout::new(mixture.covariance_type(), parameters.as_ref().clone())),
+            Family::FusedTensorCores | Family::TensorCores | Family::Whitened => {
+                Self::TensorCores(TensorCoresLayout::new(mixture, parameters.clone(), frame))
             }
-            Family::WeightedSums => Self::WeightedSums(WeightedSumsLayout::new(mixture, parameters, frame)),
+            Family::WeightedSums => {
+                Self::WeightedSums(WeightedSumsLayout::new(mixture, parameters.as_ref().clone(), frame))
+            }
             _ => return None,
         })
     }
@@ -89,7 +94,7 @@ impl EStep {
         chooser: &Chooser<'_>,
         requested: Option<Requested>,
     ) -> Result<(Variant, Option<Statistics>)> {
-        let parameters = DeviceParameters::<f32>::with_matrices(mixture, data.frame())?;
+        let parameters = Arc::new(DeviceParameters::<f32>::with_matrices(mixture, data.frame())?);
         let mut task = Task {
             operation: Operation::EStep,
             n: data.chunk_size(),
@@ -108,7 +113,7 @@ impl EStep {
             requested_family.map_or_else(|| families(&task, limits).contains(&family), |requested| requested == family)
         };
         let mut tensor_cores = None;
-        if asked_for(Family::FusedTensorCores) || asked_for(Family::TensorCores) {
+        if [Family::FusedTensorCores, Family::TensorCores, Family::Whitened].into_iter().any(asked_for) {
             let layout = TensorCoresLayout::new(mixture, parameters.clone(), data.frame());
             task.expandable = layout.expandable;
             tensor_cores = Some(Layout::TensorCores(layout));
@@ -120,8 +125,10 @@ impl EStep {
         }
         let family = requested_family.or_else(|| families(&task, limits).first().copied()).unwrap_or(Family::General);
         let layout = match tensor_cores {
-            Some(layout) if matches!(family, Family::FusedTensorCores | Family::TensorCores) => Some(layout),
-            _ => Layout::new(family, mixture, parameters.clone(), data.frame()),
+            Some(layout) if matches!(family, Family::FusedTensorCores | Family::TensorCores | Family::Whitened) => {
+                Some(layout)
+            }
+            _ => Layout::new(family, mixture, &parameters, data.frame()),
         };
         let Some(mut layout) = layout else { return Ok((super::general::VARIANT, None)) };
         task.central = layout.central();
@@ -141,7 +148,7 @@ impl EStep {
             }
         };
         if family != variant.family {
-            let other = Layout::new(variant.family, mixture, parameters, data.frame());
+            let other = Layout::new(variant.family, mixture, &parameters, data.frame());
             let Some(other) = other else { return Ok((super::general::VARIANT, None)) };
             layout = other;
             task.central = layout.central();
@@ -221,10 +228,11 @@ impl EStep {
                 let Pass { stream, workspace, .. } = pass;
                 let started = started.followed_by(workspace.parameters.send(stream)?);
                 let parameters = workspace.parameters.device();
-                Ok(started.followed_by(kernel.start(stream, layout, parameters, columns, weighted)?))
+                let running = kernel.start(stream, layout, parameters, columns, weighted)?;
+                Ok((started.followed_by(running), stream))
             },
-            |running| {
-                let chunk = running.results(kernel.results(), kernel.results().len())?;
+            |(running, stream)| {
+                let chunk = kernel.results(running, stream)?;
                 if sums.is_empty() {
                     sums = chunk;
                 } else {
@@ -247,13 +255,19 @@ impl EStep {
         let kernels = match self.tensor_cores.take() {
             Some(kernels) if kernels.serves(task, variant) => kernels,
             // The memory of the former kernels has been freed before the new ones allocate theirs.
-            _ => TensorCores::new(data.gpu(), variant, task)?,
+            _ => OnMatrixUnits::new(data.gpu(), variant, task)?,
         };
         for pass in data.passes() {
             kernels.prepare(&mut pass.workspace, layout)?;
         }
-        let mut values: Vec<f64> = Vec::new();
-        let mut log2 = 0.0;
+        let whole = data.n_chunks() == 1;
+        let scale = data.weight_scale();
+        let statistics = |sums: &[f64], log2: f64| {
+            kernels.statistics(layout, sums, scale, data.total_weight(), scale * log2, data.frame())
+        };
+        let mut of_chunks: Vec<f64> = Vec::new();
+        let mut log2_of_chunks = 0.0;
+        let mut of_all = None;
         data.one_by_one(
             |_, Chunk { pass, columns, started }| {
                 let Pass { stream, workspace, .. } = pass;
@@ -262,18 +276,19 @@ impl EStep {
                 Ok((started.followed_by(running), stream, columns.n()))
             },
             |(running, stream, n)| {
-                let sums = kernels.sums(running, stream, n)?;
-                if values.is_empty() {
-                    values = sums.values;
-                } else {
-                    values.iter_mut().zip(sums.values).for_each(|(sum, v)| *sum += v);
-                }
-                log2 += sums.log2;
-                Ok(())
+                kernels.read(running, stream, n, &mut |sums, log2| {
+                    log2_of_chunks += log2;
+                    if whole {
+                        of_all = Some(statistics(sums, log2));
+                    } else if of_chunks.is_empty() {
+                        of_chunks = sums.to_vec();
+                    } else {
+                        of_chunks.iter_mut().zip(sums).for_each(|(sum, v)| *sum += v);
+                    }
+                })
             },
         )?;
-        let (scale, weight) = (data.weight_scale(), data.total_weight());
-        let statistics = layout.statistics(kernels.shapes(), &values, scale, weight, scale * log2, data.frame());
+        let statistics = of_all.unwrap_or_else(|| statistics(&of_chunks, log2_of_chunks));
         self.tensor_cores = Some(kernels);
         statistics
     }
@@ -316,6 +331,79 @@ impl EStep {
     }
 }
 
+/// The kernels of [`Family::TensorCores`] and of [`Family::Whitened`].
+#[derive(Debug)]
+enum OnMatrixUnits {
+    /// They multiply with products of features.
+    Products(Box<TensorCores>),
+    /// They multiply with features, for matrices.
+    Features(Box<TensorCoresFull>),
+}
+
+impl OnMatrixUnits {
+    fn new(gpu: &Gpu, variant: Variant, task: &Task) -> Result<Self> {
+        Ok(if variant.family == Family::Whitened {
+            Self::Features(Box::new(TensorCoresFull::new(gpu, variant, task)?))
+        } else {
+            Self::Products(Box::new(TensorCores::new(gpu, variant, task)?))
+        })
+    }
+
+    fn serves(&self, task: &Task, variant: Variant) -> bool {
+        match self {
+            Self::Products(kernels) => kernels.serves(task, variant),
+            Self::Features(kernels) => kernels.serves(task, variant),
+        }
+    }
+
+    fn prepare(&self, workspace: &mut Workspace, layout: &TensorCoresLayout) -> Result<()> {
+        match self {
+            Self::Products(kernels) => kernels.prepare(workspace, layout),
+            Self::Features(kernels) => kernels.prepare(workspace, layout),
+        }
+    }
+
+    fn start<'a>(
+        &'a self,
+        stream: &'a Stream,
+        parameters: Numbers<'a, f32>,
+        columns: Columns<'a>,
+    ) -> Result<Running<'a, ()>> {
+        match self {
+            Self::Products(kernels) => kernels.start(stream, parameters, columns),
+            Self::Features(kernels) => kernels.start(stream, parameters, columns),
+        }
+    }
+
+    fn read(
+        &self,
+        running: Running<'_, ()>,
+        stream: &Stream,
+        n: usize,
+        read: &mut dyn FnMut(&[f64], f64),
+    ) -> Result<()> {
+        match self {
+            Self::Products(kernels) => kernels.read(running, stream, n, read),
+            Self::Features(kernels) => kernels.read(running, stream, n, read),
+        }
+    }
+
+    fn statistics(
+        &self,
+        layout: &TensorCoresLayout,
+        sums: &[f64],
+        scale: f64,
+        weight: f64,
+        log2: f64,
+        frame: &Frame,
+    ) -> Result<Statistics> {
+        match self {
+            Self::Products(kernels) => layout.statistics(kernels.shapes(), sums, scale, weight, log2, frame),
+            Self::Features(kernels) => layout.full_statistics(kernels.shapes(), sums, scale, weight, log2, frame),
+        }
+    }
+}
+
 /// The E-step that variants are timed with.
 struct EStepTrial<'a> {
     gpu: &'static Gpu,
@@ -323,7 +411,7 @@ struct EStepTrial<'a> {
     stream: &'a Stream,
     columns: Columns<'a>,
     mixture: &'a Mixture,
-    parameters: &'a DeviceParameters<f32>,
+    parameters: &'a Arc<DeviceParameters<f32>>,
     frame: Frame,
     ready: Option<Ready>,
 }
@@ -338,7 +426,7 @@ struct Ready {
 enum Kernels {
     Fused(Fused, FusedLayout),
     FusedTensorCores(FusedTensorCores, TensorCoresLayout),
-    TensorCores(Box<TensorCores>),
+    TensorCores(OnMatrixUnits),
     WeightedSums(Box<WeightedSums>, WeightedSumsLayout),
 }
 
@@ -347,7 +435,7 @@ impl Trial for EStepTrial<'_> {
         // Frees the memory of the variant before.
         self.ready = None;
         let mut workspace = Workspace::new(1)?;
-        let Some(layout) = Layout::new(variant.family, self.mixture, self.parameters.clone(), &self.frame) else {
+        let Some(layout) = Layout::new(variant.family, self.mixture, self.parameters, &self.frame) else {
             return Ok(());
         };
         let task = Task { n, central: layout.central(), ..self.task };
@@ -364,9 +452,9 @@ impl Trial for EStepTrial<'_> {
                 Kernels::FusedTensorCores(kernel, layout)
             }
             Layout::TensorCores(layout) => {
-                let kernels = TensorCores::new(self.gpu, variant, &task)?;
+                let kernels = OnMatrixUnits::new(self.gpu, variant, &task)?;
                 kernels.prepare(&mut workspace, &layout)?;
-                Kernels::TensorCores(Box::new(kernels))
+                Kernels::TensorCores(kernels)
             }
             Layout::WeightedSums(layout) => {
                 let kernels = WeightedSums::new(self.gpu, &layout, variant, &task)?;

@@ -1,22 +1,23 @@
 //! `tensor_cores`: the E-step on the matrix units. `exponents` leaves the exponents of a piece of the samples, `weigh` adds up the
 //! samples' products weighted by their responsibilities, slice by slice, and `reduce_slices` adds up the slices' sums.
 use super::tensor_cores_layout::{Section, Shapes, TensorCoresLayout};
-use super::weighted_sums::{ReduceSlices, Sums};
+use super::weighted_sums::ReduceSlices;
 use crate::Result;
 use crate::backends::cuda::device::error::failed;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
-use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, zeroed};
+use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, locked, zeroed};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::backends::cuda::likelihood::Exponents;
 use crate::backends::cuda::plan::{Task, Variant};
-use cust::memory::DeviceBuffer;
+use cust::memory::{DeviceBuffer, LockedBuffer};
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::tensor_cores::{ExponentsArgs, ExponentsShape, STAGE, SplitArgs, WeighArgs, WeighShape};
 use gmm_kernels::reduce::slices::ReduceSlicesArgs;
+use std::cell::RefCell;
 use std::ptr;
 
 /// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more. They come from the L2 cache and from
@@ -49,10 +50,11 @@ pub struct TensorCores {
     q: DeviceBuffer<f32>,
     normalisers: DeviceBuffer<f32>,
     sums: DeviceBuffer<f64>,
+    /// The sums over all slices, and behind them the log₂-likelihood of each piece.
     totals: DeviceBuffer<f64>,
+    /// Where they are copied to, page-locked: the copy takes a fraction of the time that one to other memory does.
+    results: RefCell<LockedBuffer<f64>>,
     block_sums: BlockSums,
-    /// Log₂-likelihood of each piece.
-    log2: DeviceBuffer<f64>,
 }
 
 /// Registers that a thread may have, so that sixteen warps share a multiprocessor.
@@ -96,9 +98,9 @@ impl TensorCores {
             q: zeroed(shapes.rows() * piece)?,
             normalisers: allocate(2 * piece)?,
             sums: allocate(slices * weigh.sums())?,
-            totals: allocate(weigh.sums())?,
+            totals: allocate(weigh.sums() + n.div_ceil(piece))?,
+            results: locked(weigh.sums() + n.div_ceil(piece))?.into(),
             block_sums: BlockSums::new(blocks as usize)?,
-            log2: allocate(n.div_ceil(piece))?,
         })
     }
 
@@ -135,11 +137,13 @@ impl TensorCores {
         };
         let slices = self.slices.min(self.piece.min(columns.n()).div_ceil(STAGE));
         let halves = Numbers::of(&self.halves);
+        let count = self.shapes.weigh.sums();
+        let totals = Numbers::of(&self.totals);
+        let log2 = totals.part(count..totals.len())?;
         let split = Split { shape: self.shapes.exponents, coefficients: section(Section::Coefficients)?, halves };
         let mut running = stream.launch(self.split, split.grid(), split)?.borrowed();
         for (p, first) in (0..columns.n()).step_by(self.piece).enumerate() {
             let piece = columns.part(first, self.piece.min(columns.n() - first))?;
-            let log2 = Numbers::of(&self.log2);
             let shape = self.shapes.exponents;
             let likelihoods = ExponentsLaunch {
                 shape,
@@ -166,19 +170,25 @@ impl TensorCores {
             };
             running = running.followed_by(stream.launch(self.weigh, weigh.grid(), weigh)?.borrowed());
         }
-        let count = self.shapes.weigh.sums();
-        let reduce = ReduceSlices { sums: Numbers::of(&self.sums), slices, count, totals: Numbers::of(&self.totals) };
+        let reduce = ReduceSlices { sums: Numbers::of(&self.sums), slices, count, totals };
         Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?).borrowed())
     }
 
-    /// Waits for the E-step over `n` samples that was started last, and gives its sums.
-    pub fn sums(&self, running: Running<'_, ()>, stream: &Stream, n: usize) -> Result<Sums> {
+    /// Waits for the E-step over `n` samples that was started last, and has `read` read its sums and the log₂-likelihood.
+    pub fn read<R>(
+        &self,
+        running: Running<'_, ()>,
+        stream: &Stream,
+        n: usize,
+        read: impl FnOnce(&[f64], f64) -> R,
+    ) -> Result<R> {
+        let count = self.shapes.weigh.sums();
+        let mut results = self.results.borrow_mut();
+        let results = &mut results[..count + n.div_ceil(self.piece)];
+        stream.read(&self.totals, results)?;
         running.wait()?;
-        let mut values = vec![0.0; self.shapes.weigh.sums()];
-        stream.read(&self.totals, &mut values)?;
-        let mut log2 = vec![0.0; n.div_ceil(self.piece)];
-        stream.read(&self.log2, &mut log2)?;
-        Ok(Sums { values, log2: log2.iter().sum() })
+        let (sums, log2) = results.split_at(count);
+        Ok(read(sums, log2.iter().sum()))
     }
 }
 

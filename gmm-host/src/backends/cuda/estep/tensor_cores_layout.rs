@@ -1,18 +1,21 @@
 //! Parameters and results of the kernels of `tensor_cores`. Nothing here calls CUDA, so that it is tested on any machine.
-use super::weighted_sums_layout::{NEAR, farthest, means_in_frame};
+use super::weighted_sums_layout::{NEAR, distance, mean_in_frame};
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::backends::cuda::plan::{Task, Variant};
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::Frame;
 use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
 use gmm_kernels::estep::tensor_cores::{
-    COLUMNS, ExponentsShape, ONE, PRODUCT_SCALE, RAW_PITCH, RESPONSIBILITY_SCALE, STEP, TILE, WeighShape,
+    COLUMNS, ExponentsShape, FEATURE_SCALE, ONE, PRODUCT_SCALE, RAW_PITCH, RESPONSIBILITY_SCALE, STEP, TILE, WeighShape,
 };
+use gmm_kernels::estep::tensor_cores_full::{self, OuterShape, WhitenShape};
 use gmm_kernels::simt::WARP;
-use ndarray::{Array2, Axis};
+use ndarray::parallel::prelude::*;
+use ndarray::{Array2, ArrayView1, ArrayViewMut1, ArrayViewMut2, Axis};
 use rayon::prelude::*;
 use std::f64::consts::LN_2;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The largest error of an exponent (root of the mean square, in units of log₂) that these kernels may be expected to make.
 /// Rounding errors differ from sample to sample, so that sums over samples are far nearer to the truth.
@@ -56,7 +59,7 @@ impl Shapes {
             steps: m.div_ceil(STEP) as u32,
             groups: k.div_ceil(variant.split as usize * tiles * TILE) as u32,
         };
-        // As few idle warps as possible, then as large blocks as possible.
+        // Few idle warps; and few blocks, each of which prepares all samples for itself, which takes as long as two warps' products.
         let component_warps = k.div_ceil(tiles * TILE).next_power_of_two().min(4) as u32;
         let needed = m.div_ceil(COLUMNS) as u32;
         let shape = |product_warps: u32| WeighShape {
@@ -70,7 +73,7 @@ impl Shapes {
         };
         let fits = |warps: &u32| shape(*warps).shared_bytes() <= MOST_SHARED;
         let product_warps = (1..=MOST_WARPS / component_warps).rev().filter(fits);
-        let weigh = shape(product_warps.min_by_key(|warps| needed.div_ceil(*warps) * warps).unwrap_or(1));
+        let weigh = shape(product_warps.min_by_key(|warps| needed.div_ceil(*warps) * (warps + 2)).unwrap_or(1));
         Self { exponents, weigh }
     }
 
@@ -117,6 +120,76 @@ impl Shapes {
             Section::Weights => coefficients + constants..coefficients + constants + weights,
         }
     }
+}
+
+/// Components of which so many numbers each are worth the waking of another thread.
+fn at_once(numbers: usize) -> usize {
+    (1 << 14) / numbers.max(1) + 1
+}
+
+/// How the kernels of `tensor_cores_full` divide the work of a task with matrices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FullShapes {
+    pub whiten: WhitenShape,
+    pub outer: OuterShape,
+}
+
+impl FullShapes {
+    /// The shapes of a variant: `split` warps of a block of `whiten` are side by side along the components. None where features of a
+    /// stage, or of the fewest samples, do not fit into shared memory, and for diagonal covariances.
+    pub fn new(task: &Task, variant: &Variant) -> Option<Self> {
+        let Task { k, d, full, .. } = *task;
+        let whiten = |component_warps: u32, sample_warps: u32| WhitenShape {
+            d: d as u32,
+            k: k as u32,
+            component_warps,
+            sample_warps,
+        };
+        let outer = OuterShape::new(d, k, MOST_WARPS);
+        let fits = full && outer.shared_bytes().max(whiten(1, 1).shared_bytes()) <= MOST_SHARED;
+        fits.then(|| Self { whiten: whiten(variant.split, variant.block / WARP / variant.split), outer })
+    }
+
+    /// Dynamic shared memory of a launch of either kernel.
+    pub fn shared_bytes(&self) -> usize {
+        self.whiten.shared_bytes().max(self.outer.shared_bytes())
+    }
+
+    /// Rows of exponents that both kernels use.
+    pub fn rows(&self) -> usize {
+        self.outer.components()
+    }
+
+    /// Lengths of the sections of the parameters, in the order of [`FullSection`]; whole 16 bytes each.
+    fn lengths(&self) -> [usize; 4] {
+        let (k, d) = (self.whiten.k as usize, self.whiten.d as usize);
+        [k * triangle(d), k * self.whiten.shifts(), 3 * k, self.rows()].map(|len| len.next_multiple_of(4))
+    }
+
+    /// Numbers of all parameters.
+    pub fn len(&self) -> usize {
+        self.lengths().iter().sum()
+    }
+
+    /// The range of a section in the parameters.
+    pub fn section(&self, section: FullSection) -> Range<usize> {
+        let lengths = self.lengths();
+        let start = lengths[..section as usize].iter().sum();
+        start..start + lengths[section as usize]
+    }
+}
+
+/// A section of the parameters for matrices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FullSection {
+    /// Triangles row by row, (K, D·(D + 1)/2).
+    Matrices,
+    /// (K, [`WhitenShape::shifts`])
+    Shifts,
+    /// What sums of products are multiplied by, seeds, and wₖ: (3, K).
+    Constants,
+    /// wₖ for `outer`.
+    Weights,
 }
 
 /// A section of the parameters.
@@ -224,7 +297,7 @@ impl Coefficients {
 #[derive(Debug, Clone)]
 pub(crate) struct TensorCoresLayout {
     covariance_type: CovarianceType,
-    parameters: DeviceParameters<f32>,
+    parameters: Arc<DeviceParameters<f32>>,
     /// The coefficients (K, M), those of features divided by [`ONE`].
     coefficients: Vec<f32>,
     components: Vec<Component>,
@@ -239,22 +312,27 @@ pub(crate) struct TensorCoresLayout {
 }
 
 impl TensorCoresLayout {
-    pub fn new(mixture: &Mixture, parameters: DeviceParameters<f32>, frame: &Frame) -> Self {
+    pub fn new(mixture: &Mixture, parameters: impl Into<Arc<DeviceParameters<f32>>>, frame: &Frame) -> Self {
+        let parameters = parameters.into();
         let (k, d) = mixture.means().dim();
         let full = !matches!(parameters.matrices, Matrices::Diagonal);
         let mut coefficients = vec![0.0; k * products(d, full)];
         // So many that waking the threads does not cost more than they save.
-        let at_once = (1 << 14) / products(d, full) + 1;
+        let at_once = at_once(if full { products(d, true) * d / 8 } else { 2 * d });
         let rows = coefficients.par_chunks_exact_mut(products(d, full)).with_min_len(at_once);
-        let component = |(c, row): (usize, &mut [f32])| match parameters.matrices {
-            _ if parameters.weight[c] == 0.0 => Component { constant: 0.0, largest: 0.0, error: 0.0 },
-            Matrices::Diagonal => Component::diagonal(&parameters, c, row),
-            _ => Component::matrix(mixture, &parameters, frame, c, row),
+        let component = |(c, row): (usize, &mut [f32])| {
+            let component = match parameters.matrices {
+                _ if parameters.weight[c] == 0.0 => {
+                    return (Component { constant: 0.0, largest: 0.0, error: 0.0 }, true);
+                }
+                Matrices::Diagonal => Component::diagonal(&parameters, c, row),
+                _ => Component::matrix(mixture, &parameters, frame, c, row),
+            };
+            let mean: Vec<f32> = mean_in_frame(mixture, &parameters, frame, c).collect();
+            (component, component.error <= EXPONENT_ERROR && distance(&parameters, c, &mean) <= NEAR)
         };
-        let components: Vec<_> = rows.enumerate().map(component).collect();
-        let error = components.iter().map(|component| component.error).fold(0.0, f64::max);
-        let expandable =
-            error <= EXPONENT_ERROR && farthest(&parameters, &means_in_frame(mixture, &parameters, frame)) <= NEAR;
+        let (components, expandable): (Vec<_>, Vec<bool>) = rows.enumerate().map(component).unzip();
+        let expandable = expandable.into_iter().all(|expandable| expandable);
         Self { covariance_type: mixture.covariance_type(), parameters, coefficients, components, expandable }
     }
 
@@ -282,7 +360,8 @@ impl TensorCoresLayout {
         weights.fill(0.0);
         weights[..k].copy_from_slice(&parameters.weight);
         let m = products(self.parameters.n_features, self.full());
-        let rows = coefficients.par_chunks_exact_mut(width).zip(scales).zip(seeds).enumerate().with_min_len(64);
+        let rows =
+            coefficients.par_chunks_exact_mut(width).zip(scales).zip(seeds).enumerate().with_min_len(at_once(width));
         rows.for_each(|(c, ((row, scale), seed))| {
             row.fill(0.0);
             (*scale, *seed) = (0.0, DEAD_SEED);
@@ -297,6 +376,61 @@ impl TensorCoresLayout {
             *scale = 1.0 / (power * PRODUCT_SCALE);
             *seed = constant as f32;
         });
+    }
+
+    /// Writes the parameters of a mixture with matrices for `tensor_cores_full`.
+    pub fn write_full(&self, shapes: &FullShapes, out: &mut [f32]) {
+        let (k, d) = self.dim();
+        let parameters = &self.parameters;
+        out.fill(0.0);
+        out[shapes.section(FullSection::Weights)][..k].copy_from_slice(&parameters.weight);
+        let (matrices, rest) = out.split_at_mut(shapes.section(FullSection::Shifts).start);
+        let (shifts, rest) = rest.split_at_mut(shapes.section(FullSection::Shifts).len());
+        let (scales, rest) = rest.split_at_mut(k);
+        let (seeds, rest) = rest.split_at_mut(k);
+        seeds.copy_from_slice(&parameters.seed);
+        rest[..k].copy_from_slice(&parameters.weight);
+        let width = triangle(d);
+        let shifts = shifts.par_chunks_exact_mut(shapes.whiten.shifts());
+        let components = matrices.par_chunks_exact_mut(width).zip(shifts).zip(scales).enumerate();
+        components.with_min_len(at_once(width)).for_each(|(c, ((to, shift), scale))| {
+            if parameters.weight[c] == 0.0 {
+                return;
+            }
+            let matrix = match &parameters.matrices {
+                Matrices::Each(a) => &a[c * width..][..width],
+                Matrices::Shared(a) => a,
+                Matrices::Diagonal => return,
+            };
+            // The largest number comes to between 2^14 and 2^15.
+            let largest = matrix.iter().fold(f32::MIN_POSITIVE, |largest, a| largest.max(a.abs()));
+            let power = (14.0 - largest.log2().floor()).exp2();
+            to.iter_mut().zip(matrix).for_each(|(to, a)| *to = a * power);
+            shift[..d].copy_from_slice(&parameters.shift[c * d..][..d]);
+            *scale = 1.0 / (power * FEATURE_SCALE);
+        });
+    }
+
+    /// As [`Self::statistics`], from the sums of `outer`.
+    pub fn full_statistics(
+        &self,
+        shapes: &FullShapes,
+        sums: &[f64],
+        scale: f64,
+        weight: f64,
+        log2: f64,
+        frame: &Frame,
+    ) -> Result<Statistics> {
+        /// What the kernels' products and responsibilities are less than those of the other kernels.
+        const UNIT: f64 = (RESPONSIBILITY_SCALE / tensor_cores_full::RESPONSIBILITY_SCALE) as f64;
+        let shape = &shapes.outer;
+        let counts: Vec<f64> = sums[shape.counts()..].iter().map(|count| count * UNIT).collect();
+        let (counts, rounded) = counts.split_at(shape.components());
+        let d = self.dim().1;
+        let of_one = UNIT * f64::from(PRODUCT_SCALE / FEATURE_SCALE * ONE);
+        let product =
+            |c: usize, (i, j): (usize, usize)| sums[shape.place(c, i, j)] * if j == d { of_one } else { UNIT };
+        self.statistics_of(SumsOfProducts { counts, rounded, product, scale, log2 }, weight, frame)
     }
 
     pub(super) fn parameters(&self) -> &DeviceParameters<f32> {
@@ -345,44 +479,68 @@ impl TensorCoresLayout {
     /// The statistics, from sums over samples of total weight `weight`.
     pub(super) fn statistics_of(
         &self,
-        sums: SumsOfProducts<'_, impl Fn(usize, (usize, usize)) -> f64>,
+        sums: SumsOfProducts<'_, impl Fn(usize, (usize, usize)) -> f64 + Sync>,
         weight: f64,
         frame: &Frame,
     ) -> Result<Statistics> {
         let (k, d) = self.dim();
         let SumsOfProducts { counts, rounded, product, scale, log2 } = sums;
         let (mut first, mut second) = (Array2::zeros((k, d)), Covariances::zeros(self.covariance_type, k, d));
-        for c in 0..k {
-            // The moments were formed with rounded responsibilities, whose own sum is not quite the count.
+        // The moments were formed with rounded responsibilities, whose own sum is not quite the count.
+        let unit = |c: usize| {
             let of_rounded = if rounded[c] > 0.0 { counts[c] / rounded[c] } else { 0.0 };
-            let unit = scale * of_rounded / f64::from(PRODUCT_SCALE * RESPONSIBILITY_SCALE);
-            for (i, (first, inverse)) in first.row_mut(c).iter_mut().zip(&frame.inverse).enumerate() {
-                *first = product(c, (i, d)) * unit * inverse / f64::from(ONE);
+            scale * of_rounded / f64::from(PRODUCT_SCALE * RESPONSIBILITY_SCALE)
+        };
+        let inverse = &frame.inverse;
+        let write_first = |(c, mut row): (usize, ArrayViewMut1<'_, f64>)| {
+            let unit = unit(c) / f64::from(ONE);
+            row.iter_mut()
+                .zip(inverse)
+                .enumerate()
+                .for_each(|(i, (to, inverse))| *to = product(c, (i, d)) * unit * inverse);
+        };
+        let pair = |c: usize, unit: f64, i: usize, j: usize| product(c, (i, j)) * unit * inverse[i] * inverse[j];
+        let of_diagonal = at_once(d);
+        first.axis_iter_mut(Axis(0)).into_par_iter().enumerate().with_min_len(of_diagonal).for_each(write_first);
+        match &mut second {
+            Covariances::Diag(to) => {
+                let write = |(c, mut row): (usize, ArrayViewMut1<'_, f64>)| {
+                    let unit = unit(c);
+                    row.iter_mut().enumerate().for_each(|(i, to)| *to = pair(c, unit, i, i));
+                };
+                to.axis_iter_mut(Axis(0)).into_par_iter().enumerate().with_min_len(of_diagonal).for_each(write);
             }
-            let pair = |i: usize, j: usize| product(c, (i, j)) * unit * frame.inverse[i] * frame.inverse[j];
-            match &mut second {
-                Covariances::Diag(to) => to.row_mut(c).iter_mut().enumerate().for_each(|(i, to)| *to = pair(i, i)),
-                Covariances::Spherical(to) => to[c] = (0..d).map(|i| pair(i, i)).sum(),
-                Covariances::Full(to) => {
-                    for (i, mut row) in to.index_axis_mut(Axis(0), c).outer_iter_mut().enumerate() {
-                        row.iter_mut().take(i + 1).enumerate().for_each(|(j, to)| *to = pair(i, j));
+            Covariances::Spherical(to) => {
+                to.iter_mut().enumerate().for_each(|(c, to)| *to = (0..d).map(|i| pair(c, unit(c), i, i)).sum());
+            }
+            Covariances::Full(to) => {
+                let write = |(c, mut matrix): (usize, ArrayViewMut2<'_, f64>)| {
+                    let unit = unit(c);
+                    for (i, mut row) in matrix.outer_iter_mut().enumerate() {
+                        row.iter_mut().take(i + 1).enumerate().for_each(|(j, to)| *to = pair(c, unit, i, j));
                     }
-                }
-                Covariances::Tied(to) => {
+                };
+                let of_matrix = at_once(d * d / 2 + 1);
+                to.axis_iter_mut(Axis(0)).into_par_iter().enumerate().with_min_len(of_matrix).for_each(write);
+            }
+            Covariances::Tied(to) => {
+                for c in 0..k {
+                    let unit = unit(c);
                     for (i, mut row) in to.outer_iter_mut().enumerate() {
-                        row.iter_mut().take(i + 1).enumerate().for_each(|(j, to)| *to += pair(i, j));
+                        row.iter_mut().take(i + 1).enumerate().for_each(|(j, to)| *to += pair(c, unit, i, j));
                     }
                 }
             }
         }
-        Statistics::from_centred_sums(CentredSums {
+        let sums = CentredSums {
             weight,
             log_likelihood: LN_2 * (log2 + weight * self.parameters.offset),
-            centres: Array2::from_shape_fn((k, d), |(_, j)| frame.shift[j]),
+            centres: Array2::zeros((0, 0)),
             counts: counts[..k].iter().map(|count| count * scale / f64::from(RESPONSIBILITY_SCALE)).collect(),
             first,
             second,
-        })
+        };
+        Statistics::from_sums_around(ArrayView1::from(&frame.shift), sums)
     }
 }
 

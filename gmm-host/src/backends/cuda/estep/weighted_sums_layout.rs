@@ -158,29 +158,41 @@ impl WeightedSumsLayout {
 }
 
 /// The means in the frame (K, D), zeros for components without weight.
-pub(super) fn means_in_frame(mixture: &Mixture, parameters: &DeviceParameters<f32>, frame: &Frame) -> Vec<f32> {
-    let alive = |c: usize| parameters.weight[c] > 0.0;
-    let means = mixture.means();
-    let in_frame = |((c, j), mean): ((usize, usize), &f64)| if alive(c) { frame.apply(j, *mean) as f32 } else { 0.0 };
-    means.indexed_iter().map(in_frame).collect()
+fn means_in_frame(mixture: &Mixture, parameters: &DeviceParameters<f32>, frame: &Frame) -> Vec<f32> {
+    (0..parameters.n_components).flat_map(|c| mean_in_frame(mixture, parameters, frame, c)).collect()
+}
+
+/// The mean of a component in the frame, zeros if it has no weight.
+pub(super) fn mean_in_frame<'a>(
+    mixture: &'a Mixture,
+    parameters: &DeviceParameters<f32>,
+    frame: &'a Frame,
+    c: usize,
+) -> impl Iterator<Item = f32> + 'a {
+    let alive = parameters.weight[c] > 0.0;
+    let in_frame = move |(j, mean): (usize, &f64)| if alive { frame.apply(j, *mean) as f32 } else { 0.0 };
+    mixture.means().index_axis_move(Axis(0), c).into_iter().enumerate().map(in_frame)
 }
 
 /// The farthest that any component is from the data's centre, in units of its t; `centres` (K or more, D).
-pub(super) fn farthest(parameters: &DeviceParameters<f32>, centres: &[f32]) -> f64 {
-    let d = parameters.n_features;
-    let mut farthest = 0.0f64;
+fn farthest(parameters: &DeviceParameters<f32>, centres: &[f32]) -> f64 {
     let alive = (0..parameters.n_components).filter(|c| parameters.weight[*c] > 0.0);
-    for (c, i) in alive.flat_map(|c| (0..d).map(move |i| (c, i))) {
-        let centre = &centres[c * d..][..d];
-        let term = |j: usize, a: f32| f64::from((a * centre[j]).abs());
-        let row = |a: &[f32]| (0..=i).map(|j| term(j, a[triangle(i) + j])).sum();
-        farthest = farthest.max(match &parameters.matrices {
-            Matrices::Diagonal => term(i, parameters.scale[c * d + i]),
-            Matrices::Each(a) => row(&a[c * triangle(d)..]),
-            Matrices::Shared(a) => row(a),
-        });
+    let d = parameters.n_features;
+    alive.map(|c| distance(parameters, c, &centres[c * d..][..d])).fold(0.0, f64::max)
+}
+
+/// How far a component is from the data's centre, in units of its t.
+pub(super) fn distance(parameters: &DeviceParameters<f32>, c: usize, centre: &[f32]) -> f64 {
+    let d = parameters.n_features;
+    let term = |(a, x): (&f32, &f32)| f64::from((a * x).abs());
+    let farthest_row = |a: &[f32]| {
+        (0..d).map(|i| a[triangle(i)..=triangle(i) + i].iter().zip(centre).map(term).sum()).fold(0.0, f64::max)
+    };
+    match &parameters.matrices {
+        Matrices::Diagonal => parameters.scale[c * d..][..d].iter().zip(centre).map(term).fold(0.0, f64::max),
+        Matrices::Each(a) => farthest_row(&a[c * triangle(d)..][..triangle(d)]),
+        Matrices::Shared(a) => farthest_row(a),
     }
-    farthest
 }
 
 /// Patches that cover all pairs (i, j), j ≤ i, of D features and the number one: pairs of features by quads of features.

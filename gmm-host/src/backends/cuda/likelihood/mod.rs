@@ -74,7 +74,12 @@ impl Plan {
                 Kernels::Tiled(gpu.kernel(&entries::tiled(family.rows(), task.full), registers)?)
             }
             Family::Pair => Kernels::Pair(gpu.kernel(&entries::pair(), registers)?),
-            Family::Fused | Family::FusedTensorCores | Family::TensorCores | Family::WeightedSums | Family::General => {
+            Family::Fused
+            | Family::FusedTensorCores
+            | Family::TensorCores
+            | Family::Whitened
+            | Family::WeightedSums
+            | Family::General => {
                 let problem = "is not a kernel for log-likelihoods alone".into();
                 return Err(Error::Kernel { name: variant.to_string(), problem, available: String::new() });
             }

@@ -10,6 +10,7 @@
 //! | `fused` | E-step | all | K ≤ 32, D ≤ 16 | yes |
 //! | `fused_tensor_cores` | E-step | all, where expanded squares keep their digits | K ≤ 64, D ≤ 32; matrices: K ≤ 8, D ≤ 15 | yes |
 //! | `tensor_cores` | E-step | all, where expanded squares keep their digits | any, as shared memory allows | yes |
+//! | `whitened` | E-step | matrices, where expanded squares keep their digits; on request only | D up to 350 | yes |
 //! | `weighted_sums` | E-step | all | any, as shared memory allows | yes |
 //! | `general` | all | all | any | yes |
 //!
@@ -142,10 +143,11 @@ impl Family {
                 fused_tensor_cores::TILE,
                 fused_tensor_cores::MAX_FEATURES_FULL,
             )),
-            Self::FusedTensorCores | Self::TensorCores if !task.expandable => Some(
+            Self::Whitened if !full => Some("takes covariances of type full or tied only".into()),
+            Self::FusedTensorCores | Self::TensorCores | Self::Whitened if !task.expandable => Some(
                 "takes no component so narrow and so far from the centre of the data that float16 loses digits".into(),
             ),
-            Self::FusedTensorCores | Self::TensorCores if shapes(self, task, limits).is_empty() => {
+            Self::FusedTensorCores | Self::TensorCores | Self::Whitened if shapes(self, task, limits).is_empty() => {
                 Some(format!("cannot hold samples of {d} features in shared memory"))
             }
             Self::WeightedSums if weighted_sums_shape(task, 128, 0).shared_bytes() > limits.shared_per_block => {
@@ -169,7 +171,9 @@ impl Family {
             Self::Batch => &[Operation::Total, Operation::Totals],
             Self::BatchTensorCores => &[Operation::Totals],
             Self::Tiled8 | Self::Tiled16 | Self::Pair => &[Operation::Total, Operation::Scores],
-            Self::Fused | Self::FusedTensorCores | Self::TensorCores | Self::WeightedSums => &[Operation::EStep],
+            Self::Fused | Self::FusedTensorCores | Self::TensorCores | Self::Whitened | Self::WeightedSums => {
+                &[Operation::EStep]
+            }
             Self::General => &[Operation::Total, Operation::Scores, Operation::EStep],
         }
     }
@@ -233,6 +237,7 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
         // So short that the time is that of the launches.
         Operation::EStep if !is_long(task) && usable(&Fused) => &[Fused],
         Operation::EStep if !is_long(task) && usable(&WeightedSums) => &[WeightedSums],
+        // `Whitened` is left out until its results have been compared with float64 on a device.
         Operation::EStep if usable(&Fused) || usable(&TensorCores) || usable(&WeightedSums) => {
             &[FusedTensorCores, Fused, TensorCores, WeightedSums]
         }
@@ -345,6 +350,15 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             };
             let fitting = all.into_iter().filter(|(split, _)| useful(*split)).filter(shared);
             return fitting.map(|(split, block)| (split, block, 1)).collect();
+        }
+        Family::Whitened => {
+            // Of `whiten`: three blocks, or three warps for each of four schedulers.
+            let all = [(2, 128), (4, 128), (1, 128), (3, 384), (6, 384), (2, 64), (1, 32)];
+            let fits = |&(split, block): &(u32, u32)| {
+                let variant = Variant { family, split, block, per_multiprocessor: 1, cached: None };
+                split as usize <= k && variant.shared_bytes(task) <= limits.shared_per_block
+            };
+            return all.into_iter().filter(fits).map(|(split, block)| (split, block, 1)).collect();
         }
         Family::WeightedSums => {
             // Rows of a tile of `tiled`, which is launched before `weighted_sums`.

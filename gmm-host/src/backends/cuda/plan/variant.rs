@@ -1,7 +1,7 @@
 //! A variant: a kernel and the shape of its launch, with a text form.
 use super::{Task, even, weighted_sums_shape};
 use crate::Precision;
-use crate::backends::cuda::estep::tensor_cores_layout::{MOST_WARPS, Shapes};
+use crate::backends::cuda::estep::tensor_cores_layout::{FullShapes, MOST_WARPS, Shapes};
 use crate::backends::cuda::likelihood::batch_tensor_cores_layout;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
@@ -24,12 +24,13 @@ pub enum Family {
     Fused,
     FusedTensorCores,
     TensorCores,
+    Whitened,
     WeightedSums,
     General,
 }
 
 impl Family {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::SmallK,
         Self::Batch,
         Self::BatchTensorCores,
@@ -39,6 +40,7 @@ impl Family {
         Self::Fused,
         Self::FusedTensorCores,
         Self::TensorCores,
+        Self::Whitened,
         Self::WeightedSums,
         Self::General,
     ];
@@ -54,6 +56,7 @@ impl Family {
             Self::Fused => "fused",
             Self::FusedTensorCores => "fused_tensor_cores",
             Self::TensorCores => "tensor_cores",
+            Self::Whitened => "whitened",
             Self::WeightedSums => "weighted_sums",
             Self::General => "general",
         }
@@ -98,10 +101,10 @@ impl FromStr for Family {
 pub struct Variant {
     pub family: Family,
     /// `pair`: components that a block takes at a time. `tiled`: warps of a block along the components. `batch`: most sets of a group.
-    /// `batch_tensor_cores`: most sets of a block. `weighted_sums`: rows of a tile of the kernel that goes before it. `tensor_cores`: warps of a block of `exponents` along the
+    /// `batch_tensor_cores`: most sets of a block. `weighted_sums`: rows of a tile of the kernel that goes before it. `tensor_cores`, `whitened`: warps of a block of `exponents` or `whiten` along the
     /// components. Others: 1.
     pub split: u32,
-    /// Threads of a block (`weighted_sums`: at most; `tensor_cores`: of `exponents`).
+    /// Threads of a block (`weighted_sums`: at most; `tensor_cores`: of `exponents`; `whitened`: of `whiten`).
     pub block: u32,
     /// Blocks of the grid for each multiprocessor, at most.
     pub per_multiprocessor: u32,
@@ -175,6 +178,9 @@ impl Variant {
                     && (warps / self.split).is_power_of_two()
                     && warps <= MOST_WARPS
             }
+            Family::Whitened => {
+                warps.is_multiple_of(self.split) && (warps / self.split).is_power_of_two() && warps <= MOST_WARPS
+            }
         };
         whole && counts && split
     }
@@ -188,9 +194,11 @@ impl Variant {
             Family::Tiled8 | Family::Tiled16 => (self.block / WARP / self.split) as usize * tiled::WARP_SAMPLES,
             Family::Pair => pair::TILE,
             Family::Fused => (self.block / WARP) as usize * fused::TILE,
-            Family::FusedTensorCores | Family::TensorCores | Family::WeightedSums | Family::General => {
-                self.block as usize
-            }
+            Family::FusedTensorCores
+            | Family::TensorCores
+            | Family::Whitened
+            | Family::WeightedSums
+            | Family::General => self.block as usize,
         };
         self.most_blocks(n, per_block, multiprocessors)
     }
@@ -231,6 +239,7 @@ impl Variant {
                 let shapes = Shapes::new(task, self);
                 shapes.exponents.shared_bytes().max(shapes.weigh.shared_bytes())
             }
+            Family::Whitened => FullShapes::new(task, self).map_or(usize::MAX, |shapes| shapes.shared_bytes()),
             // With two stages, the fewest that the kernel can use.
             Family::WeightedSums => weighted_sums_shape(task, self.block as usize, 0).shared_bytes(),
             Family::General => 0,
@@ -264,6 +273,9 @@ impl Variant {
                 .map(|shape| entries::fused_tensor_cores(shape).name().into())
                 .into_iter()
                 .collect(),
+            Family::Whitened => {
+                vec![entries::whiten().name().into(), entries::outer().name().into()]
+            }
             Family::TensorCores => {
                 let tiles = Shapes::tiles(k);
                 vec![entries::exponents(full, tiles).name().into(), entries::weigh(full, tiles).name().into()]
@@ -308,6 +320,7 @@ mod tests {
             "fused:128x3:0",
             "fused_tensor_cores:512x1:0",
             "tensor_cores/4:256x1:all",
+            "whitened/3:384x1:all",
             "weighted_sums/8:192x2:all",
             "general:256x8:all",
         ] {

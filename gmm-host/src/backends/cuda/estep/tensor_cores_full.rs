@@ -1,0 +1,322 @@
+//! `whitened`, the E-step of matrices on the matrix units: `whiten` leaves the exponents of a piece of the samples, `outer` adds up products of features weighted by
+//! the responsibilities, slice by slice, and `reduce_slices` adds up the slices' sums.
+use super::tensor_cores_layout::{FullSection, FullShapes, TensorCoresLayout};
+use super::weighted_sums::ReduceSlices;
+use crate::Result;
+use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, locked, zeroed};
+use crate::backends::cuda::device::samples::Columns;
+use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::device::{check_suffices, mismatch};
+use crate::backends::cuda::likelihood::Exponents;
+use crate::backends::cuda::plan::{REGISTERS, Task, Variant};
+use cust::memory::{DeviceBuffer, LockedBuffer};
+use gmm_kernels::entries;
+use gmm_kernels::estep::tensor_cores_full::{OuterArgs, OuterShape, STAGE, SplitMatricesArgs, WhitenArgs, WhitenShape};
+use gmm_kernels::reduce::slices::ReduceSlicesArgs;
+use std::cell::RefCell;
+use std::ptr;
+
+/// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more.
+const EXPONENT_BYTES: usize = 512 << 20;
+/// The same of their features in float16.
+const FEATURE_BYTES: usize = 256 << 20;
+/// Threads of a block of `split_matrices`.
+const SPLIT_BLOCK: u32 = 256;
+/// Least stages of a slice.
+const SLICE: usize = 4;
+/// Registers that a thread of `whiten` may have, and one of `outer`.
+const WHITEN_REGISTERS: u32 = 168;
+const OUTER_REGISTERS: u32 = 128;
+
+/// The kernels made ready for mixtures of one shape.
+#[derive(Debug)]
+pub struct TensorCoresFull {
+    split: Kernel<SplitMatricesArgs>,
+    whiten: Kernel<WhitenArgs>,
+    outer: Kernel<OuterArgs>,
+    reduce: Kernel<ReduceSlicesArgs>,
+    task: Task,
+    variant: Variant,
+    shapes: FullShapes,
+    /// Blocks of `whiten`, at most.
+    blocks: u32,
+    /// Samples of a piece: a multiple of those of a block of `whiten`.
+    piece: usize,
+    slices: usize,
+    /// The triangles in float16, two numbers to an element.
+    fragments: DeviceBuffer<u32>,
+    q: DeviceBuffer<f32>,
+    normalisers: DeviceBuffer<f32>,
+    /// The features of a piece in float16, two numbers to an element.
+    halves: DeviceBuffer<u32>,
+    sums: DeviceBuffer<f64>,
+    /// The sums over all slices, and behind them the log₂-likelihood of each piece.
+    totals: DeviceBuffer<f64>,
+    /// Where they are copied to, page-locked.
+    results: RefCell<LockedBuffer<f64>>,
+    block_sums: BlockSums,
+}
+
+impl TensorCoresFull {
+    /// Makes the kernels ready for up to `task.n` samples at once. The device's context is current.
+    pub fn new(gpu: &Gpu, variant: Variant, task: &Task) -> Result<Self> {
+        let Some(shapes) = FullShapes::new(task, &variant) else {
+            return Err(mismatch("an E-step with matrices", vec![], vec![task.k, task.d]));
+        };
+        let FullShapes { whiten, outer } = shapes;
+        let (n, limits) = (task.n, &gpu.limits);
+        let resident = |registers: u32, block: u32, shared: usize| {
+            let by_registers = REGISTERS / (registers * block);
+            by_registers.min((limits.shared_per_multiprocessor / (shared + 1024)) as u32).max(1)
+        };
+        let blocks = limits.multiprocessors * resident(WHITEN_REGISTERS, whiten.block(), whiten.shared_bytes());
+        let wave = blocks as usize * whiten.samples();
+        let most = (EXPONENT_BYTES / shapes.rows()).min(FEATURE_BYTES / task.d) / size_of::<f32>();
+        let most = most.max(wave) / wave * wave;
+        let piece = most.min(n.next_multiple_of(whiten.samples().max(STAGE)));
+        let room = limits.multiprocessors * resident(OUTER_REGISTERS, outer.block(), outer.shared_bytes());
+        let slices = (room / outer.blocks()).max(1) as usize;
+        let slices = slices.min(piece.min(n).div_ceil(SLICE * STAGE)).max(1);
+        let results = outer.sums() + n.div_ceil(piece);
+        Ok(Self {
+            split: gpu.kernel(&entries::split_matrices(), None)?,
+            whiten: gpu.kernel(&entries::whiten(), Some(WHITEN_REGISTERS))?,
+            outer: gpu.kernel(&entries::outer(), Some(OUTER_REGISTERS))?,
+            reduce: gpu.kernel(&entries::reduce_slices(), None)?,
+            task: *task,
+            variant,
+            shapes,
+            blocks,
+            piece,
+            slices,
+            fragments: allocate(task.k * whiten.fragments())?,
+            // The kernel reads the row behind K too, and takes no notice of it.
+            q: zeroed(shapes.rows() * piece)?,
+            normalisers: allocate(2 * piece)?,
+            halves: allocate(task.d * piece)?,
+            sums: allocate(slices * outer.sums())?,
+            totals: allocate(results)?,
+            results: locked(results)?.into(),
+            block_sums: BlockSums::new(blocks as usize)?,
+        })
+    }
+
+    /// Whether these kernels were made for this task and variant.
+    pub fn serves(&self, task: &Task, variant: Variant) -> bool {
+        (self.task, self.variant) == (*task, variant)
+    }
+
+    pub fn shapes(&self) -> &FullShapes {
+        &self.shapes
+    }
+
+    /// Writes the parameters of a mixture for the launches of a workspace.
+    pub fn prepare(&self, workspace: &mut Workspace, layout: &TensorCoresLayout) -> Result<()> {
+        let Task { k, d, .. } = self.task;
+        if (layout.dim(), layout.full()) != ((k, d), true) {
+            return Err(mismatch("a mixture for this E-step", vec![k, d], vec![layout.dim().0, layout.dim().1]));
+        }
+        workspace.parameters.fill(self.shapes.len(), |to| layout.write_full(&self.shapes, to))
+    }
+
+    /// Starts the E-step over some samples, at most as many as it was made for.
+    pub fn start<'a>(
+        &'a self,
+        stream: &'a Stream,
+        parameters: Numbers<'a, f32>,
+        columns: Columns<'a>,
+    ) -> Result<Running<'a, ()>> {
+        let section = |section: FullSection| parameters.part(self.shapes.section(section));
+        let exponents = Exponents {
+            exponents: Numbers::of(&self.q),
+            normalisers: Numbers::of(&self.normalisers),
+            stride: self.piece,
+        };
+        let slices = self.slices.min(self.piece.min(columns.n()).div_ceil(STAGE));
+        let count = self.shapes.outer.sums();
+        let totals = Numbers::of(&self.totals);
+        let log2 = totals.part(count..totals.len())?;
+        let fragments = Numbers::of(&self.fragments);
+        let shape = self.shapes.whiten;
+        let split = Split { shape, matrices: section(FullSection::Matrices)?, fragments };
+        let mut running = stream.launch(self.split, split.grid(), split)?.borrowed();
+        for (p, first) in (0..columns.n()).step_by(self.piece).enumerate() {
+            let piece = columns.part(first, self.piece.min(columns.n() - first))?;
+            let likelihoods = WhitenLaunch {
+                shape,
+                columns: piece,
+                fragments,
+                shifts: section(FullSection::Shifts)?,
+                constants: section(FullSection::Constants)?,
+                weighted: self.task.weighted,
+                exponents,
+                halves: Numbers::of(&self.halves),
+                output: Output { blocks: &self.block_sums, total: Total::Device(log2.part(p..log2.len())?) },
+            };
+            let blocks = piece.n().div_ceil(shape.samples()).min(self.blocks as usize) as u32;
+            let grid = Grid::new(blocks, shape.block(), shape.shared_bytes());
+            running = running.followed_by(stream.launch(self.whiten, grid, likelihoods)?.borrowed());
+            let outer = OuterLaunch {
+                shape: self.shapes.outer,
+                n: piece.n(),
+                halves: Numbers::of(&self.halves),
+                exponents,
+                weights: section(FullSection::Weights)?,
+                slices,
+                add: p > 0,
+                sums: Numbers::of(&self.sums),
+            };
+            running = running.followed_by(stream.launch(self.outer, outer.grid(), outer)?.borrowed());
+        }
+        let reduce = ReduceSlices { sums: Numbers::of(&self.sums), slices, count, totals };
+        Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?).borrowed())
+    }
+
+    /// Waits for the E-step over `n` samples that was started last, and has `read` read its sums and the log₂-likelihood.
+    pub fn read<R>(
+        &self,
+        running: Running<'_, ()>,
+        stream: &Stream,
+        n: usize,
+        read: impl FnOnce(&[f64], f64) -> R,
+    ) -> Result<R> {
+        let count = self.shapes.outer.sums();
+        let mut results = self.results.borrow_mut();
+        let results = &mut results[..count + n.div_ceil(self.piece)];
+        stream.read(&self.totals, results)?;
+        running.wait()?;
+        let (sums, log2) = results.split_at(count);
+        Ok(read(sums, log2.iter().sum()))
+    }
+}
+
+/// A launch that splits the triangles.
+#[derive(Clone, Copy)]
+struct Split<'a> {
+    shape: WhitenShape,
+    matrices: Numbers<'a, f32>,
+    fragments: Numbers<'a, u32>,
+}
+
+impl Split<'_> {
+    fn grid(&self) -> Grid {
+        Grid::new((self.fragments.len() / 2).div_ceil(SPLIT_BLOCK as usize).min(1024) as u32, SPLIT_BLOCK, 0)
+    }
+}
+
+// SAFETY: both lengths are checked here.
+unsafe impl Launch for Split<'_> {
+    type Argument = SplitMatricesArgs;
+
+    fn argument(&self, _grid: &Grid) -> Result<SplitMatricesArgs> {
+        let (k, d) = (self.shape.k as usize, self.shape.d as usize);
+        let needed = vec![k * (d * (d + 1) / 2), k * self.shape.fragments()];
+        let got = vec![self.matrices.len(), self.fragments.len()];
+        check_suffices("a launch of `split_matrices`", needed, got)?;
+        Ok(SplitMatricesArgs {
+            shape: self.shape,
+            matrices: self.matrices.pointer(),
+            fragments: self.fragments.pointer_mut(),
+        })
+    }
+}
+
+/// A launch that gives exponents.
+#[derive(Clone, Copy)]
+struct WhitenLaunch<'a> {
+    shape: WhitenShape,
+    columns: Columns<'a>,
+    fragments: Numbers<'a, u32>,
+    shifts: Numbers<'a, f32>,
+    constants: Numbers<'a, f32>,
+    weighted: bool,
+    exponents: Exponents<'a>,
+    halves: Numbers<'a, u32>,
+    output: Output<'a>,
+}
+
+// SAFETY: the columns' lengths were checked when they were made, and `Exponents` and `Output` check their own; the parameters of all
+// components are checked here.
+unsafe impl Launch for WhitenLaunch<'_> {
+    type Argument = WhitenArgs;
+
+    fn argument(&self, grid: &Grid) -> Result<WhitenArgs> {
+        let shape = self.shape;
+        let k = shape.k as usize;
+        let whole = self.columns.d() == shape.d as usize && grid.threads == shape.block();
+        let halves = self.columns.d() * self.exponents.stride;
+        let needed = vec![k * shape.fragments(), k * shape.shifts(), 3 * k, halves, shape.shared_bytes()];
+        let got = vec![self.fragments.len(), self.shifts.len(), self.constants.len(), self.halves.len(), grid.shared];
+        if !whole {
+            return Err(mismatch("a launch of `whiten`", needed, got));
+        }
+        check_suffices("a launch of `whiten`", needed, got)?;
+        let samples = self.columns.n().next_multiple_of(shape.samples());
+        Ok(WhitenArgs {
+            shape,
+            columns: self.columns.argument(u32::MAX),
+            fragments: self.fragments.pointer(),
+            shifts: self.shifts.pointer(),
+            constants: self.constants.pointer(),
+            sample_weights: if self.weighted { self.columns.weights() } else { ptr::null() },
+            exponents: self.exponents.argument(k, samples)?,
+            halves: self.halves.pointer_mut(),
+            output: self.output.argument(grid.blocks.0)?,
+        })
+    }
+}
+
+/// A launch that adds up the sums of each slice of the samples.
+#[derive(Clone, Copy)]
+struct OuterLaunch<'a> {
+    shape: OuterShape,
+    n: usize,
+    halves: Numbers<'a, u32>,
+    exponents: Exponents<'a>,
+    weights: Numbers<'a, f32>,
+    slices: usize,
+    /// Whether to add to the sums that are there, or to replace them.
+    add: bool,
+    sums: Numbers<'a, f64>,
+}
+
+impl OuterLaunch<'_> {
+    fn grid(&self) -> Grid {
+        Grid {
+            blocks: (self.shape.blocks(), self.slices as u32),
+            threads: self.shape.block(),
+            shared: self.shape.shared_bytes(),
+            cooperative: false,
+        }
+    }
+}
+
+// SAFETY: `Exponents` checks its own lengths; features, weights and sums of all components and slices are checked here. Features and exponents
+// go on to whole stages, because their stride, at least N, is a multiple of those.
+unsafe impl Launch for OuterLaunch<'_> {
+    type Argument = OuterArgs;
+
+    fn argument(&self, grid: &Grid) -> Result<OuterArgs> {
+        let shape = self.shape;
+        let samples = self.n.next_multiple_of(STAGE);
+        let halves = shape.d as usize * self.exponents.stride;
+        let needed = vec![shape.components(), self.slices * shape.sums(), samples, halves, shape.shared_bytes()];
+        let got = vec![self.weights.len(), self.sums.len(), self.exponents.stride, self.halves.len(), grid.shared];
+        if !self.exponents.stride.is_multiple_of(STAGE) || grid.blocks != (shape.blocks(), self.slices as u32) {
+            return Err(mismatch("a launch of `outer`", needed, got));
+        }
+        check_suffices("a launch of `outer`", needed, got)?;
+        Ok(OuterArgs {
+            shape,
+            n: self.n as u64,
+            halves: self.halves.pointer(),
+            exponents: self.exponents.argument(shape.components(), samples)?,
+            weights: self.weights.pointer(),
+            slices: self.slices as u32,
+            add: self.add.into(),
+            sums: self.sums.pointer_mut(),
+        })
+    }
+}

@@ -1,0 +1,351 @@
+//! `outer`: features times responsibilities, times features, summed over the samples.
+use super::*;
+
+/// Two float16 numbers one.
+const ONES: Halves = 0x3c00_3c00;
+
+/// What a lane sums up for a pair of components.
+struct Sums {
+    /// Products of features: of each component and tile of eight columns, the numbers of [`mma`].
+    products: [[[f32; 4]; 2 * PAIRS]; 2],
+    /// Features: of each component, rows `lane / 4` and those 8 further on.
+    features: [[f32; 2]; 2],
+}
+
+impl Sums {
+    const ZERO: Self = Self { products: [[[0.0; 4]; 2 * PAIRS]; 2], features: [[0.0; 2]; 2] };
+}
+
+/// A warp's task.
+#[derive(Clone, Copy)]
+struct Task {
+    /// Its number in the slice.
+    number: usize,
+    /// The pair of components, among those of the block.
+    pair: usize,
+    /// Row of tiles, and part of its columns.
+    row: usize,
+    part: usize,
+    /// Pairs of tiles of eight columns on and before the diagonal; 0 where the warp has no task.
+    count: usize,
+}
+
+/// The state that the threads of a block share.
+struct Block<'a> {
+    args: &'a OuterArgs,
+    shape: OuterShape,
+    /// Exponents, maxima and factors of the quad of each thread that has one.
+    raw: Shared<f32>,
+    /// The two stages as the units take them.
+    stages: Shared<Halves>,
+}
+
+impl<'a> Block<'a> {
+    #[inline(always)]
+    fn new(args: &'a OuterArgs) -> Self {
+        let raw = Shared::<f32>::at(0);
+        Self { args, shape: args.shape, raw, stages: raw.offset(args.shape.raw_stage()).cast() }
+    }
+
+    /// First pair of components of the block's tasks.
+    #[inline(always)]
+    fn first_pair(&self) -> usize {
+        (block_idx() * self.shape.warps) as usize / self.shape.groups()
+    }
+
+    #[inline(always)]
+    fn task(&self) -> Task {
+        let shape = self.shape;
+        let warp = thread() / WARP;
+        // Four neighbouring warps have different schedulers, and tasks of a row of tiles differ in length: the next four change places.
+        let turned = (warp & !3) + (warp + warp / 4) % 4;
+        let own = if shape.warps.is_multiple_of(4) { turned } else { warp };
+        let number = (block_idx() * shape.warps + own) as usize;
+        if number >= shape.tasks() {
+            return Task { number, pair: 0, row: 0, part: 0, count: 0 };
+        }
+        let (pair, mut part, mut row) = (number / shape.groups(), number % shape.groups(), 0);
+        while part > row / PAIRS {
+            part -= row / PAIRS + 1;
+            row += 1;
+        }
+        let left = row + 1 - PAIRS * part;
+        let count = if left < PAIRS { left } else { PAIRS };
+        Task { number, pair: pair - self.first_pair(), row, part, count }
+    }
+
+    /// The component and the quad whose responsibilities this thread makes, if it has one.
+    #[inline(always)]
+    fn own(&self) -> Option<(usize, usize)> {
+        let thread = thread() as usize;
+        let (local, quad) = (thread / QUADS, thread % QUADS);
+        let component = 2 * self.first_pair() + local;
+        if local < self.shape.block_components() && component < self.shape.components() {
+            Some((component, quad))
+        } else {
+            None
+        }
+    }
+
+    /// Fills the rows behind D of both stages with zeros.
+    ///
+    /// # Safety
+    /// All threads of the block call it; the stages are not in use.
+    #[inline(always)]
+    unsafe fn begin(&self) {
+        let shape = self.shape;
+        let first = shape.d as usize * STAGE_PITCH;
+        let behind = shape.features() - first;
+        let mut e = thread() as usize;
+        while e < 4 * behind {
+            let (stage, low, at) = (e / behind / 2, e / behind % 2, e % behind);
+            // SAFETY: inside.
+            unsafe { self.stages.set(stage * shape.stage() + low * shape.features() + first + at, 0) };
+            e += block_dim() as usize;
+        }
+    }
+
+    /// Starts to copy stage number `number` of the samples to stage 0 or 1.
+    ///
+    /// # Safety
+    /// No thread reads that stage's features; this thread has read what it has copied of exponents before.
+    #[inline(always)]
+    unsafe fn fetch(&self, stage: usize, number: u32) {
+        /// Copies of a row of a stage.
+        const COPIES: usize = STAGE / 8;
+        let (args, shape, policy) = (self.args, self.shape, policy_keep());
+        let stride = args.exponents.stride as usize;
+        let (mut row, column) = (thread() as usize / COPIES, 4 * (thread() as usize % COPIES));
+        let to = self.stages.offset(stage * shape.stage() + column).in_thread_register();
+        let step = block_dim() as usize / COPIES;
+        let mut from = args.halves.wrapping_add(row * (stride / 2) + number as usize * (STAGE / 2) + column);
+        // The low parts are behind the high ones; the rows between them, behind D, stay zero.
+        let behind = shape.features() - shape.d as usize * STAGE_PITCH;
+        while row < 2 * shape.d as usize {
+            let low = if row < shape.d as usize { 0 } else { behind };
+            // SAFETY: features go on to whole stages; a place for each.
+            unsafe { to.copy4(row * STAGE_PITCH + low, from, policy) };
+            row += step;
+            from = from.wrapping_add(step * (stride / 2));
+        }
+        let own = self.raw.offset(3 * QUAD * thread() as usize).in_thread_register();
+        if let Some((component, quad)) = self.own() {
+            let sample = number as usize * STAGE + QUAD * quad;
+            let normalisers = args.exponents.normalisers.cast_const().wrapping_add(sample);
+            // SAFETY: exponents go on to whole stages; three places for each quad.
+            unsafe {
+                own.copy4(0, args.exponents.q.cast_const().wrapping_add(component * stride + sample), policy);
+                own.copy4(QUAD, normalisers, policy);
+                own.copy4(2 * QUAD, normalisers.wrapping_add(stride), policy);
+            }
+        }
+        copies_commit();
+    }
+
+    /// Makes of what this thread has copied the responsibilities of a stage, and counts them. `weight`: wₖ of the thread's component.
+    ///
+    /// # Safety
+    /// This thread's copies have arrived; no other thread reads that stage's responsibilities.
+    #[inline(always)]
+    unsafe fn respond(&self, stage: usize, weight: f32, counts: &mut [f32; 2]) {
+        let shape = self.shape;
+        if let Some((_, quad)) = self.own() {
+            let own = self.raw.offset(3 * QUAD * thread() as usize);
+            let to = self.stages.offset(stage * shape.stage() + 2 * shape.features());
+            let to = to.offset(thread() as usize / QUADS * STAGE_PITCH + 2 * quad);
+            // SAFETY: places that only this thread uses now.
+            unsafe {
+                let (q, top, factor) = (own.get4(0), own.get4(QUAD), own.get4(2 * QUAD));
+                let mut r = [0.0f32; QUAD];
+                let mut p = 0;
+                while p < QUAD {
+                    // Behind N exponents may be NaN, of which the minimum takes no notice, and factors are zero.
+                    r[p] = weight * (exp2(min(q[p] - top[p], 1.0)) * factor[p]);
+                    p += 1;
+                }
+                let halves = [round_halves(r[0], r[1]), round_halves(r[2], r[3])];
+                to.set2(0, halves);
+                let (a, b) = (widen_halves(halves[0]), widen_halves(halves[1]));
+                counts[0] += r[0] + r[1] + (r[2] + r[3]);
+                counts[1] += a[0] + a[1] + (b[0] + b[1]);
+            }
+        }
+    }
+
+    /// Adds a stage to the warp's sums.
+    ///
+    /// # Safety
+    /// The stage is there for all threads; all lanes of the warp call it.
+    #[inline(always)]
+    unsafe fn multiply(&self, sums: &mut Sums, task: Task, stage: usize) {
+        let shape = self.shape;
+        let lane = (thread() % WARP) as usize;
+        let x = self.stages.offset(stage * shape.stage());
+        let rows = x.offset((TILE * task.row + lane % 16) * STAGE_PITCH + 4 * (lane / 16));
+        let columns = x.offset((PAIRS * TILE * task.part + lane % 8 + 8 * (lane / 16)) * STAGE_PITCH + 4 * (lane / 8 % 2));
+        let responsibilities = x.offset(2 * shape.features() + 2 * task.pair * STAGE_PITCH + lane % 4);
+        // Not unrolled: the registers suffice for one.
+        let mut half = 0;
+        while half < 8 * opaque(STAGE as u32 / 16) as usize {
+            not_unrolled();
+            let (mut high, mut low) = ([[0; 4]; 2], [[0; 4]; 2]);
+            // SAFETY: the caller guarantees it.
+            unsafe {
+                let (x_high, x_low) = (rows.matrices(half), rows.matrices(shape.features() + half));
+                let mut t = 0;
+                while t < 2 {
+                    let from = responsibilities.offset(t * STAGE_PITCH + half);
+                    let r = [from.get(0), from.get(4)];
+                    let mut i = 0;
+                    while i < 4 {
+                        let r = r[i / 2];
+                        // The rounding error of the high part is a float16 number itself.
+                        high[t][i] = multiply_halves(r, x_high[i]);
+                        low[t][i] = fma_halves(r, x_low[i], fma_minus_halves(r, x_high[i], high[t][i]));
+                        i += 1;
+                    }
+                    t += 1;
+                }
+            }
+            if task.part == 0 {
+                let mut t = 0;
+                while t < 2 {
+                    let sum = mma(mma([0.0; 4], low[t], [ONES; 2]), high[t], [ONES; 2]);
+                    sums.features[t][0] += sum[0];
+                    sums.features[t][1] += sum[2];
+                    t += 1;
+                }
+            }
+            let mut n = 0;
+            while n < PAIRS {
+                if n < task.count {
+                    // SAFETY: the caller guarantees it.
+                    let (h, l) = unsafe {
+                        let columns = columns.offset(n * TILE * STAGE_PITCH + half);
+                        (columns.matrices(0), columns.matrices(shape.features()))
+                    };
+                    // The small products come first; the product of both low parts is left out.
+                    let mut products = [[[0.0f32; 4]; 2]; 2];
+                    multiply_tiles(&mut products, &low, h);
+                    multiply_tiles(&mut products, &high, l);
+                    multiply_tiles(&mut products, &high, h);
+                    add(&mut sums.products, 2 * n, &products);
+                }
+                n += 1;
+            }
+            half += 8;
+        }
+    }
+
+    /// Moves the warp's sums and the thread's counts to memory in float64, and leaves zeros. They replace what is there, or are added to it. All
+    /// threads of the block take part.
+    ///
+    /// # Safety
+    /// `to` has the sums of a slice, and no other block has these tasks.
+    #[inline(always)]
+    unsafe fn move_sums(&self, sums: &mut Sums, counts: &mut [f32; 2], task: Task, to: *mut f64, add: bool) {
+        let shape = self.shape;
+        let lane = (thread() % WARP) as usize;
+        if task.count > 0 {
+            let to = to.wrapping_add(task.number * LANE_SUMS * WARP as usize + lane);
+            let mut number = 0;
+            while number < LANE_SUMS {
+                let sum = if number < LANE_SUMS - 4 {
+                    &mut sums.products[number / (8 * PAIRS)][number / 4 % (2 * PAIRS)][number % 4]
+                } else {
+                    &mut sums.features[number % 4 / 2][number % 2]
+                };
+                // SAFETY: the caller guarantees it.
+                unsafe { move_to(to.wrapping_add(number * WARP as usize), *sum, add) };
+                *sum = 0.0;
+                number += 1;
+            }
+        }
+        // Eight neighbouring lanes counted the quads of a component.
+        let mut distance = 1;
+        while distance < QUADS as u32 {
+            let other = |sum: f32| f32::from_bits(shuffle_xor_u32(sum.to_bits(), distance));
+            *counts = [counts[0] + other(counts[0]), counts[1] + other(counts[1])];
+            distance *= 2;
+        }
+        // Of two blocks that share a pair, the one with its first task.
+        if let Some((component, 0)) = self.own()
+            && component / 2 * shape.groups() >= (block_idx() * shape.warps) as usize
+        {
+            let to = to.wrapping_add(shape.counts() + component);
+            // SAFETY: the caller guarantees it.
+            unsafe {
+                move_to(to, counts[0], add);
+                move_to(to.wrapping_add(shape.components()), counts[1], add);
+            }
+        }
+        *counts = [0.0; 2];
+    }
+}
+
+/// Writes a sum, or adds it to what is there.
+///
+/// # Safety
+/// Only this thread accesses the place.
+#[inline(always)]
+unsafe fn move_to(to: *mut f64, sum: f32, add: bool) {
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        let before = if add { load(to) } else { 0.0 };
+        store(to, before + f64::from(sum));
+    }
+}
+
+kernel! {
+    /// Sums of features and of their products, weighted by the responsibilities of each component.
+    ///
+    /// # Safety
+    /// The pointers of `args` are valid for the sizes given; launched as the module says.
+    pub unsafe fn outer(args: OuterArgs) {
+        let block = Block::new(&args);
+        let task = block.task();
+        // The stages of all slices, and this block's present one.
+        let all = args.n.div_ceil(STAGE as u64) as u32;
+        let mut number = block_idx_y();
+        // SAFETY: the start: the shared memory is free.
+        unsafe {
+            if number < all {
+                block.fetch(0, number);
+            }
+            block.begin();
+        }
+        let mut weight = 0.0;
+        if let Some((component, _)) = block.own() {
+            // SAFETY: weights of all components.
+            weight = unsafe { load(args.weights.add(component)) } * RESPONSIBILITY_SCALE;
+        }
+        let to = args.sums.wrapping_add(block_idx_y() as usize * args.shape.sums());
+        let mut add = args.add != 0;
+        let mut sums = Sums::ZERO;
+        let mut counts = [0.0; 2];
+        let (mut stage, mut since_move) = (0, 0);
+        while number < all {
+            copies_wait();
+            // SAFETY: this thread's copies have arrived. The stage before the last one was multiplied before the last barrier.
+            unsafe { block.respond(stage, weight, &mut counts) };
+            barrier!();
+            number += args.slices;
+            if number < all {
+                // SAFETY: the other stage was multiplied before the barrier, and this thread has used the exponents that it copied.
+                unsafe { block.fetch(stage ^ 1, number) };
+            }
+            if task.count > 0 {
+                // SAFETY: the barrier made the stage visible.
+                unsafe { block.multiply(&mut sums, task, stage) };
+            }
+            stage ^= 1;
+            since_move += 1;
+            if since_move == FLUSH || number >= all {
+                since_move = 0;
+                // SAFETY: a place for each sum.
+                unsafe { block.move_sums(&mut sums, &mut counts, task, to, add) };
+                add = true;
+            }
+        }
+    }
+}

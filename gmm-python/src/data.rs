@@ -6,12 +6,12 @@ use crate::mixture::Mixture;
 use crate::remote::Remote;
 use crate::statistics::Statistics;
 use crate::threads::compute;
-use gaussmix::{CovarianceType, Device, Evaluator, LoadOptions, Samples};
+use gaussmix::{ChunkedEvaluator, CovarianceType, Device, Evaluator, LoadOptions, MAX_CHUNK_BYTES, Samples, View};
 use ndarray::{ArrayD, ArrayView2, Axis};
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// Samples in a device.
 ///
@@ -84,10 +84,39 @@ fn samples<T: Element + Copy + 'static>(
     borrowed(unsafe { outliving(x) })
 }
 
+/// Loads samples into a device; chunk by chunk, again for each pass, where a copy of them would take more than `memory` bytes,
+/// by default half of the machine's. So samples of a mapped file may be more than the memory holds.
+fn load_within<'a>(
+    memory: Option<u64>,
+    device: Device,
+    samples: Samples<'a>,
+    options: &LoadOptions,
+) -> gaussmix::Result<Box<dyn Evaluator + 'a>> {
+    let element = match samples.view() {
+        View::F32(_) if !options.float64 => size_of::<f32>(),
+        _ => size_of::<f64>(),
+    };
+    let (n, row) = (samples.n_samples() as u64, (samples.n_features() * element) as u64);
+    // To ask the system takes longer than to evaluate a few samples.
+    static HALF_OF_THE_MEMORY: LazyLock<u64> = LazyLock::new(gaussmix::half_of_the_memory);
+    let memory = memory.unwrap_or_else(|| *HALF_OF_THE_MEMORY);
+    // A GPU has memory of its own, for data that fills more than half of the host's.
+    let limit = if matches!(device, Device::Cuda(_)) { memory.saturating_mul(2) } else { memory };
+    if n.saturating_mul(row) <= limit {
+        return gaussmix::load(device, samples, options);
+    }
+    // No chunk stays on a device long enough for its speed to be measured.
+    let device = if device == Device::Auto { Device::Cpu } else { device };
+    let rows = (MAX_CHUNK_BYTES.min(memory / 3) / row).clamp(1, n) as usize;
+    let options = options.clone();
+    let load = move |chunk| gaussmix::load(device, chunk, &options);
+    Ok(Box::new(ChunkedEvaluator::of_samples(samples, rows, load)?))
+}
+
 #[pymethods]
 impl Data {
     #[new]
-    #[pyo3(signature = (x, sample_weight=None, *, device="auto", covariance_type=None, float64=false, threads=None, copy=false, settle=false))]
+    #[pyo3(signature = (x, sample_weight=None, *, device="auto", covariance_type=None, float64=false, threads=None, copy=false, settle=false, memory=None))]
     #[allow(clippy::too_many_arguments)] // They are named in Python.
     fn new(
         py: Python<'_>,
@@ -99,6 +128,7 @@ impl Data {
         threads: Option<usize>,
         copy: bool,
         settle: bool,
+        memory: Option<u64>,
     ) -> PyResult<Self> {
         let device: Device = device.parse().map_err(exception)?;
         let covariance_type = covariance_type.map(arrays::covariance_type).transpose()?;
@@ -111,7 +141,7 @@ impl Data {
                 None => samples?,
             };
             let shape = (samples.n_samples(), samples.n_features());
-            let mut evaluator = gaussmix::load(device, samples, &options)?;
+            let mut evaluator = load_within(memory, device, samples, &options)?;
             if settle {
                 evaluator.settle();
             }
@@ -280,4 +310,35 @@ impl Data {
             Ok((description.device, description.kernel))
         })
     }
+}
+
+/// The mean log-likelihood of a sample, of samples that are looked at this once: what loading them as [`Data`] gives, with less
+/// around it.
+#[pyfunction]
+#[pyo3(signature = (x, mixture, device, threads=None, memory=None))]
+pub fn mean_score(
+    py: Python<'_>,
+    x: &Bound<'_, PyAny>,
+    mixture: &Mixture,
+    device: &str,
+    threads: Option<usize>,
+    memory: Option<u64>,
+) -> PyResult<f64> {
+    let device: Device = device.parse().map_err(exception)?;
+    let options = LoadOptions::new().threads(threads);
+    let score = |samples: gaussmix::Result<Samples<'_>>| {
+        let mut evaluator = load_within(memory, device, samples?, &options)?;
+        Ok(evaluator.log_likelihood(&mixture.0)? / evaluator.total_weight())
+    };
+    let mean = match &Matrix::new(x)? {
+        Matrix::F32(x) => {
+            let x = view(x);
+            compute(py, || score(Samples::from_f32(x)))?
+        }
+        Matrix::F64(x) => {
+            let x = view(x);
+            compute(py, || score(Samples::from_f64(x)))?
+        }
+    };
+    mean.map_err(exception)
 }

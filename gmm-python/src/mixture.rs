@@ -201,6 +201,17 @@ impl Mixture {
         arrays::covariances_to_numpy(py, &self.0.precisions_cholesky())
     }
 
+    /// The plane in which the command `gmm` draws the mixture: y = A·(x − origin), with A (2, D) and the labels of the axes.
+    #[allow(clippy::type_complexity)] // What Python gets as a tuple.
+    fn plane<'py>(
+        &self,
+        py: Python<'py>,
+        names: Vec<String>,
+    ) -> (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>, [String; 2]) {
+        let plane = gaussmix::Plane::of(&self.0, &names);
+        (plane.axes.into_pyarray(py), plane.origin.into_pyarray(py), plane.labels)
+    }
+
     /// Draws samples and the component that each came from.
     #[allow(clippy::type_complexity)] // The two arrays of a pair.
     fn sample<'py>(

@@ -77,7 +77,42 @@ def test_selection(x, iris):
         select(x, [])
     with pytest.raises(ValueError, match="no criterion"):
         select(x, [1], criterion="r2")
-    for covariance_type in ("full", "tied", "diag", "spherical"):
-        gm = GaussianMixture(3, covariance_type=covariance_type, random_state=0).fit(iris)
-        assert len(plot(gm, iris, features=(2, 3)).patches) >= 6
-    plot(GaussianMixture(2).fit(x), x)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+def test_plot(covariance_type, iris):
+    pytest.importorskip("matplotlib").use("agg")
+    import matplotlib.pyplot as plt
+
+    gm = GaussianMixture(3, covariance_type=covariance_type, random_state=0).fit(iris)
+    ax = plot(gm, iris)
+    # Two ellipses for each component, and the lower bounds beside them.
+    assert len(ax.patches) == 6 and ax.figure.axes[0] is ax
+    np.testing.assert_array_equal(ax.figure.axes[1].lines[0].get_ydata(), gm.lower_bounds_)
+    assert ax.get_title() == "150 samples, 3 components" and "z2" in ax.get_xlabel() + ax.get_ylabel()
+    assert len(ax.get_legend().texts) == 3 and sum(len(dots.get_offsets()) for dots in ax.collections) == 150
+    # Over two features the ellipses are those of the marginal distribution: as wide as it is in the first feature.
+    ax = plot(gm, features=(2, 0), ax=plt.figure().gca())
+    box = ax.patches[0].get_extents().transformed(ax.transData.inverted())
+    matrix = {"full": gm.covariances_[0], "tied": gm.covariances_}.get(covariance_type)
+    variance = np.broadcast_to(gm.covariances_[0], 4)[2] if matrix is None else matrix[2, 2]
+    # The ellipse is made of cubic curves, which follow it to a few parts in 10⁶.
+    np.testing.assert_allclose(box.width, 2 * np.sqrt(variance), rtol=1e-4)
+    plt.close("all")
+
+
+def test_plots_of_named_many_and_one(iris):
+    pytest.importorskip("matplotlib").use("agg")
+    pd = pytest.importorskip("pandas")
+    import matplotlib.pyplot as plt
+
+    names = ["sepal length", "sepal width", "petal length", "petal width"]
+    frame = pd.DataFrame(np.tile(iris, (20, 1)), columns=names)
+    gm = GaussianMixture(3, random_state=0).fit(frame)
+    ax = plot(gm, frame)
+    assert "petal" in ax.get_xlabel() and ax.get_title() == "2,000 of 3,000 samples, 3 components"
+    ax = plot(GaussianMixture(1).fit(iris[:, :1]), iris[:, :1])
+    assert ax.get_ylabel() == "density" and len(ax.lines) == 2
+    # Of a mixture that was not fitted here there are no lower bounds.
+    assert len(plot(GaussianMixture.from_parameters([1.0], np.zeros((1, 2)), [1.0])).figure.axes) == 1
+    plt.close("all")

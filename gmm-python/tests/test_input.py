@@ -1,5 +1,8 @@
 """The kinds of data that are taken."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -134,3 +137,51 @@ def test_parameters_of_any_kind_are_refused_in_words(weights, means, covariances
 def test_more_components_than_memory_is_an_error():
     with pytest.raises(ValueError, match="n_samples >= n_components"):
         GaussianMixture(10**18).fit(np.zeros((5, 2)))
+
+
+FITS_A_MAPPED_FILE = """
+import sys, threading, time
+import numpy as np
+import gaussmix
+from gaussmix import GaussianMixture, Likelihood
+
+def anonymous():
+    \"\"\"The bytes of memory that are no mapped file's.\"\"\"
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("RssAnon")) * 1024
+
+gaussmix._arrays.MEMORY = 30_000_000
+x = np.load(sys.argv[1], mmap_mode="r")
+before, most = anonymous(), 0
+def watch():
+    global most
+    while True:
+        most = max(most, anonymous())
+        time.sleep(0.002)
+threading.Thread(target=watch, daemon=True).start()
+gm = GaussianMixture(2, covariance_type="diag", max_iter=3, tol=0, random_state=0).fit(x)
+likelihood = Likelihood(x, covariance_type="diag")
+total = likelihood(gm.weights_, gm.means_, gm.covariances_)
+assert "chunks" in likelihood.device, likelihood.device
+print(repr(total), repr(float(np.sum(gm.score_samples(x)))), most - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.filterwarnings("ignore:Best performing")
+def test_a_mapped_file_may_be_larger_than_the_memory(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4_000_000, 16)).astype(np.float32)
+    x[::3] += 4
+    path = tmp_path / "x.npy"
+    np.save(path, x)
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FITS_A_MAPPED_FILE, path], check=True, capture_output=True, text=True
+    )
+    total, scores, memory = map(float, run.stdout.split())
+    # A third of the 30 MB is a chunk, one of 4·10⁶ log-likelihoods in float64 takes 32 MB; the file has 256 MB.
+    assert memory < 120e6
+    # The same samples at once: other chunks round otherwise, in float32.
+    gm = GaussianMixture(2, covariance_type="diag", max_iter=3, tol=0, random_state=0).fit(x)
+    whole = Likelihood(x, covariance_type="diag")(gm.weights_, gm.means_, gm.covariances_)
+    np.testing.assert_allclose([total, scores], whole, rtol=1e-6)

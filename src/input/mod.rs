@@ -2,8 +2,8 @@
 mod advice;
 mod dataset;
 mod files;
-mod options;
-mod source;
+pub(crate) mod options;
+pub(crate) mod source;
 
 pub use files::{read_data, refuse_overlap};
 pub use options::{DataOptions, tuning_file};

@@ -45,8 +45,8 @@ pub fn tuning_file() -> Option<PathBuf> {
     }
 }
 
-/// Half of the memory that this process may use, in bytes.
-fn half_of_the_memory() -> u64 {
+/// Half of the memory that this process may use, in bytes: what data and its copies take at most unless told otherwise.
+pub fn half_of_the_memory() -> u64 {
     use sysinfo::{MemoryRefreshKind, RefreshKind, System};
     let what = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
     let limit = System::new_with_specifics(what).ok().map(|system| {

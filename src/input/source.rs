@@ -13,7 +13,7 @@ use ndarray::{Array1, arr0};
 use std::path::Path;
 
 /// Most bytes of a chunk. Larger chunks are not faster.
-const MAX_CHUNK_BYTES: u64 = 256 << 20;
+pub const MAX_CHUNK_BYTES: u64 = 256 << 20;
 
 /// Most bytes that are held at a time where each sample is looked at once.
 const MAX_PASS_BYTES: usize = 64 << 20;

@@ -103,7 +103,7 @@ fn legend(overlay: &mut Overlay, mixture: &Mixture, first: &[(&str, Stroke)]) {
 
 /// The samples and the ellipses of the components in a plane.
 fn plane(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture) -> Shapes {
-    let plane = Plane::of(mixture);
+    let plane = Plane::of(mixture, &[]);
     let points: Vec<(f64, f64)> = scatter.x.outer_iter().map(|x| plane.project(x)).collect();
     let k = mixture.n_components();
     let ellipses: Vec<_> = (0..k).map(|c| plane.ellipse(mixture, c)).collect();

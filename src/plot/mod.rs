@@ -2,7 +2,7 @@
 mod chart;
 mod fit;
 mod overlay;
-mod plane;
+pub(crate) mod plane;
 mod select;
 mod traces;
 

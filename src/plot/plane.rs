@@ -10,10 +10,13 @@ const TIE_BREAK: f64 = 1e-3;
 const TERMS: usize = 3;
 
 /// A projection y = A·(x − origin).
+#[derive(Debug)]
 pub struct Plane {
     /// A (2, D).
-    axes: Array2<f64>,
-    origin: Array1<f64>,
+    pub axes: Array2<f64>,
+    /// The point (D,) that is projected to (0, 0).
+    pub origin: Array1<f64>,
+    /// What the two axes are, in words.
     pub labels: [String; 2],
 }
 
@@ -21,10 +24,14 @@ impl Plane {
     /// For D = 2 the plane is that of the two columns. For D > 2 each column is divided by its standard deviation under the
     /// mixture, and the plane is that of the first two principal axes of the means, in which these are spread most. Where the
     /// means leave an axis open (K < 3), it is a principal axis of the data.
-    pub fn of(mixture: &Mixture) -> Self {
+    /// `names` are those of the columns, or none.
+    pub fn of(mixture: &Mixture, names: &[String]) -> Self {
         let (k, d) = mixture.means().dim();
         if d == 2 {
-            let labels = ["column 0".into(), "column 1".into()];
+            let labels = match names {
+                [x, y] => [x.clone(), y.clone()],
+                _ => ["column 0".into(), "column 1".into()],
+            };
             return Self { axes: Array2::eye(2), origin: Array1::zeros(2), labels };
         }
         let (weights, means) = (mixture.weights(), mixture.means());
@@ -50,8 +57,10 @@ impl Plane {
         };
         let directions = [direction(0), direction(1)];
         let axes = Array2::from_shape_fn((2, d), |(i, j)| directions[i][j] / std[j]);
-        let [mut x, y] = directions.each_ref().map(|v| in_words(v.view()));
-        x += "   (z: columns in standard deviations)";
+        let named = names.len() == d;
+        let name = |j: usize| if named { names[j].clone() } else { format!("z{j}") };
+        let [mut x, y] = directions.each_ref().map(|v| in_words(v.view(), name));
+        x += if named { "   (columns in standard deviations)" } else { "   (z: columns in standard deviations)" };
         Self { axes, origin, labels: [x, y] }
     }
 
@@ -86,7 +95,7 @@ fn covariance(mixture: &Mixture, c: usize) -> Array2<f64> {
 }
 
 /// `0.61 z3 − 0.58 z0 + 0.44 z2 …`: the largest terms of a direction.
-fn in_words(direction: ArrayView1<'_, f64>) -> String {
+fn in_words(direction: ArrayView1<'_, f64>, name: impl Fn(usize) -> String) -> String {
     let mut order: Vec<usize> = (0..direction.len()).collect();
     order.sort_by(|&a, &b| direction[b].abs().total_cmp(&direction[a].abs()));
     let mut text = String::new();
@@ -97,7 +106,7 @@ fn in_words(direction: ArrayView1<'_, f64>) -> String {
             (_, false) => " + ",
             (_, true) => " − ",
         };
-        text += &format!("{sign}{:.2} z{j}", direction[j].abs());
+        text += &format!("{sign}{:.2} {}", direction[j].abs(), name(j));
     }
     if direction.len() > TERMS { text + " …" } else { text }
 }
@@ -112,7 +121,7 @@ mod tests {
         let means = arr2(&[[0.0, 0.0, 0.0, 5.0], [10.0, 0.0, 0.0, 5.0], [0.0, 0.0, 300.0, 5.0]]);
         let variances = arr2(&[[1.0, 1e6, 900.0, 1.0], [1.0, 1e6, 900.0, 1.0], [1.0, 1e6, 900.0, 1.0]]);
         let m = Mixture::new(arr1(&[0.25, 0.25, 0.5]), means, Covariances::Diag(variances)).unwrap();
-        let plane = Plane::of(&m);
+        let plane = Plane::of(&m, &[]);
         // Columns 1 and 3 have one mean for all.
         assert!(plane.labels.iter().all(|l| l.contains("z0") && l.contains("z2")), "{:?}", plane.labels);
         let far = |a: (f64, f64), b: (f64, f64)| ((a.0 - b.0).powi(2) + (a.1 - b.1).powi(2)).sqrt();
@@ -123,11 +132,21 @@ mod tests {
     }
 
     #[test]
+    fn names_stand_in_the_labels() {
+        let means = arr2(&[[0.0, 0.0, 1.0], [10.0, 0.0, 1.0], [0.0, 10.0, 1.0]]);
+        let m = Mixture::new(Array1::from_elem(3, 1.0 / 3.0), means, Covariances::Spherical(Array1::ones(3))).unwrap();
+        let names = ["width", "height", "depth"].map(String::from);
+        let plane = Plane::of(&m, &names);
+        assert!(plane.labels.iter().all(|l| l.contains("width") && l.contains("height")), "{:?}", plane.labels);
+        assert!(!plane.labels[0].contains("z0"), "{:?}", plane.labels);
+    }
+
+    #[test]
     fn ellipses_are_at_their_distance() {
         let covariance = ndarray::arr3(&[[[2.0, 0.9], [0.9, 1.0]]]);
         let m = Mixture::new(arr1(&[1.0]), arr2(&[[3.0, -1.0]]), Covariances::Full(covariance)).unwrap();
         let inverse = DMatrix::from_row_slice(2, 2, &[2.0, 0.9, 0.9, 1.0]).try_inverse().unwrap();
-        let (centre, [a, b, d]) = Plane::of(&m).ellipse(&m, 0);
+        let (centre, [a, b, d]) = Plane::of(&m, &[]).ellipse(&m, 0);
         assert_eq!(centre, (3.0, -1.0));
         for i in 0..12 {
             let (sin, cos) = (i as f64).sin_cos();

@@ -18,6 +18,9 @@ pub(crate) trait Float: Copy + PartialOrd + Send + Sync + 'static + Into<f64> {
     const MIN_POSITIVE: f64;
     /// The exponent of a component of weight zero: so low that the component contributes nothing beside any other.
     const DEAD: f64;
+    /// The most samples whose median is the centre of a frame. It has to be near to most samples where the digits of this type
+    /// are few; those of float64 only have to be kept from samples that are extremely far away.
+    const LOOKED_AT: usize;
     fn from_f64(v: f64) -> Self;
 }
 impl Float for f32 {
@@ -25,6 +28,7 @@ impl Float for f32 {
     const MAX_DEVIATION: f64 = (1u64 << 56) as f64;
     const MIN_POSITIVE: f64 = f32::MIN_POSITIVE as f64;
     const DEAD: f64 = f32::MIN as f64 / 2.0;
+    const LOOKED_AT: usize = 1023;
     fn from_f64(v: f64) -> f32 {
         v as f32
     }
@@ -34,6 +38,7 @@ impl Float for f64 {
     const MAX_DEVIATION: f64 = 1e150;
     const MIN_POSITIVE: f64 = f64::MIN_POSITIVE;
     const DEAD: f64 = f64::MIN / 2.0;
+    const LOOKED_AT: usize = 7;
     fn from_f64(v: f64) -> f64 {
         v
     }
@@ -53,7 +58,7 @@ pub(crate) struct Frame {
 impl Frame {
     /// Finds the frame of samples in one pass over them, in pieces of a fixed size.
     ///
-    /// The shift is the median of up to [`LOOKED_AT`] samples, rounded to a quarter of their interquartile range: near to
+    /// The shift is the median of up to [`LOOKED_AT`](Float::LOOKED_AT) samples, rounded to a quarter of their interquartile range: near to
     /// most samples, however far away a few of them lie, because samples near the shift retain more of their digits. The
     /// scale is the power of two that brings the column's largest deviation from the shift to between 4 and 8.
     pub fn of<T: Float>(x: ArrayView2<'_, T>) -> Self {
@@ -65,17 +70,19 @@ impl Frame {
         };
         let (mut shift, mut scale) = (Vec::with_capacity(d), Vec::with_capacity(d));
         let mut log2_scale = 0.0;
-        let looked_at = n.min(LOOKED_AT);
+        let looked_at = n.min(T::LOOKED_AT);
+        let mut some = Vec::with_capacity(looked_at);
         // Divisions by a number that the compiler does not know are slow.
         let row = |i: usize| if looked_at == n { i } else { i * n / looked_at };
         for j in 0..d {
             let columns = || pieces.iter().map(|piece| piece[j]);
             let min = columns().map(|c| c.min.into()).fold(f64::INFINITY, f64::min);
             let max = columns().map(|c| c.max.into()).fold(f64::NEG_INFINITY, f64::max);
-            let mut some: Vec<f64> = (0..looked_at).map(|i| x[[row(i), j]].into()).collect();
+            some.clear();
+            some.extend((0..looked_at).map(|i| x[[row(i), j]].into()));
             let centre = centre(&mut some).clamp(min, max);
             let spread = (max / 2.0 - centre / 2.0).max(centre / 2.0 - min / 2.0);
-            let exponent = if spread > 0.0 { (1.0 - spread.log2().floor()).clamp(-1020.0, 1020.0) } else { 0.0 };
+            let exponent = if spread > 0.0 { (1.0 - binary_exponent(spread)).clamp(-1020.0, 1020.0) } else { 0.0 };
             shift.push(centre);
             scale.push(exponent.exp2());
             log2_scale += exponent;
@@ -121,13 +128,10 @@ impl Frame {
     }
 }
 
-/// The most samples whose median and quartiles are taken.
-const LOOKED_AT: usize = 1023;
-
-/// The median of some values, of which there is at least one, rounded to a quarter of their interquartile range. Subtracting a shift of few digits from
-/// float32 samples is exact, or rounds digits that differ from sample to sample; subtracting the median with all its digits
-/// would round all samples of one binade alike. If half of the values are equal, the result is the median itself, so that a
-/// constant column becomes zero.
+/// The median of some values, of which there is at least one, rounded to a quarter of their interquartile range. Subtracting a
+/// shift of few digits from float32 samples is exact, or rounds digits that differ from sample to sample; subtracting the median
+/// with all its digits would round all samples of one binade alike. If half of the values are equal, the result is the median
+/// itself, so that a constant column becomes zero.
 fn centre(values: &mut [f64]) -> f64 {
     let [first, middle, third] = [1, 2, 3].map(|quarter| (values.len() - 1) * quarter / 4);
     // The quartiles lie on either side of the median, or are the median.
@@ -139,8 +143,13 @@ fn centre(values: &mut [f64]) -> f64 {
     if half_range == 0.0 {
         return median;
     }
-    let grid = (half_range.log2().floor() - 1.0).max(-1070.0).exp2();
+    let grid = (binary_exponent(half_range) - 1.0).max(-1070.0).exp2();
     (median / grid).round() * grid
+}
+
+/// ⌊log₂ v⌋ of a positive normal number; of a denormal one, which has lost its digits, the least exponent of a normal one.
+fn binary_exponent(v: f64) -> f64 {
+    ((v.to_bits() >> 52) as i32 - 1023).max(-1022).into()
 }
 
 /// The smallest and the largest of some values of a column.

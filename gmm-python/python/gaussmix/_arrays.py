@@ -14,6 +14,19 @@ from . import _core
 
 Floats = NDArray[np.floating[Any]]
 
+#: The most bytes that the engine's copy of the samples may take; of more, it loads chunk after chunk for each pass, so
+#: that a memory-mapped file may be larger than the memory. None is half of the machine's memory.
+MEMORY: int | None = None
+
+
+def is_mapped(X: object) -> bool:
+    """Say whether an array lies in a memory-mapped file."""
+    while isinstance(X, np.ndarray):
+        if isinstance(X, np.memmap):
+            return True
+        X = X.base
+    return False
+
 
 def is_plain(X: object, n_features: int) -> bool:
     """Say whether the engine takes ``X`` as it is, finite or not."""
@@ -56,7 +69,7 @@ def load(
 ) -> _core.Data:
     """Bring checked samples to a device; NaN gets scikit-learn's message."""
     try:
-        return _core.Data(X, sample_weight, device=device, threads=threads)
+        return _core.Data(X, sample_weight, device=device, threads=threads, memory=MEMORY)
     except _core.NonFiniteError:
         validated(estimator, X if original is None else original, reset=False, check_finite=True)
         raise

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from numbers import Integral, Real
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core, _start
+from . import _arrays, _core, _start
 from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validated
 
 #: scikit-learn's class, also when ours is in its place.
@@ -487,10 +487,15 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             state["_made"] = None
         return state
 
+    def _takes(self, X: object) -> TypeGuard[Floats]:
+        """Say whether the engine takes ``X`` without a check of scikit-learn's before."""
+        attributes = self.__dict__
+        return "feature_names_in_" not in attributes and is_plain(X, attributes.get("n_features_in_", -1))
+
     def _data(self, X: Any, sample_weight: Any = None) -> _core.Data:
         """Bring samples to the device, for a fitted mixture."""
         given, threads = X, n_threads(self.n_jobs)
-        if not is_plain(X, getattr(self, "n_features_in_", -1)) or hasattr(self, "feature_names_in_"):
+        if not self._takes(X):
             check_is_fitted(self)
             X = validated(self, X, reset=False)
         if sample_weight is not None:
@@ -571,6 +576,12 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         """
         if not hasattr(self, "means_"):
             check_is_fitted(self)
+        if sample_weight is None and self._takes(X):
+            try:
+                return _core.mean_score(X, self._mixture(), self.device, n_threads(self.n_jobs), _arrays.MEMORY)
+            except _core.NonFiniteError:
+                validated(self, X, reset=False, check_finite=True)
+                raise
         return self._data(X, sample_weight).mean_score(self._mixture())
 
     def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:

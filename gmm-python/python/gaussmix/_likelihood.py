@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
-from . import _core
-from ._arrays import Floats, n_threads
+from . import _arrays, _core
+from ._arrays import Floats, is_mapped, n_threads
 
 
 class Likelihood(_core.Data):
@@ -37,7 +37,8 @@ class Likelihood(_core.Data):
     n_jobs : int or None, default=None
         The number of threads, as joblib counts; by default all cores, or as many as RAYON_NUM_THREADS says.
     copy : bool, default=True
-        Without a copy the array is kept, and must not be changed while this object is in use.
+        Without a copy the array is kept, and must not be changed while this object is in use. An array in a
+        memory-mapped file is never copied.
 
     Examples
     --------
@@ -76,8 +77,9 @@ class Likelihood(_core.Data):
                 float64=float64,
                 threads=n_threads(n_jobs),
                 # What check_array has made is nobody else's.
-                copy=copy and np.may_share_memory(x, np.asarray(X)),
+                copy=copy and not is_mapped(X) and np.may_share_memory(x, np.asarray(X)),
                 settle=True,
+                memory=_arrays.MEMORY,
             )
         except _core.NonFiniteError:
             check_array(x, input_name="X")

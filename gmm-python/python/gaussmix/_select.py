@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from ._estimator import GaussianMixture
@@ -152,62 +153,130 @@ def select(
     return Selection(criterion, table, best[1])
 
 
+#: The most samples that are drawn.
+_POINTS = 2000
+
+
 def plot(
-    gm: GaussianMixture, X: ArrayLike | None = None, *, features: tuple[int, int] = (0, 1), ax: Any = None
+    gm: GaussianMixture,
+    X: ArrayLike | None = None,
+    *,
+    features: tuple[int, int] | None = None,
+    ax: Any = None,
 ) -> Any:
-    """Draw a fitted mixture over two features: ellipses of one and two standard deviations, and the samples.
+    """Draw a fitted mixture as the command ``gmm fit --plot`` draws it.
+
+    Around the mean of each component lie ellipses at one and two standard deviations. Up to 2,000 samples, chosen at
+    random, have the colour of their most probable component.
 
     Parameters
     ----------
     gm : GaussianMixture
         The fitted mixture.
     X : array-like of shape (n_samples, n_features), default=None
-        Samples, coloured by their most probable component.
-    features : tuple of int, default=(0, 1)
-        The two features; of a mixture over one feature the density is drawn instead.
+        Samples.
+    features : tuple of int, default=None
+        The two features to draw over. By default, where there are more than two, the mixture is projected to the
+        plane in which its means are spread most; the labels of the axes say how. Of a mixture over one feature the
+        density is drawn.
     ax : matplotlib.axes.Axes, default=None
-        Where to draw; by default the current axes.
+        Where to draw. By default a figure is made, with the lower bound of each iteration beside the mixture.
 
     Returns
     -------
     ax : matplotlib.axes.Axes
-        The axes.
+        The axes with the mixture.
     """
     check_is_fitted(gm)
+    if ax is None:
+        ax = _figure(gm)
+    x = labels = None
+    if X is not None:
+        x = _some_rows(X)
+        labels = gm.predict(x)
+        x = np.asarray(x, dtype=np.float64)
+    if gm.means_.shape[1] == 1:
+        _plot_density(gm, x, ax)
+    else:
+        _plot_plane(gm, x, labels, features, ax)
+    if x is not None:
+        n_samples = len(X)  # type: ignore[arg-type]  # It has rows.
+        shown = f"{n_samples:,} samples" if len(x) == n_samples else f"{len(x):,} of {n_samples:,} samples"
+        k = len(gm.weights_)
+        ax.set_title(f"{shown}, {k} component{'' if k == 1 else 's'}")
+    return ax
+
+
+def _figure(gm: GaussianMixture) -> Any:
+    """Make a figure with axes for the mixture, and draw the lower bounds beside them if there are any."""
+    import matplotlib.pyplot as plt
+
+    if not gm.lower_bounds_:
+        return plt.subplots()[1]
+    _, (ax, beside) = plt.subplots(1, 2, figsize=(12, 5), width_ratios=(3, 2), layout="constrained")
+    beside.plot(np.arange(1, len(gm.lower_bounds_) + 1), gm.lower_bounds_, marker=".")
+    beside.set_xlabel("iteration")
+    beside.set_ylabel("lower bound: mean log-likelihood of a sample")
+    return ax
+
+
+def _some_rows(X: Any) -> Any:
+    """Choose the samples to draw, without a copy of the others; a table stays one."""
+    n_samples = len(X)
+    if n_samples <= _POINTS:
+        return X
+    rows = np.sort(np.random.default_rng(0).choice(n_samples, _POINTS, replace=False))
+    return _safe_indexing(X, rows)
+
+
+def _plot_plane(gm: GaussianMixture, x: Any, labels: Any, features: tuple[int, int] | None, ax: Any) -> None:
     from matplotlib.patches import Ellipse
 
-    ax = _axes(ax)
-    labels = None if X is None else gm.predict(X)
-    x = None if X is None else np.asarray(X, dtype=np.float64)
-    if gm.means_.shape[1] == 1:
-        return _plot_density(gm, x, ax)
-    i, j = features
-    for k, (mean, covariance) in enumerate(zip(gm.means_, _matrices(gm), strict=True)):
+    d = gm.means_.shape[1]
+    names = [str(name) for name in getattr(gm, "feature_names_in_", ())]
+    if features is None:
+        projection, origin, axis_labels = gm._mixture().plane(names)
+    else:
+        projection, origin = np.eye(d)[list(features)], np.zeros(d)
+        axis_labels = [names[j] if names else f"feature {j}" for j in features]
+    means = (gm.means_ - origin) @ projection.T
+    for k, (weight, mean, covariance) in enumerate(zip(gm.weights_, means, _matrices(gm), strict=True)):
         colour = f"C{k % 10}"
         if x is not None:
-            ax.scatter(*x[labels == k][:, [i, j]].T, s=8, color=colour, alpha=0.6)
-        variances, axes = np.linalg.eigh(covariance[np.ix_([i, j], [i, j])])
+            points = (x[labels == k] - origin) @ projection.T
+            ax.scatter(points[:, 0], points[:, 1], s=8, color=colour, alpha=0.45, linewidths=0)
+        variances, axes = np.linalg.eigh(projection @ covariance @ projection.T)
         angle = np.degrees(np.arctan2(axes[1, 1], axes[0, 1]))
         for deviations in (1.0, 2.0):
-            height, width = 2.0 * deviations * np.sqrt(variances)
-            ellipse = Ellipse((mean[i], mean[j]), width, height, angle=angle, fill=False, color=colour)
-            ax.add_patch(ellipse)
-    names = getattr(gm, "feature_names_in_", [f"feature {n}" for n in range(gm.means_.shape[1])])
-    ax.set_xlabel(names[i])
-    ax.set_ylabel(names[j])
+            height, width = 2.0 * deviations * np.sqrt(np.maximum(variances, 0.0))
+            label = f"{k}: {weight:.3f}" if deviations == 1.0 else None
+            ax.add_patch(Ellipse(tuple(mean), width, height, angle=angle, fill=False, color=colour, label=label))
+    ax.set_xlabel(axis_labels[0])
+    ax.set_ylabel(axis_labels[1])
     ax.autoscale_view()
-    return ax
+    _legend(ax, len(means))
 
 
-def _plot_density(gm: GaussianMixture, x: Any, ax: Any) -> Any:
-    deviations = np.sqrt(_matrices(gm)[:, 0, 0])
-    ends = (gm.means_[:, 0] - 4 * deviations).min(), (gm.means_[:, 0] + 4 * deviations).max()
-    at = np.linspace(*ends, 512)[:, np.newaxis]
+def _plot_density(gm: GaussianMixture, x: Any, ax: Any) -> None:
+    means, deviations = gm.means_[:, 0], np.sqrt(_matrices(gm)[:, 0, 0])
+    ends = (means - 4 * deviations).min(), (means + 4 * deviations).max()
+    at = np.linspace(*ends, 512)
     if x is not None:
-        ax.hist(x[:, 0], bins="auto", density=True, alpha=0.4)
-    ax.plot(at[:, 0], np.exp(gm.score_samples(at)))
+        ax.hist(x[:, 0], bins="auto", density=True, alpha=0.3, color="grey")
+    ax.plot(at, np.exp(gm.score_samples(at[:, np.newaxis])), color="black", label="all")
+    for k, (weight, mean, deviation) in enumerate(zip(gm.weights_, means, deviations, strict=True)):
+        density = np.exp(-0.5 * ((at - mean) / deviation) ** 2) / (deviation * np.sqrt(2.0 * np.pi))
+        ax.plot(at, weight * density, color=f"C{k % 10}", label=f"{k}: {weight:.3f}")
+    names = getattr(gm, "feature_names_in_", ["feature 0"])
+    ax.set_xlabel(names[0])
     ax.set_ylabel("density")
-    return ax
+    _legend(ax, len(means))
+
+
+def _legend(ax: Any, n_components: int) -> None:
+    """Name the components, if there are not too many for that."""
+    if n_components <= 28:
+        ax.legend(title="component: weight", fontsize="small")
 
 
 def _matrices(gm: GaussianMixture) -> Any:

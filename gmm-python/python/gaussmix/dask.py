@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
@@ -187,13 +188,15 @@ class DaskEngine(Engine):
 
     def _repeat(self, work: Callable[[], Any]) -> Any:
         """Load what no worker has, then do `work`; all again where a worker dies meanwhile."""
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             try:
                 self._load_missing()
                 return work()
             except _Lost as lost:
                 self._shards = {worker: shard for worker, shard in self._shards.items() if worker not in lost.workers}
                 self._home = {number: worker for number, worker in self._home.items() if worker not in lost.workers}
+                # Until the scheduler knows of it too.
+                time.sleep(0.1 * 2**attempt)
         raise RuntimeError(
             f"workers of the cluster died in each of {_ATTEMPTS} attempts; their logs say why. If they run out of memory, "
             "use more workers, smaller partitions, or resident=False"
@@ -344,7 +347,10 @@ class DaskEngine(Engine):
             # In a list, because of a tuple Dask would make several values.
             return (await self.client.scatter([value], workers=[worker], hash=False, asynchronous=True))[0]
 
-        return self._patiently(scatter, {worker})
+        try:
+            return self._patiently(scatter, {worker})
+        except OSError as error:
+            raise _Lost({worker}) from error
 
     def _collect(self, futures: list[Any], workers: set[str]) -> list[Any]:
         """Wait for results that need these workers."""

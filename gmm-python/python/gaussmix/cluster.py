@@ -1051,7 +1051,9 @@ class GaussianMixture(_estimator.GaussianMixture):
 
         def work(data: _Resident) -> Any:
             found = getattr(data.data, operation)(self._mixture())
-            narrow = operation != "labels" and self._dtype(X) == np.float32
+            # As `_typed` of the estimator: the type of the arithmetic in scikit-learn.
+            float32 = getattr(X, "dtype", None) == np.float32 and self.means_.dtype == np.float32
+            narrow = operation != "labels" and float32
             return found.astype(np.float32) if narrow else found
 
         return self._evaluate(X, None, work)

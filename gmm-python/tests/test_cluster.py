@@ -143,9 +143,13 @@ def test_progress_and_callback(capsys):
 
 
 def test_ctrl_c_leaves_a_mixture():
-    gm = GaussianMixture(3, tol=0, max_iter=10**6, partition_rows=1000)
-    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+    timer = threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
+
+    def press_soon(iteration):
+        if iteration.iteration == 2:
+            timer.start()
+
+    gm = GaussianMixture(3, tol=0, max_iter=10**6, partition_rows=1000, callback=press_soon)
     with pytest.raises(KeyboardInterrupt):
         gm.fit(X)
     assert gm.n_iter_ >= 1 and np.isfinite(gm.score(X))

@@ -252,9 +252,13 @@ def test_errors_name_the_partition(client, tmp_path):
 
 
 def test_ctrl_c_leaves_a_mixture(client):
-    gm = GaussianMixture(3, client=client, tol=0, max_iter=10**6)
-    timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+    timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+
+    def press_soon(iteration):
+        if iteration.iteration == 2:
+            timer.start()
+
+    gm = GaussianMixture(3, client=client, tol=0, max_iter=10**6, callback=press_soon)
     with pytest.raises(KeyboardInterrupt):
         gm.fit(collection())
     assert gm.n_iter_ >= 1 and np.isfinite(gm.score(collection()))

@@ -1,5 +1,6 @@
 """Data and fixtures of the tests."""
 
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,12 @@ ROOT = Path(__file__).resolve().parents[2]
 def iris():
     """The measurements of 150 iris flowers, (150, 4), float64."""
     return np.loadtxt(ROOT / "data" / "iris.csv", delimiter=",", skiprows=1)
+
+
+def pytest_sessionstart():
+    """Ctrl-C must end what is tested also where a shell has started the tests in the background, which ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):

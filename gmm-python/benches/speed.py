@@ -1,6 +1,6 @@
 """Times beside scikit-learn, and on a GPU beside PyTorch, in one run.
 
-    pytest gmm-python/benches --benchmark-group-by=group --benchmark-columns=median,rounds --benchmark-sort=name
+    pytest gmm-python/benches/speed.py --benchmark-group-by=group --benchmark-columns=median,rounds --benchmark-sort=name
 
 needs pytest-benchmark; the GPU's part also PyTorch, and tgmm (mixtures in PyTorch) where it is installed.
 """

@@ -506,10 +506,12 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             sample_weight = checked_weights(sample_weight, X.shape[0])
         return load(self, X, sample_weight, device=self.device, threads=threads, original=given)
 
+    def _value_type(self, dtype: Any) -> np.dtype[Any]:
+        """Give the type of values per sample of samples of a type: that of the arithmetic in scikit-learn."""
+        return np.dtype(np.float32 if dtype == np.float32 and self.means_.dtype == np.float32 else np.float64)
+
     def _typed(self, data: _core.Data, values: NDArray[np.float64], X: Any) -> Floats:
-        """Give values per sample the type of the arithmetic in scikit-learn."""
-        float32 = data.dtype == np.float32 and self.means_.dtype == np.float32
-        typed: Floats = values.astype(np.float32) if float32 else values
+        typed: Floats = values.astype(self._value_type(data.dtype), copy=False)
         return beside(typed, X)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:

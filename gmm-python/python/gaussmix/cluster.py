@@ -1046,15 +1046,21 @@ class GaussianMixture(_estimator.GaussianMixture):
         log_prob: Floats = self._values("scores", X)
         return log_prob
 
+    #: The method of the local estimator that gives the values of an operation.
+    _METHODS: ClassVar[dict[str, str]] = {
+        "labels": "predict",
+        "responsibilities": "predict_proba",
+        "scores": "score_samples",
+    }
+
     def _values(self, operation: str, X: Any) -> Any:
         """Give one value for each sample, computed by the workers."""
 
         def work(data: _Resident) -> Any:
             found = getattr(data.data, operation)(self._mixture())
-            # As `_typed` of the estimator: the type of the arithmetic in scikit-learn.
-            float32 = getattr(X, "dtype", None) == np.float32 and self.means_.dtype == np.float32
-            narrow = operation != "labels" and float32
-            return found.astype(np.float32) if narrow else found
+            if operation == "labels":
+                return found
+            return found.astype(self._value_type(getattr(X, "dtype", None)), copy=False)
 
         return self._evaluate(X, None, work)
 

@@ -568,7 +568,7 @@ class GaussianMixture(cluster.GaussianMixture):
 
     def _values(self, operation: str, X: Any) -> Any:
         check_is_fitted(self)
-        method = {"labels": "predict", "responsibilities": "predict_proba", "scores": "score_samples"}[operation]
+        method = self._METHODS[operation]
         local, k = self._local(), self.means_.shape[0]
         n_columns = k if operation == "responsibilities" else None
         files = _partitions.are_paths(X)
@@ -588,16 +588,15 @@ class GaussianMixture(cluster.GaussianMixture):
             dtype = X.dtype
             X = _by_rows(X)
         _check_n_features(self, np.empty((0, X.shape[1])), reset=False)
-        kind = self._kind(operation, dtype)
+        kind = self._kind(method, dtype)
         shape = {"drop_axis": 1, "chunks": (X.chunks[0],)} if n_columns is None else {"chunks": (X.chunks[0], (k,))}
         meta = np.empty((0,) * (1 if n_columns is None else 2), kind)
         return X.map_blocks(
             _block, local=local, method=method, n_columns=n_columns, kind=kind, dtype=kind, meta=meta, **shape
         )
 
-    def _kind(self, operation: str, dtype: Any) -> np.dtype[Any]:
-        narrow = np.dtype(dtype) == np.float32 and self.means_.dtype == np.float32
-        return np.dtype(np.int64 if operation == "labels" else np.float32 if narrow else np.float64)
+    def _kind(self, method: str, dtype: Any) -> np.dtype[Any]:
+        return np.dtype(np.int64) if method == "predict" else self._value_type(dtype)
 
     def _values_of_files(self, X: Any, local: _estimator.GaussianMixture, method: str, n_columns: int | None) -> Any:
         engine = self._make_engine()
@@ -610,7 +609,7 @@ class GaussianMixture(cluster.GaussianMixture):
         _check_feature_names(self, head, reset=False)
         _check_n_features(self, head, reset=False)
         dtype = _partitions.common_dtype(file.dtype for file in files)
-        kind = self._kind("labels" if method == "predict" else method, dtype)
+        kind = self._kind(method, dtype)
         partitions = _partitions.divide(files, self.partition_rows, dtype)
         counts = _partitions.lengths(partitions, files)
         read = delayed(_read_block, pure=True)

@@ -470,7 +470,7 @@ class GaussianMixture(cluster.GaussianMixture):
         check_is_fitted(self)
         if _partitions.are_paths(X):
             return super()._values(operation, X)
-        method = {"labels": "predict", "responsibilities": "predict_proba", "scores": "score_samples"}[operation]
+        method = self._METHODS[operation]
         return getattr(self._local(), method)(X)
 
 

@@ -1,9 +1,10 @@
 //! Data larger than memory: chunks that are loaded one after the other.
+use super::parts;
 use crate::compensated::neumaier_sum;
 use crate::data::samples::check_rows;
 use crate::evaluator::{check_features, shift_row};
 use crate::{Description, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Samples, Statistics};
-use ndarray::{Array1, Array2, Axis, s};
+use ndarray::{Array1, Array2};
 
 /// Makes the evaluator of one chunk, given its index.
 pub type Load<'a> = Box<dyn FnMut(usize) -> Result<Box<dyn Evaluator + 'a>> + Send + 'a>;
@@ -151,8 +152,7 @@ impl Evaluator for ChunkedEvaluator<'_> {
 
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
         let Some(first) = mixtures.first() else { return Ok(Vec::new()) };
-        let chunks = self.map(first, |chunk| chunk.log_likelihood_batch(mixtures))?;
-        Ok((0..mixtures.len()).map(|i| neumaier_sum(chunks.iter().map(|c| c[i]))).collect())
+        Ok(parts::totals(mixtures.len(), &self.map(first, |chunk| chunk.log_likelihood_batch(mixtures))?))
     }
 
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
@@ -177,7 +177,7 @@ impl Evaluator for ChunkedEvaluator<'_> {
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
         check_rows(rows, self.n_samples())?;
         let starts = self.starts.clone();
-        rows_of_parts(&starts, self.n_features, rows, |part, rows| self.chunk(part)?.rows(rows))
+        parts::rows(&starts, self.n_features, rows, |part, rows| self.chunk(part)?.rows(rows))
     }
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
@@ -185,40 +185,6 @@ impl Evaluator for ChunkedEvaluator<'_> {
     }
 
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
-        let mut r = Array2::zeros((self.n_samples(), mixture.n_components()));
-        let mut start = 0;
-        for part in self.map(mixture, |chunk| chunk.predict_proba(mixture))? {
-            r.slice_mut(s![start..start + part.len_of(Axis(0)), ..]).assign(&part);
-            start += part.nrows();
-        }
-        Ok(r)
+        parts::stacked(&self.map(mixture, |chunk| chunk.predict_proba(mixture))?)
     }
-}
-
-/// Some samples of data in parts that begin at `starts`, behind which N stands. `of_part` gives some rows of a part, and is called
-/// once for each part that has any, in their order.
-pub(crate) fn rows_of_parts(
-    starts: &[usize],
-    n_features: usize,
-    rows: &[usize],
-    mut of_part: impl FnMut(usize, &[usize]) -> Result<Rows>,
-) -> Result<Rows> {
-    let mut out = Rows { x: Array2::zeros((rows.len(), n_features)), weights: Array1::zeros(rows.len()) };
-    // The positions in `rows`, sorted by row.
-    let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_by_key(|&at| rows[at]);
-    let mut rest = order.as_slice();
-    while let Some(&at) = rest.first() {
-        let part = starts.partition_point(|&start| start <= rows[at]) - 1;
-        let (start, end) = (starts[part], starts[part + 1]);
-        let (here, later) = rest.split_at(rest.partition_point(|&at| rows[at] < end));
-        let local: Vec<usize> = here.iter().map(|&at| rows[at] - start).collect();
-        let found = of_part(part, &local)?;
-        for ((&at, x), &w) in here.iter().zip(found.x.outer_iter()).zip(&found.weights) {
-            out.x.row_mut(at).assign(&x);
-            out.weights[at] = w;
-        }
-        rest = later;
-    }
-    Ok(out)
 }

@@ -6,5 +6,6 @@ pub(crate) mod cpu;
 pub(crate) mod cuda;
 pub(crate) mod device_parameters;
 pub(crate) mod either_precision;
+pub(crate) mod parts;
 pub(crate) mod reference;
 pub(crate) mod sharded;

@@ -1,12 +1,11 @@
 //! Samples divided over several devices.
-use super::chunked::rows_of_parts;
+use super::parts;
 use crate::compensated::neumaier_sum;
 use crate::data::samples::check_rows;
 use crate::evaluator::{check_features, shift_row};
 use crate::{Description, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Statistics};
-use ndarray::{Array1, Array2, Axis, concatenate};
+use ndarray::{Array1, Array2};
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::sync::Arc;
 
 /// An evaluator of samples that are divided over several others, the shards, which evaluate at the same time: one GPU each, for
 /// example.
@@ -30,7 +29,7 @@ pub struct ShardedEvaluator<'a> {
     /// First row of each shard, and N at the end.
     starts: Vec<usize>,
     /// A thread for each shard but the first, which is evaluated by the calling thread.
-    pool: Arc<ThreadPool>,
+    pool: ThreadPool,
 }
 
 impl<'a> ShardedEvaluator<'a> {
@@ -44,10 +43,6 @@ impl<'a> ShardedEvaluator<'a> {
         let n_threads = shards.len().saturating_sub(1).max(1);
         let pool = ThreadPoolBuilder::new().num_threads(n_threads).thread_name(|i| format!("shard {}", i + 1)).build();
         let pool = pool.map_err(|e| Error::Threads { n_threads, message: e.to_string() })?;
-        Self::with_pool(shards, Arc::new(pool))
-    }
-
-    fn with_pool(shards: Vec<Box<dyn Evaluator + 'a>>, pool: Arc<ThreadPool>) -> Result<Self> {
         let Some(first) = shards.first() else { return Err(Error::EmptyData { rows: 0, columns: 0 }) };
         let d = first.n_features();
         let mut starts = vec![0];
@@ -133,8 +128,7 @@ impl Evaluator for ShardedEvaluator<'_> {
 
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
         let Some(first) = mixtures.first() else { return Ok(Vec::new()) };
-        let shards = self.map(first, |shard| shard.log_likelihood_batch(mixtures))?;
-        Ok((0..mixtures.len()).map(|i| neumaier_sum(shards.iter().map(|s| s[i]))).collect())
+        Ok(parts::totals(mixtures.len(), &self.map(first, |shard| shard.log_likelihood_batch(mixtures))?))
     }
 
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
@@ -142,10 +136,10 @@ impl Evaluator for ShardedEvaluator<'_> {
     }
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
-        let mut parts = self.map(mixture, |shard| shard.statistics(mixture))?.into_iter();
+        let mut of_shards = self.map(mixture, |shard| shard.statistics(mixture))?.into_iter();
         let (k, d) = mixture.means().dim();
-        let first = parts.next().unwrap_or_else(|| Statistics::empty(mixture.covariance_type(), k, d));
-        parts.try_fold(first, |mut total, part| {
+        let first = of_shards.next().unwrap_or_else(|| Statistics::empty(mixture.covariance_type(), k, d));
+        of_shards.try_fold(first, |mut total, part| {
             total.merge(&part)?;
             Ok(total)
         })
@@ -155,7 +149,7 @@ impl Evaluator for ShardedEvaluator<'_> {
         check_rows(rows, self.n_samples())?;
         let d = self.n_features();
         let shards = &mut self.shards;
-        rows_of_parts(&self.starts, d, rows, |part, rows| shards[part].rows(rows))
+        parts::rows(&self.starts, d, rows, |part, rows| shards[part].rows(rows))
     }
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
@@ -163,13 +157,7 @@ impl Evaluator for ShardedEvaluator<'_> {
     }
 
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
-        let parts = self.map(mixture, |shard| shard.predict_proba(mixture))?;
-        let views: Vec<_> = parts.iter().map(|part| part.view()).collect();
-        concatenate(Axis(0), &views).map_err(|_| Error::ShapeMismatch {
-            what: "the responsibilities of the shards",
-            expected: vec![self.n_samples(), mixture.n_components()],
-            got: views.iter().map(|v| v.nrows()).collect(),
-        })
+        parts::stacked(&self.map(mixture, |shard| shard.predict_proba(mixture))?)
     }
 }
 

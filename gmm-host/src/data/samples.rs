@@ -188,7 +188,7 @@ impl<'a> Samples<'a> {
 
     /// Sum of the weights; N if there are none.
     pub fn total_weight(&self) -> f64 {
-        self.weights().map_or(self.n_samples() as f64, |w| crate::compensated::neumaier_sum(w.iter().copied()))
+        total_weight(self.weights(), self.n_samples())
     }
 
     /// N.
@@ -260,6 +260,17 @@ pub(crate) fn check_weights(weights: ArrayView1<'_, f64>, n: usize) -> Result<()
         return Err(Error::BadSampleWeight { row, value });
     }
     if weights.iter().all(|&w| w == 0.0) { Err(Error::ZeroSampleWeights) } else { Ok(()) }
+}
+
+/// Sum of the weights of `n` samples; N if there are none.
+pub(crate) fn total_weight(weights: Option<ArrayView1<'_, f64>>, n: usize) -> f64 {
+    weights.map_or(n as f64, |w| crate::compensated::neumaier_sum(w.iter().copied()))
+}
+
+/// A power of two that brings the largest weight to about one.
+pub(crate) fn weight_scale(weights: ArrayView1<'_, f64>) -> f64 {
+    let largest = weights.iter().copied().fold(0.0, f64::max);
+    largest.log2().ceil().clamp(-1000.0, 1000.0).exp2()
 }
 
 /// The check of [`Evaluator::rows`].

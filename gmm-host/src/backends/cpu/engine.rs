@@ -11,6 +11,7 @@ use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use crate::backends::either_precision::Float32Evaluator;
 use crate::compensated::neumaier_sum;
 use crate::data::frame::Frame;
+use crate::data::samples::weight_scale;
 use crate::evaluator::check_features;
 use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics};
 use ndarray::{Array1, Array2};
@@ -52,8 +53,7 @@ impl<'a, T: Real> Engine<'a, T> {
             Some(pool) => pool.install(|| Resident::new(&samples, isa)),
             None => Resident::new(&samples, isa),
         };
-        let largest = samples.weights().map_or(1.0, |w| w.iter().copied().fold(0.0, f64::max));
-        let weight_scale = largest.log2().ceil().clamp(-1000.0, 1000.0).exp2();
+        let weight_scale = samples.weights().map_or(1.0, weight_scale);
         let weights = samples.weights().map(|w| w.iter().map(|w| w / weight_scale).collect());
         let total_weight = samples.total_weight();
         let data = Arc::new(data);

@@ -6,15 +6,14 @@ use super::memory::{Numbers, Workspace, allocate, locked};
 use super::mismatch;
 use super::stream::{Running, Stream};
 use crate::backends::cuda::arrays::DeviceArray;
-use crate::compensated::neumaier_sum;
 use crate::data::frame::{Float, Frame};
+use crate::data::samples::{total_weight, weight_scale};
 use crate::{Error, Result, Samples, View};
 use cust::event::{Event, EventFlags};
 use cust::memory::bytemuck::Zeroable;
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy, LockedBuffer};
 use gmm_kernels::data::{self, QUAD};
 use gmm_kernels::entries;
-use ndarray::ArrayView1;
 use rayon::prelude::*;
 use std::ptr;
 use std::sync::Arc;
@@ -243,7 +242,7 @@ impl<T: Element> DeviceSamples<T> {
             layout::weights(weights.iter().copied(), scale, &mut column);
             Stream::new()?.write(&columns.index(d * stride..width * stride), &column)?;
         }
-        let total_weight = array.weights().map_or(n as f64, |w| neumaier_sum(w.iter().copied()));
+        let total_weight = total_weight(array.weights(), n);
         let place = Place::Device(columns);
         Self::of_store(Arc::new(Store { gpu, frame, n, d, total_weight, weight_scale, place }))
     }
@@ -401,12 +400,6 @@ impl<T: DeviceCopy> Drop for DeviceSamples<T> {
             }
         }
     }
-}
-
-/// A power of two that brings the largest weight to about one.
-fn weight_scale(weights: ArrayView1<'_, f64>) -> f64 {
-    let largest = weights.iter().copied().fold(0.0, f64::max);
-    largest.log2().ceil().clamp(-1000.0, 1000.0).exp2()
 }
 
 /// The limit, or nearly all of the device's memory that is free.

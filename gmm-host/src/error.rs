@@ -9,7 +9,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// A sample is NaN or infinite.
     #[error(
-        "the data holds {} at row {row}, column {column} (counted from 0); remove the row or fill in a finite value", short(*value)
+        "the data holds {} at row {row}, column {column} (counted from 0); remove the row or fill in a finite value{}",
+        short(*value), if value.is_nan() { MISSING } else { "" }
     )]
     NonFiniteSample {
         /// Row of the first such value.
@@ -161,6 +162,15 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// A column in which nothing is observed.
+    #[error(
+        "nothing is observed in column {column} (counted from 0): all of its values are missing, or in rows without weight; \
+         leave the column out"
+    )]
+    UnobservedColumn {
+        /// The first such column.
+        column: usize,
+    },
     /// Fewer samples than components.
     #[error("{n_samples} samples cannot be fitted with {n_components} components; use at most {n_samples}")]
     TooFewSamples {
@@ -248,6 +258,9 @@ pub enum Error {
         message: String,
     },
 }
+
+/// What else can be done about NaN in data.
+const MISSING: &str = "; if NaN stands for a missing value, say so: --missing (Samples::with_missing, missing=True)";
 
 /// A number as text, with an exponent if it would have many zeros otherwise.
 fn short(value: f64) -> String {

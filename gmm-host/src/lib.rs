@@ -26,13 +26,13 @@
 //! 1. `error`, `compensated`, `precision`;
 //! 2. `model` (`linalg`, `covariances`, `mixture`, then `density` and `sampler`);
 //! 3. `statistics`, `metropolis`;
-//! 4. `data` (`samples`, `frame`);
+//! 4. `data` (`samples`, `patterns`, `frame`);
 //! 5. `evaluator`, which knows no backend;
 //! 6. `backends`: `parts`, `chunked`, `sharded`, `either_precision`, `device_parameters`, `reference`; then `cpu` and `cuda`; then `auto`;
 //! 7. `device`, which knows all backends;
 //! 8. `pairwise`, `source`;
 //! 9. `fit` (`outcome`, `params`, `kmeans`, `init`, `em`, `select`, `merge`, then `standard` and `stepwise`);
-//! 10. `predict`, `linfa`.
+//! 10. `predict`, `impute`, `linfa`.
 mod backends;
 mod compensated;
 mod data;
@@ -40,6 +40,7 @@ mod device;
 mod error;
 mod evaluator;
 mod fit;
+mod impute;
 #[cfg(feature = "linfa")]
 mod linfa;
 mod metropolis;
@@ -58,7 +59,7 @@ pub use backends::cuda::{
 };
 pub use backends::reference::ReferenceEvaluator;
 pub use backends::sharded::ShardedEvaluator;
-pub use data::samples::{Element, Rows, Samples, View};
+pub use data::samples::{Element, Missing, Rows, Samples, View};
 #[cfg(feature = "cuda")]
 pub use device::load_device_array;
 pub use device::{Device, DeviceSet, LoadOptions, devices, kernel_names, load};

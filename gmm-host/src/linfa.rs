@@ -41,7 +41,7 @@ impl<A: Element, S: Data<Elem = A>, Y> Sealed for &DatasetBase<ArrayBase<S, Ix2>
 impl<A: Element, S: Data<Elem = A>, Y> DataSource for &DatasetBase<ArrayBase<S, Ix2>, Y> {
     fn evaluate<T>(self, device: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T> {
         with_view(&self.records, |view| {
-            let samples = A::samples(view)?;
+            let samples = A::samples(view, false)?;
             match self.weights() {
                 None => samples.evaluate(device, work),
                 Some(weights) => {

@@ -52,7 +52,7 @@ impl DataSource for &Samples<'_> {
 impl<A: Element> sealed::Sealed for ArrayView2<'_, A> {}
 impl<A: Element> DataSource for ArrayView2<'_, A> {
     fn evaluate<T>(self, device: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T> {
-        A::samples(self)?.evaluate(device, work)
+        A::samples(self, false)?.evaluate(device, work)
     }
 }
 

@@ -3,13 +3,15 @@ use crate::compensated::{Sums, neumaier_sum};
 use crate::data::samples::check_rows;
 use crate::evaluator::{check_features, most_probable};
 use crate::model::density::Density;
+use crate::model::marginal::Completion;
 use crate::{
     CentredSums, Covariances, Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics, View,
 };
 use ndarray::{ArcArray1, ArcArray2, Array1, Array2, ArrayView1, Axis};
 
 /// The reference backend: float64 on one thread, log-sum-exp with the maximum taken out, compensated sums over the samples,
-/// second moments around means that are found in a pass of their own. It is slow, and tests take its results as the truth.
+/// second moments around means that are found in a pass of their own. What is missing is filled in sample by sample. It is slow, and
+/// tests take its results as the truth.
 #[derive(Debug, Clone)]
 pub struct ReferenceEvaluator {
     x: ArcArray2<f64>,
@@ -37,7 +39,7 @@ impl ReferenceEvaluator {
     fn for_each_sample(
         &self,
         mixture: &Mixture,
-        mut visit: impl FnMut(ArrayView1<'_, f64>, f64, f64, &[f64]),
+        mut visit: impl FnMut(ArrayView1<'_, f64>, f64, f64, &[f64]) -> Result<()>,
     ) -> Result<()> {
         let mut density = Density::new(mixture);
         let mut r = vec![0.0; mixture.n_components()];
@@ -51,7 +53,7 @@ impl ReferenceEvaluator {
                 return Err(Error::UnreachableSample { row });
             }
             r.iter_mut().for_each(|r| *r = weight * (*r - log_p).exp());
-            visit(x, log_p, weight, &r);
+            visit(x, log_p, weight, &r)?;
         }
         Ok(())
     }
@@ -99,14 +101,19 @@ impl Evaluator for ReferenceEvaluator {
         let mut counts = Sums::new(k);
         let mut first = Sums::new(k * d);
         let means = mixture.means();
+        let mut completion = Completion::new(mixture);
+        let mut filled = vec![0.0; d];
         self.for_each_sample(mixture, |x, log_p, weight, r| {
+            completion.prepare(x)?;
             log_likelihood.add(0, weight * log_p);
             for (c, &r) in r.iter().enumerate() {
+                completion.fill(c, x, &mut filled);
                 counts.add(c, r);
                 for j in 0..d {
-                    first.add(c * d + j, r * (x[j] - means[[c, j]]));
+                    first.add(c * d + j, r * (filled[j] - means[[c, j]]));
                 }
             }
+            Ok(())
         })?;
         let counts = Array1::from_vec(counts.totals());
         let first = first.totals();
@@ -121,9 +128,11 @@ impl Evaluator for ReferenceEvaluator {
         let mut sums = Sums::new(second.iter().count());
         let mut difference = vec![0.0; d];
         self.for_each_sample(mixture, |x, _, _, r| {
+            completion.prepare(x)?;
             for (c, &r) in r.iter().enumerate() {
+                completion.fill(c, x, &mut filled);
                 for (j, difference) in difference.iter_mut().enumerate() {
-                    *difference = x[j] - centres[[c, j]];
+                    *difference = filled[j] - centres[[c, j]];
                 }
                 match &second {
                     Covariances::Full(_) => sums.add_outer(c * d * d, r, &difference),
@@ -131,7 +140,20 @@ impl Evaluator for ReferenceEvaluator {
                     Covariances::Diag(_) => (0..d).for_each(|j| sums.add(c * d + j, r * difference[j].powi(2))),
                     Covariances::Spherical(_) => sums.add(c, r * difference.iter().map(|v| v * v).sum::<f64>()),
                 }
+                // The covariance of what is missing.
+                let (missing, covariance) = completion.covariance(c);
+                for ((i, j), &v) in covariance.indexed_iter() {
+                    let (i, j, on_diagonal) = (missing[i], missing[j], i == j);
+                    match &second {
+                        Covariances::Full(_) => sums.add((c * d + i) * d + j, r * v),
+                        Covariances::Tied(_) => sums.add(i * d + j, r * v),
+                        Covariances::Diag(_) if on_diagonal => sums.add(c * d + j, r * v),
+                        Covariances::Spherical(_) if on_diagonal => sums.add(c, r * v),
+                        Covariances::Diag(_) | Covariances::Spherical(_) => {}
+                    }
+                }
             }
+            Ok(())
         })?;
         let totals = sums.totals();
         match &mut second {

@@ -4,6 +4,7 @@ use ndarray::parallel::prelude::*;
 use ndarray::{
     ArcArray, ArcArray1, ArcArray2, Array1, Array2, ArrayView, ArrayView1, ArrayView2, Axis, Dimension, Ix1, Ix2,
 };
+use std::sync::Arc;
 
 /// Some samples, copied to the host in float64.
 #[derive(Debug, Clone)]
@@ -24,9 +25,14 @@ impl Rows {
 
 /// The element type of an array of samples: `f32` or `f64`.
 pub trait Element: Copy + sealed::Sealed {
-    /// Checks an array, as [`Samples::from_f32`] and [`Samples::from_f64`] do.
+    /// Checks an array, as [`Samples::from_f32`] and [`Samples::from_f64`] do; with `missing`, as
+    /// [`Samples::with_missing`] does.
     #[doc(hidden)]
-    fn samples(x: ArrayView2<'_, Self>) -> Result<Samples<'_>>;
+    fn samples(x: ArrayView2<'_, Self>, missing: bool) -> Result<Samples<'_>>;
+
+    /// As [`samples`](Self::samples), for an array that is shared.
+    #[doc(hidden)]
+    fn shared_samples<'a>(x: ArcArray2<Self>, missing: bool) -> Result<Samples<'a>>;
 }
 
 mod sealed {
@@ -37,14 +43,22 @@ mod sealed {
 }
 
 impl Element for f32 {
-    fn samples(x: ArrayView2<'_, Self>) -> Result<Samples<'_>> {
-        Samples::from_f32(x)
+    fn samples(x: ArrayView2<'_, Self>, missing: bool) -> Result<Samples<'_>> {
+        Samples::checked(Elements::F32(Array::Borrowed(x)), missing)
+    }
+
+    fn shared_samples<'a>(x: ArcArray2<Self>, missing: bool) -> Result<Samples<'a>> {
+        Samples::checked(Elements::F32(Array::Shared(x)), missing)
     }
 }
 
 impl Element for f64 {
-    fn samples(x: ArrayView2<'_, Self>) -> Result<Samples<'_>> {
-        Samples::from_f64(x)
+    fn samples(x: ArrayView2<'_, Self>, missing: bool) -> Result<Samples<'_>> {
+        Samples::checked(Elements::F64(Array::Borrowed(x)), missing)
+    }
+
+    fn shared_samples<'a>(x: ArcArray2<Self>, missing: bool) -> Result<Samples<'a>> {
+        Samples::checked(Elements::F64(Array::Shared(x)), missing)
     }
 }
 
@@ -57,8 +71,22 @@ pub enum View<'a> {
     F64(ArrayView2<'a, f64>),
 }
 
-/// N samples of D features (rows × columns, any memory order), checked to be non-empty and finite. Each has the weight one,
-/// or a weight of its own.
+/// What is missing in samples; see [`Samples::with_missing`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Missing {
+    /// The number of observed values of each column (D,).
+    pub observed: Vec<usize>,
+    /// The number of missing values in all columns together; at least one.
+    pub values: usize,
+    /// The number of rows in which nothing is observed.
+    pub empty_rows: usize,
+    /// The first of these rows.
+    pub first_empty_row: Option<usize>,
+}
+
+/// N samples of D features (rows × columns, any memory order), checked to be non-empty and finite; where the caller says
+/// so, NaN stands for a value that is [missing](Self::with_missing). Each sample has the weight one, or a weight of its own.
 ///
 /// The arrays are borrowed from the caller, or shared with it ([`from_shared_f32`](Self::from_shared_f32)); a clone copies no
 /// sample. An evaluator holds its samples beside the copy in its device's layout, for what needs them as they were given:
@@ -67,6 +95,8 @@ pub enum View<'a> {
 pub struct Samples<'a> {
     x: Elements<'a>,
     weights: Option<Array<'a, f64, Ix1>>,
+    /// None where every value is observed.
+    missing: Option<Arc<Missing>>,
 }
 
 #[derive(Debug, Clone)]
@@ -109,12 +139,12 @@ impl<T: Clone, D: Dimension> Array<'_, T, D> {
 impl<'a> Samples<'a> {
     /// Checks a float32 array (N, D). Errors: [`Error::EmptyData`], [`Error::NonFiniteSample`].
     pub fn from_f32(x: ArrayView2<'a, f32>) -> Result<Self> {
-        Self::checked(Elements::F32(Array::Borrowed(x)))
+        Self::checked(Elements::F32(Array::Borrowed(x)), false)
     }
 
     /// Checks a float64 array (N, D). Errors: [`Error::EmptyData`], [`Error::NonFiniteSample`].
     pub fn from_f64(x: ArrayView2<'a, f64>) -> Result<Self> {
-        Self::checked(Elements::F64(Array::Borrowed(x)))
+        Self::checked(Elements::F64(Array::Borrowed(x)), false)
     }
 
     /// As [`from_f32`](Self::from_f32), but the samples own a share of the array, which `array.into_shared()` makes without
@@ -123,7 +153,7 @@ impl<'a> Samples<'a> {
     /// # Errors
     /// As [`from_f32`](Self::from_f32).
     pub fn from_shared_f32(x: ArcArray2<f32>) -> Result<Self> {
-        Self::checked(Elements::F32(Array::Shared(x)))
+        Self::checked(Elements::F32(Array::Shared(x)), false)
     }
 
     /// As [`from_f64`](Self::from_f64), but the samples own a share of the array, which `array.into_shared()` makes without
@@ -132,15 +162,83 @@ impl<'a> Samples<'a> {
     /// # Errors
     /// As [`from_f64`](Self::from_f64).
     pub fn from_shared_f64(x: ArcArray2<f64>) -> Result<Self> {
-        Self::checked(Elements::F64(Array::Shared(x)))
+        Self::checked(Elements::F64(Array::Shared(x)), false)
     }
 
-    fn checked(x: Elements<'a>) -> Result<Self> {
-        match &x {
-            Elements::F32(x) => check(&x.view(), |v| v.is_finite(), f64::from)?,
-            Elements::F64(x) => check(&x.view(), |v| v.is_finite(), |v| v)?,
+    /// Checks an array (N, D) in which NaN stands for a value that is missing at random. The likelihood of a sample is then that
+    /// of its observed values, and everything that is computed from it is exact: scores, responsibilities, statistics. A
+    /// sample with nothing observed has the log-likelihood 0. An array without NaN gives the bits that
+    /// [`from_f32`](Self::from_f32) and [`from_f64`](Self::from_f64) give.
+    ///
+    /// ```
+    /// use gmm_host::{GaussianMixtureParams, Samples};
+    /// use ndarray::array;
+    ///
+    /// let x = array![[1.0, 2.0], [1.1, f64::NAN], [0.9, 0.0], [10.0, 2.0], [f64::NAN, 4.0], [9.9, 0.0]];
+    /// assert!(Samples::from_f64(x.view()).is_err());
+    /// let samples = Samples::with_missing(x.view())?;
+    /// assert_eq!(samples.missing().unwrap().observed, [5, 5]);
+    /// let fit = GaussianMixtureParams::new(2).fit(&samples)?;
+    /// let filled = fit.mixture.impute(&samples)?;
+    /// assert!(filled.iter().all(|v| v.is_finite()) && filled[[0, 1]] == 2.0);
+    /// # Ok::<(), gmm_host::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::EmptyData`]; [`Error::NonFiniteSample`] for an infinite value.
+    pub fn with_missing<T: Element>(x: ArrayView2<'a, T>) -> Result<Self> {
+        T::samples(x, true)
+    }
+
+    /// As [`with_missing`](Self::with_missing), but the samples own a share of the array, which `array.into_shared()` makes
+    /// without a copy.
+    ///
+    /// # Errors
+    /// As [`with_missing`](Self::with_missing).
+    pub fn with_shared_missing<T: Element>(x: ArcArray2<T>) -> Result<Self> {
+        T::shared_samples(x, true)
+    }
+
+    fn checked(x: Elements<'a>, missing: bool) -> Result<Self> {
+        match (&x, missing) {
+            (Elements::F32(x), false) => check(&x.view(), |v| v.is_finite(), f64::from)?,
+            (Elements::F64(x), false) => check(&x.view(), |v| v.is_finite(), |v| v)?,
+            (Elements::F32(x), true) => check(&x.view(), |v| !v.is_infinite(), f64::from)?,
+            (Elements::F64(x), true) => check(&x.view(), |v| !v.is_infinite(), |v| v)?,
         }
-        Ok(Self { x, weights: None })
+        let mut samples = Self { x, weights: None, missing: None };
+        if missing {
+            samples.find_missing();
+        }
+        Ok(samples)
+    }
+
+    /// What is missing in the samples; `None` where every value is observed.
+    pub fn missing(&self) -> Option<&Missing> {
+        self.missing.as_deref()
+    }
+
+    fn find_missing(&mut self) {
+        self.missing = match self.view() {
+            View::F32(x) => find_missing(&x, |v| v.is_nan()),
+            View::F64(x) => find_missing(&x, |v| v.is_nan()),
+        }
+        .map(Arc::new);
+    }
+
+    /// A copy of some rows, with their weights, of which only some columns are retained. None of the values may be missing.
+    /// The weights may all be zero.
+    pub(crate) fn observed(&self, rows: &[usize], columns: &[usize]) -> Samples<'static> {
+        fn part<T: Copy>(x: ArrayView2<'_, T>, rows: &[usize], columns: &[usize]) -> Array<'static, T, Ix2> {
+            let at = |(i, j): (usize, usize)| x[[rows[i], columns[j]]];
+            Array::Shared(Array2::from_shape_fn((rows.len(), columns.len()), at).into_shared())
+        }
+        let x = match self.view() {
+            View::F32(x) => Elements::F32(part(x, rows, columns)),
+            View::F64(x) => Elements::F64(part(x, rows, columns)),
+        };
+        let weights = self.weights().map(|w| Array::Shared(w.select(Axis(0), rows).into_shared()));
+        Samples { x, weights, missing: None }
     }
 
     /// Gives each sample a weight (N,): a sample of weight w counts as w equal samples.
@@ -170,7 +268,7 @@ impl<'a> Samples<'a> {
             Elements::F32(x) => Elements::F32(x.reborrow()),
             Elements::F64(x) => Elements::F64(x.reborrow()),
         };
-        Samples { x, weights: self.weights.as_ref().map(Array::reborrow) }
+        Samples { x, weights: self.weights.as_ref().map(Array::reborrow), missing: self.missing.clone() }
     }
 
     /// The checked array.
@@ -222,6 +320,9 @@ impl<'a> Samples<'a> {
         if let Some(weights) = &mut part.weights {
             weights.select_rows(slice);
         }
+        if part.missing.is_some() {
+            part.find_missing();
+        }
         part
     }
 
@@ -231,12 +332,12 @@ impl<'a> Samples<'a> {
             Elements::F64(_) => self,
             Elements::F32(x) => {
                 let x = Array::Shared(x.view().mapv(f64::from).into_shared());
-                Self { x: Elements::F64(x), weights: self.weights }
+                Self { x: Elements::F64(x), ..self }
             }
         }
     }
 
-    /// A copy of some samples in float64, with their weights.
+    /// A copy of some samples in float64, with their weights; what is missing is NaN.
     ///
     /// # Errors
     /// [`Error::NoSuchRow`].
@@ -281,13 +382,45 @@ pub(crate) fn check_rows(rows: &[usize], n_samples: usize) -> Result<()> {
     }
 }
 
+/// Counts the values that are missing; none if no value is.
+fn find_missing<T: Copy + Sync + Send>(x: &ArrayView2<T>, missing: impl Fn(T) -> bool + Sync) -> Option<Missing> {
+    let d = x.ncols();
+    let count = |(piece, rows): (usize, ArrayView2<'_, T>)| {
+        let mut found = Missing { observed: vec![0; d], values: 0, empty_rows: 0, first_empty_row: None };
+        for (i, row) in rows.outer_iter().enumerate() {
+            let mut n = 0;
+            for (observed, &v) in found.observed.iter_mut().zip(row) {
+                let missing = missing(v);
+                *observed += usize::from(!missing);
+                n += usize::from(missing);
+            }
+            found.values += n;
+            if n == d {
+                found.empty_rows += 1;
+                found.first_empty_row.get_or_insert(piece * PIECE + i);
+            }
+        }
+        found
+    };
+    let both = |mut a: Missing, b: Missing| {
+        a.observed.iter_mut().zip(&b.observed).for_each(|(a, b)| *a += b);
+        a.values += b.values;
+        a.empty_rows += b.empty_rows;
+        a.first_empty_row = a.first_empty_row.or(b.first_empty_row);
+        a
+    };
+    let pieces: Vec<_> = x.axis_chunks_iter(Axis(0), PIECE).into_par_iter().enumerate().map(count).collect();
+    pieces.into_iter().reduce(both).filter(|found| found.values > 0)
+}
+
+/// Rows that a thread takes at a time.
+const PIECE: usize = 4096;
+
 fn check<T: Copy + Sync + Send>(
     x: &ArrayView2<T>,
     finite: impl Fn(T) -> bool + Sync,
     wide: impl Fn(T) -> f64 + Sync,
 ) -> Result<()> {
-    /// Rows that a thread takes at a time.
-    const PIECE: usize = 4096;
     let (rows, columns) = x.dim();
     if rows == 0 || columns == 0 {
         return Err(Error::EmptyData { rows, columns });

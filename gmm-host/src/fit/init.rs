@@ -5,13 +5,14 @@
 //! belongs to its nearest centre, so that one such pass is a Lloyd iteration, and the last one gives the start in the
 //! covariance type of the fit. (scikit-learn takes the centres themselves with the covariance `reg_covar` for
 //! k-means++ and random_from_data; its first iteration is then such an assignment.)
-use super::kmeans::Points;
+use super::kmeans::{Gaps, Points};
 use super::params::{GaussianMixtureValidParams, InitParams};
 use crate::{CovarianceType, Covariances, Error, Evaluator, Freeze, Mixture, Result, Rows, Statistics};
 use ndarray::{Array1, Array2, Axis};
 use rand::seq::index;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::ops::AddAssign;
 
 /// The most Lloyd iterations over all samples. Such a pass takes as long as two EM iterations, because most samples are far
 /// from every component in units of its width; but EM needs three times as many iterations from centres that still move.
@@ -25,6 +26,8 @@ const FREE_WORK: usize = 1 << 22;
 const SUBSET: usize = 4096;
 /// The same for random responsibilities; there are at least 4 for each feature.
 const RANDOM_SUBSET: usize = 1024;
+/// Lloyd's iterations over a subset by which centres that are samples with missing values find their place.
+const GAP_LLOYD: usize = 2;
 /// Lloyd's iterations end when the centres move by less than this times the data's mean variance, squared and summed, as in
 /// scikit-learn's k-means.
 const LLOYD_TOL: f64 = 1e-4;
@@ -70,12 +73,16 @@ impl GaussianMixtureValidParams {
 
     /// A start from random responsibilities of some samples.
     fn random_start(&self, x: &Array2<f64>, weights: &Array1<f64>, rng: &mut ChaCha8Rng) -> Result<Mixture> {
+        let points = Points::new(x, weights);
         let mut r = Array2::from_shape_simple_fn((x.nrows(), self.n_components), || rng.random::<f64>());
         for (mut r, w) in r.outer_iter_mut().zip(weights) {
             let factor = w / r.sum();
             r *= factor;
         }
-        Statistics::from_responsibilities(x.view(), r.view(), self.covariance_type)?.to_mixture(self.reg_covar)
+        let statistics = Statistics::from_responsibilities(points.filled().view(), r.view(), self.covariance_type)?;
+        // Each component is about as all samples are.
+        let means = statistics.means().select(Axis(0), &[0]);
+        with_gaps(statistics.to_mixture(self.reg_covar)?, points.gaps(&means))
     }
 
     /// A start at centres that are found among some samples, and improved over all of them if `init_params` says so.
@@ -96,7 +103,7 @@ impl GaussianMixtureValidParams {
             _ => {
                 // This cannot fail: `subset` gives at least K samples, whose weights are positive and finite.
                 let chosen = index::sample_weighted(rng, s, |i| weights[i], k).map_err(|_| Error::ZeroSampleWeights)?;
-                x.select(Axis(0), &chosen.into_vec())
+                points.filled().select(Axis(0), &chosen.into_vec())
             }
         };
         let variance = points.mean_variance();
@@ -105,13 +112,34 @@ impl GaussianMixtureValidParams {
             let rounds = passes.min(if s == n { SUBSET_LLOYD.1 } else { SUBSET_LLOYD.0 });
             converged = points.lloyd(&mut centres, rounds, LLOYD_TOL * variance) && s == n;
         }
+        if points.has_gaps() && self.init_params != InitParams::KMeans {
+            // Where a sample that is a centre misses a value, the centre has the column's mean, which may be far from its neighbours.
+            points.lloyd(&mut centres, GAP_LLOYD, 0.0);
+        }
         let narrow = narrow_variance(&points, &centres, NARROW * variance * d as f64);
         if !converged {
             lloyd_over_all(evaluator, &mut centres, narrow, LLOYD_TOL * variance)?;
         }
         let (statistics, assigner) = assign(evaluator, &centres, narrow, self.covariance_type)?;
-        Ok(statistics.update(&assigner, self.reg_covar, Freeze::default())?.mixture)
+        with_gaps(statistics.update(&assigner, self.reg_covar, Freeze::default())?.mixture, points.gaps(&centres))
     }
+}
+
+/// Adds to the variances what the missing values contribute, for which the start has used the means of their columns: each varies
+/// about as those do that are observed in the same column. With gaps of one row, this row is that of all components.
+fn with_gaps(mixture: Mixture, gaps: Option<Gaps>) -> Result<Mixture> {
+    let Some(Gaps { share, variance }) = gaps else { return Ok(mixture) };
+    let added = share * &variance;
+    let (k, d) = mixture.means().dim();
+    let of = |c: usize| added.row(c.min(added.nrows() - 1));
+    let mut covariances = mixture.covariances().clone();
+    match &mut covariances {
+        Covariances::Full(v) => v.outer_iter_mut().enumerate().for_each(|(c, mut v)| v.diag_mut().add_assign(&of(c))),
+        Covariances::Tied(v) => (0..k).for_each(|c| v.diag_mut().scaled_add(mixture.weights()[c], &of(c))),
+        Covariances::Diag(v) => v.outer_iter_mut().enumerate().for_each(|(c, mut v)| v.add_assign(&of(c))),
+        Covariances::Spherical(v) => v.iter_mut().enumerate().for_each(|(c, v)| *v += of(c).sum() / d as f64),
+    }
+    Mixture::new(mixture.weights().to_owned(), mixture.means().to_owned(), covariances)
 }
 
 /// The variance of the narrow components that assign samples to `centres`, or `otherwise` if all samples are centres.
@@ -156,7 +184,11 @@ fn assign(
     }
 }
 
-/// `size` random samples, more where too few of them have weight; those without are left out.
+/// `size` random samples, more where too few of them have weight, or where a column has no observed value in them; those without
+/// weight are left out.
+///
+/// # Errors
+/// [`Error::TooFewSamples`], [`Error::UnobservedColumn`].
 fn subset(evaluator: &mut dyn Evaluator, k: usize, mut size: usize, rng: &mut ChaCha8Rng) -> Result<Rows> {
     let n = evaluator.n_samples();
     loop {
@@ -164,13 +196,18 @@ fn subset(evaluator: &mut dyn Evaluator, k: usize, mut size: usize, rng: &mut Ch
         indices.sort_unstable();
         let rows = evaluator.rows(&indices)?;
         let counted: Vec<usize> = (0..size).filter(|&i| rows.weights[i] > 0.0).collect();
-        if counted.len() == size {
+        let unobserved = |j: &usize| counted.iter().all(|&i| rows.x[[i, *j]].is_nan());
+        let unobserved = (0..evaluator.n_features()).find(unobserved);
+        if counted.len() == size && unobserved.is_none() {
             return Ok(rows);
         }
         if size == n && counted.len() < k {
             return Err(Error::TooFewSamples { n_samples: counted.len(), n_components: k });
         }
-        if size == n || counted.len() >= 4 * k {
+        if let (true, Some(column)) = (size == n, unobserved) {
+            return Err(Error::UnobservedColumn { column });
+        }
+        if size == n || counted.len() >= 4 * k && unobserved.is_none() {
             return Ok(Rows { x: rows.x.select(Axis(0), &counted), weights: rows.weights.select(Axis(0), &counted) });
         }
         size = size.saturating_mul(4).min(n);

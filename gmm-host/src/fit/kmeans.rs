@@ -1,6 +1,6 @@
 //! k-means on a few samples, on the host. The samples lie in blocks, column by column, so that the distances of many samples
-//! to a centre are computed at once.
-use ndarray::{Array1, Array2};
+//! to a centre are computed at once. The distance of a sample with missing values is that of its observed ones.
+use ndarray::{Array1, Array2, Axis};
 use pulp::{Arch, Simd, WithSimd};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
@@ -20,21 +20,50 @@ pub(super) struct Points {
     /// The same (⌈S / 32⌉, D, 32), filled up with zeros.
     blocks: Vec<[f64; SIDE_BY_SIDE]>,
     weights: Vec<f64>,
+    /// Which values are observed; none where all are. A missing value is the mean of its column in `rows` and `blocks`.
+    observed: Option<Observed>,
     arch: Arch,
 }
 
+/// 1 for a value that is observed and 0 for one that is not.
+struct Observed {
+    /// Row by row (S, D).
+    rows: Vec<f64>,
+    /// The same in the order of the blocks.
+    blocks: Vec<[f64; SIDE_BY_SIDE]>,
+}
+
+/// What is missing in the samples of each cluster.
+pub(super) struct Gaps {
+    /// The share of each column's values that is missing (K, D), by weight.
+    pub share: Array2<f64>,
+    /// The variance of each column within the clusters (D,).
+    pub variance: Array1<f64>,
+}
+
 impl Points {
-    /// `x` (S, D), at least one row; `weights` (S,).
+    /// `x` (S, D), at least one row, NaN where a value is missing; `weights` (S,).
     pub fn new(x: &Array2<f64>, weights: &Array1<f64>) -> Self {
-        let (s, d) = x.dim();
-        let rows: Vec<f64> = x.iter().copied().collect();
-        let mut blocks = vec![[0.0; SIDE_BY_SIDE]; s.div_ceil(SIDE_BY_SIDE) * d];
-        for (i, row) in rows.chunks_exact(d).enumerate() {
-            for (block, v) in blocks[i / SIDE_BY_SIDE * d..].iter_mut().zip(row) {
-                block[i % SIDE_BY_SIDE] = *v;
+        let d = x.ncols();
+        let mut rows: Vec<f64> = x.iter().copied().collect();
+        let observed = rows.iter().any(|v| v.is_nan()).then(|| {
+            let observed: Vec<f64> = rows.iter().map(|v| f64::from(u8::from(!v.is_nan()))).collect();
+            for j in 0..d {
+                fill_with_mean(&mut rows[j..], d, weights);
             }
-        }
-        Self { d, rows, blocks, weights: weights.to_vec(), arch: Arch::new() }
+            Observed { blocks: blocks(&observed, d), rows: observed }
+        });
+        Self { d, blocks: blocks(&rows, d), rows, weights: weights.to_vec(), observed, arch: Arch::new() }
+    }
+
+    /// Whether any value is missing.
+    pub fn has_gaps(&self) -> bool {
+        self.observed.is_some()
+    }
+
+    /// The samples, with the means of the columns where values are missing (S, D).
+    pub fn filled(&self) -> Array2<f64> {
+        Array2::from_shape_fn((self.weights.len(), self.d), |(i, j)| self.rows[i * self.d + j])
     }
 
     fn row(&self, i: usize) -> &[f64] {
@@ -84,6 +113,12 @@ impl Points {
         let d = self.d;
         for _ in 0..rounds {
             let old: Vec<f64> = centres.iter().copied().collect();
+            if let Some(observed) = &self.observed {
+                if self.move_to_observed(centres, observed) <= tol {
+                    return true;
+                }
+                continue;
+            }
             let mut sums = vec![0.0; old.len()];
             let mut counts = vec![0.0; centres.nrows()];
             for ((row, (_, label)), &w) in self.rows.chunks_exact(d).zip(self.labels(centres)).zip(&self.weights) {
@@ -110,6 +145,46 @@ impl Points {
         false
     }
 
+    /// Moves each coordinate of each centre to the mean of the values that are observed in its samples, or leaves it where there
+    /// are none. Returns the sum of the squared moves.
+    fn move_to_observed(&self, centres: &mut Array2<f64>, observed: &Observed) -> f64 {
+        let mut sums = Array2::<f64>::zeros(centres.dim());
+        let mut counts = Array2::<f64>::zeros(centres.dim());
+        for (i, ((_, label), &w)) in self.labels(centres).into_iter().zip(&self.weights).enumerate() {
+            for (j, (v, seen)) in self.row(i).iter().zip(&observed.rows[i * self.d..]).enumerate() {
+                sums[[label, j]] += w * seen * (v - centres[[label, j]]);
+                counts[[label, j]] += w * seen;
+            }
+        }
+        let mut moved = 0.0;
+        for ((centre, sum), n) in centres.iter_mut().zip(&sums).zip(&counts).filter(|(_, n)| **n > 0.0) {
+            *centre += sum / n;
+            moved += (sum / n) * (sum / n);
+        }
+        moved
+    }
+
+    /// What is missing in the samples that are nearest to each of the centres; `None` where nothing is.
+    pub fn gaps(&self, centres: &Array2<f64>) -> Option<Gaps> {
+        let observed = self.observed.as_ref()?;
+        let mut seen = Array2::<f64>::zeros(centres.dim());
+        let mut counts = Array1::<f64>::zeros(centres.nrows());
+        let mut squares = Array1::<f64>::zeros(self.d);
+        for (i, ((_, label), &w)) in self.labels(centres).into_iter().zip(&self.weights).enumerate() {
+            counts[label] += w;
+            for (j, (v, observed)) in self.row(i).iter().zip(&observed.rows[i * self.d..]).enumerate() {
+                seen[[label, j]] += w * observed;
+                squares[j] += w * observed * (v - centres[[label, j]]).powi(2);
+            }
+        }
+        let variance = squares / seen.sum_axis(Axis(0));
+        let share = Array2::from_shape_fn(seen.dim(), |(c, j)| match counts[c] > 0.0 {
+            true => 1.0 - seen[[c, j]] / counts[c],
+            false => 0.0,
+        });
+        Some(Gaps { share, variance })
+    }
+
     /// Weighted mean of the squared distance to the nearest centre.
     pub fn inertia(&self, centres: &Array2<f64>) -> f64 {
         let distances: Vec<f64> = self.labels(centres).into_iter().map(|(d, _)| d).collect();
@@ -118,6 +193,10 @@ impl Points {
 
     /// Mean over the features of the weighted variance.
     pub fn mean_variance(&self) -> f64 {
+        if self.observed.is_some() {
+            let means = Array2::from_shape_fn((1, self.d), |(_, j)| self.column_mean(j));
+            return self.gaps(&means).map_or(0.0, |gaps| gaps.variance.sum() / self.d as f64);
+        }
         let total = self.weights.iter().sum::<f64>();
         let weighted = |centre: &[f64], f: fn(f64) -> f64| {
             let mut sums = vec![0.0; self.d];
@@ -130,6 +209,14 @@ impl Points {
         };
         let means: Vec<f64> = weighted(self.row(0), |v| v).zip(self.row(0)).map(|(v, c)| v + c).collect();
         weighted(&means, |v| v * v).sum::<f64>() / self.d as f64
+    }
+
+    /// The mean of a column, where what is missing is that mean already.
+    fn column_mean(&self, j: usize) -> f64 {
+        let column = || self.rows[j..].iter().step_by(self.d);
+        let origin = self.rows[j];
+        let sum: f64 = column().zip(&self.weights).map(|(v, w)| w * (v - origin)).sum();
+        origin + sum / self.weights.iter().sum::<f64>()
     }
 
     /// Σᵢ wᵢ·vᵢ, in eight sums side by side, so that no addition waits for the one before.
@@ -173,8 +260,15 @@ impl Points {
     fn visit_distances<T>(&self, start: usize, out: &mut [T], centre: &[f64], f: impl Fn(&mut T, f64)) {
         let mut distances = [[0.0; SIDE_BY_SIDE]; BLOCK / SIDE_BY_SIDE];
         let distances = &mut distances[..out.len().div_ceil(SIDE_BY_SIDE)];
-        let blocks = &self.blocks[start / SIDE_BY_SIDE * self.d..];
-        self.arch.dispatch(Distances { blocks, centre, distances });
+        let first = start / SIDE_BY_SIDE * self.d;
+        let blocks = &self.blocks[first..];
+        match &self.observed {
+            None => self.arch.dispatch(Distances { blocks, centre, distances }),
+            Some(observed) => {
+                let observed = &observed.blocks[first..];
+                self.arch.dispatch(ObservedDistances { blocks, observed, centre, distances });
+            }
+        }
         out.iter_mut().zip(distances.as_flattened()).for_each(|(out, d)| f(out, *d));
     }
 }
@@ -202,6 +296,57 @@ impl WithSimd for Distances<'_> {
             *out = sums;
         }
     }
+}
+
+/// As [`Distances`], of the values that are observed (P, D, 32).
+struct ObservedDistances<'a> {
+    blocks: &'a [[f64; SIDE_BY_SIDE]],
+    observed: &'a [[f64; SIDE_BY_SIDE]],
+    centre: &'a [f64],
+    distances: &'a mut [[f64; SIDE_BY_SIDE]],
+}
+
+impl WithSimd for ObservedDistances<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let d = self.centre.len();
+        for ((block, observed), out) in
+            self.blocks.chunks_exact(d).zip(self.observed.chunks_exact(d)).zip(self.distances)
+        {
+            let mut sums = [0.0; SIDE_BY_SIDE];
+            for ((values, observed), centre) in block.iter().zip(observed).zip(self.centre) {
+                for ((sum, v), observed) in sums.iter_mut().zip(values).zip(observed) {
+                    *sum += observed * ((v - centre) * (v - centre));
+                }
+            }
+            *out = sums;
+        }
+    }
+}
+
+/// Numbers row by row (S, D) in blocks (⌈S / 32⌉, D, 32), filled up with zeros.
+fn blocks(rows: &[f64], d: usize) -> Vec<[f64; SIDE_BY_SIDE]> {
+    let mut blocks = vec![[0.0; SIDE_BY_SIDE]; (rows.len() / d).div_ceil(SIDE_BY_SIDE) * d];
+    for (i, row) in rows.chunks_exact(d).enumerate() {
+        for (block, v) in blocks[i / SIDE_BY_SIDE * d..].iter_mut().zip(row) {
+            block[i % SIDE_BY_SIDE] = *v;
+        }
+    }
+    blocks
+}
+
+/// Fills the gaps in a column, every `d`th of `values`, with the mean of its other values by weight; with 0 if there are none.
+fn fill_with_mean(values: &mut [f64], d: usize, weights: &Array1<f64>) {
+    let (mut sum, mut weight, mut origin) = (0.0, 0.0, None);
+    for (v, w) in values.iter().step_by(d).zip(weights).filter(|(v, _)| !v.is_nan()) {
+        // Differences are summed, so that nothing is lost far from zero.
+        sum += w * (v - *origin.get_or_insert(*v));
+        weight += w;
+    }
+    let mean = origin.map_or(0.0, |origin: f64| if weight > 0.0 { origin + sum / weight } else { origin });
+    values.iter_mut().step_by(d).filter(|v| v.is_nan()).for_each(|v| *v = mean);
 }
 
 /// Running sums.

@@ -1,6 +1,6 @@
 //! Fitting in standardised units.
 use super::outcome::Fit;
-use crate::{CovarianceType, Covariances, Error, Mixture, Result, Samples, Statistics, View};
+use crate::{CentredSums, CovarianceType, Covariances, Error, Mixture, Result, Samples, Statistics, View};
 use ndarray::{Array1, Array2, ArrayView2, ArrayViewMut2, Axis};
 
 /// The number of samples that are read at a time.
@@ -15,6 +15,8 @@ const SPHERICAL_TOLERANCE: f64 = 1e-9;
 pub struct Standardization {
     mean: Array1<f64>,
     scale: Array1<f64>,
+    /// The share of each column's values that is observed, by weight.
+    observed: Array1<f64>,
 }
 
 /// Finds a [`Standardization`] from samples that come in parts.
@@ -23,42 +25,108 @@ pub struct StandardizationBuilder {
     /// The first sample, which is subtracted from all: so nothing is lost for samples far from zero, and a constant column is
     /// exactly zero.
     origin: Array1<f64>,
-    moments: Statistics,
+    /// Those of all columns together while nothing is missing; then those of each column.
+    moments: Moments,
+    /// The total weight of the samples.
+    weight: f64,
+}
+
+#[derive(Debug, Clone)]
+enum Moments {
+    Complete(Statistics),
+    Columns(Vec<Statistics>),
 }
 
 impl StandardizationBuilder {
-    /// Takes D and an origin from the first of some samples, without counting any.
+    /// Takes D and an origin from the first of some samples (for each column, from the first that has a value there), without
+    /// counting any.
     pub fn new(samples: &Samples<'_>) -> Self {
-        let origin = wide(&samples.rows(0..1)).row(0).to_owned();
+        let mut origin = wide(&samples.rows(0..1)).row(0).to_owned();
+        if samples.missing().is_some() {
+            for (j, origin) in origin.iter_mut().enumerate().filter(|(_, v)| v.is_nan()) {
+                let first = match samples.view() {
+                    View::F32(x) => x.column(j).iter().find(|v| !v.is_nan()).map(|&v| v.into()),
+                    View::F64(x) => x.column(j).iter().find(|v| !v.is_nan()).copied(),
+                };
+                *origin = first.unwrap_or(0.0);
+            }
+        }
         let moments = Statistics::empty(CovarianceType::Diag, 1, origin.len());
-        Self { origin, moments }
+        Self { origin, moments: Moments::Complete(moments), weight: 0.0 }
     }
 
     /// Counts samples. Errors: [`Error::NonFiniteStatistic`] where a sum overflows.
     pub fn add(&mut self, samples: &Samples<'_>) -> Result<()> {
         let n = samples.n_samples();
+        self.weight += samples.total_weight();
         for start in (0..n).step_by(CHUNK) {
             let chunk = samples.rows(start..n.min(start + CHUNK));
             let weights = chunk.weights().map_or_else(|| Array1::ones(chunk.n_samples()), |w| w.to_owned());
             let x = wide(&chunk) - &self.origin;
-            let weights = weights.insert_axis(Axis(1));
-            let part = Statistics::from_responsibilities(x.view(), weights.view(), CovarianceType::Diag)?;
-            self.moments.merge(&part)?;
+            if chunk.missing().is_some()
+                && let Moments::Complete(moments) = &self.moments
+            {
+                self.moments = Moments::Columns(by_column(moments)?);
+            }
+            let moments_of = |x: ArrayView2<'_, f64>, weights: &Array1<f64>| {
+                let weights = weights.view().insert_axis(Axis(1));
+                Statistics::from_responsibilities(x, weights, CovarianceType::Diag)
+            };
+            match &mut self.moments {
+                Moments::Complete(moments) => moments.merge(&moments_of(x.view(), &weights)?)?,
+                Moments::Columns(columns) => {
+                    for (moments, x) in columns.iter_mut().zip(x.columns()) {
+                        let rows: Vec<usize> = (0..x.len()).filter(|&i| !x[i].is_nan()).collect();
+                        let (x, weights) = (x.select(Axis(0), &rows), weights.select(Axis(0), &rows));
+                        moments.merge(&moments_of(x.view().insert_axis(Axis(1)), &weights)?)?;
+                    }
+                }
+            }
         }
         Ok(())
     }
 
     /// The mean and the standard deviation of the samples that were counted.
     pub fn finish(self) -> Standardization {
-        let scatter = self.moments.scatter().iter();
-        let scale =
-            scatter.map(|v| (v / self.moments.weight()).sqrt()).map(|s| if s > 0.0 { s } else { 1.0 }).collect();
-        Standardization { mean: &self.moments.means().row(0) + &self.origin, scale }
+        let columns: Vec<_> = match &self.moments {
+            Moments::Complete(m) => {
+                m.means().iter().zip(m.scatter().iter()).map(|(mean, v)| (m.weight(), *mean, v)).collect()
+            }
+            Moments::Columns(columns) => {
+                columns.iter().map(|m| (m.weight(), m.means()[[0, 0]], m.scatter().iter().sum())).collect()
+            }
+        };
+        let deviation = |&(weight, _, scatter): &(f64, f64, f64)| (scatter / weight).sqrt();
+        let scale = columns.iter().map(deviation).map(|s| if s > 0.0 { s } else { 1.0 }).collect();
+        let mean = columns.iter().zip(&self.origin).map(|((_, mean, _), origin)| mean + origin).collect();
+        let observed = match &self.moments {
+            Moments::Complete(_) => Array1::ones(self.origin.len()),
+            Moments::Columns(_) => columns.iter().map(|(weight, ..)| weight / self.weight).collect(),
+        };
+        Standardization { mean, scale, observed }
     }
 }
 
+/// The moments of each column, from those of all.
+fn by_column(moments: &Statistics) -> Result<Vec<Statistics>> {
+    let weight = moments.weight();
+    let columns = moments.means().row(0).to_vec().into_iter().zip(moments.scatter().iter().collect::<Vec<_>>());
+    let one = |(mean, scatter)| {
+        Statistics::from_centred_sums(CentredSums {
+            weight,
+            log_likelihood: 0.0,
+            centres: Array2::from_elem((1, 1), mean),
+            counts: Array1::from_elem(1, weight),
+            first: Array2::zeros((1, 1)),
+            second: Covariances::Diag(Array2::from_elem((1, 1), scatter)),
+        })
+    };
+    columns.map(one).collect()
+}
+
 impl Standardization {
-    /// Mean and standard deviation (divisor Σᵢ wᵢ) of each column, by sample weight; the scale of a constant column is 1.
+    /// Mean and standard deviation (divisor Σᵢ wᵢ) of each column, by sample weight and of its observed values; the scale of a
+    /// constant column is 1.
     ///
     /// # Errors
     /// [`Error::NonFiniteStatistic`] where a sum overflows.
@@ -78,9 +146,10 @@ impl Standardization {
         &self.scale
     }
 
-    /// Σⱼ ln scaleⱼ: the log-likelihood of a sample in the units of x is that of z minus this.
+    /// Σⱼ ln scaleⱼ, each term times the share of the column's values that is observed: the mean log-likelihood of the samples in
+    /// the units of x is that of z minus this. Where nothing is missing, so is that of each sample.
     pub fn log_scale(&self) -> f64 {
-        self.scale.iter().map(|s| s.ln()).sum()
+        self.scale.iter().zip(&self.observed).map(|(s, observed)| observed * s.ln()).sum()
     }
 
     /// Standardises samples (N, D) in place; computed in float64, rounded to `T`.

@@ -1,6 +1,7 @@
 //! The log-density of each component in float64, for the reference backend and for what the host computes itself.
+use super::marginal::{Marginal, observed};
 use crate::{Covariances, Mixture};
-use ndarray::{ArrayView1, ArrayView2};
+use ndarray::{ArrayView1, ArrayView2, Axis};
 
 /// A mixture with its normalising constants, to be evaluated sample by sample.
 pub(crate) struct Density<'a> {
@@ -10,6 +11,8 @@ pub(crate) struct Density<'a> {
     /// Uᵀ(x − μ) of one component.
     y: Vec<f64>,
     difference: Vec<f64>,
+    /// The mixture of the features that were observed in the last sample with missing values.
+    marginal: Option<Marginal>,
 }
 
 impl<'a> Density<'a> {
@@ -22,30 +25,54 @@ impl<'a> Density<'a> {
         };
         let log_norm = (0..k).map(|c| {
             let half_log_det = match mixture.factor() {
-                Some(Covariances::Full(u)) => half_log_det(u.index_axis(ndarray::Axis(0), c)),
+                Some(Covariances::Full(u)) => half_log_det(u.index_axis(Axis(0), c)),
                 Some(_) => tied,
                 None => 0.5 * (0..d).map(|j| mixture.variance(c, j).ln()).sum::<f64>(),
             };
             mixture.weights()[c].ln() - half_log_det - 0.5 * d as f64 * std::f64::consts::TAU.ln()
         });
-        Self { mixture, log_norm: log_norm.collect(), y: vec![0.0; d], difference: vec![0.0; d] }
+        Self { mixture, log_norm: log_norm.collect(), y: vec![0.0; d], difference: vec![0.0; d], marginal: None }
     }
 
-    /// Writes log(πₖ N(x; μₖ, Σₖ)) of every component into `log_p` (K,) and returns log Σₖ of them.
+    /// Writes log(πₖ N(x; μₖ, Σₖ)) of every component into `log_p` (K,) and returns log Σₖ of them. Where x is NaN, it is missing,
+    /// and the densities are those of what is observed; without any of it `log_p` is log πₖ, up to a constant, and the result 0.
     pub fn evaluate(&mut self, x: ArrayView1<'_, f64>, log_p: &mut [f64]) -> f64 {
+        if x.iter().any(|v| v.is_nan()) {
+            return self.evaluate_observed(x, log_p);
+        }
         for (c, log_p) in log_p.iter_mut().enumerate() {
             let means = self.mixture.means();
             for ((d, x), m) in self.difference.iter_mut().zip(x).zip(means.row(c)) {
                 *d = x - m;
             }
             let square: f64 = match self.mixture.factor() {
-                Some(Covariances::Full(u)) => self.mahalanobis(u.index_axis(ndarray::Axis(0), c)),
+                Some(Covariances::Full(u)) => self.mahalanobis(u.index_axis(Axis(0), c)),
                 Some(Covariances::Tied(u)) => self.mahalanobis(u.view()),
                 _ => (self.difference.iter().enumerate()).map(|(j, d)| d * d / self.mixture.variance(c, j)).sum(),
             };
             *log_p = self.log_norm[c] - 0.5 * square;
         }
         log_sum_exp(log_p)
+    }
+
+    fn evaluate_observed(&mut self, x: ArrayView1<'_, f64>, log_p: &mut [f64]) -> f64 {
+        let columns = observed(x);
+        if columns.is_empty() {
+            let sum = self.mixture.weights().sum();
+            log_p.iter_mut().zip(self.mixture.weights()).for_each(|(log_p, w)| *log_p = (w / sum).ln());
+            return 0.0;
+        }
+        if self.marginal.as_ref().is_none_or(|marginal| marginal.observed != columns) {
+            self.marginal = Marginal::new(self.mixture, &columns).ok();
+        }
+        match &self.marginal {
+            Some(marginal) => Density::new(&marginal.mixture).evaluate(x.select(Axis(0), &columns).view(), log_p),
+            // The covariance is so nearly singular that a part of it is. Callers report a result that is not a number.
+            None => {
+                log_p.fill(f64::NAN);
+                f64::NAN
+            }
+        }
     }
 
     /// |Uᵀ(x − μ)|²

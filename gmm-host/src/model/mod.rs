@@ -2,5 +2,6 @@
 pub(crate) mod covariances;
 pub(crate) mod density;
 pub(crate) mod linalg;
+pub(crate) mod marginal;
 pub(crate) mod mixture;
 pub(crate) mod sampler;

@@ -3,6 +3,7 @@
 pub mod agreement;
 pub mod estep;
 pub mod precision;
+pub mod sweep;
 
 use gmm_host::{
     CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics,

@@ -4,6 +4,7 @@ mod estep;
 pub(crate) mod isa;
 mod kernel;
 mod leading;
+mod missing;
 mod moments;
 mod posterior;
 pub(crate) mod real;
@@ -13,6 +14,7 @@ use crate::backends::either_precision::EitherPrecision;
 use crate::{ChunkedEvaluator, Error, Evaluator, Result, Samples, View};
 use engine::Engine;
 use isa::Isa;
+use missing::MissingEngine;
 use rayon::ThreadPool;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,6 +28,11 @@ const MAX_FLOAT64: usize = 1 << 27;
 /// float32 samples are evaluated in float32 around the centre of the data, with the constants and the sum over the samples in
 /// float64. Where float32's digits do not suffice, everything is computed in float64 ([`Evaluator::precision`]). The results
 /// do not depend on the number of threads.
+///
+/// Samples with [missing values](Samples::with_missing) are grouped by the columns in which they have values. Each group is
+/// evaluated as complete samples of these columns. With a `full` or `tied` covariance, an evaluation takes one
+/// factorisation for each group and component (one for each group where it is `tied`), so that groups of very few samples take
+/// most of the time where there are many.
 #[derive(Debug)]
 pub struct CpuEvaluator<'a> {
     engine: AnyEngine<'a>,
@@ -33,8 +40,41 @@ pub struct CpuEvaluator<'a> {
 
 #[derive(Debug)]
 enum AnyEngine<'a> {
+    Complete(Complete<'a>),
+    Missing(MissingEngine<'a>),
+}
+
+/// The engine of samples without missing values.
+#[derive(Debug)]
+enum Complete<'a> {
     F32(EitherPrecision<'a, Engine<'a, f32>>),
     F64(Engine<'a, f64>),
+}
+
+impl<'a> Complete<'a> {
+    fn new(samples: Samples<'a>, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
+        match samples.view() {
+            View::F32(_) => {
+                let float32 = Engine::new(samples.clone(), pool.clone(), isa);
+                Self::F32(EitherPrecision::new(float32, open_float64(samples, pool, isa)))
+            }
+            View::F64(_) => Self::F64(Engine::new(samples, pool, isa)),
+        }
+    }
+
+    fn inner(&self) -> &(dyn Evaluator + 'a) {
+        match self {
+            Self::F32(engine) => engine,
+            Self::F64(engine) => engine,
+        }
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Evaluator + 'a) {
+        match self {
+            Self::F32(engine) => engine,
+            Self::F64(engine) => engine,
+        }
+    }
 }
 
 impl<'a> CpuEvaluator<'a> {
@@ -67,12 +107,9 @@ impl<'a> CpuEvaluator<'a> {
     pub(crate) fn with(samples: Samples<'a>, n_threads: Option<usize>, kernel: Option<&str>) -> Result<Self> {
         let isa = kernel.map_or_else(|| Ok(Isa::best()), find_isa)?;
         let pool = n_threads.map(start_threads).transpose()?;
-        let engine = match samples.view() {
-            View::F32(_) => {
-                let float32 = Engine::new(samples.clone(), pool.clone(), isa);
-                AnyEngine::F32(EitherPrecision::new(float32, open_float64(samples, pool, isa)))
-            }
-            View::F64(_) => AnyEngine::F64(Engine::new(samples, pool, isa)),
+        let engine = match samples.missing() {
+            None => AnyEngine::Complete(Complete::new(samples, pool, isa)),
+            Some(_) => AnyEngine::Missing(MissingEngine::new(samples, pool, isa)),
         };
         Ok(Self { engine })
     }
@@ -84,15 +121,15 @@ impl<'a> CpuEvaluator<'a> {
 
     fn inner(&self) -> &(dyn Evaluator + 'a) {
         match &self.engine {
-            AnyEngine::F32(engine) => engine,
-            AnyEngine::F64(engine) => engine,
+            AnyEngine::Complete(engine) => engine,
+            AnyEngine::Missing(engine) => engine,
         }
     }
 
     fn inner_mut(&mut self) -> &mut (dyn Evaluator + 'a) {
         match &mut self.engine {
-            AnyEngine::F32(engine) => engine,
-            AnyEngine::F64(engine) => engine,
+            AnyEngine::Complete(engine) => engine,
+            AnyEngine::Missing(engine) => engine,
         }
     }
 }
@@ -135,3 +172,4 @@ fn open_float64<'a>(
 }
 
 crate::evaluator::pass_on!(CpuEvaluator);
+crate::evaluator::pass_on!(Complete);

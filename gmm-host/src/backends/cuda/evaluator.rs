@@ -51,6 +51,13 @@ impl<'a> CudaEvaluator<'a> {
     /// name; [`Error::Unsupported`](crate::Error::Unsupported) for a memory limit too small for any chunk;
     /// [`Error::Cuda`](crate::Error::Cuda) for a failure of the driver.
     pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
+        if samples.missing().is_some() {
+            return Err(Error::Unsupported {
+                what: "data with missing values".into(),
+                backend: "the CUDA backend",
+                remedy: "use the CPU (device `cpu` or `auto`)",
+            });
+        }
         Self::of(Source::Host(samples, ordinal), options)
     }
 

@@ -1,0 +1,109 @@
+//! From the statistics of the observed columns to those of all columns.
+//!
+//! The mean of a missing column given the observed ones is linear in these, x̂_m = μ_m + B·(x_o − μ_o), so that its sums over the
+//! samples of a group are functions of the sums of the observed columns: with Nₖ, x̄_o and the scatter S_oo of a component, its
+//! mean is μ_m + B·(x̄_o − μ_o), S_mo = B·S_oo, and S_mm = B·S_oo·Bᵀ + Nₖ·C, where C is the covariance of the missing columns given
+//! the observed ones ([`Marginal`]).
+use crate::model::marginal::{Marginal, Regression};
+use crate::{CentredSums, Covariances, Mixture, Result, Statistics};
+use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis};
+
+/// The statistics of samples of which only some columns are observed, from those of these columns.
+pub(super) fn completed(seen: Statistics, marginal: &Marginal, mixture: &Mixture) -> Result<Statistics> {
+    if marginal.missing.is_empty() {
+        return Ok(seen);
+    }
+    let (k, d) = mixture.means().dim();
+    let counts = seen.counts().to_owned();
+    let regressions = marginal.regressions(mixture);
+    let of = |c: usize| &regressions[c.min(regressions.len() - 1)];
+    let mut centres = mixture.means().to_owned();
+    for (c, mut centre) in centres.outer_iter_mut().enumerate().filter(|(c, _)| counts[*c] > 0.0) {
+        let delta = &seen.means().row(c) - &marginal.mixture.means().row(c);
+        let mut filled = centre.select(Axis(0), &marginal.missing);
+        of(c).add(delta.view(), filled.view_mut());
+        marginal.missing.iter().zip(filled).for_each(|(&j, v)| centre[j] = v);
+        marginal.observed.iter().zip(seen.means().row(c)).for_each(|(&j, v)| centre[j] = *v);
+    }
+    let mut second = Covariances::zeros(mixture.covariance_type(), k, d);
+    match (&mut second, seen.scatter()) {
+        (Covariances::Full(all), Covariances::Full(seen)) => {
+            for (c, (all, seen)) in all.outer_iter_mut().zip(seen.outer_iter()).enumerate() {
+                if counts[c] > 0.0 {
+                    complete(all, seen, marginal, of(c), counts[c]);
+                }
+            }
+        }
+        (Covariances::Tied(all), Covariances::Tied(seen)) => {
+            complete(all.view_mut(), seen.view(), marginal, of(0), counts.sum());
+        }
+        (Covariances::Diag(all), Covariances::Diag(seen)) => {
+            for (c, (mut all, seen)) in all.outer_iter_mut().zip(seen.outer_iter()).enumerate() {
+                marginal.observed.iter().zip(seen).for_each(|(&j, v)| all[j] = *v);
+                marginal.missing.iter().for_each(|&j| all[j] = counts[c] * mixture.variance(c, j));
+            }
+        }
+        (Covariances::Spherical(all), Covariances::Spherical(seen)) => {
+            for (c, (all, seen)) in all.iter_mut().zip(seen).enumerate() {
+                *all = seen + counts[c] * mixture.variance(c, 0) * marginal.missing.len() as f64;
+            }
+        }
+        _ => debug_assert!(false, "statistics of another covariance type"),
+    }
+    Statistics::from_centred_sums(CentredSums {
+        weight: seen.weight(),
+        log_likelihood: seen.log_likelihood(),
+        first: Array2::zeros((k, d)),
+        centres,
+        counts,
+        second,
+    })
+}
+
+/// Writes a scatter matrix, of which `seen` is the observed part; `count` is the number of samples that it is of.
+fn complete(
+    mut all: ArrayViewMut2<'_, f64>,
+    seen: ArrayView2<'_, f64>,
+    marginal: &Marginal,
+    regression: &Regression,
+    count: f64,
+) {
+    let (observed, missing) = (&marginal.observed, &marginal.missing);
+    for ((i, j), v) in seen.indexed_iter() {
+        all[[observed[i], observed[j]]] = *v;
+    }
+    let mut inner = &regression.covariance * count;
+    if let Some(slope) = &regression.slope {
+        let mixed = slope.dot(&seen);
+        inner += &mixed.dot(&slope.t());
+        for ((i, j), &v) in mixed.indexed_iter() {
+            all[[missing[i], observed[j]]] = v;
+            all[[observed[j], missing[i]]] = v;
+        }
+    }
+    for ((i, j), &v) in inner.indexed_iter() {
+        all[[missing[i], missing[j]]] = v;
+    }
+}
+
+/// The statistics of samples of this weight in which nothing is observed: each belongs to a component with its weight, and
+/// is distributed as the component is.
+pub(super) fn unobserved(weight: f64, mixture: &Mixture) -> Result<Statistics> {
+    let (k, d) = mixture.means().dim();
+    let counts = &mixture.weights() * (weight / mixture.weights().sum());
+    let mut second = mixture.covariances().clone();
+    match &mut second {
+        Covariances::Full(v) => v.outer_iter_mut().zip(&counts).for_each(|(mut v, n)| v *= *n),
+        Covariances::Tied(v) => *v *= weight,
+        Covariances::Diag(v) => v.outer_iter_mut().zip(&counts).for_each(|(mut v, n)| v *= *n),
+        Covariances::Spherical(v) => v.iter_mut().zip(&counts).for_each(|(v, n)| *v *= n * d as f64),
+    }
+    Statistics::from_centred_sums(CentredSums {
+        weight,
+        log_likelihood: 0.0,
+        first: Array2::zeros((k, d)),
+        centres: mixture.means().to_owned(),
+        counts,
+        second,
+    })
+}

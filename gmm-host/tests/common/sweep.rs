@@ -1,0 +1,117 @@
+//! The E-step under missing values once more, written down sample by sample with the sweep operator (Little and Rubin,
+//! Statistical Analysis with Missing Data, section 7.4.3): it shares no code and no factorisation with the library.
+use gmm_host::{CentredSums, CovarianceType, Covariances, Mixture, Statistics};
+use ndarray::{Array1, Array2, Array3, ArrayView1, Axis};
+
+/// What one component says about one sample.
+pub struct Component {
+    /// log πₖ N(x_o; μ_o, Σ_oo).
+    pub log_p: f64,
+    /// x, with the means of what is missing given what is observed (D,).
+    pub filled: Array1<f64>,
+    /// The covariance of what is missing, zero for what is observed (D, D).
+    pub covariance: Array2<f64>,
+}
+
+/// Σ of a component as a matrix (D, D).
+pub fn matrix(m: &Mixture, c: usize) -> Array2<f64> {
+    match m.covariances() {
+        Covariances::Full(v) => v.index_axis(Axis(0), c).to_owned(),
+        Covariances::Tied(v) => v.clone(),
+        Covariances::Diag(v) => Array2::from_diag(&v.row(c)),
+        Covariances::Spherical(v) => Array2::from_diag(&Array1::from_elem(m.n_features(), v[c])),
+        _ => unreachable!(),
+    }
+}
+
+pub fn component(m: &Mixture, c: usize, x: ArrayView1<'_, f64>) -> Component {
+    let d = x.len();
+    let means = m.means();
+    let (mut g, mu) = (matrix(m, c), means.row(c));
+    let is_observed = |j: usize| !x[j].is_nan();
+    let observed: Vec<usize> = (0..d).filter(|&j| is_observed(j)).collect();
+    let mut log_det = 0.0;
+    for &k in &observed {
+        let h = g.clone();
+        let pivot = h[[k, k]];
+        log_det += pivot.ln();
+        for i in 0..d {
+            for j in 0..d {
+                g[[i, j]] = match (i == k, j == k) {
+                    (true, true) => -1.0 / pivot,
+                    (true, false) | (false, true) => h[[i, j]] / pivot,
+                    (false, false) => h[[i, j]] - h[[i, k]] * h[[k, j]] / pivot,
+                };
+            }
+        }
+    }
+    let mut square = 0.0;
+    for &i in &observed {
+        for &j in &observed {
+            square -= (x[i] - mu[i]) * g[[i, j]] * (x[j] - mu[j]);
+        }
+    }
+    let mut filled = x.to_owned();
+    for j in (0..d).filter(|&j| !is_observed(j)) {
+        filled[j] = mu[j] + observed.iter().map(|&o| g[[j, o]] * (x[o] - mu[o])).sum::<f64>();
+    }
+    let covariance = Array2::from_shape_fn((d, d), |(i, j)| match is_observed(i) || is_observed(j) {
+        true => 0.0,
+        false => g[[i, j]],
+    });
+    let constant = observed.len() as f64 * std::f64::consts::TAU.ln();
+    Component { log_p: m.weights()[c].ln() - 0.5 * (constant + log_det + square), filled, covariance }
+}
+
+/// The log-likelihood of each sample (N,) and the responsibilities (N, K).
+pub fn posterior(m: &Mixture, x: &Array2<f64>) -> (Array1<f64>, Array2<f64>) {
+    let (n, k) = (x.nrows(), m.n_components());
+    let mut r = Array2::from_shape_fn((n, k), |(i, c)| component(m, c, x.row(i)).log_p);
+    let mut scores = Array1::zeros(n);
+    for (score, mut r) in scores.iter_mut().zip(r.outer_iter_mut()) {
+        let largest = r.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        *score = largest + r.iter().map(|v| (v - largest).exp()).sum::<f64>().ln();
+        r.map_inplace(|v| *v = (*v - *score).exp());
+    }
+    (scores, r)
+}
+
+pub fn statistics(m: &Mixture, x: &Array2<f64>, w: &Array1<f64>) -> Statistics {
+    let (k, d) = m.means().dim();
+    let (scores, mut r) = posterior(m, x);
+    r *= &w.view().insert_axis(Axis(1));
+    let counts = r.sum_axis(Axis(0));
+    let mut centres = Array2::zeros((k, d));
+    let mut full = Array3::zeros((k, d, d));
+    for c in 0..k {
+        let parts: Vec<Component> = x.outer_iter().map(|x| component(m, c, x)).collect();
+        // Differences from the first sample, so that nothing is lost far from the origin.
+        let origin = m.means().row(c).to_owned();
+        let mut centre = Array1::<f64>::zeros(d);
+        parts.iter().zip(r.column(c)).for_each(|(p, r)| centre += &((&p.filled - &origin) * (*r / counts[c])));
+        centre += &origin;
+        for (part, &r) in parts.iter().zip(r.column(c)) {
+            let delta = &part.filled - &centre;
+            for ((i, j), v) in full.index_axis_mut(Axis(0), c).indexed_iter_mut() {
+                *v += r * (delta[i] * delta[j] + part.covariance[[i, j]]);
+            }
+        }
+        centres.row_mut(c).assign(&centre);
+    }
+    let diag = Array2::from_shape_fn((k, d), |(c, j)| full[[c, j, j]]);
+    let second = match m.covariance_type() {
+        CovarianceType::Full => Covariances::Full(full),
+        CovarianceType::Tied => Covariances::Tied(full.sum_axis(Axis(0))),
+        CovarianceType::Diag => Covariances::Diag(diag),
+        _ => Covariances::Spherical(diag.sum_axis(Axis(1))),
+    };
+    Statistics::from_centred_sums(CentredSums {
+        weight: w.sum(),
+        log_likelihood: scores.iter().zip(w).filter(|(_, w)| **w > 0.0).map(|(s, w)| s * w).sum(),
+        first: Array2::zeros((k, d)),
+        centres,
+        counts,
+        second,
+    })
+    .unwrap()
+}

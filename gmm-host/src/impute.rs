@@ -10,6 +10,11 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 use rayon::prelude::*;
+use std::ops::Range;
+
+/// The place of a draw in the stream of random numbers of its sample, in words from that of the draw before: more than the
+/// numbers that it takes, whatever D is.
+const WORDS: u128 = 1 << 32;
 
 /// # Missing values
 ///
@@ -49,22 +54,23 @@ impl Mixture {
         Ok(filled.index_axis_move(Axis(0), 0))
     }
 
-    /// `n_draws` copies of the samples (M, N, D), each with other draws of the missing values from their distribution given the
-    /// observed values of their sample: for multiple imputation (Rubin 1987).
+    /// Copies of the samples (M, N, D), each with other draws of the missing values from their distribution given the observed
+    /// values of their sample: for multiple imputation (Rubin 1987).
     ///
-    /// The draws of a sample depend on `seed` and on its number alone. Where the samples are a part of the data,
-    /// `first_row` is the number of their first, so that the parts get what the whole would get; otherwise it is 0.
+    /// `draws` are the numbers of the draws: `0..5` for five of them, `5..8` for three more. A draw for a sample depends on
+    /// `seed`, on its own number, and on that of the sample alone. Where the samples are a part of the data, `first_row` is the
+    /// number of their first, so that the parts get what the whole would get; otherwise it is 0.
     ///
     /// # Errors
     /// As [`impute`](Self::impute); [`Error::BadParameter`] for no draws; [`Error::NotPositiveDefinite`].
     pub fn impute_draws(
         &self,
         samples: &Samples<'_>,
-        n_draws: usize,
+        draws: Range<usize>,
         seed: u64,
         first_row: usize,
     ) -> Result<Array3<f64>> {
-        if n_draws == 0 {
+        if draws.is_empty() {
             return Err(Error::BadParameter {
                 name: "draws",
                 value: "0".into(),
@@ -73,10 +79,11 @@ impl Mixture {
         }
         let d = self.n_features();
         let generator = ChaCha8Rng::seed_from_u64(seed);
-        self.fill(samples, Some(n_draws), |sample, out| {
+        self.fill(samples, Some(draws.len()), |sample, out| {
             let mut rng = generator.clone();
             rng.set_stream((first_row + sample.row) as u64);
-            for out in out.chunks_exact_mut(d) {
+            for (number, out) in draws.clone().zip(out.chunks_exact_mut(d)) {
+                rng.set_word_pos((number as u128) * WORDS);
                 let c = draw(sample.responsibilities, rng.random());
                 sample.completion.fill(c, sample.x, out);
                 let spread = &sample.spreads[c.min(sample.spreads.len() - 1)];

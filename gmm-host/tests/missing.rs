@@ -501,7 +501,7 @@ fn imputed_draws_have_the_moments_of_what_is_missing() {
     for t in CovarianceType::ALL {
         let m = mixture(4, t, 3, 4, 0.5);
         let samples = Samples::with_missing(x.view()).unwrap();
-        let draws = m.impute_draws(&samples, n_draws, 5, 0).unwrap();
+        let draws = m.impute_draws(&samples, 0..n_draws, 5, 0).unwrap();
         assert_eq!(draws.dim(), (n_draws, 3, 4));
         let (_, r) = sweep::posterior(&m, &x);
         for (i, row) in x.outer_iter().enumerate() {
@@ -531,12 +531,14 @@ fn imputed_draws_have_the_moments_of_what_is_missing() {
         assert_eq!(draws.index_axis(Axis(0), 9).row(2), x.row(2), "what is observed stays");
         // The draws of a sample depend on the seed and on its number alone.
         let part = Samples::with_missing(x.slice(s![1.., ..])).unwrap();
-        let fewer = m.impute_draws(&part, 3, 5, 1).unwrap();
+        let fewer = m.impute_draws(&part, 0..3, 5, 1).unwrap();
         assert_eq!(fewer, draws.slice(s![..3, 1.., ..]));
-        assert_ne!(m.impute_draws(&part, 3, 6, 1).unwrap(), fewer);
+        let later = m.impute_draws(&part, 2..4, 5, 1).unwrap();
+        assert_eq!(later, draws.slice(s![2..4, 1.., ..]));
+        assert_ne!(m.impute_draws(&part, 0..3, 6, 1).unwrap(), fewer);
     }
     let m = mixture(4, CovarianceType::Full, 3, 4, 0.5);
-    let none = m.impute_draws(&Samples::with_missing(x.view()).unwrap(), 0, 5, 0);
+    let none = m.impute_draws(&Samples::with_missing(x.view()).unwrap(), 3..3, 5, 0);
     assert!(matches!(none, Err(Error::BadParameter { name: "draws", .. })));
 }
 

@@ -14,9 +14,9 @@ pub struct DataSummary {
     pub n_features: usize,
     /// Σᵢ wᵢ, or N if the samples have no weights.
     pub total_weight: f64,
-    /// Mean of each column (D,).
+    /// Mean of the observed values of each column (D,); 0 where there is none.
     pub mean: Vec<f64>,
-    /// Standard deviation of each column (D,), with divisor Σᵢ wᵢ.
+    /// Standard deviation of the observed values of each column (D,), with divisor Σᵢ wᵢ over these.
     pub std: Vec<f64>,
     /// The samples' [`fingerprint`].
     pub hash: String,
@@ -41,19 +41,24 @@ impl DataSummary {
         let (n, d) = x.dim();
         let weight = |i: usize| weights.map_or(1.0, |w| w[i]);
         let total_weight: f64 = (0..n).map(weight).sum();
+        // Of each column, the weight of the samples that have a value there.
+        let mut observed = vec![0.0; d];
+        for (i, row) in x.outer_iter().enumerate() {
+            let seen = row.iter().zip(&mut observed).filter(|(v, _)| !to_f64(**v).is_nan());
+            seen.for_each(|(_, observed)| *observed += weight(i));
+        }
         // Each term is divided by the total weight before it is added, so that the largest finite values do not overflow.
-        let weighted_mean = |term: &dyn Fn(usize, T) -> f64| -> Vec<f64> {
+        let weighted_mean = |term: &dyn Fn(usize, f64) -> f64| -> Vec<f64> {
             let mut sums = vec![0.0; d];
             for (i, row) in x.outer_iter().enumerate() {
-                let share = weight(i) / total_weight;
-                for (j, &v) in row.iter().enumerate() {
-                    sums[j] += term(j, v) * share;
+                for (j, v) in row.iter().map(|&v| to_f64(v)).enumerate().filter(|(_, v)| !v.is_nan()) {
+                    sums[j] += term(j, v) * (weight(i) / observed[j]);
                 }
             }
             sums
         };
-        let mean = weighted_mean(&|_, v| to_f64(v));
-        let std = weighted_mean(&|j, v| (to_f64(v) - mean[j]).powi(2)).into_iter().map(f64::sqrt).collect();
+        let mean = weighted_mean(&|_, v| v);
+        let std = weighted_mean(&|j, v| (v - mean[j]).powi(2)).into_iter().map(f64::sqrt).collect();
         Self { n_samples: n, n_features: d, total_weight, mean, std, hash }
     }
 }
@@ -145,5 +150,19 @@ mod tests {
         // The order of the values in memory does not matter.
         let fortran = ndarray::Array2::from_shape_vec((2, 2).f(), vec![1.0, 3.0, 2.0, 4.0]).unwrap();
         assert_eq!(of(&fortran), all[0]);
+    }
+
+    #[test]
+    fn moments_are_those_of_observed_values() {
+        let nan = f64::NAN;
+        let x = arr2(&[[1.0, nan, 5.0], [3.0, 2.0, nan], [nan, 4.0, nan]]);
+        let samples = Samples::with_missing(x.view()).unwrap().with_weights(arr1(&[1.0, 3.0, 1.0]).view()).unwrap();
+        let summary = DataSummary::new(&samples);
+        // Columns 1, 3 with weights 1, 3; 2, 4 with weights 3, 1; 5.
+        let want = [([2.5, 2.5, 5.0], &summary.mean), ([0.75f64.sqrt(), 0.75f64.sqrt(), 0.0], &summary.std)];
+        for (want, got) in want {
+            assert!(want.iter().zip(got).all(|(a, b)| (a - b).abs() < 1e-15), "{want:?} {got:?}");
+        }
+        assert_eq!(summary.total_weight, 5.0);
     }
 }

@@ -2,7 +2,7 @@
 //! finite differences.
 mod common;
 use common::Nothing;
-use gmm_host::{CovarianceType, ReferenceEvaluator, Samples};
+use gmm_host::{CovarianceType, CpuEvaluator, Evaluator, ReferenceEvaluator, Samples};
 use gmm_mcmc::{CorrelationsPrior, DataSummary, Model, Posterior, Prior, Target};
 use libm::lgamma;
 use ndarray::Array2;
@@ -211,11 +211,25 @@ fn lkj_is_the_determinant_in_three_dimensions() {
 fn the_gradient_is_that_of_finite_differences() {
     let x = data(40, 2, 3);
     let samples = Samples::from_f64(x.view()).unwrap();
-    let summary = DataSummary::new(&samples);
+    check_gradient(&samples, |samples| Box::new(ReferenceEvaluator::new(samples)));
+}
+
+#[test]
+fn the_gradient_under_missing_values_is_that_of_finite_differences() {
+    // Every value of some rows, and every third value of the others.
+    let mut x = data(60, 2, 3);
+    x.iter_mut().enumerate().filter(|(i, _)| i % 3 == 1 || i % 40 < 2).for_each(|(_, v)| *v = f64::NAN);
+    let samples = Samples::with_missing(x.view()).unwrap();
+    check_gradient(&samples, |samples| Box::new(ReferenceEvaluator::new(samples)));
+    check_gradient(&samples, |samples| Box::new(CpuEvaluator::new(samples).unwrap()));
+}
+
+fn check_gradient<'a>(samples: &Samples<'a>, load: impl Fn(Samples<'a>) -> Box<dyn Evaluator + 'a>) {
+    let summary = DataSummary::new(samples);
     for (covariance_type, prior) in CASES {
         let model = Model::new(3, covariance_type, &Prior::from_json(prior).unwrap(), None, &summary).unwrap();
-        let mut evaluator = ReferenceEvaluator::new(samples.clone());
-        let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+        let mut evaluator = load(samples.clone());
+        let mut posterior = Posterior::new(&model, evaluator.as_mut()).unwrap();
         for seed in 0..3 {
             let theta = point(model.dim(), 10 + seed);
             let mut gradient = vec![f64::NAN; model.dim()];

@@ -6,7 +6,7 @@ use crate::threads::compute;
 use gaussmix::mcmc::{
     DataSummary, Model, Outcome, Posterior, Prior, Progress, Run, Sampler, Saved, Settings, Start, check_outputs,
 };
-use gaussmix::{Device, Evaluator, GaussianMixtureParams, LoadOptions, Samples};
+use gaussmix::{Device, Element, Evaluator, GaussianMixtureParams, LoadOptions, Samples};
 use numpy::{IntoPyArray, PyArrayDyn};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -85,7 +85,7 @@ impl Chains {
 impl Chains {
     /// A run that has made no draw, or with `resume` one that was saved under this prefix.
     #[new]
-    #[pyo3(signature = (x, sample_weight, options, init=None, resume=None))]
+    #[pyo3(signature = (x, sample_weight, options, init=None, resume=None, missing=false))]
     fn new(
         py: Python<'_>,
         x: &Bound<'_, PyAny>,
@@ -93,11 +93,12 @@ impl Chains {
         options: ChainOptions,
         init: Option<&Mixture>,
         resume: Option<PathBuf>,
+        missing: bool,
     ) -> PyResult<Self> {
         let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
         let samples = match Matrix::new(x)? {
-            Matrix::F32(x) => Samples::from_shared_f32(view(&x).to_owned().into_shared()),
-            Matrix::F64(x) => Samples::from_shared_f64(view(&x).to_owned().into_shared()),
+            Matrix::F32(x) => f32::shared_samples(view(&x).to_owned().into_shared(), missing),
+            Matrix::F64(x) => f64::shared_samples(view(&x).to_owned().into_shared(), missing),
         };
         let mut samples = samples.map_err(exception)?;
         if let Some(weights) = weights {

@@ -91,18 +91,49 @@ impl Data {
     }
 }
 
+/// Checks samples, in which NaN stands for a missing value if `missing` says so.
+pub fn checked<T: gaussmix::Element>(x: ArrayView2<'_, T>, missing: bool) -> gaussmix::Result<Samples<'_>> {
+    T::samples(x, missing)
+}
+
 /// Checks samples, which are borrowed for as long as the caller answers for, or copied.
-fn samples<T: Element + Copy + 'static>(
+fn samples<T: Element + gaussmix::Element + 'static>(
     x: ArrayView2<'_, T>,
     copy: bool,
-    owned: impl FnOnce(ndarray::ArcArray2<T>) -> gaussmix::Result<Samples<'static>>,
-    borrowed: impl FnOnce(ArrayView2<'static, T>) -> gaussmix::Result<Samples<'static>>,
+    missing: bool,
 ) -> gaussmix::Result<Samples<'static>> {
     if copy {
-        return owned(x.to_owned().into_shared());
+        return T::shared_samples(x.to_owned().into_shared(), missing);
     }
     // SAFETY: `Data` keeps the array in a field that is dropped after the evaluator, and hands out neither.
-    borrowed(unsafe { outliving(x) })
+    checked(unsafe { outliving(x) }, missing)
+}
+
+/// The samples with what is missing filled in: with means, or with `draws` draws.
+#[pyfunction]
+#[pyo3(signature = (x, mixture, draws=None, seed=0))]
+pub fn impute<'py>(
+    py: Python<'py>,
+    x: &Bound<'py, PyAny>,
+    mixture: &Mixture,
+    draws: Option<usize>,
+    seed: u64,
+) -> PyResult<Bound<'py, PyAny>> {
+    let filled = |samples: gaussmix::Result<Samples<'_>>| match draws {
+        None => mixture.0.impute(&samples?).map(ndarray::ArrayBase::into_dyn),
+        Some(draws) => mixture.0.impute_draws(&samples?, 0..draws, seed, 0).map(ndarray::ArrayBase::into_dyn),
+    };
+    let filled = match &Matrix::new(x)? {
+        Matrix::F32(x) => {
+            let x = view(x);
+            compute(py, || filled(checked(x, true)))?
+        }
+        Matrix::F64(x) => {
+            let x = view(x);
+            compute(py, || filled(checked(x, true)))?
+        }
+    };
+    Ok(filled.map_err(exception)?.into_pyarray(py).into_any())
 }
 
 /// Loads samples into a device; chunk by chunk, again for each pass, where a copy of them would take more than `memory` bytes,
@@ -137,7 +168,7 @@ fn load_within<'a>(
 #[pymethods]
 impl Data {
     #[new]
-    #[pyo3(signature = (x, sample_weight=None, *, device="auto", covariance_type=None, float64=false, threads=None, copy=false, settle=false, memory=None))]
+    #[pyo3(signature = (x, sample_weight=None, *, device="auto", covariance_type=None, float64=false, threads=None, copy=false, settle=false, memory=None, missing=false))]
     #[allow(clippy::too_many_arguments)] // They are named in Python.
     fn new(
         py: Python<'_>,
@@ -150,6 +181,7 @@ impl Data {
         copy: bool,
         settle: bool,
         memory: Option<u64>,
+        missing: bool,
     ) -> PyResult<Self> {
         let covariance_type = covariance_type.map(arrays::covariance_type).transpose()?;
         let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
@@ -169,12 +201,12 @@ impl Data {
             match &Matrix::new(x)? {
                 Matrix::F32(x) => {
                     let v = view(x);
-                    let from = || load(samples(v, copy, Samples::from_shared_f32, Samples::from_f32));
+                    let from = || load(samples(v, copy, missing));
                     (compute(py, from)?, Some(x.clone().into_any()), numpy::dtype::<f32>(py))
                 }
                 Matrix::F64(x) => {
                     let v = view(x);
-                    let from = || load(samples(v, copy, Samples::from_shared_f64, Samples::from_f64));
+                    let from = || load(samples(v, copy, missing));
                     (compute(py, from)?, Some(x.clone().into_any()), numpy::dtype::<f64>(py))
                 }
             }
@@ -346,7 +378,7 @@ impl Data {
 /// The mean log-likelihood of a sample, of samples that are looked at this once: what loading them as [`Data`] gives, with less
 /// around it.
 #[pyfunction]
-#[pyo3(signature = (x, mixture, device, threads=None, memory=None))]
+#[pyo3(signature = (x, mixture, device, threads=None, memory=None, missing=false))]
 pub fn mean_score(
     py: Python<'_>,
     x: &Bound<'_, PyAny>,
@@ -354,6 +386,7 @@ pub fn mean_score(
     device: &str,
     threads: Option<usize>,
     memory: Option<u64>,
+    missing: bool,
 ) -> PyResult<f64> {
     let device: Device = device.parse().map_err(exception)?;
     let options = LoadOptions::new().threads(threads);
@@ -364,11 +397,11 @@ pub fn mean_score(
     let mean = match &Matrix::new(x)? {
         Matrix::F32(x) => {
             let x = view(x);
-            compute(py, || score(Samples::from_f32(x)))?
+            compute(py, || score(checked(x, missing)))?
         }
         Matrix::F64(x) => {
             let x = view(x);
-            compute(py, || score(Samples::from_f64(x)))?
+            compute(py, || score(checked(x, missing)))?
         }
     };
     mean.map_err(exception)

@@ -51,6 +51,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pairwise::InnerProducts>()?;
     module.add_class::<statistics::Statistics>()?;
     module.add_function(wrap_pyfunction!(data::mean_score, module)?)?;
+    module.add_function(wrap_pyfunction!(data::impute, module)?)?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(pairwise::gaussian_kernel, module)?)?;
     module.add_function(wrap_pyfunction!(pairwise::gaussian_kernel_pairs, module)?)?;

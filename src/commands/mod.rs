@@ -3,6 +3,7 @@ mod bench;
 mod convert;
 mod devices;
 mod fit;
+mod impute;
 mod mcmc;
 mod predict;
 mod sample;
@@ -29,6 +30,7 @@ Examples:
   gmm select data.npy -k 1:20 -o model.json   choose the number of components
   gmm score model.json data.npy               log-likelihood of the data under the model
   gmm predict model.json data.npy -o k.npy    the most probable component of each sample
+  gmm impute model.json data.csv -o full.csv  fill in missing values
   gmm sample model.json -n 1000 -o new.npy    draw new samples from the model
   gmm convert model.json model.npz            the same model under scikit-learn's attribute names
   gmm mcmc data.npy -k 3 -o post              draws from the posterior, for ArviZ and other tools
@@ -44,6 +46,7 @@ enum Command {
     Select(select::Select),
     Score(score::Score),
     Predict(predict::Predict),
+    Impute(impute::Impute),
     Sample(sample::Sample),
     Mcmc(mcmc::Mcmc),
     Convert(convert::Convert),
@@ -60,6 +63,7 @@ impl Cli {
             Command::Select(command) => command.run(),
             Command::Score(command) => command.run().map(success),
             Command::Predict(command) => command.run().map(success),
+            Command::Impute(command) => command.run().map(success),
             Command::Sample(command) => command.run().map(success),
             Command::Mcmc(command) => command.run(),
             Command::Convert(command) => command.run().map(success),

@@ -85,6 +85,7 @@ impl Select {
         let plot = self.plot.as_ref().map(Output::create).transpose()?;
         let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref())?;
         let source = Source::new(&mut input, self.training.standardize)?;
+        source.check_columns()?;
         let mut evaluator = source.evaluator()?;
 
         let interrupt = Interrupt::install();

@@ -1,7 +1,8 @@
 //! Samples in memory, or in a file of which one chunk at a time is read.
+use crate::terminal::text;
 use gaussmix::io::{Data, DataFile};
 use gaussmix::{Error, Samples, Standardization, StandardizationBuilder, View};
-use ndarray::{Array1, ArrayView1, ArrayView2, Axis, concatenate, s};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, concatenate, s};
 use std::ops::Range;
 
 /// N samples of D features that passed the checks: all values are finite and the weights usable.
@@ -15,6 +16,8 @@ pub enum DataSet<'a> {
 #[derive(Clone, Copy)]
 pub struct FileSamples<'a> {
     file: &'a DataFile,
+    /// Whether NaN stands for a missing value.
+    missing: bool,
     weights: Option<ArrayView1<'a, f64>>,
     total_weight: f64,
 }
@@ -55,27 +58,29 @@ impl<'a> DataSet<'a> {
 
 impl<'a> FileSamples<'a> {
     /// `weights` (N,) must have been checked.
-    pub fn new(file: &'a DataFile, weights: Option<ArrayView1<'a, f64>>, total_weight: f64) -> Self {
-        Self { file, weights, total_weight }
+    pub fn new(file: &'a DataFile, missing: bool, weights: Option<ArrayView1<'a, f64>>, total_weight: f64) -> Self {
+        Self { file, missing, weights, total_weight }
     }
 
-    /// Reads the whole file, `rows` samples at a time, and checks that all values are finite. If asked to, also finds the
-    /// standardisation.
-    pub fn check(&self, rows: usize, standardize: bool) -> gaussmix::Result<Option<Standardization>> {
+    /// Reads the whole file, `rows` samples at a time, checks that all values are finite, and counts those that are missing. If
+    /// asked to, also finds the standardisation.
+    pub fn check(&self, rows: usize, standardize: bool) -> gaussmix::Result<(Gaps, Option<Standardization>)> {
         let (n, d) = self.file.dim();
         if n == 0 || d == 0 {
             return Err(Error::EmptyData { rows: n, columns: d });
         }
         let mut standard: Option<StandardizationBuilder> = None;
+        let mut gaps = Gaps::default();
         for start in (0..n).step_by(rows) {
             let part = start..n.min(start + rows);
-            let samples = read(self.file, part.clone())?;
+            let samples = read(self.file, self.missing, part.clone())?;
+            gaps.add(&samples, part.start);
             if standardize {
                 let samples = self.weighted(samples, part)?;
                 standard.get_or_insert_with(|| StandardizationBuilder::new(&samples)).add(&samples)?;
             }
         }
-        Ok(standard.map(StandardizationBuilder::finish))
+        Ok((gaps, standard.map(StandardizationBuilder::finish)))
     }
 
     fn rows(&self, rows: Range<usize>, standard: Option<&Standardization>) -> gaussmix::Result<Samples<'a>> {
@@ -83,11 +88,11 @@ impl<'a> FileSamples<'a> {
         let changed = |_| Error::Load(Box::new(self.file.changed()));
         let mut data = data(self.file, rows.clone())?;
         if let Some(standard) = standard {
-            data.samples().map_err(changed)?;
+            samples(&data, self.missing).map_err(changed)?;
             standardize(standard, &mut data);
-            return self.weighted(data.into_samples()?, rows);
+            return self.weighted(into_samples(data, self.missing)?, rows);
         }
-        self.weighted(data.into_samples().map_err(changed)?, rows)
+        self.weighted(into_samples(data, self.missing).map_err(changed)?, rows)
     }
 
     /// Adds the weights of these rows.
@@ -99,17 +104,82 @@ impl<'a> FileSamples<'a> {
         }
         // `Samples` refuses weights that are all zero, as those of a chunk may be. A row of weight 1 is added, and the view that
         // is returned leaves it out again.
-        fn with_one_more_row<T: Copy>(x: ArrayView2<'_, T>) -> ndarray::ArcArray2<T> {
-            concatenate![Axis(0), x, x.slice(s![..1, ..])].into_shared()
+        fn with_one_more_row<T: Copy>(x: ArrayView2<'_, T>) -> Array2<T> {
+            concatenate![Axis(0), x, x.slice(s![..1, ..])]
         }
         let n = samples.n_samples();
         let mut weights = Array1::zeros(n + 1);
         weights[n] = 1.0;
         let longer = match samples.view() {
-            View::F32(x) => Samples::from_shared_f32(with_one_more_row(x))?,
-            View::F64(x) => Samples::from_shared_f64(with_one_more_row(x))?,
+            View::F32(x) => into_samples(Data::F32(with_one_more_row(x)), self.missing)?,
+            View::F64(x) => into_samples(Data::F64(with_one_more_row(x)), self.missing)?,
         };
         Ok(longer.with_shared_weights(weights.into_shared())?.rows(0..n))
+    }
+}
+
+/// The data as samples; with `missing`, NaN stands for a missing value.
+pub fn samples(data: &Data, missing: bool) -> gaussmix::Result<Samples<'_>> {
+    if missing { data.samples_with_missing() } else { data.samples() }
+}
+
+/// As [`samples`], which then own the data.
+fn into_samples<'a>(data: Data, missing: bool) -> gaussmix::Result<Samples<'a>> {
+    if missing { data.into_samples_with_missing() } else { data.into_samples() }
+}
+
+/// The values that are missing in all of the data.
+#[derive(Debug, Clone, Default)]
+pub struct Gaps {
+    n_samples: usize,
+    /// The number of observed values of each column (D,); empty before any samples are counted.
+    observed: Vec<usize>,
+    /// The number of rows with nothing observed, and the first of them.
+    empty: Option<(usize, usize)>,
+}
+
+impl Gaps {
+    /// Counts samples, the first of which is row `start`.
+    pub fn add(&mut self, samples: &Samples<'_>, start: usize) {
+        let n = samples.n_samples();
+        self.n_samples += n;
+        self.observed.resize(samples.n_features(), 0);
+        let missing = samples.missing();
+        for (j, observed) in self.observed.iter_mut().enumerate() {
+            *observed += missing.map_or(n, |missing| missing.observed[j]);
+        }
+        if let Some((missing, first)) = missing.and_then(|m| Some((m, m.first_empty_row?))) {
+            let (rows, first) = self.empty.unwrap_or((0, start + first));
+            self.empty = Some((rows + missing.empty_rows, first));
+        }
+    }
+
+    /// What a user has to know about rows in which nothing is observed.
+    pub fn note(&self) -> Option<String> {
+        let (rows, first) = self.empty?;
+        let rows = match rows {
+            1 => format!("row {first} (counted from 0) has no observed value; it counts"),
+            rows => format!(
+                "{} rows have no observed value, the first is row {first} (counted from 0); each counts",
+                text::grouped(rows as u64)
+            ),
+        };
+        Some(format!("{rows} with the log-likelihood 0"))
+    }
+
+    /// How much is missing, for a report; none if nothing is.
+    pub fn describe(&self) -> Option<String> {
+        let values = (self.n_samples * self.observed.len()) as f64;
+        let missing = values - self.observed.iter().sum::<usize>() as f64;
+        (missing > 0.0).then(|| format!("{:.3} % missing", 100.0 * missing / values))
+    }
+
+    /// An error if a column has no observed value, so that nothing can be fitted to it.
+    pub fn check_columns(&self) -> gaussmix::Result<()> {
+        match self.observed.iter().position(|&observed| observed == 0) {
+            Some(column) => Err(Error::UnobservedColumn { column }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -118,9 +188,9 @@ fn data(file: &DataFile, rows: Range<usize>) -> gaussmix::Result<Data> {
 }
 
 /// Reads samples and checks their values. An error names the row by its number in the file.
-pub fn read<'a>(file: &DataFile, rows: Range<usize>) -> gaussmix::Result<Samples<'a>> {
+pub fn read<'a>(file: &DataFile, missing: bool, rows: Range<usize>) -> gaussmix::Result<Samples<'a>> {
     let start = rows.start;
-    data(file, rows)?.into_samples().map_err(|e| match e {
+    into_samples(data(file, rows)?, missing).map_err(|e| match e {
         Error::NonFiniteSample { row, column, value } => Error::NonFiniteSample { row: row + start, column, value },
         other => other,
     })

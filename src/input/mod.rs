@@ -5,6 +5,7 @@ mod files;
 pub(crate) mod options;
 pub(crate) mod source;
 
+pub use dataset::Gaps;
 pub use files::{read_data, refuse_overlap};
 pub use options::{DataOptions, tuning_file};
 pub use source::{Input, Source};

@@ -19,6 +19,12 @@ pub struct DataOptions {
     /// digits
     #[arg(long, conflicts_with = "kernel")]
     pub float64: bool,
+    /// NaN in the data stands for a value that is missing; so does a field of a .csv that is empty, NA, NaN or null
+    ///
+    /// The likelihood of a sample is then that of its observed values, which is exact where values are missing at random. It is
+    /// computed on the CPU.
+    #[arg(long)]
+    pub missing: bool,
     /// Memory that the data and its copies may take, such as 500M or 8G. A .npy that needs more is read from its file in
     /// chunks, again for each pass (with `--device auto` on the CPU). Default: half of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = size_in_bytes)]
@@ -26,6 +32,11 @@ pub struct DataOptions {
 }
 
 impl DataOptions {
+    /// The options of data with missing values that no device computes over.
+    pub fn of_missing(data: PathBuf, memory: Option<u64>) -> Self {
+        Self { data, device: Device::Cpu, kernel: None, float64: false, missing: true, memory }
+    }
+
     pub fn load_options(&self) -> LoadOptions {
         LoadOptions::new().kernel(self.kernel.clone()).float64(self.float64).tuning_file(tuning_file())
     }
@@ -59,7 +70,7 @@ pub fn half_of_the_memory() -> u64 {
 }
 
 /// Reads 1000, 500k, 64M, 8G or 2T, also as 8GB or 8GiB; the units are powers of 1024.
-fn size_in_bytes(text: &str) -> Result<u64, String> {
+pub fn size_in_bytes(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.trim_end_matches('b').trim_end_matches('i');
     let (digits, unit) = match digits.chars().last().and_then(|c| "kmgt".find(c)) {

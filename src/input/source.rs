@@ -1,6 +1,6 @@
 //! Data that was read or opened, and its way to a device.
 use super::advice::{self, Treatment};
-use super::dataset::{self, DataSet, FileSamples};
+use super::dataset::{self, DataSet, FileSamples, Gaps};
 use super::{DataOptions, files};
 use crate::terminal::text;
 use anyhow::{Context, bail};
@@ -111,11 +111,14 @@ impl<'a> Input<'a> {
         self.total_weight(n)?;
         let mut content = mcmc::Fingerprint::new(n);
         match &self.data {
-            Storage::Memory(data) => content.add(&data.samples().map_err(|e| self.error(e))?),
+            Storage::Memory(data) => {
+                content.add(&dataset::samples(data, self.options.missing).map_err(|e| self.error(e))?);
+            }
             Storage::File(file) => {
                 let rows = (MAX_PASS_BYTES / (8 * d.max(1))).max(1);
                 for start in (0..n).step_by(rows) {
-                    let samples = dataset::read(file, start..n.min(start + rows)).map_err(|e| self.error(e))?;
+                    let samples = dataset::read(file, self.options.missing, start..n.min(start + rows));
+                    let samples = samples.map_err(|e| self.error(e))?;
                     content.add(&samples);
                 }
             }
@@ -129,26 +132,28 @@ impl<'a> Input<'a> {
     }
 
     /// Decides how much of the data is in memory at a time. Its values are there twice: as they were read, and as a copy in the
-    /// device's layout.
+    /// device's layout; and once more if some are missing, pattern by pattern.
     fn memory_plan(&self) -> anyhow::Result<MemoryPlan> {
         let (n, bytes) = (self.dim().0, self.n_bytes());
         let given = self.options.memory;
         let memory = self.options.memory_limit();
         let in_memory = matches!(self.data, Storage::Memory(_));
         let held = (if in_memory { bytes } else { 0 }) + 8 * self.weights.as_ref().map_or(0, |(_, w)| w.len() as u64);
-        let copies = if in_memory { bytes } else { bytes.saturating_mul(2) };
-        // A chunk is there twice, and a third part is left for what the device adds.
-        let (row, part) = ((bytes / n.max(1) as u64).max(1), memory.saturating_sub(held) / 3);
+        let in_device = if self.options.missing { 2 } else { 1 };
+        let copies = bytes.saturating_mul(if in_memory { in_device } else { 1 + in_device });
+        // Besides these copies of a chunk, a part of this size is left for what the device adds.
+        let parts = 2 + in_device;
+        let (row, part) = ((bytes / n.max(1) as u64).max(1), memory.saturating_sub(held) / parts);
         let whole = held.saturating_add(copies) <= memory;
         if given.is_some() && !whole && part < row {
             bail!(
                 "{}: --memory {memory} is too little; it takes {} bytes at least",
                 self.options.data.display(),
-                held + 3 * row
+                held + parts * row
             );
         }
         // Where the user gave no limit, data that fills half of the memory already is still computed, in chunks.
-        let part = if part < row { memory / 3 } else { part };
+        let part = if part < row { memory / parts } else { part };
         let rows = || usize::try_from(part.min(MAX_CHUNK_BYTES) / row).unwrap_or(usize::MAX).clamp(1, n.max(1));
         let pass_bytes = MAX_PASS_BYTES.min(usize::try_from(part).unwrap_or(MAX_PASS_BYTES));
         Ok(MemoryPlan { chunk_rows: (!whole).then(rows), pass_bytes })
@@ -172,6 +177,7 @@ pub struct Source<'a> {
     pub standardization: Option<Standardization>,
     plan: MemoryPlan,
     dtype: &'static str,
+    gaps: Gaps,
 }
 
 impl<'a> Source<'a> {
@@ -184,24 +190,49 @@ impl<'a> Source<'a> {
         }
         let mut standardization = None;
         if let (Storage::Memory(data), true) = (&input.data, standardize) {
-            let samples = input.weighted(data.samples().map_err(|e| input.error(e))?)?;
+            let samples = dataset::samples(data, input.options.missing).map_err(|e| input.error(e))?;
+            let samples = input.weighted(samples)?;
             standardization = Some(Standardization::of(&samples).map_err(|e| input.standardization_error(e))?);
         }
         if let (Storage::Memory(data), Some(standard)) = (&mut input.data, &standardization) {
             dataset::standardize(standard, data);
         }
         let input: &'a Input<'_> = input;
+        let missing = input.options.missing;
+        let mut gaps = Gaps::default();
         let samples = match &input.data {
-            Storage::Memory(data) => DataSet::Memory(input.weighted(data.samples().map_err(|e| input.error(e))?)?),
+            Storage::Memory(data) => {
+                let samples = dataset::samples(data, missing).map_err(|e| input.error(e))?;
+                gaps.add(&samples, 0);
+                DataSet::Memory(input.weighted(samples)?)
+            }
             Storage::File(file) => {
                 let weights = input.weights.as_ref().map(|(_, weights)| weights.view());
-                let data = FileSamples::new(file, weights, input.total_weight(file.dim().0)?);
+                let data = FileSamples::new(file, missing, weights, input.total_weight(file.dim().0)?);
                 let checked = data.check(plan.chunk_rows.unwrap_or(1), standardize);
-                standardization = checked.map_err(|e| input.standardization_error(e))?;
+                (gaps, standardization) = checked.map_err(|e| input.standardization_error(e))?;
                 DataSet::File(data)
             }
         };
-        Ok(Self { options: input.options, samples, standardization, plan, dtype: input.dtype() })
+        if let Some(note) = gaps.note() {
+            text::note(format_args!("{}: {note}", input.options.data.display()));
+        }
+        Ok(Self { options: input.options, samples, standardization, plan, dtype: input.dtype(), gaps })
+    }
+
+    /// The name of the data's type.
+    pub fn dtype(&self) -> &'static str {
+        self.dtype
+    }
+
+    /// How much is missing, in words; none if nothing is.
+    pub fn missing(&self) -> Option<String> {
+        self.gaps.describe()
+    }
+
+    /// An error if a column has no observed value, so that nothing can be fitted to it.
+    pub fn check_columns(&self) -> anyhow::Result<()> {
+        self.gaps.check_columns().with_context(|| self.options.data.display().to_string())
     }
 
     /// The data on the device: all of it at once, or chunk by chunk whenever it is used.
@@ -229,12 +260,21 @@ impl<'a> Source<'a> {
         mut work: impl FnMut(&mut dyn Evaluator) -> gaussmix::Result<T> + 's,
     ) -> impl Iterator<Item = gaussmix::Result<T>> + 's {
         let options = self.options.load_options();
+        let device = if self.is_chunked() { self.chunk_device() } else { self.options.device };
+        self.pass_samples(result_bytes, move |chunk, _| work(gaussmix::load(device, chunk, &options)?.as_mut()))
+    }
+
+    /// As [`pass`](Self::pass), with the samples of each part and the number of the first.
+    pub fn pass_samples<'s, T: 's>(
+        &'s self,
+        result_bytes: usize,
+        mut work: impl FnMut(Samples<'a>, usize) -> gaussmix::Result<T> + 's,
+    ) -> impl Iterator<Item = gaussmix::Result<T>> + 's {
         let (n, d) = (self.samples.n_samples(), self.samples.n_features());
         let rows = (self.plan.pass_bytes / (result_bytes + 8 * d)).clamp(1, self.plan.chunk_rows.unwrap_or(n));
-        let device = if self.is_chunked() { self.chunk_device() } else { self.options.device };
         (0..n).step_by(rows).map(move |start| {
             let chunk = self.samples.rows(start..n.min(start + rows), self.standardization.as_ref())?;
-            work(gaussmix::load(device, chunk, &options)?.as_mut()).map_err(|e| match e {
+            work(chunk, start).map_err(|e| match e {
                 Error::UnreachableSample { row } => Error::UnreachableSample { row: row + start },
                 other => other,
             })
@@ -296,11 +336,12 @@ impl<'a> Source<'a> {
     /// The name, the shape and the type of the data, for a report.
     pub fn describe(&self) -> String {
         format!(
-            "{}: {} samples × {} features, {}",
+            "{}: {} samples × {} features, {}{}",
             self.options.data.display(),
             text::grouped(self.samples.n_samples() as u64),
             self.samples.n_features(),
-            self.dtype
+            self.dtype,
+            self.missing().map_or_else(String::new, |gaps| format!(", {gaps}"))
         )
     }
 }

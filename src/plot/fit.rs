@@ -39,13 +39,14 @@ pub struct Scatter {
 }
 
 impl Scatter {
-    /// Chooses samples at random, and of these the ones that have a weight. `mixture` is in the evaluator's units.
+    /// Chooses samples at random, and of these the ones that have a weight and miss no value. `mixture` is in the evaluator's units.
     pub fn new(source: &Source<'_>, evaluator: &mut dyn Evaluator, mixture: &Mixture) -> gaussmix::Result<Self> {
         let n_samples = evaluator.n_samples();
         let mut chosen = index::sample(&mut ChaCha8Rng::seed_from_u64(0), n_samples, POINTS.min(n_samples)).into_vec();
         chosen.sort_unstable();
         let rows = evaluator.rows(&chosen)?;
-        let counted: Vec<usize> = (0..chosen.len()).filter(|&i| rows.weights[i] > 0.0).collect();
+        let complete = |i: usize| rows.x.row(i).iter().all(|v| !v.is_nan());
+        let counted: Vec<usize> = (0..chosen.len()).filter(|&i| rows.weights[i] > 0.0 && complete(i)).collect();
         let mut x = rows.x.select(ndarray::Axis(0), &counted);
         let labels = match counted.len() {
             0 => Vec::new(),

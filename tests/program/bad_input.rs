@@ -134,7 +134,7 @@ fn bad_rows_of_text() {
     refused_data("x.csv", "1,2,3\n1,2,3,4\n", &["line 2", "4 fields", "have 3"]);
     refused_data("x.csv", "a,b\n1,2,3\n", &["line 2", "3 fields", "have 2"]);
     refused_data("x.csv", "a,b,c\n1,two,3\n", &["line 2", "column 1", "`two`"]);
-    refused_data("x.csv", "1,2,3\n1,,3\n", &["line 2", "column 1", "``"]);
+    refused_data("x.csv", "1,2,3\n1,,3\n", &["NaN at row 1, column 1", "--missing"]);
     refused_data("x.csv", "id,2020,2021\n1,2,3\n", &["line 1", "column 0", "`id`", "header"]);
     refused_data("x.csv", "a;b;c\n1;2;3\n", &["line 2", "`1;2;3`", "commas"]);
     refused_data("x.csv", b"a,b,c\n1,\xff\xfe,3\n", &["line 2", "column 1"]);

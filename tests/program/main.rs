@@ -7,5 +7,6 @@ mod common;
 mod files;
 mod fit;
 mod mcmc;
+mod missing;
 mod signals;
 mod workflow;

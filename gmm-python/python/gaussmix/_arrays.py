@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Number
 from typing import Any
 
@@ -49,6 +50,9 @@ def validated(
     Without ``check_finite`` the engine is to look for NaN, which it does anyway. An array in a GPU's memory stays
     there.
     """
+    missing = takes_missing(estimator)
+    if missing:
+        refuse_gpu(X)
     if on_gpu(X):
         array = checked(X, type(estimator).__name__, min_samples=min_samples)
         validate_data(estimator, array, reset=reset, skip_check_array=True)
@@ -59,11 +63,41 @@ def validated(
         reset=reset,
         dtype=[np.float64, np.float32],
         ensure_min_samples=min_samples,
-        ensure_all_finite=check_finite,
+        ensure_all_finite="allow-nan" if check_finite and missing else check_finite,
     )
     if not X.dtype.isnative:
         X = X.astype(X.dtype.newbyteorder("="))
     return np.asarray(X)
+
+
+def takes_missing(estimator: Any) -> bool:
+    """Say whether NaN stands for a missing value."""
+    return bool(getattr(estimator, "missing", False))
+
+
+def refuse_gpu(X: object) -> None:
+    """Refuse an array in a GPU's memory, where values may be missing."""
+    if on_gpu(X):
+        raise ValueError("missing=True computes on the CPU only; bring the array to the host")
+
+
+def note_missing(X: Floats) -> None:
+    """Warn of samples without any value, before a fit; refuse a feature without any."""
+    missing = np.isnan(X)
+    unobserved = missing.all(axis=0)
+    if unobserved.any():
+        raise ValueError(
+            f"nothing is observed in column {int(unobserved.argmax())} (counted from 0): all of its values are missing; "
+            "leave the column out"
+        )
+    empty = missing.all(axis=1)
+    if empty.any():
+        warnings.warn(
+            f"{int(empty.sum())} samples have no observed value, the first is row {int(empty.argmax())} (counted from 0); "
+            "each counts with the log-likelihood 0",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def load(
@@ -77,12 +111,21 @@ def load(
 ) -> _core.Data:
     """Bring checked samples to a device; NaN gets scikit-learn's message."""
     try:
-        return _core.Data(X, sample_weight, device=device, threads=threads, memory=MEMORY)
+        missing = takes_missing(estimator)
+        return _core.Data(X, sample_weight, device=device, threads=threads, memory=MEMORY, missing=missing)
     except _core.NonFiniteError as error:
         if on_gpu(X):
             raise ValueError(f"Input X contains NaN or infinity: {error}") from error
-        validated(estimator, X if original is None else original, reset=False, check_finite=True)
+        refuse_non_finite(estimator, X if original is None else original, error)
         raise
+
+
+def refuse_non_finite(estimator: Any, X: Any, error: Exception) -> None:
+    """Give scikit-learn's message about a value that is not finite, and the engine's, which says where it is."""
+    try:
+        validated(estimator, X, reset=False, check_finite=True)
+    except ValueError as message:
+        raise ValueError(f"{message}\n{error}") from error
 
 
 def checked_weights(sample_weight: Any, n_samples: int) -> NDArray[np.float64] | None:

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
-from ._arrays import Floats, checked_weights, n_threads, validated
+from ._arrays import Floats, checked_weights, n_threads, note_missing, validated
 from ._gpu import on_host
 from ._estimator import GaussianMixture
 
@@ -81,6 +81,9 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         Whether to compute in float64 for float32 samples too.
     n_jobs : int or None, default=None
         The number of threads.
+    missing : bool, default=False
+        Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its observed
+        values. Computed on the CPU.
     progress : bool, default=False
         Whether to show how far the run has come, on stderr.
 
@@ -124,6 +127,7 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         device: str = "auto",
         float64: bool = False,
         n_jobs: int | None = None,
+        missing: bool = False,
         progress: bool = False,
     ) -> None:
         self.n_components = n_components
@@ -142,7 +146,14 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         self.device = device
         self.float64 = float64
         self.n_jobs = n_jobs
+        self.missing = missing
         self.progress = progress
+
+    def __sklearn_tags__(self) -> Any:
+        """Say what the estimator takes."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = bool(self.missing)
+        return tags
 
     def fit(
         self,
@@ -176,6 +187,8 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         """
         x: Floats = on_host(validated(self, X, reset=True, check_finite=True))
         weights = checked_weights(sample_weight, x.shape[0])
+        if self.missing:
+            note_missing(x)
         random_state = self.random_state
         if not isinstance(random_state, (int, np.integer)):
             random_state = check_random_state(random_state).randint(0, 2**31 - 1)
@@ -198,7 +211,7 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             "threads": n_threads(self.n_jobs),
         }
         start = None if init is None else init._mixture()
-        self._chains = _core.Chains(x, weights, options, start, None if resume is None else os.fspath(resume))
+        self._chains = _core.Chains(x, weights, options, start, None if resume is None else os.fspath(resume), self.missing)
         return self.go_on()
 
     def go_on(self, draws: int | None = None) -> BayesianMixture:

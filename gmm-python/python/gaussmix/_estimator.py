@@ -21,7 +21,7 @@ from sklearn.mixture import GaussianMixture as _ScikitLearn
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _arrays, _core, _start
 from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validated
@@ -143,6 +143,9 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         has the share (t + 1) ** -decay.
     n_jobs : int or None, default=None
         The number of threads, as joblib counts; by default all cores, or as many as RAYON_NUM_THREADS says.
+    missing : bool, default=False
+        Whether NaN stands for a value that is missing at random, instead of being an error. The likelihood of a sample is
+        then that of its observed values, and a fit maximises it exactly. Computed on the CPU.
     callback : callable or None, default=None
         Called after each iteration with an :class:`Iteration`; the fit ends when it returns something true.
 
@@ -211,6 +214,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         "standardize": ["boolean"],
         "decay": [Interval(Real, 0.5, 1.0, closed="right")],
         "n_jobs": [Integral, None],
+        "missing": ["boolean"],
         "callback": [callable, None],
     }
 
@@ -242,6 +246,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         standardize: bool = False,
         decay: float = 0.7,
         n_jobs: int | None = None,
+        missing: bool = False,
         callback: Callable[[Iteration], object] | None = None,
     ) -> None:
         self.n_components = n_components
@@ -263,7 +268,14 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         self.standardize = standardize
         self.decay = decay
         self.n_jobs = n_jobs
+        self.missing = missing
         self.callback = callback
+
+    def __sklearn_tags__(self) -> Any:
+        """Say what the estimator takes."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = bool(self.missing)
+        return tags
 
     # Fitting
 
@@ -585,11 +597,49 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             check_is_fitted(self)
         if sample_weight is None and self._takes(X):
             try:
-                return _core.mean_score(X, self._mixture(), self.device, n_threads(self.n_jobs), _arrays.MEMORY)
-            except _core.NonFiniteError:
-                validated(self, X, reset=False, check_finite=True)
+                threads, missing = n_threads(self.n_jobs), _arrays.takes_missing(self)
+                return _core.mean_score(X, self._mixture(), self.device, threads, _arrays.MEMORY, missing)
+            except _core.NonFiniteError as error:
+                _arrays.refuse_non_finite(self, X, error)
                 raise
         return self._data(X, sample_weight).mean_score(self._mixture())
+
+    def impute(
+        self,
+        X: ArrayLike,
+        draws: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> Floats:
+        """Fill in missing values.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples, with NaN where a value is missing.
+        draws : int or None, default=None
+            For multiple imputation: how many times the missing values are drawn from their distribution given the
+            observed values of their sample. By default they are replaced by the means of that distribution, which vary
+            less than the data does.
+        random_state : int, RandomState instance or None, default=None
+            The source of the draws.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features) or (draws, n_samples, n_features)
+            The samples without gaps, in their own type; what is observed is as it was.
+        """
+        check_is_fitted(self)
+        _arrays.refuse_gpu(X)
+        x: Floats = validate_data(
+            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
+        )
+        seed = 0
+        if draws is not None:
+            if not isinstance(draws, Integral) or draws < 1:
+                raise ValueError(f"draws is {draws!r}; give the number of draws, at least 1, or None for means")
+            seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
+        x = np.asarray(x, dtype=x.dtype.newbyteorder("="))
+        return _core.impute(x, self._mixture(), draws, seed).astype(x.dtype, copy=False)
 
     def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Give the Bayesian information criterion; the lower the better.
@@ -859,7 +909,11 @@ class _Samples(Samples):
                 "array to the host"
             )
         self.weights = checked_weights(self.sample_weight, self.shape[0])
-        return self._load(self.given)
+        data = self._load(self.given)
+        if self.estimator.missing:
+            # `validated` refuses what is not on the host.
+            _arrays.note_missing(on_host(self.X))
+        return data
 
     def _load(self, original: Any = None) -> Evaluations:
         estimator, threads = self.estimator, n_threads(self.estimator.n_jobs)
@@ -937,16 +991,40 @@ class Units(NamedTuple):
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
     covariance_type: str
+    #: The share of each column's values that is observed, by weight.
+    observed: NDArray[np.float64] | float = 1.0
 
     @classmethod
     def of(cls, X: Floats, weights: NDArray[np.float64] | None, covariance_type: str) -> Units:
         cls.check(covariance_type)
         # Differences from the first sample lose nothing far from zero, and are exactly zero in a constant column.
+        missing = np.isnan(X)
+        if missing.any():
+            return cls._of_observed(X, missing, weights, covariance_type)
         origin = X[0].astype(np.float64)
         differences = X - origin
         mean = np.average(differences, axis=0, weights=weights)
         scale = np.sqrt(np.average((differences - mean) ** 2, axis=0, weights=weights))
         return cls(mean + origin, np.where(scale > 0, scale, 1.0), covariance_type)
+
+    @classmethod
+    def _of_observed(
+        cls,
+        X: Floats,
+        missing: NDArray[np.bool_],
+        weights: NDArray[np.float64] | None,
+        covariance_type: str,
+    ) -> Units:
+        """Find the units of what is observed; each column has a value."""
+        total = np.ones(len(X)) if weights is None else weights
+        counts = (total[:, np.newaxis] * ~missing).sum(axis=0)
+        divisors = np.where(counts > 0, counts, 1.0)
+        origin = X[missing.argmin(axis=0), np.arange(X.shape[1])].astype(np.float64)
+        differences = np.where(missing, 0.0, X - origin)
+        mean = total @ differences / divisors
+        squares = np.where(missing, 0.0, differences - mean) ** 2
+        scale = np.sqrt(total @ squares / divisors)
+        return cls(mean + origin, np.where(scale > 0, scale, 1.0), covariance_type, counts / total.sum())
 
     @staticmethod
     def check(covariance_type: str) -> None:
@@ -958,7 +1036,8 @@ class Units(NamedTuple):
 
     @property
     def log_scale(self) -> float:
-        return float(np.log(self.scale).sum())
+        # The mean over the samples, of which each counts with the columns that are observed in it.
+        return float((np.log(self.scale) * self.observed).sum())
 
     def _factors(self) -> NDArray[np.float64]:
         """Give the factors of covariances, which broadcast over the components."""

@@ -40,6 +40,9 @@ class Likelihood(_core.Data):
         Whether to compute in float64 for float32 samples too.
     n_jobs : int or None, default=None
         The number of threads, as joblib counts; by default all cores, or as many as RAYON_NUM_THREADS says.
+    missing : bool, default=False
+        Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its observed
+        values. Computed on the CPU.
     copy : bool, default=True
         Without a copy the array is kept, and must not be changed while this object is in use. An array in a
         memory-mapped file is never copied.
@@ -65,9 +68,12 @@ class Likelihood(_core.Data):
         covariance_type: str | None = None,
         float64: bool = False,
         n_jobs: int | None = None,
+        missing: bool = False,
         copy: bool = True,
     ) -> Likelihood:
         """Bring the samples to the device."""
+        if missing:
+            _arrays.refuse_gpu(X)
         samples: Floats | _core.GpuArray
         if on_gpu(X):
             samples = checked(X, cls.__name__)
@@ -90,10 +96,11 @@ class Likelihood(_core.Data):
                 copy=copy,
                 settle=True,
                 memory=_arrays.MEMORY,
+                missing=missing,
             )
         except _core.NonFiniteError:
             if not on_gpu(samples):
-                check_array(samples, input_name="X")
+                check_array(samples, input_name="X", ensure_all_finite="allow-nan" if missing else True)
             raise
 
     def score_samples(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> NDArray[np.float64]:

@@ -152,6 +152,9 @@ def start(
     if X.shape[0] > SCIKIT_LEARN_START:
         return None, 0.0
     x: Floats = on_host(X)
+    if estimator.missing and np.isnan(x).any():
+        # scikit-learn's k-means takes no missing values; the engine's does.
+        return None, 0.0
     resp = responsibilities(x, estimator.n_components, estimator.init_params, random_state, sample_weight)
     found, count = mixture_of(x, resp, kind, estimator.reg_covar, sample_weight, total_weight)
     # Of k-means and random responsibilities all samples count, of the other starts one for each component.

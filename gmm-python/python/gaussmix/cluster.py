@@ -756,6 +756,10 @@ class _ClusterSamples(Samples):
 
     def __init__(self, estimator: GaussianMixture, X: Any, sample_weight: Any, reset: bool = True) -> None:
         self.estimator, self.interrupts = estimator, _Interrupts()
+        if estimator.missing:
+            raise ValueError(
+                "missing=True is not supported on a cluster; fit to one process's data with gaussmix.GaussianMixture"
+            )
         if estimator.standardize:
             Units.check(estimator.covariance_type)
         self.engine = estimator._make_engine()

@@ -109,6 +109,7 @@ impl Fit {
             self.check(resumed, &made_with)?;
         }
         let source = Source::new(&mut input, self.training.standardize)?;
+        source.check_columns()?;
         let params = self.params(&source, k, covariance_type, init, resumed)?;
         let model = params.check()?;
         let mut evaluator = source.evaluator()?;

@@ -3,13 +3,13 @@ mod progress;
 mod report;
 
 use super::values::whole_number;
-use crate::input::{read_data, tuning_file};
+use crate::input::{Gaps, read_data, tuning_file};
 use crate::plot;
 use crate::program::SUCCESS;
 use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use gaussmix::io::{self, Identity, Output};
+use gaussmix::io::{self, Data, Identity, Output};
 use gaussmix::mcmc::{
     self, DataSummary, Journal, Model, Outcome, Posterior, Prior, Run, Sampler, Saved, Settings, Start, Target,
 };
@@ -66,6 +66,12 @@ pub struct Mcmc {
     /// digits
     #[arg(long, conflicts_with = "kernel")]
     float64: bool,
+    /// NaN in the data stands for a value that is missing; so does a field of a .csv that is empty, NA, NaN or null
+    ///
+    /// The likelihood of a sample is then that of its observed values, which is exact where values are missing at random. It is
+    /// computed on the CPU.
+    #[arg(long)]
+    missing: bool,
     /// Number of components
     #[arg(short, value_parser = whole_number)]
     k: usize,
@@ -146,7 +152,7 @@ impl Mcmc {
         let prior = self.prior()?;
         let init = self.init.as_ref().map(io::read_model).transpose()?;
         let input = read_data(&self.data, u64::MAX)?;
-        let samples = input.samples().with_context(|| self.data.display().to_string())?;
+        let samples = self.samples(&input).with_context(|| self.data.display().to_string())?;
         let data = DataSummary::new(&samples);
         let model = Model::new(self.k, self.covariance_type, &prior, self.order, &data)?;
         let settings = self.settings(&model);
@@ -213,6 +219,18 @@ impl Mcmc {
             text::print(report.text(evaluations, summary, plot.as_ref()))?;
         }
         Ok(SUCCESS)
+    }
+
+    /// The samples, all of whose columns have values.
+    fn samples<'d>(&self, data: &'d Data) -> gaussmix::Result<Samples<'d>> {
+        let samples = if self.missing { data.samples_with_missing() } else { data.samples() }?;
+        let mut gaps = Gaps::default();
+        gaps.add(&samples, 0);
+        gaps.check_columns()?;
+        if let Some(note) = gaps.note() {
+            text::note(format_args!("{}: {note}", self.data.display()));
+        }
+        Ok(samples)
     }
 
     /// Saves what a run had drawn when it failed, and says so in the error.

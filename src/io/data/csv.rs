@@ -34,12 +34,15 @@ fn parse(path: &Path, file: &File, memory: u64) -> Result<Array2<f64>, Problem> 
                 record.len()
             )));
         }
-        let header = std::mem::take(&mut first) && record.iter().all(|field| number(field).is_none());
+        // A first line without any number and with a name in it; missing values alone are a sample.
+        let header = std::mem::take(&mut first)
+            && record.iter().all(|field| number(field).is_none())
+            && !record.iter().all(is_missing);
         if header {
             continue;
         }
         for (column, field) in record.iter().enumerate() {
-            values.push(number(field).ok_or_else(|| {
+            values.push(number(field).or(is_missing(field).then_some(f64::NAN)).ok_or_else(|| {
                 Problem::Format(format!(
                     "line {}, column {column} (counted from 0): `{}` is not a number; numbers are separated by commas, \
                      and only the first line may be a header (without any number in it)",
@@ -81,6 +84,11 @@ fn excerpt(field: &[u8]) -> String {
     let start: String = text.chars().take(LENGTH).collect();
     let more = if start.len() < text.len() { "…" } else { "" };
     format!("{}{more}", start.replace(['\r', '\n'], " "))
+}
+
+/// Whether a field says that its value is missing.
+fn is_missing(field: &[u8]) -> bool {
+    ["", "NA", "NaN", "null"].iter().any(|name| field.eq_ignore_ascii_case(name.as_bytes()))
 }
 
 fn number(field: &[u8]) -> Option<f64> {

@@ -56,6 +56,22 @@ impl Data {
         }
     }
 
+    /// As [`into_samples`](Self::into_samples), with NaN for values that are missing: [`Samples::with_missing`].
+    pub fn into_samples_with_missing<'a>(self) -> gmm_host::Result<Samples<'a>> {
+        match self {
+            Self::F32(x) => Samples::with_shared_missing(x.into_shared()),
+            Self::F64(x) => Samples::with_shared_missing(x.into_shared()),
+        }
+    }
+
+    /// As [`samples`](Self::samples), with NaN for values that are missing: [`Samples::with_missing`].
+    pub fn samples_with_missing(&self) -> gmm_host::Result<Samples<'_>> {
+        match self {
+            Self::F32(x) => Samples::with_missing(x.view()),
+            Self::F64(x) => Samples::with_missing(x.view()),
+        }
+    }
+
     /// The data as checked samples. Errors: [`gmm_host::Error::EmptyData`], [`gmm_host::Error::NonFiniteSample`].
     pub fn samples(&self) -> gmm_host::Result<Samples<'_>> {
         match self {
@@ -140,8 +156,8 @@ impl DataFile {
 /// Reads a data set (N, D) into memory.
 ///
 /// * `.npy`: float32 or float64, either byte order, C or Fortran order. [`DataFile`] reads parts of it.
-/// * `.csv`: numbers separated by commas, read as float64. The first line is a header if none of its fields is a
-///   number. Empty lines are skipped.
+/// * `.csv`: numbers separated by commas, read as float64. A field that is empty, `NA`, `NaN` or `null` is NaN. The first line is
+///   a header if none of its fields is a number. Empty lines are skipped.
 ///
 /// The values are not checked: [`Data::samples`] does.
 ///

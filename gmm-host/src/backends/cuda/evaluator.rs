@@ -52,7 +52,7 @@ impl<'a> CudaEvaluator<'a> {
     /// [`Error::Cuda`](crate::Error::Cuda) for a failure of the driver.
     pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
         if samples.missing().is_some() {
-            return Err(Error::Unsupported {
+            return Err(crate::Error::Unsupported {
                 what: "data with missing values".into(),
                 backend: "the CUDA backend",
                 remedy: "use the CPU (device `cpu` or `auto`)",

@@ -555,6 +555,6 @@ fn float32_with_too_few_digits_is_computed_in_float64() {
     .unwrap();
     let mut cpu = CpuEvaluator::new(Samples::with_missing(x32.view()).unwrap()).unwrap();
     let mut truth = ReferenceEvaluator::new(Samples::with_missing(x32.view()).unwrap());
-    assert_eq!(cpu.precision(&m, gmm_host::Operation::Statistics), gmm_host::Precision::Float64);
     assert_statistics_close(&cpu.statistics(&m).unwrap(), &truth.statistics(&m).unwrap(), 1e-10, 1.0);
+    assert_eq!(cpu.precision(&m, gmm_host::Operation::Statistics), gmm_host::Precision::Float64);
 }

@@ -27,6 +27,20 @@ pub(crate) struct DeviceParameters<T> {
     pub offset: f64,
     /// The covariances' matrices, which `scale` cannot hold.
     pub matrices: Matrices<T>,
+    /// For samples with missing values, the constants of their columns.
+    pub gaps: Option<Gaps<T>>,
+}
+
+/// Constants of the columns, of which a sample takes part with those that it has values in:
+///
+/// log₂ p(x) = `offset` + Σⱼ `offsets[j]` + log₂ Σₖ `weight[k]` · 2^(`seed[k]` + Σⱼ (`constants[k,j]` − tₖⱼ²)), where j runs over
+/// the observed columns.
+#[derive(Debug, Clone)]
+pub(crate) struct Gaps<T> {
+    /// (K, D), at most 0.
+    pub constants: Vec<T>,
+    /// (D,), in log₂ units, to be added in float64.
+    pub offsets: Vec<f64>,
 }
 
 /// Lower triangular matrices A with t = A·x′ + `shift`, row by row (see [`triangle`]): √(log₂e / 2) times the transposed
@@ -113,15 +127,44 @@ impl<T: Float> DeviceParameters<T> {
     ) -> Self {
         let (offset, weight, seed) = weights_and_seeds(constant);
         let offset = offset + frame_offset(n_features, frame);
-        Self { n_components, n_features, scale, shift, weight, seed, offset, matrices }
+        Self { n_components, n_features, scale, shift, weight, seed, offset, matrices, gaps: None }
+    }
+
+    /// Converts a mixture with diagonal or spherical covariances for samples with missing values.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_gaps(mixture: &Mixture, frame: &Frame) -> Result<Self> {
+        let parameters = Self::new(mixture, frame)?;
+        let (k, d) = mixture.means().dim();
+        let weights = mixture.weights();
+        let constant = |c: usize, j: usize| parameters.scale[c * d + j].into().log2();
+        let counted = || (0..k).filter(|&c| weights[c] > 0.0);
+        let largest: Vec<f64> =
+            (0..d).map(|j| counted().map(|c| constant(c, j)).fold(f64::NEG_INFINITY, f64::max)).collect();
+        let mut constants = vec![T::from_f64(0.0); k * d];
+        for c in counted() {
+            for (j, to) in constants[c * d..][..d].iter_mut().enumerate() {
+                *to = T::from_f64(constant(c, j) - largest[j]);
+            }
+        }
+        let column = |(largest, scale): (&f64, &f64)| largest + feature_offset() + scale.log2();
+        let offsets = largest.iter().zip(&frame.scale).map(column).collect();
+        let weights: Vec<f64> = weights.iter().map(|w| w.log2()).collect();
+        let (offset, weight, seed) = weights_and_seeds(&weights);
+        Ok(Self { offset, weight, seed, gaps: Some(Gaps { constants, offsets }), ..parameters })
     }
 }
 
 /// log₂ of the normalising constant of a component in the units of the data, less log₂ of the product of its scales: for each
 /// of `d` features log₂ of 1/√(2π) over √(log₂e / 2), and the frame's units.
 pub(crate) fn frame_offset(d: usize, frame: &Frame) -> f64 {
-    let unit = -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log2();
-    d as f64 * unit + frame.log2_scale
+    d as f64 * feature_offset() + frame.log2_scale
+}
+
+/// log₂ of 1/√(2π) over √(log₂e / 2).
+fn feature_offset() -> f64 {
+    -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log2()
 }
 
 /// Components of which so many numbers each are worth the waking of another thread.

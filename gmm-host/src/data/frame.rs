@@ -77,6 +77,35 @@ impl Frame {
         Self::from_ranges(d, range, |j, some| some.extend(looked_at::<T>(n).map(|i| x[[i, j]].into())))
     }
 
+    /// As [`of`](Self::of), for samples in which NaN stands for a missing value: the frame of the values that are observed.
+    pub fn of_observed<T: Float>(x: ArrayView2<'_, T>) -> Self {
+        let n = x.nrows();
+        let ranges = |piece: ArrayView2<'_, T>| {
+            let mut ranges = vec![(f64::INFINITY, f64::NEG_INFINITY); piece.ncols()];
+            for row in piece.outer_iter() {
+                // Comparisons with NaN do not hold.
+                for ((min, max), &v) in ranges.iter_mut().zip(row) {
+                    let v: f64 = v.into();
+                    *min = if v < *min { v } else { *min };
+                    *max = if v > *max { v } else { *max };
+                }
+            }
+            ranges
+        };
+        let pieces: Vec<_> = x.axis_chunks_iter(Axis(0), 4096).into_par_iter().map(ranges).collect();
+        let range = |j: usize| {
+            let both = |a: (f64, f64), piece: &Vec<(f64, f64)>| (a.0.min(piece[j].0), a.1.max(piece[j].1));
+            let found = pieces.iter().fold((f64::INFINITY, f64::NEG_INFINITY), both);
+            if found.0 > found.1 { (0.0, 0.0) } else { found }
+        };
+        Self::from_ranges(x.ncols(), range, |j, some| {
+            some.extend(looked_at::<T>(n).map(|i| x[[i, j]].into()).filter(|v: &f64| !v.is_nan()));
+            if some.is_empty() {
+                some.push(range(j).0);
+            }
+        })
+    }
+
     /// The frame of samples of D features, from the least and the greatest number of each column, and from its numbers in the
     /// rows that [`looked_at`] names, which `some` appends to a vector.
     pub fn from_ranges(d: usize, range: impl Fn(usize) -> (f64, f64), some: impl Fn(usize, &mut Vec<f64>)) -> Self {

@@ -13,7 +13,7 @@ use crate::compensated::neumaier_sum;
 use crate::data::frame::Frame;
 use crate::data::samples::weight_scale;
 use crate::evaluator::check_features;
-use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics};
+use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics, View};
 use ndarray::{Array1, Array2};
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -38,6 +38,8 @@ pub(super) struct Engine<'a, T> {
     weights: Option<Arc<[f64]>>,
     weight_scale: f64,
     total_weight: f64,
+    /// For samples with missing values, the weight of those that have a value in a column (D,).
+    observed: Option<Arc<[f64]>>,
     isa: Isa,
     /// The threads; none for rayon's global ones.
     pool: Option<Arc<ThreadPool>>,
@@ -56,8 +58,26 @@ impl<'a, T: Real> Engine<'a, T> {
         let weight_scale = samples.weights().map_or(1.0, weight_scale);
         let weights = samples.weights().map(|w| w.iter().map(|w| w / weight_scale).collect());
         let total_weight = samples.total_weight();
+        let observed = samples.missing().is_some().then(|| observed_weights(&samples));
         let data = Arc::new(data);
-        Self { samples, data, weights, weight_scale, total_weight, isa, pool, n_threads, partial: Vec::new() }
+        Self { samples, data, weights, weight_scale, total_weight, observed, isa, pool, n_threads, partial: Vec::new() }
+    }
+
+    /// The mixture's parameters for these samples. Where values are missing, its covariances have to be diagonal or spherical.
+    fn parameters(&self, mixture: &Mixture) -> Result<DeviceParameters<T>> {
+        match self.observed {
+            None => DeviceParameters::with_matrices(mixture, &self.data.frame),
+            Some(_) => DeviceParameters::with_gaps(mixture, &self.data.frame),
+        }
+    }
+
+    /// The constant part of the total of log₂ p.
+    fn total_offset(&self, parameters: &DeviceParameters<T>) -> f64 {
+        let all = self.total_weight * parameters.offset;
+        match (&self.observed, &parameters.gaps) {
+            (Some(observed), Some(gaps)) => all + neumaier_sum(observed.iter().zip(&gaps.offsets).map(|(w, v)| w * v)),
+            _ => all,
+        }
     }
 
     /// Runs `work` on each piece of `out` of `size` elements, with the piece's number. Uses all threads if that pays for work
@@ -83,7 +103,7 @@ impl<'a, T: Real> Engine<'a, T> {
         work: impl Fn(Isa, Chunk<'_, T>, &mut [A]) + Sync,
     ) -> Result<()> {
         check_features(mixture, self.data.d)?;
-        let parameters = DeviceParameters::<T>::with_matrices(mixture, &self.data.frame)?;
+        let parameters = self.parameters(mixture)?;
         let leading = leading_rows(&parameters);
         let cost = 2 * parameters.scale.len() + 8 * parameters.n_components + 64;
         self.for_each_piece(out, self.data.chunk * each, cost, |c, out| {
@@ -157,6 +177,22 @@ impl<'a, T: Real> Engine<'a, T> {
     }
 }
 
+/// The weight of the samples that have a value in a column (D,).
+fn observed_weights(samples: &Samples<'_>) -> Arc<[f64]> {
+    let weights = samples.weights();
+    let weight = |row: usize| weights.map_or(1.0, |w| w[row]);
+    (0..samples.n_features())
+        .map(|j| match samples.view() {
+            View::F32(x) => {
+                neumaier_sum(x.column(j).iter().enumerate().filter(|(_, v)| !v.is_nan()).map(|(i, _)| weight(i)))
+            }
+            View::F64(x) => {
+                neumaier_sum(x.column(j).iter().enumerate().filter(|(_, v)| !v.is_nan()).map(|(i, _)| weight(i)))
+            }
+        })
+        .collect()
+}
+
 impl Float32Evaluator for Engine<'_, f32> {
     fn frame(&self) -> &Frame {
         &self.data.frame
@@ -198,7 +234,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         let mut parameters = Vec::with_capacity(mixtures.len());
         for mixture in mixtures {
             check_features(mixture, self.data.d)?;
-            let one = DeviceParameters::<T>::with_matrices(mixture, &self.data.frame)?;
+            let one = self.parameters(mixture)?;
             parameters.push((leading_rows(&one), one));
         }
         if parameters.is_empty() {
@@ -216,7 +252,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         });
         let totals = parameters.iter().enumerate().map(|(i, (_, p))| {
             let log2 = neumaier_sum(partial.iter().skip(i).step_by(parameters.len()).copied());
-            (self.total_weight * p.offset + log2 * self.weight_scale) * LN_2
+            (self.total_offset(p) + log2 * self.weight_scale) * LN_2
         });
         let totals = totals.collect();
         self.partial = partial;
@@ -226,16 +262,31 @@ impl<T: Real> Evaluator for Engine<'_, T> {
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
         let mut out = vec![0.0; self.data.n];
         self.for_each_sample(mixture, &mut out, 1, |isa, chunk, out| {
-            let offset = chunk.parameters.offset;
+            let parameters = chunk.parameters;
+            let (x, d) = (chunk.x, self.data.d);
             isa.run(PerSample { chunk, out: &mut *out });
-            out.iter_mut().for_each(|v| *v = (*v + offset) * LN_2);
+            out.iter_mut().for_each(|v| *v += parameters.offset);
+            if let Some(gaps) = &parameters.gaps {
+                for (block, out) in x.chunks_exact(2 * d * self.data.lanes).zip(out.chunks_mut(self.data.lanes)) {
+                    let observed = &block[d * self.data.lanes..];
+                    for (lane, v) in out.iter_mut().enumerate() {
+                        let seen = observed[lane..].iter().step_by(self.data.lanes);
+                        let seen: Vec<f64> = seen.map(|&seen| seen.into()).collect();
+                        // Where nothing is observed, the result is exact.
+                        let nothing = seen.iter().all(|&seen| seen == 0.0);
+                        let offset: f64 = seen.iter().zip(&gaps.offsets).map(|(seen, offset)| seen * offset).sum();
+                        *v = if nothing { 0.0 } else { *v + offset };
+                    }
+                }
+            }
+            out.iter_mut().for_each(|v| *v *= LN_2);
         })?;
         Ok(Array1::from_vec(out))
     }
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
         check_features(mixture, self.data.d)?;
-        let parameters = DeviceParameters::<T>::with_matrices(mixture, &self.data.frame)?;
+        let parameters = self.parameters(mixture)?;
         let leading = leading_rows(&parameters);
         let layout = Layout::new(&parameters, self.data.lanes);
         let centres = self.padded_centres(mixture, &parameters, layout);
@@ -257,7 +308,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         let scale = self.weight_scale;
         let mut sums = estep::centred_sums(mixture, &parameters, &self.data.frame, layout, &sums, scale);
         sums.weight = self.total_weight;
-        sums.log_likelihood = (self.total_weight * parameters.offset + log2 * scale) * LN_2;
+        sums.log_likelihood = (self.total_offset(&parameters) + log2 * scale) * LN_2;
         Statistics::from_centred_sums(sums)
     }
 

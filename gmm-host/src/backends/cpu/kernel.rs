@@ -30,7 +30,8 @@ pub(crate) fn buffer<T: Real>(n: usize) -> Buffer<T> {
 
 /// Samples, and the parameters of the mixture that is evaluated over them.
 pub(crate) struct Chunk<'a, T> {
-    /// The samples' registers (⌈n/L⌉, D, L), where L is the number of elements in a register.
+    /// The samples' registers (⌈n/L⌉, D, L), where L is the number of elements in a register; with missing values
+    /// (⌈n/L⌉, 2·D, L), as [`Resident`](super::resident::Resident) has them.
     pub x: &'a [T],
     /// The number of samples; the last register may hold fewer than L, and copies of the last one.
     pub n: usize,
@@ -53,7 +54,7 @@ pub(crate) fn scratch<T: Real>(n_components: usize, n_features: usize) -> Buffer
 pub(super) struct Group<'a, R, const REGISTERS: usize> {
     /// Number of the first sample.
     pub first: usize,
-    /// The samples (REGISTERS, D).
+    /// The samples (REGISTERS, D), with missing values (REGISTERS, 2·D).
     pub x: &'a [R],
     /// wₖ·2^(qₖ − shift) (K,), if the visitor asks for them.
     pub terms: &'a mut [[R; REGISTERS]],
@@ -76,6 +77,7 @@ impl<T: Real> Chunk<'_, T> {
     #[inline(always)]
     pub(super) fn for_each_group<S: Simd>(self, simd: S, visitor: &mut impl Visitor<T, S>) {
         let (parameters, d) = (self.parameters, self.parameters.n_features);
+        let stride = registers(parameters);
         // Not by `map`, whose closure would not be compiled for the instruction set.
         let exponents = match self.leading {
             Some(leading) => leading::exponents(simd, self.x, self.n, parameters, leading),
@@ -85,14 +87,14 @@ impl<T: Real> Chunk<'_, T> {
         let x = T::registers::<S>(self.x);
         let length = (2 * parameters.n_components + d) * GROUP * lanes::<T, S>();
         let scratch = T::registers_mut::<S>(&mut self.scratch[..length]);
-        let groups = x.chunks_exact(GROUP * d);
+        let groups = x.chunks_exact(GROUP * stride);
         let rest = groups.remainder();
         let mut first = 0;
         for x in groups {
             visit_group::<T, S, _, GROUP>(simd, first, x, exponents, parameters, scratch, visitor);
             first += GROUP * lanes::<T, S>();
         }
-        for x in rest.chunks_exact(d) {
+        for x in rest.chunks_exact(stride) {
             visit_group::<T, S, _, 1>(simd, first, x, exponents, parameters, scratch, visitor);
             first += lanes::<T, S>();
         }
@@ -174,7 +176,10 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Evaluate<'_, T, REGISTERS> {
                     }
                 }
             }
-            Matrices::Diagonal => diagonal(simd, x, parameters, q),
+            Matrices::Diagonal => match &parameters.gaps {
+                None => diagonal(simd, x, parameters, q),
+                Some(gaps) => diagonal_observed(simd, x, parameters, &gaps.constants, q),
+            },
             Matrices::Each(_) => {
                 let t = &mut scratch[..REGISTERS * d];
                 for (c, q) in q.iter_mut().enumerate() {
@@ -222,6 +227,49 @@ fn diagonal<T: Real, S: Simd, const REGISTERS: usize>(
                 for i in 0..REGISTERS {
                     let t = T::mul_add(simd, rows[i][j], s, m);
                     sum[i] = T::sub_mul(simd, t, t, sum[i]);
+                }
+            }
+            *q = sum;
+        }
+        start += length;
+    }
+}
+
+/// The number of registers of L samples.
+#[inline(always)]
+pub(super) fn registers<T>(parameters: &DeviceParameters<T>) -> usize {
+    parameters.n_features * if parameters.gaps.is_some() { 2 } else { 1 }
+}
+
+/// qₖ = seedₖ + Σⱼ (cₖⱼ − (sₖⱼ·xⱼ + mₖⱼ)²) over the observed columns, for the `REGISTERS` registers of samples in `x`
+/// (REGISTERS, 2·D).
+#[inline(always)]
+fn diagonal_observed<T: Real, S: Simd, const REGISTERS: usize>(
+    simd: S,
+    x: &[T::Reg<S>],
+    parameters: &DeviceParameters<T>,
+    constants: &[T],
+    q: &mut [[T::Reg<S>; REGISTERS]],
+) {
+    let d = parameters.n_features;
+    let mut start = 0;
+    while start < d {
+        let length = (d - start).min(FEATURES / 2);
+        let (mut rows, mut observed) = ([&x[..0]; REGISTERS], [&x[..0]; REGISTERS]);
+        for i in 0..REGISTERS {
+            rows[i] = &x[2 * i * d + start..][..length];
+            observed[i] = &x[(2 * i + 1) * d + start..][..length];
+        }
+        for (k, q) in q.iter_mut().enumerate() {
+            let scale = &parameters.scale[k * d + start..][..length];
+            let shift = &parameters.shift[k * d + start..][..length];
+            let constants = &constants[k * d + start..][..length];
+            let mut sum = if start == 0 { [T::splat(simd, parameters.seed[k]); REGISTERS] } else { *q };
+            for (j, ((&s, &m), &c)) in scale.iter().zip(shift).zip(constants).enumerate() {
+                let (s, m, c) = (T::splat(simd, s), T::splat(simd, m), T::splat(simd, c));
+                for i in 0..REGISTERS {
+                    let t = T::mul_add(simd, rows[i][j], s, m);
+                    sum[i] = T::mul_add(simd, observed[i][j], T::sub_mul(simd, t, t, c), sum[i]);
                 }
             }
             *q = sum;

@@ -3,7 +3,8 @@
 //! All moments are taken around each component's current mean, so that nothing cancels, and summed in the element
 //! type over a few thousand samples at most; these sums are added up in float64.
 //!
-//! - `diag`, `spherical`: with t = s·x + m at hand, Σ r·t and Σ r·t², register by register of samples.
+//! - `diag`, `spherical`: with t = s·x + m at hand, Σ r·t and Σ r·t², register by register of samples. With missing values these are
+//!   sums over the samples that have a value in the column, and Σ r over these is a third one.
 //! - `full`: the group's samples are turned into rows, and those whose responsibilities are not negligible wait in a queue of
 //!   their component until there are many: then Σ r·(x−c) and the lower triangle of Σ r·(x−c)(x−c)ᵀ are products of matrices.
 //!   So the sums, which are too large for a cache if D is, are read and written once for many samples.
@@ -36,7 +37,8 @@ pub(crate) const MAX_PENDING: usize = 4096;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     pub lanes: usize,
-    /// Number of spread sums: the counts (K,), then, without matrices, first (K, D) and second moments (K, D).
+    /// Number of spread sums: the counts (K,), then, without matrices, first (K, D) and second moments (K, D), and with missing
+    /// values the counts of the observed values (K, D).
     pub spread: usize,
     /// Length of a row of D features.
     pub width: usize,
@@ -65,7 +67,8 @@ impl Layout {
             Matrices::Each(_) => (k, false),
             Matrices::Shared(_) => (1, true),
         };
-        let spread = if matrices == 0 { k + 2 * k * d } else { k };
+        let of_columns = if parameters.gaps.is_some() { 3 } else { 2 };
+        let spread = if matrices == 0 { k + of_columns * k * d } else { k };
         let first = spread * lanes;
         let second = first + if matrices == 0 { 0 } else { k * width };
         let pairs_begin = second + matrices * height * width;
@@ -234,6 +237,7 @@ impl<T: Real, S: Simd> Visitor<T, S> for Moments<'_, T, S> {
             }
         }
         match self.parameters.matrices {
+            Matrices::Diagonal if self.parameters.gaps.is_some() => self.observed(simd, group.x, group.terms),
             Matrices::Diagonal => self.diagonal(simd, group.x, group.terms),
             Matrices::Each(_) => self.full(simd, n, group.x, group.terms),
             Matrices::Shared(_) => self.tied(simd, n, group.x, group.terms, &weight),
@@ -271,6 +275,43 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
                     b = T::mul_add(simd, u, t, b);
                 }
                 (*first, *second) = (a, b);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn observed<const REGISTERS: usize>(&mut self, simd: S, x: &[T::Reg<S>], r: &[[T::Reg<S>; REGISTERS]]) {
+        let (k, d) = (self.parameters.n_components, self.parameters.n_features);
+        let (_, moments) = T::registers_mut::<S>(&mut self.sums.sums).split_at_mut(k);
+        let (first, moments) = moments.split_at_mut(k * d);
+        let (second, counts) = moments.split_at_mut(k * d);
+        let (mut samples, mut observed) = ([&x[..0]; REGISTERS], [&x[..0]; REGISTERS]);
+        for g in 0..REGISTERS {
+            samples[g] = &x[2 * g * d..][..d];
+            observed[g] = &x[(2 * g + 1) * d..][..d];
+        }
+        for (c, r) in r.iter().enumerate() {
+            let mut most = r[0];
+            for &r in &r[1..] {
+                most = T::max(simd, most, r);
+            }
+            if !T::any_above(simd, most, T::NEGLIGIBLE) {
+                continue;
+            }
+            let scale_and_shift = self.parameters.scale[c * d..][..d].iter().zip(&self.parameters.shift[c * d..][..d]);
+            let moments = first[c * d..][..d].iter_mut().zip(&mut second[c * d..][..d]).zip(&mut counts[c * d..][..d]);
+            for (j, ((&s, &m), ((first, second), count))) in scale_and_shift.zip(moments).enumerate() {
+                let (s, m) = (T::splat(simd, s), T::splat(simd, m));
+                let (mut a, mut b, mut n) = (*first, *second, *count);
+                for g in 0..REGISTERS {
+                    let t = T::mul_add(simd, samples[g][j], s, m);
+                    let share = T::mul(simd, r[g], observed[g][j]);
+                    let u = T::mul(simd, share, t);
+                    n = T::add(simd, n, share);
+                    a = T::add(simd, a, u);
+                    b = T::mul_add(simd, u, t, b);
+                }
+                (*first, *second, *count) = (a, b, n);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! From the statistics of the observed columns to those of all columns.
+//! From the statistics of the observed columns to those of all columns, where covariances have matrices.
 //!
 //! The mean of a missing column given the observed ones is linear in these, x̂_m = μ_m + B·(x_o − μ_o), so that its sums over the
 //! samples of a group are functions of the sums of the observed columns: with Nₖ, x̄_o and the scatter S_oo of a component, its
@@ -37,18 +37,7 @@ pub(super) fn completed(seen: Statistics, marginal: &Marginal, mixture: &Mixture
         (Covariances::Tied(all), Covariances::Tied(seen)) => {
             complete(all.view_mut(), seen.view(), marginal, of(0), counts.sum());
         }
-        (Covariances::Diag(all), Covariances::Diag(seen)) => {
-            for (c, (mut all, seen)) in all.outer_iter_mut().zip(seen.outer_iter()).enumerate() {
-                marginal.observed.iter().zip(seen).for_each(|(&j, v)| all[j] = *v);
-                marginal.missing.iter().for_each(|&j| all[j] = counts[c] * mixture.variance(c, j));
-            }
-        }
-        (Covariances::Spherical(all), Covariances::Spherical(seen)) => {
-            for (c, (all, seen)) in all.iter_mut().zip(seen).enumerate() {
-                *all = seen + counts[c] * mixture.variance(c, 0) * marginal.missing.len() as f64;
-            }
-        }
-        _ => debug_assert!(false, "statistics of another covariance type"),
+        _ => debug_assert!(false, "the covariances have no matrix"),
     }
     Statistics::from_centred_sums(CentredSums {
         weight: seen.weight(),
@@ -95,8 +84,7 @@ pub(super) fn unobserved(weight: f64, mixture: &Mixture) -> Result<Statistics> {
     match &mut second {
         Covariances::Full(v) => v.outer_iter_mut().zip(&counts).for_each(|(mut v, n)| v *= *n),
         Covariances::Tied(v) => *v *= weight,
-        Covariances::Diag(v) => v.outer_iter_mut().zip(&counts).for_each(|(mut v, n)| v *= *n),
-        Covariances::Spherical(v) => v.iter_mut().zip(&counts).for_each(|(v, n)| *v *= n * d as f64),
+        Covariances::Diag(_) | Covariances::Spherical(_) => debug_assert!(false, "the covariances have no matrix"),
     }
     Statistics::from_centred_sums(CentredSums {
         weight,

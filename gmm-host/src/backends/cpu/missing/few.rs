@@ -1,5 +1,5 @@
 //! A group of few rows, evaluated row by row in float64.
-use super::GroupRows;
+use super::by_pattern::GroupRows;
 use crate::compensated::neumaier_sum;
 use crate::data::patterns::gather;
 use crate::evaluator::most_probable;
@@ -104,10 +104,7 @@ impl<'r, 'm> FewRows<'r, 'm> {
                 match &mut second {
                     Covariances::Full(v) => add_lower(v.index_axis_mut(Axis(0), c), r, &difference),
                     Covariances::Tied(v) => add_lower(v.view_mut(), r, &difference),
-                    Covariances::Diag(v) => {
-                        v.row_mut(c).iter_mut().zip(&difference).for_each(|(v, d)| *v += r * (d * d));
-                    }
-                    Covariances::Spherical(v) => v[c] += r * difference.iter().map(|d| d * d).sum::<f64>(),
+                    Covariances::Diag(_) | Covariances::Spherical(_) => debug_assert!(false, "no matrix"),
                 }
             }
             Ok(())

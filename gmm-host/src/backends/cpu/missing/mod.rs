@@ -1,187 +1,71 @@
-//! Samples with missing values. Rows in which the same columns are observed are a group: they are complete samples of these
-//! columns, and the engine of complete samples evaluates them, under the mixture of these columns. What an E-step adds for the
-//! missing columns follows from the statistics of the observed ones ([`completion`]), without another look at the samples. A
-//! mixture is so restricted, and factorised, once for each group, not for each row.
+//! Samples with missing values: diagonal and spherical covariances column by column, the others pattern by pattern.
+mod by_pattern;
 mod completion;
 mod few;
 
 use super::{Complete, Isa};
-use crate::compensated::neumaier_sum;
-use crate::data::patterns::{Pattern, Patterns};
-use crate::evaluator::{check_features, most_probable};
-use crate::model::marginal::Marginal;
 use crate::{
-    CovarianceType, Description, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Samples, Statistics,
-    View,
+    CovarianceType, Description, Evaluator, Mixture, Operation, Precision, Result, Rows, Samples, Statistics, View,
 };
-use few::FewRows;
+use by_pattern::ByPattern;
 use ndarray::{Array1, Array2};
 use rayon::ThreadPool;
-use rayon::prelude::*;
-use std::ops::Range;
 use std::sync::Arc;
 
-/// A group of fewer rows is evaluated row by row: it takes less time and memory than laying them out.
-const FEW: usize = 32;
-/// An E-step gathers the groups into segments of about as many rows, each with sums of its own, as the engine of complete samples
-/// gathers chunks.
-const SEGMENT_ELEMENTS: usize = 1 << 22;
-/// The work for a group, beside that for its rows, in rows.
-const GROUP_WORK: usize = 64;
-
-/// Evaluates samples with missing values.
+/// Evaluates samples with missing values. Each of its two sides has a layout of the samples of its own, which is made when it
+/// is first needed.
 pub(super) struct MissingEngine<'a> {
     samples: Samples<'a>,
-    /// The rows, those of a group beside each other, in their order within the group.
-    order: Arc<[usize]>,
-    groups: Vec<Group<'a>>,
+    /// For diagonal and spherical covariances: the engine in which a sample takes part with the columns that it has values in.
+    by_column: Option<Box<dyn Evaluator + 'a>>,
+    /// For the other types.
+    by_pattern: Option<Box<dyn Evaluator + 'a>>,
+    /// The type of the latest evaluation.
+    latest: Option<CovarianceType>,
     total_weight: f64,
     isa: Isa,
     pool: Option<Arc<ThreadPool>>,
-    n_threads: usize,
-}
-
-/// Rows in which the same columns are observed.
-struct Group<'a> {
-    /// These columns, ascending.
-    observed: Arc<[usize]>,
-    /// The rows, as a range of `order`.
-    rows: Range<usize>,
-    weight: f64,
-    /// The engine of the observed columns; none for few rows.
-    engine: Option<Box<dyn Evaluator + 'a>>,
 }
 
 impl std::fmt::Debug for MissingEngine<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MissingEngine").field("samples", &self.samples).field("groups", &self.groups.len()).finish()
+        f.debug_struct("MissingEngine").field("samples", &self.samples).finish()
     }
 }
 
 impl<'a> MissingEngine<'a> {
     pub fn new(samples: Samples<'a>, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
-        let n_threads = pool.as_ref().map_or_else(rayon::current_num_threads, |pool| pool.current_num_threads());
-        let Patterns { order, groups } = in_pool(pool.as_deref(), || Patterns::of(&samples));
-        let group = |Pattern { observed, rows }| {
-            let weight = rows.len() as f64;
-            Group { observed: observed.into(), rows, weight, engine: None }
-        };
-        let mut groups: Vec<_> = groups.into_iter().map(group).collect();
         let total_weight = samples.total_weight();
-        in_pool(pool.as_deref(), || {
-            groups.par_iter_mut().for_each(|group| {
-                let rows = &order[group.rows.clone()];
-                if let Some(weights) = samples.weights() {
-                    group.weight = neumaier_sum(rows.iter().map(|&row| weights[row]));
-                }
-                if rows.len() >= FEW && !group.observed.is_empty() {
-                    let part = samples.observed(rows, &group.observed);
-                    group.engine = Some(Box::new(Complete::new(part, pool.clone(), isa)));
-                }
-            });
-        });
-        Self { samples, order: order.into(), groups, total_weight, isa, pool, n_threads }
+        Self { samples, by_column: None, by_pattern: None, latest: None, total_weight, isa, pool }
     }
 
-    /// Calls `work` with each group, its rows and, if any column is observed, the mixture of its columns; with all threads.
-    /// Gives the results in the order of the groups.
-    fn map<T: Send>(
-        &mut self,
-        mixture: &Mixture,
-        work: impl Fn(&mut Group<'a>, GroupRows<'_>, Option<&Marginal>) -> Result<T> + Sync,
-    ) -> Result<Vec<T>> {
-        check_features(mixture, self.samples.n_features())?;
-        let Self { samples, order, groups, pool, .. } = self;
-        let one = |group: &mut Group<'a>| group.evaluate(samples, order, mixture, &work);
-        let results: Vec<Result<T>> = in_pool(pool.as_deref(), || groups.par_iter_mut().map(one).collect());
-        results.into_iter().collect()
-    }
-
-    /// Puts `each` values a row, which `values` has in the order of the groups, into the order of the rows.
-    fn in_order<T: Copy + Default>(&self, values: Vec<Vec<T>>, each: usize) -> Vec<T> {
-        let mut all = vec![T::default(); self.order.len() * each];
-        for (&row, value) in self.order.iter().zip(values.iter().flat_map(|values| values.chunks_exact(each))) {
-            all[row * each..][..each].copy_from_slice(value);
-        }
-        all
-    }
-
-    /// Consecutive groups that make up segments, of about equal work. They do not depend on the threads.
-    fn segments(&self, covariance_type: CovarianceType, k: usize) -> Vec<Range<usize>> {
-        let d = self.samples.n_features();
-        let length = k * d * if covariance_type == CovarianceType::Full { d } else { 2 };
-        let most = (SEGMENT_ELEMENTS / length.max(1)).clamp(4, 64);
-        let work = |group: &Group<'_>| group.rows.len() + GROUP_WORK;
-        let each = self.groups.iter().map(work).sum::<usize>().div_ceil(most).max(1);
-        let (mut segments, mut start, mut sum) = (Vec::new(), 0, 0);
-        for (i, group) in self.groups.iter().enumerate() {
-            sum += work(group);
-            if sum >= each || i + 1 == self.groups.len() {
-                segments.push(start..i + 1);
-                (start, sum) = (i + 1, 0);
-            }
-        }
-        segments
-    }
-}
-
-/// The rows of a group.
-#[derive(Clone, Copy)]
-struct GroupRows<'r> {
-    samples: &'r Samples<'r>,
-    rows: &'r [usize],
-}
-
-impl<'a> Group<'a> {
-    fn evaluate<T>(
-        &mut self,
-        samples: &Samples<'_>,
-        order: &[usize],
-        mixture: &Mixture,
-        work: impl Fn(&mut Self, GroupRows<'_>, Option<&Marginal>) -> Result<T>,
-    ) -> Result<T> {
-        let rows = &order[self.rows.clone()];
-        let observed = Arc::clone(&self.observed);
-        let marginal = if observed.is_empty() { None } else { Some(Marginal::new(mixture, &observed)?) };
-        work(self, GroupRows { samples: &samples.reborrow(), rows }, marginal.as_ref()).map_err(|error| match error {
-            Error::UnreachableSample { row } => Error::UnreachableSample { row: rows[row] },
-            Error::OutOfRange { component, column, precision } => {
-                Error::OutOfRange { component, column: observed[column], precision }
-            }
-            other => other,
-        })
-    }
-
-    /// The total log-likelihood, each sample times its weight.
-    fn log_likelihood(&mut self, rows: GroupRows<'_>, marginal: Option<&Marginal>) -> Result<f64> {
-        match (marginal, &mut self.engine) {
-            // Nothing is observed, or nothing counts.
-            (None, _) => Ok(0.0),
-            _ if self.weight == 0.0 => Ok(0.0),
-            (Some(marginal), Some(engine)) => engine.log_likelihood(&marginal.mixture),
-            (Some(marginal), None) => Ok(FewRows::new(rows, marginal).log_likelihood()),
+    /// The side for a covariance type, if it is made.
+    fn made(&self, covariance_type: CovarianceType) -> Option<&(dyn Evaluator + 'a)> {
+        match depends(covariance_type) {
+            true => self.by_pattern.as_deref(),
+            false => self.by_column.as_deref(),
         }
     }
 
-    fn statistics(
-        &mut self,
-        rows: GroupRows<'_>,
-        mixture: &Mixture,
-        marginal: Option<&Marginal>,
-    ) -> Result<Option<Statistics>> {
-        if self.weight == 0.0 {
-            return Ok(None);
-        }
-        let Some(marginal) = marginal else { return completion::unobserved(self.weight, mixture).map(Some) };
-        let seen = match &mut self.engine {
-            Some(engine) => engine.statistics(&marginal.mixture)?,
-            None => FewRows::new(rows, marginal).statistics(self.weight)?,
+    /// The side for a mixture.
+    fn side(&mut self, mixture: &Mixture) -> &mut (dyn Evaluator + 'a) {
+        let covariance_type = mixture.covariance_type();
+        self.latest = Some(covariance_type);
+        let (samples, pool, isa) = (&self.samples, &self.pool, self.isa);
+        let side = match depends(covariance_type) {
+            true => self.by_pattern.get_or_insert_with(|| Box::new(ByPattern::new(samples.clone(), pool.clone(), isa))),
+            false => self.by_column.get_or_insert_with(|| Box::new(Complete::new(samples.clone(), pool.clone(), isa))),
         };
-        completion::completed(seen, marginal, mixture).map(Some)
+        side.as_mut()
     }
 }
 
-impl<'a> Evaluator for MissingEngine<'a> {
+/// Whether a missing value depends on the observed ones, because there are covariances between features.
+fn depends(covariance_type: CovarianceType) -> bool {
+    matches!(covariance_type, CovarianceType::Full | CovarianceType::Tied)
+}
+
+impl Evaluator for MissingEngine<'_> {
     fn n_samples(&self) -> usize {
         self.samples.n_samples()
     }
@@ -195,102 +79,50 @@ impl<'a> Evaluator for MissingEngine<'a> {
     }
 
     fn describe(&self) -> Description {
-        let (threads, isa, groups) = (self.n_threads, self.isa.name(), self.groups.len());
-        let plural = |n: usize| if n == 1 { "" } else { "s" };
-        let float = match self.samples.view() {
-            View::F32(_) => "float32",
-            View::F64(_) => "float64",
-        };
-        Description {
-            device: format!(
-                "cpu ({threads} thread{}, {isa}, {float}, {groups} pattern{} of missing values)",
-                plural(threads),
-                plural(groups)
-            ),
-            kernel: isa.into(),
-        }
+        let described = self.latest.and_then(|latest| self.made(latest)).map(Evaluator::describe);
+        described.unwrap_or_else(|| Description::new("cpu (missing values, no evaluation yet)", self.isa.name()))
     }
 
-    /// Float64 if any group of samples needs it.
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
-        let needs_float64 = |group: &Group<'_>| {
-            let Some(engine) = &group.engine else { return false };
-            let marginal = Marginal::new(mixture, &group.observed);
-            marginal.is_ok_and(|m| engine.precision(&m.mixture, operation) == Precision::Float64)
-        };
-        let float64 = matches!(self.samples.view(), View::F64(_));
-        let known = mixture.n_features() == self.n_features();
-        match float64 || known && self.groups.iter().any(needs_float64) {
-            true => Precision::Float64,
-            false => Precision::Float32,
+        match (self.made(mixture.covariance_type()), self.samples.view()) {
+            (Some(side), _) => side.precision(mixture, operation),
+            (None, View::F32(_)) => Precision::Float32,
+            (None, View::F64(_)) => Precision::Float64,
         }
     }
 
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
-        let mut groups = Vec::with_capacity(self.groups.len());
-        for group in &self.groups {
-            groups.push(Group {
-                observed: Arc::clone(&group.observed),
-                rows: group.rows.clone(),
-                weight: group.weight,
-                engine: group.engine.as_ref().map(|engine| engine.share()).transpose()?,
-            });
-        }
         Ok(Box::new(MissingEngine {
             samples: self.samples.reborrow(),
-            order: Arc::clone(&self.order),
-            groups,
+            by_column: self.by_column.as_ref().map(|side| side.share()).transpose()?,
+            by_pattern: self.by_pattern.as_ref().map(|side| side.share()).transpose()?,
+            latest: self.latest,
             total_weight: self.total_weight,
             isa: self.isa,
             pool: self.pool.clone(),
-            n_threads: self.n_threads,
         }))
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
-        Ok(neumaier_sum(self.map(mixture, Group::log_likelihood)?))
+        self.side(mixture).log_likelihood(mixture)
+    }
+
+    fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
+        let kind = |mixture: &Mixture| depends(mixture.covariance_type());
+        match mixtures {
+            [first, others @ ..] if others.iter().all(|other| kind(other) == kind(first)) => {
+                self.side(first).log_likelihood_batch(mixtures)
+            }
+            _ => mixtures.iter().map(|mixture| self.log_likelihood(mixture)).collect(),
+        }
     }
 
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
-        let scores = self.map(mixture, |group, rows, marginal| match (marginal, &mut group.engine) {
-            (None, _) => Ok(vec![0.0; rows.rows.len()]),
-            (Some(marginal), Some(engine)) => Ok(engine.score_samples(&marginal.mixture)?.to_vec()),
-            (Some(marginal), None) => Ok(FewRows::new(rows, marginal).score_samples()),
-        })?;
-        Ok(self.in_order(scores, 1).into())
+        self.side(mixture).score_samples(mixture)
     }
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
-        check_features(mixture, self.n_features())?;
-        let (k, d) = mixture.means().dim();
-        let segments = self.segments(mixture.covariance_type(), k);
-        let Self { samples, order, groups, pool, .. } = self;
-        let mut parts = Vec::with_capacity(segments.len());
-        let mut rest = &mut groups[..];
-        for segment in segments {
-            let (part, others) = rest.split_at_mut(segment.len());
-            parts.push(part);
-            rest = others;
-        }
-        let empty = || Statistics::empty(mixture.covariance_type(), k, d);
-        let sum_up = |part: &mut [Group<'a>]| {
-            let mut sum = empty();
-            for group in part {
-                let evaluate = |group: &mut Group<'a>, rows: GroupRows<'_>, marginal: Option<&Marginal>| {
-                    group.statistics(rows, mixture, marginal)
-                };
-                if let Some(statistics) = group.evaluate(samples, order, mixture, evaluate)? {
-                    sum.merge(&statistics)?;
-                }
-            }
-            Ok(sum)
-        };
-        let sums: Vec<Result<Statistics>> = in_pool(pool.as_deref(), || parts.into_par_iter().map(sum_up).collect());
-        let mut total = empty();
-        for sum in sums {
-            total.merge(&sum?)?;
-        }
-        Ok(total)
+        self.side(mixture).statistics(mixture)
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
@@ -298,32 +130,10 @@ impl<'a> Evaluator for MissingEngine<'a> {
     }
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
-        let weights = mixture.weights().to_vec();
-        let labels = self.map(mixture, |group, rows, marginal| match (marginal, &mut group.engine) {
-            (None, _) => Ok(vec![most_probable(&weights); rows.rows.len()]),
-            (Some(marginal), Some(engine)) => engine.predict(&marginal.mixture),
-            (Some(marginal), None) => Ok(FewRows::new(rows, marginal).predict()),
-        })?;
-        Ok(self.in_order(labels, 1))
+        self.side(mixture).predict(mixture)
     }
 
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
-        let shares = (&mixture.weights() / mixture.weights().sum()).to_vec();
-        let r = self.map(mixture, |group, rows, marginal| match (marginal, &mut group.engine) {
-            (None, _) => Ok(shares.repeat(rows.rows.len())),
-            (Some(marginal), Some(engine)) => Ok(engine.predict_proba(&marginal.mixture)?.into_raw_vec_and_offset().0),
-            (Some(marginal), None) => FewRows::new(rows, marginal).predict_proba(),
-        })?;
-        let (n, k) = (self.n_samples(), mixture.n_components());
-        let r = Array2::from_shape_vec((n, k), self.in_order(r, k));
-        r.map_err(|_| Error::ShapeMismatch { what: "responsibilities", expected: vec![n, k], got: vec![] })
-    }
-}
-
-/// Runs `work` with the threads of a pool, or with rayon's global ones.
-fn in_pool<T: Send>(pool: Option<&ThreadPool>, work: impl FnOnce() -> T + Send) -> T {
-    match pool {
-        Some(pool) => pool.install(work),
-        None => work(),
+        self.side(mixture).predict_proba(mixture)
     }
 }

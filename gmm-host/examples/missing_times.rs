@@ -42,7 +42,17 @@ fn main() -> Result<()> {
 fn with_holes(rng: &mut ChaCha8Rng, x: &Array2<f32>, share: f64, most: Option<usize>) -> (Array2<f32>, usize) {
     let d = x.ncols();
     let mut draw = || (0..d).map(|_| rng.random::<f64>() < share).collect::<Vec<bool>>();
-    let some: Option<Vec<_>> = most.map(|most| (0..most).map(|_| draw()).collect());
+    // So many different patterns, as they come.
+    let some: Option<Vec<_>> = most.map(|most| {
+        let (mut seen, mut some) = (HashSet::new(), Vec::new());
+        while some.len() < most {
+            let pattern = draw();
+            if seen.insert(pattern.clone()) {
+                some.push(pattern);
+            }
+        }
+        some
+    });
     let mut holes = x.clone();
     let mut patterns = HashSet::new();
     for (i, mut row) in holes.outer_iter_mut().enumerate() {

@@ -5,6 +5,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from gaussmix import GaussianMixture
 
 
-@parametrize_with_checks([GaussianMixture(), GaussianMixture(covariance_type="diag", standardize=True)])
+@parametrize_with_checks(
+    [
+        GaussianMixture(),
+        GaussianMixture(covariance_type="diag", standardize=True),
+        GaussianMixture(missing=True),
+    ]
+)
 def test_estimator(estimator, check):
     check(estimator)

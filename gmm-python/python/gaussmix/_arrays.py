@@ -92,12 +92,9 @@ def note_missing(X: Floats) -> None:
         )
     empty = missing.all(axis=1)
     if empty.any():
-        warnings.warn(
-            f"{int(empty.sum())} samples have no observed value, the first is row {int(empty.argmax())} (counted from 0); "
-            "each counts with the log-likelihood 0",
-            UserWarning,
-            stacklevel=5,
-        )
+        count, first = int(empty.sum()), f"row {int(empty.argmax())} (counted from 0)"
+        what = f"{first} has no observed value; it" if count == 1 else f"{count} rows have no observed value, the first is {first}; each"
+        warnings.warn(f"{what} counts with the log-likelihood 0", UserWarning, stacklevel=5)
 
 
 def load(

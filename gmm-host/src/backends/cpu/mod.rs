@@ -62,6 +62,20 @@ impl<'a> Complete<'a> {
         }
     }
 
+    /// As [`new`](Self::new), for an engine that threads of rayon evaluate. Evaluators that share it ([`Evaluator::share`]) make each
+    /// its own float64 copy of the samples: one copy for all takes a lock, under which such a thread could begin another
+    /// evaluation that waits for the same lock.
+    fn of_part(samples: Samples<'a>, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
+        match samples.view() {
+            View::F32(_) => {
+                let float32 = Engine::new(samples.clone(), pool.clone(), isa);
+                let open = move || Ok(Box::new(Engine::<f64>::new(samples.clone(), pool.clone(), isa)) as _);
+                Self::F32(EitherPrecision::new(float32, open))
+            }
+            View::F64(_) => Self::F64(Engine::new(samples, pool, isa)),
+        }
+    }
+
     fn inner(&self) -> &(dyn Evaluator + 'a) {
         match self {
             Self::F32(engine) => engine,

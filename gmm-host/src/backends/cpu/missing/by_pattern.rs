@@ -74,7 +74,7 @@ impl<'a> ByPattern<'a> {
                 }
                 if rows.len() >= FEW && !group.observed.is_empty() {
                     let part = samples.observed(rows, &group.observed);
-                    group.engine = Some(Box::new(Complete::new(part, pool.clone(), isa)));
+                    group.engine = Some(Box::new(Complete::of_part(part, pool.clone(), isa)));
                 }
             });
         });

@@ -92,7 +92,14 @@ fn the_maximum_has_the_closed_form_of_a_monotone_pattern() {
 #[test]
 fn every_backend_agrees_with_the_sweep_operator() {
     for (n, d, k, offset, share) in
-        [(300, 1, 2, 0.0, 0.3), (400, 3, 3, 1e3, 0.05), (900, 4, 2, -5.0, 0.3), (120, 9, 4, 0.5, 0.6)]
+        // The last has more features than the kernels work through at once, and as many patterns as rows.
+        [
+            (300, 1, 2, 0.0, 0.3),
+            (400, 3, 3, 1e3, 0.05),
+            (900, 4, 2, -5.0, 0.3),
+            (120, 9, 4, 0.5, 0.6),
+            (40, 70, 2, 0.5, 0.2),
+        ]
     {
         let mut x = with_holes(n as u64, normal(1, n, d, offset), share);
         // A row without anything, and rows of one complete pattern.

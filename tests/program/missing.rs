@@ -117,8 +117,8 @@ fn imputed_data_is_complete() {
     gmm(path).args(["impute", "m.json", "x.csv", "-o", "full.csv"]).assert().success();
     let full = read(&path.join("full.csv"));
     assert_eq!(full, model.impute(&Samples::with_missing(x.view()).unwrap()).unwrap());
-    let run = gmm(path).args(["impute", "m.json", "x.csv", "--draws", "3", "--seed", "7", "-o", "draws.npy"]);
-    let run = { run }.assert().success();
+    let args = ["impute", "m.json", "x.csv", "--draws", "3", "--seed", "7", "-o", "draws.npy"];
+    let run = gmm(path).args(args).assert().success();
     let said = String::from_utf8_lossy(&run.get_output().stdout).into_owned();
     assert!(said.contains("3 draws of 150 samples") && said.contains("% missing"), "{said}");
     let draws = read(&path.join("draws.npy"));

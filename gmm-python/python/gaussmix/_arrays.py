@@ -87,13 +87,15 @@ def note_missing(X: Floats) -> None:
     unobserved = missing.all(axis=0)
     if unobserved.any():
         raise ValueError(
-            f"nothing is observed in column {int(unobserved.argmax())} (counted from 0): all of its values are missing; "
-            "leave the column out"
+            f"nothing is observed in column {int(unobserved.argmax())} (counted from 0): all of its values are "
+            "missing; leave the column out"
         )
     empty = missing.all(axis=1)
     if empty.any():
         count, first = int(empty.sum()), f"row {int(empty.argmax())} (counted from 0)"
-        what = f"{first} has no observed value; it" if count == 1 else f"{count} rows have no observed value, the first is {first}; each"
+        what = f"{first} has no observed value; it"
+        if count > 1:
+            what = f"{count} rows have no observed value, the first is {first}; each"
         warnings.warn(f"{what} counts with the log-likelihood 0", UserWarning, stacklevel=5)
 
 

@@ -156,7 +156,8 @@ mod tests {
     fn moments_are_those_of_observed_values() {
         let nan = f64::NAN;
         let x = arr2(&[[1.0, nan, 5.0], [3.0, 2.0, nan], [nan, 4.0, nan]]);
-        let samples = Samples::with_missing(x.view()).unwrap().with_weights(arr1(&[1.0, 3.0, 1.0]).view()).unwrap();
+        let weights = arr1(&[1.0, 3.0, 1.0]);
+        let samples = Samples::with_missing(x.view()).unwrap().with_weights(weights.view()).unwrap();
         let summary = DataSummary::new(&samples);
         // Columns 1, 3 with weights 1, 3; 2, 4 with weights 3, 1; 5.
         let want = [([2.5, 2.5, 5.0], &summary.mean), ([0.75f64.sqrt(), 0.75f64.sqrt(), 0.0], &summary.std)];

@@ -28,7 +28,7 @@ pub(crate) struct DeviceParameters<T> {
     /// The covariances' matrices, which `scale` cannot hold.
     pub matrices: Matrices<T>,
     /// For samples with missing values, the constants of their columns.
-    pub gaps: Option<Gaps<T>>,
+    pub gaps: Option<ColumnConstants<T>>,
 }
 
 /// Constants of the columns, of which a sample takes part with those that it has values in:
@@ -36,7 +36,7 @@ pub(crate) struct DeviceParameters<T> {
 /// log₂ p(x) = `offset` + Σⱼ `offsets[j]` + log₂ Σₖ `weight[k]` · 2^(`seed[k]` + Σⱼ (`constants[k,j]` − tₖⱼ²)), where j runs over
 /// the observed columns.
 #[derive(Debug, Clone)]
-pub(crate) struct Gaps<T> {
+pub(crate) struct ColumnConstants<T> {
     /// (K, D), at most 0.
     pub constants: Vec<T>,
     /// (D,), in log₂ units, to be added in float64.
@@ -152,7 +152,7 @@ impl<T: Float> DeviceParameters<T> {
         let offsets = largest.iter().zip(&frame.scale).map(column).collect();
         let weights: Vec<f64> = weights.iter().map(|w| w.log2()).collect();
         let (offset, weight, seed) = weights_and_seeds(&weights);
-        Ok(Self { offset, weight, seed, gaps: Some(Gaps { constants, offsets }), ..parameters })
+        Ok(Self { offset, weight, seed, gaps: Some(ColumnConstants { constants, offsets }), ..parameters })
     }
 }
 

@@ -48,7 +48,7 @@ impl<'a> CudaEvaluator<'a> {
     ///
     /// # Errors
     /// [`Error::NoCudaDevice`](crate::Error::NoCudaDevice); [`Error::Kernel`](crate::Error::Kernel) for a kernel of an unknown
-    /// name; [`Error::Unsupported`](crate::Error::Unsupported) for a memory limit too small for any chunk;
+    /// name; [`Error::Unsupported`](crate::Error::Unsupported) for a memory limit too small for any chunk, and for missing values;
     /// [`Error::Cuda`](crate::Error::Cuda) for a failure of the driver.
     pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
         if samples.missing().is_some() {

@@ -128,7 +128,7 @@ fn check<S: Source>(to_f32: unsafe fn(ColumnsArgs<S, f32>), to_f64: unsafe fn(Co
                 Frame::from_ranges(d, |j| ranges[j], |j, to| to.extend(some.column(j).iter().map(|&v| v.into())));
             let expected = Frame::of(x.view());
             assert_eq!((&frame.shift, &frame.scale), (&expected.shift, &expected.scale), "{what}: frame");
-            let samples = S::samples(x.view()).unwrap();
+            let samples = S::samples(x.view(), false).unwrap();
             let (mut single, mut double) = (vec![f32::NAN; d * layout::stride(n)], vec![0.0; d * layout::stride(n)]);
             layout::columns(&samples, &frame, 1.0, &mut single);
             layout::columns(&samples, &frame, 1.0, &mut double);

@@ -22,6 +22,7 @@ __all__ = [
     "after_fork",
     "devices",
     "gaussian_kernel",
+    "impute",
     "gaussian_kernel_pairs",
     "mean_score",
     "run_program",

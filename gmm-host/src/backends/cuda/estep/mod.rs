@@ -8,6 +8,7 @@ pub(crate) mod fused_tensor_cores_layout;
 pub(crate) mod tensor_cores;
 pub(crate) mod tensor_cores_full;
 pub(crate) mod tensor_cores_layout;
+pub(crate) mod warpgroup;
 pub(crate) mod weighted_sums;
 pub(crate) mod weighted_sums_layout;
 
@@ -63,7 +64,7 @@ impl Layout {
     fn new(family: Family, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Self> {
         Some(match family {
             Family::Fused => Self::Fused(FusedLayout::new(mixture.covariance_type(), parameters.as_ref().clone())),
-            Family::FusedTensorCores | Family::TensorCores | Family::Whitened => {
+            Family::FusedTensorCores | Family::TensorCores | Family::Warpgroup | Family::Whitened => {
                 Self::TensorCores(TensorCoresLayout::new(mixture, parameters.clone(), frame))
             }
             Family::WeightedSums => {
@@ -113,7 +114,10 @@ impl EStep {
             requested_family.map_or_else(|| families(&task, limits).contains(&family), |requested| requested == family)
         };
         let mut tensor_cores = None;
-        if [Family::FusedTensorCores, Family::TensorCores, Family::Whitened].into_iter().any(asked_for) {
+        if [Family::FusedTensorCores, Family::TensorCores, Family::Warpgroup, Family::Whitened]
+            .into_iter()
+            .any(asked_for)
+        {
             let layout = TensorCoresLayout::new(mixture, parameters.clone(), data.frame());
             task.expandable = layout.expandable;
             tensor_cores = Some(Layout::TensorCores(layout));
@@ -125,7 +129,12 @@ impl EStep {
         }
         let family = requested_family.or_else(|| families(&task, limits).first().copied()).unwrap_or(Family::General);
         let layout = match tensor_cores {
-            Some(layout) if matches!(family, Family::FusedTensorCores | Family::TensorCores | Family::Whitened) => {
+            Some(layout)
+                if matches!(
+                    family,
+                    Family::FusedTensorCores | Family::TensorCores | Family::Warpgroup | Family::Whitened
+                ) =>
+            {
                 Some(layout)
             }
             _ => Layout::new(family, mixture, &parameters, data.frame()),
@@ -331,7 +340,7 @@ impl EStep {
     }
 }
 
-/// The kernels of [`Family::TensorCores`] and of [`Family::Whitened`].
+/// The kernels of [`Family::TensorCores`], [`Family::Warpgroup`] and [`Family::Whitened`].
 #[derive(Debug)]
 enum OnMatrixUnits {
     /// They multiply with products of features.

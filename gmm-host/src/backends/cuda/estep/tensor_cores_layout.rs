@@ -1,7 +1,7 @@
 //! Parameters and results of the kernels of `tensor_cores`. Nothing here calls CUDA, so that it is tested on any machine.
 use super::weighted_sums_layout::{NEAR, distance, mean_in_frame};
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
-use crate::backends::cuda::plan::{Task, Variant};
+use crate::backends::cuda::plan::{Family, Task, Variant};
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::Frame;
 use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
@@ -9,6 +9,7 @@ use gmm_kernels::estep::tensor_cores::{
     COLUMNS, ExponentsShape, FEATURE_SCALE, ONE, PRODUCT_SCALE, RAW_PITCH, RESPONSIBILITY_SCALE, STEP, TILE, WeighShape,
 };
 use gmm_kernels::estep::tensor_cores_full::{self, OuterShape, WhitenShape};
+use gmm_kernels::estep::warpgroup;
 use gmm_kernels::simt::WARP;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, ArrayViewMut1, ArrayViewMut2, Axis};
@@ -47,6 +48,9 @@ impl Shapes {
     /// The shapes of a variant: `split` warps of a block of `exponents` are side by side along the components.
     pub fn new(task: &Task, variant: &Variant) -> Self {
         let Task { k, d, full, .. } = *task;
+        if variant.family == Family::Warpgroup {
+            return Self::of_warpgroups(k, d);
+        }
         let tiles = Self::tiles(k);
         let m = products(d, full);
         let warps = variant.block / WARP;
@@ -74,6 +78,32 @@ impl Shapes {
         let fits = |warps: &u32| shape(*warps).shared_bytes() <= MOST_SHARED;
         let product_warps = (1..=MOST_WARPS / component_warps).rev().filter(fits);
         let weigh = shape(product_warps.min_by_key(|warps| needed.div_ceil(*warps) * (warps + 2)).unwrap_or(1));
+        Self { exponents, weigh }
+    }
+
+    /// The shapes whose rows and products are those of the kernels of `warpgroup`.
+    fn of_warpgroups(k: usize, d: usize) -> Self {
+        const COMPONENT_WARPS: u32 = (warpgroup::GROUP / (2 * TILE)) as u32;
+        let shape = warpgroup::Shape { d: d as u32, k: k as u32 };
+        let (groups, products) = (shape.groups() as u32, shape.products());
+        let exponents = ExponentsShape {
+            d: d as u32,
+            full: false,
+            tiles: 2,
+            component_warps: COMPONENT_WARPS,
+            sample_warps: 1,
+            steps: (products / STEP) as u32,
+            groups,
+        };
+        let weigh = WeighShape {
+            d: d as u32,
+            full: false,
+            tiles: 2,
+            component_warps: COMPONENT_WARPS,
+            product_warps: (products / COLUMNS) as u32,
+            groups,
+            parts: 1,
+        };
         Self { exponents, weigh }
     }
 

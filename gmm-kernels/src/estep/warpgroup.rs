@@ -8,7 +8,7 @@
 //!
 //! The units truncate their sums, so these are short: exponents of [`CHUNK`] products, added up in float32 by ordinary, rounded
 //! additions; statistics of [`FLUSH`]·[`STAGE`] samples, whose sums are added up in shared memory in float32, and in memory in float64.
-//! A sum of so many products of one sign loses less than 32·2⁻²⁴ of itself.
+//! A sum of so many products of one sign loses less than 64·2⁻²⁴ of itself.
 //!
 //! An operand in memory consists of *matrices* of (8, 8) float16 numbers, 128 bytes each. Products: (tiles, 2 parts,
 //! [`SAMPLES`] / 8, [`Shape::octets`]) matrices, a row for a sample. Coefficients: (groups, chunks, 2 parts, [`GROUP`] / 8, [`CHUNK`] / 8)
@@ -32,7 +32,7 @@ pub const CHUNK: usize = 32;
 /// Samples that `warpgroup_weigh` multiplies with at a time.
 pub const STAGE: usize = 32;
 /// Stages after which the sums of the units are added up in shared memory.
-pub const FLUSH: u32 = 8;
+pub const FLUSH: u32 = 16;
 /// Threads of a block of the kernels that multiply: two warpgroups, which have all registers.
 pub const BLOCK: u32 = 8 * WARP;
 /// Most features of a sample.

@@ -18,6 +18,12 @@ fn thread() -> u32 {
     opaque(thread_idx())
 }
 
+/// The smaller of two numbers.
+#[inline(always)]
+fn min_u32(a: u32, b: u32) -> u32 {
+    if a < b { a } else { b }
+}
+
 /// Two barriers for each of `AHEAD` places in shared memory, `bytes` behind its start: at the first arrives what is to be read, at the
 /// second arrive those that have read it.
 #[derive(Clone, Copy)]
@@ -54,7 +60,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
     }
 
     /// Waits until all have read what was in the place of copy number `number`, and has the place's barrier wait for so many
-    /// bytes. All lanes of the warp call it; one of them is told to start the copies.
+    /// bytes, if any: one warp says so for all that copy to the place. All lanes of the warp call it.
     ///
     /// # Safety
     /// The barriers are ready.
@@ -64,7 +70,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
         // SAFETY: the caller guarantees it.
         unsafe {
             self.empty(place).wait(number / AHEAD as u32 % 2 ^ 1);
-            if thread().is_multiple_of(WARP) {
+            if bytes > 0 && thread().is_multiple_of(WARP) {
                 self.full(place).expect(bytes as u32);
             }
         }

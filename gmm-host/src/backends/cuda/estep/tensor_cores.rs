@@ -25,7 +25,7 @@ use std::ptr;
 
 /// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more. They come from the L2 cache and from
 /// the device's memory, whose bandwidth suffices for kernels of so much arithmetic.
-const EXPONENT_BYTES: usize = 512 << 20;
+const EXPONENT_BYTES: usize = 1 << 30;
 /// Threads of a block of `split_coefficients`.
 const SPLIT_BLOCK: u32 = 256;
 /// Least stages of a slice.

@@ -23,7 +23,8 @@ fn coefficients(shape: Shape, place: u32) -> Shared<Halves> {
     Shared::at(HEAD + 2 * shape.part() + place as usize * COEFFICIENTS)
 }
 
-/// The copies of the block, in the order in which they are used.
+/// The copies of the block, in the order in which they are used. Each warp has its own part of those of the products, because a warp
+/// starts them one by one; the first warp copies the coefficients.
 struct Copies {
     tile: u32,
     group: u32,
@@ -42,31 +43,37 @@ impl Copies {
     /// Starts the next copies, if there are any.
     ///
     /// # Safety
-    /// One whole warp of the block calls it; the barriers are ready.
+    /// All warps of the block call it equally often; the barriers are ready.
     #[inline(always)]
     unsafe fn start(&mut self, args: &ExponentsArgs, tiles: u32) {
-        // Each lane copies a chunk of eight samples in one part.
-        const { assert!(2 * SAMPLES / 8 == WARP as usize) };
         const EIGHT: usize = CHUNK / 8 * MATRIX;
+        /// Eights of samples in one part, for each warp.
+        const OF_WARP: usize = 2 * SAMPLES / 8 / (BLOCK / WARP) as usize;
         if self.tile >= tiles {
             return;
         }
         let shape = args.shape;
-        let lane = (thread() % WARP) as usize;
+        let (warp, lane) = ((thread() / WARP) as usize, (thread() % WARP) as usize);
         let (groups, chunks) = (shape.groups() as u32, shape.chunks() as u32);
         // SAFETY: the places were read, or are empty; the arrays have the tile's products and the group's coefficients.
         unsafe {
             if self.group == 0 {
-                let place = PRODUCTS.claim(MOST_CHUNKS as u32 * self.round + self.chunk, WARP as usize * EIGHT);
-                let at = (lane * shape.pitch() + self.chunk as usize * EIGHT) / size_of::<u32>();
-                let from = self.tile as usize * 2 * shape.part() / size_of::<u32>() + at;
-                products().offset(at).copy_bulk(args.products.wrapping_add(from), EIGHT as u32, PRODUCTS.full(place));
+                let bytes = (2 * SAMPLES / 8) * EIGHT;
+                let place = PRODUCTS.claim(MOST_CHUNKS as u32 * self.round + self.chunk, if warp == 0 { bytes } else { 0 });
+                if lane < OF_WARP {
+                    let eight = warp * OF_WARP + lane;
+                    let at = (eight * shape.pitch() + self.chunk as usize * EIGHT) / size_of::<u32>();
+                    let from = self.tile as usize * 2 * shape.part() / size_of::<u32>() + at;
+                    products().offset(at).copy_bulk(args.products.wrapping_add(from), EIGHT as u32, PRODUCTS.full(place));
+                }
             }
-            let place = CHUNKS.claim(self.number, COEFFICIENTS);
-            if lane == 0 {
-                let at = (self.group * chunks + self.chunk) as usize * COEFFICIENTS / size_of::<u32>();
-                let from = args.coefficients.wrapping_add(at);
-                coefficients(shape, place).copy_bulk(from, COEFFICIENTS as u32, CHUNKS.full(place));
+            if warp == 0 {
+                let place = CHUNKS.claim(self.number, COEFFICIENTS);
+                if lane == 0 {
+                    let at = (self.group * chunks + self.chunk) as usize * COEFFICIENTS / size_of::<u32>();
+                    let from = args.coefficients.wrapping_add(at);
+                    coefficients(shape, place).copy_bulk(from, COEFFICIENTS as u32, CHUNKS.full(place));
+                }
             }
         }
         self.number += 1;
@@ -156,12 +163,12 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
     let shape = args.shape;
     let warp = thread() / WARP;
     let (groups, chunks) = (shape.groups() as u32, shape.chunks() as u32);
-    // The first warp starts the copies: so many ahead that each takes a place that was read before the present one, or just now. No
+    // Copies are started so many ahead that each takes a place that was read before the present one, or just now. No
     // more than there are chunks, whose places the next tile's products take.
     let mut copies = Copies::new();
     let mut ahead = 0;
-    while warp == 0 && ahead < chunks && ahead + 1 < CHUNKS_AHEAD as u32 {
-        // SAFETY: the whole warp comes here; the barriers are ready.
+    while ahead < chunks && ahead + 1 < CHUNKS_AHEAD as u32 {
+        // SAFETY: all warps come here; the barriers are ready.
         unsafe { copies.start(args, tiles) };
         ahead += 1;
     }
@@ -187,9 +194,7 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
                     if group + 1 == groups {
                         PRODUCTS.release(chunk);
                     }
-                    if warp == 0 {
-                        copies.start(args, tiles);
-                    }
+                    copies.start(args, tiles);
                     let mut i = 0;
                     while i < GROUP / 2 {
                         sums[i] += added[i];

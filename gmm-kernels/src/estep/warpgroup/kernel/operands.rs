@@ -99,13 +99,16 @@ kernel! {
             }
             let tile = eight as usize / (SAMPLES / 8);
             let bytes = 2 * tile * shape.part() + eight as usize % (SAMPLES / 8) * shape.pitch() + octet as usize * MATRIX;
-            let to = args.products.wrapping_add(bytes / size_of::<u32>() + QUAD * ROW * (i % 2) as usize);
+            let odd = i % 2;
+            let to = args.products.wrapping_add(bytes / size_of::<u32>() + ROW * odd as usize);
+            // Two threads write two neighbouring rows at once: 32 bytes, which memory takes whole.
+            let (high, low) = (interleave(high, odd), interleave(low, odd));
             let mut s = 0;
             while s < QUAD {
                 // SAFETY: the caller guarantees it; only this thread writes these places.
                 unsafe {
-                    store_row(to.wrapping_add(ROW * s), high[s]);
-                    store_row(to.wrapping_add(shape.part() / size_of::<u32>() + ROW * s), low[s]);
+                    store_row(to.wrapping_add(2 * ROW * s), high[s]);
+                    store_row(to.wrapping_add(shape.part() / size_of::<u32>() + 2 * ROW * s), low[s]);
                 }
                 s += 1;
             }
@@ -114,8 +117,22 @@ kernel! {
     }
 }
 
-/// The smaller of two numbers.
+/// Of the rows of two neighbouring threads, the first four of which the even one has: those that are even, or odd.
 #[inline(always)]
-fn min_u32(a: u32, b: u32) -> u32 {
-    if a < b { a } else { b }
+fn interleave(rows: [[Halves; ROW]; QUAD], odd: u32) -> [[Halves; ROW]; QUAD] {
+    let mut mine = rows;
+    let mut p = 0;
+    while p < ROW {
+        let is_odd = odd == 1;
+        let first = shuffle_xor_u32(if is_odd { rows[0][p] } else { rows[1][p] }, 1);
+        let second = shuffle_xor_u32(if is_odd { rows[2][p] } else { rows[3][p] }, 1);
+        let four = if is_odd { [first, second, rows[1][p], rows[3][p]] } else { [rows[0][p], rows[2][p], first, second] };
+        let mut s = 0;
+        while s < QUAD {
+            mine[s][p] = four[s];
+            s += 1;
+        }
+        p += 1;
+    }
+    mine
 }

@@ -72,41 +72,52 @@ unsafe fn copy(args: &WeighArgs, stages: Stages, number: u32) {
     }
 }
 
-/// What responsibilities are made of: of both components, and of each pair of samples its maxima and factors.
-#[derive(Clone, Copy)]
-struct Raw {
-    q: [[[f32; 2]; PAIRS]; 2],
-    top: [[f32; 2]; PAIRS],
-    factor: [[f32; 2]; PAIRS],
+/// Of each pair of samples of a stage.
+type Pairs = [[f32; 2]; PAIRS];
+
+/// This thread's first sample of a stage, from the first of all.
+#[inline(always)]
+fn first_sample(stages: Stages, number: u32) -> usize {
+    stages.tile(number) * SAMPLES + (number % Stages::OF_TILE) as usize * STAGE + 2 * (thread() % 4) as usize
 }
 
-impl Raw {
-    const EMPTY: Self =
-        Self { q: [[[0.0; 2]; PAIRS]; 2], top: [[0.0; 2]; PAIRS], factor: [[0.0; 2]; PAIRS] };
-
-    /// Reads those of a stage's samples.
-    ///
-    /// # Safety
-    /// The exponents have places for the rows and the samples.
-    #[inline(always)]
-    unsafe fn load(args: &WeighArgs, row: usize, stages: Stages, number: u32) -> Self {
-        let stride = args.exponents.stride as usize;
-        let sample = stages.tile(number) * SAMPLES + (number % Stages::OF_TILE) as usize * STAGE + 2 * (thread() % 4) as usize;
-        let (q, normalisers) = (args.exponents.q.wrapping_add(row * stride + sample), args.exponents.normalisers.wrapping_add(sample));
-        let mut raw = Self::EMPTY;
-        let mut pair = 0;
-        while pair < PAIRS {
-            // SAFETY: the caller guarantees it.
-            unsafe {
-                raw.q[0][pair] = load2(q.wrapping_add(8 * pair));
-                raw.q[1][pair] = load2(q.wrapping_add(8 * stride + 8 * pair));
-                raw.top[pair] = load2(normalisers.wrapping_add(8 * pair));
-                raw.factor[pair] = load2(normalisers.wrapping_add(stride + 8 * pair));
-            }
-            pair += 1;
-        }
-        raw
+/// Reads numbers of a stage's samples, of which `from` is this thread's first.
+///
+/// # Safety
+/// There are places for all samples of the stage.
+#[inline(always)]
+unsafe fn load_pairs(from: *const f32) -> Pairs {
+    let mut pairs = [[0.0; 2]; PAIRS];
+    let mut pair = 0;
+    while pair < PAIRS {
+        // SAFETY: the caller guarantees it.
+        pairs[pair] = unsafe { load2(from.wrapping_add(8 * pair)) };
+        pair += 1;
     }
+    pairs
+}
+
+/// Reads the exponents of both components, from `row` on.
+///
+/// # Safety
+/// The exponents have places for the rows and the samples.
+#[inline(always)]
+unsafe fn load_exponents(args: &WeighArgs, row: usize, stages: Stages, number: u32) -> [Pairs; 2] {
+    let stride = args.exponents.stride as usize;
+    let from = args.exponents.q.wrapping_add(row * stride + first_sample(stages, number));
+    // SAFETY: the caller guarantees it.
+    unsafe { [load_pairs(from), load_pairs(from.wrapping_add(8 * stride))] }
+}
+
+/// Reads maxima and factors.
+///
+/// # Safety
+/// There are places for all samples of the stage.
+#[inline(always)]
+unsafe fn load_normalisers(args: &WeighArgs, stages: Stages, number: u32) -> [Pairs; 2] {
+    let from = args.exponents.normalisers.wrapping_add(first_sample(stages, number));
+    // SAFETY: the caller guarantees it.
+    unsafe { [load_pairs(from), load_pairs(from.wrapping_add(args.exponents.stride as usize))] }
 }
 
 /// Sums of the responsibilities of both components, and of the rounded ones.
@@ -114,7 +125,7 @@ type Counts = [[f32; 2]; 2];
 
 /// Makes responsibilities, as the units read them, and counts them.
 #[inline(always)]
-fn respond(raw: &Raw, weights: [f32; 2], counts: &mut Counts) -> [[Halves; 4]; 2] {
+fn respond(q: &[Pairs; 2], [top, factor]: &[Pairs; 2], weights: [f32; 2], counts: &mut Counts) -> [[Halves; 4]; 2] {
     let mut r = [[0; 4]; 2];
     let mut pair = 0;
     while pair < PAIRS {
@@ -124,8 +135,8 @@ fn respond(raw: &Raw, weights: [f32; 2], counts: &mut Counts) -> [[Halves; 4]; 2
             let mut p = 0;
             while p < 2 {
                 // Behind N exponents may be large, and factors are zero.
-                let power = exp2(min(raw.q[c][pair][p] - raw.top[pair][p], 1.0));
-                v[p] = weights[c] * (power * (RESPONSIBILITY_SCALE * raw.factor[pair][p]));
+                let power = exp2(min(q[c][pair][p] - top[pair][p], 1.0));
+                v[p] = weights[c] * (power * (RESPONSIBILITY_SCALE * factor[pair][p]));
                 p += 1;
             }
             let halves = round_halves(v[0], v[1]);
@@ -187,33 +198,41 @@ unsafe fn work(args: &WeighArgs, stages: Stages) {
         unsafe { copy(args, stages, ahead) };
         ahead += 1;
     }
-    let mut raw = Raw::EMPTY;
+    // The exponents of the next two stages are on their way, which come from far, and the normalisers of the next one.
+    let (mut q, mut normalisers) = ([[[[0.0; 2]; PAIRS]; 2]; 2], [[[0.0; 2]; PAIRS]; 2]);
     if count > 0 {
-        // SAFETY: the exponents of all rows and whole tiles.
-        raw = unsafe { Raw::load(args, row, stages, 0) };
+        // SAFETY: the exponents of all rows and whole tiles, which have an even number of stages.
+        unsafe {
+            q = [load_exponents(args, row, stages, 0), load_exponents(args, row, stages, 1)];
+            normalisers = load_normalisers(args, stages, 0);
+        }
     }
     while number < count {
         not_unrolled();
-        let r = respond(&raw, weights, &mut counts);
-        if number + 1 < count {
-            // SAFETY: as above.
-            raw = unsafe { Raw::load(args, row, stages, number + 1) };
-        }
-        // SAFETY: the barrier says that the products are there.
-        unsafe {
-            let place = STAGES.arrived(number);
-            let high = Operand::new(products(shape, place), MATRIX, shape.pitch());
-            let low = high.offset(shape.stage_part());
-            // Sixteen samples at a time.
-            let next = 2 * shape.pitch();
-            warpgroup_add(&mut sums, r, [low, low.offset(next), high, high.offset(next)], since);
-            STAGES.release(place);
-            if warp == 0 {
-                copy(args, stages, number + AHEAD);
+        let mut turn = 0;
+        while turn < 2 {
+            let r = respond(&q[turn], &normalisers, weights, &mut counts);
+            let last = count - 1;
+            let (next, after) = (min_u32(number + 1, last), min_u32(number + 2, last));
+            // SAFETY: as above; the barrier says that the products are there.
+            unsafe {
+                q[turn] = load_exponents(args, row, stages, after);
+                normalisers = load_normalisers(args, stages, next);
+                let place = STAGES.arrived(number);
+                let high = Operand::new(products(shape, place), MATRIX, shape.pitch());
+                let low = high.offset(shape.stage_part());
+                // Sixteen samples at a time.
+                let next = 2 * shape.pitch();
+                warpgroup_add(&mut sums, r, [low, low.offset(next), high, high.offset(next)], since);
+                STAGES.release(place);
+                if warp == 0 {
+                    copy(args, stages, number + AHEAD);
+                }
             }
+            number += 1;
+            since += 1;
+            turn += 1;
         }
-        number += 1;
-        since += 1;
         if since == FLUSH || number == count {
             since = 0;
             let mut i = 0;
@@ -248,14 +267,32 @@ unsafe fn work(args: &WeighArgs, stages: Stages) {
         }
         i += 1;
     }
-    let mut i = 0;
-    while i < THREAD_SUMS {
+    // Some at a time: each is read before any of them is written.
+    const AT_ONCE: usize = 16;
+    let mut first = 0;
+    while first < opaque(THREAD_SUMS as u32) as usize {
         not_unrolled();
-        let product = i / 4 * 8 + 2 * (lane % 4) as usize + i % 2;
-        let to = to.wrapping_add((row + 8 * (i / 2 % 2)) * shape.products() + product);
-        // SAFETY: a place for each row and product; no other thread has it.
-        unsafe { give(to, if flushed { f64::from(kept.get(i * NEXT)) } else { 0.0 }, args.add) };
-        i += 1;
+        let place = |i: usize| {
+            let (of_row, product) = (row + 8 * (i / 2 % 2), (first + i) / 4 * 8 + 2 * (lane % 4) as usize + i % 2);
+            to.wrapping_add(of_row * shape.products() + product)
+        };
+        let mut values = [0.0f64; AT_ONCE];
+        let mut i = 0;
+        while i < AT_ONCE {
+            // SAFETY: a place for each row and product, and this thread's own.
+            unsafe {
+                let before = if args.add == 0 { 0.0 } else { load(place(i)) };
+                values[i] = before + if flushed { f64::from(kept.get((first + i) * NEXT)) } else { 0.0 };
+            }
+            i += 1;
+        }
+        let mut i = 0;
+        while i < AT_ONCE {
+            // SAFETY: no other thread has the place.
+            unsafe { store(place(i), values[i]) };
+            i += 1;
+        }
+        first += AT_ONCE;
     }
 }
 

@@ -8,11 +8,14 @@ use std::array::from_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A barrier in shared memory at which threads and copies arrive. Its eight bytes: phase, threads of a phase, threads that are still to
-/// arrive, and bytes, 16 bits each but 24 for the bytes and 8 for the phase.
+/// arrive, and bytes that are expected less those that came, plus [`NONE`]; 16 bits each but 24 for the bytes and 8 for the phase.
 #[derive(Clone, Copy)]
 pub struct Mbarrier {
     bytes: usize,
 }
+
+/// No bytes are expected, or those that are have come. Bytes may come before they are expected.
+const NONE: u64 = 1 << 23;
 
 impl Mbarrier {
     /// The barrier `bytes` behind the start of the shared memory.
@@ -30,7 +33,7 @@ impl Mbarrier {
     /// As on the device.
     pub unsafe fn init(self, threads: u32) {
         let threads = u64::from(threads);
-        self.word().store(threads << 40 | threads << 24, Ordering::Release);
+        self.word().store(threads << 40 | threads << 24 | NONE, Ordering::Release);
     }
     /// Changes what is still to arrive, and ends the phase if that is nothing.
     fn change(self, threads: u64, expected: u64, arrived: u64) {
@@ -38,7 +41,7 @@ impl Mbarrier {
             let (phase, all) = (word >> 56, word >> 40 & 0xffff);
             let threads = (word >> 24 & 0xffff).checked_sub(threads)?;
             let bytes = ((word & 0xff_ffff) + expected).checked_sub(arrived)?;
-            let ended = threads == 0 && bytes == 0;
+            let ended = threads == 0 && bytes == NONE;
             let (phase, threads) = if ended { (phase ^ 1, all) } else { (phase, threads) };
             Some(phase << 56 | all << 40 | threads << 24 | bytes)
         };

@@ -1,5 +1,5 @@
 //! The sufficient statistics of an E-step, and the M-step.
-use crate::model::linalg::for_each_matrix;
+use crate::model::linalg::{for_each_matrix, for_each_row};
 use crate::{CovarianceType, Covariances, Error, Mixture, Result};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis};
 
@@ -94,7 +94,7 @@ impl Statistics {
         let CentredSums { weight, log_likelihood, counts, first, second: mut scatter, .. } = sums;
         let dim = (counts.len(), centre.len());
         let mut means = Self::move_to_means(dim, log_likelihood, &counts, first, &mut scatter)?;
-        means += &centre;
+        for_each_row(&mut means, |_, mut mean| mean += &centre);
         Ok(Self { weight, log_likelihood, counts, means, scatter })
     }
 
@@ -121,15 +121,15 @@ impl Statistics {
         if !log_likelihood.is_finite() {
             return Err(not_finite("the log-likelihood", 0, log_likelihood));
         }
-        for (c, &count) in counts.iter().enumerate() {
-            if !(count.is_finite() && count >= 0.0) {
-                return Err(not_finite("the count", c, count));
-            }
-            if let Some(&v) = first.row(c).iter().find(|v| !v.is_finite()) {
-                return Err(not_finite("the first moment", c, v));
-            }
+        if let Some((c, &count)) = counts.iter().enumerate().find(|(_, count)| !(count.is_finite() && **count >= 0.0)) {
+            return Err(not_finite("the count", c, count));
         }
         // All of them at once first, which is many times as fast.
+        if !first.fold(true, |finite, v| finite & v.is_finite())
+            && let Some(((c, _), &v)) = first.indexed_iter().find(|(_, v)| !v.is_finite())
+        {
+            return Err(not_finite("the first moment", c, v));
+        }
         if !scatter.iter().fold(true, |finite, v| finite & v.is_finite()) {
             let per_component = (scatter.shape().iter().product::<usize>() / k).max(1);
             if let Some((i, v)) = scatter.iter().enumerate().find(|(_, v)| !v.is_finite()) {
@@ -138,18 +138,24 @@ impl Statistics {
             }
         }
         let mut deltas = first;
-        for (mut delta, count) in deltas.outer_iter_mut().zip(counts) {
-            if *count > 0.0 {
-                delta /= *count;
+        for_each_row(&mut deltas, |c, mut delta| {
+            if counts[c] > 0.0 {
+                delta /= counts[c];
             } else {
                 delta.fill(0.0);
             }
-        }
+        });
         let delta = |c: usize| deltas.row(c).to_vec();
         match &mut *scatter {
             Covariances::Full(v) => for_each_matrix(v, |c, matrix| {
                 if counts[c] > 0.0 {
                     add_outer_to(matrix, -counts[c], &delta(c));
+                }
+            }),
+            Covariances::Diag(v) => for_each_row(v, |c, mut row| {
+                if counts[c] > 0.0 {
+                    let factor = -counts[c];
+                    row.iter_mut().zip(deltas.row(c)).for_each(|(v, d)| *v += factor * d * d);
                 }
             }),
             scatter => (0..k).filter(|c| counts[*c] > 0.0).for_each(|c| add_outer(scatter, c, -counts[c], &delta(c))),

@@ -1,7 +1,7 @@
 //! The linear algebra that a mixture needs beyond nalgebra's.
 use nalgebra::{Cholesky, DMatrix};
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut2, Axis};
+use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
 
 /// A pivot below this fraction of its diagonal entry is rounding noise: the matrix is singular to float64.
 const SINGULAR: f64 = f64::EPSILON;
@@ -48,6 +48,18 @@ pub(crate) fn for_each_matrix(v: &mut Array3<f64>, f: impl Fn(usize, ArrayViewMu
         v.axis_iter_mut(Axis(0)).into_par_iter().enumerate().for_each(|(c, matrix)| f(c, matrix));
     } else {
         v.outer_iter_mut().enumerate().for_each(|(c, matrix)| f(c, matrix));
+    }
+}
+
+/// Calls `f` for each row of an array, on several threads where that is worth while.
+pub(crate) fn for_each_row(v: &mut Array2<f64>, f: impl Fn(usize, ArrayViewMut1<'_, f64>) + Sync) {
+    /// Numbers of a thread: some ten microseconds.
+    const AT_ONCE: usize = 1 << 14;
+    if v.len() > 2 * AT_ONCE {
+        let at_once = AT_ONCE / v.ncols() + 1;
+        v.axis_iter_mut(Axis(0)).into_par_iter().enumerate().with_min_len(at_once).for_each(|(c, row)| f(c, row));
+    } else {
+        v.outer_iter_mut().enumerate().for_each(|(c, row)| f(c, row));
     }
 }
 

@@ -28,7 +28,7 @@ pub const GROUP: usize = 128;
 /// Samples of a tile.
 pub const SAMPLES: usize = 128;
 /// Products that `warpgroup_exponents` multiplies with at a time.
-pub const CHUNK: usize = 32;
+pub const CHUNK: usize = 64;
 /// Samples that `warpgroup_weigh` multiplies with at a time.
 pub const STAGE: usize = 32;
 /// Stages after which the sums of the units are added up in shared memory.
@@ -46,7 +46,7 @@ const ROW: usize = 4;
 /// Bytes of both parts of a group's coefficients of a chunk.
 const COEFFICIENTS: usize = 2 * (GROUP / 8) * (CHUNK / 8) * MATRIX;
 /// Chunks of coefficients that are on their way, or in use.
-const CHUNKS_AHEAD: usize = 5;
+const CHUNKS_AHEAD: usize = 3;
 /// Stages of products that are on their way, or in use.
 const STAGES_AHEAD: usize = 3;
 /// Bytes at the start of the shared memory for the total and for barriers.

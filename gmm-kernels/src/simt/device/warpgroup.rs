@@ -125,22 +125,25 @@ macro_rules! registers_0_to_63 {
     };
 }
 
-/// Σᵢ Aᵢ·Bᵢ of a warpgroup, in this order: Aᵢ (64, 16) and Bᵢ (128, 16) in float16, the result (64, 128) in float32. In both operands the
-/// rows of a matrix of (8, 8) go along the sum. All threads of the warpgroup take part. A thread gets the numbers of rows
+/// A·B of a warpgroup, both the sums of a high and a low part, of which the product of both low parts is left out: A (64, 64) and
+/// B (128, 64) in float16, the result (64, 128) in float32. In both operands the rows of a matrix of (8, 8) go along the sum, in which the
+/// matrices lie one behind the other. All threads of the warpgroup take part. A thread gets the numbers of rows
 /// r = 16·warp + lane / 4 and r + 8 in columns 8·j + 2·(lane % 4) and the next one: four for each j, the first row's first.
-/// Products are exact; their sums are truncated, not rounded.
+/// Products are exact; their sums are truncated, not rounded. The small products come first.
 ///
 /// # Safety
 /// The operands lie in the launch's shared memory, and their copies have arrived for this thread.
 #[inline(always)]
-pub unsafe fn warpgroup_multiply(a: [Operand; 6], b: [Operand; 6]) -> [f32; 64] {
+pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]: [Operand; 2]) -> [f32; 64] {
     let mut c = [0.0f32; 64];
+    // A step is two matrices along the sum: 16 units of 16 bytes.
     macro_rules! product {
-        ($a:literal, $b:literal, $add:literal) => {
+        ($a:literal, $b:literal, $step:literal, $add:literal) => {
             concat!(
+                concat!("add.s64 a, {", $a, "}, ", $step, "; add.s64 b, {", $b, "}, ", $step, "; "),
                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 ",
                 registers_0_to_63!(),
-                concat!(", {", $a, "}, {", $b, "}, ", $add, ", 1, 1, 0, 0;")
+                concat!(", a, b, ", $add, ", 1, 1, 0, 0;")
             )
         };
     }
@@ -149,21 +152,27 @@ pub unsafe fn warpgroup_multiply(a: [Operand; 6], b: [Operand; 6]) -> [f32; 64] 
             asm!(
                 "{{",
                 ".reg .pred no, yes;",
+                ".reg .b64 a, b;",
                 "setp.ne.b64 no, {64}, {64};",
                 "setp.eq.b64 yes, {64}, {64};",
                 "wgmma.fence.sync.aligned;",
-                product!(64, 70, "no"),
-                product!(65, 71, "yes"),
-                product!(66, 72, "yes"),
-                product!(67, 73, "yes"),
-                product!(68, 74, "yes"),
-                product!(69, 75, "yes"),
+                product!(65, 66, 0, "no"),
+                product!(65, 66, 16, "yes"),
+                product!(65, 66, 32, "yes"),
+                product!(65, 66, 48, "yes"),
+                product!(64, 67, 0, "yes"),
+                product!(64, 67, 16, "yes"),
+                product!(64, 67, 32, "yes"),
+                product!(64, 67, 48, "yes"),
+                product!(64, 66, 0, "yes"),
+                product!(64, 66, 16, "yes"),
+                product!(64, 66, 32, "yes"),
+                product!(64, 66, 48, "yes"),
                 "wgmma.commit_group.sync.aligned;",
                 "wgmma.wait_group.sync.aligned 0;",
                 "}}",
                 $(inout(reg32) c[$i],)*
-                in(reg64) a[0].0, in(reg64) a[1].0, in(reg64) a[2].0, in(reg64) a[3].0, in(reg64) a[4].0, in(reg64) a[5].0,
-                in(reg64) b[0].0, in(reg64) b[1].0, in(reg64) b[2].0, in(reg64) b[3].0, in(reg64) b[4].0, in(reg64) b[5].0,
+                in(reg64) a_high.0, in(reg64) a_low.0, in(reg64) b_high.0, in(reg64) b_low.0,
                 options(nostack)
             )
         };

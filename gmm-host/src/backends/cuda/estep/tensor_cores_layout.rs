@@ -233,6 +233,11 @@ pub(crate) enum Section {
     Weights,
 }
 
+/// The larger of two numbers, of which none is NaN: one instruction, unlike `f32::max`.
+pub(super) fn larger<T: PartialOrd>(a: T, b: T) -> T {
+    if a > b { a } else { b }
+}
+
 /// What is known of a component of a mixture.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Component {
@@ -261,7 +266,7 @@ impl Component {
             let (s, m) = (f64::from(*s), f64::from(*m));
             constant -= m * m;
             to.copy_from_slice(&[(-2.0 * s * m) as f32 / ONE, (-s * s) as f32]);
-            largest = largest.max(to[0].abs()).max(to[1].abs());
+            largest = larger(largest, larger(to[0].abs(), to[1].abs()));
             of_terms += (unit + m * m) * (unit + 5.0 * m * m);
         }
         Self { constant, largest, error: Self::error(of_terms, largest, 2 * d) }
@@ -281,7 +286,7 @@ impl Component {
         for (to, (i, j)) in row.iter_mut().zip(features(d, true)) {
             let v = if j == d { coefficients.first[i] } else { coefficients.second[triangle(i) + j] };
             *to = if j == d { v as f32 / ONE } else { v as f32 };
-            largest = largest.max(to.abs());
+            largest = larger(largest, to.abs());
             of_terms += v * v * sizes[i] * sizes[j];
         }
         Self { constant: coefficients.constant, largest, error: Self::error(of_terms, largest, products(d, true)) }

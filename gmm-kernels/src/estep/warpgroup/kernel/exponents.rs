@@ -98,15 +98,8 @@ unsafe fn multiply(shape: Shape, half: usize, chunk: u32, place: u32) -> Sums {
     let low = high.offset(shape.part());
     let of_high = Operand::new(coefficients(shape, place), CHUNK / 8 * MATRIX, MATRIX);
     let of_low = of_high.offset(COEFFICIENTS / 2);
-    // Sixteen products at a time. The small products come first; the product of both low parts is left out.
-    let next = |operand: Operand| operand.offset(2 * MATRIX);
     // SAFETY: the caller guarantees it.
-    unsafe {
-        warpgroup_multiply(
-            [low, next(low), high, next(high), high, next(high)],
-            [of_high, next(of_high), of_low, next(of_low), of_high, next(of_high)],
-        )
-    }
+    unsafe { warpgroup_multiply([high, low], [of_high, of_low]) }
 }
 
 /// Makes exponents of a group's sums, writes them to memory, and adds them to the log-sum-exps of the thread's samples, of which `sample` is

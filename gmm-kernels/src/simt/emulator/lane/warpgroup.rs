@@ -133,11 +133,15 @@ fn place(i: usize) -> (usize, usize) {
 ///
 /// # Safety
 /// As on the device.
-pub unsafe fn warpgroup_multiply(a: [Operand; 6], b: [Operand; 6]) -> [f32; 64] {
+pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]: [Operand; 2]) -> [f32; 64] {
     let sums = from_fn(|i| {
         let (row, column) = place(i);
-        let products = (0..6).flat_map(|o| (0..16).map(move |k| (o, k)));
-        products.map(|(o, k)| a[o].number(row, k, true) * b[o].number(column, k, true)).sum::<f64>() as f32
+        let products = (0..64).map(|k| {
+            let [a, a_low] = [a_high, a_low].map(|a| a.number(row, k, true));
+            let [b, b_low] = [b_high, b_low].map(|b| b.number(column, k, true));
+            a_low * b + a * b_low + a * b
+        });
+        products.sum::<f64>() as f32
     });
     // The lanes of a warp go on together, when all have read their operands.
     warp_sync();

@@ -96,7 +96,9 @@ def test_starts_are_those_of_one_array(init_params, n):
 )
 def test_parameters(params):
     params = {"random_state": 0, "tol": 1e-5, **params}
-    assert_close(GaussianMixture(partition_rows=500, **params).fit(X), gaussmix.GaussianMixture(**params).fit(X))
+    local = gaussmix.GaussianMixture(**params).fit(X)
+    assert_close(GaussianMixture(partition_rows=500, **params).fit(X), local)
+    assert np.array_equal(GaussianMixture(partition_rows=500, **params).fit_predict(X), local.predict(X))
 
 
 def test_one_feature_and_float32():
@@ -335,6 +337,37 @@ def test_likelihood():
         assert likelihood.statistics(*one).weight == pytest.approx(W.sum())
         with pytest.raises(ValueError, match="weights sum to"):
             likelihood(2 * gm.weights_, gm.means_, gm.covariances_)
+
+
+class Counting(InProcess):
+    """Counts the partitions that were loaded."""
+
+    loaded = 0
+
+    def load(self, partitions, options):
+        self.loaded += len(partitions)
+        return super().load(partitions, options)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_selection(standardize):
+    params = {"random_state": 0, "standardize": standardize}
+    tried = {"n_components": [1, 3, 2], "covariance_type": ["full", "diag"], "sample_weight": W}
+    local = gaussmix.select(X, **tried, **params)
+    engine = Counting(2)
+    found = gaussmix.select(X, **tried, estimator=GaussianMixture(engine=engine, partition_rows=700), **params)
+    assert isinstance(found.best, GaussianMixture) and found.best.n_components == local.best.n_components == 3
+    assert_close(found.best, local.best)
+    for a, b in zip(found.table, local.table, strict=True):
+        assert (a.covariance_type, a.n_components, a.n_iter) == (b.covariance_type, b.n_components, b.n_iter)
+        np.testing.assert_allclose(a[2:], b[2:], rtol=1e-12)
+        gm = GaussianMixture(a.n_components, covariance_type=a.covariance_type, partition_rows=700, **params)
+        # The bits of a fit of its own.
+        assert gm.fit(X, sample_weight=W).bic(X, sample_weight=W) == a.criterion
+    # Once for all six; in other units, for each of them there and back.
+    assert engine.loaded == (5 if not standardize else 5 * 13)
+    with pytest.raises(ValueError, match="Expected n_samples >= n_components"):
+        gaussmix.select(X[:2], [1, 3], estimator=GaussianMixture())
 
 
 def test_far_samples_have_the_error_of_one_array():

@@ -20,9 +20,9 @@ import signal
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from numbers import Integral
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -585,8 +585,14 @@ class _Interrupts:
 class _Remote:
     """What `_core.Data.remote` asks for: results over the samples of all partitions."""
 
-    def __init__(self, engine: Engine, facts: Sequence[Facts], interrupts: _Interrupts) -> None:
-        self.engine, self.facts, self.interrupts = engine, facts, interrupts
+    def __init__(
+        self,
+        engine: Engine,
+        facts: Sequence[Facts],
+        interrupts: _Interrupts,
+        ready: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.engine, self.facts, self.interrupts, self.ready = engine, facts, interrupts, ready
         self.ends = np.cumsum([fact.n_samples for fact in facts])
         self.shape = (int(self.ends[-1]), facts[0].n_features)
         self.total_weight = math.fsum(fact.total_weight for fact in facts)
@@ -595,6 +601,7 @@ class _Remote:
     def _ask(self, operation: str, *arguments: Any) -> Iterable[Answer]:
         # Before the first iteration there is nothing that a fit could leave.
         self.interrupts.check()
+        self.ready()
         return self.engine.ask(operation, pickle.dumps(arguments, 5))
 
     def sum(self, operation: str, *arguments: Any) -> Any:
@@ -652,7 +659,13 @@ class _Remote:
         return " + ".join(names[0]), " + ".join(names[1])
 
 
-class _Resident(Evaluations):
+class ClusterEvaluations(Evaluations, Protocol):
+    """The samples of all partitions, as estimators use them."""
+
+    def total(self, mixture: _core.Mixture) -> float: ...
+
+
+class _Resident(ClusterEvaluations):
     """The samples of all partitions, in the devices of the workers."""
 
     def __init__(self, remote: _Remote) -> None:
@@ -665,6 +678,10 @@ class _Resident(Evaluations):
     def labels(self, mixture: _core.Mixture) -> NDArray[np.int64]:
         with self.remote.told():
             return self.data.labels(mixture)
+
+    def total(self, mixture: _core.Mixture) -> float:
+        with self.remote.told():
+            return float(self.remote.totals([mixture])[0])
 
     def e_step(self, mixture: _core.Mixture) -> _core.Statistics:
         with self.remote.told():
@@ -751,6 +768,35 @@ def head_of(file: File) -> Any:
     return pyarrow.table({name: pyarrow.array([], pyarrow.float64()) for name in file.columns})
 
 
+def agreed(engine: Engine, work: Callable[[], _Value]) -> _Value:
+    """Do what may fail in one of several processes that all do it, and raise the error in all of them.
+
+    Parameters
+    ----------
+    engine : Engine
+        Knows of the other processes.
+    work : callable
+        What to do.
+
+    Returns
+    -------
+    result : object
+        What `work` returned.
+    """
+    error: Exception | None = None
+    try:
+        result = work()
+    except Exception as raised:
+        error = raised
+    engine.agree(error)
+    return result
+
+
+def _check_columns(estimator: GaussianMixture, planned: Plan, reset: bool) -> None:
+    _check_feature_names(estimator, planned.head, reset=reset)
+    _check_n_features(estimator, planned.head, reset=reset)
+
+
 class _ClusterSamples(Samples):
     """The partitions of a cluster."""
 
@@ -767,14 +813,13 @@ class _ClusterSamples(Samples):
 
     def _load(self, X: Any, sample_weight: Any, reset: bool) -> None:
         estimator = self.estimator
-        error: Exception | None = None
-        try:
-            self.plan = estimator._plan(self.engine, X, sample_weight)
-            _check_feature_names(estimator, self.plan.head, reset=reset)
-            _check_n_features(estimator, self.plan.head, reset=reset)
-        except Exception as raised:
-            error = raised
-        self.engine.agree(error)
+
+        def planned() -> Plan:
+            found = estimator._plan(self.engine, X, sample_weight)
+            _check_columns(estimator, found, reset)
+            return found
+
+        self.plan = agreed(self.engine, planned)
         self.dtype = self.plan.dtype
         self.options = Options(
             self.dtype.str,
@@ -784,15 +829,30 @@ class _ClusterSamples(Samples):
             resident=estimator.resident,
         )
         self.facts = self.engine.load(self.plan.partitions, self.options)
+        #: What the engine has loaded.
+        self.loaded = self.plan.partitions
         check_facts(self.facts, self.plan.partitions, 2 if reset else 1, type(estimator).__name__)
         self.shape = (sum(fact.n_samples for fact in self.facts), self.facts[0].n_features)
+
+    def serve(self, estimator: GaussianMixture) -> None:
+        """Let another estimator, which differs in what does not concern the samples, fit to them."""
+        _check_columns(estimator, self.plan, True)
+        self.estimator = estimator
 
     def load(self) -> _Resident:
         self.interrupts.hold()
         return self._resident()
 
-    def _resident(self) -> _Resident:
-        self.remote = _Remote(self.engine, self.facts, self.interrupts)
+    def _resident(self, partitions: list[Partition] | None = None) -> _Resident:
+        """Give the samples, in the units of these partitions, which are loaded again where the engine has others."""
+        wanted = self.plan.partitions if partitions is None else partitions
+
+        def ready() -> None:
+            if self.loaded is not wanted:
+                self.engine.load(wanted, self.options)
+                self.loaded = wanted
+
+        self.remote = _Remote(self.engine, self.facts, self.interrupts, ready)
         return _Resident(self.remote)
 
     def standardize(self) -> tuple[Units, Evaluations]:
@@ -800,8 +860,7 @@ class _ClusterSamples(Samples):
         scale = np.sqrt(moments.scatter[0] / moments.counts[0])
         units = Units(moments.means[0], np.where(scale > 0, scale, 1.0), self.estimator.covariance_type)
         scaled = [partition._replace(units=(units.mean, units.scale)) for partition in self.plan.partitions]
-        self.facts = self.engine.load(scaled, self.options)
-        return units, self._resident()
+        return units, self._resident(scaled)
 
     def start(
         self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
@@ -974,9 +1033,46 @@ class GaussianMixture(_estimator.GaussianMixture):
         check_is_fitted(self)
         mixture = self._mixture()
         total: tuple[float, float] = self._evaluate(
-            X, sample_weight, lambda data: (float(data.remote.totals([mixture])[0]), data.total_weight)
+            X, sample_weight, lambda data: (data.total(mixture), data.total_weight)
         )
         return total
+
+    @classmethod
+    def _fitted(
+        cls, estimators: Iterable[_estimator.GaussianMixture], X: Any, sample_weight: Any
+    ) -> Iterator[tuple[_estimator.GaussianMixture, float, float]]:
+        samples: _ClusterSamples | None = None
+        with ExitStack() as stack:
+            for estimator in estimators:
+                estimator._validate_params()
+                assert isinstance(estimator, GaussianMixture)
+                if samples is None:
+                    # The workers load them once for all.
+                    samples = _ClusterSamples(estimator, X, sample_weight)
+                    stack.enter_context(samples)
+                else:
+                    samples.serve(estimator)
+                data = cast(ClusterEvaluations, estimator._fit(samples))
+                yield estimator, data.total(estimator._mixture()), data.total_weight
+
+    def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
+        """Fit the mixture, and give the most probable component of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or paths
+            The samples.
+        y : Ignored
+            Not used, present by convention.
+        sample_weight : array-like of shape (n_samples,), or paths, default=None
+            A sample of weight 2 counts as two.
+
+        Returns
+        -------
+        labels : array of shape (n_samples,)
+            What `predict` gives.
+        """
+        return self.fit(X, sample_weight=sample_weight).predict(X)
 
     def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Give the mean log-likelihood of a sample.
@@ -1124,7 +1220,7 @@ class Likelihood:
     ) -> None:
         self._engine = InProcess() if engine is None else engine
         try:
-            found = self._plan(X, sample_weight, partition_rows)
+            found = agreed(self._engine, lambda: self._plan(X, sample_weight, partition_rows, resident))
             options = Options(
                 found.dtype.str, len(found.partitions), device, n_threads(n_jobs), float64, resident
             )
@@ -1136,13 +1232,17 @@ class Likelihood:
         self._remote = _Remote(self._engine, facts, _Interrupts())
         self._data = _core.Data.remote(self._remote, covariance_type)
 
-    def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None) -> Plan:
+    def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None) -> Plan:
         return plan(self._engine, X, sample_weight, partition_rows)
+
+    def _evaluate(self, work: Callable[[], _Value]) -> _Value:
+        """Do something that asks the workers."""
+        with self._remote.told():
+            return work()
 
     def __call__(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Any:
         """Give the total log-likelihood, of one set of parameters or of each of several."""
-        with self._remote.told():
-            return self._data(weights, means, covariances)
+        return self._evaluate(lambda: self._data(weights, means, covariances))
 
     def score_samples(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> NDArray[np.float64]:
         """Give the log-likelihood of each sample, without its weight.
@@ -1161,8 +1261,7 @@ class Likelihood:
         log_prob : ndarray of shape (n_samples,)
             The logarithms of the density.
         """
-        with self._remote.told():
-            return self._data._score_samples(weights, means, covariances)
+        return self._evaluate(lambda: self._data._score_samples(weights, means, covariances))
 
     def gradient(
         self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike
@@ -1189,8 +1288,7 @@ class Likelihood:
         by_covariances : ndarray
             Its derivatives by the covariances, in their shape.
         """
-        with self._remote.told():
-            return self._data._gradient(weights, means, covariances)
+        return self._evaluate(lambda: self._data._gradient(weights, means, covariances))
 
     def statistics(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> _core.Statistics:
         """Give the sufficient statistics under a mixture, from which an M-step follows.
@@ -1209,13 +1307,12 @@ class Likelihood:
         statistics : Statistics
             Counts, means and scatter of the components, and the log-likelihood.
         """
-        with self._remote.told():
-            return self._data._statistics(weights, means, covariances)
+        return self._evaluate(lambda: self._data._statistics(weights, means, covariances))
 
     @property
     def device(self) -> str:
         """The devices of the last evaluation, in words."""
-        return self._data._describe()[0]
+        return self._evaluate(lambda: self._data._describe()[0])
 
     def close(self) -> None:
         """Free the memory of the workers. The likelihood cannot be used any more."""

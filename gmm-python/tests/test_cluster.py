@@ -167,7 +167,7 @@ def test_the_sum_does_not_depend_on_its_grouping():
             rows = X[i * 10 : i * 10] if i % 4 == 3 else X[i * 10 : i * 10 + 7]
             shard.load(i, Partition(f"partition {i}", Array(rows)))
         mixture = gaussmix.GaussianMixture(2, random_state=0).fit(X[:50])._mixture()
-        message = pickle.dumps((("full", mixture.weights[None], mixture.means[None], mixture.covariances[None]),))
+        message = pickle.dumps(([bytes(mixture)],))
         [whole] = shard.ask("statistics", message)
         single = [shard.ask("statistics", message, [i])[0] for i in range(n)]
         for _ in range(5):
@@ -293,13 +293,36 @@ def test_errors(x, weights, message):
 
 
 def test_as_many_partitions_stay_as_the_memory_holds(files):
-    shard = Shard(Options("<f8", 4, memory=2 * 3 * 100 * 4 * 8))
+    shard = Shard(Options("<f8", 4, device="cpu", memory=2 * 3 * 100 * 4 * 8))
     rows = [Partition(f"part {i}", Array(X[100 * i : 100 * i + 100])) for i in range(4)]
     assert [shard.load(i, part).resident for i, part in enumerate(rows)] == [True, True, True, False]
     [(_, _, mixed)] = shard.ask("moments", pickle.dumps(()))
     shard = Shard(Options("<f8", 4, resident=False, memory=1))
     assert not any(shard.load(i, part).resident for i, part in enumerate(rows))
     assert shard.ask("moments", pickle.dumps(())) == [(2, 0, mixed)]
+
+
+@pytest.mark.parametrize(("dtype", "float64", "stay"), [("<f8", False, 3), ("<f4", True, 3), ("<f4", False, 2)])
+def test_as_many_partitions_stay_in_a_gpu_as_its_memory_holds(files, monkeypatch, dtype, float64, stay):
+    """The rule does not need a GPU. Beside samples in float32 there is room for them in float64."""
+    x = X.astype(dtype)
+    parts = [Partition(f"part {i}", Array(x[100 * i : 100 * i + 100])) for i in range(4)]
+    mixture = gaussmix.GaussianMixture(2, random_state=0).fit(X[:400])._mixture()
+    loads = []
+    data = gaussmix._core.Data
+    monkeypatch.setattr("gaussmix._core.Data", lambda x, *more, **options: loads.append(len(x)) or data(x, *more, **options))
+    # In float64 a partition has 3,200 bytes; 80 % of the memory are to be exceeded by the third or the second.
+    shards = [Shard(Options(dtype, 4, float64=float64, device="cpu", gpu_memory=m)) for m in (int(2.1 * 3200 / 0.8), None)]
+    found = []
+    for shard in shards:
+        assert [shard.load(i, part).resident for i, part in enumerate(parts)] == [True] * 4
+        loads.clear()
+        found.append([shard.ask("statistics", pickle.dumps(([bytes(mixture)],))) for _ in range(2)])
+        found[-1] += [shard.ask(operation, pickle.dumps(([bytes(mixture)],))) for operation in ("scores", "labels")]
+        # Those beyond are brought to the device for each of the four requests.
+        assert len(loads) == (4 * (4 - stay) if shard is shards[0] else 0)
+        assert shard.ask("describe", pickle.dumps(())) and all(value for *_, value in shard.ask("moments", pickle.dumps(())))
+    assert found[0] == found[1]
 
 
 def test_damaged_files_are_named(files):

@@ -322,3 +322,37 @@ def test_what_one_rank_alone_meets_ends_all(folder):
     (folder / "raises.py").write_text(RAISES)
     done = mpiexec(folder, 2, "raises.py")
     assert done.returncode == 1 and done.stderr.count("error: rank 1: ZeroDivisionError") == 1, done.stderr
+
+
+PEAK = """
+import sys
+from mpi4py import MPI
+from gaussmix.mpi import GaussianMixture
+
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
+
+before = peak()
+GaussianMixture(2, covariance_type="diag", max_iter=2, tol=0, random_state=0, n_jobs=1, partition_rows=20_000, device="cpu",
+                resident=sys.argv[1] == "True", init_params="random_from_data").fit("large.npy")
+found = MPI.COMM_WORLD.gather(peak() - before)
+if found:
+    print(*found)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system does not say how much memory was used")
+def test_ranks_stream_what_is_larger_than_their_memory(folder):
+    """120 MB, of which each of two ranks has half, in partitions of 1.6 MB."""
+    x = np.lib.format.open_memmap(folder / "large.npy", "w+", np.float32, (1_500_000, 20))
+    x[:] = np.random.default_rng(0).standard_normal(x.shape, dtype=np.float32)
+    x.flush()
+    (folder / "peak.py").write_text(PEAK)
+    peaks = {}
+    for resident in (False, True):
+        done = mpiexec(folder, 2, "-W", "ignore", "peak.py", resident)
+        peaks[resident] = [float(word) for word in done.stdout.split()]
+        assert len(peaks[resident]) == 2, done.stderr
+    # Beside its partition a rank has buffers of MPI and of the first fit of a process, which are not of the samples' size.
+    assert max(peaks[False]) < 40 and min(peaks[True]) > 60, peaks

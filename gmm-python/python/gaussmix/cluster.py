@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import os
 import pickle
 import re
 import signal
@@ -54,8 +53,8 @@ Answer = tuple[int, int, bytes]
 
 _Value = TypeVar("_Value")
 
-#: The share of the free memory that resident partitions may take.
-_SHARE = 0.5
+#: The share of a GPU's free memory that partitions may take; the rest is for evaluations and for one more partition.
+_DEVICE_SHARE = 0.8
 
 
 class Options(NamedTuple):
@@ -76,7 +75,11 @@ class Options(NamedTuple):
     resident : bool or None
         Whether partitions stay in memory. Others are read again for each request. None keeps as many as `memory` holds.
     memory : int or None
-        The bytes that the partitions of a worker may take, where `resident` is None. None is half of what is free.
+        The bytes of memory that the partitions of a worker may take, where `resident` is None. None is half of what the
+        process may use.
+    gpu_memory : int or None
+        The bytes of the worker's GPU that its partitions may take, with room for evaluations. Others are brought to the GPU
+        for each request, one after the other. None is what is free when the shard is made.
     """
 
     dtype: str
@@ -86,6 +89,7 @@ class Options(NamedTuple):
     float64: bool = False
     resident: bool | None = None
     memory: int | None = None
+    gpu_memory: int | None = None
 
 
 class Facts(NamedTuple):
@@ -159,34 +163,33 @@ def _decode(value: bytes) -> Any:
     return _core.Statistics.from_bytes(value) if value.startswith(b"gmmstat") else pickle.loads(value)
 
 
-#: What a mixture travels as: the covariance type and the arrays; those of several mixtures have one more axis.
-_Parameters = tuple[str, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+#: What mixtures travel as.
+_Parameters = list[bytes]
 
 
 def _parameters(mixtures: Sequence[_core.Mixture]) -> _Parameters:
-    return (
-        mixtures[0].covariance_type,
-        np.stack([mixture.weights for mixture in mixtures]),
-        np.stack([mixture.means for mixture in mixtures]),
-        np.stack([mixture.covariances for mixture in mixtures]),
-    )
+    return [bytes(mixture) for mixture in mixtures]
 
 
 def _mixtures(parameters: _Parameters) -> list[_core.Mixture]:
-    kind, weights, means, covariances = parameters
-    return [_core.Mixture(w, m, c, kind) for w, m, c in zip(weights, means, covariances, strict=True)]
+    return [_core.Mixture.from_bytes(mixture) for mixture in parameters]
 
 
 class _Part:
     """A partition in a shard."""
 
-    def __init__(self, partition: Partition, options: Options, resident: bool) -> None:
+    def __init__(self, partition: Partition, options: Options, resident: bool, in_device: bool) -> None:
         self.partition, self.options = partition, options
         x, weights = partition.read(np.dtype(options.dtype))
         total = float(x.shape[0]) if weights is None else float(weights.sum())
         self.facts = Facts(x.shape[0], x.shape[1], total, resident)
+        # Samples that do not stay are brought to the device all the same, which looks for NaN.
         data = self._data(x, weights)
-        self.held = (x, weights, data) if resident else None
+        #: Samples and weights in memory.
+        self.held = (x, weights) if resident else None
+        #: The samples in the device; also None where there are no samples.
+        self.data = data if resident and in_device else None
+        self.described = None if data is None else data._describe()
 
     def _data(self, x: Floats, weights: NDArray[np.float64] | None) -> _core.Data | None:
         if x.shape[0] == 0:
@@ -196,30 +199,38 @@ class _Part:
             weights = None
         options = self.options
         try:
+            # The other GPUs of a computer are those of other workers.
             return _core.Data(
-                x, weights, device=options.device, float64=options.float64, threads=options.threads, settle=True
+                x,
+                weights,
+                device=options.device,
+                float64=options.float64,
+                threads=options.threads,
+                settle=True,
+                one_gpu=True,
             )
         except _core.NonFiniteError:
             check_array(x, input_name="X")
             raise
 
-    def opened(self) -> tuple[Floats, NDArray[np.float64] | None, _core.Data | None]:
-        """Give samples, weights and the samples in the device; those that are not resident are read again."""
-        if self.held is not None:
-            return self.held
-        x, weights = self.partition.read(np.dtype(self.options.dtype))
-        return x, weights, self._data(x, weights)
+    def read(self) -> tuple[Floats, NDArray[np.float64] | None]:
+        """Give samples and weights; those that are not resident are read again."""
+        return self.partition.read(np.dtype(self.options.dtype)) if self.held is None else self.held
+
+    def opened(self) -> _core.Data | None:
+        """Give the samples in the device, to which those that do not stay there are brought; None where there are no samples."""
+        return self._data(*self.read()) if self.data is None else self.data
 
     def statistics(self, parameters: _Parameters) -> Any:
-        data = self.opened()[2]
+        data = self.opened()
         return data.e_step(_mixtures(parameters)[0]) if data is not None and self.facts.total_weight > 0 else None
 
     def totals(self, parameters: _Parameters) -> Any:
-        data = self.opened()[2]
+        data = self.opened()
         return data.totals(_mixtures(parameters)) if data is not None and self.facts.total_weight > 0 else None
 
     def moments(self) -> Any:
-        x, weights, _ = self.opened()
+        x, weights = self.read()
         if self.facts.total_weight <= 0:
             return None
         ones = np.ones(x.shape[0]) if weights is None else weights
@@ -228,26 +239,25 @@ class _Part:
     def rows(self, wanted: dict[int, NDArray[np.int64]], number: int) -> Any:
         if number not in wanted:
             return None
-        x, weights, _ = self.opened()
+        x, weights = self.read()
         rows = wanted[number]
         return x[rows].astype(np.float64), np.ones(len(rows)) if weights is None else weights[rows]
 
     def scores(self, parameters: _Parameters) -> Any:
-        data = self.opened()[2]
+        data = self.opened()
         return np.empty(0) if data is None else data.scores(_mixtures(parameters)[0])
 
     def labels(self, parameters: _Parameters) -> Any:
-        data = self.opened()[2]
+        data = self.opened()
         return np.empty(0, np.int64) if data is None else data.labels(_mixtures(parameters)[0])
 
     def responsibilities(self, parameters: _Parameters) -> Any:
-        data = self.opened()[2]
-        if data is None:
-            return np.empty((0, parameters[1].shape[1]))
-        return data.responsibilities(_mixtures(parameters)[0])
+        data = self.opened()
+        [mixture] = _mixtures(parameters)
+        return np.empty((0, len(mixture.weights))) if data is None else data.responsibilities(mixture)
 
     def describe(self) -> Any:
-        return None if self.held is None or self.held[2] is None else self.held[2]._describe()
+        return self.described if self.data is None else self.data._describe()
 
 
 #: The operations whose values are added over partitions; those of the others stay apart.
@@ -279,8 +289,12 @@ class Shard:
         self.options = options
         self._parts: dict[int, _Part] = {}
         self._lock = threading.Lock()
-        self._bytes = 0
-        self._memory = free_memory(_SHARE) if options.memory is None else options.memory
+        #: The bytes of partitions that stay, in memory and in the device, and how many may stay.
+        self._bytes = self._device_bytes = 0
+        self._memory = _core.half_of_the_memory() if options.memory is None else options.memory
+        self._device_memory = options.gpu_memory
+        if self._device_memory is None:
+            self._device_memory = _core.free_gpu_memory(options.device)
 
     def __reduce__(self) -> Any:
         """Give a shard without partitions."""
@@ -305,16 +319,21 @@ class Shard:
         try:
             with self._lock:
                 self._parts.pop(number, None)
-                full = self._memory is not None and self._bytes >= self._memory
-            resident = not full if options.resident is None else options.resident
-            part = _Part(partition, options, resident)
+                resident = self._bytes < self._memory if options.resident is None else options.resident
+                in_device = self._device_memory is None or self._device_bytes < _DEVICE_SHARE * self._device_memory
+            part = _Part(partition, options, resident, in_device)
         except Exception as error:
             raise partition.error(error) from error
         with self._lock:
             self._parts[number] = part
             if part.held is not None:
-                # The array, and what the device makes of it.
-                self._bytes += 2 * part.held[0].nbytes
+                size = part.held[0].nbytes
+                # The array; and on the CPU what the device makes of it.
+                self._bytes += size if self._device_memory is not None else 2 * size
+            if part.data is not None:
+                # In float64 it is twice as much, beside the samples in float32.
+                wide = np.dtype(options.dtype).itemsize == 8
+                self._device_bytes += size if wide else 2 * size if options.float64 else 3 * size
         return part.facts
 
     def ask(self, operation: str, message: bytes, numbers: Iterable[int] | None = None) -> list[Answer]:
@@ -355,24 +374,6 @@ class Shard:
             elif value is not None:
                 answers.append((0, number, _encode(value)))
         return answers + [(level, number, _encode(value)) for (level, number), value in sorted(tree.nodes.items())]
-
-
-def free_memory(share: float) -> int | None:
-    """Give a share of the memory that is free, in bytes; None where the system does not say.
-
-    Parameters
-    ----------
-    share : float
-        The share.
-
-    Returns
-    -------
-    memory : int or None
-        The bytes.
-    """
-    if not hasattr(os, "sysconf") or "SC_AVPHYS_PAGES" not in os.sysconf_names:
-        return None
-    return int(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * share)
 
 
 def merge(answers: Iterable[Answer], n_partitions: int) -> list[Answer]:

@@ -38,8 +38,6 @@ from .cluster import Answer, Engine, Facts, Options, Plan, Shard
 
 __all__ = ["GaussianMixture", "Likelihood", "MPIEngine", "main"]
 
-#: The share of the free memory of a computer that the resident partitions of its ranks may take.
-_SHARE = 0.5
 #: The tags of the messages with requests and with answers.
 _REQUEST, _ANSWER = 7271, 7272
 #: For so many seconds a rank that waits looks for messages all the time; then it leaves its core to others between two looks.
@@ -240,16 +238,19 @@ class MPIEngine(Engine):
         cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
         others = host.allgather(cores)
         rank, size = host.Get_rank(), host.Get_size()
-        host.Free()
         threads = options.threads or max(1, len(cores) // sum(other == cores for other in others))
         device = options.device
         if device == "cuda":
             gpus = [name for name, _, why in _core.devices() if name.startswith("cuda") and why is None]
             device = gpus[rank % len(gpus)] if gpus else device
-        memory = options.memory
-        if memory is None:
-            memory = cluster.free_memory(_SHARE / size)
-        return options._replace(threads=threads, device=device, memory=memory)
+        memory = _core.half_of_the_memory() // size if options.memory is None else options.memory
+        gpu_memory = _core.free_gpu_memory(device) if options.gpu_memory is None else options.gpu_memory
+        # No rank loads before all have asked.
+        sharing = host.allgather(device).count(device)
+        host.Free()
+        if gpu_memory is not None:
+            gpu_memory //= sharing
+        return options._replace(threads=threads, device=device, memory=memory, gpu_memory=gpu_memory)
 
     def ask(self, operation: str, message: bytes) -> list[Answer]:
         """Ask all ranks. It is called by rank 0.
@@ -391,7 +392,7 @@ class GaussianMixture(cluster.GaussianMixture):
         The rows of a partition of files. By default such that there are about 512 partitions of 4 to 256 MiB.
     resident : bool or None, default=None
         Whether partitions of files stay in memory. Where they do not, each iteration reads them again, one after the other. By
-        default as many stay as half of the free memory holds.
+        default as many stay as half of the memory holds.
     **params : dict
         The other parameters of :class:`gaussmix.GaussianMixture`.
     """

@@ -1,14 +1,19 @@
 //! The parameters of a mixture, checked once.
 use crate::arrays::{self, numbers, plain, view};
+use crate::bytes::{self, Magic, Read};
 use crate::errors::{exception, file_exception};
 use crate::threads::compute;
 use gaussmix::Covariances;
 use gaussmix::io::{FitSummary, ModelOutput, read_model_with_summary};
-use ndarray::ArrayView2;
+use ndarray::{Array2, ArrayView2};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayDyn, ToPyArray};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
+
+/// The beginning of the bytes of a mixture; the last one is the version.
+const MAGIC: &Magic = b"gmmmix_\x01";
 
 /// A mixture whose parameters were checked.
 #[pyclass(frozen, module = "gaussmix._core")]
@@ -80,6 +85,22 @@ impl Mixture {
     ) -> PyResult<Self> {
         let covariance_type = covariance_type.map(arrays::covariance_type).transpose()?;
         arrays::mixture(numbers(weights)?, numbers(means)?, numbers(covariances)?, covariance_type).map(Self::from)
+    }
+
+    /// Of what `bytes` of a mixture gave: the same mixture to the bit.
+    #[staticmethod]
+    fn from_bytes(bytes: &[u8]) -> PyResult<Self> {
+        let sizes = |k: usize, d: usize| k.checked_mul(d)?.checked_add(k);
+        let wrong = || PyValueError::new_err("these bytes are not those of a mixture");
+        let Read { k, d, mut numbers, matrices } = bytes::read(MAGIC, bytes, sizes).ok_or_else(wrong)?;
+        let means = Array2::from_shape_vec((k, d), numbers.split_off(k)).map_err(|_| wrong())?;
+        gaussmix::Mixture::new(numbers.into(), means, matrices).map(Self::from).map_err(exception)
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let (weights, means) = (self.0.weights(), self.0.means());
+        let numbers = weights.iter().chain(&means).copied();
+        PyBytes::new(py, &bytes::write(MAGIC, means.dim(), numbers, self.0.covariances()))
     }
 
     /// Of the attributes of an estimator, which may have been set by hand: as in scikit-learn the factors of the precisions count.

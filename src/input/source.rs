@@ -139,7 +139,10 @@ impl<'a> Input<'a> {
         let copies = if in_memory { bytes } else { bytes.saturating_mul(2) };
         // A chunk is there twice, and a third part is left for what the device adds.
         let (row, part) = ((bytes / n.max(1) as u64).max(1), memory.saturating_sub(held) / 3);
-        let whole = held.saturating_add(copies) <= memory;
+        let fits = |copies: u64| held.saturating_add(copies) <= memory;
+        // The copy in the device's layout is not in this memory where it is on GPUs.
+        let on_gpus = || !self.options.float64 && self.options.device.free_gpu_memory().is_some_and(|gpu| bytes <= gpu);
+        let whole = fits(copies) || fits(copies - bytes) && on_gpus();
         if given.is_some() && !whole && part < row {
             bail!(
                 "{}: --memory {memory} is too little; it takes {} bytes at least",

@@ -6,7 +6,7 @@ import math
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from numbers import Integral, Real
 from time import perf_counter
@@ -606,8 +606,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         bic : float
             -2 log L + p log N, with p parameters and N samples.
         """
-        total, n = self._total(X, sample_weight)
-        return -2.0 * total + self._n_parameters() * math.log(n)
+        return self._criterion("bic", *self._total(X, sample_weight))
 
     def aic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Give the Akaike information criterion; the lower the better.
@@ -624,14 +623,26 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         aic : float
             -2 log L + 2 p, with p parameters.
         """
-        total, _ = self._total(X, sample_weight)
-        return -2.0 * total + 2.0 * self._n_parameters()
+        return self._criterion("aic", *self._total(X, sample_weight))
+
+    def _criterion(self, name: str, total: float, n: float) -> float:
+        """Give a criterion for samples of this total log-likelihood and weight."""
+        penalty = math.log(n) if name == "bic" else 2.0
+        return -2.0 * total + penalty * self._n_parameters()
 
     def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
         check_is_fitted(self)
         data = self._data(X, sample_weight)
         n = data.total_weight
         return data.mean_score(self._mixture()) * n, n
+
+    @classmethod
+    def _fitted(
+        cls, estimators: Iterable[GaussianMixture], X: Any, sample_weight: Any
+    ) -> Iterator[tuple[GaussianMixture, float, float]]:
+        """Fit estimators of this class in turn, and give each with the log-likelihood and the weight of the samples."""
+        for estimator in estimators:
+            yield estimator, *estimator.fit(X, sample_weight=sample_weight)._total(X, sample_weight)
 
     def _n_parameters(self) -> int:
         return self._mixture().n_parameters

@@ -1,7 +1,7 @@
 //! The sufficient statistics of an E-step, and the M-step.
 use crate::model::linalg::{for_each_matrix, for_each_row};
 use crate::{CovarianceType, Covariances, Error, Mixture, Result};
-use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
 
 /// Added to every count before it divides, as in scikit-learn (10·ε); see [`Statistics::update`].
 pub const COUNT_FLOOR: f64 = 10.0 * f64::EPSILON;
@@ -94,7 +94,7 @@ impl Statistics {
         let CentredSums { weight, log_likelihood, counts, first, second: mut scatter, .. } = sums;
         let dim = (counts.len(), centre.len());
         let mut means = Self::move_to_means(dim, log_likelihood, &counts, first, &mut scatter)?;
-        for_each_row(&mut means, |_, mut mean| mean += &centre);
+        means += &centre;
         Ok(Self { weight, log_likelihood, counts, means, scatter })
     }
 
@@ -138,24 +138,27 @@ impl Statistics {
             }
         }
         let mut deltas = first;
-        for_each_row(&mut deltas, |c, mut delta| {
+        let divide = |c: usize, mut delta: ArrayViewMut1<'_, f64>| {
             if counts[c] > 0.0 {
                 delta /= counts[c];
             } else {
                 delta.fill(0.0);
             }
-        });
+        };
+        if let Covariances::Diag(v) = scatter {
+            for_each_row(&mut deltas, v, |c, mut delta, mut row| {
+                divide(c, delta.view_mut());
+                let factor = -counts[c];
+                row.iter_mut().zip(&delta).for_each(|(v, d)| *v = (*v + factor * d * d).max(0.0));
+            });
+            return Ok(deltas);
+        }
+        deltas.outer_iter_mut().enumerate().for_each(|(c, delta)| divide(c, delta));
         let delta = |c: usize| deltas.row(c).to_vec();
         match &mut *scatter {
             Covariances::Full(v) => for_each_matrix(v, |c, matrix| {
                 if counts[c] > 0.0 {
                     add_outer_to(matrix, -counts[c], &delta(c));
-                }
-            }),
-            Covariances::Diag(v) => for_each_row(v, |c, mut row| {
-                if counts[c] > 0.0 {
-                    let factor = -counts[c];
-                    row.iter_mut().zip(deltas.row(c)).for_each(|(v, d)| *v += factor * d * d);
                 }
             }),
             scatter => (0..k).filter(|c| counts[*c] > 0.0).for_each(|c| add_outer(scatter, c, -counts[c], &delta(c))),

@@ -51,15 +51,20 @@ pub(crate) fn for_each_matrix(v: &mut Array3<f64>, f: impl Fn(usize, ArrayViewMu
     }
 }
 
-/// Calls `f` for each row of an array, on several threads where that is worth while.
-pub(crate) fn for_each_row(v: &mut Array2<f64>, f: impl Fn(usize, ArrayViewMut1<'_, f64>) + Sync) {
+/// Calls `f` for each row of two arrays of one shape, on several threads where that is worth while.
+pub(crate) fn for_each_row(
+    a: &mut Array2<f64>,
+    b: &mut Array2<f64>,
+    f: impl Fn(usize, ArrayViewMut1<'_, f64>, ArrayViewMut1<'_, f64>) + Sync,
+) {
     /// Numbers of a thread: some ten microseconds.
-    const AT_ONCE: usize = 1 << 14;
-    if v.len() > 2 * AT_ONCE {
-        let at_once = AT_ONCE / v.ncols() + 1;
-        v.axis_iter_mut(Axis(0)).into_par_iter().enumerate().with_min_len(at_once).for_each(|(c, row)| f(c, row));
+    const AT_ONCE: usize = 1 << 13;
+    if a.len() > 2 * AT_ONCE {
+        let at_once = AT_ONCE / a.ncols() + 1;
+        let rows = a.axis_iter_mut(Axis(0)).into_par_iter().zip(b.axis_iter_mut(Axis(0))).enumerate();
+        rows.with_min_len(at_once).for_each(|(c, (a, b))| f(c, a, b));
     } else {
-        v.outer_iter_mut().enumerate().for_each(|(c, row)| f(c, row));
+        a.outer_iter_mut().zip(b.outer_iter_mut()).enumerate().for_each(|(c, (a, b))| f(c, a, b));
     }
 }
 

@@ -4,6 +4,7 @@ use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::backends::cuda::plan::{Family, Task, Variant};
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::Frame;
+use crate::model::linalg::for_each_row;
 use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
 use gmm_kernels::estep::tensor_cores::{
     COLUMNS, ExponentsShape, FEATURE_SCALE, ONE, PRODUCT_SCALE, RAW_PITCH, RESPONSIBILITY_SCALE, STEP, TILE, WeighShape,
@@ -527,7 +528,7 @@ impl TensorCoresLayout {
             scale * of_rounded / f64::from(PRODUCT_SCALE * RESPONSIBILITY_SCALE)
         };
         let inverse = &frame.inverse;
-        let write_first = |(c, mut row): (usize, ArrayViewMut1<'_, f64>)| {
+        let write_first = |c: usize, mut row: ArrayViewMut1<'_, f64>| {
             let unit = unit(c) / f64::from(ONE);
             row.iter_mut()
                 .zip(inverse)
@@ -535,16 +536,18 @@ impl TensorCoresLayout {
                 .for_each(|(i, (to, inverse))| *to = product(c, (i, d)) * unit * inverse);
         };
         let pair = |c: usize, unit: f64, i: usize, j: usize| product(c, (i, j)) * unit * inverse[i] * inverse[j];
-        let of_diagonal = at_once(d);
-        first.axis_iter_mut(Axis(0)).into_par_iter().enumerate().with_min_len(of_diagonal).for_each(write_first);
+        if let Covariances::Diag(second) = &mut second {
+            for_each_row(&mut first, second, |c, first, mut second| {
+                write_first(c, first);
+                let unit = unit(c);
+                second.iter_mut().enumerate().for_each(|(i, to)| *to = pair(c, unit, i, i));
+            });
+        } else {
+            let rows = first.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
+            rows.with_min_len(at_once(d)).for_each(|(c, row)| write_first(c, row));
+        }
         match &mut second {
-            Covariances::Diag(to) => {
-                let write = |(c, mut row): (usize, ArrayViewMut1<'_, f64>)| {
-                    let unit = unit(c);
-                    row.iter_mut().enumerate().for_each(|(i, to)| *to = pair(c, unit, i, i));
-                };
-                to.axis_iter_mut(Axis(0)).into_par_iter().enumerate().with_min_len(of_diagonal).for_each(write);
-            }
+            Covariances::Diag(_) => {}
             Covariances::Spherical(to) => {
                 to.iter_mut().enumerate().for_each(|(c, to)| *to = (0..d).map(|i| pair(c, unit(c), i, i)).sum());
             }

@@ -80,7 +80,8 @@ impl<'a> FileSamples<'a> {
 
     fn rows(&self, rows: Range<usize>, standard: Option<&Standardization>) -> gaussmix::Result<Samples<'a>> {
         // All values were finite when the file was checked, so that one that is not shows a change of the file.
-        let changed = |_| Error::Load(Box::new(self.file.changed()));
+        let start = rows.start;
+        let changed = |_| Error::Load(Box::new(self.file.changed(start)));
         let mut data = data(self.file, rows.clone())?;
         if let Some(standard) = standard {
             data.samples().map_err(changed)?;

@@ -229,7 +229,12 @@ fn checkpoints() {
     let good = CovarianceType::ALL.map(|t| {
         let made_with =
             Identity::default().with("data", "12345 × 2").with("reg-covar", 1e-6).with("init", None::<String>);
-        let checkpoint = Checkpoint { made_with, present: fit(t, 1), best: Some(fit(t, 0)) };
+        let checkpoint = Checkpoint {
+            made_with,
+            present: fit(t, 1),
+            best: Some(fit(t, 0)),
+            feature_names: Some(vec!["a".into(), "b".into()]),
+        };
         written("c.json", |p| CheckpointOutput::create(p).unwrap().write(&checkpoint).unwrap())
     });
     Format {

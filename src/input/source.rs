@@ -41,7 +41,7 @@ pub struct Input<'a> {
 
 enum Storage {
     Memory(Data),
-    File(DataFile),
+    File(Box<DataFile>),
 }
 
 impl<'a> Input<'a> {
@@ -68,7 +68,7 @@ impl<'a> Input<'a> {
             None => {
                 let file = table.into_file()?;
                 let rows = file.part_rows();
-                (Storage::File(file), None, rows)
+                (Storage::File(Box::new(file)), None, rows)
             }
         };
         let parts = paths.into_iter().zip(rows).collect();

@@ -328,7 +328,7 @@ fn standard_input() {
     assert!(failed(&["-", "-"], lines.as_bytes()).contains("only once"));
     assert!(failed(&["-"], b"1,2,3\n1,two,3\n").contains("-: line 2, column 1"));
     assert!(failed(&["-"], b"PAR1xxxx").contains("cannot be read as a stream"));
-    assert!(failed(&["-"], &array[..100]).contains("-: an array of shape [7, 3]"));
+    assert!(failed(&["-"], &array[..array.len() - 8]).contains("-: an array of shape [7, 3]"));
     let cut = gzip(lines.as_bytes());
     assert!(failed(&["-"], &cut[..cut.len() - 12]).contains("damaged or cut short"));
 }

@@ -57,10 +57,10 @@ fn kind(data_type: &DataType) -> Kind {
         Utf8 | LargeUtf8 | Utf8View => "texts",
         Dictionary(..) => "categories",
         Decimal32(..) | Decimal64(..) | Decimal128(..) | Decimal256(..) => {
-            "decimals (to use them, convert them to float64 where the file is written)"
+            "decimals (convert them to float64 where the file is written)"
         }
         time if time.is_temporal() => {
-            "dates or times (to use them, convert them to numbers, of days for example, where the file is written)"
+            "dates or times (convert them to numbers, of days for example, where the file is written)"
         }
         Null => "nothing but nulls",
         other => return Kind::Other(format!("values of the type {other}")),

@@ -3,7 +3,9 @@ use super::npy::Dtype;
 use crate::io::Problem;
 
 /// Most names that an error lists.
-const MAX_LISTED: usize = 20;
+const MAX_LISTED: usize = 12;
+/// Most characters of a name in an error.
+const MAX_LENGTH: usize = 40;
 
 /// Which columns of a table to take, by their names; in a table without names by their numbers, counted from 0.
 #[derive(Debug, Clone, Default)]
@@ -66,7 +68,7 @@ impl Selection {
     fn resolve_names(&self, fields: &[Field], wanted: Option<&[String]>, whose: &str) -> Result<Projection, Problem> {
         let named = fields.iter().all(|field| field.name.is_some());
         let name = |column: usize| fields[column].name.clone().unwrap_or_else(|| column.to_string());
-        let all_names = || list((0..fields.len()).map(name));
+        let all_names = || list((0..fields.len()).map(|column| short(&name(column))));
         let find = |wanted: &str| {
             let mut found = (0..fields.len()).filter(|&column| name(column) == wanted);
             match (found.next(), found.next()) {
@@ -98,6 +100,9 @@ impl Selection {
             columns = (0..fields.len()).filter(|&column| Some(column) != id).collect();
         }
         columns.retain(|column| !drop.contains(column));
+        if columns.is_empty() && !fields.is_empty() {
+            return Err(Problem::format("no column is left that could be a feature"));
+        }
         let mut left_out = Vec::new();
         if let Some(wanted) = wanted.filter(|_| named) {
             let found = wanted.iter().map(|name| Ok(find(name)?.filter(|column| columns.contains(column))));
@@ -107,8 +112,8 @@ impl Selection {
             if !missing.is_empty() {
                 return Err(Problem::format(format!(
                     "{whose} that are missing here: {}; the columns here are {}",
-                    list(missing.into_iter().cloned()),
-                    list(columns.iter().map(|&column| name(column)))
+                    list(missing.into_iter().map(|name| short(name))),
+                    list(columns.iter().map(|&column| short(&name(column))))
                 )));
             }
             let found: Vec<usize> = found.into_iter().flatten().collect();
@@ -121,7 +126,7 @@ impl Selection {
             match &fields[column].kind {
                 Kind::Number(Dtype::F64) => dtype = Dtype::F64,
                 Kind::Number(Dtype::F32) => {}
-                Kind::Other(what) => others.push((name(column), what)),
+                Kind::Other(what) => others.push((short(&name(column)), what)),
             }
         }
         if !others.is_empty() {
@@ -129,7 +134,7 @@ impl Selection {
             return Err(Problem::format(format!(
                 "{}; leave out what is no feature with --drop {}",
                 list(others.iter().map(|(name, what)| format!("column `{name}` holds {what}"))),
-                names.join(",")
+                list(names.into_iter()).replace(", ", ",")
             )));
         }
         let mut names: Vec<String> = columns.iter().map(|&column| name(column)).collect();
@@ -145,9 +150,17 @@ impl Selection {
     }
 }
 
-/// Names in a row, not too many of them.
-pub(super) fn list(names: impl Iterator<Item = String>) -> String {
-    let mut names: Vec<String> = names.collect();
+/// The beginning of a name, for an error.
+pub(super) fn short(name: &str) -> String {
+    match name.char_indices().nth(MAX_LENGTH) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.into(),
+    }
+}
+
+/// Texts in a row, not too many of them.
+fn list(texts: impl Iterator<Item = String>) -> String {
+    let mut names: Vec<String> = texts.collect();
     let more = names.len().saturating_sub(MAX_LISTED);
     names.truncate(MAX_LISTED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -188,6 +201,7 @@ mod tests {
         assert_eq!((found.columns, found.left_out), (vec![4, 1], texts(&["id", "b", "species"])));
         for (result, parts) in [
             (selection(&[], &[], Some("id"), None), &["column `species` holds texts", "--drop species"][..]),
+            (selection(&[], &["id", "a", "b", "species", "wide"], None, None), &["no column is left"]),
             (selection(&["c"], &[], None, None), &["--columns", "`c`", "id, a, b, species, wide"]),
             (selection(&["a", "a"], &[], None, None), &["`a` twice"]),
             (selection(&[], &["d"], None, None), &["--drop", "`d`"]),

@@ -1,6 +1,6 @@
 //! Numbers from text with separators: CSV, TSV and their relatives.
 use super::block::Block;
-use super::columns::{Field, Kind, Projection};
+use super::columns::{Field, Kind, Projection, short};
 use super::npy::Dtype;
 use super::stream::{self, Stamp, Stream};
 use crate::io::Problem;
@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 const SEPARATORS: [u8; 4] = [b',', b'\t', b';', b'|'];
 /// What a field holds whose value is missing, in any case of letters.
 const MISSING: [&str; 4] = ["", "NA", "NaN", "null"];
+
+/// Bytes that are read at a time.
+const BUFFER: usize = 16 << 10;
 
 /// A table of text, of which the beginning was read.
 #[derive(Debug)]
@@ -58,7 +61,7 @@ impl Csv {
         let (content, stamp) = stream.into_reader();
         CsvRows {
             path: self.path.clone(),
-            reader: reader(BufReader::with_capacity(1 << 18, content), self.layout.separator),
+            reader: reader(content, self.layout.separator),
             record: ByteRecord::new(),
             layout: self.layout,
             names: self.names.clone(),
@@ -71,7 +74,13 @@ impl Csv {
 
 fn reader<R: Read>(content: R, separator: u8) -> Reader<R> {
     // `flexible`: rows of unequal length are reported below, with their line, and not by the reader.
-    ReaderBuilder::new().delimiter(separator).has_headers(false).flexible(true).trim(Trim::All).from_reader(content)
+    ReaderBuilder::new()
+        .buffer_capacity(BUFFER)
+        .delimiter(separator)
+        .has_headers(false)
+        .flexible(true)
+        .trim(Trim::All)
+        .from_reader(content)
 }
 
 /// Reads a row, where several spaces separate as one does. False at the end.
@@ -88,7 +97,7 @@ fn read_record<R: Read>(reader: &mut Reader<R>, record: &mut ByteRecord, separat
 /// The rows of a table of text, in order.
 pub(super) struct CsvRows {
     path: PathBuf,
-    reader: Reader<BufReader<Box<dyn Read + Send>>>,
+    reader: Reader<Box<dyn Read + Send>>,
     record: ByteRecord,
     layout: Layout,
     names: Vec<Option<String>>,
@@ -158,7 +167,10 @@ impl CsvRows {
     fn not_a_number(&self, column: usize, field: &[u8]) -> Problem {
         let line = self.line();
         let (name, advice) = match &self.names[column] {
-            Some(name) => (format!(", `{name}`"), format!("leave the column out with --drop {name}, or correct it")),
+            Some(name) => {
+                let name = short(name);
+                (format!(", `{name}`"), format!("leave the column out with --drop {name}, or correct it"))
+            }
             None => {
                 let advice =
                     "only the first line may be a header (without any number in it); a column is left out with --drop";

@@ -1,9 +1,9 @@
 //! Bytes of a file or of standard input, decompressed.
 use super::file_stamp::FileStamp;
 use crate::io::Problem;
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
-use std::io::{self, Cursor, Read};
+use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 
 /// The name that stands for standard input.
@@ -51,10 +51,8 @@ impl Stream {
         let (magic, rest) = beginning(source, 4).map_err(Problem::io("read it"))?;
         let whole = Cursor::new(magic.clone()).chain(rest);
         let content: Box<dyn Read + Send> = match magic[..] {
-            [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(whole)),
-            [0x28, 0xb5, 0x2f, 0xfd] => {
-                Box::new(zstd::Decoder::with_buffer(io::BufReader::new(whole)).map_err(problem)?)
-            }
+            [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(BufReader::new(whole))),
+            [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::with_buffer(BufReader::new(whole)).map_err(problem)?),
             _ => Box::new(whole),
         };
         let (head, rest) = beginning(content, HEAD).map_err(problem)?;

@@ -2,7 +2,7 @@
 //!
 //! A format has a file here (`Content`) that says which columns there are, and rows (`Rows`) that are read in order from any
 //! row on. What is read into memory and what is read in chunks comes by this way.
-use super::arrow::BatchRows;
+use super::arrow::{BatchRows, damaged};
 use super::arrow_ipc::ArrowIpc;
 use super::block::{Block, Ids};
 use super::columns::{Field, Kind, Projection, Selection};
@@ -185,7 +185,12 @@ impl Table {
                         return Ok(None);
                     }
                 }
-                Ok(Some(cursor.row))
+                match part.n_rows() {
+                    Some(n) if n != cursor.row => {
+                        Err(damaged(format_args!("it has {} rows, and claims {n}", cursor.row)))
+                    }
+                    _ => Ok(Some(cursor.row)),
+                }
             };
             match read().map_err(|problem: Problem| problem.at(&part.path))? {
                 Some(rows) => part_rows.push(rows),

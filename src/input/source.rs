@@ -2,7 +2,7 @@
 use super::advice::{self, Treatment};
 use super::dataset::{self, DataSet, FileSamples};
 use super::{DataOptions, files};
-use crate::terminal::text;
+use crate::terminal::{ProgressLine, text};
 use anyhow::{Context, bail};
 use gaussmix::io::{self, Contents, Data, DataFile, Identity, Ids, Selection, Table};
 use gaussmix::{
@@ -49,24 +49,32 @@ impl<'a> Input<'a> {
     pub fn open(options: &'a DataOptions, weights: Option<&'a Path>, selection: &Selection) -> anyhow::Result<Self> {
         let weights = weights.map(|path| Ok::<_, io::Error>((path, io::read_vector(path)?))).transpose()?;
         let table = Table::open(&options.table.data, selection)?;
-        files::note_columns(&table, &options.table.describe());
+        let describe = options.table.describe();
+        files::note_columns(&table, &describe);
         let paths: Vec<PathBuf> = table.paths().map(Path::to_path_buf).collect();
         let (names, columns) = (table.names().map(<[String]>::to_vec), table.columns().to_vec());
         // Data in memory is there twice; see `memory_plan`.
         let within = options.memory_limit() / 2;
-        let whole = if table.n_rows().is_none() { table.read_within(within)? } else { None };
+        let mut line = ProgressLine::start("opening the data");
+        let reading = format!("reading {describe}");
+        let whole = match table.n_rows() {
+            None => table.read_within(within, &mut |rows| line.rows(&reading, rows, None))?,
+            Some(_) => None,
+        };
         let (data, ids, rows) = match whole {
             Some(Contents { data, ids, part_rows, .. }) => {
+                drop(line);
                 files::note_header_of_numbers(&table, &data);
                 (Storage::Memory(data), ids, part_rows)
             }
             None if table.is_read_once() && table.n_rows().is_none() => bail!(
                 "{}: standard input is read once, and its numbers take more than the {within} bytes of memory that are allowed; \
                  allow more (--memory), or write it to a file, which is read in chunks",
-                options.table.describe()
+                describe
             ),
             None => {
-                let file = table.into_file()?;
+                let counting = format!("counting the rows of {describe}");
+                let file = table.into_file(&mut |rows| line.rows(&counting, rows, None))?;
                 let rows = file.part_rows();
                 (Storage::File(Box::new(file)), None, rows)
             }
@@ -222,9 +230,13 @@ impl<'a> Source<'a> {
     /// chunk by chunk and stays in its file.
     pub fn new(input: &'a mut Input<'a>, standardize: bool) -> anyhow::Result<Self> {
         let plan = input.memory_plan()?;
+        let mut line = ProgressLine::start("reading the data");
+        let (n, reading) = (input.dim().0, format!("reading {}", input.options.table.describe()));
         if let (Storage::File(file), None) = (&input.data, plan.chunk_rows) {
-            let contents = file.read()?;
-            (input.data, input.ids) = (Storage::Memory(contents.data), contents.ids);
+            let whole = file.table().read_within(u64::MAX, &mut |rows| line.rows(&reading, rows, Some(n)))?;
+            if let Some(Contents { data, ids, .. }) = whole {
+                (input.data, input.ids) = (Storage::Memory(data), ids);
+            }
         }
         let mut standardization = None;
         if let (Storage::Memory(data), true) = (&input.data, standardize) {
@@ -240,7 +252,8 @@ impl<'a> Source<'a> {
             Storage::File(file) => {
                 let weights = input.weights.as_ref().map(|(_, weights)| weights.view());
                 let data = FileSamples::new(file, weights, input.total_weight(file.dim().0)?);
-                let checked = data.check(plan.chunk_rows.unwrap_or(1), standardize);
+                let checked =
+                    data.check(plan.chunk_rows.unwrap_or(1), standardize, |rows| line.rows(&reading, rows, Some(n)));
                 standardization = checked.map_err(|e| input.standardization_error(e))?;
                 DataSet::File(data)
             }

@@ -154,11 +154,11 @@ const MOST_NUMBERS: u64 = 1 << 20;
 fn read_table(path: &Path) -> io::Result<()> {
     let selection = Selection { drop: vec!["name".into()], id: Some("name".into()), ..Selection::default() };
     let table = Table::open(&[path], &selection)?;
-    let Some(contents) = table.read_within(MOST_NUMBERS)? else { return Ok(()) };
+    let Some(contents) = table.read_within(MOST_NUMBERS, &mut |_| {})? else { return Ok(()) };
     let n = contents.data.dim().0;
     assert_eq!(contents.ids.map(|ids| ids.len()).unwrap_or(0), n);
     let _ = contents.data.samples();
-    let file = table.into_file()?;
+    let file = table.into_file(&mut |_| {})?;
     assert_eq!(file.dim(), contents.data.dim());
     let rows = n.min(1)..n.min(30);
     assert_eq!(file.rows(rows.clone())?.dim().0, rows.len());

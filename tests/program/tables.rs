@@ -400,3 +400,37 @@ fn damaged_tables_are_named() {
     score("x.csv.gz", &["x.csv.gz: the compressed content is damaged or cut short"]);
     score("x.parquet.gz", &["x.parquet.gz: ", "No such file"]);
 }
+
+/// The numbers take 62 MB, in row groups of which none fits into the memory that the process may have.
+#[cfg(target_os = "linux")]
+#[test]
+fn parquet_larger_than_memory_is_read_in_chunks() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("m.json"), MODEL).unwrap();
+    let (rows, repeats) = (4000, 650);
+    let pattern = Array2::from_shape_fn((rows, 3), |(i, j)| ((i * 37 + j * 11) % 101) as f64 / 50.0 - 1.0);
+    let column = |j: usize| -> (String, ArrayRef) {
+        (format!("x{j}"), Arc::new(Float64Array::from_iter_values(pattern.column(j).iter().copied())))
+    };
+    let batch = batch(&(0..3).map(column).collect());
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(rows * 400)).build();
+    let file = fs::File::create(path("x.parquet")).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    (0..repeats).for_each(|_| writer.write(&batch).unwrap());
+    writer.close().unwrap();
+    // The limit of 48 MiB is on anonymous memory.
+    let go = |args: &[&str]| limited(folder.path(), "-d 49152", &[&["score", "m.json", "x.parquet"], args].concat());
+    assert!(!go(&["--device", "cpu", "--memory", "1G"]).status.success(), "the limit does not bite");
+    let run = go(&["--memory", "15M", "--json", "--per-sample", "s.npy", "--columns", "x0,x1,x2"]);
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let (total, scores) = reference(&gaussmix::io::Data::F64(pattern), &mixture());
+    // Both in float64.
+    approx::assert_relative_eq!(number(&report, "mean_log_likelihood"), total / rows as f64, max_relative = 1e-10);
+    let read: ndarray::Array1<f64> = ndarray_npy::read_npy(path("s.npy")).unwrap();
+    assert_eq!(read.len(), rows * repeats);
+    for (i, &v) in read.iter().enumerate() {
+        approx::assert_relative_eq!(v, scores[i % rows], max_relative = 1e-10);
+    }
+}

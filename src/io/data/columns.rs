@@ -61,7 +61,11 @@ impl Selection {
     /// Finds the columns of another file, by the names that the features have in the first file.
     pub(super) fn resolve_as(&self, fields: &[Field], names: &[String]) -> Result<Projection, Problem> {
         let selection = Self { columns: Vec::new(), drop: Vec::new(), ..self.clone() };
-        selection.resolve_names(fields, Some(names), "the first file has columns")
+        let mut projection = selection.resolve_names(fields, Some(names), "the first file has columns")?;
+        // What the options leave out is no news.
+        let by_model = self.model.is_some() && self.columns.is_empty();
+        projection.left_out.retain(|name| by_model && !self.drop.contains(name));
+        Ok(projection)
     }
 
     /// `wanted` are the names of the features, and `whose` says where they come from.

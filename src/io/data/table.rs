@@ -20,6 +20,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// Most numbers that are read before the limit of memory is looked at again.
 const STEP_NUMBERS: usize = 1 << 20;
+/// Rows that are counted before the progress is told.
+const STEP_ROWS: usize = 1 << 16;
 
 type Outcome<T> = std::result::Result<T, Problem>;
 
@@ -118,8 +120,14 @@ impl Table {
     }
 
     /// The names of columns that are not used because the model does not have them.
-    pub fn left_out(&self) -> &[String] {
-        &self.first().projection.left_out
+    pub fn left_out(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for name in self.parts.iter().flat_map(|part| &part.projection.left_out) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        names
     }
 
     /// The number that each feature has among the columns of the first file, counted from 0.
@@ -153,14 +161,15 @@ impl Table {
     /// If a file cannot be read, has a field that is no number, is cut short or changes while it is read; the error names the file
     /// and the place.
     pub fn read(&self) -> Result<Contents> {
-        self.read_within(u64::MAX).map(|contents| contents.expect("no limit"))
+        self.read_within(u64::MAX, &mut |_| {}).map(|contents| contents.expect("no limit"))
     }
 
-    /// As [`read`](Self::read); `None` if the values take more than `memory` bytes.
+    /// As [`read`](Self::read); `None` if the values take more than `memory` bytes. `progress` is told how many rows were read, again
+    /// and again.
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn read_within(&self, memory: u64) -> Result<Option<Contents>> {
+    pub fn read_within(&self, memory: u64, progress: &mut dyn FnMut(usize)) -> Result<Option<Contents>> {
         let d = self.n_features();
         let numbers = self.n_rows().map(|n| n.saturating_mul(d));
         if numbers.is_some_and(|numbers| numbers as u64 > memory / self.dtype.size()) {
@@ -176,7 +185,7 @@ impl Table {
         let mut block = Block::new(self.dtype);
         let most: u64 = self.parts.iter().map(Part::plausible_numbers).sum();
         block.reserve(numbers.unwrap_or(0).min(usize::try_from(most).unwrap_or(usize::MAX)));
-        let mut part_rows = Vec::with_capacity(self.parts.len());
+        let mut part_rows: Vec<usize> = Vec::with_capacity(self.parts.len());
         for (number, part) in self.parts.iter().enumerate() {
             let mut read = || {
                 let mut cursor = part.cursor(number, 0)?;
@@ -184,6 +193,7 @@ impl Table {
                     if block.n_bytes() > memory {
                         return Ok(None);
                     }
+                    progress(part_rows.iter().sum::<usize>() + cursor.row);
                 }
                 match part.n_rows() {
                     Some(n) if n != cursor.row => {
@@ -201,15 +211,17 @@ impl Table {
         Ok(Some(Contents { data, ids, part_rows }))
     }
 
-    /// The table as rows of which some at a time are read. Text is read once to count its rows.
+    /// The table as rows of which some at a time are read. Text is read once to count its rows; `progress` is told how many were
+    /// counted.
     ///
     /// # Errors
     /// As [`read`](Self::read); also for standard input.
-    pub fn into_file(self) -> Result<DataFile> {
+    pub fn into_file(self, progress: &mut dyn FnMut(usize)) -> Result<DataFile> {
         let mut starts = vec![0usize];
         for (number, part) in self.parts.iter().enumerate() {
-            let rows = part.count(number).map_err(|problem| problem.at(&part.path))?;
-            starts.push(starts[number] + rows);
+            let before = starts[number];
+            let rows = part.count(number, &mut |rows| progress(before + rows));
+            starts.push(before + rows.map_err(|problem| problem.at(&part.path))?);
         }
         Ok(DataFile { table: self, starts, features: Mutex::default(), ids: Mutex::default() })
     }
@@ -242,7 +254,7 @@ impl fmt::Debug for DataFile {
 impl DataFile {
     /// Opens a file of any format, all columns of which are features. Errors: as [`Table::open`] and [`Table::into_file`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Table::open(&[path], &Selection::default())?.into_file()
+        Table::open(&[path], &Selection::default())?.into_file(&mut |_| {})
     }
 
     /// The table.
@@ -269,11 +281,6 @@ impl DataFile {
     /// The number of rows of each file.
     pub fn part_rows(&self) -> Vec<usize> {
         self.starts.windows(2).map(|ends| ends[1] - ends[0]).collect()
-    }
-
-    /// Reads all samples. Errors: as [`rows`](Self::rows).
-    pub fn read(&self) -> Result<Contents> {
-        self.table.read()
     }
 
     /// Reads some of the samples. The values are not checked: [`Data::samples`] does.
@@ -406,7 +413,7 @@ impl Part {
     }
 
     /// The number of rows, which are read if the file does not say it.
-    fn count(&self, number: usize) -> Outcome<usize> {
+    fn count(&self, number: usize, progress: &mut dyn FnMut(usize)) -> Outcome<usize> {
         if let Some(n) = self.n_rows() {
             return Ok(n);
         }
@@ -416,8 +423,14 @@ impl Part {
             ));
         }
         let mut cursor = self.cursor(number, 0)?;
-        self.skip(&mut cursor, usize::MAX)?;
-        Ok(cursor.row)
+        loop {
+            let before = cursor.row;
+            self.skip(&mut cursor, before + STEP_ROWS)?;
+            if cursor.row == before {
+                return Ok(before);
+            }
+            progress(cursor.row);
+        }
     }
 
     fn cursor(&self, number: usize, row: usize) -> Outcome<Cursor> {

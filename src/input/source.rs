@@ -67,8 +67,8 @@ impl<'a> Input<'a> {
                 files::note_header_of_numbers(&table, &data);
                 (Storage::Memory(data), ids, part_rows)
             }
-            None if table.is_read_once() && table.n_rows().is_none() => bail!(
-                "{}: standard input is read once, and its numbers take more than the {within} bytes of memory that are allowed; \
+            None if table.is_read_once() => bail!(
+                "{}: a stream is read once, and its numbers take more than the {within} bytes of memory that are allowed; \
                  allow more (--memory), or write it to a file, which is read in chunks",
                 describe
             ),

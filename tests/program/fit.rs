@@ -25,7 +25,7 @@ fn the_model_is_the_librarys() {
         );
         let mut keys: Vec<_> = report.as_object().unwrap().keys().map(String::as_str).collect();
         keys.sort_unstable();
-        let expected = "aic bic converged covariance_type d device k kernel log_likelihood lower_bound n n_iter precision retained seconds";
+        let expected = "aic bic converged covariance_type d device feature_names k kernel log_likelihood lower_bound n n_iter precision retained seconds";
         assert_eq!(keys.join(" "), expected);
         assert_eq!(report["precision"], "float64");
         let params = GaussianMixtureParams::default().n_components(3).covariance_type(t).check().unwrap();

@@ -282,6 +282,9 @@ fn several_files_are_one_data_set() {
         fs::read_to_string(path(name)).unwrap()
     };
     assert_eq!(results("a.csv", &["parts"]), results("b.csv", &["whole.parquet"]));
+    // A description is no part.
+    fs::write(path("parts/README.txt"), "one table in three parts").unwrap();
+    assert_eq!(results("c.csv", &["parts"]), results("b.csv", &["whole.parquet"]));
     // Errors name the file, and the row there.
     let bad = text(&part(71..80), ",").replace(&format!("\n{},", 1000 + 7 * 73), "\n,");
     fs::write(path("parts/d.csv"), bad).unwrap();
@@ -324,7 +327,7 @@ fn standard_input() {
         String::from_utf8(run.get_output().stderr.clone()).unwrap()
     };
     let stderr = failed(&["-", "--memory", "300"], lines.as_bytes());
-    assert!(stderr.contains("standard input is read once") && stderr.contains("--memory"), "{stderr}");
+    assert!(stderr.contains("standard input: a stream is read once") && stderr.contains("--memory"), "{stderr}");
     assert!(failed(&["-", "-"], lines.as_bytes()).contains("only once"));
     assert!(failed(&["-"], b"1,2,3\n1,two,3\n").contains("-: line 2, column 1"));
     assert!(failed(&["-"], b"PAR1xxxx").contains("cannot be read as a stream"));
@@ -392,6 +395,14 @@ fn damaged_tables_are_named() {
             fs::write(path(name), &whole[..length]).unwrap();
             score(name, &[&format!("{name}: ")]);
         }
+    }
+    // No rows, and no row groups.
+    let none: Columns = table(&x).into_iter().map(|(name, column)| (name, column.slice(0, 0))).collect();
+    write_parquet(&path("none.parquet"), &none, Compression::SNAPPY, 10);
+    write_arrow(&path("none.arrow"), &none, None, 10);
+    for name in ["none.parquet", "none.arrow"] {
+        let args = ["fit", name, "-k", "1", "--drop", "species"];
+        refused(folder.path(), &args, &[name, "0 rows and 5 columns"]);
     }
     fs::write(path("v1.feather"), "FEA1........FEA1").unwrap();
     score("v1.feather", &["v1.feather: Feather of version 1", "version 2"]);

@@ -203,7 +203,7 @@ impl Mcmc {
         }
         let files = run.save(&self.output)?;
         if let Some(plot) = &plot {
-            let svg = plot::traces(&report::traces(&run))?;
+            let svg = plot::traces(&report::traces(&run, table.names()))?;
             plot.write(|file| file.write_all(svg.as_bytes()))?;
         }
         let summary = run.summary();
@@ -214,7 +214,7 @@ impl Mcmc {
             text::print_json(&report)?;
         } else {
             let evaluations = if self.sampler == SamplerName::Nuts { "gradients" } else { "evaluations" };
-            text::print(report.text(evaluations, summary, plot.as_ref()))?;
+            text::print(report.text(evaluations, summary, table.names(), plot.as_ref()))?;
         }
         Ok(SUCCESS)
     }

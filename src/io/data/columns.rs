@@ -101,7 +101,8 @@ impl Selection {
             return Err(Problem::format(format!("--columns names `{}` twice", self.columns[twice])));
         }
         if columns.is_empty() {
-            columns = (0..fields.len()).filter(|&column| Some(column) != id).collect();
+            let is_wanted = |column| named && wanted.is_some_and(|wanted| wanted.contains(&name(column)));
+            columns = (0..fields.len()).filter(|&column| Some(column) != id || is_wanted(column)).collect();
         }
         columns.retain(|column| !drop.contains(column));
         if columns.is_empty() && !fields.is_empty() {
@@ -203,6 +204,9 @@ mod tests {
         // The model's order, whatever that of the table; what it does not have is left out, also if it is no number.
         let found = selection(&[], &[], None, Some(&["wide", "a"])).unwrap();
         assert_eq!((found.columns, found.left_out), (vec![4, 1], texts(&["id", "b", "species"])));
+        // The identifier is a feature where the model has it.
+        let found = selection(&[], &[], Some("a"), Some(&["b", "a"])).unwrap();
+        assert_eq!((found.columns, found.id), (vec![2, 1], Some(1)));
         for (result, parts) in [
             (selection(&[], &[], Some("id"), None), &["column `species` holds texts", "--drop species"][..]),
             (selection(&[], &["id", "a", "b", "species", "wide"], None, None), &["no column is left"]),

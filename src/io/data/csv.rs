@@ -189,7 +189,7 @@ impl CsvRows {
     /// lines before a row for a part of it.
     fn line(&self) -> u64 {
         let (byte, line) = self.record.position().map_or((0, 1), |p| (p.byte(), p.line()));
-        if stream::is_standard_input(&self.path) {
+        if !self.path.is_file() {
             return line;
         }
         let content = Stream::open(&self.path).ok().map(|stream| BufReader::new(stream.into_reader().0).bytes());

@@ -57,14 +57,15 @@ impl Parquet {
 
     /// The rows, beginning with row `start`.
     pub fn rows(&self, projection: &Projection, start: usize) -> Result<BatchRows, Problem> {
-        let first = self.starts.partition_point(|&s| s <= start).clamp(1, self.starts.len() - 1) - 1;
+        let groups = self.starts.len() - 1;
+        let first = self.starts.partition_point(|&s| s <= start).min(groups).saturating_sub(1);
         let file = self.file.try_clone().map_err(Problem::io("read it"))?;
         let batches = guarded(|| {
             let metadata = self.metadata.clone();
             let mask = ProjectionMask::roots(metadata.parquet_schema(), arrow::needed(projection));
             ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata)
                 .with_projection(mask)
-                .with_row_groups((first..self.starts.len() - 1).collect())
+                .with_row_groups((first..groups).collect())
                 .with_offset(start - self.starts[first])
                 .with_batch_size((BATCH_NUMBERS / projection.columns.len().max(1)).clamp(1, BATCH_ROWS))
                 .build()

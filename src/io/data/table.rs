@@ -97,8 +97,8 @@ struct Cursor {
 }
 
 impl Table {
-    /// Opens files, and finds the columns. A folder stands for the files in it whose names end as data files do, in the order of
-    /// their names. The columns of several files are matched by their names.
+    /// Opens files, and finds the columns. A folder stands for the files in it whose names end as data files do (other than
+    /// `.txt`), in the order of their names. The columns of several files are matched by their names.
     ///
     /// # Errors
     /// If a file cannot be opened or is no table, if a column is missing or is no number; the error names the file and the
@@ -150,9 +150,9 @@ impl Table {
         self.parts.iter().try_fold(0usize, |n, part| n.checked_add(part.n_rows()?))
     }
 
-    /// Whether it is read from standard input, and therefore only once.
+    /// Whether it comes from standard input or a pipe, and can therefore be read only once.
     pub fn is_read_once(&self) -> bool {
-        self.parts.iter().any(|part| is_standard_input(&part.path))
+        self.parts.iter().any(Part::is_read_once)
     }
 
     /// Reads all rows. The values are not checked: [`Data::samples`] does.
@@ -351,7 +351,7 @@ impl DataFile {
                     Some(cursor) => cursor,
                     None => part.cursor_of(&projection, number, row)?,
                 };
-                part.skip(&mut cursor, row)?;
+                part.skip(&projection, &mut cursor, row)?;
                 block.reserve(left * projection.columns.len());
                 let end = row + left;
                 while cursor.row < end {
@@ -389,6 +389,11 @@ impl Part {
         Ok(Self { path: path.into(), content, projection, all_columns })
     }
 
+    /// Whether it is text from standard input or a pipe. An array from there is in memory.
+    fn is_read_once(&self) -> bool {
+        matches!(self.content, Content::Csv(..)) && !is_regular(&self.path)
+    }
+
     /// The number of rows, if the file says it.
     fn n_rows(&self) -> Option<usize> {
         match &self.content {
@@ -417,15 +422,13 @@ impl Part {
         if let Some(n) = self.n_rows() {
             return Ok(n);
         }
-        if is_standard_input(&self.path) {
-            return Err(Problem::format(
-                "standard input is read once, and cannot be read in parts; write it to a file",
-            ));
+        if self.is_read_once() {
+            return Err(Problem::format("a stream is read once, and cannot be read in parts; write it to a file"));
         }
         let mut cursor = self.cursor(number, 0)?;
         loop {
             let before = cursor.row;
-            self.skip(&mut cursor, before + STEP_ROWS)?;
+            self.skip(&self.projection, &mut cursor, before + STEP_ROWS)?;
             if cursor.row == before {
                 return Ok(before);
             }
@@ -456,13 +459,13 @@ impl Part {
     }
 
     /// Goes forward to a row, or to the end.
-    fn skip(&self, cursor: &mut Cursor, row: usize) -> Outcome<()> {
+    fn skip(&self, projection: &Projection, cursor: &mut Cursor, row: usize) -> Outcome<()> {
         let left = row.saturating_sub(cursor.row);
         match &mut cursor.rows {
             _ if left == 0 => {}
             Rows::Direct => cursor.row = row,
             Rows::Csv(rows) => cursor.row += rows.skip(left)?,
-            Rows::Batches(_) => *cursor = self.cursor(cursor.part, row)?,
+            Rows::Batches(_) => *cursor = self.cursor_of(projection, cursor.part, row)?,
         }
         Ok(())
     }
@@ -501,7 +504,7 @@ impl Part {
 
 impl Content {
     fn open(path: &Path) -> Outcome<Self> {
-        let regular = !is_standard_input(path) && path.metadata().is_ok_and(|found| found.is_file());
+        let regular = is_regular(path);
         match Format::of(path)? {
             Format::Parquet => Parquet::open(path).map(Self::Parquet),
             Format::ArrowIpc => ArrowIpc::open(path).map(Self::ArrowIpc),
@@ -607,6 +610,11 @@ impl Format {
     }
 }
 
+/// Whether the path stands for a file, of which any part can be read at any time.
+fn is_regular(path: &Path) -> bool {
+    !is_standard_input(path) && path.is_file()
+}
+
 /// The files that paths stand for, where a folder stands for the data files in it.
 fn expand<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>> {
     let mut all: Vec<PathBuf> = Vec::new();
@@ -625,7 +633,9 @@ fn expand<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>> {
             name.starts_with(['.', '_'])
         };
         let mut files = listed.map_err(|e| Problem::io("read it")(e).at(path))?;
-        files.retain(|file| Format::by_name(file).is_some() && file.is_file() && !hidden(file));
+        // A text in a folder of tables is a description, mostly.
+        let is_table = |file: &Path| Format::by_name(file).is_some() && extension(file) != "txt";
+        files.retain(|file| is_table(file) && file.is_file() && !hidden(file));
         files.sort_unstable();
         if files.is_empty() {
             return Err(Problem::format(format!("a folder without a file whose name ends in {ENDINGS}")).at(path));

@@ -412,6 +412,28 @@ fn damaged_tables_are_named() {
     score("x.parquet.gz", &["x.parquet.gz: ", "No such file"]);
 }
 
+/// A file that is written to between two passes.
+#[test]
+fn tables_that_change_are_named_as_the_cause() {
+    use gaussmix::io::{Problem, Selection, Table};
+    let folder = folder();
+    for name in write_all(folder.path(), &table(&iris())) {
+        let path = folder.path().join(name);
+        let selection = Selection { drop: vec!["species".into()], ..Selection::default() };
+        let file = Table::open(&[&path], &selection).unwrap().into_file(&mut |_| {}).unwrap();
+        let (first, again) = (file.rows(10..20).unwrap(), file.rows(10..20).unwrap());
+        assert_eq!(format!("{first:?}"), format!("{again:?}"));
+        let mut bytes = fs::read(&path).unwrap();
+        bytes.push(b'1');
+        fs::write(&path, bytes).unwrap();
+        for rows in [20..30, 0..10] {
+            let error = file.rows(rows).unwrap_err();
+            assert!(matches!(error.problem, Problem::Changed), "{error}");
+            assert_eq!(error.path, path);
+        }
+    }
+}
+
 /// The numbers take 62 MB, in row groups of which none fits into the memory that the process may have.
 #[cfg(target_os = "linux")]
 #[test]

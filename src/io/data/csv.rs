@@ -1,6 +1,7 @@
 //! Numbers from text with separators: CSV, TSV and their relatives.
 use super::block::Block;
 use super::columns::{Field, Kind, Projection, short};
+use super::file_stamp::FileStamp;
 use super::npy::Dtype;
 use super::stream::{self, Stamp, Stream};
 use crate::io::Problem;
@@ -23,6 +24,8 @@ pub(super) struct Csv {
     layout: Layout,
     /// Names, or `None` for each column.
     names: Vec<Option<String>>,
+    /// What the file was when its beginning was read.
+    stamp: Option<FileStamp>,
 }
 
 /// How rows are made of characters.
@@ -44,7 +47,7 @@ impl Csv {
             name => name.into_owned(),
         };
         let names = record.iter().enumerate().map(|field| header.then(|| name(field))).collect();
-        Ok(Self { path: path.into(), layout: Layout { separator, header }, names })
+        Ok(Self { path: path.into(), layout: Layout { separator, header }, names, stamp: stream.stamp.value() })
     }
 
     pub fn fields(&self) -> Vec<Field> {
@@ -53,6 +56,10 @@ impl Csv {
 
     /// The rows, beginning with the first.
     pub fn rows(&self, projection: &Projection) -> Result<CsvRows, Problem> {
+        let now = self.path.metadata().map_err(Problem::io("open it"))?;
+        if FileStamp::of(&now) != self.stamp {
+            return Err(Problem::Changed);
+        }
         Stream::open(&self.path).map(|stream| self.rows_of(stream, projection))
     }
 

@@ -51,8 +51,14 @@ impl Parquet {
         self.starts[self.starts.len() - 1]
     }
 
-    pub fn stamp(&self) -> (&File, FileStamp) {
-        (&self.file, self.stamp)
+    /// The size of the file in bytes.
+    pub fn size(&self) -> u64 {
+        self.stamp.size()
+    }
+
+    /// [`Problem::Changed`] if the file is not what it was when it was opened.
+    pub fn check(&self) -> Result<(), Problem> {
+        self.stamp.check(&self.file)
     }
 
     /// The rows, beginning with row `start`.

@@ -28,6 +28,11 @@ pub(super) struct Stream {
 pub(super) struct Stamp(Option<(File, FileStamp)>);
 
 impl Stamp {
+    /// What the file was; `None` for a pipe.
+    pub fn value(&self) -> Option<FileStamp> {
+        self.0.as_ref().map(|(_, stamp)| *stamp)
+    }
+
     /// [`Problem::Changed`] if the file is not what it was.
     pub fn check(&self) -> Result<(), Problem> {
         self.0.as_ref().map_or(Ok(()), |(file, stamp)| stamp.check(file))

@@ -411,8 +411,8 @@ impl Part {
         match &self.content {
             Content::Npy(npy) => npy.shape().iter().product::<usize>() as u64,
             Content::Memory(data) => data.n_bytes(),
-            Content::Parquet(file) => NUMBERS_PER_BYTE * file.stamp().1.size(),
-            Content::ArrowIpc(file) => NUMBERS_PER_BYTE * file.stamp().1.size(),
+            Content::Parquet(file) => NUMBERS_PER_BYTE * file.size(),
+            Content::ArrowIpc(file) => NUMBERS_PER_BYTE * file.size(),
             Content::Csv(..) => 0,
         }
     }
@@ -444,8 +444,14 @@ impl Part {
     fn cursor_of(&self, projection: &Projection, number: usize, row: usize) -> Outcome<Cursor> {
         let (rows, row) = match &self.content {
             Content::Npy(_) | Content::Memory(_) => (Rows::Direct, row),
-            Content::Parquet(file) => (Rows::Batches(file.rows(projection, row)?), row),
-            Content::ArrowIpc(file) => (Rows::Batches(file.rows(projection, row)?), row),
+            Content::Parquet(file) => {
+                file.check()?;
+                (Rows::Batches(file.rows(projection, row)?), row)
+            }
+            Content::ArrowIpc(file) => {
+                file.check()?;
+                (Rows::Batches(file.rows(projection, row)?), row)
+            }
             Content::Csv(csv, stream) => {
                 let stream = stream.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let rows = match stream {
@@ -481,8 +487,8 @@ impl Part {
             (Rows::Batches(rows), content) => {
                 let count = rows.read(limit, block);
                 match content {
-                    Content::Parquet(file) => file.stamp().1.check(file.stamp().0)?,
-                    Content::ArrowIpc(file) => file.stamp().1.check(file.stamp().0)?,
+                    Content::Parquet(file) => file.check()?,
+                    Content::ArrowIpc(file) => file.check()?,
                     _ => {}
                 }
                 count?

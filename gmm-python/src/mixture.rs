@@ -169,20 +169,22 @@ impl Mixture {
         summary.set_item("n_iter", found.n_iter)?;
         summary.set_item("lower_bound", found.lower_bound)?;
         summary.set_item("lower_bounds", found.lower_bounds)?;
+        summary.set_item("feature_names", found.feature_names)?;
         Ok((mixture.into(), summary))
     }
 
     /// Writes a model, JSON or .npz by the name of the file.
-    #[pyo3(signature = (path, converged=None, n_iter=None, lower_bounds=None))]
+    #[pyo3(signature = (path, converged=None, n_iter=None, lower_bounds=None, feature_names=None))]
     fn write(
         &self,
         path: PathBuf,
         converged: Option<bool>,
         n_iter: Option<u64>,
         lower_bounds: Option<Vec<f64>>,
+        feature_names: Option<Vec<String>>,
     ) -> PyResult<()> {
         let lower_bound = lower_bounds.as_ref().and_then(|bounds| bounds.last().copied());
-        let summary = FitSummary { converged, n_iter, lower_bound, lower_bounds };
+        let summary = FitSummary { feature_names, converged, n_iter, lower_bound, lower_bounds };
         let output = ModelOutput::create(path).map_err(file_exception)?;
         output.write_with_summary(&self.0, &summary).map_err(file_exception)
     }

@@ -60,8 +60,13 @@ impl<'a> FileSamples<'a> {
     }
 
     /// Reads the whole file, `rows` samples at a time, and checks that all values are finite. If asked to, also finds the
-    /// standardisation.
-    pub fn check(&self, rows: usize, standardize: bool) -> gaussmix::Result<Option<Standardization>> {
+    /// standardisation. `progress` is told how many samples were read.
+    pub fn check(
+        &self,
+        rows: usize,
+        standardize: bool,
+        mut progress: impl FnMut(usize),
+    ) -> gaussmix::Result<Option<Standardization>> {
         let (n, d) = self.file.dim();
         if n == 0 || d == 0 {
             return Err(Error::EmptyData { rows: n, columns: d });
@@ -70,6 +75,7 @@ impl<'a> FileSamples<'a> {
         for start in (0..n).step_by(rows) {
             let part = start..n.min(start + rows);
             let samples = read(self.file, part.clone())?;
+            progress(part.end);
             if standardize {
                 let samples = self.weighted(samples, part)?;
                 standard.get_or_insert_with(|| StandardizationBuilder::new(&samples)).add(&samples)?;
@@ -80,7 +86,8 @@ impl<'a> FileSamples<'a> {
 
     fn rows(&self, rows: Range<usize>, standard: Option<&Standardization>) -> gaussmix::Result<Samples<'a>> {
         // All values were finite when the file was checked, so that one that is not shows a change of the file.
-        let changed = |_| Error::Load(Box::new(self.file.changed()));
+        let start = rows.start;
+        let changed = |_| Error::Load(Box::new(self.file.changed(start)));
         let mut data = data(self.file, rows.clone())?;
         if let Some(standard) = standard {
             data.samples().map_err(changed)?;

@@ -8,4 +8,5 @@ mod files;
 mod fit;
 mod mcmc;
 mod signals;
+mod tables;
 mod workflow;

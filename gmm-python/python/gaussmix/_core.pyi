@@ -71,6 +71,7 @@ class Mixture:
         converged: bool | None = None,
         n_iter: int | None = None,
         lower_bounds: Sequence[float] | None = None,
+        feature_names: Sequence[str] | None = None,
     ) -> None: ...
     def made_of(
         self,

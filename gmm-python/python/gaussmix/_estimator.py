@@ -724,6 +724,9 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         k, d = mixture.means.shape
         gm = cls(k, covariance_type=mixture.covariance_type, **params)
         gm.n_features_in_ = d
+        names = found.get("feature_names")
+        if names is not None:
+            gm.feature_names_in_ = np.array(names, dtype=object)
         gm._set_mixture(mixture, dtype)
         bounds = found.get("lower_bounds")
         gm.lower_bounds_ = [] if bounds is None else list(bounds)
@@ -738,13 +741,18 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mixture to a file that the command ``gmm`` and `load` read.
 
+        The names of the features (``feature_names_in_``) are written too: ``gmm`` finds the columns of a table by them.
+
         Parameters
         ----------
         path : str or path-like
             The file; its name ends in .json or .npz.
         """
         check_is_fitted(self)
-        self._mixture().write(os.fspath(path), self.converged_, self.n_iter_, self.lower_bounds_)
+        names = getattr(self, "feature_names_in_", None)
+        # A table's columns cannot be found by names that stand for several of them.
+        names = [str(name) for name in names] if names is not None and len(set(names)) == len(names) else None
+        self._mixture().write(os.fspath(path), self.converged_, self.n_iter_, self.lower_bounds_, names)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **params: Any) -> GaussianMixture:
@@ -760,7 +768,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         Returns
         -------
         gm : GaussianMixture
-            The fitted mixture, in float64.
+            The fitted mixture, in float64, with ``feature_names_in_`` if the file has names.
         """
         mixture, found = _core.Mixture.read(os.fspath(path))
         return cls._of(mixture, np.dtype(np.float64), found, params)

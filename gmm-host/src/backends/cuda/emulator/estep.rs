@@ -1,7 +1,9 @@
 //! The E-step: `fused`, and `tiled` followed by `weighted_sums`.
 use super::{FAR, Problem, flat, of_each_type, random_mixture, unwritten};
 use crate::backends::cuda::estep::fused_layout::FusedLayout;
-use crate::backends::cuda::estep::tensor_cores_layout::{FullSection, FullShapes, Section, Shapes, TensorCoresLayout};
+use crate::backends::cuda::estep::tensor_cores_layout::{
+    Section, Shapes, TensorCoresLayout, WhitenedSection, WhitenedShapes,
+};
 use crate::backends::cuda::estep::weighted_sums_layout::WeightedSumsLayout;
 use crate::backends::cuda::likelihood::layout;
 use crate::backends::cuda::plan::{Family, Operation, Task, Variant, weighted_sums_shape};
@@ -12,7 +14,7 @@ use gmm_kernels::estep::fused::{self, Moments};
 use gmm_kernels::estep::fused_tensor_cores;
 use gmm_kernels::estep::tensor_cores::*;
 use gmm_kernels::estep::weighted_sums;
-use gmm_kernels::estep::{tensor_cores_full, warpgroup};
+use gmm_kernels::estep::{warpgroup, whitened};
 use gmm_kernels::likelihood::tiled;
 use gmm_kernels::reduce::slices::{self, ReduceSlicesArgs, reduce_slices};
 use gmm_kernels::reduce::{Output, UNWRITTEN};
@@ -466,14 +468,14 @@ fn tensor_cores_give_the_statistics() {
 }
 
 /// The E-step by the kernels of the matrix units for matrices, in pieces of the samples.
-fn tensor_cores_full_statistics(
+fn whitened_statistics(
     x: &Array2<f32>,
     mixture: &Mixture,
     variant: &str,
     (piece, slices): (usize, usize),
     weights: Option<&[f32]>,
 ) -> Statistics {
-    use tensor_cores_full::{OuterArgs, SplitMatricesArgs, WhitenArgs, outer, split_matrices, whiten};
+    use whitened::{OuterArgs, SplitMatricesArgs, WhitenArgs, outer, split_matrices, whiten};
     let problem = Problem::new(x.clone(), &random_mixture(&mut ChaCha8Rng::seed_from_u64(0), 1, x.ncols()));
     let parameters = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame).unwrap();
     let (k, d) = (parameters.n_components, parameters.n_features);
@@ -491,16 +493,16 @@ fn tensor_cores_full_statistics(
         weighted: weights.is_some(),
         precision: Precision::Float32,
     };
-    let shapes = FullShapes::new(&task, &variant.parse().unwrap()).unwrap();
+    let shapes = WhitenedShapes::new(&task, &variant.parse().unwrap()).unwrap();
     let mut parameters = vec![f32::NAN; shapes.len()];
-    layout.write_full(&shapes, &mut parameters);
-    let section = |section: FullSection| &parameters[shapes.section(section)];
+    layout.write_whitened(&shapes, &mut parameters);
+    let section = |section: WhitenedSection| &parameters[shapes.section(section)];
     let mut fragments = vec![u128::MAX; k * shapes.whiten.fragments() / 4];
     let fragments: &mut [u32] = bytemuck::cast_slice_mut(&mut fragments);
     let mut memory = Memory::new();
     let args = SplitMatricesArgs {
         shape: shapes.whiten,
-        matrices: memory.read("matrices", section(FullSection::Matrices)),
+        matrices: memory.read("matrices", section(WhitenedSection::Matrices)),
         fragments: memory.write("fragments", fragments),
     };
     // SAFETY: the arguments of this kernel, with the arrays of `memory`.
@@ -527,8 +529,8 @@ fn tensor_cores_full_statistics(
             shape: shapes.whiten,
             columns,
             fragments: memory.read("fragments", fragments),
-            shifts: memory.read("shifts", section(FullSection::Shifts)),
-            constants: memory.read("constants", section(FullSection::Constants)),
+            shifts: memory.read("shifts", section(WhitenedSection::Shifts)),
+            constants: memory.read("constants", section(WhitenedSection::Constants)),
             sample_weights: weights.map_or(std::ptr::null(), |w| memory.read("weights of samples", &w[first..])),
             exponents,
             halves,
@@ -542,7 +544,7 @@ fn tensor_cores_full_statistics(
             n: columns.n,
             halves,
             exponents,
-            weights: memory.read("weights", section(FullSection::Weights)),
+            weights: memory.read("weights", section(WhitenedSection::Weights)),
             slices: slices as u32,
             add: (first > 0) as u32,
             sums: memory.write("sums", &mut sums),
@@ -559,7 +561,7 @@ fn tensor_cores_full_statistics(
     }
     let sums: Vec<f64> = (0..count).map(|i| sums.chunks_exact(count).map(|slice| slice[i]).sum()).collect();
     let weight = weights.map_or(problem.n as f64, |w| w.iter().copied().map(f64::from).sum());
-    layout.full_statistics(&shapes, &sums, 1.0, weight, log2, &problem.frame).unwrap()
+    layout.whitened_statistics(&shapes, &sums, 1.0, weight, log2, &problem.frame).unwrap()
 }
 
 #[test]
@@ -622,7 +624,7 @@ fn whitened_gives_the_statistics() {
             if mixture.factor().is_none() {
                 continue;
             }
-            let run = || tensor_cores_full_statistics(&x, &mixture, variant, (piece, slices), None);
+            let run = || whitened_statistics(&x, &mixture, variant, (piece, slices), None);
             let got = run();
             // The far sample's responsibilities are rounded by 2⁻¹² of themselves, and that sample is most of the scatter.
             assert_statistics_within(&x, &mixture, &got, 3.5e-4);
@@ -632,7 +634,7 @@ fn whitened_gives_the_statistics() {
                 let weights: Vec<f32> = (0..n).map(|i| (i % 2) as f32).collect();
                 let odd: Vec<usize> = (1..n).step_by(2).collect();
                 if !odd.is_empty() {
-                    let got = tensor_cores_full_statistics(&x, &mixture, variant, (piece, slices), Some(&weights));
+                    let got = whitened_statistics(&x, &mixture, variant, (piece, slices), Some(&weights));
                     assert_statistics_within(&x.select(ndarray::Axis(0), &odd), &mixture, &got, 3.5e-4);
                 }
             }

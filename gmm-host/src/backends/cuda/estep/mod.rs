@@ -6,11 +6,11 @@ pub(crate) mod fused_layout;
 pub(crate) mod fused_tensor_cores;
 pub(crate) mod fused_tensor_cores_layout;
 pub(crate) mod tensor_cores;
-pub(crate) mod tensor_cores_full;
 pub(crate) mod tensor_cores_layout;
 pub(crate) mod warpgroup;
 pub(crate) mod weighted_sums;
 pub(crate) mod weighted_sums_layout;
+pub(crate) mod whitened;
 
 use super::device::gpu::Gpu;
 use super::device::memory::{Numbers, Workspace};
@@ -32,10 +32,10 @@ use gmm_kernels::estep::fused_tensor_cores::Shape;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tensor_cores::TensorCores;
-use tensor_cores_full::TensorCoresFull;
 use tensor_cores_layout::TensorCoresLayout;
 use weighted_sums::WeightedSums;
 use weighted_sums_layout::WeightedSumsLayout;
+use whitened::Whitened;
 
 /// The kernels that have been made ready, with their memory.
 #[derive(Debug, Default)]
@@ -346,13 +346,13 @@ enum OnMatrixUnits {
     /// They multiply with products of features.
     Products(Box<TensorCores>),
     /// They multiply with features, for matrices.
-    Features(Box<TensorCoresFull>),
+    Features(Box<Whitened>),
 }
 
 impl OnMatrixUnits {
     fn new(gpu: &Gpu, variant: Variant, task: &Task) -> Result<Self> {
         Ok(if variant.family == Family::Whitened {
-            Self::Features(Box::new(TensorCoresFull::new(gpu, variant, task)?))
+            Self::Features(Box::new(Whitened::new(gpu, variant, task)?))
         } else {
             Self::Products(Box::new(TensorCores::new(gpu, variant, task)?))
         })
@@ -408,7 +408,7 @@ impl OnMatrixUnits {
     ) -> Result<Statistics> {
         match self {
             Self::Products(kernels) => layout.statistics(kernels.shapes(), sums, scale, weight, log2, frame),
-            Self::Features(kernels) => layout.full_statistics(kernels.shapes(), sums, scale, weight, log2, frame),
+            Self::Features(kernels) => layout.whitened_statistics(kernels.shapes(), sums, scale, weight, log2, frame),
         }
     }
 }

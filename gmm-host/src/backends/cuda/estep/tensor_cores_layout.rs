@@ -9,8 +9,8 @@ use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistic
 use gmm_kernels::estep::tensor_cores::{
     COLUMNS, ExponentsShape, FEATURE_SCALE, ONE, PRODUCT_SCALE, RAW_PITCH, RESPONSIBILITY_SCALE, STEP, TILE, WeighShape,
 };
-use gmm_kernels::estep::tensor_cores_full::{self, OuterShape, WhitenShape};
 use gmm_kernels::estep::warpgroup;
+use gmm_kernels::estep::whitened::{self, OuterShape, WhitenShape};
 use gmm_kernels::simt::WARP;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, ArrayViewMut1, ArrayViewMut2, Axis};
@@ -158,14 +158,14 @@ fn at_once(numbers: usize) -> usize {
     (1 << 14) / numbers.max(1) + 1
 }
 
-/// How the kernels of `tensor_cores_full` divide the work of a task with matrices.
+/// How the kernels of `whitened` divide the work of a task with matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FullShapes {
+pub(crate) struct WhitenedShapes {
     pub whiten: WhitenShape,
     pub outer: OuterShape,
 }
 
-impl FullShapes {
+impl WhitenedShapes {
     /// The shapes of a variant: `split` warps of a block of `whiten` are side by side along the components. None where features of a
     /// stage, or of the fewest samples, do not fit into shared memory, and for diagonal covariances.
     pub fn new(task: &Task, variant: &Variant) -> Option<Self> {
@@ -191,7 +191,7 @@ impl FullShapes {
         self.outer.components()
     }
 
-    /// Lengths of the sections of the parameters, in the order of [`FullSection`]; whole 16 bytes each.
+    /// Lengths of the sections of the parameters, in the order of [`WhitenedSection`]; whole 16 bytes each.
     fn lengths(&self) -> [usize; 4] {
         let (k, d) = (self.whiten.k as usize, self.whiten.d as usize);
         [k * triangle(d), k * self.whiten.shifts(), 3 * k, self.rows()].map(|len| len.next_multiple_of(4))
@@ -203,7 +203,7 @@ impl FullShapes {
     }
 
     /// The range of a section in the parameters.
-    pub fn section(&self, section: FullSection) -> Range<usize> {
+    pub fn section(&self, section: WhitenedSection) -> Range<usize> {
         let lengths = self.lengths();
         let start = lengths[..section as usize].iter().sum();
         start..start + lengths[section as usize]
@@ -212,7 +212,7 @@ impl FullShapes {
 
 /// A section of the parameters for matrices.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum FullSection {
+pub(crate) enum WhitenedSection {
     /// Triangles row by row, (K, D·(D + 1)/2).
     Matrices,
     /// (K, [`WhitenShape::shifts`])
@@ -414,14 +414,14 @@ impl TensorCoresLayout {
         });
     }
 
-    /// Writes the parameters of a mixture with matrices for `tensor_cores_full`.
-    pub fn write_full(&self, shapes: &FullShapes, out: &mut [f32]) {
+    /// Writes the parameters of a mixture with matrices for `whitened`.
+    pub fn write_whitened(&self, shapes: &WhitenedShapes, out: &mut [f32]) {
         let (k, d) = self.dim();
         let parameters = &self.parameters;
         out.fill(0.0);
-        out[shapes.section(FullSection::Weights)][..k].copy_from_slice(&parameters.weight);
-        let (matrices, rest) = out.split_at_mut(shapes.section(FullSection::Shifts).start);
-        let (shifts, rest) = rest.split_at_mut(shapes.section(FullSection::Shifts).len());
+        out[shapes.section(WhitenedSection::Weights)][..k].copy_from_slice(&parameters.weight);
+        let (matrices, rest) = out.split_at_mut(shapes.section(WhitenedSection::Shifts).start);
+        let (shifts, rest) = rest.split_at_mut(shapes.section(WhitenedSection::Shifts).len());
         let (scales, rest) = rest.split_at_mut(k);
         let (seeds, rest) = rest.split_at_mut(k);
         seeds.copy_from_slice(&parameters.seed);
@@ -448,9 +448,9 @@ impl TensorCoresLayout {
     }
 
     /// As [`Self::statistics`], from the sums of `outer`.
-    pub fn full_statistics(
+    pub fn whitened_statistics(
         &self,
-        shapes: &FullShapes,
+        shapes: &WhitenedShapes,
         sums: &[f64],
         scale: f64,
         weight: f64,
@@ -458,7 +458,7 @@ impl TensorCoresLayout {
         frame: &Frame,
     ) -> Result<Statistics> {
         /// What the kernels' products and responsibilities are less than those of the other kernels.
-        const UNIT: f64 = (RESPONSIBILITY_SCALE / tensor_cores_full::RESPONSIBILITY_SCALE) as f64;
+        const UNIT: f64 = (RESPONSIBILITY_SCALE / whitened::RESPONSIBILITY_SCALE) as f64;
         let shape = &shapes.outer;
         let counts: Vec<f64> = sums[shape.counts()..].iter().map(|count| count * UNIT).collect();
         let (counts, rounded) = counts.split_at(shape.components());

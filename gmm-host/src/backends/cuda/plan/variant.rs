@@ -1,7 +1,7 @@
 //! A variant: a kernel and the shape of its launch, with a text form.
 use super::{Task, even, weighted_sums_shape};
 use crate::Precision;
-use crate::backends::cuda::estep::tensor_cores_layout::{FullShapes, MOST_WARPS, Shapes};
+use crate::backends::cuda::estep::tensor_cores_layout::{MOST_WARPS, Shapes, WhitenedShapes};
 use crate::backends::cuda::likelihood::batch_tensor_cores_layout;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
@@ -248,7 +248,7 @@ impl Variant {
                 let shape = warpgroup::Shape { d: d as u32, k: k as u32 };
                 shape.exponents_bytes().max(shape.weigh_bytes())
             }
-            Family::Whitened => FullShapes::new(task, self).map_or(usize::MAX, |shapes| shapes.shared_bytes()),
+            Family::Whitened => WhitenedShapes::new(task, self).map_or(usize::MAX, |shapes| shapes.shared_bytes()),
             // With two stages, the fewest that the kernel can use.
             Family::WeightedSums => weighted_sums_shape(task, self.block as usize, 0).shared_bytes(),
             Family::General => 0,

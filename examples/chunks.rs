@@ -29,14 +29,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             return ControlFlow::Continue(());
         }
         // After three iterations the fit is saved and stopped, as if the machine had to be switched off.
-        let checkpoint = Checkpoint { made_with: made_with.clone(), present: i.fit.clone(), best: i.best.cloned() };
+        let (present, best) = (i.fit.clone(), i.best.cloned());
+        let checkpoint = Checkpoint { made_with: made_with.clone(), present, best, feature_names: None };
         if let Err(error) = checkpoints.write(&checkpoint) {
             eprintln!("the checkpoint could not be written: {error}");
         }
         ControlFlow::Break(())
     })?;
     println!("stopped after {} iterations", first.n_iter());
-    let Checkpoint { made_with: before, present, best } = io::read_checkpoint(&path)?;
+    let Checkpoint { made_with: before, present, best, .. } = io::read_checkpoint(&path)?;
     before.check(&made_with)?;
     let fit = params.resume(present, best).check()?.fit(&mut chunks)?;
     println!("gone on to {} iterations, lower bound {:.6}", fit.n_iter(), fit.lower_bound());

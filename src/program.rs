@@ -11,7 +11,7 @@ use std::io;
 /// Runs the program with its arguments, of which the first is its name, and gives its exit code: 0 after success, 1 after a
 /// failure, 2 for wrong options, 130 after Ctrl-C, SIGTERM or SIGHUP.
 ///
-/// To be called once in a process, because it installs handlers of these signals; they may end the process.
+/// To be called once in a process, because it installs handlers of these signals, which may end the process, and of panics.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
@@ -26,6 +26,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         eprintln!("error: the kernels that rust-cuda compiled cannot be used: {error}");
         return FAILURE;
     }
+    // A damaged file may make a library panic, which is caught and becomes an error.
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !gaussmix::io::panics_are_caught() {
+            report(panic);
+        }
+    }));
     match interrupt::handle_signals().and_then(|()| cli.run()) {
         Ok(code) => code,
         // Whoever read the output has closed the pipe (`gmm … | head`), which is no failure of this program.

@@ -1,5 +1,5 @@
 //! Devices by name, and how a data set is loaded into one.
-use crate::backends::auto::AutoEvaluator;
+use crate::backends::auto::{AutoEvaluator, on_gpus};
 use crate::{CpuEvaluator, Error, Evaluator, ReferenceEvaluator, Result, Samples, ShardedEvaluator};
 use std::ops::Range;
 use std::{fmt, path::PathBuf, str::FromStr};
@@ -15,10 +15,11 @@ use std::{fmt, path::PathBuf, str::FromStr};
 #[non_exhaustive]
 pub enum Device {
     /// The CPU; and a GPU for jobs that are expected to take the CPU about half a second longer, as soon as the GPU is
-    /// ready and measured to be faster. A shorter job never touches a GPU and gives the bits that [`Cpu`](Self::Cpu)
-    /// gives. In a longer job the moment of the move to the GPU depends on the clock, and the results after it differ from
-    /// the CPU's in the last digits; so they may differ from run to run, where those of `Cpu` never do. An evaluator that
-    /// is [settled](crate::Evaluator::settle) chooses, by measurement too, before its first result.
+    /// ready and measured to be faster; and by the same rule all GPUs in the place of one, where there are several
+    /// ([`LoadOptions::one_gpu`]). A shorter job never touches a GPU and gives the bits that [`Cpu`](Self::Cpu) gives. In a
+    /// longer job the moment of the move to the GPU depends on the clock, and the results after it differ from the CPU's in
+    /// the last digits; so they may differ from run to run, where those of `Cpu` never do. An evaluator that is
+    /// [settled](crate::Evaluator::settle) chooses, by measurement too, before its first result.
     #[default]
     Auto,
     /// All cores of the CPU, with its SIMD instructions.
@@ -119,6 +120,21 @@ fn several(name: &str) -> Option<DeviceSet> {
     enough.then_some(DeviceSet { cuda: if all { CudaDevices::All } else { CudaDevices::Some(bits) }, cpu })
 }
 
+impl Device {
+    /// The bytes of GPU memory that samples can take now on this device: nearly all that is free. On several devices, which get
+    /// equal parts, it is as many times that of the GPU with the least. `None` for a device that is no GPU or cannot be used.
+    pub fn free_gpu_memory(self) -> Option<u64> {
+        let devices = match self {
+            Self::Cuda(_) => vec![self],
+            Self::Several(devices) => devices.devices().ok()?,
+            Self::Auto | Self::Cpu | Self::Reference => return None,
+        };
+        let gpus = devices.iter().filter_map(|device| if let Self::Cuda(n) = device { Some(*n) } else { None });
+        let free = gpus.map(|n| cuda::free_memory(n).ok()).collect::<Option<Vec<u64>>>()?;
+        Some(free.len() as u64 * free.iter().min()?)
+    }
+}
+
 /// Divides `n` rows over devices: equally over GPUs, of whose part the CPU gets a [`DeviceSet::GPU_SHARE`]th. Every device but
 /// the last gets a multiple of 4 rows where there are enough, and none gets no row: there are fewer ranges than devices, if need
 /// be.
@@ -213,6 +229,8 @@ pub struct LoadOptions {
     /// Most bytes of the GPU's memory to be used for samples; by default nearly all that is free. Samples that need more
     /// stay on the host and are sent in chunks, for each evaluation anew.
     pub gpu_memory: Option<usize>,
+    /// Whether [`Device::Auto`] keeps to the first GPU. By default it goes on to all GPUs where that is measured to be faster.
+    pub one_gpu: bool,
     /// The file in which the CUDA backend remembers the kernels that it has chosen by measured time. Without one they are
     /// remembered within the process only.
     pub tuning_file: Option<PathBuf>,
@@ -248,6 +266,12 @@ impl LoadOptions {
         Self { gpu_memory: bytes.into(), ..self }
     }
 
+    /// Sets [`one_gpu`](Self::one_gpu).
+    #[must_use]
+    pub fn one_gpu(self, one_gpu: bool) -> Self {
+        Self { one_gpu, ..self }
+    }
+
     /// Sets [`tuning_file`](Self::tuning_file), to a path or to `None`.
     #[must_use]
     pub fn tuning_file(self, path: impl Into<Option<PathBuf>>) -> Self {
@@ -266,8 +290,8 @@ pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> 
         // The GPU has no kernels for missing values.
         (Device::Auto, None) if samples.missing().is_some() => load(Device::Cpu, samples, options),
         (Device::Auto, None) => {
-            let on_gpu = options.clone();
-            let auto = AutoEvaluator::new(samples, options.threads, move |samples| cuda::load(0, samples, &on_gpu))?;
+            let options = options.clone();
+            let auto = AutoEvaluator::new(samples, options.threads, move |samples| load_on_gpus(samples, &options))?;
             Ok(Box::new(auto))
         }
         // The name of a kernel decides the device.
@@ -286,6 +310,14 @@ pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> 
         (Device::Cuda(ordinal), _) => cuda::load(ordinal, samples, options),
         (Device::Several(devices), _) => load_shards(&devices.devices()?, samples, options),
     }
+}
+
+/// Loads samples into the first GPU, for `auto`, which may go on to all of them.
+fn load_on_gpus<'a>(samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
+    let several = !options.one_gpu && cuda::usable().is_ok_and(|gpus| gpus.len() > 1);
+    let all = options.clone();
+    let open_one = |samples| cuda::load(0, samples, options);
+    on_gpus(samples, several, open_one, move |samples| load(Device::Several(DeviceSet::ALL_CUDA), samples, &all))
 }
 
 /// Loads a part of the samples into each device, all at once. The samples are read where they lie, so that those of a mapped file
@@ -374,6 +406,10 @@ mod cuda {
         if usable { cuda_kernel_names() } else { Vec::new() }
     }
 
+    pub fn free_memory(ordinal: usize) -> Result<u64> {
+        Ok(crate::backends::cuda::free_memory(ordinal)? as u64)
+    }
+
     /// The numbers of the devices that can be used, of which there is at least one.
     pub fn usable() -> Result<Vec<usize>> {
         let gpus = cuda_devices()?;
@@ -404,6 +440,10 @@ mod cuda {
 
     pub fn kernel_names(_: usize) -> Vec<String> {
         Vec::new()
+    }
+
+    pub fn free_memory(_: usize) -> Result<u64> {
+        Err(absent())
     }
 
     pub fn usable() -> Result<Vec<usize>> {

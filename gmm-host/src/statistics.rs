@@ -1,7 +1,7 @@
 //! The sufficient statistics of an E-step, and the M-step.
-use crate::model::linalg::for_each_matrix;
+use crate::model::linalg::{for_each_matrix, for_each_row};
 use crate::{CovarianceType, Covariances, Error, Mixture, Result};
-use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut2, Axis};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
 
 /// Added to every count before it divides, as in scikit-learn (10·ε); see [`Statistics::update`].
 pub const COUNT_FLOOR: f64 = 10.0 * f64::EPSILON;
@@ -121,15 +121,15 @@ impl Statistics {
         if !log_likelihood.is_finite() {
             return Err(not_finite("the log-likelihood", 0, log_likelihood));
         }
-        for (c, &count) in counts.iter().enumerate() {
-            if !(count.is_finite() && count >= 0.0) {
-                return Err(not_finite("the count", c, count));
-            }
-            if let Some(&v) = first.row(c).iter().find(|v| !v.is_finite()) {
-                return Err(not_finite("the first moment", c, v));
-            }
+        if let Some((c, &count)) = counts.iter().enumerate().find(|(_, count)| !(count.is_finite() && **count >= 0.0)) {
+            return Err(not_finite("the count", c, count));
         }
         // All of them at once first, which is many times as fast.
+        if !first.fold(true, |finite, v| finite & v.is_finite())
+            && let Some(((c, _), &v)) = first.indexed_iter().find(|(_, v)| !v.is_finite())
+        {
+            return Err(not_finite("the first moment", c, v));
+        }
         if !scatter.iter().fold(true, |finite, v| finite & v.is_finite()) {
             let per_component = (scatter.shape().iter().product::<usize>() / k).max(1);
             if let Some((i, v)) = scatter.iter().enumerate().find(|(_, v)| !v.is_finite()) {
@@ -138,13 +138,22 @@ impl Statistics {
             }
         }
         let mut deltas = first;
-        for (mut delta, count) in deltas.outer_iter_mut().zip(counts) {
-            if *count > 0.0 {
-                delta /= *count;
+        let divide = |c: usize, mut delta: ArrayViewMut1<'_, f64>| {
+            if counts[c] > 0.0 {
+                delta /= counts[c];
             } else {
                 delta.fill(0.0);
             }
+        };
+        if let Covariances::Diag(v) = scatter {
+            for_each_row(&mut deltas, v, |c, mut delta, mut row| {
+                divide(c, delta.view_mut());
+                let factor = -counts[c];
+                row.iter_mut().zip(&delta).for_each(|(v, d)| *v = (*v + factor * d * d).max(0.0));
+            });
+            return Ok(deltas);
         }
+        deltas.outer_iter_mut().enumerate().for_each(|(c, delta)| divide(c, delta));
         let delta = |c: usize| deltas.row(c).to_vec();
         match &mut *scatter {
             Covariances::Full(v) => for_each_matrix(v, |c, matrix| {

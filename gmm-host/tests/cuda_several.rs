@@ -8,8 +8,11 @@ use gmm_host::{CovarianceType, Device, Evaluator, GaussianMixtureParams, LoadOpt
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let tests: Vec<gpu_harness::Test> =
-        vec![("every_operation_agrees", every_operation_agrees), ("fits_and_bits_repeat", fits_and_bits_repeat)];
+    let tests: Vec<gpu_harness::Test> = vec![
+        ("every_operation_agrees", every_operation_agrees),
+        ("fits_and_bits_repeat", fits_and_bits_repeat),
+        ("auto_agrees_on_however_many", auto_agrees_on_however_many),
+    ];
     gpu_harness::run(tests, [])
 }
 
@@ -71,5 +74,25 @@ fn fits_and_bits_repeat() {
         let one = params.fit(load(Device::Cuda(0), samples(), &LoadOptions::new()).unwrap().as_mut()).unwrap();
         let off = (&fits[0].mixture.means() - &one.mixture.means()).mapv(f64::abs);
         assert!(off.iter().all(|d| *d < 1e-3), "{name}: {off}");
+    }
+}
+
+/// Long evaluations, for which `auto` tries all GPUs where there are several; whether it stays there is what it measures.
+fn auto_agrees_on_however_many() {
+    let x = blobs(94, 1_000_000, 16).mapv(|v| v as f32);
+    let m = mixture(95, CovarianceType::Full, 32, 16, 0.0);
+    let samples = || Samples::from_f32(x.view()).unwrap();
+    let truth = load(Device::Cuda(0), samples(), &LoadOptions::new()).unwrap().log_likelihood(&m).unwrap();
+    for one_gpu in [false, true] {
+        let mut auto = load(Device::Auto, samples(), &LoadOptions::new().one_gpu(one_gpu)).unwrap();
+        auto.settle();
+        let total = auto.log_likelihood(&m).unwrap();
+        let device = auto.describe().device;
+        println!("auto, one GPU only {one_gpu}: {device}");
+        assert!(!one_gpu || device.matches("cuda:").count() <= 1, "{device}");
+        assert_close("auto", total, truth, 1e-6, 0.0);
+        assert_eq!(auto.log_likelihood(&m).unwrap(), total, "what was chosen stays");
+        let statistics = auto.statistics(&m).unwrap();
+        assert_close("auto's E-step", statistics.log_likelihood(), truth, 1e-6, 0.0);
     }
 }

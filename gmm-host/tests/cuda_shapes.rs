@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         ("estep_weights_of_any_size", || estep::weights_of_any_size(&cuda())),
         ("tensor_cores_agree", tensor_cores_agree),
         ("fused_tensor_cores_agree", fused_tensor_cores_agree),
+        ("warpgroups_agree", warpgroups_agree),
         ("whitened_agrees", whitened_agrees),
         ("tensor_cores_refuse_what_would_lose_digits", tensor_cores_refuse_what_would_lose_digits),
         ("large_k_and_d", large_k_and_d),
@@ -178,6 +179,20 @@ fn whitened_agrees() {
         &small,
         &[(20_003, 13, 8), (30_001, 32, 64), (10_007, 64, 20)],
     );
+}
+
+/// As [`tensor_cores_agree`], for the kernels of warpgroups, which compute capability 9.0 alone has.
+fn warpgroups_agree() {
+    if gmm_host::cuda_devices().unwrap()[0].compute_capability != (9, 0) {
+        let x = normal(1, 10, 2, 0.0);
+        let options = CudaOptions::default().with_kernel(String::from("warpgroup"));
+        let mut cuda = CudaEvaluator::new(Samples::from_f64(x.view()).unwrap(), 0, &options).unwrap();
+        assert!(matches!(cuda.statistics(&mixture(2, CovarianceType::Diag, 3, 2, 0.0)), Err(Error::Kernel { .. })));
+        return;
+    }
+    let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (1500, 13, 140), (700, 127, 33)];
+    let large = [(20_003, 13, 8), (30_001, 32, 64), (60_013, 128, 130)];
+    agree_on_matrix_units("warpgroup", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
 }
 
 /// As [`tensor_cores_agree`], for each instance of the kernels that keep exponents in registers.

@@ -74,14 +74,53 @@ fn rows_come_from_their_shards() {
 }
 
 #[test]
-fn fits_and_chains_find_the_same() {
+fn fits_find_the_same() {
     let x = samples(900, 3);
     let params = GaussianMixtureParams::new(3).max_iter(20);
     let one = params.fit(&x).unwrap();
-    let several = params.fit(&mut shards(Samples::from_f64(x.view()).unwrap(), &[300, 310, 900])).unwrap();
-    assert_eq!(one.n_iter(), several.n_iter());
-    let difference = (&one.mixture.means() - &several.mixture.means()).mapv(f64::abs);
-    assert!(difference.iter().all(|d| *d < 1e-9), "{difference}");
+    let mut several = [shards(Samples::from_f64(x.view()).unwrap(), &[300, 310, 900]), mixed(&x)];
+    for several in &mut several {
+        let fit = params.fit(several).unwrap();
+        assert_eq!(one.n_iter(), fit.n_iter());
+        let difference = (&one.mixture.means() - &fit.mixture.means()).mapv(f64::abs);
+        assert!(difference.iter().all(|d| *d < 1e-9), "{difference}");
+    }
+    assert_eq!(params.fit(&mut mixed(&x)).unwrap().mixture, params.fit(&mut mixed(&x)).unwrap().mixture);
+}
+
+/// Shards of several kinds, the second of which is larger than its device and goes through it in chunks.
+fn mixed(x: &Array2<f64>) -> ShardedEvaluator<'_> {
+    let all = Samples::from_f64(x.view()).unwrap();
+    let n = x.nrows();
+    let middle = all.rows(200..n - 100);
+    let chunks = ChunkedEvaluator::of_samples(middle, 64, |chunk| Ok(Box::new(CpuEvaluator::with_threads(chunk, 1)?)));
+    ShardedEvaluator::new(vec![
+        Box::new(CpuEvaluator::with_threads(all.rows(0..200), 1).unwrap()),
+        Box::new(chunks.unwrap()),
+        Box::new(ReferenceEvaluator::new(all.rows(n - 100..n))),
+    ])
+    .unwrap()
+}
+
+#[test]
+fn shards_of_several_kinds_agree() {
+    let x = samples(1003, 4);
+    for covariance_type in CovarianceType::ALL {
+        let m = mixture(&x, covariance_type);
+        let (mut several, mut one) = (mixed(&x), ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap()));
+        let close = |a: f64, b: f64| assert!((a - b).abs() <= TOLERANCE * b.abs(), "{a} {b}");
+        let total = one.log_likelihood(&m).unwrap();
+        close(several.log_likelihood(&m).unwrap(), total);
+        close(several.log_likelihood_batch(&[m.clone(), m.clone()]).unwrap()[1], total);
+        let (a, b) = (several.statistics(&m).unwrap(), one.statistics(&m).unwrap());
+        close(a.log_likelihood(), total);
+        a.means().iter().zip(b.means()).for_each(|(a, b)| assert!((a - b).abs() <= TOLERANCE * 20.0, "{a} {b}"));
+        assert_eq!(several.predict(&m).unwrap(), one.predict(&m).unwrap());
+        let scores = (several.score_samples(&m).unwrap(), one.score_samples(&m).unwrap());
+        scores.0.iter().zip(&scores.1).for_each(|(a, b)| close(*a, *b));
+        assert_eq!(several.predict_proba(&m).unwrap().dim(), (1003, 3));
+        assert_eq!(several.rows(&[1002, 300, 0]).unwrap().x, x.select(ndarray::Axis(0), &[1002, 300, 0]));
+    }
 }
 
 #[test]

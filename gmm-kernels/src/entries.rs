@@ -1,6 +1,6 @@
 //! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by these entries only.
 use crate::arrays::{columns, ranges, rows};
-use crate::estep::{fused, fused_tensor_cores, fused64, tensor_cores, tensor_cores_full, weighted_sums};
+use crate::estep::{fused, fused_tensor_cores, fused64, tensor_cores, warpgroup, weighted_sums, whitened};
 use crate::general::{accumulate, density, posterior};
 use crate::likelihood::{batch, batch_tensor_cores, exp2_bias, pair, small_k, tiled};
 use crate::metropolis;
@@ -114,18 +114,38 @@ pub fn weigh(full: bool, tiles: usize) -> Entry<tensor_cores::WeighArgs> {
     Entry::new(format!("weigh_{}_m{tiles}", shape(full)))
 }
 
+/// The coefficients of the warpgroups' E-step, in float16.
+pub fn warpgroup_coefficients() -> Entry<warpgroup::CoefficientsArgs> {
+    Entry::new("warpgroup_coefficients")
+}
+
+/// The products of the samples of the warpgroups' E-step, in float16.
+pub fn warpgroup_products() -> Entry<warpgroup::ProductsArgs> {
+    Entry::new("warpgroup_products")
+}
+
+/// The warpgroups' exponents.
+pub fn warpgroup_exponents() -> Entry<warpgroup::ExponentsArgs> {
+    Entry::new("warpgroup_exponents")
+}
+
+/// The warpgroups' sums over samples whose exponents are known.
+pub fn warpgroup_weigh() -> Entry<warpgroup::WeighArgs> {
+    Entry::new("warpgroup_weigh")
+}
+
 /// The triangles of the matrix units' E-step, in float16.
-pub fn split_matrices() -> Entry<tensor_cores_full::SplitMatricesArgs> {
+pub fn split_matrices() -> Entry<whitened::SplitMatricesArgs> {
     Entry::new("split_matrices")
 }
 
 /// The matrix units' exponents of matrices.
-pub fn whiten() -> Entry<tensor_cores_full::WhitenArgs> {
+pub fn whiten() -> Entry<whitened::WhitenArgs> {
     Entry::new("whiten")
 }
 
 /// The matrix units' sums of products of two features over samples whose exponents are known.
-pub fn outer() -> Entry<tensor_cores_full::OuterArgs> {
+pub fn outer() -> Entry<whitened::OuterArgs> {
     Entry::new("outer")
 }
 

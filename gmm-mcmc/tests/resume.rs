@@ -1,7 +1,10 @@
 //! Interrupting, saving and resuming runs, and their files. Chains do not depend on each other.
 mod common;
 use common::{go_on, run};
-use gmm_host::{CovarianceType, Description, Evaluator, Mixture, ReferenceEvaluator, Rows, Samples, Statistics};
+use gmm_host::{
+    CovarianceType, CpuEvaluator, Description, Evaluator, Mixture, ReferenceEvaluator, Rows, Samples, ShardedEvaluator,
+    Statistics,
+};
 use gmm_mcmc::{
     DataSummary, Error, Journal, Model, Posterior, Prior, Run, Sampler, Saved, Settings, Start, Target, check_outputs,
 };
@@ -328,6 +331,34 @@ fn chains_do_not_depend_on_how_many_run() {
         let axis = ndarray::Axis(0);
         assert_eq!(one.index_axis(axis, 0), five.index_axis(axis, 0), "{sampler:?}");
         assert_ne!(five.index_axis(axis, 0), five.index_axis(axis, 1), "{sampler:?}");
+    }
+}
+
+/// Samples divided over devices of different kinds: the same division gives the same bits, and the chains of one device but for
+/// rounding, as long as no proposal is as good as the random number that it is compared with.
+#[test]
+fn chains_over_shards_are_those_over_one_device() {
+    let x = data();
+    let model = model(&x);
+    let all = Samples::from_f64(x.view()).unwrap();
+    for sampler in SAMPLERS {
+        let draws = |evaluator: &mut dyn Evaluator| {
+            let mut posterior = Posterior::new(&model, evaluator).unwrap();
+            let mut run = new(settings(sampler), &mut posterior);
+            run.advance(&mut posterior, go_on).unwrap();
+            run.draws("means").unwrap()
+        };
+        let shards = || {
+            let cpu = CpuEvaluator::with_threads(all.rows(0..7), 1).unwrap();
+            ShardedEvaluator::new(vec![Box::new(cpu), Box::new(ReferenceEvaluator::new(all.rows(7..30)))]).unwrap()
+        };
+        let found = draws(&mut shards());
+        assert_eq!(found, draws(&mut shards()), "{sampler:?}");
+        if sampler != Sampler::NUTS {
+            // NUTS follows trajectories, on which roundings grow.
+            let one = draws(&mut ReferenceEvaluator::new(all.clone()));
+            assert!(found.iter().zip(&one).all(|(a, b)| (a - b).abs() <= 1e-9 * b.abs().max(1.0)), "{sampler:?}");
+        }
     }
 }
 

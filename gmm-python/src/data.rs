@@ -136,8 +136,8 @@ pub fn impute<'py>(
     Ok(filled.map_err(exception)?.into_pyarray(py).into_any())
 }
 
-/// Loads samples into a device; chunk by chunk, again for each pass, where a copy of them would take more than `memory` bytes,
-/// by default half of the machine's. So samples of a mapped file may be more than the memory holds.
+/// Loads samples into a device. Where neither the memory of its GPUs holds them, nor `memory` bytes of the host's (by default half of it),
+/// chunk by chunk, again for each pass. So samples of a mapped file may be more than the memory holds.
 fn load_within<'a>(
     memory: Option<u64>,
     device: Device,
@@ -152,9 +152,8 @@ fn load_within<'a>(
     // To ask the system takes longer than to evaluate a few samples.
     static HALF_OF_THE_MEMORY: LazyLock<u64> = LazyLock::new(gaussmix::half_of_the_memory);
     let memory = memory.unwrap_or_else(|| *HALF_OF_THE_MEMORY);
-    // A GPU has memory of its own, for data that fills more than half of the host's.
-    let limit = if matches!(device, Device::Cuda(_) | Device::Several(_)) { memory.saturating_mul(2) } else { memory };
-    if n.saturating_mul(row) <= limit {
+    let bytes = n.saturating_mul(row);
+    if bytes <= memory || device.free_gpu_memory().is_some_and(|gpu| bytes <= gpu) {
         return gaussmix::load(device, samples, options);
     }
     // No chunk stays on a device long enough for its speed to be measured.
@@ -168,7 +167,7 @@ fn load_within<'a>(
 #[pymethods]
 impl Data {
     #[new]
-    #[pyo3(signature = (x, sample_weight=None, *, device="auto", covariance_type=None, float64=false, threads=None, copy=false, settle=false, memory=None, missing=false))]
+    #[pyo3(signature = (x, sample_weight=None, *, device="auto", covariance_type=None, float64=false, threads=None, copy=false, settle=false, memory=None, missing=false, one_gpu=false))]
     #[allow(clippy::too_many_arguments)] // They are named in Python.
     fn new(
         py: Python<'_>,
@@ -182,10 +181,11 @@ impl Data {
         settle: bool,
         memory: Option<u64>,
         missing: bool,
+        one_gpu: bool,
     ) -> PyResult<Self> {
         let covariance_type = covariance_type.map(arrays::covariance_type).transpose()?;
         let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
-        let options = LoadOptions::new().float64(float64).threads(threads);
+        let options = LoadOptions::new().float64(float64).threads(threads).one_gpu(one_gpu);
         let (loaded, array, dtype) = if let Ok(x) = x.cast::<GpuArray>() {
             let x = x.get();
             let place = x.place(device)?;

@@ -1,6 +1,7 @@
 //! The extension module of the Python package `gaussmix`: the engine behind `gaussmix._core`, which is private to that package.
 //! Python checks and completes what a caller gives; what arrives here in a wrong form is an exception all the same.
 mod arrays;
+mod bytes;
 mod chains;
 mod data;
 mod errors;
@@ -30,6 +31,19 @@ fn devices(py: Python<'_>) -> PyResult<Vec<Found>> {
     Ok(found.into_iter().map(row).collect())
 }
 
+/// The bytes of a GPU's memory, or of several, that samples can take now, if they are divided over them; `None` for other devices.
+#[pyfunction]
+fn free_gpu_memory(py: Python<'_>, device: &str) -> PyResult<Option<u64>> {
+    let device: gaussmix::Device = device.parse().map_err(errors::exception)?;
+    threads::compute(py, || device.free_gpu_memory())
+}
+
+/// Half of the memory that this process may use, in bytes.
+#[pyfunction]
+fn half_of_the_memory() -> u64 {
+    gaussmix::half_of_the_memory()
+}
+
 /// Runs the command `gmm` with its arguments, of which the first is its name, and gives its exit code.
 #[pyfunction]
 fn run_program(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
@@ -53,6 +67,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(data::mean_score, module)?)?;
     module.add_function(wrap_pyfunction!(data::impute, module)?)?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
+    module.add_function(wrap_pyfunction!(free_gpu_memory, module)?)?;
+    module.add_function(wrap_pyfunction!(half_of_the_memory, module)?)?;
     module.add_function(wrap_pyfunction!(pairwise::gaussian_kernel, module)?)?;
     module.add_function(wrap_pyfunction!(pairwise::gaussian_kernel_pairs, module)?)?;
     module.add_function(wrap_pyfunction!(run_program, module)?)?;

@@ -1,14 +1,19 @@
 //! The parameters of a mixture, checked once.
 use crate::arrays::{self, numbers, plain, view};
+use crate::bytes::{self, Magic, Read};
 use crate::errors::{exception, file_exception};
 use crate::threads::compute;
 use gaussmix::Covariances;
 use gaussmix::io::{FitSummary, ModelOutput, read_model_with_summary};
-use ndarray::ArrayView2;
+use ndarray::{Array2, ArrayView2};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayDyn, ToPyArray};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
+
+/// The beginning of the bytes of a mixture; the last one is the version.
+const MAGIC: &Magic = b"gmmmix_\x01";
 
 /// A mixture whose parameters were checked.
 #[pyclass(frozen, module = "gaussmix._core")]
@@ -82,6 +87,22 @@ impl Mixture {
         arrays::mixture(numbers(weights)?, numbers(means)?, numbers(covariances)?, covariance_type).map(Self::from)
     }
 
+    /// Of what `bytes` of a mixture gave: the same mixture to the bit.
+    #[staticmethod]
+    fn from_bytes(bytes: &[u8]) -> PyResult<Self> {
+        let sizes = |k: usize, d: usize| k.checked_mul(d)?.checked_add(k);
+        let wrong = || PyValueError::new_err("these bytes are not those of a mixture");
+        let Read { k, d, mut numbers, matrices } = bytes::read(MAGIC, bytes, sizes).ok_or_else(wrong)?;
+        let means = Array2::from_shape_vec((k, d), numbers.split_off(k)).map_err(|_| wrong())?;
+        gaussmix::Mixture::new(numbers.into(), means, matrices).map(Self::from).map_err(exception)
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let (weights, means) = (self.0.weights(), self.0.means());
+        let numbers = weights.iter().chain(&means).copied();
+        PyBytes::new(py, &bytes::write(MAGIC, means.dim(), numbers, self.0.covariances()))
+    }
+
     /// Of the attributes of an estimator, which may have been set by hand: as in scikit-learn the factors of the precisions count.
     /// Where they are those of the covariances, these are taken, so that nothing is lost by inverting twice.
     #[staticmethod]
@@ -148,20 +169,22 @@ impl Mixture {
         summary.set_item("n_iter", found.n_iter)?;
         summary.set_item("lower_bound", found.lower_bound)?;
         summary.set_item("lower_bounds", found.lower_bounds)?;
+        summary.set_item("feature_names", found.feature_names)?;
         Ok((mixture.into(), summary))
     }
 
     /// Writes a model, JSON or .npz by the name of the file.
-    #[pyo3(signature = (path, converged=None, n_iter=None, lower_bounds=None))]
+    #[pyo3(signature = (path, converged=None, n_iter=None, lower_bounds=None, feature_names=None))]
     fn write(
         &self,
         path: PathBuf,
         converged: Option<bool>,
         n_iter: Option<u64>,
         lower_bounds: Option<Vec<f64>>,
+        feature_names: Option<Vec<String>>,
     ) -> PyResult<()> {
         let lower_bound = lower_bounds.as_ref().and_then(|bounds| bounds.last().copied());
-        let summary = FitSummary { converged, n_iter, lower_bound, lower_bounds };
+        let summary = FitSummary { feature_names, converged, n_iter, lower_bound, lower_bounds };
         let output = ModelOutput::create(path).map_err(file_exception)?;
         output.write_with_summary(&self.0, &summary).map_err(file_exception)
     }

@@ -1,8 +1,9 @@
 //! Sufficient statistics as a value.
 use crate::arrays::{self, matrix};
+use crate::bytes::{self, Magic, Read};
 use crate::errors::exception;
 use crate::mixture::Mixture;
-use gaussmix::{CentredSums, CovarianceType, Covariances, Freeze};
+use gaussmix::{CentredSums, Freeze};
 use ndarray::{Array1, Array2};
 use numpy::{PyArray1, PyArray2, ToPyArray};
 use pyo3::exceptions::PyValueError;
@@ -10,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
 
 /// The beginning of the bytes of statistics; the last one is the version.
-const MAGIC: &[u8; 8] = b"gmmstat\x01";
+const MAGIC: &Magic = b"gmmstat\x02";
 
 /// Sufficient statistics of a mixture over some samples: a value that can be added, sent and saved.
 ///
@@ -87,16 +88,10 @@ impl Statistics {
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let s = &self.0;
-        let kind = CovarianceType::ALL.iter().position(|t| *t == s.covariance_type()).unwrap_or_default();
-        let mut bytes = MAGIC.to_vec();
-        for n in [kind, s.n_components(), s.n_features()] {
-            bytes.extend((n as u64).to_le_bytes());
-        }
-        let (counts, means) = (s.counts(), s.means());
         let head = [s.weight(), s.log_likelihood()];
+        let (counts, means) = (s.counts(), s.means());
         let numbers = head.into_iter().chain(counts.iter().copied()).chain(means.iter().copied());
-        numbers.chain(s.scatter().iter()).for_each(|v| bytes.extend(v.to_le_bytes()));
-        PyBytes::new(py, &bytes)
+        PyBytes::new(py, &bytes::write(MAGIC, means.dim(), numbers, s.scatter()))
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
@@ -211,22 +206,12 @@ impl Statistics {
 
 /// Reads what `__bytes__` wrote; `None` where the bytes are of another length or kind.
 fn parse(bytes: &[u8]) -> Option<gaussmix::Result<gaussmix::Statistics>> {
-    let rest = bytes.strip_prefix(MAGIC.as_slice())?;
-    let (head, rest) = rest.split_at_checked(24)?;
-    let mut sizes =
-        head.chunks_exact(8).map(|b| b.try_into().ok().and_then(|b| usize::try_from(u64::from_le_bytes(b)).ok()));
-    let (kind, k, d) = (sizes.next()??, sizes.next()??, sizes.next()??);
-    let covariance_type = *CovarianceType::ALL.get(kind)?;
-    let size = covariance_type.shape(k, d).iter().try_fold(1usize, |n, m| n.checked_mul(*m))?;
-    let total = k.checked_mul(d)?.checked_add(k)?.checked_add(2)?.checked_add(size)?;
-    if k == 0 || d == 0 || rest.len() != total.checked_mul(8)? {
-        return None;
-    }
-    let mut numbers = rest.chunks_exact(8).filter_map(|b| b.try_into().ok().map(f64::from_le_bytes));
+    let sizes = |k: usize, d: usize| k.checked_mul(d)?.checked_add(k)?.checked_add(2);
+    let Read { k, d, numbers, matrices: second } = bytes::read(MAGIC, bytes, sizes)?;
+    let mut numbers = numbers.into_iter();
     let (weight, log_likelihood) = (numbers.next()?, numbers.next()?);
     let counts: Array1<f64> = numbers.by_ref().take(k).collect();
-    let centres = Array2::from_shape_vec((k, d), numbers.by_ref().take(k * d).collect()).ok()?;
-    let second = Covariances::from_vec(covariance_type, k, d, numbers.collect()).ok()?;
+    let centres = Array2::from_shape_vec((k, d), numbers.collect()).ok()?;
     let first = Array2::zeros((k, d));
     let sums = CentredSums { weight, log_likelihood, centres, counts, first, second };
     Some(gaussmix::Statistics::from_centred_sums(sums))

@@ -96,7 +96,9 @@ def test_starts_are_those_of_one_array(init_params, n):
 )
 def test_parameters(params):
     params = {"random_state": 0, "tol": 1e-5, **params}
-    assert_close(GaussianMixture(partition_rows=500, **params).fit(X), gaussmix.GaussianMixture(**params).fit(X))
+    local = gaussmix.GaussianMixture(**params).fit(X)
+    assert_close(GaussianMixture(partition_rows=500, **params).fit(X), local)
+    assert np.array_equal(GaussianMixture(partition_rows=500, **params).fit_predict(X), local.predict(X))
 
 
 def test_one_feature_and_float32():
@@ -165,7 +167,7 @@ def test_the_sum_does_not_depend_on_its_grouping():
             rows = X[i * 10 : i * 10] if i % 4 == 3 else X[i * 10 : i * 10 + 7]
             shard.load(i, Partition(f"partition {i}", Array(rows)))
         mixture = gaussmix.GaussianMixture(2, random_state=0).fit(X[:50])._mixture()
-        message = pickle.dumps((("full", mixture.weights[None], mixture.means[None], mixture.covariances[None]),))
+        message = pickle.dumps(([bytes(mixture)],))
         [whole] = shard.ask("statistics", message)
         single = [shard.ask("statistics", message, [i])[0] for i in range(n)]
         for _ in range(5):
@@ -291,13 +293,36 @@ def test_errors(x, weights, message):
 
 
 def test_as_many_partitions_stay_as_the_memory_holds(files):
-    shard = Shard(Options("<f8", 4, memory=2 * 3 * 100 * 4 * 8))
+    shard = Shard(Options("<f8", 4, device="cpu", memory=2 * 3 * 100 * 4 * 8))
     rows = [Partition(f"part {i}", Array(X[100 * i : 100 * i + 100])) for i in range(4)]
     assert [shard.load(i, part).resident for i, part in enumerate(rows)] == [True, True, True, False]
     [(_, _, mixed)] = shard.ask("moments", pickle.dumps(()))
     shard = Shard(Options("<f8", 4, resident=False, memory=1))
     assert not any(shard.load(i, part).resident for i, part in enumerate(rows))
     assert shard.ask("moments", pickle.dumps(())) == [(2, 0, mixed)]
+
+
+@pytest.mark.parametrize(("dtype", "float64", "stay"), [("<f8", False, 3), ("<f4", True, 3), ("<f4", False, 2)])
+def test_as_many_partitions_stay_in_a_gpu_as_its_memory_holds(files, monkeypatch, dtype, float64, stay):
+    """The rule does not need a GPU. Beside samples in float32 there is room for them in float64."""
+    x = X.astype(dtype)
+    parts = [Partition(f"part {i}", Array(x[100 * i : 100 * i + 100])) for i in range(4)]
+    mixture = gaussmix.GaussianMixture(2, random_state=0).fit(X[:400])._mixture()
+    loads = []
+    data = gaussmix._core.Data
+    monkeypatch.setattr("gaussmix._core.Data", lambda x, *more, **options: loads.append(len(x)) or data(x, *more, **options))
+    # In float64 a partition has 3,200 bytes; 80 % of the memory are to be exceeded by the third or the second.
+    shards = [Shard(Options(dtype, 4, float64=float64, device="cpu", gpu_memory=m)) for m in (int(2.1 * 3200 / 0.8), None)]
+    found = []
+    for shard in shards:
+        assert [shard.load(i, part).resident for i, part in enumerate(parts)] == [True] * 4
+        loads.clear()
+        found.append([shard.ask("statistics", pickle.dumps(([bytes(mixture)],))) for _ in range(2)])
+        found[-1] += [shard.ask(operation, pickle.dumps(([bytes(mixture)],))) for operation in ("scores", "labels")]
+        # Those beyond are brought to the device for each of the four requests.
+        assert len(loads) == (4 * (4 - stay) if shard is shards[0] else 0)
+        assert shard.ask("describe", pickle.dumps(())) and all(value for *_, value in shard.ask("moments", pickle.dumps(())))
+    assert found[0] == found[1]
 
 
 def test_damaged_files_are_named(files):
@@ -335,6 +360,37 @@ def test_likelihood():
         assert likelihood.statistics(*one).weight == pytest.approx(W.sum())
         with pytest.raises(ValueError, match="weights sum to"):
             likelihood(2 * gm.weights_, gm.means_, gm.covariances_)
+
+
+class Counting(InProcess):
+    """Counts the partitions that were loaded."""
+
+    loaded = 0
+
+    def load(self, partitions, options):
+        self.loaded += len(partitions)
+        return super().load(partitions, options)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_selection(standardize):
+    params = {"random_state": 0, "standardize": standardize}
+    tried = {"n_components": [1, 3, 2], "covariance_type": ["full", "diag"], "sample_weight": W}
+    local = gaussmix.select(X, **tried, **params)
+    engine = Counting(2)
+    found = gaussmix.select(X, **tried, estimator=GaussianMixture(engine=engine, partition_rows=700), **params)
+    assert isinstance(found.best, GaussianMixture) and found.best.n_components == local.best.n_components == 3
+    assert_close(found.best, local.best)
+    for a, b in zip(found.table, local.table, strict=True):
+        assert (a.covariance_type, a.n_components, a.n_iter) == (b.covariance_type, b.n_components, b.n_iter)
+        np.testing.assert_allclose(a[2:], b[2:], rtol=1e-12)
+        gm = GaussianMixture(a.n_components, covariance_type=a.covariance_type, partition_rows=700, **params)
+        # The bits of a fit of its own.
+        assert gm.fit(X, sample_weight=W).bic(X, sample_weight=W) == a.criterion
+    # Once for all six; in other units, for each of them there and back.
+    assert engine.loaded == (5 if not standardize else 5 * 13)
+    with pytest.raises(ValueError, match="Expected n_samples >= n_components"):
+        gaussmix.select(X[:2], [1, 3], estimator=GaussianMixture())
 
 
 def test_far_samples_have_the_error_of_one_array():

@@ -247,6 +247,8 @@ def test_errors_name_the_partition(client, tmp_path):
         gm.fit(collection()[:, 0])
     with pytest.raises(ValueError, match="resident=False needs files"):
         GaussianMixture(client=client, resident=False).fit(collection())
+    with pytest.raises(ValueError, match="resident=False needs files"):
+        Likelihood(collection(), client=client, resident=False)
     # The cluster serves on.
     assert np.isfinite(gm.fit(collection()).lower_bound_)
 
@@ -287,3 +289,15 @@ def test_likelihood_with_one_message_for_a_batch(client, monkeypatch):
         assert requests == ["totals"]
         for a, b in zip(likelihood.gradient(*(s[0] for s in sets)), local.gradient(*(s[0] for s in sets)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_selection(client):
+    tried = {"n_components": range(1, 5), "covariance_type": ["full", "tied"], "criterion": "aic", "random_state": 0}
+    here = gaussmix.select(X, **tried, estimator=cluster.GaussianMixture(partition_rows=700))
+    found = gaussmix.select(collection(), **tried, estimator=GaussianMixture(client=client))
+    assert found.table == here.table
+    assert_same_bits(found.best, here.best)
+    assert found.best.client is client
+    local = gaussmix.select(X, **tried)
+    for a, b in zip(found.table, local.table, strict=True):
+        assert a[:3] + a[5:] == b[:3] + b[5:] and a[3:5] == pytest.approx(b[3:5], rel=1e-12)

@@ -89,6 +89,38 @@ def test_tables_have_feature_names(x, fitted):
     np.testing.assert_array_equal(GaussianMixture(2, random_state=0).fit(table).means_, fitted.means_)
 
 
+def test_names_travel_to_the_command_and_back(x, fitted, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(x, columns=["a", "b", "c"])
+    frame[["c", "a", "b"]].assign(id=range(60)).to_csv(tmp_path / "x.csv", index=False)
+    gm = GaussianMixture(2, random_state=0).fit(frame)
+
+    def gmm(*arguments):
+        program = "from gaussmix._program import main; import sys; sys.exit(main())"
+        subprocess.run([sys.executable, "-c", program, *arguments], cwd=tmp_path, check=True)
+
+    for name in ("model.json", "model.npz"):
+        gm.save(tmp_path / name)
+        loaded = GaussianMixture.load(tmp_path / name)
+        assert loaded.feature_names_in_.tolist() == ["a", "b", "c"]
+        np.testing.assert_array_equal(loaded.predict(frame), gm.predict(frame))
+        with pytest.raises(ValueError, match="feature names should match"):
+            loaded.predict(frame[["c", "a", "b"]])
+        # The command puts the columns right.
+        gmm("predict", name, "x.csv", "--id", "id", "-o", "labels.csv")
+        labels = pandas.read_csv(tmp_path / "labels.csv")
+        assert labels.columns.tolist() == ["id", "component"]
+        np.testing.assert_array_equal(labels["component"], gm.predict(frame))
+        gmm("fit", "x.csv", "--init", name, "-o", "again.npz")
+        assert GaussianMixture.load(tmp_path / "again.npz").feature_names_in_.tolist() == ["a", "b", "c"]
+    fitted.save(tmp_path / "plain.json")
+    assert not hasattr(GaussianMixture.load(tmp_path / "plain.json"), "feature_names_in_")
+    # Names that stand for two columns find none.
+    gm.feature_names_in_ = np.array(["a", "b", "a"], dtype=object)
+    gm.save(tmp_path / "twice.json")
+    assert "feature_names" not in (tmp_path / "twice.json").read_text()
+
+
 def test_output_of_a_transformer_may_be_a_table(x):
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler

@@ -125,6 +125,89 @@ if rank == 0:
 """
 
 
+LIKELIHOOD = """
+import numpy as np
+from mpi4py import MPI
+import gaussmix
+from gaussmix import cluster
+from gaussmix.mpi import GaussianMixture, Likelihood, MPIEngine
+
+comm = MPI.COMM_WORLD
+rank, size = comm.Get_rank(), comm.Get_size()
+X, W = np.load("x.npy"), np.load("w.npy")
+gm = gaussmix.GaussianMixture(3, random_state=0).fit(X)
+one = (gm.weights_, gm.means_, gm.covariances_)
+sets = [np.stack([p] * 16) for p in one]
+sets[1] += np.random.default_rng(1).normal(size=(16, 1, 1)) * 0.1
+local = gaussmix.Likelihood(X, W, covariance_type="full")
+here = cluster.Likelihood(X, W, covariance_type="full", partition_rows=700)
+
+requests = []
+send_down = MPIEngine._send_down
+def counted(self, request):
+    requests.append(request[0] if rank == 0 else None)
+    return send_down(self, request)
+MPIEngine._send_down = counted
+
+with Likelihood("x.npy", "w.npy", comm=comm, covariance_type="full", partition_rows=700) as likelihood:
+    requests.clear()
+    totals = likelihood(*sets)
+    # The batch travels once: what is asked, and that this was all.
+    assert requests == (["ask", "end"] if rank == 0 else [None] * 2), requests
+    assert np.array_equal(totals, here(*sets)) and likelihood(*one) == here(*one)
+    np.testing.assert_allclose(totals, local(*sets), rtol=1e-13)
+    np.testing.assert_allclose(likelihood.score_samples(*one), local.score_samples(*one), rtol=1e-12)
+    for a, b in zip(likelihood.gradient(*one), local.gradient(*one)):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+    assert bytes(likelihood.statistics(*one)) == bytes(here.statistics(*one))
+    assert "cpu" in likelihood.device
+    # A sampler on rank 0 alone: the others answer until it is done.
+    calls = []
+    def walk():
+        calls.append(rank)
+        return [likelihood(*sets)[3] for _ in range(3)]
+    assert likelihood.together(walk) == [totals[3]] * 3 and calls == ([0] if rank == 0 else [])
+    for wrong in (lambda: likelihood(2 * gm.weights_, *one[1:]), lambda: likelihood.together(lambda: 1 / 0)):
+        try:
+            wrong()
+        except (ValueError, ZeroDivisionError) as error:
+            assert "weights sum to" in str(error) or "division by zero" in str(error), error
+        else:
+            raise AssertionError("no error")
+    assert np.array_equal(likelihood(*sets), totals)
+# Arrays of the ranks, of which the last may be empty.
+parts = np.array_split(np.arange(5003), max(1, size - 1)) + [np.arange(0)]
+mine = parts[rank] if size > 1 else np.arange(5003)
+with Likelihood(X[mine], W[mine], comm=comm, covariance_type="full") as likelihood:
+    np.testing.assert_allclose(likelihood(*sets), local(*sets), rtol=1e-13)
+try:
+    Likelihood(X if rank == 0 else X[:, 0], comm=comm)
+except ValueError as error:
+    assert "Expected 2D array" in str(error), error
+else:
+    assert size == 1
+
+tried = dict(n_components=[1, 2, 3], covariance_type=["full", "diag"], random_state=0)
+found = gaussmix.select("x.npy", **tried, estimator=GaussianMixture(comm=comm, partition_rows=700))
+alone = gaussmix.select(X, **tried, estimator=cluster.GaussianMixture(partition_rows=700))
+assert found.table == alone.table and np.array_equal(found.best.means_, alone.best.means_)
+scaled = gaussmix.select(X[rank::size], [2, 3], standardize=True, random_state=0, estimator=GaussianMixture(comm=comm))
+expected = gaussmix.select(X, [2, 3], standardize=True, random_state=0)
+assert [row.n_components for row in scaled.table] == [2, 3] and scaled.best.n_components == expected.best.n_components
+assert abs(scaled.table[1].criterion / expected.table[1].criterion - 1) < 1e-9
+comm.Barrier()
+if rank == 0:
+    print("all well")
+"""
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_likelihoods_and_selections(folder, ranks):
+    (folder / "likelihood.py").write_text(LIKELIHOOD)
+    done = mpiexec(folder, ranks, "likelihood.py")
+    assert done.stdout == "all well\n", done.stderr
+
+
 def test_a_program(folder):
     (folder / "program.py").write_text(PROGRAM)
     done = mpiexec(folder, 2, "program.py")
@@ -172,8 +255,20 @@ def test_the_command(folder):
         for values in methods
     ]
     on = ("fit", "x.npy", "-k", 3, "--max-iter", 2, "--tol", 0, "-o", "more.npz", "--warm-start", "model.json", "--json")
-    found = commands(folder, 3, (*fit, "-o", "model3.npz"), on, ("score", "model.json", "x.npy", "--json"), *predict)
-    assert [code for code, _, _ in found] == [0] * 6, found
+    select = ("select", "x.npy", "-k", "1:2,3", "--covariance-type", "full,diag", "--partition-rows", 700, "-o", "best.json")
+    score = ("score", "model.json", "x.npy", "--json")
+    found = commands(folder, 3, (*fit, "-o", "model3.npz"), on, score, *predict, (*select, "--json"), (*select, "--verbose"))
+    assert [code for code, _, _ in found] == [0] * 8, found
+    selection = gaussmix.select(X, [1, 2, 3], covariance_type=["full", "diag"], random_state=0,
+                                estimator=cluster.GaussianMixture(partition_rows=700))
+    result = json.loads(found[6][1])
+    assert result["candidates"] == [row._asdict() for row in selection.table]
+    assert (result["best"]["n_components"], result["criterion"]) == (selection.best.n_components, "bic")
+    assert np.array_equal(gaussmix.GaussianMixture.load(folder / "best.json").means_, selection.best.means_)
+    table = [line.split() for line in found[7][1].splitlines()]
+    assert table[0] == ["type", "K", "parameters", "score", "BIC", "iterations"] and len(table[1:7]) == 6
+    assert [row[:2] for row in table[1:7] if row[-1] == "best"] == [[selection.best.covariance_type, "3"]]
+    assert found[7][2].count("diag, K = 2, run 0") == selection.table[4].n_iter  # In the table are full 1, 2, 3 and diag 1, 2, 3.
     assert np.array_equal(gaussmix.GaussianMixture.load(folder / "model3.npz").means_, here.means_)
     result = json.loads(found[1][1])
     assert (result["n_iter"], result["converged"]) == (2, False)
@@ -195,6 +290,9 @@ def test_errors_of_the_command_are_one_message(folder):
         ("predict", "none.json", "x.npy", "-o", "l.txt"): (2, "it must end in .npy"),
         ("fit", "x.npy", "-k", 0, "-o", "m.json"): (2, "invalid positive integer value: '0'"),
         ("fit", "x.npy", "-k", 2, "-o", "m.txt"): (2, "it must end in .json or .npz"),
+        ("select", "x.npy", "-k", "3:1"): (2, "invalid range value: '3:1'"),
+        ("select", "x.npy", "-k", "1:3", "--covariance-type", "round"): (2, "invalid covariance type value: 'round'"),
+        ("select", "x.npy", "-k", "1,9999", "-o", "m.json"): (1, "error: Expected n_samples >= n_components"),
         ("--help",): (0, ""),
     }
     for (code, message), (got, out, error) in zip(wrong.values(), commands(folder, 2, *wrong), strict=True):
@@ -224,3 +322,37 @@ def test_what_one_rank_alone_meets_ends_all(folder):
     (folder / "raises.py").write_text(RAISES)
     done = mpiexec(folder, 2, "raises.py")
     assert done.returncode == 1 and done.stderr.count("error: rank 1: ZeroDivisionError") == 1, done.stderr
+
+
+PEAK = """
+import sys
+from mpi4py import MPI
+from gaussmix.mpi import GaussianMixture
+
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
+
+before = peak()
+GaussianMixture(2, covariance_type="diag", max_iter=2, tol=0, random_state=0, n_jobs=1, partition_rows=20_000, device="cpu",
+                resident=sys.argv[1] == "True", init_params="random_from_data").fit("large.npy")
+found = MPI.COMM_WORLD.gather(peak() - before)
+if found:
+    print(*found)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system does not say how much memory was used")
+def test_ranks_stream_what_is_larger_than_their_memory(folder):
+    """120 MB, of which each of two ranks has half, in partitions of 1.6 MB."""
+    x = np.lib.format.open_memmap(folder / "large.npy", "w+", np.float32, (1_500_000, 20))
+    x[:] = np.random.default_rng(0).standard_normal(x.shape, dtype=np.float32)
+    x.flush()
+    (folder / "peak.py").write_text(PEAK)
+    peaks = {}
+    for resident in (False, True):
+        done = mpiexec(folder, 2, "-W", "ignore", "peak.py", resident)
+        peaks[resident] = [float(word) for word in done.stdout.split()]
+        assert len(peaks[resident]) == 2, done.stderr
+    # Beside its partition a rank has buffers of MPI and of the first fit of a process, which are not of the samples' size.
+    assert max(peaks[False]) < 40 and min(peaks[True]) > 60, peaks

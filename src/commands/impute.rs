@@ -1,16 +1,15 @@
 //! `gmm impute`: data with its missing values filled in.
-use crate::input::{DataOptions, Input, Source, refuse_overlap};
+use crate::input::{DataOptions, Input, Source, TableOptions, refuse_overlap};
 use crate::terminal::text;
 use anyhow::Context;
 use clap::Args;
-use gaussmix::io::{self, Columns, TableOutput};
+use gaussmix::io::{self, Columns, Number, TableOutput};
 use gaussmix::{Mixture, Samples};
-use std::fmt::Debug;
 use std::path::PathBuf;
 
 /// Fill in missing values
 ///
-/// Each missing value (NaN; a field of a .csv that is empty, NA, NaN or null) is replaced by its mean given the observed values
+/// Each missing value (NaN; a field of text that is empty, NA, NaN or null; a null of Parquet or Arrow) is replaced by its mean given the observed values
 /// of its sample, under the mixture. These means vary less than the data does. With --draws, the data is written M times, draw
 /// after draw, each time with other draws of the missing values from their distribution given the observed ones: estimates
 /// from each of the M data sets are then combined by Rubin's rules. All that is observed stays as it is.
@@ -25,30 +24,29 @@ Examples:
 pub struct Impute {
     /// The mixture, .json or .npz
     model: PathBuf,
-    /// The data (samples × features): .npy (float32 or float64) or .csv (with or without a header)
-    data: PathBuf,
+    #[command(flatten)]
+    table: TableOptions,
     /// Draw the missing values so many times, instead of writing their means
     #[arg(long, value_name = "M", value_parser = super::values::whole_number)]
     draws: Option<usize>,
     /// Seed of the draws
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Memory that the data and its copies may take, such as 500M or 8G. A .npy that needs more is read from its file in
-    /// chunks. Default: half of the machine's memory
+    /// Memory that the data and its copies may take, such as 500M or 8G. Files that need more are read in chunks. Default: half of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = crate::input::options::size_in_bytes)]
     memory: Option<u64>,
-    /// Where to write: .npy, or .csv with a header
+    /// Where to write: .npy, or .csv, .tsv or .parquet with the names of the columns
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 }
 
 impl Impute {
     pub fn run(self) -> anyhow::Result<()> {
-        refuse_overlap([Some(&self.output)], [Some(&self.model), Some(&self.data)])?;
+        refuse_overlap([Some(&self.output)], self.table.inputs().chain([Some(&self.model)]))?;
         let output = TableOutput::create(&self.output)?;
-        let mixture = io::read_model(&self.model)?;
-        let options = DataOptions::of_missing(self.data.clone(), self.memory);
-        let mut input = Input::open(&options, None)?;
+        let (mixture, found) = io::read_model_with_summary(&self.model)?;
+        let options = DataOptions::of_missing(self.table.clone(), self.memory);
+        let mut input = Input::open(&options, None, &self.table.selection(found.feature_names, None))?;
         let source = Source::new(&mut input, false)?;
         match source.dtype() {
             "float32" => self.write(&output, &mixture, &source, |v| v as f32)?,
@@ -64,7 +62,7 @@ impl Impute {
     }
 
     /// Writes the means, or one draw of all samples after the other.
-    fn write<T: ndarray_npy::WritableElement + Debug>(
+    fn write<T: Number>(
         &self,
         output: &TableOutput,
         mixture: &Mixture,
@@ -86,8 +84,10 @@ impl Impute {
             };
             source.pass_samples(3 * 8 * d, fill)
         };
-        let written = output.write(n * draws, &Columns::Numbered("x", d), (0..draws).flat_map(fill))?;
-        let failed = || format!("{} over {}", self.model.display(), self.data.display());
+        let names = source.names().map(<[String]>::to_vec);
+        let columns = names.map_or(Columns::Numbered("x", d), Columns::Named);
+        let written = output.write(n * draws, &columns, (0..draws).flat_map(fill))?;
+        let failed = || format!("{} over {}", self.model.display(), self.table.describe());
         written.map_err(|e| source.advise(e, false)).with_context(failed)
     }
 }

@@ -28,13 +28,13 @@ pub struct Sample {
     /// Seed of the random numbers
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Where to write the samples (samples × features): .npy (float64), or .csv with a header
+    /// Where to write the samples (samples × features): .npy (float64), or with names of columns .csv, .tsv or .parquet
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// Write float32 instead of float64
     #[arg(long)]
     float32: bool,
-    /// Write the component that each sample comes from (counted from 0): .npy (int64) or .csv
+    /// Write the component that each sample comes from (counted from 0): .npy (int64), .csv, .tsv or .parquet
     #[arg(long, value_name = "OUT")]
     labels: Option<PathBuf>,
 }
@@ -44,8 +44,8 @@ impl Sample {
         refuse_overlap([Some(&self.output), self.labels.as_ref()], [Some(&self.model)])?;
         let output = TableOutput::create(&self.output)?;
         let labels = self.labels.as_ref().map(TableOutput::create).transpose()?;
-        let mixture = io::read_model(&self.model)?;
-        let columns = Columns::Numbered("x", mixture.n_features());
+        let (mixture, found) = io::read_model_with_summary(&self.model)?;
+        let columns = found.feature_names.map_or(Columns::Numbered("x", mixture.n_features()), Columns::Named);
         let component = Columns::One("component");
         let size =
             if self.float32 { output.size::<f32>(self.n, &columns) } else { output.size::<f64>(self.n, &columns) };

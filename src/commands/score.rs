@@ -5,7 +5,7 @@ use crate::terminal::text;
 use anyhow::Context;
 use clap::Args;
 use gaussmix::Operation;
-use gaussmix::io::{self, Columns, TableOutput};
+use gaussmix::io::{self, Columns, IdColumn, TableOutput};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,15 +19,19 @@ const TIMING_BUDGET: Duration = Duration::from_millis(100);
 Examples:
   gmm score model.json data.npy
   gmm score model.json data.csv --device reference --json
-  gmm score model.json data.npy --per-sample scores.npy")]
+  gmm score model.json data.npy --per-sample scores.npy
+  gmm score model.json part-*.parquet --per-sample scores.csv --id customer")]
 pub struct Score {
     /// The mixture, .json or .npz
     model: PathBuf,
     #[command(flatten)]
     data: DataOptions,
-    /// Write the log-likelihood of each sample to this file: .npy (float64) or .csv
+    /// Write the log-likelihood of each sample to this file: .npy (float64), .csv, .tsv or .parquet
     #[arg(long, value_name = "OUT")]
     per_sample: Option<PathBuf>,
+    /// Keep this column of the data in the result, before the others; it is not a feature
+    #[arg(long, value_name = "NAME", requires = "per_sample")]
+    id: Option<String>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -51,17 +55,21 @@ struct Row {
 
 impl Score {
     pub fn run(self) -> anyhow::Result<()> {
-        refuse_overlap([self.per_sample.as_ref()], [Some(&self.model), Some(&self.data.data)])?;
+        refuse_overlap([self.per_sample.as_ref()], self.data.table.inputs().chain([Some(&self.model)]))?;
         let output = self.per_sample.as_ref().map(TableOutput::create).transpose()?;
-        let mixture = io::read_model(&self.model)?;
-        let mut input = Input::open(&self.data, None)?;
+        if let (Some(output), Some(_)) = (&output, &self.id) {
+            output.check_ids()?;
+        }
+        let (mixture, found) = io::read_model_with_summary(&self.model)?;
+        let selection = self.data.table.selection(found.feature_names, self.id.clone());
+        let mut input = Input::open(&self.data, None, &selection)?;
         let source = Source::new(&mut input, false)?;
         let (n, scores) = (source.samples.n_samples(), Columns::One("log_likelihood"));
         if let Some(output) = &output {
             TableOutput::check_space(&[(output, output.size::<f64>(n, &scores))])?;
         }
         let mut evaluator = source.evaluator()?;
-        let failed = || format!("{} over {}", self.model.display(), self.data.data.display());
+        let failed = || format!("{} over {}", self.model.display(), self.data.table.describe());
         let mut log_likelihood = 0.0;
         let timing = timing::time(TIMING_BUDGET, |_| {
             log_likelihood = evaluator.log_likelihood(&mixture)?;
@@ -72,13 +80,21 @@ impl Score {
         let (precision, computed_in_float64) = source.precision(evaluator.as_ref(), &mixture, Operation::LogLikelihood);
         let d = source.samples.n_features();
         if let Some(output) = &output {
+            let mut read_ids = |rows| source.ids(rows);
+            let ids = self.id.as_deref().map(|name| IdColumn { name, read: &mut read_ids });
             if source.is_chunked() {
                 let chunks = source.pass(8, |chunk| Ok(chunk.score_samples(&mixture)?.to_vec()));
-                output.write(n, &scores, chunks)?.map_err(|e| source.advise(e, false)).with_context(failed)?;
+                output
+                    .write_with_ids(n, &scores, ids, chunks)?
+                    .map_err(|e| source.advise(e, false))
+                    .with_context(failed)?;
             } else {
                 let all =
                     std::iter::once_with(|| Ok::<_, gaussmix::Error>(evaluator.score_samples(&mixture)?.to_vec()));
-                output.write(n, &scores, all)?.map_err(|e| source.advise(e, false)).with_context(failed)?;
+                output
+                    .write_with_ids(n, &scores, ids, all)?
+                    .map_err(|e| source.advise(e, false))
+                    .with_context(failed)?;
             }
         }
         let row = Row {

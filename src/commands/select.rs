@@ -6,7 +6,7 @@ use crate::program::SUCCESS;
 use crate::terminal::{FitProgress, Interrupt, interrupt, text};
 use anyhow::Context;
 use clap::Args;
-use gaussmix::io::{ModelOutput, Output};
+use gaussmix::io::{FitSummary, ModelOutput, Output};
 use gaussmix::{Candidate, CovarianceType, Criterion, Evaluator, Iteration, Selection};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -23,7 +23,8 @@ Examples:
   gmm select data.npy -k 1:20
   gmm select data.csv -k 1:10 --covariance-type full,tied,diag --n-init 5 -o best.json
   gmm select data.npy -k 2,4,8,16 --criterion aic --json
-  gmm select data.npy -k 1:64 --merge --covariance-type diag")]
+  gmm select data.npy -k 1:64 --merge --covariance-type diag
+  gmm select iris.csv -k 1:8 --drop species")]
 pub struct Select {
     /// Numbers of components to try: 1:20 (both included), 10:100:10 (in steps) or 2,4,8
     #[arg(short, long = "k", value_name = "RANGE", value_delimiter = ',', value_parser = range, required = true)]
@@ -79,11 +80,11 @@ struct Row {
 
 impl Select {
     pub fn run(self) -> anyhow::Result<u8> {
-        let inputs = [Some(&self.training.data.data), self.training.sample_weight.as_ref()];
-        refuse_overlap([self.output.as_ref(), self.plot.as_ref()], inputs)?;
+        refuse_overlap([self.output.as_ref(), self.plot.as_ref()], self.training.inputs())?;
         let output = self.output.as_ref().map(ModelOutput::create).transpose()?;
         let plot = self.plot.as_ref().map(Output::create).transpose()?;
-        let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref())?;
+        let selection = self.training.data.table.selection(None, None);
+        let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
         let source = Source::new(&mut input, self.training.standardize)?;
         source.check_columns()?;
         let mut evaluator = source.evaluator()?;
@@ -99,10 +100,11 @@ impl Select {
         });
         drop(progress);
         let selection = selection.map_err(|e| source.advise(e, true));
-        let selection = selection.with_context(|| self.training.data.data.display().to_string())?;
+        let selection = selection.with_context(|| self.training.data.table.describe())?;
         let seconds = begin.elapsed().as_secs_f64();
         if let Some(output) = &output {
-            output.write_fit(&source.restore_fit(&selection.fit)?)?;
+            let own = source.restore_fit(&selection.fit)?;
+            output.write_with_summary(&own.mixture, &FitSummary::from(&own).with_feature_names(source.names()))?;
         }
         let candidates: Vec<Row> =
             selection.table.iter().map(|row| self.row(row, &source, evaluator.total_weight())).collect();

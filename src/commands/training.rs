@@ -51,6 +51,11 @@ impl Training {
             .random_state(self.seed)
     }
 
+    /// The files that are read.
+    pub fn inputs(&self) -> impl Iterator<Item = Option<&PathBuf>> {
+        self.data.table.inputs().chain([self.sample_weight.as_ref()])
+    }
+
     /// Adds the options that change the course of a fit. `--tol` and `--max-iter` only say when it ends, so that a fit may go on
     /// with other values of them.
     pub fn identify(&self, identity: Identity) -> Identity {

@@ -63,8 +63,13 @@ impl<'a> FileSamples<'a> {
     }
 
     /// Reads the whole file, `rows` samples at a time, checks that all values are finite, and counts those that are missing. If
-    /// asked to, also finds the standardisation.
-    pub fn check(&self, rows: usize, standardize: bool) -> gaussmix::Result<(Gaps, Option<Standardization>)> {
+    /// asked to, also finds the standardisation. `progress` is told how many samples were read.
+    pub fn check(
+        &self,
+        rows: usize,
+        standardize: bool,
+        mut progress: impl FnMut(usize),
+    ) -> gaussmix::Result<(Gaps, Option<Standardization>)> {
         let (n, d) = self.file.dim();
         if n == 0 || d == 0 {
             return Err(Error::EmptyData { rows: n, columns: d });
@@ -75,6 +80,7 @@ impl<'a> FileSamples<'a> {
             let part = start..n.min(start + rows);
             let samples = read(self.file, self.missing, part.clone())?;
             gaps.add(&samples, part.start);
+            progress(part.end);
             if standardize {
                 let samples = self.weighted(samples, part)?;
                 standard.get_or_insert_with(|| StandardizationBuilder::new(&samples)).add(&samples)?;
@@ -85,7 +91,8 @@ impl<'a> FileSamples<'a> {
 
     fn rows(&self, rows: Range<usize>, standard: Option<&Standardization>) -> gaussmix::Result<Samples<'a>> {
         // All values were finite when the file was checked, so that one that is not shows a change of the file.
-        let changed = |_| Error::Load(Box::new(self.file.changed()));
+        let start = rows.start;
+        let changed = |_| Error::Load(Box::new(self.file.changed(start)));
         let mut data = data(self.file, rows.clone())?;
         if let Some(standard) = standard {
             samples(&data, self.missing).map_err(changed)?;

@@ -1,22 +1,27 @@
 //! Checks of the files that a command reads and writes.
 use crate::terminal::text;
 use anyhow::bail;
-use gaussmix::io::{self, Data};
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use gaussmix::io::{Data, Table};
 use std::path::{Path, PathBuf};
 
-/// Makes sure that no result would replace an input or another result. To be called before the work starts.
+/// Makes sure that no result would replace an input or another result, or become a part of a folder of inputs. To be called before
+/// the work starts.
 pub fn refuse_overlap<'a>(
     outputs: impl IntoIterator<Item = Option<&'a PathBuf>>,
     inputs: impl IntoIterator<Item = Option<&'a PathBuf>>,
 ) -> anyhow::Result<()> {
-    let inputs: Vec<PathBuf> = inputs.into_iter().flatten().filter_map(|path| real_path(path)).collect();
+    let inputs: Vec<&PathBuf> = inputs.into_iter().flatten().collect();
+    let folders: Vec<PathBuf> =
+        inputs.iter().filter(|path| path.is_dir()).filter_map(|path| path.canonicalize().ok()).collect();
+    let inputs: Vec<PathBuf> = inputs.into_iter().filter_map(|path| real_path(path)).collect();
     let mut seen = Vec::new();
     for output in outputs.into_iter().flatten() {
         let Some(path) = real_path(output) else { continue };
         if inputs.contains(&path) {
             bail!("{}: is an input; name another file for the result", output.display());
+        }
+        if path.parent().is_some_and(|parent| folders.iter().any(|folder| folder == parent)) {
+            bail!("{}: lies in a folder that is an input; name another place for the result", output.display());
         }
         if seen.contains(&path) {
             bail!("{}: is named for two results; name a file for each", output.display());
@@ -26,15 +31,27 @@ pub fn refuse_overlap<'a>(
     Ok(())
 }
 
-/// Reads data. A `.csv` may take at most `memory` bytes; if its first line looks like a header that was read as a sample, a note
-/// says so.
-pub fn read_data(path: &Path, memory: u64) -> io::Result<Data> {
-    let data = io::read_data_within(path, memory)?;
-    let csv = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("csv"));
-    if let (true, Data::F64(x)) = (csv, &data)
+/// Says which columns are not used because the model does not have them.
+pub fn note_columns(table: &Table, data: &str) {
+    if !table.left_out().is_empty() {
+        text::note(format_args!(
+            "{data}: columns that the model does not have are left out: {}",
+            table.left_out().join(", ")
+        ));
+    }
+}
+
+/// Says if the first line of a text without names looks like a header that was read as a sample.
+pub fn note_header_of_numbers(table: &Table, data: &Data) {
+    let Some(path) =
+        table.paths().next().filter(|path| path.extension().is_some_and(|e| !e.eq_ignore_ascii_case("npy")))
+    else {
+        return;
+    };
+    if let Data::F64(x) = data
+        && table.names().is_none()
         && x.nrows() > 1
         && is_count(&x.row(0).to_vec())
-        && !has_header(path)
     {
         text::note(format_args!(
             "{}: the first line holds the numbers 0 to {} and was taken as a sample; if it is a header, delete it or put \
@@ -43,20 +60,11 @@ pub fn read_data(path: &Path, memory: u64) -> io::Result<Data> {
             x.ncols() - 1
         ));
     }
-    Ok(data)
 }
 
 /// Whether a row is 0, 1, 2, …: pandas gives such names to columns that have none.
 fn is_count(row: &[f64]) -> bool {
     row.len() > 1 && row.iter().enumerate().all(|(column, &v)| v == column as f64)
-}
-
-/// Whether the first line that is not empty begins with something other than a number. True if the file cannot be read again.
-fn has_header(path: &Path) -> bool {
-    let lines = File::open(path).ok().filter(|_| path.is_file()).map(|file| BufReader::new(file).lines());
-    let first = lines.and_then(|lines| lines.map_while(Result::ok).find(|line| !line.trim().is_empty()));
-    let field = first.as_deref().and_then(|line| line.split(',').next());
-    field.is_none_or(|field| field.trim().trim_matches('"').trim().parse::<f64>().is_err())
 }
 
 /// The file that a path stands for, in one spelling, whether or not it exists yet. `None` for a device or a pipe.

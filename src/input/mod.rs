@@ -6,6 +6,6 @@ pub(crate) mod options;
 pub(crate) mod source;
 
 pub use dataset::Gaps;
-pub use files::{read_data, refuse_overlap};
-pub use options::{DataOptions, tuning_file};
+pub use files::{note_columns, note_header_of_numbers, refuse_overlap};
+pub use options::{DataOptions, TableOptions, tuning_file};
 pub use source::{Input, Source};

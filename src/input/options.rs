@@ -1,13 +1,55 @@
 //! The options of every command that computes over data.
 use clap::Args;
+use gaussmix::io::Selection;
 use gaussmix::{Device, LoadOptions};
 use std::path::PathBuf;
+
+/// The files of the data, and which of their columns are features.
+#[derive(Debug, Clone, Args)]
+pub struct TableOptions {
+    /// The data (samples × features): .npy (float32 or float64), .csv, .tsv or .txt (also .gz or .zst), .parquet, .arrow or
+    /// .feather; several files or a folder of them are one data set; - is standard input (CSV or .npy)
+    #[arg(value_name = "DATA", required = true)]
+    pub data: Vec<PathBuf>,
+    /// The columns that are features, by name (by number, counted from 0, where the file has no names). Default: all, or
+    /// those that the model was fitted to
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// Columns to leave out
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "columns")]
+    drop: Vec<String>,
+}
+
+impl TableOptions {
+    /// The columns to read. `model`: the names of the features of the model that meets the data; `id`: a column to keep.
+    pub fn selection(&self, model: Option<Vec<String>>, id: Option<String>) -> Selection {
+        Selection { columns: self.columns.clone(), drop: self.drop.clone(), id, model }
+    }
+
+    /// The data in a few words, for reports and errors.
+    pub fn describe(&self) -> String {
+        let name = |path: &PathBuf| match path.to_str() {
+            Some("-") => "standard input".into(),
+            _ => path.display().to_string(),
+        };
+        match &self.data[..] {
+            [first, second] => format!("{}, {}", name(first), name(second)),
+            [first, others @ ..] if !others.is_empty() => format!("{} and {} others", name(first), others.len()),
+            paths => paths.iter().map(name).collect(),
+        }
+    }
+
+    /// The paths, for the check that no result replaces an input.
+    pub fn inputs(&self) -> impl Iterator<Item = Option<&PathBuf>> {
+        self.data.iter().map(Some)
+    }
+}
 
 /// The data, and where and how to compute over it.
 #[derive(Debug, Args)]
 pub struct DataOptions {
-    /// The data (samples × features): .npy (float32 or float64) or .csv (with or without a header)
-    pub data: PathBuf,
+    #[command(flatten)]
+    pub table: TableOptions,
     /// Where to compute: auto, cpu, cuda, cuda:N or reference; over several devices at once cuda:all, or a list such as
     /// cuda:0,2 or cuda:0,cpu
     #[arg(long, default_value = "auto")]
@@ -19,22 +61,23 @@ pub struct DataOptions {
     /// digits
     #[arg(long, conflicts_with = "kernel")]
     pub float64: bool,
-    /// NaN in the data stands for a value that is missing; so does a field of a .csv that is empty, NA, NaN or null
+    /// NaN in the data stands for a value that is missing; so does a field of text that is empty, NA, NaN or null, and
+    /// a null of Parquet or Arrow
     ///
     /// The likelihood of a sample is then that of its observed values, which is exact where values are missing at random. It is
     /// computed on the CPU.
     #[arg(long)]
     pub missing: bool,
-    /// Memory that the data and its copies may take, such as 500M or 8G. A .npy that needs more is read from its file in
-    /// chunks, again for each pass (with `--device auto` on the CPU). Default: half of the machine's memory
+    /// Memory that the data and its copies may take, such as 500M or 8G. Files that need more are read in chunks, again for
+    /// each pass (with `--device auto` on the CPU). Default: half of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = size_in_bytes)]
     pub memory: Option<u64>,
 }
 
 impl DataOptions {
     /// The options of data with missing values that no device computes over.
-    pub fn of_missing(data: PathBuf, memory: Option<u64>) -> Self {
-        Self { data, device: Device::Cpu, kernel: None, float64: false, missing: true, memory }
+    pub fn of_missing(table: TableOptions, memory: Option<u64>) -> Self {
+        Self { table, device: Device::Cpu, kernel: None, float64: false, missing: true, memory }
     }
 
     pub fn load_options(&self) -> LoadOptions {

@@ -2,15 +2,16 @@
 use super::advice::{self, Treatment};
 use super::dataset::{self, DataSet, FileSamples, Gaps};
 use super::{DataOptions, files};
-use crate::terminal::text;
+use crate::terminal::{ProgressLine, text};
 use anyhow::{Context, bail};
-use gaussmix::io::{self, Data, DataFile, Identity};
+use gaussmix::io::{self, Contents, Data, DataFile, Identity, Ids, Selection, Table};
 use gaussmix::{
     ChunkedEvaluator, CovarianceType, Device, Error, Evaluator, Fit, Mixture, Operation, Precision, Samples,
     Standardization, mcmc,
 };
 use ndarray::{Array1, arr0};
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 /// Most bytes of a chunk. Larger chunks are not faster.
 pub const MAX_CHUNK_BYTES: u64 = 256 << 20;
@@ -22,34 +23,84 @@ const MAX_PASS_BYTES: usize = 64 << 20;
 const COMPUTED_IN_FLOAT64: &str = "precision       float64: a component is so narrow, for its distance from the data's centre, or its \
                                    covariance so nearly singular, that float32 has too few digits";
 
-/// The data and the sample weights as the options name them. A `.npy` is only opened at first.
+/// The data and the sample weights as the options name them. Text is read at once if it fits into memory; other files are only
+/// opened at first.
 pub struct Input<'a> {
     options: &'a DataOptions,
     data: Storage,
+    /// Of data in memory: the column that identifies the rows, if one was named.
+    ids: Option<Ids>,
+    /// The files, and how many rows each has.
+    parts: Vec<(PathBuf, usize)>,
+    /// The names of the features.
+    names: Option<Vec<String>>,
+    /// The number that each feature has among the columns of the first file.
+    columns: Vec<usize>,
     weights: Option<(&'a Path, Array1<f64>)>,
 }
 
 enum Storage {
     Memory(Data),
-    File(DataFile),
+    File(Box<DataFile>),
 }
 
 impl<'a> Input<'a> {
-    /// Reads the sample weights and a `.csv`; opens a `.npy`.
-    pub fn open(options: &'a DataOptions, weights: Option<&'a Path>) -> anyhow::Result<Self> {
+    /// Reads the sample weights and text; opens other files.
+    pub fn open(options: &'a DataOptions, weights: Option<&'a Path>, selection: &Selection) -> anyhow::Result<Self> {
         let weights = weights.map(|path| Ok::<_, io::Error>((path, io::read_vector(path)?))).transpose()?;
-        let data = match options.data.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy")) {
-            true => Storage::File(DataFile::open(&options.data)?),
-            false => Storage::Memory(files::read_data(&options.data, options.memory.unwrap_or(u64::MAX))?),
+        let table = Table::open(&options.table.data, selection)?;
+        let describe = options.table.describe();
+        files::note_columns(&table, &describe);
+        let paths: Vec<PathBuf> = table.paths().map(Path::to_path_buf).collect();
+        let (names, columns) = (table.names().map(<[String]>::to_vec), table.columns().to_vec());
+        // Data in memory is there twice; see `memory_plan`.
+        let within = options.memory_limit() / 2;
+        let mut line = ProgressLine::start("opening the data");
+        let reading = format!("reading {describe}");
+        let whole = match table.n_rows() {
+            None => table.read_within(within, &mut |rows| line.rows(&reading, rows, None))?,
+            Some(_) => None,
         };
-        Ok(Self { options, data, weights })
+        let (data, ids, rows) = match whole {
+            Some(Contents { data, ids, part_rows, .. }) => {
+                drop(line);
+                files::note_header_of_numbers(&table, &data);
+                (Storage::Memory(data), ids, part_rows)
+            }
+            None if table.is_read_once() => bail!(
+                "{}: a stream is read once, and its numbers take more than the {within} bytes of memory that are allowed; \
+                 allow more (--memory), or write it to a file, which is read in chunks",
+                describe
+            ),
+            None => {
+                let counting = format!("counting the rows of {describe}");
+                let file = table.into_file(&mut |rows| line.rows(&counting, rows, None))?;
+                let rows = file.part_rows();
+                (Storage::File(Box::new(file)), None, rows)
+            }
+        };
+        let parts = paths.into_iter().zip(rows).collect();
+        Ok(Self { options, data, ids, parts, names, columns, weights })
     }
 
     /// Adds the name of the data to an error about its values. An error of reading the file has it already.
     fn error(&self, error: Error) -> anyhow::Error {
         match error {
             Error::Load(_) => error.into(),
-            error => anyhow::Error::from(error).context(self.options.data.display().to_string()),
+            Error::NonFiniteSample { mut row, column, value } => {
+                let mut file = &self.parts[0].0;
+                for (path, rows) in &self.parts {
+                    file = path;
+                    if row < *rows {
+                        break;
+                    }
+                    row -= rows;
+                }
+                let name = self.names.as_ref().map_or(String::new(), |names| format!(": column `{}`", names[column]));
+                let error = Error::NonFiniteSample { row, column: self.columns[column], value };
+                anyhow::Error::from(error).context(format!("{}{name}", file.display()))
+            }
+            error => anyhow::Error::from(error).context(self.options.table.describe()),
         }
     }
 
@@ -58,7 +109,7 @@ impl<'a> Input<'a> {
         match error {
             error @ Error::NonFiniteStatistic { .. } => {
                 let treatment = Treatment { float64: true, standardized: true, can_standardize: true };
-                advice::advise(error, treatment).context(self.options.data.display().to_string())
+                advice::advise(error, treatment).context(self.options.table.describe())
             }
             error => self.error(error),
         }
@@ -144,11 +195,15 @@ impl<'a> Input<'a> {
         // Besides these copies of a chunk, a part of this size is left for what the device adds.
         let parts = 2 + in_device;
         let (row, part) = ((bytes / n.max(1) as u64).max(1), memory.saturating_sub(held) / parts);
-        let whole = held.saturating_add(copies) <= memory;
+        let fits = |copies: u64| held.saturating_add(copies) <= memory;
+        // The copy in the device's layout is not in this memory where it is on GPUs, which take no samples with missing values.
+        let takes_gpus = !self.options.float64 && !self.options.missing;
+        let on_gpus = || takes_gpus && self.options.device.free_gpu_memory().is_some_and(|gpu| bytes <= gpu);
+        let whole = fits(copies) || fits(copies - bytes) && on_gpus();
         if given.is_some() && !whole && part < row {
             bail!(
                 "{}: --memory {memory} is too little; it takes {} bytes at least",
-                self.options.data.display(),
+                self.options.table.describe(),
                 held + parts * row
             );
         }
@@ -176,17 +231,22 @@ pub struct Source<'a> {
     pub samples: DataSet<'a>,
     pub standardization: Option<Standardization>,
     plan: MemoryPlan,
-    dtype: &'static str,
     gaps: Gaps,
+    input: &'a Input<'a>,
 }
 
 impl<'a> Source<'a> {
     /// Reads the data into memory if it fits, and checks and, if asked to, standardises it. Data that does not fit is checked
     /// chunk by chunk and stays in its file.
-    pub fn new(input: &'a mut Input<'_>, standardize: bool) -> anyhow::Result<Self> {
+    pub fn new(input: &'a mut Input<'a>, standardize: bool) -> anyhow::Result<Self> {
         let plan = input.memory_plan()?;
+        let mut line = ProgressLine::start("reading the data");
+        let (n, reading) = (input.dim().0, format!("reading {}", input.options.table.describe()));
         if let (Storage::File(file), None) = (&input.data, plan.chunk_rows) {
-            input.data = Storage::Memory(file.read()?);
+            let whole = file.table().read_within(u64::MAX, &mut |rows| line.rows(&reading, rows, Some(n)))?;
+            if let Some(Contents { data, ids, .. }) = whole {
+                (input.data, input.ids) = (Storage::Memory(data), ids);
+            }
         }
         let mut standardization = None;
         if let (Storage::Memory(data), true) = (&input.data, standardize) {
@@ -197,7 +257,7 @@ impl<'a> Source<'a> {
         if let (Storage::Memory(data), Some(standard)) = (&mut input.data, &standardization) {
             dataset::standardize(standard, data);
         }
-        let input: &'a Input<'_> = input;
+        let input: &'a Input<'a> = input;
         let missing = input.options.missing;
         let mut gaps = Gaps::default();
         let samples = match &input.data {
@@ -209,20 +269,22 @@ impl<'a> Source<'a> {
             Storage::File(file) => {
                 let weights = input.weights.as_ref().map(|(_, weights)| weights.view());
                 let data = FileSamples::new(file, missing, weights, input.total_weight(file.dim().0)?);
-                let checked = data.check(plan.chunk_rows.unwrap_or(1), standardize);
+                let checked =
+                    data.check(plan.chunk_rows.unwrap_or(1), standardize, |rows| line.rows(&reading, rows, Some(n)));
                 (gaps, standardization) = checked.map_err(|e| input.standardization_error(e))?;
                 DataSet::File(data)
             }
         };
+        drop(line);
         if let Some(note) = gaps.note() {
-            text::note(format_args!("{}: {note}", input.options.data.display()));
+            text::note(format_args!("{}: {note}", input.options.table.describe()));
         }
-        Ok(Self { options: input.options, samples, standardization, plan, dtype: input.dtype(), gaps })
+        Ok(Self { options: input.options, samples, standardization, plan, gaps, input })
     }
 
     /// The name of the data's type.
     pub fn dtype(&self) -> &'static str {
-        self.dtype
+        self.input.dtype()
     }
 
     /// How much is missing, in words; none if nothing is.
@@ -232,7 +294,20 @@ impl<'a> Source<'a> {
 
     /// An error if a column has no observed value, so that nothing can be fitted to it.
     pub fn check_columns(&self) -> anyhow::Result<()> {
-        self.gaps.check_columns().with_context(|| self.options.data.display().to_string())
+        self.gaps.check_columns().with_context(|| self.options.table.describe())
+    }
+
+    /// The names of the features, if they have any.
+    pub fn names(&self) -> Option<&'a [String]> {
+        self.input.names.as_deref()
+    }
+
+    /// The column that identifies the rows, of some rows; `None` if none was named.
+    pub fn ids(&self, rows: Range<usize>) -> io::Result<Option<Ids>> {
+        match &self.input.data {
+            Storage::Memory(_) => Ok(self.input.ids.as_ref().map(|ids| ids.rows(rows))),
+            Storage::File(file) => file.ids(rows),
+        }
     }
 
     /// The data on the device: all of it at once, or chunk by chunk whenever it is used.
@@ -315,7 +390,7 @@ impl<'a> Source<'a> {
 
     /// Adds advice that fits this data to an error of the engine. `can_standardize`: whether the command has `--standardize`.
     pub fn advise(&self, error: Error, can_standardize: bool) -> anyhow::Error {
-        let (float64, standardized) = (self.dtype == "float64", self.standardization.is_some());
+        let (float64, standardized) = (self.dtype() == "float64", self.standardization.is_some());
         advice::advise(error, Treatment { float64, standardized, can_standardize })
     }
 
@@ -328,7 +403,7 @@ impl<'a> Source<'a> {
     ) -> (&'static str, Option<&'static str>) {
         match evaluator.precision(mixture, operation) {
             Precision::Float32 => ("float32", None),
-            Precision::Float64 if self.dtype == "float64" || self.options.float64 => ("float64", None),
+            Precision::Float64 if self.dtype() == "float64" || self.options.float64 => ("float64", None),
             Precision::Float64 => ("float64", Some(COMPUTED_IN_FLOAT64)),
         }
     }
@@ -337,10 +412,10 @@ impl<'a> Source<'a> {
     pub fn describe(&self) -> String {
         format!(
             "{}: {} samples × {} features, {}{}",
-            self.options.data.display(),
+            self.options.table.describe(),
             text::grouped(self.samples.n_samples() as u64),
             self.samples.n_features(),
-            self.dtype,
+            self.dtype(),
             self.missing().map_or_else(String::new, |gaps| format!(", {gaps}"))
         )
     }

@@ -1,4 +1,4 @@
-//! Files: data (`.npy`, `.csv`) is read, models (`.json`, `.npz`) are read and written, results are written.
+//! Files: data (arrays and tables) is read, models (`.json`, `.npz`) are read and written, results are written.
 //!
 //! Rows, columns and components are counted from 0; lines of a text file from 1, as editors do.
 mod data;
@@ -7,14 +7,14 @@ mod identity;
 mod model;
 mod output;
 
-pub use data::{Data, DataFile, read_data, read_data_within, read_vector, write_npy};
+pub use data::{Contents, Data, DataFile, Ids, Selection, Table, panics_are_caught, read_data, read_vector, write_npy};
 pub use error::{Error, Problem, Result};
 pub use identity::Identity;
 pub use model::{
     Checkpoint, CheckpointOutput, FitSummary, ModelOutput, check_npz, model_to_json, parse_model, read_checkpoint,
     read_model, read_model_with_summary,
 };
-pub use output::{Columns, Output, TableOutput, remove_temporaries_and_exit};
+pub use output::{Columns, IdColumn, Number, Output, TableOutput, remove_temporaries_and_exit};
 
 /// The extension of a file's name in lower case; empty where the name has none.
 fn extension(path: &std::path::Path) -> String {

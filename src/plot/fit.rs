@@ -65,8 +65,9 @@ impl Scatter {
     }
 }
 
-/// The samples with the components on the left and the lower bound of each iteration on the right, as SVG text.
-pub fn fit(scatter: &Scatter, fit: &Fit) -> anyhow::Result<String> {
+/// The samples with the components on the left and the lower bound of each iteration on the right, as SVG text. `names` are those of
+/// the features, or none.
+pub fn fit(scatter: &Scatter, fit: &Fit, names: &[String]) -> anyhow::Result<String> {
     let one_feature = fit.mixture.n_features() == 1;
     // The histogram has one more line, the density of the whole mixture.
     let entries = fit.mixture.n_components() + usize::from(one_feature);
@@ -75,8 +76,11 @@ pub fn fit(scatter: &Scatter, fit: &Fit) -> anyhow::Result<String> {
     to_svg_with((split + RIGHT, HEIGHT), |root| {
         let (left, right) = root.split_horizontally(split);
         let (left, _) = left.split_horizontally(LEFT);
-        let shapes =
-            if one_feature { histogram(&left, scatter, &fit.mixture)? } else { plane(&left, scatter, &fit.mixture)? };
+        let shapes = if one_feature {
+            histogram(&left, scatter, &fit.mixture, names)?
+        } else {
+            plane(&left, scatter, &fit.mixture, names)?
+        };
         Ok(shapes + &bounds(&right, &fit.lower_bounds)?)
     })
 }
@@ -103,8 +107,8 @@ fn legend(overlay: &mut Overlay, mixture: &Mixture, first: &[(&str, Stroke)]) {
 }
 
 /// The samples and the ellipses of the components in a plane.
-fn plane(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture) -> Shapes {
-    let plane = Plane::of(mixture, &[]);
+fn plane(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture, names: &[String]) -> Shapes {
+    let plane = Plane::of(mixture, names);
     let points: Vec<(f64, f64)> = scatter.x.outer_iter().map(|x| plane.project(x)).collect();
     let k = mixture.n_components();
     let ellipses: Vec<_> = (0..k).map(|c| plane.ellipse(mixture, c)).collect();
@@ -149,7 +153,7 @@ fn plane(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture) -> Shapes {
 }
 
 /// For data of one feature: a histogram, the density of the mixture and those of the components.
-fn histogram(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture) -> Shapes {
+fn histogram(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture, names: &[String]) -> Shapes {
     const BINS: usize = 60;
     const GRID: usize = 400;
     let x = padded(scatter.x.iter().copied());
@@ -170,7 +174,7 @@ fn histogram(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture) -> Shapes {
         .build_cartesian_2d(x.0..x.1, 0.0..top)?;
     chart
         .configure_mesh()
-        .x_desc("column 0")
+        .x_desc(names.first().map_or("column 0", String::as_str))
         .y_desc("density")
         .axis_desc_style((FONT, 16))
         .label_style((FONT, 13))

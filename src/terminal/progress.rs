@@ -1,5 +1,7 @@
 //! A line on stderr that changes while a command works.
+use super::text;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 /// The least time between two changes of the line.
@@ -12,7 +14,7 @@ pub struct ProgressLine {
 }
 
 impl ProgressLine {
-    pub fn start(message: &'static str) -> Self {
+    pub fn start(message: impl Into<Cow<'static, str>>) -> Self {
         // A spinner of `indicatif` writes to stderr, and only to a terminal.
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
@@ -29,6 +31,17 @@ impl ProgressLine {
             self.changed = Instant::now();
             self.bar.set_message(message());
         }
+    }
+
+    /// Shows how many rows of the data were read, of all of them if their number is known.
+    pub fn rows(&mut self, what: &str, rows: usize, of: Option<usize>) {
+        self.update(|| match of {
+            Some(n) if n > 0 => {
+                let (percent, n) = (100.0 * rows as f64 / n as f64, text::grouped(n as u64));
+                format!("{what}: {} of {n} rows, {percent:.0} %", text::grouped(rows as u64))
+            }
+            _ => format!("{what}: {} rows", text::grouped(rows as u64)),
+        });
     }
 
     /// Lets `write` write something else to stderr while the line is hidden.

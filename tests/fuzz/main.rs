@@ -8,15 +8,21 @@
 mod memory;
 mod mutation;
 
-use gaussmix::io::{self, Checkpoint, CheckpointOutput, DataFile, Identity, ModelOutput, Problem};
+use arrow_array::{ArrayRef, Float32Array, Float64Array, Int16Array, RecordBatch, StringArray};
+use flate2::write::GzEncoder;
+use gaussmix::io::{self, Checkpoint, CheckpointOutput, DataFile, Identity, ModelOutput, Problem, Selection, Table};
 use gaussmix::{CovarianceType, Covariances, Fit, Mixture};
 use ndarray::{Array1, Array2, Axis};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fs;
 use std::io::{Cursor, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::{Arc, Once};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
@@ -43,6 +49,16 @@ impl Format<'_> {
     /// Reads all inputs. At least one in a thousand must be read as a value, and most must be refused: otherwise the inputs
     /// test nothing.
     fn fuzz(&self) {
+        // As the program does: what is caught is not reported.
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let report = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                if !io::panics_are_caught() {
+                    report(panic);
+                }
+            }));
+        });
         let count: u64 = std::env::var("GMM_FUZZ").map_or(10_000, |n| n.parse().expect("GMM_FUZZ is a number"));
         // Files in memory, where the system has such a folder.
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
@@ -96,6 +112,131 @@ fn swapped(npy: &[u8]) -> Vec<u8> {
 }
 
 const NPY_PLACES: [&str; 3] = ["header", "not a .npy file", "array"];
+
+/// A table of numbers of several types, and a column of texts.
+fn batch() -> RecordBatch {
+    let columns: [(&str, ArrayRef, bool); 4] = [
+        ("a", Arc::new(Float64Array::from_iter_values((0..40).map(|i| f64::from(i) / 4.0))), false),
+        ("b", Arc::new(Float32Array::from_iter((0..40).map(|i| (i % 7 > 0).then_some(i as f32)))), true),
+        ("c", Arc::new(Int16Array::from_iter_values((0..40).map(|i| i % 3))), false),
+        ("name", Arc::new(StringArray::from_iter((0..40).map(|i| (i % 5 > 0).then(|| format!("no {i}"))))), true),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+}
+
+fn parquet(compression: Compression, dictionaries: bool) -> Vec<u8> {
+    let properties = WriterProperties::builder().set_compression(compression).set_dictionary_enabled(dictionaries);
+    let properties = properties.set_max_row_group_row_count(Some(25)).build();
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch().schema(), Some(properties)).unwrap();
+    writer.write(&batch()).unwrap();
+    writer.close().unwrap();
+    bytes
+}
+
+fn arrow(compression: Option<arrow_ipc::CompressionType>) -> Vec<u8> {
+    let options = arrow_ipc::writer::IpcWriteOptions::default().try_with_compression(compression).unwrap();
+    let mut bytes = Vec::new();
+    let schema = batch().schema();
+    let mut writer = arrow_ipc::writer::FileWriter::try_new_with_options(&mut bytes, &schema, options).unwrap();
+    for rows in [0..25, 25..40] {
+        writer.write(&batch().slice(rows.start, rows.len())).unwrap();
+    }
+    writer.finish().unwrap();
+    drop(writer);
+    bytes
+}
+
+/// Most bytes that the numbers of a table may take: a few bytes of a run-length encoding may stand for any number of rows.
+const MOST_NUMBERS: u64 = 1 << 20;
+
+/// Reads some columns of a table, at once and in parts.
+fn read_table(path: &Path) -> io::Result<()> {
+    let selection = Selection { drop: vec!["name".into()], id: Some("name".into()), ..Selection::default() };
+    let table = Table::open(&[path], &selection)?;
+    let Some(contents) = table.read_within(MOST_NUMBERS, &mut |_| {})? else { return Ok(()) };
+    let n = contents.data.dim().0;
+    assert_eq!(contents.ids.map(|ids| ids.len()).unwrap_or(0), n);
+    let _ = contents.data.samples();
+    let file = table.into_file(&mut |_| {})?;
+    assert_eq!(file.dim(), contents.data.dim());
+    let rows = n.min(1)..n.min(30);
+    assert_eq!(file.rows(rows.clone())?.dim().0, rows.len());
+    assert_eq!(file.ids(rows.clone())?.map_or(0, |ids| ids.len()), rows.len());
+    Ok(())
+}
+
+/// What an error in a table of Arrow's columns names.
+const TABLE_PLACES: [&str; 5] =
+    ["the file is damaged", "column", "the compression ", "not an Arrow IPC file", "Feather"];
+
+#[test]
+fn parquet_data() {
+    let good = [
+        parquet(Compression::UNCOMPRESSED, true),
+        parquet(Compression::UNCOMPRESSED, false),
+        parquet(Compression::SNAPPY, true),
+        parquet(Compression::ZSTD(Default::default()), false),
+        parquet(Compression::GZIP(Default::default()), false),
+        parquet(Compression::LZ4_RAW, true),
+    ];
+    Format {
+        file_name: "x.parquet",
+        memory_per_byte: 4096,
+        // The state of decompressors.
+        claimed_memory: |_| 4 << 20,
+        places: &TABLE_PLACES,
+        input: &|rng| mutation::input(rng, &good),
+        read: &read_table,
+    }
+    .fuzz();
+}
+
+#[test]
+fn arrow_data() {
+    let good = [
+        arrow(None),
+        arrow(Some(arrow_ipc::CompressionType::LZ4_FRAME)),
+        arrow(Some(arrow_ipc::CompressionType::ZSTD)),
+    ];
+    Format {
+        file_name: "x.arrow",
+        memory_per_byte: 4096,
+        // The state of decompressors.
+        claimed_memory: |_| 4 << 20,
+        places: &TABLE_PLACES,
+        input: &|rng| mutation::input(rng, &good),
+        read: &read_table,
+    }
+    .fuzz();
+}
+
+#[test]
+fn compressed_text() {
+    let texts = ["name;a;b\nx;1;2\ny;3;4.5\n", "name\ta\nNA\t1\n\t-2e5\n"];
+    let gzip = |text: &str| {
+        let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let good = [
+        texts[0].as_bytes().to_vec(),
+        gzip(texts[0]),
+        gzip(texts[1]),
+        zstd::encode_all(texts[0].as_bytes(), 1).unwrap(),
+        zstd::encode_all(texts[1].as_bytes(), 1).unwrap(),
+    ];
+    Format {
+        file_name: "x.csv.gz",
+        memory_per_byte: 4096,
+        // The state of decompressors.
+        claimed_memory: |_| 4 << 20,
+        places: &["line ", "column", "the compressed content"],
+        input: &|rng| mutation::input(rng, &good),
+        read: &read_table,
+    }
+    .fuzz();
+}
 
 /// Reads data in all ways.
 fn read_data(path: &Path) -> io::Result<()> {
@@ -229,7 +370,12 @@ fn checkpoints() {
     let good = CovarianceType::ALL.map(|t| {
         let made_with =
             Identity::default().with("data", "12345 × 2").with("reg-covar", 1e-6).with("init", None::<String>);
-        let checkpoint = Checkpoint { made_with, present: fit(t, 1), best: Some(fit(t, 0)) };
+        let checkpoint = Checkpoint {
+            made_with,
+            present: fit(t, 1),
+            best: Some(fit(t, 0)),
+            feature_names: Some(vec!["a".into(), "b".into()]),
+        };
         written("c.json", |p| CheckpointOutput::create(p).unwrap().write(&checkpoint).unwrap())
     });
     Format {

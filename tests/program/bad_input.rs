@@ -133,10 +133,14 @@ fn bad_rows_of_text() {
     refused_data("x.csv", "a,b,c\n1,2,3\n\n1,2\n", &["line 4", "2 fields", "have 3"]);
     refused_data("x.csv", "1,2,3\n1,2,3,4\n", &["line 2", "4 fields", "have 3"]);
     refused_data("x.csv", "a,b\n1,2,3\n", &["line 2", "3 fields", "have 2"]);
-    refused_data("x.csv", "a,b,c\n1,two,3\n", &["line 2", "column 1", "`two`"]);
-    refused_data("x.csv", "1,2,3\n1,,3\n", &["NaN at row 1, column 1", "--missing"]);
+    refused_data("x.csv", "a,b,c\n1,two,3\n", &["line 2", "column 1", "`two`", "--drop b"]);
+    // A missing value.
+    for field in ["", "NA", "null", "\"\""] {
+        refused_data("x.csv", format!("1,2,3\n1,{field},3\n"), &["NaN at row 1, column 1", "--missing"]);
+    }
+    refused_data("x.csv", "a,b,c\n1,2,3\n1,,3\n", &["x.csv: column `b`: ", "NaN", "row 1", "column 1"]);
     refused_data("x.csv", "id,2020,2021\n1,2,3\n", &["line 1", "column 0", "`id`", "header"]);
-    refused_data("x.csv", "a;b;c\n1;2;3\n", &["line 2", "`1;2;3`", "commas"]);
+    refused_data("x.csv", "a;b;c\n1;2,5;3\n", &["line 2", "column 1", "`b`", "`2,5`", "decimals have a point"]);
     refused_data("x.csv", b"a,b,c\n1,\xff\xfe,3\n", &["line 2", "column 1"]);
     refused_data("x.csv", "a,b,c\n1,2,3\nx,y,z\n", &["line 3", "`x`"]);
     refused_data("x.csv", "\u{feff}a,b,c\r\n\r\n1,2,3\r\n1,two,3\r\n", &["line 4", "`two`"]);
@@ -157,10 +161,12 @@ fn missing_and_unreadable_files() {
     refused(path, "m.json", "none.csv", &["none.csv", "No such file"]);
     refused(path, "none.json", "x.csv", &["none.json", "No such file"]);
     refused(path, "folder.json", "x.csv", &["folder.json", "directory"]);
-    refused(path, "m.json", "folder.npy", &["folder.npy", "directory"]);
-    refused(path, "m.json", "folder.csv", &["folder.csv", "directory"]);
-    refused(path, "m.json", "m.json", &["m.json", ".npy or .csv"]);
-    refused(path, "m.json", "x", &["x: ", ".npy or .csv"]);
+    refused(path, "m.json", "folder.npy", &["folder.npy: a folder without a file"]);
+    refused(path, "m.json", "folder.csv", &["folder.csv: a folder without a file"]);
+    refused(path, "m.json", "m.json", &["m.json", ".npy, .csv, .tsv"]);
+    refused(path, "m.json", "x", &["x: ", "No such file"]);
+    fs::write(path.join("x"), "1,2,3\n").unwrap();
+    refused(path, "m.json", "x", &["x: ", "must end in .npy, .csv, .tsv"]);
 }
 
 #[test]

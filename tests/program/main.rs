@@ -9,4 +9,5 @@ mod fit;
 mod mcmc;
 mod missing;
 mod signals;
+mod tables;
 mod workflow;

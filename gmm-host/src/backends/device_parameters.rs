@@ -200,9 +200,12 @@ fn diagonal<T: Float>(mixture: &Mixture, frame: &Frame, c: usize, scale: &mut [T
     }
     let mean = mixture.means().index_axis_move(Axis(0), c);
     let mut product = LogProduct::default();
-    for (j, (&s, to)) in scale.iter().zip(shift).enumerate() {
+    let of_frame = frame.shift.iter().zip(&frame.scale);
+    for (j, (((&s, to), mean), (frame_shift, frame_scale))) in
+        scale.iter().zip(shift).zip(mean).zip(of_frame).enumerate()
+    {
         let s: f64 = s.into();
-        let m = (frame.shift[j] - mean[j]) * frame.scale[j] * s;
+        let m = (frame_shift - mean) * frame_scale * s;
         // |x′| is below 16 by the choice of the frame; a scale that is denormal has lost its digits.
         if !(16.0 * s + m.abs() <= T::MAX_DEVIATION && s >= T::MIN_POSITIVE) {
             return Err(Error::OutOfRange { component: c, column: j, precision: T::NAME });

@@ -6,6 +6,7 @@ use crate::evaluator::{check_features, shift_row};
 use crate::{Description, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Statistics};
 use ndarray::{Array1, Array2};
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::sync::{Mutex, PoisonError};
 
 /// An evaluator of samples that are divided over several others, the shards, which evaluate at the same time: one GPU each, for
 /// example.
@@ -69,17 +70,24 @@ impl<'a> ShardedEvaluator<'a> {
     ) -> Result<Vec<T>> {
         check_features(mixture, self.n_features())?;
         let mut results: Vec<Option<Result<T>>> = self.shards.iter().map(|_| None).collect();
+        let mut work = self.shards.iter_mut().zip(&mut results);
+        let first = work.next();
+        let others: Vec<_> = work.map(|work| Mutex::new(Some(work))).collect();
+        let evaluate = |(shard, result): (&mut Box<dyn Evaluator + 'a>, &mut Option<Result<T>>)| {
+            *result = Some(f(shard.as_mut()));
+        };
         self.pool.in_place_scope(|scope| {
-            let mut work = self.shards.iter_mut().zip(&mut results);
-            let first = work.next();
-            for (shard, result) in work {
-                let f = &f;
-                scope.spawn(move |_| *result = Some(f(shard.as_mut())));
+            if !others.is_empty() {
+                // Each thread has its own shard. Were they jobs for any thread, one that waits in the middle of its shard for other jobs
+                // might take the next shard meanwhile, and come back with another GPU's context.
+                scope.spawn_broadcast(|_, thread| {
+                    let work = others[thread.index()].lock().unwrap_or_else(PoisonError::into_inner).take();
+                    work.into_iter().for_each(evaluate);
+                });
             }
-            if let Some((shard, result)) = first {
-                *result = Some(f(shard.as_mut()));
-            }
+            first.into_iter().for_each(evaluate);
         });
+        drop(others);
         let shifted = |(result, &start): (Result<T>, &usize)| result.map_err(|e| shift_row(e, start));
         results.into_iter().flatten().zip(&self.starts).map(shifted).collect()
     }

@@ -1,7 +1,7 @@
 //! The linear algebra that a mixture needs beyond nalgebra's.
 use nalgebra::{Cholesky, DMatrix};
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut2, Axis};
+use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
 
 /// A pivot below this fraction of its diagonal entry is rounding noise: the matrix is singular to float64.
 const SINGULAR: f64 = f64::EPSILON;
@@ -48,6 +48,23 @@ pub(crate) fn for_each_matrix(v: &mut Array3<f64>, f: impl Fn(usize, ArrayViewMu
         v.axis_iter_mut(Axis(0)).into_par_iter().enumerate().for_each(|(c, matrix)| f(c, matrix));
     } else {
         v.outer_iter_mut().enumerate().for_each(|(c, matrix)| f(c, matrix));
+    }
+}
+
+/// Calls `f` for each row of two arrays of one shape, on several threads where that is worth while.
+pub(crate) fn for_each_row(
+    a: &mut Array2<f64>,
+    b: &mut Array2<f64>,
+    f: impl Fn(usize, ArrayViewMut1<'_, f64>, ArrayViewMut1<'_, f64>) + Sync,
+) {
+    /// Numbers of a thread: some ten microseconds.
+    const AT_ONCE: usize = 1 << 13;
+    if a.len() > 2 * AT_ONCE {
+        let at_once = AT_ONCE / a.ncols() + 1;
+        let rows = a.axis_iter_mut(Axis(0)).into_par_iter().zip(b.axis_iter_mut(Axis(0))).enumerate();
+        rows.with_min_len(at_once).for_each(|(c, (a, b))| f(c, a, b));
+    } else {
+        a.outer_iter_mut().zip(b.outer_iter_mut()).enumerate().for_each(|(c, (a, b))| f(c, a, b));
     }
 }
 

@@ -223,8 +223,8 @@ fn check_symmetric(matrix: ArrayView2<'_, f64>, component: Option<usize>) -> Res
     for i in 0..matrix.nrows() {
         for j in i + 1..matrix.nrows() {
             let (upper, lower) = (matrix[[i, j]], matrix[[j, i]]);
-            let scale = (matrix[[i, i]].abs().sqrt()) * (matrix[[j, j]].abs().sqrt());
-            if (upper - lower).abs() > SYMMETRY_TOLERANCE * scale {
+            let scale = || (matrix[[i, i]].abs().sqrt()) * (matrix[[j, j]].abs().sqrt());
+            if upper != lower && (upper - lower).abs() > SYMMETRY_TOLERANCE * scale() {
                 return Err(Error::NotSymmetric { component, row: i, column: j, upper, lower });
             }
         }

@@ -3,5 +3,6 @@ pub mod fused;
 pub mod fused64;
 pub mod fused_tensor_cores;
 pub mod tensor_cores;
-pub mod tensor_cores_full;
+pub mod warpgroup;
 pub mod weighted_sums;
+pub mod whitened;

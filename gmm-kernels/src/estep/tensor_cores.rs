@@ -14,7 +14,7 @@
 //! the counts are summed before the rounding. The units truncate their sums, so these are short: of [`STEP`] products or
 //! [`STAGE`] samples, added up in float32 by ordinary, rounded additions, and those of at most [`FLUSH`]·[`STAGE`] samples in float64.
 //!
-//! [`tensor_cores_full`](super::tensor_cores_full) has other kernels for matrices, which are used on request only.
+//! [`whitened`](super::whitened) has other kernels for wide matrices, and [`warpgroup`](super::warpgroup) for diagonal covariances on newer devices.
 //!
 //! Expanding the square costs digits where a component is narrow and far from the centre of the data: the host bounds the loss
 //! from the parameters, and does not choose these kernels where it is too large.

@@ -17,4 +17,4 @@ pub use archive::pack;
 #[cfg(feature = "ptx")]
 pub use embedded::{checksum, entry, names, replace};
 #[cfg(feature = "ptx-build")]
-pub use split::{BARRIER_MARK, Entry, split};
+pub use split::{BARRIER_MARK, Entry, WARPGROUP_TARGET, split};

@@ -1,9 +1,11 @@
 //! Functions of both homes on the device: PTX instructions that Rust has no function for.
 mod matrix_units;
+mod warpgroup;
 
 use core::arch::asm;
 use core::marker::PhantomData;
 pub use matrix_units::*;
+pub use warpgroup::*;
 
 /// a·b + c, rounded once.
 #[inline(always)]

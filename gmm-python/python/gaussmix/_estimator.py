@@ -6,7 +6,7 @@ import math
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from numbers import Integral, Real
 from time import perf_counter
@@ -656,8 +656,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         bic : float
             -2 log L + p log N, with p parameters and N samples.
         """
-        total, n = self._total(X, sample_weight)
-        return -2.0 * total + self._n_parameters() * math.log(n)
+        return self._criterion("bic", *self._total(X, sample_weight))
 
     def aic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Give the Akaike information criterion; the lower the better.
@@ -674,14 +673,26 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         aic : float
             -2 log L + 2 p, with p parameters.
         """
-        total, _ = self._total(X, sample_weight)
-        return -2.0 * total + 2.0 * self._n_parameters()
+        return self._criterion("aic", *self._total(X, sample_weight))
+
+    def _criterion(self, name: str, total: float, n: float) -> float:
+        """Give a criterion for samples of this total log-likelihood and weight."""
+        penalty = math.log(n) if name == "bic" else 2.0
+        return -2.0 * total + penalty * self._n_parameters()
 
     def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
         check_is_fitted(self)
         data = self._data(X, sample_weight)
         n = data.total_weight
         return data.mean_score(self._mixture()) * n, n
+
+    @classmethod
+    def _fitted(
+        cls, estimators: Iterable[GaussianMixture], X: Any, sample_weight: Any
+    ) -> Iterator[tuple[GaussianMixture, float, float]]:
+        """Fit estimators of this class in turn, and give each with the log-likelihood and the weight of the samples."""
+        for estimator in estimators:
+            yield estimator, *estimator.fit(X, sample_weight=sample_weight)._total(X, sample_weight)
 
     def _n_parameters(self) -> int:
         return self._mixture().n_parameters
@@ -763,6 +774,9 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         k, d = mixture.means.shape
         gm = cls(k, covariance_type=mixture.covariance_type, **params)
         gm.n_features_in_ = d
+        names = found.get("feature_names")
+        if names is not None:
+            gm.feature_names_in_ = np.array(names, dtype=object)
         gm._set_mixture(mixture, dtype)
         bounds = found.get("lower_bounds")
         gm.lower_bounds_ = [] if bounds is None else list(bounds)
@@ -777,13 +791,18 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mixture to a file that the command ``gmm`` and `load` read.
 
+        The names of the features (``feature_names_in_``) are written too: ``gmm`` finds the columns of a table by them.
+
         Parameters
         ----------
         path : str or path-like
             The file; its name ends in .json or .npz.
         """
         check_is_fitted(self)
-        self._mixture().write(os.fspath(path), self.converged_, self.n_iter_, self.lower_bounds_)
+        names = getattr(self, "feature_names_in_", None)
+        # A table's columns cannot be found by names that stand for several of them.
+        names = [str(name) for name in names] if names is not None and len(set(names)) == len(names) else None
+        self._mixture().write(os.fspath(path), self.converged_, self.n_iter_, self.lower_bounds_, names)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **params: Any) -> GaussianMixture:
@@ -799,7 +818,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         Returns
         -------
         gm : GaussianMixture
-            The fitted mixture, in float64.
+            The fitted mixture, in float64, with ``feature_names_in_`` if the file has names.
         """
         mixture, found = _core.Mixture.read(os.fspath(path))
         return cls._of(mixture, np.dtype(np.float64), found, params)

@@ -319,7 +319,8 @@ def with_weights(partitions: Sequence[Partition], counts: Sequence[int], weights
     if heads is None:
         if not isinstance(weights, Number):
             weights = np.asarray(weights)
-        array = checked_weights(weights, n_rows)
+        # scikit-learn's check refuses arrays of no numbers, which belong to no samples here.
+        array = checked_weights(weights, n_rows) if n_rows or np.size(weights) else np.empty(0)
         assert array is not None
         return [
             partition._replace(weights=Array(array[end - count : end]))

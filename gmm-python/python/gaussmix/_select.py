@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
@@ -103,6 +105,7 @@ def select(
     covariance_type: str | Sequence[str] = "full",
     criterion: str = "bic",
     sample_weight: ArrayLike | None = None,
+    estimator: GaussianMixture | None = None,
     **params: Any,
 ) -> Selection:
     """Fit a mixture for each number of components and covariance type, and select the best.
@@ -110,7 +113,7 @@ def select(
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        The samples.
+        The samples, or what else the estimator fits to.
     n_components : iterable of int
         The numbers to try.
     covariance_type : str or sequence of str, default='full'
@@ -119,8 +122,12 @@ def select(
         What to minimise.
     sample_weight : array-like of shape (n_samples,), default=None
         A sample of weight 2 counts as two.
+    estimator : GaussianMixture, default=None
+        What is fitted, with other numbers of components and covariance types, for example
+        ``gaussmix.dask.GaussianMixture(client=client)`` or ``gaussmix.mpi.GaussianMixture()``, whose workers load the
+        samples once for all fits. By default the estimator of this process.
     **params : dict
-        Other parameters of :class:`GaussianMixture`.
+        Other parameters of the estimator.
 
     Returns
     -------
@@ -138,17 +145,19 @@ def select(
     if criterion not in ("bic", "aic"):
         raise ValueError(f"there is no criterion {criterion!r}; use 'bic' or 'aic'")
     kinds = [covariance_type] if isinstance(covariance_type, str) else list(covariance_type)
+    if estimator is None:
+        estimator = GaussianMixture()
+    models = [
+        clone(estimator).set_params(**{**params, "n_components": k, "covariance_type": kind})
+        for kind, k in product(kinds, n_components)
+    ]
     table: list[Candidate] = []
     best: tuple[float, GaussianMixture] | None = None
-    numbers = list(n_components)
-    for kind in kinds:
-        for k in numbers:
-            gm = GaussianMixture(k, covariance_type=kind, **params).fit(X, sample_weight=sample_weight)
-            value = gm.bic(X, sample_weight) if criterion == "bic" else gm.aic(X, sample_weight)
-            score = gm.score(X, sample_weight=sample_weight)
-            table.append(Candidate(kind, k, gm._n_parameters(), score, value, gm.n_iter_, gm.converged_))
-            if best is None or value < best[0]:
-                best = (value, gm)
+    for gm, total, n in estimator._fitted(models, X, sample_weight):
+        value, kind, k = gm._criterion(criterion, total, n), gm.covariance_type, gm.n_components
+        table.append(Candidate(kind, k, gm._n_parameters(), total / n, value, gm.n_iter_, gm.converged_))
+        if best is None or value < best[0]:
+            best = (value, gm)
     if best is None:
         raise ValueError("there is nothing to select from; give at least one number of components and covariance type")
     return Selection(criterion, table, best[1])

@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import inspect
 import math
-import os
 import pickle
 import re
 import signal
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from numbers import Integral
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -54,8 +53,8 @@ Answer = tuple[int, int, bytes]
 
 _Value = TypeVar("_Value")
 
-#: The share of the free memory that resident partitions may take.
-_SHARE = 0.5
+#: The share of a GPU's free memory that partitions may take; the rest is for evaluations and for one more partition.
+_DEVICE_SHARE = 0.8
 
 
 class Options(NamedTuple):
@@ -76,7 +75,11 @@ class Options(NamedTuple):
     resident : bool or None
         Whether partitions stay in memory. Others are read again for each request. None keeps as many as `memory` holds.
     memory : int or None
-        The bytes that the partitions of a worker may take, where `resident` is None. None is half of what is free.
+        The bytes of memory that the partitions of a worker may take, where `resident` is None. None is half of what the
+        process may use.
+    gpu_memory : int or None
+        The bytes of the worker's GPU that its partitions may take, with room for evaluations. Others are brought to the GPU
+        for each request, one after the other. None is what is free when the shard is made.
     """
 
     dtype: str
@@ -86,6 +89,7 @@ class Options(NamedTuple):
     float64: bool = False
     resident: bool | None = None
     memory: int | None = None
+    gpu_memory: int | None = None
 
 
 class Facts(NamedTuple):
@@ -159,34 +163,33 @@ def _decode(value: bytes) -> Any:
     return _core.Statistics.from_bytes(value) if value.startswith(b"gmmstat") else pickle.loads(value)
 
 
-#: What a mixture travels as: the covariance type and the arrays; those of several mixtures have one more axis.
-_Parameters = tuple[str, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+#: What mixtures travel as.
+_Parameters = list[bytes]
 
 
 def _parameters(mixtures: Sequence[_core.Mixture]) -> _Parameters:
-    return (
-        mixtures[0].covariance_type,
-        np.stack([mixture.weights for mixture in mixtures]),
-        np.stack([mixture.means for mixture in mixtures]),
-        np.stack([mixture.covariances for mixture in mixtures]),
-    )
+    return [bytes(mixture) for mixture in mixtures]
 
 
 def _mixtures(parameters: _Parameters) -> list[_core.Mixture]:
-    kind, weights, means, covariances = parameters
-    return [_core.Mixture(w, m, c, kind) for w, m, c in zip(weights, means, covariances, strict=True)]
+    return [_core.Mixture.from_bytes(mixture) for mixture in parameters]
 
 
 class _Part:
     """A partition in a shard."""
 
-    def __init__(self, partition: Partition, options: Options, resident: bool) -> None:
+    def __init__(self, partition: Partition, options: Options, resident: bool, in_device: bool) -> None:
         self.partition, self.options = partition, options
         x, weights = partition.read(np.dtype(options.dtype))
         total = float(x.shape[0]) if weights is None else float(weights.sum())
         self.facts = Facts(x.shape[0], x.shape[1], total, resident)
+        # Samples that do not stay are brought to the device all the same, which looks for NaN.
         data = self._data(x, weights)
-        self.held = (x, weights, data) if resident else None
+        #: Samples and weights in memory.
+        self.held = (x, weights) if resident else None
+        #: The samples in the device; also None where there are no samples.
+        self.data = data if resident and in_device else None
+        self.described = None if data is None else data._describe()
 
     def _data(self, x: Floats, weights: NDArray[np.float64] | None) -> _core.Data | None:
         if x.shape[0] == 0:
@@ -196,30 +199,38 @@ class _Part:
             weights = None
         options = self.options
         try:
+            # The other GPUs of a computer are those of other workers.
             return _core.Data(
-                x, weights, device=options.device, float64=options.float64, threads=options.threads, settle=True
+                x,
+                weights,
+                device=options.device,
+                float64=options.float64,
+                threads=options.threads,
+                settle=True,
+                one_gpu=True,
             )
         except _core.NonFiniteError:
             check_array(x, input_name="X")
             raise
 
-    def opened(self) -> tuple[Floats, NDArray[np.float64] | None, _core.Data | None]:
-        """Give samples, weights and the samples in the device; those that are not resident are read again."""
-        if self.held is not None:
-            return self.held
-        x, weights = self.partition.read(np.dtype(self.options.dtype))
-        return x, weights, self._data(x, weights)
+    def read(self) -> tuple[Floats, NDArray[np.float64] | None]:
+        """Give samples and weights; those that are not resident are read again."""
+        return self.partition.read(np.dtype(self.options.dtype)) if self.held is None else self.held
+
+    def opened(self) -> _core.Data | None:
+        """Give the samples in the device, to which those that do not stay there are brought; None where there are no samples."""
+        return self._data(*self.read()) if self.data is None else self.data
 
     def statistics(self, parameters: _Parameters) -> Any:
-        data = self.opened()[2]
+        data = self.opened()
         return data.e_step(_mixtures(parameters)[0]) if data is not None and self.facts.total_weight > 0 else None
 
     def totals(self, parameters: _Parameters) -> Any:
-        data = self.opened()[2]
+        data = self.opened()
         return data.totals(_mixtures(parameters)) if data is not None and self.facts.total_weight > 0 else None
 
     def moments(self) -> Any:
-        x, weights, _ = self.opened()
+        x, weights = self.read()
         if self.facts.total_weight <= 0:
             return None
         ones = np.ones(x.shape[0]) if weights is None else weights
@@ -228,26 +239,25 @@ class _Part:
     def rows(self, wanted: dict[int, NDArray[np.int64]], number: int) -> Any:
         if number not in wanted:
             return None
-        x, weights, _ = self.opened()
+        x, weights = self.read()
         rows = wanted[number]
         return x[rows].astype(np.float64), np.ones(len(rows)) if weights is None else weights[rows]
 
     def scores(self, parameters: _Parameters) -> Any:
-        data = self.opened()[2]
+        data = self.opened()
         return np.empty(0) if data is None else data.scores(_mixtures(parameters)[0])
 
     def labels(self, parameters: _Parameters) -> Any:
-        data = self.opened()[2]
+        data = self.opened()
         return np.empty(0, np.int64) if data is None else data.labels(_mixtures(parameters)[0])
 
     def responsibilities(self, parameters: _Parameters) -> Any:
-        data = self.opened()[2]
-        if data is None:
-            return np.empty((0, parameters[1].shape[1]))
-        return data.responsibilities(_mixtures(parameters)[0])
+        data = self.opened()
+        [mixture] = _mixtures(parameters)
+        return np.empty((0, len(mixture.weights))) if data is None else data.responsibilities(mixture)
 
     def describe(self) -> Any:
-        return None if self.held is None or self.held[2] is None else self.held[2]._describe()
+        return self.described if self.data is None else self.data._describe()
 
 
 #: The operations whose values are added over partitions; those of the others stay apart.
@@ -279,8 +289,12 @@ class Shard:
         self.options = options
         self._parts: dict[int, _Part] = {}
         self._lock = threading.Lock()
-        self._bytes = 0
-        self._memory = free_memory(_SHARE) if options.memory is None else options.memory
+        #: The bytes of partitions that stay, in memory and in the device, and how many may stay.
+        self._bytes = self._device_bytes = 0
+        self._memory = _core.half_of_the_memory() if options.memory is None else options.memory
+        self._device_memory = options.gpu_memory
+        if self._device_memory is None:
+            self._device_memory = _core.free_gpu_memory(options.device)
 
     def __reduce__(self) -> Any:
         """Give a shard without partitions."""
@@ -305,16 +319,21 @@ class Shard:
         try:
             with self._lock:
                 self._parts.pop(number, None)
-                full = self._memory is not None and self._bytes >= self._memory
-            resident = not full if options.resident is None else options.resident
-            part = _Part(partition, options, resident)
+                resident = self._bytes < self._memory if options.resident is None else options.resident
+                in_device = self._device_memory is None or self._device_bytes < _DEVICE_SHARE * self._device_memory
+            part = _Part(partition, options, resident, in_device)
         except Exception as error:
             raise partition.error(error) from error
         with self._lock:
             self._parts[number] = part
             if part.held is not None:
-                # The array, and what the device makes of it.
-                self._bytes += 2 * part.held[0].nbytes
+                size = part.held[0].nbytes
+                # The array; and on the CPU what the device makes of it.
+                self._bytes += size if self._device_memory is not None else 2 * size
+            if part.data is not None:
+                # In float64 it is twice as much, beside the samples in float32.
+                wide = np.dtype(options.dtype).itemsize == 8
+                self._device_bytes += size if wide else 2 * size if options.float64 else 3 * size
         return part.facts
 
     def ask(self, operation: str, message: bytes, numbers: Iterable[int] | None = None) -> list[Answer]:
@@ -355,24 +374,6 @@ class Shard:
             elif value is not None:
                 answers.append((0, number, _encode(value)))
         return answers + [(level, number, _encode(value)) for (level, number), value in sorted(tree.nodes.items())]
-
-
-def free_memory(share: float) -> int | None:
-    """Give a share of the memory that is free, in bytes; None where the system does not say.
-
-    Parameters
-    ----------
-    share : float
-        The share.
-
-    Returns
-    -------
-    memory : int or None
-        The bytes.
-    """
-    if not hasattr(os, "sysconf") or "SC_AVPHYS_PAGES" not in os.sysconf_names:
-        return None
-    return int(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * share)
 
 
 def merge(answers: Iterable[Answer], n_partitions: int) -> list[Answer]:
@@ -585,8 +586,14 @@ class _Interrupts:
 class _Remote:
     """What `_core.Data.remote` asks for: results over the samples of all partitions."""
 
-    def __init__(self, engine: Engine, facts: Sequence[Facts], interrupts: _Interrupts) -> None:
-        self.engine, self.facts, self.interrupts = engine, facts, interrupts
+    def __init__(
+        self,
+        engine: Engine,
+        facts: Sequence[Facts],
+        interrupts: _Interrupts,
+        ready: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.engine, self.facts, self.interrupts, self.ready = engine, facts, interrupts, ready
         self.ends = np.cumsum([fact.n_samples for fact in facts])
         self.shape = (int(self.ends[-1]), facts[0].n_features)
         self.total_weight = math.fsum(fact.total_weight for fact in facts)
@@ -595,6 +602,7 @@ class _Remote:
     def _ask(self, operation: str, *arguments: Any) -> Iterable[Answer]:
         # Before the first iteration there is nothing that a fit could leave.
         self.interrupts.check()
+        self.ready()
         return self.engine.ask(operation, pickle.dumps(arguments, 5))
 
     def sum(self, operation: str, *arguments: Any) -> Any:
@@ -652,7 +660,13 @@ class _Remote:
         return " + ".join(names[0]), " + ".join(names[1])
 
 
-class _Resident(Evaluations):
+class ClusterEvaluations(Evaluations, Protocol):
+    """The samples of all partitions, as estimators use them."""
+
+    def total(self, mixture: _core.Mixture) -> float: ...
+
+
+class _Resident(ClusterEvaluations):
     """The samples of all partitions, in the devices of the workers."""
 
     def __init__(self, remote: _Remote) -> None:
@@ -665,6 +679,10 @@ class _Resident(Evaluations):
     def labels(self, mixture: _core.Mixture) -> NDArray[np.int64]:
         with self.remote.told():
             return self.data.labels(mixture)
+
+    def total(self, mixture: _core.Mixture) -> float:
+        with self.remote.told():
+            return float(self.remote.totals([mixture])[0])
 
     def e_step(self, mixture: _core.Mixture) -> _core.Statistics:
         with self.remote.told():
@@ -751,6 +769,35 @@ def head_of(file: File) -> Any:
     return pyarrow.table({name: pyarrow.array([], pyarrow.float64()) for name in file.columns})
 
 
+def agreed(engine: Engine, work: Callable[[], _Value]) -> _Value:
+    """Do what may fail in one of several processes that all do it, and raise the error in all of them.
+
+    Parameters
+    ----------
+    engine : Engine
+        Knows of the other processes.
+    work : callable
+        What to do.
+
+    Returns
+    -------
+    result : object
+        What `work` returned.
+    """
+    error: Exception | None = None
+    try:
+        result = work()
+    except Exception as raised:
+        error = raised
+    engine.agree(error)
+    return result
+
+
+def _check_columns(estimator: GaussianMixture, planned: Plan, reset: bool) -> None:
+    _check_feature_names(estimator, planned.head, reset=reset)
+    _check_n_features(estimator, planned.head, reset=reset)
+
+
 class _ClusterSamples(Samples):
     """The partitions of a cluster."""
 
@@ -771,14 +818,13 @@ class _ClusterSamples(Samples):
 
     def _load(self, X: Any, sample_weight: Any, reset: bool) -> None:
         estimator = self.estimator
-        error: Exception | None = None
-        try:
-            self.plan = estimator._plan(self.engine, X, sample_weight)
-            _check_feature_names(estimator, self.plan.head, reset=reset)
-            _check_n_features(estimator, self.plan.head, reset=reset)
-        except Exception as raised:
-            error = raised
-        self.engine.agree(error)
+
+        def planned() -> Plan:
+            found = estimator._plan(self.engine, X, sample_weight)
+            _check_columns(estimator, found, reset)
+            return found
+
+        self.plan = agreed(self.engine, planned)
         self.dtype = self.plan.dtype
         self.options = Options(
             self.dtype.str,
@@ -788,15 +834,30 @@ class _ClusterSamples(Samples):
             resident=estimator.resident,
         )
         self.facts = self.engine.load(self.plan.partitions, self.options)
+        #: What the engine has loaded.
+        self.loaded = self.plan.partitions
         check_facts(self.facts, self.plan.partitions, 2 if reset else 1, type(estimator).__name__)
         self.shape = (sum(fact.n_samples for fact in self.facts), self.facts[0].n_features)
+
+    def serve(self, estimator: GaussianMixture) -> None:
+        """Let another estimator, which differs in what does not concern the samples, fit to them."""
+        _check_columns(estimator, self.plan, True)
+        self.estimator = estimator
 
     def load(self) -> _Resident:
         self.interrupts.hold()
         return self._resident()
 
-    def _resident(self) -> _Resident:
-        self.remote = _Remote(self.engine, self.facts, self.interrupts)
+    def _resident(self, partitions: list[Partition] | None = None) -> _Resident:
+        """Give the samples, in the units of these partitions, which are loaded again where the engine has others."""
+        wanted = self.plan.partitions if partitions is None else partitions
+
+        def ready() -> None:
+            if self.loaded is not wanted:
+                self.engine.load(wanted, self.options)
+                self.loaded = wanted
+
+        self.remote = _Remote(self.engine, self.facts, self.interrupts, ready)
         return _Resident(self.remote)
 
     def standardize(self) -> tuple[Units, Evaluations]:
@@ -804,8 +865,7 @@ class _ClusterSamples(Samples):
         scale = np.sqrt(moments.scatter[0] / moments.counts[0])
         units = Units(moments.means[0], np.where(scale > 0, scale, 1.0), self.estimator.covariance_type)
         scaled = [partition._replace(units=(units.mean, units.scale)) for partition in self.plan.partitions]
-        self.facts = self.engine.load(scaled, self.options)
-        return units, self._resident()
+        return units, self._resident(scaled)
 
     def start(
         self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
@@ -978,9 +1038,46 @@ class GaussianMixture(_estimator.GaussianMixture):
         check_is_fitted(self)
         mixture = self._mixture()
         total: tuple[float, float] = self._evaluate(
-            X, sample_weight, lambda data: (float(data.remote.totals([mixture])[0]), data.total_weight)
+            X, sample_weight, lambda data: (data.total(mixture), data.total_weight)
         )
         return total
+
+    @classmethod
+    def _fitted(
+        cls, estimators: Iterable[_estimator.GaussianMixture], X: Any, sample_weight: Any
+    ) -> Iterator[tuple[_estimator.GaussianMixture, float, float]]:
+        samples: _ClusterSamples | None = None
+        with ExitStack() as stack:
+            for estimator in estimators:
+                estimator._validate_params()
+                assert isinstance(estimator, GaussianMixture)
+                if samples is None:
+                    # The workers load them once for all.
+                    samples = _ClusterSamples(estimator, X, sample_weight)
+                    stack.enter_context(samples)
+                else:
+                    samples.serve(estimator)
+                data = cast(ClusterEvaluations, estimator._fit(samples))
+                yield estimator, data.total(estimator._mixture()), data.total_weight
+
+    def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
+        """Fit the mixture, and give the most probable component of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or paths
+            The samples.
+        y : Ignored
+            Not used, present by convention.
+        sample_weight : array-like of shape (n_samples,), or paths, default=None
+            A sample of weight 2 counts as two.
+
+        Returns
+        -------
+        labels : array of shape (n_samples,)
+            What `predict` gives.
+        """
+        return self.fit(X, sample_weight=sample_weight).predict(X)
 
     def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Give the mean log-likelihood of a sample.
@@ -1128,7 +1225,7 @@ class Likelihood:
     ) -> None:
         self._engine = InProcess() if engine is None else engine
         try:
-            found = self._plan(X, sample_weight, partition_rows)
+            found = agreed(self._engine, lambda: self._plan(X, sample_weight, partition_rows, resident))
             options = Options(
                 found.dtype.str, len(found.partitions), device, n_threads(n_jobs), float64, resident
             )
@@ -1140,13 +1237,17 @@ class Likelihood:
         self._remote = _Remote(self._engine, facts, _Interrupts())
         self._data = _core.Data.remote(self._remote, covariance_type)
 
-    def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None) -> Plan:
+    def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None) -> Plan:
         return plan(self._engine, X, sample_weight, partition_rows)
+
+    def _evaluate(self, work: Callable[[], _Value]) -> _Value:
+        """Do something that asks the workers."""
+        with self._remote.told():
+            return work()
 
     def __call__(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Any:
         """Give the total log-likelihood, of one set of parameters or of each of several."""
-        with self._remote.told():
-            return self._data(weights, means, covariances)
+        return self._evaluate(lambda: self._data(weights, means, covariances))
 
     def score_samples(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> NDArray[np.float64]:
         """Give the log-likelihood of each sample, without its weight.
@@ -1165,8 +1266,7 @@ class Likelihood:
         log_prob : ndarray of shape (n_samples,)
             The logarithms of the density.
         """
-        with self._remote.told():
-            return self._data._score_samples(weights, means, covariances)
+        return self._evaluate(lambda: self._data._score_samples(weights, means, covariances))
 
     def gradient(
         self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike
@@ -1193,8 +1293,7 @@ class Likelihood:
         by_covariances : ndarray
             Its derivatives by the covariances, in their shape.
         """
-        with self._remote.told():
-            return self._data._gradient(weights, means, covariances)
+        return self._evaluate(lambda: self._data._gradient(weights, means, covariances))
 
     def statistics(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> _core.Statistics:
         """Give the sufficient statistics under a mixture, from which an M-step follows.
@@ -1213,13 +1312,12 @@ class Likelihood:
         statistics : Statistics
             Counts, means and scatter of the components, and the log-likelihood.
         """
-        with self._remote.told():
-            return self._data._statistics(weights, means, covariances)
+        return self._evaluate(lambda: self._data._statistics(weights, means, covariances))
 
     @property
     def device(self) -> str:
         """The devices of the last evaluation, in words."""
-        return self._data._describe()[0]
+        return self._evaluate(lambda: self._data._describe()[0])
 
     def close(self) -> None:
         """Free the memory of the workers. The likelihood cannot be used any more."""

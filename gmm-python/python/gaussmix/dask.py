@@ -398,8 +398,14 @@ def _by_rows(X: Any) -> Any:
     return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
 
 
-def _plan(engine: DaskEngine, X: Any, sample_weight: Any, partition_rows: int | None) -> Plan:
+def _plan(
+    engine: DaskEngine, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None
+) -> Plan:
     """Divide what Dask's users have; hand the chunks of collections to the engine."""
+    if resident is False and hasattr(X, "dask"):
+        raise ValueError(
+            "resident=False needs files, which workers can read again; the chunks of a dask collection stay in memory"
+        )
     if _is_frame(X):
         parts, head = X.to_delayed(), X._meta
         dtype = _partitions.common_dtype(head.dtypes)
@@ -541,30 +547,7 @@ class GaussianMixture(cluster.GaussianMixture):
 
     def _plan(self, engine: Engine, X: Any, sample_weight: Any) -> Plan:
         assert isinstance(engine, DaskEngine)
-        if self.resident is False and hasattr(X, "dask"):
-            raise ValueError(
-                "resident=False needs files, which workers can read again; the chunks of a dask collection stay in memory"
-            )
-        return _plan(engine, X, sample_weight, self.partition_rows)
-
-    def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
-        """Fit the mixture, and give the most probable component of each sample.
-
-        Parameters
-        ----------
-        X : dask array or dataframe, array-like, or paths
-            The samples.
-        y : Ignored
-            Not used, present by convention.
-        sample_weight : dask array or series, array-like, or paths, default=None
-            A sample of weight 2 counts as two.
-
-        Returns
-        -------
-        labels : array of shape (n_samples,)
-            What `predict` gives.
-        """
-        return self.fit(X, sample_weight=sample_weight).predict(X)
+        return _plan(engine, X, sample_weight, self.partition_rows, self.resident)
 
     def _values(self, operation: str, X: Any) -> Any:
         check_is_fitted(self)
@@ -656,6 +639,6 @@ class Likelihood(cluster.Likelihood):
     def __init__(self, X: Any, sample_weight: Any = None, *, client: Any = None, **options: Any) -> None:
         super().__init__(X, sample_weight, engine=DaskEngine(client), **options)
 
-    def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None) -> Plan:
+    def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None) -> Plan:
         assert isinstance(self._engine, DaskEngine)
-        return _plan(self._engine, X, sample_weight, partition_rows)
+        return _plan(self._engine, X, sample_weight, partition_rows, resident)

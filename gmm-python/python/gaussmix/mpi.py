@@ -33,18 +33,18 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core, _estimator, _partitions, cluster
 from ._arrays import Floats
 from ._partitions import Array, File, Partition
+from ._select import select
 from .cluster import Answer, Engine, Facts, Options, Plan, Shard
 
-__all__ = ["GaussianMixture", "MPIEngine", "main"]
+__all__ = ["GaussianMixture", "Likelihood", "MPIEngine", "main"]
 
-#: The share of the free memory of a computer that the resident partitions of its ranks may take.
-_SHARE = 0.5
 #: The tags of the messages with requests and with answers.
 _REQUEST, _ANSWER = 7271, 7272
 #: For so many seconds a rank that waits looks for messages all the time; then it leaves its core to others between two looks.
 _BUSY, _NAP = 2e-3, 1e-4
 #: How long a rank with an error waits for rank 0 to report the same one.
 _GRACE = 1.0
+_KINDS = ("full", "tied", "diag", "spherical")
 #: The exit codes of the command: a failure, a wrong use, and Ctrl-C.
 _FAILURE, _USAGE, _INTERRUPTED = 1, 2, 130
 
@@ -96,6 +96,8 @@ class MPIEngine(Engine):
     def together(self, work: Callable[[], Any]) -> Any:
         """Do something on rank 0 while the other ranks answer; give all ranks the result, or raise its error.
 
+        Within `work` it just calls what it is given, because the other ranks answer already.
+
         Parameters
         ----------
         work : callable
@@ -106,6 +108,8 @@ class MPIEngine(Engine):
         result : object
             What `work` returned.
         """
+        if self._asking:
+            return work()
         error: BaseException | None = None
         result = None
         if self.rank == 0:
@@ -234,16 +238,19 @@ class MPIEngine(Engine):
         cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
         others = host.allgather(cores)
         rank, size = host.Get_rank(), host.Get_size()
-        host.Free()
         threads = options.threads or max(1, len(cores) // sum(other == cores for other in others))
         device = options.device
         if device == "cuda":
             gpus = [name for name, _, why in _core.devices() if name.startswith("cuda") and why is None]
             device = gpus[rank % len(gpus)] if gpus else device
-        memory = options.memory
-        if memory is None:
-            memory = cluster.free_memory(_SHARE / size)
-        return options._replace(threads=threads, device=device, memory=memory)
+        memory = _core.half_of_the_memory() // size if options.memory is None else options.memory
+        gpu_memory = _core.free_gpu_memory(device) if options.gpu_memory is None else options.gpu_memory
+        # No rank loads before all have asked.
+        sharing = host.allgather(device).count(device)
+        host.Free()
+        if gpu_memory is not None:
+            gpu_memory //= sharing
+        return options._replace(threads=threads, device=device, memory=memory, gpu_memory=gpu_memory)
 
     def ask(self, operation: str, message: bytes) -> list[Answer]:
         """Ask all ranks. It is called by rank 0.
@@ -294,10 +301,10 @@ class MPIEngine(Engine):
         self._shard, self._partitions = None, []
 
 
-class _Together(_estimator.Evaluations):
+class _Together(cluster.ClusterEvaluations):
     """The samples of all ranks, as all ranks evaluate them."""
 
-    def __init__(self, engine: MPIEngine, resident: _estimator.Evaluations) -> None:
+    def __init__(self, engine: MPIEngine, resident: cluster.ClusterEvaluations) -> None:
         self.engine, self.resident = engine, resident
 
     @property
@@ -307,6 +314,10 @@ class _Together(_estimator.Evaluations):
     def labels(self, mixture: _core.Mixture) -> NDArray[np.int64]:
         labels: NDArray[np.int64] = self.engine.together(lambda: self.resident.labels(mixture))
         return labels
+
+    def total(self, mixture: _core.Mixture) -> float:
+        total: float = self.engine.together(lambda: self.resident.total(mixture))
+        return total
 
     def e_step(self, mixture: _core.Mixture) -> _core.Statistics:
         statistics: _core.Statistics = self.engine.together(lambda: self.resident.e_step(mixture))
@@ -327,6 +338,33 @@ def _signals_to(handler: Any) -> Any:
 def _restore(handler: Any) -> None:
     if handler is not None:
         signal.signal(signal.SIGINT, handler)
+
+
+def _plan(
+    engine: MPIEngine, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None
+) -> Plan:
+    """Divide files, or make one partition of the array of each rank."""
+    if engine.comm.allreduce(_partitions.are_paths(X)) == engine.size:
+        return cluster.plan(engine, X, sample_weight, partition_rows)
+
+    def own() -> tuple[Partition, Any]:
+        if _partitions.are_paths(X):
+            raise ValueError("this rank names files, but others give arrays; all ranks must do the same")
+        if resident is False:
+            raise ValueError("resident=False needs files, which can be read again; an array is in memory anyway")
+        x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
+        [partition] = _partitions.of_array(x, max(1, x.shape[0]), sample_weight)
+        return partition._replace(name=f"the samples of rank {engine.rank}"), x.dtype
+
+    partition, kind = cluster.agreed(engine, own)
+    abouts = engine.comm.allgather((kind.str, sample_weight is not None))
+    weighted = any(has for _, has in abouts)
+    dtype = _partitions.common_dtype(kind for kind, _ in abouts)
+    partitions = [
+        Partition(f"the samples of rank {rank}", None, Array(None) if weighted else None) for rank in range(engine.size)
+    ]
+    partitions[engine.rank] = partition
+    return Plan(partitions, dtype, X)
 
 
 @cluster.with_documentation_of_the_local_estimator
@@ -354,7 +392,7 @@ class GaussianMixture(cluster.GaussianMixture):
         The rows of a partition of files. By default such that there are about 512 partitions of 4 to 256 MiB.
     resident : bool or None, default=None
         Whether partitions of files stay in memory. Where they do not, each iteration reads them again, one after the other. By
-        default as many stay as half of the free memory holds.
+        default as many stay as half of the memory holds.
     **params : dict
         The other parameters of :class:`gaussmix.GaussianMixture`.
     """
@@ -385,37 +423,7 @@ class GaussianMixture(cluster.GaussianMixture):
 
     def _plan(self, engine: Engine, X: Any, sample_weight: Any) -> Plan:
         assert isinstance(engine, MPIEngine)
-        if engine.comm.allreduce(_partitions.are_paths(X)) == engine.size:
-            return cluster.plan(engine, X, sample_weight, self.partition_rows)
-        return self._plan_of_arrays(engine, X, sample_weight)
-
-    def _plan_of_arrays(self, engine: MPIEngine, X: Any, sample_weight: Any) -> Plan:
-        """One partition for the array of each rank."""
-        error: BaseException | None = None
-        head: Any = None
-        partition, about = None, ("", False)
-        try:
-            if _partitions.are_paths(X):
-                raise ValueError("this rank names files, but others give arrays; all ranks must do the same")
-            if self.resident is False:
-                raise ValueError("resident=False needs files, which can be read again; an array is in memory anyway")
-            head = X
-            x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
-            [partition] = _partitions.of_array(x, max(1, x.shape[0]), sample_weight)
-            partition = partition._replace(name=f"the samples of rank {engine.rank}")
-            about = (x.dtype.str, sample_weight is not None)
-        except Exception as raised:
-            error = raised
-        engine.agree(error)
-        abouts = engine.comm.allgather(about)
-        weighted = any(has for _, has in abouts)
-        dtype = _partitions.common_dtype(kind for kind, _ in abouts)
-        partitions = [
-            Partition(f"the samples of rank {rank}", None, Array(None) if weighted else None) for rank in range(engine.size)
-        ]
-        assert partition is not None  # Or there was an error.
-        partitions[engine.rank] = partition
-        return Plan(partitions, dtype, head)
+        return _plan(engine, X, sample_weight, self.partition_rows, self.resident)
 
     def _fit(self, samples: _estimator.Samples) -> _estimator.Evaluations:
         assert isinstance(samples, cluster._ClusterSamples) and isinstance(samples.engine, MPIEngine)
@@ -447,25 +455,6 @@ class GaussianMixture(cluster.GaussianMixture):
 
             return samples.engine.together(told)
 
-    def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
-        """Fit the mixture, and give the most probable component of each sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or paths
-            The samples of this rank, or files.
-        y : Ignored
-            Not used, present by convention.
-        sample_weight : array-like of shape (n_samples,), or paths, default=None
-            A sample of weight 2 counts as two.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            What `predict` gives.
-        """
-        return self.fit(X, sample_weight=sample_weight).predict(X)
-
     def _values(self, operation: str, X: Any) -> Any:
         check_is_fitted(self)
         if _partitions.are_paths(X):
@@ -474,12 +463,61 @@ class GaussianMixture(cluster.GaussianMixture):
         return getattr(self._local(), method)(X)
 
 
+class Likelihood(cluster.Likelihood):
+    """The log-likelihood of samples that stay in the ranks of an MPI communicator.
+
+    It is called as :class:`gaussmix.Likelihood` is, by all ranks, which all get the result; the parameters that count are
+    those of rank 0. Several sets of parameters in one call travel together: down the tree of the ranks and, as totals, up
+    again. `together` lets a sampler run on rank 0 alone.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features), or paths
+        The samples of this rank, or files, of which each rank reads its part.
+    sample_weight : array-like of shape (n_samples,), or paths, default=None
+        A sample of weight 2 counts as two.
+    comm : mpi4py.MPI.Comm or None, default=None
+        The communicator; by default that of all processes.
+    **options : dict
+        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows` and `resident`, as of
+        :class:`gaussmix.cluster.Likelihood`.
+    """
+
+    _engine: MPIEngine
+
+    def __init__(self, X: Any, sample_weight: Any = None, *, comm: Any = None, **options: Any) -> None:
+        super().__init__(X, sample_weight, engine=MPIEngine(comm), **options)
+
+    def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None) -> Plan:
+        return _plan(self._engine, X, sample_weight, partition_rows, resident)
+
+    def _evaluate(self, work: Callable[[], Any]) -> Any:
+        evaluate = super()._evaluate
+        return self._engine.together(lambda: evaluate(work))
+
+    def together(self, work: Callable[[], Any]) -> Any:
+        """Do something on rank 0, which may evaluate as often as it likes; the other ranks answer meanwhile.
+
+        Parameters
+        ----------
+        work : callable
+            Called by rank 0 only, for example to run a sampler.
+
+        Returns
+        -------
+        result : object
+            What `work` returned, on all ranks. Its error is raised on all ranks too.
+        """
+        return self._engine.together(work)
+
+
 # The command
 
 _EXAMPLES = """examples:
   mpiexec -n 4 python -m gaussmix.mpi fit x.npy -k 8 -o model.json
   mpiexec -n 64 python -m gaussmix.mpi fit 'frames/*.npy' -k 32 --covariance-type diag --device cuda --verbose -o model.npz
   mpiexec -n 4 python -m gaussmix.mpi fit x.npy --sample-weight w.npy -k 8 --json -o model.json
+  mpiexec -n 4 python -m gaussmix.mpi select x.npy -k 1:20 --covariance-type full,diag -o model.json
   mpiexec -n 4 python -m gaussmix.mpi score model.json x.npy
   mpiexec -n 4 python -m gaussmix.mpi predict model.json x.npy -o labels.npy
 
@@ -495,13 +533,13 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="{fit,score,predict}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{fit,select,score,predict}")
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(
             name, help=text, description=text, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        if name != "fit":
+        if name in ("score", "predict"):
             command.add_argument("model", help="a model, .json or .npz")
         command.add_argument("data", nargs="+", help="files of samples, or patterns of their names")
         command.add_argument("--device", default="auto", help="where each rank computes (default: %(default)s)")
@@ -513,27 +551,24 @@ def _parser() -> argparse.ArgumentParser:
     fit = add("fit", "Fit a mixture and write it to a file.")
     fit.add_argument("-k", "--n-components", type=_positive, required=True, help="the number of components")
     fit.add_argument("-o", "--output", required=True, help="the model to write, .json or .npz")
-    fit.add_argument("--covariance-type", choices=["full", "tied", "diag", "spherical"], default="full")
-    fit.add_argument("--sample-weight", nargs="+", help=".npy files of sample weights (N,)")
-    fit.add_argument("--tol", type=float, default=1e-3, help="(default: %(default)s)")
-    fit.add_argument("--reg-covar", type=float, default=1e-6, help="(default: %(default)s)")
-    fit.add_argument("--max-iter", type=int, default=100, help="(default: %(default)s)")
-    fit.add_argument("--n-init", type=_positive, default=1, help="runs from different starts (default: %(default)s)")
-    fit.add_argument(
-        "--init-params", choices=["kmeans", "k-means++", "random", "random_from_data"], default="kmeans"
-    )
-    fit.add_argument("--freeze", nargs="+", choices=["weights", "means", "covariances"])
-    fit.add_argument("--standardize", action="store_true", help="fit to columns of mean 0 and deviation 1")
+    fit.add_argument("--covariance-type", choices=_KINDS, default="full")
     fit.add_argument("--warm-start", metavar="MODEL", help="a model to start at")
-    fit.add_argument("--seed", type=int, default=0, help="of all random numbers (default: %(default)s)")
-    fit.add_argument("--verbose", action="store_true", help="print iterations to stderr")
-    fit.add_argument(
-        "--resident",
-        choices=["auto", "yes", "no"],
-        default="auto",
-        help="whether samples stay in memory; otherwise each iteration reads them again (default: as many as half of the "
-        "free memory holds)",
+    _add_training(fit)
+    select = add("select", "Fit mixtures of several numbers of components and covariance types, and select the best.")
+    select.add_argument(
+        "-k",
+        "--n-components",
+        type=_ranges,
+        required=True,
+        metavar="RANGE",
+        help="numbers of components: 1:20 (both included), 10:100:10 (in steps) or 2,4,8",
     )
+    select.add_argument("-o", "--output", help="where to write the best model, .json or .npz")
+    select.add_argument(
+        "--covariance-type", type=_kinds, default=["full"], metavar="TYPES", help="one or several, as full,diag (default: full)"
+    )
+    select.add_argument("--criterion", choices=["bic", "aic"], default="bic", help="(default: %(default)s)")
+    _add_training(select)
     add("score", "Print the mean log-likelihood of the samples, BIC and AIC.").add_argument(
         "--sample-weight", nargs="+", help=".npy files of sample weights (N,)"
     )
@@ -546,6 +581,53 @@ def _parser() -> argparse.ArgumentParser:
         help="the most probable component, the probabilities of all, or the log-likelihood (default: %(default)s)",
     )
     return parser
+
+
+def _add_training(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--sample-weight", nargs="+", help=".npy files of sample weights (N,)")
+    command.add_argument("--tol", type=float, default=1e-3, help="(default: %(default)s)")
+    command.add_argument("--reg-covar", type=float, default=1e-6, help="(default: %(default)s)")
+    command.add_argument("--max-iter", type=int, default=100, help="(default: %(default)s)")
+    command.add_argument("--n-init", type=_positive, default=1, help="runs from different starts (default: %(default)s)")
+    command.add_argument(
+        "--init-params", choices=["kmeans", "k-means++", "random", "random_from_data"], default="kmeans"
+    )
+    command.add_argument("--freeze", nargs="+", choices=["weights", "means", "covariances"])
+    command.add_argument("--standardize", action="store_true", help="fit to columns of mean 0 and deviation 1")
+    command.add_argument("--seed", type=int, default=0, help="of all random numbers (default: %(default)s)")
+    command.add_argument("--verbose", action="store_true", help="print iterations to stderr")
+    command.add_argument(
+        "--resident",
+        choices=["auto", "yes", "no"],
+        default="auto",
+        help="whether samples stay in memory; otherwise each iteration reads them again (default: as many as half of the "
+        "memory holds)",
+    )
+
+
+def _ranges(text: str) -> list[int]:
+    """Read numbers and ranges such as 1:20 and 10:100:10, as the command gmm does."""
+    found: list[int] = []
+    for part in text.split(","):
+        numbers = [int(number) for number in part.split(":")]
+        first, last, step = (numbers * 2 + [1] if len(numbers) == 1 else [*numbers, 1])[:3]
+        if len(numbers) > 3 or not (1 <= first <= last and step >= 1) or (last - first) // step >= 100_000:
+            raise ValueError
+        found += range(first, last + 1, step)
+    return found
+
+
+_ranges.__name__ = "range"
+
+
+def _kinds(text: str) -> list[str]:
+    kinds = text.split(",")
+    if not set(kinds) <= set(_KINDS):
+        raise ValueError
+    return kinds
+
+
+_kinds.__name__ = "covariance type"
 
 
 def _positive(text: str) -> int:
@@ -565,8 +647,8 @@ def _parsed(arguments: Sequence[str] | None, comm: Any) -> argparse.Namespace | 
         parser = _parser()
         try:
             found = parser.parse_args(arguments)
-            outputs = {"fit": (".json", ".npz"), "predict": (".npy",)}.get(found.command)
-            if outputs and not found.output.endswith(outputs):
+            outputs = {"predict": (".npy",)}.get(found.command, (".json", ".npz"))
+            if getattr(found, "output", None) is not None and not found.output.endswith(outputs):
                 parser.error(f"the name of the output is {found.output}; it must end in {' or '.join(outputs)}")
         except SystemExit as end:
             found = int(end.code or 0)
@@ -574,17 +656,19 @@ def _parsed(arguments: Sequence[str] | None, comm: Any) -> argparse.Namespace | 
     return broadcast
 
 
-def _show(iteration: _estimator.Iteration) -> None:
-    text = f"run {iteration.run}, iteration {iteration.iteration}: lower bound {iteration.lower_bound:.9f}"
+def _show(iteration: _estimator.Iteration, what: str = "") -> None:
+    text = f"{what}run {iteration.run}, iteration {iteration.iteration}: lower bound {iteration.lower_bound:.9f}"
     print(f"{text}, change {iteration.change:.3e}", file=sys.stderr, flush=True)
 
 
-def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
-    begin = time.perf_counter()
-    gm = GaussianMixture(
-        options.n_components,
+def _show_model(iteration: _estimator.Iteration) -> None:
+    mixture = iteration.mixture
+    _show(iteration, f"{mixture.covariance_type}, K = {len(mixture.weights)}, ")
+
+
+def _estimator_of(options: argparse.Namespace, comm: Any, show: Callable[[_estimator.Iteration], None]) -> GaussianMixture:
+    return GaussianMixture(
         comm=comm,
-        covariance_type=options.covariance_type,
         tol=options.tol,
         reg_covar=options.reg_covar,
         max_iter=options.max_iter,
@@ -597,8 +681,40 @@ def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
         n_jobs=options.n_jobs,
         partition_rows=options.partition_rows,
         resident={"auto": None, "yes": True, "no": False}[options.resident],
-        callback=_show if options.verbose else None,
+        callback=show if options.verbose else None,
     )
+
+
+def _select(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
+    begin = time.perf_counter()
+    with warnings.catch_warnings():
+        # The table says it.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        selection = select(
+            options.data,
+            options.n_components,
+            covariance_type=options.covariance_type,
+            criterion=options.criterion,
+            sample_weight=options.sample_weight,
+            estimator=_estimator_of(options, comm, _show_model),
+        )
+    if options.output is not None:
+        MPIEngine(comm).together(lambda: selection.best.save(options.output))
+    best = min(selection.table, key=lambda candidate: candidate.criterion)
+    return {
+        "criterion": options.criterion,
+        "best": best._asdict(),
+        "candidates": [candidate._asdict() for candidate in selection.table],
+        "ranks": comm.Get_size(),
+        "seconds": time.perf_counter() - begin,
+        "model": options.output,
+    }
+
+
+def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
+    begin = time.perf_counter()
+    gm = _estimator_of(options, comm, _show)
+    gm.set_params(n_components=options.n_components, covariance_type=options.covariance_type)
     if options.warm_start is not None:
         before = _estimator.GaussianMixture.load(options.warm_start)
         if before.means_.shape[0] != options.n_components or before.covariance_type != options.covariance_type:
@@ -654,8 +770,8 @@ def _loaded(options: argparse.Namespace, comm: Any) -> GaussianMixture:
 def _score(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
     gm = _loaded(options, comm)
     total, n = gm._total(options.data, options.sample_weight)
-    p = gm._n_parameters()
-    return {"score": total / n, "log_likelihood": total, "bic": -2.0 * total + p * float(np.log(n)), "aic": -2.0 * total + 2.0 * p}
+    criteria = {name: gm._criterion(name, total, n) for name in ("bic", "aic")}
+    return {"score": total / n, "log_likelihood": total, **criteria}
 
 
 def _predict(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
@@ -733,10 +849,10 @@ def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
     if isinstance(options, int):
         return options
     try:
-        result = {"fit": _fit, "score": _score, "predict": _predict}[options.command](options, comm)
+        result = {"fit": _fit, "select": _select, "score": _score, "predict": _predict}[options.command](options, comm)
     except KeyboardInterrupt:
         if comm.Get_rank() == 0:
-            print("interrupted before the end of an iteration; nothing was written", file=sys.stderr, flush=True)
+            print("interrupted; nothing was written", file=sys.stderr, flush=True)
             # The other ranks may wait for this one.
             if comm.Get_size() > 1:
                 comm.Abort(_INTERRUPTED)
@@ -748,8 +864,25 @@ def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
             print(f"error: {error}", file=sys.stderr)
         return _FAILURE
     if comm.Get_rank() == 0:
-        print(json.dumps(result) if options.json else "\n".join(f"{name}: {value}" for name, value in result.items()))
+        print(json.dumps(result) if options.json else _text(result))
     return _INTERRUPTED if result.get("interrupted") else 0
+
+
+def _text(result: dict[str, Any]) -> str:
+    """Give a result for people: a table of the candidates, if there are any, and a line for each other value."""
+    candidates = result.pop("candidates", None)
+    if candidates is None:
+        return "\n".join(f"{name}: {value}" for name, value in result.items())
+    best, name = result["best"], result["criterion"].upper()
+    rows = [("type", "K", "parameters", "score", name, "iterations")]
+    for c in candidates:
+        mark = " best" if c == best else "" if c["converged"] else " not converged"
+        numbers = (c["n_parameters"], f"{c['score']:.6f}", f"{c['criterion']:.3f}", f"{c['n_iter']}{mark}")
+        rows.append((c["covariance_type"], *map(str, (c["n_components"], *numbers))))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    result["best"] = f"{best['n_components']} components, {best['covariance_type']}"
+    return "\n".join([*table, "", _text(result)])
 
 
 def _run() -> int:

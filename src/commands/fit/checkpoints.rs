@@ -63,6 +63,7 @@ impl<'a> CheckpointWriter<'a> {
             made_with: self.made_with.clone(),
             present: self.source.restore_fit(present)?,
             best: best.map(|best| self.source.restore_fit(best)).transpose()?,
+            feature_names: self.source.names().map(<[String]>::to_vec),
         })
     }
 }

@@ -11,7 +11,7 @@ use crate::terminal::{FitProgress, Interrupt, interrupt, text};
 use anyhow::{Context, anyhow};
 use checkpoints::CheckpointWriter;
 use clap::{Args, ValueEnum};
-use gaussmix::io::{self, Checkpoint, CheckpointOutput, Identity, ModelOutput, Output};
+use gaussmix::io::{self, Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput, Output};
 use gaussmix::{
     Callback, CovarianceType, Description, Evaluator, Fit as Fitted, Freeze, GaussianMixtureParams,
     GaussianMixtureValidParams, Mixture, Samples, mcmc,
@@ -31,7 +31,10 @@ Examples:
   gmm fit data.npy -k 8 -o model.json
   gmm fit data.csv -k 3 --covariance-type diag --n-init 10 --plot fit.svg -o model.npz
   gmm fit data.npy -k 64 --standardize --max-iter 1000 --checkpoint fit.json -o model.json
-  gmm fit new.npy --init model.json --freeze means -o adapted.json")]
+  gmm fit new.npy --init model.json --freeze means -o adapted.json
+  gmm fit iris.csv -k 3 --drop species -o model.json
+  gmm fit customers.parquet -k 8 --columns age,income,visits -o model.json
+  gmm fit folder-of-parquet-files -k 8 --memory 4G -o model.json")]
 pub struct Fit {
     /// Number of components; needed without --init. Default: that of --init
     #[arg(short, value_parser = whole_number, required_unless_present = "init")]
@@ -97,10 +100,12 @@ struct Outputs {
 impl Fit {
     pub fn run(self) -> anyhow::Result<u8> {
         let outputs = self.open()?;
-        let init = self.init.as_ref().map(io::read_model).transpose()?;
+        let init = self.init.as_ref().map(io::read_model_with_summary).transpose()?;
+        let (init, init_names) = init.map_or((None, None), |(init, found)| (Some(init), found.feature_names));
         let resumed = self.resumed()?;
         let (k, covariance_type) = self.shape(init.as_ref())?;
-        let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref())?;
+        let selection = self.training.data.table.selection(init_names, None);
+        let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
         let made_with = match self.checkpoint {
             Some(_) => self.identity(input.identity()?, k, covariance_type, init.as_ref())?,
             None => Identity::default(),
@@ -130,7 +135,7 @@ impl Fit {
         let seconds = begin.elapsed().as_secs_f64();
         let own = source.restore_fit(&fit)?;
         if let Some(model) = &outputs.model {
-            model.write_fit(&own)?;
+            model.write_with_summary(&own.mixture, &FitSummary::from(&own).with_feature_names(source.names()))?;
         }
         if fit.stopped {
             checkpoints.finish(None)?;
@@ -143,7 +148,8 @@ impl Fit {
         checkpoints.finish(Some(&last))?;
         let report = Report::new(&source, evaluator.as_mut(), iterated_by, &fit, own.n_iter(), seconds)?;
         if let Some(plot) = &outputs.plot {
-            let svg = plot::fit(&plot::Scatter::new(&source, evaluator.as_mut(), &fit.mixture)?, &own)?;
+            let scatter = plot::Scatter::new(&source, evaluator.as_mut(), &fit.mixture)?;
+            let svg = plot::fit(&scatter, &own, source.names().unwrap_or_default())?;
             plot.write(|file| file.write_all(svg.as_bytes()))?;
         }
         if self.json {
@@ -157,8 +163,8 @@ impl Fit {
 
     /// Makes sure that all results can be written, before anything is read.
     fn open(&self) -> anyhow::Result<Outputs> {
-        let (data, weights) = (&self.training.data.data, self.training.sample_weight.as_ref());
-        refuse_overlap([self.output.as_ref(), self.checkpoint.as_ref(), self.plot.as_ref()], [Some(data), weights])?;
+        let inputs = self.training.inputs();
+        refuse_overlap([self.output.as_ref(), self.checkpoint.as_ref(), self.plot.as_ref()], inputs)?;
         Ok(Outputs {
             model: self.output.as_ref().map(ModelOutput::create).transpose()?,
             checkpoint: self.checkpoint.as_ref().map(CheckpointOutput::create).transpose()?,
@@ -274,7 +280,7 @@ impl Fit {
     fn describe_failure(&self, checkpoints: &CheckpointWriter<'_>) -> String {
         match (&self.checkpoint, checkpoints.any_written()) {
             (Some(path), true) => format!("the fit failed; its last checkpoint is in {}", path.display()),
-            _ => format!("the fit to {} failed", self.training.data.data.display()),
+            _ => format!("the fit to {} failed", self.training.data.table.describe()),
         }
     }
 }

@@ -7,6 +7,8 @@ use serde::Serialize;
 
 /// Up to so many components the report shows the weights.
 const MAX_WEIGHTS: usize = 12;
+/// Up to so many features the report shows their names.
+const MAX_NAMES: usize = 12;
 
 /// What `--json` prints. Likelihoods are in the data's units, and sums over all samples times their weights.
 #[derive(Serialize)]
@@ -15,6 +17,9 @@ pub struct Report {
     d: usize,
     k: usize,
     covariance_type: &'static str,
+    /// The names of the features, if they have any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    feature_names: Option<Vec<String>>,
     n_iter: usize,
     converged: bool,
     /// Mean log-likelihood of a sample before the last M-step; null without iterations.
@@ -57,6 +62,7 @@ impl Report {
             d,
             k: mixture.n_components(),
             covariance_type: mixture.covariance_type().name(),
+            feature_names: source.names().map(<[String]>::to_vec),
             n_iter,
             converged: fit.converged,
             lower_bound: fit.lower_bounds.last().map(|bound| bound - source.log_scale()),
@@ -98,10 +104,14 @@ impl Report {
             format!("time            {}", text::seconds(self.seconds)),
         ];
         lines.extend(self.computed_in_float64.map(String::from));
+        if let Some(names) = self.feature_names.as_ref().filter(|names| names.len() <= MAX_NAMES) {
+            lines.insert(1, format!("  features      {}", names.join(", ")));
+        }
         let k = own.mixture.n_components();
         if (2..=MAX_WEIGHTS).contains(&k) {
             let weights: Vec<String> = own.mixture.weights().iter().map(|w| format!("{w:.4}")).collect();
-            lines.insert(2, format!("  weights       {}", weights.join(", ")));
+            let model = lines.iter().position(|line| line.starts_with("model ")).unwrap_or(0);
+            lines.insert(model + 1, format!("  weights       {}", weights.join(", ")));
         }
         if !self.retained.is_empty() {
             lines.push(format!(

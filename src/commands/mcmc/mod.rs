@@ -3,13 +3,13 @@ mod progress;
 mod report;
 
 use super::values::whole_number;
-use crate::input::{Gaps, read_data, tuning_file};
+use crate::input::{Gaps, TableOptions, note_columns, note_header_of_numbers, tuning_file};
 use crate::plot;
 use crate::program::SUCCESS;
 use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use gaussmix::io::{self, Data, Identity, Output};
+use gaussmix::io::{self, Data, Identity, Output, Table};
 use gaussmix::mcmc::{
     self, DataSummary, Journal, Model, Outcome, Posterior, Prior, Run, Sampler, Saved, Settings, Start, Target,
 };
@@ -53,8 +53,8 @@ Default, also for parts that are left out: weights and correlations are uniform;
 normal with the mean and the standard deviation of the data's column; the scales are half normal
 with the standard deviation of the data's column.")]
 pub struct Mcmc {
-    /// The data (samples × features): .npy (float32 or float64) or .csv (with or without a header)
-    data: PathBuf,
+    #[command(flatten)]
+    table: TableOptions,
     /// Where to compute: auto, cpu, cuda, cuda:N or reference; over several devices at once cuda:all, or a list such as
     /// cuda:0,2 or cuda:0,cpu
     #[arg(long, default_value = "auto")]
@@ -66,7 +66,8 @@ pub struct Mcmc {
     /// digits
     #[arg(long, conflicts_with = "kernel")]
     float64: bool,
-    /// NaN in the data stands for a value that is missing; so does a field of a .csv that is empty, NA, NaN or null
+    /// NaN in the data stands for a value that is missing; so does a field of text that is empty, NA, NaN or null, and
+    /// a null of Parquet or Arrow
     ///
     /// The likelihood of a sample is then that of its observed values, which is exact where values are missing at random. It is
     /// computed on the CPU.
@@ -150,9 +151,13 @@ impl Mcmc {
     pub fn run(self) -> anyhow::Result<u8> {
         let plot = self.plot.as_ref().map(Output::create).transpose()?;
         let prior = self.prior()?;
-        let init = self.init.as_ref().map(io::read_model).transpose()?;
-        let input = read_data(&self.data, u64::MAX)?;
-        let samples = self.samples(&input).with_context(|| self.data.display().to_string())?;
+        let init = self.init.as_ref().map(io::read_model_with_summary).transpose()?;
+        let (init, names) = init.map_or((None, None), |(init, found)| (Some(init), found.feature_names));
+        let table = Table::open(&self.table.data, &self.table.selection(names, None))?;
+        note_columns(&table, &self.table.describe());
+        let input = table.read()?.data;
+        note_header_of_numbers(&table, &input);
+        let samples = self.samples(&input).with_context(|| self.table.describe())?;
         let data = DataSummary::new(&samples);
         let model = Model::new(self.k, self.covariance_type, &prior, self.order, &data)?;
         let settings = self.settings(&model);
@@ -205,7 +210,7 @@ impl Mcmc {
         }
         let files = run.save(&self.output)?;
         if let Some(plot) = &plot {
-            let svg = plot::traces(&report::traces(&run))?;
+            let svg = plot::traces(&report::traces(&run, table.names()))?;
             plot.write(|file| file.write_all(svg.as_bytes()))?;
         }
         let summary = run.summary();
@@ -216,7 +221,7 @@ impl Mcmc {
             text::print_json(&report)?;
         } else {
             let evaluations = if self.sampler == SamplerName::Nuts { "gradients" } else { "evaluations" };
-            text::print(report.text(evaluations, summary, plot.as_ref()))?;
+            text::print(report.text(evaluations, summary, table.names(), plot.as_ref()))?;
         }
         Ok(SUCCESS)
     }
@@ -228,7 +233,7 @@ impl Mcmc {
         gaps.add(&samples, 0);
         gaps.check_columns()?;
         if let Some(note) = gaps.note() {
-            text::note(format_args!("{}: {note}", self.data.display()));
+            text::note(format_args!("{}: {note}", self.table.describe()));
         }
         Ok(samples)
     }

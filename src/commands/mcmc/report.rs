@@ -75,10 +75,17 @@ impl Report {
         }
     }
 
-    /// The report in words. `evaluations` names what was counted: evaluations, or gradients.
-    pub fn text(&self, evaluations: &str, mut summary: Summary, plot: Option<&Output>) -> String {
+    /// The report in words. `evaluations` names what was counted: evaluations, or gradients. `names` are those of the features.
+    pub fn text(
+        &self,
+        evaluations: &str,
+        mut summary: Summary,
+        names: Option<&[String]>,
+        plot: Option<&Output>,
+    ) -> String {
         let hidden = summary.rows.len().saturating_sub(MAX_SHOWN);
         summary.rows.truncate(MAX_SHOWN);
+        summary.rows.iter_mut().for_each(|row| row.name = with_features(&row.name, names));
         let mut lines = vec![summary.to_string()];
         if hidden > 0 {
             lines.push(format!("({hidden} more parameters: --json)"));
@@ -107,8 +114,23 @@ impl Report {
     }
 }
 
-/// The draws of the log density and of the first parameters, chain by chain, for the plot.
-pub fn traces(run: &Run) -> Vec<Trace> {
+/// A parameter's name with those of its features: `means.2.1` as `means.2.1 width`, and `covariances.1.1.2` as
+/// `covariances.1.1.2 width, height`.
+fn with_features(parameter: &str, names: Option<&[String]>) -> String {
+    let mut parts = parameter.split('.');
+    let (variable, component) = (parts.next(), parts.next());
+    let feature = |index: &str| names?.get(index.parse::<usize>().ok()?.checked_sub(1)?);
+    let features: Vec<&str> = parts.filter_map(feature).map(String::as_str).collect();
+    match (variable, component) {
+        (Some("means" | "covariances"), Some(_)) if !features.is_empty() => {
+            format!("{parameter} {}", features.join(", "))
+        }
+        _ => parameter.into(),
+    }
+}
+
+/// The draws of the log density and of the first parameters, chain by chain, for the plot. `names` are those of the features.
+pub fn traces(run: &Run, names: Option<&[String]>) -> Vec<Trace> {
     let mut traces = Vec::new();
     for variable in ["lp__", "weights", "means", "covariances"] {
         let Some(draws) = run.draws(variable) else { continue };
@@ -122,7 +144,7 @@ pub fn traces(run: &Run) -> Vec<Trace> {
             let index = index_suffix(&draws.shape()[2..], i);
             let column = |rows: &[f64]| rows.chunks(size).map(|row| row[i]).collect();
             traces.push(Trace {
-                name: format!("{variable}{index}"),
+                name: with_features(&format!("{variable}{index}"), names),
                 chains: flat.chunks(n * size).map(column).collect(),
             });
         }
@@ -138,4 +160,25 @@ fn index_suffix(shape: &[usize], mut i: usize) -> String {
         i /= n;
     }
     suffix
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_have_the_names_of_their_features() {
+        let names = ["width".to_string(), "height".to_string()];
+        for (parameter, shown) in [
+            ("means.2.1", "means.2.1 width"),
+            ("covariances.1.1.2", "covariances.1.1.2 width, height"),
+            ("covariances.1.2", "covariances.1.2 height"),
+            ("covariances.1", "covariances.1"),
+            ("weights.2", "weights.2"),
+            ("lp__", "lp__"),
+        ] {
+            assert_eq!(with_features(parameter, Some(&names)), shown);
+            assert_eq!(with_features(parameter, None), parameter);
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! Detects that a file changed while it was read.
 use crate::io::Problem;
 use std::fs::{File, Metadata};
+use std::io;
+use std::path::Path;
 use std::time::SystemTime;
 
 /// The size of a file and the time of its last change.
@@ -12,6 +14,22 @@ pub(super) struct FileStamp {
 }
 
 impl FileStamp {
+    /// Opens a regular file of which any part can be read.
+    pub fn open(path: &Path) -> Result<(File, Self), Problem> {
+        let file = File::open(path).map_err(Problem::io("open it"))?;
+        let metadata = file.metadata().map_err(Problem::io("open it"))?;
+        if metadata.is_dir() {
+            return Err(Problem::io("read it")(io::ErrorKind::IsADirectory.into()));
+        }
+        let stamp = Self::of(&metadata).ok_or_else(|| Problem::format("it must be a regular file"))?;
+        Ok((file, stamp))
+    }
+
+    /// The size of the file.
+    pub fn size(self) -> u64 {
+        self.size
+    }
+
     /// `None` for a pipe or a device, which have no fixed size.
     pub fn of(metadata: &Metadata) -> Option<Self> {
         metadata.is_file().then(|| Self { size: metadata.len(), modified: metadata.modified().ok() })

@@ -1,17 +1,27 @@
 //! Data sets from files.
+mod arrow;
+mod arrow_ipc;
+mod block;
+mod columns;
 mod csv;
 mod file_stamp;
 pub(super) mod npy;
 pub(super) mod npy_header;
+mod parquet;
+mod stream;
+mod table;
 
+pub use arrow::panics_are_caught;
+pub use block::Ids;
+pub use columns::Selection;
 pub use npy::write_npy;
+pub use table::{Contents, DataFile, Table};
 
-use super::{Error, Problem, Result};
+use super::{Problem, Result};
 use gmm_host::Samples;
-use ndarray::{Array1, Array2};
-use npy::{Dtype, Npy};
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use ndarray::{Array1, Array2, s};
+use npy::Dtype;
+use std::path::Path;
 
 /// N samples of D features, in the element type of the file.
 #[derive(Debug)]
@@ -48,6 +58,14 @@ impl Data {
         }
     }
 
+    /// Some of the rows.
+    fn rows(&self, rows: std::ops::Range<usize>) -> Self {
+        match self {
+            Self::F32(x) => Self::F32(x.slice(s![rows, ..]).into_owned()),
+            Self::F64(x) => Self::F64(x.slice(s![rows, ..]).into_owned()),
+        }
+    }
+
     /// The data as checked samples that own it. Errors: as [`samples`](Self::samples).
     pub fn into_samples<'a>(self) -> gmm_host::Result<Samples<'a>> {
         match self {
@@ -81,138 +99,41 @@ impl Data {
     }
 }
 
-/// A data set (N, D) that stays in its `.npy` file and of which some rows at a time are read, so that it may be larger than
-/// memory.
-///
-/// Every read compares the size of the file and the time of its last change with those when it was opened, and fails with
-/// [`Problem::Changed`] if they differ.
-#[derive(Debug)]
-pub struct DataFile {
-    path: PathBuf,
-    npy: Npy,
-    dim: (usize, usize),
-}
-
-impl DataFile {
-    /// Opens the file and reads its header.
-    ///
-    /// # Errors
-    /// As [`read_data`]; also for a `.csv`, whose rows have no fixed places in the file.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let open = || match format_of(path)? {
-            Format::Csv => Err(Problem::format("a .csv can only be read as a whole; convert it to .npy")),
-            Format::Npy => {
-                let npy = Npy::open(path)?;
-                let dim = matrix_shape(npy.shape())?;
-                Ok(Self { path: path.into(), npy, dim })
-            }
-        };
-        open().map_err(|problem| problem.at(path))
-    }
-
-    /// (N, D).
-    pub fn dim(&self) -> (usize, usize) {
-        self.dim
-    }
-
-    /// Name of the element type.
-    pub fn dtype(&self) -> &'static str {
-        self.npy.dtype().name()
-    }
-
-    /// Size of the values in bytes.
-    pub fn n_bytes(&self) -> u64 {
-        let (n, d) = self.dim;
-        n as u64 * d as u64 * self.npy.dtype().size()
-    }
-
-    /// Reads all samples. Errors: as [`rows`](Self::rows).
-    pub fn read(&self) -> Result<Data> {
-        self.rows(0..self.dim.0)
-    }
-
-    /// Reads some of the samples. The values are not checked: [`Data::samples`] does.
-    ///
-    /// # Errors
-    /// [`Problem::Changed`]; what the system reports.
-    ///
-    /// # Panics
-    /// If the file has fewer rows.
-    pub fn rows(&self, rows: Range<usize>) -> Result<Data> {
-        let data = match self.npy.dtype() {
-            Dtype::F32 => self.npy.rows(rows).map(Data::F32),
-            Dtype::F64 => self.npy.rows(rows).map(Data::F64),
-        };
-        data.map_err(|problem| problem.at(&self.path))
-    }
-
-    /// The error to report when values that were usable at an earlier read are not any more: [`Problem::Changed`].
-    pub fn changed(&self) -> Error {
-        Problem::Changed.at(&self.path)
-    }
-}
-
 /// Reads a data set (N, D) into memory.
 ///
-/// * `.npy`: float32 or float64, either byte order, C or Fortran order. [`DataFile`] reads parts of it.
-/// * `.csv`: numbers separated by commas, read as float64. A field that is empty, `NA`, `NaN` or `null` is NaN. The first line is
-///   a header if none of its fields is a number. Empty lines are skipped.
+/// * `.npy`: float32 or float64, either byte order, C or Fortran order.
+/// * `.csv`, `.tsv`, `.txt`: numbers separated by commas, tabs, semicolons, vertical bars or spaces, read as float64. The first line
+///   is a header if none of its fields is a number. Empty lines are skipped.
+/// * `.parquet`; `.arrow` or `.feather` (Arrow IPC): float16 and float32 as float32, other numbers as float64.
+/// * `.npy` and text may be compressed by gzip or Zstandard (`.csv.gz`, `.csv.zst`). The path `-` stands for standard input.
 ///
-/// The values are not checked: [`Data::samples`] does.
+/// A missing value (an empty field, `NA`, `NaN`, `null`, a null of Arrow) is NaN. The values are not checked: [`Data::samples`] does.
+/// [`Table`] reads some of the columns, and several files as one data set; [`DataFile`] reads parts.
 ///
 /// # Errors
-/// If the file cannot be read, has neither format, is cut short or changes while it is read; the error names the file and the
-/// place. Memory is taken in proportion to the size of the file, whatever its header claims.
+/// If the file cannot be read, has none of these formats, is cut short or changes while it is read; the error names the file and
+/// the place. Memory is taken in proportion to the size of the file, whatever its header claims; a compressed file may hold a
+/// thousand times its size.
 pub fn read_data(path: impl AsRef<Path>) -> Result<Data> {
-    read_data_within(path, u64::MAX)
+    Ok(Table::open(&[path], &Selection::default())?.read()?.data)
 }
 
-/// As [`read_data`], with a limit on the memory that the numbers of a `.csv` may take, in bytes.
-///
-/// # Errors
-/// As [`read_data`]; also for a `.csv` whose numbers take more.
-pub fn read_data_within(path: impl AsRef<Path>, memory: u64) -> Result<Data> {
-    let path = path.as_ref();
-    match format_of(path).map_err(|problem| problem.at(path))? {
-        Format::Csv => csv::read(path, memory).map(Data::F64).map_err(|problem| problem.at(path)),
-        Format::Npy => DataFile::open(path)?.read(),
-    }
-}
-
-/// Reads one number for each sample (N,), such as sample weights, from a `.npy` of shape (N,) or (N, 1) or from a `.csv` with
+/// Reads one number for each sample (N,), such as sample weights, from a `.npy` of shape (N,) or (N, 1) or from a table with
 /// one column. The values are not checked. Errors: as [`read_data`].
 pub fn read_vector(path: impl AsRef<Path>) -> Result<Array1<f64>> {
     let path = path.as_ref();
     let array = || {
-        let array = match format_of(path)? {
-            Format::Csv => csv::read(path, u64::MAX)?.into_dyn(),
-            Format::Npy => {
-                let npy = Npy::open(path)?;
-                check_vector_shape(npy.shape())?;
-                match npy.dtype() {
-                    Dtype::F32 => npy.read::<f32>()?.mapv(f64::from),
-                    Dtype::F64 => npy.read::<f64>()?,
-                }
-            }
+        let array = match table::vector_from_npy(path).map_err(|problem| problem.at(path))? {
+            Some(array) => array,
+            None => match Table::open(&[path], &Selection::default())?.read()?.data {
+                Data::F32(x) => x.mapv(f64::from).into_dyn(),
+                Data::F64(x) => x.into_dyn(),
+            },
         };
-        check_vector_shape(array.shape())?;
+        check_vector_shape(array.shape()).map_err(|problem| problem.at(path))?;
         Ok(array.flatten().into_owned())
     };
-    array().map_err(|problem: Problem| problem.at(path))
-}
-
-enum Format {
-    Npy,
-    Csv,
-}
-
-fn format_of(path: &Path) -> std::result::Result<Format, Problem> {
-    match super::extension(path).as_str() {
-        "npy" => Ok(Format::Npy),
-        "csv" => Ok(Format::Csv),
-        _ => Err(Problem::Format("the name of a data file must end in .npy or .csv".into())),
-    }
+    array()
 }
 
 fn matrix_shape(shape: &[usize]) -> std::result::Result<(usize, usize), Problem> {

@@ -1,4 +1,5 @@
 //! NumPy's array files.
+use super::Data;
 use super::file_stamp::FileStamp;
 use super::npy_header::Header;
 use crate::io::Problem;
@@ -56,17 +57,10 @@ pub(super) struct Npy {
 impl Npy {
     /// Opens an array of float32 or float64 and makes sure that the file has the size that its header implies.
     pub fn open(path: &Path) -> Result<Self, Problem> {
-        let mut file = File::open(path).map_err(Problem::io("open it"))?;
-        let metadata = file.metadata().map_err(Problem::io("open it"))?;
-        if metadata.is_dir() {
-            return Err(Problem::io("read it")(io::ErrorKind::IsADirectory.into()));
-        }
-        let Some(stamp) = FileStamp::of(&metadata) else {
-            return Err(Problem::format("a .npy must be a regular file"));
-        };
+        let (mut file, stamp) = FileStamp::open(path)?;
         let header = Header::read(&mut file)?;
         let (dtype, swap_bytes) = dtype(&header)?;
-        header.check_size(dtype.size(), metadata.len().saturating_sub(header.start))?;
+        header.check_size(dtype.size(), stamp.size().saturating_sub(header.start))?;
         Ok(Self { file, stamp, header, dtype, swap_bytes })
     }
 
@@ -107,6 +101,14 @@ impl Npy {
             .map_err(|e| Problem::format(e.to_string()))
     }
 
+    /// Reads some rows of a two-dimensional array. Errors and panics: as [`rows`](Self::rows).
+    pub fn data(&self, rows: Range<usize>) -> Result<Data, Problem> {
+        match self.dtype {
+            Dtype::F32 => self.rows(rows).map(Data::F32),
+            Dtype::F64 => self.rows(rows).map(Data::F64),
+        }
+    }
+
     /// Reads as many elements as `out` has room for, beginning with element number `first` (counted from 0).
     fn fill<T: Element>(&self, out: &mut [T], first: usize) -> Result<(), Problem> {
         let piece = PIECE_BYTES / size_of::<T>();
@@ -126,12 +128,12 @@ impl Npy {
 }
 
 #[cfg(unix)]
-fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
+pub(super) fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
 }
 
 #[cfg(windows)]
-fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
+pub(super) fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !out.is_empty() {
         match std::os::windows::fs::FileExt::seek_read(file, out, offset) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -145,18 +147,42 @@ fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result
 
 /// Reads an array of either type from the bytes of a .npy, as float64.
 pub(in crate::io) fn parse(bytes: &[u8]) -> Result<ArrayD<f64>, Problem> {
+    Ok(match parse_as_stored(bytes)? {
+        Stored::F32(x) => x.mapv(f64::from),
+        Stored::F64(x) => x,
+    })
+}
+
+/// Reads a data set from the bytes of a .npy.
+pub(super) fn parse_data(bytes: &[u8]) -> Result<Data, Problem> {
+    fn matrix<T>(x: ArrayD<T>) -> Result<Array2<T>, Problem> {
+        super::matrix_shape(x.shape())?;
+        x.into_dimensionality().map_err(|e| Problem::format(e.to_string()))
+    }
+    Ok(match parse_as_stored(bytes)? {
+        Stored::F32(x) => Data::F32(matrix(x)?),
+        Stored::F64(x) => Data::F64(matrix(x)?),
+    })
+}
+
+/// An array of either type.
+enum Stored {
+    F32(ArrayD<f32>),
+    F64(ArrayD<f64>),
+}
+
+fn parse_as_stored(bytes: &[u8]) -> Result<Stored, Problem> {
     let (header, body) = split(bytes)?;
     let (dtype, swap) = dtype(&header)?;
     header.check_size(dtype.size(), body.len() as u64)?;
-    fn decode<T: Element + Into<f64>>(body: &[u8], swap: bool) -> Vec<f64> {
+    fn decode<T: Element>(header: &Header, body: &[u8], swap: bool) -> Result<ArrayD<T>, Problem> {
         let values = body.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
-        values.map(|v| if swap { v.swapped() } else { v }.into()).collect()
+        array(header, values.map(|v| if swap { v.swapped() } else { v }).collect())
     }
-    let values = match dtype {
-        Dtype::F32 => decode::<f32>(body, swap),
-        Dtype::F64 => decode::<f64>(body, swap),
-    };
-    array(&header, values)
+    Ok(match dtype {
+        Dtype::F32 => Stored::F32(decode(&header, body, swap)?),
+        Dtype::F64 => Stored::F64(decode(&header, body, swap)?),
+    })
 }
 
 /// Reads one truth value, whole number or floating-point number (an array without dimensions) as float64.
@@ -182,22 +208,45 @@ pub(in crate::io) fn parse_scalar(bytes: &[u8]) -> Result<f64, Problem> {
 
 /// Reads NumPy's 0-dimensional array of a text (`numpy.array("diag")`) from the bytes of a .npy.
 pub(in crate::io) fn parse_text(bytes: &[u8]) -> Result<String, Problem> {
+    let (shape, mut texts) = parse_unicode(bytes)?;
+    match (&shape[..], texts.pop()) {
+        ([], Some(text)) => Ok(text),
+        _ => Err(Problem::format(format!("there is an array of shape {shape:?} in place of a text"))),
+    }
+}
+
+/// Reads NumPy's 1-dimensional array of texts from the bytes of a .npy.
+pub(in crate::io) fn parse_texts(bytes: &[u8]) -> Result<Vec<String>, Problem> {
+    match parse_unicode(bytes)? {
+        (shape, texts) if shape.len() == 1 => Ok(texts),
+        (shape, _) => {
+            Err(Problem::format(format!("the array of texts has shape {shape:?} where one dimension is needed")))
+        }
+    }
+}
+
+/// The shape and the texts of an array of texts.
+fn parse_unicode(bytes: &[u8]) -> Result<(Vec<usize>, Vec<String>), Problem> {
     let (header, body) = split(bytes)?;
-    let text = match header.element() {
-        Some(('U', size, false)) if header.shape.is_empty() => {
-            header.check_size(size, body.len() as u64)?;
-            // UCS-4, padded with zeros.
-            let (characters, _) = body.as_chunks::<4>();
-            characters.iter().map(|&c| char::from_u32(u32::from_le_bytes(c))).collect::<Option<String>>()
-        }
-        _ => {
-            let (descr, shape) = (&header.descr, &header.shape);
-            return Err(Problem::format(format!(
-                "there is an array of type {descr} and shape {shape:?} in place of a text"
-            )));
-        }
+    let Some(('U', size, false)) = header.element() else {
+        let (descr, shape) = (&header.descr, &header.shape);
+        return Err(Problem::format(format!(
+            "there is an array of type {descr} and shape {shape:?} in place of texts"
+        )));
     };
-    Ok(text.ok_or_else(|| Problem::format("there is a text that is no Unicode"))?.trim_end_matches('\0').into())
+    header.check_size(size, body.len() as u64)?;
+    // UCS-4, padded with zeros.
+    let text = |characters: &[u8]| {
+        let (characters, _) = characters.as_chunks::<4>();
+        let text = characters.iter().map(|&c| char::from_u32(u32::from_le_bytes(c))).collect::<Option<String>>();
+        Ok(text.ok_or_else(|| Problem::format("there is a text that is no Unicode"))?.trim_end_matches('\0').into())
+    };
+    // Nothing bounds the number of texts without characters.
+    if size == 0 {
+        return Err(Problem::format("there is a text without characters"));
+    }
+    let texts = body.chunks_exact(size as usize).map(text).collect::<Result<_, Problem>>()?;
+    Ok((header.shape, texts))
 }
 
 fn split(bytes: &[u8]) -> Result<(Header, &[u8]), Problem> {
@@ -207,10 +256,23 @@ fn split(bytes: &[u8]) -> Result<(Header, &[u8]), Problem> {
 
 /// NumPy's 0-dimensional array of a text, as the bytes of a .npy.
 pub(in crate::io) fn text_to_npy(text: &str) -> io::Result<Vec<u8>> {
-    let type_descriptor = Value::String(format!("<U{}", text.chars().count()));
-    let header = numpy::Header { type_descriptor, layout: numpy::Layout::Standard, shape: Vec::new() };
+    unicode_to_npy(&[text], Vec::new())
+}
+
+/// NumPy's 1-dimensional array of texts, as the bytes of a .npy.
+pub(in crate::io) fn texts_to_npy(texts: &[String]) -> io::Result<Vec<u8>> {
+    unicode_to_npy(texts, vec![texts.len()])
+}
+
+fn unicode_to_npy<T: AsRef<str>>(texts: &[T], shape: Vec<usize>) -> io::Result<Vec<u8>> {
+    let width = texts.iter().map(|text| text.as_ref().chars().count()).max().unwrap_or(0).max(1);
+    let type_descriptor = Value::String(format!("<U{width}"));
+    let header = numpy::Header { type_descriptor, layout: numpy::Layout::Standard, shape };
     let mut bytes = header.to_bytes().map_err(io::Error::other)?;
-    bytes.extend(text.chars().flat_map(|c| u32::from(c).to_le_bytes()));
+    for text in texts {
+        let padded = text.as_ref().chars().map(u32::from).chain(std::iter::repeat(0)).take(width);
+        bytes.extend(padded.flat_map(u32::to_le_bytes));
+    }
     Ok(bytes)
 }
 

@@ -20,6 +20,8 @@ pub struct Checkpoint {
     pub present: Fit,
     /// The best of the runs before the current one.
     pub best: Option<Fit>,
+    /// The names of the features, if they have any.
+    pub feature_names: Option<Vec<String>>,
 }
 
 /// The members of a checkpoint as they are written.
@@ -38,13 +40,13 @@ struct WrittenMembers<'a> {
 }
 
 impl<'a> WrittenMembers<'a> {
-    fn new(fit: &'a Fit, best: Option<&'a Fit>, made_with: Option<&'a Identity>) -> Self {
+    fn new(fit: &'a Fit, best: Option<&'a Fit>, made_with: Option<&'a Identity>, names: Option<&[String]>) -> Self {
         Self {
             model: (&fit.mixture).into(),
-            summary: fit.into(),
+            summary: FitSummary::from(fit).with_feature_names(names),
             run: fit.run,
             retained: &fit.retained,
-            best: best.map(|best| Box::new(Self::new(best, None, None))),
+            best: best.map(|best| Box::new(Self::new(best, None, None, None))),
             made_with,
         }
     }
@@ -54,6 +56,7 @@ impl<'a> WrittenMembers<'a> {
 #[derive(Deserialize)]
 struct ReadMembers<'a> {
     made_with: Option<Identity>,
+    feature_names: Option<Vec<String>>,
     converged: bool,
     lower_bounds: Vec<f64>,
     run: usize,
@@ -88,8 +91,9 @@ impl CheckpointOutput {
 
     /// Writes the checkpoint; each call replaces the one before. Errors: as [`Output::write`].
     pub fn write(&self, checkpoint: &Checkpoint) -> Result<()> {
-        let Checkpoint { made_with, present, best } = checkpoint;
-        let json = to_json(&WrittenMembers::new(present, best.as_ref(), Some(made_with)));
+        let Checkpoint { made_with, present, best, feature_names } = checkpoint;
+        let json = WrittenMembers::new(present, best.as_ref(), Some(made_with), feature_names.as_deref());
+        let json = to_json(&json);
         let json = json.map_err(|e| Problem::format(e.to_string()).at(self.path()))?;
         self.0.write(|file| file.write_all(json.as_bytes()))
     }
@@ -104,8 +108,8 @@ pub fn read_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint> {
     let path = path.as_ref();
     let read = || {
         let json = read_text(path)?;
-        let (present, made_with, best) = parse(&json)?;
-        let best = best.map(|best| parse(best.get())).transpose()?.map(|(fit, ..)| fit);
+        let (present, ReadMembers { made_with, best, feature_names, .. }) = parse(&json)?;
+        let best = best.map(|best| parse(best.get())).transpose()?.map(|(fit, _)| fit);
         let made_with = made_with.ok_or_else(|| {
             Problem::Format(
                 "a checkpoint of an older version, which does not record its data and options; name another file, and start \
@@ -113,24 +117,24 @@ pub fn read_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint> {
                     .into(),
             )
         })?;
-        Ok(Checkpoint { made_with, present, best })
+        Ok(Checkpoint { made_with, present, best, feature_names })
     };
     read().map_err(|problem: Problem| problem.at(path))
 }
 
-fn parse(json: &str) -> std::result::Result<(Fit, Option<Identity>, Option<&RawValue>), Problem> {
+fn parse(json: &str) -> std::result::Result<(Fit, ReadMembers<'_>), Problem> {
     let mixture = parse_model(json)?;
-    let ReadMembers { made_with, converged, lower_bounds, run, retained, best } =
-        serde_json::from_str(json).map_err(|e| {
-            Problem::Format(format!("a model, but not a checkpoint of a fit ({e}); start from it with --init instead"))
-        })?;
+    let members: ReadMembers<'_> = serde_json::from_str(json).map_err(|e| {
+        Problem::Format(format!("a model, but not a checkpoint of a fit ({e}); start from it with --init instead"))
+    })?;
     let k = mixture.n_components();
-    if let Some(c) = retained.iter().find(|&&c| c >= k) {
+    if let Some(c) = members.retained.iter().find(|&&c| c >= k) {
         return Err(Problem::Format(format!("`retained` names component {c} (counted from 0) of {k}")));
     }
     let mut fit = Fit::new(mixture);
-    (fit.lower_bounds, fit.converged, fit.run, fit.retained) = (lower_bounds, converged, run, retained);
-    Ok((fit, made_with, best))
+    (fit.lower_bounds, fit.retained) = (members.lower_bounds.clone(), members.retained.clone());
+    (fit.converged, fit.run) = (members.converged, members.run);
+    Ok((fit, members))
 }
 
 #[cfg(test)]
@@ -158,7 +162,8 @@ mod tests {
             [(fit(2, &[-1.0 / 3.0, 0.1], &[1]), Some(fit(0, &[-7e22], &[]))), (fit(0, &[], &[]), None)]
         {
             let made_with = Identity::default().with("data", "12345 × 2").with("reg-covar", 1.0 / 3.0);
-            let written = Checkpoint { made_with, present, best };
+            let feature_names = best.as_ref().map(|_| vec!["a".into(), "b".into()]);
+            let written = Checkpoint { made_with, present, best, feature_names };
             output.write(&written).unwrap();
             let read = read_checkpoint(&path).unwrap();
             assert_eq!(format!("{read:?}"), format!("{written:?}"));
@@ -176,7 +181,7 @@ mod tests {
             let error = read_checkpoint(&path).unwrap_err().to_string();
             assert!(error.contains("c.json: ") && error.contains(part), "{error}");
         };
-        let whole = to_json(&WrittenMembers::new(&fit(0, &[-1.0], &[1]), None, None)).unwrap();
+        let whole = to_json(&WrittenMembers::new(&fit(0, &[-1.0], &[1]), None, None, None)).unwrap();
         refused(crate::io::model_to_json(&fit(0, &[], &[]).mixture), "--init");
         refused(whole.replace("\"retained\": [1]", "\"retained\": [2]"), "component 2");
         refused(whole.replace("\"run\": 0", "\"run\": -1"), "not a checkpoint");

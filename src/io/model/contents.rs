@@ -1,12 +1,17 @@
-//! What a model file holds besides its format: the parameters of a mixture, and how a fit found them.
+//! What a model file holds besides its format: the parameters of a mixture, how a fit found them, and the names of the features.
 use crate::io::Problem;
 use gmm_host::{CovarianceType, Covariances, Error, Fit, Mixture};
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 
-/// How a fit found a mixture, under scikit-learn's names. A file need not say any of it.
+/// What a file says of a mixture besides its parameters, under scikit-learn's names: the names of the features, and how a fit
+/// found it. A file need not say any of it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FitSummary {
+    /// The names of the features (D,), by which the columns of a table are found; in a `.npz` the member `feature_names_in_`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feature_names: Option<Vec<String>>,
     /// Whether the last iteration changed the lower bound by less than the tolerance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub converged: Option<bool>,
@@ -21,9 +26,32 @@ pub struct FitSummary {
     pub lower_bounds: Option<Vec<f64>>,
 }
 
+impl FitSummary {
+    /// Sets the names of the features.
+    #[must_use]
+    pub fn with_feature_names(self, names: Option<&[String]>) -> Self {
+        Self { feature_names: names.map(<[String]>::to_vec), ..self }
+    }
+
+    /// Makes sure that there is a name for each feature, and that no name stands for two.
+    pub(super) fn check(&self, mixture: &Mixture) -> Result<(), Problem> {
+        let Some(names) = &self.feature_names else { return Ok(()) };
+        let (got, d) = (names.len(), mixture.n_features());
+        if got != d {
+            return Err(Problem::format(format!("there are {got} feature_names for {d} features (columns of means)")));
+        }
+        let mut seen = HashSet::new();
+        match names.iter().find(|name| !seen.insert(*name)) {
+            Some(twice) => Err(Problem::format(format!("feature_names has `{twice}` twice"))),
+            None => Ok(()),
+        }
+    }
+}
+
 impl From<&Fit> for FitSummary {
     fn from(fit: &Fit) -> Self {
         Self {
+            feature_names: None,
             converged: Some(fit.converged),
             n_iter: Some(fit.n_iter() as u64),
             lower_bound: fit.lower_bounds.last().copied(),

@@ -120,7 +120,10 @@ pub fn parse_model(json: &str) -> Result<Mixture, Problem> {
 
 /// Reads a mixture, and how a fit found it, from a JSON text.
 pub(super) fn parse_model_with_summary(json: &str) -> Result<(Mixture, FitSummary), Problem> {
-    Ok((parse_model(json)?, decode(&quote_non_finite(json))?))
+    let mixture = parse_model(json)?;
+    let summary: FitSummary = decode(&quote_non_finite(json))?;
+    summary.check(&mixture)?;
+    Ok((mixture, summary))
 }
 
 fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Problem> {
@@ -166,6 +169,11 @@ impl Formatter for LineFormatter {
         writer.write_all(if first { b"" } else { b"," })
     }
 
+    fn begin_string<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.write_space(writer)?;
+        writer.write_all(b"\"")
+    }
+
     fn write_f64<W: ?Sized + Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
         self.write_space(writer)?;
         CompactFormatter.write_f64(writer, value)
@@ -194,6 +202,20 @@ mod tests {
         let summary = FitSummary { n_iter: Some(3), lower_bounds: Some(vec![-1.5, -1.0]), ..Default::default() };
         let with_summary = model_with_summary_to_json(&mixture, &summary).unwrap();
         assert_eq!(with_summary, text.replace("]]]}\n", "]]],\n\"n_iter\": 3,\n\"lower_bounds\": [-1.5, -1.0]}\n"));
-        assert_eq!(parse_model_with_summary(&with_summary).unwrap(), (mixture, summary));
+        assert_eq!(parse_model_with_summary(&with_summary).unwrap(), (mixture.clone(), summary.clone()));
+        let names = ["a \"b\"".to_string(), "NaN".to_string()];
+        let named = summary.with_feature_names(Some(&names));
+        let with_names = model_with_summary_to_json(&mixture, &named).unwrap();
+        assert_eq!(
+            with_names,
+            with_summary.replace("\"n_iter\"", "\"feature_names\": [\"a \\\"b\\\"\", \"NaN\"],\n\"n_iter\"")
+        );
+        assert_eq!(parse_model_with_summary(&with_names).unwrap(), (mixture, named));
+        for (other, message) in
+            [("[\"a\"]", "1 feature_names for 2 features"), ("[\"a\", \"a\"]", "`a` twice"), ("[1, 2]", "not a model")]
+        {
+            let bad = with_names.replace("[\"a \\\"b\\\"\", \"NaN\"]", other);
+            assert!(parse_model_with_summary(&bad).unwrap_err().to_string().contains(message), "{bad}");
+        }
     }
 }

@@ -14,9 +14,11 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 const TYPE: &str = "covariance_type";
+const NAMES: &str = "feature_names_in_";
 /// The members that are read. Others are checked as files, and their values are ignored.
-const MEMBERS: [&str; 10] = [
+const MEMBERS: [&str; 11] = [
     TYPE,
+    NAMES,
     "weights_",
     "means_",
     "covariances_",
@@ -62,6 +64,7 @@ pub(super) fn read(file: impl Read + Seek) -> Result<(Mixture, FitSummary), Prob
         }
     }
     let lower_bounds = array("lower_bounds_")?.map(|(_, values)| values);
+    let names = entry(NAMES).map(|bytes| npy::parse_texts(&bytes).map_err(|e| named(NAMES, e))).transpose()?;
     let mut number =
         |name: &str| entry(name).map(|bytes| npy::parse_scalar(&bytes).map_err(|e| named(name, e))).transpose();
     let n_iter = number("n_iter_")?;
@@ -69,6 +72,7 @@ pub(super) fn read(file: impl Read + Seek) -> Result<(Mixture, FitSummary), Prob
         return Err(named("n_iter_", Problem::format(format!("{n} is not a number of iterations"))));
     }
     let summary = FitSummary {
+        feature_names: names,
         converged: number("converged_")?.map(|v| v != 0.0),
         n_iter: n_iter.map(|n| n as u64),
         lower_bound: number("lower_bound_")?,
@@ -80,6 +84,7 @@ pub(super) fn read(file: impl Read + Seek) -> Result<(Mixture, FitSummary), Prob
             Problem::format(format!("{bound} is not a lower bound: leave the member out")),
         ));
     }
+    summary.check(&mixture).map_err(|e| named(NAMES, e))?;
     Ok((mixture, summary))
 }
 
@@ -211,6 +216,9 @@ pub(super) fn to_bytes(mixture: &Mixture, summary: &FitSummary) -> Result<Vec<u8
         ("precisions_cholesky_", &*mixture.precisions_cholesky()),
     ] {
         add(name, covariance_bytes(covariances)?)?;
+    }
+    if let Some(names) = &summary.feature_names {
+        add(NAMES, npy::texts_to_npy(names).map_err(Problem::io("write it"))?)?;
     }
     if let Some(converged) = summary.converged {
         add("converged_", bytes(&*arr0(converged))?)?;

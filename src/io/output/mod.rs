@@ -4,6 +4,6 @@ mod table;
 mod temporary;
 mod whole_file;
 
-pub use table::{Columns, TableOutput};
+pub use table::{Columns, IdColumn, Number, TableOutput};
 pub use temporary::remove_temporaries_and_exit;
 pub use whole_file::Output;

@@ -1,33 +1,97 @@
 //! Result tables with a row for each sample, written chunk by chunk.
 use super::{Output, disk_space};
 use crate::io::data::npy::npy_header;
-use crate::io::{Problem, Result, extension};
+use crate::io::{Ids, Problem, Result, extension};
+use arrow_array::{ArrayRef, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray};
 use ndarray_npy::{WritableElement, WriteDataError};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
 use std::fmt::{self, Debug};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
-/// A result file for rows of numbers, `.npy` or `.csv` by its name; see [`Output`]. Only one chunk of rows at a time is in memory.
+/// A result file for rows of numbers, `.npy`, `.csv`, `.tsv` or `.parquet` by its name; see [`Output`]. Only one chunk of rows at a
+/// time is in memory.
 #[derive(Debug)]
 pub struct TableOutput {
     output: Output,
-    csv: bool,
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Npy,
+    /// Text with this separator.
+    Text(char),
+    Parquet,
+}
+
+/// The type of the numbers of a result: `i64`, `f32` or `f64`.
+pub trait Number: WritableElement + Debug + Clone + sealed::Sealed {
+    /// A column of Arrow.
+    #[doc(hidden)]
+    fn column(values: impl Iterator<Item = Self>) -> ArrayRef;
+}
+
+mod sealed {
+    /// Only this module implements [`Number`](super::Number).
+    pub trait Sealed {}
+    impl Sealed for i64 {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+impl Number for i64 {
+    fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(values))
+    }
+}
+
+impl Number for f32 {
+    fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
+        Arc::new(Float32Array::from_iter_values(values))
+    }
+}
+
+impl Number for f64 {
+    fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
+        Arc::new(Float64Array::from_iter_values(values))
+    }
+}
+
+/// A column of identifiers that a table keeps before its numbers: its name, and a function that gives those of some rows. It is called
+/// for one range of rows after the other.
+pub struct IdColumn<'a> {
+    /// The name of the column.
+    pub name: &'a str,
+    /// Gives the identifiers of rows.
+    pub read: &'a mut dyn FnMut(Range<usize>) -> Result<Option<Ids>>,
 }
 
 impl TableOutput {
     /// Makes sure that `path` can be written, and changes nothing there.
     ///
     /// # Errors
-    /// As [`Output::create`]; also if the name of a regular file ends in neither `.npy` nor `.csv`.
+    /// As [`Output::create`]; also if the name of a regular file ends in none of `.npy`, `.csv`, `.tsv` and `.parquet`.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let output = Output::create(path)?;
-        let csv = extension(path) == "csv";
-        // A device or a pipe may have any name, and is written to as a .npy.
-        if !csv && extension(path) != "npy" && (!path.exists() || path.is_file()) {
-            return Err(Problem::Format("the name of this result must end in .npy or .csv".into()).at(path));
-        }
-        Ok(Self { output, csv })
+        let format = match extension(path).as_str() {
+            "npy" => Format::Npy,
+            "csv" => Format::Text(','),
+            "tsv" => Format::Text('\t'),
+            "parquet" => Format::Parquet,
+            // A device or a pipe may have any name, and is written to as a .npy.
+            _ if path.exists() && !path.is_file() => Format::Npy,
+            _ => {
+                let endings = "the name of this result must end in .npy or .csv, .tsv or .parquet";
+                return Err(Problem::format(endings).at(path));
+            }
+        };
+        Ok(Self { output, format })
     }
 
     /// The path as given.
@@ -35,11 +99,29 @@ impl TableOutput {
         self.output.path()
     }
 
-    /// The bytes that [`write`](Self::write) will write: exact for a .npy, a low estimate for a .csv.
+    /// Makes sure that the format can hold a column of identifiers.
+    ///
+    /// # Errors
+    /// For a .npy, which holds numbers only.
+    pub fn check_ids(&self) -> Result<()> {
+        match self.format {
+            Format::Npy => {
+                let what = "a .npy has no place for the column of --id; name a .csv, .tsv or .parquet";
+                Err(Problem::format(what).at(self.path()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The bytes that [`write`](Self::write) will write: exact for a .npy, a low estimate for text. A Parquet file may be of any
+    /// size, because it is compressed, and counts as empty.
     pub fn size<T>(&self, rows: usize, columns: &Columns) -> u64 {
-        let per_number = if self.csv { csv_width::<T>() } else { size_of::<T>() as u64 };
-        // The header of an array of numbers takes 128 bytes.
-        let header = if self.csv { 0 } else { 128 };
+        let (per_number, header) = match self.format {
+            // The header of an array of numbers takes 128 bytes.
+            Format::Npy => (size_of::<T>() as u64, 128),
+            Format::Text(_) => (csv_width::<T>(), 0),
+            Format::Parquet => (0, 0),
+        };
         (rows as u64).saturating_mul(columns.width() as u64).saturating_mul(per_number).saturating_add(header)
     }
 
@@ -51,40 +133,75 @@ impl TableOutput {
         disk_space::check(&tables.iter().map(|(table, needed)| (&table.output, *needed)).collect::<Vec<_>>())
     }
 
-    /// Writes an array of shape (rows, columns), or (rows,) for [`Columns::One`], from chunks of whole rows. A .csv begins with
-    /// the columns' names.
+    /// Writes an array of shape (rows, columns), or (rows,) for [`Columns::One`], from chunks of whole rows. Text begins with the
+    /// columns' names, and in a Parquet file columns have them.
     ///
     /// # Errors
     /// The outer error is that of [`Output::write`], or that the disk has too little space, which is checked before the first
     /// chunk is asked for. The inner error is that of a chunk. After either, no result is left.
-    pub fn write<T: WritableElement + Debug, E>(
+    pub fn write<T: Number, E>(
         &self,
         rows: usize,
         columns: &Columns,
+        chunks: impl Iterator<Item = std::result::Result<Vec<T>, E>>,
+    ) -> Result<std::result::Result<(), E>> {
+        self.write_with_ids(rows, columns, None, chunks)
+    }
+
+    /// As [`write`](Self::write), with a column of identifiers before the others.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write); also what reading the identifiers gives, and as [`check_ids`](Self::check_ids).
+    pub fn write_with_ids<T: Number, E>(
+        &self,
+        rows: usize,
+        columns: &Columns,
+        mut ids: Option<IdColumn<'_>>,
         mut chunks: impl Iterator<Item = std::result::Result<Vec<T>, E>>,
     ) -> Result<std::result::Result<(), E>> {
+        if ids.is_some() {
+            self.check_ids()?;
+        }
         Self::check_space(&[(self, self.size::<T>(rows, columns))])?;
-        let mut failed = None;
+        let (mut failed, mut failed_ids) = (None, None);
+        let names: Vec<String> = ids.iter().map(|ids| ids.name.to_string()).chain(columns.names()).collect();
         let written = self.output.write(|file| {
-            if self.csv {
-                writeln!(file, "{}", columns.names().join(","))?;
-            } else {
-                file.write_all(&npy_header::<T>(columns.shape(rows))?)?;
-            }
+            let mut writer = match self.format {
+                Format::Npy => {
+                    file.write_all(&npy_header::<T>(columns.shape(rows))?)?;
+                    Writer::Npy(file)
+                }
+                Format::Text(separator) => {
+                    let mut text = csv::WriterBuilder::new().delimiter(separator as u8).from_writer(file);
+                    text.write_record(&names)?;
+                    Writer::Text(Box::new(text))
+                }
+                Format::Parquet => Writer::Parquet { file: Some(file), open: None },
+            };
             let mut count = 0;
             for chunk in &mut chunks {
                 let values = chunk.map_err(|e| {
                     failed = Some(e);
                     io::Error::other("the content failed")
                 })?;
+                let width = columns.width().max(1);
+                let (begin, end) = (count / width, (count + values.len()) / width);
+                let ids = ids.as_mut().map(|ids| (ids.read)(begin..end)).transpose().map_err(|e| {
+                    failed_ids = Some(e);
+                    io::Error::other("the identifiers failed")
+                })?;
                 count += values.len();
-                if self.csv { write_csv(&values, columns.width(), file)? } else { write_binary(&values, file)? }
+                writer.write(&values, &names, ids.flatten())?;
             }
-            if count == rows * columns.width() { Ok(()) } else { Err(io::Error::other("rows are missing")) }
+            if count != rows * columns.width() {
+                return Err(io::Error::other("rows are missing"));
+            }
+            writer.finish()
         });
-        match failed {
-            Some(e) => Ok(Err(e)),
-            None => written.map(Ok),
+        match (failed, failed_ids) {
+            (Some(e), _) => Ok(Err(e)),
+            (None, Some(e)) => Err(e),
+            (None, None) => written.map(Ok),
         }
     }
 }
@@ -107,9 +224,84 @@ fn csv_width<T>() -> u64 {
     }
 }
 
+/// Writes rows in a format.
+enum Writer<'a> {
+    Npy(&'a mut (dyn Write + Send)),
+    Text(Box<csv::Writer<&'a mut (dyn Write + Send)>>),
+    /// The types of the columns are known with the first rows, when the file is begun.
+    Parquet {
+        file: Option<&'a mut (dyn Write + Send)>,
+        open: Option<Box<ArrowWriter<&'a mut (dyn Write + Send)>>>,
+    },
+}
+
+impl Writer<'_> {
+    /// Writes whole rows; `names` are those of all columns, and the first is that of the identifiers if there are any.
+    fn write<T: Number>(&mut self, values: &[T], names: &[String], ids: Option<Ids>) -> io::Result<()> {
+        let width = (names.len() - usize::from(ids.is_some())).max(1);
+        match self {
+            Self::Npy(file) => write_binary(values, *file),
+            Self::Text(text) => {
+                for (i, row) in values.chunks(width).enumerate() {
+                    if let Some(ids) = &ids {
+                        text.write_field(ids.text(i))?;
+                    }
+                    // Each number in the shortest form that reads back to the same bits.
+                    row.iter().try_for_each(|v| text.write_field(format!("{v:?}")))?;
+                    text.write_record(None::<&[u8]>)?;
+                }
+                Ok(())
+            }
+            Self::Parquet { file, open } => {
+                let numbers = (0..width).map(|j| T::column(values.iter().skip(j).step_by(width).cloned()));
+                let ids = ids.map(|ids| -> ArrayRef {
+                    match ids {
+                        Ids::Integers(ids) => Arc::new(Int64Array::from(ids)),
+                        Ids::Texts(ids) => Arc::new(StringArray::from(ids)),
+                    }
+                });
+                let nullable = std::iter::once(ids.is_some()).chain(std::iter::repeat(false));
+                let columns = names.iter().zip(ids.into_iter().chain(numbers)).zip(nullable);
+                let columns = columns.map(|((name, column), nullable)| (name, column, nullable));
+                let batch = RecordBatch::try_from_iter_with_nullable(columns).map_err(io::Error::other)?;
+                if let Some(file) = file.take() {
+                    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+                    let writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).map_err(io_error)?;
+                    *open = Some(Box::new(writer));
+                }
+                match open {
+                    Some(writer) => writer.write(&batch).map_err(io_error),
+                    None => Err(io::Error::other("the file was not begun")),
+                }
+            }
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Npy(_) => Ok(()),
+            Self::Text(mut text) => text.flush(),
+            Self::Parquet { open, .. } => open.map_or(Ok(()), |writer| writer.close().map(drop).map_err(io_error)),
+        }
+    }
+}
+
+/// The system's error within one of the library, if there is one.
+fn io_error(error: parquet::errors::ParquetError) -> io::Error {
+    match error {
+        parquet::errors::ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(other) => io::Error::other(other),
+        },
+        other => io::Error::other(other),
+    }
+}
+
 /// The columns of a table.
 #[derive(Debug, Clone)]
 pub enum Columns {
+    /// These names.
+    Named(Vec<String>),
     /// One number for each row, under this name; the array has one dimension.
     One(&'static str),
     /// The given number of columns, with the names `PREFIX0`, `PREFIX1` and so on.
@@ -119,6 +311,7 @@ pub enum Columns {
 impl Columns {
     fn width(&self) -> usize {
         match self {
+            Self::Named(names) => names.len(),
             Self::One(_) => 1,
             Self::Numbered(_, n) => *n,
         }
@@ -126,6 +319,7 @@ impl Columns {
 
     fn names(&self) -> Vec<String> {
         match self {
+            Self::Named(names) => names.clone(),
             Self::One(name) => vec![(*name).into()],
             Self::Numbered(prefix, n) => (0..*n).map(|i| format!("{prefix}{i}")).collect(),
         }
@@ -134,20 +328,9 @@ impl Columns {
     fn shape(&self, rows: usize) -> Vec<usize> {
         match self {
             Self::One(_) => vec![rows],
-            Self::Numbered(_, n) => vec![rows, *n],
+            Self::Named(_) | Self::Numbered(..) => vec![rows, self.width()],
         }
     }
-}
-
-/// Writes each number in the shortest form that reads back to the same bits.
-fn write_csv<T: Debug>(values: &[T], width: usize, file: &mut dyn Write) -> io::Result<()> {
-    for row in values.chunks(width.max(1)) {
-        for (i, v) in row.iter().enumerate() {
-            write!(file, "{}{v:?}", if i == 0 { "" } else { "," })?;
-        }
-        writeln!(file)?;
-    }
-    Ok(())
 }
 
 fn write_binary<T: WritableElement>(values: &[T], file: &mut dyn Write) -> io::Result<()> {

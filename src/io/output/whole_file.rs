@@ -47,7 +47,7 @@ impl Output {
     ///
     /// # Errors
     /// What `write` returns, or what the system reports, such as a full disk. The former content is still there then.
-    pub fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    pub fn write(&self, write: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()>) -> Result<()> {
         let done = match &self.sink {
             Sink::Direct(file) => fill(file, write),
             Sink::Replace { target, .. } => replace(target, write),
@@ -71,7 +71,7 @@ impl fmt::Display for Output {
     }
 }
 
-fn replace(target: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+fn replace(target: &Path, write: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()>) -> io::Result<()> {
     let temporary = Temporary::create(folder(target))?;
     if let Ok(existing) = std::fs::metadata(target) {
         temporary.file().set_permissions(existing.permissions())?;
@@ -82,7 +82,7 @@ fn replace(target: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) 
     temporary.persist(target)
 }
 
-fn fill(file: &File, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+fn fill(file: &File, write: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()>) -> io::Result<()> {
     let mut out = BufWriter::new(file);
     write(&mut out)?;
     out.flush()

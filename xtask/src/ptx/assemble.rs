@@ -8,11 +8,16 @@ use std::sync::Mutex;
 use std::{env, thread};
 
 use anyhow::{Context, Result, bail};
-use gmm_kernels::ptx::Entry;
+use gmm_kernels::ptx::{Entry, WARPGROUP_TARGET};
 use regex::Regex;
 
 /// The GPUs that the PTX is assembled for: the oldest supported one, and the one on which the speed is measured.
 const ARCHITECTURES: &[&str] = &["sm_80", "sm_90"];
+
+/// The GPUs that an entry is assembled for.
+fn architectures(entry: &Entry) -> &'static [&'static str] {
+    if entry.text.contains(&format!(".target {WARPGROUP_TARGET}\n")) { &[WARPGROUP_TARGET] } else { ARCHITECTURES }
+}
 
 /// Kernels that may use local memory: the readable baseline, which need not be fast.
 const MAY_USE_LOCAL_MEMORY: &[&str] = &["pair"];
@@ -77,7 +82,8 @@ impl Report {
 /// Assembles each entry for each architecture.
 pub fn assemble_all(root: &Path, entries: &[Entry]) -> Result<Vec<Report>> {
     let (ptxas, nvdisasm) = (find("ptxas", "GMM_PTXAS", root)?, find("nvdisasm", "GMM_NVDISASM", root)?);
-    let jobs = entries.iter().flat_map(|entry| ARCHITECTURES.iter().map(move |architecture| (entry, *architecture)));
+    let of_entry = |entry| architectures(entry).iter().map(move |architecture| (entry, *architecture));
+    let jobs = entries.iter().flat_map(of_entry);
     let jobs = Mutex::new(jobs.enumerate().collect::<VecDeque<_>>());
     let done = Mutex::new(Vec::new());
     let work = || -> Result<()> {
@@ -180,12 +186,14 @@ pub fn table(reports: &[Report]) -> String {
         // Writing to a string does not fail.
         let _ = write!(text, "  {architecture:>6}");
     }
-    for row in reports.chunks(ARCHITECTURES.len()) {
+    for row in reports.chunk_by(|a, b| a.entry == b.entry) {
         let _ = write!(text, "\n{:width$}", row[0].entry);
-        for report in row {
-            let _ = match &report.outcome {
-                Ok(properties) => write!(text, "  {:>6}", properties.registers),
-                Err(_) => write!(text, "  {:>6}", "-"),
+        for architecture in ARCHITECTURES {
+            // That of warpgroups stands in the column of the architecture that it belongs to.
+            let report = row.iter().find(|report| report.architecture.trim_end_matches('a') == *architecture);
+            let _ = match report.map(|report| &report.outcome) {
+                Some(Ok(properties)) => write!(text, "  {:>6}", properties.registers),
+                Some(Err(_)) | None => write!(text, "  {:>6}", "-"),
             };
         }
         if row.iter().any(|report| report.outcome.as_ref().is_ok_and(|p| p.stack + p.spill_stores + p.spill_loads > 0))

@@ -5,6 +5,9 @@
 //! at first. The driver is started only when the CPU is expected to need longer than all that costs ([`choice`]); a thread
 //! of its own ([`warm_up`]) does that while the CPU goes on. Then, if the evaluations that are still expected pay for the
 //! layout, they are timed on the GPU too, and move there if it is faster.
+//!
+//! Where there are several GPUs, what moves to the GPU is again such an evaluator ([`on_gpus`]), which begins on one GPU and moves to
+//! all of them by the same rules.
 use crate::backends::cpu::CpuEvaluator;
 use crate::backends::reference::ReferenceEvaluator;
 use crate::evaluator::check_features;
@@ -12,11 +15,11 @@ use crate::{
     Description, Error, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result, Rows,
     Samples, Statistics,
 };
-use choice::{Choices, Kind, LONG, Method, Side};
+use choice::{Choices, Kind, LONG, Method, Rules, Side};
 use ndarray::{Array1, Array2};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use warm_up::{OpenGpu, State, WarmUp};
+use warm_up::{OpenGpu, PROBE, State, WarmUp};
 
 mod choice;
 #[cfg(test)]
@@ -28,9 +31,10 @@ const TIMED_STEPS: usize = 16;
 /// Evaluations of which a settled evaluator takes the fastest as the time of the CPU: the first one is slower.
 const SETTLING_EVALUATIONS: usize = 4;
 
-/// Evaluates on the CPU or on the GPU. Each [`Kind`] of evaluation begins on the CPU and moves to the GPU at most once. What
-/// neither of them supports is evaluated by the float64 reference. Labels and responsibilities come from the CPU, because
-/// callers ask for them once.
+/// Evaluates on the CPU or on the GPU; or on one GPU, which is the CPU of what follows then, or on all of them. Each [`Kind`] of
+/// evaluation begins on the CPU and moves to the GPU at most once. What neither of them supports is evaluated by the float64
+/// reference, or is an error where both are GPUs. Labels and responsibilities come from the CPU, because callers ask for them
+/// once.
 pub(crate) struct AutoEvaluator<'a> {
     samples: Samples<'a>,
     cpu: Box<dyn Evaluator + 'a>,
@@ -42,6 +46,26 @@ pub(crate) struct AutoEvaluator<'a> {
     /// The side of the latest evaluation.
     latest: Option<Side>,
     settled: bool,
+    /// Whether the first side is a GPU too.
+    from_gpu: bool,
+}
+
+/// The GPU's evaluator of some samples: that of one GPU, and where there are `several`, one that begins there and goes on on all of
+/// them, if that is measured to be faster.
+pub(crate) fn on_gpus<'a>(
+    samples: Samples<'a>,
+    several: bool,
+    open_one: impl Fn(Samples<'a>) -> Result<Box<dyn Evaluator + 'a>>,
+    open_all: impl for<'b> Fn(Samples<'b>) -> Result<Box<dyn Evaluator + 'b>> + Send + Sync + 'static,
+) -> Result<Box<dyn Evaluator + 'a>> {
+    let begin = Instant::now();
+    let one = open_one(samples.clone())?;
+    // The few samples of a warm-up are for the kernels of one GPU.
+    if !several || samples.n_samples().saturating_mul(samples.n_features()) <= PROBE {
+        return Ok(one);
+    }
+    let choices = Choices::new(begin.elapsed(), Rules::TO_ALL_GPUS);
+    Ok(Box::new(AutoEvaluator { from_gpu: true, ..AutoEvaluator::of(samples, one, choices, open_all) }))
 }
 
 /// The state of the GPU.
@@ -63,17 +87,28 @@ impl<'a> AutoEvaluator<'a> {
     ) -> Result<Self> {
         let begin = Instant::now();
         let cpu = Box::new(CpuEvaluator::with(samples.clone(), threads, None)?);
-        Ok(Self {
+        let choices = Choices::new(begin.elapsed(), Rules::TO_A_GPU);
+        Ok(Self::of(samples, cpu, choices, open_gpu))
+    }
+
+    fn of(
+        samples: Samples<'a>,
+        cpu: Box<dyn Evaluator + 'a>,
+        choices: Choices,
+        open_gpu: impl for<'b> Fn(Samples<'b>) -> Result<Box<dyn Evaluator + 'b>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
             samples,
             cpu,
             gpu: Gpu::Unopened,
             open_gpu: Arc::new(open_gpu),
             warm_up: None,
             reference: None,
-            choices: Choices::new(begin.elapsed()),
+            choices,
             latest: None,
             settled: false,
-        })
+            from_gpu: false,
+        }
     }
 
     /// Evaluates on the side of the kind; chooses that side if it is time to.
@@ -105,10 +140,10 @@ impl<'a> AutoEvaluator<'a> {
     ) -> Result<Option<T>> {
         let mut result = None;
         if self.settled || !self.gpu_is_worth_a_trial(kind, mixture) {
-            result = self.evaluate_on_cpu(kind, evaluate)?;
+            result = self.evaluate_on_cpu(kind, 1, evaluate)?;
         }
         if self.settled {
-            self.settle_kind(kind, evaluate)?;
+            self.settle_kind(kind, 1, evaluate)?;
         }
         if !self.choices.is_made(kind) && (self.settled || result.is_none()) {
             result = self.try_gpu(kind, 1, evaluate)?.or(result);
@@ -126,18 +161,19 @@ impl<'a> AutoEvaluator<'a> {
         }
     }
 
-    /// Evaluates and times on the CPU. None if the CPU does not support the kind.
+    /// Evaluates and times on the CPU, where `evaluate` makes `count` evaluations. None if the CPU does not support the kind.
     fn evaluate_on_cpu<T>(
         &mut self,
         kind: Kind,
+        count: u32,
         evaluate: &impl Fn(&mut dyn Evaluator) -> Result<T>,
     ) -> Result<Option<T>> {
         let begin = Instant::now();
         let result = match evaluate(self.cpu.as_mut()) {
-            Err(Error::Unsupported { .. }) => return Ok(None),
+            Err(Error::Unsupported { .. }) if !self.from_gpu => return Ok(None),
             result => result?,
         };
-        self.choices.count(kind, begin.elapsed());
+        self.choices.count(kind, begin.elapsed() / count);
         if matches!(self.gpu, Gpu::Absent) {
             self.choices.choose(kind, Side::Cpu);
         }
@@ -165,7 +201,12 @@ impl<'a> AutoEvaluator<'a> {
 
     /// Leaves a kind of a settled evaluator to the CPU, unless Markov chains would take so long there that a GPU may pay.
     /// Repeats short evaluations first, because the first one is slower than the next ones.
-    fn settle_kind<T>(&mut self, kind: Kind, evaluate: &impl Fn(&mut dyn Evaluator) -> Result<T>) -> Result<()> {
+    fn settle_kind<T>(
+        &mut self,
+        kind: Kind,
+        count: u32,
+        evaluate: &impl Fn(&mut dyn Evaluator) -> Result<T>,
+    ) -> Result<()> {
         for _ in 0..SETTLING_EVALUATIONS {
             let Some(fastest) = self.choices.fastest(kind) else { break };
             let gpu_is_ready = matches!(self.gpu, Gpu::Ready(_)) && kind.method != Method::ScoreSamples;
@@ -175,7 +216,7 @@ impl<'a> AutoEvaluator<'a> {
             if self.choices.is_made(kind) || fastest > LONG {
                 break;
             }
-            self.evaluate_on_cpu(kind, evaluate)?;
+            self.evaluate_on_cpu(kind, count, evaluate)?;
         }
         Ok(())
     }
@@ -190,6 +231,9 @@ impl<'a> AutoEvaluator<'a> {
     ) -> Result<Option<T>> {
         if let Gpu::Unopened = self.gpu {
             self.gpu = (self.open_gpu)(self.samples.clone()).map_or(Gpu::Absent, Gpu::Ready);
+            if let (Gpu::Ready(gpu), true) = (&mut self.gpu, self.settled) {
+                gpu.settle();
+            }
         }
         let timed = match &mut self.gpu {
             Gpu::Ready(gpu) => match time(gpu.as_mut(), evaluate) {
@@ -272,6 +316,7 @@ impl Evaluator for AutoEvaluator<'_> {
             choices: self.choices.clone(),
             latest: self.latest,
             settled: self.settled,
+            from_gpu: self.from_gpu,
         }))
     }
 
@@ -307,19 +352,25 @@ impl Evaluator for AutoEvaluator<'_> {
         let Some(mixture) = target.mixture(point) else { return Ok(false) };
         let kind = self.kind(Method::Metropolis, &mixture);
         if !self.choices.is_made(kind) {
-            // On the CPU each step is one evaluation.
-            let evaluate = |side: &mut dyn Evaluator| side.log_likelihood(&mixture).map(drop);
-            self.evaluate_on_cpu(kind, &evaluate)?;
-            self.settle_kind(kind, &evaluate)?;
-        }
-        if !self.choices.is_made(kind) {
-            self.try_gpu(kind, TIMED_STEPS as u32, &|side: &mut dyn Evaluator| {
+            let steps = |side: &mut dyn Evaluator| {
                 // A log density of NaN at the point makes the device reject every step.
                 if side.metropolis(target, point, f64::NAN, &mut ZeroSteps(TIMED_STEPS))? {
                     return Ok(());
                 }
                 (0..TIMED_STEPS).try_for_each(|_| side.log_likelihood(&mixture).map(drop))
-            })?;
+            };
+            if self.from_gpu {
+                self.evaluate_on_cpu(kind, TIMED_STEPS as u32, &steps)?;
+                self.settle_kind(kind, TIMED_STEPS as u32, &steps)?;
+            } else {
+                // On the CPU each step is one evaluation.
+                let evaluate = |side: &mut dyn Evaluator| side.log_likelihood(&mixture).map(drop);
+                self.evaluate_on_cpu(kind, 1, &evaluate)?;
+                self.settle_kind(kind, 1, &evaluate)?;
+            }
+            if !self.choices.is_made(kind) {
+                self.try_gpu(kind, TIMED_STEPS as u32, &steps)?;
+            }
         }
         let side = self.choices.side(kind);
         if side == Side::Reference {

@@ -90,7 +90,7 @@ const AGES: Duration = Duration::from_secs(1 << 40);
 /// An `auto` that expects the start of the GPU to cost `gpu_start`.
 fn costing(gpu_start: Duration, x: &Array2<f32>, open: OpenFn) -> AutoEvaluator<'_> {
     let mut auto = AutoEvaluator::new(Samples::from_f32(x.view()).unwrap(), None, open).unwrap();
-    auto.choices.gpu_start = gpu_start;
+    auto.choices.rules.start = gpu_start;
     auto
 }
 
@@ -392,4 +392,156 @@ fn errors_are_not_choices() {
     assert!(auto.choices.sides.is_empty());
     assert!(auto.log_likelihood_batch(&[]).unwrap().is_empty());
     assert!(matches!(auto.rows(&[100]), Err(Error::NoSuchRow { .. })));
+}
+
+/// A GPU of which each sample takes some time, with or without Metropolis steps of its own.
+struct Timed<'a> {
+    cpu: CpuEvaluator<'a>,
+    per_sample: Duration,
+    walks: bool,
+}
+
+impl Timed<'_> {
+    fn work(&self) {
+        std::thread::sleep(self.per_sample * self.cpu.n_samples() as u32);
+    }
+}
+
+impl Evaluator for Timed<'_> {
+    fn n_samples(&self) -> usize {
+        self.cpu.n_samples()
+    }
+    fn n_features(&self) -> usize {
+        self.cpu.n_features()
+    }
+    fn total_weight(&self) -> f64 {
+        self.cpu.total_weight()
+    }
+    fn describe(&self) -> Description {
+        Description { device: "gpu".into(), kernel: "timed".into() }
+    }
+    fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
+        self.work();
+        self.cpu.log_likelihood(mixture)
+    }
+    fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
+        self.cpu.score_samples(mixture)
+    }
+    fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
+        self.work();
+        self.cpu.statistics(mixture)
+    }
+    fn metropolis(&mut self, _: &MetropolisTarget, _: &[f64], _: f64, steps: &mut dyn MetropolisSteps) -> Result<bool> {
+        let mut rows = vec![f64::NAN; 1000];
+        loop {
+            match if self.walks { steps.propose(&mut rows) } else { 0 } {
+                0 => return Ok(self.walks),
+                proposed => (0..proposed).for_each(|_| self.work()),
+            }
+        }
+    }
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        self.cpu.rows(rows)
+    }
+}
+
+/// Counts how often all GPUs were opened.
+type Opened = Arc<std::sync::atomic::AtomicUsize>;
+
+fn timed<'a>(samples: Samples<'a>, per_sample: Duration, walks: bool) -> Result<Box<dyn Evaluator + 'a>> {
+    Ok(Box::new(Timed { cpu: CpuEvaluator::with_threads(samples, 1)?, per_sample, walks }))
+}
+
+/// Four GPUs of which each sample takes so long; with all of them, every evaluation takes `overhead` more.
+fn gpus(x: &Array2<f32>, per_sample: Duration, overhead: Duration, opened: &Opened) -> Box<dyn Evaluator> {
+    let samples = Samples::from_shared_f32(x.to_shared()).unwrap();
+    let opened = Arc::clone(opened);
+    let one = |samples| timed(samples, per_sample, true);
+    on_gpus(samples, true, one, move |samples| {
+        opened.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        four(samples, per_sample, overhead)
+    })
+    .unwrap()
+}
+
+fn four(samples: Samples<'_>, per_sample: Duration, overhead: Duration) -> Result<Box<dyn Evaluator + '_>> {
+    let n = samples.n_samples();
+    let part = |i: usize| {
+        let rows = samples.rows(i * n / 4..(i + 1) * n / 4);
+        timed(rows, per_sample + overhead / (n / 4) as u32, false)
+    };
+    Ok(Box::new(crate::ShardedEvaluator::new((0..4).map(part).collect::<Result<_>>()?)?))
+}
+
+fn n_devices(data: &dyn Evaluator) -> usize {
+    data.describe().device.split(" + ").count()
+}
+
+#[test]
+fn one_gpu_goes_on_as_all_where_that_is_faster() {
+    let (x, m) = (data(20_000), mixture(2));
+    let truth = ReferenceEvaluator::new(Samples::from_f32(x.view()).unwrap()).log_likelihood(&m).unwrap();
+    // An evaluation takes one GPU 40 ms, so that a fit of 20 pays for the start of the others.
+    let opened = Opened::default();
+    let mut auto = gpus(&x, Duration::from_micros(2), Duration::ZERO, &opened);
+    auto.statistics(&m).unwrap();
+    // The first one does not count.
+    auto.statistics(&m).unwrap();
+    assert_eq!(opened.load(std::sync::atomic::Ordering::SeqCst), 0);
+    let begin = Instant::now();
+    while n_devices(auto.as_ref()) == 1 {
+        auto.statistics(&m).unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(60), "it never moves");
+    }
+    // A warm-up, and the samples.
+    assert_eq!(opened.load(std::sync::atomic::Ordering::SeqCst), 2);
+    let mut settled = gpus(&x, Duration::from_micros(2), Duration::ZERO, &opened);
+    settled.settle();
+    let total = settled.log_likelihood(&m).unwrap();
+    assert_eq!(n_devices(settled.as_ref()), 4);
+    assert!((total - truth).abs() <= 1e-6 * truth.abs(), "float32, sums in float64: {total} {truth}");
+    assert_eq!(settled.log_likelihood(&m).unwrap(), total);
+    // A chain on one device would take four times as long; the caller makes its steps.
+    let target = MetropolisTarget { n_components: 2, n_features: 2, spherical: true, prior: flat(2, 2) };
+    let mut steps = ZeroSteps(3);
+    assert!(!settled.metropolis(&target, &vec![0.0; target.dim()], 0.0, &mut steps).unwrap());
+    assert_eq!(steps.0, 3);
+}
+
+#[test]
+fn one_gpu_stays_alone_where_more_would_not_be_faster() {
+    let m = mixture(2);
+    let opened = Opened::default();
+    let count = || opened.load(std::sync::atomic::Ordering::SeqCst);
+    // To begin together costs more than the others gain: that is measured.
+    let x = data(20_000);
+    let mut slower = gpus(&x, Duration::from_nanos(50), Duration::from_millis(20), &opened);
+    slower.settle();
+    let total = slower.log_likelihood(&m).unwrap();
+    assert_eq!((n_devices(slower.as_ref()), count()), (1, 1));
+    assert_eq!(slower.log_likelihood(&m).unwrap(), total);
+    // What one GPU does soon is not tried with more: a fit of short E-steps, whatever the first one takes.
+    let x = data(10_000);
+    let mut short = gpus(&x, Duration::ZERO, Duration::ZERO, &opened);
+    (0..10).for_each(|_| drop(short.statistics(&m).unwrap()));
+    // Nor are a few samples, as those of a warm-up.
+    let few = data(100);
+    let mut few = gpus(&few, Duration::from_millis(1), Duration::ZERO, &opened);
+    few.settle();
+    few.log_likelihood(&m).unwrap();
+    assert_eq!(count(), 1);
+}
+
+/// The CPU, one GPU and all of them, one after the other, before the first result.
+#[test]
+fn a_settled_evaluator_decides_between_all_devices_at_once() {
+    fn open(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
+        on_gpus(samples, true, |samples| timed(samples, Duration::from_nanos(200), false), fast)
+    }
+    let (x, m) = (data(100_000), mixture(100));
+    let mut auto = auto(&x, open);
+    // Only all of them give this answer.
+    assert_eq!(auto.log_likelihood(&m).unwrap(), ANSWER);
+    assert_eq!(auto.log_likelihood(&m).unwrap(), ANSWER);
+    assert_eq!(auto.describe().device, "fake");
 }

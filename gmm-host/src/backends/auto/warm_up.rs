@@ -13,7 +13,7 @@ use std::thread;
 pub(super) type OpenGpu = Arc<dyn for<'a> Fn(Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + Sync>;
 
 /// The thread's own samples have about this many elements.
-const PROBE: usize = 1 << 14;
+pub(super) const PROBE: usize = 1 << 14;
 
 /// A thread that starts the driver, loads a copy of a few samples, and evaluates once each kind that it is asked for, so
 /// that the driver compiles the kernels. Nobody waits for the thread: it ends by itself after this value is dropped.

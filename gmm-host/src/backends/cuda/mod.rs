@@ -31,5 +31,6 @@ mod source;
 
 pub use arrays::{DeviceArray, HostArray};
 pub use device::gpu::{GpuInfo, cuda_devices};
+pub(crate) use device::samples::free_memory;
 pub use evaluator::CudaEvaluator;
 pub use options::{CudaOptions, cuda_kernel_names};

@@ -41,11 +41,11 @@ fn multiply_tiles<const T: usize>(sums: &mut [[[f32; 4]; 2]; T], a: &[[Halves; 4
 }
 
 /// A feature of a quad of samples, as two float16 numbers each: the high parts, then the low ones.
-type Feature = [Halves; QUAD];
+pub(crate) type Feature = [Halves; QUAD];
 
 /// Splits a feature, times [`FEATURE_SCALE`].
 #[inline(always)]
-fn split_feature(x: [f32; QUAD]) -> Feature {
+pub(crate) fn split_feature(x: [f32; QUAD]) -> Feature {
     let s = FEATURE_SCALE;
     let (first, second) = (split_halves(s * x[0], s * x[1]), split_halves(s * x[2], s * x[3]));
     [first[0], second[0], first[1], second[1]]
@@ -53,7 +53,7 @@ fn split_feature(x: [f32; QUAD]) -> Feature {
 
 /// The product of two features. The high part's rounding error is a float16 number itself; the product of both low parts is left out.
 #[inline(always)]
-fn product(a: Feature, b: Feature) -> Feature {
+pub(crate) fn product(a: Feature, b: Feature) -> Feature {
     /// The signs of both numbers.
     const SIGNS: Halves = 0x8000_8000;
     let mut product = [0; QUAD];
@@ -70,7 +70,7 @@ fn product(a: Feature, b: Feature) -> Feature {
 
 /// The number one as a feature.
 #[inline(always)]
-fn one() -> Feature {
+pub(crate) fn one() -> Feature {
     split_feature([ONE; QUAD])
 }
 

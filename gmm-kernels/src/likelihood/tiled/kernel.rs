@@ -195,7 +195,7 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
 pub unsafe fn finish_samples(
     product: &mut LogProduct,
     columns: &Columns,
-    (sample_weights, scores, exponents): (*const f32, *mut f32, Exponents),
+    outputs: (*const f32, *mut f32, Exponents),
     first: u32,
     (rows, samples): (usize, usize),
     (maxima, totals): (Shared<f32>, Shared<f32>),
@@ -203,39 +203,55 @@ pub unsafe fn finish_samples(
     let mut at = thread_idx() as usize;
     while at < samples {
         let sample = QUAD as u64 * first as u64 + at as u64;
-        // This sample is behind N.
-        let (mut top, mut factor) = (0.0, 0.0);
-        if sample < columns.n {
-            let mut sum = LogSumExp::new();
-            let mut other = at;
-            while other < rows * samples {
-                // SAFETY: the caller guarantees it.
-                sum.merge(unsafe { LogSumExp { max: maxima.get(other), sum: totals.get(other) } });
-                other += samples;
-            }
-            let mut weight = 1.0;
-            if sample_weights.is_null() {
-                product.multiply_scaled(sum.max, sum.sum);
-            } else {
-                // SAFETY: sample < N.
-                weight = unsafe { load(sample_weights.add(sample as usize)) };
-                product.multiply_scaled(weight * sum.log2(), 1.0);
-            }
-            (top, factor) = (sum.max, weight * reciprocal(sum.sum));
-            if !scores.is_null() {
-                // SAFETY: sample < N.
-                unsafe { store(scores.add(sample as usize), sum.log2()) };
-            }
+        let mut sum = LogSumExp::new();
+        let mut other = if sample < columns.n { at } else { rows * samples };
+        while other < rows * samples {
+            // SAFETY: the caller guarantees it.
+            sum.merge(unsafe { LogSumExp { max: maxima.get(other), sum: totals.get(other) } });
+            other += samples;
         }
-        if !exponents.q.is_null() {
-            let to = exponents.normalisers.wrapping_add(sample as usize);
-            // SAFETY: both rows have a place for each sample of the block.
-            unsafe {
-                store(to, top);
-                store(to.add(exponents.stride as usize), factor);
-            }
-        }
+        // SAFETY: the caller guarantees it.
+        unsafe { finish_sample(product, columns, outputs, sample, sum) };
         at += block_dim() as usize;
+    }
+}
+
+/// As [`finish_samples`], for one sample whose sum is known; it may be behind N.
+///
+/// # Safety
+/// The outputs have a place for the sample, which belongs to this thread.
+#[inline(always)]
+pub unsafe fn finish_sample(
+    product: &mut LogProduct,
+    columns: &Columns,
+    (sample_weights, scores, exponents): (*const f32, *mut f32, Exponents),
+    sample: u64,
+    sum: LogSumExp,
+) {
+    // This sample is behind N.
+    let (mut top, mut factor) = (0.0, 0.0);
+    if sample < columns.n {
+        let mut weight = 1.0;
+        if sample_weights.is_null() {
+            product.multiply_scaled(sum.max, sum.sum);
+        } else {
+            // SAFETY: sample < N.
+            weight = unsafe { load(sample_weights.add(sample as usize)) };
+            product.multiply_scaled(weight * sum.log2(), 1.0);
+        }
+        (top, factor) = (sum.max, weight * reciprocal(sum.sum));
+        if !scores.is_null() {
+            // SAFETY: sample < N.
+            unsafe { store(scores.add(sample as usize), sum.log2()) };
+        }
+    }
+    if !exponents.q.is_null() {
+        let to = exponents.normalisers.wrapping_add(sample as usize);
+        // SAFETY: both rows have a place for the sample.
+        unsafe {
+            store(to, top);
+            store(to.add(exponents.stride as usize), factor);
+        }
     }
 }
 

@@ -107,6 +107,8 @@ pub struct Limits {
     pub shared_per_block: usize,
     /// Bytes of shared memory of a multiprocessor; each block takes 1 KiB for the system besides what it asks for.
     pub shared_per_multiprocessor: usize,
+    /// Whether warpgroups multiply on the matrix units: compute capability 9.0 alone has these instructions.
+    pub warpgroups: bool,
 }
 
 /// A device in use: its primary context and the kernels loaded so far. None of it is freed before the process ends.
@@ -142,6 +144,7 @@ impl Gpu {
             l2: attribute(DeviceAttribute::L2CacheSize)?,
             shared_per_block: shared_per_block(device)?,
             shared_per_multiprocessor: attribute(DeviceAttribute::MaxSharedMemoryPerMultiprocessor)?,
+            warpgroups: info.compute_capability == (9, 0),
         };
         let context = Context::new(device).map_err(failed("cuDevicePrimaryCtxRetain"))?;
         let gpu: &'static Self =

@@ -27,6 +27,9 @@ impl Element for f64 {}
 
 /// Bytes of samples that are brought to the device at once.
 const PIECE_BYTES: usize = 32 << 20;
+/// Most bytes of a chunk that comes from the host. A larger one leaves no memory to other samples; the copy of one of this size takes
+/// about 20 ms over a bus of 50 GB/s, long beside what its launches take.
+const CHUNK_BYTES: usize = 1 << 30;
 /// Most samples of a launch, so that a 32-bit index of quads never overflows.
 pub const MAX_SAMPLES: usize = 1 << 32;
 
@@ -404,13 +407,20 @@ impl<T: DeviceCopy> Drop for DeviceSamples<T> {
 
 /// The limit, or nearly all of the device's memory that is free.
 fn limit_or_free(gpu: &Gpu, limit: Option<usize>) -> Result<usize> {
-    limit.map_or_else(
-        || {
-            let free = gpu.free_memory()?;
-            Ok(free - (free / 16).max(256 << 20).min(free))
-        },
-        Ok,
-    )
+    limit.map_or_else(|| free_for_samples(gpu), Ok)
+}
+
+/// What samples may take of the memory that is free: all but what evaluations need beside them.
+fn free_for_samples(gpu: &Gpu) -> Result<usize> {
+    let free = gpu.free_memory()?;
+    Ok(free - (free / 16).max(256 << 20).min(free))
+}
+
+/// The bytes of a device's memory that samples can take now.
+pub fn free_memory(ordinal: usize) -> Result<usize> {
+    let gpu = Gpu::open(ordinal)?;
+    gpu.enter()?;
+    free_for_samples(gpu)
 }
 
 /// Samples that are to be brought into the kernels' layout.
@@ -459,7 +469,9 @@ impl ColumnsOf<'_, '_> {
 
     fn on_host<T: Element>(&self, limit: usize) -> Result<Place<T>> {
         let (n, width) = (self.samples.n_samples(), self.width());
-        let size = (limit / 2 / size_of::<T>() / width / STRIDE * STRIDE).min(MAX_SAMPLES).min(layout::stride(n));
+        let size = ((limit / 2).min(CHUNK_BYTES) / size_of::<T>() / width / STRIDE * STRIDE)
+            .min(MAX_SAMPLES)
+            .min(layout::stride(n));
         if size == 0 {
             return Err(Error::Unsupported {
                 what: format!("{width} columns within {limit} bytes of GPU memory"),

@@ -1,18 +1,20 @@
 //! The E-step: `fused`, and `tiled` followed by `weighted_sums`.
 use super::{FAR, Problem, flat, of_each_type, random_mixture, unwritten};
 use crate::backends::cuda::estep::fused_layout::FusedLayout;
-use crate::backends::cuda::estep::tensor_cores_layout::{FullSection, FullShapes, Section, Shapes, TensorCoresLayout};
+use crate::backends::cuda::estep::tensor_cores_layout::{
+    Section, Shapes, TensorCoresLayout, WhitenedSection, WhitenedShapes,
+};
 use crate::backends::cuda::estep::weighted_sums_layout::WeightedSumsLayout;
 use crate::backends::cuda::likelihood::layout;
-use crate::backends::cuda::plan::{Operation, Task, weighted_sums_shape};
+use crate::backends::cuda::plan::{Family, Operation, Task, Variant, weighted_sums_shape};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::{CovarianceType, Covariances, Evaluator, Mixture, Precision, ReferenceEvaluator, Samples, Statistics};
 use cust::memory::bytemuck;
 use gmm_kernels::estep::fused::{self, Moments};
 use gmm_kernels::estep::fused_tensor_cores;
 use gmm_kernels::estep::tensor_cores::*;
-use gmm_kernels::estep::tensor_cores_full;
 use gmm_kernels::estep::weighted_sums;
+use gmm_kernels::estep::{warpgroup, whitened};
 use gmm_kernels::likelihood::tiled;
 use gmm_kernels::reduce::slices::{self, ReduceSlicesArgs, reduce_slices};
 use gmm_kernels::reduce::{Output, UNWRITTEN};
@@ -287,6 +289,37 @@ fn aligned(numbers: Vec<u32>) -> Vec<u128> {
     numbers.chunks_exact(4).map(|four| bytemuck::cast([four[0], four[1], four[2], four[3]])).collect()
 }
 
+/// Does with the kernels of warpgroups what the arguments of the other kernels of the matrix units say.
+fn launch_warpgroups(
+    memory: &Memory,
+    shape: warpgroup::Shape,
+    products: *mut u32,
+    exponents: &ExponentsArgs,
+    weigh: &WeighArgs,
+) {
+    use warpgroup::{BLOCK, warpgroup_exponents, warpgroup_products, warpgroup_weigh};
+    let &ExponentsArgs { columns, coefficients, constants, sample_weights, exponents, output, .. } = exponents;
+    let &WeighArgs { weights, slices, add, sums, .. } = weigh;
+    let of_products = warpgroup::ProductsArgs { shape, columns, products };
+    let of_exponents = warpgroup::ExponentsArgs {
+        shape,
+        columns,
+        products,
+        coefficients,
+        constants,
+        sample_weights,
+        exponents,
+        output,
+    };
+    let of_weigh = warpgroup::WeighArgs { shape, n: columns.n, products, exponents, weights, slices, add, sums };
+    // SAFETY: the arguments of these kernels, with the arrays of `memory`.
+    unsafe {
+        launch((2, 1), 64, 0, memory, warpgroup_products, of_products);
+        launch((2, 1), BLOCK, shape.exponents_bytes(), memory, warpgroup_exponents, of_exponents);
+        launch((shape.groups() as u32, slices), BLOCK, shape.weigh_bytes(), memory, warpgroup_weigh, of_weigh);
+    }
+}
+
 /// The E-step by the kernels of the matrix units, in pieces of the samples.
 fn tensor_cores_statistics(
     x: &Array2<f32>,
@@ -312,7 +345,10 @@ fn tensor_cores_statistics(
         weighted: weights.is_some(),
         precision: Precision::Float32,
     };
-    let shapes = Shapes::new(&task, &variant.parse().unwrap());
+    let variant: Variant = variant.parse().unwrap();
+    let of_warpgroups = variant.family == Family::Warpgroup;
+    let warpgroups = warpgroup::Shape { d: d as u32, k: k as u32 };
+    let shapes = Shapes::new(&task, &variant);
     let mut parameters = vec![u128::MAX; shapes.len().div_ceil(4)];
     let parameters = &mut bytemuck::cast_slice_mut(&mut parameters)[..shapes.len()];
     layout.write(&shapes, parameters);
@@ -326,8 +362,17 @@ fn tensor_cores_statistics(
         coefficients: memory.read("coefficients", coefficients),
         halves: memory.write("halves", halves),
     };
-    // SAFETY: the arguments of this kernel, with the arrays of `memory`.
-    unsafe { launch((2, 1), 64, 0, &memory, split_coefficients, args) };
+    // SAFETY: the arguments of these kernels, with the arrays of `memory`.
+    unsafe {
+        if of_warpgroups {
+            let SplitArgs { coefficients, halves, .. } = args;
+            let args = warpgroup::CoefficientsArgs { shape: warpgroups, coefficients, halves };
+            launch((2, 1), 64, 0, &memory, warpgroup::warpgroup_coefficients, args);
+        } else {
+            launch((2, 1), 64, 0, &memory, split_coefficients, args);
+        }
+    }
+    let mut products = vec![u128::MAX; if of_warpgroups { warpgroups.products_len(piece) / 4 } else { 0 }];
     // NaN wherever nobody writes.
     let mut q = vec![u128::MAX; shapes.rows() * piece / 4];
     let mut normalisers = vec![u128::MAX; 2 * piece / 4];
@@ -367,6 +412,12 @@ fn tensor_cores_statistics(
             add: (first > 0) as u32,
             sums: memory.write("sums", &mut sums),
         };
+        if of_warpgroups {
+            let products = memory.write("products", bytemuck::cast_slice_mut(&mut products));
+            launch_warpgroups(&memory, warpgroups, products, &args, &weigh);
+            log2 += total[0];
+            continue;
+        }
         let (exponents_kernel, weigh_kernel): (unsafe fn(_), unsafe fn(_)) =
             match (shapes.exponents.full, shapes.exponents.tiles) {
                 (false, 1) => (exponents_diag_m1, weigh_diag_m1),
@@ -417,14 +468,14 @@ fn tensor_cores_give_the_statistics() {
 }
 
 /// The E-step by the kernels of the matrix units for matrices, in pieces of the samples.
-fn tensor_cores_full_statistics(
+fn whitened_statistics(
     x: &Array2<f32>,
     mixture: &Mixture,
     variant: &str,
     (piece, slices): (usize, usize),
     weights: Option<&[f32]>,
 ) -> Statistics {
-    use tensor_cores_full::{OuterArgs, SplitMatricesArgs, WhitenArgs, outer, split_matrices, whiten};
+    use whitened::{OuterArgs, SplitMatricesArgs, WhitenArgs, outer, split_matrices, whiten};
     let problem = Problem::new(x.clone(), &random_mixture(&mut ChaCha8Rng::seed_from_u64(0), 1, x.ncols()));
     let parameters = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame).unwrap();
     let (k, d) = (parameters.n_components, parameters.n_features);
@@ -442,16 +493,16 @@ fn tensor_cores_full_statistics(
         weighted: weights.is_some(),
         precision: Precision::Float32,
     };
-    let shapes = FullShapes::new(&task, &variant.parse().unwrap()).unwrap();
+    let shapes = WhitenedShapes::new(&task, &variant.parse().unwrap()).unwrap();
     let mut parameters = vec![f32::NAN; shapes.len()];
-    layout.write_full(&shapes, &mut parameters);
-    let section = |section: FullSection| &parameters[shapes.section(section)];
+    layout.write_whitened(&shapes, &mut parameters);
+    let section = |section: WhitenedSection| &parameters[shapes.section(section)];
     let mut fragments = vec![u128::MAX; k * shapes.whiten.fragments() / 4];
     let fragments: &mut [u32] = bytemuck::cast_slice_mut(&mut fragments);
     let mut memory = Memory::new();
     let args = SplitMatricesArgs {
         shape: shapes.whiten,
-        matrices: memory.read("matrices", section(FullSection::Matrices)),
+        matrices: memory.read("matrices", section(WhitenedSection::Matrices)),
         fragments: memory.write("fragments", fragments),
     };
     // SAFETY: the arguments of this kernel, with the arrays of `memory`.
@@ -478,8 +529,8 @@ fn tensor_cores_full_statistics(
             shape: shapes.whiten,
             columns,
             fragments: memory.read("fragments", fragments),
-            shifts: memory.read("shifts", section(FullSection::Shifts)),
-            constants: memory.read("constants", section(FullSection::Constants)),
+            shifts: memory.read("shifts", section(WhitenedSection::Shifts)),
+            constants: memory.read("constants", section(WhitenedSection::Constants)),
             sample_weights: weights.map_or(std::ptr::null(), |w| memory.read("weights of samples", &w[first..])),
             exponents,
             halves,
@@ -493,7 +544,7 @@ fn tensor_cores_full_statistics(
             n: columns.n,
             halves,
             exponents,
-            weights: memory.read("weights", section(FullSection::Weights)),
+            weights: memory.read("weights", section(WhitenedSection::Weights)),
             slices: slices as u32,
             add: (first > 0) as u32,
             sums: memory.write("sums", &mut sums),
@@ -510,7 +561,47 @@ fn tensor_cores_full_statistics(
     }
     let sums: Vec<f64> = (0..count).map(|i| sums.chunks_exact(count).map(|slice| slice[i]).sum()).collect();
     let weight = weights.map_or(problem.n as f64, |w| w.iter().copied().map(f64::from).sum());
-    layout.full_statistics(&shapes, &sums, 1.0, weight, log2, &problem.frame).unwrap()
+    layout.whitened_statistics(&shapes, &sums, 1.0, weight, log2, &problem.frame).unwrap()
+}
+
+#[test]
+fn warpgroups_give_the_statistics() {
+    let cases = [
+        // N, K, D, samples of a piece, slices
+        (1, 1, 1, 128, 1),
+        // Two groups of components, two pieces.
+        (200, 131, 3, 128, 1),
+        // More slices than the last piece has tiles; more tiles than blocks.
+        (700, 3, 17, 384, 2),
+        // All products of a sample.
+        (70, 5, 127, 128, 1),
+    ];
+    for (i, (n, k, d, piece, slices)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let mut x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
+        if n > 1 {
+            x.row_mut(n / 2).fill(FAR as f32);
+        }
+        for mixture in of_each_type(&mut rng, k, d) {
+            if mixture.factor().is_some() {
+                continue;
+            }
+            let run = |weights: Option<&[f32]>| {
+                tensor_cores_statistics(&x, &mixture, "warpgroup:256x1:all", (piece, slices), weights)
+            };
+            let got = run(None);
+            // The far sample's responsibilities are rounded by 2⁻¹² of themselves, and that sample is most of the scatter.
+            assert_statistics_within(&x, &mixture, &got, 3.5e-4);
+            if n == 70 {
+                assert_eq!(got, run(None), "the same bits every time");
+                // Samples of weight zero are as good as not there.
+                let weights: Vec<f32> = (0..n).map(|i| (i % 2) as f32).collect();
+                let odd: Vec<usize> = (1..n).step_by(2).collect();
+                let x = x.select(ndarray::Axis(0), &odd);
+                assert_statistics_within(&x, &mixture, &run(Some(&weights)), 3.5e-4);
+            }
+        }
+    }
 }
 
 #[test]
@@ -533,7 +624,7 @@ fn whitened_gives_the_statistics() {
             if mixture.factor().is_none() {
                 continue;
             }
-            let run = || tensor_cores_full_statistics(&x, &mixture, variant, (piece, slices), None);
+            let run = || whitened_statistics(&x, &mixture, variant, (piece, slices), None);
             let got = run();
             // The far sample's responsibilities are rounded by 2⁻¹² of themselves, and that sample is most of the scatter.
             assert_statistics_within(&x, &mixture, &got, 3.5e-4);
@@ -543,7 +634,7 @@ fn whitened_gives_the_statistics() {
                 let weights: Vec<f32> = (0..n).map(|i| (i % 2) as f32).collect();
                 let odd: Vec<usize> = (1..n).step_by(2).collect();
                 if !odd.is_empty() {
-                    let got = tensor_cores_full_statistics(&x, &mixture, variant, (piece, slices), Some(&weights));
+                    let got = whitened_statistics(&x, &mixture, variant, (piece, slices), Some(&weights));
                     assert_statistics_within(&x.select(ndarray::Axis(0), &odd), &mixture, &got, 3.5e-4);
                 }
             }

@@ -6,10 +6,11 @@ pub(crate) mod fused_layout;
 pub(crate) mod fused_tensor_cores;
 pub(crate) mod fused_tensor_cores_layout;
 pub(crate) mod tensor_cores;
-pub(crate) mod tensor_cores_full;
 pub(crate) mod tensor_cores_layout;
+pub(crate) mod warpgroup;
 pub(crate) mod weighted_sums;
 pub(crate) mod weighted_sums_layout;
+pub(crate) mod whitened;
 
 use super::device::gpu::Gpu;
 use super::device::memory::{Numbers, Workspace};
@@ -31,10 +32,10 @@ use gmm_kernels::estep::fused_tensor_cores::Shape;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tensor_cores::TensorCores;
-use tensor_cores_full::TensorCoresFull;
 use tensor_cores_layout::TensorCoresLayout;
 use weighted_sums::WeightedSums;
 use weighted_sums_layout::WeightedSumsLayout;
+use whitened::Whitened;
 
 /// The kernels that have been made ready, with their memory.
 #[derive(Debug, Default)]
@@ -63,7 +64,7 @@ impl Layout {
     fn new(family: Family, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Self> {
         Some(match family {
             Family::Fused => Self::Fused(FusedLayout::new(mixture.covariance_type(), parameters.as_ref().clone())),
-            Family::FusedTensorCores | Family::TensorCores | Family::Whitened => {
+            Family::FusedTensorCores | Family::TensorCores | Family::Warpgroup | Family::Whitened => {
                 Self::TensorCores(TensorCoresLayout::new(mixture, parameters.clone(), frame))
             }
             Family::WeightedSums => {
@@ -113,7 +114,10 @@ impl EStep {
             requested_family.map_or_else(|| families(&task, limits).contains(&family), |requested| requested == family)
         };
         let mut tensor_cores = None;
-        if [Family::FusedTensorCores, Family::TensorCores, Family::Whitened].into_iter().any(asked_for) {
+        if [Family::FusedTensorCores, Family::TensorCores, Family::Warpgroup, Family::Whitened]
+            .into_iter()
+            .any(asked_for)
+        {
             let layout = TensorCoresLayout::new(mixture, parameters.clone(), data.frame());
             task.expandable = layout.expandable;
             tensor_cores = Some(Layout::TensorCores(layout));
@@ -125,7 +129,12 @@ impl EStep {
         }
         let family = requested_family.or_else(|| families(&task, limits).first().copied()).unwrap_or(Family::General);
         let layout = match tensor_cores {
-            Some(layout) if matches!(family, Family::FusedTensorCores | Family::TensorCores | Family::Whitened) => {
+            Some(layout)
+                if matches!(
+                    family,
+                    Family::FusedTensorCores | Family::TensorCores | Family::Warpgroup | Family::Whitened
+                ) =>
+            {
                 Some(layout)
             }
             _ => Layout::new(family, mixture, &parameters, data.frame()),
@@ -331,19 +340,19 @@ impl EStep {
     }
 }
 
-/// The kernels of [`Family::TensorCores`] and of [`Family::Whitened`].
+/// The kernels of [`Family::TensorCores`], [`Family::Warpgroup`] and [`Family::Whitened`].
 #[derive(Debug)]
 enum OnMatrixUnits {
     /// They multiply with products of features.
     Products(Box<TensorCores>),
     /// They multiply with features, for matrices.
-    Features(Box<TensorCoresFull>),
+    Features(Box<Whitened>),
 }
 
 impl OnMatrixUnits {
     fn new(gpu: &Gpu, variant: Variant, task: &Task) -> Result<Self> {
         Ok(if variant.family == Family::Whitened {
-            Self::Features(Box::new(TensorCoresFull::new(gpu, variant, task)?))
+            Self::Features(Box::new(Whitened::new(gpu, variant, task)?))
         } else {
             Self::Products(Box::new(TensorCores::new(gpu, variant, task)?))
         })
@@ -399,7 +408,7 @@ impl OnMatrixUnits {
     ) -> Result<Statistics> {
         match self {
             Self::Products(kernels) => layout.statistics(kernels.shapes(), sums, scale, weight, log2, frame),
-            Self::Features(kernels) => layout.full_statistics(kernels.shapes(), sums, scale, weight, log2, frame),
+            Self::Features(kernels) => layout.whitened_statistics(kernels.shapes(), sums, scale, weight, log2, frame),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! `tensor_cores`: the E-step on the matrix units. `exponents` leaves the exponents of a piece of the samples, `weigh` adds up the
-//! samples' products weighted by their responsibilities, slice by slice, and `reduce_slices` adds up the slices' sums.
+//! samples' products weighted by their responsibilities, slice by slice, and `reduce_slices` adds up the slices' sums. The kernels of
+//! `warpgroup` do the same in their way.
 use super::tensor_cores_layout::{Section, Shapes, TensorCoresLayout};
+use super::warpgroup::Warpgroups;
 use super::weighted_sums::ReduceSlices;
 use crate::Result;
 use crate::backends::cuda::device::error::failed;
@@ -11,18 +13,19 @@ use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::backends::cuda::likelihood::Exponents;
-use crate::backends::cuda::plan::{Task, Variant};
+use crate::backends::cuda::plan::{Family, Task, Variant};
 use cust::memory::{DeviceBuffer, LockedBuffer};
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::tensor_cores::{ExponentsArgs, ExponentsShape, STAGE, SplitArgs, WeighArgs, WeighShape};
+use gmm_kernels::estep::warpgroup;
 use gmm_kernels::reduce::slices::ReduceSlicesArgs;
 use std::cell::RefCell;
 use std::ptr;
 
 /// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more. They come from the L2 cache and from
 /// the device's memory, whose bandwidth suffices for kernels of so much arithmetic.
-const EXPONENT_BYTES: usize = 512 << 20;
+const EXPONENT_BYTES: usize = 1 << 30;
 /// Threads of a block of `split_coefficients`.
 const SPLIT_BLOCK: u32 = 256;
 /// Least stages of a slice.
@@ -31,20 +34,16 @@ const SLICE: usize = 4;
 /// The kernels made ready for mixtures of one shape.
 #[derive(Debug)]
 pub struct TensorCores {
-    split: Kernel<SplitArgs>,
-    exponents: Kernel<ExponentsArgs>,
-    weigh: Kernel<WeighArgs>,
+    kernels: Kernels,
     reduce: Kernel<ReduceSlicesArgs>,
     task: Task,
     variant: Variant,
     shapes: Shapes,
-    /// Blocks of `exponents`, at most.
+    /// Blocks of the kernel that gives exponents, at most.
     blocks: u32,
-    /// Samples of a piece: a multiple of those of a block of `exponents`.
+    /// Samples of a piece: a multiple of those of a block.
     piece: usize,
     slices: usize,
-    /// The features of each product, for `exponents` and for `weigh`.
-    pairs: [DeviceBuffer<u32>; 2],
     /// The coefficients in float16, two numbers to an element.
     halves: DeviceBuffer<u32>,
     q: DeviceBuffer<f32>,
@@ -57,34 +56,127 @@ pub struct TensorCores {
     block_sums: BlockSums,
 }
 
+/// The kernels that make exponents and sums.
+#[derive(Debug)]
+enum Kernels {
+    Warps(Warps),
+    Warpgroups(Warpgroups),
+}
+
+/// What the kernels are to do with a piece of the samples.
+#[derive(Clone, Copy)]
+pub(super) struct Piece<'a> {
+    pub columns: Columns<'a>,
+    /// What the kernels wrote that split the coefficients.
+    pub halves: Numbers<'a, u32>,
+    pub constants: Numbers<'a, f32>,
+    pub weights: Numbers<'a, f32>,
+    /// Whether samples have weights.
+    pub weighted: bool,
+    pub exponents: Exponents<'a>,
+    /// Blocks of the kernel that gives exponents, at most.
+    pub blocks: u32,
+    pub output: Output<'a>,
+    pub slices: usize,
+    /// Whether to add to the sums that are there, or to replace them.
+    pub add: bool,
+    pub sums: Numbers<'a, f64>,
+}
+
+/// The kernels in which each warp multiplies for itself.
+#[derive(Debug)]
+struct Warps {
+    shapes: Shapes,
+    split: Kernel<SplitArgs>,
+    exponents: Kernel<ExponentsArgs>,
+    weigh: Kernel<WeighArgs>,
+    /// The features of each product, for `exponents` and for `weigh`.
+    pairs: [DeviceBuffer<u32>; 2],
+}
+
+impl Warps {
+    fn new(gpu: &Gpu, shapes: Shapes, full: bool) -> Result<Self> {
+        let tiles = shapes.exponents.tiles as usize;
+        let upload = |pairs: &[u32]| DeviceBuffer::from_slice(pairs).map_err(failed("cuMemcpyHtoD"));
+        let [of_exponents, of_weigh] = shapes.pairs(full);
+        Ok(Self {
+            shapes,
+            split: gpu.kernel(&entries::split_coefficients(), None)?,
+            exponents: gpu.kernel(&entries::exponents(full, tiles), Some(REGISTERS))?,
+            weigh: gpu.kernel(&entries::weigh(full, tiles), Some(REGISTERS))?,
+            pairs: [upload(&of_exponents)?, upload(&of_weigh)?],
+        })
+    }
+
+    /// Starts to split the coefficients.
+    fn split<'a>(
+        &self,
+        stream: &'a Stream,
+        coefficients: Numbers<'a, f32>,
+        halves: Numbers<'a, u32>,
+    ) -> Result<Running<'a, ()>> {
+        let launch = Split { shape: self.shapes.exponents, coefficients, halves };
+        Ok(stream.launch(self.split, launch.grid(), launch)?.borrowed())
+    }
+
+    /// Starts the work on a piece.
+    fn start<'a>(&'a self, stream: &'a Stream, piece: Piece<'a>) -> Result<Running<'a, ()>> {
+        let Piece { columns, constants, weights, weighted, exponents, slices, add, sums, .. } = piece;
+        let shape = self.shapes.exponents;
+        let likelihoods = ExponentsLaunch {
+            shape,
+            columns,
+            pairs: Numbers::of(&self.pairs[0]),
+            coefficients: piece.halves,
+            constants,
+            weighted,
+            exponents,
+            output: piece.output,
+        };
+        let blocks = columns.n().div_ceil(shape.samples()).min(piece.blocks as usize) as u32;
+        let grid = Grid::new(blocks, shape.block(), shape.shared_bytes());
+        let running = stream.launch(self.exponents, grid, likelihoods)?.borrowed();
+        let pairs = Numbers::of(&self.pairs[1]);
+        let weigh = WeighLaunch { shape: self.shapes.weigh, columns, exponents, weights, pairs, slices, add, sums };
+        Ok(running.followed_by(stream.launch(self.weigh, weigh.grid(), weigh)?.borrowed()))
+    }
+}
+
 /// Registers that a thread may have, so that sixteen warps share a multiprocessor.
 const REGISTERS: u32 = 128;
 
 impl TensorCores {
     /// Makes the kernels ready for up to `task.n` samples at once. The device's context is current.
     pub fn new(gpu: &Gpu, variant: Variant, task: &Task) -> Result<Self> {
-        let Task { n, full, .. } = *task;
+        let Task { n, k, d, full, .. } = *task;
         let shapes = Shapes::new(task, &variant);
         let (exponents, weigh) = (shapes.exponents, shapes.weigh);
-        let tiles = exponents.tiles as usize;
         let limits = &gpu.limits;
         let resident = |block: u32, shared: usize| {
             let by_registers = (1 << 16) / (REGISTERS * block);
             by_registers.min((limits.shared_per_multiprocessor / (shared + 1024)) as u32).max(1)
         };
-        let blocks = limits.multiprocessors * resident(exponents.block(), exponents.shared_bytes());
-        let wave = blocks as usize * exponents.samples();
+        let of_warpgroups = variant.family == Family::Warpgroup;
+        // Blocks of a multiprocessor, and their samples; blocks of the sums; samples that are not divided among slices.
+        let (per, samples, summing, undivided) = if of_warpgroups {
+            (1, warpgroup::SAMPLES, 1, warpgroup::SAMPLES)
+        } else {
+            let per = resident(exponents.block(), exponents.shared_bytes());
+            (per, exponents.samples(), resident(weigh.block(), weigh.shared_bytes()), STAGE)
+        };
+        let blocks = limits.multiprocessors * per;
+        let wave = blocks as usize * samples;
         let most = (EXPONENT_BYTES / size_of::<f32>() / shapes.rows()).max(wave) / wave * wave;
-        let piece = most.min(n.next_multiple_of(exponents.samples()));
-        let room = limits.multiprocessors * resident(weigh.block(), weigh.shared_bytes());
-        let slices = (room / weigh.blocks()).max(1) as usize;
-        let slices = slices.min(piece.min(n).div_ceil(SLICE * STAGE)).max(1);
-        let upload = |pairs: &[u32]| DeviceBuffer::from_slice(pairs).map_err(failed("cuMemcpyHtoD"));
-        let [of_exponents, of_weigh] = shapes.pairs(full);
+        let piece = most.min(n.next_multiple_of(samples));
+        let slices = (limits.multiprocessors * summing / weigh.blocks()).max(1) as usize;
+        let slices = slices.min(piece.min(n).div_ceil(SLICE * undivided)).max(1);
+        let kernels = if of_warpgroups {
+            Kernels::Warpgroups(Warpgroups::new(gpu, k, d, piece)?)
+        } else {
+            Kernels::Warps(Warps::new(gpu, shapes, full)?)
+        };
         Ok(Self {
-            split: gpu.kernel(&entries::split_coefficients(), None)?,
-            exponents: gpu.kernel(&entries::exponents(full, tiles), Some(REGISTERS))?,
-            weigh: gpu.kernel(&entries::weigh(full, tiles), Some(REGISTERS))?,
+            kernels,
             reduce: gpu.kernel(&entries::reduce_slices(), None)?,
             task: *task,
             variant,
@@ -92,7 +184,6 @@ impl TensorCores {
             blocks,
             piece,
             slices,
-            pairs: [upload(&of_exponents)?, upload(&of_weigh)?],
             halves: allocate(exponents.rows() * exponents.products())?,
             // The kernel reads the rows behind K too, and takes no notice of them.
             q: zeroed(shapes.rows() * piece)?,
@@ -135,40 +226,36 @@ impl TensorCores {
             normalisers: Numbers::of(&self.normalisers),
             stride: self.piece,
         };
-        let slices = self.slices.min(self.piece.min(columns.n()).div_ceil(STAGE));
+        let (coefficients, constants, weights) =
+            (section(Section::Coefficients)?, section(Section::Constants)?, section(Section::Weights)?);
+        let undivided = if matches!(self.kernels, Kernels::Warpgroups(_)) { warpgroup::SAMPLES } else { STAGE };
+        let slices = self.slices.min(self.piece.min(columns.n()).div_ceil(undivided));
         let halves = Numbers::of(&self.halves);
         let count = self.shapes.weigh.sums();
         let totals = Numbers::of(&self.totals);
         let log2 = totals.part(count..totals.len())?;
-        let split = Split { shape: self.shapes.exponents, coefficients: section(Section::Coefficients)?, halves };
-        let mut running = stream.launch(self.split, split.grid(), split)?.borrowed();
+        let mut running = match &self.kernels {
+            Kernels::Warps(kernels) => kernels.split(stream, coefficients, halves)?,
+            Kernels::Warpgroups(kernels) => kernels.split(stream, coefficients, halves)?,
+        };
         for (p, first) in (0..columns.n()).step_by(self.piece).enumerate() {
-            let piece = columns.part(first, self.piece.min(columns.n() - first))?;
-            let shape = self.shapes.exponents;
-            let likelihoods = ExponentsLaunch {
-                shape,
-                columns: piece,
-                pairs: Numbers::of(&self.pairs[0]),
-                coefficients: halves,
-                constants: section(Section::Constants)?,
+            let piece = Piece {
+                columns: columns.part(first, self.piece.min(columns.n() - first))?,
+                halves,
+                constants,
+                weights,
                 weighted: self.task.weighted,
                 exponents,
+                blocks: self.blocks,
                 output: Output { blocks: &self.block_sums, total: Total::Device(log2.part(p..log2.len())?) },
-            };
-            let blocks = piece.n().div_ceil(shape.samples()).min(self.blocks as usize) as u32;
-            let grid = Grid::new(blocks, shape.block(), shape.shared_bytes());
-            running = running.followed_by(stream.launch(self.exponents, grid, likelihoods)?.borrowed());
-            let weigh = WeighLaunch {
-                shape: self.shapes.weigh,
-                columns: piece,
-                exponents,
-                weights: section(Section::Weights)?,
-                pairs: Numbers::of(&self.pairs[1]),
                 slices,
                 add: p > 0,
                 sums: Numbers::of(&self.sums),
             };
-            running = running.followed_by(stream.launch(self.weigh, weigh.grid(), weigh)?.borrowed());
+            running = running.followed_by(match &self.kernels {
+                Kernels::Warps(kernels) => kernels.start(stream, piece)?,
+                Kernels::Warpgroups(kernels) => kernels.start(stream, piece)?,
+            });
         }
         let reduce = ReduceSlices { sums: Numbers::of(&self.sums), slices, count, totals };
         Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?).borrowed())

@@ -1,14 +1,16 @@
 //! Parameters and results of the kernels of `tensor_cores`. Nothing here calls CUDA, so that it is tested on any machine.
 use super::weighted_sums_layout::{NEAR, distance, mean_in_frame};
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
-use crate::backends::cuda::plan::{Task, Variant};
+use crate::backends::cuda::plan::{Family, Task, Variant};
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::Frame;
+use crate::model::linalg::for_each_row;
 use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
 use gmm_kernels::estep::tensor_cores::{
     COLUMNS, ExponentsShape, FEATURE_SCALE, ONE, PRODUCT_SCALE, RAW_PITCH, RESPONSIBILITY_SCALE, STEP, TILE, WeighShape,
 };
-use gmm_kernels::estep::tensor_cores_full::{self, OuterShape, WhitenShape};
+use gmm_kernels::estep::warpgroup;
+use gmm_kernels::estep::whitened::{self, OuterShape, WhitenShape};
 use gmm_kernels::simt::WARP;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, ArrayViewMut1, ArrayViewMut2, Axis};
@@ -47,6 +49,9 @@ impl Shapes {
     /// The shapes of a variant: `split` warps of a block of `exponents` are side by side along the components.
     pub fn new(task: &Task, variant: &Variant) -> Self {
         let Task { k, d, full, .. } = *task;
+        if variant.family == Family::Warpgroup {
+            return Self::of_warpgroups(k, d);
+        }
         let tiles = Self::tiles(k);
         let m = products(d, full);
         let warps = variant.block / WARP;
@@ -74,6 +79,32 @@ impl Shapes {
         let fits = |warps: &u32| shape(*warps).shared_bytes() <= MOST_SHARED;
         let product_warps = (1..=MOST_WARPS / component_warps).rev().filter(fits);
         let weigh = shape(product_warps.min_by_key(|warps| needed.div_ceil(*warps) * (warps + 2)).unwrap_or(1));
+        Self { exponents, weigh }
+    }
+
+    /// The shapes whose rows and products are those of the kernels of `warpgroup`.
+    fn of_warpgroups(k: usize, d: usize) -> Self {
+        const COMPONENT_WARPS: u32 = (warpgroup::GROUP / (2 * TILE)) as u32;
+        let shape = warpgroup::Shape { d: d as u32, k: k as u32 };
+        let (groups, products) = (shape.groups() as u32, shape.products());
+        let exponents = ExponentsShape {
+            d: d as u32,
+            full: false,
+            tiles: 2,
+            component_warps: COMPONENT_WARPS,
+            sample_warps: 1,
+            steps: (products / STEP) as u32,
+            groups,
+        };
+        let weigh = WeighShape {
+            d: d as u32,
+            full: false,
+            tiles: 2,
+            component_warps: COMPONENT_WARPS,
+            product_warps: (products / COLUMNS) as u32,
+            groups,
+            parts: 1,
+        };
         Self { exponents, weigh }
     }
 
@@ -127,14 +158,14 @@ fn at_once(numbers: usize) -> usize {
     (1 << 14) / numbers.max(1) + 1
 }
 
-/// How the kernels of `tensor_cores_full` divide the work of a task with matrices.
+/// How the kernels of `whitened` divide the work of a task with matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FullShapes {
+pub(crate) struct WhitenedShapes {
     pub whiten: WhitenShape,
     pub outer: OuterShape,
 }
 
-impl FullShapes {
+impl WhitenedShapes {
     /// The shapes of a variant: `split` warps of a block of `whiten` are side by side along the components. None where features of a
     /// stage, or of the fewest samples, do not fit into shared memory, and for diagonal covariances.
     pub fn new(task: &Task, variant: &Variant) -> Option<Self> {
@@ -160,7 +191,7 @@ impl FullShapes {
         self.outer.components()
     }
 
-    /// Lengths of the sections of the parameters, in the order of [`FullSection`]; whole 16 bytes each.
+    /// Lengths of the sections of the parameters, in the order of [`WhitenedSection`]; whole 16 bytes each.
     fn lengths(&self) -> [usize; 4] {
         let (k, d) = (self.whiten.k as usize, self.whiten.d as usize);
         [k * triangle(d), k * self.whiten.shifts(), 3 * k, self.rows()].map(|len| len.next_multiple_of(4))
@@ -172,7 +203,7 @@ impl FullShapes {
     }
 
     /// The range of a section in the parameters.
-    pub fn section(&self, section: FullSection) -> Range<usize> {
+    pub fn section(&self, section: WhitenedSection) -> Range<usize> {
         let lengths = self.lengths();
         let start = lengths[..section as usize].iter().sum();
         start..start + lengths[section as usize]
@@ -181,7 +212,7 @@ impl FullShapes {
 
 /// A section of the parameters for matrices.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum FullSection {
+pub(crate) enum WhitenedSection {
     /// Triangles row by row, (K, D·(D + 1)/2).
     Matrices,
     /// (K, [`WhitenShape::shifts`])
@@ -201,6 +232,11 @@ pub(crate) enum Section {
     Constants,
     /// wₖ for `weigh`.
     Weights,
+}
+
+/// The larger of two numbers, of which none is NaN: one instruction, unlike `f32::max`.
+pub(super) fn larger<T: PartialOrd>(a: T, b: T) -> T {
+    if a > b { a } else { b }
 }
 
 /// What is known of a component of a mixture.
@@ -231,7 +267,7 @@ impl Component {
             let (s, m) = (f64::from(*s), f64::from(*m));
             constant -= m * m;
             to.copy_from_slice(&[(-2.0 * s * m) as f32 / ONE, (-s * s) as f32]);
-            largest = largest.max(to[0].abs()).max(to[1].abs());
+            largest = larger(largest, larger(to[0].abs(), to[1].abs()));
             of_terms += (unit + m * m) * (unit + 5.0 * m * m);
         }
         Self { constant, largest, error: Self::error(of_terms, largest, 2 * d) }
@@ -251,7 +287,7 @@ impl Component {
         for (to, (i, j)) in row.iter_mut().zip(features(d, true)) {
             let v = if j == d { coefficients.first[i] } else { coefficients.second[triangle(i) + j] };
             *to = if j == d { v as f32 / ONE } else { v as f32 };
-            largest = largest.max(to.abs());
+            largest = larger(largest, to.abs());
             of_terms += v * v * sizes[i] * sizes[j];
         }
         Self { constant: coefficients.constant, largest, error: Self::error(of_terms, largest, products(d, true)) }
@@ -378,14 +414,14 @@ impl TensorCoresLayout {
         });
     }
 
-    /// Writes the parameters of a mixture with matrices for `tensor_cores_full`.
-    pub fn write_full(&self, shapes: &FullShapes, out: &mut [f32]) {
+    /// Writes the parameters of a mixture with matrices for `whitened`.
+    pub fn write_whitened(&self, shapes: &WhitenedShapes, out: &mut [f32]) {
         let (k, d) = self.dim();
         let parameters = &self.parameters;
         out.fill(0.0);
-        out[shapes.section(FullSection::Weights)][..k].copy_from_slice(&parameters.weight);
-        let (matrices, rest) = out.split_at_mut(shapes.section(FullSection::Shifts).start);
-        let (shifts, rest) = rest.split_at_mut(shapes.section(FullSection::Shifts).len());
+        out[shapes.section(WhitenedSection::Weights)][..k].copy_from_slice(&parameters.weight);
+        let (matrices, rest) = out.split_at_mut(shapes.section(WhitenedSection::Shifts).start);
+        let (shifts, rest) = rest.split_at_mut(shapes.section(WhitenedSection::Shifts).len());
         let (scales, rest) = rest.split_at_mut(k);
         let (seeds, rest) = rest.split_at_mut(k);
         seeds.copy_from_slice(&parameters.seed);
@@ -412,9 +448,9 @@ impl TensorCoresLayout {
     }
 
     /// As [`Self::statistics`], from the sums of `outer`.
-    pub fn full_statistics(
+    pub fn whitened_statistics(
         &self,
-        shapes: &FullShapes,
+        shapes: &WhitenedShapes,
         sums: &[f64],
         scale: f64,
         weight: f64,
@@ -422,7 +458,7 @@ impl TensorCoresLayout {
         frame: &Frame,
     ) -> Result<Statistics> {
         /// What the kernels' products and responsibilities are less than those of the other kernels.
-        const UNIT: f64 = (RESPONSIBILITY_SCALE / tensor_cores_full::RESPONSIBILITY_SCALE) as f64;
+        const UNIT: f64 = (RESPONSIBILITY_SCALE / whitened::RESPONSIBILITY_SCALE) as f64;
         let shape = &shapes.outer;
         let counts: Vec<f64> = sums[shape.counts()..].iter().map(|count| count * UNIT).collect();
         let (counts, rounded) = counts.split_at(shape.components());
@@ -492,7 +528,7 @@ impl TensorCoresLayout {
             scale * of_rounded / f64::from(PRODUCT_SCALE * RESPONSIBILITY_SCALE)
         };
         let inverse = &frame.inverse;
-        let write_first = |(c, mut row): (usize, ArrayViewMut1<'_, f64>)| {
+        let write_first = |c: usize, mut row: ArrayViewMut1<'_, f64>| {
             let unit = unit(c) / f64::from(ONE);
             row.iter_mut()
                 .zip(inverse)
@@ -500,16 +536,18 @@ impl TensorCoresLayout {
                 .for_each(|(i, (to, inverse))| *to = product(c, (i, d)) * unit * inverse);
         };
         let pair = |c: usize, unit: f64, i: usize, j: usize| product(c, (i, j)) * unit * inverse[i] * inverse[j];
-        let of_diagonal = at_once(d);
-        first.axis_iter_mut(Axis(0)).into_par_iter().enumerate().with_min_len(of_diagonal).for_each(write_first);
+        if let Covariances::Diag(second) = &mut second {
+            for_each_row(&mut first, second, |c, first, mut second| {
+                write_first(c, first);
+                let unit = unit(c);
+                second.iter_mut().enumerate().for_each(|(i, to)| *to = pair(c, unit, i, i));
+            });
+        } else {
+            let rows = first.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
+            rows.with_min_len(at_once(d)).for_each(|(c, row)| write_first(c, row));
+        }
         match &mut second {
-            Covariances::Diag(to) => {
-                let write = |(c, mut row): (usize, ArrayViewMut1<'_, f64>)| {
-                    let unit = unit(c);
-                    row.iter_mut().enumerate().for_each(|(i, to)| *to = pair(c, unit, i, i));
-                };
-                to.axis_iter_mut(Axis(0)).into_par_iter().enumerate().with_min_len(of_diagonal).for_each(write);
-            }
+            Covariances::Diag(_) => {}
             Covariances::Spherical(to) => {
                 to.iter_mut().enumerate().for_each(|(c, to)| *to = (0..d).map(|i| pair(c, unit(c), i, i)).sum());
             }

@@ -1,5 +1,6 @@
 //! Parameters and results of the kernels `weighted_sums`. Nothing here calls CUDA, so that it is tested on any
 //! machine.
+use super::tensor_cores_layout::larger;
 use crate::backends::cuda::likelihood::layout;
 use crate::backends::cuda::plan::Task;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
@@ -189,7 +190,7 @@ pub(super) fn distance(parameters: &DeviceParameters<f32>, c: usize, centre: &[f
         (0..d).map(|i| a[triangle(i)..=triangle(i) + i].iter().zip(centre).map(term).sum()).fold(0.0, f64::max)
     };
     match &parameters.matrices {
-        Matrices::Diagonal => parameters.scale[c * d..][..d].iter().zip(centre).map(term).fold(0.0, f64::max),
+        Matrices::Diagonal => parameters.scale[c * d..][..d].iter().zip(centre).map(term).fold(0.0, larger),
         Matrices::Each(a) => farthest_row(&a[c * triangle(d)..][..triangle(d)]),
         Matrices::Shared(a) => farthest_row(a),
     }

@@ -77,6 +77,7 @@ impl Plan {
             Family::Fused
             | Family::FusedTensorCores
             | Family::TensorCores
+            | Family::Warpgroup
             | Family::Whitened
             | Family::WeightedSums
             | Family::General => {

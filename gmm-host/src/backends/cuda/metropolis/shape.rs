@@ -103,6 +103,7 @@ mod tests {
         l2: 60 << 20,
         shared_per_block: 227 << 10,
         shared_per_multiprocessor: 228 << 10,
+        warpgroups: true,
     };
 
     fn target(k: usize, d: usize) -> MetropolisTarget {

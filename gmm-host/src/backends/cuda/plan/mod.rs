@@ -10,7 +10,8 @@
 //! | `fused` | E-step | all | K ≤ 32, D ≤ 16 | yes |
 //! | `fused_tensor_cores` | E-step | all, where expanded squares keep their digits | K ≤ 64, D ≤ 32; matrices: K ≤ 8, D ≤ 15 | yes |
 //! | `tensor_cores` | E-step | all, where expanded squares keep their digits | any, as shared memory allows | yes |
-//! | `whitened` | E-step | matrices, where expanded squares keep their digits; on request only | D up to 350 | yes |
+//! | `warpgroup` | E-step | diagonal, where expanded squares keep their digits; compute capability 9.0 | D ≤ 128 | yes |
+//! | `whitened` | E-step | matrices, where expanded squares keep their digits | D up to 350 | yes |
 //! | `weighted_sums` | E-step | all | any, as shared memory allows | yes |
 //! | `general` | all | all | any | yes |
 //!
@@ -24,7 +25,7 @@ use super::device::gpu::Limits;
 use crate::backends::cuda::estep::tensor_cores_layout::Shapes;
 use crate::{Error, Precision};
 use gmm_kernels::data::QUAD;
-use gmm_kernels::estep::{fused, fused_tensor_cores, tensor_cores, weighted_sums};
+use gmm_kernels::estep::{fused, fused_tensor_cores, tensor_cores, warpgroup, weighted_sums};
 use gmm_kernels::likelihood::{batch, batch_tensor_cores, small_k};
 use gmm_kernels::simt::WARP;
 use std::fmt;
@@ -40,6 +41,10 @@ const LONG_ESTEP: usize = 2_000_000_000;
 
 /// Samples from which on `fused_tensor_cores` can be faster than `fused` (measured on an H200).
 const MANY_SAMPLES: usize = 200_000;
+
+/// Features from which on `whitened` can be faster than `tensor_cores` with matrices (measured on an H200: D = 64, K = 32: 5.6 and
+/// 10 ms for N = 10⁶; D = 32, K = 64: 4.4 and 3.1).
+const WIDE: usize = 40;
 
 /// What is computed over the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -143,11 +148,15 @@ impl Family {
                 fused_tensor_cores::TILE,
                 fused_tensor_cores::MAX_FEATURES_FULL,
             )),
+            Self::Warpgroup if !limits.warpgroups => Some("needs a device of compute capability 9.0".into()),
+            Self::Warpgroup if full => Some("takes covariances of type diag or spherical only".into()),
+            Self::Warpgroup if d > warpgroup::MAX_FEATURES => Some(most("features", warpgroup::MAX_FEATURES, d)),
             Self::Whitened if !full => Some("takes covariances of type full or tied only".into()),
-            Self::FusedTensorCores | Self::TensorCores | Self::Whitened if !task.expandable => Some(
+            Self::FusedTensorCores | Self::TensorCores | Self::Warpgroup | Self::Whitened if !task.expandable => Some(
                 "takes no component so narrow and so far from the centre of the data that float16 loses digits".into(),
             ),
-            Self::FusedTensorCores | Self::TensorCores | Self::Whitened if shapes(self, task, limits).is_empty() => {
+            Self::FusedTensorCores | Self::TensorCores | Self::Warpgroup | Self::Whitened
+                if shapes(self, task, limits).is_empty() => {
                 Some(format!("cannot hold samples of {d} features in shared memory"))
             }
             Self::WeightedSums if weighted_sums_shape(task, 128, 0).shared_bytes() > limits.shared_per_block => {
@@ -171,9 +180,12 @@ impl Family {
             Self::Batch => &[Operation::Total, Operation::Totals],
             Self::BatchTensorCores => &[Operation::Totals],
             Self::Tiled8 | Self::Tiled16 | Self::Pair => &[Operation::Total, Operation::Scores],
-            Self::Fused | Self::FusedTensorCores | Self::TensorCores | Self::Whitened | Self::WeightedSums => {
-                &[Operation::EStep]
-            }
+            Self::Fused
+            | Self::FusedTensorCores
+            | Self::TensorCores
+            | Self::Warpgroup
+            | Self::Whitened
+            | Self::WeightedSums => &[Operation::EStep],
             Self::General => &[Operation::Total, Operation::Scores, Operation::EStep],
         }
     }
@@ -217,7 +229,7 @@ pub fn weighted_sums_shape(task: &Task, threads: usize, shared: usize) -> weight
 pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
     use Family::{
         Batch, BatchTensorCores, Fused, FusedTensorCores, General, Pair, SmallK, TensorCores, Tiled8, Tiled16,
-        WeightedSums,
+        Warpgroup, WeightedSums, Whitened,
     };
     let usable = |family: &Family| family.problem(task, limits).is_none();
     let in_order: &[Family] = match task.operation {
@@ -237,9 +249,9 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
         // So short that the time is that of the launches.
         Operation::EStep if !is_long(task) && usable(&Fused) => &[Fused],
         Operation::EStep if !is_long(task) && usable(&WeightedSums) => &[WeightedSums],
-        // `Whitened` is left out until its results have been compared with float64 on a device.
+        Operation::EStep if task.d >= WIDE && usable(&Whitened) => &[Whitened, TensorCores, WeightedSums],
         Operation::EStep if usable(&Fused) || usable(&TensorCores) || usable(&WeightedSums) => {
-            &[FusedTensorCores, Fused, TensorCores, WeightedSums]
+            &[FusedTensorCores, Fused, Warpgroup, TensorCores, WeightedSums]
         }
         Operation::EStep => &[General],
     };
@@ -351,6 +363,7 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             let fitting = all.into_iter().filter(|(split, _)| useful(*split)).filter(shared);
             return fitting.map(|(split, block)| (split, block, 1)).collect();
         }
+        Family::Warpgroup => return vec![(1, warpgroup::BLOCK, 1)],
         Family::Whitened => {
             // Of `whiten`: three blocks, or three warps for each of four schedulers.
             let all = [(2, 128), (4, 128), (1, 128), (3, 384), (6, 384), (2, 64), (1, 32)];
@@ -421,6 +434,7 @@ mod tests {
         l2: 60 << 20,
         shared_per_block: 227 << 10,
         shared_per_multiprocessor: 228 << 10,
+        warpgroups: true,
     };
 
     fn tasks() -> impl Iterator<Item = Task> {

@@ -1,12 +1,12 @@
 //! A variant: a kernel and the shape of its launch, with a text form.
 use super::{Task, even, weighted_sums_shape};
 use crate::Precision;
-use crate::backends::cuda::estep::tensor_cores_layout::{FullShapes, MOST_WARPS, Shapes};
+use crate::backends::cuda::estep::tensor_cores_layout::{MOST_WARPS, Shapes, WhitenedShapes};
 use crate::backends::cuda::likelihood::batch_tensor_cores_layout;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused::{self, Moments};
-use gmm_kernels::estep::{fused_tensor_cores, fused64};
+use gmm_kernels::estep::{fused_tensor_cores, fused64, warpgroup};
 use gmm_kernels::likelihood::{batch, batch_tensor_cores, pair, small_k, tiled};
 use gmm_kernels::simt::WARP;
 use std::fmt;
@@ -24,13 +24,14 @@ pub enum Family {
     Fused,
     FusedTensorCores,
     TensorCores,
+    Warpgroup,
     Whitened,
     WeightedSums,
     General,
 }
 
 impl Family {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::SmallK,
         Self::Batch,
         Self::BatchTensorCores,
@@ -40,6 +41,7 @@ impl Family {
         Self::Fused,
         Self::FusedTensorCores,
         Self::TensorCores,
+        Self::Warpgroup,
         Self::Whitened,
         Self::WeightedSums,
         Self::General,
@@ -56,6 +58,7 @@ impl Family {
             Self::Fused => "fused",
             Self::FusedTensorCores => "fused_tensor_cores",
             Self::TensorCores => "tensor_cores",
+            Self::Warpgroup => "warpgroup",
             Self::Whitened => "whitened",
             Self::WeightedSums => "weighted_sums",
             Self::General => "general",
@@ -165,6 +168,7 @@ impl Variant {
         let counts = (1..=64).contains(&self.per_multiprocessor) && self.split > 0;
         let split = match self.family {
             Family::SmallK | Family::Fused | Family::FusedTensorCores | Family::General => self.split == 1,
+            Family::Warpgroup => self.split == 1 && self.block == warpgroup::BLOCK,
             Family::Batch | Family::BatchTensorCores => true,
             Family::Pair => self.split == warps,
             Family::Tiled8 | Family::Tiled16 => {
@@ -196,6 +200,7 @@ impl Variant {
             Family::Fused => (self.block / WARP) as usize * fused::TILE,
             Family::FusedTensorCores
             | Family::TensorCores
+            | Family::Warpgroup
             | Family::Whitened
             | Family::WeightedSums
             | Family::General => self.block as usize,
@@ -239,7 +244,11 @@ impl Variant {
                 let shapes = Shapes::new(task, self);
                 shapes.exponents.shared_bytes().max(shapes.weigh.shared_bytes())
             }
-            Family::Whitened => FullShapes::new(task, self).map_or(usize::MAX, |shapes| shapes.shared_bytes()),
+            Family::Warpgroup => {
+                let shape = warpgroup::Shape { d: d as u32, k: k as u32 };
+                shape.exponents_bytes().max(shape.weigh_bytes())
+            }
+            Family::Whitened => WhitenedShapes::new(task, self).map_or(usize::MAX, |shapes| shapes.shared_bytes()),
             // With two stages, the fewest that the kernel can use.
             Family::WeightedSums => weighted_sums_shape(task, self.block as usize, 0).shared_bytes(),
             Family::General => 0,
@@ -273,6 +282,11 @@ impl Variant {
                 .map(|shape| entries::fused_tensor_cores(shape).name().into())
                 .into_iter()
                 .collect(),
+            Family::Warpgroup => vec![
+                entries::warpgroup_products().name().into(),
+                entries::warpgroup_exponents().name().into(),
+                entries::warpgroup_weigh().name().into(),
+            ],
             Family::Whitened => {
                 vec![entries::whiten().name().into(), entries::outer().name().into()]
             }
@@ -320,6 +334,7 @@ mod tests {
             "fused:128x3:0",
             "fused_tensor_cores:512x1:0",
             "tensor_cores/4:256x1:all",
+            "warpgroup:256x1:all",
             "whitened/3:384x1:all",
             "weighted_sums/8:192x2:all",
             "general:256x8:all",
@@ -328,7 +343,8 @@ mod tests {
         }
         let bad = "small_k small_k:128x4 small_k:100x4:0 small_k/2:128x4:0 warp:128x4:0 pair/7:128x1:all \
             tiled8/8:128x1:all small_k:128x0:0 small_k:2048x1:0 small_k:128x4:-1 small_k:128x4:0:0 batch/0:64x1:0 \
-            weighted_sums/4:128x1:all tensor_cores/3:256x1:all tensor_cores/1:1024x1:all";
+            weighted_sums/4:128x1:all tensor_cores/3:256x1:all tensor_cores/1:1024x1:all \
+            warpgroup:128x1:all warpgroup/2:256x1:all";
         for text in bad.split_whitespace() {
             assert!(text.parse::<Variant>().is_err(), "{text}");
         }

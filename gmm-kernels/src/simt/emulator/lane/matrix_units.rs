@@ -37,7 +37,7 @@ pub fn fma_minus_halves(a: Halves, b: Halves, c: Halves) -> Halves {
     fma_halves(a, b, c ^ 0x8000_8000)
 }
 /// W numbers of each lane of the warp.
-fn exchange_all<const W: usize>(values: [u32; W]) -> [[u32; W]; 32] {
+pub(super) fn exchange_all<const W: usize>(values: [u32; W]) -> [[u32; W]; 32] {
     let (warp, lane) = (here().thread / 32, here().thread % 32);
     let warp = &block().warps[warp as usize];
     for (slot, value) in warp.wide[lane as usize].iter().zip(values) {

@@ -1,6 +1,6 @@
 //! `whitened`, the E-step of matrices on the matrix units: `whiten` leaves the exponents of a piece of the samples, `outer` adds up products of features weighted by
 //! the responsibilities, slice by slice, and `reduce_slices` adds up the slices' sums.
-use super::tensor_cores_layout::{FullSection, FullShapes, TensorCoresLayout};
+use super::tensor_cores_layout::{TensorCoresLayout, WhitenedSection, WhitenedShapes};
 use super::weighted_sums::ReduceSlices;
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
@@ -13,7 +13,7 @@ use crate::backends::cuda::likelihood::Exponents;
 use crate::backends::cuda::plan::{REGISTERS, Task, Variant};
 use cust::memory::{DeviceBuffer, LockedBuffer};
 use gmm_kernels::entries;
-use gmm_kernels::estep::tensor_cores_full::{OuterArgs, OuterShape, STAGE, SplitMatricesArgs, WhitenArgs, WhitenShape};
+use gmm_kernels::estep::whitened::{OuterArgs, OuterShape, STAGE, SplitMatricesArgs, WhitenArgs, WhitenShape};
 use gmm_kernels::reduce::slices::ReduceSlicesArgs;
 use std::cell::RefCell;
 use std::ptr;
@@ -32,14 +32,14 @@ const OUTER_REGISTERS: u32 = 128;
 
 /// The kernels made ready for mixtures of one shape.
 #[derive(Debug)]
-pub struct TensorCoresFull {
+pub struct Whitened {
     split: Kernel<SplitMatricesArgs>,
     whiten: Kernel<WhitenArgs>,
     outer: Kernel<OuterArgs>,
     reduce: Kernel<ReduceSlicesArgs>,
     task: Task,
     variant: Variant,
-    shapes: FullShapes,
+    shapes: WhitenedShapes,
     /// Blocks of `whiten`, at most.
     blocks: u32,
     /// Samples of a piece: a multiple of those of a block of `whiten`.
@@ -59,13 +59,13 @@ pub struct TensorCoresFull {
     block_sums: BlockSums,
 }
 
-impl TensorCoresFull {
+impl Whitened {
     /// Makes the kernels ready for up to `task.n` samples at once. The device's context is current.
     pub fn new(gpu: &Gpu, variant: Variant, task: &Task) -> Result<Self> {
-        let Some(shapes) = FullShapes::new(task, &variant) else {
+        let Some(shapes) = WhitenedShapes::new(task, &variant) else {
             return Err(mismatch("an E-step with matrices", vec![], vec![task.k, task.d]));
         };
-        let FullShapes { whiten, outer } = shapes;
+        let WhitenedShapes { whiten, outer } = shapes;
         let (n, limits) = (task.n, &gpu.limits);
         let resident = |registers: u32, block: u32, shared: usize| {
             let by_registers = REGISTERS / (registers * block);
@@ -108,7 +108,7 @@ impl TensorCoresFull {
         (self.task, self.variant) == (*task, variant)
     }
 
-    pub fn shapes(&self) -> &FullShapes {
+    pub fn shapes(&self) -> &WhitenedShapes {
         &self.shapes
     }
 
@@ -118,7 +118,7 @@ impl TensorCoresFull {
         if (layout.dim(), layout.full()) != ((k, d), true) {
             return Err(mismatch("a mixture for this E-step", vec![k, d], vec![layout.dim().0, layout.dim().1]));
         }
-        workspace.parameters.fill(self.shapes.len(), |to| layout.write_full(&self.shapes, to))
+        workspace.parameters.fill(self.shapes.len(), |to| layout.write_whitened(&self.shapes, to))
     }
 
     /// Starts the E-step over some samples, at most as many as it was made for.
@@ -128,7 +128,7 @@ impl TensorCoresFull {
         parameters: Numbers<'a, f32>,
         columns: Columns<'a>,
     ) -> Result<Running<'a, ()>> {
-        let section = |section: FullSection| parameters.part(self.shapes.section(section));
+        let section = |section: WhitenedSection| parameters.part(self.shapes.section(section));
         let exponents = Exponents {
             exponents: Numbers::of(&self.q),
             normalisers: Numbers::of(&self.normalisers),
@@ -140,7 +140,7 @@ impl TensorCoresFull {
         let log2 = totals.part(count..totals.len())?;
         let fragments = Numbers::of(&self.fragments);
         let shape = self.shapes.whiten;
-        let split = Split { shape, matrices: section(FullSection::Matrices)?, fragments };
+        let split = Split { shape, matrices: section(WhitenedSection::Matrices)?, fragments };
         let mut running = stream.launch(self.split, split.grid(), split)?.borrowed();
         for (p, first) in (0..columns.n()).step_by(self.piece).enumerate() {
             let piece = columns.part(first, self.piece.min(columns.n() - first))?;
@@ -148,8 +148,8 @@ impl TensorCoresFull {
                 shape,
                 columns: piece,
                 fragments,
-                shifts: section(FullSection::Shifts)?,
-                constants: section(FullSection::Constants)?,
+                shifts: section(WhitenedSection::Shifts)?,
+                constants: section(WhitenedSection::Constants)?,
                 weighted: self.task.weighted,
                 exponents,
                 halves: Numbers::of(&self.halves),
@@ -163,7 +163,7 @@ impl TensorCoresFull {
                 n: piece.n(),
                 halves: Numbers::of(&self.halves),
                 exponents,
-                weights: section(FullSection::Weights)?,
+                weights: section(WhitenedSection::Weights)?,
                 slices,
                 add: p > 0,
                 sums: Numbers::of(&self.sums),

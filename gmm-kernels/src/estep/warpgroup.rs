@@ -1,0 +1,224 @@
+//! `warpgroup_coefficients`, `warpgroup_products`, `warpgroup_exponents`, `warpgroup_weigh`: the E-step of many components with diagonal
+//! covariances on the matrix units (tensor cores) of compute capability 9.0, whose products four warps make together.
+//!
+//! The arithmetic is that of [`tensor_cores`](super::tensor_cores): exponents are coefficients times products of features, statistics are
+//! responsibilities times products, and both factors are split into two float16 numbers each, responsibilities are rounded. But
+//! products are formed once, by `warpgroup_products`, which leaves them in memory as both of the other kernels' operands; copies in
+//! bulk, which a block's first warp starts, bring them into shared memory while the units are at work.
+//!
+//! The units truncate their sums, so these are short: exponents of [`CHUNK`] products, added up in float32 by ordinary, rounded
+//! additions; statistics of [`FLUSH`]·[`STAGE`] samples, whose sums are added up in shared memory in float32, and in memory in float64.
+//! A sum of so many products of one sign loses less than 64·2⁻²⁴ of itself.
+//!
+//! An operand in memory consists of *matrices* of (8, 8) float16 numbers, 128 bytes each. Products: (tiles, 2 parts,
+//! [`SAMPLES`] / 8, [`Shape::octets`]) matrices, a row for a sample. Coefficients: (groups, chunks, 2 parts, [`GROUP`] / 8, [`CHUNK`] / 8)
+//! matrices, a row for a component. A part is the high or the low halves of the numbers.
+//!
+//! * Launch of `warpgroup_exponents`: one-dimensional grid; of `warpgroup_weigh`: grid ([`Shape::groups`], slices of the samples). Both:
+//!   [`BLOCK`] threads, [`Shape::exponents_bytes`] or [`Shape::weigh_bytes`] of shared memory. The others: any number of threads.
+//! * Necessary work: `warpgroup_exponents` 6·N·K·D multiply-adds in float16, `warpgroup_weigh` 4·N·K·D; an H200 does 4.9·10¹⁴ a
+//!   second. Write 8·N·D bytes of products, read them twice or more; write and read 4·N·K bytes of exponents.
+//! * Measured on an H200 on 2026-11-22, N = 10⁶, D = 128, K = 1024: 6.1 ms in all (floor 2.7): `warpgroup_products` about 0.5,
+//!   `warpgroup_exponents` 3.2 (units busy 57 % of the time), `warpgroup_weigh` 2.4 (49 %). Next: a barrier's wait for exponents in `warpgroup_weigh`;
+//!   an operand of 256 components in `warpgroup_exponents`, whose reads of shared memory come near to the limit.
+use crate::data::Columns;
+use crate::likelihood::tiled::Exponents;
+use crate::reduce::{FINISH_SHARED_BYTES, Output};
+use crate::simt::WARP;
+
+/// Components that a block has at a time.
+pub const GROUP: usize = 128;
+/// Samples of a tile.
+pub const SAMPLES: usize = 128;
+/// Products that `warpgroup_exponents` multiplies with at a time.
+pub const CHUNK: usize = 64;
+/// Samples that `warpgroup_weigh` multiplies with at a time.
+pub const STAGE: usize = 32;
+/// Stages after which the sums of the units are added up in shared memory.
+pub const FLUSH: u32 = 16;
+/// Threads of a block of the kernels that multiply: two warpgroups, which have all registers.
+pub const BLOCK: u32 = 8 * WARP;
+/// Most features of a sample.
+pub const MAX_FEATURES: usize = 128;
+
+/// Bytes of a matrix of (8, 8) numbers.
+const MATRIX: usize = 128;
+/// Elements of two numbers of a row of a matrix.
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+const ROW: usize = 4;
+/// Bytes of both parts of a group's coefficients of a chunk.
+const COEFFICIENTS: usize = 2 * (GROUP / 8) * (CHUNK / 8) * MATRIX;
+/// Chunks of coefficients that are on their way, or in use.
+const CHUNKS_AHEAD: usize = 3;
+/// Stages of products that are on their way, or in use.
+const STAGES_AHEAD: usize = 3;
+/// Bytes at the start of the shared memory for the total and for barriers.
+const HEAD: usize = 2 * FINISH_SHARED_BYTES;
+/// Chunks of a sample's products, at most.
+const MOST_CHUNKS: usize = 2 * MAX_FEATURES / CHUNK;
+/// Numbers that a thread of `warpgroup_weigh` adds up: a sixteenth of a warp's 16 components by 256 products.
+const THREAD_SUMS: usize = 128;
+
+const _: () = assert!(FINISH_SHARED_BYTES + 2 * 8 * (MOST_CHUNKS + CHUNKS_AHEAD) <= HEAD);
+
+/// The size of the problem.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// D, at most [`MAX_FEATURES`].
+    pub d: u32,
+    /// K.
+    pub k: u32,
+}
+
+impl Shape {
+    /// Products of a sample: each feature and its square, and zeros.
+    #[inline(always)]
+    pub fn products(&self) -> usize {
+        2 * MAX_FEATURES
+    }
+
+    /// Eights of a sample's products.
+    #[inline(always)]
+    pub fn octets(&self) -> usize {
+        self.products() / 8
+    }
+
+    /// Chunks that are not all zeros.
+    #[inline(always)]
+    pub fn chunks(&self) -> usize {
+        (2 * self.d as usize).div_ceil(CHUNK)
+    }
+
+    /// Groups of components.
+    #[inline(always)]
+    pub fn groups(&self) -> usize {
+        (self.k as usize).div_ceil(GROUP)
+    }
+
+    /// Components, a whole number of groups.
+    #[inline(always)]
+    pub fn rows(&self) -> usize {
+        self.groups() * GROUP
+    }
+
+    /// Bytes from one eight of a tile's samples to the next one.
+    #[inline(always)]
+    fn pitch(&self) -> usize {
+        self.octets() * MATRIX
+    }
+
+    /// Bytes of one part of a tile's products.
+    #[inline(always)]
+    fn part(&self) -> usize {
+        SAMPLES / 8 * self.pitch()
+    }
+
+    /// Elements of two numbers of the products of `n` samples.
+    pub fn products_len(&self, n: usize) -> usize {
+        n.div_ceil(SAMPLES) * 2 * self.part() / size_of::<u32>()
+    }
+
+    /// Elements of two numbers of the coefficients.
+    pub fn coefficients_len(&self) -> usize {
+        self.groups() * self.chunks() * COEFFICIENTS / size_of::<u32>()
+    }
+
+    /// Bytes of one part of a stage's products.
+    #[inline(always)]
+    fn stage_part(&self) -> usize {
+        STAGE / 8 * self.pitch()
+    }
+
+    /// Numbers that a slice gives: the sums (rows, products), then of each row the sum of the responsibilities, and
+    /// that of the rounded ones; all of them times [`RESPONSIBILITY_SCALE`](super::tensor_cores::RESPONSIBILITY_SCALE).
+    #[inline(always)]
+    pub fn sums(&self) -> usize {
+        self.rows() * (self.products() + 2)
+    }
+
+    /// Dynamic shared memory of a launch of `warpgroup_exponents`.
+    pub fn exponents_bytes(&self) -> usize {
+        HEAD + 2 * self.part() + CHUNKS_AHEAD * COEFFICIENTS
+    }
+
+    /// Dynamic shared memory of a launch of `warpgroup_weigh`.
+    pub fn weigh_bytes(&self) -> usize {
+        HEAD + THREAD_SUMS * BLOCK as usize * size_of::<f32>() + STAGES_AHEAD * 2 * self.stage_part()
+    }
+}
+
+/// Arguments of `warpgroup_coefficients`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct CoefficientsArgs {
+    /// The size of the problem.
+    pub shape: Shape,
+    /// The coefficients ([`Shape::rows`], [`Shape::products`]), zeros behind K and behind 2·D.
+    pub coefficients: *const f32,
+    /// Where to write them as an operand ([`Shape::coefficients_len`]).
+    pub halves: *mut u32,
+}
+
+/// Arguments of `warpgroup_products`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ProductsArgs {
+    /// The size of the problem.
+    pub shape: Shape,
+    /// The samples.
+    pub columns: Columns,
+    /// Where to write their products as an operand ([`Shape::products_len`]); zeros behind N.
+    pub products: *mut u32,
+}
+
+/// Arguments of `warpgroup_exponents`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ExponentsArgs {
+    /// The size of the problem.
+    pub shape: Shape,
+    /// The samples.
+    pub columns: Columns,
+    /// What `warpgroup_products` wrote.
+    pub products: *const u32,
+    /// What `warpgroup_coefficients` wrote.
+    pub coefficients: *const u32,
+    /// Of each row the number that its sum is multiplied by, the constant that is added, and wₖ: (3, rows). Behind K: zero, a constant
+    /// below all others, zero.
+    pub constants: *const f32,
+    /// Weight of each sample, or null: every weight is one.
+    pub sample_weights: *const f32,
+    /// Where to write the exponents; places for whole tiles.
+    pub exponents: Exponents,
+    /// Where to write the total.
+    pub output: Output,
+}
+
+/// Arguments of `warpgroup_weigh`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct WeighArgs {
+    /// The size of the problem.
+    pub shape: Shape,
+    /// N.
+    pub n: u64,
+    /// What `warpgroup_products` wrote.
+    pub products: *const u32,
+    /// What `warpgroup_exponents` wrote.
+    pub exponents: Exponents,
+    /// wₖ (rows,), zeros behind K.
+    pub weights: *const f32,
+    /// Parts of the samples: tile t belongs to slice t modulo their number, which is gridDim.y. Where `add` is 0, no more
+    /// than there are tiles.
+    pub slices: u32,
+    /// Whether to add to what is in `sums`, or to replace it.
+    pub add: u32,
+    /// ([`Shape::sums`]) of each slice.
+    pub sums: *mut f64,
+}
+
+device_code! {
+    mod kernel;
+    pub use kernel::*;
+}

@@ -1,0 +1,115 @@
+//! The code of the kernels of warpgroups.
+//!
+//! A thread's sums stay in registers only if the compiler knows every index into them: the loops over them are `while` loops
+//! with constant bounds, which it unrolls.
+mod exponents;
+mod operands;
+mod weigh;
+
+use super::*;
+use crate::simt::*;
+pub use exponents::*;
+pub use operands::*;
+pub use weigh::*;
+
+/// Index of the thread. What follows from it is computed anew where it is needed: it would take registers that the sums need.
+#[inline(always)]
+fn thread() -> u32 {
+    opaque(thread_idx())
+}
+
+/// The smaller of two numbers.
+#[inline(always)]
+fn min_u32(a: u32, b: u32) -> u32 {
+    if a < b { a } else { b }
+}
+
+/// Two barriers for each of `AHEAD` places in shared memory, `bytes` behind its start: at the first arrives what is to be read, at the
+/// second arrive those that have read it.
+#[derive(Clone, Copy)]
+struct Places<const AHEAD: usize> {
+    bytes: usize,
+}
+
+impl<const AHEAD: usize> Places<AHEAD> {
+    #[inline(always)]
+    fn full(self, place: u32) -> Mbarrier {
+        Mbarrier::at(self.bytes + 8 * place as usize)
+    }
+
+    #[inline(always)]
+    fn empty(self, place: u32) -> Mbarrier {
+        Mbarrier::at(self.bytes + 8 * (AHEAD + place as usize))
+    }
+
+    /// Makes the barriers ready.
+    ///
+    /// # Safety
+    /// One thread calls it, before the others use the barriers.
+    #[inline(always)]
+    unsafe fn init(self) {
+        let mut place = 0;
+        while place < AHEAD as u32 {
+            // SAFETY: the caller guarantees it.
+            unsafe {
+                self.full(place).init(1);
+                self.empty(place).init(BLOCK / WARP);
+            }
+            place += 1;
+        }
+    }
+
+    /// Waits until all have read what was in the place of copy number `number`, and has the place's barrier wait for so many
+    /// bytes, if any: one warp says so for all that copy to the place. All lanes of the warp call it.
+    ///
+    /// # Safety
+    /// The barriers are ready.
+    #[inline(always)]
+    unsafe fn claim(self, number: u32, bytes: usize) -> u32 {
+        let place = number % AHEAD as u32;
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            self.empty(place).wait(number / AHEAD as u32 % 2 ^ 1);
+            if bytes > 0 && thread().is_multiple_of(WARP) {
+                self.full(place).expect(bytes as u32);
+            }
+        }
+        warp_sync();
+        place
+    }
+
+    /// Waits until copy number `number` has arrived, and gives its place.
+    ///
+    /// # Safety
+    /// The barriers are ready; all lanes of the warp call it.
+    #[inline(always)]
+    unsafe fn arrived(self, number: u32) -> u32 {
+        let place = number % AHEAD as u32;
+        // SAFETY: the caller guarantees it.
+        unsafe { self.full(place).wait(number / AHEAD as u32 % 2) };
+        place
+    }
+
+    /// Says that this warp has read the place.
+    ///
+    /// # Safety
+    /// The barriers are ready.
+    #[inline(always)]
+    unsafe fn release(self, place: u32) {
+        if thread().is_multiple_of(WARP) {
+            // SAFETY: the caller guarantees it.
+            unsafe { self.empty(place).arrive() };
+        }
+    }
+}
+
+/// Two neighbouring numbers.
+///
+/// # Safety
+/// The place is valid for them and aligned to 8 bytes; no thread writes there during the launch.
+#[inline(always)]
+unsafe fn load2(from: *const f32) -> [f32; 2] {
+    // SAFETY: the caller guarantees it.
+    let bits = unsafe { load_u64(from.cast()) };
+    [f32::from_bits(bits as u32), f32::from_bits((bits >> 32) as u32)]
+}

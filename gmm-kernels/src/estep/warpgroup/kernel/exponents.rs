@@ -1,0 +1,248 @@
+//! `warpgroup_exponents`: coefficients times products, then each sample's log-sum-exp.
+use super::*;
+use crate::likelihood::tiled::finish_sample;
+use crate::math::{LogProduct, LogSumExp};
+
+/// Numbers of a thread: of two samples and a quarter of the components.
+type Sums = [f32; GROUP / 2];
+
+/// The barriers of the chunks of a tile's products.
+const PRODUCTS: Places<MOST_CHUNKS> = Places { bytes: FINISH_SHARED_BYTES };
+/// The barriers of the chunks of coefficients.
+const CHUNKS: Places<CHUNKS_AHEAD> = Places { bytes: FINISH_SHARED_BYTES + 2 * 8 * MOST_CHUNKS };
+
+/// The products of a tile.
+#[inline(always)]
+fn products() -> Shared<Halves> {
+    Shared::at(HEAD)
+}
+
+/// A chunk of coefficients.
+#[inline(always)]
+fn coefficients(shape: Shape, place: u32) -> Shared<Halves> {
+    Shared::at(HEAD + 2 * shape.part() + place as usize * COEFFICIENTS)
+}
+
+/// The copies of the block, in the order in which they are used. Each warp has its own part of those of the products, because a warp
+/// starts them one by one; the first warp copies the coefficients.
+struct Copies {
+    tile: u32,
+    group: u32,
+    chunk: u32,
+    /// Tiles and chunks of coefficients before these.
+    round: u32,
+    number: u32,
+}
+
+impl Copies {
+    #[inline(always)]
+    fn new() -> Self {
+        Self { tile: block_idx(), group: 0, chunk: 0, round: 0, number: 0 }
+    }
+
+    /// Starts the next copies, if there are any.
+    ///
+    /// # Safety
+    /// All warps of the block call it equally often; the barriers are ready.
+    #[inline(always)]
+    unsafe fn start(&mut self, args: &ExponentsArgs, tiles: u32) {
+        const EIGHT: usize = CHUNK / 8 * MATRIX;
+        /// Eights of samples in one part, for each warp.
+        const OF_WARP: usize = 2 * SAMPLES / 8 / (BLOCK / WARP) as usize;
+        if self.tile >= tiles {
+            return;
+        }
+        let shape = args.shape;
+        let (warp, lane) = ((thread() / WARP) as usize, (thread() % WARP) as usize);
+        let (groups, chunks) = (shape.groups() as u32, shape.chunks() as u32);
+        // SAFETY: the places were read, or are empty; the arrays have the tile's products and the group's coefficients.
+        unsafe {
+            if self.group == 0 {
+                let bytes = (2 * SAMPLES / 8) * EIGHT;
+                let place = PRODUCTS.claim(MOST_CHUNKS as u32 * self.round + self.chunk, if warp == 0 { bytes } else { 0 });
+                if lane < OF_WARP {
+                    let eight = warp * OF_WARP + lane;
+                    let at = (eight * shape.pitch() + self.chunk as usize * EIGHT) / size_of::<u32>();
+                    let from = self.tile as usize * 2 * shape.part() / size_of::<u32>() + at;
+                    products().offset(at).copy_bulk(args.products.wrapping_add(from), EIGHT as u32, PRODUCTS.full(place));
+                }
+            }
+            if warp == 0 {
+                let place = CHUNKS.claim(self.number, COEFFICIENTS);
+                if lane == 0 {
+                    let at = (self.group * chunks + self.chunk) as usize * COEFFICIENTS / size_of::<u32>();
+                    let from = args.coefficients.wrapping_add(at);
+                    coefficients(shape, place).copy_bulk(from, COEFFICIENTS as u32, CHUNKS.full(place));
+                }
+            }
+        }
+        self.number += 1;
+        self.chunk += 1;
+        if self.chunk == chunks {
+            (self.chunk, self.group) = (0, self.group + 1);
+            if self.group == groups {
+                (self.group, self.tile, self.round) = (0, self.tile + grid_dim(), self.round + 1);
+            }
+        }
+    }
+}
+
+/// Multiplies a chunk's products of 64 samples with the coefficients of a group.
+///
+/// # Safety
+/// Both have arrived for this thread; the whole warpgroup calls it.
+#[inline(always)]
+unsafe fn multiply(shape: Shape, half: usize, chunk: u32, place: u32) -> Sums {
+    let of_half = half * (SAMPLES / 16) * shape.pitch() + chunk as usize * (CHUNK / 8) * MATRIX;
+    let high = Operand::new(products().offset(of_half / size_of::<u32>()), shape.pitch(), MATRIX);
+    let low = high.offset(shape.part());
+    let of_high = Operand::new(coefficients(shape, place), CHUNK / 8 * MATRIX, MATRIX);
+    let of_low = of_high.offset(COEFFICIENTS / 2);
+    // SAFETY: the caller guarantees it.
+    unsafe { warpgroup_multiply([high, low], [of_high, of_low]) }
+}
+
+/// Makes exponents of a group's sums, writes them to memory, and adds them to the log-sum-exps of the thread's samples, of which `sample` is
+/// the first.
+///
+/// # Safety
+/// The constants of all rows are there, and places for the exponents.
+#[inline(always)]
+unsafe fn finish_group(args: &ExponentsArgs, mut q: Sums, group: u32, sample: usize, sums: &mut [LogSumExp; 2]) {
+    let rows = args.shape.rows();
+    let first = group as usize * GROUP + 2 * (thread() % 4) as usize;
+    let constants = args.constants.wrapping_add(first);
+    let stride = args.exponents.stride as usize;
+    let to = args.exponents.q.wrapping_add(first * stride + sample);
+    let mut of_group = [LogSumExp::new(); 2];
+    let mut j = 0;
+    while j < GROUP / 8 {
+        // SAFETY: the caller guarantees it.
+        let (scale, seed) = unsafe { (load2(constants.add(8 * j)), load2(constants.add(rows + 8 * j))) };
+        let mut i = 0;
+        while i < 4 {
+            let (h, p) = (i / 2, i % 2);
+            let value = fma(q[4 * j + i], scale[p], seed[p]);
+            q[4 * j + i] = value;
+            of_group[h].max = max(of_group[h].max, value);
+            // SAFETY: the caller guarantees it.
+            unsafe { store(to.wrapping_add((8 * j + p) * stride + 8 * h), value) };
+            i += 1;
+        }
+        j += 1;
+    }
+    let mut j = 0;
+    while j < GROUP / 8 {
+        // SAFETY: the caller guarantees it.
+        let weight = unsafe { load2(constants.add(2 * rows + 8 * j)) };
+        let mut i = 0;
+        while i < 4 {
+            let sum = &mut of_group[i / 2];
+            sum.sum = fma(weight[i % 2], exp2(q[4 * j + i] - sum.max), sum.sum);
+            i += 1;
+        }
+        j += 1;
+    }
+    sums[0].merge(of_group[0]);
+    sums[1].merge(of_group[1]);
+}
+
+/// The exponents of the block's tiles.
+///
+/// # Safety
+/// Two whole warpgroups call it; the barriers are ready.
+#[inline(always)]
+unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
+    let shape = args.shape;
+    let warp = thread() / WARP;
+    let (groups, chunks) = (shape.groups() as u32, shape.chunks() as u32);
+    // Copies are started so many ahead that each takes a place that was read before the present one, or just now. No
+    // more than there are chunks, whose places the next tile's products take.
+    let mut copies = Copies::new();
+    let mut ahead = 0;
+    while ahead < chunks && ahead + 1 < CHUNKS_AHEAD as u32 {
+        // SAFETY: all warps come here; the barriers are ready.
+        unsafe { copies.start(args, tiles) };
+        ahead += 1;
+    }
+    let (mut tile, mut round, mut number) = (block_idx(), 0, 0);
+    while tile < tiles {
+        let lane = thread() % WARP;
+        let sample = tile as usize * SAMPLES + (16 * warp + lane / 4) as usize;
+        let mut of_samples = [LogSumExp::new(); 2];
+        let mut group = 0;
+        while group < groups {
+            let mut sums = [0.0; GROUP / 2];
+            let mut chunk = 0;
+            while chunk < chunks {
+                not_unrolled();
+                // SAFETY: the barriers say that both operands are there; the arrays are valid for their sizes.
+                unsafe {
+                    if group == 0 {
+                        PRODUCTS.arrived(MOST_CHUNKS as u32 * round + chunk);
+                    }
+                    let place = CHUNKS.arrived(number);
+                    let added = multiply(shape, warp as usize / 4, chunk, place);
+                    CHUNKS.release(place);
+                    if group + 1 == groups {
+                        PRODUCTS.release(chunk);
+                    }
+                    copies.start(args, tiles);
+                    let mut i = 0;
+                    while i < GROUP / 2 {
+                        sums[i] += added[i];
+                        i += 1;
+                    }
+                }
+                number += 1;
+                chunk += 1;
+            }
+            // SAFETY: as documented for the arguments.
+            unsafe { finish_group(args, sums, group, sample, &mut of_samples) };
+            group += 1;
+        }
+        let mut h = 0;
+        while h < 2 {
+            let mut distance = 1;
+            while distance < 4 {
+                let other = |x: f32| f32::from_bits(shuffle_xor_u32(x.to_bits(), distance));
+                let LogSumExp { max, sum } = of_samples[h];
+                of_samples[h].merge(LogSumExp { max: other(max), sum: other(sum) });
+                distance *= 2;
+            }
+            if lane.is_multiple_of(4) {
+                let outputs = (args.sample_weights, core::ptr::null_mut(), args.exponents);
+                // SAFETY: as documented for the arguments.
+                unsafe { finish_sample(product, &args.columns, outputs, (sample + 8 * h) as u64, of_samples[h]) };
+            }
+            h += 1;
+        }
+        tile += grid_dim();
+        round += 1;
+    }
+}
+
+kernel! {
+    /// Exponents of diagonal covariances by warpgroups.
+    ///
+    /// # Safety
+    /// The pointers of `args` are valid for the sizes given; launched as the module says.
+    pub unsafe fn warpgroup_exponents(args: ExponentsArgs) {
+        let tiles = args.columns.n.div_ceil(SAMPLES as u64) as u32;
+        if thread_idx() == 0 {
+            // SAFETY: nobody uses them yet.
+            unsafe {
+                PRODUCTS.init();
+                CHUNKS.init();
+            }
+            mbarriers_ready();
+        }
+        barrier!();
+        let mut product = LogProduct::new();
+        // SAFETY: the barriers are ready.
+        unsafe { work(&args, tiles, &mut product) };
+        barrier!();
+        // SAFETY: all threads end here, with the start of the shared memory unused.
+        unsafe { args.output.finish(product) };
+    }
+}

@@ -1,0 +1,138 @@
+//! `warpgroup_coefficients` and `warpgroup_products`: what is multiplied, as the units read it.
+use super::*;
+use crate::data::QUAD;
+use crate::estep::tensor_cores::{Feature, one, product, split_feature};
+
+/// Writes a row of eight numbers.
+///
+/// # Safety
+/// The place is valid for 16 bytes and aligned to them; no other thread accesses it.
+#[inline(always)]
+unsafe fn store_row(to: *mut u32, row: [Halves; ROW]) {
+    let [a, b, c, d] = row.map(f32::from_bits);
+    // SAFETY: the caller guarantees it.
+    unsafe { store4(to.cast(), [a, b, c, d]) };
+}
+
+/// An element of sample `s` of a quad: the number of a feature, and that of its square; of their high parts if `part` is 0.
+#[inline(always)]
+fn element(feature: Feature, square: Feature, part: usize, s: usize) -> Halves {
+    let (a, b) = (feature[2 * part + s / 2], square[2 * part + s / 2]);
+    if s.is_multiple_of(2) { a & 0xffff | b << 16 } else { a >> 16 | b & 0xffff_0000 }
+}
+
+kernel! {
+    /// Splits the coefficients into two float16 numbers each, as an operand.
+    ///
+    /// # Safety
+    /// The pointers of `args` are valid for the sizes given.
+    pub unsafe fn warpgroup_coefficients(args: CoefficientsArgs) {
+        let shape = args.shape;
+        let octets = shape.octets();
+        let mut i = (block_idx() * block_dim() + thread_idx()) as usize;
+        while i < shape.rows() * octets {
+            let (row, octet) = (i / octets, i % octets);
+            i += (grid_dim() * block_dim()) as usize;
+            if octet >= shape.chunks() * (CHUNK / 8) {
+                continue;
+            }
+            let from = args.coefficients.wrapping_add(row * shape.products() + 8 * octet);
+            let (mut high, mut low) = ([0; ROW], [0; ROW]);
+            let mut p = 0;
+            while p < ROW {
+                // SAFETY: the caller guarantees it.
+                let [h, l] = unsafe { split_halves(load(from.add(2 * p)), load(from.add(2 * p + 1))) };
+                (high[p], low[p]) = (h, l);
+                p += 1;
+            }
+            let chunk = row / GROUP * shape.chunks() + octet / (CHUNK / 8);
+            let matrix = row % GROUP / 8 * (CHUNK / 8) + octet % (CHUNK / 8);
+            let to = args.halves.wrapping_add((chunk * COEFFICIENTS + matrix * MATRIX) / size_of::<u32>() + ROW * (row % 8));
+            // SAFETY: the caller guarantees it; only this thread writes these places.
+            unsafe {
+                store_row(to, high);
+                store_row(to.add(COEFFICIENTS / 2 / size_of::<u32>()), low);
+            }
+        }
+    }
+}
+
+kernel! {
+    /// Forms the products of the samples, as an operand.
+    ///
+    /// # Safety
+    /// The pointers of `args` are valid for the sizes given.
+    pub unsafe fn warpgroup_products(args: ProductsArgs) {
+        let (shape, columns) = (args.shape, &args.columns);
+        let octets = shape.octets() as u32;
+        let policy = policy_stream();
+        // Neighbouring threads have the two quads of eight samples, then neighbouring features.
+        let quads = columns.n.div_ceil(SAMPLES as u64) as u32 * (SAMPLES / QUAD) as u32;
+        let mut i = block_idx() * block_dim() + thread_idx();
+        while i < quads * octets {
+            let (eight, octet) = (i / 2 / octets, i / 2 % octets);
+            let quad = 2 * eight + i % 2;
+            let last = columns.quads() - 1;
+            let (mut high, mut low) = ([[0; ROW]; QUAD], [[0; ROW]; QUAD]);
+            let mut f = 0;
+            while f < ROW {
+                let feature = ROW * octet as usize + f;
+                if feature < shape.d as usize {
+                    // SAFETY: the feature and the quad exist.
+                    let mut x = unsafe { load4(columns.quad(min_u32(quad, last), feature), policy) };
+                    let mut s = 0;
+                    while s < QUAD {
+                        let sample = QUAD as u64 * u64::from(quad) + s as u64;
+                        x[s] = if sample < columns.n { x[s] } else { 0.0 };
+                        s += 1;
+                    }
+                    let x = split_feature(x);
+                    let (first, second) = (product(x, one()), product(x, x));
+                    let mut s = 0;
+                    while s < QUAD {
+                        high[s][f] = element(first, second, 0, s);
+                        low[s][f] = element(first, second, 1, s);
+                        s += 1;
+                    }
+                }
+                f += 1;
+            }
+            let tile = eight as usize / (SAMPLES / 8);
+            let bytes = 2 * tile * shape.part() + eight as usize % (SAMPLES / 8) * shape.pitch() + octet as usize * MATRIX;
+            let odd = i % 2;
+            let to = args.products.wrapping_add(bytes / size_of::<u32>() + ROW * odd as usize);
+            // Two threads write two neighbouring rows at once: 32 bytes, which memory takes whole.
+            let (high, low) = (interleave(high, odd), interleave(low, odd));
+            let mut s = 0;
+            while s < QUAD {
+                // SAFETY: the caller guarantees it; only this thread writes these places.
+                unsafe {
+                    store_row(to.wrapping_add(2 * ROW * s), high[s]);
+                    store_row(to.wrapping_add(shape.part() / size_of::<u32>() + 2 * ROW * s), low[s]);
+                }
+                s += 1;
+            }
+            i += grid_dim() * block_dim();
+        }
+    }
+}
+
+/// Of the rows of two neighbouring threads, the first four of which the even one has: those that are even, or odd.
+#[inline(always)]
+fn interleave(rows: [[Halves; ROW]; QUAD], odd: u32) -> [[Halves; ROW]; QUAD] {
+    let mut mine = rows;
+    let mut p = 0;
+    while p < ROW {
+        let is_odd = odd == 1;
+        let first = shuffle_xor_u32(if is_odd { rows[0][p] } else { rows[1][p] }, 1);
+        let second = shuffle_xor_u32(if is_odd { rows[2][p] } else { rows[3][p] }, 1);
+        let four = if is_odd { [first, second, rows[1][p], rows[3][p]] } else { [rows[0][p], rows[2][p], first, second] };
+        let mut s = 0;
+        while s < QUAD {
+            mine[s][p] = four[s];
+            s += 1;
+        }
+        p += 1;
+    }
+    mine
+}

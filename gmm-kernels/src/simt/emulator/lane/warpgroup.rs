@@ -1,0 +1,169 @@
+//! Products of a warpgroup, and copies in bulk.
+use super::super::here;
+use super::matrix_units::{Halves, exchange_all};
+use super::{Shared, checked, pause, warp_sync};
+use crate::simt::emulator::memory::Access;
+use half::f16;
+use std::array::from_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A barrier in shared memory at which threads and copies arrive. Its eight bytes: phase, threads of a phase, threads that are still to
+/// arrive, and bytes that are expected less those that came, plus [`NONE`]; 16 bits each but 24 for the bytes and 8 for the phase.
+#[derive(Clone, Copy)]
+pub struct Mbarrier {
+    bytes: usize,
+}
+
+/// No bytes are expected, or those that are have come. Bytes may come before they are expected.
+const NONE: u64 = 1 << 23;
+
+impl Mbarrier {
+    /// The barrier `bytes` behind the start of the shared memory.
+    pub fn at(bytes: usize) -> Self {
+        Self { bytes }
+    }
+    fn word(&self) -> &'static AtomicU64 {
+        let place = Shared::<u64>::at(self.bytes).pointer::<u64>(0);
+        // SAFETY: inside the shared memory and aligned; barriers are accessed here only.
+        unsafe { AtomicU64::from_ptr(place) }
+    }
+    /// Makes it ready for so many threads a phase.
+    ///
+    /// # Safety
+    /// As on the device.
+    pub unsafe fn init(self, threads: u32) {
+        let threads = u64::from(threads);
+        self.word().store(threads << 40 | threads << 24 | NONE, Ordering::Release);
+    }
+    /// Changes what is still to arrive, and ends the phase if that is nothing.
+    fn change(self, threads: u64, expected: u64, arrived: u64) {
+        let update = |word: u64| {
+            let (phase, all) = (word >> 56, word >> 40 & 0xffff);
+            let threads = (word >> 24 & 0xffff).checked_sub(threads)?;
+            let bytes = ((word & 0xff_ffff) + expected).checked_sub(arrived)?;
+            let ended = threads == 0 && bytes == NONE;
+            let (phase, threads) = if ended { (phase ^ 1, all) } else { (phase, threads) };
+            Some(phase << 56 | all << 40 | threads << 24 | bytes)
+        };
+        let changed = self.word().fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
+        assert!(changed.is_ok(), "more arrives at a barrier than it waits for");
+    }
+    /// Arrives, and has the phase wait for so many bytes.
+    ///
+    /// # Safety
+    /// As on the device.
+    pub unsafe fn expect(self, bytes: u32) {
+        self.change(1, bytes.into(), 0);
+    }
+    /// Arrives.
+    ///
+    /// # Safety
+    /// As on the device.
+    pub unsafe fn arrive(self) {
+        self.change(1, 0, 0);
+    }
+    /// Waits for the end of a phase, which is given modulo 2.
+    ///
+    /// # Safety
+    /// As on the device.
+    pub unsafe fn wait(self, phase: u32) {
+        while self.word().load(Ordering::Acquire) >> 56 == u64::from(phase) {
+            pause();
+        }
+    }
+}
+
+/// Nothing.
+pub fn mbarriers_ready() {}
+
+impl Shared<Halves> {
+    /// Copies so many bytes of global memory to this place; they arrive at the barrier.
+    ///
+    /// # Safety
+    /// As on the device.
+    pub unsafe fn copy_bulk(self, from: *const Halves, bytes: u32, barrier: Mbarrier) {
+        #[derive(Clone, Copy)]
+        #[repr(C, align(16))]
+        struct Sixteen([u32; 4]);
+        for i in 0..bytes as usize / 16 {
+            // SAFETY: both places are checked; the caller excludes races.
+            unsafe {
+                let value = checked(from.cast::<Sixteen>().wrapping_add(i), Access::Read).read();
+                self.pointer::<[u32; 4]>(4 * i).write(value.0);
+            }
+        }
+        barrier.change(0, 0, bytes.into());
+    }
+}
+
+/// An operand of a warpgroup's products in shared memory.
+#[derive(Clone, Copy)]
+pub struct Operand {
+    place: Shared<Halves>,
+    across: usize,
+    along: usize,
+}
+
+impl Operand {
+    /// As on the device.
+    pub fn new(place: Shared<Halves>, across: usize, along: usize) -> Self {
+        Self { place, across, along }
+    }
+    /// The operand so many bytes further on.
+    pub fn offset(self, bytes: usize) -> Self {
+        Self { place: self.place.offset(bytes / size_of::<Halves>()), ..self }
+    }
+    /// Number `k` along the sum of row `i`; the rows of a matrix of (8, 8) go along the sum, or across it.
+    fn number(&self, i: usize, k: usize, rows_along: bool) -> f64 {
+        let (row, column) = if rows_along { (i % 8, k % 8) } else { (k % 8, i % 8) };
+        let bytes = i / 8 * self.across + k / 8 * self.along + 16 * row + 2 * column;
+        // SAFETY: checked; the kernel excludes races.
+        let bits = unsafe { *self.place.cast::<u16>().pointer::<u16>(bytes / 2) };
+        f16::from_bits(bits).to_f64()
+    }
+}
+
+/// The row and column of number `i` of this thread's part of a result.
+fn place(i: usize) -> (usize, usize) {
+    let (warp, lane) = (here().thread as usize / 32 % 4, here().thread as usize % 32);
+    (16 * warp + lane / 4 + 8 * (i / 2 % 2), i / 4 * 8 + 2 * (lane % 4) + i % 2)
+}
+
+/// As on the device, rounded once.
+///
+/// # Safety
+/// As on the device.
+pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]: [Operand; 2]) -> [f32; 64] {
+    let sums = from_fn(|i| {
+        let (row, column) = place(i);
+        let products = (0..64).map(|k| {
+            let [a, a_low] = [a_high, a_low].map(|a| a.number(row, k, true));
+            let [b, b_low] = [b_high, b_low].map(|b| b.number(column, k, true));
+            a_low * b + a * b_low + a * b
+        });
+        products.sum::<f64>() as f32
+    });
+    // The lanes of a warp go on together, when all have read their operands.
+    warp_sync();
+    sums
+}
+
+/// As on the device, rounded once.
+///
+/// # Safety
+/// As on the device.
+pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand; 4], add: u32) {
+    let lanes = a.map(exchange_all);
+    let half = |register: Halves, k: usize| f16::from_bits((register >> (16 * (k % 2))) as u16).to_f64();
+    for (i, c) in c.iter_mut().enumerate() {
+        let (row, column) = place(i);
+        let before = if add == 0 { 0.0 } else { f64::from(*c) };
+        let products = (0..4).flat_map(|o| (0..16).map(move |k| (o, k)));
+        let products = products.map(|(o, k)| {
+            let register = lanes[o % 2][row % 8 * 4 + k % 8 / 2][row / 8 % 2 + k / 8 * 2];
+            half(register, k) * b[o].number(column, k, false)
+        });
+        *c = (before + products.sum::<f64>()) as f32;
+    }
+    warp_sync();
+}

@@ -1,0 +1,209 @@
+//! Columns of Arrow: what Parquet and Arrow IPC files hold.
+use super::block::{Block, Ids};
+use super::columns::{Field, Kind, Projection};
+use super::npy::Dtype;
+use crate::io::Problem;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray, RecordBatch};
+use arrow_schema::{ArrowError, DataType, Schema};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Most rows that are converted at a time.
+const SLICE_ROWS: usize = 8192;
+
+thread_local! {
+    /// Whether this thread runs `guarded`.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread reads a file with a library whose panics are caught and become errors. A hook for panics has nothing to report
+/// then.
+pub fn panics_are_caught() -> bool {
+    GUARDED.get()
+}
+
+/// Runs code of the libraries of Arrow and Parquet, which may panic on damaged files.
+pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
+    GUARDED.set(true);
+    let result = catch_unwind(AssertUnwindSafe(read));
+    GUARDED.set(false);
+    result.unwrap_or_else(|_| Err(damaged("its parts contradict each other")))
+}
+
+/// The problem of a file that has not the format that it should have.
+pub(super) fn damaged(error: impl std::fmt::Display) -> Problem {
+    const LENGTH: usize = 300;
+    let text: String = error.to_string().chars().take(LENGTH).collect();
+    Problem::format(format!("the file is damaged, or has a form that is not supported: {text}"))
+}
+
+/// The columns of a schema. float16 and float32 are read as float32, all other numbers as float64.
+pub(super) fn fields(schema: &Schema) -> Vec<Field> {
+    let fields = schema.fields().iter();
+    fields.map(|field| Field { name: Some(field.name().clone()), kind: kind(field.data_type()) }).collect()
+}
+
+fn kind(data_type: &DataType) -> Kind {
+    use DataType::*;
+    let what = match data_type {
+        Float16 | Float32 => return Kind::Number(Dtype::F32),
+        Float64 | Boolean => return Kind::Number(Dtype::F64),
+        integer if integer.is_integer() => return Kind::Number(Dtype::F64),
+        Utf8 | LargeUtf8 | Utf8View => "texts",
+        Dictionary(..) => "categories",
+        Decimal32(..) | Decimal64(..) | Decimal128(..) | Decimal256(..) => {
+            "decimals (convert them to float64 where the file is written)"
+        }
+        time if time.is_temporal() => {
+            "dates or times (convert them to numbers, of days for example, where the file is written)"
+        }
+        Null => "nothing but nulls",
+        other => return Kind::Other(format!("values of the type {other}")),
+    };
+    Kind::Other(what.into())
+}
+
+/// Batches of rows of a file, in order.
+type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
+
+/// The rows of a file of Arrow's columns, in order.
+pub(super) struct BatchRows {
+    batches: Batches,
+    /// The current batch, and how many of its rows were read.
+    current: Option<(RecordBatch, usize)>,
+    /// Where the features and the identifier are among the columns that were asked for.
+    features: Vec<usize>,
+    id: Option<usize>,
+}
+
+/// The columns to ask a file for: those of the features and of the identifier, ascending.
+pub(super) fn needed(projection: &Projection) -> Vec<usize> {
+    let mut needed: Vec<usize> = projection.columns.iter().copied().chain(projection.id).collect();
+    needed.sort_unstable();
+    needed.dedup();
+    needed
+}
+
+impl BatchRows {
+    /// `batches` have the columns [`needed`], and begin with the batch in which `skip` rows come before the first.
+    pub fn new(batches: Batches, projection: &Projection, skip: usize) -> Result<Self, Problem> {
+        let needed = needed(projection);
+        // Every column of the projection is in `needed`.
+        let place = |column: &usize| needed.binary_search(column).unwrap_or(0);
+        let features = projection.columns.iter().map(place).collect();
+        let mut rows = Self { batches, current: None, features, id: projection.id.as_ref().map(place) };
+        if skip > 0 {
+            rows.advance()?;
+            rows.current = rows.current.map(|(batch, _)| (batch, skip));
+        }
+        Ok(rows)
+    }
+
+    fn advance(&mut self) -> Result<(), Problem> {
+        let next = guarded(|| self.batches.next().transpose().map_err(damaged))?;
+        self.current = next.map(|batch| (batch, 0));
+        Ok(())
+    }
+
+    /// Appends the next rows to a block, as many as there are, but at most `limit`. Gives their number.
+    pub fn read(&mut self, limit: usize, block: &mut Block) -> Result<usize, Problem> {
+        let mut count = 0;
+        while count < limit {
+            match &mut self.current {
+                Some((batch, at)) if *at < batch.num_rows() => {
+                    let rows = (batch.num_rows() - *at).min(limit - count).min(SLICE_ROWS);
+                    let part = batch.slice(*at, rows);
+                    *at += rows;
+                    count += rows;
+                    let (features, id) = (&self.features, self.id);
+                    guarded(|| append(&part, features, id, block))?;
+                }
+                _ => {
+                    self.advance()?;
+                    if self.current.is_none() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(count)
+    }
+}
+
+fn append(batch: &RecordBatch, features: &[usize], id: Option<usize>, block: &mut Block) -> Result<(), Problem> {
+    let columns = features.iter().map(|&column| numbers(batch.column(column))).collect::<Result<Vec<_>, _>>()?;
+    for row in 0..batch.num_rows() {
+        columns.iter().for_each(|column| block.push(column[row]));
+    }
+    if let Some(column) = id {
+        block.append_ids(ids(batch.column(column))?);
+    }
+    Ok(())
+}
+
+/// The values of a column as float64, NaN where there is none.
+fn numbers(array: &dyn Array) -> Result<Vec<f64>, Problem> {
+    fn convert<T: ArrowPrimitiveType>(array: &dyn Array, number: impl Fn(T::Native) -> f64) -> Vec<f64> {
+        let array: &PrimitiveArray<T> = array.as_primitive();
+        match array.null_count() {
+            0 => array.values().iter().map(|&v| number(v)).collect(),
+            _ => array.iter().map(|v| v.map_or(f64::NAN, &number)).collect(),
+        }
+    }
+    use DataType::*;
+    Ok(match array.data_type() {
+        Float16 => convert::<Float16Type>(array, |v| v.to_f64()),
+        Float32 => convert::<Float32Type>(array, f64::from),
+        Float64 => convert::<Float64Type>(array, |v| v),
+        Int8 => convert::<Int8Type>(array, f64::from),
+        Int16 => convert::<Int16Type>(array, f64::from),
+        Int32 => convert::<Int32Type>(array, f64::from),
+        Int64 => convert::<Int64Type>(array, |v| v as f64),
+        UInt8 => convert::<UInt8Type>(array, f64::from),
+        UInt16 => convert::<UInt16Type>(array, f64::from),
+        UInt32 => convert::<UInt32Type>(array, f64::from),
+        UInt64 => convert::<UInt64Type>(array, |v| v as f64),
+        Boolean => array.as_boolean().iter().map(|v| v.map_or(f64::NAN, f64::from)).collect(),
+        other => return Err(damaged(format!("a column of the type {other} in place of numbers"))),
+    })
+}
+
+/// The values of a column that identifies rows.
+fn ids(array: &dyn Array) -> Result<Ids, Problem> {
+    fn integers<T: ArrowPrimitiveType>(array: &dyn Array) -> Ids
+    where
+        i64: From<T::Native>,
+    {
+        Ids::Integers(array.as_primitive::<T>().iter().map(|v| v.map(i64::from)).collect())
+    }
+    fn texts<T: ToString>(values: impl Iterator<Item = Option<T>>) -> Ids {
+        Ids::Texts(values.map(|v| v.map(|v| v.to_string())).collect())
+    }
+    use DataType::*;
+    Ok(match array.data_type() {
+        Int8 => integers::<Int8Type>(array),
+        Int16 => integers::<Int16Type>(array),
+        Int32 => integers::<Int32Type>(array),
+        Int64 => integers::<Int64Type>(array),
+        UInt8 => integers::<UInt8Type>(array),
+        UInt16 => integers::<UInt16Type>(array),
+        UInt32 => integers::<UInt32Type>(array),
+        UInt64 => texts(array.as_primitive::<UInt64Type>().iter()),
+        Float32 => texts(array.as_primitive::<Float32Type>().iter()),
+        Float64 => texts(array.as_primitive::<Float64Type>().iter()),
+        Boolean => texts(array.as_boolean().iter()),
+        Utf8 => texts(array.as_string::<i32>().iter()),
+        LargeUtf8 => texts(array.as_string::<i64>().iter()),
+        Utf8View => texts(array.as_string_view().iter()),
+        other => {
+            return Err(Problem::format(format!(
+                "--id: a column of the type {other} cannot be kept; only numbers and texts are"
+            )));
+        }
+    })
+}

@@ -1,0 +1,238 @@
+//! Which columns of a table are features.
+use super::npy::Dtype;
+use crate::io::Problem;
+
+/// Most names that an error lists.
+const MAX_LISTED: usize = 12;
+/// Most characters of a name in an error.
+const MAX_LENGTH: usize = 40;
+
+/// Which columns of a table to take, by their names; in a table without names by their numbers, counted from 0.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// The features, in this order. Empty: all columns.
+    pub columns: Vec<String>,
+    /// Columns that are not features.
+    pub drop: Vec<String>,
+    /// A column that identifies the rows and is kept for results. It is a feature only if `columns` names it.
+    pub id: Option<String>,
+    /// The names of the features of a model, which are found in the table by name. A table without names is taken as it is.
+    pub model: Option<Vec<String>>,
+}
+
+/// A column of a file, as the header or the schema describes it.
+#[derive(Debug, Clone)]
+pub(super) struct Field {
+    /// `None` where the file has no names.
+    pub name: Option<String>,
+    pub kind: Kind,
+}
+
+/// What a column holds.
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    /// Numbers (for text: perhaps), which are read as this type.
+    Number(Dtype),
+    /// Something else, in words.
+    Other(String),
+}
+
+/// The columns of a file that are read.
+#[derive(Debug, Clone)]
+pub(super) struct Projection {
+    /// The numbers of the features' columns, in the order of the features.
+    pub columns: Vec<usize>,
+    /// The names of the features. `None` where the file has none, or where they are not distinct.
+    pub names: Option<Vec<String>>,
+    /// The number of the column that identifies the rows.
+    pub id: Option<usize>,
+    /// The names of columns that the model does not have.
+    pub left_out: Vec<String>,
+    /// The element type that holds all features.
+    pub dtype: Dtype,
+}
+
+impl Selection {
+    /// Finds the columns among those of a file.
+    pub(super) fn resolve(&self, fields: &[Field]) -> Result<Projection, Problem> {
+        self.resolve_names(fields, self.model.as_deref(), "the model was fitted to columns")
+    }
+
+    /// Finds the columns of another file, by the names that the features have in the first file.
+    pub(super) fn resolve_as(&self, fields: &[Field], names: &[String]) -> Result<Projection, Problem> {
+        let selection = Self { columns: Vec::new(), drop: Vec::new(), ..self.clone() };
+        let mut projection = selection.resolve_names(fields, Some(names), "the first file has columns")?;
+        // What the options leave out is no news.
+        let by_model = self.model.is_some() && self.columns.is_empty();
+        projection.left_out.retain(|name| by_model && !self.drop.contains(name));
+        Ok(projection)
+    }
+
+    /// `wanted` are the names of the features, and `whose` says where they come from.
+    fn resolve_names(&self, fields: &[Field], wanted: Option<&[String]>, whose: &str) -> Result<Projection, Problem> {
+        let named = fields.iter().all(|field| field.name.is_some());
+        let name = |column: usize| fields[column].name.clone().unwrap_or_else(|| column.to_string());
+        let all_names = || list((0..fields.len()).map(|column| short(&name(column))));
+        let find = |wanted: &str| {
+            let mut found = (0..fields.len()).filter(|&column| name(column) == wanted);
+            match (found.next(), found.next()) {
+                (Some(first), Some(second)) => Err(Problem::format(format!(
+                    "columns {first} and {second} (counted from 0) are both called `{wanted}`; give them different names"
+                ))),
+                (found, _) => Ok(found),
+            }
+        };
+        let find_given = |wanted: &String, option: &str| {
+            find(wanted)?.ok_or_else(|| {
+                let counted = if named { "" } else { " (it has no names; columns are counted from 0)" };
+                Problem::format(format!(
+                    "--{option}: there is no column `{wanted}`; there are {}{counted}",
+                    all_names()
+                ))
+            })
+        };
+        let given = |names: &[String], option: &str| -> Result<Vec<usize>, Problem> {
+            names.iter().map(|name| find_given(name, option)).collect()
+        };
+        let id = self.id.as_ref().map(|name| find_given(name, "id")).transpose()?;
+        let drop = given(&self.drop, "drop")?;
+        let mut columns = given(&self.columns, "columns")?;
+        if let Some(twice) = (1..columns.len()).find(|&i| columns[..i].contains(&columns[i])) {
+            return Err(Problem::format(format!("--columns names `{}` twice", self.columns[twice])));
+        }
+        if columns.is_empty() {
+            let is_wanted = |column| named && wanted.is_some_and(|wanted| wanted.contains(&name(column)));
+            columns = (0..fields.len()).filter(|&column| Some(column) != id || is_wanted(column)).collect();
+        }
+        columns.retain(|column| !drop.contains(column));
+        if columns.is_empty() && !fields.is_empty() {
+            return Err(Problem::format("no column is left that could be a feature"));
+        }
+        let mut left_out = Vec::new();
+        if let Some(wanted) = wanted.filter(|_| named) {
+            let found = wanted.iter().map(|name| Ok(find(name)?.filter(|column| columns.contains(column))));
+            let found = found.collect::<Result<Vec<_>, Problem>>()?;
+            let missing: Vec<&String> =
+                wanted.iter().zip(&found).filter(|(_, f)| f.is_none()).map(|(n, _)| n).collect();
+            if !missing.is_empty() {
+                return Err(Problem::format(format!(
+                    "{whose} that are missing here: {}; the columns here are {}",
+                    list(missing.into_iter().map(|name| short(name))),
+                    list(columns.iter().map(|&column| short(&name(column))))
+                )));
+            }
+            let found: Vec<usize> = found.into_iter().flatten().collect();
+            left_out = columns.iter().filter(|column| !found.contains(column)).map(|&column| name(column)).collect();
+            columns = found;
+        }
+        let mut dtype = Dtype::F32;
+        let mut others = Vec::new();
+        for &column in &columns {
+            match &fields[column].kind {
+                Kind::Number(Dtype::F64) => dtype = Dtype::F64,
+                Kind::Number(Dtype::F32) => {}
+                Kind::Other(what) => others.push((short(&name(column)), what)),
+            }
+        }
+        if !others.is_empty() {
+            let names: Vec<String> = others.iter().map(|(name, _)| name.clone()).collect();
+            return Err(Problem::format(format!(
+                "{}; leave out what is no feature with --drop {}",
+                list(others.iter().map(|(name, what)| format!("column `{name}` holds {what}"))),
+                list(names.into_iter()).replace(", ", ",")
+            )));
+        }
+        let mut names: Vec<String> = columns.iter().map(|&column| name(column)).collect();
+        if !named {
+            names = wanted.filter(|wanted| wanted.len() == columns.len()).unwrap_or_default().to_vec();
+        }
+        let mut distinct = names.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let names =
+            (distinct.len() == names.len() && names.len() == columns.len() && !names.is_empty()).then_some(names);
+        Ok(Projection { columns, names, id, left_out, dtype })
+    }
+}
+
+/// The beginning of a name, for an error.
+pub(super) fn short(name: &str) -> String {
+    match name.char_indices().nth(MAX_LENGTH) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.into(),
+    }
+}
+
+/// Texts in a row, not too many of them.
+fn list(texts: impl Iterator<Item = String>) -> String {
+    let mut names: Vec<String> = texts.collect();
+    let more = names.len().saturating_sub(MAX_LISTED);
+    names.truncate(MAX_LISTED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(names: &[&str]) -> Vec<Field> {
+        let number = |name: &&str| match *name {
+            "species" => Kind::Other("texts".into()),
+            "wide" => Kind::Number(Dtype::F64),
+            _ => Kind::Number(Dtype::F32),
+        };
+        names.iter().map(|name| Field { name: Some((*name).into()), kind: number(name) }).collect()
+    }
+
+    fn texts(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.into()).collect()
+    }
+
+    #[test]
+    fn columns_are_found_by_name() {
+        let table = fields(&["id", "a", "b", "species", "wide"]);
+        let selection = |columns: &[&str], drop: &[&str], id: Option<&str>, model: Option<&[&str]>| {
+            let id = id.map(String::from);
+            Selection { columns: texts(columns), drop: texts(drop), id, model: model.map(texts) }.resolve(&table)
+        };
+        let found = selection(&["b", "a"], &[], Some("id"), None).unwrap();
+        assert_eq!((found.columns, found.names, found.id), (vec![2, 1], Some(texts(&["b", "a"])), Some(0)));
+        assert_eq!(found.dtype, Dtype::F32);
+        let found = selection(&[], &["species"], Some("id"), None).unwrap();
+        assert_eq!((found.columns, found.dtype), (vec![1, 2, 4], Dtype::F64));
+        // The model's order, whatever that of the table; what it does not have is left out, also if it is no number.
+        let found = selection(&[], &[], None, Some(&["wide", "a"])).unwrap();
+        assert_eq!((found.columns, found.left_out), (vec![4, 1], texts(&["id", "b", "species"])));
+        // The identifier is a feature where the model has it.
+        let found = selection(&[], &[], Some("a"), Some(&["b", "a"])).unwrap();
+        assert_eq!((found.columns, found.id), (vec![2, 1], Some(1)));
+        for (result, parts) in [
+            (selection(&[], &[], Some("id"), None), &["column `species` holds texts", "--drop species"][..]),
+            (selection(&[], &["id", "a", "b", "species", "wide"], None, None), &["no column is left"]),
+            (selection(&["c"], &[], None, None), &["--columns", "`c`", "id, a, b, species, wide"]),
+            (selection(&["a", "a"], &[], None, None), &["`a` twice"]),
+            (selection(&[], &["d"], None, None), &["--drop", "`d`"]),
+            (selection(&[], &["a"], None, Some(&["a", "x", "b"])), &["missing here: a, x; the columns here are id, b"]),
+        ] {
+            let error = result.unwrap_err().to_string();
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        }
+    }
+
+    #[test]
+    fn names_that_repeat_or_are_missing() {
+        let twice = fields(&["a", "b", "a"]);
+        let found = Selection::default().resolve(&twice).unwrap();
+        assert_eq!((found.columns, found.names), (vec![0, 1, 2], None));
+        let asked = Selection { drop: texts(&["a"]), ..Selection::default() }.resolve(&twice);
+        assert!(asked.unwrap_err().to_string().contains("columns 0 and 2"));
+        let unnamed = vec![Field { name: None, kind: Kind::Number(Dtype::F64) }; 3];
+        let found = Selection { drop: texts(&["1"]), ..Selection::default() }.resolve(&unnamed).unwrap();
+        assert_eq!((found.columns, found.names), (vec![0, 2], None));
+        // Without names the order is that of the model.
+        let model = Some(texts(&["x", "y", "z"]));
+        let found = Selection { model: model.clone(), ..Selection::default() }.resolve(&unnamed).unwrap();
+        assert_eq!((found.columns, found.names), (vec![0, 1, 2], model));
+    }
+}

@@ -1,0 +1,469 @@
+//! Tables with named columns: every format gives the same samples, names travel with models, and damaged files are errors.
+use crate::common::*;
+use arrow_array::{
+    ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int64Array, RecordBatch,
+    StringArray, UInt8Array,
+};
+use flate2::write::GzEncoder;
+use ndarray::Array2;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+const NAMES: [&str; 4] = ["sepal_length_cm", "sepal_width_cm", "petal_length_cm", "petal_width_cm"];
+
+fn iris() -> Array2<f64> {
+    match gaussmix::io::read_data(data("iris.csv")).unwrap() {
+        gaussmix::io::Data::F64(x) => x,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The columns of a table: names and values.
+type Columns = Vec<(String, ArrayRef)>;
+
+/// A column of numbers, then those of iris in another order with one of texts between them.
+fn table(x: &Array2<f64>) -> Columns {
+    let column = |j: usize| -> (String, ArrayRef) {
+        (NAMES[j].into(), Arc::new(Float64Array::from_iter_values(x.column(j).iter().copied())))
+    };
+    let id: ArrayRef = Arc::new(Int64Array::from_iter_values((0..x.nrows() as i64).map(|i| 1000 + 7 * i)));
+    let species = (0..x.nrows()).map(|i| if i % 3 == 1 { None } else { Some(format!("no {}, \"{}\"", i / 50, i % 2)) });
+    let species: ArrayRef = Arc::new(StringArray::from_iter(species));
+    vec![("id".into(), id), column(2), column(0), ("species".into(), species), column(3), column(1)]
+}
+
+fn batch(columns: &Columns) -> RecordBatch {
+    RecordBatch::try_from_iter_with_nullable(columns.iter().map(|(name, column)| (name, column.clone(), true))).unwrap()
+}
+
+fn write_parquet(path: &Path, columns: &Columns, compression: Compression, group: usize) {
+    let properties = WriterProperties::builder().set_compression(compression).set_max_row_group_row_count(Some(group));
+    let properties = properties.set_data_page_row_count_limit(16).set_write_batch_size(16).build();
+    let batch = batch(columns);
+    let mut writer = ArrowWriter::try_new(fs::File::create(path).unwrap(), batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+fn write_arrow(path: &Path, columns: &Columns, compression: Option<arrow_ipc::CompressionType>, rows: usize) {
+    let options = arrow_ipc::writer::IpcWriteOptions::default().try_with_compression(compression).unwrap();
+    let batch = batch(columns);
+    let file = fs::File::create(path).unwrap();
+    let mut writer = arrow_ipc::writer::FileWriter::try_new_with_options(file, &batch.schema(), options).unwrap();
+    for start in (0..batch.num_rows()).step_by(rows) {
+        writer.write(&batch.slice(start, rows.min(batch.num_rows() - start))).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// The table as text.
+fn text(columns: &Columns, separator: &str) -> String {
+    let batch = batch(columns);
+    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    let names: Vec<String> = columns.iter().map(|(name, _)| name.clone()).collect();
+    let mut text = names.join(separator) + "\n";
+    for i in 0..batch.num_rows() {
+        let field = |column: &ArrayRef| {
+            let any = column.as_any();
+            any.downcast_ref::<Float64Array>()
+                .map(|c| c.value(i).to_string())
+                .or_else(|| any.downcast_ref::<Int64Array>().map(|c| c.value(i).to_string()))
+                .or_else(|| any.downcast_ref::<StringArray>().map(|c| quoted(c.value(i))))
+                .unwrap()
+        };
+        text += &(columns.iter().map(|(_, column)| field(column)).collect::<Vec<_>>().join(separator) + "\n");
+    }
+    text
+}
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// Writes the table in every format. Gives the names of the files.
+fn write_all(folder: &Path, columns: &Columns) -> Vec<&'static str> {
+    let path = |name: &str| folder.join(name);
+    for (name, compression) in [
+        ("none.parquet", Compression::UNCOMPRESSED),
+        ("snappy.parquet", Compression::SNAPPY),
+        ("gzip.pq", Compression::GZIP(Default::default())),
+        ("zstd.parquet", Compression::ZSTD(ZstdLevel::default())),
+        ("lz4.parquet", Compression::LZ4_RAW),
+    ] {
+        write_parquet(&path(name), columns, compression, 41);
+    }
+    write_arrow(&path("x.arrow"), columns, None, 40);
+    write_arrow(&path("lz4.feather"), columns, Some(arrow_ipc::CompressionType::LZ4_FRAME), 40);
+    write_arrow(&path("zstd.ipc"), columns, Some(arrow_ipc::CompressionType::ZSTD), 150);
+    let csv = text(columns, ",");
+    fs::write(path("x.csv"), &csv).unwrap();
+    fs::write(path("semicolons.csv"), text(columns, ";")).unwrap();
+    fs::write(path("bars.txt"), text(columns, "|")).unwrap();
+    fs::write(path("x.tsv"), text(columns, "\t")).unwrap();
+    // Two members, as `cat a.gz b.gz` makes them.
+    let (first, second) = csv.as_bytes().split_at(1000);
+    fs::write(path("x.csv.gz"), [gzip(first), gzip(second)].concat()).unwrap();
+    fs::write(path("x.tsv.zst"), zstd::encode_all(text(columns, "\t").as_bytes(), 3).unwrap()).unwrap();
+    vec![
+        "none.parquet",
+        "snappy.parquet",
+        "gzip.pq",
+        "zstd.parquet",
+        "lz4.parquet",
+        "x.arrow",
+        "lz4.feather",
+        "zstd.ipc",
+        "x.csv",
+        "semicolons.csv",
+        "bars.txt",
+        "x.tsv",
+        "x.csv.gz",
+        "x.tsv.zst",
+    ]
+}
+
+/// All formats give the same bits, at once and in chunks, whatever the order of the columns.
+#[test]
+fn every_format_gives_the_same_model() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let x = iris();
+    ndarray_npy::write_npy(path("x.npy"), &x).unwrap();
+    let columns = NAMES.join(",");
+    let start = ["-k", "3", "--device", "cpu", "-o", "m.json"];
+    let model = |args: &[&str]| {
+        let report = fit(folder.path(), &[&start[..], args].concat());
+        let text = fs::read_to_string(path("m.json")).unwrap();
+        (report["device"].as_str().unwrap().to_string(), text)
+    };
+    // 3 numbers of 8 bytes for each of 4 features are the least for a row; 960 bytes hold chunks of ten rows.
+    let (whole, chunked) = (model(&["x.npy"]).1, model(&["x.npy", "--memory", "960"]));
+    assert!(chunked.0.contains("in 15 chunks"), "{}", chunked.0);
+    let names = format!("\"feature_names\": [\"{}\"],\n", NAMES.join("\", \""));
+    for name in write_all(folder.path(), &table(&x)) {
+        let (_, text) = model(&[name, "--columns", &columns]);
+        assert!(text.contains(&names), "{text}");
+        assert_eq!(text.replace(&names, ""), whole, "{name}");
+        let (device, text) = model(&[name, "--columns", &columns, "--memory", "960"]);
+        assert!(device.contains("in 15 chunks"), "{name}: {device}");
+        assert_eq!(text.replace(&names, ""), chunked.1, "{name} in chunks");
+    }
+}
+
+/// A model meets data whose columns have another order.
+#[test]
+fn columns_are_matched_by_name() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let x = iris();
+    let files = write_all(folder.path(), &table(&x));
+    let source = data("iris.csv").display().to_string();
+    gmm(&folder).args(["fit", &source, "-k", "3", "-o", "m.json", "--plot", "p.svg"]).assert().success();
+    let svg = fs::read_to_string(path("p.svg")).unwrap();
+    assert!(NAMES.iter().any(|name| svg.contains(name)) && !svg.contains(" z2"), "names on the axes");
+    gmm(&folder).args(["convert", "m.json", "m.npz"]).assert().success();
+    gmm(&folder).args(["predict", "m.npz", &source, "-o", "wanted.csv"]).assert().success();
+    let wanted = fs::read_to_string(path("wanted.csv")).unwrap();
+    for name in files {
+        for memory in ["1M", "960"] {
+            let args = ["predict", "m.npz", name, "--memory", memory, "--id", "id", "-o", "got.csv"];
+            let run = gmm(&folder).args(args).assert().success();
+            let note = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+            assert!(note.contains("are left out: species\n"), "{note}");
+            let got = fs::read_to_string(path("got.csv")).unwrap();
+            let expected = wanted.lines().enumerate().map(|(i, line)| match i {
+                0 => format!("id,{line}\n"),
+                i => format!("{},{line}\n", 1000 + 7 * (i - 1)),
+            });
+            assert_eq!(got, expected.collect::<String>(), "{name}");
+        }
+    }
+    // Without names the order is that of the model.
+    ndarray_npy::write_npy(path("x.npy"), &x).unwrap();
+    gmm(&folder).args(["predict", "m.json", "x.npy", "-o", "got.csv"]).assert().success();
+    assert_eq!(fs::read_to_string(path("got.csv")).unwrap(), wanted);
+    gmm(&folder).args(["sample", "m.json", "-n", "2", "-o", "new.csv"]).assert().success();
+    assert!(fs::read_to_string(path("new.csv")).unwrap().starts_with(&(NAMES.join(",") + "\n")));
+    let missing = &["x.parquet: the model was fitted to columns that are missing here: ", NAMES[0], NAMES[3]];
+    let some: Columns = table(&x).into_iter().filter(|(name, _)| name != NAMES[0] && name != NAMES[3]).collect();
+    write_parquet(&path("x.parquet"), &some, Compression::SNAPPY, 50);
+    refused(folder.path(), &["score", "m.json", "x.parquet"], missing);
+    fs::write(path("few.csv"), "a,b\n1,2\n").unwrap();
+    refused(folder.path(), &["fit", "few.csv", "--init", "m.json"], &["few.csv: ", "missing here: ", "are a, b"]);
+}
+
+#[test]
+fn identifiers_stand_beside_results() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let x = iris();
+    write_all(folder.path(), &table(&x));
+    let columns = NAMES.join(",");
+    gmm(&folder).args(["fit", "x.csv", "--columns", &columns, "-k", "2", "-o", "m.json"]).assert().success();
+    // To Parquet and back: numbers keep their type, texts with separators and quotes come back, and a null stays one.
+    for (source, id) in [("x.arrow", "id"), ("snappy.parquet", "species"), ("x.csv", "species"), ("x.csv.gz", "id")] {
+        for memory in ["1M", "960"] {
+            let run = |out: &str| {
+                let args = ["score", "m.json", source, "--memory", memory, "--id", id, "--per-sample", out];
+                gmm(&folder).args(args).assert().success();
+            };
+            run("s.parquet");
+            run("s.csv");
+            let file = fs::File::open(path("s.parquet")).unwrap();
+            let read = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+            let batches: Vec<RecordBatch> = read.build().unwrap().map(Result::unwrap).collect();
+            let names: Vec<String> = batches[0].schema().fields().iter().map(|f| f.name().clone()).collect();
+            assert_eq!(names, [id, "log_likelihood"]);
+            assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 150);
+            let ids = batches[0].column(0).as_any();
+            match ids.downcast_ref::<Int64Array>() {
+                Some(ids) => assert_eq!((source, id, ids.value(149)), ("x.arrow", "id", 1000 + 7 * 149)),
+                None => {
+                    let ids = ids.downcast_ref::<StringArray>().unwrap();
+                    let first = if id == "id" { "1000" } else { "no 0, \"0\"" };
+                    assert_eq!(ids.value(0), first);
+                    assert_eq!(arrow_array::Array::is_null(ids, 1), id == "species", "{source}");
+                }
+            }
+            let mut csv = csv::Reader::from_path(path("s.csv")).unwrap();
+            let rows: Vec<csv::StringRecord> = csv.records().map(Result::unwrap).collect();
+            assert_eq!((rows.len(), &rows[0][0]), (150, if id == "id" { "1000" } else { "no 0, \"0\"" }));
+            if id == "species" {
+                assert_eq!(&rows[1][0], "");
+            }
+        }
+    }
+    let args = ["predict", "m.json", "x.csv", "--id", "id", "-o", "new.npy"];
+    refused(folder.path(), &args, &["new.npy: a .npy has no place for the column of --id"]);
+    let args = ["predict", "m.json", "x.csv", "--id", "name", "-o", "new.csv"];
+    refused(folder.path(), &args, &["x.csv: --id: there is no column `name`; there are id, "]);
+}
+
+#[test]
+fn several_files_are_one_data_set() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let x = iris();
+    let all = table(&x);
+    let part = |rows: std::ops::Range<usize>| -> Columns {
+        all.iter().map(|(name, column)| (name.clone(), column.slice(rows.start, rows.len()))).collect()
+    };
+    fs::create_dir(path("parts")).unwrap();
+    write_parquet(&path("parts/a.parquet"), &part(0..70), Compression::SNAPPY, 30);
+    write_arrow(&path("parts/b.arrow"), &part(70..71), None, 10);
+    // Another order of the columns.
+    let reversed: Columns = part(71..150).into_iter().rev().collect();
+    fs::write(path("parts/c.csv.gz"), gzip(text(&reversed, ";").as_bytes())).unwrap();
+    fs::write(path("parts/_SUCCESS"), "").unwrap();
+    fs::write(path("parts/.a.parquet.crc"), "x").unwrap();
+    write_parquet(&path("whole.parquet"), &all, Compression::SNAPPY, 150);
+    let columns = NAMES.join(",");
+    let parts = ["parts/a.parquet", "parts/b.arrow", "parts/c.csv.gz"];
+    for memory in ["1M", "960"] {
+        let model = |data: &[&str]| {
+            let args = ["-k", "2", "--device", "cpu", "--columns", &columns, "--memory", memory, "-o", "m.json"];
+            fit(folder.path(), &[data, &args[..]].concat());
+            fs::read_to_string(path("m.json")).unwrap()
+        };
+        let whole = model(&["whole.parquet"]);
+        assert_eq!(model(&["parts"]), whole, "{memory}");
+        assert_eq!(model(&parts), whole, "{memory}");
+    }
+    let results = |name: &str, data: &[&str]| {
+        let args = ["predict", "m.json", "--id", "id", "--memory", "960", "-o", name];
+        gmm(&folder).args(args).args(data).assert().success();
+        fs::read_to_string(path(name)).unwrap()
+    };
+    assert_eq!(results("a.csv", &["parts"]), results("b.csv", &["whole.parquet"]));
+    // A description is no part.
+    fs::write(path("parts/README.txt"), "one table in three parts").unwrap();
+    assert_eq!(results("c.csv", &["parts"]), results("b.csv", &["whole.parquet"]));
+    // Errors name the file, and the row there.
+    let bad = text(&part(71..80), ",").replace(&format!("\n{},", 1000 + 7 * 73), "\n,");
+    fs::write(path("parts/d.csv"), bad).unwrap();
+    let score =
+        |args: &[&str], message: &[&str]| refused(folder.path(), &[&["score", "m.json"], args].concat(), message);
+    let numbers = format!("id,{columns}");
+    fs::write(path("numbers.csv"), fs::read_to_string(path("parts/d.csv")).unwrap()).unwrap();
+    let args = ["fit", "whole.parquet", "numbers.csv", "-k", "2", "--columns", &numbers];
+    refused(folder.path(), &args, &["numbers.csv: column `id`: ", "NaN at row 2, column 0"]);
+    fs::write(path("parts/e.csv"), "id,sepal_length_cm\n1,2\n").unwrap();
+    score(&["parts"], &["parts/e.csv: the first file has columns that are missing here: sepal_width_cm, petal"]);
+    fs::write(path("parts/e.csv"), "1,2\n").unwrap();
+    score(&["parts"], &["parts/e.csv: it has 2 columns where the first file has 4"]);
+    fs::create_dir(path("empty")).unwrap();
+    score(&["empty"], &["empty: a folder without a file whose name ends in "]);
+    let inside = ["predict", "m.json", "parts", "-o", "parts/z.csv"];
+    refused(folder.path(), &inside, &["parts/z.csv: lies in a folder that is an input"]);
+}
+
+#[test]
+fn standard_input() {
+    let folder = folder();
+    let x = points();
+    fs::write(folder.path().join("m.json"), MODEL).unwrap();
+    let (wanted, _) = reference(&gaussmix::io::Data::F64(x.clone()), &mixture());
+    let rows = x.outer_iter().map(|row| row.iter().map(f64::to_string).collect::<Vec<_>>().join(" ") + "\n");
+    let lines: String = rows.collect();
+    let array = npy("'<f8'", false, "(7, 3)", &bytes(&x, false, f64::to_le_bytes));
+    let inputs =
+        [lines.clone().into_bytes(), array.clone(), gzip(lines.as_bytes()), zstd::encode_all(&array[..], 1).unwrap()];
+    for input in inputs {
+        let run = gmm(&folder).args(["score", "m.json", "-", "--json"]).write_stdin(input).assert().success();
+        let report: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+        assert_eq!((number(&report, "n"), number(&report, "d")), (7.0, 3.0));
+        // Both in float64, with sums of seven terms in another order.
+        approx::assert_relative_eq!(number(&report, "log_likelihood"), wanted, max_relative = 1e-12);
+    }
+    let failed = |args: &[&str], input: &[u8]| {
+        let run = gmm(&folder).args(["score", "m.json"]).args(args).write_stdin(input).assert().code(1);
+        String::from_utf8(run.get_output().stderr.clone()).unwrap()
+    };
+    let stderr = failed(&["-", "--memory", "300"], lines.as_bytes());
+    assert!(stderr.contains("standard input: a stream is read once") && stderr.contains("--memory"), "{stderr}");
+    assert!(failed(&["-", "-"], lines.as_bytes()).contains("only once"));
+    assert!(failed(&["-"], b"1,2,3\n1,two,3\n").contains("-: line 2, column 1"));
+    assert!(failed(&["-"], b"PAR1xxxx").contains("cannot be read as a stream"));
+    assert!(failed(&["-"], &array[..array.len() - 8]).contains("-: an array of shape [7, 3]"));
+    let cut = gzip(lines.as_bytes());
+    assert!(failed(&["-"], &cut[..cut.len() - 12]).contains("damaged or cut short"));
+}
+
+/// Every kind of number, and what is none.
+#[test]
+fn types_of_columns() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let small: ArrayRef = Arc::new(UInt8Array::from(vec![0, 1, 2, 255, 4, 5]));
+    let flags: ArrayRef = Arc::new(BooleanArray::from(vec![true, false, true, true, false, false]));
+    let halves: ArrayRef = Arc::new(Float32Array::from(vec![0.5, 1.5, -2.5, 3.5, 4.5, 1e30]));
+    let dates: ArrayRef = Arc::new(Date32Array::from(vec![1, 2, 3, 4, 5, 6]));
+    let money = Decimal128Array::from(vec![100, 250, 399, 1, 2, 3]).with_precision_and_scale(10, 2).unwrap();
+    let gaps: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.0), None, Some(2.0), Some(1.0), None, Some(3.0)]));
+    let all: Columns = [
+        ("small", small),
+        ("flags", flags),
+        ("halves", halves),
+        ("dates", dates),
+        ("money", Arc::new(money)),
+        ("gaps", gaps),
+    ]
+    .map(|(name, column)| (name.to_string(), column))
+    .into();
+    write_parquet(&path("x.parquet"), &all, Compression::SNAPPY, 4);
+    write_arrow(&path("x.arrow"), &all, None, 4);
+    for name in ["x.parquet", "x.arrow"] {
+        let read = |columns: &[&str]| {
+            let columns = columns.iter().map(|c| c.to_string()).collect();
+            let selection = gaussmix::io::Selection { columns, ..Default::default() };
+            gaussmix::io::Table::open(&[path(name)], &selection).unwrap().read().unwrap().data
+        };
+        let gaussmix::io::Data::F64(x) = read(&["small", "flags", "halves"]) else { panic!("float64") };
+        assert_eq!(x.row(3).to_vec(), [255.0, 1.0, 3.5]);
+        let gaussmix::io::Data::F32(x) = read(&["halves"]) else { panic!("float32") };
+        assert_eq!(x[[5, 0]], 1e30);
+        let gaussmix::io::Data::F64(x) = read(&["gaps"]) else { panic!("float64") };
+        assert_eq!(x.iter().map(|v| v.is_nan()).collect::<Vec<_>>(), [false, true, false, false, true, false]);
+        let args = ["fit", name, "-k", "2"];
+        let message = [name, "column `dates` holds dates", "column `money` holds decimals", "--drop dates,money"];
+        refused(folder.path(), &args, &message);
+        let args = ["fit", name, "-k", "2", "--columns", "small,gaps"];
+        refused(folder.path(), &args, &[name, "column `gaps`", "NaN at row 1, column 5"]);
+        let args = ["fit", name, "-k", "2", "--columns", "small,larger"];
+        refused(folder.path(), &args, &["--columns: there is no column `larger`; there are small, flags, halves"]);
+    }
+}
+
+#[test]
+fn damaged_tables_are_named() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let x = iris();
+    fs::write(path("m.json"), MODEL).unwrap();
+    write_all(folder.path(), &table(&x));
+    let score = |name: &str, message: &[&str]| refused(folder.path(), &["score", "m.json", name], message);
+    for name in ["snappy.parquet", "x.arrow"] {
+        let whole = fs::read(path(name)).unwrap();
+        for length in [0, 3, 20, whole.len() / 2, whole.len() - 1] {
+            fs::write(path(name), &whole[..length]).unwrap();
+            score(name, &[&format!("{name}: ")]);
+        }
+    }
+    // No rows, and no row groups.
+    let none: Columns = table(&x).into_iter().map(|(name, column)| (name, column.slice(0, 0))).collect();
+    write_parquet(&path("none.parquet"), &none, Compression::SNAPPY, 10);
+    write_arrow(&path("none.arrow"), &none, None, 10);
+    for name in ["none.parquet", "none.arrow"] {
+        let args = ["fit", name, "-k", "1", "--drop", "species"];
+        refused(folder.path(), &args, &[name, "0 rows and 5 columns"]);
+    }
+    fs::write(path("v1.feather"), "FEA1........FEA1").unwrap();
+    score("v1.feather", &["v1.feather: Feather of version 1", "version 2"]);
+    let whole = fs::read(path("x.csv.gz")).unwrap();
+    fs::write(path("x.csv.gz"), &whole[..whole.len() - 20]).unwrap();
+    score("x.csv.gz", &["x.csv.gz: the compressed content is damaged or cut short"]);
+    score("x.parquet.gz", &["x.parquet.gz: ", "No such file"]);
+}
+
+/// A file that is written to between two passes.
+#[test]
+fn tables_that_change_are_named_as_the_cause() {
+    use gaussmix::io::{Problem, Selection, Table};
+    let folder = folder();
+    for name in write_all(folder.path(), &table(&iris())) {
+        let path = folder.path().join(name);
+        let selection = Selection { drop: vec!["species".into()], ..Selection::default() };
+        let file = Table::open(&[&path], &selection).unwrap().into_file(&mut |_| {}).unwrap();
+        let (first, again) = (file.rows(10..20).unwrap(), file.rows(10..20).unwrap());
+        assert_eq!(format!("{first:?}"), format!("{again:?}"));
+        let mut bytes = fs::read(&path).unwrap();
+        bytes.push(b'1');
+        fs::write(&path, bytes).unwrap();
+        for rows in [20..30, 0..10] {
+            let error = file.rows(rows).unwrap_err();
+            assert!(matches!(error.problem, Problem::Changed), "{error}");
+            assert_eq!(error.path, path);
+        }
+    }
+}
+
+/// The numbers take 62 MB, in row groups of which none fits into the memory that the process may have.
+#[cfg(target_os = "linux")]
+#[test]
+fn parquet_larger_than_memory_is_read_in_chunks() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("m.json"), MODEL).unwrap();
+    let (rows, repeats) = (4000, 650);
+    let pattern = Array2::from_shape_fn((rows, 3), |(i, j)| ((i * 37 + j * 11) % 101) as f64 / 50.0 - 1.0);
+    let column = |j: usize| -> (String, ArrayRef) {
+        (format!("x{j}"), Arc::new(Float64Array::from_iter_values(pattern.column(j).iter().copied())))
+    };
+    let batch = batch(&(0..3).map(column).collect());
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(rows * 400)).build();
+    let file = fs::File::create(path("x.parquet")).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    (0..repeats).for_each(|_| writer.write(&batch).unwrap());
+    writer.close().unwrap();
+    // The limit of 48 MiB is on anonymous memory.
+    let go = |args: &[&str]| limited(folder.path(), "-d 49152", &[&["score", "m.json", "x.parquet"], args].concat());
+    assert!(!go(&["--device", "cpu", "--memory", "1G"]).status.success(), "the limit does not bite");
+    let run = go(&["--memory", "15M", "--json", "--per-sample", "s.npy", "--columns", "x0,x1,x2"]);
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let (total, scores) = reference(&gaussmix::io::Data::F64(pattern), &mixture());
+    // Both in float64.
+    approx::assert_relative_eq!(number(&report, "mean_log_likelihood"), total / rows as f64, max_relative = 1e-10);
+    let read: ndarray::Array1<f64> = ndarray_npy::read_npy(path("s.npy")).unwrap();
+    assert_eq!(read.len(), rows * repeats);
+    for (i, &v) in read.iter().enumerate() {
+        approx::assert_relative_eq!(v, scores[i % rows], max_relative = 1e-10);
+    }
+}

@@ -69,7 +69,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
         let place = number % AHEAD as u32;
         // SAFETY: the caller guarantees it.
         unsafe {
-            self.empty(place).wait(number / AHEAD as u32 % 2 ^ 1);
+            self.empty(place).wait((number / AHEAD as u32 % 2) ^ 1);
             if bytes > 0 && thread().is_multiple_of(WARP) {
                 self.full(place).expect(bytes as u32);
             }

@@ -24,15 +24,28 @@ pub fn handle_signals() -> anyhow::Result<()> {
 }
 
 /// Runs `install`, which sets signal handlers, and then ignores SIGHUP again if it was ignored before: a program that was started
-/// by `nohup` is to go on when its terminal is closed.
+/// by `nohup` is to go on when its terminal is closed, also if that happens now.
 #[cfg(unix)]
 fn keep_ignoring_hangups<T>(install: impl FnOnce() -> T) -> T {
     // SAFETY: `signal` with SIG_IGN runs no code of this program, and SIGHUP may be ignored.
     let before = unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+    if before != libc::SIG_IGN {
+        return install();
+    }
+    let mut hangup = std::mem::MaybeUninit::uninit();
+    let mut earlier = std::mem::MaybeUninit::uninit();
+    // SAFETY: `sigemptyset` initialises the set, and `pthread_sigmask` the earlier mask, before they are used; the mask is this thread's.
+    // A signal waits until SIGHUP is ignored again, and is then discarded. Threads that `install` starts wait too.
+    unsafe {
+        libc::sigemptyset(hangup.as_mut_ptr());
+        libc::sigaddset(hangup.as_mut_ptr(), libc::SIGHUP);
+        libc::pthread_sigmask(libc::SIG_BLOCK, hangup.as_ptr(), earlier.as_mut_ptr());
+    }
     let installed = install();
-    if before == libc::SIG_IGN {
-        // SAFETY: as for the call above.
-        unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+    // SAFETY: as for the calls above.
+    unsafe {
+        libc::signal(libc::SIGHUP, libc::SIG_IGN);
+        libc::pthread_sigmask(libc::SIG_SETMASK, earlier.as_ptr(), std::ptr::null_mut());
     }
     installed
 }

@@ -111,6 +111,11 @@ impl Grid {
         Self { blocks: (blocks, 1), threads, shared, cooperative: false }
     }
 
+    /// The same blocks for each of so many slices of the samples, along y.
+    pub fn slices(self, slices: usize) -> Self {
+        Self { blocks: (self.blocks.0, slices as u32), ..self }
+    }
+
     /// Checks the shape against the kernel's and the device's limits.
     pub fn check<A>(&self, kernel: &Kernel<A>) -> Result<()> {
         let refused = |message: String| Err(Error::Cuda { op: "cuLaunchKernel", message });

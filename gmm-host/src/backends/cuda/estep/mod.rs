@@ -5,6 +5,7 @@ pub(crate) mod fused64_layout;
 pub(crate) mod fused_layout;
 pub(crate) mod fused_tensor_cores;
 pub(crate) mod fused_tensor_cores_layout;
+pub(crate) mod pieces;
 pub(crate) mod tensor_cores;
 pub(crate) mod tensor_cores_layout;
 pub(crate) mod warpgroup;
@@ -29,6 +30,7 @@ use fused_layout::FusedLayout;
 use fused_tensor_cores::FusedTensorCores;
 use gmm_kernels::estep::fused::Moments;
 use gmm_kernels::estep::fused_tensor_cores::Shape;
+use pieces::Pieces;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tensor_cores::TensorCores;
@@ -285,7 +287,7 @@ impl EStep {
                 Ok((started.followed_by(running), stream, columns.n()))
             },
             |(running, stream, n)| {
-                kernels.read(running, stream, n, &mut |sums, log2| {
+                kernels.pieces().read(running, stream, n, |sums, log2| {
                     log2_of_chunks += log2;
                     if whole {
                         of_all = Some(statistics(sums, log2));
@@ -384,16 +386,10 @@ impl OnMatrixUnits {
         }
     }
 
-    fn read(
-        &self,
-        running: Running<'_, ()>,
-        stream: &Stream,
-        n: usize,
-        read: &mut dyn FnMut(&[f64], f64),
-    ) -> Result<()> {
+    fn pieces(&self) -> &Pieces {
         match self {
-            Self::Products(kernels) => kernels.read(running, stream, n, read),
-            Self::Features(kernels) => kernels.read(running, stream, n, read),
+            Self::Products(kernels) => kernels.pieces(),
+            Self::Features(kernels) => kernels.pieces(),
         }
     }
 

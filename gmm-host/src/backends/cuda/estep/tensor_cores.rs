@@ -1,26 +1,24 @@
 //! `tensor_cores`: the E-step on the matrix units. `exponents` leaves the exponents of a piece of the samples, `weigh` adds up the
 //! samples' products weighted by their responsibilities, slice by slice, and `reduce_slices` adds up the slices' sums. The kernels of
 //! `warpgroup` do the same in their way.
+use super::pieces::{Division, Piece, Pieces};
 use super::tensor_cores_layout::{Section, Shapes, TensorCoresLayout};
 use super::warpgroup::Warpgroups;
-use super::weighted_sums::ReduceSlices;
 use crate::Result;
 use crate::backends::cuda::device::error::failed;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
-use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, locked, zeroed};
+use crate::backends::cuda::device::memory::{Numbers, Output, Workspace, allocate};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::backends::cuda::likelihood::Exponents;
 use crate::backends::cuda::plan::{Family, Task, Variant};
-use cust::memory::{DeviceBuffer, LockedBuffer};
+use cust::memory::DeviceBuffer;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::tensor_cores::{ExponentsArgs, ExponentsShape, STAGE, SplitArgs, WeighArgs, WeighShape};
 use gmm_kernels::estep::warpgroup;
-use gmm_kernels::reduce::slices::ReduceSlicesArgs;
-use std::cell::RefCell;
 use std::ptr;
 
 /// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more. They come from the L2 cache and from
@@ -28,32 +26,17 @@ use std::ptr;
 const EXPONENT_BYTES: usize = 1 << 30;
 /// Threads of a block of `split_coefficients`.
 const SPLIT_BLOCK: u32 = 256;
-/// Least stages of a slice.
-const SLICE: usize = 4;
 
 /// The kernels made ready for mixtures of one shape.
 #[derive(Debug)]
 pub struct TensorCores {
     kernels: Kernels,
-    reduce: Kernel<ReduceSlicesArgs>,
     task: Task,
     variant: Variant,
     shapes: Shapes,
-    /// Blocks of the kernel that gives exponents, at most.
-    blocks: u32,
-    /// Samples of a piece: a multiple of those of a block.
-    piece: usize,
-    slices: usize,
     /// The coefficients in float16, two numbers to an element.
     halves: DeviceBuffer<u32>,
-    q: DeviceBuffer<f32>,
-    normalisers: DeviceBuffer<f32>,
-    sums: DeviceBuffer<f64>,
-    /// The sums over all slices, and behind them the log₂-likelihood of each piece.
-    totals: DeviceBuffer<f64>,
-    /// Where they are copied to, page-locked: the copy takes a fraction of the time that one to other memory does.
-    results: RefCell<LockedBuffer<f64>>,
-    block_sums: BlockSums,
+    pieces: Pieces,
 }
 
 /// The kernels that make exponents and sums.
@@ -63,24 +46,15 @@ enum Kernels {
     Warpgroups(Warpgroups),
 }
 
-/// What the kernels are to do with a piece of the samples.
+/// The parameters that both kernels read.
 #[derive(Clone, Copy)]
-pub(super) struct Piece<'a> {
-    pub columns: Columns<'a>,
+pub(super) struct OnDevice<'a> {
     /// What the kernels wrote that split the coefficients.
     pub halves: Numbers<'a, u32>,
     pub constants: Numbers<'a, f32>,
     pub weights: Numbers<'a, f32>,
     /// Whether samples have weights.
     pub weighted: bool,
-    pub exponents: Exponents<'a>,
-    /// Blocks of the kernel that gives exponents, at most.
-    pub blocks: u32,
-    pub output: Output<'a>,
-    pub slices: usize,
-    /// Whether to add to the sums that are there, or to replace them.
-    pub add: bool,
-    pub sums: Numbers<'a, f64>,
 }
 
 /// The kernels in which each warp multiplies for itself.
@@ -120,14 +94,15 @@ impl Warps {
     }
 
     /// Starts the work on a piece.
-    fn start<'a>(&'a self, stream: &'a Stream, piece: Piece<'a>) -> Result<Running<'a, ()>> {
-        let Piece { columns, constants, weights, weighted, exponents, slices, add, sums, .. } = piece;
+    fn start<'a>(&'a self, stream: &'a Stream, parameters: OnDevice<'a>, piece: Piece<'a>) -> Result<Running<'a, ()>> {
+        let OnDevice { halves, constants, weights, weighted } = parameters;
+        let Piece { columns, exponents, slices, add, sums, .. } = piece;
         let shape = self.shapes.exponents;
         let likelihoods = ExponentsLaunch {
             shape,
             columns,
             pairs: Numbers::of(&self.pairs[0]),
-            coefficients: piece.halves,
+            coefficients: halves,
             constants,
             weighted,
             exponents,
@@ -158,7 +133,7 @@ impl TensorCores {
         };
         let of_warpgroups = variant.family == Family::Warpgroup;
         // Blocks of a multiprocessor, and their samples; blocks of the sums; samples that are not divided among slices.
-        let (per, samples, summing, undivided) = if of_warpgroups {
+        let (per, samples, summing, unit) = if of_warpgroups {
             (1, warpgroup::SAMPLES, 1, warpgroup::SAMPLES)
         } else {
             let per = resident(exponents.block(), exponents.shared_bytes());
@@ -168,31 +143,15 @@ impl TensorCores {
         let wave = blocks as usize * samples;
         let most = (EXPONENT_BYTES / size_of::<f32>() / shapes.rows()).max(wave) / wave * wave;
         let piece = most.min(n.next_multiple_of(samples));
-        let slices = (limits.multiprocessors * summing / weigh.blocks()).max(1) as usize;
-        let slices = slices.min(piece.min(n).div_ceil(SLICE * undivided)).max(1);
+        let slices = (limits.multiprocessors * summing / weigh.blocks()) as usize;
+        let division = Division { n, piece, unit, slices, blocks, rows: shapes.rows(), sums: weigh.sums() };
         let kernels = if of_warpgroups {
             Kernels::Warpgroups(Warpgroups::new(gpu, k, d, piece)?)
         } else {
             Kernels::Warps(Warps::new(gpu, shapes, full)?)
         };
-        Ok(Self {
-            kernels,
-            reduce: gpu.kernel(&entries::reduce_slices(), None)?,
-            task: *task,
-            variant,
-            shapes,
-            blocks,
-            piece,
-            slices,
-            halves: allocate(exponents.rows() * exponents.products())?,
-            // The kernel reads the rows behind K too, and takes no notice of them.
-            q: zeroed(shapes.rows() * piece)?,
-            normalisers: allocate(2 * piece)?,
-            sums: allocate(slices * weigh.sums())?,
-            totals: allocate(weigh.sums() + n.div_ceil(piece))?,
-            results: locked(weigh.sums() + n.div_ceil(piece))?.into(),
-            block_sums: BlockSums::new(blocks as usize)?,
-        })
+        let halves = allocate(exponents.rows() * exponents.products())?;
+        Ok(Self { kernels, task: *task, variant, shapes, halves, pieces: Pieces::new(gpu, division)? })
     }
 
     /// Whether these kernels were made for this task and variant.
@@ -221,61 +180,22 @@ impl TensorCores {
         columns: Columns<'a>,
     ) -> Result<Running<'a, ()>> {
         let section = |section: Section| parameters.part(self.shapes.section(section));
-        let exponents = Exponents {
-            exponents: Numbers::of(&self.q),
-            normalisers: Numbers::of(&self.normalisers),
-            stride: self.piece,
-        };
-        let (coefficients, constants, weights) =
-            (section(Section::Coefficients)?, section(Section::Constants)?, section(Section::Weights)?);
-        let undivided = if matches!(self.kernels, Kernels::Warpgroups(_)) { warpgroup::SAMPLES } else { STAGE };
-        let slices = self.slices.min(self.piece.min(columns.n()).div_ceil(undivided));
-        let halves = Numbers::of(&self.halves);
-        let count = self.shapes.weigh.sums();
-        let totals = Numbers::of(&self.totals);
-        let log2 = totals.part(count..totals.len())?;
-        let mut running = match &self.kernels {
+        let (coefficients, halves) = (section(Section::Coefficients)?, Numbers::of(&self.halves));
+        let running = match &self.kernels {
             Kernels::Warps(kernels) => kernels.split(stream, coefficients, halves)?,
             Kernels::Warpgroups(kernels) => kernels.split(stream, coefficients, halves)?,
         };
-        for (p, first) in (0..columns.n()).step_by(self.piece).enumerate() {
-            let piece = Piece {
-                columns: columns.part(first, self.piece.min(columns.n() - first))?,
-                halves,
-                constants,
-                weights,
-                weighted: self.task.weighted,
-                exponents,
-                blocks: self.blocks,
-                output: Output { blocks: &self.block_sums, total: Total::Device(log2.part(p..log2.len())?) },
-                slices,
-                add: p > 0,
-                sums: Numbers::of(&self.sums),
-            };
-            running = running.followed_by(match &self.kernels {
-                Kernels::Warps(kernels) => kernels.start(stream, piece)?,
-                Kernels::Warpgroups(kernels) => kernels.start(stream, piece)?,
-            });
-        }
-        let reduce = ReduceSlices { sums: Numbers::of(&self.sums), slices, count, totals };
-        Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?).borrowed())
+        let (constants, weights) = (section(Section::Constants)?, section(Section::Weights)?);
+        let parameters = OnDevice { halves, constants, weights, weighted: self.task.weighted };
+        self.pieces.start(stream, columns, running, |piece| match &self.kernels {
+            Kernels::Warps(kernels) => kernels.start(stream, parameters, piece),
+            Kernels::Warpgroups(kernels) => kernels.start(stream, parameters, piece),
+        })
     }
 
-    /// Waits for the E-step over `n` samples that was started last, and has `read` read its sums and the log₂-likelihood.
-    pub fn read<R>(
-        &self,
-        running: Running<'_, ()>,
-        stream: &Stream,
-        n: usize,
-        read: impl FnOnce(&[f64], f64) -> R,
-    ) -> Result<R> {
-        let count = self.shapes.weigh.sums();
-        let mut results = self.results.borrow_mut();
-        let results = &mut results[..count + n.div_ceil(self.piece)];
-        stream.read(&self.totals, results)?;
-        running.wait()?;
-        let (sums, log2) = results.split_at(count);
-        Ok(read(sums, log2.iter().sum()))
+    /// The results; see [`Pieces::read`].
+    pub(super) fn pieces(&self) -> &Pieces {
+        &self.pieces
     }
 }
 
@@ -368,12 +288,7 @@ struct WeighLaunch<'a> {
 
 impl WeighLaunch<'_> {
     fn grid(&self) -> Grid {
-        Grid {
-            blocks: (self.shape.blocks(), self.slices as u32),
-            threads: self.shape.block(),
-            shared: self.shape.shared_bytes(),
-            cooperative: false,
-        }
+        Grid::new(self.shape.blocks(), self.shape.block(), self.shape.shared_bytes()).slices(self.slices)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The kernels of `warpgroup`: what [`tensor_cores`](super::tensor_cores) launches on a device whose warpgroups multiply.
-use super::tensor_cores::Piece;
+use super::pieces::Piece;
+use super::tensor_cores::OnDevice;
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
@@ -63,22 +64,22 @@ impl Warpgroups {
     }
 
     /// Starts the work on a piece.
-    pub fn start<'a>(&'a self, stream: &'a Stream, piece: Piece<'a>) -> Result<Running<'a, ()>> {
+    pub fn start<'a>(
+        &'a self,
+        stream: &'a Stream,
+        parameters: OnDevice<'a>,
+        piece: Piece<'a>,
+    ) -> Result<Running<'a, ()>> {
         let (shape, columns, products) = (self.shape, piece.columns, Numbers::of(&self.halves));
         let forming = ProductsLaunch { shape, columns, products };
         let grid = self.preparing(columns.n().next_multiple_of(SAMPLES) / 4 * shape.octets());
         let running = stream.launch(self.products, grid, forming)?.borrowed();
         let blocks = columns.n().div_ceil(SAMPLES).min(piece.blocks as usize) as u32;
         let grid = Grid::new(blocks, BLOCK, shape.exponents_bytes());
-        let launch = ExponentsLaunch { shape, products, piece };
+        let launch = ExponentsLaunch { shape, products, parameters, piece };
         let running = running.followed_by(stream.launch(self.exponents, grid, launch)?.borrowed());
-        let launch = WeighLaunch { shape, products, piece };
-        let grid = Grid {
-            blocks: (shape.groups() as u32, piece.slices as u32),
-            threads: BLOCK,
-            shared: shape.weigh_bytes(),
-            cooperative: false,
-        };
+        let launch = WeighLaunch { shape, products, weights: parameters.weights, piece };
+        let grid = Grid::new(shape.groups() as u32, BLOCK, shape.weigh_bytes()).slices(piece.slices);
         Ok(running.followed_by(stream.launch(self.weigh, grid, launch)?.borrowed()))
     }
 }
@@ -136,6 +137,7 @@ unsafe impl Launch for ProductsLaunch<'_> {
 struct ExponentsLaunch<'a> {
     shape: Shape,
     products: Numbers<'a, u32>,
+    parameters: OnDevice<'a>,
     piece: Piece<'a>,
 }
 
@@ -145,10 +147,10 @@ unsafe impl Launch for ExponentsLaunch<'_> {
     type Argument = ExponentsArgs;
 
     fn argument(&self, grid: &Grid) -> Result<ExponentsArgs> {
-        let Self { shape, products, piece } = *self;
+        let Self { shape, products, parameters, piece } = *self;
         let (n, rows) = (piece.columns.n(), shape.rows());
         let needed = vec![shape.products_len(n), shape.coefficients_len(), 3 * rows, shape.exponents_bytes()];
-        let got = vec![products.len(), piece.halves.len(), piece.constants.len(), grid.shared];
+        let got = vec![products.len(), parameters.halves.len(), parameters.constants.len(), grid.shared];
         if grid.threads != BLOCK || piece.columns.d() != shape.d as usize {
             return Err(mismatch("a launch of `warpgroup_exponents`", needed, got));
         }
@@ -157,9 +159,9 @@ unsafe impl Launch for ExponentsLaunch<'_> {
             shape,
             columns: piece.columns.argument(u32::MAX),
             products: products.pointer(),
-            coefficients: piece.halves.pointer(),
-            constants: piece.constants.pointer(),
-            sample_weights: if piece.weighted { piece.columns.weights() } else { ptr::null() },
+            coefficients: parameters.halves.pointer(),
+            constants: parameters.constants.pointer(),
+            sample_weights: if parameters.weighted { piece.columns.weights() } else { ptr::null() },
             exponents: piece.exponents.argument(rows, n.next_multiple_of(SAMPLES))?,
             output: piece.output.argument(grid.blocks.0)?,
         })
@@ -171,6 +173,7 @@ unsafe impl Launch for ExponentsLaunch<'_> {
 struct WeighLaunch<'a> {
     shape: Shape,
     products: Numbers<'a, u32>,
+    weights: Numbers<'a, f32>,
     piece: Piece<'a>,
 }
 
@@ -179,10 +182,10 @@ unsafe impl Launch for WeighLaunch<'_> {
     type Argument = WeighArgs;
 
     fn argument(&self, grid: &Grid) -> Result<WeighArgs> {
-        let Self { shape, products, piece } = *self;
+        let Self { shape, products, weights, piece } = *self;
         let (n, rows) = (piece.columns.n(), shape.rows());
         let needed = vec![shape.products_len(n), rows, piece.slices * shape.sums(), shape.weigh_bytes()];
-        let got = vec![products.len(), piece.weights.len(), piece.sums.len(), grid.shared];
+        let got = vec![products.len(), weights.len(), piece.sums.len(), grid.shared];
         if grid.threads != BLOCK || grid.blocks != (shape.groups() as u32, piece.slices as u32) {
             return Err(mismatch("a launch of `warpgroup_weigh`", needed, got));
         }
@@ -192,7 +195,7 @@ unsafe impl Launch for WeighLaunch<'_> {
             n: n as u64,
             products: products.pointer(),
             exponents: piece.exponents.argument(rows, n.next_multiple_of(SAMPLES))?,
-            weights: piece.weights.pointer(),
+            weights: weights.pointer(),
             slices: piece.slices as u32,
             add: piece.add.into(),
             sums: piece.sums.pointer_mut(),

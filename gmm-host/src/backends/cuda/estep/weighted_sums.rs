@@ -230,12 +230,7 @@ struct WeightedSumsLaunch<'a> {
 
 impl WeightedSumsLaunch<'_> {
     fn grid(&self) -> Grid {
-        Grid {
-            blocks: (self.shape.blocks(), self.slices as u32),
-            threads: self.shape.block(),
-            shared: self.shape.shared_bytes(),
-            cooperative: false,
-        }
+        Grid::new(self.shape.blocks(), self.shape.block(), self.shape.shared_bytes()).slices(self.slices)
     }
 }
 

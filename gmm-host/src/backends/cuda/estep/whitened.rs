@@ -1,21 +1,19 @@
 //! `whitened`, the E-step of matrices on the matrix units: `whiten` leaves the exponents of a piece of the samples, `outer` adds up products of features weighted by
 //! the responsibilities, slice by slice, and `reduce_slices` adds up the slices' sums.
+use super::pieces::{Division, Piece, Pieces};
 use super::tensor_cores_layout::{TensorCoresLayout, WhitenedSection, WhitenedShapes};
-use super::weighted_sums::ReduceSlices;
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
-use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, locked, zeroed};
+use crate::backends::cuda::device::memory::{Numbers, Output, Workspace, allocate};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::backends::cuda::likelihood::Exponents;
 use crate::backends::cuda::plan::{REGISTERS, Task, Variant};
-use cust::memory::{DeviceBuffer, LockedBuffer};
+use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::estep::whitened::{OuterArgs, OuterShape, STAGE, SplitMatricesArgs, WhitenArgs, WhitenShape};
-use gmm_kernels::reduce::slices::ReduceSlicesArgs;
-use std::cell::RefCell;
 use std::ptr;
 
 /// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more.
@@ -24,8 +22,6 @@ const EXPONENT_BYTES: usize = 512 << 20;
 const FEATURE_BYTES: usize = 256 << 20;
 /// Threads of a block of `split_matrices`.
 const SPLIT_BLOCK: u32 = 256;
-/// Least stages of a slice.
-const SLICE: usize = 4;
 /// Registers that a thread of `whiten` may have, and one of `outer`.
 const WHITEN_REGISTERS: u32 = 168;
 const OUTER_REGISTERS: u32 = 128;
@@ -36,27 +32,14 @@ pub struct Whitened {
     split: Kernel<SplitMatricesArgs>,
     whiten: Kernel<WhitenArgs>,
     outer: Kernel<OuterArgs>,
-    reduce: Kernel<ReduceSlicesArgs>,
     task: Task,
     variant: Variant,
     shapes: WhitenedShapes,
-    /// Blocks of `whiten`, at most.
-    blocks: u32,
-    /// Samples of a piece: a multiple of those of a block of `whiten`.
-    piece: usize,
-    slices: usize,
     /// The triangles in float16, two numbers to an element.
     fragments: DeviceBuffer<u32>,
-    q: DeviceBuffer<f32>,
-    normalisers: DeviceBuffer<f32>,
     /// The features of a piece in float16, two numbers to an element.
     halves: DeviceBuffer<u32>,
-    sums: DeviceBuffer<f64>,
-    /// The sums over all slices, and behind them the log₂-likelihood of each piece.
-    totals: DeviceBuffer<f64>,
-    /// Where they are copied to, page-locked.
-    results: RefCell<LockedBuffer<f64>>,
-    block_sums: BlockSums,
+    pieces: Pieces,
 }
 
 impl Whitened {
@@ -77,29 +60,18 @@ impl Whitened {
         let most = most.max(wave) / wave * wave;
         let piece = most.min(n.next_multiple_of(whiten.samples().max(STAGE)));
         let room = limits.multiprocessors * resident(OUTER_REGISTERS, outer.block(), outer.shared_bytes());
-        let slices = (room / outer.blocks()).max(1) as usize;
-        let slices = slices.min(piece.min(n).div_ceil(SLICE * STAGE)).max(1);
-        let results = outer.sums() + n.div_ceil(piece);
+        let slices = (room / outer.blocks()) as usize;
+        let division = Division { n, piece, unit: STAGE, slices, blocks, rows: shapes.rows(), sums: outer.sums() };
         Ok(Self {
             split: gpu.kernel(&entries::split_matrices(), None)?,
             whiten: gpu.kernel(&entries::whiten(), Some(WHITEN_REGISTERS))?,
             outer: gpu.kernel(&entries::outer(), Some(OUTER_REGISTERS))?,
-            reduce: gpu.kernel(&entries::reduce_slices(), None)?,
             task: *task,
             variant,
             shapes,
-            blocks,
-            piece,
-            slices,
             fragments: allocate(task.k * whiten.fragments())?,
-            // The kernel reads the row behind K too, and takes no notice of it.
-            q: zeroed(shapes.rows() * piece)?,
-            normalisers: allocate(2 * piece)?,
             halves: allocate(task.d * piece)?,
-            sums: allocate(slices * outer.sums())?,
-            totals: allocate(results)?,
-            results: locked(results)?.into(),
-            block_sums: BlockSums::new(blocks as usize)?,
+            pieces: Pieces::new(gpu, division)?,
         })
     }
 
@@ -129,66 +101,28 @@ impl Whitened {
         columns: Columns<'a>,
     ) -> Result<Running<'a, ()>> {
         let section = |section: WhitenedSection| parameters.part(self.shapes.section(section));
-        let exponents = Exponents {
-            exponents: Numbers::of(&self.q),
-            normalisers: Numbers::of(&self.normalisers),
-            stride: self.piece,
-        };
-        let slices = self.slices.min(self.piece.min(columns.n()).div_ceil(STAGE));
-        let count = self.shapes.outer.sums();
-        let totals = Numbers::of(&self.totals);
-        let log2 = totals.part(count..totals.len())?;
-        let fragments = Numbers::of(&self.fragments);
-        let shape = self.shapes.whiten;
+        let (fragments, halves) = (Numbers::of(&self.fragments), Numbers::of(&self.halves));
+        let WhitenedShapes { whiten: shape, outer } = self.shapes;
         let split = Split { shape, matrices: section(WhitenedSection::Matrices)?, fragments };
-        let mut running = stream.launch(self.split, split.grid(), split)?.borrowed();
-        for (p, first) in (0..columns.n()).step_by(self.piece).enumerate() {
-            let piece = columns.part(first, self.piece.min(columns.n() - first))?;
-            let likelihoods = WhitenLaunch {
-                shape,
-                columns: piece,
-                fragments,
-                shifts: section(WhitenedSection::Shifts)?,
-                constants: section(WhitenedSection::Constants)?,
-                weighted: self.task.weighted,
-                exponents,
-                halves: Numbers::of(&self.halves),
-                output: Output { blocks: &self.block_sums, total: Total::Device(log2.part(p..log2.len())?) },
-            };
-            let blocks = piece.n().div_ceil(shape.samples()).min(self.blocks as usize) as u32;
+        let running = stream.launch(self.split, split.grid(), split)?.borrowed();
+        let (shifts, constants) = (section(WhitenedSection::Shifts)?, section(WhitenedSection::Constants)?);
+        let weights = section(WhitenedSection::Weights)?;
+        self.pieces.start(stream, columns, running, |piece| {
+            let Piece { columns, exponents, blocks, output, slices, add, sums } = piece;
+            let weighted = self.task.weighted;
+            let likelihoods =
+                WhitenLaunch { shape, columns, fragments, shifts, constants, weighted, exponents, halves, output };
+            let blocks = columns.n().div_ceil(shape.samples()).min(blocks as usize) as u32;
             let grid = Grid::new(blocks, shape.block(), shape.shared_bytes());
-            running = running.followed_by(stream.launch(self.whiten, grid, likelihoods)?.borrowed());
-            let outer = OuterLaunch {
-                shape: self.shapes.outer,
-                n: piece.n(),
-                halves: Numbers::of(&self.halves),
-                exponents,
-                weights: section(WhitenedSection::Weights)?,
-                slices,
-                add: p > 0,
-                sums: Numbers::of(&self.sums),
-            };
-            running = running.followed_by(stream.launch(self.outer, outer.grid(), outer)?.borrowed());
-        }
-        let reduce = ReduceSlices { sums: Numbers::of(&self.sums), slices, count, totals };
-        Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?).borrowed())
+            let running = stream.launch(self.whiten, grid, likelihoods)?.borrowed();
+            let outer = OuterLaunch { shape: outer, n: columns.n(), halves, exponents, weights, slices, add, sums };
+            Ok(running.followed_by(stream.launch(self.outer, outer.grid(), outer)?.borrowed()))
+        })
     }
 
-    /// Waits for the E-step over `n` samples that was started last, and has `read` read its sums and the log₂-likelihood.
-    pub fn read<R>(
-        &self,
-        running: Running<'_, ()>,
-        stream: &Stream,
-        n: usize,
-        read: impl FnOnce(&[f64], f64) -> R,
-    ) -> Result<R> {
-        let count = self.shapes.outer.sums();
-        let mut results = self.results.borrow_mut();
-        let results = &mut results[..count + n.div_ceil(self.piece)];
-        stream.read(&self.totals, results)?;
-        running.wait()?;
-        let (sums, log2) = results.split_at(count);
-        Ok(read(sums, log2.iter().sum()))
+    /// The results; see [`Pieces::read`].
+    pub(super) fn pieces(&self) -> &Pieces {
+        &self.pieces
     }
 }
 
@@ -284,12 +218,7 @@ struct OuterLaunch<'a> {
 
 impl OuterLaunch<'_> {
     fn grid(&self) -> Grid {
-        Grid {
-            blocks: (self.shape.blocks(), self.slices as u32),
-            threads: self.shape.block(),
-            shared: self.shape.shared_bytes(),
-            cooperative: false,
-        }
+        Grid::new(self.shape.blocks(), self.shape.block(), self.shape.shared_bytes()).slices(self.slices)
     }
 }
 

@@ -1,0 +1,132 @@
+//! What the E-steps have in common that leave the exponents of a piece of the samples in memory, add up the piece's sums slice by slice,
+//! and go on with the next piece: the memory in between, and the way of the sums to the host.
+use super::weighted_sums::ReduceSlices;
+use crate::Result;
+use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::kernel::Kernel;
+use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, allocate, locked, zeroed};
+use crate::backends::cuda::device::samples::Columns;
+use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::likelihood::Exponents;
+use cust::memory::{DeviceBuffer, LockedBuffer};
+use gmm_kernels::entries;
+use gmm_kernels::reduce::slices::ReduceSlicesArgs;
+use std::cell::RefCell;
+
+/// Least units of samples of a slice; see [`Division::unit`].
+const LEAST_OF_SLICE: usize = 4;
+
+/// How an E-step over `n` samples is divided.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Division {
+    /// Samples of an E-step, at most.
+    pub n: usize,
+    /// Samples of a piece.
+    pub piece: usize,
+    /// Samples that are not divided among slices.
+    pub unit: usize,
+    /// Slices of a piece for which the device has room.
+    pub slices: usize,
+    /// Blocks of the kernel that gives exponents, at most.
+    pub blocks: u32,
+    /// Rows of exponents.
+    pub rows: usize,
+    /// Numbers that a slice gives.
+    pub sums: usize,
+}
+
+/// The memory of an E-step in pieces.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    division: Division,
+    reduce: Kernel<ReduceSlicesArgs>,
+    q: DeviceBuffer<f32>,
+    normalisers: DeviceBuffer<f32>,
+    sums: DeviceBuffer<f64>,
+    /// The sums over all slices, and behind them the log₂-likelihood of each piece.
+    totals: DeviceBuffer<f64>,
+    /// Where they are copied to, page-locked: the copy takes a fraction of the time that one to other memory does.
+    results: RefCell<LockedBuffer<f64>>,
+    block_sums: BlockSums,
+}
+
+/// A piece of the samples, and where its results go.
+#[derive(Clone, Copy)]
+pub(super) struct Piece<'a> {
+    pub columns: Columns<'a>,
+    pub exponents: Exponents<'a>,
+    /// Blocks of the kernel that gives exponents, at most.
+    pub blocks: u32,
+    pub output: Output<'a>,
+    pub slices: usize,
+    /// Whether to add to the sums that are there, or to replace them.
+    pub add: bool,
+    pub sums: Numbers<'a, f64>,
+}
+
+impl Pieces {
+    pub fn new(gpu: &Gpu, division: Division) -> Result<Self> {
+        let Division { n, piece, unit, slices, blocks, rows, sums } = division;
+        let slices = slices.max(1).min(piece.min(n).div_ceil(LEAST_OF_SLICE * unit)).max(1);
+        let results = sums + n.div_ceil(piece);
+        Ok(Self {
+            division: Division { slices, ..division },
+            reduce: gpu.kernel(&entries::reduce_slices(), None)?,
+            // Kernels read the rows behind K too, and take no notice of them.
+            q: zeroed(rows * piece)?,
+            normalisers: allocate(2 * piece)?,
+            sums: allocate(slices * sums)?,
+            totals: allocate(results)?,
+            results: locked(results)?.into(),
+            block_sums: BlockSums::new(blocks as usize)?,
+        })
+    }
+
+    /// Starts `work` for each piece of some samples behind `running`, and adds up the slices' sums.
+    pub fn start<'a>(
+        &'a self,
+        stream: &'a Stream,
+        columns: Columns<'a>,
+        mut running: Running<'a, ()>,
+        work: impl Fn(Piece<'a>) -> Result<Running<'a, ()>>,
+    ) -> Result<Running<'a, ()>> {
+        let Division { piece, unit, slices, blocks, sums: count, .. } = self.division;
+        let slices = slices.min(piece.min(columns.n()).div_ceil(unit));
+        let (sums, totals) = (Numbers::of(&self.sums), Numbers::of(&self.totals));
+        let log2 = totals.part(count..totals.len())?;
+        for (p, first) in (0..columns.n()).step_by(piece).enumerate() {
+            running = running.followed_by(work(Piece {
+                columns: columns.part(first, piece.min(columns.n() - first))?,
+                exponents: Exponents {
+                    exponents: Numbers::of(&self.q),
+                    normalisers: Numbers::of(&self.normalisers),
+                    stride: piece,
+                },
+                blocks,
+                output: Output { blocks: &self.block_sums, total: Total::Device(log2.part(p..log2.len())?) },
+                slices,
+                add: p > 0,
+                sums,
+            })?);
+        }
+        let reduce = ReduceSlices { sums, slices, count, totals };
+        Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?).borrowed())
+    }
+
+    /// Waits for the E-step over `n` samples that was started last, and has `read` read its sums and the log₂-likelihood.
+    pub fn read<R>(
+        &self,
+        running: Running<'_, ()>,
+        stream: &Stream,
+        n: usize,
+        read: impl FnOnce(&[f64], f64) -> R,
+    ) -> Result<R> {
+        let Division { piece, sums: count, .. } = self.division;
+        let mut results = self.results.borrow_mut();
+        let results = &mut results[..count + n.div_ceil(piece)];
+        stream.read(&self.totals, results)?;
+        running.wait()?;
+        let (sums, log2) = results.split_at(count);
+        Ok(read(sums, log2.iter().sum()))
+    }
+}

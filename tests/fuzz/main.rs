@@ -170,6 +170,20 @@ fn read_table(path: &Path) -> io::Result<()> {
 const TABLE_PLACES: [&str; 5] =
     ["the file is damaged", "column", "the compression ", "not an Arrow IPC file", "Feather"];
 
+/// Fuzzes the reader of a format of tables whose content may be compressed.
+fn fuzz_table(file_name: &'static str, good: &[Vec<u8>]) {
+    Format {
+        file_name,
+        memory_per_byte: 4096,
+        // The state of decompressors.
+        claimed_memory: |_| 4 << 20,
+        places: &TABLE_PLACES,
+        input: &|rng| mutation::input(rng, good),
+        read: &read_table,
+    }
+    .fuzz();
+}
+
 #[test]
 fn parquet_data() {
     let good = [
@@ -180,16 +194,7 @@ fn parquet_data() {
         parquet(Compression::GZIP(Default::default()), false),
         parquet(Compression::LZ4_RAW, true),
     ];
-    Format {
-        file_name: "x.parquet",
-        memory_per_byte: 4096,
-        // The state of decompressors.
-        claimed_memory: |_| 4 << 20,
-        places: &TABLE_PLACES,
-        input: &|rng| mutation::input(rng, &good),
-        read: &read_table,
-    }
-    .fuzz();
+    fuzz_table("x.parquet", &good);
 }
 
 #[test]
@@ -199,16 +204,7 @@ fn arrow_data() {
         arrow(Some(arrow_ipc::CompressionType::LZ4_FRAME)),
         arrow(Some(arrow_ipc::CompressionType::ZSTD)),
     ];
-    Format {
-        file_name: "x.arrow",
-        memory_per_byte: 4096,
-        // The state of decompressors.
-        claimed_memory: |_| 4 << 20,
-        places: &TABLE_PLACES,
-        input: &|rng| mutation::input(rng, &good),
-        read: &read_table,
-    }
-    .fuzz();
+    fuzz_table("x.arrow", &good);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The sufficient statistics of an E-step, and the M-step.
-use crate::model::linalg::{for_each_matrix, for_each_row};
+use crate::model::linalg::{for_each_matrix, try_for_each_row};
 use crate::{CovarianceType, Covariances, Error, Mixture, Result};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
 
@@ -62,6 +62,48 @@ pub struct Update {
     pub retained: Vec<usize>,
 }
 
+/// The error of a sum that is NaN or infinite, or of a negative count.
+fn check_totals(log_likelihood: f64, counts: &Array1<f64>) -> Result<()> {
+    if !log_likelihood.is_finite() {
+        let (what, value) = ("the log-likelihood", log_likelihood);
+        return Err(Error::NonFiniteStatistic { what, component: 0, value });
+    }
+    match counts.iter().enumerate().find(|(_, count)| !(count.is_finite() && **count >= 0.0)) {
+        Some((component, &value)) => Err(Error::NonFiniteStatistic { what: "the count", component, value }),
+        None => Ok(()),
+    }
+}
+
+/// A component's first moments over its count.
+fn divide(mut first: ArrayViewMut1<'_, f64>, count: f64) {
+    if count > 0.0 {
+        first /= count;
+    } else {
+        first.fill(0.0);
+    }
+}
+
+/// Moves the second moments (D,) of a component with a diagonal covariance from its centre to its mean, and makes its first moments what
+/// its mean is from the centre.
+fn move_to_mean(
+    component: usize,
+    count: f64,
+    mut first: ArrayViewMut1<'_, f64>,
+    mut second: ArrayViewMut1<'_, f64>,
+) -> Result<()> {
+    for (what, moments) in [("the first moment", &first), ("the second moment", &second)] {
+        // All of them at once first, which is many times as fast.
+        if !moments.fold(true, |finite, v| finite & v.is_finite())
+            && let Some(&value) = moments.iter().find(|v| !v.is_finite())
+        {
+            return Err(Error::NonFiniteStatistic { what, component, value });
+        }
+    }
+    divide(first.view_mut(), count);
+    second.iter_mut().zip(&first).for_each(|(v, d)| *v = (*v - count * d * d).max(0.0));
+    Ok(())
+}
+
 impl Statistics {
     /// The statistics of no samples, the neutral element of [`merge`](Self::merge).
     pub fn empty(covariance_type: CovarianceType, n_components: usize, n_features: usize) -> Self {
@@ -86,6 +128,28 @@ impl Statistics {
         let deltas = Self::move_to_means(dim, log_likelihood, &counts, first, &mut scatter)?;
         centres += &deltas;
         Ok(Self { weight, log_likelihood, counts, means: centres, scatter })
+    }
+
+    /// As [`from_centred_sums`](Self::from_centred_sums) for diagonal covariances, with one centre (D,) for all components: `write` writes a
+    /// component's first and second moments (D,).
+    #[cfg(feature = "cuda")]
+    pub(crate) fn from_diagonal_sums(
+        weight: f64,
+        log_likelihood: f64,
+        counts: Array1<f64>,
+        centre: ArrayView1<'_, f64>,
+        write: impl Fn(usize, ArrayViewMut1<'_, f64>, ArrayViewMut1<'_, f64>) + Sync,
+    ) -> Result<Self> {
+        check_totals(log_likelihood, &counts)?;
+        let dim = (counts.len(), centre.len());
+        let (mut means, mut second) = (Array2::zeros(dim), Array2::zeros(dim));
+        try_for_each_row(&mut means, &mut second, |c, mut first, mut second| {
+            write(c, first.view_mut(), second.view_mut());
+            move_to_mean(c, counts[c], first.view_mut(), second)?;
+            first += &centre;
+            Ok(())
+        })?;
+        Ok(Self { weight, log_likelihood, counts, means, scatter: Covariances::Diag(second) })
     }
 
     /// As [`from_centred_sums`](Self::from_centred_sums), with one centre (D,) for all components, whatever `sums` has.
@@ -117,16 +181,16 @@ impl Statistics {
             return Err(Error::ShapeMismatch { what: "counts", expected: vec![k], got: vec![counts.len()] });
         }
         scatter.check_shape("second moments", k, d)?;
+        check_totals(log_likelihood, counts)?;
+        let mut deltas = first;
+        if let Covariances::Diag(v) = scatter {
+            try_for_each_row(&mut deltas, v, |c, first, second| move_to_mean(c, counts[c], first, second))?;
+            return Ok(deltas);
+        }
         let not_finite = |what, component, value| Error::NonFiniteStatistic { what, component, value };
-        if !log_likelihood.is_finite() {
-            return Err(not_finite("the log-likelihood", 0, log_likelihood));
-        }
-        if let Some((c, &count)) = counts.iter().enumerate().find(|(_, count)| !(count.is_finite() && **count >= 0.0)) {
-            return Err(not_finite("the count", c, count));
-        }
         // All of them at once first, which is many times as fast.
-        if !first.fold(true, |finite, v| finite & v.is_finite())
-            && let Some(((c, _), &v)) = first.indexed_iter().find(|(_, v)| !v.is_finite())
+        if !deltas.fold(true, |finite, v| finite & v.is_finite())
+            && let Some(((c, _), &v)) = deltas.indexed_iter().find(|(_, v)| !v.is_finite())
         {
             return Err(not_finite("the first moment", c, v));
         }
@@ -137,23 +201,7 @@ impl Statistics {
                 return Err(not_finite("the second moment", if tied { 0 } else { i / per_component }, v));
             }
         }
-        let mut deltas = first;
-        let divide = |c: usize, mut delta: ArrayViewMut1<'_, f64>| {
-            if counts[c] > 0.0 {
-                delta /= counts[c];
-            } else {
-                delta.fill(0.0);
-            }
-        };
-        if let Covariances::Diag(v) = scatter {
-            for_each_row(&mut deltas, v, |c, mut delta, mut row| {
-                divide(c, delta.view_mut());
-                let factor = -counts[c];
-                row.iter_mut().zip(&delta).for_each(|(v, d)| *v = (*v + factor * d * d).max(0.0));
-            });
-            return Ok(deltas);
-        }
-        deltas.outer_iter_mut().enumerate().for_each(|(c, delta)| divide(c, delta));
+        deltas.outer_iter_mut().zip(counts).for_each(|(delta, count)| divide(delta, *count));
         let delta = |c: usize| deltas.row(c).to_vec();
         match &mut *scatter {
             Covariances::Full(v) => for_each_matrix(v, |c, matrix| {

@@ -71,8 +71,14 @@ impl<T: Float> DeviceParameters<T> {
     /// [`Error::Unsupported`] for full and tied covariances; [`Error::OutOfRange`] where a standard deviation is so
     /// small, or a mean so far, that t² would overflow `T`.
     pub fn new(mixture: &Mixture, frame: &Frame) -> Result<Self> {
+        Self::new_in(None, mixture, frame)
+    }
+
+    /// As [`new`](Self::new), in the memory of former parameters.
+    fn new_in(memory: Option<Self>, mixture: &Mixture, frame: &Frame) -> Result<Self> {
         let (k, d) = mixture.means().dim();
-        let (mut scale, mut shift) = (vec![T::from_f64(0.0); k * d], vec![T::from_f64(0.0); k * d]);
+        let (scale, shift) = memory.map(|former| (former.scale, former.shift)).unwrap_or_default();
+        let (mut scale, mut shift) = (numbers_in(scale, k * d), numbers_in(shift, k * d));
         let rows =
             scale.par_chunks_exact_mut(d).zip(shift.par_chunks_exact_mut(d)).enumerate().with_min_len(at_once(d));
         let component = |(c, (scale, shift)): (usize, (&mut [T], &mut [T]))| diagonal(mixture, frame, c, scale, shift);
@@ -86,14 +92,21 @@ impl<T: Float> DeviceParameters<T> {
     /// # Errors
     /// [`Error::OutOfRange`], as [`new`](Self::new); the column is then the row of the matrix.
     pub fn with_matrices(mixture: &Mixture, frame: &Frame) -> Result<Self> {
-        let Some(factor) = mixture.factor() else { return Self::new(mixture, frame) };
+        Self::with_matrices_in(None, mixture, frame)
+    }
+
+    /// As [`with_matrices`](Self::with_matrices), in the memory of former parameters.
+    pub fn with_matrices_in(memory: Option<Self>, mixture: &Mixture, frame: &Frame) -> Result<Self> {
+        let Some(factor) = mixture.factor() else { return Self::new_in(memory, mixture, frame) };
         let (k, d) = mixture.means().dim();
         let zero = T::from_f64(0.0);
         let mut shift = vec![zero; k * d];
         let rows = shift.par_chunks_exact_mut(d);
         let (constant, scale, matrices): (Vec<Result<f64>>, _, _) = match factor {
             Covariances::Full(u) => {
-                let mut matrices = vec![zero; k * triangle(d)];
+                let former = memory.map(|former| former.matrices);
+                let former = if let Some(Matrices::Each(former)) = former { former } else { Vec::new() };
+                let mut matrices = numbers_in(former, k * triangle(d));
                 let rows =
                     rows.zip(matrices.par_chunks_exact_mut(triangle(d))).enumerate().with_min_len(at_once(d * d));
                 let component = |(c, (shift, matrix)): (usize, (&mut [T], &mut [T]))| {
@@ -156,6 +169,12 @@ impl<T: Float> DeviceParameters<T> {
     }
 }
 
+/// So many numbers, of any value, in the memory of others.
+pub(crate) fn numbers_in<T: Float>(mut memory: Vec<T>, len: usize) -> Vec<T> {
+    memory.resize(len, T::from_f64(0.0));
+    memory
+}
+
 /// log₂ of the normalising constant of a component in the units of the data, less log₂ of the product of its scales: for each
 /// of `d` features log₂ of 1/√(2π) over √(log₂e / 2), and the frame's units.
 pub(crate) fn frame_offset(d: usize, frame: &Frame) -> f64 {
@@ -169,13 +188,15 @@ fn feature_offset() -> f64 {
 
 /// Components of which so many numbers each are worth the waking of another thread.
 fn at_once(numbers: usize) -> usize {
-    (1 << 13) / numbers + 1
+    (1 << 12) / numbers + 1
 }
 
 /// Writes s and m of a component with a diagonal covariance, and returns log₂ of its weight and of the product of its scales.
 fn diagonal<T: Float>(mixture: &Mixture, frame: &Frame, c: usize, scale: &mut [T], shift: &mut [T]) -> Result<f64> {
     let weight = mixture.weights()[c];
     if weight == 0.0 {
+        scale.fill(T::from_f64(0.0));
+        shift.fill(T::from_f64(0.0));
         return Ok(f64::NEG_INFINITY);
     }
     // The square of s·σ.

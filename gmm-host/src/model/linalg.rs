@@ -51,21 +51,18 @@ pub(crate) fn for_each_matrix(v: &mut Array3<f64>, f: impl Fn(usize, ArrayViewMu
     }
 }
 
-/// Calls `f` for each row of two arrays of one shape, on several threads where that is worth while.
-pub(crate) fn for_each_row(
+/// Calls `f` for each row of two arrays of one shape, on several threads where that is worth while. Gives the error of the first row
+/// that has one; the rows behind it may then be left out.
+pub(crate) fn try_for_each_row<E: Send>(
     a: &mut Array2<f64>,
     b: &mut Array2<f64>,
-    f: impl Fn(usize, ArrayViewMut1<'_, f64>, ArrayViewMut1<'_, f64>) + Sync,
-) {
+    f: impl Fn(usize, ArrayViewMut1<'_, f64>, ArrayViewMut1<'_, f64>) -> Result<(), E> + Sync,
+) -> Result<(), E> {
     /// Numbers of a thread: some ten microseconds.
-    const AT_ONCE: usize = 1 << 13;
-    if a.len() > 2 * AT_ONCE {
-        let at_once = AT_ONCE / a.ncols() + 1;
-        let rows = a.axis_iter_mut(Axis(0)).into_par_iter().zip(b.axis_iter_mut(Axis(0))).enumerate();
-        rows.with_min_len(at_once).for_each(|(c, (a, b))| f(c, a, b));
-    } else {
-        a.outer_iter_mut().zip(b.outer_iter_mut()).enumerate().for_each(|(c, (a, b))| f(c, a, b));
-    }
+    const AT_ONCE: usize = 1 << 12;
+    let at_once = AT_ONCE / a.ncols().max(1) + 1;
+    let rows = a.axis_iter_mut(Axis(0)).into_par_iter().zip(b.axis_iter_mut(Axis(0))).enumerate();
+    rows.with_min_len(at_once).find_map_first(|(c, (a, b))| f(c, a, b).err()).map_or(Ok(()), Err)
 }
 
 /// The inverse (D, D) of a symmetric positive definite matrix; symmetric to the bit. Errors as [`precision_cholesky`].

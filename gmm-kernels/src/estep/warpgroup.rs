@@ -4,7 +4,7 @@
 //! The arithmetic is that of [`tensor_cores`](super::tensor_cores): exponents are coefficients times products of features, statistics are
 //! responsibilities times products, and both factors are split into two float16 numbers each, responsibilities are rounded. But
 //! products are formed once, by `warpgroup_products`, which leaves them in memory as both of the other kernels' operands; copies in
-//! bulk, which a block's first warp starts, bring them into shared memory while the units are at work.
+//! bulk, which a block's last warp starts, bring them into shared memory while the units are at work.
 //!
 //! The units truncate their sums, so these are short: exponents of [`CHUNK`] products, added up in float32 by ordinary, rounded
 //! additions; statistics of [`FLUSH`]·[`STAGE`] samples, whose sums are added up in shared memory in float32, and in memory in float64.
@@ -36,8 +36,15 @@ pub const CHUNK: usize = 64;
 pub const STAGE: usize = 32;
 /// Stages after which the sums of the units are added up in shared memory.
 pub const FLUSH: u32 = 16;
-/// Threads of a block of the kernels that multiply: two warpgroups, which have all registers.
-pub const BLOCK: u32 = 8 * WARP;
+/// Threads of a block that multiply: two warpgroups.
+const MULTIPLYING: u32 = 8 * WARP;
+/// Threads of a block of the kernels that multiply. One warp of the last warpgroup starts the copies; the others take no part.
+pub const BLOCK: u32 = MULTIPLYING + 4 * WARP;
+/// Registers of a thread of such a block when it starts. Then the last warpgroup leaves most of its own to the others.
+pub const REGISTERS: u32 = 168;
+/// Registers of a thread that multiplies, and of one that does not.
+const REGISTERS_OF_KINDS: (u32, u32) = (232, 40);
+const _: () = assert!(2 * REGISTERS_OF_KINDS.0 + REGISTERS_OF_KINDS.1 == 3 * REGISTERS);
 /// Most features of a sample.
 pub const MAX_FEATURES: usize = 128;
 
@@ -130,6 +137,22 @@ impl Shape {
         STAGE / 8 * self.pitch()
     }
 
+    /// Bytes of a stage: both parts of its products, then its samples' maxima and factors.
+    #[inline(always)]
+    fn stage(&self) -> usize {
+        2 * self.stage_part() + 2 * STAGE * size_of::<f32>()
+    }
+
+    /// The place of the exponent of an even component and a sample. Beside it are those of the next component, then both of the sample
+    /// eight further on: what a thread of either kernel has. Sixteen samples of two components lie one behind the other, the next sixteen
+    /// behind them, then the next two components; each tile of samples has all of its exponents.
+    #[inline(always)]
+    pub fn exponent(&self, component: usize, sample: usize) -> usize {
+        let (tile, of_tile) = (sample / SAMPLES, sample % SAMPLES);
+        let of_pair = of_tile / 16 * 32 + of_tile % 8 * 4 + of_tile % 16 / 8 * 2;
+        (tile * self.rows() + component) * SAMPLES + of_pair
+    }
+
     /// Numbers that a slice gives: the sums (rows, products), then of each row the sum of the responsibilities, and
     /// that of the rounded ones; all of them times [`RESPONSIBILITY_SCALE`](super::tensor_cores::RESPONSIBILITY_SCALE).
     #[inline(always)]
@@ -144,7 +167,7 @@ impl Shape {
 
     /// Dynamic shared memory of a launch of `warpgroup_weigh`.
     pub fn weigh_bytes(&self) -> usize {
-        HEAD + THREAD_SUMS * BLOCK as usize * size_of::<f32>() + STAGES_AHEAD * 2 * self.stage_part()
+        HEAD + THREAD_SUMS * MULTIPLYING as usize * size_of::<f32>() + STAGES_AHEAD * self.stage()
     }
 }
 
@@ -189,7 +212,7 @@ pub struct ExponentsArgs {
     pub constants: *const f32,
     /// Weight of each sample, or null: every weight is one.
     pub sample_weights: *const f32,
-    /// Where to write the exponents; places for whole tiles.
+    /// Where to write the exponents, at [`Shape::exponent`]; places for whole tiles.
     pub exponents: Exponents,
     /// Where to write the total.
     pub output: Output,

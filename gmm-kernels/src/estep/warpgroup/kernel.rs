@@ -53,14 +53,14 @@ impl<const AHEAD: usize> Places<AHEAD> {
             // SAFETY: the caller guarantees it.
             unsafe {
                 self.full(place).init(1);
-                self.empty(place).init(BLOCK / WARP);
+                self.empty(place).init(MULTIPLYING / WARP);
             }
             place += 1;
         }
     }
 
     /// Waits until all have read what was in the place of copy number `number`, and has the place's barrier wait for so many
-    /// bytes, if any: one warp says so for all that copy to the place. All lanes of the warp call it.
+    /// bytes. All lanes of the warp call it.
     ///
     /// # Safety
     /// The barriers are ready.
@@ -70,7 +70,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
         // SAFETY: the caller guarantees it.
         unsafe {
             self.empty(place).wait((number / AHEAD as u32 % 2) ^ 1);
-            if bytes > 0 && thread().is_multiple_of(WARP) {
+            if thread().is_multiple_of(WARP) {
                 self.full(place).expect(bytes as u32);
             }
         }

@@ -96,21 +96,46 @@ impl Shared<Halves> {
 
 /// An operand of a warpgroup's products in shared memory. It consists of matrices of (8, 8) numbers, each of 128 bytes without a gap.
 #[derive(Clone, Copy)]
-pub struct Operand(u64);
+pub struct Operand {
+    /// The place, and how far it is along the sum, in 16 bytes.
+    low: u32,
+    /// How far it is across the sum, in 16 bytes.
+    high: u32,
+}
 
 impl Operand {
     /// The operand at a place that is a multiple of 16 bytes; `across` and `along`: bytes from one matrix to the next one in the
     /// direction of the result, and in that of the sum.
     #[inline(always)]
     pub fn new(place: Shared<Halves>, across: usize, along: usize) -> Self {
-        let field = |bytes: usize| (bytes as u64 >> 4) & 0x3fff;
-        Self(field(place.address as usize) | field(along) << 16 | field(across) << 32)
+        let field = |bytes: u32| (bytes >> 4) & 0x3fff;
+        Self { low: field(place.address) | field(along as u32) << 16, high: field(across as u32) }
     }
     /// The operand so many bytes further on, a multiple of 16.
     #[inline(always)]
     pub fn offset(self, bytes: usize) -> Self {
-        Self(self.0 + (bytes as u64 >> 4))
+        Self { low: self.low + (bytes >> 4) as u32, ..self }
     }
+}
+
+/// Gives a thread N registers, more than it has, as soon as others of the block have left them.
+///
+/// # Safety
+/// A whole warpgroup calls it; the block has so many registers; the driver was told how many a thread has when the launch begins.
+#[inline(always)]
+pub unsafe fn more_registers<const N: u32>() {
+    // SAFETY: the caller guarantees it.
+    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 {};", const N, options(nostack)) };
+}
+
+/// Leaves a thread N registers, fewer than it has.
+///
+/// # Safety
+/// As for [`more_registers`].
+#[inline(always)]
+pub unsafe fn fewer_registers<const N: u32>() {
+    // SAFETY: the caller guarantees it.
+    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 {};", const N, options(nostack)) };
 }
 
 /// The registers of the template that have these numbers.
@@ -129,7 +154,8 @@ macro_rules! registers_0_to_63 {
 /// B (128, 64) in float16, the result (64, 128) in float32. In both operands the rows of a matrix of (8, 8) go along the sum, in which the
 /// matrices lie one behind the other. All threads of the warpgroup take part. A thread gets the numbers of rows
 /// r = 16·warp + lane / 4 and r + 8 in columns 8·j + 2·(lane % 4) and the next one: four for each j, the first row's first.
-/// Products are exact; their sums are truncated, not rounded. The small products come first.
+/// Products are exact; their sums are truncated, not rounded. The small products come first. Both parts of an operand are equally far
+/// across the sum.
 ///
 /// # Safety
 /// The operands lie in the launch's shared memory, and their copies have arrived for this thread.
@@ -140,7 +166,8 @@ pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]:
     macro_rules! product {
         ($a:literal, $b:literal, $step:literal, $add:literal) => {
             concat!(
-                concat!("add.s64 a, {", $a, "}, ", $step, "; add.s64 b, {", $b, "}, ", $step, "; "),
+                concat!("add.s32 place, {", $a, "}, ", $step, "; mov.b64 a, {{place, {68}}}; "),
+                concat!("add.s32 place, {", $b, "}, ", $step, "; mov.b64 b, {{place, {69}}}; "),
                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 ",
                 registers_0_to_63!(),
                 concat!(", a, b, ", $add, ", 1, 1, 0, 0;")
@@ -152,9 +179,10 @@ pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]:
             asm!(
                 "{{",
                 ".reg .pred no, yes;",
+                ".reg .b32 place;",
                 ".reg .b64 a, b;",
-                "setp.ne.b64 no, {64}, {64};",
-                "setp.eq.b64 yes, {64}, {64};",
+                "setp.ne.b32 no, {64}, {64};",
+                "setp.eq.b32 yes, {64}, {64};",
                 "wgmma.fence.sync.aligned;",
                 product!(65, 66, 0, "no"),
                 product!(65, 66, 16, "yes"),
@@ -172,8 +200,8 @@ pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]:
                 "wgmma.wait_group.sync.aligned 0;",
                 "}}",
                 $(inout(reg32) c[$i],)*
-                in(reg64) a_high.0, in(reg64) a_low.0, in(reg64) b_high.0, in(reg64) b_low.0,
-                options(nostack)
+                in(reg32) a_high.low, in(reg32) a_low.low, in(reg32) b_high.low, in(reg32) b_low.low,
+                in(reg32) a_high.high, in(reg32) b_high.high, options(nostack)
             )
         };
     }
@@ -187,7 +215,7 @@ pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]:
 
 /// c + Σᵢ Aᵢ·Bᵢ of a warpgroup, or the sum alone if `add` is 0: A₀, A₁, A₀, A₁ (64, 16) in float16, in registers as those of `mma` are,
 /// 16 rows a warp; Bᵢ (256, 16) in float16, in shared memory, whose matrices of (8, 8) have rows across the sum; c (64, 256) in float32, as the
-/// result of [`warpgroup_multiply`] is. All threads of the warpgroup take part. Products are exact; their sums are truncated, not rounded.
+/// result of [`warpgroup_multiply`] is. All Bᵢ are equally far across the sum. All threads of the warpgroup take part. Products are exact; their sums are truncated, not rounded.
 ///
 /// # Safety
 /// The operands lie in the launch's shared memory, and their copies have arrived for this thread.
@@ -196,6 +224,7 @@ pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand
     macro_rules! product {
         ($first:literal $second:literal $third:literal $fourth:literal, $b:literal, $add:literal) => {
             concat!(
+                concat!("mov.b64 b, {{{", $b, "}, {141}}}; "),
                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 ",
                 registers!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
                     32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63
@@ -204,7 +233,7 @@ pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand
                     121 122 123 124 125 126 127),
                 ", ",
                 registers!($first $second $third $fourth),
-                concat!(", {", $b, "}, ", $add, ", 1, 1, 1;")
+                concat!(", b, ", $add, ", 1, 1, 1;")
             )
         };
     }
@@ -213,6 +242,7 @@ pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand
             asm!(
                 "{{",
                 ".reg .pred first, yes;",
+                ".reg .b64 b;",
                 "setp.ne.u32 first, {140}, 0;",
                 "setp.eq.u32 yes, {140}, {140};",
                 "wgmma.fence.sync.aligned;",
@@ -226,8 +256,8 @@ pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand
                 $(inout(reg32) c[$i],)*
                 in(reg32) a[0][0], in(reg32) a[0][1], in(reg32) a[0][2], in(reg32) a[0][3],
                 in(reg32) a[1][0], in(reg32) a[1][1], in(reg32) a[1][2], in(reg32) a[1][3],
-                in(reg64) b[0].0, in(reg64) b[1].0, in(reg64) b[2].0, in(reg64) b[3].0, in(reg32) add,
-                options(nostack)
+                in(reg32) b[0].low, in(reg32) b[1].low, in(reg32) b[2].low, in(reg32) b[3].low, in(reg32) add,
+                in(reg32) b[0].high, options(nostack)
             )
         };
     }

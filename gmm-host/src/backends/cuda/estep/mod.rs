@@ -32,6 +32,7 @@ use gmm_kernels::estep::fused::Moments;
 use gmm_kernels::estep::fused_tensor_cores::Shape;
 use pieces::Pieces;
 use std::collections::HashMap;
+use std::mem;
 use std::sync::Arc;
 use tensor_cores::TensorCores;
 use tensor_cores_layout::TensorCoresLayout;
@@ -50,6 +51,8 @@ pub struct EStep {
     weighted_sums: Option<WeightedSums>,
     /// `tensor_cores`, likewise.
     tensor_cores: Option<OnMatrixUnits>,
+    /// The memory of the latest mixture's layout, for the next one: fresh memory takes longer to get than to fill.
+    spare: Option<TensorCoresLayout>,
     /// Choices made, by task.
     variants: HashMap<Task, Variant>,
 }
@@ -97,7 +100,8 @@ impl EStep {
         chooser: &Chooser<'_>,
         requested: Option<Requested>,
     ) -> Result<(Variant, Option<Statistics>)> {
-        let parameters = Arc::new(DeviceParameters::<f32>::with_matrices(mixture, data.frame())?);
+        let (memory, mut coefficients) = self.spare.take().map(TensorCoresLayout::into_memory).unwrap_or_default();
+        let parameters = Arc::new(DeviceParameters::<f32>::with_matrices_in(memory, mixture, data.frame())?);
         let mut task = Task {
             operation: Operation::EStep,
             n: data.chunk_size(),
@@ -120,7 +124,8 @@ impl EStep {
             .into_iter()
             .any(asked_for)
         {
-            let layout = TensorCoresLayout::new(mixture, parameters.clone(), data.frame());
+            let memory = mem::take(&mut coefficients);
+            let layout = TensorCoresLayout::new_in(memory, mixture, parameters.clone(), data.frame());
             task.expandable = layout.expandable;
             tensor_cores = Some(Layout::TensorCores(layout));
         }
@@ -172,6 +177,10 @@ impl EStep {
             Layout::TensorCores(layout) => self.tensor_cores(data, layout, &task, variant)?,
             Layout::WeightedSums(layout) => self.weighted_sums(data, layout, &task, variant)?,
         };
+        if let Layout::TensorCores(layout) = layout {
+            drop(parameters);
+            self.spare = Some(layout);
+        }
         Ok((variant, Some(statistics)))
     }
 
@@ -266,7 +275,7 @@ impl EStep {
         let kernels = match self.tensor_cores.take() {
             Some(kernels) if kernels.serves(task, variant) => kernels,
             // The memory of the former kernels has been freed before the new ones allocate theirs.
-            _ => OnMatrixUnits::new(data.gpu(), variant, task)?,
+            _ => OnMatrixUnits::new(data.gpu(), variant, task, data.is_resident())?,
         };
         for pass in data.passes() {
             kernels.prepare(&mut pass.workspace, layout)?;
@@ -352,11 +361,12 @@ enum OnMatrixUnits {
 }
 
 impl OnMatrixUnits {
-    fn new(gpu: &Gpu, variant: Variant, task: &Task) -> Result<Self> {
+    /// Makes the kernels ready; see [`TensorCores::new`].
+    fn new(gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Self> {
         Ok(if variant.family == Family::Whitened {
             Self::Features(Box::new(Whitened::new(gpu, variant, task)?))
         } else {
-            Self::Products(Box::new(TensorCores::new(gpu, variant, task)?))
+            Self::Products(Box::new(TensorCores::new(gpu, variant, task, same)?))
         })
     }
 
@@ -457,7 +467,7 @@ impl Trial for EStepTrial<'_> {
                 Kernels::FusedTensorCores(kernel, layout)
             }
             Layout::TensorCores(layout) => {
-                let kernels = OnMatrixUnits::new(self.gpu, variant, &task)?;
+                let kernels = OnMatrixUnits::new(self.gpu, variant, &task, false)?;
                 kernels.prepare(&mut workspace, &layout)?;
                 Kernels::TensorCores(kernels)
             }

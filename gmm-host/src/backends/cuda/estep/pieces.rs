@@ -53,6 +53,8 @@ pub(super) struct Pieces {
 /// A piece of the samples, and where its results go.
 #[derive(Clone, Copy)]
 pub(super) struct Piece<'a> {
+    /// Its first sample, among those of the E-step.
+    pub first: usize,
     pub columns: Columns<'a>,
     pub exponents: Exponents<'a>,
     /// Blocks of the kernel that gives exponents, at most.
@@ -96,6 +98,7 @@ impl Pieces {
         let log2 = totals.part(count..totals.len())?;
         for (p, first) in (0..columns.n()).step_by(piece).enumerate() {
             running = running.followed_by(work(Piece {
+                first,
                 columns: columns.part(first, piece.min(columns.n() - first))?,
                 exponents: Exponents {
                     exponents: Numbers::of(&self.q),

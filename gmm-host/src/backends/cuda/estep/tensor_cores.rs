@@ -21,9 +21,10 @@ use gmm_kernels::estep::tensor_cores::{ExponentsArgs, ExponentsShape, STAGE, Spl
 use gmm_kernels::estep::warpgroup;
 use std::ptr;
 
-/// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more. They come from the L2 cache and from
-/// the device's memory, whose bandwidth suffices for kernels of so much arithmetic.
-const EXPONENT_BYTES: usize = 1 << 30;
+/// The part of the device's free memory that the exponents of a piece take at most, unless a piece that keeps the device busy takes
+/// more. They come from the device's memory, whose bandwidth suffices for kernels of so much arithmetic; each piece costs the writing
+/// of all slices' sums.
+const EXPONENTS: usize = 8;
 /// Threads of a block of `split_coefficients`.
 const SPLIT_BLOCK: u32 = 256;
 
@@ -121,8 +122,9 @@ impl Warps {
 const REGISTERS: u32 = 128;
 
 impl TensorCores {
-    /// Makes the kernels ready for up to `task.n` samples at once. The device's context is current.
-    pub fn new(gpu: &Gpu, variant: Variant, task: &Task) -> Result<Self> {
+    /// Makes the kernels ready for up to `task.n` samples at once; `same`: for the same `task.n` samples each time. The device's
+    /// context is current.
+    pub fn new(gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Self> {
         let Task { n, k, d, full, .. } = *task;
         let shapes = Shapes::new(task, &variant);
         let (exponents, weigh) = (shapes.exponents, shapes.weigh);
@@ -141,12 +143,12 @@ impl TensorCores {
         };
         let blocks = limits.multiprocessors * per;
         let wave = blocks as usize * samples;
-        let most = (EXPONENT_BYTES / size_of::<f32>() / shapes.rows()).max(wave) / wave * wave;
+        let most = (gpu.free_memory()? / EXPONENTS / size_of::<f32>() / shapes.rows()).max(wave) / wave * wave;
         let piece = most.min(n.next_multiple_of(samples));
         let slices = (limits.multiprocessors * summing / weigh.blocks()) as usize;
         let division = Division { n, piece, unit, slices, blocks, rows: shapes.rows(), sums: weigh.sums() };
         let kernels = if of_warpgroups {
-            Kernels::Warpgroups(Warpgroups::new(gpu, k, d, piece)?)
+            Kernels::Warpgroups(Warpgroups::new(gpu, k, d, piece, same.then_some(n))?)
         } else {
             Kernels::Warps(Warps::new(gpu, shapes, full)?)
         };

@@ -2,9 +2,8 @@
 use super::weighted_sums_layout::{NEAR, distance, mean_in_frame};
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::backends::cuda::plan::{Family, Task, Variant};
-use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::backends::device_parameters::{DeviceParameters, Matrices, numbers_in, triangle};
 use crate::data::frame::Frame;
-use crate::model::linalg::for_each_row;
 use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
 use gmm_kernels::estep::tensor_cores::{
     COLUMNS, ExponentsShape, FEATURE_SCALE, ONE, PRODUCT_SCALE, RAW_PITCH, RESPONSIBILITY_SCALE, STEP, TILE, WeighShape,
@@ -13,7 +12,7 @@ use gmm_kernels::estep::warpgroup;
 use gmm_kernels::estep::whitened::{self, OuterShape, WhitenShape};
 use gmm_kernels::simt::WARP;
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, ArrayView1, ArrayViewMut1, ArrayViewMut2, Axis};
+use ndarray::{Array1, Array2, ArrayView1, ArrayViewMut1, ArrayViewMut2, Axis};
 use rayon::prelude::*;
 use std::f64::consts::LN_2;
 use std::ops::Range;
@@ -155,7 +154,7 @@ impl Shapes {
 
 /// Components of which so many numbers each are worth the waking of another thread.
 fn at_once(numbers: usize) -> usize {
-    (1 << 14) / numbers.max(1) + 1
+    (1 << 13) / numbers.max(1) + 1
 }
 
 /// How the kernels of `whitened` divide the work of a task with matrices.
@@ -349,27 +348,51 @@ pub(crate) struct TensorCoresLayout {
 
 impl TensorCoresLayout {
     pub fn new(mixture: &Mixture, parameters: impl Into<Arc<DeviceParameters<f32>>>, frame: &Frame) -> Self {
+        Self::new_in(Vec::new(), mixture, parameters, frame)
+    }
+
+    /// As [`new`](Self::new), in the memory of former coefficients.
+    pub fn new_in(
+        memory: Vec<f32>,
+        mixture: &Mixture,
+        parameters: impl Into<Arc<DeviceParameters<f32>>>,
+        frame: &Frame,
+    ) -> Self {
         let parameters = parameters.into();
         let (k, d) = mixture.means().dim();
         let full = !matches!(parameters.matrices, Matrices::Diagonal);
-        let mut coefficients = vec![0.0; k * products(d, full)];
+        let mut coefficients = numbers_in(memory, k * products(d, full));
         // So many that waking the threads does not cost more than they save.
         let at_once = at_once(if full { products(d, true) * d / 8 } else { 2 * d });
         let rows = coefficients.par_chunks_exact_mut(products(d, full)).with_min_len(at_once);
         let component = |(c, row): (usize, &mut [f32])| {
             let component = match parameters.matrices {
                 _ if parameters.weight[c] == 0.0 => {
+                    row.fill(0.0);
                     return (Component { constant: 0.0, largest: 0.0, error: 0.0 }, true);
                 }
                 Matrices::Diagonal => Component::diagonal(&parameters, c, row),
                 _ => Component::matrix(mixture, &parameters, frame, c, row),
             };
-            let mean: Vec<f32> = mean_in_frame(mixture, &parameters, frame, c).collect();
-            (component, component.error <= EXPONENT_ERROR && distance(&parameters, c, &mean) <= NEAR)
+            let distance = match parameters.matrices {
+                Matrices::Diagonal => {
+                    parameters.shift[c * d..][..d].iter().fold(0.0, |far, m| larger(far, m.abs())).into()
+                }
+                _ => {
+                    let mean: Vec<f32> = mean_in_frame(mixture, &parameters, frame, c).collect();
+                    distance(&parameters, c, &mean)
+                }
+            };
+            (component, component.error <= EXPONENT_ERROR && distance <= NEAR)
         };
         let (components, expandable): (Vec<_>, Vec<bool>) = rows.enumerate().map(component).unzip();
         let expandable = expandable.into_iter().all(|expandable| expandable);
         Self { covariance_type: mixture.covariance_type(), parameters, coefficients, components, expandable }
+    }
+
+    /// The memory of the parameters, if nobody else has them, and that of the coefficients.
+    pub fn into_memory(self) -> (Option<DeviceParameters<f32>>, Vec<f32>) {
+        (Arc::into_inner(self.parameters), self.coefficients)
     }
 
     /// (K, D).
@@ -521,7 +544,6 @@ impl TensorCoresLayout {
     ) -> Result<Statistics> {
         let (k, d) = self.dim();
         let SumsOfProducts { counts, rounded, product, scale, log2 } = sums;
-        let (mut first, mut second) = (Array2::zeros((k, d)), Covariances::zeros(self.covariance_type, k, d));
         // The moments were formed with rounded responsibilities, whose own sum is not quite the count.
         let unit = |c: usize| {
             let of_rounded = if rounded[c] > 0.0 { counts[c] / rounded[c] } else { 0.0 };
@@ -536,16 +558,21 @@ impl TensorCoresLayout {
                 .for_each(|(i, (to, inverse))| *to = product(c, (i, d)) * unit * inverse);
         };
         let pair = |c: usize, unit: f64, i: usize, j: usize| product(c, (i, j)) * unit * inverse[i] * inverse[j];
-        if let Covariances::Diag(second) = &mut second {
-            for_each_row(&mut first, second, |c, first, mut second| {
+        let log_likelihood = LN_2 * (log2 + weight * self.parameters.offset);
+        let of_samples: Array1<f64> =
+            counts[..k].iter().map(|count| count * scale / f64::from(RESPONSIBILITY_SCALE)).collect();
+        let centre = ArrayView1::from(&frame.shift);
+        if self.covariance_type == CovarianceType::Diag {
+            let write = |c: usize, first: ArrayViewMut1<'_, f64>, mut second: ArrayViewMut1<'_, f64>| {
                 write_first(c, first);
                 let unit = unit(c);
                 second.iter_mut().enumerate().for_each(|(i, to)| *to = pair(c, unit, i, i));
-            });
-        } else {
-            let rows = first.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
-            rows.with_min_len(at_once(d)).for_each(|(c, row)| write_first(c, row));
+            };
+            return Statistics::from_diagonal_sums(weight, log_likelihood, of_samples, centre, write);
         }
+        let (mut first, mut second) = (Array2::zeros((k, d)), Covariances::zeros(self.covariance_type, k, d));
+        let rows = first.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
+        rows.with_min_len(at_once(d)).for_each(|(c, row)| write_first(c, row));
         match &mut second {
             Covariances::Diag(_) => {}
             Covariances::Spherical(to) => {
@@ -570,15 +597,9 @@ impl TensorCoresLayout {
                 }
             }
         }
-        let sums = CentredSums {
-            weight,
-            log_likelihood: LN_2 * (log2 + weight * self.parameters.offset),
-            centres: Array2::zeros((0, 0)),
-            counts: counts[..k].iter().map(|count| count * scale / f64::from(RESPONSIBILITY_SCALE)).collect(),
-            first,
-            second,
-        };
-        Statistics::from_sums_around(ArrayView1::from(&frame.shift), sums)
+        let sums =
+            CentredSums { weight, log_likelihood, centres: Array2::zeros((0, 0)), counts: of_samples, first, second };
+        Statistics::from_sums_around(centre, sums)
     }
 }
 

@@ -10,7 +10,10 @@ use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch};
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
-use gmm_kernels::estep::warpgroup::{BLOCK, CoefficientsArgs, ExponentsArgs, ProductsArgs, SAMPLES, Shape, WeighArgs};
+use gmm_kernels::estep::warpgroup::{
+    BLOCK, CoefficientsArgs, ExponentsArgs, ProductsArgs, REGISTERS, SAMPLES, Shape, WeighArgs,
+};
+use std::cell::Cell;
 use std::ptr;
 
 /// Threads of a block of the kernels that make operands, and blocks of a multiprocessor.
@@ -25,22 +28,33 @@ pub(super) struct Warpgroups {
     products: Kernel<ProductsArgs>,
     exponents: Kernel<ExponentsArgs>,
     weigh: Kernel<WeighArgs>,
-    /// The products of a piece of the samples in float16, two numbers to an element.
+    /// The products in float16, two numbers to an element: of a piece of the samples, or of all of them where they are kept.
     halves: DeviceBuffer<u32>,
+    kept: bool,
+    /// How many samples, from the first one on, have products that are kept.
+    formed: Cell<usize>,
 }
 
+/// The part of the device's free memory that products are kept in, if they need no more.
+const KEPT: usize = 4;
+
 impl Warpgroups {
-    /// Makes the kernels ready for pieces of so many samples.
-    pub fn new(gpu: &Gpu, k: usize, d: usize, piece: usize) -> Result<Self> {
+    /// Makes the kernels ready for pieces of so many samples. `same`: every E-step is over the same samples, so many of them, whose
+    /// products are kept if the device has room for them.
+    pub fn new(gpu: &Gpu, k: usize, d: usize, piece: usize, same: Option<usize>) -> Result<Self> {
         let shape = Shape { d: d as u32, k: k as u32 };
+        let most = gpu.free_memory()? / KEPT;
+        let kept = same.map(|n| shape.products_len(n)).filter(|len| len * size_of::<u32>() <= most);
         Ok(Self {
             shape,
             multiprocessors: gpu.limits.multiprocessors,
             coefficients: gpu.kernel(&entries::warpgroup_coefficients(), None)?,
             products: gpu.kernel(&entries::warpgroup_products(), None)?,
-            exponents: gpu.kernel(&entries::warpgroup_exponents(), None)?,
-            weigh: gpu.kernel(&entries::warpgroup_weigh(), None)?,
-            halves: allocate(shape.products_len(piece))?,
+            exponents: gpu.kernel(&entries::warpgroup_exponents(), Some(REGISTERS))?,
+            weigh: gpu.kernel(&entries::warpgroup_weigh(), Some(REGISTERS))?,
+            halves: allocate(kept.unwrap_or_else(|| shape.products_len(piece)))?,
+            kept: kept.is_some(),
+            formed: Cell::new(0),
         })
     }
 
@@ -70,10 +84,15 @@ impl Warpgroups {
         parameters: OnDevice<'a>,
         piece: Piece<'a>,
     ) -> Result<Running<'a, ()>> {
-        let (shape, columns, products) = (self.shape, piece.columns, Numbers::of(&self.halves));
-        let forming = ProductsLaunch { shape, columns, products };
-        let grid = self.preparing(columns.n().next_multiple_of(SAMPLES) / 4 * shape.octets());
-        let running = stream.launch(self.products, grid, forming)?.borrowed();
+        let (shape, columns, halves) = (self.shape, piece.columns, Numbers::of(&self.halves));
+        let products = if self.kept { halves.part(shape.products_len(piece.first)..halves.len())? } else { halves };
+        let mut running = stream.idle();
+        if !self.kept || self.formed.get() <= piece.first {
+            let forming = ProductsLaunch { shape, columns, products };
+            let grid = self.preparing(columns.n().next_multiple_of(SAMPLES) / 4 * shape.octets());
+            running = stream.launch(self.products, grid, forming)?.borrowed();
+            self.formed.set(piece.first + columns.n());
+        }
         let blocks = columns.n().div_ceil(SAMPLES).min(piece.blocks as usize) as u32;
         let grid = Grid::new(blocks, BLOCK, shape.exponents_bytes());
         let launch = ExponentsLaunch { shape, products, parameters, piece };

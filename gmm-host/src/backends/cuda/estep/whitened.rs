@@ -108,7 +108,7 @@ impl Whitened {
         let (shifts, constants) = (section(WhitenedSection::Shifts)?, section(WhitenedSection::Constants)?);
         let weights = section(WhitenedSection::Weights)?;
         self.pieces.start(stream, columns, running, |piece| {
-            let Piece { columns, exponents, blocks, output, slices, add, sums } = piece;
+            let Piece { columns, exponents, blocks, output, slices, add, sums, .. } = piece;
             let weighted = self.task.weighted;
             let likelihoods =
                 WhitenLaunch { shape, columns, fragments, shifts, constants, weighted, exponents, halves, output };

@@ -23,67 +23,44 @@ fn coefficients(shape: Shape, place: u32) -> Shared<Halves> {
     Shared::at(HEAD + 2 * shape.part() + place as usize * COEFFICIENTS)
 }
 
-/// The copies of the block, in the order in which they are used. Each warp has its own part of those of the products, because a warp
-/// starts them one by one; the first warp copies the coefficients.
-struct Copies {
-    tile: u32,
-    group: u32,
-    chunk: u32,
-    /// Tiles and chunks of coefficients before these.
-    round: u32,
-    number: u32,
-}
-
-impl Copies {
-    #[inline(always)]
-    fn new() -> Self {
-        Self { tile: block_idx(), group: 0, chunk: 0, round: 0, number: 0 }
-    }
-
-    /// Starts the next copies, if there are any.
-    ///
-    /// # Safety
-    /// All warps of the block call it equally often; the barriers are ready.
-    #[inline(always)]
-    unsafe fn start(&mut self, args: &ExponentsArgs, tiles: u32) {
-        const EIGHT: usize = CHUNK / 8 * MATRIX;
-        /// Eights of samples in one part, for each warp.
-        const OF_WARP: usize = 2 * SAMPLES / 8 / (BLOCK / WARP) as usize;
-        if self.tile >= tiles {
-            return;
-        }
-        let shape = args.shape;
-        let (warp, lane) = ((thread() / WARP) as usize, (thread() % WARP) as usize);
-        let (groups, chunks) = (shape.groups() as u32, shape.chunks() as u32);
-        // SAFETY: the places were read, or are empty; the arrays have the tile's products and the group's coefficients.
-        unsafe {
-            if self.group == 0 {
-                let bytes = (2 * SAMPLES / 8) * EIGHT;
-                let place = PRODUCTS.claim(MOST_CHUNKS as u32 * self.round + self.chunk, if warp == 0 { bytes } else { 0 });
-                if lane < OF_WARP {
-                    let eight = warp * OF_WARP + lane;
-                    let at = (eight * shape.pitch() + self.chunk as usize * EIGHT) / size_of::<u32>();
-                    let from = self.tile as usize * 2 * shape.part() / size_of::<u32>() + at;
-                    products().offset(at).copy_bulk(args.products.wrapping_add(from), EIGHT as u32, PRODUCTS.full(place));
+/// Copies what the block multiplies, in the order in which it is used.
+///
+/// # Safety
+/// One whole warp of the block calls it; the barriers are ready; the arrays are valid for their sizes.
+#[inline(always)]
+unsafe fn copy(args: &ExponentsArgs, tiles: u32) {
+    /// Bytes of eight samples' products of a chunk, in one part.
+    const EIGHT: usize = CHUNK / 8 * MATRIX;
+    /// Such eights, one a lane.
+    const EIGHTS: usize = 2 * SAMPLES / 8;
+    const _: () = assert!(EIGHTS == WARP as usize);
+    let shape = args.shape;
+    let lane = (thread() % WARP) as usize;
+    let (groups, chunks) = (shape.groups() as u32, shape.chunks() as u32);
+    let (mut tile, mut round, mut number) = (block_idx(), 0, 0);
+    while tile < tiles {
+        let mut of_tile = 0;
+        while of_tile < groups * chunks {
+            let chunk = of_tile % chunks;
+            // SAFETY: the places were read, or are empty; the arrays have the tile's products and the group's coefficients.
+            unsafe {
+                if of_tile < chunks {
+                    let place = PRODUCTS.claim(MOST_CHUNKS as u32 * round + chunk, EIGHTS * EIGHT);
+                    let at = (lane * shape.pitch() + chunk as usize * EIGHT) / size_of::<u32>();
+                    let from = args.products.wrapping_add(tile as usize * 2 * shape.part() / size_of::<u32>() + at);
+                    products().offset(at).copy_bulk(from, EIGHT as u32, PRODUCTS.full(place));
                 }
-            }
-            if warp == 0 {
-                let place = CHUNKS.claim(self.number, COEFFICIENTS);
+                let place = CHUNKS.claim(number, COEFFICIENTS);
                 if lane == 0 {
-                    let at = (self.group * chunks + self.chunk) as usize * COEFFICIENTS / size_of::<u32>();
-                    let from = args.coefficients.wrapping_add(at);
+                    let from = args.coefficients.wrapping_add(of_tile as usize * COEFFICIENTS / size_of::<u32>());
                     coefficients(shape, place).copy_bulk(from, COEFFICIENTS as u32, CHUNKS.full(place));
                 }
             }
+            number += 1;
+            of_tile += 1;
         }
-        self.number += 1;
-        self.chunk += 1;
-        if self.chunk == chunks {
-            (self.chunk, self.group) = (0, self.group + 1);
-            if self.group == groups {
-                (self.group, self.tile, self.round) = (0, self.tile + grid_dim(), self.round + 1);
-            }
-        }
+        tile += grid_dim();
+        round += 1;
     }
 }
 
@@ -112,8 +89,7 @@ unsafe fn finish_group(args: &ExponentsArgs, mut q: Sums, group: u32, sample: us
     let rows = args.shape.rows();
     let first = group as usize * GROUP + 2 * (thread() % 4) as usize;
     let constants = args.constants.wrapping_add(first);
-    let stride = args.exponents.stride as usize;
-    let to = args.exponents.q.wrapping_add(first * stride + sample);
+    let to = args.exponents.q.wrapping_add(args.shape.exponent(first, sample));
     let mut of_group = [LogSumExp::new(); 2];
     let mut j = 0;
     while j < GROUP / 8 {
@@ -125,12 +101,15 @@ unsafe fn finish_group(args: &ExponentsArgs, mut q: Sums, group: u32, sample: us
             let value = fma(q[4 * j + i], scale[p], seed[p]);
             q[4 * j + i] = value;
             of_group[h].max = max(of_group[h].max, value);
-            // SAFETY: the caller guarantees it.
-            unsafe { store(to.wrapping_add((8 * j + p) * stride + 8 * h), value) };
             i += 1;
         }
+        let four = [q[4 * j], q[4 * j + 1], q[4 * j + 2], q[4 * j + 3]];
+        // SAFETY: the caller guarantees it.
+        unsafe { store4(to.wrapping_add(8 * j * SAMPLES), four) };
         j += 1;
     }
+    // The compiler leaves what is written above here: behind it, the next products' registers would wait for it.
+    warp_sync();
     let mut j = 0;
     while j < GROUP / 8 {
         // SAFETY: the caller guarantees it.
@@ -156,15 +135,6 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
     let shape = args.shape;
     let warp = thread() / WARP;
     let (groups, chunks) = (shape.groups() as u32, shape.chunks() as u32);
-    // Copies are started so many ahead that each takes a place that was read before the present one, or just now. No
-    // more than there are chunks, whose places the next tile's products take.
-    let mut copies = Copies::new();
-    let mut ahead = 0;
-    while ahead < chunks && ahead + 1 < CHUNKS_AHEAD as u32 {
-        // SAFETY: all warps come here; the barriers are ready.
-        unsafe { copies.start(args, tiles) };
-        ahead += 1;
-    }
     let (mut tile, mut round, mut number) = (block_idx(), 0, 0);
     while tile < tiles {
         let lane = thread() % WARP;
@@ -187,7 +157,6 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
                     if group + 1 == groups {
                         PRODUCTS.release(chunk);
                     }
-                    copies.start(args, tiles);
                     let mut i = 0;
                     while i < GROUP / 2 {
                         sums[i] += added[i];
@@ -240,7 +209,17 @@ kernel! {
         barrier!();
         let mut product = LogProduct::new();
         // SAFETY: the barriers are ready.
-        unsafe { work(&args, tiles, &mut product) };
+        unsafe {
+            if thread_idx() < MULTIPLYING {
+                more_registers::<{ REGISTERS_OF_KINDS.0 }>();
+                work(&args, tiles, &mut product);
+            } else {
+                fewer_registers::<{ REGISTERS_OF_KINDS.1 }>();
+                if thread_idx() < MULTIPLYING + WARP {
+                    copy(&args, tiles);
+                }
+            }
+        }
         barrier!();
         // SAFETY: all threads end here, with the start of the shared memory unused.
         unsafe { args.output.finish(product) };

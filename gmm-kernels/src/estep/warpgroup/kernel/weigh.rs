@@ -11,11 +11,17 @@ const PAIRS: usize = STAGE / 8;
 /// The barriers of the stages of products.
 const STAGES: Places<STAGES_AHEAD> = Places { bytes: FINISH_SHARED_BYTES };
 
-/// The stages of products.
+/// A stage: both parts of its products, then its samples' maxima and factors.
 #[inline(always)]
-fn products(shape: Shape, place: u32) -> Shared<Halves> {
-    let sums = THREAD_SUMS * BLOCK as usize * size_of::<f32>();
-    Shared::at(HEAD + sums + place as usize * 2 * shape.stage_part())
+fn stage(shape: Shape, place: u32) -> Shared<Halves> {
+    let sums = THREAD_SUMS * MULTIPLYING as usize * size_of::<f32>();
+    Shared::at(HEAD + sums + place as usize * shape.stage())
+}
+
+/// The maxima of a stage's samples, and behind them the factors.
+#[inline(always)]
+fn normalisers(shape: Shape, place: u32) -> Shared<f32> {
+    stage(shape, place).offset(2 * shape.stage_part() / size_of::<Halves>()).cast()
 }
 
 /// The stages of a slice: all of each of its tiles.
@@ -48,26 +54,29 @@ impl Stages {
     }
 }
 
-/// Starts the copies of a stage, if it exists.
+/// Copies a stage.
 ///
 /// # Safety
-/// One whole warp of the block calls it; the barriers are ready.
+/// One whole warp of the block calls it; the barriers are ready; the stage exists.
 #[inline(always)]
 unsafe fn copy(args: &WeighArgs, stages: Stages, number: u32) {
-    if number >= stages.count() {
-        return;
-    }
     let shape = args.shape;
     let lane = (thread() % WARP) as usize;
     // SAFETY: the place was read, or is empty; the array has the products of the tile.
     unsafe {
-        let place = STAGES.claim(number, 2 * shape.stage_part());
+        let place = STAGES.claim(number, shape.stage());
+        let of_tile = (number % Stages::OF_TILE) as usize;
         if lane < 2 {
-            let of_tile = 2 * stages.tile(number) + lane;
-            let bytes = of_tile * shape.part() + (number % Stages::OF_TILE) as usize * shape.stage_part();
+            let bytes = (2 * stages.tile(number) + lane) * shape.part() + of_tile * shape.stage_part();
             let from = args.products.wrapping_add(bytes / size_of::<u32>());
-            let to = products(shape, place).offset(lane * shape.stage_part() / size_of::<u32>());
+            let to = stage(shape, place).offset(lane * shape.stage_part() / size_of::<u32>());
             to.copy_bulk(from, shape.stage_part() as u32, STAGES.full(place));
+        } else if lane < 4 {
+            let kind = lane - 2;
+            let sample = stages.tile(number) * SAMPLES + of_tile * STAGE;
+            let from = args.exponents.normalisers.wrapping_add(kind * args.exponents.stride as usize + sample);
+            let to = normalisers(shape, place).offset(kind * STAGE).cast();
+            to.copy_bulk(from.cast(), (STAGE * size_of::<f32>()) as u32, STAGES.full(place));
         }
     }
 }
@@ -81,62 +90,51 @@ fn first_sample(stages: Stages, number: u32) -> usize {
     stages.tile(number) * SAMPLES + (number % Stages::OF_TILE) as usize * STAGE + 2 * (thread() % 4) as usize
 }
 
-/// Reads numbers of a stage's samples, of which `from` is this thread's first.
+/// Reads the exponents of both components, from `component` on.
 ///
 /// # Safety
-/// There are places for all samples of the stage.
+/// The exponents have places for the components and the samples.
 #[inline(always)]
-unsafe fn load_pairs(from: *const f32) -> Pairs {
-    let mut pairs = [[0.0; 2]; PAIRS];
-    let mut pair = 0;
-    while pair < PAIRS {
+unsafe fn load_exponents(args: &WeighArgs, component: usize, stages: Stages, number: u32) -> [Pairs; 2] {
+    let from = args.exponents.q.wrapping_add(args.shape.exponent(component, first_sample(stages, number)));
+    let mut q = [[[0.0; 2]; PAIRS]; 2];
+    let mut i = 0;
+    while i < PAIRS {
         // SAFETY: the caller guarantees it.
-        pairs[pair] = unsafe { load2(from.wrapping_add(8 * pair)) };
-        pair += 1;
+        let four = unsafe { load_f32x4(from.wrapping_add(i / 2 * 32 + i % 2 * 4)) };
+        let mut n = 0;
+        while n < 4 {
+            q[n % 2][i / 2 * 2 + n / 2][i % 2] = four[n];
+            n += 1;
+        }
+        i += 1;
     }
-    pairs
-}
-
-/// Reads the exponents of both components, from `row` on.
-///
-/// # Safety
-/// The exponents have places for the rows and the samples.
-#[inline(always)]
-unsafe fn load_exponents(args: &WeighArgs, row: usize, stages: Stages, number: u32) -> [Pairs; 2] {
-    let stride = args.exponents.stride as usize;
-    let from = args.exponents.q.wrapping_add(row * stride + first_sample(stages, number));
-    // SAFETY: the caller guarantees it.
-    unsafe { [load_pairs(from), load_pairs(from.wrapping_add(8 * stride))] }
-}
-
-/// Reads maxima and factors.
-///
-/// # Safety
-/// There are places for all samples of the stage.
-#[inline(always)]
-unsafe fn load_normalisers(args: &WeighArgs, stages: Stages, number: u32) -> [Pairs; 2] {
-    let from = args.exponents.normalisers.wrapping_add(first_sample(stages, number));
-    // SAFETY: the caller guarantees it.
-    unsafe { [load_pairs(from), load_pairs(from.wrapping_add(args.exponents.stride as usize))] }
+    q
 }
 
 /// Sums of the responsibilities of both components, and of the rounded ones.
 type Counts = [[f32; 2]; 2];
 
 /// Makes responsibilities, as the units read them, and counts them.
+///
+/// # Safety
+/// The normalisers of the stage are there.
 #[inline(always)]
-fn respond(q: &[Pairs; 2], [top, factor]: &[Pairs; 2], weights: [f32; 2], counts: &mut Counts) -> [[Halves; 4]; 2] {
+unsafe fn respond(q: &[Pairs; 2], normalisers: Shared<f32>, weights: [f32; 2], counts: &mut Counts) -> [[Halves; 4]; 2] {
+    let first = normalisers.offset(2 * (thread() % 4) as usize);
     let mut r = [[0; 4]; 2];
     let mut pair = 0;
     while pair < PAIRS {
+        // SAFETY: the caller guarantees it.
+        let (top, factor): ([f32; 2], [f32; 2]) = unsafe { (first.get_some(8 * pair), first.get_some(STAGE + 8 * pair)) };
         let mut c = 0;
         while c < 2 {
             let mut v = [0.0f32; 2];
             let mut p = 0;
             while p < 2 {
                 // Behind N exponents may be large, and factors are zero.
-                let power = exp2(min(q[c][pair][p] - top[pair][p], 1.0));
-                v[p] = weights[c] * (power * (RESPONSIBILITY_SCALE * factor[pair][p]));
+                let power = exp2(min(q[c][pair][p] - top[p], 1.0));
+                v[p] = weights[c] * (power * (RESPONSIBILITY_SCALE * factor[p]));
                 p += 1;
             }
             let halves = round_halves(v[0], v[1]);
@@ -180,77 +178,65 @@ unsafe fn give(to: *mut f64, sum: f64, add: u32) {
 unsafe fn work(args: &WeighArgs, stages: Stages) {
     let shape = args.shape;
     let (warp, lane) = (thread() / WARP, thread() % WARP);
-    let row = block_idx() as usize * GROUP + (16 * warp + lane / 4) as usize;
-    // SAFETY: weights of all rows.
-    let weights = unsafe { [load(args.weights.add(row)), load(args.weights.add(row + 8))] };
+    // Rows r and r + 8 of the warp's operand are neighbouring components.
+    let component = block_idx() as usize * GROUP + (16 * warp + lane / 4 * 2) as usize;
+    // SAFETY: weights of all components.
+    let weights = unsafe { load2(args.weights.add(component)) };
     // This thread's places only.
     let kept = Shared::<f32>::at(HEAD).offset(thread() as usize);
-    const NEXT: usize = BLOCK as usize;
+    const NEXT: usize = MULTIPLYING as usize;
     let count = stages.count();
     let mut sums: Sums = [0.0; THREAD_SUMS];
     let (mut totals, mut counts) = ([[0.0f64; 2]; 2], [[0.0f32; 2]; 2]);
-    let (mut number, mut since, mut flushed) = (0, 0, false);
-    // The first warp starts the copies: so many ahead that each takes the place that was read before the present one.
-    const AHEAD: u32 = STAGES_AHEAD as u32 - 1;
-    let mut ahead = 0;
-    while warp == 0 && ahead < AHEAD {
-        // SAFETY: the whole warp comes here; the barriers are ready.
-        unsafe { copy(args, stages, ahead) };
-        ahead += 1;
-    }
-    // The exponents of the next two stages are on their way, which come from far, and the normalisers of the next one.
-    let (mut q, mut normalisers) = ([[[[0.0; 2]; PAIRS]; 2]; 2], [[[0.0; 2]; PAIRS]; 2]);
+    let (mut number, mut flushed) = (0, false);
+    // The exponents of the next two stages are on their way, which come from far.
+    let mut q = [[[[0.0; 2]; PAIRS]; 2]; 2];
     if count > 0 {
         // SAFETY: the exponents of all rows and whole tiles, which have an even number of stages.
         unsafe {
-            q = [load_exponents(args, row, stages, 0), load_exponents(args, row, stages, 1)];
-            normalisers = load_normalisers(args, stages, 0);
+            q = [load_exponents(args, component, stages, 0), load_exponents(args, component, stages, 1)];
         }
     }
     while number < count {
         not_unrolled();
-        let mut turn = 0;
-        while turn < 2 {
-            let r = respond(&q[turn], &normalisers, weights, &mut counts);
-            let last = count - 1;
-            let (next, after) = (min_u32(number + 1, last), min_u32(number + 2, last));
-            // SAFETY: as above; the barrier says that the products are there.
-            unsafe {
-                q[turn] = load_exponents(args, row, stages, after);
-                normalisers = load_normalisers(args, stages, next);
-                let place = STAGES.arrived(number);
-                let high = Operand::new(products(shape, place), MATRIX, shape.pitch());
-                let low = high.offset(shape.stage_part());
-                // Sixteen samples at a time.
-                let next = 2 * shape.pitch();
-                warpgroup_add(&mut sums, r, [low, low.offset(next), high, high.offset(next)], since);
-                STAGES.release(place);
-                if warp == 0 {
-                    copy(args, stages, number + AHEAD);
-                }
-            }
-            number += 1;
-            since += 1;
-            turn += 1;
-        }
-        if since == FLUSH || number == count {
-            since = 0;
-            let mut i = 0;
-            while i < THREAD_SUMS {
-                // SAFETY: this thread's places, which it has written where it reads them.
+        let until = min_u32(number + FLUSH, count);
+        let mut since = 0;
+        while number < until {
+            not_unrolled();
+            let mut turn = 0;
+            while turn < 2 {
+                // SAFETY: as above; the barrier says that the stage is there.
                 unsafe {
-                    let before = if flushed { kept.get(i * NEXT) } else { 0.0 };
-                    kept.set(i * NEXT, before + sums[i]);
+                    let place = STAGES.arrived(number);
+                    let r = respond(&q[turn], normalisers(shape, place), weights, &mut counts);
+                    q[turn] = load_exponents(args, component, stages, min_u32(number + 2, count - 1));
+                    let high = Operand::new(stage(shape, place), MATRIX, shape.pitch());
+                    let low = high.offset(shape.stage_part());
+                    // Sixteen samples at a time.
+                    let next = 2 * shape.pitch();
+                    warpgroup_add(&mut sums, r, [low, low.offset(next), high, high.offset(next)], since);
+                    STAGES.release(place);
                 }
-                i += 1;
+                number += 1;
+                since += 1;
+                turn += 1;
             }
-            flushed = true;
-            let mut i = 0;
-            while i < 4 {
-                totals[i / 2][i % 2] += f64::from(counts[i / 2][i % 2]);
-                counts[i / 2][i % 2] = 0.0;
-                i += 1;
+        }
+        let mut i = 0;
+        while i < THREAD_SUMS {
+            // SAFETY: this thread's places, which it has written where it reads them.
+            unsafe {
+                let before = if flushed { kept.get(i * NEXT) } else { 0.0 };
+                kept.set(i * NEXT, before + sums[i]);
             }
+            i += 1;
+        }
+        flushed = true;
+        let mut i = 0;
+        while i < 4 {
+            totals[i / 2][i % 2] += f64::from(counts[i / 2][i % 2]);
+            counts[i / 2][i % 2] = 0.0;
+            i += 1;
         }
     }
     let to = args.sums.wrapping_add(block_idx_y() as usize * shape.sums());
@@ -261,7 +247,7 @@ unsafe fn work(args: &WeighArgs, stages: Stages) {
         total += shuffle_xor64(total, 1);
         total += shuffle_xor64(total, 2);
         if lane.is_multiple_of(4) {
-            let to = to.wrapping_add(shape.rows() * (shape.products() + kind) + row + 8 * c);
+            let to = to.wrapping_add(shape.rows() * (shape.products() + kind) + component + c);
             // SAFETY: a place for each row; no other thread has it.
             unsafe { give(to, total, args.add) };
         }
@@ -273,8 +259,8 @@ unsafe fn work(args: &WeighArgs, stages: Stages) {
     while first < opaque(THREAD_SUMS as u32) as usize {
         not_unrolled();
         let place = |i: usize| {
-            let (of_row, product) = (row + 8 * (i / 2 % 2), (first + i) / 4 * 8 + 2 * (lane % 4) as usize + i % 2);
-            to.wrapping_add(of_row * shape.products() + product)
+            let product = (first + i) / 4 * 8 + 2 * (lane % 4) as usize + i % 2;
+            to.wrapping_add((component + i / 2 % 2) * shape.products() + product)
         };
         let mut values = [0.0f64; AT_ONCE];
         let mut i = 0;
@@ -308,7 +294,20 @@ kernel! {
             mbarriers_ready();
         }
         barrier!();
+        let stages = Stages::new(&args);
         // SAFETY: the barriers are ready.
-        unsafe { work(&args, Stages::new(&args)) };
+        unsafe {
+            if thread_idx() < MULTIPLYING {
+                more_registers::<{ REGISTERS_OF_KINDS.0 }>();
+                work(&args, stages);
+            } else {
+                fewer_registers::<{ REGISTERS_OF_KINDS.1 }>();
+                let mut number = 0;
+                while thread_idx() < MULTIPLYING + WARP && number < stages.count() {
+                    copy(&args, stages, number);
+                    number += 1;
+                }
+            }
+        }
     }
 }

@@ -129,6 +129,18 @@ fn place(i: usize) -> (usize, usize) {
     (16 * warp + lane / 4 + 8 * (i / 2 % 2), i / 4 * 8 + 2 * (lane % 4) + i % 2)
 }
 
+/// Does nothing.
+///
+/// # Safety
+/// As on the device.
+pub unsafe fn more_registers<const N: u32>() {}
+
+/// Does nothing.
+///
+/// # Safety
+/// As on the device.
+pub unsafe fn fewer_registers<const N: u32>() {}
+
 /// As on the device, rounded once.
 ///
 /// # Safety

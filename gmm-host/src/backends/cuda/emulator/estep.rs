@@ -587,7 +587,7 @@ fn warpgroups_give_the_statistics() {
                 continue;
             }
             let run = |weights: Option<&[f32]>| {
-                tensor_cores_statistics(&x, &mixture, "warpgroup:256x1:all", (piece, slices), weights)
+                tensor_cores_statistics(&x, &mixture, "warpgroup:384x1:all", (piece, slices), weights)
             };
             let got = run(None);
             // The far sample's responsibilities are rounded by 2⁻¹² of themselves, and that sample is most of the scatter.

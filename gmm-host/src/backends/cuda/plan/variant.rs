@@ -334,7 +334,7 @@ mod tests {
             "fused:128x3:0",
             "fused_tensor_cores:512x1:0",
             "tensor_cores/4:256x1:all",
-            "warpgroup:256x1:all",
+            "warpgroup:384x1:all",
             "whitened/3:384x1:all",
             "weighted_sums/8:192x2:all",
             "general:256x8:all",
@@ -344,7 +344,7 @@ mod tests {
         let bad = "small_k small_k:128x4 small_k:100x4:0 small_k/2:128x4:0 warp:128x4:0 pair/7:128x1:all \
             tiled8/8:128x1:all small_k:128x0:0 small_k:2048x1:0 small_k:128x4:-1 small_k:128x4:0:0 batch/0:64x1:0 \
             weighted_sums/4:128x1:all tensor_cores/3:256x1:all tensor_cores/1:1024x1:all \
-            warpgroup:128x1:all warpgroup/2:256x1:all";
+            warpgroup:128x1:all warpgroup/2:384x1:all";
         for text in bad.split_whitespace() {
             assert!(text.parse::<Variant>().is_err(), "{text}");
         }

@@ -39,25 +39,29 @@ unsafe fn copy(args: &ExponentsArgs, tiles: u32) {
     let (groups, chunks) = (shape.groups() as u32, shape.chunks() as u32);
     let (mut tile, mut round, mut number) = (block_idx(), 0, 0);
     while tile < tiles {
-        let mut of_tile = 0;
-        while of_tile < groups * chunks {
-            let chunk = of_tile % chunks;
-            // SAFETY: the places were read, or are empty; the arrays have the tile's products and the group's coefficients.
-            unsafe {
-                if of_tile < chunks {
-                    let place = PRODUCTS.claim(MOST_CHUNKS as u32 * round + chunk, EIGHTS * EIGHT);
-                    let at = (lane * shape.pitch() + chunk as usize * EIGHT) / size_of::<u32>();
-                    let from = args.products.wrapping_add(tile as usize * 2 * shape.part() / size_of::<u32>() + at);
-                    products().offset(at).copy_bulk(from, EIGHT as u32, PRODUCTS.full(place));
+        let mut group = 0;
+        while group < groups {
+            let mut chunk = 0;
+            while chunk < chunks {
+                // SAFETY: the places were read, or are empty; the arrays have the tile's products and the group's coefficients.
+                unsafe {
+                    if group == 0 {
+                        let place = PRODUCTS.claim(MOST_CHUNKS as u32 * round + chunk, EIGHTS * EIGHT);
+                        let at = (lane * shape.pitch() + chunk as usize * EIGHT) / size_of::<u32>();
+                        let from = args.products.wrapping_add(tile as usize * 2 * shape.part() / size_of::<u32>() + at);
+                        products().offset(at).copy_bulk(from, EIGHT as u32, PRODUCTS.full(place));
+                    }
+                    let place = CHUNKS.claim(number, COEFFICIENTS);
+                    if lane == 0 {
+                        let at = (group * chunks + chunk) as usize * COEFFICIENTS / size_of::<u32>();
+                        let from = args.coefficients.wrapping_add(at);
+                        coefficients(shape, place).copy_bulk(from, COEFFICIENTS as u32, CHUNKS.full(place));
+                    }
                 }
-                let place = CHUNKS.claim(number, COEFFICIENTS);
-                if lane == 0 {
-                    let from = args.coefficients.wrapping_add(of_tile as usize * COEFFICIENTS / size_of::<u32>());
-                    coefficients(shape, place).copy_bulk(from, COEFFICIENTS as u32, CHUNKS.full(place));
-                }
+                number += 1;
+                chunk += 1;
             }
-            number += 1;
-            of_tile += 1;
+            group += 1;
         }
         tile += grid_dim();
         round += 1;
@@ -108,8 +112,6 @@ unsafe fn finish_group(args: &ExponentsArgs, mut q: Sums, group: u32, sample: us
         unsafe { store4(to.wrapping_add(8 * j * SAMPLES), four) };
         j += 1;
     }
-    // The compiler leaves what is written above here: behind it, the next products' registers would wait for it.
-    warp_sync();
     let mut j = 0;
     while j < GROUP / 8 {
         // SAFETY: the caller guarantees it.

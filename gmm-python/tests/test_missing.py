@@ -206,13 +206,6 @@ def test_tags() -> None:
     assert clone(GaussianMixture(missing=True)).missing
 
 
-def test_a_cluster_refuses() -> None:
-    from gaussmix import cluster
-
-    with pytest.raises(ValueError, match="not supported on a cluster"):
-        cluster.GaussianMixture(2, missing=True).fit(blobs(100)[1])
-
-
 @pytest.mark.filterwarnings("ignore", category=ConvergenceWarning)
 def test_a_posterior() -> None:
     rng = np.random.default_rng(1)

@@ -52,7 +52,7 @@ def validated(
     """
     missing = takes_missing(estimator)
     if missing:
-        refuse_gpu(X)
+        X = copied_from_gpu(X, type(estimator).__name__, min_samples=min_samples)
     if on_gpu(X):
         array = checked(X, type(estimator).__name__, min_samples=min_samples)
         validate_data(estimator, array, reset=reset, skip_check_array=True)
@@ -75,10 +75,9 @@ def takes_missing(estimator: Any) -> bool:
     return bool(getattr(estimator, "missing", False))
 
 
-def refuse_gpu(X: object) -> None:
-    """Refuse an array in a GPU's memory, where values may be missing."""
-    if on_gpu(X):
-        raise ValueError("missing=True computes on the CPU only; bring the array to the host")
+def copied_from_gpu(X: Any, user: str, *, min_samples: int = 1) -> Any:
+    """Copy samples that are in a GPU's memory, and of which values may be missing, to the host; give back all else as it is."""
+    return on_host(checked(X, user, min_samples=min_samples)) if on_gpu(X) else X
 
 
 class Missing(NamedTuple):

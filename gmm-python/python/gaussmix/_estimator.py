@@ -146,7 +146,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         The number of threads, as joblib counts; by default all cores, or as many as RAYON_NUM_THREADS says.
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random, instead of being an error. The likelihood of a sample is
-        then that of its observed values, and a fit maximises it exactly. Computed on the CPU.
+        then that of its observed values, and a fit maximises it exactly. Computed on the CPU; an array in a GPU's
+        memory is copied to the host first.
     callback : callable or None, default=None
         Called after each iteration with an :class:`Iteration`; the fit ends when it returns something true.
 
@@ -630,9 +631,12 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             The samples without gaps, in their own type; what is observed is as it was.
         """
         check_is_fitted(self)
-        _arrays.refuse_gpu(X)
         x: Floats = validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
+            self,
+            _arrays.copied_from_gpu(X, type(self).__name__),
+            reset=False,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan",
         )
         seed = 0
         if draws is not None:
@@ -640,7 +644,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
                 raise ValueError(f"draws is {draws!r}; give the number of draws, at least 1, or None for means")
             seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
         x = np.asarray(x, dtype=x.dtype.newbyteorder("="))
-        return _core.impute(x, self._mixture(), draws, seed).astype(x.dtype, copy=False)
+        return beside(_core.impute(x, self._mixture(), draws, seed).astype(x.dtype, copy=False), X)
 
     def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Give the Bayesian information criterion; the lower the better.

@@ -228,6 +228,36 @@ fn the_lower_bound_never_falls() {
     }
 }
 
+#[test]
+fn a_resumed_fit_has_the_bits_of_one_that_was_not_interrupted() {
+    let x = with_holes(7, blobs(3, 500, 3), 0.3);
+    for t in CovarianceType::ALL {
+        let params = GaussianMixtureParams::new(3).covariance_type(t).n_init(2).tol(0.0).max_iter(12);
+        for backend in BACKENDS {
+            let fit = |params: GaussianMixtureParams| {
+                params
+                    .check()
+                    .unwrap()
+                    .fit_with(evaluator(backend, &x, None).as_mut(), &mut |_| ControlFlow::Continue(()))
+            };
+            let whole = fit(params.clone()).unwrap();
+            let mut last = None;
+            let stop = &mut |i: &gmm_host::Iteration<'_>| {
+                if (i.run, i.iteration) != (1, 5) {
+                    return ControlFlow::Continue(());
+                }
+                last = Some((i.fit.clone(), i.best.cloned()));
+                ControlFlow::Break(())
+            };
+            params.clone().check().unwrap().fit_with(evaluator(backend, &x, None).as_mut(), stop).unwrap();
+            let (present, best) = last.unwrap();
+            let resumed = fit(params.clone().resume(present, best)).unwrap();
+            let bits = |fit: gmm_host::Fit| (fit.mixture, fit.lower_bounds, fit.run);
+            assert_eq!(bits(resumed), bits(whole), "{} {t}", backend.name);
+        }
+    }
+}
+
 /// The free parameters of a mixture of two components, one after the other.
 fn parameters(m: &Mixture) -> Vec<f64> {
     let d = m.n_features();

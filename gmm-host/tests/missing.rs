@@ -10,6 +10,7 @@ use gmm_host::{
 use ndarray::{Array1, Array2, Axis, array, s};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::ops::ControlFlow;
 
 const NAN: f64 = f64::NAN;
 
@@ -227,6 +228,36 @@ fn the_lower_bound_never_falls() {
     }
 }
 
+#[test]
+fn a_resumed_fit_has_the_bits_of_one_that_was_not_interrupted() {
+    let x = with_holes(7, blobs(3, 500, 3), 0.3);
+    for t in CovarianceType::ALL {
+        let params = GaussianMixtureParams::new(3).covariance_type(t).n_init(2).tol(0.0).max_iter(12);
+        for backend in BACKENDS {
+            let fit = |params: GaussianMixtureParams| {
+                params
+                    .check()
+                    .unwrap()
+                    .fit_with(evaluator(backend, &x, None).as_mut(), &mut |_| ControlFlow::Continue(()))
+            };
+            let whole = fit(params.clone()).unwrap();
+            let mut last = None;
+            let stop = &mut |i: &gmm_host::Iteration<'_>| {
+                if (i.run, i.iteration) != (1, 5) {
+                    return ControlFlow::Continue(());
+                }
+                last = Some((i.fit.clone(), i.best.cloned()));
+                ControlFlow::Break(())
+            };
+            params.clone().check().unwrap().fit_with(evaluator(backend, &x, None).as_mut(), stop).unwrap();
+            let (present, best) = last.unwrap();
+            let resumed = fit(params.clone().resume(present, best)).unwrap();
+            let bits = |fit: gmm_host::Fit| (fit.mixture, fit.lower_bounds, fit.run);
+            assert_eq!(bits(resumed), bits(whole), "{} {t}", backend.name);
+        }
+    }
+}
+
 /// The free parameters of a mixture of two components, one after the other.
 fn parameters(m: &Mixture) -> Vec<f64> {
     let d = m.n_features();
@@ -432,6 +463,38 @@ fn bad_data_is_refused() {
     let samples = Samples::with_missing(hidden.view()).unwrap().with_weights(w.view()).unwrap();
     let error = GaussianMixtureParams::new(2).fit(samples).unwrap_err();
     assert!(matches!(error, Error::UnobservedColumn { column: 1 }), "{error}");
+    // So it is where the fit starts at given parameters, and looks at rows for this check alone.
+    let start = mixture(1, CovarianceType::Diag, 2, 3, 0.0);
+    let params = GaussianMixtureParams::new(2).covariance_type(CovarianceType::Diag);
+    let initial = (params.clone())
+        .weights_init(start.weights().to_owned())
+        .means_init(start.means().to_owned())
+        .precisions_init(Covariances::Diag(Array2::ones((2, 3))));
+    for params in [params.clone().start(start.clone()), initial] {
+        let hidden = Samples::with_missing(hidden.view()).unwrap();
+        let of_weight = hidden.clone().with_weights(w.view()).unwrap();
+        for samples in [Samples::with_missing(empty.view()).unwrap(), of_weight.clone()] {
+            let error = params.fit(samples).unwrap_err();
+            assert!(matches!(error, Error::UnobservedColumn { column: 1 }), "{error}");
+        }
+        params.fit(hidden).unwrap();
+    }
+    // The only value of a column is in a late row.
+    let mut late = normal(1, 30_000, 3, 0.0);
+    late.column_mut(1).fill(NAN);
+    late[[29_000, 1]] = 0.5;
+    let samples = Samples::with_missing(late.view()).unwrap();
+    let part = samples.rows(0..29_000);
+    let chunks = |samples: Samples<'static>| {
+        ChunkedEvaluator::of_samples(samples, 7_000, |chunk| Ok(Box::new(CpuEvaluator::new(chunk)?))).unwrap()
+    };
+    let params = params.start(start).max_iter(1);
+    assert!(params.fit(&samples).is_ok() && params.fit(part).is_err());
+    let shared =
+        |rows: usize| Samples::with_shared_missing(late.slice(s![..rows, ..]).to_owned().into_shared()).unwrap();
+    let params = params.check().unwrap();
+    let fit = |rows| params.fit_with(&mut chunks(shared(rows)), &mut |_| ControlFlow::Continue(()));
+    assert!(fit(30_000).is_ok() && matches!(fit(29_000).unwrap_err(), Error::UnobservedColumn { column: 1 }));
     // Scores of such data are those of the other columns.
     let m = mixture(1, CovarianceType::Full, 2, 3, 0.0);
     assert!(m.score(Samples::with_missing(empty.view()).unwrap()).unwrap().is_finite());

@@ -362,6 +362,111 @@ def test_likelihood():
             likelihood(2 * gm.weights_, gm.means_, gm.covariances_)
 
 
+def with_holes():
+    """A third of the values is missing: in the second partition of 700 rows a whole column, in row 10 and others all."""
+    x = X.copy()
+    x[np.random.default_rng(2).random(x.shape) < 0.3] = np.nan
+    x[700:1400, 2] = np.nan
+    x[10] = np.nan
+    return x
+
+
+HOLES = with_holes()
+EMPTY_ROWS = int(np.isnan(HOLES).all(axis=1).sum())
+
+
+@pytest.mark.parametrize(
+    "more",
+    [*({"covariance_type": kind} for kind in KINDS), {"standardize": True}, {"init_params": "random", "n_init": 2}],
+    ids=str,
+)
+@pytest.mark.parametrize("weights", [None, W], ids=["", "weights"])
+def test_missing_values(more, weights):
+    params = {"random_state": 0, "tol": 1e-5, "max_iter": 300, "missing": True, **more}
+    with pytest.warns(UserWarning, match=f"{EMPTY_ROWS} rows have no observed value, the first is row 10 ") as seen:
+        local = gaussmix.GaussianMixture(3, **params).fit(HOLES, sample_weight=weights)
+    message = str(seen[0].message)
+    fits = []
+    for n, resident in [(1, True), (3, False)]:
+        with pytest.warns(UserWarning) as seen:
+            gm = GaussianMixture(3, engine=InProcess(n), partition_rows=700, resident=resident, **params)
+            fits.append(gm.fit(HOLES, None, weights))
+        assert [str(warning.message) for warning in seen] == [message]
+    assert_same_bits(*fits)
+    gm = fits[0]
+    # EM passes on what the sums of other partitions differ by, and with holes it takes more iterations.
+    assert_close(gm, local, 1e-9)
+    assert np.array_equal(gm.predict(HOLES), local.predict(HOLES))
+    np.testing.assert_allclose(gm.score_samples(HOLES), local.score_samples(HOLES), rtol=1e-8, atol=1e-8)
+    assert gm.score_samples(HOLES)[10] == 0.0
+    np.testing.assert_allclose(gm.predict_proba(HOLES), local.predict_proba(HOLES), rtol=1e-7, atol=1e-8)
+    for method in ("score", "bic", "aic"):
+        of = [getattr(m, method)(HOLES, sample_weight=weights) for m in (gm, local)]
+        np.testing.assert_allclose(*of, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:.*no observed value")
+def test_other_uses_of_missing_values(tmp_path):
+    params = {"random_state": 0, "missing": True}
+    # Nothing is missing: the bits without the option.
+    for more in ({}, {"standardize": True}, {"covariance_type": "diag"}):
+        complete = [GaussianMixture(3, partition_rows=700, random_state=0, missing=m, **more).fit(X) for m in (False, True)]
+        assert_same_bits(*complete)
+    # Many samples, in float32; chunks.
+    x = np.tile(HOLES, (6, 1)).astype(np.float32)
+    fits = [m(3, **params).fit(x) for m in (gaussmix.GaussianMixture, GaussianMixture)]
+    np.testing.assert_allclose(fits[0].means_, fits[1].means_, atol=1e-4)
+    gm, local = GaussianMixture(3, partition_rows=100, **params), gaussmix.GaussianMixture(3, **params)
+    for chunk in np.array_split(HOLES, 4):
+        gm.partial_fit(chunk)
+        local.partial_fit(chunk)
+    np.testing.assert_allclose(gm.means_, local.means_, rtol=1e-9)
+    # Nulls of Parquet.
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    pandas.DataFrame(HOLES, columns=list("abcd")).to_parquet(tmp_path / "x.parquet", row_group_size=700)
+    gm = GaussianMixture(3, partition_rows=700, **params)
+    assert_same_bits(gm.fit(tmp_path / "x.parquet"), GaussianMixture(3, partition_rows=700, **params).fit(HOLES))
+    # Selection.
+    found = gaussmix.select(HOLES, [1, 3], estimator=GaussianMixture(partition_rows=700), **params)
+    alone = gaussmix.select(HOLES, [1, 3], **params)
+    for a, b in zip(found.table, alone.table, strict=True):
+        assert a.criterion == pytest.approx(b.criterion, rel=1e-9)
+    # A likelihood with its derivatives.
+    one = (gm.weights_, gm.means_, gm.covariances_)
+    local = gaussmix.Likelihood(HOLES, W, missing=True)
+    with Likelihood(HOLES, W, partition_rows=500, engine=InProcess(2), missing=True) as likelihood:
+        np.testing.assert_allclose(likelihood(*one), local(*one), rtol=1e-12)
+        np.testing.assert_allclose(likelihood.score_samples(*one), local.score_samples(*one), rtol=1e-12)
+        for a, b in zip(likelihood.gradient(*one), local.gradient(*one), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-8)
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["", "start"])
+def test_errors_of_missing_values(given):
+    start = {"weights_init": [1.0], "means_init": np.zeros((1, 4)), "precisions_init": np.eye(4)[np.newaxis]}
+    start = start if given else {}
+    nothing = HOLES.copy()
+    nothing[:, 1] = np.nan
+    # The only values of the column have no weight.
+    weightless, weights = nothing.copy(), np.ones(len(X))
+    weightless[:5, 1], weights[:5] = 1.0, 0.0
+    infinite = HOLES.copy()
+    infinite[1700, 2] = np.inf
+    for engine_fit in (gaussmix.GaussianMixture, GaussianMixture):
+        gm = engine_fit(1, missing=True, **start)
+        with pytest.raises(ValueError, match=r"nothing is observed in column 1 \(counted from 0\)"):
+            gm.fit(nothing)
+        with pytest.raises(ValueError, match="nothing is observed in column 1 .*rows without weight"):
+            gm.fit(weightless, sample_weight=weights)
+        with pytest.raises(ValueError, match="contains infinity"):
+            gm.fit(infinite)
+    with pytest.raises(ValueError, match=r"^rows 1400 to 2099 of X: Input X contains infinity"):
+        GaussianMixture(2, missing=True, partition_rows=700, **start).fit(infinite)
+    with pytest.raises(ValueError, match="contains NaN"):
+        Likelihood(HOLES)
+
+
 class Counting(InProcess):
     """Counts the partitions that were loaded."""
 

@@ -76,6 +76,40 @@ def test_units_and_runs(client):
     assert_same_bits(GaussianMixture(client=client, **params).fit(collection()), here)
 
 
+@pytest.mark.filterwarnings("ignore:.*no observed value")
+@pytest.mark.parametrize("more", [{}, {"covariance_type": "tied"}, {"covariance_type": "diag", "standardize": True}])
+def test_missing_values(client, tmp_path, more):
+    holes = X.copy()
+    holes[np.random.default_rng(2).random(X.shape) < 0.3] = np.nan
+    # A partition without any value in a column, and a row without any.
+    holes[700:1400, 2] = np.nan
+    holes[10] = np.nan
+    params = {**PARAMS, "missing": True, **more}
+    here = cluster.GaussianMixture(partition_rows=700, **params).fit(holes, sample_weight=W)
+    x = da.from_array(holes, chunks=(700, 2))
+    gm = GaussianMixture(client=client, **params).fit(x, sample_weight=W)
+    assert_same_bits(gm, here)
+    for method in ("predict", "score_samples"):
+        np.testing.assert_allclose(getattr(gm, method)(x).compute(), getattr(here, method)(holes), rtol=1e-9, atol=1e-12)
+    assert gm.score(x) == pytest.approx(here.score(holes), rel=1e-13)
+    np.save(tmp_path / "x.npy", holes)
+    np.save(tmp_path / "w.npy", W)
+    files = GaussianMixture(client=client, partition_rows=700, resident=False, **params)
+    assert_same_bits(files.fit(tmp_path / "x.npy", sample_weight=tmp_path / "w.npy"), here)
+    assert np.array_equal(gm.predict(tmp_path / "x.npy").compute(), here.predict(holes))
+    one = (gm.weights_, gm.means_, gm.covariances_)
+    with Likelihood(x, client=client, covariance_type=gm.covariance_type, missing=True) as likelihood:
+        there = gaussmix.Likelihood(holes, covariance_type=gm.covariance_type, missing=True)
+        assert likelihood(*one) == pytest.approx(there(*one), rel=1e-12)
+    pandas = pytest.importorskip("pandas")
+    import dask.dataframe as dd
+
+    frame = dd.from_pandas(pandas.DataFrame(holes, columns=list("abcd")), npartitions=3)
+    np.testing.assert_allclose(GaussianMixture(client=client, **params).fit(frame).score(frame), gm.score(x), rtol=1e-3)
+    with pytest.raises(ValueError, match="nothing is observed in column 1"):
+        GaussianMixture(client=client, **params).fit(da.where(da.arange(4) == 1, np.nan, x))
+
+
 def test_values_are_dask_arrays(client, reference):
     gm = GaussianMixture(client=client, **PARAMS).fit(collection())
     for method in ("predict", "predict_proba", "score_samples"):

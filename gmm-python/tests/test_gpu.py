@@ -10,6 +10,7 @@ import importlib
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -224,6 +225,60 @@ def test_standardize_is_for_the_host():
         GaussianMixture(standardize=True).fit(Producer((5, 2), (2, 1)))
 
 
+class OnGpu:
+    """An array of the host in the place of one in a GPU's memory."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __dlpack_device__(self):
+        return CUDA, 0
+
+
+class Taken:
+    """What `_core.GpuArray` would make of it."""
+
+    def __init__(self, producer):
+        self.x, self.shape, self.ndim, self.dtype = producer.x, producer.x.shape, producer.x.ndim, producer.x.dtype
+
+    def to_numpy(self):
+        return self.x.copy()
+
+
+HOLES = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32) + 5.0 * (np.arange(200) % 2)[:, np.newaxis]
+HOLES[np.random.default_rng(1).random(HOLES.shape) < 0.3] = np.nan
+
+
+def assert_missing_is_computed_on_the_host(on_gpu):
+    weights = np.arange(200) % 3 + 0.5
+    for more in ({}, {"standardize": True}, {"init_params": "random"}):
+        a, b = (
+            GaussianMixture(2, missing=True, random_state=0, **more).fit(x, sample_weight=weights) for x in (on_gpu, HOLES)
+        )
+        assert_same(a, b, on_gpu, HOLES)
+    np.testing.assert_array_equal(a.impute(on_gpu), a.impute(HOLES))
+    np.testing.assert_array_equal(a.partial_fit(on_gpu).means_, b.partial_fit(HOLES).means_)
+    mixture = a.weights_, a.means_, a.covariances_
+    assert Likelihood(on_gpu, missing=True)(*mixture) == Likelihood(HOLES, missing=True)(*mixture)
+    chains = {"chains": 1, "warmup": 20, "draws": 20, "random_state": 0, "missing": True}
+    mine, theirs = (BayesianMixture(1, **chains).fit(x) for x in (on_gpu, HOLES))
+    np.testing.assert_array_equal(mine.draws_["means"], theirs.draws_["means"])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_samples_with_missing_values_are_copied_to_the_host(monkeypatch):
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D array instead"):
+        Likelihood(Producer((5,), (1,)), missing=True)
+    with pytest.raises(ValueError, match="minimum of 2 is required"):
+        GaussianMixture(missing=True).fit(Producer((1, 2), (2, 1)))
+    monkeypatch.setattr("gaussmix._gpu._core", SimpleNamespace(GpuArray=Taken))
+    assert_missing_is_computed_on_the_host(OnGpu(HOLES))
+    infinite = HOLES.copy()
+    infinite[7, 1] = np.inf
+    with pytest.raises(ValueError, match="row 7, column 1"):
+        GaussianMixture(missing=True).fit(OnGpu(infinite))
+
+
 # With a GPU.
 
 REQUIRED = os.environ.get("GMM_REQUIRE_CUDA") == "1"
@@ -323,6 +378,11 @@ def test_other_methods(library):
     chains = {"n_components": 2, "chains": 1, "warmup": 20, "draws": 20, "random_state": 0, "device": "cpu"}
     mine, theirs = BayesianMixture(**chains).fit(on_gpu[:100]), BayesianMixture(**chains).fit(x[:100])
     np.testing.assert_array_equal(mine.draws_["means"], theirs.draws_["means"])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_missing_values(library):
+    assert_missing_is_computed_on_the_host(to_gpu(library, HOLES))
 
 
 def parameters(x, k=3):

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import get_tags
 
-from gaussmix import BayesianMixture, GaussianMixture, Likelihood
+from gaussmix import BayesianMixture, GaussianMixture, Likelihood, plot
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no observed value")
 TYPES = ["full", "tied", "diag", "spherical"]
@@ -159,6 +159,24 @@ def test_imputed_means(covariance_type: str) -> None:
         np.testing.assert_allclose(got[~seen], want[~seen], atol=1e-9)
 
 
+def test_plots_have_open_circles() -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    _, X = blobs(200)
+    X[3] = np.nan
+    gm = GaussianMixture(3, missing=True, random_state=0).fit(X)
+    some = ~np.isnan(X).all(axis=1)
+    for features, drawn in ((None, [0, 1, 2]), ((0, 2), [0, 2])):
+        ax = plot(gm, X, features=features, ax=pyplot.figure().gca())
+        sizes = [(len(c.get_offsets()), len(c.get_facecolors()) > 0) for c in ax.collections]
+        complete = ~np.isnan(X[some][:, drawn]).any(axis=1)
+        assert sum(n for n, solid in sizes if solid) == complete.sum()
+        assert sum(n for n, solid in sizes if not solid) == (~complete).sum()
+        assert np.isfinite(np.concatenate([c.get_offsets() for c in ax.collections])).all()
+        pyplot.close()
+    assert len(plot(gm, blobs(200)[0], ax=pyplot.figure().gca()).collections) == 3
+    pyplot.close()
+
+
 def test_imputed_draws() -> None:
     gm = GaussianMixture.from_parameters([1.0], [[2.0, 1.0]], [[[4.0, 1.2], [1.2, 1.0]]])
     X = np.array([[5.0, np.nan]], dtype=np.float32)
@@ -204,13 +222,6 @@ def test_tags() -> None:
     assert get_tags(GaussianMixture(missing=True)).input_tags.allow_nan
     assert not get_tags(GaussianMixture()).input_tags.allow_nan
     assert clone(GaussianMixture(missing=True)).missing
-
-
-def test_a_cluster_refuses() -> None:
-    from gaussmix import cluster
-
-    with pytest.raises(ValueError, match="not supported on a cluster"):
-        cluster.GaussianMixture(2, missing=True).fit(blobs(100)[1])
 
 
 @pytest.mark.filterwarnings("ignore", category=ConvergenceWarning)

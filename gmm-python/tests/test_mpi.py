@@ -30,6 +30,12 @@ def folder(tmp_path_factory):
     bad = X.copy()
     bad[4000, 1] = np.nan
     np.save(folder / "nan.npy", bad)
+    holes = X.copy()
+    holes[np.random.default_rng(2).random(X.shape) < 0.3] = np.nan
+    # Partitions and ranks without any value in a column, and a row without any.
+    holes[:2600, 2] = np.nan
+    holes[10] = np.nan
+    np.save(folder / "holes.npy", holes)
     return folder
 
 
@@ -275,6 +281,68 @@ def test_the_command(folder):
     assert json.loads(found[2][1])["score"] == pytest.approx(here.score(X), rel=1e-12)
     for values, method in methods.items():
         np.testing.assert_allclose(np.load(folder / f"{values}.npy"), getattr(here, method)(X), rtol=1e-9, atol=1e-12)
+
+
+MISSING = """
+import warnings
+import numpy as np
+from mpi4py import MPI
+import gaussmix
+from gaussmix import cluster
+from gaussmix.mpi import GaussianMixture, Likelihood
+
+comm = MPI.COMM_WORLD
+rank, size = comm.Get_rank(), comm.Get_size()
+X, W = np.load("holes.npy"), np.load("w.npy")
+part = slice(rank * 5003 // size, (rank + 1) * 5003 // size)
+first = np.isnan(X).all(axis=1).argmax()
+for more in ({}, dict(covariance_type="diag", standardize=True)):
+    params = dict(n_components=3, random_state=0, tol=1e-5, missing=True, **more)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        here = cluster.GaussianMixture(partition_rows=700, **params).fit(X, sample_weight=W)
+        gm = GaussianMixture(comm=comm, partition_rows=700, **params).fit("holes.npy", sample_weight="w.npy")
+    messages = [str(warning.message) for warning in seen]
+    assert len(messages) == (2 if rank == 0 else 1) and len(set(messages)) == 1 and f"is row {first} " in messages[0], messages
+    for name in ("weights_", "means_", "covariances_", "lower_bounds_"):
+        assert np.array_equal(getattr(gm, name), getattr(here, name)), name
+    warnings.simplefilter("ignore")
+    # The first rank has no value in a column.
+    arrays = GaussianMixture(comm=comm, **params).fit(X[part], sample_weight=W[part])
+    np.testing.assert_allclose(arrays.means_, here.means_, rtol=1e-9)
+    assert np.array_equal(gm.predict("holes.npy"), here.predict(X))
+    assert np.array_equal(gm.predict(X[part]), here.predict(X[part]))
+    np.testing.assert_allclose(gm.score(X[part]), here.score(X), rtol=1e-12)
+one = (gm.weights_, gm.means_, gm.covariances_)
+with Likelihood(X[part], comm=comm, covariance_type="diag", missing=True) as likelihood:
+    np.testing.assert_allclose(likelihood(*one), gaussmix.Likelihood(X, covariance_type="diag", missing=True)(*one), rtol=1e-12)
+nothing = X[part].copy()
+nothing[:, 1] = np.nan
+try:
+    GaussianMixture(comm=comm, missing=True).fit(nothing)
+except ValueError as error:
+    assert "nothing is observed in column 1" in str(error), error
+else:
+    raise AssertionError("no error")
+comm.Barrier()
+if rank == 0:
+    print("all well")
+"""
+
+
+def test_missing_values(folder):
+    (folder / "missing.py").write_text(MISSING)
+    done = mpiexec(folder, 2, "missing.py")
+    assert done.stdout == "all well\n", done.stderr
+    fit = ("fit", "holes.npy", "-k", 3, "--partition-rows", 700, "-o", "holes.json")
+    values = ("predict", "holes.json", "holes.npy", "--missing", "-o", "labels.npy")
+    score = ("score", "holes.json", "holes.npy", "--missing", "--json")
+    found = commands(folder, 2, fit, (*fit, "--missing"), score, values)
+    assert [code for code, _, _ in found] == [1, 0, 0, 0] and "contains NaN" in found[0][2], found
+    X = np.load(folder / "holes.npy")
+    gm = gaussmix.GaussianMixture.load(folder / "holes.json", missing=True)
+    assert np.array_equal(np.load(folder / "labels.npy"), gm.predict(X))
+    assert json.loads(found[2][1])["score"] == pytest.approx(gm.score(X), rel=1e-12)
 
 
 def test_errors_of_the_command_are_one_message(folder):

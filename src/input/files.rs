@@ -20,7 +20,7 @@ pub fn refuse_overlap<'a>(
         if inputs.contains(&path) {
             bail!("{}: is an input; name another file for the result", output.display());
         }
-        if path.parent().is_some_and(|parent| folders.iter().any(|folder| folder == parent)) {
+        if folders.iter().any(|folder| path.starts_with(folder)) {
             bail!("{}: lies in a folder that is an input; name another place for the result", output.display());
         }
         if seen.contains(&path) {

@@ -1,14 +1,15 @@
 //! The options of every command that computes over data.
 use clap::Args;
-use gaussmix::io::Selection;
+use gaussmix::io::{Decimal, Selection};
 use gaussmix::{Device, LoadOptions};
 use std::path::PathBuf;
 
 /// The files of the data, and which of their columns are features.
 #[derive(Debug, Clone, Args)]
 pub struct TableOptions {
-    /// The data (samples × features): .npy (float32 or float64), .csv, .tsv or .txt (also .gz or .zst), .parquet, .arrow or
-    /// .feather; several files or a folder of them are one data set; - is standard input (CSV or .npy)
+    /// The data (samples × features): .npy (float32 or float64), .csv, .tsv or .txt (also .gz or .zst), .parquet, .arrow,
+    /// .feather or .arrows; several files or a folder of them are one data set; - is standard input (CSV, .npy or an Arrow IPC
+    /// stream)
     #[arg(value_name = "DATA", required = true)]
     pub data: Vec<PathBuf>,
     /// The columns that are features, by name (by number, counted from 0, where the file has no names). Default: all, or
@@ -18,12 +19,24 @@ pub struct TableOptions {
     /// Columns to leave out
     #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "columns")]
     drop: Vec<String>,
+    /// How decimals are written in text: with . or ,. Default: a point, unless the first lines show that it is a comma
+    /// (1,5;2,25)
+    #[arg(long, value_name = "CHARACTER", value_parser = decimal)]
+    decimal: Option<Decimal>,
+}
+
+fn decimal(text: &str) -> Result<Decimal, String> {
+    match text {
+        "." => Ok(Decimal::Point),
+        "," => Ok(Decimal::Comma),
+        _ => Err("use . or ,".into()),
+    }
 }
 
 impl TableOptions {
     /// The columns to read. `model`: the names of the features of the model that meets the data; `id`: a column to keep.
     pub fn selection(&self, model: Option<Vec<String>>, id: Option<String>) -> Selection {
-        Selection { columns: self.columns.clone(), drop: self.drop.clone(), id, model }
+        Selection { columns: self.columns.clone(), drop: self.drop.clone(), id, model, decimal: self.decimal }
     }
 
     /// The data in a few words, for reports and errors.

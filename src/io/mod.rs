@@ -7,7 +7,9 @@ mod identity;
 mod model;
 mod output;
 
-pub use data::{Contents, Data, DataFile, Ids, Selection, Table, panics_are_caught, read_data, read_vector, write_npy};
+pub use data::{
+    Contents, Data, DataFile, Decimal, Ids, Selection, Table, panics_are_caught, read_data, read_vector, write_npy,
+};
 pub use error::{Error, Problem, Result};
 pub use identity::Identity;
 pub use model::{

@@ -28,34 +28,47 @@ const POINTS: usize = 2000;
 /// The radii of the ellipses around a mean, in standard deviations.
 const RADII: [f64; 2] = [1.0, 2.0];
 
+/// What stands below a chart where some of its samples have missing values.
+const FILLED_IN: &str =
+    "open circles: samples with missing values, which stand at their means given the rest of the sample";
+
 /// SVG elements to draw over a chart.
 type Shapes = Result<String, Box<dyn std::error::Error>>;
 
 /// Samples to draw, in the data's own units, each with its most probable component.
 pub struct Scatter {
+    /// What is missing is filled in with its mean given the rest of the sample.
     x: Array2<f64>,
+    /// Whether a value of the sample was missing.
+    filled_in: Vec<bool>,
     labels: Vec<usize>,
     n_samples: usize,
 }
 
 impl Scatter {
-    /// Chooses samples at random, and of these the ones that have a weight and miss no value. `mixture` is in the evaluator's units.
+    /// Chooses samples at random, and of these the ones that have a weight and an observed value. `mixture` is in the evaluator's
+    /// units.
     pub fn new(source: &Source<'_>, evaluator: &mut dyn Evaluator, mixture: &Mixture) -> gaussmix::Result<Self> {
         let n_samples = evaluator.n_samples();
         let mut chosen = index::sample(&mut ChaCha8Rng::seed_from_u64(0), n_samples, POINTS.min(n_samples)).into_vec();
         chosen.sort_unstable();
         let rows = evaluator.rows(&chosen)?;
-        let complete = |i: usize| rows.x.row(i).iter().all(|v| !v.is_nan());
-        let counted: Vec<usize> = (0..chosen.len()).filter(|&i| rows.weights[i] > 0.0 && complete(i)).collect();
+        let has_value = |i: usize| rows.x.row(i).iter().any(|v| !v.is_nan());
+        let counted: Vec<usize> = (0..chosen.len()).filter(|&i| rows.weights[i] > 0.0 && has_value(i)).collect();
         let mut x = rows.x.select(ndarray::Axis(0), &counted);
-        let labels = match counted.len() {
-            0 => Vec::new(),
-            _ => CpuEvaluator::new(Samples::from_f64(x.view())?)?.predict(mixture)?,
-        };
+        let filled_in: Vec<bool> = x.outer_iter().map(|x| x.iter().any(|v| v.is_nan())).collect();
+        let mut labels = Vec::new();
+        if !counted.is_empty() {
+            let samples = Samples::with_shared_missing(x.to_shared())?;
+            if filled_in.contains(&true) {
+                x = mixture.impute(&samples)?;
+            }
+            labels = CpuEvaluator::new(samples)?.predict(mixture)?;
+        }
         if let Some(standard) = &source.standardization {
             x = x * standard.scale() + standard.mean();
         }
-        Ok(Self { x, labels, n_samples })
+        Ok(Self { x, filled_in, labels, n_samples })
     }
 
     fn caption(&self, mixture: &Mixture) -> String {
@@ -137,9 +150,15 @@ fn plane(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture, names: &[String]
         .x_label_formatter(&|v| label(*v, x))
         .y_label_formatter(&|v| label(*v, y))
         .draw()?;
-    let dots = points.iter().zip(&scatter.labels);
-    chart.draw_series(dots.map(|(&p, &c)| Circle::new(p, 2, colour(c).mix(0.45).filled())))?;
+    let dots = points.iter().zip(&scatter.labels).zip(&scatter.filled_in);
+    chart.draw_series(dots.map(|((&p, &c), &filled_in)| {
+        let colour = colour(c).mix(0.45);
+        Circle::new(p, 2, if filled_in { colour.into() } else { colour.filled() })
+    }))?;
     let mut overlay = Overlay::new(chart.plotting_area().get_pixel_range(), x, y);
+    if scatter.filled_in.contains(&true) {
+        overlay.entry((90.0, f64::from(HEIGHT) - 8.0), None, FILLED_IN);
+    }
     for (c, (centre, axes)) in ellipses.iter().enumerate() {
         for radius in RADII {
             overlay.ellipse(*centre, axes.map(|v| radius * v), Stroke::of_component(c));

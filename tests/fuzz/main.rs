@@ -167,8 +167,8 @@ fn read_table(path: &Path) -> io::Result<()> {
 }
 
 /// What an error in a table of Arrow's columns names.
-const TABLE_PLACES: [&str; 5] =
-    ["the file is damaged", "column", "the compression ", "not an Arrow IPC file", "Feather"];
+const TABLE_PLACES: [&str; 6] =
+    ["the file is damaged", "column", "the compression ", "not an Arrow IPC file", "Feather", "the compressed content"];
 
 /// Fuzzes the reader of a format of tables whose content may be compressed.
 fn fuzz_table(file_name: &'static str, good: &[Vec<u8>]) {
@@ -205,6 +205,24 @@ fn arrow_data() {
         arrow(Some(arrow_ipc::CompressionType::ZSTD)),
     ];
     fuzz_table("x.arrow", &good);
+}
+
+#[test]
+fn arrow_stream_data() {
+    let stream = |compression| {
+        let options = arrow_ipc::writer::IpcWriteOptions::default().try_with_compression(compression).unwrap();
+        let mut bytes = Vec::new();
+        let schema = batch().schema();
+        let mut writer = arrow_ipc::writer::StreamWriter::try_new_with_options(&mut bytes, &schema, options).unwrap();
+        for rows in [0..25, 25..40] {
+            writer.write(&batch().slice(rows.start, rows.len())).unwrap();
+        }
+        writer.finish().unwrap();
+        drop(writer);
+        bytes
+    };
+    let good = [None, Some(arrow_ipc::CompressionType::LZ4_FRAME), Some(arrow_ipc::CompressionType::ZSTD)].map(stream);
+    fuzz_table("x.arrows", &good);
 }
 
 #[test]

@@ -140,7 +140,8 @@ fn bad_rows_of_text() {
     }
     refused_data("x.csv", "a,b,c\n1,2,3\n1,,3\n", &["x.csv: column `b`: ", "NaN", "row 1", "column 1"]);
     refused_data("x.csv", "id,2020,2021\n1,2,3\n", &["line 1", "column 0", "`id`", "header"]);
-    refused_data("x.csv", "a;b;c\n1;2,5;3\n", &["line 2", "column 1", "`b`", "`2,5`", "decimals have a point"]);
+    let thousands = "a;b;c\n1;2,500;3\n";
+    refused_data("x.csv", thousands, &["line 2", "column 1", "`b`", "`2,500`", "decimals have a point", "--decimal ,"]);
     refused_data("x.csv", b"a,b,c\n1,\xff\xfe,3\n", &["line 2", "column 1"]);
     refused_data("x.csv", "a,b,c\n1,2,3\nx,y,z\n", &["line 3", "`x`"]);
     refused_data("x.csv", "\u{feff}a,b,c\r\n\r\n1,2,3\r\n1,two,3\r\n", &["line 4", "`two`"]);

@@ -54,6 +54,26 @@ fn iris_is_sampled() {
     assert!(fs::read(folder.path().join("post-1.csv")).unwrap() != before);
 }
 
+#[test]
+fn the_order_is_that_of_a_feature_by_name_or_by_number() {
+    let folder = folder();
+    let data = data("iris.csv").display().to_string();
+    let draws = |order: &str, more: &[&str]| {
+        let args =
+            ["mcmc", &data, "-k", "2", "--order", order, "--sampler", "metropolis", "--chains", "2", "-o", "post"];
+        let short = ["--warmup", "30", "--draws", "20", "--overwrite"];
+        gmm(&folder).args(args).args(short).args(more).assert().success();
+        let text = fs::read_to_string(folder.path().join("post-1.csv")).unwrap();
+        text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect::<String>()
+    };
+    let by_name = draws("petal_length_cm", &[]);
+    assert_eq!(by_name, draws("2", &[]));
+    assert_ne!(by_name, draws("sepal_width_cm", &[]));
+    // The number counts the features, of which --columns may name some.
+    let columns = ["--columns", "petal_length_cm,sepal_width_cm"];
+    assert_eq!(draws("petal_length_cm", &columns), draws("0", &columns));
+}
+
 /// R-hat of a run with the sampler's own defaults.
 fn default_r_hat(data: &Path, order: &str, sampler: &str) -> f64 {
     let folder = folder();
@@ -205,6 +225,10 @@ fn bad_input() {
     let with = |more: &[&'static str]| [&base[..], more].concat();
     refused(path, &with(&["-k", "9"]), &["9 components over 8 samples"]);
     refused(path, &with(&["-k", "2", "--order", "2"]), &["columns 0 to 1"]);
+    refused(path, &with(&["-k", "2", "--order", "x"]), &["--order: there is no column `x`", "give a number"]);
+    fs::write(path.join("names.csv"), format!("x,y\n{rows}")).unwrap();
+    let named = ["mcmc", "names.csv", "-k", "2", "--order", "z", "-o", "out"];
+    refused(path, &named, &["--order: there is no feature `z`; there are x, y"]);
     refused(path, &with(&["-k", "2", "--prior", "prior.json"]), &["prior", "component 0, column 0", "is 0"]);
     refused(path, &with(&["-k", "2", "--prior", "broken.json"]), &["broken.json", "line 1"]);
     refused(path, &with(&["-k", "2", "--prior", "none.json"]), &["none.json"]);

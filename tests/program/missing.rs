@@ -107,6 +107,49 @@ fn chunks_and_standardised_units_give_the_same() {
 }
 
 #[test]
+fn a_checkpoint_goes_on_to_the_same_bits() {
+    let folder = folder();
+    let path = folder.path();
+    write_npy(&path.join("x.npy"), &holes());
+    for t in gaussmix::CovarianceType::ALL {
+        for more in [&[][..], &["--memory", "2k"], &["--init-params", "random"]] {
+            let go = |max_iter: &str, checkpoint: &str, model: &str| {
+                let args =
+                    ["x.npy", "--missing", "-k", "3", "--tol", "0", "--covariance-type", t.name(), "--device", "cpu"];
+                let args =
+                    [&args[..], &["--max-iter", max_iter, "--checkpoint", checkpoint, "-o", model], more].concat();
+                fit(path, &args);
+                fs::read_to_string(path.join(model)).unwrap()
+            };
+            go("4", "c.json", "part.json");
+            let (resumed, whole) = (go("9", "c.json", "resumed.json"), go("9", "d.json", "whole.json"));
+            assert_eq!(resumed, whole, "{t} {more:?}");
+            fs::remove_file(path.join("c.json")).unwrap();
+            fs::remove_file(path.join("d.json")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn complete_data_gives_the_same_bits() {
+    let folder = folder();
+    let path = folder.path();
+    let iris = data("iris.csv").display().to_string();
+    for more in [&[][..], &["--standardize"]] {
+        for t in gaussmix::CovarianceType::ALL {
+            let model = |missing: &[&str]| {
+                let args = [&iris, "-k", "3", "--device", "cpu", "--covariance-type", t.name(), "-o", "m.json"];
+                let report = fit(path, &[&args[..], more, missing].concat());
+                assert_eq!(report["n"], 150);
+                gmm(path).args(["score", "m.json", &iris, "--per-sample", "s.npy"]).args(missing).assert().success();
+                (fs::read(path.join("m.json")).unwrap(), fs::read(path.join("s.npy")).unwrap())
+            };
+            assert!(model(&["--missing"]) == model(&[]), "{t} {more:?}");
+        }
+    }
+}
+
+#[test]
 fn imputed_data_is_complete() {
     let folder = folder();
     let path = folder.path();
@@ -126,6 +169,33 @@ fn imputed_data_is_complete() {
     let want = model.impute_draws(&Samples::with_missing(x.view()).unwrap(), 0..3, 7, 0).unwrap();
     assert!(draws.iter().zip(&want).all(|(a, b)| a == b));
     refused(path, &["impute", "m.json", "x.csv", "-o", "x.csv"], &["x.csv", "is an input"]);
+}
+
+#[test]
+fn samples_with_missing_values_are_drawn_where_they_are_expected() {
+    let folder = folder();
+    let path = folder.path();
+    let circles = |x: &Array2<f64>, more: &[&str]| {
+        write_npy(&path.join("x.npy"), x);
+        fit(path, &[&["x.npy", "--missing", "-k", "2", "--plot", "x.svg"], more].concat());
+        let svg = fs::read_to_string(path.join("x.svg")).unwrap();
+        // Those of the lower bounds have another radius.
+        let of =
+            |fill| svg.lines().filter(|l| l.contains("<circle") && l.contains("r=\"2\"") && l.contains(fill)).count();
+        let (open, all) = (of("fill=\"none\""), of(""));
+        assert_eq!(svg.contains("open circles: samples with missing values"), open > 0);
+        (open, all)
+    };
+    let mut x = holes();
+    x.row_mut(12).fill(f64::NAN);
+    let incomplete = x.outer_iter().filter(|x| x.iter().any(|v| v.is_nan())).count() - 1;
+    for more in [&[][..], &["--standardize"]] {
+        // The row without any value is not drawn.
+        assert_eq!(circles(&x, more), (incomplete, 149));
+    }
+    x.fill(1.5);
+    x.iter_mut().enumerate().for_each(|(i, v)| *v += (i * 7 % 13) as f64);
+    assert_eq!(circles(&x, &[]), (0, 150));
 }
 
 #[test]

@@ -61,6 +61,21 @@ fn write_arrow(path: &Path, columns: &Columns, compression: Option<arrow_ipc::Co
     writer.finish().unwrap();
 }
 
+/// The table as a stream of Arrow IPC, in batches of 40 rows.
+fn arrow_stream(columns: &Columns, compression: Option<arrow_ipc::CompressionType>) -> Vec<u8> {
+    let options = arrow_ipc::writer::IpcWriteOptions::default().try_with_compression(compression).unwrap();
+    let batch = batch(columns);
+    let mut bytes = Vec::new();
+    let mut writer =
+        arrow_ipc::writer::StreamWriter::try_new_with_options(&mut bytes, &batch.schema(), options).unwrap();
+    for start in (0..batch.num_rows()).step_by(40) {
+        writer.write(&batch.slice(start, 40.min(batch.num_rows() - start))).unwrap();
+    }
+    writer.finish().unwrap();
+    drop(writer);
+    bytes
+}
+
 /// The table as text.
 fn text(columns: &Columns, separator: &str) -> String {
     let batch = batch(columns);
@@ -102,6 +117,13 @@ fn write_all(folder: &Path, columns: &Columns) -> Vec<&'static str> {
     write_arrow(&path("x.arrow"), columns, None, 40);
     write_arrow(&path("lz4.feather"), columns, Some(arrow_ipc::CompressionType::LZ4_FRAME), 40);
     write_arrow(&path("zstd.ipc"), columns, Some(arrow_ipc::CompressionType::ZSTD), 150);
+    let stream = arrow_stream(columns, None);
+    fs::write(path("stream.arrow"), &stream).unwrap();
+    // Without the mark at the end, which a stream need not have.
+    fs::write(path("x.arrows"), &stream[..stream.len() - 8]).unwrap();
+    fs::write(path("x.arrows.gz"), gzip(&stream)).unwrap();
+    fs::write(path("lz4.arrows"), arrow_stream(columns, Some(arrow_ipc::CompressionType::LZ4_FRAME))).unwrap();
+    fs::write(path("zstd.arrows"), arrow_stream(columns, Some(arrow_ipc::CompressionType::ZSTD))).unwrap();
     let csv = text(columns, ",");
     fs::write(path("x.csv"), &csv).unwrap();
     fs::write(path("semicolons.csv"), text(columns, ";")).unwrap();
@@ -120,6 +142,11 @@ fn write_all(folder: &Path, columns: &Columns) -> Vec<&'static str> {
         "x.arrow",
         "lz4.feather",
         "zstd.ipc",
+        "stream.arrow",
+        "x.arrows",
+        "x.arrows.gz",
+        "lz4.arrows",
+        "zstd.arrows",
         "x.csv",
         "semicolons.csv",
         "bars.txt",
@@ -208,7 +235,13 @@ fn identifiers_stand_beside_results() {
     let columns = NAMES.join(",");
     gmm(&folder).args(["fit", "x.csv", "--columns", &columns, "-k", "2", "-o", "m.json"]).assert().success();
     // To Parquet and back: numbers keep their type, texts with separators and quotes come back, and a null stays one.
-    for (source, id) in [("x.arrow", "id"), ("snappy.parquet", "species"), ("x.csv", "species"), ("x.csv.gz", "id")] {
+    for (source, id) in [
+        ("x.arrow", "id"),
+        ("lz4.arrows", "species"),
+        ("snappy.parquet", "species"),
+        ("x.csv", "species"),
+        ("x.csv.gz", "id"),
+    ] {
         for memory in ["1M", "960"] {
             let run = |out: &str| {
                 let args = ["score", "m.json", source, "--memory", memory, "--id", id, "--per-sample", out];
@@ -304,6 +337,82 @@ fn several_files_are_one_data_set() {
     refused(folder.path(), &inside, &["parts/z.csv: lies in a folder that is an input"]);
 }
 
+/// Folders in a folder, as Spark, Hive and Arrow write a data set in partitions.
+#[test]
+fn subfolders_are_parts() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let all = table(&iris());
+    let part = |rows: std::ops::Range<usize>| -> Columns {
+        all.iter().map(|(name, column)| (name.clone(), column.slice(rows.start, rows.len()))).collect()
+    };
+    for name in ["set/year=2020", "set/year=2021/month=1", "set/year=2021/_old", "set/.git", "set/year=2022.parquet"] {
+        fs::create_dir_all(path(name)).unwrap();
+    }
+    write_parquet(&path("set/a.parquet"), &part(0..10), Compression::SNAPPY, 30);
+    write_parquet(&path("set/year=2020/part-0.parquet"), &part(10..50), Compression::SNAPPY, 30);
+    write_arrow(&path("set/year=2021/month=1/part-0.arrow"), &part(50..60), None, 10);
+    write_parquet(&path("set/year=2021/part-1.parquet"), &part(60..100), Compression::SNAPPY, 30);
+    write_parquet(&path("set/year=2022.parquet/part-0.parquet"), &part(100..149), Compression::SNAPPY, 30);
+    write_parquet(&path("set/z.parquet"), &part(149..150), Compression::SNAPPY, 30);
+    // Neither what is hidden nor a link to a folder is a part.
+    fs::write(path("set/year=2021/_old/x.csv"), "1,2\n").unwrap();
+    fs::write(path("set/.git/x.csv"), "1,2\n").unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(path("set"), path("set/year=2020/again")).unwrap();
+    write_parquet(&path("whole.parquet"), &all, Compression::SNAPPY, 150);
+    fit(folder.path(), &["whole.parquet", "-k", "2", "--columns", &NAMES.join(","), "-o", "m.json"]);
+    let results = |name: &str, data: &str, memory: &str| {
+        let args = ["predict", "m.json", data, "--id", "id", "--memory", memory, "-o", name];
+        gmm(&folder).args(args).assert().success();
+        fs::read_to_string(path(name)).unwrap()
+    };
+    let whole = results("whole.csv", "whole.parquet", "1M");
+    for memory in ["1M", "960"] {
+        assert_eq!(results("parts.csv", "set", memory), whole);
+    }
+    let inside = ["predict", "m.json", "set", "-o", "set/year=2020/z.csv"];
+    refused(folder.path(), &inside, &["z.csv: lies in a folder that is an input"]);
+    fs::create_dir_all(path("empty/empty")).unwrap();
+    refused(folder.path(), &["score", "m.json", "empty"], &["empty: a folder without a file whose name ends in "]);
+    fs::write(path("set/year=2020/x.csv"), "1,2\n").unwrap();
+    refused(folder.path(), &["score", "m.json", "set"], &["set/year=2020/x.csv: it has 2 columns"]);
+}
+
+/// Text with decimal commas.
+#[test]
+fn decimals_may_have_a_comma() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let with_points = text(&table(&iris()).into_iter().filter(|(name, _)| name != "species").collect(), ";");
+    fs::write(path("points.csv"), &with_points).unwrap();
+    let (head, rows) = with_points.split_once('\n').unwrap();
+    let commas = rows.replace('.', ",");
+    fs::write(path("commas.csv"), format!("{head}\n{commas}")).unwrap();
+    fs::write(path("no_names.txt"), commas.replace(';', " ")).unwrap();
+    let model = |args: &[&str]| {
+        fit(folder.path(), &[&["-k", "2", "--device", "cpu", "-o", "m.json"][..], args].concat());
+        gaussmix::io::read_model(path("m.json")).unwrap()
+    };
+    let wanted = model(&["points.csv"]);
+    assert_eq!(model(&["commas.csv"]), wanted);
+    assert_eq!(
+        model(&["commas.csv", "--decimal", ",", "--memory", "1500"]),
+        model(&["points.csv", "--memory", "1500"])
+    );
+    assert_eq!(model(&["no_names.txt"]), wanted);
+    // Beyond the first lines, and where it is not clear.
+    fs::write(path("late.csv"), format!("{head}\n{}1;1.5;2;3;4\n", &commas)).unwrap();
+    let late = |more: &[&str], message: &[&str]| {
+        refused(folder.path(), &[&["fit", "late.csv", "-k", "2"], more].concat(), message);
+    };
+    late(&[], &["line 2, column 1", "`1,4`", "decimals have a point", "--decimal , says otherwise"]);
+    late(&["--decimal", ","], &["line 152, column 1", "`1.5`", "decimals have a comma here", "--decimal ."]);
+    late(&["--decimal", "."], &["line 2, column 1", "`1,4`", "decimals have a point"]);
+    let run = gmm(&folder).args(["fit", "late.csv", "-k", "2", "--decimal", "x"]).assert().code(2);
+    assert!(String::from_utf8_lossy(&run.get_output().stderr).contains("use . or ,"));
+}
+
 #[test]
 fn standard_input() {
     let folder = folder();
@@ -313,9 +422,12 @@ fn standard_input() {
     let rows = x.outer_iter().map(|row| row.iter().map(f64::to_string).collect::<Vec<_>>().join(" ") + "\n");
     let lines: String = rows.collect();
     let array = npy("'<f8'", false, "(7, 3)", &bytes(&x, false, f64::to_le_bytes));
-    let inputs =
-        [lines.clone().into_bytes(), array.clone(), gzip(lines.as_bytes()), zstd::encode_all(&array[..], 1).unwrap()];
-    for input in inputs {
+    let column = |j: usize| -> (String, ArrayRef) {
+        (format!("x{j}"), Arc::new(Float64Array::from_iter_values(x.column(j).iter().copied())))
+    };
+    let stream = arrow_stream(&(0..3).map(column).collect(), None);
+    let compressed = [gzip(lines.as_bytes()), zstd::encode_all(&array[..], 1).unwrap(), gzip(&stream)];
+    for input in [lines.clone().into_bytes(), array.clone(), stream.clone()].into_iter().chain(compressed) {
         let run = gmm(&folder).args(["score", "m.json", "-", "--json"]).write_stdin(input).assert().success();
         let report: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
         assert_eq!((number(&report, "n"), number(&report, "d")), (7.0, 3.0));
@@ -331,6 +443,8 @@ fn standard_input() {
     assert!(failed(&["-", "-"], lines.as_bytes()).contains("only once"));
     assert!(failed(&["-"], b"1,2,3\n1,two,3\n").contains("-: line 2, column 1"));
     assert!(failed(&["-"], b"PAR1xxxx").contains("cannot be read as a stream"));
+    assert!(failed(&["-"], &stream[..stream.len() - 12]).contains("-: the file is damaged"));
+    assert!(failed(&["-", "--memory", "300"], &stream).contains("a stream is read once"));
     assert!(failed(&["-"], &array[..array.len() - 8]).contains("-: an array of shape [7, 3]"));
     let cut = gzip(lines.as_bytes());
     assert!(failed(&["-"], &cut[..cut.len() - 12]).contains("damaged or cut short"));
@@ -389,7 +503,7 @@ fn damaged_tables_are_named() {
     fs::write(path("m.json"), MODEL).unwrap();
     write_all(folder.path(), &table(&x));
     let score = |name: &str, message: &[&str]| refused(folder.path(), &["score", "m.json", name], message);
-    for name in ["snappy.parquet", "x.arrow"] {
+    for name in ["snappy.parquet", "x.arrow", "stream.arrow", "lz4.arrows"] {
         let whole = fs::read(path(name)).unwrap();
         for length in [0, 3, 20, whole.len() / 2, whole.len() - 1] {
             fs::write(path(name), &whole[..length]).unwrap();
@@ -400,7 +514,8 @@ fn damaged_tables_are_named() {
     let none: Columns = table(&x).into_iter().map(|(name, column)| (name, column.slice(0, 0))).collect();
     write_parquet(&path("none.parquet"), &none, Compression::SNAPPY, 10);
     write_arrow(&path("none.arrow"), &none, None, 10);
-    for name in ["none.parquet", "none.arrow"] {
+    fs::write(path("none.arrows"), arrow_stream(&none, None)).unwrap();
+    for name in ["none.parquet", "none.arrow", "none.arrows"] {
         let args = ["fit", name, "-k", "1", "--drop", "species"];
         refused(folder.path(), &args, &[name, "0 rows and 5 columns"]);
     }

@@ -1,4 +1,5 @@
 //! Expectation-maximisation over any evaluator.
+use super::init::check_columns;
 use super::outcome::{Callback, Fit, Iteration};
 use super::params::{GaussianMixtureParams, GaussianMixtureValidParams, Start};
 use crate::{DataSource, Error, Evaluator, Result};
@@ -39,7 +40,7 @@ impl GaussianMixtureValidParams {
     ///
     /// # Errors
     /// What the data source reports; [`Error::TooFewSamples`] (N < K); [`Error::ShapeMismatch`] where given initial
-    /// parameters have another D; a component error where the data leave no usable covariance (a constant column with
+    /// parameters have another D; [`Error::UnobservedColumn`] where all values of a column are missing; a component error where the data leave no usable covariance (a constant column with
     /// `reg_covar` zero); what the backend reports.
     pub fn fit(&self, data: impl DataSource) -> Result<Fit> {
         data.evaluate(self.device, |evaluator| self.fit_with(evaluator, &mut |_| ControlFlow::Continue(())))
@@ -76,6 +77,9 @@ impl GaussianMixtureValidParams {
                 (best.clone(), Some(present.clone()), present.run..self.n_init.max(present.run + 1))
             }
         };
+        if present.is_some() {
+            check_columns(evaluator)?;
+        }
         for run in runs {
             let fit = match present.take() {
                 Some(fit) => fit,

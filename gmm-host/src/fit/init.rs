@@ -26,6 +26,8 @@ const FREE_WORK: usize = 1 << 22;
 const SUBSET: usize = 4096;
 /// The same for random responsibilities; there are at least 4 for each feature.
 const RANDOM_SUBSET: usize = 1024;
+/// The rows among which a given start first looks for a value of each column, and the most that it looks at together then.
+const OBSERVED: (usize, usize) = (16, 8192);
 /// Lloyd's iterations over a subset by which centres that are samples with missing values find their place.
 const GAP_LLOYD: usize = 2;
 /// Lloyd's iterations end when the centres move by less than this times the data's mean variance, squared and summed, as in
@@ -40,6 +42,7 @@ impl GaussianMixtureValidParams {
     pub(super) fn initialise(&self, evaluator: &mut dyn Evaluator, run: usize) -> Result<Mixture> {
         let found = match (&self.weights_init, &self.means_init, &self.precisions_init) {
             (Some(weights), Some(means), Some(precisions)) => {
+                check_columns(evaluator)?;
                 return Mixture::from_precisions(weights.clone(), means.clone(), precisions.clone());
             }
             _ => {
@@ -211,5 +214,25 @@ fn subset(evaluator: &mut dyn Evaluator, k: usize, mut size: usize, rng: &mut Ch
             return Ok(Rows { x: rows.x.select(Axis(0), &counted), weights: rows.weights.select(Axis(0), &counted) });
         }
         size = size.saturating_mul(4).min(n);
+    }
+}
+
+/// Checks, for a start that does not come from the samples, that each column has a value in a row with weight. Mostly the first few
+/// rows have.
+///
+/// # Errors
+/// [`Error::UnobservedColumn`].
+pub(super) fn check_columns(evaluator: &mut dyn Evaluator) -> Result<()> {
+    let mut unobserved: Vec<usize> = (0..evaluator.n_features()).collect();
+    let (mut start, mut size, n) = (0, OBSERVED.0, evaluator.n_samples());
+    while start < n && !unobserved.is_empty() {
+        let indices: Vec<usize> = (start..n.min(start + size)).collect();
+        let Rows { x, weights } = evaluator.rows(&indices)?;
+        unobserved.retain(|&j| x.column(j).iter().zip(&weights).all(|(v, w)| v.is_nan() || *w <= 0.0));
+        (start, size) = (start + size, (2 * size).min(OBSERVED.1));
+    }
+    match unobserved.first() {
+        Some(&column) => Err(Error::UnobservedColumn { column }),
+        None => Ok(()),
     }
 }

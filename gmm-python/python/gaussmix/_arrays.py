@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Number
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,7 @@ def validated(
     """
     missing = takes_missing(estimator)
     if missing:
-        refuse_gpu(X)
+        X = copied_from_gpu(X, type(estimator).__name__, min_samples=min_samples)
     if on_gpu(X):
         array = checked(X, type(estimator).__name__, min_samples=min_samples)
         validate_data(estimator, array, reset=reset, skip_check_array=True)
@@ -75,27 +75,50 @@ def takes_missing(estimator: Any) -> bool:
     return bool(getattr(estimator, "missing", False))
 
 
-def refuse_gpu(X: object) -> None:
-    """Refuse an array in a GPU's memory, where values may be missing."""
-    if on_gpu(X):
-        raise ValueError("missing=True computes on the CPU only; bring the array to the host")
+def copied_from_gpu(X: Any, user: str, *, min_samples: int = 1) -> Any:
+    """Copy samples that are in a GPU's memory, and of which values may be missing, to the host; give back all else as it is."""
+    return on_host(checked(X, user, min_samples=min_samples)) if on_gpu(X) else X
 
 
-def note_missing(X: Floats) -> None:
+class Missing(NamedTuple):
+    """What is missing in some rows.
+
+    Parameters
+    ----------
+    unobserved : tuple of int
+        The columns in which nothing is observed in a row with a weight.
+    empty_rows : int
+        The number of rows in which nothing is observed.
+    first_empty_row : int or None
+        The first of these rows.
+    """
+
+    unobserved: tuple[int, ...]
+    empty_rows: int
+    first_empty_row: int | None
+
+    @classmethod
+    def of(cls, X: Floats, sample_weight: NDArray[np.float64] | None) -> Missing:
+        """Look through an array, in which NaN stands for a missing value."""
+        missing = np.isnan(X)
+        empty = missing.all(axis=1)
+        counted = missing if sample_weight is None else missing[sample_weight > 0]
+        unobserved = tuple(np.flatnonzero(counted.all(axis=0)).tolist())
+        return cls(unobserved, int(empty.sum()), int(empty.argmax()) if empty.any() else None)
+
+
+def note_missing(missing: Missing) -> None:
     """Warn of samples without any value, before a fit; refuse a feature without any."""
-    missing = np.isnan(X)
-    unobserved = missing.all(axis=0)
-    if unobserved.any():
+    if missing.unobserved:
         raise ValueError(
-            f"nothing is observed in column {int(unobserved.argmax())} (counted from 0): all of its values are "
-            "missing; leave the column out"
+            f"nothing is observed in column {missing.unobserved[0]} (counted from 0): all of its values are missing, or in "
+            "rows without weight; leave the column out"
         )
-    empty = missing.all(axis=1)
-    if empty.any():
-        count, first = int(empty.sum()), f"row {int(empty.argmax())} (counted from 0)"
+    if missing.empty_rows:
+        first = f"row {missing.first_empty_row} (counted from 0)"
         what = f"{first} has no observed value; it"
-        if count > 1:
-            what = f"{count} rows have no observed value, the first is {first}; each"
+        if missing.empty_rows > 1:
+            what = f"{missing.empty_rows} rows have no observed value, the first is {first}; each"
         warnings.warn(f"{what} counts with the log-likelihood 0", UserWarning, stacklevel=5)
 
 

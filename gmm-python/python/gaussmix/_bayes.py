@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
-from ._arrays import Floats, checked_weights, n_threads, note_missing, validated
+from ._arrays import Floats, Missing, checked_weights, n_threads, note_missing, validated
 from ._gpu import on_host
 from ._estimator import GaussianMixture
 
@@ -188,7 +188,7 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         x: Floats = on_host(validated(self, X, reset=True, check_finite=True))
         weights = checked_weights(sample_weight, x.shape[0])
         if self.missing:
-            note_missing(x)
+            note_missing(Missing.of(x, weights))
         random_state = self.random_state
         if not isinstance(random_state, (int, np.integer)):
             random_state = check_random_state(random_state).randint(0, 2**31 - 1)

@@ -8,6 +8,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from numbers import Integral, Real
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard
@@ -145,7 +146,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         The number of threads, as joblib counts; by default all cores, or as many as RAYON_NUM_THREADS says.
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random, instead of being an error. The likelihood of a sample is
-        then that of its observed values, and a fit maximises it exactly. Computed on the CPU.
+        then that of its observed values, and a fit maximises it exactly. Computed on the CPU; an array in a GPU's
+        memory is copied to the host first.
     callback : callable or None, default=None
         Called after each iteration with an :class:`Iteration`; the fit ends when it returns something true.
 
@@ -629,9 +631,12 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             The samples without gaps, in their own type; what is observed is as it was.
         """
         check_is_fitted(self)
-        _arrays.refuse_gpu(X)
         x: Floats = validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
+            self,
+            _arrays.copied_from_gpu(X, type(self).__name__),
+            reset=False,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan",
         )
         seed = 0
         if draws is not None:
@@ -639,7 +644,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
                 raise ValueError(f"draws is {draws!r}; give the number of draws, at least 1, or None for means")
             seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
         x = np.asarray(x, dtype=x.dtype.newbyteorder("="))
-        return _core.impute(x, self._mixture(), draws, seed).astype(x.dtype, copy=False)
+        return beside(_core.impute(x, self._mixture(), draws, seed).astype(x.dtype, copy=False), X)
 
     def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Give the Bayesian information criterion; the lower the better.
@@ -931,7 +936,7 @@ class _Samples(Samples):
         data = self._load(self.given)
         if self.estimator.missing:
             # `validated` refuses what is not on the host.
-            _arrays.note_missing(on_host(self.X))
+            _arrays.note_missing(_arrays.Missing.of(on_host(self.X), self.weights))
         return data
 
     def _load(self, original: Any = None) -> Evaluations:
@@ -941,7 +946,7 @@ class _Samples(Samples):
     def standardize(self) -> tuple[Units, Evaluations]:
         # `load` refuses what is not on the host.
         X: Floats = on_host(self.X)
-        units = Units.of(X, self.weights, self.estimator.covariance_type)
+        units = Units.of(Moments.of(X, self.weights), self.estimator.covariance_type)
         self.X = units.apply(X)
         return units, self._load()
 
@@ -1004,6 +1009,56 @@ class _Reporter:
             print(f"Initialization {state}. time lapse {seconds:.5f}s\t lower bound {bound:.5f}.")
 
 
+@dataclass(frozen=True)
+class Moments:
+    """Means and variances of columns, of what is observed in them; ``a + b`` are those of the samples of both."""
+
+    #: The weight of all samples.
+    weight: float
+    #: The weight of each column's observed values.
+    counts: NDArray[np.float64]
+    means: NDArray[np.float64]
+    variances: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, X: Floats, weights: NDArray[np.float64] | None) -> Moments:
+        """Compute them for an array of at least one sample."""
+        missing = np.isnan(X)
+        if missing.any():
+            return cls._of_observed(X, missing, weights)
+        # Differences from the first sample lose nothing far from zero, and are exactly zero in a constant column.
+        origin = X[0].astype(np.float64)
+        differences = X - origin
+        means = np.average(differences, axis=0, weights=weights)
+        variances = np.average((differences - means) ** 2, axis=0, weights=weights)
+        weight = float(len(X)) if weights is None else float(weights.sum())
+        return cls(weight, np.full(X.shape[1], weight), means + origin, variances)
+
+    @classmethod
+    def _of_observed(
+        cls, X: Floats, missing: NDArray[np.bool_], weights: NDArray[np.float64] | None
+    ) -> Moments:
+        total = np.ones(len(X)) if weights is None else weights
+        counts = total @ ~missing
+        divisors = np.where(counts > 0, counts, 1.0)
+        # As above, from the first value of each column; one without any has the mean 0.
+        origin = np.nan_to_num(X[missing.argmin(axis=0), np.arange(X.shape[1])].astype(np.float64))
+        differences = np.where(missing, 0.0, X - origin)
+        means = total @ differences / divisors
+        squares = np.where(missing, 0.0, differences - means) ** 2
+        return cls(float(total.sum()), counts, means + origin, total @ squares / divisors)
+
+    def __add__(self, other: Moments) -> Moments:
+        counts = self.counts + other.counts
+        divisors = np.where(counts > 0, counts, 1.0)
+        difference = other.means - self.means
+        share = other.counts / divisors
+        means = np.where(self.counts > 0, self.means + share * difference, other.means)
+        within = self.counts * self.variances + other.counts * other.variances
+        variances = (within + self.counts * share * difference**2) / divisors
+        return Moments(self.weight + other.weight, counts, means, variances)
+
+
 class Units(NamedTuple):
     """Columns of mean 0 and standard deviation 1."""
 
@@ -1011,39 +1066,14 @@ class Units(NamedTuple):
     scale: NDArray[np.float64]
     covariance_type: str
     #: The share of each column's values that is observed, by weight.
-    observed: NDArray[np.float64] | float = 1.0
+    observed: NDArray[np.float64]
 
     @classmethod
-    def of(cls, X: Floats, weights: NDArray[np.float64] | None, covariance_type: str) -> Units:
+    def of(cls, moments: Moments, covariance_type: str) -> Units:
         cls.check(covariance_type)
-        # Differences from the first sample lose nothing far from zero, and are exactly zero in a constant column.
-        missing = np.isnan(X)
-        if missing.any():
-            return cls._of_observed(X, missing, weights, covariance_type)
-        origin = X[0].astype(np.float64)
-        differences = X - origin
-        mean = np.average(differences, axis=0, weights=weights)
-        scale = np.sqrt(np.average((differences - mean) ** 2, axis=0, weights=weights))
-        return cls(mean + origin, np.where(scale > 0, scale, 1.0), covariance_type)
-
-    @classmethod
-    def _of_observed(
-        cls,
-        X: Floats,
-        missing: NDArray[np.bool_],
-        weights: NDArray[np.float64] | None,
-        covariance_type: str,
-    ) -> Units:
-        """Find the units of what is observed; each column has a value."""
-        total = np.ones(len(X)) if weights is None else weights
-        counts = (total[:, np.newaxis] * ~missing).sum(axis=0)
-        divisors = np.where(counts > 0, counts, 1.0)
-        origin = X[missing.argmin(axis=0), np.arange(X.shape[1])].astype(np.float64)
-        differences = np.where(missing, 0.0, X - origin)
-        mean = total @ differences / divisors
-        squares = np.where(missing, 0.0, differences - mean) ** 2
-        scale = np.sqrt(total @ squares / divisors)
-        return cls(mean + origin, np.where(scale > 0, scale, 1.0), covariance_type, counts / total.sum())
+        scale = np.sqrt(moments.variances)
+        scale = np.where(scale > 0, scale, 1.0)
+        return cls(moments.means, scale, covariance_type, moments.counts / moments.weight)
 
     @staticmethod
     def check(covariance_type: str) -> None:

@@ -42,7 +42,7 @@ class Likelihood(_core.Data):
         The number of threads, as joblib counts; by default all cores, or as many as RAYON_NUM_THREADS says.
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its observed
-        values. Computed on the CPU.
+        values. Computed on the CPU; an array in a GPU's memory is copied to the host first.
     copy : bool, default=True
         Without a copy the array is kept, and must not be changed while this object is in use. An array in a
         memory-mapped file is never copied.
@@ -72,9 +72,9 @@ class Likelihood(_core.Data):
         copy: bool = True,
     ) -> Likelihood:
         """Bring the samples to the device."""
-        if missing:
-            _arrays.refuse_gpu(X)
         samples: Floats | _core.GpuArray
+        if missing and on_gpu(X):
+            X, copy = _arrays.copied_from_gpu(X, cls.__name__), False
         if on_gpu(X):
             samples = checked(X, cls.__name__)
         else:

@@ -177,7 +177,8 @@ def plot(
     """Draw a fitted mixture as the command ``gmm fit --plot`` draws it.
 
     Around the mean of each component lie ellipses at one and two standard deviations. Up to 2,000 samples, chosen at
-    random, have the colour of their most probable component.
+    random, have the colour of their most probable component. Samples with missing values (of a mixture with
+    ``missing=True``) are open circles, at the means of what is missing given the rest of the sample.
 
     Parameters
     ----------
@@ -200,16 +201,21 @@ def plot(
     check_is_fitted(gm)
     if ax is None:
         ax = _figure(gm)
-    x = labels = None
+    x = labels = missing = None
     if X is not None:
         X = on_host(X)
         x = _some_rows(X)
         labels = gm.predict(x)
+        filled = gm.impute(x)
         x = np.asarray(x, dtype=np.float64)
+        missing = np.isnan(x)
+        # Samples without any value are nowhere.
+        somewhere = ~missing.all(axis=1)
+        x, labels, missing = np.where(missing, filled, x)[somewhere], labels[somewhere], missing[somewhere]
     if gm.means_.shape[1] == 1:
         _plot_density(gm, x, ax)
     else:
-        _plot_plane(gm, x, labels, features, ax)
+        _plot_plane(gm, x, labels, missing, features, ax)
     if x is not None:
         n_samples = len(X)  # type: ignore[arg-type]  # It has rows.
         shown = f"{n_samples:,} samples" if len(x) == n_samples else f"{len(x):,} of {n_samples:,} samples"
@@ -240,7 +246,9 @@ def _some_rows(X: Any) -> Any:
     return _safe_indexing(X, rows)
 
 
-def _plot_plane(gm: GaussianMixture, x: Any, labels: Any, features: tuple[int, int] | None, ax: Any) -> None:
+def _plot_plane(
+    gm: GaussianMixture, x: Any, labels: Any, missing: Any, features: tuple[int, int] | None, ax: Any
+) -> None:
     from matplotlib.patches import Ellipse
 
     d = gm.means_.shape[1]
@@ -255,7 +263,11 @@ def _plot_plane(gm: GaussianMixture, x: Any, labels: Any, features: tuple[int, i
         colour = f"C{k % 10}"
         if x is not None:
             points = (x[labels == k] - origin) @ projection.T
-            ax.scatter(points[:, 0], points[:, 1], s=8, color=colour, alpha=0.45, linewidths=0)
+            # What is missing in other features than those that are drawn does not matter.
+            open_ = (missing[labels == k] & projection.any(axis=0)).any(axis=1)
+            ax.scatter(*points[~open_].T, s=8, color=colour, alpha=0.45, linewidths=0)
+            if open_.any():
+                ax.scatter(*points[open_].T, s=8, facecolors="none", edgecolors=colour, alpha=0.45)
         variances, axes = np.linalg.eigh(projection @ covariance @ projection.T)
         angle = np.degrees(np.arctan2(axes[1, 1], axes[0, 1]))
         for deviations in (1.0, 2.0):

@@ -29,8 +29,8 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_array, check_is_fitted
 
 from . import _core, _estimator, _partitions, _start
-from ._arrays import Floats, n_threads
-from ._estimator import Evaluations, Samples, Units
+from ._arrays import Floats, Missing, n_threads, note_missing
+from ._estimator import Evaluations, Moments, Samples, Units
 from ._partitions import File, Partition
 
 __all__ = [
@@ -80,6 +80,8 @@ class Options(NamedTuple):
     gpu_memory : int or None
         The bytes of the worker's GPU that its partitions may take, with room for evaluations. Others are brought to the GPU
         for each request, one after the other. None is what is free when the shard is made.
+    missing : bool
+        Whether NaN stands for a missing value.
     """
 
     dtype: str
@@ -90,6 +92,7 @@ class Options(NamedTuple):
     resident: bool | None = None
     memory: int | None = None
     gpu_memory: int | None = None
+    missing: bool = False
 
 
 class Facts(NamedTuple):
@@ -105,12 +108,15 @@ class Facts(NamedTuple):
         The sum of the sample weights; without weights the number of samples.
     resident : bool
         Whether it stays in memory.
+    missing : Missing or None
+        What is missing, where values may be.
     """
 
     n_samples: int
     n_features: int
     total_weight: float
     resident: bool
+    missing: Missing | None = None
 
 
 class MissingPartitionsError(LookupError):
@@ -182,8 +188,9 @@ class _Part:
         self.partition, self.options = partition, options
         x, weights = partition.read(np.dtype(options.dtype))
         total = float(x.shape[0]) if weights is None else float(weights.sum())
-        self.facts = Facts(x.shape[0], x.shape[1], total, resident)
-        # Samples that do not stay are brought to the device all the same, which looks for NaN.
+        missing = Missing.of(x, weights) if options.missing else None
+        self.facts = Facts(x.shape[0], x.shape[1], total, resident, missing)
+        # Samples that do not stay are brought to the device all the same, which looks for what is not finite.
         data = self._data(x, weights)
         #: Samples and weights in memory.
         self.held = (x, weights) if resident else None
@@ -207,10 +214,11 @@ class _Part:
                 float64=options.float64,
                 threads=options.threads,
                 settle=True,
+                missing=options.missing,
                 one_gpu=True,
             )
         except _core.NonFiniteError:
-            check_array(x, input_name="X")
+            check_array(x, input_name="X", ensure_all_finite="allow-nan" if options.missing else True)
             raise
 
     def read(self) -> tuple[Floats, NDArray[np.float64] | None]:
@@ -230,11 +238,7 @@ class _Part:
         return data.totals(_mixtures(parameters)) if data is not None and self.facts.total_weight > 0 else None
 
     def moments(self) -> Any:
-        x, weights = self.read()
-        if self.facts.total_weight <= 0:
-            return None
-        ones = np.ones(x.shape[0]) if weights is None else weights
-        return _core.Statistics.from_responsibilities(x, ones[:, np.newaxis], "diag")
+        return Moments.of(*self.read()) if self.facts.total_weight > 0 else None
 
     def rows(self, wanted: dict[int, NDArray[np.int64]], number: int) -> Any:
         if number not in wanted:
@@ -282,7 +286,7 @@ class Shard:
     >>> from gaussmix._partitions import Array
     >>> shard = Shard(Options("<f8", n_partitions=2))
     >>> shard.load(1, Partition("the second part", Array(np.array([[3.0], [5.0]]))))
-    Facts(n_samples=2, n_features=1, total_weight=2.0, resident=True)
+    Facts(n_samples=2, n_features=1, total_weight=2.0, resident=True, missing=None)
     """
 
     def __init__(self, options: Options) -> None:
@@ -803,10 +807,6 @@ class _ClusterSamples(Samples):
 
     def __init__(self, estimator: GaussianMixture, X: Any, sample_weight: Any, reset: bool = True) -> None:
         self.estimator, self.interrupts = estimator, _Interrupts()
-        if estimator.missing:
-            raise ValueError(
-                "missing=True is not supported on a cluster; fit to one process's data with gaussmix.GaussianMixture"
-            )
         if estimator.standardize:
             Units.check(estimator.covariance_type)
         self.engine = estimator._make_engine()
@@ -832,6 +832,7 @@ class _ClusterSamples(Samples):
             device=estimator.device,
             threads=n_threads(estimator.n_jobs),
             resident=estimator.resident,
+            missing=estimator.missing,
         )
         self.facts = self.engine.load(self.plan.partitions, self.options)
         #: What the engine has loaded.
@@ -845,6 +846,8 @@ class _ClusterSamples(Samples):
         self.estimator = estimator
 
     def load(self) -> _Resident:
+        if self.estimator.missing:
+            note_missing(missing_of_all(self.facts))
         self.interrupts.hold()
         return self._resident()
 
@@ -861,9 +864,7 @@ class _ClusterSamples(Samples):
         return _Resident(self.remote)
 
     def standardize(self) -> tuple[Units, Evaluations]:
-        moments = self.remote.sum("moments")
-        scale = np.sqrt(moments.scatter[0] / moments.counts[0])
-        units = Units(moments.means[0], np.where(scale > 0, scale, 1.0), self.estimator.covariance_type)
+        units = Units.of(self.remote.sum("moments"), self.estimator.covariance_type)
         scaled = [partition._replace(units=(units.mean, units.scale)) for partition in self.plan.partitions]
         return units, self._resident(scaled)
 
@@ -887,6 +888,30 @@ class _ClusterSamples(Samples):
         self.engine.close()
         if pressed and kind is None:
             raise KeyboardInterrupt
+
+
+def missing_of_all(facts: Sequence[Facts]) -> Missing:
+    """Say what is missing in all partitions together.
+
+    Parameters
+    ----------
+    facts : sequence of Facts
+        What is known of the partitions.
+
+    Returns
+    -------
+    missing : Missing
+        With the numbers of rows among those of all partitions.
+    """
+    unobserved, first, empty, begin = set(range(facts[0].n_features)), None, 0, 0
+    for fact in facts:
+        assert fact.missing is not None  # The shards were told to look.
+        unobserved &= set(fact.missing.unobserved)
+        empty += fact.missing.empty_rows
+        if first is None and fact.missing.first_empty_row is not None:
+            first = begin + fact.missing.first_empty_row
+        begin += fact.n_samples
+    return Missing(tuple(sorted(unobserved)), empty, first)
 
 
 def check_facts(facts: Sequence[Facts], partitions: Sequence[Partition], least: int, name: str) -> None:
@@ -1200,6 +1225,9 @@ class Likelihood:
         The rows of a partition, where samples are to be divided.
     resident : bool or None, default=None
         Whether partitions stay in memory; by default as many as it holds.
+    missing : bool, default=False
+        Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its observed
+        values. Computed on the CPU.
 
     Examples
     --------
@@ -1222,12 +1250,13 @@ class Likelihood:
         n_jobs: int | None = None,
         partition_rows: int | None = None,
         resident: bool | None = None,
+        missing: bool = False,
     ) -> None:
         self._engine = InProcess() if engine is None else engine
         try:
             found = agreed(self._engine, lambda: self._plan(X, sample_weight, partition_rows, resident))
             options = Options(
-                found.dtype.str, len(found.partitions), device, n_threads(n_jobs), float64, resident
+                found.dtype.str, len(found.partitions), device, n_threads(n_jobs), float64, resident, missing=missing
             )
             facts = self._engine.load(found.partitions, options)
             check_facts(facts, found.partitions, 1, type(self).__name__)

@@ -622,7 +622,7 @@ class Likelihood(cluster.Likelihood):
     client : distributed.Client or None, default=None
         The connection to the cluster, as of :class:`GaussianMixture`.
     **options : dict
-        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows` and `resident`, as of
+        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and `missing`, as of
         :class:`gaussmix.cluster.Likelihood`.
 
     Examples

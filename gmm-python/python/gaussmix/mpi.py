@@ -479,7 +479,7 @@ class Likelihood(cluster.Likelihood):
     comm : mpi4py.MPI.Comm or None, default=None
         The communicator; by default that of all processes.
     **options : dict
-        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows` and `resident`, as of
+        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and `missing`, as of
         :class:`gaussmix.cluster.Likelihood`.
     """
 
@@ -520,6 +520,7 @@ _EXAMPLES = """examples:
   mpiexec -n 4 python -m gaussmix.mpi select x.npy -k 1:20 --covariance-type full,diag -o model.json
   mpiexec -n 4 python -m gaussmix.mpi score model.json x.npy
   mpiexec -n 4 python -m gaussmix.mpi predict model.json x.npy -o labels.npy
+  mpiexec -n 4 python -m gaussmix.mpi fit holes.parquet --missing -k 8 -o model.json
 
 Samples are .npy files (N, D) of float64 or float32, or Parquet files of which all columns are numbers; all ranks must see
 them. Models are those of the command gmm and of GaussianMixture.load. The exit code is 0 after success, 1 after a
@@ -545,6 +546,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--device", default="auto", help="where each rank computes (default: %(default)s)")
         command.add_argument("--n-jobs", type=int, help="threads of a rank (default: its share of the cores)")
         command.add_argument("--partition-rows", type=_positive, help="rows of a partition (default: 4 to 256 MiB)")
+        command.add_argument("--missing", action="store_true", help="NaN and nulls of Parquet stand for missing values")
         command.add_argument("--json", action="store_true", help="print the result as JSON")
         return command
 
@@ -681,6 +683,7 @@ def _estimator_of(options: argparse.Namespace, comm: Any, show: Callable[[_estim
         n_jobs=options.n_jobs,
         partition_rows=options.partition_rows,
         resident={"auto": None, "yes": True, "no": False}[options.resident],
+        missing=options.missing,
         callback=show if options.verbose else None,
     )
 
@@ -761,6 +764,7 @@ def _loaded(options: argparse.Namespace, comm: Any) -> GaussianMixture:
         device=options.device,
         n_jobs=options.n_jobs,
         partition_rows=options.partition_rows,
+        missing=options.missing,
     )
     gm.__dict__.update({name: value for name, value in state.items() if name.endswith("_")})
     gm._average, gm._chunks, gm._made = None, 0, None

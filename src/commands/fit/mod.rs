@@ -55,7 +55,8 @@ pub struct Fit {
     /// options must be the same then, except for --max-iter and --tol
     #[arg(long, value_name = "FILE.json")]
     checkpoint: Option<PathBuf>,
-    /// Draw the data with the components in two dimensions, and the lower bound of each iteration
+    /// Draw the data with the components in two dimensions, and the lower bound of each iteration. Samples with missing values
+    /// are open circles, at the means of what is missing
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// Print the result as JSON

@@ -79,10 +79,10 @@ pub struct Mcmc {
     /// Shape of the covariances: full, diag or spherical
     #[arg(long, value_name = "TYPE", default_value = "diag")]
     covariance_type: CovarianceType,
-    /// Keep the components in the order of their means in this column (counted from 0), so that chains do not exchange
-    /// components
+    /// Keep the components in the order of their means in this feature (its name, or its number, counted from 0), so that chains
+    /// do not exchange components
     #[arg(long, value_name = "COLUMN")]
-    order: Option<usize>,
+    order: Option<String>,
     /// The prior, as shown below
     #[arg(long, value_name = "FILE.json")]
     prior: Option<PathBuf>,
@@ -159,7 +159,7 @@ impl Mcmc {
         note_header_of_numbers(&table, &input);
         let samples = self.samples(&input).with_context(|| self.table.describe())?;
         let data = DataSummary::new(&samples);
-        let model = Model::new(self.k, self.covariance_type, &prior, self.order, &data)?;
+        let model = Model::new(self.k, self.covariance_type, &prior, self.order(&table)?, &data)?;
         let settings = self.settings(&model);
         settings.check(model.dim())?;
         let saved = if self.resume { Some(self.saved_run(&settings)?) } else { None };
@@ -273,6 +273,20 @@ impl Mcmc {
             },
             (kernel, _) => load(kernel.clone()),
         }
+    }
+
+    /// The number of the feature that orders the components.
+    fn order(&self, table: &Table) -> anyhow::Result<Option<usize>> {
+        let Some(column) = &self.order else { return Ok(None) };
+        let names = table.names().unwrap_or_default();
+        let by_name = names.iter().position(|name| name == column);
+        let found = by_name.or_else(|| column.parse().ok());
+        found.map(Some).with_context(|| match names {
+            [] => format!(
+                "--order: there is no column `{column}`; the data has no names, so give a number, counted from 0"
+            ),
+            names => format!("--order: there is no feature `{column}`; there are {}", names.join(", ")),
+        })
     }
 
     fn prior(&self) -> anyhow::Result<Prior> {

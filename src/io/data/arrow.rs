@@ -1,7 +1,9 @@
 //! Columns of Arrow: what Parquet and Arrow IPC files hold.
 use super::block::{Block, Ids};
 use super::columns::{Field, Kind, Projection};
+use super::file_stamp::FileStamp;
 use super::npy::Dtype;
+use super::stream::Stamp;
 use crate::io::Problem;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -9,8 +11,9 @@ use arrow_array::types::{
     UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray, RecordBatch};
-use arrow_schema::{ArrowError, DataType, Schema};
+use arrow_schema::{DataType, Schema, SchemaRef};
 use std::cell::Cell;
+use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Most rows that are converted at a time.
@@ -69,7 +72,65 @@ fn kind(data_type: &DataType) -> Kind {
 }
 
 /// Batches of rows of a file, in order.
-type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
+pub(super) type Batches = Box<dyn Iterator<Item = Result<RecordBatch, Problem>> + Send>;
+
+/// Begins to read the columns [`needed`] of a file that was opened once more, with a group, of which the first rows are not
+/// wanted. Gives the batches, and how many rows of the first of them are not wanted.
+pub(super) type ReadGroups =
+    Box<dyn Fn(File, &Projection, usize, usize) -> Result<(Batches, usize), Problem> + Send + Sync>;
+
+/// An open file of Arrow's columns in groups of rows (row groups of Parquet, record batches of Arrow IPC), each of which can be
+/// read at any time.
+pub(super) struct Grouped {
+    file: File,
+    stamp: FileStamp,
+    schema: SchemaRef,
+    /// First row of each group, and the number of rows at the end.
+    starts: Vec<usize>,
+    read: ReadGroups,
+}
+
+impl Grouped {
+    /// `group_rows` are the numbers of rows that the file claims.
+    pub fn new(
+        (file, stamp): (File, FileStamp),
+        schema: SchemaRef,
+        group_rows: impl IntoIterator<Item = i64>,
+        read: ReadGroups,
+    ) -> Result<Self, Problem> {
+        let mut starts = vec![0usize];
+        for rows in group_rows {
+            let end = usize::try_from(rows).ok().and_then(|rows| starts[starts.len() - 1].checked_add(rows));
+            starts.push(end.ok_or_else(|| damaged("a group of rows has an impossible number of them"))?);
+        }
+        Ok(Self { file, stamp, schema, starts, read })
+    }
+
+    pub fn fields(&self) -> Vec<Field> {
+        fields(&self.schema)
+    }
+
+    pub fn n_rows(&self) -> usize {
+        self.starts[self.starts.len() - 1]
+    }
+
+    /// The size of the file in bytes.
+    pub fn size(&self) -> u64 {
+        self.stamp.size()
+    }
+
+    /// The rows, beginning with row `start`.
+    pub fn rows(&self, projection: &Projection, start: usize) -> Result<BatchRows, Problem> {
+        self.stamp.check(&self.file)?;
+        let again = || self.file.try_clone().map_err(Problem::io("read it"));
+        let groups = self.starts.len() - 1;
+        let first = self.starts.partition_point(|&s| s <= start).min(groups).saturating_sub(1);
+        let (batches, skip) = guarded(|| (self.read)(again()?, projection, first, start - self.starts[first]))?;
+        let mut rows = BatchRows::new(batches, projection, Stamp::new(again()?, self.stamp));
+        rows.skip(skip)?;
+        Ok(rows)
+    }
+}
 
 /// The rows of a file of Arrow's columns, in order.
 pub(super) struct BatchRows {
@@ -79,6 +140,7 @@ pub(super) struct BatchRows {
     /// Where the features and the identifier are among the columns that were asked for.
     features: Vec<usize>,
     id: Option<usize>,
+    stamp: Stamp,
 }
 
 /// The columns to ask a file for: those of the features and of the identifier, ascending.
@@ -90,48 +152,58 @@ pub(super) fn needed(projection: &Projection) -> Vec<usize> {
 }
 
 impl BatchRows {
-    /// `batches` have the columns [`needed`], and begin with the batch in which `skip` rows come before the first.
-    pub fn new(batches: Batches, projection: &Projection, skip: usize) -> Result<Self, Problem> {
+    /// `batches` have the columns [`needed`].
+    pub fn new(batches: Batches, projection: &Projection, stamp: Stamp) -> Self {
         let needed = needed(projection);
         // Every column of the projection is in `needed`.
         let place = |column: &usize| needed.binary_search(column).unwrap_or(0);
         let features = projection.columns.iter().map(place).collect();
-        let mut rows = Self { batches, current: None, features, id: projection.id.as_ref().map(place) };
-        if skip > 0 {
-            rows.advance()?;
-            rows.current = rows.current.map(|(batch, _)| (batch, skip));
-        }
-        Ok(rows)
-    }
-
-    fn advance(&mut self) -> Result<(), Problem> {
-        let next = guarded(|| self.batches.next().transpose().map_err(damaged))?;
-        self.current = next.map(|batch| (batch, 0));
-        Ok(())
+        Self { batches, current: None, features, id: projection.id.as_ref().map(place), stamp }
     }
 
     /// Appends the next rows to a block, as many as there are, but at most `limit`. Gives their number.
     pub fn read(&mut self, limit: usize, block: &mut Block) -> Result<usize, Problem> {
-        let mut count = 0;
-        while count < limit {
-            match &mut self.current {
-                Some((batch, at)) if *at < batch.num_rows() => {
-                    let rows = (batch.num_rows() - *at).min(limit - count).min(SLICE_ROWS);
-                    let part = batch.slice(*at, rows);
-                    *at += rows;
-                    count += rows;
-                    let (features, id) = (&self.features, self.id);
-                    guarded(|| append(&part, features, id, block))?;
-                }
-                _ => {
-                    self.advance()?;
-                    if self.current.is_none() {
-                        break;
+        let (features, id) = (self.features.clone(), self.id);
+        self.pass(limit, SLICE_ROWS, |part| guarded(|| append(part, &features, id, block)))
+    }
+
+    /// Passes over rows, as many as there are, but at most `limit`. Gives their number.
+    pub fn skip(&mut self, limit: usize) -> Result<usize, Problem> {
+        self.pass(limit, usize::MAX, |_| Ok(()))
+    }
+
+    /// Calls `take` with the next rows, at most so many at a time.
+    fn pass(
+        &mut self,
+        limit: usize,
+        at_a_time: usize,
+        mut take: impl FnMut(&RecordBatch) -> Result<(), Problem>,
+    ) -> Result<usize, Problem> {
+        let mut pass = || {
+            let mut count = 0;
+            while count < limit {
+                match &mut self.current {
+                    Some((batch, at)) if *at < batch.num_rows() => {
+                        let rows = (batch.num_rows() - *at).min(limit - count).min(at_a_time);
+                        take(&batch.slice(*at, rows))?;
+                        *at += rows;
+                        count += rows;
+                    }
+                    current => {
+                        let next = guarded(|| self.batches.next().transpose())?;
+                        *current = next.map(|batch| (batch, 0));
+                        if current.is_none() {
+                            break;
+                        }
                     }
                 }
             }
-        }
-        Ok(count)
+            Ok(count)
+        };
+        let count = pass();
+        // If the file changed in the meantime, that is the error to report, not what was read of it.
+        self.stamp.check()?;
+        count
     }
 }
 

@@ -1,15 +1,16 @@
 //! Arrow IPC files, also called Feather (version 2).
-use super::arrow::{self, BatchRows, damaged, guarded};
-use super::columns::{Field, Projection};
+use super::arrow::{self, Batches, Grouped, damaged, guarded};
+use super::columns::Projection;
 use super::file_stamp::FileStamp;
 use super::npy::read_exact_at;
 use crate::io::Problem;
 use arrow_ipc::reader::FileReaderBuilder;
-use arrow_ipc::{Block, root_as_footer, root_as_message};
+use arrow_ipc::{Block, Message, root_as_footer, root_as_message};
 use arrow_schema::Schema;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The first and the last bytes of a file.
 const MAGIC: &[u8; 6] = b"ARROW1";
@@ -18,60 +19,25 @@ const TRAILER: u64 = 10;
 /// By less than this factor do LZ4 and Zstandard compress: a block of 128 KiB takes at least 4 bytes.
 const MAX_RATIO: i64 = 1 << 16;
 
-/// An open Arrow file, of which the schema and the places of the record batches were read.
-pub(super) struct ArrowIpc {
-    file: File,
-    stamp: FileStamp,
-    schema: Schema,
-    /// First row of each record batch, and the number of rows at the end.
-    starts: Vec<usize>,
-}
-
-impl ArrowIpc {
-    pub fn open(path: &Path) -> Result<Self, Problem> {
-        let (file, stamp) = FileStamp::open(path)?;
-        let (schema, starts) = guarded(|| read_places(&file, stamp.size()))?;
-        Ok(Self { file, stamp, schema, starts })
-    }
-
-    pub fn fields(&self) -> Vec<Field> {
-        arrow::fields(&self.schema)
-    }
-
-    pub fn n_rows(&self) -> usize {
-        self.starts[self.starts.len() - 1]
-    }
-
-    /// The size of the file in bytes.
-    pub fn size(&self) -> u64 {
-        self.stamp.size()
-    }
-
-    /// [`Problem::Changed`] if the file is not what it was when it was opened.
-    pub fn check(&self) -> Result<(), Problem> {
-        self.stamp.check(&self.file)
-    }
-
-    /// The rows, beginning with row `start`.
-    pub fn rows(&self, projection: &Projection, start: usize) -> Result<BatchRows, Problem> {
-        let batches = self.starts.len() - 1;
-        let first = self.starts.partition_point(|&s| s <= start).min(batches).saturating_sub(1);
-        let file = self.file.try_clone().map_err(Problem::io("read it"))?;
-        let reader = guarded(|| {
-            let builder = FileReaderBuilder::new().with_projection(arrow::needed(projection));
-            let mut reader = builder.build(BufReader::new(file)).map_err(damaged)?;
-            if batches > 0 {
-                reader.set_index(first).map_err(damaged)?;
-            }
-            Ok(reader)
-        })?;
-        BatchRows::new(Box::new(reader), projection, start - self.starts[first])
-    }
+/// Opens an Arrow file, and reads the schema and the places of the record batches.
+pub(super) fn open(path: &Path) -> Result<Grouped, Problem> {
+    let (file, stamp) = FileStamp::open(path)?;
+    let (schema, group_rows) = guarded(|| read_places(&file, stamp.size()))?;
+    let n_groups = group_rows.len();
+    let read = move |file, projection: &Projection, first, skip| {
+        let builder = FileReaderBuilder::new().with_projection(arrow::needed(projection));
+        let mut reader = builder.build(BufReader::new(file)).map_err(damaged)?;
+        if n_groups > 0 {
+            reader.set_index(first).map_err(damaged)?;
+        }
+        Ok((Box::new(reader.map(|batch| batch.map_err(damaged))) as Batches, skip))
+    };
+    Grouped::new((file, stamp), Arc::new(schema), group_rows, Box::new(read))
 }
 
 /// Reads the footer and the headers of all batches, and makes sure that every length that they claim is possible: memory is taken
-/// for them later. Gives the schema and the first row of each record batch.
-fn read_places(file: &File, size: u64) -> Result<(Schema, Vec<usize>), Problem> {
+/// for them later. Gives the schema and the number of rows of each record batch.
+fn read_places(file: &File, size: u64) -> Result<(Schema, Vec<i64>), Problem> {
     let read = |at: u64, length: u64| {
         if at.checked_add(length).is_none_or(|end| end > size) {
             return Err(damaged("a part lies beyond its end; it was cut short, perhaps"));
@@ -117,33 +83,40 @@ fn read_places(file: &File, size: u64) -> Result<(Schema, Vec<usize>), Problem> 
         let skip = if bytes.starts_with(&[0xff; 4]) { 8 } else { 4 };
         let message = bytes.get(skip..).ok_or_else(|| damaged("a part has no header"))?;
         let message = root_as_message(message).map_err(damaged)?;
-        let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
-        let batch = message.header_as_record_batch().or(dictionary);
-        let batch = batch.ok_or_else(|| damaged("a part is no record batch"))?;
-        for buffer in batch.buffers().into_iter().flatten() {
-            let within = buffer.offset() >= 0
-                && buffer.length() >= 0
-                && buffer.offset().checked_add(buffer.length()).is_some_and(|end| end as u64 <= body);
-            if !within {
-                return Err(damaged("a buffer lies beyond its part"));
-            }
-            if batch.compression().is_some() && buffer.length() >= 8 {
-                let claimed = read(at + header + buffer.offset() as u64, 8)?;
-                let claimed = claimed.try_into().map(i64::from_le_bytes).unwrap_or(i64::MAX);
-                if claimed > buffer.length().saturating_mul(MAX_RATIO) {
-                    return Err(damaged("a buffer claims more than it can hold"));
-                }
-            }
-        }
-        Ok(batch.length())
+        check_batch(message, body, |offset| read(at + header + offset, 8))
     };
     for block in footer.dictionaries().into_iter().flatten() {
         rows_of(block)?;
     }
-    let mut starts = vec![0usize];
-    for block in footer.recordBatches().into_iter().flatten() {
-        let end = usize::try_from(rows_of(block)?).ok().and_then(|rows| starts[starts.len() - 1].checked_add(rows));
-        starts.push(end.ok_or_else(|| damaged("a record batch has an impossible number of rows"))?);
+    let group_rows = footer.recordBatches().into_iter().flatten().map(rows_of).collect::<Result<_, _>>()?;
+    Ok((schema, group_rows))
+}
+
+/// Makes sure that the lengths which the header of a batch claims are possible: those of its buffers in a body of so many bytes,
+/// and, by the first eight bytes of a compressed buffer, which `head` reads, those of what it is decompressed to. Gives the number
+/// of rows.
+pub(super) fn check_batch(
+    message: Message<'_>,
+    body: u64,
+    head: impl Fn(u64) -> Result<Vec<u8>, Problem>,
+) -> Result<i64, Problem> {
+    let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
+    let batch = message.header_as_record_batch().or(dictionary);
+    let batch = batch.ok_or_else(|| damaged("a part is no record batch"))?;
+    for buffer in batch.buffers().into_iter().flatten() {
+        let within = buffer.offset() >= 0
+            && buffer.length() >= 0
+            && buffer.offset().checked_add(buffer.length()).is_some_and(|end| end as u64 <= body);
+        if !within {
+            return Err(damaged("a buffer lies beyond its part"));
+        }
+        if batch.compression().is_some() && buffer.length() >= 8 {
+            let claimed = head(buffer.offset() as u64)?;
+            let claimed = claimed.try_into().map(i64::from_le_bytes).unwrap_or(i64::MAX);
+            if claimed > buffer.length().saturating_mul(MAX_RATIO) {
+                return Err(damaged("a buffer claims more than it can hold"));
+            }
+        }
     }
-    Ok((schema, starts))
+    Ok(batch.length())
 }

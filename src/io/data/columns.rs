@@ -1,4 +1,5 @@
 //! Which columns of a table are features.
+use super::csv::Decimal;
 use super::npy::Dtype;
 use crate::io::Problem;
 
@@ -7,7 +8,8 @@ const MAX_LISTED: usize = 12;
 /// Most characters of a name in an error.
 const MAX_LENGTH: usize = 40;
 
-/// Which columns of a table to take, by their names; in a table without names by their numbers, counted from 0.
+/// Which columns of a table to take, by their names; in a table without names by their numbers, counted from 0. And how their numbers
+/// are written.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     /// The features, in this order. Empty: all columns.
@@ -18,6 +20,9 @@ pub struct Selection {
     pub id: Option<String>,
     /// The names of the features of a model, which are found in the table by name. A table without names is taken as it is.
     pub model: Option<Vec<String>>,
+    /// How decimals are written in text. `None`: with a point, unless the beginning of a text whose fields are not separated by commas
+    /// shows that it is a comma.
+    pub decimal: Option<Decimal>,
 }
 
 /// A column of a file, as the header or the schema describes it.
@@ -194,7 +199,8 @@ mod tests {
         let table = fields(&["id", "a", "b", "species", "wide"]);
         let selection = |columns: &[&str], drop: &[&str], id: Option<&str>, model: Option<&[&str]>| {
             let id = id.map(String::from);
-            Selection { columns: texts(columns), drop: texts(drop), id, model: model.map(texts) }.resolve(&table)
+            Selection { columns: texts(columns), drop: texts(drop), id, model: model.map(texts), decimal: None }
+                .resolve(&table)
         };
         let found = selection(&["b", "a"], &[], Some("id"), None).unwrap();
         assert_eq!((found.columns, found.names, found.id), (vec![2, 1], Some(texts(&["b", "a"])), Some(0)));

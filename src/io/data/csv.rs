@@ -28,27 +28,44 @@ pub(super) struct Csv {
     stamp: Option<FileStamp>,
 }
 
+/// What stands between the whole part and the decimals of numbers in text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Decimal {
+    /// 1.5
+    Point,
+    /// 1,5
+    Comma,
+}
+
 /// How rows are made of characters.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     separator: u8,
+    decimal: Decimal,
     header: bool,
 }
 
 impl Csv {
-    /// Reads the beginning of a stream. The rows are read from the path again, unless the stream is given to them.
-    pub fn open(path: &Path, stream: &Stream) -> Result<Self, Problem> {
-        let separator = separator(&stream.head);
+    /// Reads the beginning of a stream. The rows are read from the path again, unless the stream is given to them. How decimals are
+    /// written is found in the beginning if it is not given.
+    pub fn open(path: &Path, stream: &Stream, decimal: Option<Decimal>) -> Result<Self, Problem> {
+        let (separator, decimal) = characters(&stream.head, decimal);
         let mut record = ByteRecord::new();
         read_record(&mut reader(&stream.head[..], separator), &mut record, separator)?;
         // A first line without any number and with a name in it; missing values alone are a sample.
-        let header = record.iter().all(|field| number(field).is_none()) && !record.iter().all(is_missing);
+        let header = record.iter().all(|field| decimal.number(field).is_none()) && !record.iter().all(is_missing);
         let name = |(column, field): (usize, &[u8])| match String::from_utf8_lossy(field) {
             name if name.is_empty() => format!("column {column}"),
             name => name.into_owned(),
         };
         let names = record.iter().enumerate().map(|field| header.then(|| name(field))).collect();
-        Ok(Self { path: path.into(), layout: Layout { separator, header }, names, stamp: stream.stamp.value() })
+        Ok(Self {
+            path: path.into(),
+            layout: Layout { separator, decimal, header },
+            names,
+            stamp: stream.stamp.value(),
+        })
     }
 
     pub fn fields(&self) -> Vec<Field> {
@@ -57,11 +74,7 @@ impl Csv {
 
     /// The rows, beginning with the first.
     pub fn rows(&self, projection: &Projection) -> Result<CsvRows, Problem> {
-        let now = self.path.metadata().map_err(Problem::io("open it"))?;
-        if FileStamp::of(&now) != self.stamp {
-            return Err(Problem::Changed);
-        }
-        Stream::open(&self.path).map(|stream| self.rows_of(stream, projection))
+        Stream::reopen(&self.path, self.stamp).map(|stream| self.rows_of(stream, projection))
     }
 
     /// The rows of a stream, of which nothing was read but the head.
@@ -163,7 +176,8 @@ impl CsvRows {
     fn parse(&self, block: &mut Block) -> Result<(), Problem> {
         for &column in &self.projection.columns {
             let field = &self.record[column];
-            block.push(value(field).ok_or_else(|| self.not_a_number(column, field))?);
+            let value = value(field, self.layout.decimal).ok_or_else(|| self.not_a_number(column, field));
+            block.push(value?);
         }
         if let Some(column) = self.projection.id {
             let field = &self.record[column];
@@ -185,11 +199,18 @@ impl CsvRows {
                 (String::new(), format!("{advice} {column}"))
             }
         };
-        let comma = self.layout.separator != b',' && field.contains(&b',');
-        let point = if comma { "; decimals have a point, not a comma" } else { "" };
+        let decimals = match self.layout.decimal {
+            Decimal::Point if self.layout.separator != b',' && field.contains(&b',') => {
+                "; decimals have a point, not a comma, unless --decimal , says otherwise"
+            }
+            Decimal::Comma if field.contains(&b'.') => {
+                "; decimals have a comma here, as in the first lines, unless --decimal . says otherwise"
+            }
+            _ => "",
+        };
         let field = excerpt(field);
         Problem::Format(format!(
-            "line {line}, column {column} (counted from 0){name}: `{field}` is not a number{point}; {advice}"
+            "line {line}, column {column} (counted from 0){name}: `{field}` is not a number{decimals}; {advice}"
         ))
     }
 
@@ -217,25 +238,78 @@ fn first_line(content: impl Iterator<Item = u8>, offset: u64) -> u64 {
     line
 }
 
+/// The separator of a text, and how its decimals are written.
+fn characters(head: &[u8], decimal: Option<Decimal>) -> (u8, Decimal) {
+    let with_points = separator(head, Decimal::Point);
+    let with_commas = separator(head, Decimal::Comma);
+    match decimal {
+        Some(Decimal::Point) => (with_points, Decimal::Point),
+        Some(Decimal::Comma) => (with_commas, Decimal::Comma),
+        None if has_decimal_commas(head, with_commas, with_points) => (with_commas, Decimal::Comma),
+        None => (with_points, Decimal::Point),
+    }
+}
+
+/// Whether a text has decimals with a comma beyond doubt, where its fields are separated by `separator`: some have, none has a point,
+/// and where commas could separate its fields instead (`otherwise`), the first line has nothing but numbers.
+fn has_decimal_commas(head: &[u8], separator: u8, otherwise: u8) -> bool {
+    let whole_lines = match head.len() < stream::HEAD as usize {
+        true => head,
+        false => &head[..head.iter().rposition(|&byte| byte == b'\n').unwrap_or(0)],
+    };
+    if !whole_lines.contains(&b',') {
+        return false;
+    }
+    let (mut reader, mut record) = (reader(whole_lines, separator), ByteRecord::new());
+    let (mut first, mut found) = (true, false);
+    while read_record(&mut reader, &mut record, separator).unwrap_or(false) {
+        let is_number = |field: &[u8]| {
+            let usable = !field.contains(&b',') || decimals(field).is_some();
+            usable && Decimal::Comma.number(field).is_some() || is_missing(field)
+        };
+        if first && (record.len() < 2 || otherwise == b',' && !record.iter().all(is_number)) {
+            return false;
+        }
+        first = false;
+        if record.iter().any(|field| field.contains(&b'.') && Decimal::Point.number(field).is_some()) {
+            return false;
+        }
+        // A number such as 1,500 may be of thousands.
+        let beyond_doubt = |field: &[u8]| {
+            decimals(field).is_some_and(|n| n != 3 || matches!(field, [b'0', b',', ..] | [b'-', b'0', b',', ..]))
+        };
+        found |= record.iter().any(|field| beyond_doubt(field) && Decimal::Comma.number(field).is_some());
+    }
+    found
+}
+
+/// How many digits follow the first comma of a field, if it stands between digits.
+fn decimals(field: &[u8]) -> Option<usize> {
+    let comma = field.iter().position(|&byte| byte == b',')?;
+    let digits = field[comma + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    (digits > 0 && comma > 0 && field[comma - 1].is_ascii_digit()).then_some(digits)
+}
+
 /// The most frequent separator of the first line that is not empty, outside of quotes. Spaces count only if there are no others
 /// and they stand between numbers: names may contain spaces.
-fn separator(head: &[u8]) -> u8 {
+fn separator(head: &[u8], decimal: Decimal) -> u8 {
+    let separators = &SEPARATORS[usize::from(decimal == Decimal::Comma)..];
     let mut lines = head.split(|byte| b"\r\n".contains(byte)).filter(|line| !line.trim_ascii().is_empty());
-    let Some(line) = lines.next() else { return SEPARATORS[0] };
+    let Some(line) = lines.next() else { return separators[0] };
     let mut quoted = false;
     let mut counts = [0u32; SEPARATORS.len()];
     for byte in line {
         quoted ^= *byte == b'"';
-        if let Some(at) = SEPARATORS.iter().position(|separator| separator == byte && !quoted) {
+        if let Some(at) = separators.iter().position(|separator| separator == byte && !quoted) {
             counts[at] += 1;
         }
     }
     let words = || line.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
-    if counts == [0; SEPARATORS.len()] && words().count() > 1 && words().all(|word| number(word).is_some()) {
+    if counts == [0; SEPARATORS.len()] && words().count() > 1 && words().all(|word| decimal.number(word).is_some()) {
         return b' ';
     }
-    let most = (0..SEPARATORS.len()).rev().max_by_key(|&at| counts[at]).unwrap_or(0);
-    SEPARATORS[most]
+    let most = (0..separators.len()).rev().max_by_key(|&at| counts[at]).unwrap_or(0);
+    separators[most]
 }
 
 /// The beginning of a field, on one line, for an error.
@@ -253,16 +327,23 @@ fn is_missing(field: &[u8]) -> bool {
 }
 
 /// The number of a field, NaN where it is missing; a truth value is 0 or 1. `None` for something else.
-fn value(field: &[u8]) -> Option<f64> {
+fn value(field: &[u8], decimal: Decimal) -> Option<f64> {
     let truth = |word: &str, value| field.eq_ignore_ascii_case(word.as_bytes()).then_some(value);
-    number(field)
+    (decimal.number(field))
         .or_else(|| is_missing(field).then_some(f64::NAN))
         .or_else(|| truth("true", 1.0))
         .or_else(|| truth("false", 0.0))
 }
 
-fn number(field: &[u8]) -> Option<f64> {
-    std::str::from_utf8(field).ok()?.parse().ok()
+impl Decimal {
+    fn number(self, field: &[u8]) -> Option<f64> {
+        let text = std::str::from_utf8(field).ok()?;
+        match self {
+            Self::Comma if text.contains('.') => None,
+            Self::Comma if text.contains(',') => text.replace(',', ".").parse().ok(),
+            _ => text.parse().ok(),
+        }
+    }
 }
 
 fn problem(error: csv::Error) -> Problem {
@@ -287,18 +368,65 @@ mod tests {
             ("sepal length\n5.1\n", b','),
             ("", b','),
         ] {
-            assert_eq!(char::from(separator(head.as_bytes())), char::from(wanted), "{head}");
+            assert_eq!(characters(head.as_bytes(), None), (wanted, Decimal::Point), "{head}");
+        }
+    }
+
+    #[test]
+    fn decimal_commas_are_recognised_beyond_doubt_only() {
+        for (head, wanted) in [
+            ("a;b\n1,5;2\n", b';'),
+            ("1,5;2,25;-3,0\n4;5,5;6\n", b';'),
+            ("1,5\t2,5\n", b'\t'),
+            ("1,5 2,5e-3\n", b' '),
+            ("a|b\n1,500|0,125\n", b'|'),
+        ] {
+            assert_eq!(characters(head.as_bytes(), None), (wanted, Decimal::Comma), "{head}");
+        }
+        for (head, wanted) in [
+            // Thousands, perhaps.
+            ("a;b\n1,500;2\n", b';'),
+            // One column, or two.
+            ("1,5\n2,5\n", b','),
+            ("1, 2, 3\n4, 5, 6\n", b','),
+            ("1,2 ,3\n", b','),
+            // Points as well.
+            ("a;b\n1,5;2\n1,5;2.5\n", b';'),
+            // Names with commas are no numbers.
+            ("x, mm;y, mm\n1,5;2,5\n", b','),
+            ("a;b\n,5;2,\n", b';'),
+            ("a;b\nno 1,5;1,5,5\n", b';'),
+        ] {
+            assert_eq!(characters(head.as_bytes(), None), (wanted, Decimal::Point), "{head}");
+        }
+        // A number that the end of the beginning cuts is not looked at.
+        let long = format!("a;b\n{}1,500;2", "1;2\n".repeat(stream::HEAD as usize / 4));
+        let cut = &long.as_bytes()[..stream::HEAD as usize];
+        assert_eq!(characters(cut, None), (b';', Decimal::Point));
+        // What the caller says counts.
+        for (head, decimal, wanted) in [
+            ("1,500;2\n", Decimal::Comma, b';'),
+            ("x, mm;y, mm\n1,5;2,5\n", Decimal::Comma, b';'),
+            ("1,5\n2,5\n", Decimal::Comma, b'\t'),
+            ("a;b\n1,5;2\n", Decimal::Point, b';'),
+        ] {
+            assert_eq!(characters(head.as_bytes(), Some(decimal)), (wanted, decimal), "{head}");
         }
     }
 
     #[test]
     fn missing_values_are_nan() {
         for text in ["", "NA", "NaN", "nan", "null", "NULL"] {
-            assert!(value(text.as_bytes()).unwrap().is_nan(), "{text}");
+            assert!(value(text.as_bytes(), Decimal::Point).unwrap().is_nan(), "{text}");
         }
-        assert_eq!([value(b"-1e3"), value(b"True"), value(b"false")], [Some(-1000.0), Some(1.0), Some(0.0)]);
+        let values = [b"-1e3" as &[u8], b"True", b"false"].map(|text| value(text, Decimal::Point));
+        assert_eq!(values, [Some(-1000.0), Some(1.0), Some(0.0)]);
+        let values =
+            [b"-1,5e3" as &[u8], b"0,25", b"7", b"1.5", b"1,2,3", b"NA"].map(|text| value(text, Decimal::Comma));
+        assert_eq!(values[..5], [Some(-1500.0), Some(0.25), Some(7.0), None, None]);
+        assert!(values[5].unwrap().is_nan());
         for text in ["N/A", "none", "1,5", "NAN0"] {
-            assert!(value(text.as_bytes()).is_none(), "{text}");
+            assert!(value(text.as_bytes(), Decimal::Point).is_none(), "{text}");
         }
     }
 }

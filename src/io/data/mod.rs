@@ -1,6 +1,7 @@
 //! Data sets from files.
 mod arrow;
 mod arrow_ipc;
+mod arrow_stream;
 mod block;
 mod columns;
 mod csv;
@@ -14,6 +15,7 @@ mod table;
 pub use arrow::panics_are_caught;
 pub use block::Ids;
 pub use columns::Selection;
+pub use csv::Decimal;
 pub use npy::write_npy;
 pub use table::{Contents, DataFile, Table};
 
@@ -104,8 +106,9 @@ impl Data {
 /// * `.npy`: float32 or float64, either byte order, C or Fortran order.
 /// * `.csv`, `.tsv`, `.txt`: numbers separated by commas, tabs, semicolons, vertical bars or spaces, read as float64. The first line
 ///   is a header if none of its fields is a number. Empty lines are skipped.
-/// * `.parquet`; `.arrow` or `.feather` (Arrow IPC): float16 and float32 as float32, other numbers as float64.
-/// * `.npy` and text may be compressed by gzip or Zstandard (`.csv.gz`, `.csv.zst`). The path `-` stands for standard input.
+/// * `.parquet`; `.arrow`, `.feather` or `.arrows` (Arrow IPC, files and streams): float16 and float32 as float32, other numbers as
+///   float64.
+/// * `.npy`, text and `.arrows` may be compressed by gzip or Zstandard (`.csv.gz`, `.csv.zst`). The path `-` stands for standard input.
 ///
 /// A missing value (an empty field, `NA`, `NaN`, `null`, a null of Arrow) is NaN. The values are not checked: [`Data::samples`] does.
 /// [`Table`] reads some of the columns, and several files as one data set; [`DataFile`] reads parts.

@@ -9,7 +9,7 @@ use std::path::Path;
 /// The name that stands for standard input.
 const STANDARD_INPUT: &str = "-";
 /// Bytes by which a format and a separator are recognised.
-const HEAD: u64 = 64 << 10;
+pub(super) const HEAD: u64 = 64 << 10;
 
 /// Whether the path stands for standard input, which can be read only once.
 pub(super) fn is_standard_input(path: &Path) -> bool {
@@ -28,6 +28,11 @@ pub(super) struct Stream {
 pub(super) struct Stamp(Option<(File, FileStamp)>);
 
 impl Stamp {
+    /// That of an open file.
+    pub fn new(file: File, stamp: FileStamp) -> Self {
+        Self(Some((file, stamp)))
+    }
+
     /// What the file was; `None` for a pipe.
     pub fn value(&self) -> Option<FileStamp> {
         self.0.as_ref().map(|(_, stamp)| *stamp)
@@ -40,6 +45,12 @@ impl Stamp {
 }
 
 impl Stream {
+    /// Opens a file once more. [`Problem::Changed`] if it is not what it was.
+    pub fn reopen(path: &Path, stamp: Option<FileStamp>) -> Result<Self, Problem> {
+        let now = path.metadata().map_err(Problem::io("open it"))?;
+        if FileStamp::of(&now) == stamp { Self::open(path) } else { Err(Problem::Changed) }
+    }
+
     pub fn open(path: &Path) -> Result<Self, Problem> {
         let (source, stamp): (Box<dyn Read + Send>, Stamp) = if is_standard_input(path) {
             (Box::new(io::stdin()), Stamp(None))

@@ -2,15 +2,14 @@
 //!
 //! A format has a file here (`Content`) that says which columns there are, and rows (`Rows`) that are read in order from any
 //! row on. What is read into memory and what is read in chunks comes by this way.
-use super::arrow::{BatchRows, damaged};
-use super::arrow_ipc::ArrowIpc;
+use super::arrow::{BatchRows, Grouped, damaged};
+use super::arrow_stream::{ArrowStream, CONTINUATION};
 use super::block::{Block, Ids};
 use super::columns::{Field, Kind, Projection, Selection};
-use super::csv::{Csv, CsvRows};
+use super::csv::{Csv, CsvRows, Decimal};
 use super::npy::{Dtype, Npy};
-use super::parquet::Parquet;
 use super::stream::{Stream, is_standard_input};
-use super::{Data, check_vector_shape, matrix_shape, npy};
+use super::{Data, arrow_ipc, check_vector_shape, matrix_shape, npy, parquet};
 use crate::io::{Error, Problem, Result, extension};
 use ndarray::ArrayD;
 use std::fmt;
@@ -75,8 +74,9 @@ enum Content {
     Npy(Npy),
     /// An array that was read from a stream.
     Memory(Data),
-    Parquet(Parquet),
-    ArrowIpc(ArrowIpc),
+    /// A file of Parquet or Arrow IPC.
+    Grouped(Grouped),
+    ArrowStream(ArrowStream),
     /// Text. Of standard input, which can be read only once, the stream is held until the rows are read.
     Csv(Csv, Mutex<Option<Stream>>),
 }
@@ -97,8 +97,9 @@ struct Cursor {
 }
 
 impl Table {
-    /// Opens files, and finds the columns. A folder stands for the files in it whose names end as data files do (other than
-    /// `.txt`), in the order of their names. The columns of several files are matched by their names.
+    /// Opens files, and finds the columns. A folder stands for the files in it and in its subfolders whose names end as data files
+    /// do (other than `.txt`), in the order of their names. What begins with a point or an underscore is passed over. The columns of
+    /// several files are matched by their names.
     ///
     /// # Errors
     /// If a file cannot be opened or is no table, if a column is missing or is no number; the error names the file and the
@@ -372,7 +373,7 @@ impl DataFile {
 impl Part {
     /// Opens a file. Its columns are those of `first`, if there is a first file.
     fn open(path: &Path, selection: &Selection, first: Option<&Self>) -> Outcome<Self> {
-        let content = Content::open(path)?;
+        let content = Content::open(path, selection.decimal)?;
         let fields = content.fields();
         let wanted = first.and_then(|first| first.projection.names.clone());
         let projection = match (first, wanted) {
@@ -389,9 +390,9 @@ impl Part {
         Ok(Self { path: path.into(), content, projection, all_columns })
     }
 
-    /// Whether it is text from standard input or a pipe. An array from there is in memory.
+    /// Whether its rows come from standard input or a pipe. An array from there is in memory.
     fn is_read_once(&self) -> bool {
-        matches!(self.content, Content::Csv(..)) && !is_regular(&self.path)
+        matches!(self.content, Content::Csv(..) | Content::ArrowStream(_)) && !is_regular(&self.path)
     }
 
     /// The number of rows, if the file says it.
@@ -399,9 +400,8 @@ impl Part {
         match &self.content {
             Content::Npy(npy) => Some(npy.shape()[0]),
             Content::Memory(data) => Some(data.dim().0),
-            Content::Parquet(file) => Some(file.n_rows()),
-            Content::ArrowIpc(file) => Some(file.n_rows()),
-            Content::Csv(..) => None,
+            Content::Grouped(file) => Some(file.n_rows()),
+            Content::Csv(..) | Content::ArrowStream(_) => None,
         }
     }
 
@@ -411,9 +411,8 @@ impl Part {
         match &self.content {
             Content::Npy(npy) => npy.shape().iter().product::<usize>() as u64,
             Content::Memory(data) => data.n_bytes(),
-            Content::Parquet(file) => NUMBERS_PER_BYTE * file.size(),
-            Content::ArrowIpc(file) => NUMBERS_PER_BYTE * file.size(),
-            Content::Csv(..) => 0,
+            Content::Grouped(file) => NUMBERS_PER_BYTE * file.size(),
+            Content::Csv(..) | Content::ArrowStream(_) => 0,
         }
     }
 
@@ -444,14 +443,8 @@ impl Part {
     fn cursor_of(&self, projection: &Projection, number: usize, row: usize) -> Outcome<Cursor> {
         let (rows, row) = match &self.content {
             Content::Npy(_) | Content::Memory(_) => (Rows::Direct, row),
-            Content::Parquet(file) => {
-                file.check()?;
-                (Rows::Batches(file.rows(projection, row)?), row)
-            }
-            Content::ArrowIpc(file) => {
-                file.check()?;
-                (Rows::Batches(file.rows(projection, row)?), row)
-            }
+            Content::Grouped(file) => (Rows::Batches(file.rows(projection, row)?), row),
+            Content::ArrowStream(stream) => (Rows::Batches(stream.rows(projection)?), 0),
             Content::Csv(csv, stream) => {
                 let stream = stream.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let rows = match stream {
@@ -467,11 +460,12 @@ impl Part {
     /// Goes forward to a row, or to the end.
     fn skip(&self, projection: &Projection, cursor: &mut Cursor, row: usize) -> Outcome<()> {
         let left = row.saturating_sub(cursor.row);
-        match &mut cursor.rows {
+        match (&mut cursor.rows, &self.content) {
             _ if left == 0 => {}
-            Rows::Direct => cursor.row = row,
-            Rows::Csv(rows) => cursor.row += rows.skip(left)?,
-            Rows::Batches(_) => *cursor = self.cursor_of(projection, cursor.part, row)?,
+            (Rows::Direct, _) => cursor.row = row,
+            (Rows::Csv(rows), _) => cursor.row += rows.skip(left)?,
+            (Rows::Batches(rows), Content::ArrowStream(_)) => cursor.row += rows.skip(left)?,
+            (Rows::Batches(_), _) => *cursor = self.cursor_of(projection, cursor.part, row)?,
         }
         Ok(())
     }
@@ -484,15 +478,7 @@ impl Part {
     fn read_of(&self, projection: &Projection, cursor: &mut Cursor, limit: usize, block: &mut Block) -> Outcome<usize> {
         let count = match (&mut cursor.rows, &self.content) {
             (Rows::Csv(rows), _) => rows.read(limit, block)?,
-            (Rows::Batches(rows), content) => {
-                let count = rows.read(limit, block);
-                match content {
-                    Content::Parquet(file) => file.check()?,
-                    Content::ArrowIpc(file) => file.check()?,
-                    _ => {}
-                }
-                count?
-            }
+            (Rows::Batches(rows), _) => rows.read(limit, block)?,
             (Rows::Direct, Content::Npy(npy)) => {
                 let end = cursor.row.saturating_add(limit).min(npy.shape()[0]);
                 block.append(&npy.data(cursor.row..end)?, projection)
@@ -509,11 +495,11 @@ impl Part {
 }
 
 impl Content {
-    fn open(path: &Path) -> Outcome<Self> {
+    fn open(path: &Path, decimal: Option<Decimal>) -> Outcome<Self> {
         let regular = is_regular(path);
         match Format::of(path)? {
-            Format::Parquet => Parquet::open(path).map(Self::Parquet),
-            Format::ArrowIpc => ArrowIpc::open(path).map(Self::ArrowIpc),
+            Format::Parquet => parquet::open(path).map(Self::Grouped),
+            Format::ArrowIpc if regular && !ArrowStream::is_at(path)? => arrow_ipc::open(path).map(Self::Grouped),
             Format::Npy if regular && extension(path) == "npy" => {
                 let npy = Npy::open(path)?;
                 matrix_shape(npy.shape())?;
@@ -521,17 +507,24 @@ impl Content {
             }
             format => {
                 let stream = Stream::open(path)?;
-                let is_npy = stream.head.starts_with(b"\x93NUMPY");
+                let begins_with = |magic: &[u8]| stream.head.starts_with(magic);
                 match format {
                     Format::Npy => Self::array(stream),
-                    Format::Any if is_npy => Self::array(stream),
-                    Format::Any if stream.head.starts_with(b"PAR1") || stream.head.starts_with(b"ARROW1") => {
+                    Format::Any if begins_with(b"\x93NUMPY") => Self::array(stream),
+                    Format::Any | Format::ArrowIpc if begins_with(b"PAR1") || begins_with(b"ARROW1") => {
                         Err(Problem::format(
-                            "Parquet and Arrow files cannot be read as a stream; write it to a file, and name that",
+                            "Parquet and Arrow files (other than Arrow IPC streams) cannot be read as a stream; write it to a file, \
+                             and name that",
                         ))
                     }
+                    Format::ArrowIpc | Format::ArrowStream => {
+                        ArrowStream::open(path, stream, regular).map(Self::ArrowStream)
+                    }
+                    Format::Any if begins_with(&CONTINUATION) => {
+                        ArrowStream::open(path, stream, regular).map(Self::ArrowStream)
+                    }
                     _ => {
-                        let csv = Csv::open(path, &stream)?;
+                        let csv = Csv::open(path, &stream, decimal)?;
                         Ok(Self::Csv(csv, Mutex::new((!regular).then_some(stream))))
                     }
                 }
@@ -554,8 +547,8 @@ impl Content {
             Self::Npy(npy) => numbers(npy.shape()[1], npy.dtype()),
             Self::Memory(data @ Data::F32(_)) => numbers(data.dim().1, Dtype::F32),
             Self::Memory(data @ Data::F64(_)) => numbers(data.dim().1, Dtype::F64),
-            Self::Parquet(file) => file.fields(),
-            Self::ArrowIpc(file) => file.fields(),
+            Self::Grouped(file) => file.fields(),
+            Self::ArrowStream(stream) => stream.fields(),
             Self::Csv(csv, _) => csv.fields(),
         }
     }
@@ -579,13 +572,15 @@ enum Format {
     Npy,
     Text,
     Parquet,
+    /// A file, or a stream, which is known by its first bytes.
     ArrowIpc,
+    ArrowStream,
     /// A stream, which is known by its first bytes.
     Any,
 }
 
 /// What the names of data files end in, for errors.
-const ENDINGS: &str = ".npy, .csv, .tsv, .txt (also with .gz or .zst), .parquet, .arrow or .feather";
+const ENDINGS: &str = ".npy, .csv, .tsv, .txt, .arrows (also with .gz or .zst), .parquet, .arrow or .feather";
 
 impl Format {
     /// The format that a name stands for.
@@ -598,6 +593,7 @@ impl Format {
             "csv" | "tsv" | "txt" => Some(Self::Text),
             "parquet" | "pq" if !compressed => Some(Self::Parquet),
             "arrow" | "feather" | "ipc" if !compressed => Some(Self::ArrowIpc),
+            "arrows" => Some(Self::ArrowStream),
             _ => None,
         }
     }
@@ -621,7 +617,7 @@ fn is_regular(path: &Path) -> bool {
     !is_standard_input(path) && path.is_file()
 }
 
-/// The files that paths stand for, where a folder stands for the data files in it.
+/// The files that paths stand for, where a folder stands for the data files in it and in its subfolders.
 fn expand<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>> {
     let mut all: Vec<PathBuf> = Vec::new();
     for path in paths.iter().map(AsRef::as_ref) {
@@ -632,24 +628,36 @@ fn expand<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>> {
             all.push(path.into());
             continue;
         }
-        let listed = std::fs::read_dir(path)
-            .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<PathBuf>>>());
-        let hidden = |path: &Path| {
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            name.starts_with(['.', '_'])
-        };
-        let mut files = listed.map_err(|e| Problem::io("read it")(e).at(path))?;
-        // A text in a folder of tables is a description, mostly.
-        let is_table = |file: &Path| Format::by_name(file).is_some() && extension(file) != "txt";
-        files.retain(|file| is_table(file) && file.is_file() && !hidden(file));
-        files.sort_unstable();
-        if files.is_empty() {
+        let before = all.len();
+        add_folder(path, &mut all)?;
+        if all.len() == before {
             return Err(Problem::format(format!("a folder without a file whose name ends in {ENDINGS}")).at(path));
         }
-        all.append(&mut files);
     }
     if all.is_empty() {
         return Err(Problem::format("no file is named").at(Path::new("")));
     }
     Ok(all)
+}
+
+/// Adds the data files of a folder and of its subfolders in the order of their names.
+fn add_folder(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let problem = |e| Problem::io("read it")(e).at(folder);
+    let mut entries =
+        std::fs::read_dir(folder).and_then(Iterator::collect::<std::io::Result<Vec<_>>>).map_err(problem)?;
+    entries.sort_unstable_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        if entry.file_name().to_string_lossy().starts_with(['.', '_']) {
+            continue;
+        }
+        // A link to a folder is not followed, because it may lead back.
+        if entry.file_type().map_err(problem)?.is_dir() {
+            add_folder(&path, files)?;
+        } else if Format::by_name(&path).is_some() && extension(&path) != "txt" && path.is_file() {
+            // A text in a folder of tables is a description, mostly.
+            files.push(path);
+        }
+    }
+    Ok(())
 }

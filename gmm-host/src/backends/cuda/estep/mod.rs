@@ -97,7 +97,7 @@ impl EStep {
         chooser: &Chooser<'_>,
         requested: Option<Requested>,
     ) -> Result<(Variant, Option<Statistics>)> {
-        let parameters = Arc::new(DeviceParameters::<f32>::with_matrices(mixture, data.frame())?);
+        let parameters = Arc::new(data.parameters(mixture)?);
         let mut task = Task {
             operation: Operation::EStep,
             n: data.chunk_size(),
@@ -108,6 +108,7 @@ impl EStep {
             central: false,
             expandable: true,
             weighted: data.weighted(),
+            gaps: data.gaps(),
             precision: Precision::Float32,
         };
         let limits = &chooser.gpu.limits;

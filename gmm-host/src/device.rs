@@ -287,8 +287,6 @@ impl LoadOptions {
 pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
     let samples = if options.float64 { samples.into_float64() } else { samples };
     match (device, &options.kernel) {
-        // The GPU has no kernels for missing values.
-        (Device::Auto, None) if samples.missing().is_some() => load(Device::Cpu, samples, options),
         (Device::Auto, None) => {
             let options = options.clone();
             let auto = AutoEvaluator::new(samples, options.threads, move |samples| load_on_gpus(samples, &options))?;

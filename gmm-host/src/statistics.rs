@@ -40,6 +40,28 @@ pub struct CentredSums {
     pub second: Covariances,
 }
 
+impl CentredSums {
+    /// Adds the moments of values that are missing, of features that do not depend on each other (`diag`, `spherical`): a value has the
+    /// mean and the variance that the component has in its column. `observed`: Σᵢ rᵢₖ over the samples that have a value in the column,
+    /// of a component and a column.
+    pub(crate) fn add_missing(&mut self, mixture: &Mixture, observed: impl Fn(usize, usize) -> f64) {
+        for ((c, j), first) in self.first.indexed_iter_mut() {
+            // Rounding leaves a little where nothing is missing.
+            let missing = (self.counts[c] - observed(c, j)).max(0.0);
+            if missing > 0.0 {
+                let delta = mixture.means()[[c, j]] - self.centres[[c, j]];
+                *first += missing * delta;
+                let second = missing * (mixture.variance(c, j) + delta * delta);
+                match &mut self.second {
+                    Covariances::Diag(v) => v[[c, j]] += second,
+                    Covariances::Spherical(v) => v[c] += second,
+                    Covariances::Full(_) | Covariances::Tied(_) => {}
+                }
+            }
+        }
+    }
+}
+
 /// Which parameters an M-step leaves as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

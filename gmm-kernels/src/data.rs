@@ -9,7 +9,7 @@ pub const QUAD: usize = 4;
 pub struct Columns {
     /// Samples (D, stride): column j of sample i at `j * stride + i`; aligned to 16 bytes, and so is the stride.
     pub x: *const f32,
-    /// Elements from one column to the next: at least N rounded up to a multiple of 4, all of them finite.
+    /// Elements from one column to the next: at least N rounded up to a multiple of 4, all of them finite, but for NaN in the kernels for samples with missing values.
     pub stride: u64,
     /// N.
     pub n: u64,

@@ -47,6 +47,9 @@ fn shape(full: bool) -> &'static str {
     if full { "full" } else { "diag" }
 }
 
+/// The part of a kernel's name that says that it is for samples with missing values, and diagonals.
+const OBSERVED: &str = "observed";
+
 /// Total of at most 8 components, diagonal or tied, over D ≤ 16 features; `None` unless a component of D features has `ROW` numbers.
 pub fn small_k<const ROW: usize>(d: usize, tied: bool) -> Option<Entry<small_k::SmallKArgs<ROW>>> {
     let exists = (1..=small_k::MAX_FEATURES).contains(&d) && small_k::row(d) == ROW;
@@ -149,9 +152,9 @@ pub fn outer() -> Entry<whitened::OuterArgs> {
     Entry::new("outer")
 }
 
-/// Exponents of all components, for any shape.
-pub fn density<T: Element>(full: bool) -> Entry<density::DensityArgs<T>> {
-    Entry::new(format!("density_{}_{}", shape(full), T::SUFFIX))
+/// Exponents of all components, for any shape; `gaps`: of samples with missing values, for diagonals.
+pub fn density<T: Element>(full: bool, gaps: bool) -> Entry<density::DensityArgs<T>> {
+    Entry::new(format!("density_{}_{}", if gaps { OBSERVED } else { shape(full) }, T::SUFFIX))
 }
 
 /// Scores, labels and responsibilities from exponents.
@@ -159,9 +162,9 @@ pub fn posterior<T: Element>() -> Entry<posterior::PosteriorArgs<T>> {
     Entry::new(format!("posterior_{}", T::SUFFIX))
 }
 
-/// Sufficient statistics from responsibilities.
-pub fn accumulate<T: Element>(full: bool) -> Entry<accumulate::AccumulateArgs<T>> {
-    Entry::new(format!("accumulate_{}_{}", shape(full), T::SUFFIX))
+/// Sufficient statistics from responsibilities; `gaps`: of samples with missing values, for diagonals.
+pub fn accumulate<T: Element>(full: bool, gaps: bool) -> Entry<accumulate::AccumulateArgs<T>> {
+    Entry::new(format!("accumulate_{}_{}", if gaps { OBSERVED } else { shape(full) }, T::SUFFIX))
 }
 
 /// Steps of random-walk Metropolis over D ≤ 16 features.

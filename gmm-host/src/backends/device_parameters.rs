@@ -3,6 +3,7 @@
 //! With t = s·x + m, s = √(log₂e / 2) / σ and m = −μ·s, one component's log₂-density is a constant minus Σⱼ tⱼ².
 //! The sum over components is formed as Σₖ wₖ·2^qₖ with qₖ = seedₖ − Σⱼ tⱼ²: the constant goes into the factor wₖ in
 //! (0, 1], and its rounding error into seedₖ, so that no rounding of a constant repeats itself N times.
+use crate::compensated::neumaier_sum;
 use crate::data::frame::{Float, Frame};
 use crate::{Covariances, Error, Mixture, Result};
 use ndarray::{ArrayView2, Axis};
@@ -41,6 +42,8 @@ pub(crate) struct ColumnConstants<T> {
     pub constants: Vec<T>,
     /// (D,), in log₂ units, to be added in float64.
     pub offsets: Vec<f64>,
+    /// What [`with_mean_offset`](DeviceParameters::with_mean_offset) has added to the offset; zero before.
+    pub mean: f64,
 }
 
 /// Lower triangular matrices A with t = A·x′ + `shift`, row by row (see [`triangle`]): √(log₂e / 2) times the transposed
@@ -165,7 +168,20 @@ impl<T: Float> DeviceParameters<T> {
         let offsets = largest.iter().zip(&frame.scale).map(column).collect();
         let weights: Vec<f64> = weights.iter().map(|w| w.log2()).collect();
         let (offset, weight, seed) = weights_and_seeds(&weights);
-        Ok(Self { offset, weight, seed, gaps: Some(ColumnConstants { constants, offsets }), ..parameters })
+        Ok(Self { offset, weight, seed, gaps: Some(ColumnConstants { constants, offsets, mean: 0.0 }), ..parameters })
+    }
+
+    /// Adds to the offset what the offsets of the observed columns are in the mean over the samples, so that their total is that of
+    /// complete samples: the total weight times the offset. `observed` (D,): the weight of the samples that have a value in a
+    /// column, of those of total weight `weight`.
+    pub fn with_mean_offset(mut self, observed: &[f64], weight: f64) -> Self {
+        if let Some(gaps) = &mut self.gaps
+            && weight > 0.0
+        {
+            gaps.mean = neumaier_sum(observed.iter().zip(&gaps.offsets).map(|(w, v)| w * v)) / weight;
+            self.offset += gaps.mean;
+        }
+        self
     }
 }
 

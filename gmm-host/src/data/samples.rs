@@ -1,4 +1,5 @@
 //! The data, checked once.
+use crate::compensated::neumaier_sum;
 use crate::{Error, Result};
 use ndarray::parallel::prelude::*;
 use ndarray::{
@@ -216,6 +217,26 @@ impl<'a> Samples<'a> {
     /// What is missing in the samples; `None` where every value is observed.
     pub fn missing(&self) -> Option<&Missing> {
         self.missing.as_deref()
+    }
+
+    /// The weight of the samples that have a value in a column (D,).
+    pub(crate) fn observed_weights(&self) -> Vec<f64> {
+        fn of_columns<T: Copy + Sync + Send + Into<f64>>(
+            x: ArrayView2<'_, T>,
+            weights: ArrayView1<'_, f64>,
+        ) -> Vec<f64> {
+            let of_column = |column: ArrayView1<'_, T>| {
+                let rows = column.into_iter().zip(&weights).filter(|(v, _)| !Into::<f64>::into(**v).is_nan());
+                neumaier_sum(rows.map(|(_, weight)| *weight))
+            };
+            x.axis_iter(Axis(1)).into_par_iter().map(of_column).collect()
+        }
+        match (self.weights(), self.view(), &self.missing) {
+            (Some(weights), View::F32(x), _) => of_columns(x, weights),
+            (Some(weights), View::F64(x), _) => of_columns(x, weights),
+            (None, _, Some(missing)) => missing.observed.iter().map(|n| *n as f64).collect(),
+            (None, _, None) => vec![self.n_samples() as f64; self.n_features()],
+        }
     }
 
     fn find_missing(&mut self) {

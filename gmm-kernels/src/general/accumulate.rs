@@ -2,6 +2,9 @@
 //! responsibilities of [`posterior`](crate::general::posterior): Σ r, Σ r·(x − c), and Σ r·(x − c)² or Σ r·(x − c)(x − c)ᵀ with the
 //! component's centre c, for any K and D.
 //!
+//! `accumulate_observed_f32`, `accumulate_observed_f64`: the diagonal sums of samples with missing values, which are NaN: Σ r, and
+//! for each feature Σ r, Σ r·(x − c) and Σ r·(x − c)² over the samples that have it.
+//!
 //! With u = (x − c, 1), the sums of a component with a full matrix are the entries of the lower triangle of Σ r·u·uᵀ. A warp
 //! takes a tile of [`FEATURES`]² of them (diagonal: the sums of [`FEATURES`] features) and a slice of the samples; a lane takes
 //! every 32nd sample. After [`FLUSH`] samples a lane, the lanes' sums are added up and go on in float64. Neighbouring warps share
@@ -22,7 +25,7 @@ pub const FLUSH: u32 = 64;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct AccumulateArgs<T> {
-    /// Samples (D, stride); all elements are finite.
+    /// Samples (D, stride); all elements are finite, but for NaN in `observed`.
     pub x: *const T,
     /// Elements from one column to the next: at least N rounded up to a multiple of 32.
     pub stride: u64,
@@ -65,6 +68,9 @@ pub const fn numbers(full: bool) -> usize {
 
 /// Where Σ r is in the numbers of a group of features.
 pub const COUNT: usize = 2 * FEATURES;
+
+/// Where Σ r over the samples that have a feature begins, in the numbers of a group of features of `observed`.
+pub const OBSERVED: usize = 3 * FEATURES;
 
 /// Numbers that a launch gives, (K, [`tiles`], [`numbers`]).
 pub const fn values(k: usize, d: usize, full: bool) -> usize {

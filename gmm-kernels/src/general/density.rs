@@ -5,9 +5,13 @@
 //! A at a time, or [`COMPONENTS`] components with diagonals. Neighbouring warps share samples, so that these come from the
 //! first-level cache.
 //!
+//! `density_observed_f32`, `density_observed_f64`: the same with diagonals for samples with missing values, which are NaN. A sample
+//! takes part with the features that it has: qₖ = seedₖ − Σⱼ ((aₖⱼ·xⱼ + bₖⱼ)² + cₖⱼ), where j runs over the observed features, and c is
+//! the constant of a feature.
+//!
 //! * Launch: any one-dimensional grid, block of whole warps; no shared memory.
 //! * Necessary work for each sample and component: D·(D + 3)/2 multiply-adds (a triangle, rounded up to whole panels of rows),
-//!   or 2·D.
+//!   or 2·D, 3·D with missing values.
 use crate::simt::WARP;
 
 /// Samples of a lane.
@@ -23,7 +27,7 @@ pub const COMPONENTS: usize = 4;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DensityArgs<T> {
-    /// Samples (D, stride), aligned to 16 bytes, and so is the stride; all elements are finite.
+    /// Samples (D, stride), aligned to 16 bytes, and so is the stride; all elements are finite, but for NaN in `observed`.
     pub x: *const T,
     /// Elements from one column to the next: at least N rounded up to a multiple of [`TILE`].
     pub stride: u64,
@@ -34,7 +38,7 @@ pub struct DensityArgs<T> {
     /// D.
     pub d: u32,
     /// Triangles: panels of [`ROWS`] rows; of each panel the columns up to its last row, [`ROWS`] numbers each
-    /// ([`triangle`]). Diagonals: groups of [`COMPONENTS`], (groups, D, 2, [`COMPONENTS`]), a and b in turn.
+    /// ([`triangle`]). Diagonals: groups of [`COMPONENTS`], (groups, D, [`numbers`], [`COMPONENTS`]), a, b and, in `observed`, c in turn.
     pub matrices: *const T,
     /// Elements from one component's triangle to the next; 0: all share one. Diagonals: from one group to the next.
     pub matrix_stride: u64,
@@ -46,6 +50,11 @@ pub struct DensityArgs<T> {
     pub q: *mut T,
     /// Elements from one component to the next: as for `stride`.
     pub q_stride: u64,
+}
+
+/// Numbers of a feature of a component with a diagonal: a, b and, where values are missing, c.
+pub const fn numbers(gaps: bool) -> usize {
+    if gaps { 3 } else { 2 }
 }
 
 /// Numbers of a triangle of D rows in panels.

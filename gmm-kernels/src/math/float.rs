@@ -23,6 +23,8 @@ pub trait Float:
     fn fma(self, b: Self, c: Self) -> Self;
     /// 2^x, 0 below the normal numbers: [`exp2`] or [`float64::exp2`].
     fn exp2(self) -> Self;
+    /// Whether it is NaN, which stands for a missing value.
+    fn is_nan(self) -> bool;
     /// The number as float64.
     fn wide(self) -> f64;
     /// The number next to one of float64.
@@ -67,6 +69,10 @@ impl Float for f32 {
         exp2(self)
     }
     #[inline(always)]
+    fn is_nan(self) -> bool {
+        self.is_nan()
+    }
+    #[inline(always)]
     fn wide(self) -> f64 {
         self as f64
     }
@@ -101,6 +107,10 @@ impl Float for f64 {
     #[inline(always)]
     fn exp2(self) -> Self {
         float64::exp2(self)
+    }
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        self.is_nan()
     }
     #[inline(always)]
     fn wide(self) -> f64 {

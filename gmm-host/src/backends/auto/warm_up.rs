@@ -114,8 +114,8 @@ fn probe(samples: &Samples<'_>) -> Result<Samples<'static>> {
     let n = (PROBE / samples.n_features()).clamp(1, samples.n_samples());
     let rows = Slice::from(0..n);
     let probe = match samples.view() {
-        View::F32(x) => Samples::from_shared_f32(x.slice_axis(Axis(0), rows).to_shared())?,
-        View::F64(x) => Samples::from_shared_f64(x.slice_axis(Axis(0), rows).to_shared())?,
+        View::F32(x) => Samples::with_shared_missing(x.slice_axis(Axis(0), rows).to_shared())?,
+        View::F64(x) => Samples::with_shared_missing(x.slice_axis(Axis(0), rows).to_shared())?,
     };
     match samples.weights() {
         Some(_) => probe.with_shared_weights(Array1::ones(n).into_shared()),

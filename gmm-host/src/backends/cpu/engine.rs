@@ -13,7 +13,7 @@ use crate::compensated::neumaier_sum;
 use crate::data::frame::Frame;
 use crate::data::samples::weight_scale;
 use crate::evaluator::check_features;
-use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics, View};
+use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics};
 use ndarray::{Array1, Array2};
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -58,7 +58,7 @@ impl<'a, T: Real> Engine<'a, T> {
         let weight_scale = samples.weights().map_or(1.0, weight_scale);
         let weights = samples.weights().map(|w| w.iter().map(|w| w / weight_scale).collect());
         let total_weight = samples.total_weight();
-        let observed = samples.missing().is_some().then(|| observed_weights(&samples));
+        let observed = samples.missing().is_some().then(|| samples.observed_weights().into());
         let data = Arc::new(data);
         Self { samples, data, weights, weight_scale, total_weight, observed, isa, pool, n_threads, partial: Vec::new() }
     }
@@ -175,22 +175,6 @@ impl<'a, T: Real> Engine<'a, T> {
         }
         (neumaier_sum(log2), sums.finish(self.isa))
     }
-}
-
-/// The weight of the samples that have a value in a column (D,).
-fn observed_weights(samples: &Samples<'_>) -> Arc<[f64]> {
-    let weights = samples.weights();
-    let weight = |row: usize| weights.map_or(1.0, |w| w[row]);
-    (0..samples.n_features())
-        .map(|j| match samples.view() {
-            View::F32(x) => {
-                neumaier_sum(x.column(j).iter().enumerate().filter(|(_, v)| !v.is_nan()).map(|(i, _)| weight(i)))
-            }
-            View::F64(x) => {
-                neumaier_sum(x.column(j).iter().enumerate().filter(|(_, v)| !v.is_nan()).map(|(i, _)| weight(i)))
-            }
-        })
-        .collect()
 }
 
 impl Float32Evaluator for Engine<'_, f32> {

@@ -53,12 +53,7 @@ pub(super) fn centred_sums<T: Real>(
                     if scale > 0.0 { spread[at + c * d + j] / scale.powi(power) } else { 0.0 }
                 })
             };
-            let (mut first, mut second) = (moment(k, 1), moment(k + k * d, 2));
-            if parameters.gaps.is_some() {
-                let observed = |c: usize, j: usize| spread[k + 2 * k * d + c * d + j];
-                add_missing(mixture, frame, centres.view(), |c, j| counts[c] - observed(c, j), &mut first, &mut second);
-            }
-            (first, Covariances::Diag(second))
+            (moment(k, 1), Covariances::Diag(moment(k + k * d, 2)))
         }
         Matrices::Each(_) => {
             let mut second = Array3::zeros((k, d, d));
@@ -77,28 +72,11 @@ pub(super) fn centred_sums<T: Real>(
         }
     };
     let sums = CentredSums { weight: 0.0, log_likelihood: 0.0, centres, counts, first, second };
-    frame.in_data_units(sums, mixture.covariance_type())
-}
-
-/// Adds to moments around `centres`, all in the frame, those of values that are missing: of so many as `missing` says of a component
-/// and a column, with the mean and the variance that the component has there.
-fn add_missing(
-    mixture: &Mixture,
-    frame: &Frame,
-    centres: ArrayView2<'_, f64>,
-    missing: impl Fn(usize, usize) -> f64,
-    first: &mut Array2<f64>,
-    second: &mut Array2<f64>,
-) {
-    for ((c, j), first) in first.indexed_iter_mut() {
-        // Rounding leaves a little where nothing is missing.
-        let missing = missing(c, j).max(0.0);
-        if missing > 0.0 {
-            let delta = frame.apply(j, mixture.means()[[c, j]]) - centres[[c, j]];
-            *first += missing * delta;
-            second[[c, j]] += missing * (mixture.variance(c, j) * frame.scale[j] * frame.scale[j] + delta * delta);
-        }
+    let mut sums = frame.in_data_units(sums, mixture.covariance_type());
+    if parameters.gaps.is_some() {
+        sums.add_missing(mixture, |c, j| spread[k + 2 * k * d + c * d + j]);
     }
+    sums
 }
 
 /// ½ Σₖₗ Rₖₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (D, D) from centres (K, D) and the lower triangle of R (K, K), as Σₖ cₖwₖᵀ with

@@ -1,8 +1,9 @@
 //! The CUDA backend's evaluator, in float32 or float64 depending on the type of the samples.
 use super::arrays::DeviceArray;
-use super::device::gpu::GpuInfo;
+use super::device::gpu::{Gpu, GpuInfo};
 use super::float32::Float32;
 use super::float64::Float64;
+use super::missing::MissingEngine;
 use super::options::CudaOptions;
 use super::source::Source;
 use crate::backends::either_precision::EitherPrecision;
@@ -18,13 +19,69 @@ use crate::{Evaluator, Mixture, Result, Samples};
 /// first of them, to which those near to it are compared, and from [`Evaluator::log_likelihood`]'s.
 #[derive(Debug)]
 pub struct CudaEvaluator<'a> {
-    engine: Engine<'a>,
+    engine: AnyEngine<'a>,
 }
 
 #[derive(Debug)]
-enum Engine<'a> {
+enum AnyEngine<'a> {
+    Complete(Complete<'a>),
+    Missing(Box<MissingEngine<'a>>),
+}
+
+/// Samples, evaluated all by the same kernels: complete ones, and under diagonal and spherical covariances those with missing values.
+#[derive(Debug)]
+pub(super) enum Complete<'a> {
     Float32(Box<EitherPrecision<'a, Float32<'a>>>),
     Float64(Box<Float64<'a>>),
+}
+
+impl<'a> Complete<'a> {
+    pub fn new(samples: Source<'a>, options: &CudaOptions) -> Result<Self> {
+        if samples.is_float64() && options.kernel.is_none() {
+            return Ok(Self::Float64(Box::new(Float64::new(samples, options)?)));
+        }
+        let float32 = Float32::new(samples.clone(), options)?;
+        let float64 = CudaOptions { kernel: None, ..options.clone() };
+        let open = move || Ok(Box::new(Float64::new(samples.clone(), &float64)?) as _);
+        Ok(Self::Float32(Box::new(EitherPrecision::new(float32, open))))
+    }
+
+    fn inner(&self) -> &(dyn Evaluator + 'a) {
+        match self {
+            Self::Float32(either) => either.as_ref(),
+            Self::Float64(float64) => float64.as_ref(),
+        }
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Evaluator + 'a) {
+        match self {
+            Self::Float32(either) => either.as_mut(),
+            Self::Float64(float64) => float64.as_mut(),
+        }
+    }
+
+    fn gpu(&self) -> &'static Gpu {
+        match self {
+            Self::Float32(either) => either.float32.data.gpu(),
+            Self::Float64(float64) => float64.data.gpu(),
+        }
+    }
+
+    /// See [`CudaEvaluator::is_resident`].
+    pub fn is_resident(&self) -> bool {
+        match self {
+            Self::Float32(either) => either.float32.data.is_resident(),
+            Self::Float64(float64) => float64.data.is_resident(),
+        }
+    }
+
+    /// See [`CudaEvaluator::kernel_seconds`].
+    pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
+        match self {
+            Self::Float32(either) => either.float32.kernel_seconds(mixture, repeats),
+            Self::Float64(float64) => float64.kernel_seconds(mixture, repeats),
+        }
+    }
 }
 
 impl CudaEvaluator<'static> {
@@ -32,10 +89,10 @@ impl CudaEvaluator<'static> {
     /// host. Results are those of [`new`](Self::new) for the same samples, to the bit.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`Error::NonFiniteSample`](crate::Error::NonFiniteSample);
+    /// As [`new`](Self::new); [`Error::NonFiniteSample`](crate::Error::NonFiniteSample), also for missing values;
     /// [`Error::Unsupported`](crate::Error::Unsupported) where the columns need more memory than there is beside the array.
     pub fn from_device_array(array: DeviceArray, options: &CudaOptions) -> Result<Self> {
-        Self::of(Source::Device(array), options)
+        Ok(Self { engine: AnyEngine::Complete(Complete::new(Source::Device(array), options)?) })
     }
 }
 
@@ -46,29 +103,17 @@ impl<'a> CudaEvaluator<'a> {
     /// so are float64 samples for which [`CudaOptions::kernel`] asks for a kernel. For a mixture that needs float64, a second
     /// copy of the samples in float64 is taken to the device when it is first needed.
     ///
+    /// Samples with missing values are evaluated under diagonal and spherical covariances; they are taken to the device for the first
+    /// evaluation. Under other covariances an evaluation gives [`Error::Unsupported`](crate::Error::Unsupported).
+    ///
     /// # Errors
     /// [`Error::NoCudaDevice`](crate::Error::NoCudaDevice); [`Error::Kernel`](crate::Error::Kernel) for a kernel of an unknown
-    /// name; [`Error::Unsupported`](crate::Error::Unsupported) for a memory limit too small for any chunk, and for missing values;
+    /// name; [`Error::Unsupported`](crate::Error::Unsupported) for a memory limit too small for any chunk;
     /// [`Error::Cuda`](crate::Error::Cuda) for a failure of the driver.
     pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
-        if samples.missing().is_some() {
-            return Err(crate::Error::Unsupported {
-                what: "data with missing values".into(),
-                backend: "the CUDA backend",
-                remedy: "use the CPU (device `cpu` or `auto`)",
-            });
-        }
-        Self::of(Source::Host(samples, ordinal), options)
-    }
-
-    fn of(samples: Source<'a>, options: &CudaOptions) -> Result<Self> {
-        let engine = if samples.is_float64() && options.kernel.is_none() {
-            Engine::Float64(Box::new(Float64::new(samples, options)?))
-        } else {
-            let float32 = Float32::new(samples.clone(), options)?;
-            let float64 = CudaOptions { kernel: None, ..options.clone() };
-            let open = move || Ok(Box::new(Float64::new(samples.clone(), &float64)?) as _);
-            Engine::Float32(Box::new(EitherPrecision::new(float32, open)))
+        let engine = match samples.missing() {
+            None => AnyEngine::Complete(Complete::new(Source::Host(samples, ordinal), options)?),
+            Some(_) => AnyEngine::Missing(Box::new(MissingEngine::new(samples, ordinal, options)?)),
         };
         Ok(Self { engine })
     }
@@ -76,16 +121,16 @@ impl<'a> CudaEvaluator<'a> {
     /// The device.
     pub fn gpu(&self) -> &GpuInfo {
         match &self.engine {
-            Engine::Float32(either) => &either.float32.data.gpu().info,
-            Engine::Float64(float64) => &float64.data.gpu().info,
+            AnyEngine::Complete(engine) => &engine.gpu().info,
+            AnyEngine::Missing(engine) => &engine.gpu().info,
         }
     }
 
-    /// Whether all samples are in the device's memory.
+    /// Whether all samples that are on the device are in its memory as a whole, not chunk by chunk.
     pub fn is_resident(&self) -> bool {
         match &self.engine {
-            Engine::Float32(either) => either.float32.data.is_resident(),
-            Engine::Float64(float64) => float64.data.is_resident(),
+            AnyEngine::Complete(engine) => engine.is_resident(),
+            AnyEngine::Missing(engine) => engine.is_resident(),
         }
     }
 
@@ -96,24 +141,25 @@ impl<'a> CudaEvaluator<'a> {
     /// As [`Evaluator::log_likelihood`].
     pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
         match &mut self.engine {
-            Engine::Float32(either) => either.float32.kernel_seconds(mixture, repeats),
-            Engine::Float64(float64) => float64.kernel_seconds(mixture, repeats),
+            AnyEngine::Complete(engine) => engine.kernel_seconds(mixture, repeats),
+            AnyEngine::Missing(engine) => engine.kernel_seconds(mixture, repeats),
         }
     }
 
     fn inner(&self) -> &(dyn Evaluator + 'a) {
         match &self.engine {
-            Engine::Float32(either) => either.as_ref(),
-            Engine::Float64(float64) => float64.as_ref(),
+            AnyEngine::Complete(engine) => engine,
+            AnyEngine::Missing(engine) => engine.as_ref(),
         }
     }
 
     fn inner_mut(&mut self) -> &mut (dyn Evaluator + 'a) {
         match &mut self.engine {
-            Engine::Float32(either) => either.as_mut(),
-            Engine::Float64(float64) => float64.as_mut(),
+            AnyEngine::Complete(engine) => engine,
+            AnyEngine::Missing(engine) => engine.as_mut(),
         }
     }
 }
 
+crate::evaluator::pass_on!(Complete);
 crate::evaluator::pass_on!(CudaEvaluator);

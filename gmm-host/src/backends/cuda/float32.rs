@@ -7,9 +7,10 @@ use super::general::{self, General};
 use super::likelihood::{LikelihoodTrial, Plan, batch_tensor_cores_layout, exp2_bias, layout, seconds};
 use super::metropolis::shape::Shape;
 use super::metropolis::{self, Metropolis};
+use super::missing::add_offsets;
 use super::options::{CudaOptions, Requested};
 use super::plan::timing::Chooser;
-use super::plan::{Family, Operation, Task, Variant, candidates};
+use super::plan::{Family, Operation, Task, Variant, candidates, families};
 use super::source::Source;
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use crate::backends::either_precision::Float32Evaluator;
@@ -49,7 +50,7 @@ pub(super) struct Float32<'a> {
 #[derive(Debug, Clone, Copy)]
 enum Planned {
     By(Plan),
-    /// By the general kernels, because the user asks for them.
+    /// By the general kernels, because the user asks for them, or because no other can.
     General,
 }
 
@@ -102,8 +103,7 @@ impl<'a> Float32<'a> {
 
     /// The mixture in the data's frame.
     fn parameters(&self, mixture: &Mixture) -> Result<DeviceParameters<f32>> {
-        check_features(mixture, self.data.d())?;
-        DeviceParameters::with_matrices(mixture, self.data.frame())
+        self.data.parameters(mixture)
     }
 
     /// The operation over mixtures like this one.
@@ -120,6 +120,7 @@ impl<'a> Float32<'a> {
             expandable: false,
             // A sample's score does not depend on its weight.
             weighted: self.data.weighted() && operation != Operation::Scores,
+            gaps: self.data.gaps(),
             precision: Precision::Float32,
         }
     }
@@ -150,13 +151,13 @@ impl<'a> Float32<'a> {
     fn new_plan(&self, task: &Task, sets: &[DeviceParameters<f32>]) -> Result<Planned> {
         let gpu = self.data.gpu();
         let requested = self.requested(task.operation);
-        if requested.and_then(Requested::family) == Some(Family::General) {
+        let family = requested.and_then(Requested::family);
+        if family == Some(Family::General) || family.is_none() && families(task, &gpu.limits) == [Family::General] {
             return Ok(Planned::General);
         }
         if let Some(Requested::Variant(variant)) = requested {
             return Ok(Planned::By(Plan::new(gpu, variant, task)?));
         }
-        let family = requested.and_then(Requested::family);
         if let Some(family) = family
             && family.problem(task, &gpu.limits).is_some()
             && let Some(first) = candidates(task, Some(family), &gpu.limits).first()
@@ -351,11 +352,11 @@ impl Evaluator for Float32<'_> {
         self.data.gpu().enter()?;
         let task = self.task(Operation::Scores, &parameters);
         match self.plan(&task, slice::from_ref(&parameters))? {
-            Planned::By(plan) => self.scores(&plan, &parameters),
-            Planned::General => {
-                let (general, data) = self.general();
-                general.score_samples(data, mixture)
+            Planned::By(plan) => {
+                let scores = self.scores(&plan, &parameters)?;
+                Ok(add_offsets(&self.samples, parameters.gaps.as_ref(), scores))
             }
+            Planned::General => self.general.score_samples(&mut self.data, &self.samples, mixture),
         }
     }
 
@@ -373,8 +374,8 @@ impl Evaluator for Float32<'_> {
         }
     }
 
-    /// The device makes the steps for up to 8 components, 16 features, and resident samples without weights, if no other kernel
-    /// is asked for.
+    /// The device makes the steps for up to 8 components, 16 features, and resident samples without weights and missing values, if
+    /// no other kernel is asked for.
     fn metropolis(
         &mut self,
         target: &MetropolisTarget,
@@ -388,7 +389,7 @@ impl Evaluator for Float32<'_> {
             Some(Requested::Metropolis(shape)) => shape,
             Some(_) => return Ok(false),
         };
-        if !metropolis::takes(target) || !self.data.is_resident() || self.data.weighted() {
+        if !metropolis::takes(target) || !self.data.is_resident() || self.data.weighted() || self.data.gaps() {
             return Ok(false);
         }
         let gpu = self.data.gpu();

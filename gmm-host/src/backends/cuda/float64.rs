@@ -69,12 +69,12 @@ impl Evaluator for Float64<'_> {
     }
 
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
-        let (general, data) = self.general();
-        general.score_samples(data, mixture)
+        self.latest = general::VARIANT;
+        self.general.score_samples(&mut self.data, &self.samples, mixture)
     }
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
-        if !Fused64::takes(mixture) {
+        if !Fused64::takes(mixture) || self.data.gaps() {
             let (general, data) = self.general();
             return general.statistics(data, mixture);
         }

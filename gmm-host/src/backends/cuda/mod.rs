@@ -9,6 +9,7 @@
 //! | `estep/` | the E-step in float32, and for some shapes in float64 | `gmm_kernels::estep` |
 //! | `general/` | everything for any shape, in float32 and float64 | `gmm_kernels::general` |
 //! | `metropolis/` | random-walk Metropolis without the host | `gmm_kernels::metropolis` |
+//! | `missing/` | samples with missing values | those of `likelihood`, `estep` and `general` named `observed` |
 //! | `pairwise/` | inner products and the Gaussian kernel | `gmm_kernels::pairwise` |
 //!
 //! `evaluator.rs` is what other modules use; behind it `float32.rs` or `float64.rs` evaluates, depending on the type of the
@@ -24,6 +25,7 @@ mod float64;
 mod general;
 mod likelihood;
 mod metropolis;
+mod missing;
 mod options;
 pub(crate) mod pairwise;
 mod plan;

@@ -27,9 +27,10 @@ fn sum_over_lanes<T: Float, const N: usize>(mut v: [T; N]) -> [T; N] {
     v
 }
 
-/// A warp's task: sums of one component. `FULL`: those of a tile of the triangle, else of a group of features.
+/// A warp's task: sums of one component. `FULL`: those of a tile of the triangle, else of a group of features; `GAPS`: over the samples
+/// that have the feature.
 #[derive(Clone, Copy)]
-struct Task<'a, T, const FULL: bool> {
+struct Task<'a, T, const FULL: bool, const GAPS: bool> {
     args: &'a AccumulateArgs<T>,
     component: usize,
     /// First features of the tile's rows and columns; of a group of features, the rows alone.
@@ -37,7 +38,7 @@ struct Task<'a, T, const FULL: bool> {
     columns: usize,
 }
 
-impl<'a, T: Float, const FULL: bool> Task<'a, T, FULL> {
+impl<'a, T: Float, const FULL: bool, const GAPS: bool> Task<'a, T, FULL, GAPS> {
     #[inline(always)]
     fn new(args: &'a AccumulateArgs<T>, component: usize, tile: u32) -> Self {
         // row · (row + 1) / 2 + column = tile, in units of tiles.
@@ -129,9 +130,14 @@ impl<'a, T: Float, const FULL: bool> Task<'a, T, FULL> {
         } else {
             let mut f = 0;
             while f < FEATURES {
-                let ru = r * u[f];
+                let (mut u, mut r) = (u[f], r);
+                if GAPS {
+                    (u, r) = if u.is_nan() { (T::ZERO, T::ZERO) } else { (u, r) };
+                    v[OBSERVED + f] = v[OBSERVED + f] + r;
+                }
+                let ru = r * u;
                 v[f] = v[f] + ru;
-                v[FEATURES + f] = ru.fma(u[f], v[FEATURES + f]);
+                v[FEATURES + f] = ru.fma(u, v[FEATURES + f]);
                 f += 1;
             }
             v[COUNT] = v[COUNT] + r;
@@ -140,7 +146,7 @@ impl<'a, T: Float, const FULL: bool> Task<'a, T, FULL> {
 }
 
 #[inline(always)]
-unsafe fn body<T: Float, const FULL: bool, const NUMBERS: usize>(args: &AccumulateArgs<T>) {
+unsafe fn body<T: Float, const FULL: bool, const GAPS: bool, const NUMBERS: usize>(args: &AccumulateArgs<T>) {
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
     let tiles = tiles(args.d as usize, FULL) as u32;
@@ -148,7 +154,7 @@ unsafe fn body<T: Float, const FULL: bool, const NUMBERS: usize>(args: &Accumula
     let mut at = block_idx() * warps + warp;
     while at < units.get() * args.slices {
         let (slice, unit) = (at / units, at % units);
-        let task = Task::<T, FULL>::new(args, (unit / tiles) as usize, unit % tiles);
+        let task = Task::<T, FULL, GAPS>::new(args, (unit / tiles) as usize, unit % tiles);
         // SAFETY: the component exists.
         let (c, c_columns) = unsafe {
             (task.centres(task.rows), if FULL { task.centres(task.columns) } else { [T::ZERO; FEATURES] })
@@ -189,7 +195,7 @@ unsafe fn body<T: Float, const FULL: bool, const NUMBERS: usize>(args: &Accumula
 }
 
 macro_rules! instance {
-    ($name:ident $t:ty, $full:literal) => {
+    ($name:ident $t:ty, $full:literal, $gaps:literal) => {
         kernel! {
             /// Each slice's sums.
             ///
@@ -197,12 +203,14 @@ macro_rules! instance {
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: AccumulateArgs<$t>) {
                 // SAFETY: the caller guarantees it.
-                unsafe { body::<$t, $full, { numbers($full) }>(&args) }
+                unsafe { body::<$t, $full, $gaps, { numbers($full) }>(&args) }
             }
         }
     };
 }
-instance!(accumulate_diag_f32 f32, false);
-instance!(accumulate_full_f32 f32, true);
-instance!(accumulate_diag_f64 f64, false);
-instance!(accumulate_full_f64 f64, true);
+instance!(accumulate_diag_f32 f32, false, false);
+instance!(accumulate_observed_f32 f32, false, true);
+instance!(accumulate_full_f32 f32, true, false);
+instance!(accumulate_diag_f64 f64, false, false);
+instance!(accumulate_observed_f64 f64, false, true);
+instance!(accumulate_full_f64 f64, true, false);

@@ -54,12 +54,12 @@ unsafe fn full<T: Float>(args: &DensityArgs<T>, mut a: *const T, b: *const T, x:
     q
 }
 
-/// q of four samples and a group of components.
+/// q of four samples and a group of components. `GAPS`: a sample takes part with its observed features.
 ///
 /// # Safety
 /// As for [`full`].
 #[inline(always)]
-unsafe fn diagonals<T: Float>(
+unsafe fn diagonals<T: Float, const GAPS: bool>(
     args: &DensityArgs<T>,
     ab: *const T,
     x: *const T,
@@ -73,16 +73,29 @@ unsafe fn diagonals<T: Float>(
     }
     let mut j = 0;
     while j < args.d as usize {
-        let at = ab.wrapping_add(j * 2 * COMPONENTS);
+        let at = ab.wrapping_add(j * numbers(GAPS) * COMPONENTS);
         // SAFETY: feature j of the group and of the samples.
-        let (xs, a, b) =
+        let (mut xs, a, b) =
             unsafe { (T::load4(x.add(j * args.stride as usize)), T::load4(at), T::load4(at.add(COMPONENTS))) };
+        let (mut constants, mut observed) = ([T::ZERO; COMPONENTS], [T::ONE; QUAD]);
+        if GAPS {
+            // SAFETY: as above.
+            constants = unsafe { T::load4(at.add(2 * COMPONENTS)) };
+            let mut p = 0;
+            while p < QUAD {
+                (xs[p], observed[p]) = if xs[p].is_nan() { (T::ZERO, T::ZERO) } else { (xs[p], T::ONE) };
+                p += 1;
+            }
+        }
         let mut c = 0;
         while c < COMPONENTS {
             let mut p = 0;
             while p < QUAD {
                 let z = a[c].fma(xs[p], b[c]);
-                q[c][p] = (-z).fma(z, q[c][p]);
+                q[c][p] = match GAPS {
+                    true => (-observed[p]).fma(z.fma(z, constants[c]), q[c][p]),
+                    false => (-z).fma(z, q[c][p]),
+                };
                 p += 1;
             }
             c += 1;
@@ -93,7 +106,7 @@ unsafe fn diagonals<T: Float>(
 }
 
 #[inline(always)]
-unsafe fn body<T: Float, const FULL: bool>(args: &DensityArgs<T>) {
+unsafe fn body<T: Float, const FULL: bool, const GAPS: bool>(args: &DensityArgs<T>) {
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
     let units = if FULL { args.k } else { args.k.div_ceil(COMPONENTS as u32) };
@@ -112,7 +125,7 @@ unsafe fn body<T: Float, const FULL: bool>(args: &DensityArgs<T>) {
                 let q = full(args, matrix, b, x, T::load(args.seeds.add(unit)));
                 T::store4(out.add(unit * args.q_stride as usize), q);
             } else {
-                let q = diagonals(args, matrix, x, T::load4(args.seeds.add(unit * COMPONENTS)));
+                let q = diagonals::<T, GAPS>(args, matrix, x, T::load4(args.seeds.add(unit * COMPONENTS)));
                 let mut c = 0;
                 while c < COMPONENTS {
                     let component = unit * COMPONENTS + c;
@@ -128,7 +141,7 @@ unsafe fn body<T: Float, const FULL: bool>(args: &DensityArgs<T>) {
 }
 
 macro_rules! instance {
-    ($name:ident $t:ty, $full:literal) => {
+    ($name:ident $t:ty, $full:literal, $gaps:literal) => {
         kernel! {
             /// q of every sample and component.
             ///
@@ -136,12 +149,14 @@ macro_rules! instance {
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: DensityArgs<$t>) {
                 // SAFETY: the caller guarantees it.
-                unsafe { body::<$t, $full>(&args) }
+                unsafe { body::<$t, $full, $gaps>(&args) }
             }
         }
     };
 }
-instance!(density_diag_f32 f32, false);
-instance!(density_full_f32 f32, true);
-instance!(density_diag_f64 f64, false);
-instance!(density_full_f64 f64, true);
+instance!(density_diag_f32 f32, false, false);
+instance!(density_observed_f32 f32, false, true);
+instance!(density_full_f32 f32, true, false);
+instance!(density_diag_f64 f64, false, false);
+instance!(density_observed_f64 f64, false, true);
+instance!(density_full_f64 f64, true, false);

@@ -229,10 +229,14 @@ mod tests {
             check(entries::tiled(16, full));
             check(entries::weighted_sums(full, false));
             check(entries::weighted_sums(full, true));
-            check(entries::density::<f32>(full));
-            check(entries::density::<f64>(full));
-            check(entries::accumulate::<f32>(full));
-            check(entries::accumulate::<f64>(full));
+            check(entries::density::<f32>(full, false));
+            check(entries::density::<f32>(false, true));
+            check(entries::density::<f64>(full, false));
+            check(entries::density::<f64>(false, true));
+            check(entries::accumulate::<f32>(full, false));
+            check(entries::accumulate::<f32>(false, true));
+            check(entries::accumulate::<f64>(full, false));
+            check(entries::accumulate::<f64>(false, true));
         }
     }
 }

@@ -6,9 +6,11 @@ use super::memory::{Numbers, Workspace, allocate, locked};
 use super::mismatch;
 use super::stream::{Running, Stream};
 use crate::backends::cuda::arrays::DeviceArray;
+use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::{Float, Frame};
 use crate::data::samples::{total_weight, weight_scale};
-use crate::{Error, Result, Samples, View};
+use crate::evaluator::check_features;
+use crate::{Error, Mixture, Result, Samples, View};
 use cust::event::{Event, EventFlags};
 use cust::memory::bytemuck::Zeroable;
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy, LockedBuffer};
@@ -103,6 +105,8 @@ struct Store<T: DeviceCopy> {
     n: usize,
     d: usize,
     total_weight: f64,
+    /// For samples with missing values, the weight of those that have a value in a column (D,).
+    observed: Option<Vec<f64>>,
     /// The kernels see the samples' weights divided by this power of two, which brings the largest to about one.
     weight_scale: Option<f64>,
     place: Place<T>,
@@ -204,9 +208,12 @@ impl<T: Element> DeviceSamples<T> {
         gpu.enter()?;
         let (n, d) = (samples.n_samples(), samples.n_features());
         let weight_scale = samples.weights().map(weight_scale);
-        let frame = match samples.view() {
-            View::F32(x) => Frame::of(x),
-            View::F64(x) => Frame::of(x),
+        let observed = samples.missing().map(|_| samples.observed_weights());
+        let frame = match (samples.view(), &observed) {
+            (View::F32(x), None) => Frame::of(x),
+            (View::F64(x), None) => Frame::of(x),
+            (View::F32(x), Some(_)) => Frame::of_observed(x),
+            (View::F64(x), Some(_)) => Frame::of_observed(x),
         };
         let limit = limit_or_free(gpu, memory_limit)?;
         let columns = ColumnsOf { samples, frame: &frame, weight_scale };
@@ -217,7 +224,7 @@ impl<T: Element> DeviceSamples<T> {
             columns.on_host(limit)?
         };
         let total_weight = samples.total_weight();
-        Self::of_store(Arc::new(Store { gpu, frame, n, d, total_weight, weight_scale, place }))
+        Self::of_store(Arc::new(Store { gpu, frame, n, d, total_weight, observed, weight_scale, place }))
     }
 
     /// Makes the columns of an array that is on the device already. They must fit beside it.
@@ -247,7 +254,7 @@ impl<T: Element> DeviceSamples<T> {
         }
         let total_weight = total_weight(array.weights(), n);
         let place = Place::Device(columns);
-        Self::of_store(Arc::new(Store { gpu, frame, n, d, total_weight, weight_scale, place }))
+        Self::of_store(Arc::new(Store { gpu, frame, n, d, total_weight, observed: None, weight_scale, place }))
     }
 
     /// The same samples for another evaluator, without a copy of them.
@@ -294,6 +301,31 @@ impl<T: Element> DeviceSamples<T> {
 
     pub fn total_weight(&self) -> f64 {
         self.store.total_weight
+    }
+
+    /// Whether values are missing: they are NaN in the columns.
+    pub fn gaps(&self) -> bool {
+        self.store.observed.is_some()
+    }
+
+    /// The mixture's parameters for these samples. Where values are missing, its covariances have to be diagonal or spherical.
+    ///
+    /// # Errors
+    /// [`Error::FeatureMismatch`], and those of [`DeviceParameters::with_matrices`].
+    pub fn parameters(&self, mixture: &Mixture) -> Result<DeviceParameters<T>> {
+        self.parameters_in(None, mixture)
+    }
+
+    /// As [`parameters`](Self::parameters), in the memory of former parameters.
+    pub fn parameters_in(&self, memory: Option<DeviceParameters<T>>, mixture: &Mixture) -> Result<DeviceParameters<T>> {
+        check_features(mixture, self.d())?;
+        match &self.store.observed {
+            None => DeviceParameters::with_matrices_in(memory, mixture, self.frame()),
+            Some(observed) => {
+                let parameters = DeviceParameters::with_gaps(mixture, self.frame())?;
+                Ok(parameters.with_mean_offset(observed, self.total_weight()))
+            }
+        }
     }
 
     /// Whether all samples are in the device's memory.

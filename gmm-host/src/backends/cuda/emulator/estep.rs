@@ -137,6 +137,7 @@ fn weighted_sums_statistics(
         central: sums_layout.central(),
         expandable: false,
         weighted: false,
+        gaps: false,
         precision: Precision::Float32,
     };
     let shape = weighted_sums_shape(&task, block.0, block.1);
@@ -343,6 +344,7 @@ fn tensor_cores_statistics(
         central: false,
         expandable: true,
         weighted: weights.is_some(),
+        gaps: false,
         precision: Precision::Float32,
     };
     let variant: Variant = variant.parse().unwrap();
@@ -491,6 +493,7 @@ fn whitened_statistics(
         central: false,
         expandable: true,
         weighted: weights.is_some(),
+        gaps: false,
         precision: Precision::Float32,
     };
     let shapes = WhitenedShapes::new(&task, &variant.parse().unwrap()).unwrap();

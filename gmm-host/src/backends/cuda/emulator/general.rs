@@ -3,9 +3,11 @@ use super::{FAR, Memory, PADDING, flat, launch, of_each_type};
 use crate::backends::cuda::device::layout;
 use crate::backends::cuda::device::samples::Element;
 use crate::backends::cuda::general::layout::GeneralLayout;
+use crate::backends::cuda::missing::add_offsets;
+use crate::backends::cuda::source::Source;
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
-use crate::{Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics};
+use crate::{CovarianceType, Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics};
 use cust::memory::bytemuck::{self, Pod};
 use gmm_kernels::general::accumulate::{self, AccumulateArgs};
 use gmm_kernels::general::density::{self, DensityArgs};
@@ -17,30 +19,32 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 use std::f64::consts::LN_2;
 
-/// The kernels of an element type, diagonal and full.
+/// The kernels of an element type: diagonal, full, and diagonal for samples with missing values.
 trait Kernels: Element + Pod {
-    const DENSITY: [unsafe fn(DensityArgs<Self>); 2];
+    const DENSITY: [unsafe fn(DensityArgs<Self>); 3];
     const POSTERIOR: unsafe fn(PosteriorArgs<Self>);
-    const ACCUMULATE: [unsafe fn(AccumulateArgs<Self>); 2];
+    const ACCUMULATE: [unsafe fn(AccumulateArgs<Self>); 3];
     /// Error of an exponent, relative to its size; of a sum of responsibilities; of a mean and of a scatter.
     const UNIT: f64;
     const SUMS: f64;
 }
 impl Kernels for f32 {
-    const DENSITY: [unsafe fn(DensityArgs<f32>); 2] = [density::density_diag_f32, density::density_full_f32];
+    const DENSITY: [unsafe fn(DensityArgs<f32>); 3] =
+        [density::density_diag_f32, density::density_full_f32, density::density_observed_f32];
     const POSTERIOR: unsafe fn(PosteriorArgs<f32>) = posterior::posterior_f32;
-    const ACCUMULATE: [unsafe fn(AccumulateArgs<f32>); 2] =
-        [accumulate::accumulate_diag_f32, accumulate::accumulate_full_f32];
+    const ACCUMULATE: [unsafe fn(AccumulateArgs<f32>); 3] =
+        [accumulate::accumulate_diag_f32, accumulate::accumulate_full_f32, accumulate::accumulate_observed_f32];
     /// Some thirty roundings of 2⁻²⁴.
     const UNIT: f64 = 2e-6;
     /// Exponents of some hundreds, whose error is the relative error of a responsibility.
     const SUMS: f64 = 2e-4;
 }
 impl Kernels for f64 {
-    const DENSITY: [unsafe fn(DensityArgs<f64>); 2] = [density::density_diag_f64, density::density_full_f64];
+    const DENSITY: [unsafe fn(DensityArgs<f64>); 3] =
+        [density::density_diag_f64, density::density_full_f64, density::density_observed_f64];
     const POSTERIOR: unsafe fn(PosteriorArgs<f64>) = posterior::posterior_f64;
-    const ACCUMULATE: [unsafe fn(AccumulateArgs<f64>); 2] =
-        [accumulate::accumulate_diag_f64, accumulate::accumulate_full_f64];
+    const ACCUMULATE: [unsafe fn(AccumulateArgs<f64>); 3] =
+        [accumulate::accumulate_diag_f64, accumulate::accumulate_full_f64, accumulate::accumulate_observed_f64];
     const UNIT: f64 = 1e-14;
     const SUMS: f64 = 1e-11;
 }
@@ -57,18 +61,24 @@ struct Pass {
 /// Runs the three kernels over the samples in parts of `part` samples.
 fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mixture, part: usize) -> Pass {
     let ((n, d), k) = (x.dim(), mixture.n_components());
-    let mut samples = Samples::from_f64(x.view()).unwrap();
+    let mut samples = Samples::with_missing(x.view()).unwrap();
     if let Some(weights) = weights {
         samples = samples.with_weights(weights.view()).unwrap();
     }
-    let (frame, scale) = (Frame::of(x.view()), 4.0);
+    let gaps = samples.missing().is_some();
+    let (frame, scale) = (if gaps { Frame::of_observed(x.view()) } else { Frame::of(x.view()) }, 4.0);
     let (stride, width) = (layout::stride(n), d + usize::from(weights.is_some()));
     let aligned = |len: usize| vec![u128::MAX; (len * size_of::<T>()).div_ceil(16)];
     let mut data = aligned(width * stride);
     let columns: &mut [T] = &mut bytemuck::cast_slice_mut(&mut data)[..width * stride];
     layout::columns(&samples, &frame, scale, columns);
     columns.chunks_exact_mut(stride).for_each(|column| column[n..].fill(T::from_f64(PADDING.into())));
-    let device_parameters = DeviceParameters::<T>::with_matrices(mixture, &frame).unwrap();
+    let device_parameters = match gaps {
+        false => DeviceParameters::<T>::with_matrices(mixture, &frame).unwrap(),
+        true => DeviceParameters::<T>::with_gaps(mixture, &frame)
+            .unwrap()
+            .with_mean_offset(&samples.observed_weights(), samples.total_weight()),
+    };
     let layout = GeneralLayout::new(&device_parameters);
     let mut parameters = aligned(layout.len);
     layout.write(&device_parameters, mixture, &frame, &mut bytemuck::cast_slice_mut(&mut parameters)[..layout.len]);
@@ -128,12 +138,12 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
             centres: at(layout.centres),
             partials: memory.write("partials", &mut partials),
         };
-        let full = usize::from(layout.full);
+        let kernel = if gaps { 2 } else { usize::from(layout.full) };
         // SAFETY: the arguments of these kernels, with the arrays of `memory`.
         unsafe {
-            launch((3, 1), 64, 0, &memory, T::DENSITY[full], density);
+            launch((3, 1), 64, 0, &memory, T::DENSITY[kernel], density);
             launch((posterior_blocks, 1), 64, FINISH_SHARED_BYTES, &memory, T::POSTERIOR, posterior);
-            launch((2, 1), 32, 0, &memory, T::ACCUMULATE[full], accumulate);
+            launch((2, 1), 32, 0, &memory, T::ACCUMULATE[kernel], accumulate);
         }
     }
     let sums: Vec<f64> = partials.chunks_exact(slices).map(|slices| slices.iter().sum()).collect();
@@ -141,9 +151,11 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
     let log2 = totals.iter().sum::<f64>() * factor + samples.total_weight() * device_parameters.offset;
     let mut sums = layout.centred_sums(&sums, factor, mixture, &device_parameters, &frame);
     (sums.weight, sums.log_likelihood) = (samples.total_weight(), LN_2 * log2);
+    let scores = scores.iter().map(|score| LN_2 * (score + device_parameters.offset)).collect();
+    let source = Source::Host(samples, 0);
     Pass {
         log_likelihood: LN_2 * log2,
-        scores: scores.iter().map(|score| LN_2 * (score + device_parameters.offset)).collect(),
+        scores: add_offsets(&source, device_parameters.gaps.as_ref(), scores).to_vec(),
         labels,
         statistics: Statistics::from_centred_sums(sums).unwrap(),
     }
@@ -158,7 +170,7 @@ fn check<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &M
     if n < 200 {
         assert_eq!(got, pass::<T>(x, weights, mixture, part), "{what}: the same bits every time");
     }
-    let samples = Samples::from_f64(x.view()).unwrap();
+    let samples = Samples::with_missing(x.view()).unwrap();
     let samples = weights.iter().fold(samples, |samples, w| samples.with_weights(w.view()).unwrap());
     let mut reference = ReferenceEvaluator::new(samples);
     let near = |got: f64, truth: f64, bound: f64, name: &str| {
@@ -207,6 +219,42 @@ fn every_type_and_size() {
             let weights = [None, Some(&weights)];
             check::<f32>(&x, weights[i % 2], &mixture, part);
             check::<f64>(&x, weights[(i + 1) % 2], &mixture, part);
+        }
+    }
+}
+
+/// Missing values, more and more of them, with one row and one column of which nothing is observed.
+#[test]
+fn every_share_of_missing_values() {
+    for (i, (n, d, k, part, share)) in [
+        (1, 1, 1, 512, 0.3),
+        (1, 3, 2, 512, 0.5),
+        (1100, 7, 2, 512, 0.05),
+        (700, 8, 5, 1024, 0.3),
+        (130, 2, 3, 512, 0.6),
+        (300, 17, 1, 512, 0.3),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let mut x = Array2::from_shape_simple_fn((n, d), || 1e3 + rng.sample::<f64, _>(StandardNormal));
+        x.map_inplace(|v| *v = if rng.random::<f64>() < share { f64::NAN } else { *v });
+        x.row_mut(n / 2).fill(f64::NAN);
+        if d > 2 {
+            x.column_mut(1).fill(f64::NAN);
+        }
+        let weights = Array1::from_shape_fn(n, |i| if i == 0 { 1.5 } else { (i % 5) as f64 * 0.7 });
+        for mixture in of_each_type(&mut rng, k, d) {
+            if matches!(mixture.covariance_type(), CovarianceType::Full | CovarianceType::Tied) {
+                continue;
+            }
+            let moved = mixture.means().mapv(|mean| mean + 1e3);
+            let mixture = Mixture::new(mixture.weights().to_owned(), moved, mixture.covariances().clone()).unwrap();
+            let weights = [None, Some(&weights)];
+            check::<f32>(&x, weights[i % 2], &mixture, part);
+            check::<f64>(&x, weights[(i + 1) % 2], &mixture, part);
+            assert_eq!(pass::<f64>(&x, None, &mixture, part).scores[n / 2], 0.0, "nothing observed says nothing");
         }
     }
 }

@@ -59,6 +59,7 @@ impl Fused64 {
             central: true,
             expandable: false,
             weighted: data.weighted(),
+            gaps: false,
             precision: Precision::Float64,
         };
         let layout = Fused64Layout::new(mixture.covariance_type(), parameters);

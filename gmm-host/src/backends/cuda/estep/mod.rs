@@ -101,7 +101,7 @@ impl EStep {
         requested: Option<Requested>,
     ) -> Result<(Variant, Option<Statistics>)> {
         let (memory, mut coefficients) = self.spare.take().map(TensorCoresLayout::into_memory).unwrap_or_default();
-        let parameters = Arc::new(DeviceParameters::<f32>::with_matrices_in(memory, mixture, data.frame())?);
+        let parameters = Arc::new(data.parameters_in(memory, mixture)?);
         let mut task = Task {
             operation: Operation::EStep,
             n: data.chunk_size(),
@@ -112,6 +112,7 @@ impl EStep {
             central: false,
             expandable: true,
             weighted: data.weighted(),
+            gaps: data.gaps(),
             precision: Precision::Float32,
         };
         let limits = &chooser.gpu.limits;

@@ -3,7 +3,7 @@
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::{Float, Frame};
 use crate::{CentredSums, CovarianceType, Covariances, Mixture};
-use gmm_kernels::general::accumulate::{self, COUNT, FEATURES};
+use gmm_kernels::general::accumulate::{self, COUNT, FEATURES, OBSERVED};
 use gmm_kernels::general::density::{self, COMPONENTS, ROWS};
 use ndarray::{Array1, Array2, Array3};
 use std::ops::Range;
@@ -15,6 +15,8 @@ pub(crate) struct GeneralLayout {
     pub d: usize,
     /// Whether A is a triangle.
     pub full: bool,
+    /// Whether values are missing: then A is a diagonal, and its features have constants.
+    pub gaps: bool,
     /// Numbers from one component's triangle to the next (0: all share one), or from one group of diagonals to the next.
     pub matrix_stride: usize,
     pub shifts: usize,
@@ -38,9 +40,9 @@ pub(crate) enum Section {
 impl GeneralLayout {
     pub fn new<T>(parameters: &DeviceParameters<T>) -> Self {
         let (k, d) = (parameters.n_components, parameters.n_features);
-        let groups = k.div_ceil(COMPONENTS);
+        let (groups, gaps) = (k.div_ceil(COMPONENTS), parameters.gaps.is_some());
         let (full, matrix_stride, matrices) = match parameters.matrices {
-            Matrices::Diagonal => (false, 2 * d * COMPONENTS, groups),
+            Matrices::Diagonal => (false, density::numbers(gaps) * d * COMPONENTS, groups),
             Matrices::Each(_) => (true, density::triangle(d), k),
             Matrices::Shared(_) => (true, 0, 1),
         };
@@ -48,7 +50,7 @@ impl GeneralLayout {
         let seeds = shifts + if full { k * d.next_multiple_of(ROWS) } else { 0 };
         let weights = seeds + groups * COMPONENTS;
         let centres = weights + groups * COMPONENTS;
-        Self { k, d, full, matrix_stride, shifts, seeds, weights, centres, len: centres + k * d }
+        Self { k, d, full, gaps, matrix_stride, shifts, seeds, weights, centres, len: centres + k * d }
     }
 
     /// The range of a section in the array.
@@ -72,9 +74,12 @@ impl GeneralLayout {
                 for (group, out) in out[..self.shifts].chunks_exact_mut(self.matrix_stride).enumerate() {
                     for l in 0..COMPONENTS.min(k - group * COMPONENTS) {
                         let c = group * COMPONENTS + l;
-                        for (j, ab) in out.chunks_exact_mut(2 * COMPONENTS).enumerate() {
-                            ab[l] = parameters.scale[c * d + j];
-                            ab[COMPONENTS + l] = parameters.shift[c * d + j];
+                        for (j, numbers) in out.chunks_exact_mut(density::numbers(self.gaps) * COMPONENTS).enumerate() {
+                            numbers[l] = parameters.scale[c * d + j];
+                            numbers[COMPONENTS + l] = parameters.shift[c * d + j];
+                            if let Some(gaps) = &parameters.gaps {
+                                numbers[2 * COMPONENTS + l] = T::from_f64(-gaps.constants[c * d + j].into());
+                            }
                         }
                     }
                 }
@@ -135,7 +140,11 @@ impl GeneralLayout {
             first: Array2::from_shape_fn((k, d), first),
             second,
         };
-        frame.in_data_units(sums, mixture.covariance_type())
+        let mut sums = frame.in_data_units(sums, mixture.covariance_type());
+        if self.gaps {
+            sums.add_missing(mixture, |c, j| value(c, j / FEATURES, OBSERVED + j % FEATURES));
+        }
+        sums
     }
 }
 

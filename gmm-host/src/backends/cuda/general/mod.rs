@@ -9,7 +9,9 @@ use super::device::memory::{Numbers, Upload, allocate, enlarge, zeroed};
 use super::device::samples::{Chunk, Columns, DeviceSamples, Element};
 use super::device::stream::{Running, Stream};
 use super::likelihood::{ReduceSets, Totals, seconds};
+use super::missing::add_offsets;
 use super::plan::{Family, Variant};
+use super::source::Source;
 use crate::backends::cuda::device::layout::STRIDE;
 use crate::backends::device_parameters::DeviceParameters;
 use crate::{Mixture, Result, Statistics};
@@ -57,10 +59,9 @@ struct Ready<'a, T> {
 
 impl<'a, T: Element> Ready<'a, T> {
     /// # Errors
-    /// As [`DeviceParameters::with_matrices`].
+    /// As [`DeviceSamples::parameters`].
     fn new(mixture: &'a Mixture, data: &DeviceSamples<T>) -> Result<Self> {
-        crate::evaluator::check_features(mixture, data.d())?;
-        let parameters = DeviceParameters::with_matrices(mixture, data.frame())?;
+        let parameters = data.parameters(mixture)?;
         let layout = GeneralLayout::new(&parameters);
         Ok(Self { gpu: data.gpu(), mixture, parameters, layout })
     }
@@ -109,11 +110,19 @@ impl<T: Element> General<T> {
         self.pass(data, &ready, Goal::Total)
     }
 
-    pub fn score_samples(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture) -> Result<Array1<f64>> {
+    /// `source`: the samples that `data` was made of.
+    pub fn score_samples(
+        &mut self,
+        data: &mut DeviceSamples<T>,
+        source: &Source<'_>,
+        mixture: &Mixture,
+    ) -> Result<Array1<f64>> {
         let ready = Ready::new(mixture, data)?;
         let mut scores = Vec::with_capacity(data.n());
         self.pass(data, &ready, Goal::Scores(&mut scores))?;
-        Ok(scores.into_iter().map(|score| LN_2 * (score + ready.parameters.offset)).collect())
+        let Ready { parameters, .. } = ready;
+        let scores = scores.into_iter().map(|score| LN_2 * (score + parameters.offset)).collect();
+        Ok(add_offsets(source, parameters.gaps.as_ref(), scores))
     }
 
     pub fn predict(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture) -> Result<Vec<usize>> {
@@ -244,7 +253,9 @@ impl<T: Element> General<T> {
         let Part { gpu, stream, columns, layout, shape, .. } = part;
         let (parameters, q) = (self.parameters.device(), Numbers::of(&self.q));
         let launch = Density { columns, layout, parameters, q, stride: shape.part };
-        Ok(stream.launch(gpu.kernel(&entries::density(layout.full), None)?, launch.grid(), launch)?.borrowed())
+        Ok(stream
+            .launch(gpu.kernel(&entries::density(layout.full, layout.gaps), None)?, launch.grid(), launch)?
+            .borrowed())
     }
 
     fn posterior<'a>(&'a self, part: Part<'a, T>, goal: &mut Goal<'_>) -> Result<Running<'a, ()>> {
@@ -302,7 +313,9 @@ impl<T: Element> General<T> {
             add: done > 0,
             partials: Numbers::of(&self.partials),
         };
-        Ok(stream.launch(gpu.kernel(&entries::accumulate(layout.full), None)?, launch.grid(), launch)?.borrowed())
+        Ok(stream
+            .launch(gpu.kernel(&entries::accumulate(layout.full, layout.gaps), None)?, launch.grid(), launch)?
+            .borrowed())
     }
 }
 

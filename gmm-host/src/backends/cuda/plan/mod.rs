@@ -78,6 +78,8 @@ pub struct Task {
     pub expandable: bool,
     /// Whether samples have weights.
     pub weighted: bool,
+    /// Whether values are missing (then the covariances are diagonal).
+    pub gaps: bool,
     pub precision: Precision,
 }
 
@@ -99,6 +101,7 @@ impl fmt::Display for Task {
         f.write_str(if self.central { " central" } else { "" })?;
         f.write_str(if self.expandable { " expandable" } else { "" })?;
         f.write_str(if self.weighted { " weighted" } else { "" })?;
+        f.write_str(if self.gaps { " gaps" } else { "" })?;
         f.write_str(if self.precision == Precision::Float64 { " float64" } else { "" })
     }
 }
@@ -106,7 +109,7 @@ impl fmt::Display for Task {
 impl Family {
     /// Why this family cannot do a task, if it cannot.
     pub fn problem(self, task: &Task, limits: &Limits) -> Option<String> {
-        let Task { operation, k, d, full, tied, weighted, precision, .. } = *task;
+        let Task { operation, k, d, full, tied, weighted, gaps, precision, .. } = *task;
         if self == Self::General {
             return (operation == Operation::Totals).then(|| "evaluates one parameter set at a time".into());
         }
@@ -115,6 +118,9 @@ impl Family {
         }
         if !self.operations().contains(&operation) {
             return Some("has no such operation".into());
+        }
+        if gaps && !self.takes_gaps() {
+            return Some("takes samples without missing values only".into());
         }
         let diagonal_only = matches!(self, Self::SmallK | Self::Batch | Self::BatchTensorCores | Self::Pair);
         if diagonal_only && full && !(self == Self::SmallK && tied) {
@@ -171,6 +177,11 @@ impl Family {
         let fitting = Self::ALL.iter().filter(|family| family.problem(task, limits).is_none());
         let available = fitting.map(|family| family.name()).collect::<Vec<_>>().join(", ");
         Error::Kernel { name, problem, available }
+    }
+
+    /// Whether it takes samples with missing values.
+    fn takes_gaps(self) -> bool {
+        self == Self::General
     }
 
     /// The operations that it has.
@@ -253,9 +264,10 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
         Operation::EStep if usable(&Fused) || usable(&TensorCores) || usable(&WeightedSums) => {
             &[FusedTensorCores, Fused, Warpgroup, TensorCores, WeightedSums]
         }
-        Operation::EStep => &[General],
+        Operation::EStep => &[],
     };
-    in_order.iter().copied().filter(usable).collect()
+    let families: Vec<Family> = in_order.iter().copied().filter(usable).collect();
+    if families.is_empty() && usable(&General) { vec![General] } else { families }
 }
 
 /// The variants to be timed for a task, the likely best first; of one family if that is requested and has the operation.
@@ -444,7 +456,8 @@ mod tests {
         let all = sizes.into_iter().flat_map(move |n| shapes.map(|(k, d)| (n, k, d)));
         all.flat_map(move |(n, k, d)| operations.map(|operation| (n, k, d, operation))).flat_map(
             |(n, k, d, operation)| {
-                (0..64).filter(|bits| bits & 33 != 32).map(move |bits| Task {
+                // Missing values come with diagonals only.
+                (0..128).filter(|bits| bits & 33 != 32 && bits & 65 != 65).map(move |bits| Task {
                     operation,
                     n,
                     k,
@@ -454,6 +467,7 @@ mod tests {
                     central: bits & 4 != 0,
                     expandable: bits & 16 != 0,
                     tied: bits & 32 != 0,
+                    gaps: bits & 64 != 0,
                     precision: if bits & 8 != 0 { Precision::Float64 } else { Precision::Float32 },
                 })
             },
@@ -467,7 +481,7 @@ mod tests {
             let found = candidates(&task, None, &H200);
             let float64 = task.precision == Precision::Float64;
             let too_wide = task.d > 28 || task.d > 16 && !task.expandable;
-            let no_batch = too_wide || task.k == 4000 || task.full || task.weighted || float64;
+            let no_batch = too_wide || task.k == 4000 || task.full || task.weighted || task.gaps || float64;
             assert_eq!(found.is_empty(), task.operation == Operation::Totals && no_batch, "{task}");
             for (i, variant) in found.iter().enumerate() {
                 assert!(
@@ -481,10 +495,10 @@ mod tests {
         }
     }
 
-    /// No likelihood in float32 falls to the general kernels, and no E-step but those whose samples fit nowhere.
+    /// No likelihood of complete samples in float32 falls to the general kernels, and no E-step but those whose samples fit nowhere.
     #[test]
     fn float32_has_better_kernels_than_the_general_ones() {
-        for task in tasks().filter(|task| task.precision == Precision::Float32) {
+        for task in tasks().filter(|task| task.precision == Precision::Float32 && !task.gaps) {
             let general = candidates(&task, None, &H200).iter().any(|variant| variant.family == Family::General);
             let too_wide = task.operation == Operation::EStep && task.d >= 1024;
             assert!(!general || too_wide, "{task}");
@@ -503,6 +517,7 @@ mod tests {
             central: false,
             expandable: false,
             weighted: false,
+            gaps: false,
             precision: Precision::Float32,
         };
         assert_eq!(candidates(&task(1_000_000, 8, 13), None, &H200).len(), 1);

@@ -200,6 +200,7 @@ mod tests {
             central: false,
             expandable: false,
             weighted: false,
+            gaps: false,
             precision: Precision::Float32,
         };
         let (a, b): (Variant, Variant) = ("small_k:128x4:0".parse().unwrap(), "small_k:128x3:0".parse().unwrap());
@@ -213,6 +214,7 @@ mod tests {
             key("NVIDIA H200", &Task { k: 7, ..task }, None, &[a, b]),
             key("NVIDIA H200", &Task { operation: Operation::Totals, ..task }, None, &[a, b]),
             key("NVIDIA H200", &Task { weighted: true, ..task }, None, &[a, b]),
+            key("NVIDIA H200", &Task { gaps: true, ..task }, None, &[a, b]),
         ];
         assert!(!others.contains(&first));
     }

@@ -265,7 +265,11 @@ impl Variant {
     pub fn entries(&self, task: &Task) -> Vec<String> {
         let Task { k, d, full, central, .. } = *task;
         let suffix = if task.precision == Precision::Float64 { "f64" } else { "f32" };
-        let shape = if full { "full" } else { "diag" };
+        let shape = match (full, task.gaps) {
+            (true, _) => "full",
+            (false, true) => "observed",
+            (false, false) => "diag",
+        };
         match self.family {
             Family::SmallK => vec![format!("small_k_{}d{d:02}", if task.tied { "tied_" } else { "" })],
             Family::Batch => vec![entries::batch(d).name().into()],

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Args)]
 pub struct TableOptions {
     /// The data (samples × features): .npy (float32 or float64), .csv, .tsv or .txt (also .gz or .zst), .parquet, .arrow,
-    /// .feather or .arrows; several files or a folder of them are one data set; - is standard input (CSV, .npy or an Arrow IPC
-    /// stream)
+    /// .feather or .arrows; several files, or a folder with its subfolders, are one data set; - is standard input (CSV, .npy or an
+    /// Arrow IPC stream)
     #[arg(value_name = "DATA", required = true)]
     pub data: Vec<PathBuf>,
     /// The columns that are features, by name (by number, counted from 0, where the file has no names). Default: all, or

@@ -28,10 +28,6 @@ const POINTS: usize = 2000;
 /// The radii of the ellipses around a mean, in standard deviations.
 const RADII: [f64; 2] = [1.0, 2.0];
 
-/// What stands below a chart where some of its samples have missing values.
-const FILLED_IN: &str =
-    "open circles: samples with missing values, which stand at their means given the rest of the sample";
-
 /// SVG elements to draw over a chart.
 type Shapes = Result<String, Box<dyn std::error::Error>>;
 
@@ -74,7 +70,8 @@ impl Scatter {
     fn caption(&self, mixture: &Mixture) -> String {
         let (k, drawn) = (text::components(mixture.n_components()), self.labels.len());
         let of = if drawn < self.n_samples { format!("{} of ", text::grouped(drawn as u64)) } else { String::new() };
-        format!("{of}{} samples, {k}", text::grouped(self.n_samples as u64))
+        let open = if self.filled_in.contains(&true) { " (open: values missing)" } else { "" };
+        format!("{of}{} samples{open}, {k}", text::grouped(self.n_samples as u64))
     }
 }
 
@@ -156,9 +153,6 @@ fn plane(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture, names: &[String]
         Circle::new(p, 2, if filled_in { colour.into() } else { colour.filled() })
     }))?;
     let mut overlay = Overlay::new(chart.plotting_area().get_pixel_range(), x, y);
-    if scatter.filled_in.contains(&true) {
-        overlay.entry((90.0, f64::from(HEIGHT) - 8.0), None, FILLED_IN);
-    }
     for (c, (centre, axes)) in ellipses.iter().enumerate() {
         for radius in RADII {
             overlay.ellipse(*centre, axes.map(|v| radius * v), Stroke::of_component(c));

@@ -2,7 +2,7 @@
 use super::weighted_sums_layout::{NEAR, distance, mean_in_frame};
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::backends::cuda::plan::{Family, Task, Variant};
-use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::backends::device_parameters::{ColumnConstants, DeviceParameters, Matrices, triangle};
 use crate::data::frame::Frame;
 use crate::model::linalg::for_each_row;
 use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
@@ -239,6 +239,11 @@ pub(super) fn larger<T: PartialOrd>(a: T, b: T) -> T {
     if a > b { a } else { b }
 }
 
+/// The coefficient of an observed value, from the constant of its column and the component's shift.
+fn of_observed(constant: f32, shift: f32) -> f32 {
+    (f64::from(constant) - f64::from(shift) * f64::from(shift)) as f32
+}
+
 /// What is known of a component of a mixture.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Component {
@@ -269,6 +274,15 @@ impl Component {
             to.copy_from_slice(&[(-2.0 * s * m) as f32 / ONE, (-s * s) as f32]);
             largest = larger(largest, larger(to[0].abs(), to[1].abs()));
             of_terms += (unit + m * m) * (unit + 5.0 * m * m);
+        }
+        if let Some(gaps) = &parameters.gaps {
+            // What is taken off the constant above is a coefficient of its own for each feature.
+            constant = parameters.seed[c].into();
+            for (v, m) in gaps.constants[c * d..][..d].iter().zip(shift) {
+                let v = of_observed(*v, *m);
+                largest = larger(largest, v.abs());
+                of_terms += f64::from(v) * f64::from(v);
+            }
         }
         Self { constant, largest, error: Self::error(of_terms, largest, 2 * d) }
     }
@@ -334,6 +348,8 @@ impl Coefficients {
 pub(crate) struct TensorCoresLayout {
     covariance_type: CovarianceType,
     parameters: Arc<DeviceParameters<f32>>,
+    /// The mixture, where values are missing: the E-step adds its moments of these.
+    mixture: Option<Mixture>,
     /// The coefficients (K, M), those of features divided by [`ONE`].
     coefficients: Vec<f32>,
     components: Vec<Component>,
@@ -369,7 +385,9 @@ impl TensorCoresLayout {
         };
         let (components, expandable): (Vec<_>, Vec<bool>) = rows.enumerate().map(component).unzip();
         let expandable = expandable.into_iter().all(|expandable| expandable);
-        Self { covariance_type: mixture.covariance_type(), parameters, coefficients, components, expandable }
+        let covariance_type = mixture.covariance_type();
+        let mixture = parameters.gaps.is_some().then(|| mixture.clone());
+        Self { covariance_type, parameters, mixture, coefficients, components, expandable }
     }
 
     /// (K, D).
@@ -478,6 +496,16 @@ impl TensorCoresLayout {
         &self.coefficients
     }
 
+    /// The coefficients of a component for what is observed (D,); none where no values are missing.
+    pub(super) fn of_observed(&self, c: usize) -> Vec<f32> {
+        let d = self.parameters.n_features;
+        let of = |gaps: &ColumnConstants<f32>| -> Vec<f32> {
+            let both = gaps.constants[c * d..][..d].iter().zip(&self.parameters.shift[c * d..][..d]);
+            both.map(|(constant, shift)| of_observed(*constant, *shift)).collect()
+        };
+        self.parameters.gaps.as_ref().map_or_else(Vec::new, of)
+    }
+
     pub(super) fn components(&self) -> &[Component] {
         &self.components
     }
@@ -570,7 +598,7 @@ impl TensorCoresLayout {
                 }
             }
         }
-        let sums = CentredSums {
+        let mut sums = CentredSums {
             weight,
             log_likelihood: LN_2 * (log2 + weight * self.parameters.offset),
             centres: Array2::zeros((0, 0)),
@@ -578,7 +606,13 @@ impl TensorCoresLayout {
             first,
             second,
         };
-        Statistics::from_sums_around(ArrayView1::from(&frame.shift), sums)
+        let shift = ArrayView1::from(&frame.shift);
+        if let Some(mixture) = &self.mixture {
+            sums.centres = Array2::from_shape_fn((k, d), |(_, j)| shift[j]);
+            sums.add_missing(mixture, |c, j| product(c, (j, d + 1)) * unit(c));
+            return Statistics::from_centred_sums(sums);
+        }
+        Statistics::from_sums_around(shift, sums)
     }
 }
 
@@ -587,8 +621,8 @@ pub(super) struct SumsOfProducts<'a, P> {
     /// Of each component the sum of the responsibilities, and that of the rounded ones, times [`RESPONSIBILITY_SCALE`].
     pub counts: &'a [f64],
     pub rounded: &'a [f64],
-    /// Of a component and a product of features i and j ≤ i, or of feature i and the number one (j is D): the sum of rounded responsibilities, times
-    /// [`RESPONSIBILITY_SCALE`], times products, times [`PRODUCT_SCALE`].
+    /// Of a component and a product of features i and j ≤ i, or of feature i and the number one (j is D), or of whether feature i is observed (j
+    /// is D + 1): the sum of rounded responsibilities, times [`RESPONSIBILITY_SCALE`], times products, times [`PRODUCT_SCALE`].
     pub product: P,
     /// What all of them are to be multiplied by.
     pub scale: f64,

@@ -78,7 +78,7 @@ def takes_missing(estimator: Any) -> bool:
 def refuse_gpu(X: object) -> None:
     """Refuse an array in a GPU's memory, where values may be missing."""
     if on_gpu(X):
-        raise ValueError("missing=True computes on the CPU only; bring the array to the host")
+        raise ValueError("missing=True takes no array in a GPU's memory; bring the array to the host")
 
 
 def note_missing(X: Floats) -> None:

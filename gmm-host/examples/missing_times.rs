@@ -1,10 +1,12 @@
 //! Times of an evaluation and of an E-step over samples with missing values, beside those over complete ones.
 //!
 //! ```sh
-//! cargo run --release -p gmm-host --example missing_times -- [N] [D] [K]
+//! cargo run --release -p gmm-host --example missing_times -- [N] [D] [K] [DEVICE]
 //! ```
+//!
+//! With the feature `cuda` the device may be `cuda`.
 #![allow(missing_docs)]
-use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, Result, Samples};
+use gmm_host::{CovarianceType, Covariances, Device, Error, LoadOptions, Mixture, Result, Samples, load};
 use ndarray::{Array1, Array2, Array3};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -17,22 +19,34 @@ const CASES: [(f64, Option<usize>); 5] =
     [(0.1, Some(10)), (0.1, Some(100)), (0.1, Some(1000)), (0.1, None), (0.5, None)];
 
 fn main() -> Result<()> {
-    let mut sizes = std::env::args().skip(1).map(|v| v.parse::<f64>().expect("a number") as usize);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut sizes = arguments.iter().take(3).map(|v| v.parse::<f64>().expect("a number") as usize);
+    let device: Device = arguments.get(3).map_or("cpu", String::as_str).parse()?;
     let (n, d, k) = (sizes.next().unwrap_or(1_000_000), sizes.next().unwrap_or(13), sizes.next().unwrap_or(8));
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
-    println!("N = {n}, D = {d}, K = {k}, float32; medians of 5");
+    println!("N = {n}, D = {d}, K = {k}, float32, {device}; medians of 5 or more");
     for (share, most) in [(0.0, None)].into_iter().chain(CASES) {
         let (holes, patterns) = with_holes(&mut rng, &x, share, most);
         let begin = Instant::now();
-        let mut evaluator = CpuEvaluator::new(Samples::with_missing(holes.view())?)?;
+        let mut evaluator = load(device, Samples::with_missing(holes.view())?, &LoadOptions::new())?;
         let loaded = begin.elapsed().as_secs_f64();
         println!("{:.0} % missing, {patterns} patterns: loaded in {:.0} ms", 100.0 * share, 1e3 * loaded);
         for covariance_type in CovarianceType::ALL {
             let mixture = mixture(covariance_type, k, d)?;
-            let score = median(|| evaluator.log_likelihood(&mixture).map(drop))?;
+            let score = match median(|| evaluator.log_likelihood(&mixture).map(drop)) {
+                Err(Error::Unsupported { .. }) => {
+                    println!("  {covariance_type:9}  not supported");
+                    continue;
+                }
+                score => score?,
+            };
+            let kernel = evaluator.describe().kernel;
             let estep = median(|| evaluator.statistics(&mixture).map(drop))?;
-            println!("  {covariance_type:9}  log-likelihood {:8.1} ms, E-step {:8.1} ms", 1e3 * score, 1e3 * estep);
+            let (score, estep, other) = (1e3 * score, 1e3 * estep, evaluator.describe().kernel);
+            println!(
+                "  {covariance_type:9}  log-likelihood {score:9.3} ms ({kernel}), E-step {estep:9.3} ms ({other})"
+            );
         }
     }
     Ok(())
@@ -77,12 +91,15 @@ fn mixture(covariance_type: CovarianceType, k: usize, d: usize) -> Result<Mixtur
 
 fn median(mut f: impl FnMut() -> Result<()>) -> Result<f64> {
     f()?;
+    let begin = Instant::now();
+    f()?;
+    let repeats = (0.1 / begin.elapsed().as_secs_f64()).clamp(5.0, 200.0) as usize;
     let mut times = Vec::new();
-    for _ in 0..5 {
+    for _ in 0..repeats {
         let begin = Instant::now();
         f()?;
         times.push(begin.elapsed().as_secs_f64());
     }
     times.sort_by(f64::total_cmp);
-    Ok(times[2])
+    Ok(times[repeats / 2])
 }

@@ -1,5 +1,6 @@
 //! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by these entries only.
 use crate::arrays::{columns, ranges, rows};
+use crate::estep::fused_tensor_cores::Shape;
 use crate::estep::{fused, fused_tensor_cores, fused64, tensor_cores, warpgroup, weighted_sums, whitened};
 use crate::general::{accumulate, density, posterior};
 use crate::likelihood::{batch, batch_tensor_cores, exp2_bias, pair, small_k, tiled};
@@ -50,10 +51,21 @@ fn shape(full: bool) -> &'static str {
 /// The part of a kernel's name that says that it is for samples with missing values, and diagonals.
 const OBSERVED: &str = "observed";
 
-/// Total of at most 8 components, diagonal or tied, over D ≤ 16 features; `None` unless a component of D features has `ROW` numbers.
-pub fn small_k<const ROW: usize>(d: usize, tied: bool) -> Option<Entry<small_k::SmallKArgs<ROW>>> {
-    let exists = (1..=small_k::MAX_FEATURES).contains(&d) && small_k::row(d) == ROW;
-    exists.then(|| Entry::new(format!("small_k_{}d{d:02}", if tied { "tied_" } else { "" })))
+/// Total of at most 8 components, diagonal or tied, over D ≤ 16 features; `gaps`: of samples with missing values, for diagonals. `None`
+/// unless a component of D features has `ROW` numbers.
+pub fn small_k<const ROW: usize>(d: usize, tied: bool, gaps: bool) -> Option<Entry<small_k::SmallKArgs<ROW>>> {
+    let exists = (1..=small_k::MAX_FEATURES).contains(&d) && small_k::row(d, gaps) == ROW;
+    exists.then(|| Entry::new(small_k_name(d, tied, gaps)))
+}
+
+/// The name of a `small_k`.
+pub fn small_k_name(d: usize, tied: bool, gaps: bool) -> String {
+    let shape = match (tied, gaps) {
+        (true, _) => "tied_",
+        (false, true) => "observed_",
+        (false, false) => "",
+    };
+    format!("small_k_{shape}d{d:02}")
 }
 
 /// Totals of many parameter sets over D ≤ 16 features.
@@ -92,9 +104,13 @@ pub fn fused64(capacity: usize, features: usize) -> Entry<fused64::Fused64Args> 
 }
 
 /// The E-step of few components on the matrix units, in one read of the data.
-pub fn fused_tensor_cores(shape: fused_tensor_cores::Shape) -> Entry<fused_tensor_cores::FusedTensorCoresArgs> {
-    let full = if shape.rotations > 0 { "full_" } else { "" };
-    Entry::new(format!("fused_tensor_cores_{full}d{:02}_k{:02}", shape.features(), shape.capacity()))
+pub fn fused_tensor_cores(shape: Shape) -> Entry<fused_tensor_cores::FusedTensorCoresArgs> {
+    let of = match shape {
+        Shape { rotations: 1.., .. } => "full_",
+        Shape { gaps: true, .. } => "observed_",
+        _ => "",
+    };
+    Entry::new(format!("fused_tensor_cores_{of}d{:02}_k{:02}", shape.features(), shape.capacity()))
 }
 
 /// The sums of the E-step over samples whose exponents are known, raw or central.

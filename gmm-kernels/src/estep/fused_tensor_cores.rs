@@ -14,6 +14,11 @@
 //! Up to 8 components are half of the rows of a product of the units. The rows of the other half are then the low parts of their
 //! coefficients: [high; low]·products has all partial products in two instead of three.
 //!
+//! `fused_tensor_cores_observed_d16_k08`, … are for samples with missing values, which are NaN, with diagonal covariances and K up to 32. A
+//! missing value is a feature of zero, and each feature has a third product, [`OBSERVED`] or 0: its coefficient is the constant of the feature
+//! less the square of the shift, and its sum is that of the responsibilities for the samples that have the feature. It is one float16 number,
+//! so that it takes half of the multiplications of the others.
+//!
 //! With at most 8 components the likelihood Σₖ wₖ·2^qₖ is formed as it is, and with the maximum taken out only if a sample's sum is below
 //! [`THRESHOLD`](crate::likelihood::small_k::THRESHOLD). With more, the maximum is always taken out.
 //!
@@ -29,6 +34,7 @@
 //!   time is that of the other instructions: 215 for 16 samples and a warp, 530, and 1090, of which 61 %, 48 % and 43 % of the clocks
 //!   issue one, because few warps have room for their sums.
 use crate::data::Columns;
+use crate::estep::tensor_cores::PRODUCT_SCALE;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 use crate::simt::WARP;
 
@@ -44,6 +50,10 @@ pub const MAX_FEATURES: usize = 32;
 pub const MAX_FEATURES_FULL: usize = 15;
 /// Most components.
 pub const MAX_COMPONENTS: usize = 64;
+/// Most components with missing values: sums of more would not fit into registers.
+pub const MAX_COMPONENTS_GAPS: usize = 32;
+/// The product that stands for an observed value: as much as the number one times itself where features are scaled.
+pub const OBSERVED: f32 = PRODUCT_SCALE;
 
 /// An instance of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,11 +65,13 @@ pub struct Shape {
     /// Matrices: with how many features each one is multiplied: itself, the next one, …; after the last comes the first.
     /// Diagonal covariances: 0.
     pub rotations: usize,
+    /// Whether values are missing (diagonal covariances only).
+    pub gaps: bool,
 }
 
 impl Shape {
-    /// The instance for K components of D features, if there is one.
-    pub const fn new(k: usize, d: usize, full: bool) -> Option<Self> {
+    /// The instance for K components of D features, if there is one; `gaps`: for samples with missing values.
+    pub const fn new(k: usize, d: usize, full: bool, gaps: bool) -> Option<Self> {
         if k == 0 || d == 0 {
             return None;
         }
@@ -71,12 +83,13 @@ impl Shape {
                 14..=MAX_FEATURES_FULL => 8,
                 _ => return None,
             };
-            return if k <= TILE { Some(Self { pairs: 1, components, rotations }) } else { None };
+            return if k <= TILE && !gaps { Some(Self { pairs: 1, components, rotations, gaps }) } else { None };
         }
-        if k > MAX_COMPONENTS || d > MAX_FEATURES {
+        let most = if gaps { MAX_COMPONENTS_GAPS } else { MAX_COMPONENTS };
+        if k > most || d > MAX_FEATURES {
             return None;
         }
-        Some(Self { pairs: d.div_ceil(STEP), components, rotations: 0 })
+        Some(Self { pairs: d.div_ceil(STEP), components, rotations: 0, gaps })
     }
 
     /// Components that it takes.
@@ -96,10 +109,15 @@ impl Shape {
 
     /// Steps of [`STEP`] products.
     pub const fn steps(self) -> usize {
-        if self.rotations == 0 { 2 * self.pairs } else { 1 + self.rotations }
+        if self.rotations == 0 { self.kinds() * self.pairs } else { 1 + self.rotations }
     }
 
-    /// Products of a sample: of each pair of tiles the features, then their squares. Matrices: the features, then these times the first
+    /// Steps of a pair of tiles of features with diagonal covariances: features, squares and, with missing values, what is observed.
+    pub const fn kinds(self) -> usize {
+        if self.gaps { 3 } else { 2 }
+    }
+
+    /// Products of a sample: of each pair of tiles the features, then their squares, then, with missing values, [`OBSERVED`] or 0. Matrices: the features, then these times the first
     /// one, the second one, … behind them, from themselves on.
     pub const fn products(self) -> usize {
         self.steps() * STEP

@@ -33,7 +33,7 @@ pub struct BatchArgs {
 
 /// Dynamic shared memory of a launch: a group's parameters (`k` as in [`BatchArgs`]), and a product for each set and thread.
 pub fn shared_bytes(d: usize, k: usize, group: usize, block_dim: u32) -> usize {
-    group * (k * row(d) * size_of::<f32>() + block_dim as usize * (size_of::<f64>() + size_of::<f32>()))
+    group * (k * row(d, false) * size_of::<f32>() + block_dim as usize * (size_of::<f64>() + size_of::<f32>()))
 }
 
 device_code! {

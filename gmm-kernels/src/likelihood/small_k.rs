@@ -12,10 +12,13 @@
 //! The `tied` kernels multiply each sample by the components' common triangle A first. What follows is the same with t = A·x + m: the
 //! scales are one.
 //!
+//! `small_k_observed_dDD` are for samples with missing values, which are NaN: a sample takes part with the features that it has, of each of
+//! which q gets the constant c: q = seed − Σⱼ ((sⱼ·xⱼ + mⱼ)² + cⱼ), where j runs over the observed features.
+//!
 //! * Launch: any one-dimensional grid and block of whole warps; shared memory [`shared_bytes`].
 //! * Necessary work for each sample: read 4·D bytes; K·(2·D + 1) fused multiply-adds, K exponentials. K = 8, D = 13, N = 10⁶ on an
 //!   H200: 52 MB, 12.3 µs at the measured 4.24 TB/s; arithmetic 6.6 µs, `tied` 9.3 µs (D·(D + 1) / 2
-//!   multiply-adds more).
+//!   multiply-adds more), with missing values 9.9 µs.
 use crate::data::{Columns, QUAD};
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 
@@ -31,16 +34,21 @@ pub const LOG2_THRESHOLD: f32 = -60.0;
 /// Quads of a thread in shared memory: the present one, and the next one on its way.
 pub const STAGES: usize = 2;
 
-/// Numbers of one component: (sⱼ, mⱼ) of each feature, w, seed, and padding to whole 16-byte reads.
-pub const fn row(d: usize) -> usize {
-    (2 * d + 2).next_multiple_of(4)
+/// Numbers of a feature of a component: sⱼ, mⱼ and, with missing values, cⱼ.
+pub const fn numbers(gaps: bool) -> usize {
+    if gaps { 3 } else { 2 }
+}
+
+/// Numbers of one component: those of each feature ([`numbers`]), w, seed, and padding to whole 16-byte reads.
+pub const fn row(d: usize, gaps: bool) -> usize {
+    (numbers(gaps) * d + 2).next_multiple_of(4)
 }
 
 /// Arguments of the kernel: the mixture travels by value.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SmallKArgs<const ROW: usize> {
-    /// The components, each of [`row`]`(D)` numbers; those behind K are zeros.
+    /// The components, each of [`row`] numbers; those behind K are zeros.
     pub components: [[f32; ROW]; COMPONENTS],
     /// K, rounded up to a multiple of [`SIDE_BY_SIDE`].
     pub k: u32,
@@ -58,9 +66,10 @@ pub const fn triangle(d: usize) -> usize {
 }
 
 /// Dynamic shared memory of a launch.
-pub fn shared_bytes(d: usize, tied: bool, block_dim: u32) -> usize {
+pub fn shared_bytes(d: usize, tied: bool, gaps: bool, block_dim: u32) -> usize {
     let triangle = if tied { triangle(d).next_multiple_of(4) } else { 0 };
-    FINISH_SHARED_BYTES + (COMPONENTS * row(d) + triangle + STAGES * d * block_dim as usize * QUAD) * size_of::<f32>()
+    FINISH_SHARED_BYTES
+        + (COMPONENTS * row(d, gaps) + triangle + STAGES * d * block_dim as usize * QUAD) * size_of::<f32>()
 }
 
 /// Components that are computed side by side: the reads of one hide behind the arithmetic of the other. K is rounded

@@ -155,8 +155,8 @@ impl<const D: usize> Samples<'_, D> {
             // SAFETY: the components are the caller's; the quad exists.
             unsafe {
                 let quad = self.first + round * block_dim();
-                let sums = likelihoods::<D, ROW4, 1>(&x, components, k);
-                multiply_quad::<D, ROW4>(&mut product, &x[0], sums[0], (quad, self.columns.n), components, k);
+                let sums = likelihoods::<false, D, ROW4, 1>(&x, &x, components, k);
+                multiply_quad::<false, D, ROW4>(&mut product, &x[0], &x[0], sums[0], (quad, self.columns.n), components, k);
             }
             round += 1;
         }
@@ -361,7 +361,7 @@ macro_rules! instances {
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: MetropolisArgs) {
                 // SAFETY: the caller guarantees it.
-                unsafe { body::<$d, { row($d) }, { row($d) / 4 }>(&args) }
+                unsafe { body::<$d, { row($d, false) }, { row($d, false) / 4 }>(&args) }
             }
         }
     )* };

@@ -106,7 +106,7 @@ impl SharedLayout {
     #[inline(always)]
     pub const fn new(d: usize, dim: usize) -> Self {
         let components = FINISH_SHARED_BYTES;
-        let record = components + 2 * COMPONENTS * row(d) * size_of::<f32>();
+        let record = components + 2 * COMPONENTS * row(d, false) * size_of::<f32>();
         let point = record + 4 * size_of::<f64>();
         let steps = point + dim.next_multiple_of(2) * size_of::<f64>();
         let samples = steps + STEPS * step_width(dim) * size_of::<f64>();

@@ -16,7 +16,7 @@ use super::device::layout as columns_layout;
 use super::likelihood::layout;
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
-use crate::{Covariances, Evaluator, Mixture, ReferenceEvaluator, Samples};
+use crate::{Covariances, Evaluator, Mixture, ReferenceEvaluator, Samples, View};
 use cust::memory::bytemuck;
 use gmm_kernels::data;
 use gmm_kernels::reduce::{Output, UNWRITTEN};
@@ -57,12 +57,30 @@ fn random_mixture(rng: &mut impl Rng, k: usize, d: usize) -> Mixture {
     Mixture::new(&weights / weights.sum(), means, Covariances::Diag(variances)).unwrap()
 }
 
+/// The frame of float32 samples, and a mixture's parameters for them.
+fn frame_and_parameters(samples: &Samples<'_>, mixture: &Mixture) -> (Frame, DeviceParameters<f32>) {
+    let View::F32(x) = samples.view() else { panic!("float64 samples") };
+    if samples.missing().is_none() {
+        let frame = Frame::of(x);
+        let parameters = DeviceParameters::with_matrices(mixture, &frame).unwrap();
+        return (frame, parameters);
+    }
+    let frame = Frame::of_observed(x);
+    let parameters = DeviceParameters::with_gaps(mixture, &frame).unwrap();
+    (frame, parameters.with_mean_offset(&samples.observed_weights(), samples.total_weight()))
+}
+
+/// Makes a share of the values missing, at random and independently of each other.
+fn with_holes(rng: &mut impl Rng, mut x: Array2<f32>, share: f64) -> Array2<f32> {
+    x.map_inplace(|v| *v = if rng.random::<f64>() < share { f32::NAN } else { *v });
+    x
+}
+
 impl Problem {
     fn new(x: Array2<f32>, mixture: &Mixture) -> Self {
         let ((n, d), k) = (x.dim(), mixture.n_components());
-        let samples = Samples::from_f32(x.view()).unwrap();
-        let frame = Frame::of(x.view());
-        let parameters = DeviceParameters::with_matrices(mixture, &frame).unwrap();
+        let samples = Samples::with_missing(x.view()).unwrap();
+        let (frame, parameters) = frame_and_parameters(&samples, mixture);
         let stride = columns_layout::stride(n);
         let mut data = vec![0u128; d * stride / 4];
         let columns: &mut [f32] = bytemuck::cast_slice_mut(&mut data);

@@ -20,6 +20,9 @@ const ONES: Halves = 0x3c00_3c00;
 /// [`FEATURE_SCALE`] twice.
 const FEATURE_SCALES: Halves = 0x4c00_4c00;
 const _: () = assert!(FEATURE_SCALE == 16.0);
+/// [`OBSERVED`] twice.
+const OBSERVED_TWICE: Halves = 0x5c00_5c00;
+const _: () = assert!(OBSERVED == 256.0);
 
 /// The products of a step for a group of samples as an operand of [`mma`], each in two float16 numbers. The first and the third are of the
 /// step's first eight products; the first two are of the first two samples of the lane's quad.
@@ -66,14 +69,55 @@ impl Split {
     }
 }
 
-/// Step `s` of products, from the features of all pairs of tiles: features, then squares.
-#[inline(always)]
-fn step<const P: usize>(x: &[Split; P], s: usize) -> Split {
-    if s.is_multiple_of(2) { x[s / 2] } else { x[s / 2].square() }
+/// The features of a group of samples, of all pairs of tiles. `GAPS`: values may be missing.
+#[derive(Clone, Copy)]
+struct Features<const GAPS: bool, const P: usize> {
+    x: [Split; P],
+    /// [`OBSERVED`], or 0 where a value is missing; in the order of `x`.
+    observed: [[Halves; 4]; P],
 }
 
-/// A block's shared memory, and the warp's part in it. `P`: pairs of tiles of features; `N`: tiles of components.
-struct Block<const P: usize, const N: usize> {
+impl<const GAPS: bool, const P: usize> Features<GAPS, P> {
+    const ZERO: Self = Self { x: [Split::ZERO; P], observed: [[0; 4]; P] };
+
+    /// From features of which the missing ones are NaN in both parts.
+    #[inline(always)]
+    fn new(mut x: [Split; P]) -> Self {
+        let mut observed = [[0; 4]; P];
+        let mut i = 0;
+        while GAPS && i < 4 * P {
+            let (high, low) = (&mut x[i / 4].high[i % 4], &mut x[i / 4].low[i % 4]);
+            // Without its sign NaN is above infinity, 0x7c00: the sum is 0x8000 or more.
+            let nan = ((*high & 0x7fff_7fff) + 0x03ff_03ff) & 0x8000_8000;
+            let missing = nan | (nan - (nan >> 15));
+            (*high, *low) = (*high & !missing, *low & !missing);
+            observed[i / 4][i % 4] = OBSERVED_TWICE & !missing;
+            i += 1;
+        }
+        Self { x, observed }
+    }
+
+    /// Step `s` of products: features, then squares, then what is observed.
+    #[inline(always)]
+    fn step(&self, s: usize) -> Split {
+        let kinds = if GAPS { 3 } else { 2 };
+        match s % kinds {
+            0 => self.x[s / kinds],
+            1 => self.x[s / kinds].square(),
+            _ => Split { high: self.observed[s / kinds], low: [0; 4] },
+        }
+    }
+
+    /// Whether the low parts of a step are zeros.
+    #[inline(always)]
+    const fn is_short(s: usize) -> bool {
+        GAPS && s % 3 == 2
+    }
+}
+
+/// A block's shared memory, and the warp's part in it. `GAPS`: values may be missing; `P`: pairs of tiles of features; `N`: tiles of
+/// components.
+struct Block<const GAPS: bool, const P: usize, const N: usize> {
     /// One tile of components: the coefficients (products, capacity). More: both parts of them in float16, as lanes take them:
     /// (steps, pairs of tiles, 2, lanes, 4).
     coefficients: Shared<f32>,
@@ -85,8 +129,8 @@ struct Block<const P: usize, const N: usize> {
     sums: Shared<f32>,
 }
 
-impl<const P: usize, const N: usize> Block<P, N> {
-    const SHAPE: Shape = Shape { pairs: P, components: N, rotations: 0 };
+impl<const GAPS: bool, const P: usize, const N: usize> Block<GAPS, P, N> {
+    const SHAPE: Shape = Shape { pairs: P, components: N, rotations: 0, gaps: GAPS };
 
     #[inline(always)]
     fn new(shape: Shape) -> Self {
@@ -297,14 +341,14 @@ impl<const S: usize, const N: usize> Sums<S, N> {
         rounded
     }
 
-    /// Adds the responsibilities of G groups times their products of step `s`.
+    /// Adds the responsibilities of G groups times their products of step `s`; `short`: whose low parts are zeros.
     #[inline(always)]
-    fn add<const G: usize>(&mut self, s: usize, products: &[Split; G], r: &[[[Halves; 2]; N]; G]) {
+    fn add<const G: usize>(&mut self, s: usize, short: bool, products: &[Split; G], r: &[[[Halves; 2]; N]; G]) {
         let mut n = 0;
         while n < N {
             let mut sum = [0.0; 4];
             let mut g = 0;
-            while g < G {
+            while !short && g < G {
                 sum = mma(sum, products[g].low, r[g][n]);
                 g += 1;
             }
@@ -643,10 +687,17 @@ const GROUP: u32 = (SAMPLES / QUAD) as u32;
 /// Features and squares. `P`: pairs of tiles of features; `S`: steps of products; `N`: tiles of components; `H`: groups of a round, of
 /// which a warp computes `G` side by side.
 #[inline(always)]
-unsafe fn diagonal<const P: usize, const S: usize, const N: usize, const H: usize, const G: usize>(
+unsafe fn diagonal<
+    const GAPS: bool,
+    const P: usize,
+    const S: usize,
+    const N: usize,
+    const H: usize,
+    const G: usize,
+>(
     args: &FusedTensorCoresArgs,
 ) {
-    let shape = Block::<P, N>::SHAPE;
+    let shape = Block::<GAPS, P, N>::SHAPE;
     let mut rounds = Rounds::new(args, H);
     let mut samples = Samples::<P, H> { x: [[[[0.0; QUAD]; 2]; P]; H] };
     let mut h = 0;
@@ -655,7 +706,7 @@ unsafe fn diagonal<const P: usize, const S: usize, const N: usize, const H: usiz
         unsafe { samples.fetch(h, args, rounds.group(h), rounds.policy()) };
         h += 1;
     }
-    let block = Block::<P, N>::new(shape);
+    let block = Block::<GAPS, P, N>::new(shape);
     // SAFETY: the start: the shared memory is free.
     unsafe { block.begin(args) };
     barrier!();
@@ -678,21 +729,22 @@ unsafe fn diagonal<const P: usize, const S: usize, const N: usize, const H: usiz
     loop {
         let mut h = 0;
         while h < H {
-            let mut features = [[Split::ZERO; P]; G];
+            let mut features = [Features::<GAPS, P>::ZERO; G];
             let mut q = [[[[0.0f32; 2]; 2]; N]; G];
             let mut g = 0;
             while g < G {
                 let group = rounds.group(h + g);
-                features[g] = samples.take(h + g, rounds.left(group));
+                let x = samples.take(h + g, rounds.left(group));
                 // With one group, rounds take turns.
                 let place = if H > 1 { (h + g) % 2 } else { since as usize % 2 };
                 // SAFETY: the caller guarantees it; all lanes have met since that place was read.
                 let transposed = unsafe {
                     samples.fetch(h + g, args, group + rounds.step, rounds.policy());
-                    block.transpose(place, &features[g])
+                    block.transpose(place, &x)
                 };
+                features[g] = Features::new(x);
                 // SAFETY: the coefficients are in shared memory since the barrier.
-                q[g] = unsafe { exponents(&block, &packed, &transposed) };
+                q[g] = unsafe { exponents(&block, &packed, &Features::new(transposed)) };
                 g += 1;
             }
             let mut n = 0;
@@ -719,10 +771,10 @@ unsafe fn diagonal<const P: usize, const S: usize, const N: usize, const H: usiz
                 let mut products = [Split::ZERO; G];
                 let mut g = 0;
                 while g < G {
-                    products[g] = step(&features[g], s);
+                    products[g] = features[g].step(s);
                     g += 1;
                 }
-                sums.add(s, &products, &r);
+                sums.add(s, Features::<GAPS, P>::is_short(s), &products, &r);
                 s += 1;
             }
             h += G;
@@ -761,20 +813,22 @@ fn finish_exponents(q: &mut Quad, scale: f32, constant: f32) {
 /// # Safety
 /// The coefficients are in shared memory.
 #[inline(always)]
-unsafe fn exponents<const P: usize, const S: usize, const N: usize>(
-    block: &Block<P, N>,
+unsafe fn exponents<const GAPS: bool, const P: usize, const S: usize, const N: usize>(
+    block: &Block<GAPS, P, N>,
     packed: &[[Halves; 4]; S],
-    transposed: &[Split; P],
+    transposed: &Features<GAPS, P>,
 ) -> Components<N> {
     let mut q = [[[0.0f32; 2]; 2]; N];
     let mut f = 0;
     while f < S {
-        let Split { high, low } = step(transposed, f);
+        let Split { high, low } = transposed.step(f);
+        let short = Features::<GAPS, P>::is_short(f);
         if N == 1 {
             let mut s = 0;
             while s < 2 {
                 let (high, low) = ([high[2 * s], high[2 * s + 1]], [low[2 * s], low[2 * s + 1]]);
-                let sum = mma(mma([0.0; 4], packed[f], low), packed[f], high);
+                let of_low = if short { [0.0; 4] } else { mma([0.0; 4], packed[f], low) };
+                let sum = mma(of_low, packed[f], high);
                 let mut i = 0;
                 while i < 2 {
                     let sum = sum[i] + sum[2 + i];
@@ -795,7 +849,9 @@ unsafe fn exponents<const P: usize, const S: usize, const N: usize>(
                 while s < 2 {
                     let (high, low) = ([high[2 * s], high[2 * s + 1]], [low[2 * s], low[2 * s + 1]]);
                     // The small products come first; the product of both low parts is left out.
-                    let sum = mma(mma(mma([0.0; 4], a_low, high), a, low), a, high);
+                    let sum = mma([0.0; 4], a_low, high);
+                    let sum = if short { sum } else { mma(sum, a, low) };
+                    let sum = mma(sum, a, high);
                     let mut i = 0;
                     while i < 4 {
                         let q = &mut q[2 * pair + i / 2][s][i % 2];
@@ -842,27 +898,33 @@ fn to_integer(x: f64) -> i64 {
 }
 
 macro_rules! instances {
-    ($($name:ident $pairs:literal $components:literal;)*) => { $(
+    ($($name:ident $gaps:literal $pairs:literal $components:literal;)*) => { $(
         kernel! {
             /// Each block's log-likelihood and sufficient statistics.
             ///
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: FusedTensorCoresArgs) {
-                const SHAPE: Shape = Shape { pairs: $pairs, components: $components, rotations: 0 };
+                const SHAPE: Shape = Shape { pairs: $pairs, components: $components, rotations: 0, gaps: $gaps };
                 // SAFETY: the caller guarantees it.
-                unsafe { diagonal::<$pairs, { SHAPE.steps() }, $components, { SHAPE.groups() }, { if $components == 1 { SHAPE.groups() } else { 1 } }>(&args) }
+                unsafe { diagonal::<$gaps, $pairs, { SHAPE.steps() }, $components, { SHAPE.groups() }, { if $components == 1 { SHAPE.groups() } else { 1 } }>(&args) }
             }
         }
     )* };
 }
 instances! {
-    fused_tensor_cores_d16_k08 1 1;
-    fused_tensor_cores_d32_k08 2 1;
-    fused_tensor_cores_d16_k16 1 2;
-    fused_tensor_cores_d32_k16 2 2;
-    fused_tensor_cores_d16_k32 1 4;
-    fused_tensor_cores_d32_k32 2 4;
-    fused_tensor_cores_d16_k64 1 8;
-    fused_tensor_cores_d32_k64 2 8;
+    fused_tensor_cores_d16_k08 false 1 1;
+    fused_tensor_cores_observed_d16_k08 true 1 1;
+    fused_tensor_cores_d32_k08 false 2 1;
+    fused_tensor_cores_observed_d32_k08 true 2 1;
+    fused_tensor_cores_d16_k16 false 1 2;
+    fused_tensor_cores_observed_d16_k16 true 1 2;
+    fused_tensor_cores_d32_k16 false 2 2;
+    fused_tensor_cores_observed_d32_k16 true 2 2;
+    fused_tensor_cores_d16_k32 false 1 4;
+    fused_tensor_cores_observed_d16_k32 true 1 4;
+    fused_tensor_cores_d32_k32 false 2 4;
+    fused_tensor_cores_observed_d32_k32 true 2 4;
+    fused_tensor_cores_d16_k64 false 1 8;
+    fused_tensor_cores_d32_k64 false 2 8;
 }

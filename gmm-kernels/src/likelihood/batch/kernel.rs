@@ -56,7 +56,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
         while set < sets {
             let components = parameters.offset(set as usize * set_size);
             // SAFETY: the group's parameters are in shared memory since the barrier.
-            let likelihoods = unsafe { likelihoods::<D, ROW4, QUADS>(&x, components, args.k) };
+            let likelihoods = unsafe { likelihoods::<false, D, ROW4, QUADS>(&x, &x, components, args.k) };
             let mine = set as usize * threads + thread_idx() as usize;
             // SAFETY: a place that only this thread uses.
             let mut product = unsafe { LogProduct::from_parts(powers.get(mine), mantissas.get(mine)) };
@@ -64,7 +64,7 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
             while r < QUADS {
                 if quad[r] < columns.quads() {
                     // SAFETY: the quad exists.
-                    unsafe { multiply_quad::<D, ROW4>(&mut product, &x[r], likelihoods[r], (quad[r], columns.n), components, args.k) };
+                    unsafe { multiply_quad::<false, D, ROW4>(&mut product, &x[r], &x[r], likelihoods[r], (quad[r], columns.n), components, args.k) };
                 }
                 r += 1;
             }
@@ -110,7 +110,7 @@ macro_rules! instances {
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: BatchArgs) {
                 // SAFETY: the caller guarantees it.
-                unsafe { body::<$d, { row($d) / 4 }>(&args) }
+                unsafe { body::<$d, { row($d, false) / 4 }>(&args) }
             }
         }
     )* };

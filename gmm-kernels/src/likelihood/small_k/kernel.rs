@@ -3,14 +3,46 @@ use super::*;
 use crate::math::{LogProduct, LogSumExp};
 use crate::simt::*;
 
+/// q less what a feature adds to it. `numbers`: s, m and, with missing values (`GAPS`), c; `observed`: 1, or 0 where the value is missing
+/// (then `x` is any finite number). Without them `observed` is not read.
+#[inline(always)]
+fn less_feature<const GAPS: bool>(q: f32, x: f32, observed: f32, [s, m, c]: [f32; 3]) -> f32 {
+    let t = fma(s, x, m);
+    if GAPS { fma(-observed, fma(t, t, c), q) } else { fma(-t, t, q) }
+}
+
+/// Makes zeros of the missing values of a quad, and returns 1 for each of the others, for [`likelihoods`].
+#[inline(always)]
+pub fn observe<const D: usize>(x: &mut [[f32; QUAD]; D]) -> [[f32; QUAD]; D] {
+    let mut observed = [[1.0; QUAD]; D];
+    let mut j = 0;
+    while j < D {
+        let mut p = 0;
+        while p < QUAD {
+            (x[j][p], observed[j][p]) = if x[j][p].is_nan() { (0.0, 0.0) } else { (x[j][p], 1.0) };
+            p += 1;
+        }
+        j += 1;
+    }
+    observed
+}
+
+/// The numbers of feature `j` of a component whose numbers are `c`.
+#[inline(always)]
+fn of_feature<const GAPS: bool, const ROW4: usize>(c: &[[f32; 4]; ROW4], j: usize) -> [f32; 3] {
+    let at = numbers(GAPS) * j;
+    [c[at / 4][at % 4], c[(at + 1) / 4][(at + 1) % 4], if GAPS { c[(at + 2) / 4][(at + 2) % 4] } else { 0.0 }]
+}
+
 /// Σₖ wₖ·2^qₖ of R quads, `x` (R, D), over `k` components (a multiple of [`SIDE_BY_SIDE`]) in shared memory, `ROW4`
-/// 16-byte reads each.
+/// 16-byte reads each. `observed`: as [`observe`] gives it; without missing values it is not read.
 ///
 /// # Safety
 /// `components` has that many elements, aligned to 16 bytes.
 #[inline(always)]
-pub unsafe fn likelihoods<const D: usize, const ROW4: usize, const R: usize>(
+pub unsafe fn likelihoods<const GAPS: bool, const D: usize, const ROW4: usize, const R: usize>(
     x: &[[[f32; QUAD]; D]; R],
+    observed: &[[[f32; QUAD]; D]; R],
     components: Shared<f32>,
     k: u32,
 ) -> [[f32; QUAD]; R] {
@@ -28,20 +60,20 @@ pub unsafe fn likelihoods<const D: usize, const ROW4: usize, const R: usize>(
                 c[u][i] = unsafe { at.get4(4 * (u * ROW4 + i)) };
                 i += 1;
             }
-            q[u] = [[c[u][(2 * D + 1) / 4][(2 * D + 1) % 4]; QUAD]; R];
+            let seed = numbers(GAPS) * D + 1;
+            q[u] = [[c[u][seed / 4][seed % 4]; QUAD]; R];
             u += 1;
         }
         let mut j = 0;
         while j < D {
             let mut u = 0;
             while u < SIDE_BY_SIDE {
-                let (s, m) = (c[u][2 * j / 4][2 * j % 4], c[u][(2 * j + 1) / 4][(2 * j + 1) % 4]);
+                let feature = of_feature::<GAPS, ROW4>(&c[u], j);
                 let mut r = 0;
                 while r < R {
                     let mut p = 0;
                     while p < QUAD {
-                        let t = fma(s, x[r][j][p], m);
-                        q[u][r][p] = fma(-t, t, q[u][r][p]);
+                        q[u][r][p] = less_feature::<GAPS>(q[u][r][p], x[r][j][p], observed[r][j][p], feature);
                         p += 1;
                     }
                     r += 1;
@@ -52,7 +84,8 @@ pub unsafe fn likelihoods<const D: usize, const ROW4: usize, const R: usize>(
         }
         let mut u = 0;
         while u < SIDE_BY_SIDE {
-            let w = c[u][2 * D / 4][2 * D % 4];
+            let weight = numbers(GAPS) * D;
+            let w = c[u][weight / 4][weight % 4];
             let mut r = 0;
             while r < R {
                 let mut p = 0;
@@ -76,9 +109,10 @@ pub unsafe fn likelihoods<const D: usize, const ROW4: usize, const R: usize>(
 /// # Safety
 /// `components` are as for [`likelihoods`].
 #[inline(always)]
-pub unsafe fn multiply_quad<const D: usize, const ROW4: usize>(
+pub unsafe fn multiply_quad<const GAPS: bool, const D: usize, const ROW4: usize>(
     product: &mut LogProduct,
     x: &[[f32; QUAD]; D],
+    observed: &[[f32; QUAD]; D],
     mut sums: [f32; QUAD],
     (quad, n): (u32, u64),
     components: Shared<f32>,
@@ -95,7 +129,7 @@ pub unsafe fn multiply_quad<const D: usize, const ROW4: usize>(
     let mut far = false;
     if min(min(sums[0], sums[1]), min(sums[2], sums[3])) < THRESHOLD {
         // SAFETY: the caller guarantees it.
-        let scaled = unsafe { far_likelihoods::<D, ROW4>(x, components, k) };
+        let scaled = unsafe { far_likelihoods::<GAPS, D, ROW4>(x, observed, components, k) };
         let mut p = 0;
         while p < QUAD {
             if sums[p] < THRESHOLD {
@@ -116,8 +150,9 @@ pub unsafe fn multiply_quad<const D: usize, const ROW4: usize>(
 /// # Safety
 /// As for [`likelihoods`].
 #[inline(always)]
-unsafe fn far_likelihoods<const D: usize, const ROW4: usize>(
+unsafe fn far_likelihoods<const GAPS: bool, const D: usize, const ROW4: usize>(
     x: &[[f32; QUAD]; D],
+    observed: &[[f32; QUAD]; D],
     components: Shared<f32>,
     k: u32,
 ) -> [LogSumExp; QUAD] {
@@ -132,14 +167,14 @@ unsafe fn far_likelihoods<const D: usize, const ROW4: usize>(
             c[i] = unsafe { at.get4(4 * i) };
             i += 1;
         }
-        let (w, mut q) = (c[2 * D / 4][2 * D % 4], [c[(2 * D + 1) / 4][(2 * D + 1) % 4]; QUAD]);
+        let weight = numbers(GAPS) * D;
+        let (w, mut q) = (c[weight / 4][weight % 4], [c[(weight + 1) / 4][(weight + 1) % 4]; QUAD]);
         let mut j = 0;
         while j < D {
-            let (s, m) = (c[2 * j / 4][2 * j % 4], c[(2 * j + 1) / 4][(2 * j + 1) % 4]);
+            let feature = of_feature::<GAPS, ROW4>(&c, j);
             let mut p = 0;
             while p < QUAD {
-                let t = fma(s, x[j][p], m);
-                q[p] = fma(-t, t, q[p]);
+                q[p] = less_feature::<GAPS>(q[p], x[j][p], observed[j][p], feature);
                 p += 1;
             }
             j += 1;
@@ -187,7 +222,9 @@ unsafe fn multiply_triangle<const D: usize>(x: &mut [[f32; QUAD]; D], a: Shared<
 }
 
 #[inline(always)]
-unsafe fn body<const TIED: bool, const D: usize, const ROW: usize, const ROW4: usize>(args: &SmallKArgs<ROW>) {
+unsafe fn body<const TIED: bool, const GAPS: bool, const D: usize, const ROW: usize, const ROW4: usize>(
+    args: &SmallKArgs<ROW>,
+) {
     let columns = &args.columns;
     let (cached, streamed) = (policy_keep(), policy_stream());
     let step = grid_dim() * block_dim();
@@ -248,13 +285,18 @@ unsafe fn body<const TIED: bool, const D: usize, const ROW: usize, const ROW4: u
             x[0][j] = unsafe { ring.get4((stage * D + j) * feature) };
             j += 1;
         }
+        let observed = if GAPS { [observe(&mut x[0])] } else { x };
         // SAFETY: the components and A are in shared memory since the barrier.
         unsafe {
             if TIED {
                 multiply_triangle(&mut x[0], a);
             }
-            let sums = if far { [0.0; QUAD] } else { likelihoods::<D, ROW4, 1>(&x, components, args.k)[0] };
-            far = multiply_quad::<D, ROW4>(&mut product, &x[0], sums, (i, columns.n), components, args.k);
+            let sums = match far {
+                true => [0.0; QUAD],
+                false => likelihoods::<GAPS, D, ROW4, 1>(&x, &observed, components, args.k)[0],
+            };
+            let place = (i, columns.n);
+            far = multiply_quad::<GAPS, D, ROW4>(&mut product, &x[0], &observed[0], sums, place, components, args.k);
         }
         far = warp_any(far);
         i += step;
@@ -265,40 +307,41 @@ unsafe fn body<const TIED: bool, const D: usize, const ROW: usize, const ROW4: u
 }
 
 macro_rules! instances {
-    ($($d:literal $name:ident $tied:ident),*) => { $(
-        instance!($name, false, $d);
-        instance!($tied, true, $d);
+    ($($d:literal $name:ident $tied:ident $observed:ident),*) => { $(
+        instance!($name, false, false, $d);
+        instance!($tied, true, false, $d);
+        instance!($observed, false, true, $d);
     )* };
 }
 macro_rules! instance {
-    ($name:ident, $tied:literal, $d:literal) => {
+    ($name:ident, $tied:literal, $gaps:literal, $d:literal) => {
         kernel! {
             /// Total log₂-likelihood of at most [`COMPONENTS`] components.
             ///
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: SmallKArgs<{ row($d) }>) {
+            pub unsafe fn $name(args: SmallKArgs<{ row($d, $gaps) }>) {
                 // SAFETY: the caller guarantees it.
-                unsafe { body::<$tied, $d, { row($d) }, { row($d) / 4 }>(&args) }
+                unsafe { body::<$tied, $gaps, $d, { row($d, $gaps) }, { row($d, $gaps) / 4 }>(&args) }
             }
         }
     };
 }
 instances!(
-    1 small_k_d01 small_k_tied_d01,
-    2 small_k_d02 small_k_tied_d02,
-    3 small_k_d03 small_k_tied_d03,
-    4 small_k_d04 small_k_tied_d04,
-    5 small_k_d05 small_k_tied_d05,
-    6 small_k_d06 small_k_tied_d06,
-    7 small_k_d07 small_k_tied_d07,
-    8 small_k_d08 small_k_tied_d08,
-    9 small_k_d09 small_k_tied_d09,
-    10 small_k_d10 small_k_tied_d10,
-    11 small_k_d11 small_k_tied_d11,
-    12 small_k_d12 small_k_tied_d12,
-    13 small_k_d13 small_k_tied_d13,
-    14 small_k_d14 small_k_tied_d14,
-    15 small_k_d15 small_k_tied_d15,
-    16 small_k_d16 small_k_tied_d16
+    1 small_k_d01 small_k_tied_d01 small_k_observed_d01,
+    2 small_k_d02 small_k_tied_d02 small_k_observed_d02,
+    3 small_k_d03 small_k_tied_d03 small_k_observed_d03,
+    4 small_k_d04 small_k_tied_d04 small_k_observed_d04,
+    5 small_k_d05 small_k_tied_d05 small_k_observed_d05,
+    6 small_k_d06 small_k_tied_d06 small_k_observed_d06,
+    7 small_k_d07 small_k_tied_d07 small_k_observed_d07,
+    8 small_k_d08 small_k_tied_d08 small_k_observed_d08,
+    9 small_k_d09 small_k_tied_d09 small_k_observed_d09,
+    10 small_k_d10 small_k_tied_d10 small_k_observed_d10,
+    11 small_k_d11 small_k_tied_d11 small_k_observed_d11,
+    12 small_k_d12 small_k_tied_d12 small_k_observed_d12,
+    13 small_k_d13 small_k_tied_d13 small_k_observed_d13,
+    14 small_k_d14 small_k_tied_d14 small_k_observed_d14,
+    15 small_k_d15 small_k_tied_d15 small_k_observed_d15,
+    16 small_k_d16 small_k_tied_d16 small_k_observed_d16
 );

@@ -171,9 +171,9 @@ mod tests {
     #[test]
     fn every_entry_has_ptx_for_its_argument() {
         fn small_k<const ROW: usize>() -> usize {
-            let entries: Vec<Entry<SmallKArgs<ROW>>> = [false, true]
+            let entries: Vec<Entry<SmallKArgs<ROW>>> = [(false, false), (true, false), (false, true)]
                 .into_iter()
-                .flat_map(|tied| (0..20).filter_map(move |d| entries::small_k(d, tied)))
+                .flat_map(|(tied, gaps)| (0..20).filter_map(move |d| entries::small_k(d, tied, gaps)))
                 .collect();
             entries.into_iter().map(check).count()
         }
@@ -187,8 +187,12 @@ mod tests {
             small_k::<28>(),
             small_k::<32>(),
             small_k::<36>(),
+            small_k::<40>(),
+            small_k::<44>(),
+            small_k::<48>(),
+            small_k::<52>(),
         ];
-        assert_eq!(found.iter().sum::<usize>(), 32);
+        assert_eq!(found.iter().sum::<usize>(), 48);
         for d in 1..=16 {
             check(entries::batch(d));
             check(entries::metropolis(d));

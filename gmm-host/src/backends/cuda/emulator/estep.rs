@@ -1,5 +1,5 @@
 //! The E-step: `fused`, and `tiled` followed by `weighted_sums`.
-use super::{FAR, Problem, flat, of_each_type, random_mixture, unwritten};
+use super::{FAR, Problem, flat, frame_and_parameters, of_each_type, random_mixture, unwritten, with_holes};
 use crate::backends::cuda::estep::fused_layout::FusedLayout;
 use crate::backends::cuda::estep::tensor_cores_layout::{
     Section, Shapes, TensorCoresLayout, WhitenedSection, WhitenedShapes,
@@ -88,7 +88,7 @@ fn assert_statistics(x: &Array2<f32>, mixture: &Mixture, got: &Statistics) {
 /// As [`assert_statistics`], with another tolerance in place of 10⁻⁴.
 fn assert_statistics_within(x: &Array2<f32>, mixture: &Mixture, got: &Statistics, unit: f64) {
     let (n, d) = x.dim();
-    let truth = ReferenceEvaluator::new(Samples::from_f32(x.view()).unwrap()).statistics(mixture).unwrap();
+    let truth = ReferenceEvaluator::new(Samples::with_missing(x.view()).unwrap()).statistics(mixture).unwrap();
     let what = format!("{} N={n} K={} D={d}", mixture.covariance_type(), mixture.n_components());
     let near = |got: f64, truth: f64, bound: f64, name: &str| {
         assert!((got - truth).abs() <= bound, "{what}: {name} {got} for {truth} (bound {bound})");
@@ -98,8 +98,9 @@ fn assert_statistics_within(x: &Array2<f32>, mixture: &Mixture, got: &Statistics
     for (a, b) in got.counts().iter().zip(truth.counts()) {
         near(*a, *b, unit * n as f64, "count");
     }
-    let sizes: Vec<f64> =
-        x.columns().into_iter().map(|x| x.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / n as f64).collect();
+    // A missing value is about one standard deviation large.
+    let square = |v: &f32| if v.is_nan() { 1.0 } else { f64::from(*v).powi(2) };
+    let sizes: Vec<f64> = x.columns().into_iter().map(|x| x.iter().map(square).sum::<f64>() / n as f64).collect();
     let counts = truth.counts();
     for ((c, j), b) in truth.means().indexed_iter() {
         // A component with next to no samples has a mean of rounding errors.
@@ -654,7 +655,10 @@ fn fused_tensor_cores_statistics(
 ) -> Statistics {
     use fused_tensor_cores::*;
     let problem = Problem::new(x.clone(), &random_mixture(&mut ChaCha8Rng::seed_from_u64(0), 1, x.ncols()));
-    let parameters = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame).unwrap();
+    let samples = Samples::with_missing(x.view()).unwrap();
+    let wide: Option<Array1<f64>> = weights.map(|w| w.iter().copied().map(f64::from).collect());
+    let samples = wide.iter().fold(samples, |samples, w| samples.with_weights(w.view()).unwrap());
+    let (_, parameters) = frame_and_parameters(&samples, mixture);
     let layout = TensorCoresLayout::new(mixture, parameters, &problem.frame);
     assert!(layout.expandable);
     let shape = layout.fused_shape().unwrap();
@@ -680,6 +684,12 @@ fn fused_tensor_cores_statistics(
         _ if shape.rotations == 5 => fused_tensor_cores_full_d09_k08,
         _ if shape.rotations == 7 => fused_tensor_cores_full_d13_k08,
         _ if shape.rotations == 8 => fused_tensor_cores_full_d15_k08,
+        (1, 1) if shape.gaps => fused_tensor_cores_observed_d16_k08,
+        (2, 1) if shape.gaps => fused_tensor_cores_observed_d32_k08,
+        (1, 2) if shape.gaps => fused_tensor_cores_observed_d16_k16,
+        (2, 2) if shape.gaps => fused_tensor_cores_observed_d32_k16,
+        (1, 4) if shape.gaps => fused_tensor_cores_observed_d16_k32,
+        (2, 4) if shape.gaps => fused_tensor_cores_observed_d32_k32,
         (1, 1) => fused_tensor_cores_d16_k08,
         (2, 1) => fused_tensor_cores_d32_k08,
         (1, 2) => fused_tensor_cores_d16_k16,
@@ -726,7 +736,7 @@ fn fused_tensor_cores_give_the_statistics() {
         for mixture in of_each_type(&mut rng, k, d) {
             // Not all shapes are for matrices.
             let full = matches!(mixture.covariance_type(), CovarianceType::Full | CovarianceType::Tied);
-            if fused_tensor_cores::Shape::new(k, d, full).is_none() {
+            if fused_tensor_cores::Shape::new(k, d, full, false).is_none() {
                 continue;
             }
             let run = || fused_tensor_cores_statistics(&x, &mixture, (2, 64), None);
@@ -742,6 +752,50 @@ fn fused_tensor_cores_give_the_statistics() {
                     let got = fused_tensor_cores_statistics(&x, &mixture, (1, 32), Some(&weights));
                     let rows = x.select(ndarray::Axis(0), &odd);
                     assert_statistics_within(&rows, &mixture, &got, 3.5e-4);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn fused_tensor_cores_take_missing_values() {
+    let cases = [
+        // N, K, D, share
+        (1, 1, 1, 0.6),
+        (1, 3, 5, 0.3),
+        (17, 8, 13, 0.3),
+        (500, 8, 13, 0.05),
+        (300, 1, 4, 0.6),
+        (130, 5, 32, 0.3),
+        (200, 9, 5, 0.6),
+        (200, 16, 17, 0.3),
+        (100, 20, 16, 0.3),
+        (150, 32, 25, 0.05),
+    ];
+    for (i, (n, k, d, share)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(40 + i as u64);
+        let x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
+        let mut x = with_holes(&mut rng, x, share);
+        x.row_mut(n / 2).fill(f32::NAN);
+        if n > 3 {
+            x[[1, 0]] = FAR as f32;
+        }
+        let types = of_each_type(&mut rng, k, d);
+        for mixture in
+            types.iter().filter(|m| matches!(m.covariance_type(), CovarianceType::Spherical | CovarianceType::Diag))
+        {
+            let run = || fused_tensor_cores_statistics(&x, mixture, (2, 64), None);
+            let got = run();
+            // As for complete samples.
+            assert_statistics_within(&x, mixture, &got, 3.5e-4);
+            if n <= 100 {
+                assert_eq!(got, run(), "the same bits every time");
+                let weights: Vec<f32> = (0..n).map(|i| (i % 2) as f32).collect();
+                let odd: Vec<usize> = (1..n).step_by(2).collect();
+                if !odd.is_empty() {
+                    let got = fused_tensor_cores_statistics(&x, mixture, (1, 32), Some(&weights));
+                    assert_statistics_within(&x.select(ndarray::Axis(0), &odd), mixture, &got, 3.5e-4);
                 }
             }
         }

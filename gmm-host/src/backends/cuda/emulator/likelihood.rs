@@ -1,5 +1,5 @@
 //! `small_k`, `batch`, `tiled` and `pair`: totals and scores.
-use super::{Problem, of_each_type, random_mixture};
+use super::{Problem, of_each_type, random_mixture, with_holes};
 use crate::backends::cuda::likelihood::{batch_tensor_cores_layout, layout};
 use crate::backends::cuda::plan::even;
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
@@ -34,22 +34,29 @@ impl Problem {
             Matrices::Shared(a) => memory.read("triangle", a),
             _ => std::ptr::null(),
         };
-        let tied = !triangle.is_null();
+        let (tied, gaps) = (!triangle.is_null(), self.parameters.gaps.is_some());
         macro_rules! run {
-            ($($d:literal $diag:ident $tied:ident),*) => {
+            ($($d:literal $diag:ident $tied:ident $observed:ident),*) => {
                 match self.d {
+                    $($d if gaps => {
+                        const ROW: usize = small_k::row($d, true);
+                        let components = layout::small_k_components::<ROW>(&self.parameters);
+                        let args = |output| small_k::SmallKArgs { components, k, triangle, columns, output };
+                        let shared = small_k::shared_bytes($d, false, true, block);
+                        self.total((grid, block, shared), &memory, small_k::$observed, args)
+                    })*
                     $($d => {
-                        const ROW: usize = small_k::row($d);
+                        const ROW: usize = small_k::row($d, false);
                         let components = layout::small_k_components::<ROW>(&self.parameters);
                         let args = |output| small_k::SmallKArgs { components, k, triangle, columns, output };
                         let kernel = if tied { small_k::$tied } else { small_k::$diag };
-                        self.total((grid, block, small_k::shared_bytes($d, tied, block)), &memory, kernel, args)
+                        self.total((grid, block, small_k::shared_bytes($d, tied, false, block)), &memory, kernel, args)
                     })*
                     _ => unreachable!(),
                 }
             };
         }
-        let total = run!(1 small_k_d01 small_k_tied_d01, 2 small_k_d02 small_k_tied_d02, 3 small_k_d03 small_k_tied_d03, 4 small_k_d04 small_k_tied_d04, 5 small_k_d05 small_k_tied_d05, 6 small_k_d06 small_k_tied_d06, 7 small_k_d07 small_k_tied_d07, 8 small_k_d08 small_k_tied_d08, 9 small_k_d09 small_k_tied_d09, 10 small_k_d10 small_k_tied_d10, 11 small_k_d11 small_k_tied_d11, 12 small_k_d12 small_k_tied_d12, 13 small_k_d13 small_k_tied_d13, 14 small_k_d14 small_k_tied_d14, 15 small_k_d15 small_k_tied_d15, 16 small_k_d16 small_k_tied_d16);
+        let total = run!(1 small_k_d01 small_k_tied_d01 small_k_observed_d01, 2 small_k_d02 small_k_tied_d02 small_k_observed_d02, 3 small_k_d03 small_k_tied_d03 small_k_observed_d03, 4 small_k_d04 small_k_tied_d04 small_k_observed_d04, 5 small_k_d05 small_k_tied_d05 small_k_observed_d05, 6 small_k_d06 small_k_tied_d06 small_k_observed_d06, 7 small_k_d07 small_k_tied_d07 small_k_observed_d07, 8 small_k_d08 small_k_tied_d08 small_k_observed_d08, 9 small_k_d09 small_k_tied_d09 small_k_observed_d09, 10 small_k_d10 small_k_tied_d10 small_k_observed_d10, 11 small_k_d11 small_k_tied_d11 small_k_observed_d11, 12 small_k_d12 small_k_tied_d12 small_k_observed_d12, 13 small_k_d13 small_k_tied_d13 small_k_observed_d13, 14 small_k_d14 small_k_tied_d14 small_k_observed_d14, 15 small_k_d15 small_k_tied_d15 small_k_observed_d15, 16 small_k_d16 small_k_tied_d16 small_k_observed_d16);
         self.check(total, &format!("small_k {grid}x{block}"));
     }
 
@@ -116,7 +123,7 @@ impl Problem {
 
     /// Evaluates `sets` mixtures of the same K over the data in one launch, and compares each with the reference.
     fn batch(&self, x: &Array2<f32>, sets: &[Mixture], grid: u32, block: u32, group: usize) {
-        let width = small_k::row(self.d);
+        let width = small_k::row(self.d, false);
         let all: Vec<_> = sets.iter().map(|m| DeviceParameters::<f32>::new(m, &self.frame).unwrap()).collect();
         let k = even(self.k);
         let mut parameters = vec![u128::MAX; sets.len() * k * width / 4];
@@ -385,6 +392,25 @@ fn far_and_near_rounds_follow_each_other() {
     x.row_mut(130).fill(20.0);
     x.slice_mut(s![256..384, ..]).fill(-20.0);
     Problem::new(x, &mixture).small_k(1, 32);
+}
+
+/// Missing values, more and more of them, for every D; a row of which nothing is observed, and one that is far from every component.
+#[test]
+fn small_k_takes_missing_values() {
+    for d in 1..=16 {
+        let mut rng = ChaCha8Rng::seed_from_u64(70 + d as u64);
+        let (n, k) = ([1, 130, 301, 67][d % 4], 1 + d % 8);
+        let mixture = random_mixture(&mut rng, k, d);
+        let x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
+        let mut x = with_holes(&mut rng, x, [0.05, 0.3, 0.6][d % 3]);
+        x.row_mut(n / 2).fill(f32::NAN);
+        if n > 1 {
+            x[[0, 0]] = 40.0;
+        }
+        let problem = Problem::new(x, &mixture);
+        problem.small_k(1, 32);
+        problem.small_k(2, 64);
+    }
 }
 
 /// A component of weight zero contributes nothing, also where it is the nearest or the only one of a tile.

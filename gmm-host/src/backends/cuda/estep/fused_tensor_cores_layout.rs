@@ -10,10 +10,16 @@ use gmm_kernels::estep::tensor_cores::{FEATURE_SCALE, ONE, PRODUCT_SCALE};
 /// What a sum of a feature is multiplied by, to be one of products of the feature and the number one.
 const OF_FEATURES: f32 = FEATURE_SCALE * ONE;
 
-/// The row of the sums of a product of features `i` and `j` ≤ `i` of D; where `j` is D, of feature `i` alone.
+/// The row of the sums of a product of features `i` and `j` ≤ `i` of D; where `j` is D, of feature `i` alone, and where it is D + 1, of
+/// whether that is observed.
 fn row(shape: Shape, d: usize, i: usize, j: usize) -> usize {
     if shape.rotations == 0 {
-        return 2 * STEP * (i / STEP) + i % STEP + if j == i { STEP } else { 0 };
+        let kind = match j {
+            _ if j == i => 1,
+            _ if j > d => 2,
+            _ => 0,
+        };
+        return (shape.kinds() * (i / STEP) + kind) * STEP + i % STEP;
     }
     if j == d {
         return i;
@@ -27,7 +33,7 @@ impl TensorCoresLayout {
     /// The kernel's instance for this mixture, if there is one.
     pub fn fused_shape(&self) -> Option<Shape> {
         let (k, d) = self.dim();
-        Shape::new(k, d, self.full())
+        Shape::new(k, d, self.full(), self.parameters().gaps.is_some())
     }
 
     /// Writes the parameters as the kernel reads them, the coefficients and 3 constants of each component.
@@ -60,11 +66,15 @@ impl TensorCoresLayout {
         let of_products = |i: usize, v: f32| if i.is_multiple_of(2) { v * OF_FEATURES } else { v };
         let coefficients = self.coefficients()[c * 2 * d..][..2 * d].iter().enumerate();
         let coefficients = coefficients.map(|(i, v)| of_products(i, *v));
-        let power = power(coefficients.clone());
+        let observed = self.of_observed(c);
+        let power = power(coefficients.chain(observed.iter().copied()));
         for (j, both) in self.coefficients()[c * 2 * d..][..2 * d].chunks_exact(2).enumerate() {
             let at = row(shape, d, j, d);
             out[at * capacity] = both[0] * OF_FEATURES * power;
             out[(at + STEP) * capacity] = both[1] * power;
+        }
+        for (j, v) in observed.into_iter().enumerate() {
+            out[row(shape, d, j, d + 1) * capacity] = v * power;
         }
         1.0 / (power * PRODUCT_SCALE)
     }

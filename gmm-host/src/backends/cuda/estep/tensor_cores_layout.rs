@@ -2,7 +2,7 @@
 use super::weighted_sums_layout::{NEAR, distance, mean_in_frame};
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::backends::cuda::plan::{Family, Task, Variant};
-use crate::backends::device_parameters::{DeviceParameters, Matrices, numbers_in, triangle};
+use crate::backends::device_parameters::{ColumnConstants, DeviceParameters, Matrices, numbers_in, triangle};
 use crate::data::frame::Frame;
 use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
 use gmm_kernels::estep::tensor_cores::{
@@ -238,6 +238,11 @@ pub(super) fn larger<T: PartialOrd>(a: T, b: T) -> T {
     if a > b { a } else { b }
 }
 
+/// The coefficient of an observed value, from the constant of its column and the component's shift.
+fn of_observed(constant: f32, shift: f32) -> f32 {
+    (f64::from(constant) - f64::from(shift) * f64::from(shift)) as f32
+}
+
 /// What is known of a component of a mixture.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Component {
@@ -268,6 +273,15 @@ impl Component {
             to.copy_from_slice(&[(-2.0 * s * m) as f32 / ONE, (-s * s) as f32]);
             largest = larger(largest, larger(to[0].abs(), to[1].abs()));
             of_terms += (unit + m * m) * (unit + 5.0 * m * m);
+        }
+        if let Some(gaps) = &parameters.gaps {
+            // What is taken off the constant above is a coefficient of its own for each feature.
+            constant = parameters.seed[c].into();
+            for (v, m) in gaps.constants[c * d..][..d].iter().zip(shift) {
+                let v = of_observed(*v, *m);
+                largest = larger(largest, v.abs());
+                of_terms += f64::from(v) * f64::from(v);
+            }
         }
         Self { constant, largest, error: Self::error(of_terms, largest, 2 * d) }
     }
@@ -333,6 +347,8 @@ impl Coefficients {
 pub(crate) struct TensorCoresLayout {
     covariance_type: CovarianceType,
     parameters: Arc<DeviceParameters<f32>>,
+    /// The mixture, where values are missing: the E-step adds its moments of these.
+    mixture: Option<Mixture>,
     /// The coefficients (K, M), those of features divided by [`ONE`].
     coefficients: Vec<f32>,
     components: Vec<Component>,
@@ -387,7 +403,9 @@ impl TensorCoresLayout {
         };
         let (components, expandable): (Vec<_>, Vec<bool>) = rows.enumerate().map(component).unzip();
         let expandable = expandable.into_iter().all(|expandable| expandable);
-        Self { covariance_type: mixture.covariance_type(), parameters, coefficients, components, expandable }
+        let covariance_type = mixture.covariance_type();
+        let mixture = parameters.gaps.is_some().then(|| mixture.clone());
+        Self { covariance_type, parameters, mixture, coefficients, components, expandable }
     }
 
     /// The memory of the parameters, if nobody else has them, and that of the coefficients.
@@ -501,6 +519,16 @@ impl TensorCoresLayout {
         &self.coefficients
     }
 
+    /// The coefficients of a component for what is observed (D,); none where no values are missing.
+    pub(super) fn of_observed(&self, c: usize) -> Vec<f32> {
+        let d = self.parameters.n_features;
+        let of = |gaps: &ColumnConstants<f32>| -> Vec<f32> {
+            let both = gaps.constants[c * d..][..d].iter().zip(&self.parameters.shift[c * d..][..d]);
+            both.map(|(constant, shift)| of_observed(*constant, *shift)).collect()
+        };
+        self.parameters.gaps.as_ref().map_or_else(Vec::new, of)
+    }
+
     pub(super) fn components(&self) -> &[Component] {
         &self.components
     }
@@ -562,7 +590,7 @@ impl TensorCoresLayout {
         let of_samples: Array1<f64> =
             counts[..k].iter().map(|count| count * scale / f64::from(RESPONSIBILITY_SCALE)).collect();
         let centre = ArrayView1::from(&frame.shift);
-        if self.covariance_type == CovarianceType::Diag {
+        if self.covariance_type == CovarianceType::Diag && self.mixture.is_none() {
             let write = |c: usize, first: ArrayViewMut1<'_, f64>, mut second: ArrayViewMut1<'_, f64>| {
                 write_first(c, first);
                 let unit = unit(c);
@@ -574,7 +602,11 @@ impl TensorCoresLayout {
         let rows = first.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
         rows.with_min_len(at_once(d)).for_each(|(c, row)| write_first(c, row));
         match &mut second {
-            Covariances::Diag(_) => {}
+            Covariances::Diag(to) => {
+                for (c, mut row) in to.outer_iter_mut().enumerate() {
+                    row.iter_mut().enumerate().for_each(|(i, to)| *to = pair(c, unit(c), i, i));
+                }
+            }
             Covariances::Spherical(to) => {
                 to.iter_mut().enumerate().for_each(|(c, to)| *to = (0..d).map(|i| pair(c, unit(c), i, i)).sum());
             }
@@ -597,8 +629,13 @@ impl TensorCoresLayout {
                 }
             }
         }
-        let sums =
+        let mut sums =
             CentredSums { weight, log_likelihood, centres: Array2::zeros((0, 0)), counts: of_samples, first, second };
+        if let Some(mixture) = &self.mixture {
+            sums.centres = Array2::from_shape_fn((k, d), |(_, j)| centre[j]);
+            sums.add_missing(mixture, |c, j| product(c, (j, d + 1)) * unit(c));
+            return Statistics::from_centred_sums(sums);
+        }
         Statistics::from_sums_around(centre, sums)
     }
 }
@@ -608,8 +645,8 @@ pub(super) struct SumsOfProducts<'a, P> {
     /// Of each component the sum of the responsibilities, and that of the rounded ones, times [`RESPONSIBILITY_SCALE`].
     pub counts: &'a [f64],
     pub rounded: &'a [f64],
-    /// Of a component and a product of features i and j ≤ i, or of feature i and the number one (j is D): the sum of rounded responsibilities, times
-    /// [`RESPONSIBILITY_SCALE`], times products, times [`PRODUCT_SCALE`].
+    /// Of a component and a product of features i and j ≤ i, or of feature i and the number one (j is D), or of whether feature i is observed (j
+    /// is D + 1): the sum of rounded responsibilities, times [`RESPONSIBILITY_SCALE`], times products, times [`PRODUCT_SCALE`].
     pub product: P,
     /// What all of them are to be multiplied by.
     pub scale: f64,

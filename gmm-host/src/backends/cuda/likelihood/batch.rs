@@ -15,13 +15,13 @@ use gmm_kernels::simt::WARP;
 
 /// Numbers of the parameters of so many sets.
 pub fn parameters(k: usize, d: usize, sets: usize) -> usize {
-    sets * even(k) * row(d)
+    sets * even(k) * row(d, false)
 }
 
 /// Writes the parameters of the sets, one after the other.
 pub fn write(sets: &[DeviceParameters<f32>], out: &mut [f32]) {
     for (set, out) in sets.iter().zip(out.chunks_exact_mut(parameters(sets[0].n_components, sets[0].n_features, 1))) {
-        layout::component_rows(set, row(set.n_features), out);
+        layout::component_rows(set, row(set.n_features, false), out);
     }
 }
 

@@ -7,24 +7,29 @@ use gmm_kernels::likelihood::small_k;
 /// far enough above the smallest number that differences of the two stay finite.
 pub(crate) const DEAD_SEED: f32 = -1e38;
 
-/// Numbers of one component for `pair`.
+/// Numbers of one component of complete samples for `pair`.
 pub(crate) fn pair_row(d: usize) -> usize {
     2 * d + 2
 }
 
-/// Writes the components to `out`, (K or more, `width`): s₀, m₀, s₁, m₁, …, w, seed, and zeros.
+/// Writes the components to `out`, (K or more, `width`): s₀, m₀, s₁, m₁, …, w, seed, and zeros; with missing values s₀, m₀, c₀, s₁, ….
 pub(crate) fn component_rows(parameters: &DeviceParameters<f32>, width: usize, out: &mut [f32]) {
     let d = parameters.n_features;
-    debug_assert!(out.len() >= parameters.n_components * width && width >= pair_row(d));
+    let numbers = small_k::numbers(parameters.gaps.is_some());
+    debug_assert!(out.len() >= parameters.n_components * width && width >= numbers * d + 2);
     let (body, tail) = out.split_at_mut(parameters.n_components * width);
     tail.fill(0.0);
     for (k, row) in body.chunks_exact_mut(width).enumerate() {
         let features = parameters.scale[k * d..][..d].iter().zip(&parameters.shift[k * d..][..d]);
-        for (to, (s, m)) in row.chunks_exact_mut(2).zip(features) {
-            to.copy_from_slice(&[*s, *m]);
+        for (j, (to, (s, m))) in row.chunks_exact_mut(numbers).zip(features).enumerate() {
+            to[..2].copy_from_slice(&[*s, *m]);
+            if let Some(gaps) = &parameters.gaps {
+                to[2] = -gaps.constants[k * d + j];
+            }
         }
-        row[2 * d..][..2].copy_from_slice(&[parameters.weight[k], parameters.seed[k]]);
-        row[2 * d + 2..].fill(0.0);
+        let (_, constants) = row.split_at_mut(numbers * d);
+        constants.fill(0.0);
+        constants[..2].copy_from_slice(&[parameters.weight[k], parameters.seed[k]]);
     }
 }
 

@@ -60,9 +60,9 @@ impl Plan {
         if let Some(problem) = problem {
             return Err(Family::error(variant.to_string(), problem, task, &gpu.limits));
         }
-        let (d, registers) = (task.d, family.max_registers(task.d));
+        let (d, registers) = (task.d, family.max_registers(task));
         let kernels = match family {
-            Family::SmallK => Kernels::SmallK(small_k::Kernels::new(gpu, d, task.tied, registers)?),
+            Family::SmallK => Kernels::SmallK(small_k::Kernels::new(gpu, d, task.tied, task.gaps, registers)?),
             Family::Batch => {
                 Kernels::Batch(gpu.kernel(&entries::batch(d), registers)?, gpu.kernel(&entries::reduce_sets(), None)?)
             }

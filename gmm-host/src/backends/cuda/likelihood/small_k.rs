@@ -29,6 +29,8 @@ pub struct Memory<'a> {
 struct SmallK<'a, const ROW: usize> {
     components: [[f32; ROW]; COMPONENTS],
     k: usize,
+    /// Whether values are missing.
+    gaps: bool,
     memory: Memory<'a>,
 }
 
@@ -41,10 +43,10 @@ unsafe impl<const ROW: usize> Launch for SmallK<'_, ROW> {
         let Memory { columns, cached_quads, triangle: a, output } = self.memory;
         let d = columns.d();
         let of_triangle = a.map_or(triangle(d), |a| a.len());
-        let shared = shared_bytes(d, a.is_some(), grid.threads);
-        if row(d) != ROW || self.k > COMPONENTS || of_triangle < triangle(d) || grid.shared < shared {
+        let (row, shared) = (row(d, self.gaps), shared_bytes(d, a.is_some(), self.gaps, grid.threads));
+        if row != ROW || self.k > COMPONENTS || of_triangle < triangle(d) || grid.shared < shared {
             let (needed, got) =
-                (vec![ROW, COMPONENTS, triangle(d), shared], vec![row(d), self.k, of_triangle, grid.shared]);
+                (vec![ROW, COMPONENTS, triangle(d), shared], vec![row, self.k, of_triangle, grid.shared]);
             return Err(mismatch("a launch of `small_k`", needed, got));
         }
         Ok(SmallKArgs {
@@ -70,10 +72,10 @@ macro_rules! instances {
         }
 
         impl Kernels {
-            /// The kernel for D features, of diagonal or tied covariances.
-            pub fn new(gpu: &Gpu, d: usize, tied: bool, max_registers: Option<u32>) -> Result<Self> {
+            /// The kernel for D features, of diagonal or tied covariances, or of diagonal ones for samples with missing values.
+            pub fn new(gpu: &Gpu, d: usize, tied: bool, gaps: bool, max_registers: Option<u32>) -> Result<Self> {
                 $(
-                    if let Some(entry) = entries::small_k::<$row>(d, tied) {
+                    if let Some(entry) = entries::small_k::<$row>(d, tied, gaps) {
                         return Ok(Self::$name(gpu.kernel(&entry, max_registers)?));
                     }
                 )*
@@ -88,15 +90,17 @@ macro_rules! instances {
                 parameters: &DeviceParameters<f32>,
                 memory: Memory<'a>,
             ) -> Result<Running<'a, ()>> {
-                let k = parameters.n_components;
+                let (k, gaps) = (parameters.n_components, parameters.gaps.is_some());
                 match self {
                     $(Self::$name(kernel) => {
                         let components = layout::small_k_components::<$row>(parameters);
-                        Ok(stream.launch(*kernel, grid, SmallK { components, k, memory })?.borrowed())
+                        Ok(stream.launch(*kernel, grid, SmallK { components, k, gaps, memory })?.borrowed())
                     })*
                 }
             }
         }
     };
 }
-instances!(Row4 4, Row8 8, Row12 12, Row16 16, Row20 20, Row24 24, Row28 28, Row32 32, Row36 36);
+instances!(
+    Row4 4, Row8 8, Row12 12, Row16 16, Row20 20, Row24 24, Row28 28, Row32 32, Row36 36, Row40 40, Row44 44, Row48 48, Row52 52
+);

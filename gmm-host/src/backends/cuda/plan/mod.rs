@@ -15,6 +15,8 @@
 //! | `weighted_sums` | E-step | all | any, as shared memory allows | yes |
 //! | `general` | all | all | any | yes |
 //!
+//! Samples with missing values are taken by `small_k`, `fused_tensor_cores` (K ≤ 32) and `general`, under diagonal covariances.
+//!
 //! In float64 `fused` makes the E-step of diagonal covariances, and `general` all else. `general` alone gives labels and
 //! responsibilities; in float32 it makes the E-steps that the others cannot. [`Family::problem`] is this table; [`candidates`] adds the
 //! shapes; [`timing`] chooses among them by measured time.
@@ -147,7 +149,12 @@ impl Family {
             Self::BatchTensorCores if !task.expandable => Some(
                 "takes parameter sets only that are so near to each other that float16 keeps the digits of their differences".into(),
             ),
-            Self::FusedTensorCores if fused_tensor_cores::Shape::new(k, d, full).is_none() => Some(format!(
+            Self::FusedTensorCores if gaps && fused_tensor_cores::Shape::new(k, d, full, gaps).is_none() => Some(format!(
+                "takes at most {} components of {} features where values are missing, and here are {k} of {d}",
+                fused_tensor_cores::MAX_COMPONENTS_GAPS,
+                fused_tensor_cores::MAX_FEATURES,
+            )),
+            Self::FusedTensorCores if fused_tensor_cores::Shape::new(k, d, full, gaps).is_none() => Some(format!(
                 "takes at most {} components of {} features, with matrices {} of {}, and here are {k} of {d}",
                 fused_tensor_cores::MAX_COMPONENTS,
                 fused_tensor_cores::MAX_FEATURES,
@@ -181,7 +188,7 @@ impl Family {
 
     /// Whether it takes samples with missing values.
     fn takes_gaps(self) -> bool {
-        self == Self::General
+        matches!(self, Self::SmallK | Self::FusedTensorCores | Self::General)
     }
 
     /// The operations that it has.
@@ -254,6 +261,7 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
         Operation::Totals => &[BatchTensorCores, Batch],
         Operation::Scores if task.n <= 20_000 => &[Tiled16, Tiled8, Pair],
         Operation::Scores => &[Tiled16, Tiled8],
+        Operation::EStep if task.gaps => &[FusedTensorCores],
         Operation::EStep if !is_long(task) && suits_matrix_units(task) && usable(&FusedTensorCores) => {
             &[FusedTensorCores]
         }
@@ -310,7 +318,7 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             let fits = |&(split, block, per): &(u32, u32, u32)| {
                 let variant = Variant { family, split, block, per_multiprocessor: per, cached: None };
                 let shared = variant.shared_bytes(task);
-                let registers = family.max_registers(task.d).unwrap_or(0) * block * per;
+                let registers = family.max_registers(task).unwrap_or(0) * block * per;
                 shared <= limits.shared_per_block
                     && (shared + 1024) * per as usize <= limits.shared_per_multiprocessor
                     && registers <= REGISTERS
@@ -353,11 +361,14 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             return found;
         }
         Family::FusedTensorCores => {
-            let Some(shape) = fused_tensor_cores::Shape::new(k, task.d, task.full) else { return Vec::new() };
+            let Some(shape) = fused_tensor_cores::Shape::new(k, task.d, task.full, task.gaps) else {
+                return Vec::new();
+            };
             // As many warps as have room for their sums in registers, and in shared memory.
             let most = match shape.components {
                 _ if task.full => 384,
-                1 | 2 => 512,
+                1 if task.gaps => 384,
+                1 | 2 if !task.gaps => 512,
                 _ => 256,
             };
             let fits = |block: &u32| shape.shared_bytes(*block) <= limits.shared_per_block;

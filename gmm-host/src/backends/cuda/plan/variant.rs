@@ -66,12 +66,14 @@ impl Family {
     }
 
     /// Registers that a thread may have, where the compiler's choice costs occupancy (measured on an H200).
-    pub fn max_registers(self, d: usize) -> Option<u32> {
+    pub fn max_registers(self, task: &Task) -> Option<u32> {
         match self {
+            // It holds as many marks of what is observed as features.
+            Self::SmallK if task.gaps => Some(168),
             Self::SmallK => Some(120),
             Self::Batch => Some(168),
             // As many threads as a multiprocessor then has registers for: 512, or 384.
-            Self::BatchTensorCores => Some(if batch_tensor_cores::steps(d) <= 2 { 128 } else { 168 }),
+            Self::BatchTensorCores => Some(if batch_tensor_cores::steps(task.d) <= 2 { 128 } else { 168 }),
             Self::Pair => Some(40),
             _ => None,
         }
@@ -228,7 +230,7 @@ impl Variant {
     pub fn shared_bytes(&self, task: &Task) -> usize {
         let Task { k, d, .. } = *task;
         match self.family {
-            Family::SmallK => small_k::shared_bytes(d, task.tied, self.block),
+            Family::SmallK => small_k::shared_bytes(d, task.tied, task.gaps, self.block),
             Family::Batch => batch::shared_bytes(d, even(k), self.group(k, d), self.block),
             Family::BatchTensorCores => {
                 let (eights, part) =
@@ -238,7 +240,7 @@ impl Variant {
             Family::Tiled8 | Family::Tiled16 => tiled::shared_bytes(self.family.rows(), self.block, self.split),
             Family::Pair => pair::shared_bytes(self.block),
             Family::Fused => fused_shared_bytes(task, self.block),
-            Family::FusedTensorCores => fused_tensor_cores::Shape::new(k, d, task.full)
+            Family::FusedTensorCores => fused_tensor_cores::Shape::new(k, d, task.full, task.gaps)
                 .map_or(usize::MAX, |shape| shape.shared_bytes(self.block)),
             Family::TensorCores => {
                 let shapes = Shapes::new(task, self);
@@ -271,7 +273,7 @@ impl Variant {
             (false, false) => "diag",
         };
         match self.family {
-            Family::SmallK => vec![format!("small_k_{}d{d:02}", if task.tied { "tied_" } else { "" })],
+            Family::SmallK => vec![entries::small_k_name(d, task.tied, task.gaps)],
             Family::Batch => vec![entries::batch(d).name().into()],
             Family::BatchTensorCores => {
                 vec![entries::batch_tensor_cores(batch_tensor_cores::steps(d)).name().into()]
@@ -282,7 +284,7 @@ impl Variant {
                 vec![entries::fused64(fused64::capacity(k), fused64::features(d)).name().into()]
             }
             Family::Fused => vec![entries::fused(Self::moments(task), fused::capacity(k), d).name().into()],
-            Family::FusedTensorCores => fused_tensor_cores::Shape::new(k, d, full)
+            Family::FusedTensorCores => fused_tensor_cores::Shape::new(k, d, full, task.gaps)
                 .map(|shape| entries::fused_tensor_cores(shape).name().into())
                 .into_iter()
                 .collect(),

@@ -11,7 +11,7 @@ use crate::estep::tensor_cores::ONE;
 
 /// The shape of an instance.
 const fn shape(rotations: usize) -> Shape {
-    Shape { pairs: 1, components: 1, rotations }
+    Shape { pairs: 1, components: 1, rotations, gaps: false }
 }
 
 /// Products of two features of the lane's quad: `x` are its own ones, `others` the others, high parts, then low ones.
@@ -101,7 +101,7 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedTenso
         unsafe { samples.fetch(h, args, rounds.group(h), rounds.policy()) };
         h += 1;
     }
-    let block = Block::<1, 1>::new(shape);
+    let block = Block::<false, 1, 1>::new(shape);
     let warp = (thread_idx() / WARP) as usize;
     let rows = block.sums.offset((block_dim() / WARP) as usize * shape.sums() + warp * 2 * ROTATED);
     let rows = Rows { rows: rows.cast() };
@@ -190,7 +190,7 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedTenso
                 }
                 h += 1;
             }
-            sums.add(s, &products, &r);
+            sums.add(s, false, &products, &r);
             s += 1;
         }
         rounds.first += rounds.step;

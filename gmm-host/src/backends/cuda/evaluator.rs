@@ -3,6 +3,7 @@ use super::arrays::DeviceArray;
 use super::device::gpu::GpuInfo;
 use super::float32::Float32;
 use super::float64::Float64;
+use super::missing::Missing;
 use super::options::CudaOptions;
 use super::source::Source;
 use crate::backends::either_precision::EitherPrecision;
@@ -25,6 +26,7 @@ pub struct CudaEvaluator<'a> {
 enum Engine<'a> {
     Float32(Box<EitherPrecision<'a, Float32<'a>>>),
     Float64(Box<Float64<'a>>),
+    Missing(Missing<'a>),
 }
 
 impl CudaEvaluator<'static> {
@@ -48,15 +50,11 @@ impl<'a> CudaEvaluator<'a> {
     ///
     /// # Errors
     /// [`Error::NoCudaDevice`](crate::Error::NoCudaDevice); [`Error::Kernel`](crate::Error::Kernel) for a kernel of an unknown
-    /// name; [`Error::Unsupported`](crate::Error::Unsupported) for a memory limit too small for any chunk, and for missing values;
+    /// name; [`Error::Unsupported`](crate::Error::Unsupported) for a memory limit too small for any chunk;
     /// [`Error::Cuda`](crate::Error::Cuda) for a failure of the driver.
     pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
         if samples.missing().is_some() {
-            return Err(crate::Error::Unsupported {
-                what: "data with missing values".into(),
-                backend: "the CUDA backend",
-                remedy: "use the CPU (device `cpu` or `auto`)",
-            });
+            return Ok(Self { engine: Engine::Missing(Missing::new(samples, ordinal, options)?) });
         }
         Self::of(Source::Host(samples, ordinal), options)
     }
@@ -78,6 +76,7 @@ impl<'a> CudaEvaluator<'a> {
         match &self.engine {
             Engine::Float32(either) => &either.float32.data.gpu().info,
             Engine::Float64(float64) => &float64.data.gpu().info,
+            Engine::Missing(missing) => &missing.gpu.info,
         }
     }
 
@@ -86,6 +85,7 @@ impl<'a> CudaEvaluator<'a> {
         match &self.engine {
             Engine::Float32(either) => either.float32.data.is_resident(),
             Engine::Float64(float64) => float64.data.is_resident(),
+            Engine::Missing(_) => true,
         }
     }
 
@@ -98,6 +98,11 @@ impl<'a> CudaEvaluator<'a> {
         match &mut self.engine {
             Engine::Float32(either) => either.float32.kernel_seconds(mixture, repeats),
             Engine::Float64(float64) => float64.kernel_seconds(mixture, repeats),
+            Engine::Missing(_) => Err(crate::Error::Unsupported {
+                what: "the time of one kernel for missing values".into(),
+                backend: "the CUDA backend",
+                remedy: "time `log_likelihood`",
+            }),
         }
     }
 
@@ -105,6 +110,7 @@ impl<'a> CudaEvaluator<'a> {
         match &self.engine {
             Engine::Float32(either) => either.as_ref(),
             Engine::Float64(float64) => float64.as_ref(),
+            Engine::Missing(missing) => missing.by_pattern.as_ref(),
         }
     }
 
@@ -112,6 +118,7 @@ impl<'a> CudaEvaluator<'a> {
         match &mut self.engine {
             Engine::Float32(either) => either.as_mut(),
             Engine::Float64(float64) => float64.as_mut(),
+            Engine::Missing(missing) => missing.by_pattern.as_mut(),
         }
     }
 }

@@ -38,12 +38,21 @@ pub(crate) enum Section {
 impl GeneralLayout {
     pub fn new<T>(parameters: &DeviceParameters<T>) -> Self {
         let (k, d) = (parameters.n_components, parameters.n_features);
+        match parameters.matrices {
+            Matrices::Diagonal => Self::of((k, d), false, 2 * d * COMPONENTS, k.div_ceil(COMPONENTS)),
+            Matrices::Each(_) => Self::of_triangles(k, d),
+            Matrices::Shared(_) => Self::of((k, d), true, 0, 1),
+        }
+    }
+
+    /// For K components of D features, each with a triangle.
+    pub fn of_triangles(k: usize, d: usize) -> Self {
+        Self::of((k, d), true, density::triangle(d), k)
+    }
+
+    /// For so many matrices, or groups of diagonals.
+    fn of((k, d): (usize, usize), full: bool, matrix_stride: usize, matrices: usize) -> Self {
         let groups = k.div_ceil(COMPONENTS);
-        let (full, matrix_stride, matrices) = match parameters.matrices {
-            Matrices::Diagonal => (false, 2 * d * COMPONENTS, groups),
-            Matrices::Each(_) => (true, density::triangle(d), k),
-            Matrices::Shared(_) => (true, 0, 1),
-        };
         let shifts = matrices * if full { density::triangle(d) } else { matrix_stride };
         let seeds = shifts + if full { k * d.next_multiple_of(ROWS) } else { 0 };
         let weights = seeds + groups * COMPONENTS;

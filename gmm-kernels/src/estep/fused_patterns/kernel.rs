@@ -29,19 +29,18 @@ unsafe fn body<
     let groups = WARP as usize / LANES;
     // Shared memory: the parameters, the stages.
     let parameters = Shared::<f32>::at(0);
-    let ring = parameters.offset(NUMBERS).in_thread_register();
+    let ring = parameters.offset(NUMBERS);
     // SAFETY: the slice exists.
     let (first, end, pattern) = unsafe {
         let slice = args.slices.add(slice * SLICE);
         (load_u32(slice), load_u32(slice.add(1)), load_u32(slice.add(2)))
     };
-    let cached_quads = args.columns.cached_quads;
     let before = first / QUAD as u32;
     let columns = &Columns {
         x: args.columns.x.wrapping_add(first as usize),
         stride: args.columns.stride,
         n: (end - first) as u64,
-        cached_quads: if cached_quads > before { cached_quads - before } else { 0 },
+        cached_quads: args.columns.cached_quads.saturating_sub(before),
     };
     let sample_weights =
         if args.sample_weights.is_null() { args.sample_weights } else { args.sample_weights.wrapping_add(first as usize) };
@@ -49,7 +48,7 @@ unsafe fn body<
     let mut base = 0;
     // SAFETY: at the start no thread reads the shared memory; the pattern has parameters.
     unsafe {
-        stages.fetch(base, 0);
+        stages.fetch_to(base, stages.place(0).in_thread_register());
         let from = args.parameters.wrapping_add((pattern - args.of_patterns.first) as usize * args.of_patterns.stride as usize);
         let mut i = lane;
         while i < NUMBERS {
@@ -64,8 +63,9 @@ unsafe fn body<
     let mut product = LogProduct::new();
     let mut stage = 0;
     while base < columns.quads() {
+        let next = stages.place(stage ^ 1).in_thread_register();
         // SAFETY: all lanes have read that stage: the end of this loop.
-        unsafe { stages.fetch(base + WARP, stage ^ 1) };
+        unsafe { stages.fetch_to(base + WARP, next) };
         copies_wait_but_one();
         warp_sync();
         let samples = stages.stage(stage);

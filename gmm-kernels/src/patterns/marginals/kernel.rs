@@ -87,7 +87,7 @@ impl<'a, T: Float> Component<'a, T> {
                     warp_sync();
                     let pivot = map.get(j, j);
                     // The negation also holds for NaN.
-                    if !(pivot > SINGULAR * covariance.get(j, j) && pivot >= f64::MIN_POSITIVE && pivot < f64::MAX) {
+                    if !(pivot > SINGULAR * covariance.get(j, j) && (f64::MIN_POSITIVE..f64::MAX).contains(&pivot)) {
                         return Some(j);
                     }
                     let root = float64::sqrt(pivot);
@@ -359,10 +359,8 @@ impl<'a, T: Float> Component<'a, T> {
             let log2_weight = load(self.args.log2_weights.add(self.c));
             let mut alive = log2_weight > f64::MIN;
             let mut problem = 0;
-            if alive {
-                if let Some(column) = self.factorise() {
-                    (alive, problem) = (false, column as i32 + 1);
-                }
+            if alive && let Some(column) = self.factorise() {
+                (alive, problem) = (false, column as i32 + 1);
             }
             if alive {
                 let mut c = self.lane;

@@ -332,7 +332,8 @@ impl<'a, T: Element> ByPattern<'a, T> {
             problems: Numbers::of(&self.memory.problems),
             offsets: Numbers::of(&self.memory.offsets),
         };
-        let kernel = self.store.gpu.kernel(&entries::marginals::<T>(), None)?;
+        // As many as let two blocks be on a multiprocessor, without local memory.
+        let kernel = self.store.gpu.kernel(&entries::marginals::<T>(), Some(128))?;
         Ok(self.stream.launch(kernel, of.grid(), launch)?.borrowed())
     }
 

@@ -1,11 +1,14 @@
 //! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by these entries only.
 use crate::arrays::{columns, ranges, rows};
 use crate::estep::fused_tensor_cores::Shape;
-use crate::estep::{fused, fused_tensor_cores, fused64, tensor_cores, warpgroup, weighted_sums, whitened};
+use crate::estep::{
+    fused, fused_patterns, fused_tensor_cores, fused64, tensor_cores, warpgroup, weighted_sums, whitened,
+};
 use crate::general::{accumulate, density, posterior};
 use crate::likelihood::{batch, batch_tensor_cores, exp2_bias, pair, small_k, tiled};
 use crate::metropolis;
 use crate::pairwise::{centres, pairs, products, split};
+use crate::patterns::{complete, marginals};
 use crate::reduce::{sets, slices};
 use core::marker::PhantomData;
 use std::format;
@@ -181,6 +184,21 @@ pub fn posterior<T: Element>() -> Entry<posterior::PosteriorArgs<T>> {
 /// Sufficient statistics from responsibilities; `gaps`: of samples with missing values, for diagonals.
 pub fn accumulate<T: Element>(full: bool, gaps: bool) -> Entry<accumulate::AccumulateArgs<T>> {
     Entry::new(format!("accumulate_{}_{}", if gaps { OBSERVED } else { shape(full) }, T::SUFFIX))
+}
+
+/// The parameters of each pattern of missing values.
+pub fn marginals<T: Element>() -> Entry<marginals::MarginalsArgs<T>> {
+    Entry::new(format!("marginals_{}", T::SUFFIX))
+}
+
+/// The sums of all columns of each pattern of missing values.
+pub fn complete_patterns() -> Entry<complete::CompleteArgs> {
+    Entry::new("complete_patterns")
+}
+
+/// The fused E-step over patterns of missing values, of `capacity` (8 or 32) components over D ≤ 16 features.
+pub fn fused_patterns(capacity: usize, d: usize) -> Entry<fused_patterns::FusedPatternsArgs> {
+    Entry::new(format!("fused_patterns_k{capacity:02}_d{d:02}"))
 }
 
 /// Steps of random-walk Metropolis over D ≤ 16 features.

@@ -45,6 +45,7 @@ pub mod likelihood;
 device_code! { pub mod math; }
 pub mod metropolis;
 pub mod pairwise;
+pub mod patterns;
 #[cfg(any(feature = "ptx", feature = "ptx-build"))]
 pub mod ptx;
 pub mod reduce;

@@ -142,7 +142,7 @@ impl<T: Float> DeviceParameters<T> {
         frame: &Frame,
     ) -> Self {
         let (offset, weight, seed) = weights_and_seeds(constant);
-        let offset = offset + frame_offset(n_features, frame);
+        let offset = offset + frame_offset(n_features, frame.log2_scale);
         Self { n_components, n_features, scale, shift, weight, seed, offset, matrices, gaps: None }
     }
 
@@ -192,9 +192,9 @@ pub(crate) fn numbers_in<T: Float>(mut memory: Vec<T>, len: usize) -> Vec<T> {
 }
 
 /// log₂ of the normalising constant of a component in the units of the data, less log₂ of the product of its scales: for each
-/// of `d` features log₂ of 1/√(2π) over √(log₂e / 2), and the frame's units.
-pub(crate) fn frame_offset(d: usize, frame: &Frame) -> f64 {
-    d as f64 * feature_offset() + frame.log2_scale
+/// of `d` features log₂ of 1/√(2π) over √(log₂e / 2), and `log2_scale`, log₂ of the product of the frame's scales.
+pub(crate) fn frame_offset(d: usize, log2_scale: f64) -> f64 {
+    d as f64 * feature_offset() + log2_scale
 }
 
 /// log₂ of 1/√(2π) over √(log₂e / 2).

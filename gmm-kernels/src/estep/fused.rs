@@ -115,6 +115,6 @@ pub fn shared_bytes(d: usize, full: bool, capacity: usize, block_dim: u32) -> us
 }
 
 device_code! {
-    mod kernel;
+    pub(crate) mod kernel;
     pub use kernel::*;
 }

@@ -1,6 +1,7 @@
 //! The E-step: log-likelihood and sufficient statistics.
 pub mod fused;
 pub mod fused64;
+pub mod fused_patterns;
 pub mod fused_tensor_cores;
 pub mod tensor_cores;
 pub mod warpgroup;

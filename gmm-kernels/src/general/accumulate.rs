@@ -39,6 +39,11 @@ pub struct AccumulateArgs<T> {
     pub slices: u32,
     /// Samples of a slice, a multiple of 32; slices times this is at least N.
     pub slice: u32,
+    /// The slices of patterns of missing values (slices, [`SLICE`](crate::patterns::SLICE)), whose rows count from `first` on; or null: slices of
+    /// equal length.
+    pub table: *const u32,
+    /// Rows before these.
+    pub first: u32,
     /// Whether `partials` are added to: 0 or 1.
     pub add: u32,
     /// Responsibilities (K, r_stride).
@@ -47,8 +52,10 @@ pub struct AccumulateArgs<T> {
     pub r_stride: u64,
     /// Centres (K, D).
     pub centres: *const T,
-    /// ([`values`], slices).
+    /// ([`values`], `partials_stride`), of which so many slices are written.
     pub partials: *mut f64,
+    /// Elements from one value to the next: at least the number of slices.
+    pub partials_stride: u64,
 }
 
 /// Tiles of the lower triangle for D features and the one; or groups of features.

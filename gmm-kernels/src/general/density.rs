@@ -12,6 +12,7 @@
 //! * Launch: any one-dimensional grid, block of whole warps; no shared memory.
 //! * Necessary work for each sample and component: D·(D + 3)/2 multiply-adds (a triangle, rounded up to whole panels of rows),
 //!   or 2·D, 3·D with missing values.
+use crate::patterns::ParametersOfQuads;
 use crate::simt::WARP;
 
 /// Samples of a lane.
@@ -46,6 +47,8 @@ pub struct DensityArgs<T> {
     pub shifts: *const T,
     /// Seeds (K, rounded up to a multiple of [`COMPONENTS`]).
     pub seeds: *const T,
+    /// Where the parameters of a quad are, from those of the first pattern of missing values on.
+    pub of_quads: ParametersOfQuads,
     /// Where the numbers go, (K, `q_stride`), aligned as the samples.
     pub q: *mut T,
     /// Elements from one component to the next: as for `stride`.

@@ -8,6 +8,7 @@
 //!   [`FINISH_SHARED_BYTES`](crate::reduce::FINISH_SHARED_BYTES). Then [`reduce_sets`](crate::reduce::sets) over one set.
 //! * Necessary work for each sample and component: an exponential; read q twice, and write and read it once more for
 //!   responsibilities.
+use crate::patterns::ParametersOfQuads;
 
 /// Arguments of the kernels.
 #[repr(C)]
@@ -23,6 +24,8 @@ pub struct PosteriorArgs<T> {
     pub k: u32,
     /// wₖ (K,); at least one is positive.
     pub weights: *const T,
+    /// Where the weights wₖ of a quad are, from those of the first pattern of missing values on.
+    pub of_quads: ParametersOfQuads,
     /// Weight of each sample (N,), or null: all are one.
     pub sample_weights: *const T,
     /// Whether the responsibilities, each times its sample's weight, replace qₖ: 0 or 1.

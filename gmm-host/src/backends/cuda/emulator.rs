@@ -11,6 +11,7 @@ mod general;
 mod likelihood;
 mod metropolis;
 mod pairwise;
+mod patterns;
 
 use super::device::layout as columns_layout;
 use super::likelihood::layout;

@@ -8,6 +8,7 @@
 //! | `likelihood/` | totals, totals of many parameter sets, scores | `gmm_kernels::likelihood` |
 //! | `estep/` | the E-step in float32, and for some shapes in float64 | `gmm_kernels::estep` |
 //! | `general/` | everything for any shape, in float32 and float64 | `gmm_kernels::general` |
+//! | `missing/` | samples with missing values | `gmm_kernels::patterns` |
 //! | `metropolis/` | random-walk Metropolis without the host | `gmm_kernels::metropolis` |
 //! | `missing/` | samples with missing values | those of `likelihood`, `estep` and `general` named `observed` |
 //! | `pairwise/` | inner products and the Gaussian kernel | `gmm_kernels::pairwise` |

@@ -3,10 +3,10 @@
 //! The arrays of a lane stay in registers only if the compiler knows every index into them. So the loops over them are
 //! `while` loops with constant bounds, which it unrolls fully (the LLVM 7 of rust-cuda does not unroll `for` loops), and no
 //! element is chosen at run time.
-mod components;
-mod likelihoods;
-mod stages;
-mod sums;
+pub(crate) mod components;
+pub(crate) mod likelihoods;
+pub(crate) mod stages;
+pub(crate) mod sums;
 
 use super::*;
 use crate::likelihood::small_k::THRESHOLD;
@@ -21,7 +21,7 @@ use sums::{Sums, flush};
 const FLUSH: u32 = 32;
 
 /// The quantities whose moments an instance sums up.
-trait Moments {
+pub(crate) trait Moments {
     /// Whether they are taken of x itself instead of z.
     const RAW: bool;
     /// Whether A is a triangle, and the second moments are those of all pairs of features.
@@ -32,7 +32,7 @@ struct Raw;
 /// Moments of z = A·x + b around the component's centre; A is diagonal.
 struct Diagonal;
 /// Moments of z = A·x + b around the component's centre; A is a lower triangle.
-struct Full;
+pub(crate) struct Full;
 impl Moments for Raw {
     const RAW: bool = true;
     const FULL: bool = false;
@@ -219,7 +219,7 @@ const fn raw_samples(d: usize) -> usize {
 }
 
 /// Samples at a time of a group of lanes where A is a triangle: as many as the registers hold.
-const fn full_samples(d: usize) -> usize {
+pub(crate) const fn full_samples(d: usize) -> usize {
     if d > 14 { 2 } else { 4 }
 }
 

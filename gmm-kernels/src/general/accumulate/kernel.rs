@@ -1,6 +1,7 @@
 //! The code of the `accumulate` kernels.
 use super::*;
 use crate::math::Float;
+use crate::patterns::SLICE;
 use crate::simt::*;
 use core::num::NonZeroU32;
 
@@ -36,11 +37,13 @@ struct Task<'a, T, const FULL: bool, const GAPS: bool> {
     /// First features of the tile's rows and columns; of a group of features, the rows alone.
     rows: usize,
     columns: usize,
+    /// The sample behind the last of the slice.
+    end: u32,
 }
 
 impl<'a, T: Float, const FULL: bool, const GAPS: bool> Task<'a, T, FULL, GAPS> {
     #[inline(always)]
-    fn new(args: &'a AccumulateArgs<T>, component: usize, tile: u32) -> Self {
+    fn new(args: &'a AccumulateArgs<T>, component: usize, tile: u32, end: u32) -> Self {
         // row · (row + 1) / 2 + column = tile, in units of tiles.
         let mut row = 0;
         while FULL && (row + 1) * (row + 2) / 2 <= tile {
@@ -51,7 +54,7 @@ impl<'a, T: Float, const FULL: bool, const GAPS: bool> Task<'a, T, FULL, GAPS> {
         } else {
             (tile as usize * FEATURES, 0)
         };
-        Self { args, component, rows, columns }
+        Self { args, component, rows, columns, end }
     }
 
     /// c of the features from `first` on; −1 behind the last, and then zeros, so that u = x − c with x = 0 there.
@@ -89,10 +92,10 @@ impl<'a, T: Float, const FULL: bool, const GAPS: bool> Task<'a, T, FULL, GAPS> {
         u
     }
 
-    /// The responsibility for sample `i`; zero behind the last.
+    /// The responsibility for sample `i`; zero behind the slice's last.
     #[inline(always)]
     unsafe fn responsibility(self, i: usize) -> T {
-        if i < self.args.n as usize {
+        if i < self.end as usize {
             // SAFETY: the sample exists.
             unsafe { T::load(self.args.r.add(self.component * self.args.r_stride as usize + i)) }
         } else {
@@ -154,14 +157,22 @@ unsafe fn body<T: Float, const FULL: bool, const GAPS: bool, const NUMBERS: usiz
     let mut at = block_idx() * warps + warp;
     while at < units.get() * args.slices {
         let (slice, unit) = (at / units, at % units);
-        let task = Task::<T, FULL, GAPS>::new(args, (unit / tiles) as usize, unit % tiles);
+        let (mut i, end) = if args.table.is_null() {
+            let first = slice * args.slice;
+            (first, if first + args.slice < args.n { first + args.slice } else { args.n })
+        } else {
+            // SAFETY: the slice exists.
+            unsafe {
+                let range = args.table.add(slice as usize * SLICE);
+                (load_u32(range) - args.first, load_u32(range.add(1)) - args.first)
+            }
+        };
+        let task = Task::<T, FULL, GAPS>::new(args, (unit / tiles) as usize, unit % tiles, end);
         // SAFETY: the component exists.
         let (c, c_columns) = unsafe {
             (task.centres(task.rows), if FULL { task.centres(task.columns) } else { [T::ZERO; FEATURES] })
         };
         let mut totals = [0.0f64; 2];
-        let mut i = slice * args.slice;
-        let end = if i + args.slice < args.n { i + args.slice } else { args.n };
         // The bounds are the same for all lanes, so that all take part in the shuffles.
         while i < end {
             let mut v = [T::ZERO; NUMBERS];
@@ -185,7 +196,7 @@ unsafe fn body<T: Float, const FULL: bool, const GAPS: bool, const NUMBERS: usiz
             // written yet.
             // SAFETY: a place for each value and slice.
             unsafe {
-                let to = args.partials.add(value * args.slices as usize + slice as usize);
+                let to = args.partials.add(value * args.partials_stride as usize + slice as usize);
                 store(to, if args.add != 0 { load_fresh(to) + totals[s] } else { totals[s] });
             }
             s += 1;

@@ -120,11 +120,12 @@ unsafe fn body<T: Float, const FULL: bool, const GAPS: bool>(args: &DensityArgs<
         let out = args.q.wrapping_add(sample);
         // SAFETY: samples and components that exist, or their padding.
         unsafe {
-            if FULL {
-                let b = args.shifts.add(unit * (args.d as usize).next_multiple_of(ROWS));
-                let q = full(args, matrix, b, x, T::load(args.seeds.add(unit)));
+            if FULL && sample < args.n as usize {
+                let at = args.of_quads.offset(sample / QUAD);
+                let b = args.shifts.add(at + unit * (args.d as usize).next_multiple_of(ROWS));
+                let q = full(args, matrix.add(at), b, x, T::load(args.seeds.add(at + unit)));
                 T::store4(out.add(unit * args.q_stride as usize), q);
-            } else {
+            } else if !FULL {
                 let q = diagonals::<T, GAPS>(args, matrix, x, T::load4(args.seeds.add(unit * COMPONENTS)));
                 let mut c = 0;
                 while c < COMPONENTS {

@@ -1,5 +1,6 @@
 //! The code of the `posterior` kernels.
 use super::*;
+use crate::data::QUAD;
 use crate::math::{Float, float64, warp_sum};
 use crate::reduce::Output;
 use crate::simt::*;
@@ -9,6 +10,8 @@ use crate::simt::*;
 struct Sample<'a, T> {
     args: &'a PosteriorArgs<T>,
     i: usize,
+    /// wₖ.
+    weights: *const T,
 }
 
 /// Σₖ wₖ·2^(qₖ − maximum), and the component of the largest term.
@@ -34,7 +37,7 @@ impl<T: Float> Sample<'_, T> {
         let mut k = 0;
         while k < self.args.k {
             // SAFETY: sample and component exist.
-            let (w, q) = unsafe { (T::load(self.args.weights.add(k as usize)), load(self.q(k))) };
+            let (w, q) = unsafe { (T::load(self.weights.add(k as usize)), load(self.q(k))) };
             if w > T::ZERO && q > top {
                 top = q;
             }
@@ -55,7 +58,7 @@ impl<T: Float> Sample<'_, T> {
         while k < self.args.k {
             // SAFETY: sample and component exist.
             unsafe {
-                let w = T::load(self.args.weights.add(k as usize));
+                let w = T::load(self.weights.add(k as usize));
                 // The q of a component without weight may be above the maximum: it counts as 0, not as 0·∞.
                 let p = if w > T::ZERO { w * (load(self.q(k)) - maximum).exp2() } else { T::ZERO };
                 if self.args.responsibilities != 0 {
@@ -91,9 +94,10 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
     let mut total = 0.0;
     let mut i = block_idx() * block_dim() + thread_idx();
     while i < args.n {
-        let sample = Sample { args, i: i as usize };
         // SAFETY: the sample exists, and each array that is there has a place for it.
         unsafe {
+            let weights = args.weights.add(args.of_quads.offset(i as usize / QUAD));
+            let sample = Sample { args, i: i as usize, weights };
             let maximum = sample.maximum();
             let Terms { sum, label } = sample.terms(maximum);
             let score = maximum.wide() + float64::log2(sum.wide());

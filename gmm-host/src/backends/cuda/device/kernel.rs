@@ -201,12 +201,16 @@ mod tests {
             {
                 check(entries::fused(moments, capacity, d));
             }
+            [8, 32].into_iter().for_each(|capacity| check(entries::fused_patterns(capacity, d)));
         }
         for (capacity, features) in [8, 32].into_iter().flat_map(|k| [4, 8, 12, 16].map(|d| (k, d))) {
             check(entries::fused64(capacity, features));
         }
         check(entries::exp2_bias());
         check(entries::pair());
+        check(entries::marginals::<f32>());
+        check(entries::marginals::<f64>());
+        check(entries::complete_patterns());
         check(entries::reduce_sets());
         check(entries::reduce_slices());
         check(entries::split_coefficients());

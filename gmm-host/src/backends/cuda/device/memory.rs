@@ -7,6 +7,7 @@ use crate::Result;
 use cust::memory::bytemuck::Zeroable;
 use cust::memory::{DeviceBuffer, DeviceCopy, DeviceSlice, LockedBuffer};
 use gmm_kernels::reduce;
+use std::any::TypeId;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -55,6 +56,15 @@ impl<'a, T: DeviceCopy> Numbers<'a, T> {
             return Err(mismatch("a part of the numbers on the device", vec![self.len], vec![range.start, range.end]));
         }
         Ok(Self { pointer: self.pointer.wrapping_add(range.start), len: range.end - range.start, ..self })
+    }
+
+    /// The same numbers, if they are of the type `U`.
+    pub fn cast<U: 'static>(self) -> Option<Numbers<'a, U>>
+    where
+        T: 'static,
+    {
+        let same = TypeId::of::<T>() == TypeId::of::<U>();
+        same.then(|| Numbers { pointer: self.pointer.cast(), len: self.len, owner: PhantomData })
     }
 
     pub fn len(&self) -> usize {

@@ -49,7 +49,7 @@ pub struct Columns<'a, T: DeviceCopy = f32> {
 impl<'a, T: DeviceCopy> Columns<'a, T> {
     /// The first `n` samples of a buffer that holds (D, `layout::stride(n)`) numbers or more, and behind them, if
     /// `weighted`, a column of sample weights.
-    fn new(buffer: Numbers<'a, T>, n: usize, d: usize, weighted: bool) -> Result<Self> {
+    pub fn new(buffer: Numbers<'a, T>, n: usize, d: usize, weighted: bool) -> Result<Self> {
         let stride = layout::stride(n);
         let width = d + usize::from(weighted);
         if n == 0 || d == 0 || width.checked_mul(stride).is_none_or(|len| len > buffer.len()) {
@@ -438,7 +438,7 @@ impl<T: DeviceCopy> Drop for DeviceSamples<T> {
 }
 
 /// The limit, or nearly all of the device's memory that is free.
-fn limit_or_free(gpu: &Gpu, limit: Option<usize>) -> Result<usize> {
+pub fn limit_or_free(gpu: &Gpu, limit: Option<usize>) -> Result<usize> {
     limit.map_or_else(|| free_for_samples(gpu), Ok)
 }
 

@@ -218,10 +218,15 @@ impl<'s, L> Running<'s, L> {
 
     /// The results that the work leaves in the first `count` slots. The work must write them last: they can be read sooner
     /// than the driver reports that the work is done.
-    pub fn results(mut self, slots: &Slots, count: usize) -> Result<Vec<f64>> {
+    pub fn results(self, slots: &Slots, count: usize) -> Result<Vec<f64>> {
+        finite(self.numbers(slots, count)?)
+    }
+
+    /// As [`results`](Self::results), also where they are not finite.
+    pub fn numbers(mut self, slots: &Slots, count: usize) -> Result<Vec<f64>> {
         let results: Vec<f64> = (0..count).map(|i| slots.wait(i, &self.stream.inner)).collect::<Result<_>>()?;
         self.held = None;
-        finite(results)
+        Ok(results)
     }
 
     /// A guard of the same work that holds nothing: what this one holds is borrowed for as long as the guard may live.

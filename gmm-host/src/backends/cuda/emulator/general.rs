@@ -12,6 +12,7 @@ use cust::memory::bytemuck::{self, Pod};
 use gmm_kernels::general::accumulate::{self, AccumulateArgs};
 use gmm_kernels::general::density::{self, DensityArgs};
 use gmm_kernels::general::posterior::{self, PosteriorArgs};
+use gmm_kernels::patterns::ParametersOfQuads;
 use gmm_kernels::reduce::FINISH_SHARED_BYTES;
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};
@@ -20,7 +21,7 @@ use rand_distr::StandardNormal;
 use std::f64::consts::LN_2;
 
 /// The kernels of an element type: diagonal, full, and diagonal for samples with missing values.
-trait Kernels: Element + Pod {
+pub(super) trait Kernels: Element + Pod {
     const DENSITY: [unsafe fn(DensityArgs<Self>); 3];
     const POSTERIOR: unsafe fn(PosteriorArgs<Self>);
     const ACCUMULATE: [unsafe fn(AccumulateArgs<Self>); 3];
@@ -108,6 +109,7 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
             matrix_stride: layout.matrix_stride as u64,
             shifts: at(layout.shifts),
             seeds: at(layout.seeds),
+            of_quads: ParametersOfQuads::ONE,
             q,
             q_stride,
         };
@@ -117,6 +119,7 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
             n,
             k,
             weights: at(layout.weights),
+            of_quads: ParametersOfQuads::ONE,
             sample_weights: weights.map_or(std::ptr::null(), |_| x.wrapping_add(d as usize * stride as usize)),
             responsibilities: 1,
             add,
@@ -132,11 +135,14 @@ fn pass<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
             d,
             slices: slices as u32,
             slice: (n as usize).div_ceil(slices).next_multiple_of(32) as u32,
+            table: std::ptr::null(),
+            first: 0,
             add,
             r: q,
             r_stride: q_stride,
             centres: at(layout.centres),
             partials: memory.write("partials", &mut partials),
+            partials_stride: slices as u64,
         };
         let kernel = if gaps { 2 } else { usize::from(layout.full) };
         // SAFETY: the arguments of these kernels, with the arrays of `memory`.

@@ -5,9 +5,11 @@ use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::samples::{Columns, Element};
+use gmm_kernels::data::QUAD;
 use gmm_kernels::general::accumulate::{self, AccumulateArgs};
 use gmm_kernels::general::density::{COMPONENTS, DensityArgs, TILE};
 use gmm_kernels::general::posterior::PosteriorArgs;
+use gmm_kernels::patterns::{ParametersOfQuads, SLICE};
 use gmm_kernels::reduce::FINISH_SHARED_BYTES;
 use gmm_kernels::simt::WARP;
 use std::ptr;
@@ -16,12 +18,36 @@ use std::ptr;
 pub const BLOCK: u32 = 256;
 const ACCUMULATE_BLOCK: u32 = 128;
 
+/// The patterns of missing values of some samples; each has parameters of its own.
+#[derive(Clone, Copy)]
+pub struct OfQuads<'a> {
+    /// The pattern of each quad of the samples.
+    pub patterns: Numbers<'a, u32>,
+    /// The patterns whose parameters there are.
+    pub first: usize,
+    pub count: usize,
+    /// Numbers from one pattern's parameters to the next.
+    pub stride: usize,
+}
+
+/// Which of some parameters each quad of `n` samples has.
+fn of_quads<T>(of: Option<OfQuads<'_>>, n: usize, parameters: &Numbers<'_, T>) -> Result<ParametersOfQuads>
+where
+    T: Element,
+{
+    let Some(of) = of else { return Ok(ParametersOfQuads::ONE) };
+    let (needed, got) = (vec![n.div_ceil(QUAD), of.count * of.stride], vec![of.patterns.len(), parameters.len()]);
+    check_suffices("the parameters of patterns", needed, got)?;
+    Ok(ParametersOfQuads { patterns: of.patterns.pointer(), first: of.first as u32, stride: of.stride as u64 })
+}
+
 /// qₖ of every sample and component.
 #[derive(Clone, Copy)]
 pub struct Density<'a, T: Element> {
     pub columns: Columns<'a, T>,
     pub layout: GeneralLayout,
     pub parameters: Numbers<'a, T>,
+    pub of_quads: Option<OfQuads<'a>>,
     /// (K, stride)
     pub q: Numbers<'a, T>,
     pub stride: usize,
@@ -61,6 +87,7 @@ unsafe impl<T: Element> Launch for Density<'_, T> {
             matrix_stride: layout.matrix_stride as u64,
             shifts: section(Section::Shifts)?.pointer(),
             seeds: section(Section::Seeds)?.pointer(),
+            of_quads: of_quads(self.of_quads, columns.n(), &self.parameters)?,
             q: self.q.pointer_mut(),
             q_stride: self.stride as u64,
         })
@@ -73,6 +100,7 @@ pub struct Posterior<'a, T: Element> {
     pub columns: Columns<'a, T>,
     pub layout: GeneralLayout,
     pub parameters: Numbers<'a, T>,
+    pub of_quads: Option<OfQuads<'a>>,
     /// (K, stride)
     pub q: Numbers<'a, T>,
     pub stride: usize,
@@ -111,6 +139,7 @@ unsafe impl<T: Element> Launch for Posterior<'_, T> {
             n: n as u32,
             k: layout.k as u32,
             weights: self.parameters.part(layout.section(Section::Weights))?.pointer(),
+            of_quads: of_quads(self.of_quads, n, &self.parameters)?,
             sample_weights: if self.weighted { self.columns.weights() } else { ptr::null() },
             responsibilities: self.responsibilities.into(),
             add: self.add.into(),
@@ -131,10 +160,24 @@ pub struct Accumulate<'a, T: Element> {
     pub responsibilities: Numbers<'a, T>,
     pub stride: usize,
     pub slices: usize,
+    /// The slices, where they are those of patterns of missing values.
+    pub table: Option<SliceTable<'a>>,
     /// Whether to add to the sums that are there.
     pub add: bool,
     /// A sum for each value and slice.
     pub partials: Numbers<'a, f64>,
+}
+
+/// Slices of patterns of missing values.
+#[derive(Clone, Copy)]
+pub struct SliceTable<'a> {
+    /// (slices, [`SLICE`])
+    pub slices: Numbers<'a, u32>,
+    /// The row of the table's numbers that is the first of the samples.
+    pub first: usize,
+    /// The number of the first slice among those that there are partial sums of, and how many these are.
+    pub number: usize,
+    pub of: usize,
 }
 
 impl<T: Element> Accumulate<'_, T> {
@@ -153,12 +196,13 @@ unsafe impl<T: Element> Launch for Accumulate<'_, T> {
     fn argument(&self, _: &Grid) -> Result<AccumulateArgs<T>> {
         let (layout, n) = (self.layout, self.columns.n());
         let GeneralLayout { k, d, full, .. } = layout;
-        let needed = vec![k * self.stride, n, accumulate::values(k, d, full) * self.slices];
-        check_suffices(
-            "a launch of `accumulate`",
-            needed,
-            vec![self.responsibilities.len(), self.stride, self.partials.len()],
-        )?;
+        let (table, of) =
+            (self.table.map_or(SLICE * self.slices, |t| t.slices.len()), self.table.map_or(self.slices, |t| t.of));
+        let number = self.table.map_or(0, |t| t.number);
+        let values = accumulate::values(k, d, full);
+        let needed = vec![k * self.stride, n, values * of, number + self.slices, SLICE * self.slices];
+        let got = vec![self.responsibilities.len(), self.stride, self.partials.len(), of, table];
+        check_suffices("a launch of `accumulate`", needed, got)?;
         Ok(AccumulateArgs {
             x: self.columns.x(),
             stride: self.columns.stride() as u64,
@@ -167,11 +211,14 @@ unsafe impl<T: Element> Launch for Accumulate<'_, T> {
             d: d as u32,
             slices: self.slices as u32,
             slice: n.div_ceil(self.slices).next_multiple_of(WARP as usize) as u32,
+            table: self.table.map_or(ptr::null(), |table| table.slices.pointer()),
+            first: self.table.map_or(0, |table| table.first as u32),
             add: self.add.into(),
             r: self.responsibilities.pointer(),
             r_stride: self.stride as u64,
             centres: self.parameters.part(layout.section(Section::Centres))?.pointer(),
-            partials: self.partials.pointer_mut(),
+            partials: self.partials.part(number..self.partials.len())?.pointer_mut(),
+            partials_stride: of as u64,
         })
     }
 }

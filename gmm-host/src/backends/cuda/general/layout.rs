@@ -40,17 +40,30 @@ pub(crate) enum Section {
 impl GeneralLayout {
     pub fn new<T>(parameters: &DeviceParameters<T>) -> Self {
         let (k, d) = (parameters.n_components, parameters.n_features);
-        let (groups, gaps) = (k.div_ceil(COMPONENTS), parameters.gaps.is_some());
-        let (full, matrix_stride, matrices) = match parameters.matrices {
-            Matrices::Diagonal => (false, density::numbers(gaps) * d * COMPONENTS, groups),
-            Matrices::Each(_) => (true, density::triangle(d), k),
-            Matrices::Shared(_) => (true, 0, 1),
-        };
+        let gaps = parameters.gaps.is_some();
+        match parameters.matrices {
+            Matrices::Diagonal => {
+                let groups = k.div_ceil(COMPONENTS);
+                Self { gaps, ..Self::of((k, d), false, density::numbers(gaps) * d * COMPONENTS, groups) }
+            }
+            Matrices::Each(_) => Self::of_triangles(k, d),
+            Matrices::Shared(_) => Self::of((k, d), true, 0, 1),
+        }
+    }
+
+    /// For K components of D features, each with a triangle.
+    pub fn of_triangles(k: usize, d: usize) -> Self {
+        Self::of((k, d), true, density::triangle(d), k)
+    }
+
+    /// For so many matrices, or groups of diagonals.
+    fn of((k, d): (usize, usize), full: bool, matrix_stride: usize, matrices: usize) -> Self {
+        let groups = k.div_ceil(COMPONENTS);
         let shifts = matrices * if full { density::triangle(d) } else { matrix_stride };
         let seeds = shifts + if full { k * d.next_multiple_of(ROWS) } else { 0 };
         let weights = seeds + groups * COMPONENTS;
         let centres = weights + groups * COMPONENTS;
-        Self { k, d, full, gaps, matrix_stride, shifts, seeds, weights, centres, len: centres + k * d }
+        Self { k, d, full, gaps: false, matrix_stride, shifts, seeds, weights, centres, len: centres + k * d }
     }
 
     /// The range of a section in the array.

@@ -1,7 +1,7 @@
 //! Every operation, for any K, D, covariance type and element type, with sample weights, by the kernels of
 //! `gmm_kernels::general`: `density`, `posterior` and `accumulate`, one after the other. The other kernels are faster, each for
 //! some operations and shapes.
-mod launches;
+pub(super) mod launches;
 pub(crate) mod layout;
 
 use super::device::gpu::Gpu;
@@ -252,7 +252,7 @@ impl<T: Element> General<T> {
     fn density<'a>(&'a self, part: Part<'a, T>) -> Result<Running<'a, ()>> {
         let Part { gpu, stream, columns, layout, shape, .. } = part;
         let (parameters, q) = (self.parameters.device(), Numbers::of(&self.q));
-        let launch = Density { columns, layout, parameters, q, stride: shape.part };
+        let launch = Density { columns, layout, parameters, of_quads: None, q, stride: shape.part };
         Ok(stream
             .launch(gpu.kernel(&entries::density(layout.full, layout.gaps), None)?, launch.grid(), launch)?
             .borrowed())
@@ -265,6 +265,7 @@ impl<T: Element> General<T> {
             columns,
             layout,
             parameters: self.parameters.device(),
+            of_quads: None,
             q: Numbers::of(&self.q),
             stride,
             // A result for one sample does not depend on the samples' weights.
@@ -310,6 +311,7 @@ impl<T: Element> General<T> {
             responsibilities: Numbers::of(&self.q),
             stride: shape.part,
             slices: shape.slices,
+            table: None,
             add: done > 0,
             partials: Numbers::of(&self.partials),
         };

@@ -25,7 +25,7 @@ pub(crate) fn terms(target: &MetropolisTarget, frame: &Frame, n: usize, bias: f6
     for (c, alpha) in prior.concentration.iter().enumerate() {
         terms.extend([*alpha, ((k - 1 - c).max(1) as f64).ln()]);
     }
-    let constant = prior.constant + std::f64::consts::LN_2 * n as f64 * (frame_offset(d, frame) + bias);
+    let constant = prior.constant + std::f64::consts::LN_2 * n as f64 * (frame_offset(d, frame.log2_scale) + bias);
     (terms, constant)
 }
 

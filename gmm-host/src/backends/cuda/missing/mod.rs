@@ -1,4 +1,5 @@
-//! Samples with missing values: diagonal and spherical covariances column by column.
+//! Samples with missing values: diagonal and spherical covariances column by column, the others pattern by pattern.
+pub(crate) mod by_pattern;
 mod scores;
 
 use super::device::gpu::Gpu;
@@ -72,7 +73,7 @@ impl<'a> MissingEngine<'a> {
     /// See [`CudaEvaluator::kernel_seconds`](super::CudaEvaluator::kernel_seconds).
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for covariances between features, whose patterns have a launch each.
+    /// [`Error::Unsupported`] for covariances between features.
     pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
         if depends(mixture.covariance_type()) {
             return Err(Error::Unsupported {
@@ -107,12 +108,7 @@ impl<'a> MissingEngine<'a> {
     fn by_pattern(&mut self) -> Result<&mut (dyn Evaluator + 'a)> {
         let engine = match self.by_pattern.take() {
             Some(engine) => engine,
-            // An evaluator for these types goes here.
-            None => Err(Error::Unsupported {
-                what: "data with missing values under covariances of type full or tied".into(),
-                backend: "the CUDA backend",
-                remedy: "use the CPU (device `cpu` or `auto`), or covariances of type diag or spherical",
-            })?,
+            None => by_pattern::evaluator(self.samples.clone(), self.ordinal, &self.options)?,
         };
         Ok(self.by_pattern.insert(engine).as_mut())
     }

@@ -4,10 +4,10 @@ use super::*;
 /// The parameters of a lane's components: COMPONENTS neighbours, from l·COMPONENTS on in lane l among those that share a sample.
 ///
 /// Of a single component a diagonal A and its b are in registers. More, or a triangle, have too many numbers for them.
-pub(super) struct Components<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRIX: usize> {
+pub(crate) struct Components<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRIX: usize> {
     diagonal: [f32; D],
     shifts: [f32; D],
-    pub(super) weights: [f32; COMPONENTS],
+    pub(crate) weights: [f32; COMPONENTS],
     seeds: [f32; COMPONENTS],
     /// The first number of the lane's first component; a component's numbers are `CAPACITY` apart.
     numbers: Shared<f32>,
@@ -21,7 +21,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
     /// # Safety
     /// The parameters are in shared memory.
     #[inline(always)]
-    pub(super) unsafe fn load<M: Moments>(numbers: Shared<f32>) -> Self {
+    pub(crate) unsafe fn load<M: Moments>(numbers: Shared<f32>) -> Self {
         let mut components = Self {
             diagonal: [0.0; D],
             shifts: [0.0; D],
@@ -51,7 +51,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
     /// # Safety
     /// The parameters are in shared memory.
     #[inline(always)]
-    pub(super) unsafe fn exponents<M: Moments, const SAMPLES: usize>(
+    pub(crate) unsafe fn exponents<M: Moments, const SAMPLES: usize>(
         &self,
         x: &[[f32; SAMPLES]; D],
     ) -> Exponents<COMPONENTS, D, SAMPLES> {
@@ -111,7 +111,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
 }
 
 /// z = A·x + b and q = seed − |z|² of a lane's components and samples.
-pub(super) struct Exponents<const COMPONENTS: usize, const D: usize, const SAMPLES: usize> {
-    pub(super) z: [[[f32; SAMPLES]; D]; COMPONENTS],
-    pub(super) q: [[f32; SAMPLES]; COMPONENTS],
+pub(crate) struct Exponents<const COMPONENTS: usize, const D: usize, const SAMPLES: usize> {
+    pub(crate) z: [[[f32; SAMPLES]; D]; COMPONENTS],
+    pub(crate) q: [[f32; SAMPLES]; COMPONENTS],
 }

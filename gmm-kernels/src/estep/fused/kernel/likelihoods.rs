@@ -3,7 +3,7 @@ use super::*;
 
 /// Sum of `x` over the lanes that share a sample.
 #[inline(always)]
-pub(super) fn sum_over_components<const LANES: usize>(mut x: f32) -> f32 {
+pub(crate) fn sum_over_components<const LANES: usize>(mut x: f32) -> f32 {
     let mut by = LANES as u32 / 2;
     while by > 0 {
         x += f32::from_bits(shuffle_xor_u32(x.to_bits(), by));
@@ -14,7 +14,7 @@ pub(super) fn sum_over_components<const LANES: usize>(mut x: f32) -> f32 {
 
 /// Maximum of `x` over the lanes that share a sample.
 #[inline(always)]
-pub(super) fn max_over_components<const LANES: usize>(mut x: f32) -> f32 {
+pub(crate) fn max_over_components<const LANES: usize>(mut x: f32) -> f32 {
     let mut by = LANES as u32 / 2;
     while by > 0 {
         x = max(x, f32::from_bits(shuffle_xor_u32(x.to_bits(), by)));
@@ -25,18 +25,18 @@ pub(super) fn max_over_components<const LANES: usize>(mut x: f32) -> f32 {
 
 /// Likelihoods of a lane's components and samples, and their sums over all components: both times 2^−`power`, which is
 /// 1 unless a sample of the warp is far from all components.
-pub(super) struct Likelihoods<const COMPONENTS: usize, const SAMPLES: usize> {
-    pub(super) each: [[f32; SAMPLES]; COMPONENTS],
-    pub(super) sum: [f32; SAMPLES],
-    pub(super) power: [f32; SAMPLES],
+pub(crate) struct Likelihoods<const COMPONENTS: usize, const SAMPLES: usize> {
+    pub(crate) each: [[f32; SAMPLES]; COMPONENTS],
+    pub(crate) sum: [f32; SAMPLES],
+    pub(crate) power: [f32; SAMPLES],
     /// Whether a sample of the warp was far, so that the maximum was taken out.
-    pub(super) far: bool,
+    pub(crate) far: bool,
 }
 
 impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMPLES> {
     /// The likelihoods of these exponents. All lanes of the warp take part.
     #[inline(always)]
-    pub(super) fn new<const LANES: usize>(weights: &[f32; COMPONENTS], q: &[[f32; SAMPLES]; COMPONENTS]) -> Self {
+    pub(crate) fn new<const LANES: usize>(weights: &[f32; COMPONENTS], q: &[[f32; SAMPLES]; COMPONENTS]) -> Self {
         let mut likelihoods =
             Self { each: [[0.0; SAMPLES]; COMPONENTS], sum: [0.0; SAMPLES], power: [0.0; SAMPLES], far: false };
         let mut low = f32::MAX;
@@ -62,7 +62,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
 
     /// Computes them once more with the maximum over the components taken out. All lanes of the warp take part.
     #[inline(always)]
-    pub(super) fn take_out_the_maximum<const LANES: usize>(&mut self, weights: &[f32; COMPONENTS], q: &[[f32; SAMPLES]; COMPONENTS]) {
+    pub(crate) fn take_out_the_maximum<const LANES: usize>(&mut self, weights: &[f32; COMPONENTS], q: &[[f32; SAMPLES]; COMPONENTS]) {
         let mut p = 0;
         while p < SAMPLES {
             let mut top = f32::MIN;
@@ -88,7 +88,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
     /// Gives the samples behind the last, of which `first` is the first here, likelihoods of zero that sum to one: nothing is
     /// counted for them.
     #[inline(always)]
-    pub(super) fn leave_out_past_the_end(&mut self, first: u64, n: u64) {
+    pub(crate) fn leave_out_past_the_end(&mut self, first: u64, n: u64) {
         let mut p = 0;
         while p < SAMPLES {
             if first + p as u64 >= n {
@@ -109,7 +109,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
     /// # Safety
     /// `sample_weights` are readable for all of the samples.
     #[inline(always)]
-    pub(super) unsafe fn normalise(&self, product: &mut LogProduct, sample_weights: *const f32, first: usize) -> [f32; SAMPLES] {
+    pub(crate) unsafe fn normalise(&self, product: &mut LogProduct, sample_weights: *const f32, first: usize) -> [f32; SAMPLES] {
         let mut factor = [0.0f32; SAMPLES];
         let mut p = 0;
         while p < SAMPLES {

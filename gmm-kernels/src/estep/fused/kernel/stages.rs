@@ -2,13 +2,13 @@
 use super::*;
 
 /// A warp's samples on their way through its two stages in shared memory.
-pub(super) struct Stages<'a, const D: usize> {
-    pub(super) columns: &'a Columns,
+pub(crate) struct Stages<'a, const D: usize> {
+    pub(crate) columns: &'a Columns,
     /// (2, D, [`TILE`]).
-    pub(super) ring: Shared<f32>,
-    pub(super) lane: usize,
-    pub(super) cached: CachePolicy,
-    pub(super) streamed: CachePolicy,
+    pub(crate) ring: Shared<f32>,
+    pub(crate) lane: usize,
+    pub(crate) cached: CachePolicy,
+    pub(crate) streamed: CachePolicy,
 }
 
 impl<const D: usize> Stages<'_, D> {
@@ -17,7 +17,23 @@ impl<const D: usize> Stages<'_, D> {
     /// # Safety
     /// No lane reads that stage.
     #[inline(always)]
-    pub(super) unsafe fn fetch(&self, base: u32, stage: usize) {
+    pub(crate) unsafe fn fetch(&self, base: u32, stage: usize) {
+        // SAFETY: the caller guarantees it.
+        unsafe { self.fetch_to(base, self.place(stage)) }
+    }
+
+    /// Where the lane's quads go in a stage.
+    #[inline(always)]
+    pub(crate) fn place(&self, stage: usize) -> Shared<f32> {
+        self.ring.offset(stage * D * TILE + QUAD * self.lane)
+    }
+
+    /// As [`fetch`](Self::fetch), to the [`place`](Self::place) of a stage.
+    ///
+    /// # Safety
+    /// As for [`fetch`](Self::fetch).
+    #[inline(always)]
+    pub(crate) unsafe fn fetch_to(&self, base: u32, place: Shared<f32>) {
         let columns = self.columns;
         if base < columns.quads() {
             let last = columns.quads() - 1;
@@ -30,7 +46,7 @@ impl<const D: usize> Stages<'_, D> {
             let mut j = 0;
             while j < D {
                 // SAFETY: the quad exists, and the ring has a place for each lane, feature and stage.
-                unsafe { self.ring.copy4((stage * D + j) * TILE + QUAD * self.lane, from, policy) };
+                unsafe { place.copy4(j * TILE, from, policy) };
                 from = from.wrapping_add(QUAD * quads);
                 j += 1;
             }
@@ -40,7 +56,7 @@ impl<const D: usize> Stages<'_, D> {
 
     /// The samples of a stage, (D, [`TILE`]).
     #[inline(always)]
-    pub(super) fn stage(&self, stage: usize) -> Shared<f32> {
+    pub(crate) fn stage(&self, stage: usize) -> Shared<f32> {
         self.ring.offset(stage * D * TILE)
     }
 }

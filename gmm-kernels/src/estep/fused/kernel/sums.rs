@@ -2,21 +2,21 @@
 use super::*;
 
 /// The sums of a lane's components: Σ r, and the first and second moments.
-pub(super) struct Sums<const COMPONENTS: usize, const D: usize, const MATRIX: usize> {
-    pub(super) count: [f32; COMPONENTS],
-    pub(super) first: [[f32; D]; COMPONENTS],
-    pub(super) second: [[f32; MATRIX]; COMPONENTS],
+pub(crate) struct Sums<const COMPONENTS: usize, const D: usize, const MATRIX: usize> {
+    pub(crate) count: [f32; COMPONENTS],
+    pub(crate) first: [[f32; D]; COMPONENTS],
+    pub(crate) second: [[f32; MATRIX]; COMPONENTS],
 }
 
 impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> Sums<COMPONENTS, D, MATRIX> {
     #[inline(always)]
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { count: [0.0; COMPONENTS], first: [[0.0; D]; COMPONENTS], second: [[0.0; MATRIX]; COMPONENTS] }
     }
 
     /// Adds samples, each with the responsibilities likelihood · factor.
     #[inline(always)]
-    pub(super) fn accumulate<M: Moments, const SAMPLES: usize>(
+    pub(crate) fn accumulate<M: Moments, const SAMPLES: usize>(
         &mut self,
         x: &[[f32; SAMPLES]; D],
         z: &[[[f32; SAMPLES]; D]; COMPONENTS],
@@ -65,7 +65,7 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> Sums<COMPONEN
 
     /// Moves the sums of component `c` to one array, and leaves zeros.
     #[inline(always)]
-    pub(super) fn take<const SUMS: usize>(&mut self, c: usize) -> [f32; SUMS] {
+    pub(crate) fn take<const SUMS: usize>(&mut self, c: usize) -> [f32; SUMS] {
         let mut sums = [0.0f32; SUMS];
         (sums[0], self.count[c]) = (self.count[c], 0.0);
         let mut j = 0;
@@ -89,11 +89,32 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> Sums<COMPONEN
 /// # Safety
 /// `warp_sums` has these places, which only this warp uses, and no lane needs what is in `room`.
 #[inline(always)]
-pub(super) unsafe fn flush<const LANES: usize, const COMPONENTS: usize, const SUMS: usize>(
+pub(crate) unsafe fn flush<const LANES: usize, const COMPONENTS: usize, const SUMS: usize>(
     warp_sums: Shared<f64>,
     sums: &[f32; SUMS],
     room: Shared<f32>,
     size: usize,
+) {
+    let add = |at: usize, sum: f64| {
+        let at = at * COMPONENTS;
+        // SAFETY: the caller guarantees it; a place for each lane's turn.
+        unsafe { warp_sums.set(at, warp_sums.get(at) + sum) };
+    };
+    // SAFETY: the caller guarantees it.
+    unsafe { add_lanes::<LANES, SUMS>(sums, room, size, add) };
+}
+
+/// Adds the lanes' float32 sums in float64 over the groups of lanes: calls `take` with v·LANES + l and the sum of sum v in lane l of each
+/// group, each in one lane. The lanes exchange them through `room`, `size` numbers of shared memory. All lanes take part.
+///
+/// # Safety
+/// No lane needs what is in `room`.
+#[inline(always)]
+pub(crate) unsafe fn add_lanes<const LANES: usize, const SUMS: usize>(
+    sums: &[f32; SUMS],
+    room: Shared<f32>,
+    size: usize,
+    take: impl Fn(usize, f64),
 ) {
     let (warp, lane) = (WARP as usize, (thread_idx() % WARP) as usize);
     // As many sums at once as there is room for.
@@ -121,9 +142,7 @@ pub(super) unsafe fn flush<const LANES: usize, const COMPONENTS: usize, const SU
                 sum += unsafe { room.get(v * warp + group * LANES + lane) } as f64;
                 group += 1;
             }
-            let at = (start * LANES + o) * COMPONENTS;
-            // SAFETY: the caller guarantees it; a place for each lane's turn.
-            unsafe { warp_sums.set(at, warp_sums.get(at) + sum) };
+            take(start * LANES + o, sum);
             o += warp;
         }
         start = end;

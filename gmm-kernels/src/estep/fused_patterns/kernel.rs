@@ -1,0 +1,159 @@
+//! The code of the `fused_patterns` kernels.
+use super::*;
+use crate::data::QUAD;
+use crate::estep::fused::kernel::components::Components;
+use crate::estep::fused::kernel::likelihoods::Likelihoods;
+use crate::estep::fused::kernel::stages::Stages;
+use crate::estep::fused::kernel::sums::{Sums, add_lanes};
+use crate::estep::fused::kernel::{Full, full_samples};
+use crate::estep::fused::{matrix, numbers, sums};
+use crate::math::LogProduct;
+use crate::patterns::SLICE;
+use crate::simt::*;
+
+/// The kernel: LANES lanes share a sample, and each has a component; each such group of lanes takes SAMPLES samples at a time.
+#[inline(always)]
+unsafe fn body<
+    const LANES: usize,
+    const SAMPLES: usize,
+    const D: usize,
+    const NUMBERS: usize,
+    const MATRIX: usize,
+    const SUMS: usize,
+>(
+    args: &FusedPatternsArgs,
+) {
+    let (cached, streamed) = (policy_keep(), policy_stream());
+    let (slice, lane) = (block_idx() as usize, thread_idx() as usize);
+    let (component, group) = (lane % LANES, lane / LANES);
+    let groups = WARP as usize / LANES;
+    // Shared memory: the parameters, the stages.
+    let parameters = Shared::<f32>::at(0);
+    let ring = parameters.offset(NUMBERS);
+    // SAFETY: the slice exists.
+    let (first, end, pattern) = unsafe {
+        let slice = args.slices.add(slice * SLICE);
+        (load_u32(slice), load_u32(slice.add(1)), load_u32(slice.add(2)))
+    };
+    let before = first / QUAD as u32;
+    let columns = &Columns {
+        x: args.columns.x.wrapping_add(first as usize),
+        stride: args.columns.stride,
+        n: (end - first) as u64,
+        cached_quads: args.columns.cached_quads.saturating_sub(before),
+    };
+    let sample_weights =
+        if args.sample_weights.is_null() { args.sample_weights } else { args.sample_weights.wrapping_add(first as usize) };
+    let stages = Stages::<D> { columns, ring, lane, cached, streamed };
+    let mut base = 0;
+    // SAFETY: at the start no thread reads the shared memory; the pattern has parameters.
+    unsafe {
+        stages.fetch_to(base, stages.place(0).in_thread_register());
+        let from = args.parameters.wrapping_add((pattern - args.of_patterns.first) as usize * args.of_patterns.stride as usize);
+        let mut i = lane;
+        while i < NUMBERS {
+            parameters.set(i, load(from.add(i)));
+            i += WARP as usize;
+        }
+    }
+    warp_sync();
+    // SAFETY: the parameters are there, and lane l's component is number l.
+    let components = unsafe { Components::<1, LANES, D, MATRIX>::load::<Full>(parameters.offset(component)) };
+    let mut sums = Sums::<1, D, MATRIX>::new();
+    let mut product = LogProduct::new();
+    let mut stage = 0;
+    while base < columns.quads() {
+        let next = stages.place(stage ^ 1).in_thread_register();
+        // SAFETY: all lanes have read that stage: the end of this loop.
+        unsafe { stages.fetch_to(base + WARP, next) };
+        copies_wait_but_one();
+        warp_sync();
+        let samples = stages.stage(stage);
+        // The bound is known at run time only: this loop must not be unrolled.
+        let left = columns.quads() - base;
+        let end = QUAD * if left < WARP { left } else { WARP } as usize;
+        let mut round = 0;
+        while round < end {
+            let at = round + group * SAMPLES;
+            let sample = base as u64 * QUAD as u64 + at as u64;
+            let mut x = [[0.0f32; SAMPLES]; D];
+            let mut j = 0;
+            while j < D {
+                // SAFETY: samples of the stage, which has arrived.
+                x[j] = unsafe { samples.get_some(j * TILE + at) };
+                j += 1;
+            }
+            // SAFETY: the parameters are in shared memory.
+            let exponents = unsafe { components.exponents::<Full, SAMPLES>(&x) };
+            let mut likelihoods = Likelihoods::new::<LANES>(&components.weights, &exponents.q);
+            if sample + SAMPLES as u64 > columns.n {
+                likelihoods.leave_out_past_the_end(sample, columns.n);
+            }
+            // SAFETY: weights of the stage's samples, or of the padding behind the last.
+            let factor = unsafe { likelihoods.normalise(&mut product, sample_weights, sample as usize) };
+            sums.accumulate::<Full, SAMPLES>(&x, &exponents.z, &likelihoods.each, &factor);
+            round += groups * SAMPLES;
+        }
+        base += WARP;
+        stage ^= 1;
+        // The next copy into this stage starts only when all lanes have read it.
+        warp_sync();
+    }
+    let to = args.sums.wrapping_add(slice * SUMS * LANES);
+    // SAFETY: all lanes have read the stages, and no copy is under way; a place for each number of the slice.
+    unsafe { add_lanes::<LANES, SUMS>(&sums.take::<SUMS>(0), stages.stage(0), D * TILE, |at, sum| store(to.add(at), sum)) };
+    // The first lane of each group counts the samples that the group's lanes share.
+    let total = if component == 0 { product } else { LogProduct::new() }.warp_sum();
+    if lane == 0 {
+        // SAFETY: a place for each slice.
+        unsafe { store(args.totals.add(slice), total) };
+    }
+}
+
+macro_rules! instances {
+    ($($d:literal $k8:ident $k32:ident),*) => { $(
+        instance!($k8, 8, $d);
+        instance!($k32, 32, $d);
+    )* };
+}
+macro_rules! instance {
+    ($name:ident, $lanes:literal, $d:literal) => {
+        kernel! {
+            /// Each slice's log-likelihood and sufficient statistics.
+            ///
+            /// # Safety
+            /// The pointers of `args` are valid for the sizes given; launched as the module says.
+            pub unsafe fn $name(args: FusedPatternsArgs) {
+                // SAFETY: the caller guarantees it.
+                unsafe {
+                    body::<
+                        $lanes,
+                        { full_samples($d) },
+                        $d,
+                        { numbers($d, true) * $lanes },
+                        { matrix($d, true) },
+                        { sums($d, true) },
+                    >(&args)
+                }
+            }
+        }
+    };
+}
+instances!(
+    1 fused_patterns_k08_d01 fused_patterns_k32_d01,
+    2 fused_patterns_k08_d02 fused_patterns_k32_d02,
+    3 fused_patterns_k08_d03 fused_patterns_k32_d03,
+    4 fused_patterns_k08_d04 fused_patterns_k32_d04,
+    5 fused_patterns_k08_d05 fused_patterns_k32_d05,
+    6 fused_patterns_k08_d06 fused_patterns_k32_d06,
+    7 fused_patterns_k08_d07 fused_patterns_k32_d07,
+    8 fused_patterns_k08_d08 fused_patterns_k32_d08,
+    9 fused_patterns_k08_d09 fused_patterns_k32_d09,
+    10 fused_patterns_k08_d10 fused_patterns_k32_d10,
+    11 fused_patterns_k08_d11 fused_patterns_k32_d11,
+    12 fused_patterns_k08_d12 fused_patterns_k32_d12,
+    13 fused_patterns_k08_d13 fused_patterns_k32_d13,
+    14 fused_patterns_k08_d14 fused_patterns_k32_d14,
+    15 fused_patterns_k08_d15 fused_patterns_k32_d15,
+    16 fused_patterns_k08_d16 fused_patterns_k32_d16
+);

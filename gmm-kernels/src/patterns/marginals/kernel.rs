@@ -1,0 +1,495 @@
+//! The code of the `marginals` kernels.
+use super::super::*;
+use super::*;
+use crate::estep::fused;
+use crate::general::density::{self, ROWS};
+use crate::math::{Float, float64, warp_sum};
+use crate::simt::*;
+
+/// A pivot below this fraction of its variance is rounding noise: the matrix is singular to float64.
+const SINGULAR: f64 = f64::EPSILON;
+/// The smallest exponent that is put into a weight wₖ; the rest of a smaller constant goes into the seed.
+const MIN_WEIGHT_EXPONENT: f64 = -60.0;
+/// |x| is below it in the frame.
+const REACH: f64 = 16.0;
+
+/// A component of a pattern; all lanes of the warp have the same.
+#[derive(Clone, Copy)]
+struct Component<'a, T> {
+    args: &'a MarginalsArgs<T>,
+    observed: Observed,
+    pattern: usize,
+    c: usize,
+    lane: usize,
+    /// Σ, then L, W and C, then the map and C.
+    map: Matrix,
+    /// L⁻¹ in the rows that are observed, then A; B in the others.
+    inverse: Matrix,
+}
+
+impl<'a, T: Float> Component<'a, T> {
+    /// # Safety
+    /// Pattern and component exist.
+    #[inline(always)]
+    unsafe fn new(args: &'a MarginalsArgs<T>, observed: Observed, pattern: usize, c: usize) -> Self {
+        let (k, d) = (args.layout.k as usize, args.layout.d as usize);
+        let at = args.matrices.wrapping_add((pattern * k + c) * MATRICES * d * d);
+        let lane = (thread_idx() % WARP) as usize;
+        let (map, inverse) = (Matrix::new(at, d), Matrix::new(at.wrapping_add(d * d), d));
+        Self { args, observed, pattern, c, lane, map, inverse }
+    }
+
+    #[inline(always)]
+    fn d(self) -> usize {
+        self.args.layout.d as usize
+    }
+
+    /// μ of column `j`.
+    #[inline(always)]
+    unsafe fn mean(self, j: usize) -> f64 {
+        // SAFETY: the column exists.
+        unsafe { load(self.args.means.add(self.c * self.d() + j)) }
+    }
+
+    /// The place of e.
+    #[inline(always)]
+    fn e(self, j: usize) -> *mut f64 {
+        let component = self.pattern * self.args.layout.k as usize + self.c;
+        self.args.vectors.wrapping_add(component * VECTORS * self.d() + j)
+    }
+
+    #[inline(always)]
+    fn parameter(self, at: usize) -> *mut T {
+        self.args.parameters.wrapping_add(self.pattern * self.args.stride as usize + at)
+    }
+
+    /// Whether row `i` is still to be eliminated when column `j` is the pivot.
+    #[inline(always)]
+    fn left(self, i: usize, j: usize) -> bool {
+        i > j || !self.observed.has(i)
+    }
+
+    /// Leaves L, W and C in `map`; the column at which the matrix is not positive definite, if it is not.
+    #[inline(always)]
+    unsafe fn factorise(self) -> Option<usize> {
+        let (d, map) = (self.d(), self.map);
+        let covariance = Matrix::new(self.args.covariances.wrapping_add(self.c * d * d).cast_mut(), d);
+        // SAFETY: elements of the component's matrices; what other lanes wrote is read behind a meeting of all lanes.
+        unsafe {
+            let mut cell = Cells::of(self.lane, d);
+            while cell.i < d {
+                map.set(cell.i, cell.j, covariance.get(cell.i, cell.j));
+                cell = cell.next();
+            }
+            let mut j = 0;
+            while j < d {
+                if self.observed.has(j) {
+                    warp_sync();
+                    let pivot = map.get(j, j);
+                    // The negation also holds for NaN.
+                    if !(pivot > SINGULAR * covariance.get(j, j) && (f64::MIN_POSITIVE..f64::MAX).contains(&pivot)) {
+                        return Some(j);
+                    }
+                    let root = float64::sqrt(pivot);
+                    let factor = 1.0 / root;
+                    warp_sync();
+                    let mut i = self.lane;
+                    while i < d {
+                        if i == j {
+                            map.set(j, j, root);
+                        } else if self.left(i, j) {
+                            map.set(i, j, map.get(i, j) * factor);
+                        }
+                        i += WARP as usize;
+                    }
+                    warp_sync();
+                    let mut cell = Cells::of(self.lane, d);
+                    while cell.i < d {
+                        let Cells { i, j: l, .. } = cell;
+                        if i != j && l != j && self.left(i, j) && self.left(l, j) {
+                            map.set(i, l, fma64(-map.get(i, j), map.get(l, j), map.get(i, l)));
+                        }
+                        cell = cell.next();
+                    }
+                }
+                j += 1;
+            }
+            warp_sync();
+        }
+        None
+    }
+
+    /// Column `c` of the inverse of a lower triangle of the observed columns, into the column `c` of `to`; zeros above it.
+    #[inline(always)]
+    unsafe fn invert_column(self, lower: Matrix, to: Matrix, c: usize) {
+        let mut i = 0;
+        while i < self.d() {
+            if self.observed.has(i) {
+                let mut v = if i == c { 1.0 } else { 0.0 };
+                let mut l = c;
+                // SAFETY: elements of the matrices; this lane alone has the column.
+                unsafe {
+                    while l < i {
+                        if self.observed.has(l) {
+                            v = fma64(-lower.get(i, l), to.get(l, c), v);
+                        }
+                        l += 1;
+                    }
+                    to.set(i, c, if i < c { 0.0 } else { v / lower.get(i, i) });
+                }
+            }
+            i += 1;
+        }
+    }
+
+    /// Column `c` of `rows`·`lower`, where `rows` are those that are missing and `lower` is a lower triangle of those that are observed,
+    /// into the column `c` of `to`.
+    #[inline(always)]
+    unsafe fn multiply_column(self, rows: Matrix, lower: Matrix, to: Matrix, c: usize) {
+        let mut m = 0;
+        while m < self.d() {
+            if !self.observed.has(m) {
+                let mut v = 0.0;
+                let mut l = c;
+                // SAFETY: as above.
+                unsafe {
+                    while l < self.d() {
+                        if self.observed.has(l) {
+                            v = fma64(rows.get(m, l), lower.get(l, c), v);
+                        }
+                        l += 1;
+                    }
+                    to.set(m, c, v);
+                }
+            }
+            m += 1;
+        }
+    }
+
+    /// The place of element (i, j) of A among the parameters.
+    #[inline(always)]
+    fn place(self, i: usize, j: usize) -> usize {
+        let Layout { d, capacity, .. } = self.args.layout;
+        if capacity > 0 {
+            return (fused::matrix(i, true) + j) * capacity as usize + self.c;
+        }
+        // The panels above are full: 8·8, 8·16, … numbers.
+        let panel = i / ROWS;
+        let above = ROWS * ROWS * panel * (panel + 1) / 2;
+        self.c * density::triangle(d as usize) + above + j * ROWS + i % ROWS
+    }
+
+    /// The place of element i of b.
+    #[inline(always)]
+    fn shift_place(self, i: usize) -> usize {
+        let Layout { d, capacity, .. } = self.args.layout;
+        if capacity > 0 {
+            (fused::matrix(d as usize, true) + i) * capacity as usize + self.c
+        } else {
+            self.args.places[0] as usize + self.c * (d as usize).next_multiple_of(ROWS) + i
+        }
+    }
+
+    /// Writes A, rounded, and zeros around it; `alive`: whether there is an A. Leaves the rounded numbers in `inverse`.
+    #[inline(always)]
+    unsafe fn write_triangle(self, alive: bool) {
+        let (d, general) = (self.d(), self.args.layout.capacity == 0);
+        let rows = if general { d.next_multiple_of(ROWS) } else { d };
+        // √(log₂e / 2).
+        const ROOT: f64 = 0.849_321_800_288_019_1;
+        let mut cell = Cells::of(self.lane, d);
+        while cell.i < rows {
+            let Cells { i, j, .. } = cell;
+            if j < if general { density::columns(i / ROWS * ROWS, d) } else { i + 1 } {
+                let mut a = T::ZERO;
+                // SAFETY: elements of the matrices, and a place for each number.
+                unsafe {
+                    if alive && j <= i && i < d && self.observed.has(i) && self.observed.has(j) {
+                        a = T::narrow(ROOT * self.inverse.get(i, j));
+                        self.inverse.set(i, j, a.wide());
+                    }
+                    store(self.parameter(self.place(i, j)), a);
+                }
+            }
+            cell = cell.next();
+        }
+    }
+
+    /// Writes b, rounded; gives log₂ of A's determinant in lane 0 and, in all lanes, the first row that is outside the type's range.
+    #[inline(always)]
+    unsafe fn write_shifts(self, alive: bool) -> (f64, u32) {
+        let (d, general) = (self.d(), self.args.layout.capacity == 0);
+        let rows = if general { d.next_multiple_of(ROWS) } else { d };
+        let (mut log2, mut bad) = (0.0, u32::MAX);
+        let mut i = self.lane;
+        while i < rows {
+            let mut b = T::ZERO;
+            // SAFETY: elements of the matrices, and a place for each number.
+            unsafe {
+                if alive && i < d && self.observed.has(i) {
+                    let (mut sum, mut reach) = (0.0, 0.0);
+                    let mut j = 0;
+                    while j <= i {
+                        if self.observed.has(j) {
+                            let a = self.inverse.get(i, j);
+                            sum = fma64(-a, self.mean(j), sum);
+                            reach += REACH * if a < 0.0 { -a } else { a };
+                        }
+                        j += 1;
+                    }
+                    let pivot = self.inverse.get(i, i);
+                    let size = reach + if sum < 0.0 { -sum } else { sum };
+                    if !(size <= self.args.max_deviation && pivot >= self.args.min_positive) {
+                        bad = if (i as u32) < bad { i as u32 } else { bad };
+                    } else {
+                        log2 += float64::log2(pivot);
+                        b = T::narrow(sum);
+                    }
+                }
+                store(self.parameter(self.shift_place(i)), b);
+            }
+            i += WARP as usize;
+        }
+        let mut by = WARP / 2;
+        while by > 0 {
+            let other = shuffle_xor_u32(bad, by);
+            bad = if other < bad { other } else { bad };
+            by /= 2;
+        }
+        (warp_sum(log2), bad)
+    }
+
+    /// Writes e, from the map of the observed columns.
+    #[inline(always)]
+    unsafe fn write_e(self) {
+        let d = self.d();
+        // SAFETY: elements of the component's matrices and vectors; what other lanes wrote is read behind a meeting of all lanes.
+        unsafe {
+            let mut i = self.lane;
+            while i < d {
+                if self.observed.has(i) {
+                    let mut x = 0.0;
+                    if self.args.layout.capacity > 0 {
+                        let mut l = 0;
+                        while l <= i {
+                            if self.observed.has(l) {
+                                let b = load(self.parameter(self.shift_place(l)));
+                                x = fma64(-self.map.get(i, l), b.wide(), x);
+                            }
+                            l += 1;
+                        }
+                    } else {
+                        x = T::narrow(self.mean(i)).wide();
+                    }
+                    store(self.e(i), x - self.mean(i));
+                }
+                i += WARP as usize;
+            }
+            warp_sync();
+            let mut m = self.lane;
+            while m < d {
+                if !self.observed.has(m) {
+                    let mut x = 0.0;
+                    let mut l = 0;
+                    while l < d {
+                        if self.observed.has(l) {
+                            x = fma64(self.inverse.get(m, l), load(self.e(l)), x);
+                        }
+                        l += 1;
+                    }
+                    store(self.e(m), x);
+                }
+                m += WARP as usize;
+            }
+        }
+    }
+
+    /// Leaves zeros where there are no parameters: a component without weight, or one of which they could not be made.
+    #[inline(always)]
+    unsafe fn clear(self) {
+        let d = self.d();
+        // SAFETY: as above.
+        unsafe {
+            let mut cell = Cells::of(self.lane, d);
+            while cell.i < d {
+                self.map.set(cell.i, cell.j, 0.0);
+                cell = cell.next();
+            }
+            let mut j = self.lane;
+            while j < d {
+                store(self.e(j), 0.0);
+                j += WARP as usize;
+            }
+        }
+    }
+
+    /// The map of the sums' vectors to deviations from μ: A⁻¹ or the identity, and B times that.
+    #[inline(always)]
+    unsafe fn write_map(self) {
+        let d = self.d();
+        let mut c = self.lane;
+        while c < d {
+            if self.observed.has(c) {
+                // SAFETY: this lane alone has the column.
+                unsafe {
+                    if self.args.layout.capacity > 0 {
+                        self.invert_column(self.inverse, self.map, c);
+                    } else {
+                        let mut i = 0;
+                        while i < d {
+                            if self.observed.has(i) {
+                                self.map.set(i, c, if i == c { 1.0 } else { 0.0 });
+                            }
+                            i += 1;
+                        }
+                    }
+                    self.multiply_column(self.inverse, self.map, self.map, c);
+                }
+            }
+            c += WARP as usize;
+        }
+    }
+
+    /// All of a component's numbers but its weight and its seed.
+    #[inline(always)]
+    unsafe fn prepare(self) {
+        let place = self.pattern * self.args.layout.k as usize + self.c;
+        // SAFETY: the component exists; what other lanes wrote is read behind a meeting of all lanes.
+        unsafe {
+            let log2_weight = load(self.args.log2_weights.add(self.c));
+            let mut alive = log2_weight > f64::MIN;
+            let mut problem = 0;
+            if alive && let Some(column) = self.factorise() {
+                (alive, problem) = (false, column as i32 + 1);
+            }
+            if alive {
+                let mut c = self.lane;
+                while c < self.d() {
+                    if self.observed.has(c) {
+                        self.invert_column(self.map, self.inverse, c);
+                        self.multiply_column(self.map, self.inverse, self.inverse, c);
+                    }
+                    c += WARP as usize;
+                }
+                warp_sync();
+            }
+            self.write_triangle(alive);
+            warp_sync();
+            let (log2, bad) = self.write_shifts(alive);
+            if bad != u32::MAX {
+                (alive, problem) = (false, -(bad as i32) - 1);
+            }
+            warp_sync();
+            if alive {
+                self.write_map();
+                warp_sync();
+                self.write_e();
+            } else {
+                self.clear();
+            }
+            let mut j = self.lane;
+            while self.args.layout.capacity == 0 && j < self.d() {
+                let centre = if alive { T::narrow(self.mean(j)) } else { T::ZERO };
+                store(self.parameter(self.args.places[3] as usize + self.c * self.d() + j), centre);
+                j += WARP as usize;
+            }
+            if self.lane == 0 {
+                store(self.args.constants.add(place), if alive { log2_weight + log2 } else { f64::NEG_INFINITY });
+                store(self.args.problems.add(place), problem);
+            }
+        }
+    }
+}
+
+/// Splits the components' constants into an offset that is common to all, weights and seeds. All threads of the block take part.
+///
+/// # Safety
+/// The constants of the pattern are written.
+#[inline(always)]
+unsafe fn write_weights<T: Float>(args: &MarginalsArgs<T>, pattern: usize) {
+    let Layout { k, d, capacity } = args.layout;
+    let (k, d, capacity) = (k as usize, d as usize, capacity as usize);
+    let (weights, seeds) = if capacity > 0 {
+        let row = fused::matrix(d, true) + d;
+        (row * capacity, (row + 1) * capacity)
+    } else {
+        (args.places[2] as usize, args.places[1] as usize)
+    };
+    let to = args.parameters.wrapping_add(pattern * args.stride as usize);
+    // SAFETY: numbers of the pattern, and a place for each.
+    unsafe {
+        let (mut offset, mut problems) = (f64::MIN, 0.0);
+        let mut c = 0;
+        while c < k {
+            let constant = load(args.constants.add(pattern * k + c));
+            offset = if constant > offset { constant } else { offset };
+            problems += if load(args.problems.add(pattern * k + c)) != 0 { 1.0 } else { 0.0 };
+            c += 1;
+        }
+        let mut c = thread_idx() as usize;
+        while c < if capacity > 0 { capacity } else { k } {
+            let (mut w, mut seed) = (T::ZERO, T::ZERO);
+            if c < k {
+                let relative = load(args.constants.add(pattern * k + c)) - offset;
+                if relative > f64::MIN {
+                    let exponent = if relative < MIN_WEIGHT_EXPONENT { MIN_WEIGHT_EXPONENT } else { relative };
+                    let exact = float64::exp2(exponent);
+                    w = T::narrow(exact);
+                    // log₂(exact / w), from the first two terms of its series: their difference is a rounding.
+                    let e = exact / w.wide() - 1.0;
+                    seed = T::narrow(relative - exponent + (e - e * e / 2.0) * core::f64::consts::LOG2_E);
+                }
+            }
+            store(to.wrapping_add(weights + c), w);
+            store(to.wrapping_add(seeds + c), seed);
+            c += block_dim() as usize;
+        }
+        if thread_idx() == 0 {
+            store(args.offsets.add(pattern), offset);
+            let row = |row: usize| args.values.wrapping_add((k * sums(d) + row) * args.masks.count as usize + pattern);
+            store(row(0), load(args.weights.add(pattern)) * offset);
+            store(row(1), problems);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn body<T: Float>(args: &MarginalsArgs<T>) {
+    let pattern = block_idx() as usize;
+    let (warp, warps) = (thread_idx() / WARP, block_dim() / WARP);
+    // SAFETY: a block for each pattern.
+    unsafe {
+        let observed = Observed::of(&args.masks, pattern);
+        let mut c = warp;
+        while c < args.layout.k {
+            Component::new(args, observed, pattern, c as usize).prepare();
+            c += warps;
+        }
+        // Places for more components than there are: zeros.
+        while c < args.layout.capacity {
+            let component = Component::new(args, observed, pattern, c as usize);
+            component.write_triangle(false);
+            component.write_shifts(false);
+            c += warps;
+        }
+        barrier!();
+        write_weights(args, pattern);
+    }
+}
+
+macro_rules! instance {
+    ($name:ident $t:ty) => {
+        kernel! {
+            /// The parameters of each pattern.
+            ///
+            /// # Safety
+            /// The pointers of `args` are valid for the sizes given; launched as the module says.
+            pub unsafe fn $name(args: MarginalsArgs<$t>) {
+                // SAFETY: the caller guarantees it.
+                unsafe { body(&args) }
+            }
+        }
+    };
+}
+instance!(marginals_f32 f32);
+instance!(marginals_f64 f64);

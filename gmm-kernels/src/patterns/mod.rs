@@ -1,0 +1,94 @@
+//! Samples with missing values under covariances with matrices. Rows in which the same columns are observed, a pattern, are
+//! complete samples of fewer columns, of which a mixture has the marginal distribution.
+//!
+//! [`marginals`] makes the parameters of each pattern in the layout of all D features, with zeros for those that are missing, so that the
+//! kernels of complete samples evaluate it: with their numbers replaced by 0, these features add nothing to A·x + b. The kernels
+//! take the parameters of each quad's pattern ([`ParametersOfQuads`]) and leave sums for each slice of a pattern's rows ([`SLICE`]).
+//! From these, [`complete`] makes the sums of all columns.
+pub mod complete;
+pub mod marginals;
+
+use crate::simt::WARP;
+
+/// Threads of a block of these kernels.
+pub const BLOCK: u32 = 8 * WARP;
+
+/// Numbers of a slice in the table of slices: the first of its rows, the row behind its last, and its pattern. A slice begins with a
+/// quad.
+pub const SLICE: usize = 3;
+
+/// Which parameters a quad of samples is evaluated with.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ParametersOfQuads {
+    /// The pattern of each quad; or null: all have one set of parameters.
+    pub patterns: *const u32,
+    /// The pattern whose parameters are the first.
+    pub first: u32,
+    /// Numbers from one pattern's parameters to the next.
+    pub stride: u64,
+}
+
+impl ParametersOfQuads {
+    /// One set of parameters for all samples.
+    pub const ONE: Self = Self { patterns: core::ptr::null(), first: 0, stride: 0 };
+
+    /// Where the parameters of a quad begin.
+    ///
+    /// # Safety
+    /// The quad exists.
+    #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+    #[inline(always)]
+    pub unsafe fn offset(self, quad: usize) -> usize {
+        if self.patterns.is_null() {
+            return 0;
+        }
+        // SAFETY: the caller guarantees it.
+        (unsafe { crate::simt::load_u32(self.patterns.add(quad)) } - self.first) as usize * self.stride as usize
+    }
+}
+
+/// How the kernels that follow `marginals` read parameters, and in which layout they leave sums.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// K.
+    pub k: u32,
+    /// D.
+    pub d: u32,
+    /// Components that [`fused_patterns`](crate::estep::fused_patterns) has room for; 0: those of [`general`](crate::general).
+    pub capacity: u32,
+}
+
+/// The patterns of a launch.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Masks {
+    /// Bit j % 32 of word j / 32 says whether column j is observed, (patterns, words).
+    pub words: *const u32,
+    /// Words of a pattern.
+    pub width: u32,
+    /// Number of patterns.
+    pub count: u32,
+}
+
+/// Numbers of a component's results: Σ r, Σ r·v (D), and the lower triangle of Σ r·v·vᵀ row by row.
+pub const fn sums(d: usize) -> usize {
+    1 + d + d * (d + 1) / 2
+}
+
+/// Numbers that a batch of patterns gives: the sums of all components; then log₂ of the constant of the samples' likelihoods times their
+/// weight, the components whose parameters could not be made, and the samples' Σ weight·log₂ where [`complete`] is given them.
+pub const fn values(k: usize, d: usize) -> usize {
+    k * sums(d) + 3
+}
+
+/// D×D matrices of work for each pattern and component.
+pub const MATRICES: usize = 3;
+/// Vectors of D numbers of work for each pattern and component.
+pub const VECTORS: usize = 3;
+
+device_code! {
+    mod cells;
+    pub(crate) use cells::*;
+}

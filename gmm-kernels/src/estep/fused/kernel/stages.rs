@@ -18,22 +18,6 @@ impl<const D: usize> Stages<'_, D> {
     /// No lane reads that stage.
     #[inline(always)]
     pub(crate) unsafe fn fetch(&self, base: u32, stage: usize) {
-        // SAFETY: the caller guarantees it.
-        unsafe { self.fetch_to(base, self.place(stage)) }
-    }
-
-    /// Where the lane's quads go in a stage.
-    #[inline(always)]
-    pub(crate) fn place(&self, stage: usize) -> Shared<f32> {
-        self.ring.offset(stage * D * TILE + QUAD * self.lane)
-    }
-
-    /// As [`fetch`](Self::fetch), to the [`place`](Self::place) of a stage.
-    ///
-    /// # Safety
-    /// As for [`fetch`](Self::fetch).
-    #[inline(always)]
-    pub(crate) unsafe fn fetch_to(&self, base: u32, place: Shared<f32>) {
         let columns = self.columns;
         if base < columns.quads() {
             let last = columns.quads() - 1;
@@ -46,7 +30,7 @@ impl<const D: usize> Stages<'_, D> {
             let mut j = 0;
             while j < D {
                 // SAFETY: the quad exists, and the ring has a place for each lane, feature and stage.
-                unsafe { place.copy4(j * TILE, from, policy) };
+                unsafe { self.ring.copy4((stage * D + j) * TILE + QUAD * self.lane, from, policy) };
                 from = from.wrapping_add(QUAD * quads);
                 j += 1;
             }

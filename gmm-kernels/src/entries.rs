@@ -91,9 +91,15 @@ pub fn exp2_bias() -> Entry<exp2_bias::Exp2BiasArgs> {
     Entry::new("exp2_bias")
 }
 
-/// Total, scores and exponents in tiles of `rows` (8 or 16) components, or rows of triangles.
-pub fn tiled(rows: usize, full: bool) -> Entry<tiled::TiledArgs> {
-    Entry::new(format!("tiled{}{rows}", if full { "_full" } else { "" }))
+/// Total, scores and exponents in tiles of `rows` (8 or 16) components, or rows of triangles; `gaps`: of samples with missing values, for
+/// diagonals in tiles of 8.
+pub fn tiled(rows: usize, full: bool, gaps: bool) -> Entry<tiled::TiledArgs> {
+    let of = match (full, gaps) {
+        (true, _) => "_full",
+        (false, true) => "_observed",
+        (false, false) => "",
+    };
+    Entry::new(format!("tiled{of}{rows}"))
 }
 
 /// The fused E-step of `capacity` (8 or 32) components over D ≤ 16 features.

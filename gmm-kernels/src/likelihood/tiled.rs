@@ -8,11 +8,14 @@
 //! parameters pass through shared memory, [`STEP`] features at a time; the next step is copied while one is computed. The sum
 //! over the components is a log-sum-exp with the running maximum.
 //!
+//! `tiled_observed8` is for samples with missing values, which are NaN, with diagonal covariances: a sample takes part with the features that it
+//! has, q −= (s·x + m)² + c for each of them with the constant c of the feature.
+//!
 //! Besides the total they give, where asked for, each sample's log₂-likelihood, or what the E-step needs: the exponents of all
 //! components, their maximum, and the factor that makes responsibilities of them.
 //!
 //! * Launch: one-dimensional grid; block of at least `component_warps` warps, a multiple of it; shared memory [`shared_bytes`].
-//! * Necessary work: N·K·D·2 fused multiply-adds (K rounded up to tiles), `full` N·K·D·(D + 3)/2 (the triangle rounded up to
+//! * Necessary work: N·K·D·2 fused multiply-adds (K rounded up to tiles), `observed` N·K·D·3, `full` N·K·D·(D + 3)/2 (the triangle rounded up to
 //!   tiles), on an H200 at most 33.4·10¹² a second.
 use crate::data::{Columns, QUAD};
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -38,7 +41,7 @@ pub struct TiledArgs {
     pub tiles: u32,
     /// Warps of a block along the components; a power of two.
     pub component_warps: u32,
-    /// sⱼ and mⱼ, (tiles, D, 2, T). `full`: A and below it b, in tiles of rows, (K, ⌈D / T⌉, D + 1, T), zeros where A has
+    /// sⱼ and mⱼ, (tiles, D, 2, T); `observed`: sⱼ, mⱼ and cⱼ, (tiles, D, 3, T). `full`: A and below it b, in tiles of rows, (K, ⌈D / T⌉, D + 1, T), zeros where A has
     /// none.
     pub scales_and_shifts: *const f32,
     /// w and seed, (tiles, 2, T). `full`: (K, 2).
@@ -66,16 +69,21 @@ pub struct Exponents {
     pub stride: u32,
 }
 
-/// Numbers of a stage: a step's samples, then its parameters.
-const fn stage(t: usize, warps: usize, across: usize) -> usize {
-    STEP * (warps / across * WARP_SAMPLES + across * 2 * t)
+/// Numbers of a feature of a component: s, m and, with missing values, c.
+pub const fn numbers(gaps: bool) -> usize {
+    if gaps { 3 } else { 2 }
 }
 
-/// Dynamic shared memory of a launch with tiles of `t` components.
-pub fn shared_bytes(t: usize, block_dim: u32, across: u32) -> usize {
+/// Numbers of a stage: a step's samples, then its parameters.
+const fn stage(t: usize, gaps: bool, warps: usize, across: usize) -> usize {
+    STEP * (warps / across * WARP_SAMPLES + across * numbers(gaps) * t)
+}
+
+/// Dynamic shared memory of a launch with tiles of `t` components; `gaps`: for samples with missing values.
+pub fn shared_bytes(t: usize, gaps: bool, block_dim: u32, across: u32) -> usize {
     let warps = (block_dim / WARP) as usize;
     // Each warp's maximum and sum for each of its samples, and two stages.
-    let numbers = 2 * warps * WARP_SAMPLES + 2 * stage(t, warps, across as usize);
+    let numbers = 2 * warps * WARP_SAMPLES + 2 * stage(t, gaps, warps, across as usize);
     FINISH_SHARED_BYTES + numbers * size_of::<f32>()
 }
 

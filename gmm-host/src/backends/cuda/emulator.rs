@@ -44,6 +44,7 @@ struct Problem {
     k: usize,
     total: f64,
     samples: Array1<f64>,
+    x: Array2<f32>,
 }
 
 /// The sums of so many blocks before a launch.
@@ -92,7 +93,7 @@ impl Problem {
         let mut reference = ReferenceEvaluator::new(samples);
         let total = reference.log_likelihood(mixture).unwrap();
         let samples = reference.score_samples(mixture).unwrap();
-        Self { frame, parameters, data, n, d, k, total, samples }
+        Self { frame, parameters, data, n, d, k, total, samples, x }
     }
 
     fn random(seed: u64, n: usize, d: usize, k: usize) -> Self {

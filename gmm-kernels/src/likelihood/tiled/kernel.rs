@@ -7,7 +7,7 @@ use crate::math::{LogProduct, LogSumExp};
 use crate::simt::*;
 
 /// The data of a launch, as a thread of a block sees it.
-struct Tiles<'a, const T: usize, const FULL: bool> {
+struct Tiles<'a, const T: usize, const FULL: bool, const GAPS: bool> {
     args: &'a TiledArgs,
     /// Quads of a block's samples, a power of two.
     quads: u32,
@@ -31,9 +31,9 @@ struct Step {
     start: u32,
 }
 
-impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
-    /// Numbers of a feature in a tile: s and m of each component, or a column of A.
-    const WIDTH: usize = if FULL { T } else { 2 * T };
+impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS> {
+    /// Numbers of a feature in a tile: s and m of each component, with missing values c, or a column of A.
+    const WIDTH: usize = if FULL { T } else { numbers(GAPS) * T };
 
     /// Tiles of rows of a component.
     #[inline(always)]
@@ -149,6 +149,8 @@ impl<const T: usize, const FULL: bool> Tiles<'_, T, FULL> {
                 let parameters = parameters.offset(f * Self::WIDTH);
                 if FULL {
                     multiply(values, &x, parameters);
+                } else if GAPS {
+                    subtract_observed(values, &x, parameters);
                 } else {
                     subtract_distances(values, &x, parameters);
                 }
@@ -252,6 +254,37 @@ pub unsafe fn finish_sample(
             store(to, top);
             store(to.add(exponents.stride as usize), factor);
         }
+    }
+}
+
+/// As [`subtract_distances`], where values may be missing: q −= (s·x + m)² + c for the samples that have the feature. `parameters`: s of each
+/// component, then m and c of each.
+///
+/// # Safety
+/// `parameters` has 3·T elements, aligned to 16 bytes.
+#[inline(always)]
+unsafe fn subtract_observed<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], parameters: Shared<f32>) {
+    let (mut x, mut less) = (*x, [-1.0; SAMPLES]);
+    let mut p = 0;
+    while p < SAMPLES {
+        (x[p], less[p]) = if x[p].is_nan() { (0.0, 0.0) } else { (x[p], -1.0) };
+        p += 1;
+    }
+    let mut k = 0;
+    while k < T {
+        // SAFETY: the caller guarantees it.
+        let (s, m, c) = unsafe { (parameters.get4(k), parameters.get4(T + k), parameters.get4(2 * T + k)) };
+        let mut l = 0;
+        while l < 4 {
+            let mut p = 0;
+            while p < SAMPLES {
+                let t = fma(s[l], x[p], m[l]);
+                q[k + l][p] = fma(less[p], fma(t, t, c[l]), q[k + l][p]);
+                p += 1;
+            }
+            l += 1;
+        }
+        k += 4;
     }
 }
 
@@ -402,7 +435,7 @@ unsafe fn store_samples(to: *mut f32, v: [f32; SAMPLES]) {
 }
 
 #[inline(always)]
-unsafe fn body<const T: usize, const FULL: bool>(args: &TiledArgs) {
+unsafe fn body<const T: usize, const FULL: bool, const GAPS: bool>(args: &TiledArgs) {
     let columns = &args.columns;
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
@@ -411,11 +444,11 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &TiledArgs) {
     let quads = warps / args.component_warps * (WARP_SAMPLES / QUAD) as u32;
     let maxima = Shared::<f32>::at(FINISH_SHARED_BYTES);
     let totals = maxima.offset(warps as usize * WARP_SAMPLES);
-    let tiles = Tiles::<T, FULL> {
+    let tiles = Tiles::<T, FULL, GAPS> {
         args,
         quads,
         stages: totals.offset(warps as usize * WARP_SAMPLES),
-        stage_size: stage(T, warps as usize, args.component_warps as usize),
+        stage_size: stage(T, GAPS, warps as usize, args.component_warps as usize),
         part,
         sample: group * WARP_SAMPLES + QUAD * lane,
     };
@@ -498,7 +531,7 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &TiledArgs) {
 }
 
 macro_rules! instances {
-    ($($(#[$doc:meta])* $name:ident $t:literal $full:literal;)*) => { $(
+    ($($(#[$doc:meta])* $name:ident $t:literal $full:literal $gaps:literal;)*) => { $(
         kernel! {
             $(#[$doc])*
             ///
@@ -506,18 +539,20 @@ macro_rules! instances {
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: TiledArgs) {
                 // SAFETY: the caller guarantees it.
-                unsafe { body::<$t, $full>(&args) }
+                unsafe { body::<$t, $full, $gaps>(&args) }
             }
         }
     )* };
 }
 instances! {
     /// Diagonal covariances, tiles of 8 components.
-    tiled8 8 false;
+    tiled8 8 false false;
     /// Diagonal covariances, tiles of 16 components.
-    tiled16 16 false;
+    tiled16 16 false false;
+    /// Diagonal covariances and samples with missing values, tiles of 8 components.
+    tiled_observed8 8 false true;
     /// Triangles, tiles of 8 rows.
-    tiled_full8 8 true;
+    tiled_full8 8 true false;
     /// Triangles, tiles of 16 rows.
-    tiled_full16 16 true;
+    tiled_full16 16 true false;
 }

@@ -233,8 +233,9 @@ mod tests {
         check(entries::posterior::<f32>());
         check(entries::posterior::<f64>());
         for full in [false, true] {
-            check(entries::tiled(8, full));
-            check(entries::tiled(16, full));
+            check(entries::tiled(8, full, false));
+            check(entries::tiled(8, false, true));
+            check(entries::tiled(16, full, false));
             check(entries::weighted_sums(full, false));
             check(entries::weighted_sums(full, true));
             check(entries::density::<f32>(full, false));

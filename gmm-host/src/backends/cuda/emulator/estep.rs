@@ -144,7 +144,7 @@ fn weighted_sums_statistics(
     let shape = weighted_sums_shape(&task, block.0, block.1);
     let (sm_len, constants_len) = match shape.full {
         true => layout::triangle_sizes(k, d, t),
-        false => (layout::tiled_sizes(k, d, t).1, layout::tiled_sizes(k, d, t).2),
+        false => (layout::tiled_sizes(k, d, t, false).1, layout::tiled_sizes(k, d, t, false).2),
     };
     let (mut sm, mut constants) = (vec![u128::MAX; sm_len.div_ceil(4)], vec![u128::MAX; constants_len.div_ceil(4)]);
     let (a, b) = (bytemuck::cast_slice_mut(&mut sm), bytemuck::cast_slice_mut(&mut constants));
@@ -209,7 +209,7 @@ fn weighted_sums_statistics(
         let block = 32 * component_warps;
         // SAFETY: the arguments of these kernels, with the arrays of `memory`.
         unsafe {
-            launch((2, 1), block, tiled::shared_bytes(t, block, component_warps), &memory, tiled_kernel, tiled);
+            launch((2, 1), block, tiled::shared_bytes(t, false, block, component_warps), &memory, tiled_kernel, tiled);
             let grid = (shape.blocks(), slices as u32);
             launch(grid, shape.block(), shape.shared_bytes(), &memory, sums_kernel, sums_args);
         }

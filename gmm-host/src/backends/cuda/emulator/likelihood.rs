@@ -1,9 +1,11 @@
 //! `small_k`, `batch`, `tiled` and `pair`: totals and scores.
 use super::{Problem, of_each_type, random_mixture, with_holes};
 use crate::backends::cuda::likelihood::{batch_tensor_cores_layout, layout};
+use crate::backends::cuda::missing::add_offsets;
 use crate::backends::cuda::plan::even;
+use crate::backends::cuda::source::Source;
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
-use crate::{CovarianceType, Covariances, Mixture};
+use crate::{CovarianceType, Covariances, Mixture, Samples};
 use cust::memory::bytemuck;
 use gmm_kernels::data;
 use gmm_kernels::likelihood::{batch, batch_tensor_cores, pair, small_k, tiled};
@@ -20,8 +22,11 @@ const NO_EXPONENTS: tiled::Exponents =
 impl Problem {
     fn check_samples(&self, samples: &[f32], what: &str) {
         let (n, d, k) = (self.n, self.d, self.k);
-        for (i, (&got, bound)) in samples.iter().zip(self.tolerances().1).enumerate() {
-            let got = std::f64::consts::LN_2 * (f64::from(got) + self.parameters.offset);
+        let scores =
+            samples.iter().map(|v| std::f64::consts::LN_2 * (f64::from(*v) + self.parameters.offset)).collect();
+        let source = Source::Host(Samples::with_missing(self.x.view()).unwrap(), 0);
+        let scores = add_offsets(&source, self.parameters.gaps.as_ref(), scores);
+        for (i, (&got, bound)) in scores.iter().zip(self.tolerances().1).enumerate() {
             let error = (got - self.samples[i]).abs();
             assert!(error <= bound, "{what} N={n} D={d} K={k} sample {i}: {got} for {}, {error:e}", self.samples[i]);
         }
@@ -73,16 +78,21 @@ impl Problem {
     }
 
     fn tiled(&self, t: usize, grid: u32, block: u32, component_warps: u32) {
-        let (tiles, sm_len, constants_len) = layout::tiled_sizes(self.k, self.d, t);
+        let gaps = self.parameters.gaps.is_some();
+        let (tiles, sm_len, constants_len) = layout::tiled_sizes(self.k, self.d, t, gaps);
         let (mut sm, mut constants) = (vec![0u128; sm_len.div_ceil(4)], vec![0u128; constants_len.div_ceil(4)]);
         layout::tiles(&self.parameters, t, bytemuck::cast_slice_mut(&mut sm), bytemuck::cast_slice_mut(&mut constants));
         let mut memory = Memory::new();
         let columns = self.columns(&mut memory);
         let sm = memory.read("scales and shifts", &bytemuck::cast_slice(&sm)[..sm_len]);
         let constants = memory.read("weights and seeds", &bytemuck::cast_slice(&constants)[..constants_len]);
-        let kernel = if t == 8 { tiled::tiled8 } else { tiled::tiled16 };
+        let kernel = match t {
+            8 if gaps => tiled::tiled_observed8,
+            8 => tiled::tiled8,
+            _ => tiled::tiled16,
+        };
         self.scored(&format!("tiled{t} {grid}x{block}/{component_warps}"), &memory, |memory, samples| {
-            let shape = (grid, block, tiled::shared_bytes(t, block, component_warps));
+            let shape = (grid, block, tiled::shared_bytes(t, gaps, block, component_warps));
             self.total(shape, memory, kernel, |output| tiled::TiledArgs {
                 columns,
                 d: self.d as u32,
@@ -410,6 +420,28 @@ fn small_k_takes_missing_values() {
         let problem = Problem::new(x, &mixture);
         problem.small_k(1, 32);
         problem.small_k(2, 64);
+    }
+}
+
+#[test]
+fn tiled_takes_missing_values() {
+    let cases = [
+        // N, D, K, share, grid, block, warps along the components
+        (1, 1, 1, 0.6, 1, 32, 1),
+        (3, 13, 8, 0.3, 1, 64, 2),
+        (300, 13, 20, 0.05, 2, 64, 1),
+        (515, 16, 40, 0.3, 1, 128, 4),
+        (511, 17, 3, 0.6, 2, 32, 1),
+        (100, 41, 9, 0.3, 1, 64, 2),
+    ];
+    for (i, (n, d, k, share, grid, block, component_warps)) in cases.into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(90 + i as u64);
+        let mixture = random_mixture(&mut rng, k, d);
+        let x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
+        let mut x = with_holes(&mut rng, x, share);
+        x.row_mut(n / 2).fill(f32::NAN);
+        x[[0, d - 1]] = if n > 1 { 40.0 } else { f32::NAN };
+        Problem::new(x, &mixture).tiled(8, grid, block, component_warps);
     }
 }
 

@@ -97,7 +97,7 @@ impl WeightedSums {
         let slices = room.div_ceil(shape.blocks() as usize).min(piece.min(n).div_ceil(SLICE)).max(1);
         let pairs = layout.pairs.as_flattened();
         Ok(Self {
-            tiled: gpu.kernel(&entries::tiled(rows, full), None)?,
+            tiled: gpu.kernel(&entries::tiled(rows, full, false), None)?,
             weighted_sums: kernel,
             reduce: gpu.kernel(&entries::reduce_slices(), None)?,
             task: *task,
@@ -164,6 +164,7 @@ impl WeightedSums {
                 k: self.task.k,
                 rows,
                 full: self.shape.full,
+                gaps: false,
                 across: self.across,
                 parameters: section(Section::Likelihood)?,
                 weighted: self.task.weighted,
@@ -175,7 +176,7 @@ impl WeightedSums {
             let grid = Grid::new(
                 blocks.min(self.tiled_blocks as usize) as u32,
                 TILED_BLOCK,
-                tiled::shared_bytes(rows, TILED_BLOCK, self.across),
+                tiled::shared_bytes(rows, false, TILED_BLOCK, self.across),
             );
             running = running.followed_by(stream.launch(self.tiled, grid, likelihoods)?.borrowed());
             let sums = WeightedSumsLaunch {

@@ -72,7 +72,7 @@ impl WeightedSumsLayout {
     /// Lengths of the sections, whole 16 bytes each; `rows`: of a tile of `tiled`.
     fn lengths(&self, rows: usize) -> [usize; 3] {
         let (k, d) = self.dim();
-        let (scales, constants) = layout::tiled_lengths(k, d, rows, self.full());
+        let (scales, constants) = layout::tiled_lengths(k, d, rows, self.full(), false);
         [scales + constants, self.weights.len(), self.centres.len()].map(|len| len.next_multiple_of(4))
     }
 
@@ -94,9 +94,9 @@ impl WeightedSumsLayout {
     /// Writes the parameters.
     pub fn write(&self, rows: usize, out: &mut [f32]) {
         let (k, d) = self.dim();
-        let (scales, constants) = layout::tiled_lengths(k, d, rows, self.full());
+        let (scales, constants) = layout::tiled_lengths(k, d, rows, self.full(), false);
         let (scales, rest) = out.split_at_mut(scales);
-        layout::tiled(&self.parameters, rows, scales, &mut rest[..constants]);
+        layout::write_tiles(&self.parameters, rows, scales, &mut rest[..constants]);
         out[self.section(Section::Weights, rows)][..self.weights.len()].copy_from_slice(&self.weights);
         out[self.section(Section::Centres, rows)][..self.centres.len()].copy_from_slice(&self.centres);
     }

@@ -1,7 +1,7 @@
 //! Parameters as the kernels for likelihoods read them. Nothing here calls CUDA, so that it is tested on
 //! any machine.
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
-use gmm_kernels::likelihood::small_k;
+use gmm_kernels::likelihood::{small_k, tiled};
 
 /// The seed of a component that must never become the maximum: below every real exponent (t² ≤ 2¹¹⁶ a feature), and
 /// far enough above the smallest number that differences of the two stay finite.
@@ -42,25 +42,35 @@ pub(crate) fn small_k_components<const ROW: usize>(
     components
 }
 
-/// Sizes of the parameters of `tiled` with tiles of `t` components: number of tiles, length of `sm` and `constants`.
-pub(crate) fn tiled_sizes(k: usize, d: usize, t: usize) -> (usize, usize, usize) {
+/// Sizes of the parameters of `tiled` with tiles of `t` components: number of tiles, length of `sm` and `constants`; `gaps`: where values
+/// are missing.
+pub(crate) fn tiled_sizes(k: usize, d: usize, t: usize, gaps: bool) -> (usize, usize, usize) {
     let tiles = k.div_ceil(t);
-    (tiles, tiles * d * 2 * t, tiles * 2 * t)
+    (tiles, tiles * d * tiled::numbers(gaps) * t, tiles * 2 * t)
 }
 
-/// Writes the components in tiles of `t`: s and m to `sm`, (tiles, D, 2, T); w and seed to `constants`, (tiles, 2, T).
+/// Writes the components in tiles of `t`: s, m and, with missing values, c to `sm`, (tiles, D, 2 or 3, T); w and seed to `constants`,
+/// (tiles, 2, T).
 pub(crate) fn tiles(parameters: &DeviceParameters<f32>, t: usize, sm: &mut [f32], constants: &mut [f32]) {
     let (components, d) = (parameters.n_components, parameters.n_features);
-    debug_assert_eq!((sm.len(), constants.len()), (tiled_sizes(components, d, t).1, tiled_sizes(components, d, t).2));
-    for (tile, (sm, constants)) in sm.chunks_exact_mut(d * 2 * t).zip(constants.chunks_exact_mut(2 * t)).enumerate() {
+    let gaps = parameters.gaps.as_ref();
+    let numbers = tiled::numbers(gaps.is_some());
+    let (_, scales, of_constants) = tiled_sizes(components, d, t, gaps.is_some());
+    debug_assert_eq!((sm.len(), constants.len()), (scales, of_constants));
+    for (tile, (sm, constants)) in
+        sm.chunks_exact_mut(d * numbers * t).zip(constants.chunks_exact_mut(2 * t)).enumerate()
+    {
         for l in 0..t {
             let k = tile * t + l;
             let alive = k < components && parameters.weight[k] > 0.0;
             constants[l] = if alive { parameters.weight[k] } else { 0.0 };
             constants[t + l] = if alive { parameters.seed[k] } else { DEAD_SEED };
-            for (j, sm) in sm.chunks_exact_mut(2 * t).enumerate() {
+            for (j, sm) in sm.chunks_exact_mut(numbers * t).enumerate() {
                 sm[l] = if alive { parameters.scale[k * d + j] } else { 0.0 };
                 sm[t + l] = if alive { parameters.shift[k * d + j] } else { 0.0 };
+                if let Some(gaps) = gaps {
+                    sm[2 * t + l] = if alive { -gaps.constants[k * d + j] } else { 0.0 };
+                }
             }
         }
     }
@@ -103,18 +113,18 @@ pub(crate) fn triangles(parameters: &DeviceParameters<f32>, t: usize, a: &mut [f
 }
 
 /// Lengths of the parameters of `tiled` with tiles of `rows` components, or rows of triangles: scales and shifts, and
-/// constants.
-pub(crate) fn tiled_lengths(k: usize, d: usize, rows: usize, full: bool) -> (usize, usize) {
+/// constants; `gaps`: where values are missing.
+pub(crate) fn tiled_lengths(k: usize, d: usize, rows: usize, full: bool, gaps: bool) -> (usize, usize) {
     if full {
         triangle_sizes(k, d, rows)
     } else {
-        let (_, scales, constants) = tiled_sizes(k, d, rows);
+        let (_, scales, constants) = tiled_sizes(k, d, rows, gaps);
         (scales, constants)
     }
 }
 
 /// Writes the components in tiles of `rows` components, or of rows of their triangles.
-pub(crate) fn tiled(parameters: &DeviceParameters<f32>, rows: usize, scales: &mut [f32], constants: &mut [f32]) {
+pub(crate) fn write_tiles(parameters: &DeviceParameters<f32>, rows: usize, scales: &mut [f32], constants: &mut [f32]) {
     match parameters.matrices {
         Matrices::Diagonal => tiles(parameters, rows, scales, constants),
         Matrices::Each(_) | Matrices::Shared(_) => triangles(parameters, rows, scales, constants),
@@ -153,7 +163,7 @@ mod tests {
         assert_eq!(small_k[3..], [[0.0; 8]; 5]);
 
         // Two tiles of two: the last place is padding, and component 1, without weight, is written like padding.
-        let (tiles_, sm, constants) = tiled_sizes(3, 2, 2);
+        let (tiles_, sm, constants) = tiled_sizes(3, 2, 2, false);
         assert_eq!((tiles_, sm, constants), (2, 16, 8));
         let (mut sm, mut constants) = (vec![f32::NAN; sm], vec![f32::NAN; constants]);
         tiles(&p, 2, &mut sm, &mut constants);

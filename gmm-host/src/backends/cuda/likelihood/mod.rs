@@ -71,7 +71,7 @@ impl Plan {
                 gpu.kernel(&entries::reduce_sets(), None)?,
             ),
             Family::Tiled8 | Family::Tiled16 => {
-                Kernels::Tiled(gpu.kernel(&entries::tiled(family.rows(), task.full), registers)?)
+                Kernels::Tiled(gpu.kernel(&entries::tiled(family.rows(), task.full, task.gaps), registers)?)
             }
             Family::Pair => Kernels::Pair(gpu.kernel(&entries::pair(), registers)?),
             Family::Fused
@@ -92,7 +92,7 @@ impl Plan {
     /// Makes a workspace ready for these parameter sets: parameters as the kernel reads them, and room for its sums.
     pub fn prepare(&self, workspace: &mut Workspace, sets: &[DeviceParameters<f32>]) -> Result<()> {
         self.check(sets)?;
-        let Task { k, d, full, .. } = self.task;
+        let Task { k, d, full, gaps, .. } = self.task;
         let blocks = self.blocks as usize;
         match self.variant.family {
             Family::Batch | Family::BatchTensorCores => {
@@ -121,10 +121,10 @@ impl Plan {
                 workspace.parameters.fill(k * width, |to| layout::component_rows(&sets[0], width, to))
             }
             family => {
-                let (scales, constants) = layout::tiled_lengths(k, d, family.rows(), full);
+                let (scales, constants) = layout::tiled_lengths(k, d, family.rows(), full, gaps);
                 workspace.parameters.fill(scales + constants, |to| {
                     let (scales, constants) = to.split_at_mut(scales);
-                    layout::tiled(&sets[0], family.rows(), scales, constants);
+                    layout::write_tiles(&sets[0], family.rows(), scales, constants);
                 })
             }
         }
@@ -189,6 +189,7 @@ impl Plan {
                     k,
                     rows: self.variant.family.rows(),
                     full: self.task.full,
+                    gaps: self.task.gaps,
                     across: self.variant.split,
                     parameters,
                     weighted: self.task.weighted,

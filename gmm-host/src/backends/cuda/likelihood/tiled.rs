@@ -44,9 +44,11 @@ pub struct Tiled<'a> {
     pub rows: usize,
     /// Whether components have triangles.
     pub full: bool,
+    /// Whether values are missing.
+    pub gaps: bool,
     /// Warps of a block along the components.
     pub across: u32,
-    /// As [`layout::tiled`] writes them: scales or triangles, then constants.
+    /// As [`layout::write_tiles`] writes them: scales or triangles, then constants.
     pub parameters: Numbers<'a, f32>,
     /// Whether the total counts samples by their weights.
     pub weighted: bool,
@@ -70,8 +72,8 @@ unsafe impl Launch for Tiled<'_> {
 
     fn argument(&self, grid: &Grid) -> Result<TiledArgs> {
         let (n, d) = (self.columns.n(), self.columns.d());
-        let (scales, constants) = layout::tiled_lengths(self.k, d, self.rows, self.full);
-        let needed = vec![scales + constants, n, shared_bytes(self.rows, grid.threads, self.across)];
+        let (scales, constants) = layout::tiled_lengths(self.k, d, self.rows, self.full, self.gaps);
+        let needed = vec![scales + constants, n, shared_bytes(self.rows, self.gaps, grid.threads, self.across)];
         let got = vec![self.parameters.len(), self.scores.map_or(n, |scores| scores.len()), grid.shared];
         let warps = grid.threads / WARP;
         let whole = self.across.is_power_of_two() && warps.is_multiple_of(self.across);

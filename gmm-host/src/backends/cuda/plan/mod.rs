@@ -15,7 +15,7 @@
 //! | `weighted_sums` | E-step | all | any, as shared memory allows | yes |
 //! | `general` | all | all | any | yes |
 //!
-//! Samples with missing values are taken by `small_k`, `fused_tensor_cores` (K ≤ 32) and `general`, under diagonal covariances.
+//! Samples with missing values are taken by `small_k`, `tiled8`, `fused_tensor_cores` (K ≤ 32) and `general`, under diagonal covariances.
 //!
 //! In float64 `fused` makes the E-step of diagonal covariances, and `general` all else. `general` alone gives labels and
 //! responsibilities; in float32 it makes the E-steps that the others cannot. [`Family::problem`] is this table; [`candidates`] adds the
@@ -188,7 +188,7 @@ impl Family {
 
     /// Whether it takes samples with missing values.
     fn takes_gaps(self) -> bool {
-        matches!(self, Self::SmallK | Self::FusedTensorCores | Self::General)
+        matches!(self, Self::SmallK | Self::Tiled8 | Self::FusedTensorCores | Self::General)
     }
 
     /// The operations that it has.

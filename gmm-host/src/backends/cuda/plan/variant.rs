@@ -237,7 +237,9 @@ impl Variant {
                     (batch_tensor_cores_layout::eights(k), batch_tensor_cores_layout::fours(self.split as usize));
                 batch_tensor_cores::shared_bytes(d, eights, part, self.block)
             }
-            Family::Tiled8 | Family::Tiled16 => tiled::shared_bytes(self.family.rows(), self.block, self.split),
+            Family::Tiled8 | Family::Tiled16 => {
+                tiled::shared_bytes(self.family.rows(), task.gaps, self.block, self.split)
+            }
             Family::Pair => pair::shared_bytes(self.block),
             Family::Fused => fused_shared_bytes(task, self.block),
             Family::FusedTensorCores => fused_tensor_cores::Shape::new(k, d, task.full, task.gaps)
@@ -278,7 +280,7 @@ impl Variant {
             Family::BatchTensorCores => {
                 vec![entries::batch_tensor_cores(batch_tensor_cores::steps(d)).name().into()]
             }
-            Family::Tiled8 | Family::Tiled16 => vec![entries::tiled(self.family.rows(), full).name().into()],
+            Family::Tiled8 | Family::Tiled16 => vec![entries::tiled(self.family.rows(), full, task.gaps).name().into()],
             Family::Pair => vec![entries::pair().name().into()],
             Family::Fused if task.precision == Precision::Float64 => {
                 vec![entries::fused64(fused64::capacity(k), fused64::features(d)).name().into()]
@@ -301,7 +303,7 @@ impl Variant {
                 vec![entries::exponents(full, tiles).name().into(), entries::weigh(full, tiles).name().into()]
             }
             Family::WeightedSums => vec![
-                entries::tiled(self.split as usize, full).name().into(),
+                entries::tiled(self.split as usize, full, false).name().into(),
                 entries::weighted_sums(full, central).name().into(),
             ],
             Family::General => {

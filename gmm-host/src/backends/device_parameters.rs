@@ -132,6 +132,16 @@ impl<T: Float> DeviceParameters<T> {
         Ok(Self::assemble((k, d), scale, shift, matrices, &constant, frame))
     }
 
+    /// The multiply-adds that the exponents of a sample take.
+    pub fn cost(&self) -> usize {
+        let matrix = match &self.matrices {
+            Matrices::Diagonal => 0,
+            Matrices::Each(matrices) => matrices.len(),
+            Matrices::Shared(matrix) => matrix.len(),
+        };
+        2 * self.scale.len() + matrix
+    }
+
     /// `constant` (K,): log₂ of each component's weight and of the determinant of its matrix in the frame.
     fn assemble(
         (n_components, n_features): (usize, usize),

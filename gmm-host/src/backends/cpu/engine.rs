@@ -3,10 +3,10 @@ use super::estep;
 use super::isa::Isa;
 use super::kernel::{Buffer, Chunk, PerSample, Total, buffer, scratch};
 use super::leading::leading_rows;
-use super::moments::{EStep, Layout, MAX_PENDING, Sums};
+use super::moments::{EStep, Layout, MAX_PENDING, Sums, Totals};
 use super::posterior::{Labels, Responsibilities};
 use super::real::Real;
-use super::resident::{Resident, Zeros};
+use super::resident::Resident;
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use crate::backends::either_precision::Float32Evaluator;
 use crate::compensated::neumaier_sum;
@@ -19,7 +19,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::f64::consts::LN_2;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Work of fewer fused multiply-adds of single elements than this is done by the calling thread: it takes less time than
 /// waking the others.
@@ -46,6 +46,27 @@ pub(super) struct Engine<'a, T> {
     n_threads: usize,
     /// Room for the chunks' results, so that a call need not allocate it.
     partial: Vec<f64>,
+    spare: Spare<T>,
+}
+
+/// The memory of an E-step for the next one of the same shape. New pages from the system would take a good part of the time of an
+/// E-step. A clone has none.
+#[derive(Debug)]
+struct Spare<T> {
+    sums: Vec<Sums<T>>,
+    totals: Vec<Totals>,
+}
+
+impl<T> Default for Spare<T> {
+    fn default() -> Self {
+        Self { sums: Vec::new(), totals: Vec::new() }
+    }
+}
+
+impl<T> Clone for Spare<T> {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 impl<'a, T: Real> Engine<'a, T> {
@@ -60,7 +81,19 @@ impl<'a, T: Real> Engine<'a, T> {
         let total_weight = samples.total_weight();
         let observed = samples.missing().is_some().then(|| samples.observed_weights().into());
         let data = Arc::new(data);
-        Self { samples, data, weights, weight_scale, total_weight, observed, isa, pool, n_threads, partial: Vec::new() }
+        Self {
+            samples,
+            data,
+            weights,
+            weight_scale,
+            total_weight,
+            observed,
+            isa,
+            pool,
+            n_threads,
+            partial: Vec::new(),
+            spare: Spare::default(),
+        }
     }
 
     /// The mixture's parameters for these samples. Where values are missing, its covariances have to be diagonal or spherical.
@@ -83,8 +116,12 @@ impl<'a, T: Real> Engine<'a, T> {
     /// Runs `work` on each piece of `out` of `size` elements, with the piece's number. Uses all threads if that pays for work
     /// of `cost` multiply-adds a sample.
     fn for_each_piece<A: Send>(&self, out: &mut [A], size: usize, cost: usize, work: impl Fn(usize, &mut [A]) + Sync) {
-        let serial = self.n_threads == 1 || self.data.n.saturating_mul(cost) < SERIAL_WORK;
-        if serial {
+        self.in_pieces(out, size, self.data.n.saturating_mul(cost), work);
+    }
+
+    /// As [`for_each_piece`](Self::for_each_piece), for work of `cost` multiply-adds in all.
+    fn in_pieces<A: Send>(&self, out: &mut [A], size: usize, cost: usize, work: impl Fn(usize, &mut [A]) + Sync) {
+        if self.n_threads == 1 || cost < SERIAL_WORK {
             return out.chunks_mut(size).enumerate().for_each(|(c, out)| work(c, out));
         }
         let mut parallel = || out.par_chunks_mut(size).enumerate().for_each(|(c, out)| work(c, out));
@@ -105,7 +142,7 @@ impl<'a, T: Real> Engine<'a, T> {
         check_features(mixture, self.data.d)?;
         let parameters = self.parameters(mixture)?;
         let leading = leading_rows(&parameters);
-        let cost = 2 * parameters.scale.len() + 8 * parameters.n_components + 64;
+        let cost = parameters.cost() + 8 * parameters.n_components + 64;
         self.for_each_piece(out, self.data.chunk * each, cost, |c, out| {
             let (x, samples) = self.data.chunk(c);
             let mut scratch = scratch(parameters.n_components, self.data.d);
@@ -146,17 +183,16 @@ impl<'a, T: Real> Engine<'a, T> {
         padded
     }
 
-    /// The E-step over some chunks: the total of log₂ p − offset, and the sums in float64, as `layout` says.
+    /// The E-step over some chunks, whose sums are added to `sums`: the total of log₂ p − offset.
     fn segment_sums(
         &self,
         chunks: Range<usize>,
         parameters: &DeviceParameters<T>,
         leading: Option<usize>,
-        layout: Layout,
         centres: &[T],
-    ) -> (f64, Zeros<f64>) {
+        sums: &mut Sums<T>,
+    ) -> f64 {
         let mut scratch = scratch(parameters.n_components, parameters.n_features);
-        let mut sums = Sums::new(layout, parameters.n_components);
         let mut log2 = Vec::new();
         let mut pending = 0;
         for c in chunks {
@@ -166,14 +202,61 @@ impl<'a, T: Real> Engine<'a, T> {
                 chunk: Chunk { x, n: samples.len(), parameters, leading, scratch: &mut scratch },
                 weights: self.weights.as_ref().map(|w| &w[samples]),
                 centres,
-                sums: &mut sums,
+                sums: &mut *sums,
             }));
             if pending >= MAX_PENDING {
                 sums.flush(self.isa);
                 pending = 0;
             }
         }
-        (neumaier_sum(log2), sums.finish(self.isa))
+        neumaier_sum(log2)
+    }
+
+    /// The E-step over all chunks: the total of log₂ p − offset, and the totals that `layout` describes.
+    fn all_sums(
+        &mut self,
+        parameters: &DeviceParameters<T>,
+        leading: Option<usize>,
+        layout: Layout,
+        centres: &[T],
+    ) -> (f64, Totals) {
+        let (n_chunks, k) = (self.data.n_chunks(), parameters.n_components);
+        let n_segments = n_chunks.min((SEGMENT_ELEMENTS / layout.length()).clamp(4, 64));
+        let mut spare = std::mem::take(&mut self.spare);
+        if !spare.sums.iter().all(|sums| sums.has_shape(layout, k)) {
+            spare = Spare::default();
+        }
+        let spare = Mutex::new(spare);
+        let of_spare = || spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut segments: Vec<Option<(f64, Totals)>> = (0..n_segments).map(|_| None).collect();
+        let cost = 4 * (parameters.scale.len() + parameters.shift.len() * layout.height.max(2));
+        self.for_each_piece(&mut segments, 1, cost, |segment, out| {
+            let chunks = segment * n_chunks / n_segments..(segment + 1) * n_chunks / n_segments;
+            let present = of_spare().sums.pop();
+            let mut sums = present.unwrap_or_else(|| Sums::new(layout, k));
+            let log2 = self.segment_sums(chunks, parameters, leading, centres, &mut sums);
+            let room = of_spare().totals.pop();
+            out[0] = Some((log2, sums.finish(self.isa, room)));
+            of_spare().sums.push(sums);
+        });
+        let (log2, mut totals): (Vec<f64>, Vec<Totals>) = segments.into_iter().flatten().unzip();
+        // In the order of the segments, of which there is always one, because there are samples.
+        let mut sum = totals.remove(0);
+        for totals in &totals {
+            sum.spread.iter_mut().zip(&totals.spread).for_each(|(sum, v)| *sum += v);
+        }
+        const PIECE: usize = 1 << 14;
+        self.in_pieces(&mut sum.matrices, PIECE, layout.matrices * totals.len(), |piece, sum| {
+            for totals in &totals {
+                sum.iter_mut().zip(&totals.matrices[piece * PIECE..]).for_each(|(sum, v)| *sum += v);
+            }
+        });
+        // No more memory than the samples take.
+        if n_segments * layout.length() <= self.data.n * self.data.d {
+            self.spare = spare.into_inner().unwrap_or_else(PoisonError::into_inner);
+            self.spare.totals.extend(totals);
+        }
+        (neumaier_sum(log2), sum)
     }
 }
 
@@ -225,7 +308,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
             return Ok(Vec::new());
         }
         let most_components = parameters.iter().map(|(_, p)| p.n_components).max().unwrap_or(1);
-        let cost = parameters.iter().map(|(_, p)| 2 * p.scale.len() + 8 * p.n_components).sum();
+        let cost = parameters.iter().map(|(_, p)| p.cost() + 8 * p.n_components).sum();
         let mut partial = std::mem::take(&mut self.partial);
         partial.resize(self.data.n_chunks() * parameters.len(), 0.0);
         self.for_each_piece(&mut partial, parameters.len(), cost, |c, totals| {
@@ -274,23 +357,9 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         let leading = leading_rows(&parameters);
         let layout = Layout::new(&parameters, self.data.lanes);
         let centres = self.padded_centres(mixture, &parameters, layout);
-        let n_chunks = self.data.n_chunks();
-        let n_segments = n_chunks.min((SEGMENT_ELEMENTS / layout.length).clamp(4, 64));
-        let mut segments: Vec<(f64, Zeros<f64>)> = (0..n_segments).map(|_| (0.0, Zeros::new(0))).collect();
-        let cost = 4 * (parameters.scale.len() + parameters.shift.len() * layout.height.max(2));
-        self.for_each_piece(&mut segments, 1, cost, |segment, out| {
-            let chunks = segment * n_chunks / n_segments..(segment + 1) * n_chunks / n_segments;
-            out[0] = self.segment_sums(chunks, &parameters, leading, layout, &centres);
-        });
-        let log2 = neumaier_sum(segments.iter().map(|s| s.0));
-        // In the order of the segments; there is always one, because there are samples.
-        let sums = segments.into_iter().map(|(_, totals)| totals).reduce(|mut sums, totals| {
-            sums.iter_mut().zip(totals.iter()).for_each(|(sum, v)| *sum += v);
-            sums
-        });
-        let sums = sums.unwrap_or_else(|| Zeros::new(layout.length));
+        let (log2, totals) = self.all_sums(&parameters, leading, layout, &centres);
         let scale = self.weight_scale;
-        let mut sums = estep::centred_sums(mixture, &parameters, &self.data.frame, layout, &sums, scale);
+        let mut sums = estep::centred_sums(mixture, &parameters, &self.data.frame, layout, &totals, scale);
         sums.weight = self.total_weight;
         sums.log_likelihood = (self.total_offset(&parameters) + log2 * scale) * LN_2;
         Statistics::from_centred_sums(sums)

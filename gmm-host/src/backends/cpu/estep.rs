@@ -1,8 +1,7 @@
 //! From the sums of the E-step kernel to sufficient statistics.
-use super::moments::Layout;
+use super::moments::{Layout, Totals};
 use super::real::Real;
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
-use crate::compensated::neumaier_sum;
 use crate::data::frame::Frame;
 use crate::model::linalg::for_each_matrix;
 use crate::{CentredSums, Covariances, Mixture};
@@ -25,21 +24,20 @@ pub(super) fn centres<T: Real>(mixture: &Mixture, parameters: &DeviceParameters<
     })
 }
 
-/// The kernel's `sums`, which lie as `layout` says, in the units of the data. `factor` is what the kernel's weights have to
+/// The kernel's `totals`, which lie as `layout` says, in the units of the data. `factor` is what the kernel's weights have to
 /// be multiplied by to give the samples' weights.
 pub(super) fn centred_sums<T: Real>(
     mixture: &Mixture,
     parameters: &DeviceParameters<T>,
     frame: &Frame,
     layout: Layout,
-    sums: &[f64],
+    totals: &Totals,
     factor: f64,
 ) -> CentredSums {
     let (k, d) = mixture.means().dim();
     let centres = centres(mixture, parameters, frame);
-    let (spread, _) = sums.split_at(layout.spread * layout.lanes);
-    let spread: Vec<f64> =
-        spread.chunks_exact(layout.lanes).map(|v| factor * neumaier_sum(v.iter().copied())).collect();
+    let spread: Vec<f64> = totals.spread.iter().map(|v| factor * v).collect();
+    let sums = &totals.matrices;
     let counts = Array1::from_iter(spread[..k].iter().copied());
     // A matrix whose rows have `width` elements, the last ones of which are padding.
     let matrix = |at: usize, rows: usize, width: usize, columns: usize| {
@@ -63,12 +61,12 @@ pub(super) fn centred_sums<T: Real>(
                     to.iter_mut().zip(from).for_each(|(to, v)| *to = factor * v);
                 }
             });
-            (matrix(layout.spread * layout.lanes, k, layout.width, d), Covariances::Full(second))
+            (matrix(0, k, layout.width, d), Covariances::Full(second))
         }
         Matrices::Shared(_) => {
             let mut second = matrix(layout.second, d, layout.width, d);
             second += &between(centres.view(), matrix(layout.pairs, k, layout.pair_width, k).view());
-            (matrix(layout.spread * layout.lanes, k, layout.width, d), Covariances::Tied(second))
+            (matrix(0, k, layout.width, d), Covariances::Tied(second))
         }
     };
     let sums = CentredSums { weight: 0.0, log_likelihood: 0.0, centres, counts, first, second };

@@ -15,7 +15,7 @@ use std::ops::Range;
 pub(crate) const GROUP: usize = 4;
 
 /// Features of a group that are worked through before the next component or the first row of a matrix: they stay in the
-/// first-level cache. A multiple of four, so that rows that are taken together end in one block.
+/// first-level cache. A multiple of eight, so that rows that are taken together end in one block.
 const FEATURES: usize = 64;
 
 /// Elements of one type, aligned for every register.
@@ -218,21 +218,78 @@ fn diagonal<T: Real, S: Simd, const REGISTERS: usize>(
         for (i, row) in rows.iter_mut().enumerate() {
             *row = &x[i * d + start..][..length];
         }
-        for (k, q) in q.iter_mut().enumerate() {
-            let scale = &parameters.scale[k * d + start..][..length];
-            let shift = &parameters.shift[k * d + start..][..length];
-            let mut sum = if start == 0 { [T::splat(simd, parameters.seed[k]); REGISTERS] } else { *q };
-            for (j, (&s, &m)) in scale.iter().zip(shift).enumerate() {
-                let (s, m) = (T::splat(simd, s), T::splat(simd, m));
-                for i in 0..REGISTERS {
-                    let t = T::mul_add(simd, rows[i][j], s, m);
-                    sum[i] = T::sub_mul(simd, t, t, sum[i]);
+        // A product with a matrix is in the cache already.
+        let is_resident = matches!(parameters.matrices, Matrices::Diagonal);
+        // Two components at once, so that twice as many chains hide the latency.
+        let (pairs, last) = q.as_chunks_mut::<2>();
+        let n_pairs = pairs.len();
+        for (pair, q) in pairs.iter_mut().enumerate() {
+            if is_resident && d <= FEATURES / 4 {
+                for row in (pair..REGISTERS).step_by(n_pairs) {
+                    prefetch(rows[row], AHEAD * x.len());
                 }
             }
-            *q = sum;
+            subtract_squares(simd, &rows, parameters, 2 * pair, start, q);
+        }
+        if let [q] = last {
+            subtract_squares(simd, &rows, parameters, 2 * pairs.len(), start, std::array::from_mut(q));
         }
         start += length;
     }
+}
+
+/// How many groups ahead the samples are read.
+const AHEAD: usize = 2;
+
+/// Has the processor read what lies `distance` behind some registers. It reads ahead by itself along one row, but not well along
+/// the rows of a group at once.
+#[inline(always)]
+fn prefetch<R>(registers: &[R], distance: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for register in 0..registers.len() {
+        let behind = registers.as_ptr().wrapping_add(distance + register).cast::<i8>();
+        // SAFETY: a hint, which reads nothing, whatever the address.
+        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(behind) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (registers, distance);
+}
+
+/// Subtracts the squares of the features from `start` on, whose registers are `rows`, from the exponents of the components from `c` on.
+/// Puts their seeds there before the first feature.
+#[inline(always)]
+fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: usize>(
+    simd: S,
+    rows: &[&[T::Reg<S>]; REGISTERS],
+    parameters: &DeviceParameters<T>,
+    c: usize,
+    start: usize,
+    q: &mut [[T::Reg<S>; REGISTERS]; COMPONENTS],
+) {
+    let (d, length) = (parameters.n_features, rows[0].len());
+    let (mut scale, mut shift) = ([&parameters.scale[..0]; COMPONENTS], [&parameters.shift[..0]; COMPONENTS]);
+    let mut sum = *q;
+    for k in 0..COMPONENTS {
+        scale[k] = &parameters.scale[(c + k) * d + start..][..length];
+        shift[k] = &parameters.shift[(c + k) * d + start..][..length];
+        if start == 0 {
+            sum[k] = [T::splat(simd, parameters.seed[c + k]); REGISTERS];
+        }
+    }
+    let mut samples = *rows;
+    for samples in &mut samples {
+        *samples = &samples[..length];
+    }
+    for j in 0..length {
+        for k in 0..COMPONENTS {
+            let (s, m) = (T::splat(simd, scale[k][j]), T::splat(simd, shift[k][j]));
+            for i in 0..REGISTERS {
+                let t = T::mul_add(simd, samples[i][j], s, m);
+                sum[k][i] = T::sub_mul(simd, t, t, sum[k][i]);
+            }
+        }
+    }
+    *q = sum;
 }
 
 /// The number of registers of L samples.
@@ -297,6 +354,11 @@ pub(super) fn subtract_rows<T: Real, S: Simd, const REGISTERS: usize>(
     for start in (0..range.end).step_by(FEATURES) {
         let columns = start..(start + FEATURES).min(range.end);
         let mut i = range.start.max(start);
+        // A single register of samples needs more rows, so that enough sums hide the latency.
+        while REGISTERS == 1 && S::REGISTER_COUNT >= 32 && i % 8 == 0 && i + 8 <= range.end {
+            subtract_some::<T, S, 8, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);
+            i += 8;
+        }
         // Four rows at once need more registers than some instruction sets have.
         while S::REGISTER_COUNT >= 32 && i + 4 <= range.end {
             subtract_some::<T, S, 4, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);

@@ -121,9 +121,22 @@ pub(super) fn exponents<T: Real, S: Simd>(
             }
         }
     }
+    // The samples in the order of their labels, and for each component where its own end.
+    let mut ends = vec![0usize; k];
+    label.iter().for_each(|&c| ends[c as usize] += 1);
+    let mut before = 0;
+    for end in &mut ends {
+        (*end, before) = (before, before + *end);
+    }
+    let mut order = vec![0u32; padded];
+    for (i, &c) in label.iter().enumerate() {
+        order[ends[c as usize]] = i as u32;
+        ends[c as usize] += 1;
+    }
     for c in 0..k {
+        let begin = if c > 0 { ends[c - 1] } else { 0 };
         chosen.list.clear();
-        chosen.list.extend((0..padded as u32).filter(|&i| label[i as usize] == c as u32));
+        chosen.list.extend_from_slice(&order[begin..ends[c]]);
         chosen.complete(simd, c, &mut q);
         for &i in &chosen.list {
             let i = i as usize;
@@ -201,28 +214,41 @@ struct Chosen<'a, T> {
 }
 
 impl<T: Real> Chosen<'_, T> {
-    /// Subtracts the rows behind the leading ones for component `c`.
+    /// Subtracts the rows behind the leading ones for component `c`, of as few registers of samples at a time as hold them.
     #[inline(always)]
     fn complete<S: Simd>(&mut self, simd: S, c: usize, q: &mut [T]) {
+        let lanes = lanes::<T, S>();
+        let list = std::mem::take(&mut self.list);
+        for list in list.chunks(GROUP * lanes) {
+            match list.len().div_ceil(lanes) {
+                1 => self.complete_some::<S, 1>(simd, c, list, q),
+                2 => self.complete_some::<S, 2>(simd, c, list, q),
+                _ => self.complete_some::<S, GROUP>(simd, c, list, q),
+            }
+        }
+        self.list = list;
+    }
+
+    #[inline(always)]
+    fn complete_some<S: Simd, const REGISTERS: usize>(&mut self, simd: S, c: usize, list: &[u32], q: &mut [T]) {
         let (k, d, lanes) = (self.parameters.n_components, self.parameters.n_features, lanes::<T, S>());
-        for list in self.list.chunks(GROUP * lanes) {
-            let mut known = [T::splat(simd, T::from_f64(0.0)); GROUP];
-            for (to, &i) in list.iter().enumerate() {
-                let (register, lane) = (i as usize / lanes, i as usize % lanes);
-                let from = self.x[register * d * lanes..][..d * lanes][lane..].iter().step_by(lanes);
-                let to_register = &mut self.samples[to / lanes * d * lanes..][..d * lanes];
-                for (to, &v) in to_register[to % lanes..].iter_mut().step_by(lanes).zip(from) {
-                    *to = v;
-                }
-                elements_mut::<T, S>(&mut known)[to] = q[(register * k + c) * lanes + lane];
+        let mut known = [T::splat(simd, T::from_f64(0.0)); REGISTERS];
+        for (to, &i) in list.iter().enumerate() {
+            let (register, lane) = (i as usize / lanes, i as usize % lanes);
+            let from = self.x[register * d * lanes..][..d * lanes][lane..].iter().step_by(lanes);
+            let to_register = &mut self.samples[to / lanes * d * lanes..][..d * lanes];
+            for (to, &v) in to_register[to % lanes..].iter_mut().step_by(lanes).zip(from) {
+                *to = v;
             }
-            // The rest of the group holds samples of earlier groups, or zeros, whose exponents are not used.
-            let (samples, t) = (T::registers::<S>(&self.samples), T::registers_mut::<S>(&mut self.t));
-            let sum = subtract_rows::<T, S, GROUP>(simd, samples, self.parameters, c, self.leading..d, t, known);
-            for (&i, &v) in list.iter().zip(elements::<T, S>(&sum)) {
-                let (register, lane) = (i as usize / lanes, i as usize % lanes);
-                q[(register * k + c) * lanes + lane] = v;
-            }
+            elements_mut::<T, S>(&mut known)[to] = q[(register * k + c) * lanes + lane];
+        }
+        // The rest of the group holds samples of earlier groups, or zeros, whose exponents are not used.
+        let samples = &T::registers::<S>(&self.samples)[..REGISTERS * d];
+        let t = &mut T::registers_mut::<S>(&mut self.t)[..REGISTERS * d];
+        let sum = subtract_rows::<T, S, REGISTERS>(simd, samples, self.parameters, c, self.leading..d, t, known);
+        for (&i, &v) in list.iter().zip(elements::<T, S>(&sum)) {
+            let (register, lane) = (i as usize / lanes, i as usize % lanes);
+            q[(register * k + c) * lanes + lane] = v;
         }
     }
 }

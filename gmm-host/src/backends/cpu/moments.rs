@@ -3,8 +3,9 @@
 //! All moments are taken around each component's current mean, so that nothing cancels, and summed in the element
 //! type over a few thousand samples at most; these sums are added up in float64.
 //!
-//! - `diag`, `spherical`: with t = s·x + m at hand, Σ r·t and Σ r·t², register by register of samples. With missing values these are
-//!   sums over the samples that have a value in the column, and Σ r over these is a third one.
+//! - `diag`, `spherical`: Σ r·t and Σ r·t² with t = s·x + m, of some features and a tile of some groups of samples at a time, so that
+//!   the sums stay in registers. With missing values these are sums over the samples that have a value in the column, and Σ r over
+//!   these is a third one.
 //! - `full`: the group's samples are turned into rows, and those whose responsibilities are not negligible wait in a queue of
 //!   their component until there are many: then Σ r·(x−c) and the lower triangle of Σ r·(x−c)(x−c)ᵀ are products of matrices.
 //!   So the sums, which are too large for a cache if D is, are read and written once for many samples.
@@ -12,15 +13,20 @@
 //!   around c̄, and the latter is ½ Σₖₗ rₖrₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (both without a difference of squares). So a sample takes one outer product of
 //!   D features and one of K responsibilities, instead of K of D features.
 use super::isa::Isa;
-use super::kernel::{Buffer, Chunk, GROUP, Group, Product, Visitor, buffer, logarithms};
+use super::kernel::{Buffer, Chunk, GROUP, Group, Product, Visitor, buffer, logarithms, registers};
 use super::real::{Real, elements, elements_mut, lanes};
 use super::resident::Zeros;
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::compensated::neumaier_sum;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
 /// Samples of a group at most: `GROUP` of the widest registers.
 const MAX_GROUP: usize = 16 * GROUP;
+/// Groups of a tile at most, and about how many registers its samples and its responsibilities have each: both stay in the
+/// first-level cache while the moments of one feature after the other are formed.
+const MAX_TILE: usize = 4;
+const TILE_REGISTERS: usize = 512;
 /// Rows of a product of matrices that are formed together.
 const ROWS: usize = 4;
 /// Registers of a row that lie together in a queue: the columns of a product that are formed together.
@@ -32,9 +38,9 @@ const QUEUE_ELEMENTS: usize = 1 << 21;
 /// Samples whose moments are summed in the element type before they are added up in float64.
 pub(crate) const MAX_PENDING: usize = 4096;
 
-/// How the sums lie in memory: first sums that are spread over the elements of registers, (`spread`, L), then the rows of
-/// matrices, padded to whole registers.
-#[derive(Debug, Clone, Copy)]
+/// How the sums lie in memory: sums that are spread over the elements of registers, (`spread`, L), and behind them, in memory
+/// of their own, the rows of matrices, padded to whole registers: first the first moments, (K, `width`).
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Layout {
     pub lanes: usize,
     /// Number of spread sums: the counts (K,), then, without matrices, first (K, D) and second moments (K, D), and with missing
@@ -44,17 +50,18 @@ pub(crate) struct Layout {
     pub width: usize,
     /// Length of a row of K responsibilities (`tied`).
     pub pair_width: usize,
-    /// Where the second moments begin, (K, D, width) or (D, width) with the number of rows rounded up. The first moments,
-    /// (K, width), lie before them.
+    /// Where the matrices' second moments begin, (K, D, width) or (D, width) with the number of rows rounded up.
     pub second: usize,
     /// Rows of one component's second moments, rounded up.
     pub height: usize,
     /// Where the pairs of responsibilities begin, (K, `pair_width`).
     pub pairs: usize,
-    /// The number of elements in all.
-    pub length: usize,
+    /// The number of the matrices' elements.
+    pub matrices: usize,
     /// Samples of a component's queue; zero without queues.
     queue: usize,
+    /// Groups of a tile; zero with matrices.
+    tile: usize,
 }
 
 impl Layout {
@@ -69,8 +76,7 @@ impl Layout {
         };
         let of_columns = if parameters.gaps.is_some() { 3 } else { 2 };
         let spread = if matrices == 0 { k + of_columns * k * d } else { k };
-        let first = spread * lanes;
-        let second = first + if matrices == 0 { 0 } else { k * width };
+        let second = if matrices == 0 { 0 } else { k * width };
         let pairs_begin = second + matrices * height * width;
         let pair_width = if pairs { k.next_multiple_of(unit) } else { 0 };
         let length = pairs_begin + if pairs { k.next_multiple_of(ROWS) * pair_width } else { 0 };
@@ -78,12 +84,18 @@ impl Layout {
             Matrices::Each(_) => (QUEUE_ELEMENTS / (k * width)).clamp(QUEUE.0, QUEUE.1),
             _ => 0,
         };
-        Self { lanes, spread, width, pair_width, second, height, pairs: pairs_begin, length, queue }
+        let tile = if matrices == 0 { (TILE_REGISTERS / k.max(d) / GROUP).clamp(1, MAX_TILE) } else { 0 };
+        Self { lanes, spread, width, pair_width, second, height, pairs: pairs_begin, matrices: length, queue, tile }
+    }
+
+    /// The number of elements in all.
+    pub fn length(&self) -> usize {
+        self.spread * self.lanes + self.matrices
     }
 
     /// The elements of component `c`'s first and second moments, if it has a matrix of its own.
     fn component(&self, c: usize) -> [Range<usize>; 2] {
-        let first = self.spread * self.lanes + c * self.width;
+        let first = c * self.width;
         let second = self.second + c * self.height * self.width;
         [first..first + self.width, second..second + self.height * self.width]
     }
@@ -93,11 +105,16 @@ impl Layout {
 #[derive(Debug)]
 pub(crate) struct Sums<T> {
     layout: Layout,
-    /// What has not been moved into `totals` yet, as `layout` says.
-    sums: Zeros<T>,
+    n_components: usize,
+    /// What has not been moved into the totals yet.
+    spread: Buffer<T>,
+    matrices: Zeros<T>,
+    spread_totals: Buffer<f64>,
     totals: Zeros<f64>,
-    /// The samples of a group, as rows.
+    /// The samples of a group, as rows; without matrices, the responsibilities of a tile (K, `tile` groups).
     rows: Buffer<T>,
+    /// For each component, a bit for each of the tile's groups in which its responsibilities are not negligible.
+    present: Vec<u32>,
     /// The samples' deviations from the centre that wait, for each component: blocks of (`queue`, `COLUMNS` registers).
     waiting: Zeros<T>,
     /// Their responsibilities (K, `queue`).
@@ -111,13 +128,22 @@ pub(crate) struct Sums<T> {
 
 impl<T: Real> Sums<T> {
     pub fn new(layout: Layout, n_components: usize) -> Self {
-        let Layout { width, pair_width, queue, length, .. } = layout;
+        let Layout { width, pair_width, queue, tile, matrices, .. } = layout;
         let queues = if queue > 0 { n_components } else { 0 };
+        let rows = match (queue, tile) {
+            (0, 0) => MAX_GROUP * (3 * width + 2 * pair_width),
+            (_, 0) => MAX_GROUP * width,
+            _ => n_components * tile * GROUP * layout.lanes,
+        };
         Self {
             layout,
-            sums: Zeros::new(length),
-            totals: Zeros::new(length),
-            rows: buffer(MAX_GROUP * if queue > 0 { width } else { 3 * width + 2 * pair_width }),
+            n_components,
+            spread: buffer(layout.spread * layout.lanes),
+            matrices: Zeros::new(matrices),
+            spread_totals: buffer(layout.spread * layout.lanes),
+            totals: Zeros::new(matrices),
+            rows: buffer(rows),
+            present: vec![0; if tile > 0 { n_components } else { 0 }],
             waiting: Zeros::new(queues * queue * width),
             shares: buffer(queues * queue),
             weighted: buffer(queue * width),
@@ -126,20 +152,44 @@ impl<T: Real> Sums<T> {
         }
     }
 
-    /// Moves the sums of what has no queue into the totals.
-    pub fn flush(&mut self, isa: Isa) {
-        let end = if self.n_waiting.is_empty() { self.sums.len() } else { self.layout.spread * self.layout.lanes };
-        isa.run(Flush { sums: &mut self.sums[..end], totals: &mut self.totals[..end] });
+    /// Whether they can be those of an E-step of this shape.
+    pub fn has_shape(&self, layout: Layout, n_components: usize) -> bool {
+        self.layout == layout && self.n_components == n_components
     }
 
-    /// The totals of everything, as the layout says.
-    pub fn finish(mut self, isa: Isa) -> Zeros<f64> {
+    /// Moves the sums of what has no queue into the totals.
+    pub fn flush(&mut self, isa: Isa) {
+        isa.run(Flush { sums: &mut self.spread, totals: &mut self.spread_totals });
+        if self.n_waiting.is_empty() {
+            isa.run(Flush { sums: &mut self.matrices, totals: &mut self.totals });
+        }
+    }
+
+    /// The totals of everything. What is left are zeros; `spare` is memory for them, of earlier totals of the same shape.
+    pub fn finish(&mut self, isa: Isa, spare: Option<Totals>) -> Totals {
         for c in 0..self.n_waiting.len() {
-            isa.run(Drain { sums: &mut self, c, last: true });
+            isa.run(Drain { sums: &mut *self, c, last: true });
         }
         self.flush(isa);
-        self.totals
+        let spread = self.spread_totals.chunks_exact(self.layout.lanes);
+        let spread = spread.map(|v| neumaier_sum(v.iter().copied())).collect();
+        self.spread_totals.fill(0.0);
+        let zeros = match spare {
+            Some(Totals { mut matrices, .. }) => {
+                matrices.fill(0.0);
+                matrices
+            }
+            None => Zeros::new(self.layout.matrices),
+        };
+        Totals { spread, matrices: std::mem::replace(&mut self.totals, zeros) }
     }
+}
+
+/// Totals in float64: of the sums that are spread over registers, (`spread`,), and of the matrices, as the layout says.
+#[derive(Debug)]
+pub(crate) struct Totals {
+    pub spread: Vec<f64>,
+    pub matrices: Zeros<f64>,
 }
 
 /// The E-step over a chunk, whose sums are added to `sums`. The output is the total of log₂ p − offset.
@@ -165,8 +215,11 @@ impl<T: Real> WithSimd for EStep<'_, T> {
             sums: self.sums,
             product: Product::new(simd),
             log2: 0.0,
+            held: 0,
+            x: T::registers::<S>(self.chunk.x),
         };
         self.chunk.for_each_group(simd, &mut moments);
+        moments.release(simd);
         if self.weights.is_some() { moments.log2 } else { moments.product.log2() }
     }
 }
@@ -198,6 +251,9 @@ struct Moments<'a, T: Real, S: Simd> {
     sums: &'a mut Sums<T>,
     product: Product<T, S>,
     log2: f64,
+    /// Without matrices: how many groups the tile holds, and the samples from the first of them on.
+    held: usize,
+    x: &'a [T::Reg<S>],
 }
 
 impl<T: Real, S: Simd> Visitor<T, S> for Moments<'_, T, S> {
@@ -224,95 +280,87 @@ impl<T: Real, S: Simd> Visitor<T, S> for Moments<'_, T, S> {
                 }
             }
         }
-        // From here on `terms` holds the responsibilities times the samples' weights.
         let mut share = weight;
         for g in 0..REGISTERS {
             share[g] = T::div(simd, weight[g], group.sum[g]);
         }
-        let counts = T::registers_mut::<S>(&mut self.sums.sums[..group.terms.len() * lanes::<T, S>()]);
-        for (terms, count) in group.terms.iter_mut().zip(counts) {
-            for g in 0..REGISTERS {
-                terms[g] = T::mul(simd, terms[g], share[g]);
-                *count = T::add(simd, *count, terms[g]);
-            }
+        if let Matrices::Diagonal = self.parameters.matrices {
+            return self.hold(simd, group.x, group.terms, &share);
         }
-        match self.parameters.matrices {
-            Matrices::Diagonal if self.parameters.gaps.is_some() => self.observed(simd, group.x, group.terms),
-            Matrices::Diagonal => self.diagonal(simd, group.x, group.terms),
-            Matrices::Each(_) => self.full(simd, n, group.x, group.terms),
-            Matrices::Shared(_) => self.tied(simd, n, group.x, group.terms, &weight),
+        // From here on `terms` holds the responsibilities times the samples' weights.
+        let counts = T::registers_mut::<S>(&mut self.sums.spread);
+        for (terms, count) in group.terms.iter_mut().zip(counts) {
+            *terms = responsibilities::<T, S, REGISTERS>(simd, terms, &share, count);
+        }
+        if let Matrices::Each(_) = self.parameters.matrices {
+            self.full(simd, n, group.x, group.terms);
+        } else {
+            self.tied(simd, n, group.x, group.terms, &weight);
         }
     }
 }
 
 impl<T: Real, S: Simd> Moments<'_, T, S> {
+    /// Puts the responsibilities of a group into the tile, whose moments are formed when it is full. A single register is a tile
+    /// of its own. `terms` and `share` are as [`responsibilities`] takes them.
     #[inline(always)]
-    fn diagonal<const REGISTERS: usize>(&mut self, simd: S, x: &[T::Reg<S>], r: &[[T::Reg<S>; REGISTERS]]) {
-        let (k, d) = (self.parameters.n_components, self.parameters.n_features);
-        let (_, moments) = T::registers_mut::<S>(&mut self.sums.sums).split_at_mut(k);
-        let (first, second) = moments.split_at_mut(k * d);
-        let mut samples = [&x[..0]; REGISTERS];
-        for (g, samples) in samples.iter_mut().enumerate() {
-            *samples = &x[g * d..][..d];
+    fn hold<const REGISTERS: usize>(
+        &mut self,
+        simd: S,
+        x: &[T::Reg<S>],
+        terms: &[[T::Reg<S>; REGISTERS]],
+        share: &[T::Reg<S>; REGISTERS],
+    ) {
+        if REGISTERS != GROUP {
+            self.release(simd);
         }
-        for (c, r) in r.iter().enumerate() {
+        let (group, tile) = (self.held, self.sums.layout.tile);
+        let Sums { spread, rows, present, .. } = &mut *self.sums;
+        let counts = T::registers_mut::<S>(spread);
+        let rows = T::registers_mut::<S>(rows).chunks_exact_mut(tile * GROUP);
+        for (((terms, count), row), present) in terms.iter().zip(counts).zip(rows).zip(present) {
+            let r = responsibilities::<T, S, REGISTERS>(simd, terms, share, count);
             let mut most = r[0];
             for &r in &r[1..] {
                 most = T::max(simd, most, r);
             }
-            if !T::any_above(simd, most, T::NEGLIGIBLE) {
-                continue;
-            }
-            let scale_and_shift = self.parameters.scale[c * d..][..d].iter().zip(&self.parameters.shift[c * d..][..d]);
-            let moments = first[c * d..][..d].iter_mut().zip(&mut second[c * d..][..d]);
-            for (j, ((&s, &m), (first, second))) in scale_and_shift.zip(moments).enumerate() {
-                let (s, m) = (T::splat(simd, s), T::splat(simd, m));
-                let (mut a, mut b) = (*first, *second);
-                for g in 0..REGISTERS {
-                    let t = T::mul_add(simd, samples[g][j], s, m);
-                    let u = T::mul(simd, r[g], t);
-                    a = T::add(simd, a, u);
-                    b = T::mul_add(simd, u, t, b);
-                }
-                (*first, *second) = (a, b);
-            }
+            *present |= u32::from(T::any_above(simd, most, T::NEGLIGIBLE)) << group;
+            row[group * REGISTERS..][..REGISTERS].copy_from_slice(&r);
+        }
+        self.held += 1;
+        if REGISTERS != GROUP {
+            self.moments_of_tile::<REGISTERS>(simd, x);
+        } else if self.held == tile {
+            self.release(simd);
         }
     }
 
+    /// The moments of the groups that the tile holds.
     #[inline(always)]
-    fn observed<const REGISTERS: usize>(&mut self, simd: S, x: &[T::Reg<S>], r: &[[T::Reg<S>; REGISTERS]]) {
-        let (k, d) = (self.parameters.n_components, self.parameters.n_features);
-        let (_, moments) = T::registers_mut::<S>(&mut self.sums.sums).split_at_mut(k);
-        let (first, moments) = moments.split_at_mut(k * d);
-        let (second, counts) = moments.split_at_mut(k * d);
-        let (mut samples, mut observed) = ([&x[..0]; REGISTERS], [&x[..0]; REGISTERS]);
-        for g in 0..REGISTERS {
-            samples[g] = &x[2 * g * d..][..d];
-            observed[g] = &x[(2 * g + 1) * d..][..d];
-        }
-        for (c, r) in r.iter().enumerate() {
-            let mut most = r[0];
-            for &r in &r[1..] {
-                most = T::max(simd, most, r);
-            }
-            if !T::any_above(simd, most, T::NEGLIGIBLE) {
-                continue;
-            }
-            let scale_and_shift = self.parameters.scale[c * d..][..d].iter().zip(&self.parameters.shift[c * d..][..d]);
-            let moments = first[c * d..][..d].iter_mut().zip(&mut second[c * d..][..d]).zip(&mut counts[c * d..][..d]);
-            for (j, ((&s, &m), ((first, second), count))) in scale_and_shift.zip(moments).enumerate() {
-                let (s, m) = (T::splat(simd, s), T::splat(simd, m));
-                let (mut a, mut b, mut n) = (*first, *second, *count);
-                for g in 0..REGISTERS {
-                    let t = T::mul_add(simd, samples[g][j], s, m);
-                    let share = T::mul(simd, r[g], observed[g][j]);
-                    let u = T::mul(simd, share, t);
-                    n = T::add(simd, n, share);
-                    a = T::add(simd, a, u);
-                    b = T::mul_add(simd, u, t, b);
-                }
-                (*first, *second, *count) = (a, b, n);
-            }
+    fn release(&mut self, simd: S) {
+        let length = self.held * GROUP * registers(self.parameters);
+        let (x, rest) = self.x.split_at(length);
+        self.x = rest;
+        self.moments_of_tile::<GROUP>(simd, x);
+    }
+
+    /// The moments of the groups that the tile holds, whose samples are `x` (`held`·REGISTERS, D), with missing values
+    /// (`held`·REGISTERS, 2·D). Empties the tile.
+    #[inline(always)]
+    fn moments_of_tile<const REGISTERS: usize>(&mut self, simd: S, x: &[T::Reg<S>]) {
+        let groups = std::mem::take(&mut self.held);
+        if groups > 0 {
+            let Sums { layout, spread, rows, present, .. } = &mut *self.sums;
+            let tile = Tile::<T, REGISTERS> {
+                x: elements::<T, S>(x),
+                shares: rows,
+                present,
+                groups,
+                parameters: self.parameters,
+                sums: spread,
+                room: layout.tile * GROUP,
+            };
+            add_tile(simd, tile);
         }
     }
 
@@ -364,14 +412,13 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
         weight: &[T::Reg<S>; REGISTERS],
     ) {
         let (k, d) = (self.parameters.n_components, self.parameters.n_features);
-        let (lanes, Layout { width, height, pair_width, spread, .. }) = (lanes::<T, S>(), self.sums.layout);
+        let (lanes, Layout { width, height, pair_width, .. }) = (lanes::<T, S>(), self.sums.layout);
         let (registers, pair_registers) = (width / lanes, pair_width / lanes);
         let (samples, rest) = T::registers_mut::<S>(&mut self.sums.rows).split_at_mut(MAX_GROUP * registers);
         let (deviations, rest) = rest.split_at_mut(MAX_GROUP * registers);
         let (weighted, rest) = rest.split_at_mut(MAX_GROUP * registers);
         let (pairs, weighted_pairs) = rest.split_at_mut(MAX_GROUP * pair_registers);
-        let (_, matrices) = T::registers_mut::<S>(&mut self.sums.sums).split_at_mut(spread);
-        let (first, second) = matrices.split_at_mut(k * registers);
+        let (first, second) = T::registers_mut::<S>(&mut self.sums.matrices).split_at_mut(k * registers);
         let (second, pair_sums) = second.split_at_mut(height * registers);
         transpose::<T, S>(x, n, d, width, samples);
         let zero = T::splat(simd, T::from_f64(0.0));
@@ -411,6 +458,133 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
         add_product::<T, S>(simd, d, registers, u, v, second);
         let (u, v) = (&weighted_pairs[..n * pair_registers], &pairs[..n * pair_registers]);
         add_product::<T, S>(simd, k, pair_registers, u, v, pair_sums);
+    }
+}
+
+/// The terms of one component times `share`, the samples' weights over the sums of their terms. Adds them up in `count`.
+#[inline(always)]
+fn responsibilities<T: Real, S: Simd, const REGISTERS: usize>(
+    simd: S,
+    terms: &[T::Reg<S>; REGISTERS],
+    share: &[T::Reg<S>; REGISTERS],
+    count: &mut T::Reg<S>,
+) -> [T::Reg<S>; REGISTERS] {
+    let (mut r, mut sum) = (*terms, *count);
+    for g in 0..REGISTERS {
+        r[g] = T::mul(simd, terms[g], share[g]);
+        sum = T::add(simd, sum, r[g]);
+    }
+    *count = sum;
+    r
+}
+
+/// Samples, and their responsibilities for the components of a mixture without matrices.
+struct Tile<'a, T, const REGISTERS: usize> {
+    /// The samples (`groups`·REGISTERS, D), with missing values (`groups`·REGISTERS, 2·D).
+    x: &'a [T],
+    /// The responsibilities (K, `room`).
+    shares: &'a [T],
+    /// For each component, a bit for each group in which its responsibilities are not negligible. All become zero.
+    present: &'a mut [u32],
+    groups: usize,
+    parameters: &'a DeviceParameters<T>,
+    /// The spread sums that the layout describes.
+    sums: &'a mut [T],
+    room: usize,
+}
+
+/// Runs `tile` in a function that is compiled for `S`, and that is not inlined here.
+#[inline(never)]
+fn add_tile<T: Real, S: Simd, const REGISTERS: usize>(simd: S, tile: Tile<'_, T, REGISTERS>) {
+    simd.vectorize(tile);
+}
+
+impl<T: Real, const REGISTERS: usize> WithSimd for Tile<'_, T, REGISTERS> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        match self.parameters.gaps {
+            None => self.add::<S, false>(simd),
+            Some(_) => self.add::<S, true>(simd),
+        }
+        self.present.fill(0);
+    }
+}
+
+impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
+    /// Some features at a time, whose registers stay in the first-level cache for all components.
+    #[inline(always)]
+    fn add<S: Simd, const GAPS: bool>(&mut self, simd: S) {
+        let d = self.parameters.n_features;
+        // More features at a time need more registers than some instruction sets have.
+        let most = if S::REGISTER_COUNT >= 32 { 4 } else { 2 };
+        let mut start = 0;
+        while start < d {
+            // Steps of about the same width, because narrow ones do not hide the latency of the sums.
+            let width = (d - start).div_ceil((d - start).div_ceil(most));
+            match width {
+                1 => self.add_features::<S, GAPS, 1>(simd, start),
+                2 => self.add_features::<S, GAPS, 2>(simd, start),
+                3 => self.add_features::<S, GAPS, 3>(simd, start),
+                _ => self.add_features::<S, GAPS, 4>(simd, start),
+            }
+            start += width;
+        }
+    }
+
+    /// The moments of the features from `start` on, of all components; with missing values also the counts of what is observed.
+    #[inline(always)]
+    fn add_features<S: Simd, const GAPS: bool, const WIDTH: usize>(&mut self, simd: S, start: usize) {
+        let (k, d) = (self.parameters.n_components, self.parameters.n_features);
+        let stride = if GAPS { 2 * d } else { d };
+        let x = T::registers::<S>(self.x);
+        let (_, moments) = T::registers_mut::<S>(self.sums).split_at_mut(k);
+        let (first, moments) = moments.split_at_mut(k * d);
+        let (second, counts) = moments.split_at_mut(k * d);
+        let components = self.present.iter().zip(T::registers::<S>(self.shares).chunks_exact(self.room));
+        for (c, (&present, shares)) in components.enumerate() {
+            if present == 0 {
+                continue;
+            }
+            let at = c * d + start;
+            let zero = [T::splat(simd, T::from_f64(0.0)); WIDTH];
+            let (mut scale, mut shift, mut a, mut b, mut n) = (zero, zero, zero, zero, zero);
+            for w in 0..WIDTH {
+                scale[w] = T::splat(simd, self.parameters.scale[at + w]);
+                shift[w] = T::splat(simd, self.parameters.shift[at + w]);
+            }
+            a.copy_from_slice(&first[at..][..WIDTH]);
+            b.copy_from_slice(&second[at..][..WIDTH]);
+            if GAPS {
+                n.copy_from_slice(&counts[at..][..WIDTH]);
+            }
+            let groups = shares.chunks_exact(REGISTERS).zip(x.chunks_exact(REGISTERS * stride));
+            for (group, (shares, x)) in groups.take(self.groups).enumerate() {
+                if present >> group & 1 == 0 {
+                    continue;
+                }
+                for g in 0..REGISTERS {
+                    let row = &x[g * stride + start..][..WIDTH];
+                    for w in 0..WIDTH {
+                        let t = T::mul_add(simd, row[w], scale[w], shift[w]);
+                        let mut share = shares[g];
+                        if GAPS {
+                            share = T::mul(simd, share, x[g * stride + d + start + w]);
+                            n[w] = T::add(simd, n[w], share);
+                        }
+                        let u = T::mul(simd, share, t);
+                        a[w] = T::add(simd, a[w], u);
+                        b[w] = T::mul_add(simd, u, t, b[w]);
+                    }
+                }
+            }
+            first[at..][..WIDTH].copy_from_slice(&a);
+            second[at..][..WIDTH].copy_from_slice(&b);
+            if GAPS {
+                counts[at..][..WIDTH].copy_from_slice(&n);
+            }
+        }
     }
 }
 
@@ -461,7 +635,7 @@ impl<T: Real> WithSimd for Drain<'_, T> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let (c, lanes) = (self.c, lanes::<T, S>());
-        let Sums { layout, sums, totals, waiting, shares, weighted, n_waiting, n_summed, .. } = self.sums;
+        let Sums { layout, matrices: sums, totals, waiting, shares, weighted, n_waiting, n_summed, .. } = self.sums;
         let (queue, registers, m) = (layout.queue, layout.width / lanes, n_waiting[c]);
         let waiting = &T::registers::<S>(waiting)[c * queue * registers..][..queue * registers];
         let weighted = T::registers_mut::<S>(weighted);

@@ -30,8 +30,11 @@ impl<const D: usize> Stages<'_, D> {
     #[inline(always)]
     pub(crate) unsafe fn fetch_by<const THREAD: bool>(&self, base: u32, stage: usize) {
         let columns = self.columns;
-        let place = self.ring.offset(stage * D * TILE + QUAD * self.lane);
-        let place = if THREAD { place.in_thread_register() } else { place };
+        let place = if THREAD {
+            self.ring.offset(stage * D * TILE + QUAD * self.lane).in_thread_register()
+        } else {
+            self.ring
+        };
         if base < columns.quads() {
             let last = columns.quads() - 1;
             // Past the end the last quad is read again, and gets likelihoods of zero.

@@ -48,7 +48,7 @@ unsafe fn body<
     let mut base = 0;
     // SAFETY: at the start no thread reads the shared memory; the pattern has parameters.
     unsafe {
-        stages.fetch(base, 0);
+        stages.fetch_by::<true>(base, 0);
         let from = args.parameters.wrapping_add((pattern - args.of_patterns.first) as usize * args.of_patterns.stride as usize);
         let mut i = lane;
         while i < NUMBERS {
@@ -61,16 +61,13 @@ unsafe fn body<
     let components = unsafe { Components::<1, LANES, D, MATRIX>::load::<Full>(parameters.offset(component)) };
     let mut sums = Sums::<1, D, MATRIX>::new();
     let mut product = LogProduct::new();
-    let mut stage = 0u32;
+    let mut stage = 0;
     while base < columns.quads() {
-        // The stage passes through an exchange between lanes, with what differs from lane to lane, for the reason that
-        // `Shared::in_thread_register` gives: no other part of the copies' addresses would keep ptxas from a uniform register for it.
-        let next = (shuffle_xor_u32(2 * lane as u32 + (stage ^ 1), 0) % 2) as usize;
         // SAFETY: all lanes have read that stage: the end of this loop.
-        unsafe { stages.fetch(base + WARP, next) };
+        unsafe { stages.fetch_by::<true>(base + WARP, stage ^ 1) };
         copies_wait_but_one();
         warp_sync();
-        let samples = stages.stage(stage as usize);
+        let samples = stages.stage(stage);
         // The bound is known at run time only: this loop must not be unrolled.
         let left = columns.quads() - base;
         let end = QUAD * if left < WARP { left } else { WARP } as usize;

@@ -18,7 +18,23 @@ impl<const D: usize> Stages<'_, D> {
     /// No lane reads that stage.
     #[inline(always)]
     pub(crate) unsafe fn fetch(&self, base: u32, stage: usize) {
+        // SAFETY: the caller guarantees it.
+        unsafe { self.fetch_by::<false>(base, stage) }
+    }
+
+    /// As [`fetch`](Self::fetch), with the copies' whole address in a register of each thread if `THREAD`: needed where the place of the ring
+    /// and the stage are the same for all threads of the block ([`Shared::in_thread_register`]). All lanes take part.
+    ///
+    /// # Safety
+    /// As for [`fetch`](Self::fetch).
+    #[inline(always)]
+    pub(crate) unsafe fn fetch_by<const THREAD: bool>(&self, base: u32, stage: usize) {
         let columns = self.columns;
+        let place = if THREAD {
+            self.ring.offset(stage * D * TILE + QUAD * self.lane).in_thread_register()
+        } else {
+            self.ring
+        };
         if base < columns.quads() {
             let last = columns.quads() - 1;
             // Past the end the last quad is read again, and gets likelihoods of zero.
@@ -30,7 +46,13 @@ impl<const D: usize> Stages<'_, D> {
             let mut j = 0;
             while j < D {
                 // SAFETY: the quad exists, and the ring has a place for each lane, feature and stage.
-                unsafe { self.ring.copy4((stage * D + j) * TILE + QUAD * self.lane, from, policy) };
+                unsafe {
+                    if THREAD {
+                        place.copy4(j * TILE, from, policy);
+                    } else {
+                        self.ring.copy4((stage * D + j) * TILE + QUAD * self.lane, from, policy);
+                    }
+                }
                 from = from.wrapping_add(QUAD * quads);
                 j += 1;
             }

@@ -98,18 +98,12 @@ impl<'a, T: Real> Engine<'a, T> {
 
     /// The mixture's parameters for these samples. Where values are missing, its covariances have to be diagonal or spherical.
     fn parameters(&self, mixture: &Mixture) -> Result<DeviceParameters<T>> {
-        match self.observed {
+        match &self.observed {
             None => DeviceParameters::with_matrices(mixture, &self.data.frame),
-            Some(_) => DeviceParameters::with_gaps(mixture, &self.data.frame),
-        }
-    }
-
-    /// The constant part of the total of log₂ p.
-    fn total_offset(&self, parameters: &DeviceParameters<T>) -> f64 {
-        let all = self.total_weight * parameters.offset;
-        match (&self.observed, &parameters.gaps) {
-            (Some(observed), Some(gaps)) => all + neumaier_sum(observed.iter().zip(&gaps.offsets).map(|(w, v)| w * v)),
-            _ => all,
+            Some(observed) => {
+                let parameters = DeviceParameters::with_gaps(mixture, &self.data.frame)?;
+                Ok(parameters.with_mean_offset(observed, self.total_weight))
+            }
         }
     }
 
@@ -319,7 +313,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         });
         let totals = parameters.iter().enumerate().map(|(i, (_, p))| {
             let log2 = neumaier_sum(partial.iter().skip(i).step_by(parameters.len()).copied());
-            (self.total_offset(p) + log2 * self.weight_scale) * LN_2
+            (self.total_weight * p.offset + log2 * self.weight_scale) * LN_2
         });
         let totals = totals.collect();
         self.partial = partial;
@@ -342,7 +336,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
                         // Where nothing is observed, the result is exact.
                         let nothing = seen.iter().all(|&seen| seen == 0.0);
                         let offset: f64 = seen.iter().zip(&gaps.offsets).map(|(seen, offset)| seen * offset).sum();
-                        *v = if nothing { 0.0 } else { *v + offset };
+                        *v = if nothing { 0.0 } else { *v + (offset - gaps.mean) };
                     }
                 }
             }
@@ -361,7 +355,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         let scale = self.weight_scale;
         let mut sums = estep::centred_sums(mixture, &parameters, &self.data.frame, layout, &totals, scale);
         sums.weight = self.total_weight;
-        sums.log_likelihood = (self.total_offset(&parameters) + log2 * scale) * LN_2;
+        sums.log_likelihood = (self.total_weight * parameters.offset + log2 * scale) * LN_2;
         Statistics::from_centred_sums(sums)
     }
 

@@ -281,11 +281,17 @@ fn check<T: PatternKernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixt
     }
 }
 
-/// Samples with a share of their values missing, and rows and a column with none.
+/// Samples with a share of their values missing, and rows with none. The patterns are few, because a block of the emulator is threads of the
+/// host, which meet for each step of a factorisation.
 fn data(rng: &mut ChaCha8Rng, n: usize, d: usize, holes: f64) -> Array2<f64> {
+    const PATTERNS: usize = 3;
+    let missing = Array2::from_shape_simple_fn((PATTERNS, d), || rng.random::<f64>() < holes);
     let mut x = Array2::from_shape_simple_fn((n, d), || 3.0 + rng.sample::<f64, _>(StandardNormal));
     x.row_mut(n / 2).fill(FAR);
-    x.map_inplace(|v| *v = if rng.random::<f64>() < holes { f64::NAN } else { *v });
+    for mut row in x.outer_iter_mut() {
+        let missing = missing.row(rng.random_range(0..PATTERNS));
+        row.iter_mut().zip(missing).for_each(|(v, missing)| *v = if *missing { f64::NAN } else { *v });
+    }
     if n > 20 {
         x.row_mut(7).fill(f64::NAN);
         x.row_mut(n - 1).fill(f64::NAN);

@@ -169,7 +169,7 @@ impl Statistics {
             write(c, first.view_mut(), second.view_mut());
             move_to_mean(c, counts[c], first.view_mut(), second)?;
             first += &centre;
-            Ok(())
+            Ok::<(), Error>(())
         })?;
         Ok(Self { weight, log_likelihood, counts, means, scatter: Covariances::Diag(second) })
     }

@@ -95,9 +95,10 @@ fn check(what: &str, e: &mut dyn Evaluator, samples: &Samples<'_>, m: &Mixture, 
     assert_eq!(shared.statistics(m).unwrap(), got, "{what}");
 }
 
-/// Of [`check`], for a backend.
+/// Of [`check`], for a backend. In float32 the statistics are those of the matrix units, whose roundings hardly average in a component of a
+/// hundred samples.
 fn tolerances(backend: &Backend) -> (f64, f64) {
-    (backend.tolerance(1e-14, 16.0 * 2f64.powi(-24)), backend.tolerance(1e-10, 3e-5))
+    (backend.tolerance(1e-14, 16.0 * 2f64.powi(-24)), backend.tolerance(1e-10, 1e-4))
 }
 
 fn every_shape_and_share_agrees() {

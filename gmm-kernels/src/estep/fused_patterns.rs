@@ -1,5 +1,5 @@
 //! `fused_patterns_kKK_dDD`: the E-step of samples with missing values under covariances with matrices, for K up to 8 or 32 and D up
-//! to 16, as [`fused`](crate::estep::fused) makes that of complete samples.
+//! to 16, as [`fused`] makes that of complete samples.
 //!
 //! The rows of a pattern of missing values are neighbours, and 0 is in the place of what is missing; the parameters of the pattern
 //! ([`marginals`](crate::patterns::marginals)) have zeros there. A warp takes a slice of a pattern's rows: it reads the pattern's parameters to shared memory,

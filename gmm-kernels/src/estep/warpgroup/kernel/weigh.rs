@@ -215,6 +215,8 @@ unsafe fn work(args: &WeighArgs, stages: Stages) {
                     // Sixteen samples at a time.
                     let next = 2 * shape.pitch();
                     warpgroup_add(&mut sums, r, [low, low.offset(next), high, high.offset(next)], since);
+                    // All lanes have read the normalisers.
+                    warp_sync();
                     STAGES.release(place);
                 }
                 number += 1;

@@ -25,10 +25,11 @@ fn min_u32(a: u32, b: u32) -> u32 {
 }
 
 /// Two barriers for each of `AHEAD` places in shared memory, `bytes` behind its start: at the first arrives what is to be read, at the
-/// second arrive those that have read it.
+/// second arrive those that have read it: so many threads of each warp.
 #[derive(Clone, Copy)]
 struct Places<const AHEAD: usize> {
     bytes: usize,
+    of_warp: u32,
 }
 
 impl<const AHEAD: usize> Places<AHEAD> {
@@ -53,7 +54,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
             // SAFETY: the caller guarantees it.
             unsafe {
                 self.full(place).init(1);
-                self.empty(place).init(MULTIPLYING / WARP);
+                self.empty(place).init(MULTIPLYING / WARP * self.of_warp);
             }
             place += 1;
         }
@@ -90,13 +91,13 @@ impl<const AHEAD: usize> Places<AHEAD> {
         place
     }
 
-    /// Says that this warp has read the place.
+    /// Says that this thread, or its warp, has read the place.
     ///
     /// # Safety
     /// The barriers are ready.
     #[inline(always)]
     unsafe fn release(self, place: u32) {
-        if thread().is_multiple_of(WARP) {
+        if self.of_warp == WARP || thread().is_multiple_of(WARP) {
             // SAFETY: the caller guarantees it.
             unsafe { self.empty(place).arrive() };
         }

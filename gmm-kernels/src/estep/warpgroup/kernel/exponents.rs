@@ -7,9 +7,9 @@ use crate::math::{LogProduct, LogSumExp};
 type Sums = [f32; GROUP / 2];
 
 /// The barriers of the chunks of a tile's products.
-const PRODUCTS: Places<MOST_CHUNKS> = Places { bytes: FINISH_SHARED_BYTES };
+const PRODUCTS: Places<MOST_CHUNKS> = Places { bytes: FINISH_SHARED_BYTES, of_warp: 1 };
 /// The barriers of the chunks of coefficients.
-const CHUNKS: Places<CHUNKS_AHEAD> = Places { bytes: FINISH_SHARED_BYTES + 2 * 8 * MOST_CHUNKS };
+const CHUNKS: Places<CHUNKS_AHEAD> = Places { bytes: FINISH_SHARED_BYTES + 2 * 8 * MOST_CHUNKS, of_warp: 1 };
 
 /// The products of a tile.
 #[inline(always)]

@@ -8,8 +8,8 @@ type Sums = [f32; THREAD_SUMS];
 /// Pairs of neighbouring samples that a thread has of a stage.
 const PAIRS: usize = STAGE / 8;
 
-/// The barriers of the stages of products.
-const STAGES: Places<STAGES_AHEAD> = Places { bytes: FINISH_SHARED_BYTES };
+/// The barriers of the stages of products. All threads read normalisers.
+const STAGES: Places<STAGES_AHEAD> = Places { bytes: FINISH_SHARED_BYTES, of_warp: WARP };
 
 /// A stage: both parts of its products, then its samples' maxima and factors.
 #[inline(always)]
@@ -215,8 +215,6 @@ unsafe fn work(args: &WeighArgs, stages: Stages) {
                     // Sixteen samples at a time.
                     let next = 2 * shape.pitch();
                     warpgroup_add(&mut sums, r, [low, low.offset(next), high, high.offset(next)], since);
-                    // All lanes have read the normalisers.
-                    warp_sync();
                     STAGES.release(place);
                 }
                 number += 1;

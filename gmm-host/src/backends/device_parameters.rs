@@ -5,6 +5,7 @@
 //! (0, 1], and its rounding error into seedₖ, so that no rounding of a constant repeats itself N times.
 use crate::compensated::neumaier_sum;
 use crate::data::frame::{Float, Frame};
+use crate::model::linalg::at_once;
 use crate::{Covariances, Error, Mixture, Result};
 use ndarray::{ArrayView2, Axis};
 use rayon::prelude::*;
@@ -210,11 +211,6 @@ pub(crate) fn frame_offset(d: usize, log2_scale: f64) -> f64 {
 /// log₂ of 1/√(2π) over √(log₂e / 2).
 fn feature_offset() -> f64 {
     -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log2()
-}
-
-/// Components of which so many numbers each are worth the waking of another thread.
-fn at_once(numbers: usize) -> usize {
-    (1 << 12) / numbers + 1
 }
 
 /// Writes s and m of a component with a diagonal covariance, and returns log₂ of its weight and of the product of its scales.

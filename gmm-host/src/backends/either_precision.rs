@@ -1,5 +1,6 @@
 //! Evaluation in float32 where its digits suffice for a mixture, and in float64 where they do not.
 use crate::data::frame::Frame;
+use crate::model::linalg::at_once;
 use crate::{
     Covariances, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result,
     Rows, Statistics,
@@ -28,9 +29,7 @@ fn largest_cancellation(operation: Operation, n: usize) -> f64 {
 /// xⱼ − cⱼ is about μⱼ − cⱼ ± √Σⱼⱼ for the samples that the component explains.
 pub(crate) fn cancellation(mixture: &Mixture, frame: &Frame) -> f64 {
     let (weights, means) = (mixture.weights(), mixture.means());
-    // Numbers of a thread: some ten microseconds.
-    const AT_ONCE: usize = 1 << 12;
-    let counted = (0..weights.len()).into_par_iter().with_min_len(AT_ONCE / means.ncols() + 1);
+    let counted = (0..weights.len()).into_par_iter().with_min_len(at_once(means.ncols()));
     let squares = counted.filter(|&c| weights[c] > 0.0).map(|c| {
         let mean = means.row(c);
         let distances = mean.iter().zip(&frame.shift).map(|(mean, shift)| (mean - shift) * (mean - shift));

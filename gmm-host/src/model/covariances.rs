@@ -33,6 +33,11 @@ impl CovarianceType {
         }
     }
 
+    /// Whether there are covariances between features, so that a missing value depends on the observed ones of its sample.
+    pub(crate) fn has_matrices(self) -> bool {
+        matches!(self, Self::Full | Self::Tied)
+    }
+
     /// The shape that covariances of this type have for K components over D features.
     pub fn shape(self, n_components: usize, n_features: usize) -> Vec<usize> {
         let (k, d) = (n_components, n_features);

@@ -51,6 +51,11 @@ pub(crate) fn for_each_matrix(v: &mut Array3<f64>, f: impl Fn(usize, ArrayViewMu
     }
 }
 
+/// Rows of which so many numbers each are worth the waking of another thread: some ten microseconds.
+pub(crate) fn at_once(numbers: usize) -> usize {
+    (1 << 12) / numbers.max(1) + 1
+}
+
 /// Calls `f` for each row of two arrays of one shape, on several threads where that is worth while. Gives the error of the first row
 /// that has one; the rows behind it may then be left out.
 pub(crate) fn try_for_each_row<E: Send>(
@@ -58,9 +63,7 @@ pub(crate) fn try_for_each_row<E: Send>(
     b: &mut Array2<f64>,
     f: impl Fn(usize, ArrayViewMut1<'_, f64>, ArrayViewMut1<'_, f64>) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
-    /// Numbers of a thread: some ten microseconds.
-    const AT_ONCE: usize = 1 << 12;
-    let at_once = AT_ONCE / a.ncols().max(1) + 1;
+    let at_once = at_once(a.ncols());
     let rows = a.axis_iter_mut(Axis(0)).into_par_iter().zip(b.axis_iter_mut(Axis(0))).enumerate();
     rows.with_min_len(at_once).find_map_first(|(c, (a, b))| f(c, a, b).err()).map_or(Ok(()), Err)
 }

@@ -41,7 +41,7 @@ impl<'a> MissingEngine<'a> {
 
     /// The side for a covariance type, if it is made.
     fn made(&self, covariance_type: CovarianceType) -> Option<&(dyn Evaluator + 'a)> {
-        match depends(covariance_type) {
+        match covariance_type.has_matrices() {
             true => self.by_pattern.as_deref(),
             false => self.by_column.as_deref(),
         }
@@ -52,17 +52,12 @@ impl<'a> MissingEngine<'a> {
         let covariance_type = mixture.covariance_type();
         self.latest = Some(covariance_type);
         let (samples, pool, isa) = (&self.samples, &self.pool, self.isa);
-        let side = match depends(covariance_type) {
+        let side = match covariance_type.has_matrices() {
             true => self.by_pattern.get_or_insert_with(|| Box::new(ByPattern::new(samples.clone(), pool.clone(), isa))),
             false => self.by_column.get_or_insert_with(|| Box::new(Complete::new(samples.clone(), pool.clone(), isa))),
         };
         side.as_mut()
     }
-}
-
-/// Whether a missing value depends on the observed ones, because there are covariances between features.
-fn depends(covariance_type: CovarianceType) -> bool {
-    matches!(covariance_type, CovarianceType::Full | CovarianceType::Tied)
 }
 
 impl Evaluator for MissingEngine<'_> {
@@ -108,7 +103,7 @@ impl Evaluator for MissingEngine<'_> {
     }
 
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
-        let kind = |mixture: &Mixture| depends(mixture.covariance_type());
+        let kind = |mixture: &Mixture| mixture.covariance_type().has_matrices();
         match mixtures {
             [first, others @ ..] if others.iter().all(|other| kind(other) == kind(first)) => {
                 self.side(first).log_likelihood_batch(mixtures)

@@ -735,7 +735,7 @@ fn fused_tensor_cores_give_the_statistics() {
         }
         for mixture in of_each_type(&mut rng, k, d) {
             // Not all shapes are for matrices.
-            let full = matches!(mixture.covariance_type(), CovarianceType::Full | CovarianceType::Tied);
+            let full = mixture.covariance_type().has_matrices();
             if fused_tensor_cores::Shape::new(k, d, full, false).is_none() {
                 continue;
             }

@@ -4,7 +4,7 @@ use super::general::Kernels;
 use super::{FAR, Memory, flat, launch, of_each_type};
 use crate::backends::cuda::missing::by_pattern::arrangement::{self, Arrangement, Shape};
 use crate::data::frame::Frame;
-use crate::{CovarianceType, Covariances, Error, Evaluator, Mixture, ReferenceEvaluator, Result, Samples, Statistics};
+use crate::{Covariances, Error, Evaluator, Mixture, ReferenceEvaluator, Result, Samples, Statistics};
 use cust::memory::bytemuck;
 use gmm_kernels::data::{Columns, QUAD};
 use gmm_kernels::estep::fused_patterns::{self, FusedPatternsArgs};
@@ -301,7 +301,7 @@ fn data(rng: &mut ChaCha8Rng, n: usize, d: usize, holes: f64) -> Array2<f64> {
 
 /// The `full` and the `tied` one.
 fn with_matrices(rng: &mut ChaCha8Rng, k: usize, d: usize) -> Vec<Mixture> {
-    let matrix = |m: &Mixture| matches!(m.covariance_type(), CovarianceType::Full | CovarianceType::Tied);
+    let matrix = |m: &Mixture| m.covariance_type().has_matrices();
     of_each_type(rng, k, d).into_iter().filter(matrix).collect()
 }
 

@@ -75,7 +75,7 @@ impl<'a> MissingEngine<'a> {
     /// # Errors
     /// [`Error::Unsupported`] for covariances between features.
     pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
-        if depends(mixture.covariance_type()) {
+        if mixture.covariance_type().has_matrices() {
             return Err(Error::Unsupported {
                 what: "the time of one kernel for missing values under covariances of type full or tied".into(),
                 backend: "the CUDA backend",
@@ -115,7 +115,7 @@ impl<'a> MissingEngine<'a> {
 
     /// The side for a covariance type, if it is made.
     fn made(&self, covariance_type: CovarianceType) -> Option<&(dyn Evaluator + 'a)> {
-        match depends(covariance_type) {
+        match covariance_type.has_matrices() {
             true => self.by_pattern.as_deref(),
             false => self.by_column.as_ref().map(ByColumn::get),
         }
@@ -125,7 +125,7 @@ impl<'a> MissingEngine<'a> {
     fn side(&mut self, mixture: &Mixture) -> Result<&mut (dyn Evaluator + 'a)> {
         let covariance_type = mixture.covariance_type();
         self.latest = Some(covariance_type);
-        match depends(covariance_type) {
+        match covariance_type.has_matrices() {
             true => self.by_pattern(),
             false => Ok(match self.by_column()? {
                 ByColumn::Own(engine) => engine.as_mut(),
@@ -133,11 +133,6 @@ impl<'a> MissingEngine<'a> {
             }),
         }
     }
-}
-
-/// Whether a missing value depends on the observed ones, because there are covariances between features.
-fn depends(covariance_type: CovarianceType) -> bool {
-    matches!(covariance_type, CovarianceType::Full | CovarianceType::Tied)
 }
 
 impl Evaluator for MissingEngine<'_> {
@@ -186,7 +181,7 @@ impl Evaluator for MissingEngine<'_> {
     }
 
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
-        let kind = |mixture: &Mixture| depends(mixture.covariance_type());
+        let kind = |mixture: &Mixture| mixture.covariance_type().has_matrices();
         match mixtures {
             [first, others @ ..] if others.iter().all(|other| kind(other) == kind(first)) => {
                 self.side(first)?.log_likelihood_batch(mixtures)

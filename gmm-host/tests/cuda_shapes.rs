@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         ("fused_tensor_cores_agree", fused_tensor_cores_agree),
         ("warpgroups_agree", warpgroups_agree),
         ("whitened_agrees", whitened_agrees),
+        ("warpgroup_whitened_agrees", warpgroup_whitened_agrees),
         ("tensor_cores_refuse_what_would_lose_digits", tensor_cores_refuse_what_would_lose_digits),
         ("large_k_and_d", large_k_and_d),
         ("many_parts", many_parts),
@@ -181,13 +182,33 @@ fn whitened_agrees() {
     );
 }
 
-/// As [`tensor_cores_agree`], for the kernels of warpgroups, which compute capability 9.0 alone has.
-fn warpgroups_agree() {
-    if gmm_host::cuda_devices().unwrap()[0].compute_capability != (9, 0) {
+/// Whether warpgroups multiply on this device, which compute capability 9.0 alone has. Where they do not, a kernel that needs it is refused.
+fn has_warpgroups(kernel: &str, covariance_type: CovarianceType) -> bool {
+    let here = gmm_host::cuda_devices().unwrap()[0].compute_capability == (9, 0);
+    if !here {
         let x = normal(1, 10, 2, 0.0);
-        let options = CudaOptions::default().with_kernel(String::from("warpgroup"));
+        let options = CudaOptions::default().with_kernel(String::from(kernel));
         let mut cuda = CudaEvaluator::new(Samples::from_f64(x.view()).unwrap(), 0, &options).unwrap();
-        assert!(matches!(cuda.statistics(&mixture(2, CovarianceType::Diag, 3, 2, 0.0)), Err(Error::Kernel { .. })));
+        assert!(matches!(cuda.statistics(&mixture(2, covariance_type, 3, 2, 0.0)), Err(Error::Kernel { .. })));
+    }
+    here
+}
+
+/// As [`tensor_cores_agree`], for the kernels of warpgroups for matrices: one and two units of few features, each width, several groups of
+/// triangles, several chunks of responsibilities.
+fn warpgroup_whitened_agrees() {
+    if !has_warpgroups("warpgroup_whitened", CovarianceType::Full) {
+        return;
+    }
+    let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 75), (900, 40, 3), (700, 65, 33), (1500, 128, 7)];
+    let large = [(20_003, 13, 8), (30_001, 32, 64), (10_007, 64, 20), (10_007, 127, 9)];
+    let types = [CovarianceType::Full, CovarianceType::Tied];
+    agree_on_matrix_units("warpgroup_whitened", &types, &small, &large);
+}
+
+/// As [`tensor_cores_agree`], for the kernels of warpgroups.
+fn warpgroups_agree() {
+    if !has_warpgroups("warpgroup", CovarianceType::Diag) {
         return;
     }
     let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (1500, 13, 140), (700, 127, 33)];

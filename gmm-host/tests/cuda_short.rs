@@ -134,7 +134,15 @@ fn e_steps_on_tensor_cores() {
         }
     };
     check("tensor_cores", &[(600, 5, 3), (515, 20, 40), (300, 33, 20)], &CovarianceType::ALL);
-    check("whitened", &[(600, 5, 3), (515, 20, 40), (300, 33, 20)], &[CovarianceType::Full, CovarianceType::Tied]);
+    let with_matrices = [CovarianceType::Full, CovarianceType::Tied];
+    check("whitened", &[(600, 5, 3), (515, 20, 40), (300, 33, 20)], &with_matrices);
+    if gmm_host::cuda_devices().unwrap()[0].compute_capability == (9, 0) {
+        check(
+            "warpgroup_whitened",
+            &[(600, 5, 3), (515, 20, 40), (300, 33, 20), (260, 70, 6), (260, 100, 5)],
+            &with_matrices,
+        );
+    }
     // With one block for each multiprocessor of few warps, so that each warp goes through its loop several times.
     let sizes = [(600, 5, 3), (515, 20, 40), (300, 13, 8), (20_001, 13, 8), (700, 32, 16)];
     check("fused_tensor_cores:64x1:0", &sizes, &[CovarianceType::Diag]);

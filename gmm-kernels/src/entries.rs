@@ -2,7 +2,8 @@
 use crate::arrays::{columns, ranges, rows};
 use crate::estep::fused_tensor_cores::Shape;
 use crate::estep::{
-    fused, fused_patterns, fused_tensor_cores, fused64, tensor_cores, warpgroup, weighted_sums, whitened,
+    fused, fused_patterns, fused_tensor_cores, fused64, tensor_cores, warpgroup, warpgroup_whitened, weighted_sums,
+    whitened,
 };
 use crate::general::{accumulate, density, posterior};
 use crate::likelihood::{batch, batch_tensor_cores, exp2_bias, pair, small_k, tiled};
@@ -175,6 +176,36 @@ pub fn whiten() -> Entry<whitened::WhitenArgs> {
 /// The matrix units' sums of products of two features over samples whose exponents are known.
 pub fn outer() -> Entry<whitened::OuterArgs> {
     Entry::new("outer")
+}
+
+/// The triangles of the warpgroups' E-step with matrices, in float16.
+pub fn warpgroup_triangles() -> Entry<warpgroup_whitened::TrianglesArgs> {
+    Entry::new("warpgroup_triangles")
+}
+
+/// The features of the samples of the warpgroups' E-step with matrices, in float16.
+pub fn warpgroup_features() -> Entry<warpgroup_whitened::FeaturesArgs> {
+    Entry::new("warpgroup_features")
+}
+
+/// The warpgroups' exponents of matrices.
+pub fn warpgroup_whiten(shape: warpgroup_whitened::Shape) -> Entry<warpgroup_whitened::WhitenArgs> {
+    Entry::new(format!("warpgroup_whiten_d{}", shape.width()))
+}
+
+/// The log-sum-exps of the warpgroups' exponents of matrices.
+pub fn warpgroup_normalise() -> Entry<warpgroup_whitened::NormaliseArgs> {
+    Entry::new("warpgroup_normalise")
+}
+
+/// The responsibilities of the warpgroups' E-step with matrices, and their sums.
+pub fn warpgroup_respond() -> Entry<warpgroup_whitened::RespondArgs> {
+    Entry::new("warpgroup_respond")
+}
+
+/// The warpgroups' sums of products of two features over samples whose responsibilities are known.
+pub fn warpgroup_outer(shape: warpgroup_whitened::Shape) -> Entry<warpgroup_whitened::OuterArgs> {
+    Entry::new(format!("warpgroup_outer_d{}", shape.width()))
 }
 
 /// Exponents of all components, for any shape; `gaps`: of samples with missing values, for diagonals.

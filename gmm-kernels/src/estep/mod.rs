@@ -5,5 +5,6 @@ pub mod fused_patterns;
 pub mod fused_tensor_cores;
 pub mod tensor_cores;
 pub mod warpgroup;
+pub mod warpgroup_whitened;
 pub mod weighted_sums;
 pub mod whitened;

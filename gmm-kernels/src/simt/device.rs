@@ -1,11 +1,13 @@
 //! Functions of both homes on the device: PTX instructions that Rust has no function for.
 mod matrix_units;
 mod warpgroup;
+mod warpgroup_registers;
 
 use core::arch::asm;
 use core::marker::PhantomData;
 pub use matrix_units::*;
 pub use warpgroup::*;
+pub use warpgroup_registers::*;
 
 /// a·b + c, rounded once.
 #[inline(always)]

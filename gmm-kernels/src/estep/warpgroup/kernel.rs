@@ -27,19 +27,19 @@ fn min_u32(a: u32, b: u32) -> u32 {
 /// Two barriers for each of `AHEAD` places in shared memory, `bytes` behind its start: at the first arrives what is to be read, at the
 /// second arrive those that have read it: so many threads of each warp.
 #[derive(Clone, Copy)]
-struct Places<const AHEAD: usize> {
-    bytes: usize,
-    of_warp: u32,
+pub(crate) struct Places<const AHEAD: usize> {
+    pub bytes: usize,
+    pub of_warp: u32,
 }
 
 impl<const AHEAD: usize> Places<AHEAD> {
     #[inline(always)]
-    fn full(self, place: u32) -> Mbarrier {
+    pub fn full(self, place: u32) -> Mbarrier {
         Mbarrier::at(self.bytes + 8 * place as usize)
     }
 
     #[inline(always)]
-    fn empty(self, place: u32) -> Mbarrier {
+    pub fn empty(self, place: u32) -> Mbarrier {
         Mbarrier::at(self.bytes + 8 * (AHEAD + place as usize))
     }
 
@@ -48,7 +48,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
     /// # Safety
     /// One thread calls it, before the others use the barriers.
     #[inline(always)]
-    unsafe fn init(self) {
+    pub unsafe fn init(self) {
         let mut place = 0;
         while place < AHEAD as u32 {
             // SAFETY: the caller guarantees it.
@@ -66,7 +66,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
     /// # Safety
     /// The barriers are ready.
     #[inline(always)]
-    unsafe fn claim(self, number: u32, bytes: usize) -> u32 {
+    pub unsafe fn claim(self, number: u32, bytes: usize) -> u32 {
         let place = number % AHEAD as u32;
         // SAFETY: the caller guarantees it.
         unsafe {
@@ -84,7 +84,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
     /// # Safety
     /// The barriers are ready; all lanes of the warp call it.
     #[inline(always)]
-    unsafe fn arrived(self, number: u32) -> u32 {
+    pub unsafe fn arrived(self, number: u32) -> u32 {
         let place = number % AHEAD as u32;
         // SAFETY: the caller guarantees it.
         unsafe { self.full(place).wait(number / AHEAD as u32 % 2) };
@@ -96,7 +96,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
     /// # Safety
     /// The barriers are ready.
     #[inline(always)]
-    unsafe fn release(self, place: u32) {
+    pub unsafe fn release(self, place: u32) {
         if self.of_warp == WARP || thread().is_multiple_of(WARP) {
             // SAFETY: the caller guarantees it.
             unsafe { self.empty(place).arrive() };
@@ -109,7 +109,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
 /// # Safety
 /// The place is valid for them and aligned to 8 bytes; no thread writes there during the launch.
 #[inline(always)]
-unsafe fn load2(from: *const f32) -> [f32; 2] {
+pub(crate) unsafe fn load2(from: *const f32) -> [f32; 2] {
     // SAFETY: the caller guarantees it.
     let bits = unsafe { load_u64(from.cast()) };
     [f32::from_bits(bits as u32), f32::from_bits((bits >> 32) as u32)]

@@ -98,9 +98,9 @@ impl Shared<Halves> {
 #[derive(Clone, Copy)]
 pub struct Operand {
     /// The place, and how far it is along the sum, in 16 bytes.
-    low: u32,
+    pub(super) low: u32,
     /// How far it is across the sum, in 16 bytes.
-    high: u32,
+    pub(super) high: u32,
 }
 
 impl Operand {

@@ -1,12 +1,14 @@
 //! Arithmetic, loads, shuffles and atomics of one thread.
 mod matrix_units;
 mod warpgroup;
+mod warpgroup_registers;
 
 use super::memory::Access;
 use super::{block, here};
 pub use matrix_units::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub use warpgroup::*;
+pub use warpgroup_registers::*;
 
 /// a·b + c, rounded once.
 pub fn fma(a: f32, b: f32, c: f32) -> f32 {

@@ -14,7 +14,7 @@ use gmm_kernels::estep::fused::{self, Moments};
 use gmm_kernels::estep::fused_tensor_cores;
 use gmm_kernels::estep::tensor_cores::*;
 use gmm_kernels::estep::weighted_sums;
-use gmm_kernels::estep::{warpgroup, whitened};
+use gmm_kernels::estep::{warpgroup, warpgroup_whitened, whitened};
 use gmm_kernels::likelihood::tiled;
 use gmm_kernels::reduce::slices::{self, ReduceSlicesArgs, reduce_slices};
 use gmm_kernels::reduce::{Output, UNWRITTEN};
@@ -501,11 +501,19 @@ fn whitened_statistics(
     let mut parameters = vec![f32::NAN; shapes.len()];
     layout.write_whitened(&shapes, &mut parameters);
     let section = |section: WhitenedSection| &parameters[shapes.section(section)];
-    let mut fragments = vec![u128::MAX; k * shapes.whiten.fragments() / 4];
+    let (of_whiten, of_outer) = match shapes {
+        WhitenedShapes::Warps { whiten, outer } => (whiten, outer),
+        WhitenedShapes::Warpgroups(shape) => {
+            let (sums, log2) = warpgroup_whitened_sums(&problem, shape, section, (piece, slices), weights);
+            let weight = weights.map_or(problem.n as f64, |w| w.iter().copied().map(f64::from).sum());
+            return layout.whitened_statistics(&shapes, &sums, 1.0, weight, log2, &problem.frame).unwrap();
+        }
+    };
+    let mut fragments = vec![u128::MAX; k * of_whiten.fragments() / 4];
     let fragments: &mut [u32] = bytemuck::cast_slice_mut(&mut fragments);
     let mut memory = Memory::new();
     let args = SplitMatricesArgs {
-        shape: shapes.whiten,
+        shape: of_whiten,
         matrices: memory.read("matrices", section(WhitenedSection::Matrices)),
         fragments: memory.write("fragments", fragments),
     };
@@ -515,7 +523,7 @@ fn whitened_statistics(
     let mut q = vec![u128::MAX; shapes.rows() * piece / 4];
     let mut normalisers = vec![u128::MAX; 2 * piece / 4];
     let mut halves = vec![u128::MAX; d * piece / 4];
-    let count = shapes.outer.sums();
+    let count = of_outer.sums();
     let (mut sums, mut log2) = (vec![f64::NAN; slices * count], 0.0);
     for first in (0..problem.n).step_by(piece) {
         let mut memory = Memory::new();
@@ -530,7 +538,7 @@ fn whitened_statistics(
         let (mut partials, mut total) = (unwritten(2), vec![f64::NAN]);
         let halves = memory.write::<u32>("halves", bytemuck::cast_slice_mut(&mut halves));
         let args = WhitenArgs {
-            shape: shapes.whiten,
+            shape: of_whiten,
             columns,
             fragments: memory.read("fragments", fragments),
             shifts: memory.read("shifts", section(WhitenedSection::Shifts)),
@@ -543,8 +551,8 @@ fn whitened_statistics(
                 total: memory.write("total", &mut total),
             },
         };
-        let of_outer = OuterArgs {
-            shape: shapes.outer,
+        let outer_args = OuterArgs {
+            shape: of_outer,
             n: columns.n,
             halves,
             exponents,
@@ -555,17 +563,119 @@ fn whitened_statistics(
         };
         // SAFETY: the arguments of these kernels, with the arrays of `memory`.
         unsafe {
-            let shape = shapes.whiten;
-            launch((2, 1), shape.block(), shape.shared_bytes(), &memory, whiten, args);
-            let shape = shapes.outer;
-            let grid = (shape.blocks(), slices as u32);
-            launch(grid, shape.block(), shape.shared_bytes(), &memory, outer, of_outer);
+            launch((2, 1), of_whiten.block(), of_whiten.shared_bytes(), &memory, whiten, args);
+            let grid = (of_outer.blocks(), slices as u32);
+            launch(grid, of_outer.block(), of_outer.shared_bytes(), &memory, outer, outer_args);
         }
         log2 += total[0];
     }
     let sums: Vec<f64> = (0..count).map(|i| sums.chunks_exact(count).map(|slice| slice[i]).sum()).collect();
     let weight = weights.map_or(problem.n as f64, |w| w.iter().copied().map(f64::from).sum());
     layout.whitened_statistics(&shapes, &sums, 1.0, weight, log2, &problem.frame).unwrap()
+}
+
+/// The sums of the kernels of warpgroups for matrices, over all slices, and the log₂-likelihood.
+fn warpgroup_whitened_sums<'a>(
+    problem: &Problem,
+    shape: warpgroup_whitened::Shape,
+    section: impl Fn(WhitenedSection) -> &'a [f32],
+    (piece, slices): (usize, usize),
+    weights: Option<&[f32]>,
+) -> (Vec<f64>, f64) {
+    use warpgroup_whitened::*;
+    // NaN wherever nobody writes.
+    let mut triangles = vec![u128::MAX; shape.triangles_len() / 4];
+    let mut features = vec![u128::MAX; shape.features_len(piece) / 4];
+    let mut responsibilities = vec![u128::MAX; shape.responsibilities_len(piece) / 4];
+    let mut q = vec![u128::MAX; shape.rows() * piece / 4];
+    let mut normalisers = vec![u128::MAX; 2 * piece / 4];
+    let (of_outer, of_respond) = (shape.outer_sums(), shape.respond_sums());
+    let (mut sums, mut others) = (vec![f64::NAN; slices * of_outer], vec![f64::NAN; slices * of_respond]);
+    let mut log2 = 0.0;
+    for first in (0..problem.n).step_by(piece) {
+        let mut memory = Memory::new();
+        let mut columns = problem.columns(&mut memory);
+        columns.x = columns.x.wrapping_add(first);
+        columns.n = piece.min(problem.n - first) as u64;
+        let n = columns.n;
+        let exponents = tiled::Exponents {
+            q: memory.write("exponents", bytemuck::cast_slice_mut(&mut q)),
+            normalisers: memory.write("normalisers", bytemuck::cast_slice_mut(&mut normalisers)),
+            stride: piece as u32,
+        };
+        let triangles = memory.write::<u32>("triangles", bytemuck::cast_slice_mut(&mut triangles));
+        let features = memory.write::<u32>("features", bytemuck::cast_slice_mut(&mut features));
+        let responsibilities = memory.write::<u32>("responsibilities", bytemuck::cast_slice_mut(&mut responsibilities));
+        let weights_of_components = memory.read("weights", section(WhitenedSection::Weights));
+        let (mut partials, mut total) = (unwritten(2), vec![f64::NAN]);
+        let (add, count) = ((first > 0) as u32, slices as u32);
+        let matrices = memory.read("matrices", section(WhitenedSection::Matrices));
+        let splitting = TrianglesArgs { shape, matrices, triangles };
+        let forming = FeaturesArgs { shape, columns, features };
+        let whitening = WhitenArgs {
+            shape,
+            n,
+            group_units: shape.group_units() as u32,
+            features,
+            triangles,
+            shifts: memory.read("shifts", section(WhitenedSection::Shifts)),
+            constants: memory.read("constants", section(WhitenedSection::Constants)),
+            q: exponents.q,
+        };
+        let normalising = NormaliseArgs {
+            shape,
+            columns,
+            weights: weights_of_components,
+            sample_weights: weights.map_or(std::ptr::null(), |w| memory.read("weights of samples", &w[first..])),
+            exponents,
+            output: Output {
+                partials: memory.write("partials", &mut partials),
+                total: memory.write("total", &mut total),
+            },
+        };
+        let responding = RespondArgs {
+            shape,
+            n,
+            features,
+            exponents,
+            weights: weights_of_components,
+            responsibilities,
+            slices: count,
+            add,
+            sums: memory.write("sums of features", &mut others),
+        };
+        let sums = memory.write("sums", &mut sums);
+        let summing = OuterArgs { shape, n, features, responsibilities, slices: count, add, sums };
+        let (whiten, outer): (unsafe fn(WhitenArgs), unsafe fn(OuterArgs)) = match shape.width() {
+            32 => (warpgroup_whiten_d32, warpgroup_outer_d32),
+            64 => (warpgroup_whiten_d64, warpgroup_outer_d64),
+            96 => (warpgroup_whiten_d96, warpgroup_outer_d96),
+            _ => (warpgroup_whiten_d128, warpgroup_outer_d128),
+        };
+        // SAFETY: the arguments of these kernels, with the arrays of `memory`.
+        unsafe {
+            launch((2, 1), 64, 0, &memory, warpgroup_triangles, splitting);
+            launch((2, 1), 64, 0, &memory, warpgroup_features, forming);
+            let grid = (1, shape.groups() as u32);
+            launch(grid, WHITEN_BLOCK, shape.whiten_bytes(), &memory, whiten, whitening);
+            launch((2, 1), 64, gmm_kernels::reduce::FINISH_SHARED_BYTES, &memory, warpgroup_normalise, normalising);
+            launch(
+                (shape.chunks(), count),
+                RESPOND_BLOCK,
+                shape.respond_bytes(),
+                &memory,
+                warpgroup_respond,
+                responding,
+            );
+            launch((shape.outer_blocks(), count), OUTER_BLOCK, shape.outer_bytes(), &memory, outer, summing);
+        }
+        log2 += total[0];
+    }
+    let both = [(&sums, of_outer), (&others, of_respond)];
+    let all = both
+        .into_iter()
+        .flat_map(|(sums, count)| (0..count).map(move |i| sums.chunks_exact(count).map(|slice| slice[i]).sum()));
+    (all.collect(), log2)
 }
 
 #[test]
@@ -617,6 +727,15 @@ fn whitened_gives_the_statistics() {
         (200, 5, 20, "whitened/3:192x1:all", 128, 2),
         (70, 7, 33, "whitened/2:64x1:all", 128, 1),
         (90, 2, 70, "whitened/2:128x1:all", 128, 1),
+        (1, 1, 1, "warpgroup_whitened:384x1:all", 128, 1),
+        // An odd number of components of few features; two pieces.
+        (200, 35, 7, "warpgroup_whitened:384x1:all", 128, 1),
+        (70, 3, 32, "warpgroup_whitened:384x1:all", 128, 1),
+        // Two slices of two tiles each.
+        (500, 9, 40, "warpgroup_whitened:384x1:all", 512, 2),
+        (90, 2, 70, "warpgroup_whitened:384x1:all", 128, 1),
+        // Two groups of triangles.
+        (130, 6, 127, "warpgroup_whitened:384x1:all", 256, 1),
     ];
     for (i, (n, k, d, variant, piece, slices)) in cases.into_iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);

@@ -9,6 +9,7 @@ pub(crate) mod pieces;
 pub(crate) mod tensor_cores;
 pub(crate) mod tensor_cores_layout;
 pub(crate) mod warpgroup;
+pub(crate) mod warpgroup_whitened;
 pub(crate) mod weighted_sums;
 pub(crate) mod weighted_sums_layout;
 pub(crate) mod whitened;
@@ -36,6 +37,7 @@ use std::mem;
 use std::sync::Arc;
 use tensor_cores::TensorCores;
 use tensor_cores_layout::TensorCoresLayout;
+use warpgroup_whitened::WarpgroupWhitened;
 use weighted_sums::WeightedSums;
 use weighted_sums_layout::WeightedSumsLayout;
 use whitened::Whitened;
@@ -69,7 +71,7 @@ impl Layout {
     fn new(family: Family, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Self> {
         Some(match family {
             Family::Fused => Self::Fused(FusedLayout::new(mixture.covariance_type(), parameters.as_ref().clone())),
-            Family::FusedTensorCores | Family::TensorCores | Family::Warpgroup | Family::Whitened => {
+            _ if family.on_matrix_units() => {
                 Self::TensorCores(TensorCoresLayout::new(mixture, parameters.clone(), frame))
             }
             Family::WeightedSums => {
@@ -121,10 +123,7 @@ impl EStep {
             requested_family.map_or_else(|| families(&task, limits).contains(&family), |requested| requested == family)
         };
         let mut tensor_cores = None;
-        if [Family::FusedTensorCores, Family::TensorCores, Family::Warpgroup, Family::Whitened]
-            .into_iter()
-            .any(asked_for)
-        {
+        if Family::ALL.into_iter().filter(|family| family.on_matrix_units()).any(asked_for) {
             let memory = mem::take(&mut coefficients);
             let layout = TensorCoresLayout::new_in(memory, mixture, parameters.clone(), data.frame());
             task.expandable = layout.expandable;
@@ -137,14 +136,7 @@ impl EStep {
         }
         let family = requested_family.or_else(|| families(&task, limits).first().copied()).unwrap_or(Family::General);
         let layout = match tensor_cores {
-            Some(layout)
-                if matches!(
-                    family,
-                    Family::FusedTensorCores | Family::TensorCores | Family::Warpgroup | Family::Whitened
-                ) =>
-            {
-                Some(layout)
-            }
+            Some(layout) if family.on_matrix_units() => Some(layout),
             _ => Layout::new(family, mixture, &parameters, data.frame()),
         };
         let Some(mut layout) = layout else { return Ok((super::general::VARIANT, None)) };
@@ -352,22 +344,26 @@ impl EStep {
     }
 }
 
-/// The kernels of [`Family::TensorCores`], [`Family::Warpgroup`] and [`Family::Whitened`].
+/// The kernels of [`Family::TensorCores`], [`Family::Warpgroup`], [`Family::WarpgroupWhitened`] and [`Family::Whitened`].
 #[derive(Debug)]
 enum OnMatrixUnits {
     /// They multiply with products of features.
     Products(Box<TensorCores>),
     /// They multiply with features, for matrices.
     Features(Box<Whitened>),
+    /// The same by warpgroups.
+    OfWarpgroups(Box<WarpgroupWhitened>),
 }
 
 impl OnMatrixUnits {
     /// Makes the kernels ready; see [`TensorCores::new`].
     fn new(gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Self> {
-        Ok(if variant.family == Family::Whitened {
-            Self::Features(Box::new(Whitened::new(gpu, variant, task)?))
-        } else {
-            Self::Products(Box::new(TensorCores::new(gpu, variant, task, same)?))
+        Ok(match variant.family {
+            Family::Whitened => Self::Features(Box::new(Whitened::new(gpu, variant, task)?)),
+            Family::WarpgroupWhitened => {
+                Self::OfWarpgroups(Box::new(WarpgroupWhitened::new(gpu, variant, task, same)?))
+            }
+            _ => Self::Products(Box::new(TensorCores::new(gpu, variant, task, same)?)),
         })
     }
 
@@ -375,6 +371,7 @@ impl OnMatrixUnits {
         match self {
             Self::Products(kernels) => kernels.serves(task, variant),
             Self::Features(kernels) => kernels.serves(task, variant),
+            Self::OfWarpgroups(kernels) => kernels.serves(task, variant),
         }
     }
 
@@ -382,6 +379,7 @@ impl OnMatrixUnits {
         match self {
             Self::Products(kernels) => kernels.prepare(workspace, layout),
             Self::Features(kernels) => kernels.prepare(workspace, layout),
+            Self::OfWarpgroups(kernels) => kernels.prepare(workspace, layout),
         }
     }
 
@@ -394,6 +392,7 @@ impl OnMatrixUnits {
         match self {
             Self::Products(kernels) => kernels.start(stream, parameters, columns),
             Self::Features(kernels) => kernels.start(stream, parameters, columns),
+            Self::OfWarpgroups(kernels) => kernels.start(stream, parameters, columns),
         }
     }
 
@@ -401,6 +400,7 @@ impl OnMatrixUnits {
         match self {
             Self::Products(kernels) => kernels.pieces(),
             Self::Features(kernels) => kernels.pieces(),
+            Self::OfWarpgroups(kernels) => kernels.pieces(),
         }
     }
 
@@ -416,6 +416,9 @@ impl OnMatrixUnits {
         match self {
             Self::Products(kernels) => layout.statistics(kernels.shapes(), sums, scale, weight, log2, frame),
             Self::Features(kernels) => layout.whitened_statistics(kernels.shapes(), sums, scale, weight, log2, frame),
+            Self::OfWarpgroups(kernels) => {
+                layout.whitened_statistics(kernels.shapes(), sums, scale, weight, log2, frame)
+            }
         }
     }
 }

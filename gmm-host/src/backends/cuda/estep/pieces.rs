@@ -33,6 +33,22 @@ pub(super) struct Division {
     pub rows: usize,
     /// Numbers that a slice gives.
     pub sums: usize,
+    /// The slices of another kernel that gives sums, and their numbers.
+    pub others: Option<Others>,
+}
+
+/// A kernel that gives sums beside those of the slices.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Others {
+    pub slices: usize,
+    pub sums: usize,
+}
+
+impl Division {
+    /// Numbers of all sums.
+    fn all_sums(&self) -> usize {
+        self.sums + self.others.map_or(0, |others| others.sums)
+    }
 }
 
 /// The memory of an E-step in pieces.
@@ -43,6 +59,7 @@ pub(super) struct Pieces {
     q: DeviceBuffer<f32>,
     normalisers: DeviceBuffer<f32>,
     sums: DeviceBuffer<f64>,
+    others: DeviceBuffer<f64>,
     /// The sums over all slices, and behind them the log₂-likelihood of each piece.
     totals: DeviceBuffer<f64>,
     /// Where they are copied to, page-locked: the copy takes a fraction of the time that one to other memory does.
@@ -64,13 +81,15 @@ pub(super) struct Piece<'a> {
     /// Whether to add to the sums that are there, or to replace them.
     pub add: bool,
     pub sums: Numbers<'a, f64>,
+    /// The slices and the sums of [`Division::others`].
+    pub others: (usize, Numbers<'a, f64>),
 }
 
 impl Pieces {
     pub fn new(gpu: &Gpu, division: Division) -> Result<Self> {
-        let Division { n, piece, unit, slices, blocks, rows, sums } = division;
+        let Division { n, piece, unit, slices, blocks, rows, sums, others } = division;
         let slices = slices.max(1).min(piece.min(n).div_ceil(LEAST_OF_SLICE * unit)).max(1);
-        let results = sums + n.div_ceil(piece);
+        let results = division.all_sums() + n.div_ceil(piece);
         Ok(Self {
             division: Division { slices, ..division },
             reduce: gpu.kernel(&entries::reduce_slices(), None)?,
@@ -78,6 +97,7 @@ impl Pieces {
             q: zeroed(rows * piece)?,
             normalisers: allocate(2 * piece)?,
             sums: allocate(slices * sums)?,
+            others: allocate(others.map_or(0, |others| others.slices * others.sums))?,
             totals: allocate(results)?,
             results: locked(results)?.into(),
             block_sums: BlockSums::new(blocks as usize)?,
@@ -95,7 +115,9 @@ impl Pieces {
         let Division { piece, unit, slices, blocks, sums: count, .. } = self.division;
         let slices = slices.min(piece.min(columns.n()).div_ceil(unit));
         let (sums, totals) = (Numbers::of(&self.sums), Numbers::of(&self.totals));
-        let log2 = totals.part(count..totals.len())?;
+        let other_slices = self.division.others.map_or(0, |others| others.slices);
+        let others = (other_slices.min(piece.min(columns.n()).div_ceil(unit)), Numbers::of(&self.others));
+        let log2 = totals.part(self.division.all_sums()..totals.len())?;
         for (p, first) in (0..columns.n()).step_by(piece).enumerate() {
             running = running.followed_by(work(Piece {
                 first,
@@ -110,7 +132,14 @@ impl Pieces {
                 slices,
                 add: p > 0,
                 sums,
+                others,
             })?);
+        }
+        if let Some(Others { sums: count_of_others, .. }) = self.division.others {
+            let (slices, sums) = others;
+            let reduce =
+                ReduceSlices { sums, slices, count: count_of_others, totals: totals.part(count..totals.len())? };
+            running = running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?.borrowed());
         }
         let reduce = ReduceSlices { sums, slices, count, totals };
         Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?).borrowed())
@@ -124,7 +153,7 @@ impl Pieces {
         n: usize,
         read: impl FnOnce(&[f64], f64) -> R,
     ) -> Result<R> {
-        let Division { piece, sums: count, .. } = self.division;
+        let (piece, count) = (self.division.piece, self.division.all_sums());
         let mut results = self.results.borrow_mut();
         let results = &mut results[..count + n.div_ceil(piece)];
         stream.read(&self.totals, results)?;

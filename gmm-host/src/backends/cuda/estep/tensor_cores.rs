@@ -146,7 +146,8 @@ impl TensorCores {
         let most = (gpu.free_memory()? / EXPONENTS / size_of::<f32>() / shapes.rows()).max(wave) / wave * wave;
         let piece = most.min(n.next_multiple_of(samples));
         let slices = (limits.multiprocessors * summing / weigh.blocks()) as usize;
-        let division = Division { n, piece, unit, slices, blocks, rows: shapes.rows(), sums: weigh.sums() };
+        let division =
+            Division { n, piece, unit, slices, blocks, rows: shapes.rows(), sums: weigh.sums(), others: None };
         let kernels = if of_warpgroups {
             Kernels::Warpgroups(Warpgroups::new(gpu, k, d, piece, same.then_some(n))?)
         } else {

@@ -8,8 +8,8 @@ use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistic
 use gmm_kernels::estep::tensor_cores::{
     COLUMNS, ExponentsShape, FEATURE_SCALE, ONE, PRODUCT_SCALE, RAW_PITCH, RESPONSIBILITY_SCALE, STEP, TILE, WeighShape,
 };
-use gmm_kernels::estep::warpgroup;
 use gmm_kernels::estep::whitened::{self, OuterShape, WhitenShape};
+use gmm_kernels::estep::{warpgroup, warpgroup_whitened};
 use gmm_kernels::simt::WARP;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, ArrayView1, ArrayViewMut1, ArrayViewMut2, Axis};
@@ -157,11 +157,11 @@ fn at_once(numbers: usize) -> usize {
     (1 << 13) / numbers.max(1) + 1
 }
 
-/// How the kernels of `whitened` divide the work of a task with matrices.
+/// How the kernels of `whitened` or of `warpgroup_whitened` divide the work of a task with matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WhitenedShapes {
-    pub whiten: WhitenShape,
-    pub outer: OuterShape,
+pub(crate) enum WhitenedShapes {
+    Warps { whiten: WhitenShape, outer: OuterShape },
+    Warpgroups(warpgroup_whitened::Shape),
 }
 
 impl WhitenedShapes {
@@ -169,6 +169,10 @@ impl WhitenedShapes {
     /// stage, or of the fewest samples, do not fit into shared memory, and for diagonal covariances.
     pub fn new(task: &Task, variant: &Variant) -> Option<Self> {
         let Task { k, d, full, .. } = *task;
+        if variant.family == Family::WarpgroupWhitened {
+            let fits = full && d <= warpgroup_whitened::MAX_FEATURES;
+            return fits.then_some(Self::Warpgroups(warpgroup_whitened::Shape { d: d as u32, k: k as u32 }));
+        }
         let whiten = |component_warps: u32, sample_warps: u32| WhitenShape {
             d: d as u32,
             k: k as u32,
@@ -177,23 +181,67 @@ impl WhitenedShapes {
         };
         let outer = OuterShape::new(d, k, MOST_WARPS);
         let fits = full && outer.shared_bytes().max(whiten(1, 1).shared_bytes()) <= MOST_SHARED;
-        fits.then(|| Self { whiten: whiten(variant.split, variant.block / WARP / variant.split), outer })
+        fits.then(|| Self::Warps { whiten: whiten(variant.split, variant.block / WARP / variant.split), outer })
     }
 
-    /// Dynamic shared memory of a launch of either kernel.
+    /// Dynamic shared memory of a launch of any of the kernels.
     pub fn shared_bytes(&self) -> usize {
-        self.whiten.shared_bytes().max(self.outer.shared_bytes())
+        match self {
+            Self::Warps { whiten, outer } => whiten.shared_bytes().max(outer.shared_bytes()),
+            Self::Warpgroups(shape) => shape.whiten_bytes().max(shape.respond_bytes()).max(shape.outer_bytes()),
+        }
     }
 
-    /// Rows of exponents that both kernels use.
+    /// Rows of exponents that all kernels use.
     pub fn rows(&self) -> usize {
-        self.outer.components()
+        match self {
+            Self::Warps { outer, .. } => outer.components(),
+            Self::Warpgroups(shape) => shape.rows(),
+        }
+    }
+
+    /// Numbers of a component's shifts.
+    fn shifts(&self) -> usize {
+        match self {
+            Self::Warps { whiten, .. } => whiten.shifts(),
+            Self::Warpgroups(shape) => shape.width(),
+        }
+    }
+
+    /// (K, D).
+    fn dim(&self) -> (usize, usize) {
+        let (k, d) = match self {
+            Self::Warps { whiten, .. } => (whiten.k, whiten.d),
+            Self::Warpgroups(shape) => (shape.k, shape.d),
+        };
+        (k as usize, d as usize)
+    }
+
+    /// The place of a component's sum over the products of features `i` and `j` ≤ `i`; where `j` is D, of feature `i` alone.
+    fn place(&self, c: usize, i: usize, j: usize) -> usize {
+        match self {
+            Self::Warps { outer, .. } => outer.place(c, i, j),
+            Self::Warpgroups(shape) if j == shape.d as usize => shape.outer_sums() + c * shape.width() + i,
+            Self::Warpgroups(shape) => shape.place(c, i, j),
+        }
+    }
+
+    /// Of each row the sum of the responsibilities, and that of the rounded ones.
+    fn counts(&self, sums: &[f64]) -> [Vec<f64>; 2] {
+        let rows = self.rows();
+        match self {
+            Self::Warps { outer, .. } => [0, 1].map(|kind| sums[outer.counts() + kind * rows..][..rows].to_vec()),
+            Self::Warpgroups(shape) => [0, 1].map(|kind| {
+                let halves = &sums[shape.outer_sums() + rows * (shape.width() + 2 * kind)..];
+                halves[..rows].iter().zip(&halves[rows..2 * rows]).map(|(even, odd)| even + odd).collect()
+            }),
+        }
     }
 
     /// Lengths of the sections of the parameters, in the order of [`WhitenedSection`]; whole 16 bytes each.
     fn lengths(&self) -> [usize; 4] {
-        let (k, d) = (self.whiten.k as usize, self.whiten.d as usize);
-        [k * triangle(d), k * self.whiten.shifts(), 3 * k, self.rows()].map(|len| len.next_multiple_of(4))
+        let (k, d) = self.dim();
+        [k * triangle(d), k * self.shifts(), 3 * k, self.rows()].map(|len| len.next_multiple_of(4))
     }
 
     /// Numbers of all parameters.
@@ -214,11 +262,11 @@ impl WhitenedShapes {
 pub(crate) enum WhitenedSection {
     /// Triangles row by row, (K, D·(D + 1)/2).
     Matrices,
-    /// (K, [`WhitenShape::shifts`])
+    /// (K, [`WhitenedShapes::shifts`])
     Shifts,
     /// What sums of products are multiplied by, seeds, and wₖ: (3, K).
     Constants,
-    /// wₖ for `outer`.
+    /// wₖ for the kernels that sum over samples.
     Weights,
 }
 
@@ -455,7 +503,7 @@ impl TensorCoresLayout {
         });
     }
 
-    /// Writes the parameters of a mixture with matrices for `whitened`.
+    /// Writes the parameters of a mixture with matrices for `whitened` and `warpgroup_whitened`.
     pub fn write_whitened(&self, shapes: &WhitenedShapes, out: &mut [f32]) {
         let (k, d) = self.dim();
         let parameters = &self.parameters;
@@ -468,7 +516,7 @@ impl TensorCoresLayout {
         seeds.copy_from_slice(&parameters.seed);
         rest[..k].copy_from_slice(&parameters.weight);
         let width = triangle(d);
-        let shifts = shifts.par_chunks_exact_mut(shapes.whiten.shifts());
+        let shifts = shifts.par_chunks_exact_mut(shapes.shifts());
         let components = matrices.par_chunks_exact_mut(width).zip(shifts).zip(scales).enumerate();
         components.with_min_len(at_once(width)).for_each(|(c, ((to, shift), scale))| {
             if parameters.weight[c] == 0.0 {
@@ -488,7 +536,7 @@ impl TensorCoresLayout {
         });
     }
 
-    /// As [`Self::statistics`], from the sums of `outer`.
+    /// As [`Self::statistics`], from the sums of `whitened` or `warpgroup_whitened`.
     pub fn whitened_statistics(
         &self,
         shapes: &WhitenedShapes,
@@ -500,13 +548,13 @@ impl TensorCoresLayout {
     ) -> Result<Statistics> {
         /// What the kernels' products and responsibilities are less than those of the other kernels.
         const UNIT: f64 = (RESPONSIBILITY_SCALE / whitened::RESPONSIBILITY_SCALE) as f64;
-        let shape = &shapes.outer;
-        let counts: Vec<f64> = sums[shape.counts()..].iter().map(|count| count * UNIT).collect();
-        let (counts, rounded) = counts.split_at(shape.components());
+        let [counts, rounded] =
+            shapes.counts(sums).map(|of_rows| of_rows.iter().map(|count| count * UNIT).collect::<Vec<_>>());
+        let (counts, rounded) = (&counts[..], &rounded[..]);
         let d = self.dim().1;
         let of_one = UNIT * f64::from(PRODUCT_SCALE / FEATURE_SCALE * ONE);
         let product =
-            |c: usize, (i, j): (usize, usize)| sums[shape.place(c, i, j)] * if j == d { of_one } else { UNIT };
+            |c: usize, (i, j): (usize, usize)| sums[shapes.place(c, i, j)] * if j == d { of_one } else { UNIT };
         self.statistics_of(SumsOfProducts { counts, rounded, product, scale, log2 }, weight, frame)
     }
 

@@ -34,6 +34,8 @@ pub struct Whitened {
     outer: Kernel<OuterArgs>,
     task: Task,
     variant: Variant,
+    whiten_shape: WhitenShape,
+    outer_shape: OuterShape,
     shapes: WhitenedShapes,
     /// The triangles in float16, two numbers to an element.
     fragments: DeviceBuffer<u32>,
@@ -45,10 +47,9 @@ pub struct Whitened {
 impl Whitened {
     /// Makes the kernels ready for up to `task.n` samples at once. The device's context is current.
     pub fn new(gpu: &Gpu, variant: Variant, task: &Task) -> Result<Self> {
-        let Some(shapes) = WhitenedShapes::new(task, &variant) else {
+        let Some(shapes @ WhitenedShapes::Warps { whiten, outer }) = WhitenedShapes::new(task, &variant) else {
             return Err(mismatch("an E-step with matrices", vec![], vec![task.k, task.d]));
         };
-        let WhitenedShapes { whiten, outer } = shapes;
         let (n, limits) = (task.n, &gpu.limits);
         let resident = |registers: u32, block: u32, shared: usize| {
             let by_registers = REGISTERS / (registers * block);
@@ -61,13 +62,16 @@ impl Whitened {
         let piece = most.min(n.next_multiple_of(whiten.samples().max(STAGE)));
         let room = limits.multiprocessors * resident(OUTER_REGISTERS, outer.block(), outer.shared_bytes());
         let slices = (room / outer.blocks()) as usize;
-        let division = Division { n, piece, unit: STAGE, slices, blocks, rows: shapes.rows(), sums: outer.sums() };
+        let division =
+            Division { n, piece, unit: STAGE, slices, blocks, rows: shapes.rows(), sums: outer.sums(), others: None };
         Ok(Self {
             split: gpu.kernel(&entries::split_matrices(), None)?,
             whiten: gpu.kernel(&entries::whiten(), Some(WHITEN_REGISTERS))?,
             outer: gpu.kernel(&entries::outer(), Some(OUTER_REGISTERS))?,
             task: *task,
             variant,
+            whiten_shape: whiten,
+            outer_shape: outer,
             shapes,
             fragments: allocate(task.k * whiten.fragments())?,
             halves: allocate(task.d * piece)?,
@@ -102,7 +106,7 @@ impl Whitened {
     ) -> Result<Running<'a, ()>> {
         let section = |section: WhitenedSection| parameters.part(self.shapes.section(section));
         let (fragments, halves) = (Numbers::of(&self.fragments), Numbers::of(&self.halves));
-        let WhitenedShapes { whiten: shape, outer } = self.shapes;
+        let (shape, outer) = (self.whiten_shape, self.outer_shape);
         let split = Split { shape, matrices: section(WhitenedSection::Matrices)?, fragments };
         let running = stream.launch(self.split, split.grid(), split)?.borrowed();
         let (shifts, constants) = (section(WhitenedSection::Shifts)?, section(WhitenedSection::Constants)?);

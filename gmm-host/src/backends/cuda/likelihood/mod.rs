@@ -78,6 +78,7 @@ impl Plan {
             | Family::FusedTensorCores
             | Family::TensorCores
             | Family::Warpgroup
+            | Family::WarpgroupWhitened
             | Family::Whitened
             | Family::WeightedSums
             | Family::General => {

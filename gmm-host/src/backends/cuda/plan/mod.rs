@@ -27,7 +27,7 @@ use super::device::gpu::Limits;
 use crate::backends::cuda::estep::tensor_cores_layout::Shapes;
 use crate::{Error, Precision};
 use gmm_kernels::data::QUAD;
-use gmm_kernels::estep::{fused, fused_tensor_cores, tensor_cores, warpgroup, weighted_sums};
+use gmm_kernels::estep::{fused, fused_tensor_cores, tensor_cores, warpgroup, warpgroup_whitened, weighted_sums};
 use gmm_kernels::likelihood::{batch, batch_tensor_cores, small_k};
 use gmm_kernels::simt::WARP;
 use std::fmt;
@@ -47,6 +47,9 @@ const MANY_SAMPLES: usize = 200_000;
 /// Features from which on `whitened` can be faster than `tensor_cores` with matrices (measured on an H200: D = 64, K = 32: 5.6 and
 /// 10 ms for N = 10⁶; D = 32, K = 64: 4.4 and 3.1).
 const WIDE: usize = 40;
+
+/// The same of `warpgroup_whitened`, which pads features to a multiple of 32.
+const WIDE_OF_WARPGROUPS: usize = 24;
 
 /// What is computed over the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -164,12 +167,15 @@ impl Family {
             Self::Warpgroup if !limits.warpgroups => Some("needs a device of compute capability 9.0".into()),
             Self::Warpgroup if full => Some("takes covariances of type diag or spherical only".into()),
             Self::Warpgroup if d > warpgroup::MAX_FEATURES => Some(most("features", warpgroup::MAX_FEATURES, d)),
-            Self::Whitened if !full => Some("takes covariances of type full or tied only".into()),
-            Self::FusedTensorCores | Self::TensorCores | Self::Warpgroup | Self::Whitened if !task.expandable => Some(
+            Self::WarpgroupWhitened if !limits.warpgroups => Some("needs a device of compute capability 9.0".into()),
+            Self::WarpgroupWhitened if d > warpgroup_whitened::MAX_FEATURES => {
+                Some(most("features", warpgroup_whitened::MAX_FEATURES, d))
+            }
+            Self::Whitened | Self::WarpgroupWhitened if !full => Some("takes covariances of type full or tied only".into()),
+            _ if self.on_matrix_units() && !task.expandable => Some(
                 "takes no component so narrow and so far from the centre of the data that float16 loses digits".into(),
             ),
-            Self::FusedTensorCores | Self::TensorCores | Self::Warpgroup | Self::Whitened
-                if shapes(self, task, limits).is_empty() => {
+            _ if self.on_matrix_units() && shapes(self, task, limits).is_empty() => {
                 Some(format!("cannot hold samples of {d} features in shared memory"))
             }
             Self::WeightedSums if weighted_sums_shape(task, 128, 0).shared_bytes() > limits.shared_per_block => {
@@ -191,6 +197,12 @@ impl Family {
         matches!(self, Self::SmallK | Self::Tiled8 | Self::FusedTensorCores | Self::General)
     }
 
+    /// Whether it is an E-step on the matrix units.
+    pub fn on_matrix_units(self) -> bool {
+        use Family::{FusedTensorCores, TensorCores, Warpgroup, WarpgroupWhitened, Whitened};
+        matches!(self, FusedTensorCores | TensorCores | Warpgroup | WarpgroupWhitened | Whitened)
+    }
+
     /// The operations that it has.
     pub fn operations(self) -> &'static [Operation] {
         match self {
@@ -202,6 +214,7 @@ impl Family {
             | Self::FusedTensorCores
             | Self::TensorCores
             | Self::Warpgroup
+            | Self::WarpgroupWhitened
             | Self::Whitened
             | Self::WeightedSums => &[Operation::EStep],
             Self::General => &[Operation::Total, Operation::Scores, Operation::EStep],
@@ -247,7 +260,7 @@ pub fn weighted_sums_shape(task: &Task, threads: usize, shared: usize) -> weight
 pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
     use Family::{
         Batch, BatchTensorCores, Fused, FusedTensorCores, General, Pair, SmallK, TensorCores, Tiled8, Tiled16,
-        Warpgroup, WeightedSums, Whitened,
+        Warpgroup, WarpgroupWhitened, WeightedSums, Whitened,
     };
     let usable = |family: &Family| family.problem(task, limits).is_none();
     let in_order: &[Family] = match task.operation {
@@ -268,6 +281,7 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
         // So short that the time is that of the launches.
         Operation::EStep if !is_long(task) && usable(&Fused) => &[Fused],
         Operation::EStep if !is_long(task) && usable(&WeightedSums) => &[WeightedSums],
+        Operation::EStep if task.d >= WIDE_OF_WARPGROUPS && usable(&WarpgroupWhitened) => &[WarpgroupWhitened],
         Operation::EStep if task.d >= WIDE && usable(&Whitened) => &[Whitened, TensorCores, WeightedSums],
         Operation::EStep if usable(&Fused) || usable(&TensorCores) || usable(&WeightedSums) => {
             &[FusedTensorCores, Fused, Warpgroup, TensorCores, WeightedSums]
@@ -387,6 +401,7 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             return fitting.map(|(split, block)| (split, block, 1)).collect();
         }
         Family::Warpgroup => return vec![(1, warpgroup::BLOCK, 1)],
+        Family::WarpgroupWhitened => return vec![(1, warpgroup_whitened::WHITEN_BLOCK, 1)],
         Family::Whitened => {
             // Of `whiten`: three blocks, or three warps for each of four schedulers.
             let all = [(2, 128), (4, 128), (1, 128), (3, 384), (6, 384), (2, 64), (1, 32)];

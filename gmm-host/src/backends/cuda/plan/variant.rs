@@ -6,7 +6,7 @@ use crate::backends::cuda::likelihood::batch_tensor_cores_layout;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused::{self, Moments};
-use gmm_kernels::estep::{fused_tensor_cores, fused64, warpgroup};
+use gmm_kernels::estep::{fused_tensor_cores, fused64, warpgroup, warpgroup_whitened};
 use gmm_kernels::likelihood::{batch, batch_tensor_cores, pair, small_k, tiled};
 use gmm_kernels::simt::WARP;
 use std::fmt;
@@ -25,13 +25,14 @@ pub enum Family {
     FusedTensorCores,
     TensorCores,
     Warpgroup,
+    WarpgroupWhitened,
     Whitened,
     WeightedSums,
     General,
 }
 
 impl Family {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::SmallK,
         Self::Batch,
         Self::BatchTensorCores,
@@ -42,6 +43,7 @@ impl Family {
         Self::FusedTensorCores,
         Self::TensorCores,
         Self::Warpgroup,
+        Self::WarpgroupWhitened,
         Self::Whitened,
         Self::WeightedSums,
         Self::General,
@@ -59,6 +61,7 @@ impl Family {
             Self::FusedTensorCores => "fused_tensor_cores",
             Self::TensorCores => "tensor_cores",
             Self::Warpgroup => "warpgroup",
+            Self::WarpgroupWhitened => "warpgroup_whitened",
             Self::Whitened => "whitened",
             Self::WeightedSums => "weighted_sums",
             Self::General => "general",
@@ -171,6 +174,7 @@ impl Variant {
         let split = match self.family {
             Family::SmallK | Family::Fused | Family::FusedTensorCores | Family::General => self.split == 1,
             Family::Warpgroup => self.split == 1 && self.block == warpgroup::BLOCK,
+            Family::WarpgroupWhitened => self.split == 1 && self.block == warpgroup_whitened::WHITEN_BLOCK,
             Family::Batch | Family::BatchTensorCores => true,
             Family::Pair => self.split == warps,
             Family::Tiled8 | Family::Tiled16 => {
@@ -203,6 +207,7 @@ impl Variant {
             Family::FusedTensorCores
             | Family::TensorCores
             | Family::Warpgroup
+            | Family::WarpgroupWhitened
             | Family::Whitened
             | Family::WeightedSums
             | Family::General => self.block as usize,
@@ -252,7 +257,9 @@ impl Variant {
                 let shape = warpgroup::Shape { d: d as u32, k: k as u32 };
                 shape.exponents_bytes().max(shape.weigh_bytes())
             }
-            Family::Whitened => WhitenedShapes::new(task, self).map_or(usize::MAX, |shapes| shapes.shared_bytes()),
+            Family::WarpgroupWhitened | Family::Whitened => {
+                WhitenedShapes::new(task, self).map_or(usize::MAX, |shapes| shapes.shared_bytes())
+            }
             // With two stages, the fewest that the kernel can use.
             Family::WeightedSums => weighted_sums_shape(task, self.block as usize, 0).shared_bytes(),
             Family::General => 0,
@@ -295,6 +302,14 @@ impl Variant {
                 entries::warpgroup_exponents().name().into(),
                 entries::warpgroup_weigh().name().into(),
             ],
+            Family::WarpgroupWhitened => {
+                let shape = warpgroup_whitened::Shape { d: d as u32, k: k as u32 };
+                vec![
+                    entries::warpgroup_whiten(shape).name().into(),
+                    entries::warpgroup_respond().name().into(),
+                    entries::warpgroup_outer(shape).name().into(),
+                ]
+            }
             Family::Whitened => {
                 vec![entries::whiten().name().into(), entries::outer().name().into()]
             }

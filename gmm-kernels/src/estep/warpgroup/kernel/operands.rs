@@ -8,7 +8,7 @@ use crate::estep::tensor_cores::{Feature, one, product, split_feature};
 /// # Safety
 /// The place is valid for 16 bytes and aligned to them; no other thread accesses it.
 #[inline(always)]
-unsafe fn store_row(to: *mut u32, row: [Halves; ROW]) {
+pub(crate) unsafe fn store_row(to: *mut u32, row: [Halves; ROW]) {
     let [a, b, c, d] = row.map(f32::from_bits);
     // SAFETY: the caller guarantees it.
     unsafe { store4(to.cast(), [a, b, c, d]) };
@@ -16,7 +16,7 @@ unsafe fn store_row(to: *mut u32, row: [Halves; ROW]) {
 
 /// An element of sample `s` of a quad: the number of a feature, and that of its square; of their high parts if `part` is 0.
 #[inline(always)]
-fn element(feature: Feature, square: Feature, part: usize, s: usize) -> Halves {
+pub(crate) fn element(feature: Feature, square: Feature, part: usize, s: usize) -> Halves {
     let (a, b) = (feature[2 * part + s / 2], square[2 * part + s / 2]);
     if s.is_multiple_of(2) { a & 0xffff | b << 16 } else { a >> 16 | b & 0xffff_0000 }
 }
@@ -119,7 +119,7 @@ kernel! {
 
 /// Of the rows of two neighbouring threads, the first four of which the even one has: those that are even, or odd.
 #[inline(always)]
-fn interleave(rows: [[Halves; ROW]; QUAD], odd: u32) -> [[Halves; ROW]; QUAD] {
+pub(crate) fn interleave(rows: [[Halves; ROW]; QUAD], odd: u32) -> [[Halves; ROW]; QUAD] {
     let mut mine = rows;
     let mut p = 0;
     while p < ROW {

@@ -114,7 +114,7 @@ impl Operand {
         Self { place: self.place.offset(bytes / size_of::<Halves>()), ..self }
     }
     /// Number `k` along the sum of row `i`; the rows of a matrix of (8, 8) go along the sum, or across it.
-    fn number(&self, i: usize, k: usize, rows_along: bool) -> f64 {
+    pub(super) fn number(&self, i: usize, k: usize, rows_along: bool) -> f64 {
         let (row, column) = if rows_along { (i % 8, k % 8) } else { (k % 8, i % 8) };
         let bytes = i / 8 * self.across + k / 8 * self.along + 16 * row + 2 * column;
         // SAFETY: checked; the kernel excludes races.
@@ -124,7 +124,7 @@ impl Operand {
 }
 
 /// The row and column of number `i` of this thread's part of a result.
-fn place(i: usize) -> (usize, usize) {
+pub(super) fn place(i: usize) -> (usize, usize) {
     let (warp, lane) = (here().thread as usize / 32 % 4, here().thread as usize % 32);
     (16 * warp + lane / 4 + 8 * (i / 2 % 2), i / 4 * 8 + 2 * (lane % 4) + i % 2)
 }

@@ -1,0 +1,384 @@
+//! `warpgroup_whitened`, the E-step of matrices on a device whose warpgroups multiply: `warpgroup_whiten` leaves the exponents of a piece of the samples,
+//! `warpgroup_normalise` their log-sum-exps, `warpgroup_respond` responsibilities and their sums, and `warpgroup_outer` adds up products of features, slice by slice.
+use super::pieces::{Division, Others, Piece, Pieces};
+use super::tensor_cores_layout::{TensorCoresLayout, WhitenedSection, WhitenedShapes};
+use crate::Result;
+use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::memory::{Numbers, Workspace, allocate};
+use crate::backends::cuda::device::samples::Columns;
+use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::backends::cuda::device::{check_suffices, mismatch};
+use crate::backends::cuda::plan::{Task, Variant};
+use cust::memory::DeviceBuffer;
+use gmm_kernels::entries;
+use gmm_kernels::estep::warpgroup_whitened::{
+    FeaturesArgs, NormaliseArgs, OUTER_BLOCK, OUTER_REGISTERS, OuterArgs, RESPOND_BLOCK, RespondArgs, SAMPLES, Shape,
+    TILE, TrianglesArgs, WHITEN_BLOCK, WHITEN_REGISTERS, WhitenArgs,
+};
+use gmm_kernels::reduce::FINISH_SHARED_BYTES;
+use std::cell::Cell;
+use std::ptr;
+
+/// The part of the device's free memory that the exponents of a piece take at most.
+const EXPONENTS: usize = 8;
+/// The part of it that features are kept in, if they need no more.
+const KEPT: usize = 4;
+/// Threads of a block of the kernels that prepare and normalise, and blocks of a multiprocessor.
+const SIMPLE: (u32, u32) = (256, 8);
+/// Registers that a thread of `warpgroup_respond` may have, and blocks of a multiprocessor.
+const RESPOND: (u32, u32) = (128, 2);
+
+/// The kernels made ready for mixtures of one shape.
+#[derive(Debug)]
+pub struct WarpgroupWhitened {
+    split: Kernel<TrianglesArgs>,
+    forming: Kernel<FeaturesArgs>,
+    whiten: Kernel<WhitenArgs>,
+    normalise: Kernel<NormaliseArgs>,
+    respond: Kernel<RespondArgs>,
+    outer: Kernel<OuterArgs>,
+    task: Task,
+    variant: Variant,
+    shape: Shape,
+    shapes: WhitenedShapes,
+    multiprocessors: u32,
+    /// The triangles in float16, two numbers to an element.
+    triangles: DeviceBuffer<u32>,
+    /// The features in float16: of a piece of the samples, or of all of them where they are kept.
+    features: DeviceBuffer<u32>,
+    kept: bool,
+    /// How many samples, from the first one on, have features that are kept.
+    formed: Cell<usize>,
+    /// The responsibilities of a piece in float16.
+    responsibilities: DeviceBuffer<u32>,
+    pieces: Pieces,
+}
+
+impl WarpgroupWhitened {
+    /// Makes the kernels ready for up to `task.n` samples at once; `same`: for the same `task.n` samples each time. The device's
+    /// context is current.
+    pub fn new(gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Self> {
+        let Some(shapes @ WhitenedShapes::Warpgroups(shape)) = WhitenedShapes::new(task, &variant) else {
+            return Err(mismatch("an E-step with matrices", vec![], vec![task.k, task.d]));
+        };
+        let (n, multiprocessors) = (task.n, gpu.limits.multiprocessors);
+        let free = gpu.free_memory()?;
+        let wave = multiprocessors as usize * TILE;
+        let most = (free / EXPONENTS / size_of::<f32>() / shape.rows()).max(wave) / wave * wave;
+        let piece = most.min(n.next_multiple_of(TILE));
+        let kept = Some(shape.features_len(n)).filter(|len| same && len * size_of::<u32>() <= free / KEPT);
+        let slices = (multiprocessors / shape.outer_blocks()) as usize;
+        let others = Others {
+            slices: ((multiprocessors * RESPOND.1 / shape.chunks()) as usize).clamp(1, piece.div_ceil(TILE)),
+            sums: shape.respond_sums(),
+        };
+        let division = Division {
+            n,
+            piece,
+            unit: TILE,
+            slices,
+            blocks: multiprocessors * SIMPLE.1,
+            rows: shape.rows(),
+            sums: shape.outer_sums(),
+            others: Some(others),
+        };
+        Ok(Self {
+            split: gpu.kernel(&entries::warpgroup_triangles(), None)?,
+            forming: gpu.kernel(&entries::warpgroup_features(), None)?,
+            whiten: gpu.kernel(&entries::warpgroup_whiten(shape), Some(WHITEN_REGISTERS))?,
+            normalise: gpu.kernel(&entries::warpgroup_normalise(), None)?,
+            respond: gpu.kernel(&entries::warpgroup_respond(), Some(RESPOND.0))?,
+            outer: gpu.kernel(&entries::warpgroup_outer(shape), Some(OUTER_REGISTERS))?,
+            task: *task,
+            variant,
+            shape,
+            shapes,
+            multiprocessors,
+            triangles: allocate(shape.triangles_len())?,
+            features: allocate(kept.unwrap_or_else(|| shape.features_len(piece)))?,
+            kept: kept.is_some(),
+            formed: Cell::new(0),
+            responsibilities: allocate(shape.responsibilities_len(piece))?,
+            pieces: Pieces::new(gpu, division)?,
+        })
+    }
+
+    /// Whether these kernels were made for this task and variant.
+    pub fn serves(&self, task: &Task, variant: Variant) -> bool {
+        (self.task, self.variant) == (*task, variant)
+    }
+
+    pub fn shapes(&self) -> &WhitenedShapes {
+        &self.shapes
+    }
+
+    /// Writes the parameters of a mixture for the launches of a workspace.
+    pub fn prepare(&self, workspace: &mut Workspace, layout: &TensorCoresLayout) -> Result<()> {
+        let Task { k, d, .. } = self.task;
+        if (layout.dim(), layout.full()) != ((k, d), true) {
+            return Err(mismatch("a mixture for this E-step", vec![k, d], vec![layout.dim().0, layout.dim().1]));
+        }
+        workspace.parameters.fill(self.shapes.len(), |to| layout.write_whitened(&self.shapes, to))
+    }
+
+    /// A grid for so many items of one of the kernels that prepare and normalise.
+    fn grid(&self, items: usize) -> Grid {
+        let (threads, per) = SIMPLE;
+        let most = (self.multiprocessors * per) as usize;
+        Grid::new(items.div_ceil(threads as usize).clamp(1, most) as u32, threads, 0)
+    }
+
+    /// Starts the E-step over some samples, at most as many as it was made for.
+    pub fn start<'a>(
+        &'a self,
+        stream: &'a Stream,
+        parameters: Numbers<'a, f32>,
+        columns: Columns<'a>,
+    ) -> Result<Running<'a, ()>> {
+        let section = |section: WhitenedSection| parameters.part(self.shapes.section(section));
+        let (shape, triangles) = (self.shape, Numbers::of(&self.triangles));
+        let split = Split { shape, matrices: section(WhitenedSection::Matrices)?, triangles };
+        let running = stream.launch(self.split, self.grid(triangles.len() / 8), split)?.borrowed();
+        let (shifts, constants) = (section(WhitenedSection::Shifts)?, section(WhitenedSection::Constants)?);
+        let (weights, weighted) = (section(WhitenedSection::Weights)?, self.task.weighted);
+        let responsibilities = Numbers::of(&self.responsibilities);
+        self.pieces.start(stream, columns, running, |piece| {
+            let n = piece.columns.n();
+            let all = Numbers::of(&self.features);
+            let features = if self.kept { all.part(shape.features_len(piece.first)..all.len())? } else { all };
+            let mut running = stream.idle();
+            if !self.kept || self.formed.get() <= piece.first {
+                let forming = Forming { shape, columns: piece.columns, features };
+                let items = n.next_multiple_of(TILE) / 4 * shape.octets();
+                running = stream.launch(self.forming, self.grid(items), forming)?.borrowed();
+                self.formed.set(piece.first + n);
+            }
+            let whitening = Whitening { shape, features, triangles, shifts, constants, piece };
+            let groups = shape.groups() as u32;
+            let tiles = n.div_ceil(SAMPLES).div_ceil((WHITEN_BLOCK / 128) as usize);
+            let blocks = (self.multiprocessors / groups).clamp(1, tiles as u32);
+            let grid = Grid::new(blocks, WHITEN_BLOCK, shape.whiten_bytes()).slices(groups as usize);
+            let running = running.followed_by(stream.launch(self.whiten, grid, whitening)?.borrowed());
+            let normalising = Normalising { shape, weights, weighted, piece };
+            let grid = Grid { shared: FINISH_SHARED_BYTES, ..self.grid(n) };
+            let running = running.followed_by(stream.launch(self.normalise, grid, normalising)?.borrowed());
+            let responding = Responding { shape, features, weights, responsibilities, piece };
+            let grid = Grid::new(shape.chunks(), RESPOND_BLOCK, shape.respond_bytes()).slices(piece.others.0);
+            let running = running.followed_by(stream.launch(self.respond, grid, responding)?.borrowed());
+            let summing = Summing { shape, features, responsibilities, piece };
+            let grid = Grid::new(shape.outer_blocks(), OUTER_BLOCK, shape.outer_bytes()).slices(piece.slices);
+            Ok(running.followed_by(stream.launch(self.outer, grid, summing)?.borrowed()))
+        })
+    }
+
+    /// The results; see [`Pieces::read`].
+    pub(super) fn pieces(&self) -> &Pieces {
+        &self.pieces
+    }
+}
+
+/// A launch that splits the triangles.
+#[derive(Clone, Copy)]
+struct Split<'a> {
+    shape: Shape,
+    matrices: Numbers<'a, f32>,
+    triangles: Numbers<'a, u32>,
+}
+
+// SAFETY: both lengths are checked here.
+unsafe impl Launch for Split<'_> {
+    type Argument = TrianglesArgs;
+
+    fn argument(&self, _grid: &Grid) -> Result<TrianglesArgs> {
+        let shape = self.shape;
+        let (k, d) = (shape.k as usize, shape.d as usize);
+        let needed = vec![k * (d * (d + 1) / 2), shape.triangles_len()];
+        check_suffices("a launch of `warpgroup_triangles`", needed, vec![self.matrices.len(), self.triangles.len()])?;
+        Ok(TrianglesArgs { shape, matrices: self.matrices.pointer(), triangles: self.triangles.pointer_mut() })
+    }
+}
+
+/// A launch that splits features.
+#[derive(Clone, Copy)]
+struct Forming<'a> {
+    shape: Shape,
+    columns: Columns<'a>,
+    features: Numbers<'a, u32>,
+}
+
+// SAFETY: the columns' lengths were checked when they were made; the features' is checked here.
+unsafe impl Launch for Forming<'_> {
+    type Argument = FeaturesArgs;
+
+    fn argument(&self, _grid: &Grid) -> Result<FeaturesArgs> {
+        let shape = self.shape;
+        let needed = vec![shape.d as usize, shape.features_len(self.columns.n())];
+        let got = vec![self.columns.d(), self.features.len()];
+        if needed[0] != got[0] {
+            return Err(mismatch("a launch of `warpgroup_features`", needed, got));
+        }
+        check_suffices("a launch of `warpgroup_features`", needed, got)?;
+        Ok(FeaturesArgs { shape, columns: self.columns.argument(0), features: self.features.pointer_mut() })
+    }
+}
+
+/// A launch that gives exponents.
+#[derive(Clone, Copy)]
+struct Whitening<'a> {
+    shape: Shape,
+    features: Numbers<'a, u32>,
+    triangles: Numbers<'a, u32>,
+    shifts: Numbers<'a, f32>,
+    constants: Numbers<'a, f32>,
+    piece: Piece<'a>,
+}
+
+// SAFETY: `Exponents` checks its own lengths; features and the parameters of all components are checked here.
+unsafe impl Launch for Whitening<'_> {
+    type Argument = WhitenArgs;
+
+    fn argument(&self, grid: &Grid) -> Result<WhitenArgs> {
+        let (shape, n) = (self.shape, self.piece.columns.n());
+        let k = shape.k as usize;
+        let needed = vec![
+            shape.features_len(n),
+            shape.triangles_len(),
+            k * shape.width(),
+            2 * k,
+            shape.whiten_bytes(),
+            shape.groups(),
+        ];
+        let got = vec![
+            self.features.len(),
+            self.triangles.len(),
+            self.shifts.len(),
+            self.constants.len(),
+            grid.shared,
+            grid.blocks.1 as usize,
+        ];
+        if grid.threads != WHITEN_BLOCK {
+            return Err(mismatch("a launch of `warpgroup_whiten`", needed, got));
+        }
+        check_suffices("a launch of `warpgroup_whiten`", needed, got)?;
+        Ok(WhitenArgs {
+            shape,
+            n: n as u64,
+            group_units: shape.group_units() as u32,
+            features: self.features.pointer(),
+            triangles: self.triangles.pointer(),
+            shifts: self.shifts.pointer(),
+            constants: self.constants.pointer(),
+            q: self.piece.exponents.argument(shape.rows(), n.next_multiple_of(TILE))?.q,
+        })
+    }
+}
+
+/// A launch that gives maxima, factors and the total.
+#[derive(Clone, Copy)]
+struct Normalising<'a> {
+    shape: Shape,
+    weights: Numbers<'a, f32>,
+    weighted: bool,
+    piece: Piece<'a>,
+}
+
+// SAFETY: the columns' lengths were checked when they were made, and `Exponents` and `Output` check their own; the weights of
+// all components are checked here.
+unsafe impl Launch for Normalising<'_> {
+    type Argument = NormaliseArgs;
+
+    fn argument(&self, grid: &Grid) -> Result<NormaliseArgs> {
+        let (shape, Piece { columns, exponents, output, .. }) = (self.shape, self.piece);
+        let needed = vec![shape.k as usize, FINISH_SHARED_BYTES];
+        check_suffices("a launch of `warpgroup_normalise`", needed, vec![self.weights.len(), grid.shared])?;
+        Ok(NormaliseArgs {
+            shape,
+            columns: columns.argument(0),
+            weights: self.weights.pointer(),
+            sample_weights: if self.weighted { columns.weights() } else { ptr::null() },
+            exponents: exponents.argument(shape.rows(), columns.n().next_multiple_of(TILE))?,
+            output: output.argument(grid.blocks.0)?,
+        })
+    }
+}
+
+/// A launch that gives responsibilities and their sums.
+#[derive(Clone, Copy)]
+struct Responding<'a> {
+    shape: Shape,
+    features: Numbers<'a, u32>,
+    weights: Numbers<'a, f32>,
+    responsibilities: Numbers<'a, u32>,
+    piece: Piece<'a>,
+}
+
+// SAFETY: `Exponents` checks its own lengths; features, weights, responsibilities and sums are checked here.
+unsafe impl Launch for Responding<'_> {
+    type Argument = RespondArgs;
+
+    fn argument(&self, grid: &Grid) -> Result<RespondArgs> {
+        let (shape, n, (slices, sums)) = (self.shape, self.piece.columns.n(), self.piece.others);
+        let needed = vec![
+            shape.features_len(n),
+            shape.rows(),
+            shape.responsibilities_len(n),
+            slices * shape.respond_sums(),
+            shape.respond_bytes(),
+        ];
+        let got = vec![self.features.len(), self.weights.len(), self.responsibilities.len(), sums.len(), grid.shared];
+        if grid.threads != RESPOND_BLOCK || grid.blocks != (shape.chunks(), slices as u32) {
+            return Err(mismatch("a launch of `warpgroup_respond`", needed, got));
+        }
+        check_suffices("a launch of `warpgroup_respond`", needed, got)?;
+        Ok(RespondArgs {
+            shape,
+            n: n as u64,
+            features: self.features.pointer(),
+            exponents: self.piece.exponents.argument(shape.rows(), n.next_multiple_of(TILE))?,
+            weights: self.weights.pointer(),
+            responsibilities: self.responsibilities.pointer_mut(),
+            slices: slices as u32,
+            add: self.piece.add.into(),
+            sums: sums.pointer_mut(),
+        })
+    }
+}
+
+/// A launch that adds up the sums of each slice of the samples.
+#[derive(Clone, Copy)]
+struct Summing<'a> {
+    shape: Shape,
+    features: Numbers<'a, u32>,
+    responsibilities: Numbers<'a, u32>,
+    piece: Piece<'a>,
+}
+
+// SAFETY: features, responsibilities and sums of all slices are checked here.
+unsafe impl Launch for Summing<'_> {
+    type Argument = OuterArgs;
+
+    fn argument(&self, grid: &Grid) -> Result<OuterArgs> {
+        let (shape, Piece { slices, sums, add, .. }, n) = (self.shape, self.piece, self.piece.columns.n());
+        let needed = vec![
+            shape.features_len(n),
+            shape.responsibilities_len(n),
+            slices * shape.outer_sums(),
+            shape.outer_bytes(),
+        ];
+        let got = vec![self.features.len(), self.responsibilities.len(), sums.len(), grid.shared];
+        if grid.threads != OUTER_BLOCK || grid.blocks != (shape.outer_blocks(), slices as u32) {
+            return Err(mismatch("a launch of `warpgroup_outer`", needed, got));
+        }
+        check_suffices("a launch of `warpgroup_outer`", needed, got)?;
+        Ok(OuterArgs {
+            shape,
+            n: n as u64,
+            features: self.features.pointer(),
+            responsibilities: self.responsibilities.pointer(),
+            slices: slices as u32,
+            add: add.into(),
+            sums: sums.pointer_mut(),
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! `warpgroup_triangles` and `warpgroup_features`: what is multiplied, as the units read it.
+use super::*;
+use crate::data::QUAD;
+use crate::estep::tensor_cores::split_feature;
+use crate::estep::warpgroup::{element, interleave, store_row};
+
+/// Elements of two numbers of a row of a matrix.
+const ROW: usize = 4;
+
+kernel! {
+    /// Splits the triangles into two float16 numbers each, as an operand.
+    ///
+    /// # Safety
+    /// The pointers of `args` are valid for the sizes given.
+    pub unsafe fn warpgroup_triangles(args: TrianglesArgs) {
+        let shape = args.shape;
+        let d = shape.d as usize;
+        // Rows of eight numbers of one part of a unit, and those of a step of a band.
+        const OF_STEP: usize = STEP_OF_BAND / 16;
+        let of_part = shape.unit_part() / 16;
+        let mut i = (block_idx() * block_dim() + thread_idx()) as usize;
+        while i < shape.units() * of_part {
+            let (unit, mut step, mut band) = (i / of_part, i % of_part / OF_STEP, 0);
+            while step >= shape.steps(band) {
+                step -= shape.steps(band);
+                band += 1;
+            }
+            let (matrix, row_of_matrix) = (i % OF_STEP / 8, i % 8);
+            let (of_unit, row) = shape.of_row(BAND * band + matrix / 2 * 8 + row_of_matrix);
+            let component = shape.of_unit() * unit + of_unit;
+            let first = STEP * step + matrix % 2 * 8;
+            let from = args.matrices.wrapping_add(component * (d * (d + 1) / 2) + row * (row + 1) / 2 + first);
+            let (mut high, mut low) = ([0; ROW], [0; ROW]);
+            let mut p = 0;
+            while p < ROW {
+                let mut v = [0.0; 2];
+                let mut n = 0;
+                while n < 2 {
+                    if component < shape.k as usize && row < d && first + 2 * p + n <= row {
+                        // SAFETY: a number of the component's triangle.
+                        v[n] = unsafe { load(from.add(2 * p + n)) };
+                    }
+                    n += 1;
+                }
+                [high[p], low[p]] = split_halves(v[0], v[1]);
+                p += 1;
+            }
+            let to = args.triangles.wrapping_add((2 * unit * of_part + i % of_part) * ROW);
+            // SAFETY: the caller guarantees it; only this thread writes these places.
+            unsafe {
+                store_row(to, high);
+                store_row(to.wrapping_add(of_part * ROW), low);
+            }
+            i += (grid_dim() * block_dim()) as usize;
+        }
+    }
+}
+
+kernel! {
+    /// Splits the features of the samples into two float16 numbers each, as an operand.
+    ///
+    /// # Safety
+    /// The pointers of `args` are valid for the sizes given.
+    pub unsafe fn warpgroup_features(args: FeaturesArgs) {
+        let (shape, columns) = (args.shape, &args.columns);
+        let octets = shape.octets() as u32;
+        let policy = policy_stream();
+        // Neighbouring threads have the two quads of eight samples, then neighbouring features.
+        let quads = columns.n.div_ceil(TILE as u64) as u32 * (TILE / QUAD) as u32;
+        let mut i = block_idx() * block_dim() + thread_idx();
+        while i < quads * octets {
+            let (eight, octet) = (i / 2 / octets, i / 2 % octets);
+            let quad = 2 * eight + i % 2;
+            let last = columns.quads() - 1;
+            let (mut high, mut low) = ([[0; ROW]; QUAD], [[0; ROW]; QUAD]);
+            let mut f = 0;
+            while f < ROW {
+                let mut features = [[0; QUAD]; 2];
+                let mut p = 0;
+                while p < 2 {
+                    let feature = 8 * octet as usize + 2 * f + p;
+                    if feature < shape.d as usize {
+                        // SAFETY: the feature and the quad exist.
+                        let mut x = unsafe { load4(columns.quad(if quad < last { quad } else { last }, feature), policy) };
+                        let mut s = 0;
+                        while s < QUAD {
+                            let sample = QUAD as u64 * u64::from(quad) + s as u64;
+                            x[s] = if sample < columns.n { x[s] } else { 0.0 };
+                            s += 1;
+                        }
+                        features[p] = split_feature(x);
+                    }
+                    p += 1;
+                }
+                let mut s = 0;
+                while s < QUAD {
+                    high[s][f] = element(features[0], features[1], 0, s);
+                    low[s][f] = element(features[0], features[1], 1, s);
+                    s += 1;
+                }
+                f += 1;
+            }
+            const OF_STAGE: usize = STAGE / 8;
+            let (stage, of_stage) = (eight as usize / OF_STAGE, eight as usize % OF_STAGE);
+            let bytes = 2 * stage * shape.stage_part() + of_stage * shape.pitch() + octet as usize * MATRIX;
+            let odd = i % 2;
+            let to = args.features.wrapping_add(bytes / size_of::<u32>() + ROW * odd as usize);
+            // Two threads write two neighbouring rows at once: 32 bytes, which memory takes whole.
+            let (high, low) = (interleave(high, odd), interleave(low, odd));
+            let mut s = 0;
+            while s < QUAD {
+                // SAFETY: the caller guarantees it; only this thread writes these places.
+                unsafe {
+                    store_row(to.wrapping_add(2 * ROW * s), high[s]);
+                    store_row(to.wrapping_add(shape.stage_part() / size_of::<u32>() + 2 * ROW * s), low[s]);
+                }
+                s += 1;
+            }
+            i += grid_dim() * block_dim();
+        }
+    }
+}

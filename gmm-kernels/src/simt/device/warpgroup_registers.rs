@@ -1,0 +1,332 @@
+//! Products of a warpgroup whose first operand is in registers, for [`warpgroup_whitened`](crate::estep::warpgroup_whitened).
+use super::{Halves, Operand};
+use core::arch::asm;
+
+/// Eight registers of the template.
+macro_rules! eight {
+    (0) => {
+        "{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}"
+    };
+    (1) => {
+        "{8}, {9}, {10}, {11}, {12}, {13}, {14}, {15}"
+    };
+    (2) => {
+        "{16}, {17}, {18}, {19}, {20}, {21}, {22}, {23}"
+    };
+    (3) => {
+        "{24}, {25}, {26}, {27}, {28}, {29}, {30}, {31}"
+    };
+    (4) => {
+        "{32}, {33}, {34}, {35}, {36}, {37}, {38}, {39}"
+    };
+    (5) => {
+        "{40}, {41}, {42}, {43}, {44}, {45}, {46}, {47}"
+    };
+    (6) => {
+        "{48}, {49}, {50}, {51}, {52}, {53}, {54}, {55}"
+    };
+    (7) => {
+        "{56}, {57}, {58}, {59}, {60}, {61}, {62}, {63}"
+    };
+    (8) => {
+        "{64}, {65}, {66}, {67}, {68}, {69}, {70}, {71}"
+    };
+    (9) => {
+        "{72}, {73}, {74}, {75}, {76}, {77}, {78}, {79}"
+    };
+    (10) => {
+        "{80}, {81}, {82}, {83}, {84}, {85}, {86}, {87}"
+    };
+    (11) => {
+        "{88}, {89}, {90}, {91}, {92}, {93}, {94}, {95}"
+    };
+    (12) => {
+        "{96}, {97}, {98}, {99}, {100}, {101}, {102}, {103}"
+    };
+    (13) => {
+        "{104}, {105}, {106}, {107}, {108}, {109}, {110}, {111}"
+    };
+    (14) => {
+        "{112}, {113}, {114}, {115}, {116}, {117}, {118}, {119}"
+    };
+    (15) => {
+        "{120}, {121}, {122}, {123}, {124}, {125}, {126}, {127}"
+    };
+    (16) => {
+        "{128}, {129}, {130}, {131}, {132}, {133}, {134}, {135}"
+    };
+    (17) => {
+        "{136}, {137}, {138}, {139}, {140}, {141}, {142}, {143}"
+    };
+    (18) => {
+        "{144}, {145}, {146}, {147}, {148}, {149}, {150}, {151}"
+    };
+    (19) => {
+        "{152}, {153}, {154}, {155}, {156}, {157}, {158}, {159}"
+    };
+    (20) => {
+        "{160}, {161}, {162}, {163}, {164}, {165}, {166}, {167}"
+    };
+    (21) => {
+        "{168}, {169}, {170}, {171}, {172}, {173}, {174}, {175}"
+    };
+    (22) => {
+        "{176}, {177}, {178}, {179}, {180}, {181}, {182}, {183}"
+    };
+    (23) => {
+        "{184}, {185}, {186}, {187}, {188}, {189}, {190}, {191}"
+    };
+}
+
+/// The first four registers of an eight of the template: a high part.
+macro_rules! high_half {
+    (0) => {
+        "{{{0}, {1}, {2}, {3}}}"
+    };
+    (1) => {
+        "{{{8}, {9}, {10}, {11}}}"
+    };
+    (2) => {
+        "{{{16}, {17}, {18}, {19}}}"
+    };
+    (3) => {
+        "{{{24}, {25}, {26}, {27}}}"
+    };
+    (4) => {
+        "{{{32}, {33}, {34}, {35}}}"
+    };
+    (5) => {
+        "{{{40}, {41}, {42}, {43}}}"
+    };
+    (6) => {
+        "{{{48}, {49}, {50}, {51}}}"
+    };
+    (7) => {
+        "{{{56}, {57}, {58}, {59}}}"
+    };
+}
+
+/// The last four: a low part.
+macro_rules! low_half {
+    (0) => {
+        "{{{4}, {5}, {6}, {7}}}"
+    };
+    (1) => {
+        "{{{12}, {13}, {14}, {15}}}"
+    };
+    (2) => {
+        "{{{20}, {21}, {22}, {23}}}"
+    };
+    (3) => {
+        "{{{28}, {29}, {30}, {31}}}"
+    };
+    (4) => {
+        "{{{36}, {37}, {38}, {39}}}"
+    };
+    (5) => {
+        "{{{44}, {45}, {46}, {47}}}"
+    };
+    (6) => {
+        "{{{52}, {53}, {54}, {55}}}"
+    };
+    (7) => {
+        "{{{60}, {61}, {62}, {63}}}"
+    };
+}
+
+/// One product: its columns, the eights of its sums, the first operand, the place of the second one and how many 16 bytes behind it, the
+/// predicate that says whether to add to the sums, and whether matrices of the second operand have rows across the sum.
+macro_rules! product {
+    ($columns:literal [$first:tt $($more:tt)*] $half:ident $a:tt, $b:literal + $offset:literal, $add:literal, $across:literal) => {
+        concat!(
+            concat!("add.s32 place, {", $b, "}, ", $offset, "; mov.b64 b, {{place, {far}}}; "),
+            concat!("wgmma.mma_async.sync.aligned.m64n", $columns, "k16.f32.f16.f16 "),
+            concat!("{{", eight!($first), $(", ", eight!($more),)* "}}, "),
+            $half!($a),
+            concat!(", b, ", $add, ", 1, 1, ", $across, ";")
+        )
+    };
+}
+
+/// What is before the products, and behind them.
+macro_rules! begin {
+    ($set:literal) => {
+        concat!(
+            "{{ .reg .pred no, yes, first; .reg .b32 place; .reg .b64 b; ",
+            "setp.ne.b32 no, {far}, {far}; setp.eq.b32 yes, {far}, {far}; ",
+            $set,
+            "wgmma.fence.sync.aligned;"
+        )
+    };
+}
+macro_rules! end {
+    () => {
+        "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; }}"
+    };
+}
+
+/// A function that multiplies with triangles: of each step of each band the sums, the step, the place of its part of the triangle, and
+/// whether there are sums to add to.
+macro_rules! triangles {
+    ($name:ident, $steps:literal [$($i:literal)*], $sums:literal [$($s:literal)*],
+        $($eights:tt $step:tt + $offset:literal $add:literal)*) => {
+        /// A·B of a warpgroup, both the sums of a high and a low part, of which the product of both low parts is left out: A (64, features) in
+        /// registers, of each sixteen features the high part, then the low one, as those of `mma` are, 16 rows a warp; B in shared memory,
+        /// for each band of 32 rows of triangles the steps of sixteen features that it has, whose matrices lie one behind the other along the sum. The sums are
+        /// as those of [`warpgroup_multiply`](super::warpgroup_multiply). All threads of the warpgroup take part. Products are exact; their
+        /// sums are truncated, not rounded. The small products come first.
+        ///
+        /// # Safety
+        /// The operands lie in the launch's shared memory, and their copies have arrived for this thread.
+        #[inline(always)]
+        pub unsafe fn $name(a: &[[Halves; 8]; $steps], [high, low]: [Operand; 2]) -> [f32; $sums] {
+            let mut c = [0.0f32; $sums];
+            // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers. Every thread takes part.
+            unsafe {
+                asm!(
+                    begin!(""),
+                    $(product!(32 $eights low_half $step, "high" + $offset, $add, 0),)*
+                    $(product!(32 $eights high_half $step, "low" + $offset, "yes", 0),)*
+                    $(product!(32 $eights high_half $step, "high" + $offset, "yes", 0),)*
+                    end!(),
+                    $(in(reg32) a[$i / 8][$i % 8],)*
+                    $(inout(reg32) c[$s],)*
+                    high = in(reg32) high.low, low = in(reg32) low.low, far = in(reg32) high.high, options(nostack)
+                )
+            }
+            c
+        }
+    };
+}
+triangles! {
+    warpgroup_triangles_32, 2 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15],
+    32 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31],
+    [2 3] 0 + 0 "no"
+    [4 5] 0 + 64 "no"
+    [4 5] 1 + 128 "yes"
+}
+triangles! {
+    warpgroup_triangles_64, 4 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31],
+    32 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31],
+    [4 5] 0 + 0 "no"
+    [4 5] 1 + 64 "yes"
+    [6 7] 0 + 128 "no"
+    [6 7] 1 + 192 "yes"
+    [6 7] 2 + 256 "yes"
+    [6 7] 3 + 320 "yes"
+}
+triangles! {
+    warpgroup_triangles_96, 6 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
+        32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47],
+    48 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
+        40 41 42 43 44 45 46 47],
+    [6 7] 0 + 0 "no"
+    [6 7] 1 + 64 "yes"
+    [8 9] 0 + 128 "no"
+    [8 9] 1 + 192 "yes"
+    [8 9] 2 + 256 "yes"
+    [8 9] 3 + 320 "yes"
+    [10 11] 0 + 384 "no"
+    [10 11] 1 + 448 "yes"
+    [10 11] 2 + 512 "yes"
+    [10 11] 3 + 576 "yes"
+    [10 11] 4 + 640 "yes"
+    [10 11] 5 + 704 "yes"
+}
+triangles! {
+    warpgroup_triangles_128, 8 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
+        32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63],
+    64 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
+        40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63],
+    [8 9] 0 + 0 "no"
+    [8 9] 1 + 64 "yes"
+    [10 11] 0 + 128 "no"
+    [10 11] 1 + 192 "yes"
+    [10 11] 2 + 256 "yes"
+    [10 11] 3 + 320 "yes"
+    [12 13] 0 + 384 "no"
+    [12 13] 1 + 448 "yes"
+    [12 13] 2 + 512 "yes"
+    [12 13] 3 + 576 "yes"
+    [12 13] 4 + 640 "yes"
+    [12 13] 5 + 704 "yes"
+    [14 15] 0 + 768 "no"
+    [14 15] 1 + 832 "yes"
+    [14 15] 2 + 896 "yes"
+    [14 15] 3 + 960 "yes"
+    [14 15] 4 + 1024 "yes"
+    [14 15] 5 + 1088 "yes"
+    [14 15] 6 + 1152 "yes"
+    [14 15] 7 + 1216 "yes"
+}
+
+/// A function that adds products of two features: of each band the columns, their sums, and the band of the first operand.
+macro_rules! bands {
+    ($name:ident, $bands:literal [$($i:literal)*], $sums:literal [$($s:literal)*], $($columns:literal $eights:tt $band:tt)*) => {
+        /// c + A·B of a warpgroup for some bands A (64, 16) and as many columns of B as the band asks for, or A·B alone if `add` is 0; both the sums
+        /// of a high and a low part, of which the product of both low parts is left out. A is in registers, of each band the high part, then the
+        /// low one, as those of `mma` are, 16 rows a warp; B in shared memory, whose matrices have rows across the sum. The sums are as those of
+        /// [`warpgroup_multiply`](super::warpgroup_multiply). All threads of the warpgroup take part. Products are exact; their sums are truncated, not
+        /// rounded. The small products come first.
+        ///
+        /// # Safety
+        /// The operands lie in the launch's shared memory, and their copies have arrived for this thread.
+        #[inline(always)]
+        pub unsafe fn $name(c: &mut [f32; $sums], a: &[[Halves; 8]; $bands], [high, low]: [Operand; 2], add: u32) {
+            // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers. Every thread takes part.
+            unsafe {
+                asm!(
+                    begin!("setp.ne.u32 first, {add}, 0; "),
+                    $(product!($columns $eights low_half $band, "high" + 0, "first", 1),)*
+                    $(product!($columns $eights high_half $band, "low" + 0, "yes", 1),)*
+                    $(product!($columns $eights high_half $band, "high" + 0, "yes", 1),)*
+                    end!(),
+                    $(in(reg32) a[$i / 8][$i % 8],)*
+                    $(inout(reg32) c[$s],)*
+                    high = in(reg32) high.low, low = in(reg32) low.low, far = in(reg32) high.high, add = in(reg32) add,
+                    options(nostack)
+                )
+            }
+        }
+    };
+}
+bands! {
+    warpgroup_bands_32, 4 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31],
+    64 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
+        40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63],
+    32 [4 5] 0
+    32 [6 7] 1
+    32 [8 9] 2
+    32 [10 11] 3
+}
+bands! {
+    warpgroup_bands_64, 4 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31],
+    96 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
+        40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76
+        77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95],
+    32 [4 5] 0
+    64 [6 7 8 9] 1
+    32 [10 11] 2
+    64 [12 13 14 15] 3
+}
+bands! {
+    warpgroup_bands_96, 3 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23],
+    96 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
+        40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76
+        77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95],
+    32 [3 4] 0
+    64 [5 6 7 8] 1
+    96 [9 10 11 12 13 14] 2
+}
+bands! {
+    warpgroup_bands_128, 4 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31],
+    160 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
+        40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76
+        77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95 96 97 98 99 100 101 102 103 104 105 106 107 108 109
+        110 111 112 113 114 115 116 117 118 119 120 121 122 123 124 125 126 127 128 129 130 131 132 133 134 135 136
+        137 138 139 140 141 142 143 144 145 146 147 148 149 150 151 152 153 154 155 156 157 158 159],
+    32 [4 5] 0
+    64 [6 7 8 9] 1
+    96 [10 11 12 13 14 15] 2
+    128 [16 17 18 19 20 21 22 23] 3
+}

@@ -1,0 +1,98 @@
+//! Products of a warpgroup whose first operand is in registers.
+use super::matrix_units::{Halves, exchange_all};
+use super::warp_sync;
+use super::warpgroup::{Operand, place};
+use half::f16;
+
+/// A first operand of (16, 16) numbers of each warp, in its lanes' registers.
+struct Registers([[Halves; 4]; 32]);
+
+impl Registers {
+    /// The high and the low part of an operand. All lanes of the warp call it.
+    fn both(a: [Halves; 8]) -> [Self; 2] {
+        let [a, b, c, d, e, f, g, h] = a;
+        [Self(exchange_all([a, b, c, d])), Self(exchange_all([e, f, g, h]))]
+    }
+
+    fn number(&self, row: usize, k: usize) -> f64 {
+        let register = self.0[row % 8 * 4 + k % 8 / 2][row / 8 % 2 + k / 8 * 2];
+        f16::from_bits((register >> (16 * (k % 2))) as u16).to_f64()
+    }
+}
+
+/// Σ over sixteen numbers of a row of A and a column of B, without the product of both low parts.
+fn products(
+    [high, low]: &[Registers; 2],
+    row: usize,
+    [b_high, b_low]: [Operand; 2],
+    column: usize,
+    along: bool,
+) -> f64 {
+    let of = |k| {
+        let (b, b_low) = (b_high.number(column, k, along), b_low.number(column, k, along));
+        low.number(row, k) * b + high.number(row, k) * (b_low + b)
+    };
+    (0..16).map(of).sum()
+}
+
+/// As on the device, rounded once; `more`: by how many steps a band has more than the one before.
+fn triangles<const S: usize, const N: usize>(more: usize, a: &[[Halves; 8]; S], b: [Operand; 2]) -> [f32; N] {
+    let a = a.map(Registers::both);
+    let sums = std::array::from_fn(|i| {
+        let (row, column) = place(i);
+        let (band, of_band) = (column / 32, column % 32);
+        let first = more * (band * (band + 1) / 2);
+        let of = |step: usize| products(&a[step], row, b.map(|b| b.offset((first + step) * 1024)), of_band, true);
+        (0..more * (band + 1)).map(of).sum::<f64>() as f32
+    });
+    warp_sync();
+    sums
+}
+
+/// As on the device, rounded once; `bands`: of a pair of components.
+fn bands<const E: usize, const N: usize>(
+    bands: usize,
+    c: &mut [f32; N],
+    a: &[[Halves; 8]; E],
+    b: [Operand; 2],
+    add: u32,
+) {
+    let a = a.map(Registers::both);
+    let mut first = 0;
+    for (e, a) in a.iter().enumerate() {
+        let count = 16 * (e % bands + 1);
+        for (i, c) in c[first..first + count].iter_mut().enumerate() {
+            let (row, column) = place(i);
+            let before = if add == 0 { 0.0 } else { f64::from(*c) };
+            *c = (before + products(a, row, b, column, false)) as f32;
+        }
+        first += count;
+    }
+    warp_sync();
+}
+
+macro_rules! functions {
+    ($($triangles:ident $more:literal $steps:literal $sums:literal, $bands:ident $of_pair:literal $eights:literal $all:literal;)*) => { $(
+        /// As on the device, rounded once.
+        ///
+        /// # Safety
+        /// As on the device.
+        pub unsafe fn $triangles(a: &[[Halves; 8]; $steps], b: [Operand; 2]) -> [f32; $sums] {
+            triangles($more, a, b)
+        }
+
+        /// As on the device, rounded once.
+        ///
+        /// # Safety
+        /// As on the device.
+        pub unsafe fn $bands(c: &mut [f32; $all], a: &[[Halves; 8]; $eights], b: [Operand; 2], add: u32) {
+            bands($of_pair, c, a, b, add);
+        }
+    )* };
+}
+functions! {
+    warpgroup_triangles_32 1 2 32, warpgroup_bands_32 1 4 64;
+    warpgroup_triangles_64 2 4 32, warpgroup_bands_64 2 4 96;
+    warpgroup_triangles_96 2 6 48, warpgroup_bands_96 3 3 96;
+    warpgroup_triangles_128 2 8 64, warpgroup_bands_128 4 4 160;
+}

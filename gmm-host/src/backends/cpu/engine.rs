@@ -1,7 +1,7 @@
 //! Threads, chunks, and the sum over the chunks, for one element type.
 use super::estep;
 use super::isa::Isa;
-use super::kernel::{Buffer, Chunk, PerSample, Total, buffer, scratch};
+use super::kernel::{Buffer, Chunk, PerSample, Scratch, Total, buffer};
 use super::leading::leading_rows;
 use super::moments::{EStep, Layout, MAX_PENDING, Sums, Totals};
 use super::posterior::{Labels, Responsibilities};
@@ -139,7 +139,7 @@ impl<'a, T: Real> Engine<'a, T> {
         let cost = parameters.cost() + 8 * parameters.n_components + 64;
         self.for_each_piece(out, self.data.chunk * each, cost, |c, out| {
             let (x, samples) = self.data.chunk(c);
-            let mut scratch = scratch(parameters.n_components, self.data.d);
+            let mut scratch = Scratch::new(parameters.n_components, self.data.d);
             let chunk = Chunk { x, n: samples.len(), parameters: &parameters, leading, scratch: &mut scratch };
             work(self.isa, chunk, out);
         });
@@ -152,7 +152,7 @@ impl<'a, T: Real> Engine<'a, T> {
         c: usize,
         parameters: &DeviceParameters<T>,
         leading: Option<usize>,
-        scratch: &mut [T],
+        scratch: &mut Scratch<T>,
     ) -> f64 {
         let (x, samples) = self.data.chunk(c);
         let chunk = Chunk { x, n: samples.len(), parameters, leading, scratch };
@@ -186,7 +186,7 @@ impl<'a, T: Real> Engine<'a, T> {
         centres: &[T],
         sums: &mut Sums<T>,
     ) -> f64 {
-        let mut scratch = scratch(parameters.n_components, parameters.n_features);
+        let mut scratch = Scratch::new(parameters.n_components, parameters.n_features);
         let mut log2 = Vec::new();
         let mut pending = 0;
         for c in chunks {
@@ -239,6 +239,8 @@ impl<'a, T: Real> Engine<'a, T> {
         for totals in &totals {
             sum.spread.iter_mut().zip(&totals.spread).for_each(|(sum, v)| *sum += v);
         }
+        let spread = sum.spread.chunks_exact(layout.lanes);
+        sum.spread = spread.map(|v| neumaier_sum(v.iter().copied())).collect();
         const PIECE: usize = 1 << 14;
         self.in_pieces(&mut sum.matrices, PIECE, layout.matrices * totals.len(), |piece, sum| {
             for totals in &totals {
@@ -306,7 +308,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         let mut partial = std::mem::take(&mut self.partial);
         partial.resize(self.data.n_chunks() * parameters.len(), 0.0);
         self.for_each_piece(&mut partial, parameters.len(), cost, |c, totals| {
-            let mut scratch = scratch(most_components, self.data.d);
+            let mut scratch = Scratch::new(most_components, self.data.d);
             for (total, (leading, parameters)) in totals.iter_mut().zip(&parameters) {
                 *total = self.chunk_total(c, parameters, *leading, &mut scratch);
             }

@@ -40,14 +40,22 @@ pub(crate) struct Chunk<'a, T> {
     ///
     /// [`leading_rows`]: super::leading::leading_rows
     pub leading: Option<usize>,
-    /// Made by [`scratch`].
-    pub scratch: &'a mut [T],
+    pub scratch: &'a mut Scratch<T>,
 }
 
-/// Room for one group: exponents and terms (K,) and, for matrices, their product with the samples (D,).
-pub(crate) fn scratch<T: Real>(n_components: usize, n_features: usize) -> Buffer<T> {
-    let widest = 64 / size_of::<T>();
-    buffer((2 * n_components + n_features) * GROUP * widest)
+/// Memory of the evaluation of a chunk, for one after the other: memory that comes and goes with each of them would be given back to
+/// the system each time.
+pub(crate) struct Scratch<T> {
+    /// For one group: exponents and terms (K,) and, for matrices, their product with the samples (D,).
+    group: Buffer<T>,
+    leading: leading::Room<T>,
+}
+
+impl<T: Real> Scratch<T> {
+    pub fn new(n_components: usize, n_features: usize) -> Self {
+        let widest = 64 / size_of::<T>();
+        Self { group: buffer((2 * n_components + n_features) * GROUP * widest), leading: leading::Room::default() }
+    }
 }
 
 /// A group of samples, evaluated: log₂ Σₖ wₖ·2^qₖ = log₂ `sum` + `shift` for each of them.
@@ -78,15 +86,15 @@ impl<T: Real> Chunk<'_, T> {
     pub(super) fn for_each_group<S: Simd>(self, simd: S, visitor: &mut impl Visitor<T, S>) {
         let (parameters, d) = (self.parameters, self.parameters.n_features);
         let stride = registers(parameters);
-        // Not by `map`, whose closure would not be compiled for the instruction set.
+        let Scratch { group, leading: room } = self.scratch;
         let exponents = match self.leading {
-            Some(leading) => leading::exponents(simd, self.x, self.n, parameters, leading),
-            None => buffer(0),
+            Some(leading) => leading::exponents(simd, self.x, self.n, parameters, leading, room),
+            None => &[],
         };
-        let exponents = T::registers::<S>(&exponents);
+        let exponents = T::registers::<S>(exponents);
         let x = T::registers::<S>(self.x);
         let length = (2 * parameters.n_components + d) * GROUP * lanes::<T, S>();
-        let scratch = T::registers_mut::<S>(&mut self.scratch[..length]);
+        let scratch = T::registers_mut::<S>(&mut group[..length]);
         let groups = x.chunks_exact(GROUP * stride);
         let rest = groups.remainder();
         let mut first = 0;
@@ -183,8 +191,8 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Evaluate<'_, T, REGISTERS> {
             Matrices::Each(_) => {
                 let t = &mut scratch[..REGISTERS * d];
                 for (c, q) in q.iter_mut().enumerate() {
-                    let seed = [T::splat(simd, parameters.seed[c]); REGISTERS];
-                    *q = subtract_rows(simd, x, parameters, c, 0..d, t, seed);
+                    *q = [T::splat(simd, parameters.seed[c]); REGISTERS];
+                    subtract_rows(simd, x, parameters, c, 0..d, t, q);
                 }
             }
             Matrices::Shared(matrix) => {
@@ -336,8 +344,8 @@ fn diagonal_observed<T: Real, S: Simd, const REGISTERS: usize>(
 }
 
 /// `q` less the squares of the entries `range` of Aₖ·x + mₖ, for component `c`. `range` begins at a multiple of four; `t` is room
-/// for (D, REGISTERS).
-#[inline(always)]
+/// for (D, REGISTERS). It runs in a function that is compiled for `S`, and that is not inlined here.
+#[inline(never)]
 pub(super) fn subtract_rows<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,
     x: &[T::Reg<S>],
@@ -345,34 +353,58 @@ pub(super) fn subtract_rows<T: Real, S: Simd, const REGISTERS: usize>(
     c: usize,
     range: Range<usize>,
     t: &mut [T::Reg<S>],
-    mut q: [T::Reg<S>; REGISTERS],
-) -> [T::Reg<S>; REGISTERS] {
-    let d = parameters.n_features;
-    let Matrices::Each(matrices) = &parameters.matrices else { return q };
-    let map = (&matrices[c * triangle(d)..][..triangle(d)], &parameters.shift[c * d..][..d]);
-    let (t, _) = t.as_chunks_mut::<REGISTERS>();
-    for start in (0..range.end).step_by(FEATURES) {
-        let columns = start..(start + FEATURES).min(range.end);
-        let mut i = range.start.max(start);
-        // A single register of samples needs more rows, so that enough sums hide the latency.
-        while REGISTERS == 1 && S::REGISTER_COUNT >= 32 && i % 8 == 0 && i + 8 <= range.end {
-            subtract_some::<T, S, 8, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);
-            i += 8;
+    q: &mut [T::Reg<S>; REGISTERS],
+) {
+    let (x, t, q) = (elements::<T, S>(x), elements_mut::<T, S>(t), elements_mut::<T, S>(q));
+    simd.vectorize(SubtractRows::<T, REGISTERS> { x, parameters, c, range, t, q });
+}
+
+/// The parts of [`subtract_rows`], whose registers are passed as their elements.
+struct SubtractRows<'a, T, const REGISTERS: usize> {
+    x: &'a [T],
+    parameters: &'a DeviceParameters<T>,
+    c: usize,
+    range: Range<usize>,
+    t: &'a mut [T],
+    q: &'a mut [T],
+}
+
+impl<T: Real, const REGISTERS: usize> WithSimd for SubtractRows<'_, T, REGISTERS> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { parameters, c, range, .. } = self;
+        let (d, x) = (parameters.n_features, T::registers::<S>(self.x));
+        let Matrices::Each(matrices) = &parameters.matrices else { return };
+        let map = (&matrices[c * triangle(d)..][..triangle(d)], &parameters.shift[c * d..][..d]);
+        let (t, _) = T::registers_mut::<S>(self.t).as_chunks_mut::<REGISTERS>();
+        let all = T::registers_mut::<S>(self.q);
+        let mut q = [T::splat(simd, T::from_f64(0.0)); REGISTERS];
+        q.copy_from_slice(all);
+        for start in (0..range.end).step_by(FEATURES) {
+            let columns = start..(start + FEATURES).min(range.end);
+            let mut i = range.start.max(start);
+            // A single register of samples needs more rows, so that enough sums hide the latency.
+            while REGISTERS == 1 && S::REGISTER_COUNT >= 32 && i % 8 == 0 && i + 8 <= range.end {
+                subtract_some::<T, S, 8, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);
+                i += 8;
+            }
+            // Four rows at once need more registers than some instruction sets have.
+            while S::REGISTER_COUNT >= 32 && i + 4 <= range.end {
+                subtract_some::<T, S, 4, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);
+                i += 4;
+            }
+            while i + 2 <= range.end {
+                subtract_some::<T, S, 2, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);
+                i += 2;
+            }
+            if i < range.end {
+                subtract_some::<T, S, 1, REGISTERS>(simd, x, map, i, columns, t, &mut q);
+            }
         }
-        // Four rows at once need more registers than some instruction sets have.
-        while S::REGISTER_COUNT >= 32 && i + 4 <= range.end {
-            subtract_some::<T, S, 4, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);
-            i += 4;
-        }
-        while i + 2 <= range.end {
-            subtract_some::<T, S, 2, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);
-            i += 2;
-        }
-        if i < range.end {
-            subtract_some::<T, S, 1, REGISTERS>(simd, x, map, i, columns, t, &mut q);
-        }
+        all.copy_from_slice(&q);
     }
-    q
 }
 
 /// Adds some columns of the rows `i..i + ROWS` to the entries `t` of A·x + m, for `map` = (A, m); if these are the rows' last
@@ -426,8 +458,8 @@ fn multiply<T: Real, S: Simd, const REGISTERS: usize>(simd: S, matrix: &[T], x: 
     }
 }
 
-/// `sum` plus rows `i`..`i + ROWS` of A·x over some columns; several at a time, so that each sample's register is loaded once
-/// for all.
+/// `sum` plus rows `i`..`i + ROWS` of A·x over some columns, which end before the first of the rows does, or with the last one or later;
+/// several rows at a time, so that each sample's register is loaded once for all.
 #[inline(always)]
 fn rows<T: Real, S: Simd, const ROWS: usize, const REGISTERS: usize>(
     simd: S,
@@ -456,11 +488,19 @@ fn rows<T: Real, S: Simd, const ROWS: usize, const REGISTERS: usize>(
             }
         }
     }
-    for r in 1..ROWS {
-        for j in common..columns.end.min(i + r + 1) {
-            let a = T::splat(simd, matrix[triangle(i + r) + j]);
-            for g in 0..REGISTERS {
-                sum[r][g] = T::mul_add(simd, x[g * d + j], a, sum[r][g]);
+    // What the later rows have on the right of the first row's end: all of it, or nothing.
+    if columns.end > common {
+        let mut samples = [&x[..0]; REGISTERS];
+        for (g, samples) in samples.iter_mut().enumerate() {
+            *samples = &x[g * d + common..][..ROWS - 1];
+        }
+        for r in 1..ROWS {
+            let a = &matrix[triangle(i + r) + common..][..r];
+            for j in 0..r {
+                let a = T::splat(simd, a[j]);
+                for g in 0..REGISTERS {
+                    sum[r][g] = T::mul_add(simd, samples[g][j], a, sum[r][g]);
+                }
             }
         }
     }

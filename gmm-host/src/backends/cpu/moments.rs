@@ -17,7 +17,6 @@ use super::kernel::{Buffer, Chunk, GROUP, Group, Product, Visitor, buffer, logar
 use super::real::{Real, elements, elements_mut, lanes};
 use super::resident::Zeros;
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
-use crate::compensated::neumaier_sum;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -171,8 +170,7 @@ impl<T: Real> Sums<T> {
             isa.run(Drain { sums: &mut *self, c, last: true });
         }
         self.flush(isa);
-        let spread = self.spread_totals.chunks_exact(self.layout.lanes);
-        let spread = spread.map(|v| neumaier_sum(v.iter().copied())).collect();
+        let spread = self.spread_totals.to_vec();
         self.spread_totals.fill(0.0);
         let zeros = match spare {
             Some(Totals { mut matrices, .. }) => {
@@ -185,7 +183,8 @@ impl<T: Real> Sums<T> {
     }
 }
 
-/// Totals in float64: of the sums that are spread over registers, (`spread`,), and of the matrices, as the layout says.
+/// Totals in float64: of the sums that are spread over registers, (`spread`, L), or (`spread`,) when these are added up, and of the
+/// matrices, as the layout says.
 #[derive(Debug)]
 pub(crate) struct Totals {
     pub spread: Vec<f64>,
@@ -680,8 +679,12 @@ impl<T: Real> WithSimd for Drain<'_, T> {
         n_summed[c] += m;
         if n_summed[c] >= MAX_PENDING || self.last {
             n_summed[c] = 0;
-            for part in [first, second] {
-                Flush { sums: &mut sums[part.clone()], totals: &mut totals[part] }.with_simd(simd);
+            Flush { sums: &mut sums[first.clone()], totals: &mut totals[first] }.with_simd(simd);
+            let rows = sums[second.clone()].chunks_exact_mut(layout.width);
+            for (i, (sums, totals)) in rows.zip(totals[second].chunks_exact_mut(layout.width)).enumerate() {
+                // Nothing was added behind the registers that a block of rows has on and left of the diagonal.
+                let end = (i / ROWS * ROWS + ROWS).next_multiple_of(lanes).min(layout.width);
+                Flush { sums: &mut sums[..end], totals: &mut totals[..end] }.with_simd(simd);
             }
         }
     }

@@ -41,14 +41,14 @@ const MAX_CHUNK: usize = 2048;
 
 impl<T: Real> Resident<T> {
     pub fn new(samples: &Samples<'_>, isa: Isa) -> Self {
-        let gaps = samples.missing().is_some();
+        let (frame, gaps) = (Frame::of_samples(samples), samples.missing().is_some());
         match samples.view() {
-            View::F32(x) => Self::of(x, gaps, isa),
-            View::F64(x) => Self::of(x, gaps, isa),
+            View::F32(x) => Self::of(x, frame, gaps, isa),
+            View::F64(x) => Self::of(x, frame, gaps, isa),
         }
     }
 
-    fn of<V: Float>(samples: ArrayView2<'_, V>, gaps: bool, isa: Isa) -> Self {
+    fn of<V: Float>(samples: ArrayView2<'_, V>, frame: Frame, gaps: bool, isa: Isa) -> Self {
         struct Lanes<T>(PhantomData<T>);
         impl<T: Real> WithSimd for Lanes<T> {
             type Output = usize;
@@ -59,7 +59,6 @@ impl<T: Real> Resident<T> {
         }
         let lanes = isa.run(Lanes::<T>(PhantomData));
         let (n, d) = samples.dim();
-        let frame = if gaps { Frame::of_observed(samples) } else { Frame::of(samples) };
         let registers = if gaps { 2 * d } else { d };
         let chunk = (CHUNK_ELEMENTS / registers / CHUNK_UNIT * CHUNK_UNIT).clamp(CHUNK_UNIT, MAX_CHUNK);
         let mut x = Zeros::new(n.div_ceil(lanes) * lanes * registers);

@@ -333,11 +333,12 @@ impl<T: Real> Evaluator for Engine<'_, T> {
                 for (block, out) in x.chunks_exact(2 * d * self.data.lanes).zip(out.chunks_mut(self.data.lanes)) {
                     let observed = &block[d * self.data.lanes..];
                     for (lane, v) in out.iter_mut().enumerate() {
-                        let seen = observed[lane..].iter().step_by(self.data.lanes);
-                        let seen: Vec<f64> = seen.map(|&seen| seen.into()).collect();
+                        let seen =
+                            observed[lane..].iter().step_by(self.data.lanes).map(|&seen| seen != T::from_f64(0.0));
                         // Where nothing is observed, the result is exact.
-                        let nothing = seen.iter().all(|&seen| seen == 0.0);
-                        let offset: f64 = seen.iter().zip(&gaps.offsets).map(|(seen, offset)| seen * offset).sum();
+                        let nothing = seen.clone().all(|seen| !seen);
+                        let offsets = seen.zip(&gaps.offsets).map(|(seen, offset)| if seen { *offset } else { 0.0 });
+                        let offset: f64 = offsets.sum();
                         *v = if nothing { 0.0 } else { *v + (offset - gaps.mean) };
                     }
                 }

@@ -184,10 +184,10 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Evaluate<'_, T, REGISTERS> {
                     }
                 }
             }
-            Matrices::Diagonal => match &parameters.gaps {
-                None => diagonal(simd, x, parameters, q),
-                Some(gaps) => diagonal_observed(simd, x, parameters, &gaps.constants, q),
-            },
+            Matrices::Diagonal if parameters.gaps.is_some() => {
+                diagonal::<T, S, REGISTERS, true>(simd, x, parameters, q);
+            }
+            Matrices::Diagonal => diagonal::<T, S, REGISTERS, false>(simd, x, parameters, q),
             Matrices::Each(_) => {
                 let t = &mut scratch[..REGISTERS * d];
                 for (c, q) in q.iter_mut().enumerate() {
@@ -198,7 +198,7 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Evaluate<'_, T, REGISTERS> {
             Matrices::Shared(matrix) => {
                 let y = &mut scratch[..REGISTERS * d];
                 multiply::<T, S, REGISTERS>(simd, matrix, x, y);
-                diagonal(simd, y, parameters, q);
+                diagonal::<T, S, REGISTERS, false>(simd, y, parameters, q);
             }
         }
         let (sum, shift) = log_sum(simd, q, &parameters.weight, terms);
@@ -210,21 +210,27 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Evaluate<'_, T, REGISTERS> {
     }
 }
 
-/// qₖ = seedₖ − Σⱼ (sₖⱼ·xⱼ + mₖⱼ)² for the `REGISTERS` registers of samples in `x` (REGISTERS, D).
+/// qₖ = seedₖ − Σⱼ (sₖⱼ·xⱼ + mₖⱼ)² for the `REGISTERS` registers of samples in `x` (REGISTERS, D); with missing values (`GAPS`)
+/// seedₖ + Σⱼ (cₖⱼ − (sₖⱼ·xⱼ + mₖⱼ)²) over the observed columns, for `x` (REGISTERS, 2·D).
 #[inline(always)]
-fn diagonal<T: Real, S: Simd, const REGISTERS: usize>(
+fn diagonal<T: Real, S: Simd, const REGISTERS: usize, const GAPS: bool>(
     simd: S,
     x: &[T::Reg<S>],
     parameters: &DeviceParameters<T>,
     q: &mut [[T::Reg<S>; REGISTERS]],
 ) {
     let d = parameters.n_features;
+    let (stride, most) = if GAPS { (2 * d, FEATURES / 2) } else { (d, FEATURES) };
     let mut start = 0;
     while start < d {
-        let length = (d - start).min(FEATURES);
-        let mut rows = [&x[..0]; REGISTERS];
-        for (i, row) in rows.iter_mut().enumerate() {
-            *row = &x[i * d + start..][..length];
+        let length = (d - start).min(most);
+        let mut samples = ([&x[..0]; REGISTERS], [&x[..0]; REGISTERS]);
+        let (rows, observed) = &mut samples;
+        for i in 0..REGISTERS {
+            rows[i] = &x[i * stride + start..][..length];
+            if GAPS {
+                observed[i] = &x[i * stride + d + start..][..length];
+            }
         }
         // A product with a matrix is in the cache already.
         let is_resident = matches!(parameters.matrices, Matrices::Diagonal);
@@ -234,13 +240,15 @@ fn diagonal<T: Real, S: Simd, const REGISTERS: usize>(
         for (pair, q) in pairs.iter_mut().enumerate() {
             if is_resident && d <= FEATURES / 4 {
                 for row in (pair..REGISTERS).step_by(n_pairs) {
-                    prefetch(rows[row], AHEAD * x.len());
+                    prefetch(samples.0[row], AHEAD * x.len());
+                    prefetch(samples.1[row], AHEAD * x.len());
                 }
             }
-            subtract_squares(simd, &rows, parameters, 2 * pair, start, q);
+            subtract_squares::<T, S, REGISTERS, 2, GAPS>(simd, &samples, parameters, 2 * pair, start, q);
         }
         if let [q] = last {
-            subtract_squares(simd, &rows, parameters, 2 * pairs.len(), start, std::array::from_mut(q));
+            let (c, q) = (2 * pairs.len(), std::array::from_mut(q));
+            subtract_squares::<T, S, REGISTERS, 1, GAPS>(simd, &samples, parameters, c, start, q);
         }
         start += length;
     }
@@ -263,37 +271,56 @@ fn prefetch<R>(registers: &[R], distance: usize) {
     let _ = (registers, distance);
 }
 
-/// Subtracts the squares of the features from `start` on, whose registers are `rows`, from the exponents of the components from `c` on.
-/// Puts their seeds there before the first feature.
+/// The registers of some features of a group, and with missing values those that say what is observed.
+type Features<'a, R, const REGISTERS: usize> = ([&'a [R]; REGISTERS], [&'a [R]; REGISTERS]);
+
+/// Subtracts the squares of the features from `start` on, whose registers are `rows`, from the exponents of the components from `c` on; with
+/// missing values (`GAPS`) adds the constants of the columns, both where there is a value. Puts the components' seeds there before the
+/// first feature.
 #[inline(always)]
-fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: usize>(
+fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: usize, const GAPS: bool>(
     simd: S,
-    rows: &[&[T::Reg<S>]; REGISTERS],
+    (rows, observed): &Features<'_, T::Reg<S>, REGISTERS>,
     parameters: &DeviceParameters<T>,
     c: usize,
     start: usize,
     q: &mut [[T::Reg<S>; REGISTERS]; COMPONENTS],
 ) {
     let (d, length) = (parameters.n_features, rows[0].len());
-    let (mut scale, mut shift) = ([&parameters.scale[..0]; COMPONENTS], [&parameters.shift[..0]; COMPONENTS]);
+    let none = [&parameters.scale[..0]; COMPONENTS];
+    let (mut scale, mut shift, mut constants) = (none, none, none);
     let mut sum = *q;
     for k in 0..COMPONENTS {
         scale[k] = &parameters.scale[(c + k) * d + start..][..length];
         shift[k] = &parameters.shift[(c + k) * d + start..][..length];
+        if let Some(gaps) = &parameters.gaps
+            && GAPS
+        {
+            constants[k] = &gaps.constants[(c + k) * d + start..][..length];
+        }
         if start == 0 {
             sum[k] = [T::splat(simd, parameters.seed[c + k]); REGISTERS];
         }
     }
-    let mut samples = *rows;
-    for samples in &mut samples {
-        *samples = &samples[..length];
+    let (mut samples, mut masks) = (*rows, *observed);
+    for i in 0..REGISTERS {
+        samples[i] = &samples[i][..length];
+        if GAPS {
+            masks[i] = &masks[i][..length];
+        }
     }
     for j in 0..length {
         for k in 0..COMPONENTS {
             let (s, m) = (T::splat(simd, scale[k][j]), T::splat(simd, shift[k][j]));
             for i in 0..REGISTERS {
                 let t = T::mul_add(simd, samples[i][j], s, m);
-                sum[k][i] = T::sub_mul(simd, t, t, sum[k][i]);
+                sum[k][i] = if GAPS {
+                    let constant = T::splat(simd, constants[k][j]);
+                    let term = T::masked(simd, T::sub_mul(simd, t, t, constant), masks[i][j]);
+                    T::add(simd, sum[k][i], term)
+                } else {
+                    T::sub_mul(simd, t, t, sum[k][i])
+                };
             }
         }
     }
@@ -304,43 +331,6 @@ fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: 
 #[inline(always)]
 pub(super) fn registers<T>(parameters: &DeviceParameters<T>) -> usize {
     parameters.n_features * if parameters.gaps.is_some() { 2 } else { 1 }
-}
-
-/// qₖ = seedₖ + Σⱼ (cₖⱼ − (sₖⱼ·xⱼ + mₖⱼ)²) over the observed columns, for the `REGISTERS` registers of samples in `x`
-/// (REGISTERS, 2·D).
-#[inline(always)]
-fn diagonal_observed<T: Real, S: Simd, const REGISTERS: usize>(
-    simd: S,
-    x: &[T::Reg<S>],
-    parameters: &DeviceParameters<T>,
-    constants: &[T],
-    q: &mut [[T::Reg<S>; REGISTERS]],
-) {
-    let d = parameters.n_features;
-    let mut start = 0;
-    while start < d {
-        let length = (d - start).min(FEATURES / 2);
-        let (mut rows, mut observed) = ([&x[..0]; REGISTERS], [&x[..0]; REGISTERS]);
-        for i in 0..REGISTERS {
-            rows[i] = &x[2 * i * d + start..][..length];
-            observed[i] = &x[(2 * i + 1) * d + start..][..length];
-        }
-        for (k, q) in q.iter_mut().enumerate() {
-            let scale = &parameters.scale[k * d + start..][..length];
-            let shift = &parameters.shift[k * d + start..][..length];
-            let constants = &constants[k * d + start..][..length];
-            let mut sum = if start == 0 { [T::splat(simd, parameters.seed[k]); REGISTERS] } else { *q };
-            for (j, ((&s, &m), &c)) in scale.iter().zip(shift).zip(constants).enumerate() {
-                let (s, m, c) = (T::splat(simd, s), T::splat(simd, m), T::splat(simd, c));
-                for i in 0..REGISTERS {
-                    let t = T::mul_add(simd, rows[i][j], s, m);
-                    sum[i] = T::mul_add(simd, observed[i][j], T::sub_mul(simd, t, t, c), sum[i]);
-                }
-            }
-            *q = sum;
-        }
-        start += length;
-    }
 }
 
 /// `q` less the squares of the entries `range` of Aₖ·x + mₖ, for component `c`. `range` begins at a multiple of four; `t` is room

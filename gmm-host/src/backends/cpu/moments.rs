@@ -569,7 +569,7 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
                         let t = T::mul_add(simd, row[w], scale[w], shift[w]);
                         let mut share = shares[g];
                         if GAPS {
-                            share = T::mul(simd, share, x[g * stride + d + start + w]);
+                            share = T::masked(simd, share, x[g * stride + d + start + w]);
                             n[w] = T::add(simd, n[w], share);
                         }
                         let u = T::mul(simd, share, t);

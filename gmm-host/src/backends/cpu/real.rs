@@ -14,6 +14,8 @@ pub(crate) trait Real: Float + bytemuck::Pod {
     /// If the sum of a sample is below this, it is formed again with the maximum taken out. This is far above the smallest
     /// normal number, below which terms lose digits or vanish, and far below the sums of samples near a component.
     const FAR: Self;
+    /// What says that a value is observed: all bits set.
+    const OBSERVED: Self;
     /// A responsibility below this is left out of the sums: 10⁶ of them are less than the rounding error of one count.
     const NEGLIGIBLE: Self;
     /// The value of the exponent field of 1.0.
@@ -38,6 +40,8 @@ pub(crate) trait Real: Float + bytemuck::Pod {
     fn mul_add<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>, c: Self::Reg<S>) -> Self::Reg<S>;
     /// c − a·b, likewise.
     fn sub_mul<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>, c: Self::Reg<S>) -> Self::Reg<S>;
+    /// The elements of `a` where `mask` is [`OBSERVED`](Self::OBSERVED), zero where it is zero.
+    fn masked<S: Simd>(simd: S, a: Self::Reg<S>, mask: Self::Reg<S>) -> Self::Reg<S>;
     /// Whether any element is below `limit`.
     fn any_below<S: Simd>(simd: S, a: Self::Reg<S>, limit: Self) -> bool;
     /// Whether any element is above `limit`.
@@ -176,6 +180,7 @@ fn horner<T: Real, S: Simd, const N: usize>(simd: S, coefficients: &[T; N], f: T
 }
 
 impl Real for f32 {
+    const OBSERVED: Self = f32::from_bits(u32::MAX);
     const FAR: Self = f32::from_bits((127 - 96) << 23);
     const NEGLIGIBLE: Self = f32::from_bits((127 - 60) << 23);
     const BIAS: u64 = 127;
@@ -196,6 +201,12 @@ impl Real for f32 {
         as_simd_f32s,
         as_mut_simd_f32s
     );
+
+    #[inline(always)]
+    fn masked<S: Simd>(simd: S, a: S::f32s, mask: S::f32s) -> S::f32s {
+        let (a, mask) = (simd.transmute_u32s_f32s(a), simd.transmute_u32s_f32s(mask));
+        simd.transmute_f32s_u32s(simd.and_u32s(a, mask))
+    }
 
     #[inline(always)]
     fn any_below<S: Simd>(simd: S, a: S::f32s, limit: Self) -> bool {
@@ -230,6 +241,7 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
+    const OBSERVED: Self = f64::from_bits(u64::MAX);
     const FAR: Self = f64::from_bits((1023 - 900) << 52);
     const NEGLIGIBLE: Self = f64::from_bits((1023 - 120) << 52);
     const BIAS: u64 = 1023;
@@ -250,6 +262,12 @@ impl Real for f64 {
         as_simd_f64s,
         as_mut_simd_f64s
     );
+
+    #[inline(always)]
+    fn masked<S: Simd>(simd: S, a: S::f64s, mask: S::f64s) -> S::f64s {
+        let (a, mask) = (simd.transmute_u64s_f64s(a), simd.transmute_u64s_f64s(mask));
+        simd.transmute_f64s_u64s(simd.and_u64s(a, mask))
+    }
 
     #[inline(always)]
     fn any_below<S: Simd>(simd: S, a: S::f64s, limit: Self) -> bool {

@@ -17,7 +17,7 @@ use std::ops::{Deref, DerefMut};
 /// one feature of L samples. The last block is filled up with copies of the last sample.
 ///
 /// Samples with missing values are an array (⌈N/L⌉, 2·D, L): after the D features of L samples, in which 0 stands for a missing value,
-/// come D registers of 1 where the value is observed and 0 where it is not.
+/// come D registers of [`OBSERVED`](Real::OBSERVED) where the value is observed and 0 where it is not.
 #[derive(Debug)]
 pub(crate) struct Resident<T> {
     pub frame: Frame,
@@ -144,7 +144,7 @@ fn lay_out_observed<V: Float, T: Real>(rows: &[V], frame: &Frame, lanes: usize, 
                 let v: f64 = rows[lane.min(n - 1) * d + j].into();
                 let seen = !v.is_nan();
                 *value = T::from_f64(if seen { frame.apply(j, v) } else { 0.0 });
-                *observed = T::from_f64(f64::from(u8::from(seen)));
+                *observed = if seen { T::OBSERVED } else { T::from_f64(0.0) };
             }
         }
     }

@@ -11,6 +11,9 @@ use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis, s}
 /// A pivot below this fraction of its diagonal entry is rounding noise: the matrix is singular to float64.
 const SINGULAR: f64 = f64::EPSILON;
 
+/// Columns of a matrix that are read or written side by side where rows become columns: their parts stay in the first-level cache.
+pub(crate) const STRIP: usize = 16;
+
 /// U (D, D), upper triangular with Σ⁻¹ = U·Uᵀ: the transposed inverse of Σ's Cholesky factor. Reads only the lower
 /// triangle of Σ. The error is the first pivot at which Σ is not positive definite to working precision.
 pub(crate) fn precision_cholesky(covariance: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
@@ -32,7 +35,7 @@ pub(crate) fn precision_cholesky_into(covariance: ArrayView2<'_, f64>, u: &mut [
 /// Calls `f` with the number of each matrix of `v` (K, D, D) and the matrix; with all threads, if the matrices are large.
 pub(crate) fn for_each_matrix(v: &mut Array3<f64>, f: impl Fn(usize, ArrayViewMut2<'_, f64>) + Sync) {
     // Below some tens of microseconds, waking the threads costs more than they save.
-    if v.len() > 1 << 17 {
+    if v.len() > 1 << 15 {
         v.axis_iter_mut(Axis(0)).into_par_iter().enumerate().for_each(|(c, matrix)| f(c, matrix));
     } else {
         v.outer_iter_mut().enumerate().for_each(|(c, matrix)| f(c, matrix));
@@ -78,9 +81,12 @@ pub(crate) fn gram(u: ArrayView2<'_, f64>) -> Array2<f64> {
 
 /// Makes a matrix symmetric, of its lower triangle.
 pub(crate) fn mirror(mut matrix: ArrayViewMut2<'_, f64>) {
-    for i in 0..matrix.nrows() {
-        for j in 0..i {
-            matrix[[j, i]] = matrix[[i, j]];
+    let d = matrix.nrows();
+    for first in (0..d).step_by(STRIP) {
+        for i in first + 1..d {
+            for j in first..i.min(first + STRIP) {
+                matrix[[j, i]] = matrix[[i, j]];
+            }
         }
     }
 }
@@ -130,14 +136,13 @@ fn factor(matrix: ArrayView2<'_, f64>) -> Option<Vec<f64>> {
 
 /// The lower triangle of a matrix (D, D), column by column; zeros above.
 fn transposed_triangle(matrix: ArrayView2<'_, f64>) -> Vec<f64> {
-    /// Columns that are written side by side, so that the parts of all of them stay in the first-level cache.
-    const COLUMNS: usize = 16;
     let d = matrix.nrows();
+    let matrix = matrix.as_standard_layout();
     let mut out = vec![0.0; d * d];
-    for first in (0..d).step_by(COLUMNS) {
-        for (i, row) in matrix.outer_iter().enumerate().skip(first) {
-            for j in first..(first + COLUMNS).min(i + 1) {
-                out[j * d + i] = row[j];
+    for first in (0..d).step_by(STRIP) {
+        for (i, row) in matrix.as_slice().unwrap_or_default().chunks_exact(d).enumerate().skip(first) {
+            for (j, v) in (first..=i).zip(&row[first..d.min(first + STRIP)]) {
+                out[j * d + i] = *v;
             }
         }
     }

@@ -7,7 +7,7 @@ use super::moments::{EStep, Layout, MAX_PENDING, Sums, Totals};
 use super::posterior::{Labels, Responsibilities};
 use super::real::Real;
 use super::resident::Resident;
-use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::backends::device_parameters::DeviceParameters;
 use crate::backends::either_precision::Float32Evaluator;
 use crate::compensated::neumaier_sum;
 use crate::data::frame::Frame;
@@ -18,7 +18,7 @@ use ndarray::{Array1, Array2};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::f64::consts::LN_2;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Work of fewer fused multiply-adds of single elements than this is done by the calling thread: it takes less time than
@@ -166,10 +166,9 @@ impl<'a, T: Real> Engine<'a, T> {
         }
     }
 
-    /// The centres of the moments, as rows of `layout.width` elements; empty where the kernel needs none.
+    /// The centres of the moments, as rows of `layout.width` elements.
     fn padded_centres(&self, mixture: &Mixture, parameters: &DeviceParameters<T>, layout: Layout) -> Buffer<T> {
-        let rows = if matches!(parameters.matrices, Matrices::Diagonal) { 0 } else { parameters.n_components };
-        let mut padded = buffer(rows * layout.width);
+        let mut padded = buffer(parameters.n_components * layout.width);
         let centres = estep::centres(mixture, parameters, &self.data.frame);
         for (to, from) in padded.chunks_mut(layout.width).zip(centres.rows()) {
             to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from));
@@ -263,6 +262,16 @@ impl Float32Evaluator for Engine<'_, f32> {
 
     fn shared(&self) -> Option<Self> {
         Some(self.clone())
+    }
+
+    fn holds_moments(&self, mixture: &Mixture) -> bool {
+        // Their squares, of a few thousand samples each, are then far from the ends of float32's range.
+        const DEVIATIONS: RangeInclusive<f64> = 1e-12..=1e12;
+        let scales = self.data.frame.scale.iter().enumerate();
+        let counted = (0..mixture.n_components()).filter(|&c| mixture.weights()[c] > 0.0);
+        let of_component =
+            |c: usize| scales.clone().all(|(j, scale)| DEVIATIONS.contains(&(mixture.variance(c, j).sqrt() * scale)));
+        counted.into_iter().all(of_component)
     }
 }
 

@@ -3,7 +3,7 @@
 //! All moments are taken around each component's current mean, so that nothing cancels, and summed in the element
 //! type over a few thousand samples at most; these sums are added up in float64.
 //!
-//! - `diag`, `spherical`: Σ r·t and Σ r·t² with t = s·x + m, of some features and a tile of some groups of samples at a time, so that
+//! - `diag`, `spherical`: Σ r·(x−c) and Σ r·(x−c)², of some features and a tile of some groups of samples at a time, so that
 //!   the sums stay in registers. With missing values these are sums over the samples that have a value in the column, and Σ r over
 //!   these is a third one.
 //! - `full`: the group's samples are turned into rows, and those whose responsibilities are not negligible wait in a queue of
@@ -196,7 +196,7 @@ pub(crate) struct EStep<'a, T> {
     pub chunk: Chunk<'a, T>,
     /// The weights of the chunk's samples, if they have any.
     pub weights: Option<&'a [f64]>,
-    /// The centres of the moments in the frame, (K, width); empty without matrices.
+    /// The centres of the moments in the frame, (K, width).
     pub centres: &'a [T],
     pub sums: &'a mut Sums<T>,
 }
@@ -356,8 +356,9 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
                 present,
                 groups,
                 parameters: self.parameters,
+                centres: elements::<T, S>(self.centres),
                 sums: spread,
-                room: layout.tile * GROUP,
+                layout: *layout,
             };
             add_tile(simd, tile);
         }
@@ -481,15 +482,17 @@ fn responsibilities<T: Real, S: Simd, const REGISTERS: usize>(
 struct Tile<'a, T, const REGISTERS: usize> {
     /// The samples (`groups`·REGISTERS, D), with missing values (`groups`·REGISTERS, 2·D).
     x: &'a [T],
-    /// The responsibilities (K, `room`).
+    /// The responsibilities (K, `tile` groups).
     shares: &'a [T],
     /// For each component, a bit for each group in which its responsibilities are not negligible. All become zero.
     present: &'a mut [u32],
     groups: usize,
     parameters: &'a DeviceParameters<T>,
+    /// The centres of the moments, (K, width).
+    centres: &'a [T],
     /// The spread sums that the layout describes.
     sums: &'a mut [T],
-    room: usize,
+    layout: Layout,
 }
 
 /// Runs `tile` in a function that is compiled for `S`, and that is not inlined here.
@@ -541,20 +544,23 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
         let (_, moments) = T::registers_mut::<S>(self.sums).split_at_mut(k);
         let (first, moments) = moments.split_at_mut(k * d);
         let (second, counts) = moments.split_at_mut(k * d);
-        let components = self.present.iter().zip(T::registers::<S>(self.shares).chunks_exact(self.room));
+        let components = self.present.iter().zip(T::registers::<S>(self.shares).chunks_exact(self.layout.tile * GROUP));
         for (c, (&present, shares)) in components.enumerate() {
             if present == 0 {
                 continue;
             }
             let at = c * d + start;
+            // The sums of registers in turn, because one sum alone waits for each addition; with missing values there are three
+            // sums of each feature, and no registers left for more.
+            let parts = if GAPS { 1 } else { 2 };
             let zero = [T::splat(simd, T::from_f64(0.0)); WIDTH];
-            let (mut scale, mut shift, mut a, mut b, mut n) = (zero, zero, zero, zero, zero);
+            let (mut centre, mut a, mut b, mut n) = (zero, [zero; 2], [zero; 2], zero);
+            let centres = &self.centres[c * self.layout.width + start..][..WIDTH];
             for w in 0..WIDTH {
-                scale[w] = T::splat(simd, self.parameters.scale[at + w]);
-                shift[w] = T::splat(simd, self.parameters.shift[at + w]);
+                centre[w] = T::splat(simd, centres[w]);
             }
-            a.copy_from_slice(&first[at..][..WIDTH]);
-            b.copy_from_slice(&second[at..][..WIDTH]);
+            a[0].copy_from_slice(&first[at..][..WIDTH]);
+            b[0].copy_from_slice(&second[at..][..WIDTH]);
             if GAPS {
                 n.copy_from_slice(&counts[at..][..WIDTH]);
             }
@@ -566,20 +572,24 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
                 for g in 0..REGISTERS {
                     let row = &x[g * stride + start..][..WIDTH];
                     for w in 0..WIDTH {
-                        let t = T::mul_add(simd, row[w], scale[w], shift[w]);
+                        // A difference, which takes other units of the processor than the products: these are what there is most of.
+                        let deviation = T::sub(simd, row[w], centre[w]);
                         let mut share = shares[g];
                         if GAPS {
                             share = T::masked(simd, share, x[g * stride + d + start + w]);
                             n[w] = T::add(simd, n[w], share);
                         }
-                        let u = T::mul(simd, share, t);
-                        a[w] = T::add(simd, a[w], u);
-                        b[w] = T::mul_add(simd, u, t, b[w]);
+                        let u = T::mul(simd, share, deviation);
+                        let part = g % parts;
+                        a[part][w] = T::add(simd, a[part][w], u);
+                        b[part][w] = T::mul_add(simd, u, deviation, b[part][w]);
                     }
                 }
             }
-            first[at..][..WIDTH].copy_from_slice(&a);
-            second[at..][..WIDTH].copy_from_slice(&b);
+            for w in 0..WIDTH {
+                first[at + w] = T::add(simd, a[0][w], a[1][w]);
+                second[at + w] = T::add(simd, b[0][w], b[1][w]);
+            }
             if GAPS {
                 counts[at..][..WIDTH].copy_from_slice(&n);
             }

@@ -339,11 +339,10 @@ impl<T: Real> Evaluator for Engine<'_, T> {
             isa.run(PerSample { chunk, out: &mut *out });
             out.iter_mut().for_each(|v| *v += parameters.offset);
             if let Some(gaps) = &parameters.gaps {
-                for (block, out) in x.chunks_exact(2 * d * self.data.lanes).zip(out.chunks_mut(self.data.lanes)) {
-                    let observed = &block[d * self.data.lanes..];
+                for (block, out) in x.chunks_exact(d * self.data.lanes).zip(out.chunks_mut(self.data.lanes)) {
                     for (lane, v) in out.iter_mut().enumerate() {
-                        let seen =
-                            observed[lane..].iter().step_by(self.data.lanes).map(|&seen| seen != T::from_f64(0.0));
+                        let values = block[lane..].iter().step_by(self.data.lanes);
+                        let seen = values.map(|&v| !Into::<f64>::into(v).is_nan());
                         // Where nothing is observed, the result is exact.
                         let nothing = seen.clone().all(|seen| !seen);
                         let offsets = seen.zip(&gaps.offsets).map(|(seen, offset)| if seen { *offset } else { 0.0 });

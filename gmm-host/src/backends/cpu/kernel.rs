@@ -30,8 +30,7 @@ pub(crate) fn buffer<T: Real>(n: usize) -> Buffer<T> {
 
 /// Samples, and the parameters of the mixture that is evaluated over them.
 pub(crate) struct Chunk<'a, T> {
-    /// The samples' registers (⌈n/L⌉, D, L), where L is the number of elements in a register; with missing values
-    /// (⌈n/L⌉, 2·D, L), as [`Resident`](super::resident::Resident) has them.
+    /// The samples' registers (⌈n/L⌉, D, L), where L is the number of elements in a register; missing values are NaN.
     pub x: &'a [T],
     /// The number of samples; the last register may hold fewer than L, and copies of the last one.
     pub n: usize,
@@ -62,7 +61,7 @@ impl<T: Real> Scratch<T> {
 pub(super) struct Group<'a, R, const REGISTERS: usize> {
     /// Number of the first sample.
     pub first: usize,
-    /// The samples (REGISTERS, D), with missing values (REGISTERS, 2·D).
+    /// The samples (REGISTERS, D).
     pub x: &'a [R],
     /// wₖ·2^(qₖ − shift) (K,), if the visitor asks for them.
     pub terms: &'a mut [[R; REGISTERS]],
@@ -85,7 +84,6 @@ impl<T: Real> Chunk<'_, T> {
     #[inline(always)]
     pub(super) fn for_each_group<S: Simd>(self, simd: S, visitor: &mut impl Visitor<T, S>) {
         let (parameters, d) = (self.parameters, self.parameters.n_features);
-        let stride = registers(parameters);
         let Scratch { group, leading: room } = self.scratch;
         let exponents = match self.leading {
             Some(leading) => leading::exponents(simd, self.x, self.n, parameters, leading, room),
@@ -95,14 +93,14 @@ impl<T: Real> Chunk<'_, T> {
         let x = T::registers::<S>(self.x);
         let length = (2 * parameters.n_components + d) * GROUP * lanes::<T, S>();
         let scratch = T::registers_mut::<S>(&mut group[..length]);
-        let groups = x.chunks_exact(GROUP * stride);
+        let groups = x.chunks_exact(GROUP * d);
         let rest = groups.remainder();
         let mut first = 0;
         for x in groups {
             visit_group::<T, S, _, GROUP>(simd, first, x, exponents, parameters, scratch, visitor);
             first += GROUP * lanes::<T, S>();
         }
-        for x in rest.chunks_exact(stride) {
+        for x in rest.chunks_exact(d) {
             visit_group::<T, S, _, 1>(simd, first, x, exponents, parameters, scratch, visitor);
             first += lanes::<T, S>();
         }
@@ -211,7 +209,7 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Evaluate<'_, T, REGISTERS> {
 }
 
 /// qₖ = seedₖ − Σⱼ (sₖⱼ·xⱼ + mₖⱼ)² for the `REGISTERS` registers of samples in `x` (REGISTERS, D); with missing values (`GAPS`)
-/// seedₖ + Σⱼ (cₖⱼ − (sₖⱼ·xⱼ + mₖⱼ)²) over the observed columns, for `x` (REGISTERS, 2·D).
+/// seedₖ + Σⱼ (cₖⱼ − (sₖⱼ·xⱼ + mₖⱼ)²) over the observed columns.
 #[inline(always)]
 fn diagonal<T: Real, S: Simd, const REGISTERS: usize, const GAPS: bool>(
     simd: S,
@@ -220,17 +218,12 @@ fn diagonal<T: Real, S: Simd, const REGISTERS: usize, const GAPS: bool>(
     q: &mut [[T::Reg<S>; REGISTERS]],
 ) {
     let d = parameters.n_features;
-    let (stride, most) = if GAPS { (2 * d, FEATURES / 2) } else { (d, FEATURES) };
     let mut start = 0;
     while start < d {
-        let length = (d - start).min(most);
-        let mut samples = ([&x[..0]; REGISTERS], [&x[..0]; REGISTERS]);
-        let (rows, observed) = &mut samples;
-        for i in 0..REGISTERS {
-            rows[i] = &x[i * stride + start..][..length];
-            if GAPS {
-                observed[i] = &x[i * stride + d + start..][..length];
-            }
+        let length = (d - start).min(FEATURES);
+        let mut rows = [&x[..0]; REGISTERS];
+        for (i, row) in rows.iter_mut().enumerate() {
+            *row = &x[i * d + start..][..length];
         }
         // A product with a matrix is in the cache already.
         let is_resident = matches!(parameters.matrices, Matrices::Diagonal);
@@ -240,15 +233,14 @@ fn diagonal<T: Real, S: Simd, const REGISTERS: usize, const GAPS: bool>(
         for (pair, q) in pairs.iter_mut().enumerate() {
             if is_resident && d <= FEATURES / 4 {
                 for row in (pair..REGISTERS).step_by(n_pairs) {
-                    prefetch(samples.0[row], AHEAD * x.len());
-                    prefetch(samples.1[row], AHEAD * x.len());
+                    prefetch(rows[row], AHEAD * x.len());
                 }
             }
-            subtract_squares::<T, S, REGISTERS, 2, GAPS>(simd, &samples, parameters, 2 * pair, start, q);
+            subtract_squares::<T, S, REGISTERS, 2, GAPS>(simd, &rows, parameters, 2 * pair, start, q);
         }
         if let [q] = last {
             let (c, q) = (2 * pairs.len(), std::array::from_mut(q));
-            subtract_squares::<T, S, REGISTERS, 1, GAPS>(simd, &samples, parameters, c, start, q);
+            subtract_squares::<T, S, REGISTERS, 1, GAPS>(simd, &rows, parameters, c, start, q);
         }
         start += length;
     }
@@ -271,16 +263,13 @@ fn prefetch<R>(registers: &[R], distance: usize) {
     let _ = (registers, distance);
 }
 
-/// The registers of some features of a group, and with missing values those that say what is observed.
-type Features<'a, R, const REGISTERS: usize> = ([&'a [R]; REGISTERS], [&'a [R]; REGISTERS]);
-
 /// Subtracts the squares of the features from `start` on, whose registers are `rows`, from the exponents of the components from `c` on; with
 /// missing values (`GAPS`) adds the constants of the columns, both where there is a value. Puts the components' seeds there before the
 /// first feature.
 #[inline(always)]
 fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: usize, const GAPS: bool>(
     simd: S,
-    (rows, observed): &Features<'_, T::Reg<S>, REGISTERS>,
+    rows: &[&[T::Reg<S>]; REGISTERS],
     parameters: &DeviceParameters<T>,
     c: usize,
     start: usize,
@@ -302,21 +291,22 @@ fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: 
             sum[k] = [T::splat(simd, parameters.seed[c + k]); REGISTERS];
         }
     }
-    let (mut samples, mut masks) = (*rows, *observed);
-    for i in 0..REGISTERS {
-        samples[i] = &samples[i][..length];
-        if GAPS {
-            masks[i] = &masks[i][..length];
-        }
+    let mut samples = *rows;
+    for samples in &mut samples {
+        *samples = &samples[..length];
     }
     for j in 0..length {
+        let mut observed = [T::is_number(simd, samples[0][j]); REGISTERS];
+        for i in 1..REGISTERS {
+            observed[i] = T::is_number(simd, samples[i][j]);
+        }
         for k in 0..COMPONENTS {
             let (s, m) = (T::splat(simd, scale[k][j]), T::splat(simd, shift[k][j]));
             for i in 0..REGISTERS {
                 let t = T::mul_add(simd, samples[i][j], s, m);
                 sum[k][i] = if GAPS {
                     let constant = T::splat(simd, constants[k][j]);
-                    let term = T::masked(simd, T::sub_mul(simd, t, t, constant), masks[i][j]);
+                    let term = T::only(simd, observed[i], T::sub_mul(simd, t, t, constant));
                     T::add(simd, sum[k][i], term)
                 } else {
                     T::sub_mul(simd, t, t, sum[k][i])
@@ -325,12 +315,6 @@ fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: 
         }
     }
     *q = sum;
-}
-
-/// The number of registers of L samples.
-#[inline(always)]
-pub(super) fn registers<T>(parameters: &DeviceParameters<T>) -> usize {
-    parameters.n_features * if parameters.gaps.is_some() { 2 } else { 1 }
 }
 
 /// `q` less the squares of the entries `range` of Aₖ·x + mₖ, for component `c`. `range` begins at a multiple of four; `t` is room

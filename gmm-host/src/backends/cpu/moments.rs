@@ -13,7 +13,7 @@
 //!   around c̄, and the latter is ½ Σₖₗ rₖrₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (both without a difference of squares). So a sample takes one outer product of
 //!   D features and one of K responsibilities, instead of K of D features.
 use super::isa::Isa;
-use super::kernel::{Buffer, Chunk, GROUP, Group, Product, Visitor, buffer, logarithms, registers};
+use super::kernel::{Buffer, Chunk, GROUP, Group, Product, Visitor, buffer, logarithms};
 use super::real::{Real, elements, elements_mut, lanes};
 use super::resident::Zeros;
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
@@ -337,14 +337,13 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
     /// The moments of the groups that the tile holds.
     #[inline(always)]
     fn release(&mut self, simd: S) {
-        let length = self.held * GROUP * registers(self.parameters);
+        let length = self.held * GROUP * self.parameters.n_features;
         let (x, rest) = self.x.split_at(length);
         self.x = rest;
         self.moments_of_tile::<GROUP>(simd, x);
     }
 
-    /// The moments of the groups that the tile holds, whose samples are `x` (`held`·REGISTERS, D), with missing values
-    /// (`held`·REGISTERS, 2·D). Empties the tile.
+    /// The moments of the groups that the tile holds, whose samples are `x` (`held`·REGISTERS, D). Empties the tile.
     #[inline(always)]
     fn moments_of_tile<const REGISTERS: usize>(&mut self, simd: S, x: &[T::Reg<S>]) {
         let groups = std::mem::take(&mut self.held);
@@ -480,7 +479,7 @@ fn responsibilities<T: Real, S: Simd, const REGISTERS: usize>(
 
 /// Samples, and their responsibilities for the components of a mixture without matrices.
 struct Tile<'a, T, const REGISTERS: usize> {
-    /// The samples (`groups`·REGISTERS, D), with missing values (`groups`·REGISTERS, 2·D).
+    /// The samples (`groups`·REGISTERS, D).
     x: &'a [T],
     /// The responsibilities (K, `tile` groups).
     shares: &'a [T],
@@ -539,7 +538,6 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
     #[inline(always)]
     fn add_features<S: Simd, const GAPS: bool, const WIDTH: usize>(&mut self, simd: S, start: usize) {
         let (k, d) = (self.parameters.n_components, self.parameters.n_features);
-        let stride = if GAPS { 2 * d } else { d };
         let x = T::registers::<S>(self.x);
         let (_, moments) = T::registers_mut::<S>(self.sums).split_at_mut(k);
         let (first, moments) = moments.split_at_mut(k * d);
@@ -564,19 +562,21 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
             if GAPS {
                 n.copy_from_slice(&counts[at..][..WIDTH]);
             }
-            let groups = shares.chunks_exact(REGISTERS).zip(x.chunks_exact(REGISTERS * stride));
+            let groups = shares.chunks_exact(REGISTERS).zip(x.chunks_exact(REGISTERS * d));
             for (group, (shares, x)) in groups.take(self.groups).enumerate() {
                 if present >> group & 1 == 0 {
                     continue;
                 }
                 for g in 0..REGISTERS {
-                    let row = &x[g * stride + start..][..WIDTH];
+                    let row = &x[g * d + start..][..WIDTH];
                     for w in 0..WIDTH {
                         // A difference, which takes other units of the processor than the products: these are what there is most of.
-                        let deviation = T::sub(simd, row[w], centre[w]);
+                        let mut deviation = T::sub(simd, row[w], centre[w]);
                         let mut share = shares[g];
                         if GAPS {
-                            share = T::masked(simd, share, x[g * stride + d + start + w]);
+                            let observed = T::is_number(simd, row[w]);
+                            deviation = T::only(simd, observed, deviation);
+                            share = T::only(simd, observed, share);
                             n[w] = T::add(simd, n[w], share);
                         }
                         let u = T::mul(simd, share, deviation);

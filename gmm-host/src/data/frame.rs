@@ -75,16 +75,16 @@ impl Frame {
     }
 
     /// The frame of an array without missing values (N, D).
-    ///
-    /// The shift is the median of up to [`LOOKED_AT`](Float::LOOKED_AT) samples, rounded to a quarter of their interquartile range: near to
-    /// most samples, however far away a few of them lie, because samples near the shift retain more of their digits. The
-    /// scale is the power of two that brings the column's largest deviation from the shift to between 4 and 8.
     #[cfg(all(test, feature = "cuda"))]
     pub fn of<T: Float>(x: ArrayView2<'_, T>) -> Self {
         Self::of_complete(x, None)
     }
 
-    /// As [`of`](Self::of); `ranges` are those of the columns (D,), if they are known.
+    /// The frame of an array without missing values (N, D); `ranges` are those of its columns (D,), if they are known.
+    ///
+    /// The shift is the median of up to [`LOOKED_AT`](Float::LOOKED_AT) samples, rounded to a quarter of their interquartile range: near to
+    /// most samples, however far away a few of them lie, because samples near the shift retain more of their digits. The
+    /// scale is the power of two that brings the column's largest deviation from the shift to between 4 and 8.
     fn of_complete<T: Float>(x: ArrayView2<'_, T>, ranges: Option<&[(f64, f64)]>) -> Self {
         let (n, d) = x.dim();
         let found;
@@ -98,7 +98,7 @@ impl Frame {
         Self::from_ranges(d, |j| ranges[j], |j, some| some.extend(looked_at::<T>(n).map(|i| x[[i, j]].into())))
     }
 
-    /// As [`of`](Self::of), for samples in which NaN stands for a missing value: the frame of the values that are observed.
+    /// As [`of_complete`](Self::of_complete), for samples in which NaN stands for a missing value: the frame of the values that are observed.
     pub fn of_observed<T: Float>(x: ArrayView2<'_, T>) -> Self {
         let n = x.nrows();
         let ranges = |piece: ArrayView2<'_, T>| {

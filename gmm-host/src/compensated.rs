@@ -2,9 +2,16 @@
 
 /// Neumaier's compensated sum (1974): error independent of the number of terms.
 pub(crate) fn neumaier_sum(values: impl IntoIterator<Item = f64>) -> f64 {
-    let mut sum = Sums::new(1);
-    values.into_iter().for_each(|v| sum.add(0, v));
-    sum.totals()[0]
+    let mut sum = (0.0, 0.0);
+    values.into_iter().for_each(|v| add(&mut sum, v));
+    sum.0 + sum.1
+}
+
+/// Adds to a sum, and to the rounding errors of its additions.
+fn add((sum, low): &mut (f64, f64), v: f64) {
+    let t = *sum + v;
+    *low += if sum.abs() >= v.abs() { (*sum - t) + v } else { (v - t) + *sum };
+    *sum = t;
 }
 
 /// Several compensated sums, by number.
@@ -16,10 +23,7 @@ impl Sums {
     }
 
     pub fn add(&mut self, i: usize, v: f64) {
-        let (sum, low) = &mut self.0[i];
-        let t = *sum + v;
-        *low += if sum.abs() >= v.abs() { (*sum - t) + v } else { (v - t) + *sum };
-        *sum = t;
+        add(&mut self.0[i], v);
     }
 
     /// Adds r·vvᵀ to the square matrix that begins at `at`.

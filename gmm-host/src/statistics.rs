@@ -1,5 +1,5 @@
 //! The sufficient statistics of an E-step, and the M-step.
-use crate::model::linalg::{for_each_matrix, try_for_each_row};
+use crate::model::linalg::{for_each_matrix, mirror, try_for_each_row};
 use crate::{CovarianceType, Covariances, Error, Mixture, Result};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
 
@@ -216,7 +216,7 @@ impl Statistics {
         {
             return Err(not_finite("the first moment", c, v));
         }
-        if !scatter.iter().fold(true, |finite, v| finite & v.is_finite()) {
+        if !scatter.is_finite() {
             let per_component = (scatter.shape().iter().product::<usize>() / k).max(1);
             if let Some((i, v)) = scatter.iter().enumerate().find(|(_, v)| !v.is_finite()) {
                 let tied = scatter.covariance_type() == CovarianceType::Tied;
@@ -226,14 +226,20 @@ impl Statistics {
         deltas.outer_iter_mut().zip(counts).for_each(|(delta, count)| divide(delta, *count));
         let delta = |c: usize| deltas.row(c).to_vec();
         match &mut *scatter {
-            Covariances::Full(v) => for_each_matrix(v, |c, matrix| {
+            Covariances::Full(v) => for_each_matrix(v, |c, mut matrix| {
                 if counts[c] > 0.0 {
-                    add_outer_to(matrix, -counts[c], &delta(c));
+                    add_outer_to(matrix.view_mut(), -counts[c], &delta(c));
                 }
+                tidy_matrix(matrix);
             }),
-            scatter => (0..k).filter(|c| counts[*c] > 0.0).for_each(|c| add_outer(scatter, c, -counts[c], &delta(c))),
+            scatter => {
+                (0..k).filter(|c| counts[*c] > 0.0).for_each(|c| add_outer(scatter, c, -counts[c], &delta(c)));
+                match scatter {
+                    Covariances::Tied(v) => tidy_matrix(v.view_mut()),
+                    scatter => scatter.map_inplace(clamp),
+                }
+            }
         }
-        tidy(scatter);
         Ok(deltas)
     }
 
@@ -533,20 +539,13 @@ fn add_outer_to(mut matrix: ArrayViewMut2<'_, f64>, factor: f64, delta: &[f64]) 
     }
 }
 
-/// Sets diagonal entries that rounding left below zero to zero, and mirrors the lower triangles.
-fn tidy(scatter: &mut Covariances) {
-    let clamp = |v: &mut f64| *v = v.max(0.0);
-    let tidy_matrix = |mut m: ArrayViewMut2<'_, f64>| {
-        m.diag_mut().map_inplace(clamp);
-        for i in 0..m.nrows() {
-            for j in 0..i {
-                m[[j, i]] = m[[i, j]];
-            }
-        }
-    };
-    match scatter {
-        Covariances::Full(v) => for_each_matrix(v, |_, matrix| tidy_matrix(matrix)),
-        Covariances::Tied(v) => tidy_matrix(v.view_mut()),
-        Covariances::Diag(_) | Covariances::Spherical(_) => scatter.map_inplace(clamp),
-    }
+/// Sets diagonal entries that rounding left below zero to zero, and mirrors the lower triangle.
+fn tidy_matrix(mut matrix: ArrayViewMut2<'_, f64>) {
+    matrix.diag_mut().map_inplace(clamp);
+    mirror(matrix);
+}
+
+/// Sets a variance that rounding left below zero to zero.
+fn clamp(v: &mut f64) {
+    *v = v.max(0.0);
 }

@@ -3,8 +3,8 @@
 mod common;
 use common::estep::{self, FLOAT32, Subject, assert_statistics_agree, both, check};
 use common::*;
-use gmm_host::{CovarianceType, CpuEvaluator, Evaluator, Mixture, Samples};
-use ndarray::{Array1, Array2, Axis};
+use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples};
+use ndarray::{Array1, Array2, Array3, Axis};
 
 /// The CPU with every instruction set. Tolerances are for summation in another order.
 fn cpu() -> Vec<Subject> {
@@ -82,6 +82,32 @@ fn sums_over_many_samples_stay_exact() {
             mixture(51, t, 3, 5, 5.0).covariances().clone(),
         );
         check(&cpu(), "many samples", &x, None, &m.unwrap(), 2e-6);
+    }
+}
+
+#[test]
+fn a_narrow_component_of_wide_data() {
+    // One value is so far away that in the units of the whole range the squares of the others underflow in float32.
+    let mut x = Array2::from_shape_fn((400, 2), |(i, j)| ((i * (7 + j)) as f32 * 0.37).sin());
+    x[[17, 0]] = 3e25;
+    x[[18, 1]] = -2e25;
+    let variances = |c: usize| if c == 0 { 0.5 } else { 1e49 };
+    for t in CovarianceType::ALL.into_iter().filter(|t| *t != CovarianceType::Tied) {
+        let covariances = match t {
+            CovarianceType::Full => Covariances::Full(Array3::from_shape_fn((2, 2, 2), |(c, i, j)| {
+                if i == j { variances(c) } else { 0.3 * variances(c) }
+            })),
+            CovarianceType::Diag => Covariances::Diag(Array2::from_shape_fn((2, 2), |(c, _)| variances(c))),
+            _ => Covariances::Spherical(Array1::from_shape_fn(2, variances)),
+        };
+        let m = Mixture::new(Array1::from(vec![0.9, 0.1]), Array2::zeros((2, 2)), covariances).unwrap();
+        let samples = Samples::from_f32(x.view()).unwrap();
+        let expected = ReferenceEvaluator::new(samples.clone()).statistics(&m).unwrap();
+        let got = CpuEvaluator::new(samples).unwrap().statistics(&m).unwrap();
+        for (got, expected) in got.scatter().iter().zip(expected.scatter().iter()) {
+            // float64 in another order of summation.
+            assert!((got - expected).abs() <= 1e-12 * expected.abs(), "{t}: {got:e} for {expected:e}");
+        }
     }
 }
 

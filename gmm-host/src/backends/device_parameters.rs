@@ -5,7 +5,7 @@
 //! (0, 1], and its rounding error into seedₖ, so that no rounding of a constant repeats itself N times.
 use crate::compensated::neumaier_sum;
 use crate::data::frame::{Float, Frame};
-use crate::model::linalg::at_once;
+use crate::model::linalg::{STRIP, at_once};
 use crate::{Covariances, Error, Mixture, Result};
 use ndarray::{ArrayView2, Axis};
 use rayon::prelude::*;
@@ -270,12 +270,17 @@ fn with_matrix<T: Float>(mixture: &Mixture, frame: &Frame, c: usize, matrix: &[T
     let mut product = LogProduct::default();
     for (i, to) in shift.iter_mut().enumerate() {
         let row = &matrix[triangle(i)..=triangle(i) + i];
-        let (mut m, mut reach) = (0.0f64, 0.0);
-        for (&a, centre) in row.iter().zip(&centre) {
-            let a: f64 = a.into();
-            m += a * centre;
-            reach += 16.0 * a.abs();
+        // Several sums side by side, because one alone waits for each addition.
+        const SIDE_BY_SIDE: usize = 8;
+        let (mut m, mut reach) = ([0.0f64; SIDE_BY_SIDE], [0.0; SIDE_BY_SIDE]);
+        for (row, centre) in row.chunks(SIDE_BY_SIDE).zip(centre.chunks(SIDE_BY_SIDE)) {
+            for (((m, reach), &a), centre) in m.iter_mut().zip(&mut reach).zip(row).zip(centre) {
+                let a: f64 = a.into();
+                *m += a * centre;
+                *reach += a.abs();
+            }
         }
+        let (m, reach) = (m.iter().sum::<f64>(), 16.0 * reach.iter().sum::<f64>());
         let pivot: f64 = row[i].into();
         if !(reach + m.abs() <= T::MAX_DEVIATION && pivot >= T::MIN_POSITIVE) {
             return Err(Error::OutOfRange { component: c, column: i, precision: T::NAME });
@@ -289,10 +294,15 @@ fn with_matrix<T: Float>(mixture: &Mixture, frame: &Frame, c: usize, matrix: &[T
 /// Writes √(log₂e / 2)·Uᵀ over the frame's scales, rounded.
 fn write_triangle<T: Float>(out: &mut [T], u: ArrayView2<'_, f64>, frame: &Frame) {
     let root = (std::f64::consts::LOG2_E / 2.0).sqrt();
-    let mut out = out.iter_mut();
-    for (i, column) in u.columns().into_iter().enumerate() {
-        let row = column.into_iter().zip(&frame.inverse).take(i + 1);
-        row.zip(out.by_ref()).for_each(|((u, inverse), to)| *to = T::from_f64(root * u * inverse));
+    let d = u.nrows();
+    let u = u.as_standard_layout();
+    for first in (0..d).step_by(STRIP) {
+        let rows = u.as_slice().unwrap_or_default().chunks_exact(d).zip(&frame.inverse).enumerate();
+        for (j, (row, inverse)) in rows.take(first + STRIP) {
+            for (i, u) in row.iter().enumerate().take(first + STRIP).skip(first.max(j)) {
+                out[triangle(i) + j] = T::from_f64(root * u * inverse);
+            }
+        }
     }
 }
 

@@ -54,13 +54,19 @@ fn of_matrix(
     covariance: ArrayView2<'_, f64>,
     factor: ArrayView2<'_, f64>,
 ) -> f64 {
-    let precisions = factor.rows().into_iter().map(|row| row.iter().map(|u| u * u).sum::<f64>());
+    let precisions = factor.rows().into_iter().map(|row| row.dot(&row));
     distances.zip(covariance.diag()).zip(precisions).map(|((distance, v), p)| (v + distance) * p).sum()
 }
 
 /// An evaluator in float32 whose parameters are relative to a frame.
 pub(crate) trait Float32Evaluator: Evaluator {
     fn frame(&self) -> &Frame;
+
+    /// Whether the second moments of the mixture's components, of which the features are the frame's, lie in float32's range where this
+    /// evaluator forms them. The mixture has the evaluator's D.
+    fn holds_moments(&self, _: &Mixture) -> bool {
+        true
+    }
 
     /// Another evaluator over the same resident samples, if the backend can share them ([`Evaluator::share`]).
     fn shared(&self) -> Option<Self>
@@ -147,8 +153,12 @@ impl<'a, E: Float32Evaluator + 'a> Evaluator for EitherPrecision<'a, E> {
 
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
         // Both evaluators refuse a mixture of another D.
-        let known = mixture.n_features() == self.n_features();
-        if known && cancellation(mixture, self.float32.frame()) > largest_cancellation(operation, self.n_samples()) {
+        if mixture.n_features() != self.n_features() {
+            return Precision::Float32;
+        }
+        let largest = largest_cancellation(operation, self.n_samples());
+        let moments = operation == Operation::Statistics;
+        if cancellation(mixture, self.float32.frame()) > largest || moments && !self.float32.holds_moments(mixture) {
             Precision::Float64
         } else {
             Precision::Float32

@@ -4,7 +4,7 @@
 //! far from the origin, or in an extreme unit, loses nothing when it is rounded to the working precision. A component that
 //! is narrow and far from the centre still loses digits in float32; `either_precision.rs` bounds the loss.
 use crate::model::linalg::for_each_matrix;
-use crate::{CentredSums, CovarianceType, Covariances};
+use crate::{CentredSums, CovarianceType, Covariances, Samples, View};
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 
@@ -22,6 +22,8 @@ pub(crate) trait Float: Copy + PartialOrd + Send + Sync + 'static + Into<f64> {
     /// are few; those of float64 only have to be kept from samples that are extremely far away.
     const LOOKED_AT: usize;
     fn from_f64(v: f64) -> Self;
+    /// Whether it is neither infinite nor NaN.
+    fn is_finite(self) -> bool;
 }
 impl Float for f32 {
     const NAME: &'static str = "float32";
@@ -32,6 +34,9 @@ impl Float for f32 {
     fn from_f64(v: f64) -> f32 {
         v as f32
     }
+    fn is_finite(self) -> bool {
+        f32::is_finite(self)
+    }
 }
 impl Float for f64 {
     const NAME: &'static str = "float64";
@@ -41,6 +46,9 @@ impl Float for f64 {
     const LOOKED_AT: usize = 7;
     fn from_f64(v: f64) -> f64 {
         v
+    }
+    fn is_finite(self) -> bool {
+        f64::is_finite(self)
     }
 }
 
@@ -56,28 +64,41 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Finds the frame of samples in one pass over them, in pieces of a fixed size.
+    /// The frame of samples, of complete ones from the ranges that their check found.
+    pub fn of_samples(samples: &Samples<'_>) -> Self {
+        match (samples.view(), samples.missing()) {
+            (View::F32(x), None) => Self::of_complete(x, samples.ranges()),
+            (View::F64(x), None) => Self::of_complete(x, samples.ranges()),
+            (View::F32(x), Some(_)) => Self::of_observed(x),
+            (View::F64(x), Some(_)) => Self::of_observed(x),
+        }
+    }
+
+    /// The frame of an array without missing values (N, D).
+    #[cfg(all(test, feature = "cuda"))]
+    pub fn of<T: Float>(x: ArrayView2<'_, T>) -> Self {
+        Self::of_complete(x, None)
+    }
+
+    /// The frame of an array without missing values (N, D); `ranges` are those of its columns (D,), if they are known.
     ///
     /// The shift is the median of up to [`LOOKED_AT`](Float::LOOKED_AT) samples, rounded to a quarter of their interquartile range: near to
     /// most samples, however far away a few of them lie, because samples near the shift retain more of their digits. The
     /// scale is the power of two that brings the column's largest deviation from the shift to between 4 and 8.
-    pub fn of<T: Float>(x: ArrayView2<'_, T>) -> Self {
+    fn of_complete<T: Float>(x: ArrayView2<'_, T>, ranges: Option<&[(f64, f64)]>) -> Self {
         let (n, d) = x.dim();
-        // Waking the other threads takes longer than looking through one piece.
-        let pieces: Vec<Vec<Range<T>>> = match n <= 4096 {
-            true => vec![ranges(x)],
-            false => x.axis_chunks_iter(Axis(0), 4096).into_par_iter().map(|piece| ranges(piece)).collect(),
+        let found;
+        let ranges = match ranges {
+            Some(ranges) => ranges,
+            None => {
+                found = finite_ranges(x).unwrap_or_else(|| vec![(0.0, 0.0); d]);
+                &found
+            }
         };
-        let range = |j: usize| {
-            let columns = || pieces.iter().map(|piece| piece[j]);
-            let min = columns().map(|c| c.min.into()).fold(f64::INFINITY, f64::min);
-            let max = columns().map(|c| c.max.into()).fold(f64::NEG_INFINITY, f64::max);
-            (min, max)
-        };
-        Self::from_ranges(d, range, |j, some| some.extend(looked_at::<T>(n).map(|i| x[[i, j]].into())))
+        Self::from_ranges(d, |j| ranges[j], |j, some| some.extend(looked_at::<T>(n).map(|i| x[[i, j]].into())))
     }
 
-    /// As [`of`](Self::of), for samples in which NaN stands for a missing value: the frame of the values that are observed.
+    /// As [`of_complete`](Self::of_complete), for samples in which NaN stands for a missing value: the frame of the values that are observed.
     pub fn of_observed<T: Float>(x: ArrayView2<'_, T>) -> Self {
         let n = x.nrows();
         let ranges = |piece: ArrayView2<'_, T>| {
@@ -195,35 +216,43 @@ fn binary_exponent(v: f64) -> f64 {
     ((v.to_bits() >> 52) as i32 - 1023).max(-1022).into()
 }
 
-/// The smallest and the largest of some values of a column.
-#[derive(Debug, Clone, Copy)]
-struct Range<T> {
-    min: T,
-    max: T,
+/// The least and the greatest value of each column of an array (N, D), in one pass over it; none where a value is not finite.
+pub(crate) fn finite_ranges<T: Float>(x: ArrayView2<'_, T>) -> Option<Vec<(f64, f64)>> {
+    /// Rows that a thread takes at a time.
+    const PIECE: usize = 4096;
+    // Waking the other threads takes longer than looking through one piece.
+    if x.nrows() <= PIECE {
+        return ranges(x);
+    }
+    let both = |mut a: Vec<(f64, f64)>, b: Vec<(f64, f64)>| {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a = (a.0.min(b.0), a.1.max(b.1)));
+        Some(a)
+    };
+    x.axis_chunks_iter(Axis(0), PIECE).into_par_iter().map(ranges).try_reduce_with(both)?
 }
 
-/// The range of each column of some rows, of which there is at least one.
-fn ranges<T: Float>(rows: ArrayView2<'_, T>) -> Vec<Range<T>> {
+/// As [`finite_ranges`], of some rows.
+fn ranges<T: Float>(rows: ArrayView2<'_, T>) -> Option<Vec<(f64, f64)>> {
     /// Rows whose elements are compared side by side, so that the compiler uses whole registers for any number of columns.
     const SIDE_BY_SIDE: usize = 16;
-    let first: Vec<T> = rows.row(0).to_vec();
-    let (mut min, mut max) = (first.repeat(SIDE_BY_SIDE), first.repeat(SIDE_BY_SIDE));
+    let d = rows.ncols();
+    let first: Vec<T> = rows.outer_iter().next()?.to_vec();
+    let (mut min, mut max, mut finite) = (first.repeat(SIDE_BY_SIDE), first.repeat(SIDE_BY_SIDE), true);
     let mut compare = |rows: &[T]| {
         for ((min, max), &v) in min.iter_mut().zip(&mut max).zip(rows) {
             *min = if v < *min { v } else { *min };
             *max = if v > *max { v } else { *max };
+            finite &= v.is_finite();
         }
     };
     match rows.to_slice() {
-        Some(rows) => rows.chunks(first.len() * SIDE_BY_SIDE).for_each(compare),
+        Some(rows) => rows.chunks(d * SIDE_BY_SIDE).for_each(compare),
         None => rows.outer_iter().for_each(|row| compare(&row.to_vec())),
     }
-    let mut ranges: Vec<_> = first.iter().map(|&v| Range { min: v, max: v }).collect();
-    for (min, max) in min.chunks_exact(ranges.len()).zip(max.chunks_exact(ranges.len())) {
-        for ((range, &min), &max) in ranges.iter_mut().zip(min).zip(max) {
-            range.min = if min < range.min { min } else { range.min };
-            range.max = if max > range.max { max } else { range.max };
-        }
-    }
-    ranges
+    let of_column = |j: usize| {
+        let min = min.iter().skip(j).step_by(d).fold(first[j], |a, &b| if b < a { b } else { a });
+        let max = max.iter().skip(j).step_by(d).fold(first[j], |a, &b| if b > a { b } else { a });
+        (min.into(), max.into())
+    };
+    finite.then(|| (0..d).map(of_column).collect())
 }

@@ -1,4 +1,5 @@
 //! The data, checked once.
+use super::frame::{Float, finite_ranges};
 use crate::compensated::neumaier_sum;
 use crate::{Error, Result};
 use ndarray::parallel::prelude::*;
@@ -98,6 +99,8 @@ pub struct Samples<'a> {
     weights: Option<Array<'a, f64, Ix1>>,
     /// None where every value is observed.
     missing: Option<Arc<Missing>>,
+    /// The least and the greatest value of each column (D,), which the check of complete samples found; none for some of its rows.
+    ranges: Option<Arc<[(f64, f64)]>>,
 }
 
 #[derive(Debug, Clone)]
@@ -201,13 +204,13 @@ impl<'a> Samples<'a> {
     }
 
     fn checked(x: Elements<'a>, missing: bool) -> Result<Self> {
-        match (&x, missing) {
-            (Elements::F32(x), false) => check(&x.view(), |v| v.is_finite(), f64::from)?,
-            (Elements::F64(x), false) => check(&x.view(), |v| v.is_finite(), |v| v)?,
-            (Elements::F32(x), true) => check(&x.view(), |v| !v.is_infinite(), f64::from)?,
-            (Elements::F64(x), true) => check(&x.view(), |v| !v.is_infinite(), |v| v)?,
-        }
-        let mut samples = Self { x, weights: None, missing: None };
+        let ranges = match (&x, missing) {
+            (Elements::F32(x), false) => Some(check_complete(x.view())?),
+            (Elements::F64(x), false) => Some(check_complete(x.view())?),
+            (Elements::F32(x), true) => check(&x.view(), |v| !v.is_infinite()).map(|()| None)?,
+            (Elements::F64(x), true) => check(&x.view(), |v| !v.is_infinite()).map(|()| None)?,
+        };
+        let mut samples = Self { x, weights: None, missing: None, ranges: ranges.map(Into::into) };
         if missing {
             samples.find_missing();
         }
@@ -259,7 +262,7 @@ impl<'a> Samples<'a> {
             View::F64(x) => Elements::F64(part(x, rows, columns)),
         };
         let weights = self.weights().map(|w| Array::Shared(w.select(Axis(0), rows).into_shared()));
-        Samples { x, weights, missing: None }
+        Samples { x, weights, missing: None, ranges: None }
     }
 
     /// Gives each sample a weight (N,): a sample of weight w counts as w equal samples.
@@ -289,7 +292,8 @@ impl<'a> Samples<'a> {
             Elements::F32(x) => Elements::F32(x.reborrow()),
             Elements::F64(x) => Elements::F64(x.reborrow()),
         };
-        Samples { x, weights: self.weights.as_ref().map(Array::reborrow), missing: self.missing.clone() }
+        let (missing, ranges) = (self.missing.clone(), self.ranges.clone());
+        Samples { x, weights: self.weights.as_ref().map(Array::reborrow), missing, ranges }
     }
 
     /// The checked array.
@@ -298,6 +302,11 @@ impl<'a> Samples<'a> {
             Elements::F32(x) => View::F32(x.view()),
             Elements::F64(x) => View::F64(x.view()),
         }
+    }
+
+    /// The least and the greatest value of each column (D,), if they are known.
+    pub(crate) fn ranges(&self) -> Option<&[(f64, f64)]> {
+        self.ranges.as_deref()
     }
 
     /// The weights (N,), if the samples were given any.
@@ -333,7 +342,7 @@ impl<'a> Samples<'a> {
     pub fn rows(&self, rows: std::ops::Range<usize>) -> Samples<'a> {
         assert!(!rows.is_empty() && rows.end <= self.n_samples(), "rows {rows:?} of {}", self.n_samples());
         let slice = ndarray::Slice::from(rows);
-        let mut part = self.clone();
+        let mut part = Self { ranges: None, ..self.clone() };
         match &mut part.x {
             Elements::F32(x) => x.select_rows(slice),
             Elements::F64(x) => x.select_rows(slice),
@@ -437,22 +446,31 @@ fn find_missing<T: Copy + Sync + Send>(x: &ArrayView2<T>, missing: impl Fn(T) ->
 /// Rows that a thread takes at a time.
 const PIECE: usize = 4096;
 
-fn check<T: Copy + Sync + Send>(
-    x: &ArrayView2<T>,
-    finite: impl Fn(T) -> bool + Sync,
-    wide: impl Fn(T) -> f64 + Sync,
-) -> Result<()> {
+/// Checks that there are samples, and that all of their values are finite. Gives the range of each column, from the same pass over them.
+fn check_complete<T: Float>(x: ArrayView2<'_, T>) -> Result<Vec<(f64, f64)>> {
+    let (rows, columns) = x.dim();
+    if rows == 0 || columns == 0 {
+        return Err(Error::EmptyData { rows, columns });
+    }
+    match finite_ranges(x) {
+        Some(ranges) => Ok(ranges),
+        // Where the value is that is not finite.
+        None => check(&x, Float::is_finite).map(|()| Vec::new()),
+    }
+}
+
+fn check<T: Float>(x: &ArrayView2<T>, good: impl Fn(T) -> bool + Sync) -> Result<()> {
     let (rows, columns) = x.dim();
     if rows == 0 || columns == 0 {
         return Err(Error::EmptyData { rows, columns });
     }
     let find = |(piece, rows): (usize, ArrayView2<'_, T>)| {
         // All elements of a piece are looked at side by side; where the bad one is, is looked up if there is one.
-        if rows.to_slice().is_some_and(|rows| rows.iter().fold(true, |good, &v| good & finite(v))) {
+        if rows.to_slice().is_some_and(|rows| rows.iter().fold(true, |all, &v| all & good(v))) {
             return None;
         }
-        let ((row, column), &value) = rows.indexed_iter().find(|(_, v)| !finite(**v))?;
-        Some((piece * PIECE + row, column, wide(value)))
+        let ((row, column), &value) = rows.indexed_iter().find(|(_, v)| !good(**v))?;
+        Some((piece * PIECE + row, column, value.into()))
     };
     // Waking the other threads takes longer than looking through one piece.
     let bad = match rows <= PIECE {

@@ -114,7 +114,7 @@ fn outer(v: ArrayView1<'_, f64>) -> Array2<f64> {
 fn log_det(mixture: &Mixture, c: usize) -> Result<f64> {
     let of_matrix = |m: ndarray::ArrayView2<'_, f64>| {
         let lower = linalg::cholesky(m).map_err(|pivot| Error::NotPositiveDefinite { component: Some(c), pivot })?;
-        Ok((0..m.nrows()).map(|j| 2.0 * lower[(j, j)].ln()).sum())
+        Ok((0..m.nrows()).map(|j| 2.0 * lower[[j, j]].ln()).sum())
     };
     match mixture.covariances() {
         Covariances::Full(v) => of_matrix(v.index_axis(Axis(0), c)),

@@ -3,6 +3,7 @@ use super::linalg;
 use crate::{Error, Result};
 use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
+use rayon::slice::ParallelSliceMut;
 
 /// The shape of the covariances, with scikit-learn's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -158,6 +159,17 @@ impl Covariances {
         view.into_iter().copied()
     }
 
+    /// Whether all numbers are finite.
+    pub(crate) fn is_finite(&self) -> bool {
+        // `fold`, unlike an iterator, goes through contiguous numbers as a slice.
+        let both = |finite, v: &f64| finite & v.is_finite();
+        match self {
+            Self::Full(v) => v.fold(true, both),
+            Self::Tied(v) | Self::Diag(v) => v.fold(true, both),
+            Self::Spherical(v) => v.fold(true, both),
+        }
+    }
+
     /// Applies a function to every number.
     pub(crate) fn map_inplace(&mut self, f: impl Fn(&mut f64)) {
         match self {
@@ -204,23 +216,20 @@ impl Covariances {
         let mut failures = Vec::new();
         match self {
             Self::Full(v) => {
-                let mut u = Array3::zeros(v.raw_dim());
-                let one = |(component, (sigma, mut u)): (usize, (ArrayView2<f64>, ndarray::ArrayViewMut2<f64>))| {
-                    match linalg::precision_cholesky(sigma) {
-                        Ok(factor) => {
-                            u.assign(&factor);
-                            None
-                        }
-                        Err(pivot) => Some(Error::NotPositiveDefinite { component: Some(component), pivot }),
-                    }
-                };
                 let d = v.len_of(Axis(1));
+                let mut u = Array3::zeros(v.raw_dim());
+                let one = |(component, (sigma, u)): (usize, (ArrayView2<f64>, &mut [f64]))| {
+                    let failure = linalg::precision_cholesky_into(sigma, u).err()?;
+                    Some(Error::NotPositiveDefinite { component: Some(component), pivot: failure })
+                };
+                let matrices = u.as_slice_mut().unwrap_or_default();
                 // Below some tens of microseconds, waking the threads costs more than they save.
                 if v.len() * d > 1 << 17 {
-                    let pairs = v.axis_iter(Axis(0)).into_par_iter().zip(u.axis_iter_mut(Axis(0)));
+                    let pairs = v.axis_iter(Axis(0)).into_par_iter().zip(matrices.par_chunks_exact_mut(d * d));
                     failures = pairs.enumerate().filter_map(one).collect();
                 } else {
-                    failures.extend(v.outer_iter().zip(u.outer_iter_mut()).enumerate().filter_map(one));
+                    let pairs = v.outer_iter().zip(matrices.chunks_exact_mut(d * d));
+                    failures.extend(pairs.enumerate().filter_map(one));
                 }
                 return (Some(Self::Full(u)), failures);
             }

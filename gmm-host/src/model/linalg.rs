@@ -1,50 +1,41 @@
-//! The linear algebra that a mixture needs beyond nalgebra's.
-use nalgebra::{Cholesky, DMatrix};
+//! The linear algebra that a mixture needs, by faer, whose code is chosen for the machine's instruction set at run time. It runs in the
+//! calling thread, so that no result depends on the number of threads.
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::cholesky::llt::factor::{cholesky_in_place, cholesky_in_place_scratch};
+use faer::linalg::matmul::triangular::{BlockStructure, matmul};
+use faer::linalg::triangular_inverse::invert_lower_triangular;
+use faer::{Accum, MatMut, MatRef, Par, Spec};
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
+use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis, s};
 
 /// A pivot below this fraction of its diagonal entry is rounding noise: the matrix is singular to float64.
 const SINGULAR: f64 = f64::EPSILON;
 
-/// Rows of an inverse that are found together.
-const TOGETHER: usize = 8;
+/// Columns of a matrix that are read or written side by side where rows become columns: their parts stay in the first-level cache.
+pub(crate) const STRIP: usize = 16;
 
 /// U (D, D), upper triangular with Σ⁻¹ = U·Uᵀ: the transposed inverse of Σ's Cholesky factor. Reads only the lower
 /// triangle of Σ. The error is the first pivot at which Σ is not positive definite to working precision.
 pub(crate) fn precision_cholesky(covariance: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
+    let mut u = Array2::zeros(covariance.raw_dim());
+    precision_cholesky_into(covariance, u.as_slice_mut().unwrap_or_default())?;
+    Ok(u)
+}
+
+/// As [`precision_cholesky`], into zeros (D, D), which an error leaves as they are.
+pub(crate) fn precision_cholesky_into(covariance: ArrayView2<'_, f64>, u: &mut [f64]) -> Result<(), usize> {
     let d = covariance.nrows();
-    let lower = cholesky(covariance)?;
-    // L⁻¹ row by row: row i is (eᵢ − Σₗ Lᵢₗ · row l) / Lᵢᵢ over l < i; every loop runs along a row, and none over zeros. Some rows
-    // together take what is above all of them, so that it is read once.
-    let mut inverse = vec![0.0; d * d];
-    for first in (0..d).step_by(TOGETHER) {
-        let (done, rows) = inverse.split_at_mut(first * d);
-        let mut rows: Vec<&mut [f64]> = rows.chunks_exact_mut(d).take(TOGETHER).collect();
-        for (l, above) in done.chunks_exact(d).enumerate() {
-            for (r, row) in rows.iter_mut().enumerate() {
-                let factor = lower[(first + r, l)];
-                row[..=l].iter_mut().zip(above).for_each(|(v, above)| *v -= factor * above);
-            }
-        }
-        for r in 0..rows.len() {
-            let i = first + r;
-            let (above, row) = rows.split_at_mut(r);
-            for (l, above) in (first..i).zip(above) {
-                let factor = lower[(i, l)];
-                row[0][..=l].iter_mut().zip(above.iter()).for_each(|(v, above)| *v -= factor * above);
-            }
-            row[0][i] = 1.0;
-            let pivot = lower[(i, i)];
-            row[0][..=i].iter_mut().for_each(|v| *v /= pivot);
-        }
-    }
-    Ok(Array2::from_shape_fn((d, d), |(i, j)| inverse[j * d + i]))
+    let lower = factor_or_pivot(covariance)?;
+    // The columns of an inverse are the rows of its transpose.
+    let inverse = MatMut::from_column_major_slice_mut(u, d, d);
+    invert_lower_triangular(inverse, MatRef::from_column_major_slice(&lower, d, d), Par::Seq);
+    Ok(())
 }
 
 /// Calls `f` with the number of each matrix of `v` (K, D, D) and the matrix; with all threads, if the matrices are large.
 pub(crate) fn for_each_matrix(v: &mut Array3<f64>, f: impl Fn(usize, ArrayViewMut2<'_, f64>) + Sync) {
     // Below some tens of microseconds, waking the threads costs more than they save.
-    if v.len() > 1 << 17 {
+    if v.len() > 1 << 15 {
         v.axis_iter_mut(Axis(0)).into_par_iter().enumerate().for_each(|(c, matrix)| f(c, matrix));
     } else {
         v.outer_iter_mut().enumerate().for_each(|(c, matrix)| f(c, matrix));
@@ -77,28 +68,47 @@ pub(crate) fn inverse(matrix: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize>
 /// U·Uᵀ for an upper triangular U (D, D); symmetric to the bit.
 pub(crate) fn gram(u: ArrayView2<'_, f64>) -> Array2<f64> {
     let d = u.nrows();
+    let u = u.as_standard_layout();
+    let u = MatRef::from_row_major_slice(u.as_slice().unwrap_or_default(), d, d);
     let mut product = Array2::zeros((d, d));
-    for i in 0..d {
-        for j in 0..=i {
-            let v: f64 = (i..d).map(|l| u[[i, l]] * u[[j, l]]).sum();
-            product[[i, j]] = v;
-            product[[j, i]] = v;
-        }
-    }
+    let lower = MatMut::from_row_major_slice_mut(product.as_slice_mut().unwrap_or_default(), d, d);
+    let (upper_factor, lower_factor) = (BlockStructure::TriangularUpper, BlockStructure::TriangularLower);
+    let replace = Accum::Replace;
+    matmul(lower, lower_factor, replace, u, upper_factor, u.transpose(), lower_factor, 1.0, Par::Seq);
+    mirror(product.view_mut());
     product
 }
 
-/// Lower Cholesky factor from the lower triangle, or the first failing pivot.
-pub(crate) fn cholesky(matrix: ArrayView2<'_, f64>) -> Result<DMatrix<f64>, usize> {
+/// Makes a matrix symmetric, of its lower triangle.
+pub(crate) fn mirror(mut matrix: ArrayViewMut2<'_, f64>) {
     let d = matrix.nrows();
-    match factor(matrix, d) {
+    for first in (0..d).step_by(STRIP) {
+        for i in first + 1..d {
+            for j in first..i.min(first + STRIP) {
+                matrix[[j, i]] = matrix[[i, j]];
+            }
+        }
+    }
+}
+
+/// Lower Cholesky factor (D, D) from the lower triangle, or the first failing pivot.
+pub(crate) fn cholesky(matrix: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
+    let d = matrix.nrows();
+    let lower = factor_or_pivot(matrix)?;
+    Ok(Array2::from_shape_fn((d, d), |(i, j)| lower[j * d + i]))
+}
+
+/// As [`cholesky`], column by column.
+fn factor_or_pivot(matrix: ArrayView2<'_, f64>) -> Result<Vec<f64>, usize> {
+    let d = matrix.nrows();
+    match factor(matrix) {
         Some(lower) => Ok(lower),
         None => {
             // A leading minor that fails makes every larger one fail: bisect for the first.
             let (mut good, mut bad) = (0, d);
             while bad - good > 1 {
                 let middle = (good + bad) / 2;
-                if factor(matrix, middle).is_some() {
+                if factor(matrix.slice(s![..middle, ..middle])).is_some() {
                     good = middle;
                 } else {
                     bad = middle;
@@ -109,14 +119,34 @@ pub(crate) fn cholesky(matrix: ArrayView2<'_, f64>) -> Result<DMatrix<f64>, usiz
     }
 }
 
-/// Factor of the leading minor of order `n`, if every pivot stands clear of rounding.
-fn factor(matrix: ArrayView2<'_, f64>, n: usize) -> Option<DMatrix<f64>> {
-    let lower = Cholesky::new(DMatrix::from_fn(n, n, |i, j| if j <= i { matrix[[i, j]] } else { 0.0 }))?.unpack();
-    let sound = (0..n).all(|j| {
-        let pivot = lower[(j, j)] * lower[(j, j)];
+/// Lower factor (D, D), column by column, if every pivot stands clear of rounding.
+fn factor(matrix: ArrayView2<'_, f64>) -> Option<Vec<f64>> {
+    let d = matrix.nrows();
+    let mut lower = transposed_triangle(matrix);
+    let columns = MatMut::from_column_major_slice_mut(&mut lower, d, d);
+    let mut room = MemBuffer::new(cholesky_in_place_scratch::<f64>(d, Par::Seq, Spec::default()));
+    let room = MemStack::new(&mut room);
+    cholesky_in_place(columns, Default::default(), Par::Seq, room, Spec::default()).ok()?;
+    let sound = (0..d).all(|j| {
+        let pivot = lower[j * d + j] * lower[j * d + j];
         pivot.is_normal() && pivot > SINGULAR * matrix[[j, j]]
     });
     sound.then_some(lower)
+}
+
+/// The lower triangle of a matrix (D, D), column by column; zeros above.
+fn transposed_triangle(matrix: ArrayView2<'_, f64>) -> Vec<f64> {
+    let d = matrix.nrows();
+    let matrix = matrix.as_standard_layout();
+    let mut out = vec![0.0; d * d];
+    for first in (0..d).step_by(STRIP) {
+        for (i, row) in matrix.as_slice().unwrap_or_default().chunks_exact(d).enumerate().skip(first) {
+            for (j, v) in (first..=i).zip(&row[first..d.min(first + STRIP)]) {
+                out[j * d + i] = *v;
+            }
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -146,6 +176,7 @@ mod tests {
         let s = array![[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [1.0, 1.0, 2.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
         assert_eq!(precision_cholesky(s.view()).unwrap_err(), 2);
         assert_eq!(precision_cholesky(array![[0.0]].view()).unwrap_err(), 0);
+        assert_eq!(precision_cholesky(array![[f64::NAN]].view()).unwrap_err(), 0);
         assert_eq!(precision_cholesky(array![[1.0, 0.0], [0.0, -1.0]].view()).unwrap_err(), 1);
     }
 }

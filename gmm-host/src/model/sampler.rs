@@ -1,7 +1,6 @@
 //! Drawing samples from a mixture.
 use super::linalg;
 use crate::{Covariances, Error, Mixture, Result};
-use nalgebra::DMatrix;
 use ndarray::{Array2, Axis};
 use rand::distr::weighted::WeightedIndex;
 use rand::{RngExt, SeedableRng};
@@ -14,7 +13,7 @@ pub struct Sampler<'a> {
     mixture: &'a Mixture,
     component: WeightedIndex<f64>,
     /// L with Σ = L·Lᵀ, for each component or one for all (`tied`); empty for types without matrices.
-    lower: Vec<DMatrix<f64>>,
+    lower: Vec<Array2<f64>>,
     rng: ChaCha8Rng,
 }
 
@@ -64,7 +63,7 @@ impl Sampler<'_> {
             match self.lower.get(c.min(self.lower.len().saturating_sub(1))) {
                 Some(lower) => {
                     for (i, v) in row.iter_mut().enumerate() {
-                        *v += (0..=i).map(|j| lower[(i, j)] * z[j]).sum::<f64>();
+                        *v += (0..=i).map(|j| lower[[i, j]] * z[j]).sum::<f64>();
                     }
                 }
                 None => row.iter_mut().enumerate().for_each(|(j, v)| *v += self.mixture.variance(c, j).sqrt() * z[j]),

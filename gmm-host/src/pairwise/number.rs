@@ -17,9 +17,6 @@ pub(crate) trait Compute: Real + Default {
     /// where ‖a − b‖² loses digits by underflow it is 1.
     const GAMMA: RangeInclusive<f64>;
 
-    /// Whether it is neither infinite nor NaN.
-    fn is_finite(self) -> bool;
-
     /// The array, if the elements are float32.
     fn float32(_: ArrayView2<'_, Self>) -> Option<ArrayView2<'_, f32>> {
         None
@@ -34,10 +31,6 @@ pub(crate) trait Compute: Real + Default {
 impl Compute for f32 {
     const GAMMA: RangeInclusive<f64> = 1e-30..=1e30;
 
-    fn is_finite(self) -> bool {
-        f32::is_finite(self)
-    }
-
     fn float32(x: ArrayView2<'_, f32>) -> Option<ArrayView2<'_, f32>> {
         Some(x)
     }
@@ -49,8 +42,4 @@ impl Compute for f32 {
 
 impl Compute for f64 {
     const GAMMA: RangeInclusive<f64> = 1e-280..=1e280;
-
-    fn is_finite(self) -> bool {
-        f64::is_finite(self)
-    }
 }

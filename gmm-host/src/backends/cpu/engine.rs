@@ -1,13 +1,13 @@
 //! Threads, chunks, and the sum over the chunks, for one element type.
 use super::estep;
 use super::isa::Isa;
-use super::kernel::{Buffer, Chunk, PerSample, Total, buffer, scratch};
+use super::kernel::{Buffer, Chunk, PerSample, Scratch, Total, buffer};
 use super::leading::leading_rows;
 use super::moments::{EStep, Layout, MAX_PENDING, Sums, Totals};
 use super::posterior::{Labels, Responsibilities};
 use super::real::Real;
 use super::resident::Resident;
-use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::backends::device_parameters::DeviceParameters;
 use crate::backends::either_precision::Float32Evaluator;
 use crate::compensated::neumaier_sum;
 use crate::data::frame::Frame;
@@ -18,7 +18,7 @@ use ndarray::{Array1, Array2};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::f64::consts::LN_2;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Work of fewer fused multiply-adds of single elements than this is done by the calling thread: it takes less time than
@@ -139,7 +139,7 @@ impl<'a, T: Real> Engine<'a, T> {
         let cost = parameters.cost() + 8 * parameters.n_components + 64;
         self.for_each_piece(out, self.data.chunk * each, cost, |c, out| {
             let (x, samples) = self.data.chunk(c);
-            let mut scratch = scratch(parameters.n_components, self.data.d);
+            let mut scratch = Scratch::new(parameters.n_components, self.data.d);
             let chunk = Chunk { x, n: samples.len(), parameters: &parameters, leading, scratch: &mut scratch };
             work(self.isa, chunk, out);
         });
@@ -152,7 +152,7 @@ impl<'a, T: Real> Engine<'a, T> {
         c: usize,
         parameters: &DeviceParameters<T>,
         leading: Option<usize>,
-        scratch: &mut [T],
+        scratch: &mut Scratch<T>,
     ) -> f64 {
         let (x, samples) = self.data.chunk(c);
         let chunk = Chunk { x, n: samples.len(), parameters, leading, scratch };
@@ -166,10 +166,9 @@ impl<'a, T: Real> Engine<'a, T> {
         }
     }
 
-    /// The centres of the moments, as rows of `layout.width` elements; empty where the kernel needs none.
+    /// The centres of the moments, as rows of `layout.width` elements.
     fn padded_centres(&self, mixture: &Mixture, parameters: &DeviceParameters<T>, layout: Layout) -> Buffer<T> {
-        let rows = if matches!(parameters.matrices, Matrices::Diagonal) { 0 } else { parameters.n_components };
-        let mut padded = buffer(rows * layout.width);
+        let mut padded = buffer(parameters.n_components * layout.width);
         let centres = estep::centres(mixture, parameters, &self.data.frame);
         for (to, from) in padded.chunks_mut(layout.width).zip(centres.rows()) {
             to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from));
@@ -186,7 +185,7 @@ impl<'a, T: Real> Engine<'a, T> {
         centres: &[T],
         sums: &mut Sums<T>,
     ) -> f64 {
-        let mut scratch = scratch(parameters.n_components, parameters.n_features);
+        let mut scratch = Scratch::new(parameters.n_components, parameters.n_features);
         let mut log2 = Vec::new();
         let mut pending = 0;
         for c in chunks {
@@ -239,6 +238,8 @@ impl<'a, T: Real> Engine<'a, T> {
         for totals in &totals {
             sum.spread.iter_mut().zip(&totals.spread).for_each(|(sum, v)| *sum += v);
         }
+        let spread = sum.spread.chunks_exact(layout.lanes);
+        sum.spread = spread.map(|v| neumaier_sum(v.iter().copied())).collect();
         const PIECE: usize = 1 << 14;
         self.in_pieces(&mut sum.matrices, PIECE, layout.matrices * totals.len(), |piece, sum| {
             for totals in &totals {
@@ -261,6 +262,16 @@ impl Float32Evaluator for Engine<'_, f32> {
 
     fn shared(&self) -> Option<Self> {
         Some(self.clone())
+    }
+
+    fn holds_moments(&self, mixture: &Mixture) -> bool {
+        // Their squares, of a few thousand samples each, are then far from the ends of float32's range.
+        const DEVIATIONS: RangeInclusive<f64> = 1e-12..=1e12;
+        let scales = self.data.frame.scale.iter().enumerate();
+        let counted = (0..mixture.n_components()).filter(|&c| mixture.weights()[c] > 0.0);
+        let of_component =
+            |c: usize| scales.clone().all(|(j, scale)| DEVIATIONS.contains(&(mixture.variance(c, j).sqrt() * scale)));
+        counted.into_iter().all(of_component)
     }
 }
 
@@ -306,7 +317,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         let mut partial = std::mem::take(&mut self.partial);
         partial.resize(self.data.n_chunks() * parameters.len(), 0.0);
         self.for_each_piece(&mut partial, parameters.len(), cost, |c, totals| {
-            let mut scratch = scratch(most_components, self.data.d);
+            let mut scratch = Scratch::new(most_components, self.data.d);
             for (total, (leading, parameters)) in totals.iter_mut().zip(&parameters) {
                 *total = self.chunk_total(c, parameters, *leading, &mut scratch);
             }
@@ -328,14 +339,14 @@ impl<T: Real> Evaluator for Engine<'_, T> {
             isa.run(PerSample { chunk, out: &mut *out });
             out.iter_mut().for_each(|v| *v += parameters.offset);
             if let Some(gaps) = &parameters.gaps {
-                for (block, out) in x.chunks_exact(2 * d * self.data.lanes).zip(out.chunks_mut(self.data.lanes)) {
-                    let observed = &block[d * self.data.lanes..];
+                for (block, out) in x.chunks_exact(d * self.data.lanes).zip(out.chunks_mut(self.data.lanes)) {
                     for (lane, v) in out.iter_mut().enumerate() {
-                        let seen = observed[lane..].iter().step_by(self.data.lanes);
-                        let seen: Vec<f64> = seen.map(|&seen| seen.into()).collect();
+                        let values = block[lane..].iter().step_by(self.data.lanes);
+                        let seen = values.map(|&v| !Into::<f64>::into(v).is_nan());
                         // Where nothing is observed, the result is exact.
-                        let nothing = seen.iter().all(|&seen| seen == 0.0);
-                        let offset: f64 = seen.iter().zip(&gaps.offsets).map(|(seen, offset)| seen * offset).sum();
+                        let nothing = seen.clone().all(|seen| !seen);
+                        let offsets = seen.zip(&gaps.offsets).map(|(seen, offset)| if seen { *offset } else { 0.0 });
+                        let offset: f64 = offsets.sum();
                         *v = if nothing { 0.0 } else { *v + (offset - gaps.mean) };
                     }
                 }

@@ -7,19 +7,13 @@ use crate::model::linalg::for_each_matrix;
 use crate::{CentredSums, Covariances, Mixture};
 use ndarray::{Array1, Array2, Array3, ArrayView2, s};
 
-/// Centres of the moments in the frame (K, D), exactly as the kernel uses them: the points at which t is zero, or with
-/// matrices the rounded means.
+/// Centres of the moments in the frame (K, D), exactly as the kernel uses them: the rounded means.
 pub(super) fn centres<T: Real>(mixture: &Mixture, parameters: &DeviceParameters<T>, frame: &Frame) -> Array2<f64> {
     Array2::from_shape_fn(mixture.means().dim(), |(c, j)| {
-        let mean = frame.apply(j, mixture.means()[[c, j]]);
-        let at = c * parameters.n_features + j;
-        match parameters.matrices {
-            Matrices::Diagonal if parameters.weight[c].into() > 0.0 => {
-                -parameters.shift[at].into() / parameters.scale[at].into()
-            }
-            // The mean of a component of weight zero may be so far away that it cannot be rounded.
-            _ if parameters.weight[c].into() == 0.0 => 0.0,
-            _ => T::from_f64(mean).into(),
+        // The mean of a component of weight zero may be so far away that it cannot be rounded.
+        match parameters.weight[c].into() == 0.0 {
+            true => 0.0,
+            false => T::from_f64(frame.apply(j, mixture.means()[[c, j]])).into(),
         }
     })
 }
@@ -45,13 +39,8 @@ pub(super) fn centred_sums<T: Real>(
     };
     let (first, second) = match parameters.matrices {
         Matrices::Diagonal => {
-            let moment = |at: usize, power: i32| {
-                Array2::from_shape_fn((k, d), |(c, j)| {
-                    let scale: f64 = parameters.scale[c * d + j].into();
-                    if scale > 0.0 { spread[at + c * d + j] / scale.powi(power) } else { 0.0 }
-                })
-            };
-            (moment(k, 1), Covariances::Diag(moment(k + k * d, 2)))
+            let moment = |at: usize| Array2::from_shape_fn((k, d), |(c, j)| spread[at + c * d + j]);
+            (moment(k), Covariances::Diag(moment(k + k * d)))
         }
         Matrices::Each(_) => {
             let mut second = Array3::zeros((k, d, d));

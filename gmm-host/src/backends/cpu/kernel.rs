@@ -30,8 +30,7 @@ pub(crate) fn buffer<T: Real>(n: usize) -> Buffer<T> {
 
 /// Samples, and the parameters of the mixture that is evaluated over them.
 pub(crate) struct Chunk<'a, T> {
-    /// The samples' registers (⌈n/L⌉, D, L), where L is the number of elements in a register; with missing values
-    /// (⌈n/L⌉, 2·D, L), as [`Resident`](super::resident::Resident) has them.
+    /// The samples' registers (⌈n/L⌉, D, L), where L is the number of elements in a register; missing values are NaN.
     pub x: &'a [T],
     /// The number of samples; the last register may hold fewer than L, and copies of the last one.
     pub n: usize,
@@ -40,21 +39,29 @@ pub(crate) struct Chunk<'a, T> {
     ///
     /// [`leading_rows`]: super::leading::leading_rows
     pub leading: Option<usize>,
-    /// Made by [`scratch`].
-    pub scratch: &'a mut [T],
+    pub scratch: &'a mut Scratch<T>,
 }
 
-/// Room for one group: exponents and terms (K,) and, for matrices, their product with the samples (D,).
-pub(crate) fn scratch<T: Real>(n_components: usize, n_features: usize) -> Buffer<T> {
-    let widest = 64 / size_of::<T>();
-    buffer((2 * n_components + n_features) * GROUP * widest)
+/// Memory of the evaluation of a chunk, for one after the other: memory that comes and goes with each of them would be given back to
+/// the system each time.
+pub(crate) struct Scratch<T> {
+    /// For one group: exponents and terms (K,) and, for matrices, their product with the samples (D,).
+    group: Buffer<T>,
+    leading: leading::Room<T>,
+}
+
+impl<T: Real> Scratch<T> {
+    pub fn new(n_components: usize, n_features: usize) -> Self {
+        let widest = 64 / size_of::<T>();
+        Self { group: buffer((2 * n_components + n_features) * GROUP * widest), leading: leading::Room::default() }
+    }
 }
 
 /// A group of samples, evaluated: log₂ Σₖ wₖ·2^qₖ = log₂ `sum` + `shift` for each of them.
 pub(super) struct Group<'a, R, const REGISTERS: usize> {
     /// Number of the first sample.
     pub first: usize,
-    /// The samples (REGISTERS, D), with missing values (REGISTERS, 2·D).
+    /// The samples (REGISTERS, D).
     pub x: &'a [R],
     /// wₖ·2^(qₖ − shift) (K,), if the visitor asks for them.
     pub terms: &'a mut [[R; REGISTERS]],
@@ -77,24 +84,23 @@ impl<T: Real> Chunk<'_, T> {
     #[inline(always)]
     pub(super) fn for_each_group<S: Simd>(self, simd: S, visitor: &mut impl Visitor<T, S>) {
         let (parameters, d) = (self.parameters, self.parameters.n_features);
-        let stride = registers(parameters);
-        // Not by `map`, whose closure would not be compiled for the instruction set.
+        let Scratch { group, leading: room } = self.scratch;
         let exponents = match self.leading {
-            Some(leading) => leading::exponents(simd, self.x, self.n, parameters, leading),
-            None => buffer(0),
+            Some(leading) => leading::exponents(simd, self.x, self.n, parameters, leading, room),
+            None => &[],
         };
-        let exponents = T::registers::<S>(&exponents);
+        let exponents = T::registers::<S>(exponents);
         let x = T::registers::<S>(self.x);
         let length = (2 * parameters.n_components + d) * GROUP * lanes::<T, S>();
-        let scratch = T::registers_mut::<S>(&mut self.scratch[..length]);
-        let groups = x.chunks_exact(GROUP * stride);
+        let scratch = T::registers_mut::<S>(&mut group[..length]);
+        let groups = x.chunks_exact(GROUP * d);
         let rest = groups.remainder();
         let mut first = 0;
         for x in groups {
             visit_group::<T, S, _, GROUP>(simd, first, x, exponents, parameters, scratch, visitor);
             first += GROUP * lanes::<T, S>();
         }
-        for x in rest.chunks_exact(stride) {
+        for x in rest.chunks_exact(d) {
             visit_group::<T, S, _, 1>(simd, first, x, exponents, parameters, scratch, visitor);
             first += lanes::<T, S>();
         }
@@ -176,21 +182,21 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Evaluate<'_, T, REGISTERS> {
                     }
                 }
             }
-            Matrices::Diagonal => match &parameters.gaps {
-                None => diagonal(simd, x, parameters, q),
-                Some(gaps) => diagonal_observed(simd, x, parameters, &gaps.constants, q),
-            },
+            Matrices::Diagonal if parameters.gaps.is_some() => {
+                diagonal::<T, S, REGISTERS, true>(simd, x, parameters, q);
+            }
+            Matrices::Diagonal => diagonal::<T, S, REGISTERS, false>(simd, x, parameters, q),
             Matrices::Each(_) => {
                 let t = &mut scratch[..REGISTERS * d];
                 for (c, q) in q.iter_mut().enumerate() {
-                    let seed = [T::splat(simd, parameters.seed[c]); REGISTERS];
-                    *q = subtract_rows(simd, x, parameters, c, 0..d, t, seed);
+                    *q = [T::splat(simd, parameters.seed[c]); REGISTERS];
+                    subtract_rows(simd, x, parameters, c, 0..d, t, q);
                 }
             }
             Matrices::Shared(matrix) => {
                 let y = &mut scratch[..REGISTERS * d];
                 multiply::<T, S, REGISTERS>(simd, matrix, x, y);
-                diagonal(simd, y, parameters, q);
+                diagonal::<T, S, REGISTERS, false>(simd, y, parameters, q);
             }
         }
         let (sum, shift) = log_sum(simd, q, &parameters.weight, terms);
@@ -202,9 +208,10 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Evaluate<'_, T, REGISTERS> {
     }
 }
 
-/// qₖ = seedₖ − Σⱼ (sₖⱼ·xⱼ + mₖⱼ)² for the `REGISTERS` registers of samples in `x` (REGISTERS, D).
+/// qₖ = seedₖ − Σⱼ (sₖⱼ·xⱼ + mₖⱼ)² for the `REGISTERS` registers of samples in `x` (REGISTERS, D); with missing values (`GAPS`)
+/// seedₖ + Σⱼ (cₖⱼ − (sₖⱼ·xⱼ + mₖⱼ)²) over the observed columns.
 #[inline(always)]
-fn diagonal<T: Real, S: Simd, const REGISTERS: usize>(
+fn diagonal<T: Real, S: Simd, const REGISTERS: usize, const GAPS: bool>(
     simd: S,
     x: &[T::Reg<S>],
     parameters: &DeviceParameters<T>,
@@ -229,10 +236,11 @@ fn diagonal<T: Real, S: Simd, const REGISTERS: usize>(
                     prefetch(rows[row], AHEAD * x.len());
                 }
             }
-            subtract_squares(simd, &rows, parameters, 2 * pair, start, q);
+            subtract_squares::<T, S, REGISTERS, 2, GAPS>(simd, &rows, parameters, 2 * pair, start, q);
         }
         if let [q] = last {
-            subtract_squares(simd, &rows, parameters, 2 * pairs.len(), start, std::array::from_mut(q));
+            let (c, q) = (2 * pairs.len(), std::array::from_mut(q));
+            subtract_squares::<T, S, REGISTERS, 1, GAPS>(simd, &rows, parameters, c, start, q);
         }
         start += length;
     }
@@ -255,10 +263,11 @@ fn prefetch<R>(registers: &[R], distance: usize) {
     let _ = (registers, distance);
 }
 
-/// Subtracts the squares of the features from `start` on, whose registers are `rows`, from the exponents of the components from `c` on.
-/// Puts their seeds there before the first feature.
+/// Subtracts the squares of the features from `start` on, whose registers are `rows`, from the exponents of the components from `c` on; with
+/// missing values (`GAPS`) adds the constants of the columns, both where there is a value. Puts the components' seeds there before the
+/// first feature.
 #[inline(always)]
-fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: usize>(
+fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: usize, const GAPS: bool>(
     simd: S,
     rows: &[&[T::Reg<S>]; REGISTERS],
     parameters: &DeviceParameters<T>,
@@ -267,11 +276,17 @@ fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: 
     q: &mut [[T::Reg<S>; REGISTERS]; COMPONENTS],
 ) {
     let (d, length) = (parameters.n_features, rows[0].len());
-    let (mut scale, mut shift) = ([&parameters.scale[..0]; COMPONENTS], [&parameters.shift[..0]; COMPONENTS]);
+    let none = [&parameters.scale[..0]; COMPONENTS];
+    let (mut scale, mut shift, mut constants) = (none, none, none);
     let mut sum = *q;
     for k in 0..COMPONENTS {
         scale[k] = &parameters.scale[(c + k) * d + start..][..length];
         shift[k] = &parameters.shift[(c + k) * d + start..][..length];
+        if let Some(gaps) = &parameters.gaps
+            && GAPS
+        {
+            constants[k] = &gaps.constants[(c + k) * d + start..][..length];
+        }
         if start == 0 {
             sum[k] = [T::splat(simd, parameters.seed[c + k]); REGISTERS];
         }
@@ -281,63 +296,30 @@ fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: 
         *samples = &samples[..length];
     }
     for j in 0..length {
+        let mut observed = [T::is_number(simd, samples[0][j]); REGISTERS];
+        for i in 1..REGISTERS {
+            observed[i] = T::is_number(simd, samples[i][j]);
+        }
         for k in 0..COMPONENTS {
             let (s, m) = (T::splat(simd, scale[k][j]), T::splat(simd, shift[k][j]));
             for i in 0..REGISTERS {
                 let t = T::mul_add(simd, samples[i][j], s, m);
-                sum[k][i] = T::sub_mul(simd, t, t, sum[k][i]);
+                sum[k][i] = if GAPS {
+                    let constant = T::splat(simd, constants[k][j]);
+                    let term = T::only(simd, observed[i], T::sub_mul(simd, t, t, constant));
+                    T::add(simd, sum[k][i], term)
+                } else {
+                    T::sub_mul(simd, t, t, sum[k][i])
+                };
             }
         }
     }
     *q = sum;
 }
 
-/// The number of registers of L samples.
-#[inline(always)]
-pub(super) fn registers<T>(parameters: &DeviceParameters<T>) -> usize {
-    parameters.n_features * if parameters.gaps.is_some() { 2 } else { 1 }
-}
-
-/// qₖ = seedₖ + Σⱼ (cₖⱼ − (sₖⱼ·xⱼ + mₖⱼ)²) over the observed columns, for the `REGISTERS` registers of samples in `x`
-/// (REGISTERS, 2·D).
-#[inline(always)]
-fn diagonal_observed<T: Real, S: Simd, const REGISTERS: usize>(
-    simd: S,
-    x: &[T::Reg<S>],
-    parameters: &DeviceParameters<T>,
-    constants: &[T],
-    q: &mut [[T::Reg<S>; REGISTERS]],
-) {
-    let d = parameters.n_features;
-    let mut start = 0;
-    while start < d {
-        let length = (d - start).min(FEATURES / 2);
-        let (mut rows, mut observed) = ([&x[..0]; REGISTERS], [&x[..0]; REGISTERS]);
-        for i in 0..REGISTERS {
-            rows[i] = &x[2 * i * d + start..][..length];
-            observed[i] = &x[(2 * i + 1) * d + start..][..length];
-        }
-        for (k, q) in q.iter_mut().enumerate() {
-            let scale = &parameters.scale[k * d + start..][..length];
-            let shift = &parameters.shift[k * d + start..][..length];
-            let constants = &constants[k * d + start..][..length];
-            let mut sum = if start == 0 { [T::splat(simd, parameters.seed[k]); REGISTERS] } else { *q };
-            for (j, ((&s, &m), &c)) in scale.iter().zip(shift).zip(constants).enumerate() {
-                let (s, m, c) = (T::splat(simd, s), T::splat(simd, m), T::splat(simd, c));
-                for i in 0..REGISTERS {
-                    let t = T::mul_add(simd, rows[i][j], s, m);
-                    sum[i] = T::mul_add(simd, observed[i][j], T::sub_mul(simd, t, t, c), sum[i]);
-                }
-            }
-            *q = sum;
-        }
-        start += length;
-    }
-}
-
 /// `q` less the squares of the entries `range` of Aₖ·x + mₖ, for component `c`. `range` begins at a multiple of four; `t` is room
-/// for (D, REGISTERS).
-#[inline(always)]
+/// for (D, REGISTERS). It runs in a function that is compiled for `S`, and that is not inlined here.
+#[inline(never)]
 pub(super) fn subtract_rows<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,
     x: &[T::Reg<S>],
@@ -345,34 +327,58 @@ pub(super) fn subtract_rows<T: Real, S: Simd, const REGISTERS: usize>(
     c: usize,
     range: Range<usize>,
     t: &mut [T::Reg<S>],
-    mut q: [T::Reg<S>; REGISTERS],
-) -> [T::Reg<S>; REGISTERS] {
-    let d = parameters.n_features;
-    let Matrices::Each(matrices) = &parameters.matrices else { return q };
-    let map = (&matrices[c * triangle(d)..][..triangle(d)], &parameters.shift[c * d..][..d]);
-    let (t, _) = t.as_chunks_mut::<REGISTERS>();
-    for start in (0..range.end).step_by(FEATURES) {
-        let columns = start..(start + FEATURES).min(range.end);
-        let mut i = range.start.max(start);
-        // A single register of samples needs more rows, so that enough sums hide the latency.
-        while REGISTERS == 1 && S::REGISTER_COUNT >= 32 && i % 8 == 0 && i + 8 <= range.end {
-            subtract_some::<T, S, 8, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);
-            i += 8;
+    q: &mut [T::Reg<S>; REGISTERS],
+) {
+    let (x, t, q) = (elements::<T, S>(x), elements_mut::<T, S>(t), elements_mut::<T, S>(q));
+    simd.vectorize(SubtractRows::<T, REGISTERS> { x, parameters, c, range, t, q });
+}
+
+/// The parts of [`subtract_rows`], whose registers are passed as their elements.
+struct SubtractRows<'a, T, const REGISTERS: usize> {
+    x: &'a [T],
+    parameters: &'a DeviceParameters<T>,
+    c: usize,
+    range: Range<usize>,
+    t: &'a mut [T],
+    q: &'a mut [T],
+}
+
+impl<T: Real, const REGISTERS: usize> WithSimd for SubtractRows<'_, T, REGISTERS> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { parameters, c, range, .. } = self;
+        let (d, x) = (parameters.n_features, T::registers::<S>(self.x));
+        let Matrices::Each(matrices) = &parameters.matrices else { return };
+        let map = (&matrices[c * triangle(d)..][..triangle(d)], &parameters.shift[c * d..][..d]);
+        let (t, _) = T::registers_mut::<S>(self.t).as_chunks_mut::<REGISTERS>();
+        let all = T::registers_mut::<S>(self.q);
+        let mut q = [T::splat(simd, T::from_f64(0.0)); REGISTERS];
+        q.copy_from_slice(all);
+        for start in (0..range.end).step_by(FEATURES) {
+            let columns = start..(start + FEATURES).min(range.end);
+            let mut i = range.start.max(start);
+            // A single register of samples needs more rows, so that enough sums hide the latency.
+            while REGISTERS == 1 && S::REGISTER_COUNT >= 32 && i % 8 == 0 && i + 8 <= range.end {
+                subtract_some::<T, S, 8, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);
+                i += 8;
+            }
+            // Four rows at once need more registers than some instruction sets have.
+            while S::REGISTER_COUNT >= 32 && i + 4 <= range.end {
+                subtract_some::<T, S, 4, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);
+                i += 4;
+            }
+            while i + 2 <= range.end {
+                subtract_some::<T, S, 2, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);
+                i += 2;
+            }
+            if i < range.end {
+                subtract_some::<T, S, 1, REGISTERS>(simd, x, map, i, columns, t, &mut q);
+            }
         }
-        // Four rows at once need more registers than some instruction sets have.
-        while S::REGISTER_COUNT >= 32 && i + 4 <= range.end {
-            subtract_some::<T, S, 4, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);
-            i += 4;
-        }
-        while i + 2 <= range.end {
-            subtract_some::<T, S, 2, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);
-            i += 2;
-        }
-        if i < range.end {
-            subtract_some::<T, S, 1, REGISTERS>(simd, x, map, i, columns, t, &mut q);
-        }
+        all.copy_from_slice(&q);
     }
-    q
 }
 
 /// Adds some columns of the rows `i..i + ROWS` to the entries `t` of A·x + m, for `map` = (A, m); if these are the rows' last
@@ -426,8 +432,8 @@ fn multiply<T: Real, S: Simd, const REGISTERS: usize>(simd: S, matrix: &[T], x: 
     }
 }
 
-/// `sum` plus rows `i`..`i + ROWS` of A·x over some columns; several at a time, so that each sample's register is loaded once
-/// for all.
+/// `sum` plus rows `i`..`i + ROWS` of A·x over some columns, which end before the first of the rows does, or with the last one or later;
+/// several rows at a time, so that each sample's register is loaded once for all.
 #[inline(always)]
 fn rows<T: Real, S: Simd, const ROWS: usize, const REGISTERS: usize>(
     simd: S,
@@ -456,11 +462,19 @@ fn rows<T: Real, S: Simd, const ROWS: usize, const REGISTERS: usize>(
             }
         }
     }
-    for r in 1..ROWS {
-        for j in common..columns.end.min(i + r + 1) {
-            let a = T::splat(simd, matrix[triangle(i + r) + j]);
-            for g in 0..REGISTERS {
-                sum[r][g] = T::mul_add(simd, x[g * d + j], a, sum[r][g]);
+    // What the later rows have on the right of the first row's end: all of it, or nothing.
+    if columns.end > common {
+        let mut samples = [&x[..0]; REGISTERS];
+        for (g, samples) in samples.iter_mut().enumerate() {
+            *samples = &x[g * d + common..][..ROWS - 1];
+        }
+        for r in 1..ROWS {
+            let a = &matrix[triangle(i + r) + common..][..r];
+            for j in 0..r {
+                let a = T::splat(simd, a[j]);
+                for g in 0..REGISTERS {
+                    sum[r][g] = T::mul_add(simd, samples[g][j], a, sum[r][g]);
+                }
             }
         }
     }

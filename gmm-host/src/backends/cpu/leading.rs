@@ -8,7 +8,7 @@
 use super::kernel::{Buffer, GROUP, buffer, subtract_rows};
 use super::real::{Real, elements, elements_mut, lanes};
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
-use pulp::Simd;
+use pulp::{Simd, WithSimd};
 
 /// With fewer features, or fewer components, this does not pay.
 const MIN_FEATURES: usize = 32;
@@ -30,8 +30,8 @@ fn margin<T: Real>() -> f64 {
 /// through all rows of all components instead.
 /// It depends on the parameters alone.
 ///
-/// A sample of component l is taken to be three standard deviations nearer to component k than the mean of l is, and its own
-/// exponent the expected one.
+/// A sample of component l is taken to have the variances of component k, so that its square over some rows is distributed as a
+/// noncentral χ², of which the normal distribution of the same mean and variance is taken.
 pub(crate) fn leading_rows<T: Real>(parameters: &DeviceParameters<T>) -> Option<usize> {
     let (k, d) = (parameters.n_components, parameters.n_features);
     let Matrices::Each(matrices) = &parameters.matrices else { return None };
@@ -42,16 +42,15 @@ pub(crate) fn leading_rows<T: Real>(parameters: &DeviceParameters<T>) -> Option<
     let parts = |c: usize| (&matrices[c * triangle(d)..][..triangle(d)], &parameters.shift[c * d..][..d]);
     // Variance of an entry of A·x + m over the samples of its own component.
     let variance = std::f64::consts::LOG2_E / 2.0;
-    // How many pairs are still to be completed after each number of rows.
-    let (mut open, mut pairs) = (vec![0usize; d / STEP + 1], 0);
+    // The expected number of pairs that are still to be completed after each number of rows.
+    let (mut open, mut pairs) = (vec![0.0; d / STEP + 1], 0);
     for (at, &l) in alive.iter().enumerate() {
         // The mean of l, where A·x + m is zero.
         let (matrix, shift) = parts(l);
         let mut mean = vec![0.0f64; d];
         for i in 0..d {
             let row = &matrix[triangle(i)..][..=i];
-            let sum: f64 = row[..i].iter().zip(&mean).map(|(&a, x)| a.into() * x).sum();
-            mean[i] = -(sum + shift[i].into()) / row[i].into();
+            mean[i] = -(product(&row[..i], &mean) + shift[i].into()) / row[i].into();
         }
         let compared = COMPARED.min(alive.len() - 1);
         for other in 0..compared {
@@ -59,13 +58,12 @@ pub(crate) fn leading_rows<T: Real>(parameters: &DeviceParameters<T>) -> Option<
             let mut distance = 0.0;
             pairs += 1;
             for i in 0..d {
-                let row = matrix[triangle(i)..][..=i].iter().zip(&mean);
-                let t = row.map(|(&a, x)| a.into() * x).sum::<f64>() + shift[i].into();
+                let t = product(&matrix[triangle(i)..][..=i], &mean) + shift[i].into();
                 distance += t * t;
-                let nearest = (distance.sqrt() - 3.0 * variance.sqrt()).max(0.0);
-                let far = nearest * nearest + variance * (i + 1) as f64 > margin::<T>() + variance * d as f64;
-                if (i + 1) % STEP == 0 && !far {
-                    open[(i + 1) / STEP] += 1;
+                if (i + 1) % STEP == 0 {
+                    let beyond = distance + variance * (i + 1) as f64 - variance * d as f64 - margin::<T>();
+                    let deviation = 4.0 * variance * distance + 2.0 * variance.powi(2) * (i + 1 + d) as f64;
+                    open[(i + 1) / STEP] += normal_tail(beyond / deviation.sqrt());
                 }
             }
         }
@@ -73,41 +71,101 @@ pub(crate) fn leading_rows<T: Real>(parameters: &DeviceParameters<T>) -> Option<
     // Multiply-adds of a sample, in triangles: the leading rows of all components; the own component; and what is still open. What
     // is completed is gathered first, and fills registers only in part.
     let cost = |rows: usize| {
-        let share = open[rows / STEP] as f64 / pairs.max(1) as f64;
+        let share = open[rows / STEP] / pairs.max(1) as f64;
         k as f64 * (rows as f64 / d as f64).powi(2) + 2.0 * (1.0 + share * (k - 1) as f64)
     };
     let best = (STEP..d).step_by(STEP).min_by(|&a, &b| cost(a).total_cmp(&cost(b)))?;
     if cost(best) < 0.8 * k as f64 { Some(best) } else { (d >= LARGE).then_some(d) }
 }
 
-/// The exponents of a chunk of `n` samples, one row of K for each register of samples; `x` is (⌈n/L⌉, D, L).
-#[inline(always)]
-pub(super) fn exponents<T: Real, S: Simd>(
+/// Σ aᵢ·xᵢ over the elements of `a`, as several sums side by side, because one alone waits for each addition.
+fn product<T: Real>(a: &[T], x: &[f64]) -> f64 {
+    const SIDE_BY_SIDE: usize = 8;
+    let ((a, a_rest), (x, x_rest)) = (a.as_chunks::<SIDE_BY_SIDE>(), x[..a.len()].as_chunks::<SIDE_BY_SIDE>());
+    let mut sums = [0.0; SIDE_BY_SIDE];
+    for (a, x) in a.iter().zip(x) {
+        for ((sum, &a), x) in sums.iter_mut().zip(a).zip(x) {
+            *sum += a.into() * x;
+        }
+    }
+    sums.iter().sum::<f64>() + a_rest.iter().zip(x_rest).map(|(&a, x)| a.into() * x).sum::<f64>()
+}
+
+/// The probability that a standard normal variable is above `z`, to 2·10⁻⁴ (Bowling et al. 2009).
+fn normal_tail(z: f64) -> f64 {
+    1.0 / (1.0 + (1.5976 * z + 0.07056 * z.powi(3)).exp())
+}
+
+/// Memory for the exponents of one chunk after the other.
+pub(super) struct Room<T> {
+    /// Exponents (⌈n/L⌉, K, L).
+    q: Buffer<T>,
+    /// Entries of A·x + m of a group (D, GROUP, L).
+    t: Buffer<T>,
+    /// Samples of a group (GROUP, D, L).
+    samples: Buffer<T>,
+}
+
+impl<T: Real> Default for Room<T> {
+    fn default() -> Self {
+        Self { q: buffer(0), t: buffer(0), samples: buffer(0) }
+    }
+}
+
+/// The exponents of a chunk of `n` samples, one row of K for each register of samples; `x` is (⌈n/L⌉, D, L). They are computed in a
+/// function that is compiled for `S`, and that all visitors share.
+#[inline(never)]
+pub(super) fn exponents<'a, T: Real, S: Simd>(
     simd: S,
     x: &[T],
     n: usize,
     parameters: &DeviceParameters<T>,
     leading: usize,
-) -> Buffer<T> {
+    room: &'a mut Room<T>,
+) -> &'a [T] {
     let (k, d, lanes) = (parameters.n_components, parameters.n_features, lanes::<T, S>());
-    let padded = n.div_ceil(lanes) * lanes;
-    let mut q = buffer::<T>(padded * k);
-    let mut t = buffer::<T>(d * GROUP * lanes);
-    partial::<T, S>(
-        simd,
-        T::registers::<S>(x),
-        parameters,
-        leading,
-        T::registers_mut::<S>(&mut t),
-        T::registers_mut::<S>(&mut q),
-    );
-    if leading == d {
-        return q;
-    }
-    let log_weight: Vec<T> = parameters.weight.iter().map(|&w| T::from_f64(w.into().log2().max(T::DEAD))).collect();
-    let mut chosen =
-        Chosen { x, parameters, leading, t, samples: buffer::<T>(GROUP * lanes * d), list: Vec::with_capacity(padded) };
+    let length = n.div_ceil(lanes) * lanes * k;
+    let zero = T::from_f64(0.0);
+    room.q.resize(length.max(room.q.len()), zero);
+    room.t.resize(d * GROUP * lanes, zero);
+    room.samples.resize(GROUP * lanes * d, zero);
+    let Room { q, t, samples } = room;
+    let q = &mut q[..length];
+    simd.vectorize(Exponents { x, parameters, leading, t, samples, q });
+    q
+}
 
+/// The parts of [`exponents`].
+struct Exponents<'a, T> {
+    x: &'a [T],
+    parameters: &'a DeviceParameters<T>,
+    leading: usize,
+    t: &'a mut [T],
+    samples: &'a mut [T],
+    q: &'a mut [T],
+}
+
+impl<T: Real> WithSimd for Exponents<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { x, parameters, leading, t, samples, q } = self;
+        let all = T::registers_mut::<S>(q);
+        partial::<T, S>(simd, T::registers::<S>(x), parameters, leading, T::registers_mut::<S>(t), all);
+        if leading < parameters.n_features {
+            complete::<T, S>(simd, Chosen { x, parameters, leading, t, samples, list: Vec::new() }, q);
+        }
+    }
+}
+
+/// Completes the exponents `q` over the leading rows, where they count, and makes the others those of components of weight zero.
+#[inline(always)]
+fn complete<T: Real, S: Simd>(simd: S, mut chosen: Chosen<'_, T>, q: &mut [T]) {
+    let parameters = chosen.parameters;
+    let (k, lanes) = (parameters.n_components, lanes::<T, S>());
+    let padded = q.len() / k;
+    let log_weight: Vec<T> = parameters.weight.iter().map(|&w| T::from_f64(w.into().log2().max(T::DEAD))).collect();
     // The best component of each sample, by what is known so far.
     let (mut best, mut label) = (vec![T::from_f64(T::DEAD); padded], vec![0u32; padded]);
     for ((best, label), q) in
@@ -137,7 +195,7 @@ pub(super) fn exponents<T: Real, S: Simd>(
         let begin = if c > 0 { ends[c - 1] } else { 0 };
         chosen.list.clear();
         chosen.list.extend_from_slice(&order[begin..ends[c]]);
-        chosen.complete(simd, c, &mut q);
+        chosen.complete(simd, c, q);
         for &i in &chosen.list {
             let i = i as usize;
             best[i] = T::from_f64(q[(i / lanes * k + c) * lanes + i % lanes].into() + log_weight[c].into());
@@ -167,9 +225,8 @@ pub(super) fn exponents<T: Real, S: Simd>(
                 }
             }
         }
-        chosen.complete(simd, c, &mut q);
+        chosen.complete(simd, c, q);
     }
-    q
 }
 
 /// Exponents over the leading rows, into `q` (⌈n/L⌉, K).
@@ -188,15 +245,17 @@ fn partial<T: Real, S: Simd>(
         let seed = T::splat(simd, parameters.seed[c]);
         for group in 0..whole {
             let x = &x[group * GROUP * d..][..GROUP * d];
-            let sum = subtract_rows::<T, S, GROUP>(simd, x, parameters, c, 0..leading, t, [seed; GROUP]);
+            let mut sum = [seed; GROUP];
+            subtract_rows::<T, S, GROUP>(simd, x, parameters, c, 0..leading, t, &mut sum);
             for g in 0..GROUP {
                 q[(group * GROUP + g) * k + c] = sum[g];
             }
         }
         for register in whole * GROUP..x.len() / d {
             let x = &x[register * d..][..d];
-            let [sum] = subtract_rows::<T, S, 1>(simd, x, parameters, c, 0..leading, t, [seed]);
-            q[register * k + c] = sum;
+            let mut sum = [seed];
+            subtract_rows::<T, S, 1>(simd, x, parameters, c, 0..leading, t, &mut sum);
+            q[register * k + c] = sum[0];
         }
     }
 }
@@ -207,9 +266,9 @@ struct Chosen<'a, T> {
     parameters: &'a DeviceParameters<T>,
     leading: usize,
     /// Room for (D, GROUP) registers.
-    t: Buffer<T>,
+    t: &'a mut [T],
     /// Room for a group of samples (GROUP, D, L).
-    samples: Buffer<T>,
+    samples: &'a mut [T],
     list: Vec<u32>,
 }
 
@@ -243,10 +302,10 @@ impl<T: Real> Chosen<'_, T> {
             elements_mut::<T, S>(&mut known)[to] = q[(register * k + c) * lanes + lane];
         }
         // The rest of the group holds samples of earlier groups, or zeros, whose exponents are not used.
-        let samples = &T::registers::<S>(&self.samples)[..REGISTERS * d];
-        let t = &mut T::registers_mut::<S>(&mut self.t)[..REGISTERS * d];
-        let sum = subtract_rows::<T, S, REGISTERS>(simd, samples, self.parameters, c, self.leading..d, t, known);
-        for (&i, &v) in list.iter().zip(elements::<T, S>(&sum)) {
+        let samples = &T::registers::<S>(self.samples)[..REGISTERS * d];
+        let t = &mut T::registers_mut::<S>(self.t)[..REGISTERS * d];
+        subtract_rows::<T, S, REGISTERS>(simd, samples, self.parameters, c, self.leading..d, t, &mut known);
+        for (&i, &v) in list.iter().zip(elements::<T, S>(&known)) {
             let (register, lane) = (i as usize / lanes, i as usize % lanes);
             q[(register * k + c) * lanes + lane] = v;
         }
@@ -257,7 +316,7 @@ impl<T: Real> Chosen<'_, T> {
 mod tests {
     use super::*;
     use crate::backends::cpu::isa::Isa;
-    use crate::backends::cpu::kernel::{Chunk, PerSample, scratch};
+    use crate::backends::cpu::kernel::{Chunk, PerSample, Scratch};
     use crate::backends::cpu::resident::Resident;
     use crate::{Covariances, Mixture, Samples};
     use ndarray::{Array1, Array2, Array3};
@@ -281,7 +340,7 @@ mod tests {
         parameters: &DeviceParameters<T>,
         leading: Option<usize>,
     ) -> Vec<f64> {
-        let mut scratch = scratch(parameters.n_components, parameters.n_features);
+        let mut scratch = Scratch::new(parameters.n_components, parameters.n_features);
         let mut all = Vec::new();
         for c in 0..data.n_chunks() {
             let (x, samples) = data.chunk(c);

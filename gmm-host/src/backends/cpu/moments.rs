@@ -3,7 +3,7 @@
 //! All moments are taken around each component's current mean, so that nothing cancels, and summed in the element
 //! type over a few thousand samples at most; these sums are added up in float64.
 //!
-//! - `diag`, `spherical`: Σ r·t and Σ r·t² with t = s·x + m, of some features and a tile of some groups of samples at a time, so that
+//! - `diag`, `spherical`: Σ r·(x−c) and Σ r·(x−c)², of some features and a tile of some groups of samples at a time, so that
 //!   the sums stay in registers. With missing values these are sums over the samples that have a value in the column, and Σ r over
 //!   these is a third one.
 //! - `full`: the group's samples are turned into rows, and those whose responsibilities are not negligible wait in a queue of
@@ -13,11 +13,10 @@
 //!   around c̄, and the latter is ½ Σₖₗ rₖrₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (both without a difference of squares). So a sample takes one outer product of
 //!   D features and one of K responsibilities, instead of K of D features.
 use super::isa::Isa;
-use super::kernel::{Buffer, Chunk, GROUP, Group, Product, Visitor, buffer, logarithms, registers};
+use super::kernel::{Buffer, Chunk, GROUP, Group, Product, Visitor, buffer, logarithms};
 use super::real::{Real, elements, elements_mut, lanes};
 use super::resident::Zeros;
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
-use crate::compensated::neumaier_sum;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -171,8 +170,7 @@ impl<T: Real> Sums<T> {
             isa.run(Drain { sums: &mut *self, c, last: true });
         }
         self.flush(isa);
-        let spread = self.spread_totals.chunks_exact(self.layout.lanes);
-        let spread = spread.map(|v| neumaier_sum(v.iter().copied())).collect();
+        let spread = self.spread_totals.to_vec();
         self.spread_totals.fill(0.0);
         let zeros = match spare {
             Some(Totals { mut matrices, .. }) => {
@@ -185,7 +183,8 @@ impl<T: Real> Sums<T> {
     }
 }
 
-/// Totals in float64: of the sums that are spread over registers, (`spread`,), and of the matrices, as the layout says.
+/// Totals in float64: of the sums that are spread over registers, (`spread`, L), or (`spread`,) when these are added up, and of the
+/// matrices, as the layout says.
 #[derive(Debug)]
 pub(crate) struct Totals {
     pub spread: Vec<f64>,
@@ -197,7 +196,7 @@ pub(crate) struct EStep<'a, T> {
     pub chunk: Chunk<'a, T>,
     /// The weights of the chunk's samples, if they have any.
     pub weights: Option<&'a [f64]>,
-    /// The centres of the moments in the frame, (K, width); empty without matrices.
+    /// The centres of the moments in the frame, (K, width).
     pub centres: &'a [T],
     pub sums: &'a mut Sums<T>,
 }
@@ -338,14 +337,13 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
     /// The moments of the groups that the tile holds.
     #[inline(always)]
     fn release(&mut self, simd: S) {
-        let length = self.held * GROUP * registers(self.parameters);
+        let length = self.held * GROUP * self.parameters.n_features;
         let (x, rest) = self.x.split_at(length);
         self.x = rest;
         self.moments_of_tile::<GROUP>(simd, x);
     }
 
-    /// The moments of the groups that the tile holds, whose samples are `x` (`held`·REGISTERS, D), with missing values
-    /// (`held`·REGISTERS, 2·D). Empties the tile.
+    /// The moments of the groups that the tile holds, whose samples are `x` (`held`·REGISTERS, D). Empties the tile.
     #[inline(always)]
     fn moments_of_tile<const REGISTERS: usize>(&mut self, simd: S, x: &[T::Reg<S>]) {
         let groups = std::mem::take(&mut self.held);
@@ -357,8 +355,9 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
                 present,
                 groups,
                 parameters: self.parameters,
+                centres: elements::<T, S>(self.centres),
                 sums: spread,
-                room: layout.tile * GROUP,
+                layout: *layout,
             };
             add_tile(simd, tile);
         }
@@ -480,17 +479,19 @@ fn responsibilities<T: Real, S: Simd, const REGISTERS: usize>(
 
 /// Samples, and their responsibilities for the components of a mixture without matrices.
 struct Tile<'a, T, const REGISTERS: usize> {
-    /// The samples (`groups`·REGISTERS, D), with missing values (`groups`·REGISTERS, 2·D).
+    /// The samples (`groups`·REGISTERS, D).
     x: &'a [T],
-    /// The responsibilities (K, `room`).
+    /// The responsibilities (K, `tile` groups).
     shares: &'a [T],
     /// For each component, a bit for each group in which its responsibilities are not negligible. All become zero.
     present: &'a mut [u32],
     groups: usize,
     parameters: &'a DeviceParameters<T>,
+    /// The centres of the moments, (K, width).
+    centres: &'a [T],
     /// The spread sums that the layout describes.
     sums: &'a mut [T],
-    room: usize,
+    layout: Layout,
 }
 
 /// Runs `tile` in a function that is compiled for `S`, and that is not inlined here.
@@ -537,50 +538,58 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
     #[inline(always)]
     fn add_features<S: Simd, const GAPS: bool, const WIDTH: usize>(&mut self, simd: S, start: usize) {
         let (k, d) = (self.parameters.n_components, self.parameters.n_features);
-        let stride = if GAPS { 2 * d } else { d };
         let x = T::registers::<S>(self.x);
         let (_, moments) = T::registers_mut::<S>(self.sums).split_at_mut(k);
         let (first, moments) = moments.split_at_mut(k * d);
         let (second, counts) = moments.split_at_mut(k * d);
-        let components = self.present.iter().zip(T::registers::<S>(self.shares).chunks_exact(self.room));
+        let components = self.present.iter().zip(T::registers::<S>(self.shares).chunks_exact(self.layout.tile * GROUP));
         for (c, (&present, shares)) in components.enumerate() {
             if present == 0 {
                 continue;
             }
             let at = c * d + start;
+            // The sums of registers in turn, because one sum alone waits for each addition; with missing values there are three
+            // sums of each feature, and no registers left for more.
+            let parts = if GAPS { 1 } else { 2 };
             let zero = [T::splat(simd, T::from_f64(0.0)); WIDTH];
-            let (mut scale, mut shift, mut a, mut b, mut n) = (zero, zero, zero, zero, zero);
+            let (mut centre, mut a, mut b, mut n) = (zero, [zero; 2], [zero; 2], zero);
+            let centres = &self.centres[c * self.layout.width + start..][..WIDTH];
             for w in 0..WIDTH {
-                scale[w] = T::splat(simd, self.parameters.scale[at + w]);
-                shift[w] = T::splat(simd, self.parameters.shift[at + w]);
+                centre[w] = T::splat(simd, centres[w]);
             }
-            a.copy_from_slice(&first[at..][..WIDTH]);
-            b.copy_from_slice(&second[at..][..WIDTH]);
+            a[0].copy_from_slice(&first[at..][..WIDTH]);
+            b[0].copy_from_slice(&second[at..][..WIDTH]);
             if GAPS {
                 n.copy_from_slice(&counts[at..][..WIDTH]);
             }
-            let groups = shares.chunks_exact(REGISTERS).zip(x.chunks_exact(REGISTERS * stride));
+            let groups = shares.chunks_exact(REGISTERS).zip(x.chunks_exact(REGISTERS * d));
             for (group, (shares, x)) in groups.take(self.groups).enumerate() {
                 if present >> group & 1 == 0 {
                     continue;
                 }
                 for g in 0..REGISTERS {
-                    let row = &x[g * stride + start..][..WIDTH];
+                    let row = &x[g * d + start..][..WIDTH];
                     for w in 0..WIDTH {
-                        let t = T::mul_add(simd, row[w], scale[w], shift[w]);
+                        // A difference, which takes other units of the processor than the products: these are what there is most of.
+                        let mut deviation = T::sub(simd, row[w], centre[w]);
                         let mut share = shares[g];
                         if GAPS {
-                            share = T::mul(simd, share, x[g * stride + d + start + w]);
+                            let observed = T::is_number(simd, row[w]);
+                            deviation = T::only(simd, observed, deviation);
+                            share = T::only(simd, observed, share);
                             n[w] = T::add(simd, n[w], share);
                         }
-                        let u = T::mul(simd, share, t);
-                        a[w] = T::add(simd, a[w], u);
-                        b[w] = T::mul_add(simd, u, t, b[w]);
+                        let u = T::mul(simd, share, deviation);
+                        let part = g % parts;
+                        a[part][w] = T::add(simd, a[part][w], u);
+                        b[part][w] = T::mul_add(simd, u, deviation, b[part][w]);
                     }
                 }
             }
-            first[at..][..WIDTH].copy_from_slice(&a);
-            second[at..][..WIDTH].copy_from_slice(&b);
+            for w in 0..WIDTH {
+                first[at + w] = T::add(simd, a[0][w], a[1][w]);
+                second[at + w] = T::add(simd, b[0][w], b[1][w]);
+            }
             if GAPS {
                 counts[at..][..WIDTH].copy_from_slice(&n);
             }
@@ -680,8 +689,12 @@ impl<T: Real> WithSimd for Drain<'_, T> {
         n_summed[c] += m;
         if n_summed[c] >= MAX_PENDING || self.last {
             n_summed[c] = 0;
-            for part in [first, second] {
-                Flush { sums: &mut sums[part.clone()], totals: &mut totals[part] }.with_simd(simd);
+            Flush { sums: &mut sums[first.clone()], totals: &mut totals[first] }.with_simd(simd);
+            let rows = sums[second.clone()].chunks_exact_mut(layout.width);
+            for (i, (sums, totals)) in rows.zip(totals[second].chunks_exact_mut(layout.width)).enumerate() {
+                // Nothing was added behind the registers that a block of rows has on and left of the diagonal.
+                let end = (i / ROWS * ROWS + ROWS).next_multiple_of(lanes).min(layout.width);
+                Flush { sums: &mut sums[..end], totals: &mut totals[..end] }.with_simd(simd);
             }
         }
     }

@@ -10,6 +10,8 @@ use std::any::TypeId;
 pub(crate) trait Real: Float + bytemuck::Pod {
     /// A register of as many elements as `S` holds.
     type Reg<S: Simd>: bytemuck::Pod + Send + Sync;
+    /// Some of the elements of a register.
+    type Mask<S: Simd>: Copy;
 
     /// If the sum of a sample is below this, it is formed again with the maximum taken out. This is far above the smallest
     /// normal number, below which terms lose digits or vanish, and far below the sums of samples near a component.
@@ -38,6 +40,10 @@ pub(crate) trait Real: Float + bytemuck::Pod {
     fn mul_add<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>, c: Self::Reg<S>) -> Self::Reg<S>;
     /// c − a·b, likewise.
     fn sub_mul<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>, c: Self::Reg<S>) -> Self::Reg<S>;
+    /// Which elements are not NaN.
+    fn is_number<S: Simd>(simd: S, a: Self::Reg<S>) -> Self::Mask<S>;
+    /// The elements that the mask has, and zeros.
+    fn only<S: Simd>(simd: S, mask: Self::Mask<S>, a: Self::Reg<S>) -> Self::Reg<S>;
     /// Whether any element is below `limit`.
     fn any_below<S: Simd>(simd: S, a: Self::Reg<S>, limit: Self) -> bool;
     /// Whether any element is above `limit`.
@@ -176,6 +182,7 @@ fn horner<T: Real, S: Simd, const N: usize>(simd: S, coefficients: &[T; N], f: T
 }
 
 impl Real for f32 {
+    type Mask<S: Simd> = S::m32s;
     const FAR: Self = f32::from_bits((127 - 96) << 23);
     const NEGLIGIBLE: Self = f32::from_bits((127 - 60) << 23);
     const BIAS: u64 = 127;
@@ -196,6 +203,16 @@ impl Real for f32 {
         as_simd_f32s,
         as_mut_simd_f32s
     );
+
+    #[inline(always)]
+    fn is_number<S: Simd>(simd: S, a: S::f32s) -> S::m32s {
+        simd.equal_f32s(a, a)
+    }
+
+    #[inline(always)]
+    fn only<S: Simd>(simd: S, mask: S::m32s, a: S::f32s) -> S::f32s {
+        simd.select_f32s(mask, a, simd.splat_f32s(0.0))
+    }
 
     #[inline(always)]
     fn any_below<S: Simd>(simd: S, a: S::f32s, limit: Self) -> bool {
@@ -230,6 +247,7 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
+    type Mask<S: Simd> = S::m64s;
     const FAR: Self = f64::from_bits((1023 - 900) << 52);
     const NEGLIGIBLE: Self = f64::from_bits((1023 - 120) << 52);
     const BIAS: u64 = 1023;
@@ -250,6 +268,16 @@ impl Real for f64 {
         as_simd_f64s,
         as_mut_simd_f64s
     );
+
+    #[inline(always)]
+    fn is_number<S: Simd>(simd: S, a: S::f64s) -> S::m64s {
+        simd.equal_f64s(a, a)
+    }
+
+    #[inline(always)]
+    fn only<S: Simd>(simd: S, mask: S::m64s, a: S::f64s) -> S::f64s {
+        simd.select_f64s(mask, a, simd.splat_f64s(0.0))
+    }
 
     #[inline(always)]
     fn any_below<S: Simd>(simd: S, a: S::f64s, limit: Self) -> bool {

@@ -14,17 +14,12 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 /// Samples in their [`Frame`], as an array (⌈N/L⌉, D, L), where L is the number of elements in a register: a register holds
-/// one feature of L samples. The last block is filled up with copies of the last sample.
-///
-/// Samples with missing values are an array (⌈N/L⌉, 2·D, L): after the D features of L samples, in which 0 stands for a missing value,
-/// come D registers of 1 where the value is observed and 0 where it is not.
+/// one feature of L samples. The last block is filled up with copies of the last sample. A missing value is NaN.
 #[derive(Debug)]
 pub(crate) struct Resident<T> {
     pub frame: Frame,
     pub n: usize,
     pub d: usize,
-    /// The number of registers of L samples: D, or 2·D with missing values.
-    pub registers: usize,
     /// L.
     pub lanes: usize,
     /// The number of samples whose sums are formed in one piece. It depends on D alone, so that results do not depend on the
@@ -41,14 +36,14 @@ const MAX_CHUNK: usize = 2048;
 
 impl<T: Real> Resident<T> {
     pub fn new(samples: &Samples<'_>, isa: Isa) -> Self {
-        let gaps = samples.missing().is_some();
+        let frame = Frame::of_samples(samples);
         match samples.view() {
-            View::F32(x) => Self::of(x, gaps, isa),
-            View::F64(x) => Self::of(x, gaps, isa),
+            View::F32(x) => Self::of(x, frame, isa),
+            View::F64(x) => Self::of(x, frame, isa),
         }
     }
 
-    fn of<V: Float>(samples: ArrayView2<'_, V>, gaps: bool, isa: Isa) -> Self {
+    fn of<V: Float>(samples: ArrayView2<'_, V>, frame: Frame, isa: Isa) -> Self {
         struct Lanes<T>(PhantomData<T>);
         impl<T: Real> WithSimd for Lanes<T> {
             type Output = usize;
@@ -59,10 +54,8 @@ impl<T: Real> Resident<T> {
         }
         let lanes = isa.run(Lanes::<T>(PhantomData));
         let (n, d) = samples.dim();
-        let frame = if gaps { Frame::of_observed(samples) } else { Frame::of(samples) };
-        let registers = if gaps { 2 * d } else { d };
-        let chunk = (CHUNK_ELEMENTS / registers / CHUNK_UNIT * CHUNK_UNIT).clamp(CHUNK_UNIT, MAX_CHUNK);
-        let mut x = Zeros::new(n.div_ceil(lanes) * lanes * registers);
+        let chunk = (CHUNK_ELEMENTS / d / CHUNK_UNIT * CHUNK_UNIT).clamp(CHUNK_UNIT, MAX_CHUNK);
+        let mut x = Zeros::new(n.div_ceil(lanes) * lanes * d);
         let lay_out = |(out, samples): (&mut [T], ArrayView2<'_, V>)| {
             let copy: Vec<V>;
             let rows = match samples.to_slice() {
@@ -72,19 +65,14 @@ impl<T: Real> Resident<T> {
                     &copy
                 }
             };
-            match gaps {
-                false => isa.run(LayOut { rows, frame: &frame, out }),
-                true => lay_out_observed(rows, &frame, lanes, out),
-            }
+            isa.run(LayOut { rows, frame: &frame, out });
         };
         // Waking the other threads takes longer than laying out one chunk.
         match n <= chunk {
             true => lay_out((&mut x, samples)),
-            false => {
-                x.par_chunks_mut(chunk * registers).zip(samples.axis_chunks_iter(Axis(0), chunk)).for_each(lay_out)
-            }
+            false => x.par_chunks_mut(chunk * d).zip(samples.axis_chunks_iter(Axis(0), chunk)).for_each(lay_out),
         }
-        Self { frame, n, d, registers, lanes, chunk, x }
+        Self { frame, n, d, lanes, chunk, x }
     }
 
     pub fn n_chunks(&self) -> usize {
@@ -94,8 +82,8 @@ impl<T: Real> Resident<T> {
     /// The registers of chunk `c`, and the range of its samples.
     pub fn chunk(&self, c: usize) -> (&[T], std::ops::Range<usize>) {
         let samples = c * self.chunk..self.n.min((c + 1) * self.chunk);
-        let length = samples.len().div_ceil(self.lanes) * self.lanes * self.registers;
-        (&self.x[samples.start * self.registers..][..length], samples)
+        let length = samples.len().div_ceil(self.lanes) * self.lanes * self.d;
+        (&self.x[samples.start * self.d..][..length], samples)
     }
 }
 
@@ -128,24 +116,6 @@ impl<V: Float, T: Real> WithSimd for LayOut<'_, V, T> {
                 for (to, &v) in out.iter_mut().zip(block[j..].iter().step_by(d)) {
                     *to = v;
                 }
-            }
-        }
-    }
-}
-
-/// As [`LayOut`], with missing values: into the registers `out` (⌈n/L⌉, 2·D, L).
-fn lay_out_observed<V: Float, T: Real>(rows: &[V], frame: &Frame, lanes: usize, out: &mut [T]) {
-    let d = frame.shift.len();
-    for (rows, out) in rows.chunks(lanes * d).zip(out.chunks_exact_mut(2 * lanes * d)) {
-        let (values, observed) = out.split_at_mut(lanes * d);
-        let n = rows.len() / d;
-        for (j, (values, observed)) in values.chunks_exact_mut(lanes).zip(observed.chunks_exact_mut(lanes)).enumerate()
-        {
-            for (lane, (value, observed)) in values.iter_mut().zip(observed).enumerate() {
-                let v: f64 = rows[lane.min(n - 1) * d + j].into();
-                let seen = !v.is_nan();
-                *value = T::from_f64(if seen { frame.apply(j, v) } else { 0.0 });
-                *observed = T::from_f64(f64::from(u8::from(seen)));
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::{Float, Frame};
 use crate::data::samples::{total_weight, weight_scale};
 use crate::evaluator::check_features;
-use crate::{Error, Mixture, Result, Samples, View};
+use crate::{Error, Mixture, Result, Samples};
 use cust::event::{Event, EventFlags};
 use cust::memory::bytemuck::Zeroable;
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy, LockedBuffer};
@@ -209,12 +209,7 @@ impl<T: Element> DeviceSamples<T> {
         let (n, d) = (samples.n_samples(), samples.n_features());
         let weight_scale = samples.weights().map(weight_scale);
         let observed = samples.missing().map(|_| samples.observed_weights());
-        let frame = match (samples.view(), &observed) {
-            (View::F32(x), None) => Frame::of(x),
-            (View::F64(x), None) => Frame::of(x),
-            (View::F32(x), Some(_)) => Frame::of_observed(x),
-            (View::F64(x), Some(_)) => Frame::of_observed(x),
-        };
+        let frame = Frame::of_samples(samples);
         let limit = limit_or_free(gpu, memory_limit)?;
         let columns = ColumnsOf { samples, frame: &frame, weight_scale };
         let bytes = columns.width() as u128 * layout::stride(n) as u128 * size_of::<T>() as u128;

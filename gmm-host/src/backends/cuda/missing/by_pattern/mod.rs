@@ -111,10 +111,7 @@ impl<T: Element> Store<T> {
                 remedy: "free memory of the GPU, or use the CPU (device `cpu`)",
             });
         }
-        let frame = match samples.view() {
-            View::F32(x) => Frame::of_observed(x),
-            View::F64(x) => Frame::of_observed(x),
-        };
+        let frame = Frame::of_samples(samples);
         let weight_scale = samples.weights().map(weight_scale);
         let mut columns = vec![T::default(); (arrangement.d + 1) * arrangement.stride()];
         arrangement.write_columns(samples, &frame, weight_scale.unwrap_or(1.0), &mut columns);

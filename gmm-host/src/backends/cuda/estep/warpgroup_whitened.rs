@@ -27,7 +27,7 @@ const KEPT: usize = 4;
 /// Threads of a block of the kernels that prepare and normalise, and blocks of a multiprocessor.
 const SIMPLE: (u32, u32) = (256, 8);
 /// Registers that a thread of `warpgroup_respond` may have, and blocks of a multiprocessor.
-const RESPOND: (u32, u32) = (128, 2);
+const RESPOND: (u32, u32) = (208, 1);
 
 /// The kernels made ready for mixtures of one shape.
 #[derive(Debug)]

@@ -285,7 +285,11 @@ fn a_million_samples_near_a_fit() {
         assert_near(&format!("{kernel} difference"), a - b, at - beside, 0.02);
         assert_near(&format!("{kernel} anywhere"), c, anywhere, 1e-7 * anywhere.abs());
     }
-    for request in [Some("batch"), Some("batch_tensor_cores"), None] {
+    let mut requests = vec![Some("batch"), Some("batch_tensor_cores"), None];
+    if gpu_harness::warpgroups() {
+        requests.push(Some("batch_warpgroup"));
+    }
+    for request in requests {
         let mut cuda = evaluator(x.view(), request);
         // Enough sets for each kernel, and one that is near to no other.
         let sets = [&mixture, &near, &mixture, &near, &away].map(Clone::clone);
@@ -295,7 +299,7 @@ fn a_million_samples_near_a_fit() {
         assert_near(&format!("{kernel} batch total"), batch[0], at, 0.05);
         assert_near(&format!("{kernel} batch difference"), batch[0] - batch[1], at - beside, 0.02);
         // The matrix units do not take sets so far from each other.
-        if request != Some("batch_tensor_cores") {
+        if !matches!(request, Some("batch_tensor_cores" | "batch_warpgroup")) {
             let batch = cuda.log_likelihood_batch(&sets).unwrap();
             assert_near(&format!("{kernel} anywhere"), batch[4], anywhere, 1e-7 * anywhere.abs());
         }

@@ -182,9 +182,9 @@ fn whitened_agrees() {
     );
 }
 
-/// Whether warpgroups multiply on this device, which compute capability 9.0 alone has. Where they do not, a kernel that needs it is refused.
+/// Whether warpgroups multiply on this device. Where they do not, a kernel that needs it is refused.
 fn has_warpgroups(kernel: &str, covariance_type: CovarianceType) -> bool {
-    let here = gmm_host::cuda_devices().unwrap()[0].compute_capability == (9, 0);
+    let here = gpu_harness::warpgroups();
     if !here {
         let x = normal(1, 10, 2, 0.0);
         let options = CudaOptions::default().with_kernel(String::from(kernel));

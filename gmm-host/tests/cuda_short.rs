@@ -88,17 +88,21 @@ fn beside(m: &Mixture, i: u64) -> Mixture {
 
 /// Several parts of the sets, and blocks that go through several rounds, with far samples; each number of steps.
 fn batches_on_the_matrix_units() {
-    for (n, d, k, sets) in [(70_001, 13, 8, 9), (9001, 7, 3, 5), (3001, 20, 17, 6), (1009, 28, 9, 3)] {
+    for (n, d, k, sets) in
+        [(70_001, 13, 8, 9), (9001, 7, 3, 5), (3001, 20, 17, 6), (1009, 28, 9, 3), (1, 1, 1, 2), (70, 20, 5, 1)]
+    {
         let (mut x, _) = data(n, d);
         x.row_mut(n / 2).fill(25.0);
         let wide = x.mapv(f64::from);
         let first = mixture(0, CovarianceType::Diag, k, d, 0.0);
         let sets: Vec<_> = (0..sets).map(|i| beside(&first, i)).collect();
-        let kernel = "batch_tensor_cores/4:64x1:0";
-        let totals = evaluator(&x, Some(kernel)).log_likelihood_batch(&sets).unwrap();
-        for (total, m) in totals.iter().zip(&sets) {
-            let truth = reference(wide.view()).log_likelihood(m).unwrap();
-            assert_near(&format!("{kernel} N={n} D={d} K={k}"), *total, truth, 1e-6);
+        let truths: Vec<_> = sets.iter().map(|m| reference(wide.view()).log_likelihood(m).unwrap()).collect();
+        let kernels = ["batch_tensor_cores/4:64x1:0", "batch_warpgroup/4:128x1:0"];
+        for kernel in &kernels[..if gpu_harness::warpgroups() { 2 } else { 1 }] {
+            let totals = evaluator(&x, Some(kernel)).log_likelihood_batch(&sets).unwrap();
+            for (total, truth) in totals.iter().zip(&truths) {
+                assert_near(&format!("{kernel} N={n} D={d} K={k}"), *total, *truth, 1e-6);
+            }
         }
     }
 }

@@ -82,6 +82,12 @@ pub fn batch_tensor_cores(steps: usize) -> Entry<batch_tensor_cores::BatchTensor
     Entry::new(format!("batch_tensor_cores_s{steps}"))
 }
 
+/// As [`batch_tensor_cores()`], with the products of warpgroups; `k`: the number of components.
+pub fn batch_warpgroup(steps: usize, k: usize) -> Entry<batch_tensor_cores::BatchTensorCoresArgs> {
+    let of = if k <= batch_tensor_cores::COMPONENTS { "k08_" } else { "" };
+    Entry::new(format!("batch_warpgroup_{of}s{steps}"))
+}
+
 /// Total and scores, with one thread for each (sample, component).
 pub fn pair() -> Entry<pair::PairArgs> {
     Entry::new("pair")

@@ -7,7 +7,7 @@ use crate::compensated::neumaier_sum;
 use crate::data::frame::{Float, Frame};
 use crate::model::linalg::{STRIP, at_once};
 use crate::{Covariances, Error, Mixture, Result};
-use ndarray::{ArrayView2, Axis};
+use ndarray::{ArrayView2, Axis, Zip};
 use rayon::prelude::*;
 
 /// The parameters of a mixture in the frame of a data set, in the working precision.
@@ -83,11 +83,16 @@ impl<T: Float> DeviceParameters<T> {
         let (k, d) = mixture.means().dim();
         let (scale, shift) = memory.map(|former| (former.scale, former.shift)).unwrap_or_default();
         let (mut scale, mut shift) = (numbers_in(scale, k * d), numbers_in(shift, k * d));
-        let rows =
-            scale.par_chunks_exact_mut(d).zip(shift.par_chunks_exact_mut(d)).enumerate().with_min_len(at_once(d));
         let component = |(c, (scale, shift)): (usize, (&mut [T], &mut [T]))| diagonal(mixture, frame, c, scale, shift);
-        let constant: Vec<Result<f64>> = rows.map(component).collect();
-        let constant: Vec<f64> = constant.into_iter().collect::<Result<_>>()?;
+        let constant: Vec<f64> = if k <= at_once(d) {
+            let rows = scale.chunks_exact_mut(d).zip(shift.chunks_exact_mut(d)).enumerate();
+            rows.map(component).collect::<Result<_>>()?
+        } else {
+            let rows =
+                scale.par_chunks_exact_mut(d).zip(shift.par_chunks_exact_mut(d)).enumerate().with_min_len(at_once(d));
+            let constant: Vec<Result<f64>> = rows.map(component).collect();
+            constant.into_iter().collect::<Result<_>>()?
+        };
         Ok(Self::assemble((k, d), scale, shift, Matrices::Diagonal, &constant, frame))
     }
 
@@ -225,9 +230,8 @@ fn diagonal<T: Float>(mixture: &Mixture, frame: &Frame, c: usize, scale: &mut [T
     let unit = std::f64::consts::LOG2_E / 2.0;
     match mixture.covariances() {
         Covariances::Diag(v) => {
-            let row = v.row(c);
-            let s = row.iter().zip(&frame.inverse).map(|(v, inverse)| (unit / v).sqrt() * inverse);
-            scale.iter_mut().zip(s).for_each(|(to, s)| *to = T::from_f64(s));
+            let to_scale = |to: &mut T, v: &f64, inverse: &f64| *to = T::from_f64((unit / v).sqrt() * inverse);
+            Zip::from(&mut *scale).and(v.row(c)).and(&frame.inverse).for_each(to_scale);
         }
         Covariances::Spherical(v) => {
             let s = (unit / v[c]).sqrt();
@@ -241,21 +245,29 @@ fn diagonal<T: Float>(mixture: &Mixture, frame: &Frame, c: usize, scale: &mut [T
             });
         }
     }
-    let mean = mixture.means().index_axis_move(Axis(0), c);
-    let mut product = LogProduct::default();
-    let of_frame = frame.shift.iter().zip(&frame.scale);
-    for (j, (((&s, to), mean), (frame_shift, frame_scale))) in
-        scale.iter().zip(shift).zip(mean).zip(of_frame).enumerate()
-    {
+    let mut usable = true;
+    let shifted = |to: &mut T, &s: &T, mean: &f64, frame_shift: &f64, frame_scale: &f64| {
         let s: f64 = s.into();
         let m = (frame_shift - mean) * frame_scale * s;
         // |x′| is below 16 by the choice of the frame; a scale that is denormal has lost its digits.
-        if !(16.0 * s + m.abs() <= T::MAX_DEVIATION && s >= T::MIN_POSITIVE) {
-            return Err(Error::OutOfRange { component: c, column: j, precision: T::NAME });
-        }
-        product.multiply(s);
-        *to = T::from_f64(m);
+        let fits = 16.0 * s + m.abs() <= T::MAX_DEVIATION && s >= T::MIN_POSITIVE;
+        usable &= fits;
+        *to = if fits { T::from_f64(m) } else { T::from_f64(f64::NAN) };
+    };
+    let means = mixture.means();
+    Zip::from(&mut *shift).and(&*scale).and(means.row(c)).and(&frame.shift).and(&frame.scale).for_each(shifted);
+    if !usable {
+        let column = shift
+            .iter()
+            .position(|m| {
+                let m: f64 = (*m).into();
+                m.is_nan()
+            })
+            .unwrap_or(0);
+        return Err(Error::OutOfRange { component: c, column, precision: T::NAME });
     }
+    let mut product = LogProduct::default();
+    scale.iter().for_each(|s| product.multiply((*s).into()));
     Ok(weight.log2() + product.log2())
 }
 

@@ -44,6 +44,12 @@ pub fn run<F: FnOnce() + Send + 'static>(
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
+/// Whether the device has the products of warpgroups.
+#[allow(dead_code)]
+pub fn warpgroups() -> bool {
+    gmm_host::cuda_devices().unwrap()[0].compute_capability == (9, 0)
+}
+
 /// `GMM_TEST_KERNELS` names an archive of PTX that is tested instead of the committed one: docs/rust-cuda.md.
 fn kernels_of_another_compiler() {
     if let Some(file) = std::env::var_os("GMM_TEST_KERNELS") {

@@ -1,6 +1,7 @@
 //! Log-likelihoods: totals, totals of many parameter sets, and one value for each sample.
 pub mod batch;
 pub mod batch_tensor_cores;
+pub mod batch_warpgroup;
 pub mod exp2_bias;
 pub mod pair;
 pub mod small_k;

@@ -42,6 +42,18 @@ impl LogProduct {
         (self.far + self.exponent as f64, self.mantissa)
     }
 
+    /// The two numbers that represent a product without far samples: (exponent, mantissa).
+    #[inline(always)]
+    pub fn near(self) -> (i32, f32) {
+        (self.exponent, self.mantissa)
+    }
+
+    /// The product that these two numbers represent.
+    #[inline(always)]
+    pub fn from_near(exponent: i32, mantissa: f32) -> Self {
+        Self { far: 0.0, exponent, mantissa }
+    }
+
     /// The product that these two numbers represent.
     #[inline(always)]
     pub fn from_parts(power: f64, mantissa: f32) -> Self {

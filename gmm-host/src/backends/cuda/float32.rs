@@ -331,9 +331,9 @@ impl Evaluator for Float32<'_> {
             if together {
                 for sets in sets.chunks(MAX_TOTALS) {
                     let n = self.data.n();
-                    let many = sets.len() >= FEWEST_NEAR_SETS || requested == Some(Family::BatchTensorCores);
-                    let near = |set| batch_tensor_cores_layout::near(&sets[0], set, n);
-                    task.expandable = many && sets.iter().all(near);
+                    let many = sets.len() >= FEWEST_NEAR_SETS
+                        || matches!(requested, Some(Family::BatchTensorCores | Family::BatchWarpgroup));
+                    task.expandable = many && batch_tensor_cores_layout::near(sets, n);
                     if let Planned::By(plan) = self.plan(&task, sets)? {
                         totals.extend(self.totals(&plan, sets)?);
                     }

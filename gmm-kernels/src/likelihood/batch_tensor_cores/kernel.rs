@@ -220,7 +220,7 @@ unsafe fn write_exponents<const S: usize>(
 
 /// The sum of the logarithms of the products of the lanes with the same `lane % 4`, in each of them. All lanes take part.
 #[inline(always)]
-fn sum_of_eight((power, mantissa): (f64, f32)) -> f64 {
+pub(crate) fn sum_of_eight((power, mantissa): (f64, f32)) -> f64 {
     let (mut power, mut mantissa) = (power, mantissa);
     let mut distance = 4;
     while distance < WARP {

@@ -270,3 +270,118 @@ pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand
             121 122 123 124 125 126 127);
     }
 }
+
+/// Has the matrix units see what this thread has written to shared memory.
+#[inline(always)]
+pub fn operands_ready() {
+    // SAFETY: no access of its own.
+    unsafe { asm!("fence.proxy.async.shared::cta;", options(nostack)) };
+}
+
+/// Starts A·B of a warpgroup, both the sums of a high and a low part, of which the product of both low parts is left out: A (64, 16·S) in float16, in
+/// registers as those of `mma` are, 16 rows a warp; B (32, 16·S) in float16, in shared memory, whose matrices of (8, 8) have rows along the sum: of each
+/// 16 of it first two of the high part, then two of the low one, one behind the other; the result (64, 32) in float32. A thread gets the
+/// numbers of rows r = 16·warp + lane / 4 and r + 8 in columns 8·j + 2·(lane % 4) and the next one: four for each j, the first row's first.
+/// [`warpgroup_finish`] waits for them. Products are exact; their sums are truncated, not rounded. The small products come first.
+/// All threads of the warpgroup take part. S is at most 4.
+///
+/// # Safety
+/// The operand lies in the launch's shared memory, [`operands_ready`] has followed what wrote it, and nothing writes it before
+/// [`warpgroup_finish`].
+#[inline(always)]
+pub unsafe fn warpgroup_start<const S: usize>(
+    high: &[[Halves; 4]; S],
+    low: &[[Halves; 4]; S],
+    b: Operand,
+) -> [f32; 16] {
+    let mut c = [0.0f32; 16];
+    macro_rules! product {
+        ($a0:ident $a1:ident $a2:ident $a3:ident, $b:literal, $add:literal) => {
+            concat!(
+                concat!("add.s32 place, {b}, ", $b, "; mov.b64 b, {{place, {across}}}; "),
+                "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 ",
+                registers!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15),
+                concat!(", {{{", stringify!($a0), "}, {", stringify!($a1), "}, {", stringify!($a2), "}, {", stringify!($a3)),
+                concat!("}}}, b, ", $add, ", 1, 1, 0;")
+            )
+        };
+    }
+    macro_rules! products {
+        ($($i:literal)*; $($product:expr),*; $($name:ident $part:ident $s:literal $register:literal),*) => {
+            asm!(
+                "{{",
+                ".reg .pred no, yes;",
+                ".reg .b32 place;",
+                ".reg .b64 b;",
+                "setp.ne.b32 no, {b}, {b};",
+                "setp.eq.b32 yes, {b}, {b};",
+                "wgmma.fence.sync.aligned;",
+                $($product,)*
+                "wgmma.commit_group.sync.aligned;",
+                "}}",
+                $(out(reg32) c[$i],)*
+                $($name = in(reg32) $part[$s][$register],)*
+                b = in(reg32) b.low, across = in(reg32) b.high, options(nostack)
+            )
+        };
+    }
+    // The places of the parts: 16 units of 16 bytes each.
+    macro_rules! steps {
+        ($($product:expr),*; $($operand:tt)*) => {
+            products!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; $($product),*; $($operand)*)
+        };
+    }
+    // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers. Every thread takes part.
+    unsafe {
+        match S {
+            1 => steps!(
+                product!(l00 l01 l02 l03, 0, "no"), product!(h00 h01 h02 h03, 16, "yes"), product!(h00 h01 h02 h03, 0, "yes");
+                h00 high 0 0, h01 high 0 1, h02 high 0 2, h03 high 0 3, l00 low 0 0, l01 low 0 1, l02 low 0 2, l03 low 0 3
+            ),
+            2 => steps!(
+                product!(l00 l01 l02 l03, 0, "no"), product!(h00 h01 h02 h03, 16, "yes"),
+                product!(l10 l11 l12 l13, 32, "yes"), product!(h10 h11 h12 h13, 48, "yes"),
+                product!(h00 h01 h02 h03, 0, "yes"), product!(h10 h11 h12 h13, 32, "yes");
+                h00 high 0 0, h01 high 0 1, h02 high 0 2, h03 high 0 3, l00 low 0 0, l01 low 0 1, l02 low 0 2, l03 low 0 3,
+                h10 high 1 0, h11 high 1 1, h12 high 1 2, h13 high 1 3, l10 low 1 0, l11 low 1 1, l12 low 1 2, l13 low 1 3
+            ),
+            3 => steps!(
+                product!(l00 l01 l02 l03, 0, "no"), product!(h00 h01 h02 h03, 16, "yes"),
+                product!(l10 l11 l12 l13, 32, "yes"), product!(h10 h11 h12 h13, 48, "yes"),
+                product!(l20 l21 l22 l23, 64, "yes"), product!(h20 h21 h22 h23, 80, "yes"),
+                product!(h00 h01 h02 h03, 0, "yes"), product!(h10 h11 h12 h13, 32, "yes"), product!(h20 h21 h22 h23, 64, "yes");
+                h00 high 0 0, h01 high 0 1, h02 high 0 2, h03 high 0 3, l00 low 0 0, l01 low 0 1, l02 low 0 2, l03 low 0 3,
+                h10 high 1 0, h11 high 1 1, h12 high 1 2, h13 high 1 3, l10 low 1 0, l11 low 1 1, l12 low 1 2, l13 low 1 3,
+                h20 high 2 0, h21 high 2 1, h22 high 2 2, h23 high 2 3, l20 low 2 0, l21 low 2 1, l22 low 2 2, l23 low 2 3
+            ),
+            _ => steps!(
+                product!(l00 l01 l02 l03, 0, "no"), product!(h00 h01 h02 h03, 16, "yes"),
+                product!(l10 l11 l12 l13, 32, "yes"), product!(h10 h11 h12 h13, 48, "yes"),
+                product!(l20 l21 l22 l23, 64, "yes"), product!(h20 h21 h22 h23, 80, "yes"),
+                product!(l30 l31 l32 l33, 96, "yes"), product!(h30 h31 h32 h33, 112, "yes"),
+                product!(h00 h01 h02 h03, 0, "yes"), product!(h10 h11 h12 h13, 32, "yes"),
+                product!(h20 h21 h22 h23, 64, "yes"), product!(h30 h31 h32 h33, 96, "yes");
+                h00 high 0 0, h01 high 0 1, h02 high 0 2, h03 high 0 3, l00 low 0 0, l01 low 0 1, l02 low 0 2, l03 low 0 3,
+                h10 high 1 0, h11 high 1 1, h12 high 1 2, h13 high 1 3, l10 low 1 0, l11 low 1 1, l12 low 1 2, l13 low 1 3,
+                h20 high 2 0, h21 high 2 1, h22 high 2 2, h23 high 2 3, l20 low 2 0, l21 low 2 1, l22 low 2 2, l23 low 2 3,
+                h30 high 3 0, h31 high 3 1, h32 high 3 2, h33 high 3 3, l30 low 3 0, l31 low 3 1, l32 low 3 2, l33 low 3 3
+            ),
+        }
+    }
+    c
+}
+
+/// Waits until no more than LEFT of the products that [`warpgroup_start`] has started are under way; `c` is of those that are not. All threads of the
+/// warpgroup take part.
+#[inline(always)]
+pub fn warpgroup_finish<const LEFT: usize>(c: &mut [f32; 16]) {
+    // SAFETY: no operands.
+    unsafe { asm!("wgmma.wait_group.sync.aligned {};", const LEFT, options(nostack)) };
+    let mut i = 0;
+    while i < 16 {
+        // What uses them stays behind the wait.
+        // SAFETY: does nothing.
+        unsafe { asm!("/* {0} */", inout(reg32) c[i], options(nostack)) };
+        i += 1;
+    }
+}

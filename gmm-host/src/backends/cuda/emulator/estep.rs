@@ -646,11 +646,17 @@ fn warpgroup_whitened_sums<'a>(
         };
         let sums = memory.write("sums", &mut sums);
         let summing = OuterArgs { shape, n, features, responsibilities, slices: count, add, sums };
-        let (whiten, outer): (unsafe fn(WhitenArgs), unsafe fn(OuterArgs)) = match shape.width() {
-            32 => (warpgroup_whiten_d32, warpgroup_outer_d32),
-            64 => (warpgroup_whiten_d64, warpgroup_outer_d64),
-            96 => (warpgroup_whiten_d96, warpgroup_outer_d96),
-            _ => (warpgroup_whiten_d128, warpgroup_outer_d128),
+        let whiten: unsafe fn(WhitenArgs) = match shape.width() {
+            32 => warpgroup_whiten_d32,
+            64 => warpgroup_whiten_d64,
+            96 => warpgroup_whiten_d96,
+            _ => warpgroup_whiten_d128,
+        };
+        let outer: unsafe fn(OuterArgs) = match shape.width() {
+            32 => warpgroup_outer_d32,
+            64 => warpgroup_outer_d64,
+            96 => warpgroup_outer_d96,
+            _ => warpgroup_outer_d128,
         };
         // SAFETY: the arguments of these kernels, with the arrays of `memory`.
         unsafe {

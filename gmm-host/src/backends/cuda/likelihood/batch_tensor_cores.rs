@@ -1,4 +1,4 @@
-//! `batch_tensor_cores`: many similar parameter sets over one read of the data, on the matrix units.
+//! `batch_tensor_cores` and `batch_warpgroup`: many similar parameter sets over one read of the data, on the matrix units.
 use super::batch_tensor_cores_layout::{eights, fours, sections};
 use crate::Result;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
@@ -6,6 +6,7 @@ use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::{check_suffices, mismatch};
 use gmm_kernels::likelihood::batch_tensor_cores::{BatchTensorCoresArgs, MAX_FEATURES, SETS, shared_bytes};
+use gmm_kernels::likelihood::batch_warpgroup::{self, MOST_FOURS};
 
 /// A launch that leaves each block's sum for each set, and for those that make the last four whole.
 #[derive(Clone, Copy)]
@@ -18,12 +19,15 @@ pub struct BatchTensorCores<'a> {
     /// Sets of a block, at most.
     pub part: usize,
     pub k: usize,
+    /// Whether it is `batch_warpgroup`.
+    pub warpgroups: bool,
     pub partials: Numbers<'a, f64>,
 }
 
 impl BatchTensorCores<'_> {
     pub fn grid(&self, blocks: u32, threads: u32) -> Grid {
         let (all, part) = (fours(self.sets), self.part());
+        let shared_bytes = if self.warpgroups { batch_warpgroup::shared_bytes } else { shared_bytes };
         let shared = shared_bytes(self.columns.d(), eights(self.k), part, threads);
         Grid { blocks: (blocks, all.div_ceil(part) as u32), threads, shared, cooperative: false }
     }
@@ -45,7 +49,8 @@ unsafe impl Launch for BatchTensorCores<'_> {
         let shape = self.grid(grid.blocks.0, grid.threads);
         let needed = vec![reference.end, SETS * fours(self.sets) * grid.blocks.0 as usize, shape.shared];
         let got = vec![self.parameters.len(), self.partials.len(), grid.shared];
-        if grid.blocks.1 != shape.blocks.1 || d > MAX_FEATURES || self.sets == 0 {
+        let too_many = self.warpgroups && self.part() > MOST_FOURS;
+        if grid.blocks.1 != shape.blocks.1 || d > MAX_FEATURES || self.sets == 0 || too_many {
             return Err(mismatch("a launch of `batch_tensor_cores`", needed, got));
         }
         check_suffices("a launch of `batch_tensor_cores`", needed, got)?;

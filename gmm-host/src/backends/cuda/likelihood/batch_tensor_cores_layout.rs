@@ -1,9 +1,10 @@
 //! Parameters of `batch_tensor_cores`. Nothing here calls CUDA, so that it is tested on any machine.
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use gmm_kernels::likelihood::batch_tensor_cores::{
-    COMPONENTS, FEATURE_SCALE, FEATURES, MAX_FEATURES, MAX_STEPS, ONE, SETS, SQUARE_SCALE, STEP_SIZE, reference_row,
-    steps, weights_size,
+    COMPONENTS, FEATURE_SCALE, FEATURES, MAX_FEATURES, ONE, SETS, SQUARE_SCALE, STEP_SIZE, reference_row, steps,
+    weights_size,
 };
+use pulp::Arch;
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
@@ -11,6 +12,10 @@ use std::ops::Range;
 const TOTAL_ERROR: f64 = 0.02 * LOG2_E;
 /// A set's largest coefficient comes to between 2^13 and 2^14, so that rounding does not bring it to 2^15.
 const LARGEST: f64 = 13.0;
+/// What the kernel multiplies a feature, its square, and the number one by.
+const FEATURE: f64 = FEATURE_SCALE as f64;
+const SQUARE: f64 = SQUARE_SCALE as f64;
+const ONE_SCALED: f64 = FEATURE * ONE as f64;
 
 /// ⌈K / 8⌉.
 pub(crate) fn eights(k: usize) -> usize {
@@ -37,97 +42,136 @@ pub(crate) fn sections(k: usize, d: usize, sets: usize) -> [Range<usize>; 3] {
     })
 }
 
-/// A feature of a component in float64: t = s·x + m.
-#[derive(Clone, Copy)]
-struct Feature {
-    s: f64,
-    m: f64,
-}
-
-/// The features of a component.
-fn features(parameters: &DeviceParameters<f32>, c: usize) -> impl Iterator<Item = Feature> + '_ {
-    let d = parameters.n_features;
-    let both = parameters.scale[c * d..][..d].iter().zip(&parameters.shift[c * d..][..d]);
-    both.map(|(s, m)| Feature { s: f64::from(*s), m: f64::from(*m) })
-}
-
 /// The components of a set that have a weight.
 fn components(parameters: &DeviceParameters<f32>) -> impl Iterator<Item = usize> + '_ {
     (0..parameters.n_components).filter(|c| parameters.weight[*c] > 0.0)
 }
 
-/// What has to be added to the reference's exponent for a feature: a·x² + b·x + c, where t² is expanded for both.
-#[derive(Clone, Copy)]
-struct Difference {
-    a: f64,
-    b: f64,
-    c: f64,
+/// What has to be added to the reference's exponents for each feature of each component of a set, (K, D) each: a·x² + b·x + c, where t² is expanded
+/// for both. Of components without weight: any numbers.
+#[derive(Default)]
+struct Differences {
+    a: Vec<f64>,
+    b: Vec<f64>,
+    c: Vec<f64>,
+    /// By how much [`round`](Self::round) has changed a, as a share of s².
+    change: Vec<f64>,
 }
 
-impl Difference {
-    fn new(reference: Feature, of: Feature) -> Self {
-        // As products, so that close parameters lose no digits.
-        let (scales, shifts) = (reference.s - of.s, reference.m - of.m);
-        Self {
-            a: scales * (reference.s + of.s),
-            b: 2.0 * (scales * reference.m + of.s * shifts),
-            c: shifts * (reference.m + of.m),
+impl Differences {
+    /// Computes those of another set, in the same memory.
+    fn compute(&mut self, arch: Arch, reference: &DeviceParameters<f32>, set: &DeviceParameters<f32>) {
+        let n = set.scale.len();
+        for to in [&mut self.a, &mut self.b, &mut self.c] {
+            to.resize(n, 0.0);
         }
+        let (a, b, c) = (&mut self.a[..n], &mut self.b[..n], &mut self.c[..n]);
+        let [reference_s, reference_m] = [&reference.scale[..n], &reference.shift[..n]];
+        let [of_s, of_m] = [&set.scale[..n], &set.shift[..n]];
+        // Compiled for what the machine has: the loop becomes vector instructions.
+        arch.dispatch(
+            #[inline(always)]
+            || {
+                for i in 0..n {
+                    let [s, m, of_s, of_m] = [reference_s[i], reference_m[i], of_s[i], of_m[i]].map(f64::from);
+                    // As products, so that close parameters lose no digits.
+                    let (scales, shifts) = (s - of_s, m - of_m);
+                    a[i] = scales * (s + of_s);
+                    b[i] = 2.0 * (scales * m + of_s * shifts);
+                    c[i] = shifts * (m + of_m);
+                }
+            },
+        );
     }
 
-    /// Over the numbers by which the kernel multiplies a feature and its square.
-    fn coefficients(self) -> [f64; 2] {
-        [self.b / f64::from(FEATURE_SCALE), self.a / f64::from(SQUARE_SCALE)]
+    /// The largest coefficient of the set, or a number above it.
+    fn largest(&self, reference: &DeviceParameters<f32>, set: &DeviceParameters<f32>) -> f64 {
+        let d = set.n_features;
+        let most = |of: &[f64]| of.iter().fold(0.0f64, |most, v| most.max(v.abs()));
+        let of_component = |c: usize| {
+            let seeds = (f64::from(set.seed[c]) - f64::from(reference.seed[c])).abs();
+            let constant = seeds + self.c[c * d..][..d].iter().map(|v| v.abs()).sum::<f64>();
+            let [a, b] = [&self.a, &self.b].map(|of| most(&of[c * d..][..d]));
+            // The constant for the rounded coefficients is a little larger.
+            (b / FEATURE).max(a / SQUARE).max(2.0 * constant / ONE_SCALED)
+        };
+        components(set).map(of_component).fold(f64::MIN_POSITIVE, f64::max)
+    }
+
+    /// Replaces a and b by the coefficients times `power`, over the numbers by which the kernel multiplies a feature and its square, as two float16
+    /// numbers hold them; and c by the constant that belongs to these.
+    ///
+    /// The rounded coefficients are those of a Gaussian with a slightly other mean and deviation: of −s²·x² − 2·s·m·x the constant is
+    /// −m² = −(2·s·m)² / (4·s²), and its change follows from those of the two coefficients.
+    fn round(&mut self, arch: Arch, set: &DeviceParameters<f32>, power: f64) {
+        let n = set.scale.len();
+        self.change.resize(n, 0.0);
+        let (a, b, c) = (&mut self.a[..n], &mut self.b[..n], &mut self.c[..n]);
+        let (change, of_s, of_m) = (&mut self.change[..n], &set.scale[..n], &set.shift[..n]);
+        // Powers of two: exact.
+        let (to_a, to_b) = (power / SQUARE, power / FEATURE);
+        let (from_a, from_b) = (1.0 / to_a, 1.0 / to_b);
+        arch.dispatch(
+            #[inline(always)]
+            || {
+                for i in 0..n {
+                    let [s, m] = [of_s[i], of_m[i]].map(f64::from);
+                    let [rounded_a, rounded_b] = [round(a[i] * to_a), round(b[i] * to_b)];
+                    let [change_a, change_b] = [rounded_a * from_a - a[i], rounded_b * from_b - b[i]];
+                    let linear = 2.0 * s * m;
+                    let moved = change_b * (2.0 * linear - change_b) / 4.0 - m * m * change_a;
+                    c[i] += moved / (s * s - change_a);
+                    change[i] = change_a / (s * s);
+                    (a[i], b[i]) = (rounded_a, rounded_b);
+                }
+            },
+        );
     }
 }
 
-/// The largest coefficient of a set, or a number above it.
-fn largest(reference: &DeviceParameters<f32>, set: &DeviceParameters<f32>) -> f64 {
-    let of_component = |c: usize| {
-        let mut constant = (f64::from(set.seed[c]) - f64::from(reference.seed[c])).abs();
-        let mut largest = 0.0f64;
-        for (reference, of) in features(reference, c).zip(features(set, c)) {
-            let difference = Difference::new(reference, of);
-            let [b, a] = difference.coefficients();
-            largest = largest.max(b.abs()).max(a.abs());
-            constant += difference.c.abs();
-        }
-        // The constant for the rounded coefficients is a little larger.
-        largest.max(2.0 * constant / f64::from(FEATURE_SCALE * ONE))
-    };
-    components(set).map(of_component).fold(f64::MIN_POSITIVE, f64::max)
-}
-
-/// Whether the kernel can evaluate a set beside a reference, and keeps the digits of its total over `n` samples. Both have the same K and D.
+/// Whether the kernel can evaluate the sets beside the first of them, and keeps the digits of their totals over `n` samples. All have the same K and D.
 ///
 /// The units truncate their sums: of the largest product they lose up to 2^-24, always to the same side. Besides, splitting a feature and its square
 /// into two float16 numbers costs up to 2^-22 of each product, with random signs. For the samples that a component explains, y = s·x has
 /// the mean −m and the variance log₂e / 2 = u, so that the mean of y² is u + m², and that of y⁴ 3·u² + 6·u·m² + m⁴.
-pub(crate) fn near(reference: &DeviceParameters<f32>, set: &DeviceParameters<f32>, n: usize) -> bool {
+pub(crate) fn near(sets: &[DeviceParameters<f32>], n: usize) -> bool {
+    let Some(reference) = sets.first() else { return false };
     let diagonal = |p: &DeviceParameters<f32>| matches!(p.matrices, Matrices::Diagonal);
-    if set.n_features > MAX_FEATURES || !diagonal(reference) || !diagonal(set) {
+    if reference.n_features > MAX_FEATURES || !sets.iter().all(diagonal) {
         return false;
     }
+    let (arch, mut differences) = (Arch::new(), Differences::default());
+    let d = reference.n_features;
+    let mut squares = vec![0.0; reference.scale.len()];
     let u = LOG2_E / 2.0;
-    let mut most = 0.0f64;
-    for c in components(set) {
-        if reference.weight[c] == 0.0 {
-            return false;
-        }
-        let mut of_products = 0.0;
-        for (reference, of) in features(reference, c).zip(features(set, c)) {
-            let Difference { a, b, c } = Difference::new(reference, of);
-            let (m2, s2) = (of.m * of.m, of.s * of.s);
-            of_products += a * a * (3.0 * u * u + 6.0 * u * m2 + m2 * m2) / (s2 * s2) + b * b * (u + m2) / s2 + c * c;
-        }
-        most = most.max(of_products);
-    }
     let (truncated, random) = (2f64.powi(-24), 2f64.powi(-22));
-    let n = n as f64;
-    most.sqrt() * (truncated * n + random * n.sqrt()) <= TOTAL_ERROR
+    let lost = truncated * n as f64 + random * (n as f64).sqrt();
+    sets.iter().all(|set| {
+        differences.compute(arch, reference, set);
+        let Differences { a, b, c, .. } = &differences;
+        let n = squares.len();
+        let (squares, a, b, c, s, m) = (&mut squares[..n], &a[..n], &b[..n], &c[..n], &set.scale[..n], &set.shift[..n]);
+        arch.dispatch(
+            #[inline(always)]
+            || {
+                for i in 0..n {
+                    let [s, m] = [s[i], m[i]].map(f64::from);
+                    let (m2, of_s2) = (m * m, 1.0 / (s * s));
+                    let [a, b] = [a[i] * of_s2, b[i]];
+                    squares[i] =
+                        a * a * (3.0 * u * u + 6.0 * u * m2 + m2 * m2) + b * b * (u + m2) * of_s2 + c[i] * c[i];
+                }
+            },
+        );
+        components(set).all(|c| {
+            let of_products = squares[c * d..][..d].iter().sum::<f64>();
+            reference.weight[c] > 0.0 && of_products.sqrt() * lost <= TOTAL_ERROR
+        })
+    })
 }
 
 /// What two float16 numbers hold of a number of at most 2^15: 22 digits, and none below 2^-24.
+#[inline(always)]
 fn round(v: f64) -> f64 {
     /// v + LAST − LAST is v rounded to a multiple of 2^-24.
     const LAST: f64 = 1.5 * (1u64 << 28) as f64;
@@ -148,11 +192,12 @@ pub(crate) fn write(sets: &[DeviceParameters<f32>], out: &mut [f32]) {
     let (weights, to_reference) = rest.split_at_mut(weights.len());
     write_reference(reference, to_reference);
     let [of_four, weights_of_four, _] = sections(k, d, SETS).map(|section| section.len());
+    let mut differences = Differences::default();
     let fours = out.chunks_exact_mut(of_four).zip(weights.chunks_exact_mut(weights_of_four));
     for (sets, (out, weights)) in sets.chunks(SETS).zip(fours) {
         for place in 0..SETS {
             // Behind the last set the reference: its likelihoods are no numbers too small for the fast path.
-            write_set(reference, sets.get(place).unwrap_or(reference), place, out, weights);
+            write_set(&mut differences, [reference, sets.get(place).unwrap_or(reference)], place, out, weights);
         }
     }
 }
@@ -170,48 +215,40 @@ fn write_reference(reference: &DeviceParameters<f32>, out: &mut [f32]) {
 
 /// Writes a set to its place among four.
 fn write_set(
-    reference: &DeviceParameters<f32>,
-    set: &DeviceParameters<f32>,
+    differences: &mut Differences,
+    [reference, set]: [&DeviceParameters<f32>; 2],
     place: usize,
     out: &mut [f32],
     weights: &mut [f32],
 ) {
-    let (k, d) = (set.n_components, set.n_features);
-    let one = f64::from(FEATURE_SCALE * ONE);
+    let (k, d, arch) = (set.n_components, set.n_features, Arch::new());
+    differences.compute(arch, reference, set);
     // Far from the ends of float32, also where a set is the reference.
-    let power = (LARGEST - largest(reference, set).log2().floor()).clamp(-60.0, 60.0).exp2();
+    let power = (LARGEST - differences.largest(reference, set).log2().floor()).clamp(-60.0, 60.0).exp2();
+    differences.round(arch, set, power);
     weights[eights(k) * SETS * COMPONENTS + place] = (1.0 / power) as f32;
     for c in components(set) {
         let (eight, tile, column) = (c / COMPONENTS, c % COMPONENTS / 2, 2 * place + c % 2);
         weights[(eight * SETS + place) * COMPONENTS + c % COMPONENTS] = set.weight[c];
-        // `slot`: a feature of a step, or behind them the number one.
-        let mut put = |step: usize, slot: usize, values: [f64; 2]| {
-            let lane = 4 * column + slot % 4;
-            let at = (eight * steps(d) + step) * STEP_SIZE + 128 * tile + 4 * lane + 2 * (slot / 4);
-            out[at..][..2].copy_from_slice(&values.map(|v| v as f32));
-        };
-        let mut constants = [0.0; MAX_STEPS];
-        constants[0] = f64::from(set.seed[c]) - f64::from(reference.seed[c]);
-        for (j, (of_reference, of)) in features(reference, c).zip(features(set, c)).enumerate() {
-            let exact = Difference::new(of_reference, of);
-            let rounded = exact.coefficients().map(|v| round(v * power));
-            put(j / FEATURES, j % FEATURES, rounded);
-            // The rounded coefficients are those of a Gaussian with a slightly other mean and deviation; its constant belongs to them: of
-            // −s²·x² − 2·s·m·x the constant is −m² = −(2·s·m)² / (4·s²), and its change follows from those of the two coefficients.
-            let change_a = rounded[1] * f64::from(SQUARE_SCALE) / power - exact.a;
-            let change_b = rounded[0] * f64::from(FEATURE_SCALE) / power - exact.b;
-            let square = of.s * of.s - change_a;
-            let linear = 2.0 * of.s * of.m - change_b;
-            let moved = (change_b * (linear + 2.0 * of.s * of.m) / 4.0 - of.m * of.m * change_a) / square;
-            constants[j / FEATURES] += exact.c + moved;
-            // log₂ of the deviations' ratio.
-            let ratio = -change_a / (of.s * of.s);
-            constants[0] += LOG2_E / 2.0 * (ratio - ratio * ratio / 2.0);
-        }
-        for (step, constant) in constants[..steps(d)].iter().enumerate() {
-            let digits = constant * power / one;
+        let of_component = c * d..(c + 1) * d;
+        let Differences { a, b, c: constants, change } = &*differences;
+        // log₂ of the deviations' ratio, from the first two terms of its series.
+        let ratio: f64 = change[of_component.clone()].iter().map(|change| -change - change * change / 2.0).sum();
+        let mut rest = f64::from(set.seed[c]) - f64::from(reference.seed[c]) + LOG2_E / 2.0 * ratio;
+        let [a, b, constants] = [a, b, constants].map(|of| of[of_component.clone()].chunks(FEATURES));
+        let steps_of = a.zip(b).zip(constants);
+        for (step, ((a, b), constants)) in steps_of.enumerate() {
+            // Four numbers of each of the lanes that have this column: two features or squares of each half of the step.
+            let lanes = &mut out[(eight * steps(d) + step) * STEP_SIZE + 128 * tile + 16 * column..][..16];
+            // `slot`: a feature of the step, or behind them the number one.
+            let mut put = |slot: usize, values: [f64; 2]| {
+                lanes[4 * (slot % 4) + 2 * (slot / 4)..][..2].copy_from_slice(&values.map(|v| v as f32));
+            };
+            a.iter().zip(b).enumerate().for_each(|(slot, (a, b))| put(slot, [*b, *a]));
+            let digits = (constants.iter().sum::<f64>() + rest) * power / ONE_SCALED;
             let first = round(digits);
-            put(step, FEATURES, [first, round(digits - first)]);
+            put(FEATURES, [first, round(digits - first)]);
+            rest = 0.0;
         }
     }
 }
@@ -245,6 +282,7 @@ mod tests {
     #[test]
     fn near_depends_on_the_number_of_samples() {
         let (a, b, c) = (parameters(1.0, 1.0), parameters(1.01, 1.005), parameters(3.0, -2.0));
+        let near = |a: &DeviceParameters<f32>, b: &DeviceParameters<f32>, n| near(&[a.clone(), b.clone()], n);
         assert!(near(&a, &a, usize::MAX));
         assert!(near(&a, &b, 1_000_000) && !near(&a, &b, 1_000_000_000));
         assert!(near(&a, &c, 1000) && !near(&a, &c, 1_000_000));
@@ -265,7 +303,8 @@ mod tests {
         };
         for x in [[0.0, 0.0], [1.0, -2.0], [-3.5, 0.25]] {
             let exponent = |p: &DeviceParameters<f32>| -> f64 {
-                features(p, 0).zip(x).map(|(f, x)| -(f.s * x + f.m).powi(2)).sum::<f64>() + f64::from(p.seed[0])
+                let t = |j: usize| f64::from(p.scale[j]) * x[j] + f64::from(p.shift[j]);
+                f64::from(p.seed[0]) - t(0).powi(2) - t(1).powi(2)
             };
             let product = |v: [f64; 2], x: f64| v[0] * 2048.0 * x + v[1] * 256.0 * x * x;
             let difference = scale * (product(at(0), x[0]) + product(at(1), x[1]) + product(at(FEATURES), 8.0));

@@ -66,10 +66,13 @@ impl Plan {
             Family::Batch => {
                 Kernels::Batch(gpu.kernel(&entries::batch(d), registers)?, gpu.kernel(&entries::reduce_sets(), None)?)
             }
-            Family::BatchTensorCores => Kernels::BatchTensorCores(
-                gpu.kernel(&entries::batch_tensor_cores(steps(d)), registers)?,
-                gpu.kernel(&entries::reduce_sets(), None)?,
-            ),
+            Family::BatchTensorCores | Family::BatchWarpgroup => {
+                let entry = match family {
+                    Family::BatchWarpgroup => entries::batch_warpgroup(steps(d), task.k),
+                    _ => entries::batch_tensor_cores(steps(d)),
+                };
+                Kernels::BatchTensorCores(gpu.kernel(&entry, registers)?, gpu.kernel(&entries::reduce_sets(), None)?)
+            }
             Family::Tiled8 | Family::Tiled16 => {
                 Kernels::Tiled(gpu.kernel(&entries::tiled(family.rows(), task.full, task.gaps), registers)?)
             }
@@ -96,7 +99,7 @@ impl Plan {
         let Task { k, d, full, gaps, .. } = self.task;
         let blocks = self.blocks as usize;
         match self.variant.family {
-            Family::Batch | Family::BatchTensorCores => {
+            Family::Batch | Family::BatchTensorCores | Family::BatchWarpgroup => {
                 enlarge(&mut workspace.partials, blocks * sets.len().next_multiple_of(SETS))?;
             }
             _ => workspace.blocks.enlarge(blocks)?,
@@ -113,7 +116,7 @@ impl Plan {
             Family::Batch => workspace.parameters.fill(batch::parameters(k, d, sets.len()), |to| {
                 batch::write(sets, to);
             }),
-            Family::BatchTensorCores => {
+            Family::BatchTensorCores | Family::BatchWarpgroup => {
                 let [.., last] = batch_tensor_cores_layout::sections(k, d, sets.len());
                 workspace.parameters.fill(last.end, |to| batch_tensor_cores_layout::write(sets, to))
             }
@@ -178,6 +181,7 @@ impl Plan {
                     sets: sets.len(),
                     part: self.variant.split as usize,
                     k,
+                    warpgroups: self.variant.family == Family::BatchWarpgroup,
                     partials: Numbers::of(&workspace.partials),
                 };
                 let running = stream.launch(kernel, sums.grid(self.blocks, self.variant.block), sums)?;

@@ -5,6 +5,7 @@
 //! | `small_k` | total | diagonal, tied | K ≤ 8, D ≤ 16 | no |
 //! | `batch` | total, totals of many parameter sets | diagonal | D ≤ 16, K as shared memory allows | no |
 //! | `batch_tensor_cores` | totals of many parameter sets | diagonal, sets near to each other | D ≤ 28, K as shared memory allows | no |
+//! | `batch_warpgroup` | the same, on compute capability 9.0 | | | |
 //! | `tiled8`, `tiled16` | total, scores | all | any | yes |
 //! | `pair` | total, scores | diagonal | any | no |
 //! | `fused` | E-step | all | K ≤ 32, D ≤ 16 | yes |
@@ -48,8 +49,8 @@ const MANY_SAMPLES: usize = 200_000;
 /// 10 ms for N = 10⁶; D = 32, K = 64: 4.4 and 3.1).
 const WIDE: usize = 40;
 
-/// The same of `warpgroup_whitened`, which pads features to a multiple of 32.
-const WIDE_OF_WARPGROUPS: usize = 24;
+/// The same of `warpgroup_whitened`, which pads features to a multiple of 32 (measured: D = 32, K = 64: 2.7 ms, 3.0 by `tensor_cores`).
+const WIDE_OF_WARPGROUPS: usize = 29;
 
 /// What is computed over the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -127,7 +128,8 @@ impl Family {
         if gaps && !self.takes_gaps() {
             return Some("takes samples without missing values only".into());
         }
-        let diagonal_only = matches!(self, Self::SmallK | Self::Batch | Self::BatchTensorCores | Self::Pair);
+        let batch_of_near_sets = matches!(self, Self::BatchTensorCores | Self::BatchWarpgroup);
+        let diagonal_only = batch_of_near_sets || matches!(self, Self::SmallK | Self::Batch | Self::Pair);
         if diagonal_only && full && !(self == Self::SmallK && tied) {
             return Some("takes no such matrices".into());
         }
@@ -143,13 +145,16 @@ impl Family {
             }
             Self::Fused if d > small_k::MAX_FEATURES => Some(most("features", small_k::MAX_FEATURES, d)),
             Self::Fused if k > fused::MAX_COMPONENTS => Some(most("components", fused::MAX_COMPONENTS, k)),
-            Self::BatchTensorCores if d > batch_tensor_cores::MAX_FEATURES => {
+            Self::BatchWarpgroup | Self::Warpgroup if !limits.warpgroups => {
+                Some("needs a device of compute capability 9.0".into())
+            }
+            _ if batch_of_near_sets && d > batch_tensor_cores::MAX_FEATURES => {
                 Some(most("features", batch_tensor_cores::MAX_FEATURES, d))
             }
-            Self::BatchTensorCores if shapes(self, task, limits).is_empty() => {
+            _ if batch_of_near_sets && shapes(self, task, limits).is_empty() => {
                 Some(format!("cannot hold {k} components of {d} features in shared memory"))
             }
-            Self::BatchTensorCores if !task.expandable => Some(
+            _ if batch_of_near_sets && !task.expandable => Some(
                 "takes parameter sets only that are so near to each other that float16 keeps the digits of their differences".into(),
             ),
             Self::FusedTensorCores if gaps && fused_tensor_cores::Shape::new(k, d, full, gaps).is_none() => Some(format!(
@@ -164,7 +169,6 @@ impl Family {
                 fused_tensor_cores::TILE,
                 fused_tensor_cores::MAX_FEATURES_FULL,
             )),
-            Self::Warpgroup if !limits.warpgroups => Some("needs a device of compute capability 9.0".into()),
             Self::Warpgroup if full => Some("takes covariances of type diag or spherical only".into()),
             Self::Warpgroup if d > warpgroup::MAX_FEATURES => Some(most("features", warpgroup::MAX_FEATURES, d)),
             Self::WarpgroupWhitened if !limits.warpgroups => Some("needs a device of compute capability 9.0".into()),
@@ -208,7 +212,7 @@ impl Family {
         match self {
             Self::SmallK => &[Operation::Total],
             Self::Batch => &[Operation::Total, Operation::Totals],
-            Self::BatchTensorCores => &[Operation::Totals],
+            Self::BatchTensorCores | Self::BatchWarpgroup => &[Operation::Totals],
             Self::Tiled8 | Self::Tiled16 | Self::Pair => &[Operation::Total, Operation::Scores],
             Self::Fused
             | Self::FusedTensorCores
@@ -259,8 +263,8 @@ pub fn weighted_sums_shape(task: &Task, threads: usize, shared: usize) -> weight
 /// The families that a task may use if the user asks for none, the likely best first.
 pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
     use Family::{
-        Batch, BatchTensorCores, Fused, FusedTensorCores, General, Pair, SmallK, TensorCores, Tiled8, Tiled16,
-        Warpgroup, WarpgroupWhitened, WeightedSums, Whitened,
+        Batch, BatchTensorCores, BatchWarpgroup, Fused, FusedTensorCores, General, Pair, SmallK, TensorCores, Tiled8,
+        Tiled16, Warpgroup, WarpgroupWhitened, WeightedSums, Whitened,
     };
     let usable = |family: &Family| family.problem(task, limits).is_none();
     let in_order: &[Family] = match task.operation {
@@ -271,7 +275,7 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
         // With few samples, `pair` has the most threads at work.
         Operation::Total if task.n <= 20_000 => &[Batch, Tiled16, Tiled8, Pair],
         Operation::Total => &[Batch, Tiled16, Tiled8],
-        Operation::Totals => &[BatchTensorCores, Batch],
+        Operation::Totals => &[BatchWarpgroup, BatchTensorCores, Batch],
         Operation::Scores if task.n <= 20_000 => &[Tiled16, Tiled8, Pair],
         Operation::Scores => &[Tiled16, Tiled8],
         Operation::EStep if task.gaps => &[FusedTensorCores],
@@ -318,7 +322,7 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             .into(),
         Family::Batch if n <= limits.multiprocessors as usize * 64 * 2 * QUAD => vec![(16, 64, 3)],
         Family::Batch => vec![(16, 96, 1), (16, 128, 3), (16, 192, 1), (16, 64, 6), (8, 128, 3)],
-        Family::BatchTensorCores => {
+        Family::BatchTensorCores | Family::BatchWarpgroup => {
             let all = [
                 (64, 512, 1),
                 (64, 384, 1),
@@ -327,7 +331,7 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
                 (16, 256, 2),
                 (8, 128, 4),
                 (4, 128, 2),
-                (4, 64, 1),
+                (4, if family == Family::BatchWarpgroup { 128 } else { 64 }, 1),
             ];
             let fits = |&(split, block, per): &(u32, u32, u32)| {
                 let variant = Variant { family, split, block, per_multiprocessor: per, cached: None };
@@ -457,6 +461,7 @@ fn cached_megabytes(family: Family, task: &Task, limits: &Limits) -> Vec<Option<
     match family {
         Family::SmallK if bytes > limits.l2 / 2 => vec![Some(0), Some(28), Some(40)],
         Family::Batch | Family::BatchTensorCores if bytes > limits.l2 => vec![Some(0)],
+        Family::BatchWarpgroup => vec![Some(0)],
         // Measured on an H200: keeping a part of the data in the cache gains nothing here.
         Family::Fused | Family::FusedTensorCores => vec![Some(0)],
         _ => vec![None],

@@ -7,7 +7,7 @@ use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused::{self, Moments};
 use gmm_kernels::estep::{fused_tensor_cores, fused64, warpgroup, warpgroup_whitened};
-use gmm_kernels::likelihood::{batch, batch_tensor_cores, pair, small_k, tiled};
+use gmm_kernels::likelihood::{batch, batch_tensor_cores, batch_warpgroup, pair, small_k, tiled};
 use gmm_kernels::simt::WARP;
 use std::fmt;
 use std::str::FromStr;
@@ -18,6 +18,7 @@ pub enum Family {
     SmallK,
     Batch,
     BatchTensorCores,
+    BatchWarpgroup,
     Tiled8,
     Tiled16,
     Pair,
@@ -32,10 +33,11 @@ pub enum Family {
 }
 
 impl Family {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::SmallK,
         Self::Batch,
         Self::BatchTensorCores,
+        Self::BatchWarpgroup,
         Self::Tiled8,
         Self::Tiled16,
         Self::Pair,
@@ -54,6 +56,7 @@ impl Family {
             Self::SmallK => "small_k",
             Self::Batch => "batch",
             Self::BatchTensorCores => "batch_tensor_cores",
+            Self::BatchWarpgroup => "batch_warpgroup",
             Self::Tiled8 => "tiled8",
             Self::Tiled16 => "tiled16",
             Self::Pair => "pair",
@@ -76,7 +79,9 @@ impl Family {
             Self::SmallK => Some(120),
             Self::Batch => Some(168),
             // As many threads as a multiprocessor then has registers for: 512, or 384.
-            Self::BatchTensorCores => Some(if batch_tensor_cores::steps(task.d) <= 2 { 128 } else { 168 }),
+            Self::BatchTensorCores | Self::BatchWarpgroup => {
+                Some(if batch_tensor_cores::steps(task.d) <= 2 { 128 } else { 168 })
+            }
             Self::Pair => Some(40),
             _ => None,
         }
@@ -85,7 +90,7 @@ impl Family {
     /// Whether it sums Σₖ wₖ·2^qₖ without the maximum taken out, so that the bias of the device's 2^x is in every sample's
     /// likelihood. (With the maximum taken out the largest term is 2⁰, which is exact.)
     pub fn has_exp2_bias(self) -> bool {
-        matches!(self, Self::SmallK | Self::Batch | Self::BatchTensorCores | Self::Fused)
+        matches!(self, Self::SmallK | Self::Batch | Self::BatchTensorCores | Self::BatchWarpgroup | Self::Fused)
     }
 
     /// `tiled`: components of a tile, or rows of a triangle.
@@ -109,7 +114,7 @@ impl FromStr for Family {
 pub struct Variant {
     pub family: Family,
     /// `pair`: components that a block takes at a time. `tiled`: warps of a block along the components. `batch`: most sets of a group.
-    /// `batch_tensor_cores`: most sets of a block. `weighted_sums`: rows of a tile of the kernel that goes before it. `tensor_cores`, `whitened`: warps of a block of `exponents` or `whiten` along the
+    /// `batch_tensor_cores`, `batch_warpgroup`: most sets of a block. `weighted_sums`: rows of a tile of the kernel that goes before it. `tensor_cores`, `whitened`: warps of a block of `exponents` or `whiten` along the
     /// components. Others: 1.
     pub split: u32,
     /// Threads of a block (`weighted_sums`: at most; `tensor_cores`: of `exponents`; `whitened`: of `whiten`).
@@ -176,6 +181,10 @@ impl Variant {
             Family::Warpgroup => self.split == 1 && self.block == warpgroup::BLOCK,
             Family::WarpgroupWhitened => self.split == 1 && self.block == warpgroup_whitened::WHITEN_BLOCK,
             Family::Batch | Family::BatchTensorCores => true,
+            Family::BatchWarpgroup => {
+                self.block.is_multiple_of(batch_warpgroup::WARPGROUP)
+                    && batch_tensor_cores_layout::fours(self.split as usize) <= batch_warpgroup::MOST_FOURS
+            }
             Family::Pair => self.split == warps,
             Family::Tiled8 | Family::Tiled16 => {
                 warps.is_multiple_of(self.split) && (warps / self.split).is_power_of_two()
@@ -201,6 +210,7 @@ impl Variant {
             Family::SmallK => self.block as usize * QUAD,
             Family::Batch => self.block as usize * QUAD * batch::QUADS,
             Family::BatchTensorCores => (self.block / WARP) as usize * batch_tensor_cores::SAMPLES,
+            Family::BatchWarpgroup => (self.block / WARP) as usize * batch_warpgroup::SAMPLES,
             Family::Tiled8 | Family::Tiled16 => (self.block / WARP / self.split) as usize * tiled::WARP_SAMPLES,
             Family::Pair => pair::TILE,
             Family::Fused => (self.block / WARP) as usize * fused::TILE,
@@ -237,10 +247,14 @@ impl Variant {
         match self.family {
             Family::SmallK => small_k::shared_bytes(d, task.tied, task.gaps, self.block),
             Family::Batch => batch::shared_bytes(d, even(k), self.group(k, d), self.block),
-            Family::BatchTensorCores => {
+            Family::BatchTensorCores | Family::BatchWarpgroup => {
                 let (eights, part) =
                     (batch_tensor_cores_layout::eights(k), batch_tensor_cores_layout::fours(self.split as usize));
-                batch_tensor_cores::shared_bytes(d, eights, part, self.block)
+                if self.family == Family::BatchWarpgroup {
+                    batch_warpgroup::shared_bytes(d, eights, part, self.block)
+                } else {
+                    batch_tensor_cores::shared_bytes(d, eights, part, self.block)
+                }
             }
             Family::Tiled8 | Family::Tiled16 => {
                 tiled::shared_bytes(self.family.rows(), task.gaps, self.block, self.split)
@@ -286,6 +300,9 @@ impl Variant {
             Family::Batch => vec![entries::batch(d).name().into()],
             Family::BatchTensorCores => {
                 vec![entries::batch_tensor_cores(batch_tensor_cores::steps(d)).name().into()]
+            }
+            Family::BatchWarpgroup => {
+                vec![entries::batch_warpgroup(batch_tensor_cores::steps(d), k).name().into()]
             }
             Family::Tiled8 | Family::Tiled16 => vec![entries::tiled(self.family.rows(), full, task.gaps).name().into()],
             Family::Pair => vec![entries::pair().name().into()],
@@ -354,6 +371,7 @@ mod tests {
             "pair/1:32x8:all",
             "batch/16:64x6:0",
             "batch_tensor_cores/64:512x1:0",
+            "batch_warpgroup/64:512x1:0",
             "fused:128x3:0",
             "fused_tensor_cores:512x1:0",
             "tensor_cores/4:256x1:all",
@@ -367,7 +385,7 @@ mod tests {
         let bad = "small_k small_k:128x4 small_k:100x4:0 small_k/2:128x4:0 warp:128x4:0 pair/7:128x1:all \
             tiled8/8:128x1:all small_k:128x0:0 small_k:2048x1:0 small_k:128x4:-1 small_k:128x4:0:0 batch/0:64x1:0 \
             weighted_sums/4:128x1:all tensor_cores/3:256x1:all tensor_cores/1:1024x1:all \
-            warpgroup:128x1:all warpgroup/2:384x1:all";
+            warpgroup:128x1:all warpgroup/2:384x1:all batch_warpgroup/64:160x1:0 batch_warpgroup/65:512x1:0";
         for text in bad.split_whitespace() {
             assert!(text.parse::<Variant>().is_err(), "{text}");
         }

@@ -179,3 +179,33 @@ pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand
     }
     warp_sync();
 }
+
+/// Nothing.
+pub fn operands_ready() {}
+
+/// As on the device, rounded once, and done at once.
+///
+/// # Safety
+/// As on the device.
+pub unsafe fn warpgroup_start<const S: usize>(
+    high: &[[Halves; 4]; S],
+    low: &[[Halves; 4]; S],
+    b: Operand,
+) -> [f32; 16] {
+    let [high, low] = [high, low].map(|a| a.map(exchange_all));
+    let half = |register: Halves, k: usize| f16::from_bits((register >> (16 * (k % 2))) as u16).to_f64();
+    let sums = from_fn(|i| {
+        let (row, column) = place(i);
+        let products = (0..S).flat_map(|s| (0..16).map(move |k| (s, k))).map(|(s, k)| {
+            let [a, a_low] = [&high, &low].map(|a| half(a[s][row % 8 * 4 + k % 8 / 2][row / 8 % 2 + k / 8 * 2], k));
+            let [b, b_low] = [0, 256].map(|part| b.offset(512 * s + part).number(column, k, true));
+            a_low * b + a * b_low + a * b
+        });
+        products.sum::<f64>() as f32
+    });
+    warp_sync();
+    sums
+}
+
+/// Nothing.
+pub fn warpgroup_finish<const LEFT: usize>(_c: &mut [f32; 16]) {}

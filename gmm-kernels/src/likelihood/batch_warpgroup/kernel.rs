@@ -1,0 +1,524 @@
+//! The code of `batch_warpgroup`.
+use super::*;
+use crate::data::Columns;
+use crate::likelihood::batch_tensor_cores::{BatchTensorCoresArgs, FEATURE_SCALE, FEATURES, ONE, SQUARE_SCALE, sum_of_eight};
+use crate::likelihood::small_k::THRESHOLD;
+use crate::math::{LogProduct, LogSumExp};
+use crate::simt::*;
+
+/// Samples of a thread: two rows of the products.
+const ROWS: usize = 2;
+/// Bytes of a matrix of (8, 8) float16 numbers.
+const MATRIX: usize = 128;
+/// Its elements of two numbers.
+const WORDS: usize = MATRIX / size_of::<Halves>();
+
+/// A thread's features of its samples: of each step, those of both halves of it.
+type Features<const S: usize> = [[[f32; ROWS]; 2]; S];
+/// The reference's exponents of a thread's samples, two components behind each other in each four.
+type Reference = [[f32; 4]; COMPONENTS / 2];
+
+/// A warp's samples as the products take them.
+struct Samples<const S: usize> {
+    high: [[Halves; 4]; S],
+    low: [[Halves; 4]; S],
+}
+
+impl<const S: usize> Samples<S> {
+    #[inline(always)]
+    fn new(x: &Features<S>) -> Self {
+        let mut samples = Self { high: [[0; 4]; S], low: [[0; 4]; S] };
+        let mut s = 0;
+        while s < S {
+            let mut i = 0;
+            while i < 4 {
+                let v = x[s][i / 2][i % 2];
+                let [high, low] = split_halves(FEATURE_SCALE * v, SQUARE_SCALE * (v * v));
+                samples.high[s][i] = high;
+                samples.low[s][i] = low;
+                i += 1;
+            }
+            s += 1;
+        }
+        samples
+    }
+}
+
+/// A block's parameters and sums in shared memory, as a thread sees them.
+#[derive(Clone, Copy)]
+struct Block<const S: usize> {
+    /// Of eights, then fours, then pairs of components.
+    coefficients: Shared<Halves>,
+    /// Fours for which there is room between one eight and the next.
+    room: usize,
+    eights: usize,
+    /// Weights of the thread's sets.
+    weights: Shared<f32>,
+    /// The scale of the thread's set of the first four.
+    scales: Shared<f32>,
+    /// The reference's exponents of the thread's samples.
+    exponents: Shared<f32>,
+}
+
+impl<const S: usize> Block<S> {
+    /// The coefficients of an eight of components and the fours from one on.
+    #[inline(always)]
+    fn coefficients(&self, eight: usize, four: usize) -> Shared<Halves> {
+        self.coefficients.offset((eight * self.room + four) * S * STEP_SIZE)
+    }
+
+    /// Numbers from one four's weights to the next.
+    #[inline(always)]
+    fn pitch(&self) -> usize {
+        weights_size(self.eights)
+    }
+
+    /// The reference's exponents of the thread's samples for an eight of components.
+    ///
+    /// # Safety
+    /// They are in shared memory.
+    #[inline(always)]
+    unsafe fn reference(&self, eight: usize) -> Reference {
+        let mut q = [[0.0; 4]; COMPONENTS / 2];
+        let mut i = 0;
+        while i < COMPONENTS / 2 {
+            // SAFETY: the caller guarantees it.
+            q[i] = unsafe { self.exponents.get4((eight * (COMPONENTS / 2) + i) * 4 * (SAMPLES / ROWS)) };
+            i += 1;
+        }
+        q
+    }
+
+    /// Adds wₖ·2^qₖ of a four's eight components, whose differences are `c`.
+    ///
+    /// # Safety
+    /// The parameters are in shared memory.
+    #[inline(always)]
+    unsafe fn add(
+        &self,
+        e: &mut [f32; ROWS],
+        c: &[f32; 2 * COMPONENTS],
+        reference: &Reference,
+        (eight, four): (usize, usize),
+    ) {
+        // SAFETY: the caller guarantees it.
+        let scale = unsafe { self.scales.get(four * self.pitch()) };
+        let weights = self.weights.offset(four * self.pitch() + eight * SETS * COMPONENTS);
+        // All of them first: none waits for a sum.
+        let mut powers = [0.0; 2 * COMPONENTS];
+        let mut i = 0;
+        while i < 2 * COMPONENTS {
+            powers[i] = exp2(fma(c[i], scale, reference[i / 4][i % 4]));
+            i += 1;
+        }
+        let mut i = 0;
+        while i < COMPONENTS / 2 {
+            // SAFETY: the caller guarantees it.
+            let w = unsafe { weights.get_some::<2>(2 * i) };
+            let mut p = 0;
+            while p < 4 {
+                e[p / 2] = fma(w[p % 2], powers[4 * i + p], e[p / 2]);
+                p += 1;
+            }
+            i += 1;
+        }
+    }
+
+    /// Both samples' likelihoods under the thread's set of a four, with the maximum taken out.
+    ///
+    /// # Safety
+    /// The parameters are in shared memory; all lanes of the warp call it.
+    #[inline(always)]
+    unsafe fn far(&self, samples: &Samples<S>, four: usize) -> [LogSumExp; ROWS] {
+        let lane = (thread_idx() % WARP) as usize;
+        let mut likelihoods = [LogSumExp::new(); ROWS];
+        // SAFETY: the caller guarantees it.
+        let scale = unsafe { self.scales.get(four * self.pitch()) };
+        let mut pair = 0;
+        // Not unrolled: it is rarely used.
+        while pair < opaque((self.eights * (COMPONENTS / 2)) as u32) as usize {
+            not_unrolled();
+            let (eight, i) = (pair / (COMPONENTS / 2), pair % (COMPONENTS / 2));
+            let coefficients = self.coefficients(eight, four).offset(i * 4 * S * WORDS + lane);
+            let weights = self.weights.offset(four * self.pitch() + eight * SETS * COMPONENTS);
+            let mut sums = [0.0f32; 4];
+            let mut product = 0;
+            while product < 3 * S {
+                // The small products first, as in the others.
+                let (s, kind) = if product < 2 * S { (product / 2, product % 2) } else { (product - 2 * S, 2) };
+                let a = if kind == 0 { samples.low[s] } else { samples.high[s] };
+                let b = coefficients.offset((4 * s + 2 * (kind % 2)) * WORDS);
+                // SAFETY: the caller guarantees it.
+                sums = unsafe { mma(sums, a, [b.get(0), b.get(WORDS)]) };
+                product += 1;
+            }
+            // SAFETY: the caller guarantees it.
+            let (w, reference) = unsafe {
+                (weights.get_some::<2>(2 * i), self.exponents.get4(pair * 4 * (SAMPLES / ROWS)))
+            };
+            let mut p = 0;
+            while p < 4 {
+                likelihoods[p / 2].add(w[p % 2], fma(sums[p], scale, reference[p]));
+                p += 1;
+            }
+            pair += 1;
+        }
+        likelihoods
+    }
+}
+
+/// Writes the reference's exponents of the thread's samples for a quarter of the components: the others are those of the lanes with the same
+/// samples. A sample past the end is far from all.
+///
+/// # Safety
+/// `components` components of the reference are in shared memory, and there is a place for each exponent; all lanes of the warp call it.
+#[inline(always)]
+unsafe fn write_exponents<const S: usize>(
+    x: &Features<S>,
+    (reference, components): (Shared<f32>, usize),
+    exists: [bool; ROWS],
+    exponents: Shared<f32>,
+) {
+    /// Below [`THRESHOLD`] with any difference.
+    const NOWHERE: f32 = -1e30;
+    let lane = (thread_idx() % WARP) as usize;
+    let row = reference_row(FEATURES * S);
+    let mut first = 0;
+    while first < components {
+        let mine = reference.offset((first + 2 * (lane % 4)) * row);
+        let mut q = [0.0f32; 4];
+        let mut p = 0;
+        while p < 4 {
+            // SAFETY: the caller guarantees it.
+            q[p] = if exists[p / 2] { unsafe { mine.get(p % 2 * row + 16 * S) } } else { NOWHERE };
+            p += 1;
+        }
+        let mut s = 0;
+        while s < S {
+            let mut half_and_distance = 0;
+            while half_and_distance < 8 {
+                let (h, distance) = (half_and_distance / 4, half_and_distance % 4);
+                // The lane at this distance has this place of the half step.
+                let place = 8 * s + 4 * h + ((lane % 4) ^ distance);
+                let mut v = x[s][h];
+                let mut r = 0;
+                while distance > 0 && r < ROWS {
+                    v[r] = f32::from_bits(shuffle_xor_u32(v[r].to_bits(), distance as u32));
+                    r += 1;
+                }
+                let mut u = 0;
+                while u < 2 {
+                    // SAFETY: the caller guarantees it.
+                    let [scale, shift] = unsafe { mine.get_some::<2>(u * row + 2 * place) };
+                    let mut r = 0;
+                    while r < ROWS {
+                        let t = fma(scale, v[r], shift);
+                        q[2 * r + u] = fma(-t, t, q[2 * r + u]);
+                        r += 1;
+                    }
+                    u += 1;
+                }
+                half_and_distance += 1;
+            }
+            s += 1;
+        }
+        // SAFETY: the caller guarantees it.
+        unsafe { exponents.set4((first / 2 + lane % 4) * 4 * (SAMPLES / ROWS), q) };
+        first += COMPONENTS;
+    }
+}
+
+/// The features that this thread needs of its two samples, of which the first has this number.
+///
+/// # Safety
+/// The columns are valid.
+#[inline(always)]
+unsafe fn read<const S: usize>(columns: &Columns, d: usize, sample: u64) -> Features<S> {
+    let lane = (thread_idx() % WARP) as usize;
+    let mut x = [[[0.0f32; ROWS]; 2]; S];
+    let exists = [sample < columns.n, sample + 1 < columns.n];
+    let mut s = 0;
+    while s < S {
+        let mut h = 0;
+        while h < 2 {
+            let place = 4 * h + lane % 4;
+            let feature = FEATURES * s + place;
+            if place == FEATURES {
+                x[s][h] = [ONE; ROWS];
+            } else if feature < d && exists[0] {
+                let from = columns.x.wrapping_add(feature * columns.stride as usize + sample as usize);
+                // SAFETY: the feature and the samples' quad exist.
+                let bits = unsafe { load_u64(from.cast()) };
+                let second = f32::from_bits((bits >> 32) as u32);
+                // Behind the end there may be any number.
+                x[s][h] = [f32::from_bits(bits as u32), if exists[1] { second } else { 0.0 }];
+            }
+            h += 1;
+        }
+        s += 1;
+    }
+    x
+}
+
+/// `ONE_EIGHT`: K ≤ 8; the reference's exponents of a thread's samples are then in registers.
+#[inline(always)]
+unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArgs) {
+    let columns = &args.columns;
+    let (threads, lane) = (block_dim() as usize, (thread_idx() % WARP) as usize);
+    let (warps, warp) = (threads / WARP as usize, (thread_idx() / WARP) as usize);
+    let (first_four, part) = ((block_idx_y() * args.part) as usize, args.part as usize);
+    let left = args.fours - first_four as u32;
+    let fours = if left < args.part { left } else { args.part };
+    let eights = if ONE_EIGHT { 1 } else { args.eights as usize };
+    let room = part.next_multiple_of(FOURS_AT_ONCE);
+    let (coefficients_size, weights_size) = (S * STEP_SIZE, weights_size(eights));
+    let components = eights * COMPONENTS;
+    let coefficients = Shared::<Halves>::at(0);
+    let mut bytes = room * eights * coefficients_size * size_of::<Halves>();
+    let weights = Shared::<f32>::at(bytes);
+    bytes += room * weights_size * size_of::<f32>();
+    let reference = Shared::<f32>::at(bytes);
+    bytes += components * reference_row(FEATURES * S) * size_of::<f32>();
+    let exponents = Shared::<f32>::at(bytes);
+    bytes += components * threads / 2 * size_of::<f32>();
+    // (mantissa, exponent's bits) of each four and thread.
+    let products = Shared::<f32>::at(bytes);
+    let far = Shared::<f64>::at(bytes + room * threads * 2 * size_of::<f32>());
+    let mut c = thread_idx() as usize;
+    while c < components * reference_row(FEATURES * S) {
+        // SAFETY: all components of the reference.
+        unsafe { reference.set(c, load(args.reference.add(c))) };
+        c += threads;
+    }
+    // Of each tile of a step, a lane has a row's two numbers of both halves of the step.
+    let mut eight = 0;
+    while eight < eights {
+        // Four of a pair of components' columns at a time, so that one does not wait for another.
+        const AT_ONCE: usize = 4;
+        let mut tile = warp;
+        while tile < room * SETS * S {
+            let mut v = [[0.0; 4]; AT_ONCE];
+            let mut u = 0;
+            while u < AT_ONCE {
+                let tile = tile + u * warps;
+                let (four, i, s) = (tile / (4 * S), tile / S % 4, tile % S);
+                if four < fours as usize {
+                    let of_four = (first_four + four) * eights + eight;
+                    let from = of_four * coefficients_size + s * STEP_SIZE + 128 * i + 4 * lane;
+                    // SAFETY: the part's sets are within the array.
+                    v[u] = unsafe { load4(args.coefficients.add(from), policy_keep()) };
+                }
+                u += 1;
+            }
+            let mut u = 0;
+            while u < AT_ONCE {
+                let ([a, a_low], [b, b_low]) = (split_halves(v[u][0], v[u][1]), split_halves(v[u][2], v[u][3]));
+                let tile = tile + u * warps;
+                let to = coefficients.offset((eight * room * SETS * S + tile) * 4 * WORDS + lane);
+                if tile < room * SETS * S {
+                    // SAFETY: the shared memory has room for a part.
+                    unsafe {
+                        to.set(0, a);
+                        to.set(WORDS, b);
+                        to.set(2 * WORDS, a_low);
+                        to.set(3 * WORDS, b_low);
+                    }
+                }
+                u += 1;
+            }
+            tile += AT_ONCE * warps;
+        }
+        eight += 1;
+    }
+    let mut c = thread_idx() as usize;
+    while c < room * weights_size {
+        // SAFETY: as above.
+        unsafe {
+            let exists = c < fours as usize * weights_size;
+            weights.set(c, if exists { load(args.weights.add(first_four * weights_size + c)) } else { 0.0 });
+        }
+        c += threads;
+    }
+    let mut c = thread_idx() as usize;
+    while c < room * threads {
+        // SAFETY: a place for each thread and four sets.
+        unsafe { products.cast::<Halves>().set2(2 * c, [1.0f32.to_bits(), 0]) };
+        c += threads;
+    }
+    let mut c = thread_idx() as usize;
+    while c < fours as usize * warps * SETS {
+        // SAFETY: a place for each warp and set.
+        unsafe { far.set(c, 0.0) };
+        c += threads;
+    }
+    operands_ready();
+    barrier!();
+    let exponents = exponents.offset(warp * components * SAMPLES + lane / 4 * 4);
+    let block = Block::<S> {
+        coefficients,
+        room,
+        eights,
+        weights: weights.offset(lane % 4 * COMPONENTS),
+        scales: weights.offset(eights * SETS * COMPONENTS + lane % 4),
+        exponents,
+    };
+    let operand = Operand::new(coefficients, 4 * S * MATRIX, MATRIX);
+    let start = |samples: &Samples<S>, eight: u32, four: u32| {
+        let place = (eight * room as u32 + four) as usize * coefficients_size * size_of::<Halves>();
+        // SAFETY: the coefficients of a part are in shared memory since the barrier; all threads of the warpgroup are here.
+        unsafe { warpgroup_start(&samples.high, &samples.low, operand.offset(place)) }
+    };
+    // Samples of a warpgroup's four warps.
+    const ROUND: u64 = 4 * SAMPLES as u64;
+    let groups = u64::from(block_dim() / WARPGROUP);
+    let step = u64::from(grid_dim()) * groups * ROUND;
+    // The bound is the same for all of the block, so that all warps of a warpgroup take part in the products, and that what all threads
+    // have in common is in the registers that they have in common.
+    let mut first = u64::from(block_idx()) * groups * ROUND;
+    let mine = (warp * SAMPLES + lane / 4 * ROWS) as u64;
+    // SAFETY: the columns are valid.
+    let mut next = unsafe { read::<S>(columns, args.d as usize, first + mine) };
+    while first < columns.n {
+        let sample = first + mine;
+        let exists = [sample < columns.n, sample + 1 < columns.n];
+        warp_sync();
+        // SAFETY: no lane reads the exponents of the round before any more.
+        unsafe { write_exponents(&next, (reference, components), exists, exponents) };
+        warp_sync();
+        let samples = Samples::<S>::new(&next);
+        // Arrives while this round is computed.
+        // SAFETY: the columns are valid.
+        next = unsafe { read(columns, args.d as usize, first + step + mine) };
+        // SAFETY: in shared memory since the meeting of the warp.
+        let reference = unsafe { block.reference(0) };
+        // Of each four two bits: which of the thread's samples are far.
+        let mut is_far = 0u32;
+        let mut multiply = |[mut a, mut b]: [f32; ROWS], f: u32| {
+            let place = f as usize * threads + thread_idx() as usize;
+            // SAFETY: a place that only this thread uses.
+            let [mantissa, exponent] = unsafe { products.get_some::<2>(2 * place) };
+            if warp_any(min(a, b) < THRESHOLD) {
+                let bit = 1 << (2 * f);
+                is_far |= if a < THRESHOLD { bit } else { 0 } | if b < THRESHOLD { 2 * bit } else { 0 };
+                a = if a < THRESHOLD { 1.0 } else { a };
+                b = if b < THRESHOLD { 1.0 } else { b };
+            }
+            let mut product = LogProduct::from_near(exponent.to_bits() as i32, mantissa);
+            product.multiply(a * b);
+            let (exponent, mantissa) = product.near();
+            // SAFETY: a place that only this thread uses.
+            unsafe { products.cast::<Halves>().set2(2 * place, [mantissa.to_bits(), exponent as u32]) };
+        };
+        let mut f = 0;
+        while f < fours {
+            let mut e = [[0.0; ROWS]; FOURS_AT_ONCE];
+            let mut eight = 0;
+            while eight < eights as u32 {
+                // The second four is multiplied while the first one's exponentials are computed.
+                let mut first = start(&samples, eight, f);
+                let mut second = start(&samples, eight, f + 1);
+                // SAFETY: in shared memory.
+                let reference = if ONE_EIGHT { reference } else { unsafe { block.reference(eight as usize) } };
+                warpgroup_finish::<1>(&mut first);
+                // SAFETY: in shared memory.
+                unsafe { block.add(&mut e[0], &first, &reference, (eight as usize, f as usize)) };
+                warpgroup_finish::<0>(&mut second);
+                // SAFETY: in shared memory.
+                unsafe { block.add(&mut e[1], &second, &reference, (eight as usize, f as usize + 1)) };
+                eight += 1;
+            }
+            multiply(e[0], f);
+            multiply(e[1], f + 1);
+            f += FOURS_AT_ONCE as u32;
+        }
+        // What does not exist is far.
+        is_far &= u32::MAX >> (32 - 2 * fours);
+        let mut f = 0;
+        while warp_any(is_far != 0) && f < fours {
+            not_unrolled();
+            let mine = [is_far & 1 != 0 && exists[0], is_far & 2 != 0 && exists[1]];
+            is_far >>= 2;
+            if warp_any(mine[0] || mine[1]) {
+                // SAFETY: all lanes of the warp are here.
+                let scaled = unsafe { block.far(&samples, f as usize) };
+                let place = f as usize * threads + thread_idx() as usize;
+                // SAFETY: a place that only this thread uses.
+                let [mantissa, exponent] = unsafe { products.get_some::<2>(2 * place) };
+                let mut product = LogProduct::from_near(exponent.to_bits() as i32, mantissa);
+                let mut powers = 0.0;
+                let mut r = 0;
+                while r < ROWS {
+                    if mine[r] {
+                        powers += scaled[r].max as f64;
+                        product.multiply(scaled[r].sum);
+                    }
+                    r += 1;
+                }
+                let (exponent, mantissa) = product.near();
+                // SAFETY: a place that only this thread uses.
+                unsafe { products.cast::<Halves>().set2(2 * place, [mantissa.to_bits(), exponent as u32]) };
+                let powers = add_eight(powers);
+                if lane < SETS {
+                    let place = (f as usize * warps + warp) * SETS + lane;
+                    // SAFETY: a place that only this thread uses.
+                    unsafe { far.set(place, far.get(place) + powers) };
+                }
+            }
+            f += 1;
+        }
+        first += step;
+    }
+    barrier!();
+    // Each warp takes other sets, and sums them over the block's threads.
+    let mut f = warp;
+    while f < fours as usize {
+        let mut sum = 0.0;
+        let mut t = lane;
+        while t < threads {
+            // SAFETY: written before the barrier.
+            let [mantissa, exponent] = unsafe { products.get_some::<2>(2 * (f * threads + t)) };
+            // SAFETY: as above; of each warp's eight lanes with the same sets, one adds what is far.
+            let far = if lane < SETS { unsafe { far.get((f * warps + t / WARP as usize) * SETS + lane) } } else { 0.0 };
+            sum += sum_of_eight((far + (exponent.to_bits() as i32) as f64, mantissa));
+            t += WARP as usize;
+        }
+        if lane < SETS {
+            let set = SETS * (first_four + f) + lane;
+            // SAFETY: a place for each set and block.
+            unsafe { store(args.partials.add(set * grid_dim() as usize + block_idx() as usize), sum) };
+        }
+        f += warps;
+    }
+}
+
+/// The sum over the lanes with the same `lane % 4`, in each of them. All lanes take part.
+#[inline(always)]
+fn add_eight(mut sum: f64) -> f64 {
+    let mut distance = 4;
+    while distance < WARP {
+        let bits = sum.to_bits();
+        let (low, high) = (shuffle_xor_u32(bits as u32, distance), shuffle_xor_u32((bits >> 32) as u32, distance));
+        sum += f64::from_bits((high as u64) << 32 | low as u64);
+        distance *= 2;
+    }
+    sum
+}
+
+macro_rules! instances {
+    ($($name:ident $steps:literal $one_eight:literal),*) => { $(
+        kernel! {
+            /// Each block's sum for each set.
+            ///
+            /// # Safety
+            /// The pointers of `args` are valid for the sizes given; launched as the module says.
+            pub unsafe fn $name(args: BatchTensorCoresArgs) {
+                // SAFETY: the caller guarantees it.
+                unsafe { body::<$steps, $one_eight>(&args) }
+            }
+        }
+    )* };
+}
+instances!(
+    batch_warpgroup_k08_s1 1 true, batch_warpgroup_k08_s2 2 true, batch_warpgroup_k08_s3 3 true, batch_warpgroup_k08_s4 4 true,
+    batch_warpgroup_s1 1 false, batch_warpgroup_s2 2 false, batch_warpgroup_s3 3 false, batch_warpgroup_s4 4 false
+);

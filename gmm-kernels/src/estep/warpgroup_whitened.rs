@@ -27,8 +27,8 @@
 //!   as many; an H200 does 4.8·10¹⁴ a second. Read 4·N·D bytes for each group of `warpgroup_whiten`, in `warpgroup_respond` and for each block of
 //!   `warpgroup_outer`; write 4·N·K bytes of exponents and read them twice, write 2·N·K of responsibilities and read them. N = 10⁶, D = 64,
 //!   K = 32: 0.61 ms each for the products; 128 MB of exponents and 64 MB of responsibilities, 0.15 ms altogether.
-//! * Measured on an H200, 2026-11-22, N = 10⁶ (whiten, normalise, respond with spilled registers, outer, the rest; µs): D = 32, K = 64: 877, 78,
-//!   555, 835, 30; D = 64, K = 32: 1211, 42, 412, 1251, 30; D = 128, K = 16: 1615, 25, 554, 1743, 40. The matrix units were at work for 66 % of
+//! * Measured on an H200, 2026-11-22, N = 10⁶ (whiten, normalise, respond, outer, the rest; µs): D = 32, K = 64: 877, 78, 412, 835, 30;
+//!   D = 64, K = 32: 1211, 42, 316, 1251, 30; D = 128, K = 16: 1615, 25, 316, 1743, 40. The matrix units were at work for 66 % of
 //!   `warpgroup_whiten_d64`: its warps split, add and square between products.
 use crate::data::Columns;
 use crate::likelihood::tiled::Exponents;
@@ -59,7 +59,7 @@ pub const WHITEN_BLOCK: u32 = 3 * WARPGROUP;
 /// Registers of a thread of `warpgroup_whiten`.
 pub const WHITEN_REGISTERS: u32 = 168;
 /// Threads of a block of `warpgroup_respond`.
-pub const RESPOND_BLOCK: u32 = 256;
+pub const RESPOND_BLOCK: u32 = 512;
 /// Threads of a block of `warpgroup_outer` that multiply.
 const MULTIPLYING: u32 = 2 * WARPGROUP;
 /// Threads of such a block: one warp of the last warpgroup starts the copies; the others take no part.

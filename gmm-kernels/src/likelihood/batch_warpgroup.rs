@@ -12,7 +12,7 @@
 //!   [`shared_bytes`]. [`reduce_sets`](crate::reduce::sets) then adds the blocks' sums: grid = number of sets, one warp.
 //! * Necessary work as for `batch_tensor_cores`. K = 8, D = 13, N = 10⁶ on an H200: exponentials 2.2 µs a set (16 a multiprocessor and clock),
 //!   multiply-adds 1.6 µs (4.8·10¹⁴ a second), instructions 1.3 µs (4.4 for each exponential, and 360 for 16 samples). Measured on 2026-11-22,
-//!   64 sets, host included: 7.0 µs a set (`batch_tensor_cores` on the same machine: 10.2), of which 3.3 are host, launches and the start of the
+//!   64 sets, host included: 7.0 µs a set (`batch_tensor_cores` on the same machine: 8.4), of which 3.4 are host, launches and the start of the
 //!   blocks (the time at N = 1000). Without the products it was 6.0: next, the host's part, then exponentials beside products.
 use super::batch_tensor_cores::{COMPONENTS, SETS, STEP_SIZE, reference_row, steps, weights_size};
 use crate::simt::WARP;

@@ -49,7 +49,7 @@ const MANY_SAMPLES: usize = 200_000;
 /// 10 ms for N = 10⁶; D = 32, K = 64: 4.4 and 3.1).
 const WIDE: usize = 40;
 
-/// The same of `warpgroup_whitened`, which pads features to a multiple of 32 (measured: D = 32, K = 64: 2.7 ms, 3.0 by `tensor_cores`).
+/// The same of `warpgroup_whitened`, which pads features to a multiple of 32 (measured: D = 32, K = 64: 2.5 ms, 3.0 by `tensor_cores`).
 const WIDE_OF_WARPGROUPS: usize = 29;
 
 /// What is computed over the samples.

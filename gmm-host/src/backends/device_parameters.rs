@@ -257,13 +257,7 @@ fn diagonal<T: Float>(mixture: &Mixture, frame: &Frame, c: usize, scale: &mut [T
     let means = mixture.means();
     Zip::from(&mut *shift).and(&*scale).and(means.row(c)).and(&frame.shift).and(&frame.scale).for_each(shifted);
     if !usable {
-        let column = shift
-            .iter()
-            .position(|m| {
-                let m: f64 = (*m).into();
-                m.is_nan()
-            })
-            .unwrap_or(0);
+        let column = shift.iter().position(|m| !m.is_finite()).unwrap_or(0);
         return Err(Error::OutOfRange { component: c, column, precision: T::NAME });
     }
     let mut product = LogProduct::default();

@@ -268,10 +268,10 @@ impl Float32Evaluator for Engine<'_, f32> {
         // Their squares, of a few thousand samples each, are then far from the ends of float32's range.
         const DEVIATIONS: RangeInclusive<f64> = 1e-12..=1e12;
         let scales = self.data.frame.scale.iter().enumerate();
-        let counted = (0..mixture.n_components()).filter(|&c| mixture.weights()[c] > 0.0);
+        let mut counted = (0..mixture.n_components()).filter(|&c| mixture.weights()[c] > 0.0);
         let of_component =
             |c: usize| scales.clone().all(|(j, scale)| DEVIATIONS.contains(&(mixture.variance(c, j).sqrt() * scale)));
-        counted.into_iter().all(of_component)
+        counted.all(of_component)
     }
 }
 

@@ -97,6 +97,11 @@ fn info(ordinal: u32) -> Result<GpuInfo> {
     })
 }
 
+/// Registers of a multiprocessor of every supported device.
+pub const REGISTERS: u32 = 65536;
+/// Bytes of shared memory that each block takes for the system.
+const RESERVED: usize = 1024;
+
 /// What the choice of a launch's shape needs to know of a device.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -105,10 +110,22 @@ pub struct Limits {
     pub l2: usize,
     /// Bytes of shared memory that a block can ask for.
     pub shared_per_block: usize,
-    /// Bytes of shared memory of a multiprocessor; each block takes 1 KiB for the system besides what it asks for.
+    /// Bytes of shared memory of a multiprocessor; each block takes some for the system besides what it asks for.
     pub shared_per_multiprocessor: usize,
     /// Whether warpgroups multiply on the matrix units: compute capability 9.0 alone has these instructions.
     pub warpgroups: bool,
+}
+
+impl Limits {
+    /// Blocks with so many bytes of shared memory that a multiprocessor holds at once.
+    pub fn blocks_by_shared(&self, shared: usize) -> u32 {
+        (self.shared_per_multiprocessor / (shared + RESERVED)) as u32
+    }
+
+    /// Blocks of so many threads, registers of a thread and bytes of shared memory that a multiprocessor holds at once; at least one.
+    pub fn resident_blocks(&self, registers: u32, block: u32, shared: usize) -> u32 {
+        (REGISTERS / (registers * block)).min(self.blocks_by_shared(shared)).max(1)
+    }
 }
 
 /// A device in use: its primary context and the kernels loaded so far. None of it is freed before the process ends.

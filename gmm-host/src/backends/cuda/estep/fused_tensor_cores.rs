@@ -1,14 +1,14 @@
 //! `fused_tensor_cores`: the E-step on the matrix units in one read of the data, for K up to 64 and D up to 32.
 use super::tensor_cores_layout::TensorCoresLayout;
 use crate::Result;
-use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::gpu::{Gpu, REGISTERS};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, locked, zeroed};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream, finite};
 use crate::backends::cuda::device::{check_suffices, mismatch};
-use crate::backends::cuda::plan::{REGISTERS, Variant};
+use crate::backends::cuda::plan::Variant;
 use cust::memory::{DeviceBuffer, LockedBuffer};
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused_tensor_cores::{BY_VALUE, FusedTensorCoresArgs, Shape, unit};

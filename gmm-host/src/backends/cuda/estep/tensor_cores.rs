@@ -129,10 +129,7 @@ impl TensorCores {
         let shapes = Shapes::new(task, &variant);
         let (exponents, weigh) = (shapes.exponents, shapes.weigh);
         let limits = &gpu.limits;
-        let resident = |block: u32, shared: usize| {
-            let by_registers = (1 << 16) / (REGISTERS * block);
-            by_registers.min((limits.shared_per_multiprocessor / (shared + 1024)) as u32).max(1)
-        };
+        let resident = |block: u32, shared: usize| limits.resident_blocks(REGISTERS, block, shared);
         let of_warpgroups = variant.family == Family::Warpgroup;
         // Blocks of a multiprocessor, and their samples; blocks of the sums; samples that are not divided among slices.
         let (per, samples, summing, unit) = if of_warpgroups {

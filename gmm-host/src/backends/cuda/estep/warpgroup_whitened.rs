@@ -3,7 +3,7 @@
 use super::pieces::{Division, Others, Piece, Pieces};
 use super::tensor_cores_layout::{TensorCoresLayout, WhitenedSection, WhitenedShapes};
 use crate::Result;
-use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::gpu::{Gpu, REGISTERS};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Workspace, allocate};
 use crate::backends::cuda::device::samples::Columns;
@@ -26,10 +26,6 @@ const EXPONENTS: usize = 8;
 const KEPT: usize = 4;
 /// Threads of a block of the kernels that prepare and normalise, and blocks of a multiprocessor.
 const SIMPLE: (u32, u32) = (256, 8);
-/// Registers of a multiprocessor.
-const REGISTERS: u32 = 65_536;
-/// Bytes of shared memory that the device takes for itself in each block.
-const RESERVED: usize = 1024;
 
 /// The kernels made ready for mixtures of one shape.
 #[derive(Debug)]
@@ -73,8 +69,7 @@ impl WarpgroupWhitened {
         let slices = (multiprocessors / shape.outer_blocks()) as usize;
         // Two blocks, of which one computes while the other waits, even if that takes a few more registers than they have: measured for
         // D = 64, K = 32 and D = 32, K = 64, 0.32 and 0.41 ms; one block of twice the registers, 0.37 and 0.51.
-        let of_two = 2 * (shape.respond_bytes() + RESERVED);
-        let respond_blocks = if of_two <= gpu.limits.shared_per_multiprocessor { 2 } else { 1 };
+        let respond_blocks = gpu.limits.blocks_by_shared(shape.respond_bytes()).clamp(1, 2);
         let respond_registers = REGISTERS / RESPOND_BLOCK / respond_blocks;
         let others = Others {
             slices: ((multiprocessors * respond_blocks / shape.chunks()) as usize).clamp(1, piece.div_ceil(TILE)),

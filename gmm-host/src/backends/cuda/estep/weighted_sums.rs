@@ -91,8 +91,7 @@ impl WeightedSums {
         let wave = tiled_blocks as usize * per_block;
         let most = (EXPONENT_BYTES / size_of::<f32>() / components).max(wave) / wave * wave;
         let piece = most.min(n.next_multiple_of(per_block));
-        let resident =
-            variant.per_multiprocessor.min((gpu.limits.shared_per_multiprocessor / (shared + 1024)) as u32).max(1);
+        let resident = variant.per_multiprocessor.min(gpu.limits.blocks_by_shared(shared)).max(1);
         let room = (multiprocessors * resident) as usize;
         let slices = room.div_ceil(shape.blocks() as usize).min(piece.min(n).div_ceil(SLICE)).max(1);
         let pairs = layout.pairs.as_flattened();

@@ -10,7 +10,7 @@ use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::backends::cuda::likelihood::Exponents;
-use crate::backends::cuda::plan::{REGISTERS, Task, Variant};
+use crate::backends::cuda::plan::{Task, Variant};
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::estep::whitened::{OuterArgs, OuterShape, STAGE, SplitMatricesArgs, WhitenArgs, WhitenShape};
@@ -51,16 +51,14 @@ impl Whitened {
             return Err(mismatch("an E-step with matrices", vec![], vec![task.k, task.d]));
         };
         let (n, limits) = (task.n, &gpu.limits);
-        let resident = |registers: u32, block: u32, shared: usize| {
-            let by_registers = REGISTERS / (registers * block);
-            by_registers.min((limits.shared_per_multiprocessor / (shared + 1024)) as u32).max(1)
-        };
-        let blocks = limits.multiprocessors * resident(WHITEN_REGISTERS, whiten.block(), whiten.shared_bytes());
+        let blocks =
+            limits.multiprocessors * limits.resident_blocks(WHITEN_REGISTERS, whiten.block(), whiten.shared_bytes());
         let wave = blocks as usize * whiten.samples();
         let most = (EXPONENT_BYTES / shapes.rows()).min(FEATURE_BYTES / task.d) / size_of::<f32>();
         let most = most.max(wave) / wave * wave;
         let piece = most.min(n.next_multiple_of(whiten.samples().max(STAGE)));
-        let room = limits.multiprocessors * resident(OUTER_REGISTERS, outer.block(), outer.shared_bytes());
+        let room =
+            limits.multiprocessors * limits.resident_blocks(OUTER_REGISTERS, outer.block(), outer.shared_bytes());
         let slices = (room / outer.blocks()) as usize;
         let division =
             Division { n, piece, unit: STAGE, slices, blocks, rows: shapes.rows(), sums: outer.sums(), others: None };

@@ -24,7 +24,7 @@
 pub mod timing;
 pub mod variant;
 
-use super::device::gpu::Limits;
+use super::device::gpu::{Limits, REGISTERS};
 use crate::backends::cuda::estep::tensor_cores_layout::Shapes;
 use crate::{Error, Precision};
 use gmm_kernels::data::QUAD;
@@ -36,8 +36,6 @@ pub use variant::{Family, Variant};
 
 /// Registers of a thread of `weighted_sums`.
 pub const WEIGHTED_SUMS_REGISTERS: u32 = 168;
-/// Registers of a multiprocessor of every supported device.
-pub const REGISTERS: u32 = 65536;
 /// Multiply-adds of an E-step that takes about 0.1 ms on a large device. For a shorter one, timing several shapes costs more
 /// than the best of them saves.
 const LONG_ESTEP: usize = 2_000_000_000;
@@ -145,7 +143,7 @@ impl Family {
             }
             Self::Fused if d > small_k::MAX_FEATURES => Some(most("features", small_k::MAX_FEATURES, d)),
             Self::Fused if k > fused::MAX_COMPONENTS => Some(most("components", fused::MAX_COMPONENTS, k)),
-            Self::BatchWarpgroup | Self::Warpgroup if !limits.warpgroups => {
+            Self::BatchWarpgroup | Self::Warpgroup | Self::WarpgroupWhitened if !limits.warpgroups => {
                 Some("needs a device of compute capability 9.0".into())
             }
             _ if batch_of_near_sets && d > batch_tensor_cores::MAX_FEATURES => {
@@ -171,7 +169,6 @@ impl Family {
             )),
             Self::Warpgroup if full => Some("takes covariances of type diag or spherical only".into()),
             Self::Warpgroup if d > warpgroup::MAX_FEATURES => Some(most("features", warpgroup::MAX_FEATURES, d)),
-            Self::WarpgroupWhitened if !limits.warpgroups => Some("needs a device of compute capability 9.0".into()),
             Self::WarpgroupWhitened if d > warpgroup_whitened::MAX_FEATURES => {
                 Some(most("features", warpgroup_whitened::MAX_FEATURES, d))
             }
@@ -337,9 +334,7 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
                 let variant = Variant { family, split, block, per_multiprocessor: per, cached: None };
                 let shared = variant.shared_bytes(task);
                 let registers = family.max_registers(task).unwrap_or(0) * block * per;
-                shared <= limits.shared_per_block
-                    && (shared + 1024) * per as usize <= limits.shared_per_multiprocessor
-                    && registers <= REGISTERS
+                shared <= limits.shared_per_block && per <= limits.blocks_by_shared(shared) && registers <= REGISTERS
             };
             // With few samples the shape makes no difference.
             let few = n <= limits.multiprocessors as usize * 512 * QUAD;
@@ -365,9 +360,7 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             let shared = |block: u32| variant::fused_shared_bytes(task, block);
             let fitting =
                 |block: u32| (1..=block / WARP).rev().map(|w| w * WARP).find(|b| shared(*b) <= limits.shared_per_block);
-            let per = |block: u32, per: u32| {
-                ((limits.shared_per_multiprocessor / (shared(block) + 1024)) as u32).clamp(1, per)
-            };
+            let per = |block: u32, per: u32| limits.blocks_by_shared(shared(block)).clamp(1, per);
             let mut found = Vec::new();
             for &(block, most) in &most[..few] {
                 let block = fitting(block).unwrap_or(WARP);
@@ -432,8 +425,7 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
     let fits = |&(split, block, per_multiprocessor): &(u32, u32, u32)| {
         let variant = Variant { family, split, block, per_multiprocessor, cached: None };
         let shared = variant.shared_bytes(task);
-        shared <= limits.shared_per_block
-            && (shared + 1024) * per_multiprocessor as usize <= limits.shared_per_multiprocessor
+        shared <= limits.shared_per_block && per_multiprocessor <= limits.blocks_by_shared(shared)
     };
     let fitting: Vec<_> = all.iter().copied().filter(fits).collect();
     if fitting.is_empty() {

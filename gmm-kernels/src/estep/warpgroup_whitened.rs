@@ -33,7 +33,7 @@
 use crate::data::Columns;
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
-use crate::simt::WARP;
+use crate::simt::{WARP, WARPGROUP};
 
 /// Features of a band, and rows of a band of triangles.
 pub const BAND: usize = 32;
@@ -52,8 +52,6 @@ pub const FLUSH: u32 = 16;
 /// Tiles after which `warpgroup_respond` adds up its sums in memory.
 pub const FLUSH_TILES: u32 = 64;
 
-/// Threads of a warpgroup.
-const WARPGROUP: u32 = 4 * WARP;
 /// Threads of a block of `warpgroup_whiten`: three warpgroups, so that the units are at work while one finishes its exponents.
 pub const WHITEN_BLOCK: u32 = 3 * WARPGROUP;
 /// Registers of a thread of `warpgroup_whiten`.

@@ -17,8 +17,6 @@
 use super::batch_tensor_cores::{COMPONENTS, SETS, STEP_SIZE, reference_row, steps, weights_size};
 use crate::simt::WARP;
 
-/// Threads of a warpgroup.
-pub const WARPGROUP: u32 = 4 * WARP;
 /// Samples of a warp.
 pub const SAMPLES: usize = 16;
 /// Fours of sets that a warpgroup has under way at once; what is missing in the last two is computed, and not used.

@@ -7,7 +7,7 @@ use crate::math::{LogProduct, warp_sum};
 use crate::reduce::Output;
 use crate::simt::{
     CachePolicy, Shared, block_dim, block_idx, copies_commit, copies_wait, fma64, grid_dim, load, load_fresh, pause, policy_keep,
-    policy_stream, reciprocal, shuffle_xor_u32, store, store_fresh, thread_idx, warp_any,
+    policy_stream, reciprocal, store, store_fresh, thread_idx, warp_any,
 };
 use core::f64::consts::{LN_2, LOG2_E};
 use proposal::propose;

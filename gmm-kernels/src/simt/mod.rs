@@ -31,6 +31,15 @@ pub use emulator::block::*;
 
 /// Number of threads of a warp.
 pub const WARP: u32 = 32;
+/// Number of threads of a warpgroup.
+pub const WARPGROUP: u32 = 4 * WARP;
+
+/// Index of the thread. What follows from it is computed anew where it is needed: it would take registers that a kernel's sums need.
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+#[inline(always)]
+pub(crate) fn thread() -> u32 {
+    opaque(thread_idx())
+}
 
 /// Waits for all threads of the block; orders their accesses to shared memory.
 ///

@@ -16,12 +16,6 @@ const COLUMN_TILES: usize = COLUMNS / 8;
 /// The sums of a lane: of tile of components, tile of columns, and the numbers of [`mma`].
 type Sums<const T: usize> = [[[f32; 4]; COLUMN_TILES]; T];
 
-/// Index of the thread. What follows from it is computed anew where it is needed: it would take registers that the sums need.
-#[inline(always)]
-fn thread() -> u32 {
-    opaque(thread_idx())
-}
-
 /// The lane's part in reading A of [`mma`], (16, 16) by rows `pitch` elements apart.
 #[inline(always)]
 fn row_of_a(pitch: usize) -> usize {

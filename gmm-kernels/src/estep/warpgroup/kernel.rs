@@ -12,12 +12,6 @@ pub use exponents::*;
 pub use operands::*;
 pub use weigh::*;
 
-/// Index of the thread. What follows from it is computed anew where it is needed: it would take registers that the sums need.
-#[inline(always)]
-fn thread() -> u32 {
-    opaque(thread_idx())
-}
-
 /// The smaller of two numbers.
 #[inline(always)]
 fn min_u32(a: u32, b: u32) -> u32 {

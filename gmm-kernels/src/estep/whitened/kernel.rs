@@ -11,12 +11,6 @@ use crate::simt::*;
 pub use outer::*;
 pub use whiten::*;
 
-/// Index of the thread. What follows from it is computed anew where it is needed: it would take registers that the sums need.
-#[inline(always)]
-fn thread() -> u32 {
-    opaque(thread_idx())
-}
-
 /// Adds A·B for two tiles of A, and both tiles of eight columns of B.
 #[inline(always)]
 fn multiply_tiles(sums: &mut [[[f32; 4]; 2]; 2], a: &[[Halves; 4]; 2], b: [Halves; 4]) {

@@ -2,7 +2,7 @@
 use super::*;
 use crate::data::QUAD;
 use crate::likelihood::small_k::THRESHOLD;
-use crate::math::{LogProduct, LogSumExp};
+use crate::math::{Float, LogProduct, LogSumExp};
 use crate::simt::*;
 
 /// A warp's samples, for each of two tiles and each step as [`mma`] takes them: high parts, low parts.
@@ -226,9 +226,7 @@ pub(crate) fn sum_of_eight((power, mantissa): (f64, f32)) -> f64 {
     while distance < WARP {
         // Eight factors below 2 stay below 2^8.
         mantissa *= f32::from_bits(shuffle_xor_u32(mantissa.to_bits(), distance));
-        let bits = power.to_bits();
-        let (low, high) = (shuffle_xor_u32(bits as u32, distance), shuffle_xor_u32((bits >> 32) as u32, distance));
-        power += f64::from_bits((high as u64) << 32 | low as u64);
+        power += power.shuffle_xor(distance);
         distance *= 2;
     }
     power + log2(mantissa) as f64

@@ -2,8 +2,9 @@
 use super::*;
 use crate::data::Columns;
 use crate::likelihood::batch_tensor_cores::{BatchTensorCoresArgs, FEATURE_SCALE, FEATURES, ONE, SQUARE_SCALE, sum_of_eight};
+use crate::estep::warpgroup::load2;
 use crate::likelihood::small_k::THRESHOLD;
-use crate::math::{LogProduct, LogSumExp};
+use crate::math::{Float, LogProduct, LogSumExp};
 use crate::simt::*;
 
 /// Samples of a thread: two rows of the products.
@@ -248,16 +249,37 @@ unsafe fn read<const S: usize>(columns: &Columns, d: usize, sample: u64) -> Feat
             } else if feature < d && exists[0] {
                 let from = columns.x.wrapping_add(feature * columns.stride as usize + sample as usize);
                 // SAFETY: the feature and the samples' quad exist.
-                let bits = unsafe { load_u64(from.cast()) };
-                let second = f32::from_bits((bits >> 32) as u32);
+                let [first, second] = unsafe { load2(from) };
                 // Behind the end there may be any number.
-                x[s][h] = [f32::from_bits(bits as u32), if exists[1] { second } else { 0.0 }];
+                x[s][h] = [first, if exists[1] { second } else { 0.0 }];
             }
             h += 1;
         }
         s += 1;
     }
     x
+}
+
+/// The product at a place of shared memory: its mantissa, then its exponent's bits.
+///
+/// # Safety
+/// [`keep_product`] has written it.
+#[inline(always)]
+unsafe fn product_at(products: Shared<f32>, place: usize) -> LogProduct {
+    // SAFETY: the caller guarantees it.
+    let [mantissa, exponent] = unsafe { products.get_some::<2>(2 * place) };
+    LogProduct::from_near(exponent.to_bits() as i32, mantissa)
+}
+
+/// Writes a product without far samples to a place of shared memory.
+///
+/// # Safety
+/// Only this thread uses the place.
+#[inline(always)]
+unsafe fn keep_product(products: Shared<f32>, place: usize, product: LogProduct) {
+    let (exponent, mantissa) = product.near();
+    // SAFETY: the caller guarantees it.
+    unsafe { products.cast::<Halves>().set2(2 * place, [mantissa.to_bits(), exponent as u32]) };
 }
 
 /// `ONE_EIGHT`: K ≤ 8; the reference's exponents of a thread's samples are then in registers.
@@ -281,7 +303,7 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
     bytes += components * reference_row(FEATURES * S) * size_of::<f32>();
     let exponents = Shared::<f32>::at(bytes);
     bytes += components * threads / 2 * size_of::<f32>();
-    // (mantissa, exponent's bits) of each four and thread.
+    // Those of each four and thread: see `product_at`.
     let products = Shared::<f32>::at(bytes);
     let far = Shared::<f64>::at(bytes + room * threads * 2 * size_of::<f32>());
     let mut c = thread_idx() as usize;
@@ -342,7 +364,7 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
     let mut c = thread_idx() as usize;
     while c < room * threads {
         // SAFETY: a place for each thread and four sets.
-        unsafe { products.cast::<Halves>().set2(2 * c, [1.0f32.to_bits(), 0]) };
+        unsafe { keep_product(products, c, LogProduct::new()) };
         c += threads;
     }
     let mut c = thread_idx() as usize;
@@ -396,18 +418,16 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
         let mut multiply = |[mut a, mut b]: [f32; ROWS], f: u32| {
             let place = f as usize * threads + thread_idx() as usize;
             // SAFETY: a place that only this thread uses.
-            let [mantissa, exponent] = unsafe { products.get_some::<2>(2 * place) };
+            let mut product = unsafe { product_at(products, place) };
             if warp_any(min(a, b) < THRESHOLD) {
                 let bit = 1 << (2 * f);
                 is_far |= if a < THRESHOLD { bit } else { 0 } | if b < THRESHOLD { 2 * bit } else { 0 };
                 a = if a < THRESHOLD { 1.0 } else { a };
                 b = if b < THRESHOLD { 1.0 } else { b };
             }
-            let mut product = LogProduct::from_near(exponent.to_bits() as i32, mantissa);
             product.multiply(a * b);
-            let (exponent, mantissa) = product.near();
             // SAFETY: a place that only this thread uses.
-            unsafe { products.cast::<Halves>().set2(2 * place, [mantissa.to_bits(), exponent as u32]) };
+            unsafe { keep_product(products, place, product) };
         };
         let mut f = 0;
         while f < fours {
@@ -443,8 +463,7 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
                 let scaled = unsafe { block.far(&samples, f as usize) };
                 let place = f as usize * threads + thread_idx() as usize;
                 // SAFETY: a place that only this thread uses.
-                let [mantissa, exponent] = unsafe { products.get_some::<2>(2 * place) };
-                let mut product = LogProduct::from_near(exponent.to_bits() as i32, mantissa);
+                let mut product = unsafe { product_at(products, place) };
                 let mut powers = 0.0;
                 let mut r = 0;
                 while r < ROWS {
@@ -454,9 +473,8 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
                     }
                     r += 1;
                 }
-                let (exponent, mantissa) = product.near();
                 // SAFETY: a place that only this thread uses.
-                unsafe { products.cast::<Halves>().set2(2 * place, [mantissa.to_bits(), exponent as u32]) };
+                unsafe { keep_product(products, place, product) };
                 let powers = add_eight(powers);
                 if lane < SETS {
                     let place = (f as usize * warps + warp) * SETS + lane;
@@ -476,10 +494,10 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
         let mut t = lane;
         while t < threads {
             // SAFETY: written before the barrier.
-            let [mantissa, exponent] = unsafe { products.get_some::<2>(2 * (f * threads + t)) };
+            let (exponent, mantissa) = unsafe { product_at(products, f * threads + t) }.near();
             // SAFETY: as above; of each warp's eight lanes with the same sets, one adds what is far.
             let far = if lane < SETS { unsafe { far.get((f * warps + t / WARP as usize) * SETS + lane) } } else { 0.0 };
-            sum += sum_of_eight((far + (exponent.to_bits() as i32) as f64, mantissa));
+            sum += sum_of_eight((far + exponent as f64, mantissa));
             t += WARP as usize;
         }
         if lane < SETS {
@@ -496,9 +514,7 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
 fn add_eight(mut sum: f64) -> f64 {
     let mut distance = 4;
     while distance < WARP {
-        let bits = sum.to_bits();
-        let (low, high) = (shuffle_xor_u32(bits as u32, distance), shuffle_xor_u32((bits >> 32) as u32, distance));
-        sum += f64::from_bits((high as u64) << 32 | low as u64);
+        sum += sum.shuffle_xor(distance);
         distance *= 2;
     }
     sum

@@ -1,5 +1,6 @@
 //! Computes the parameters of the likelihood, and the prior, from the coordinates of a proposal.
 use super::*;
+use crate::math::Float;
 use crate::math::float64::{exp2, log2};
 
 /// Bounds within which x rounded to float32, and its reach, are finite; the host checks the same.
@@ -22,19 +23,10 @@ fn log2_of_rounding(exact: f64, rounded: f32) -> f64 {
 #[inline(always)]
 fn sum_over(mut x: f64, mut masks: u32) -> f64 {
     while masks != 0 {
-        x += exchange_f64(x, masks & masks.wrapping_neg());
+        x += x.shuffle_xor(masks & masks.wrapping_neg());
         masks &= masks - 1;
     }
     x
-}
-
-/// The value of `x` in the lane whose number differs in the bits `mask`.
-#[inline(always)]
-fn exchange_f64(x: f64, mask: u32) -> f64 {
-    let bits = x.to_bits();
-    let low = shuffle_xor_u32(bits as u32, mask);
-    let high = shuffle_xor_u32((bits >> 32) as u32, mask);
-    f64::from_bits((high as u64) << 32 | low as u64)
 }
 
 /// Lanes of a component; a warp holds [`COMPONENTS`] times so many.
@@ -180,7 +172,7 @@ fn split_constant(constant: f64) -> (f64, f32, f32) {
     let mut common = constant;
     let mut mask = LANES;
     while mask < WARP {
-        let other = exchange_f64(common, mask);
+        let other = common.shuffle_xor(mask);
         common = if other > common { other } else { common };
         mask *= 2;
     }

@@ -10,6 +10,7 @@ use cust::memory::bytemuck;
 use gmm_kernels::data;
 use gmm_kernels::likelihood::{batch, batch_tensor_cores, batch_warpgroup, pair, small_k, tiled};
 use gmm_kernels::reduce::sets::{ReduceSetsArgs, reduce_sets};
+use gmm_kernels::simt::WARPGROUP;
 use gmm_kernels::simt::emulator::{Memory, launch};
 use ndarray::{Array1, Array2, s};
 use rand::{RngExt, SeedableRng};
@@ -239,7 +240,7 @@ impl Problem {
                 batch_warpgroup::batch_warpgroup_k08_s4,
             ],
         ];
-        let block = block.next_multiple_of(batch_warpgroup::WARPGROUP);
+        let block = block.next_multiple_of(WARPGROUP);
         let shared = batch_warpgroup::shared_bytes(self.d, eights, part, block);
         for kernel in [Some(any[steps]), (eights == 1).then_some(one_eight[steps])].into_iter().flatten() {
             self.check_batch(x, sets, &all, &format!("batch_warpgroup {grid}x{block}/{part}"), || {

@@ -8,7 +8,7 @@ use gmm_kernels::entries;
 use gmm_kernels::estep::fused::{self, Moments};
 use gmm_kernels::estep::{fused_tensor_cores, fused64, warpgroup, warpgroup_whitened};
 use gmm_kernels::likelihood::{batch, batch_tensor_cores, batch_warpgroup, pair, small_k, tiled};
-use gmm_kernels::simt::WARP;
+use gmm_kernels::simt::{WARP, WARPGROUP};
 use std::fmt;
 use std::str::FromStr;
 
@@ -182,7 +182,7 @@ impl Variant {
             Family::WarpgroupWhitened => self.split == 1 && self.block == warpgroup_whitened::WHITEN_BLOCK,
             Family::Batch | Family::BatchTensorCores => true,
             Family::BatchWarpgroup => {
-                self.block.is_multiple_of(batch_warpgroup::WARPGROUP)
+                self.block.is_multiple_of(WARPGROUP)
                     && batch_tensor_cores_layout::fours(self.split as usize) <= batch_warpgroup::MOST_FOURS
             }
             Family::Pair => self.split == warps,

@@ -72,21 +72,13 @@ kernel! {
         while i < quads * octets {
             let (eight, octet) = (i / 2 / octets, i / 2 % octets);
             let quad = 2 * eight + i % 2;
-            let last = columns.quads() - 1;
             let (mut high, mut low) = ([[0; ROW]; QUAD], [[0; ROW]; QUAD]);
             let mut f = 0;
             while f < ROW {
                 let feature = ROW * octet as usize + f;
                 if feature < shape.d as usize {
-                    // SAFETY: the feature and the quad exist.
-                    let mut x = unsafe { load4(columns.quad(min_u32(quad, last), feature), policy) };
-                    let mut s = 0;
-                    while s < QUAD {
-                        let sample = QUAD as u64 * u64::from(quad) + s as u64;
-                        x[s] = if sample < columns.n { x[s] } else { 0.0 };
-                        s += 1;
-                    }
-                    let x = split_feature(x);
+                    // SAFETY: the feature exists.
+                    let x = split_feature(unsafe { quad_or_zeros(columns, quad, feature, policy) });
                     let (first, second) = (product(x, one()), product(x, x));
                     let mut s = 0;
                     while s < QUAD {
@@ -101,25 +93,59 @@ kernel! {
             let bytes = 2 * tile * shape.part() + eight as usize % (SAMPLES / 8) * shape.pitch() + octet as usize * MATRIX;
             let odd = i % 2;
             let to = args.products.wrapping_add(bytes / size_of::<u32>() + ROW * odd as usize);
-            // Two threads write two neighbouring rows at once: 32 bytes, which memory takes whole.
-            let (high, low) = (interleave(high, odd), interleave(low, odd));
-            let mut s = 0;
-            while s < QUAD {
-                // SAFETY: the caller guarantees it; only this thread writes these places.
-                unsafe {
-                    store_row(to.wrapping_add(2 * ROW * s), high[s]);
-                    store_row(to.wrapping_add(shape.part() / size_of::<u32>() + 2 * ROW * s), low[s]);
-                }
-                s += 1;
-            }
+            // SAFETY: the caller guarantees it; only this thread writes these places.
+            unsafe { store_quad(to, shape.part(), high, low, odd) };
             i += grid_dim() * block_dim();
         }
     }
 }
 
+/// A feature of a quad of samples; zeros behind the last sample.
+///
+/// # Safety
+/// The feature exists.
+#[inline(always)]
+pub(crate) unsafe fn quad_or_zeros(columns: &Columns, quad: u32, feature: usize, policy: CachePolicy) -> [f32; QUAD] {
+    // SAFETY: the caller guarantees it; the quad exists.
+    let mut x = unsafe { load4(columns.quad(min_u32(quad, columns.quads() - 1), feature), policy) };
+    let mut s = 0;
+    while s < QUAD {
+        let sample = QUAD as u64 * u64::from(quad) + s as u64;
+        x[s] = if sample < columns.n { x[s] } else { 0.0 };
+        s += 1;
+    }
+    x
+}
+
+/// Writes the rows of a quad, of which two neighbouring threads have eight: the high part, and `part` bytes behind it the low one. They
+/// write two neighbouring rows at once: 32 bytes, which memory takes whole.
+///
+/// # Safety
+/// `to`, which differs by a row between the two, and its part are valid for the rows; no other thread accesses them. All lanes of the warp
+/// call it.
+#[inline(always)]
+pub(crate) unsafe fn store_quad(
+    to: *mut u32,
+    part: usize,
+    high: [[Halves; ROW]; QUAD],
+    low: [[Halves; ROW]; QUAD],
+    odd: u32,
+) {
+    let (high, low) = (interleave(high, odd), interleave(low, odd));
+    let mut s = 0;
+    while s < QUAD {
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            store_row(to.wrapping_add(2 * ROW * s), high[s]);
+            store_row(to.wrapping_add(part / size_of::<u32>() + 2 * ROW * s), low[s]);
+        }
+        s += 1;
+    }
+}
+
 /// Of the rows of two neighbouring threads, the first four of which the even one has: those that are even, or odd.
 #[inline(always)]
-pub(crate) fn interleave(rows: [[Halves; ROW]; QUAD], odd: u32) -> [[Halves; ROW]; QUAD] {
+fn interleave(rows: [[Halves; ROW]; QUAD], odd: u32) -> [[Halves; ROW]; QUAD] {
     let mut mine = rows;
     let mut p = 0;
     while p < ROW {

@@ -1,6 +1,7 @@
 //! `warpgroup_weigh`: responsibilities times products, summed over the samples.
 use super::*;
 use crate::estep::tensor_cores::RESPONSIBILITY_SCALE;
+use crate::math::Float;
 
 /// Numbers of a thread: of two components and a quarter of the products.
 type Sums = [f32; THREAD_SUMS];
@@ -149,23 +150,15 @@ unsafe fn respond(q: &[Pairs; 2], normalisers: Shared<f32>, weights: [f32; 2], c
     r
 }
 
-/// The value of `x` in another lane of the warp.
-#[inline(always)]
-fn shuffle_xor64(x: f64, mask: u32) -> f64 {
-    let bits = x.to_bits();
-    let (low, high) = (shuffle_xor_u32(bits as u32, mask), shuffle_xor_u32((bits >> 32) as u32, mask));
-    f64::from_bits(u64::from(low) | u64::from(high) << 32)
-}
-
 /// Writes a sum to memory, or adds it to what is there.
 ///
 /// # Safety
 /// The place is valid, and no other thread accesses it.
 #[inline(always)]
-unsafe fn give(to: *mut f64, sum: f64, add: u32) {
+pub(crate) unsafe fn give(to: *mut f64, sum: f64, add: bool) {
     // SAFETY: the caller guarantees it.
     unsafe {
-        let before = if add == 0 { 0.0 } else { load(to) };
+        let before = if add { load(to) } else { 0.0 };
         store(to, before + sum);
     }
 }
@@ -244,12 +237,12 @@ unsafe fn work(args: &WeighArgs, stages: Stages) {
     while i < 4 {
         let (kind, c) = (i / 2, i % 2);
         let mut total = totals[kind][c];
-        total += shuffle_xor64(total, 1);
-        total += shuffle_xor64(total, 2);
+        total += total.shuffle_xor(1);
+        total += total.shuffle_xor(2);
         if lane.is_multiple_of(4) {
             let to = to.wrapping_add(shape.rows() * (shape.products() + kind) + component + c);
             // SAFETY: a place for each row; no other thread has it.
-            unsafe { give(to, total, args.add) };
+            unsafe { give(to, total, args.add != 0) };
         }
         i += 1;
     }

@@ -1,5 +1,6 @@
 //! `warpgroup_whiten_d…`: features times triangles; `warpgroup_normalise`: each sample's log-sum-exp.
 use super::*;
+use crate::estep::whitened::exchange;
 use crate::likelihood::tiled::finish_sample;
 use crate::math::{LogProduct, LogSumExp};
 
@@ -109,13 +110,6 @@ unsafe fn distances<const UNIT: usize, const N: usize>(
         j += 1;
     }
     squares
-}
-
-/// The number `upper` says, and the same of the lane `mask` away.
-#[inline(always)]
-fn exchange(upper: bool, first: f32, second: f32, mask: u32) -> f32 {
-    let (keep, give) = if upper { (second, first) } else { (first, second) };
-    keep + f32::from_bits(shuffle_xor_u32(give.to_bits(), mask))
 }
 
 /// Sums the distances of four neighbouring lanes, and writes the exponents.

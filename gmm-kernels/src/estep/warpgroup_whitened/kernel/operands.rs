@@ -2,7 +2,7 @@
 use super::*;
 use crate::data::QUAD;
 use crate::estep::tensor_cores::split_feature;
-use crate::estep::warpgroup::{element, interleave, store_row};
+use crate::estep::warpgroup::{element, quad_or_zeros, store_quad, store_row};
 
 /// Elements of two numbers of a row of a matrix.
 const ROW: usize = 4;
@@ -71,7 +71,6 @@ kernel! {
         while i < quads * octets {
             let (eight, octet) = (i / 2 / octets, i / 2 % octets);
             let quad = 2 * eight + i % 2;
-            let last = columns.quads() - 1;
             let (mut high, mut low) = ([[0; ROW]; QUAD], [[0; ROW]; QUAD]);
             let mut f = 0;
             while f < ROW {
@@ -80,15 +79,8 @@ kernel! {
                 while p < 2 {
                     let feature = 8 * octet as usize + 2 * f + p;
                     if feature < shape.d as usize {
-                        // SAFETY: the feature and the quad exist.
-                        let mut x = unsafe { load4(columns.quad(if quad < last { quad } else { last }, feature), policy) };
-                        let mut s = 0;
-                        while s < QUAD {
-                            let sample = QUAD as u64 * u64::from(quad) + s as u64;
-                            x[s] = if sample < columns.n { x[s] } else { 0.0 };
-                            s += 1;
-                        }
-                        features[p] = split_feature(x);
+                        // SAFETY: the feature exists.
+                        features[p] = split_feature(unsafe { quad_or_zeros(columns, quad, feature, policy) });
                     }
                     p += 1;
                 }
@@ -105,17 +97,8 @@ kernel! {
             let bytes = 2 * stage * shape.stage_part() + of_stage * shape.pitch() + octet as usize * MATRIX;
             let odd = i % 2;
             let to = args.features.wrapping_add(bytes / size_of::<u32>() + ROW * odd as usize);
-            // Two threads write two neighbouring rows at once: 32 bytes, which memory takes whole.
-            let (high, low) = (interleave(high, odd), interleave(low, odd));
-            let mut s = 0;
-            while s < QUAD {
-                // SAFETY: the caller guarantees it; only this thread writes these places.
-                unsafe {
-                    store_row(to.wrapping_add(2 * ROW * s), high[s]);
-                    store_row(to.wrapping_add(shape.stage_part() / size_of::<u32>() + 2 * ROW * s), low[s]);
-                }
-                s += 1;
-            }
+            // SAFETY: the caller guarantees it; only this thread writes these places.
+            unsafe { store_quad(to, shape.stage_part(), high, low, odd) };
             i += grid_dim() * block_dim();
         }
     }

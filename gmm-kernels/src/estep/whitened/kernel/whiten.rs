@@ -190,7 +190,7 @@ fn over_rows(v: [[f32; 2]; COLUMNS / 8]) -> [f32; 2] {
 
 /// The second number, if this lane is an upper one, else the first one, and the same of the lane `mask` away.
 #[inline(always)]
-fn exchange(upper: bool, first: f32, second: f32, mask: u32) -> f32 {
+pub(crate) fn exchange(upper: bool, first: f32, second: f32, mask: u32) -> f32 {
     let (keep, give) = if upper { (second, first) } else { (first, second) };
     keep + f32::from_bits(shuffle_xor_u32(give.to_bits(), mask))
 }

@@ -5,6 +5,7 @@ pub(crate) mod fused64_layout;
 pub(crate) mod fused_layout;
 pub(crate) mod fused_tensor_cores;
 pub(crate) mod fused_tensor_cores_layout;
+pub(crate) mod operand;
 pub(crate) mod pieces;
 pub(crate) mod tensor_cores;
 pub(crate) mod tensor_cores_layout;

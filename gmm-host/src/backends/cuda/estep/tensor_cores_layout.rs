@@ -209,7 +209,7 @@ impl WhitenedShapes {
     }
 
     /// (K, D).
-    fn dim(&self) -> (usize, usize) {
+    pub fn dim(&self) -> (usize, usize) {
         let (k, d) = match self {
             Self::Warps { whiten, .. } => (whiten.k, whiten.d),
             Self::Warpgroups(shape) => (shape.k, shape.d),

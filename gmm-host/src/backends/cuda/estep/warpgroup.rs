@@ -1,23 +1,19 @@
 //! The kernels of `warpgroup`: what [`tensor_cores`](super::tensor_cores) launches on a device whose warpgroups multiply.
+use super::operand::{Operand, forming_grid};
 use super::pieces::Piece;
 use super::tensor_cores::OnDevice;
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
-use crate::backends::cuda::device::memory::{Numbers, allocate};
+use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch};
-use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::estep::warpgroup::{
     BLOCK, CoefficientsArgs, ExponentsArgs, ProductsArgs, REGISTERS, SAMPLES, Shape, WeighArgs,
 };
-use std::cell::Cell;
 use std::ptr;
-
-/// Threads of a block of the kernels that make operands, and blocks of a multiprocessor.
-const PREPARING: (u32, u32) = (256, 8);
 
 /// The kernels made ready for mixtures of one shape.
 #[derive(Debug)]
@@ -28,41 +24,23 @@ pub(super) struct Warpgroups {
     products: Kernel<ProductsArgs>,
     exponents: Kernel<ExponentsArgs>,
     weigh: Kernel<WeighArgs>,
-    /// The products in float16, two numbers to an element: of a piece of the samples, or of all of them where they are kept.
-    halves: DeviceBuffer<u32>,
-    kept: bool,
-    /// How many samples, from the first one on, have products that are kept.
-    formed: Cell<usize>,
+    /// What `products` writes.
+    operand: Operand,
 }
 
-/// The part of the device's free memory that products are kept in, if they need no more.
-const KEPT: usize = 4;
-
 impl Warpgroups {
-    /// Makes the kernels ready for pieces of so many samples. `same`: every E-step is over the same samples, so many of them, whose
-    /// products are kept if the device has room for them.
+    /// Makes the kernels ready for pieces of so many samples; `same` as for [`Operand::new`].
     pub fn new(gpu: &Gpu, k: usize, d: usize, piece: usize, same: Option<usize>) -> Result<Self> {
         let shape = Shape { d: d as u32, k: k as u32 };
-        let most = gpu.free_memory()? / KEPT;
-        let kept = same.map(|n| shape.products_len(n)).filter(|len| len * size_of::<u32>() <= most);
         Ok(Self {
             shape,
+            operand: Operand::new(gpu, |n| shape.products_len(n), piece, same)?,
             multiprocessors: gpu.limits.multiprocessors,
             coefficients: gpu.kernel(&entries::warpgroup_coefficients(), None)?,
             products: gpu.kernel(&entries::warpgroup_products(), None)?,
             exponents: gpu.kernel(&entries::warpgroup_exponents(), Some(REGISTERS))?,
             weigh: gpu.kernel(&entries::warpgroup_weigh(), Some(REGISTERS))?,
-            halves: allocate(kept.unwrap_or_else(|| shape.products_len(piece)))?,
-            kept: kept.is_some(),
-            formed: Cell::new(0),
         })
-    }
-
-    /// A grid for so many items of one of the kernels that make operands.
-    fn preparing(&self, items: usize) -> Grid {
-        let (threads, per) = PREPARING;
-        let most = (self.multiprocessors * per) as usize;
-        Grid::new(items.div_ceil(threads as usize).clamp(1, most) as u32, threads, 0)
     }
 
     /// Starts to split the coefficients.
@@ -73,7 +51,7 @@ impl Warpgroups {
         halves: Numbers<'a, u32>,
     ) -> Result<Running<'a, ()>> {
         let launch = CoefficientsLaunch { shape: self.shape, coefficients, halves };
-        let grid = self.preparing(self.shape.rows() * self.shape.octets());
+        let grid = forming_grid(self.multiprocessors, self.shape.rows() * self.shape.octets());
         Ok(stream.launch(self.coefficients, grid, launch)?.borrowed())
     }
 
@@ -84,15 +62,13 @@ impl Warpgroups {
         parameters: OnDevice<'a>,
         piece: Piece<'a>,
     ) -> Result<Running<'a, ()>> {
-        let (shape, columns, halves) = (self.shape, piece.columns, Numbers::of(&self.halves));
-        let products = if self.kept { halves.part(shape.products_len(piece.first)..halves.len())? } else { halves };
-        let mut running = stream.idle();
-        if !self.kept || self.formed.get() <= piece.first {
-            let forming = ProductsLaunch { shape, columns, products };
-            let grid = self.preparing(columns.n().next_multiple_of(SAMPLES) / 4 * shape.octets());
-            running = stream.launch(self.products, grid, forming)?.borrowed();
-            self.formed.set(piece.first + columns.n());
-        }
+        let (shape, columns) = (self.shape, piece.columns);
+        let form = |products| {
+            let items = columns.n().next_multiple_of(SAMPLES) / 4 * shape.octets();
+            let launch = ProductsLaunch { shape, columns, products };
+            Ok(stream.launch(self.products, forming_grid(self.multiprocessors, items), launch)?.borrowed())
+        };
+        let (products, running) = self.operand.of_piece(stream, &piece, |n| shape.products_len(n), form)?;
         let blocks = columns.n().div_ceil(SAMPLES).min(piece.blocks as usize) as u32;
         let grid = Grid::new(blocks, BLOCK, shape.exponents_bytes());
         let launch = ExponentsLaunch { shape, products, parameters, piece };

@@ -1,7 +1,9 @@
 //! `warpgroup_whitened`, the E-step of matrices on a device whose warpgroups multiply: `warpgroup_whiten` leaves the exponents of a piece of the samples,
 //! `warpgroup_normalise` their log-sum-exps, `warpgroup_respond` responsibilities and their sums, and `warpgroup_outer` adds up products of features, slice by slice.
+use super::operand::{Operand, forming_grid, most_forming_blocks};
 use super::pieces::{Division, Others, Piece, Pieces};
 use super::tensor_cores_layout::{TensorCoresLayout, WhitenedSection, WhitenedShapes};
+use super::whitened::prepare;
 use crate::Result;
 use crate::backends::cuda::device::gpu::{Gpu, REGISTERS};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
@@ -17,15 +19,11 @@ use gmm_kernels::estep::warpgroup_whitened::{
     TILE, TrianglesArgs, WHITEN_BLOCK, WHITEN_REGISTERS, WhitenArgs,
 };
 use gmm_kernels::reduce::FINISH_SHARED_BYTES;
-use std::cell::Cell;
+use gmm_kernels::simt::WARPGROUP;
 use std::ptr;
 
 /// The part of the device's free memory that the exponents of a piece take at most.
 const EXPONENTS: usize = 8;
-/// The part of it that features are kept in, if they need no more.
-const KEPT: usize = 4;
-/// Threads of a block of the kernels that prepare and normalise, and blocks of a multiprocessor.
-const SIMPLE: (u32, u32) = (256, 8);
 
 /// The kernels made ready for mixtures of one shape.
 #[derive(Debug)]
@@ -43,11 +41,8 @@ pub struct WarpgroupWhitened {
     multiprocessors: u32,
     /// The triangles in float16, two numbers to an element.
     triangles: DeviceBuffer<u32>,
-    /// The features in float16: of a piece of the samples, or of all of them where they are kept.
-    features: DeviceBuffer<u32>,
-    kept: bool,
-    /// How many samples, from the first one on, have features that are kept.
-    formed: Cell<usize>,
+    /// What `forming` writes.
+    features: Operand,
     /// The responsibilities of a piece in float16.
     responsibilities: DeviceBuffer<u32>,
     pieces: Pieces,
@@ -65,7 +60,7 @@ impl WarpgroupWhitened {
         let wave = multiprocessors as usize * TILE;
         let most = (free / EXPONENTS / size_of::<f32>() / shape.rows()).max(wave) / wave * wave;
         let piece = most.min(n.next_multiple_of(TILE));
-        let kept = Some(shape.features_len(n)).filter(|len| same && len * size_of::<u32>() <= free / KEPT);
+        let features = Operand::new(gpu, |n| shape.features_len(n), piece, same.then_some(n))?;
         let slices = (multiprocessors / shape.outer_blocks()) as usize;
         // Two blocks, of which one computes while the other waits, even if that takes a few more registers than they have: measured for
         // D = 64, K = 32 and D = 32, K = 64, 0.32 and 0.41 ms; one block of twice the registers, 0.37 and 0.51.
@@ -80,7 +75,7 @@ impl WarpgroupWhitened {
             piece,
             unit: TILE,
             slices,
-            blocks: multiprocessors * SIMPLE.1,
+            blocks: most_forming_blocks(multiprocessors),
             rows: shape.rows(),
             sums: shape.outer_sums(),
             others: Some(others),
@@ -98,9 +93,7 @@ impl WarpgroupWhitened {
             shapes,
             multiprocessors,
             triangles: allocate(shape.triangles_len())?,
-            features: allocate(kept.unwrap_or_else(|| shape.features_len(piece)))?,
-            kept: kept.is_some(),
-            formed: Cell::new(0),
+            features,
             responsibilities: allocate(shape.responsibilities_len(piece))?,
             pieces: Pieces::new(gpu, division)?,
         })
@@ -117,18 +110,7 @@ impl WarpgroupWhitened {
 
     /// Writes the parameters of a mixture for the launches of a workspace.
     pub fn prepare(&self, workspace: &mut Workspace, layout: &TensorCoresLayout) -> Result<()> {
-        let Task { k, d, .. } = self.task;
-        if (layout.dim(), layout.full()) != ((k, d), true) {
-            return Err(mismatch("a mixture for this E-step", vec![k, d], vec![layout.dim().0, layout.dim().1]));
-        }
-        workspace.parameters.fill(self.shapes.len(), |to| layout.write_whitened(&self.shapes, to))
-    }
-
-    /// A grid for so many items of one of the kernels that prepare and normalise.
-    fn grid(&self, items: usize) -> Grid {
-        let (threads, per) = SIMPLE;
-        let most = (self.multiprocessors * per) as usize;
-        Grid::new(items.div_ceil(threads as usize).clamp(1, most) as u32, threads, 0)
+        prepare(&self.shapes, workspace, layout)
     }
 
     /// Starts the E-step over some samples, at most as many as it was made for.
@@ -141,29 +123,27 @@ impl WarpgroupWhitened {
         let section = |section: WhitenedSection| parameters.part(self.shapes.section(section));
         let (shape, triangles) = (self.shape, Numbers::of(&self.triangles));
         let split = Split { shape, matrices: section(WhitenedSection::Matrices)?, triangles };
-        let running = stream.launch(self.split, self.grid(triangles.len() / 8), split)?.borrowed();
+        let simple = |items| forming_grid(self.multiprocessors, items);
+        let running = stream.launch(self.split, simple(triangles.len() / 8), split)?.borrowed();
         let (shifts, constants) = (section(WhitenedSection::Shifts)?, section(WhitenedSection::Constants)?);
         let (weights, weighted) = (section(WhitenedSection::Weights)?, self.task.weighted);
         let responsibilities = Numbers::of(&self.responsibilities);
         self.pieces.start(stream, columns, running, |piece| {
             let n = piece.columns.n();
-            let all = Numbers::of(&self.features);
-            let features = if self.kept { all.part(shape.features_len(piece.first)..all.len())? } else { all };
-            let mut running = stream.idle();
-            if !self.kept || self.formed.get() <= piece.first {
-                let forming = Forming { shape, columns: piece.columns, features };
+            let form = |features| {
                 let items = n.next_multiple_of(TILE) / 4 * shape.octets();
-                running = stream.launch(self.forming, self.grid(items), forming)?.borrowed();
-                self.formed.set(piece.first + n);
-            }
+                let forming = Forming { shape, columns: piece.columns, features };
+                Ok(stream.launch(self.forming, simple(items), forming)?.borrowed())
+            };
+            let (features, running) = self.features.of_piece(stream, &piece, |n| shape.features_len(n), form)?;
             let whitening = Whitening { shape, features, triangles, shifts, constants, piece };
             let groups = shape.groups() as u32;
-            let tiles = n.div_ceil(SAMPLES).div_ceil((WHITEN_BLOCK / 128) as usize);
+            let tiles = n.div_ceil(SAMPLES).div_ceil((WHITEN_BLOCK / WARPGROUP) as usize);
             let blocks = (self.multiprocessors / groups).clamp(1, tiles as u32);
             let grid = Grid::new(blocks, WHITEN_BLOCK, shape.whiten_bytes()).slices(groups as usize);
             let running = running.followed_by(stream.launch(self.whiten, grid, whitening)?.borrowed());
             let normalising = Normalising { shape, weights, weighted, piece };
-            let grid = Grid { shared: FINISH_SHARED_BYTES, ..self.grid(n) };
+            let grid = Grid { shared: FINISH_SHARED_BYTES, ..simple(n) };
             let running = running.followed_by(stream.launch(self.normalise, grid, normalising)?.borrowed());
             let responding = Responding { shape, features, weights, responsibilities, piece };
             let grid = Grid::new(shape.chunks(), RESPOND_BLOCK, shape.respond_bytes()).slices(piece.others.0);

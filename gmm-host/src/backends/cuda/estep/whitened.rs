@@ -88,11 +88,7 @@ impl Whitened {
 
     /// Writes the parameters of a mixture for the launches of a workspace.
     pub fn prepare(&self, workspace: &mut Workspace, layout: &TensorCoresLayout) -> Result<()> {
-        let Task { k, d, .. } = self.task;
-        if (layout.dim(), layout.full()) != ((k, d), true) {
-            return Err(mismatch("a mixture for this E-step", vec![k, d], vec![layout.dim().0, layout.dim().1]));
-        }
-        workspace.parameters.fill(self.shapes.len(), |to| layout.write_whitened(&self.shapes, to))
+        prepare(&self.shapes, workspace, layout)
     }
 
     /// Starts the E-step over some samples, at most as many as it was made for.
@@ -126,6 +122,15 @@ impl Whitened {
     pub(super) fn pieces(&self) -> &Pieces {
         &self.pieces
     }
+}
+
+/// Writes the parameters of a mixture with matrices for the launches of a workspace.
+pub(super) fn prepare(shapes: &WhitenedShapes, workspace: &mut Workspace, layout: &TensorCoresLayout) -> Result<()> {
+    let (k, d) = shapes.dim();
+    if (layout.dim(), layout.full()) != ((k, d), true) {
+        return Err(mismatch("a mixture for this E-step", vec![k, d], vec![layout.dim().0, layout.dim().1]));
+    }
+    workspace.parameters.fill(shapes.len(), |to| layout.write_whitened(shapes, to))
 }
 
 /// A launch that splits the triangles.

@@ -89,6 +89,14 @@ pub trait Evaluator: Send {
     /// The total log-likelihood Σᵢ wᵢ log Σₖ πₖ N(xᵢ; μₖ, Σₖ).
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64>;
 
+    /// Fixes the mixture to which batches are compared. A GPU evaluates mixtures that are near to each other faster, by their differences from
+    /// one of them: the first of each batch, on which the last digits of the others' totals then depend. After this call it is `mixture`, whatever
+    /// its total, so that a total in a batch is a function of its parameter set alone, which a Markov chain needs. Batches are fast while their
+    /// mixtures are near to it. Evaluators that treat each mixture by itself do nothing here.
+    fn fix_batch_reference(&mut self, mixture: &Mixture) {
+        let _ = mixture;
+    }
+
     /// The total log-likelihood of each of several parameter sets; they may share each read of the data.
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
         mixtures.iter().map(|m| self.log_likelihood(m)).collect()
@@ -187,6 +195,9 @@ macro_rules! pass_on {
             }
             fn log_likelihood(&mut self, mixture: &$crate::Mixture) -> $crate::Result<f64> {
                 self.inner_mut().log_likelihood(mixture)
+            }
+            fn fix_batch_reference(&mut self, mixture: &$crate::Mixture) {
+                self.inner_mut().fix_batch_reference(mixture);
             }
             fn log_likelihood_batch(&mut self, mixtures: &[$crate::Mixture]) -> $crate::Result<Vec<f64>> {
                 self.inner_mut().log_likelihood_batch(mixtures)

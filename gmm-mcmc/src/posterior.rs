@@ -21,6 +21,8 @@ pub struct Posterior<'a> {
     metropolis_target: Option<MetropolisTarget>,
     /// Whether the evaluator has made such steps.
     evaluator_made_steps: bool,
+    /// The point that the evaluator compares batches to.
+    reference: Option<Vec<f64>>,
 }
 
 impl<'a> Posterior<'a> {
@@ -38,7 +40,7 @@ impl<'a> Posterior<'a> {
         // A chain compares log densities that were computed at different times, so they must all come from one device.
         evaluator.settle();
         let metropolis_target = model.metropolis_target();
-        Ok(Self { model, evaluator, evaluations: 0, metropolis_target, evaluator_made_steps: false })
+        Ok(Self { model, evaluator, evaluations: 0, metropolis_target, evaluator_made_steps: false, reference: None })
     }
 
     /// The model.
@@ -148,6 +150,15 @@ impl Target for Posterior<'_> {
             Err(e) => return Err(e.into()),
         }
         Ok(())
+    }
+
+    fn fix_reference(&mut self, theta: &[f64]) {
+        if self.reference.as_deref() != Some(theta) {
+            self.reference = Some(theta.to_vec());
+            if let Some(mixture) = self.model.mixture(theta) {
+                self.evaluator.fix_batch_reference(&mixture);
+            }
+        }
     }
 
     fn log_density_gradient(&mut self, theta: &[f64], gradient: &mut [f64]) -> Result<f64> {

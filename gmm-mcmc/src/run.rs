@@ -135,7 +135,7 @@ impl Run {
                 return Ok(differs(what, here, there));
             }
         }
-        let values = evaluate(&self.settings, target, &points)?;
+        let values = evaluate(&self.settings, target, &self.state.reference(), &points)?;
         let after = target.identity();
         if after.kernel != self.identity.kernel {
             return Ok(differs("the kernel", &after.kernel, &self.identity.kernel));
@@ -216,7 +216,7 @@ impl Run {
         while self.warmed < warmup {
             match &mut self.state {
                 State::Metropolis(s) => s.warm_up(target, self.warmed, warmup)?,
-                State::Ensemble(s) => s.advance(target)?,
+                State::Ensemble(s) => s.warm_up(target, self.warmed, warmup)?,
                 State::Nuts(_) => {}
             }
             self.warmed += 1;

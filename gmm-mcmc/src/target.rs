@@ -65,6 +65,10 @@ pub trait Target {
         Ok(())
     }
 
+    /// Fixes the point to which [`log_density_batch`](Self::log_density_batch) may compare the points of its batches, for targets that
+    /// compute points near to each other faster by their differences. The value of a point may depend on this one in its last digits.
+    fn fix_reference(&mut self, _theta: &[f64]) {}
+
     /// The log density at `theta` and its gradient, which is written to `gradient` (dim,).
     fn log_density_gradient(&mut self, theta: &[f64], gradient: &mut [f64]) -> Result<f64>;
 

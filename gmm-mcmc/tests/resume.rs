@@ -91,6 +91,43 @@ fn a_resumed_run_is_the_same_to_the_bit() {
     }
 }
 
+/// An evaluator whose batches depend on what they are compared to gives many chains one density all the same.
+#[test]
+fn chains_that_are_compared_to_a_point_are_resumed_to_the_bit() {
+    let x = data();
+    let model = model(&x);
+    let comparing = || Odd { comparison: 1e-6, ..Odd::new(&x) };
+    for sampler in [Sampler::METROPOLIS, Sampler::ENSEMBLE] {
+        let settings = settings(sampler).chains(20);
+        let mut evaluator = comparing();
+        let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+        let mut whole = new(settings.clone(), &mut posterior);
+        whole.advance(&mut posterior, go_on).unwrap();
+
+        let folder = tempfile::tempdir().unwrap();
+        let prefix = folder.path().join("run");
+        new(settings, &mut posterior).save(&prefix).unwrap();
+        // In the warm-up, behind each renewal of the point and elsewhere, and among the draws.
+        for (warming_up, at) in [(true, 1), (true, 2), (true, 33), (true, 60), (false, 1), (false, 17), (false, 40)] {
+            let mut evaluator = comparing();
+            let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+            let mut run = Saved::load(&prefix).unwrap().resume(&mut posterior).unwrap();
+            let stop = |p: &gmm_mcmc::Progress<'_>| match (p.warming_up, p.done) == (warming_up, at) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            };
+            run.advance(&mut posterior, stop).unwrap();
+            run.save(&prefix).unwrap();
+        }
+        let mut evaluator = comparing();
+        let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+        let resumed = Saved::load(&prefix).unwrap().resume(&mut posterior).unwrap();
+        for name in ["lp__", "means"] {
+            assert_eq!(whole.draws(name).unwrap(), resumed.draws(name).unwrap(), "{sampler:?} {name}");
+        }
+    }
+}
+
 /// Advances until the target has made so many more evaluations, or to the end.
 fn go_for(run: &mut Run, posterior: &mut Posterior<'_>, evaluations: u64) {
     let limit = posterior.evaluations() + evaluations;
@@ -362,9 +399,12 @@ fn chains_over_shards_are_those_over_one_device() {
     }
 }
 
-/// An evaluator that fails after some calls, reports another kernel, or is off by a rounding.
+/// An evaluator that fails after some calls, reports another kernel, is off by a rounding, or compares batches to a mixture.
 struct Odd {
     inner: ReferenceEvaluator,
+    /// How much a total in a batch depends on the mixture that it is compared to.
+    comparison: f64,
+    batch_reference: Option<Mixture>,
     calls_left: usize,
     kernel: &'static str,
     factor: f64,
@@ -373,7 +413,8 @@ struct Odd {
 impl Odd {
     fn new(x: &Array2<f64>) -> Self {
         let inner = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
-        Self { inner, calls_left: usize::MAX, kernel: "reference", factor: 1.0 }
+        let (comparison, batch_reference) = (0.0, None);
+        Self { inner, comparison, batch_reference, calls_left: usize::MAX, kernel: "reference", factor: 1.0 }
     }
 
     fn count(&mut self) -> gmm_host::Result<()> {
@@ -401,6 +442,14 @@ impl Evaluator for Odd {
     fn log_likelihood(&mut self, m: &Mixture) -> gmm_host::Result<f64> {
         self.count()?;
         Ok(self.inner.log_likelihood(m)? * self.factor)
+    }
+    fn fix_batch_reference(&mut self, mixture: &Mixture) {
+        self.batch_reference = Some(mixture.clone());
+    }
+    fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> gmm_host::Result<Vec<f64>> {
+        let compared_to = self.batch_reference.as_ref().or(mixtures.first());
+        let shift = compared_to.map_or(0.0, |m| self.comparison * m.means()[[0, 0]]);
+        mixtures.iter().map(|m| Ok(self.log_likelihood(m)? + shift)).collect()
     }
     fn score_samples(&mut self, m: &Mixture) -> gmm_host::Result<Array1<f64>> {
         self.inner.score_samples(m)

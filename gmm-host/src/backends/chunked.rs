@@ -30,6 +30,8 @@ pub struct ChunkedEvaluator<'a> {
     total_weight: f64,
     load: Load<'a>,
     loaded: Option<(usize, Box<dyn Evaluator + 'a>)>,
+    /// See [`Evaluator::fix_batch_reference`].
+    batch_reference: Option<Mixture>,
     description: Description,
 }
 
@@ -54,7 +56,8 @@ impl<'a> ChunkedEvaluator<'a> {
             return Err(Error::EmptyData { rows: chunk_sizes.iter().copied().min().unwrap_or(0), columns: n_features });
         }
         let description = Description { device: "chunks, none loaded yet".into(), kernel: "none".into() };
-        Ok(Self { n_features, starts, total_weight: n as f64, load: Box::new(load), loaded: None, description })
+        let (total_weight, load) = (n as f64, Box::new(load));
+        Ok(Self { n_features, starts, total_weight, load, loaded: None, batch_reference: None, description })
     }
 
     /// Divides samples that are not in memory, for example those of a mapped file, into chunks of `rows` rows, the last one
@@ -89,11 +92,14 @@ impl<'a> ChunkedEvaluator<'a> {
         if !matches!(&self.loaded, Some((i, _)) if *i == index) {
             // The last chunk is dropped before this one is loaded, which needs its memory.
             self.loaded = None;
-            let chunk = (self.load)(index)?;
+            let mut chunk = (self.load)(index)?;
             let expected = vec![self.starts[index + 1] - self.starts[index], self.n_features];
             let got = vec![chunk.n_samples(), chunk.n_features()];
             if got != expected {
                 return Err(Error::ShapeMismatch { what: "a chunk, as loaded,", expected, got });
+            }
+            if let Some(reference) = &self.batch_reference {
+                chunk.fix_batch_reference(reference);
             }
             self.loaded = Some((index, chunk));
         }
@@ -144,6 +150,13 @@ impl Evaluator for ChunkedEvaluator<'_> {
     /// The precision of the chunk that is loaded; each chunk has its own.
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
         self.loaded.as_ref().map_or(Precision::Float64, |(_, chunk)| chunk.precision(mixture, operation))
+    }
+
+    fn fix_batch_reference(&mut self, mixture: &Mixture) {
+        if let Some((_, chunk)) = &mut self.loaded {
+            chunk.fix_batch_reference(mixture);
+        }
+        self.batch_reference = Some(mixture.clone());
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {

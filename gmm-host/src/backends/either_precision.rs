@@ -176,6 +176,10 @@ impl<'a, E: Float32Evaluator + 'a> Evaluator for EitherPrecision<'a, E> {
         self.for_mixture(mixture, Operation::LogLikelihood)?.log_likelihood(mixture)
     }
 
+    fn fix_batch_reference(&mut self, mixture: &Mixture) {
+        self.float32.fix_batch_reference(mixture);
+    }
+
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
         let precisions: Vec<_> = mixtures.iter().map(|m| self.precision(m, Operation::LogLikelihood)).collect();
         if !precisions.contains(&Precision::Float64) {

@@ -130,6 +130,10 @@ impl Evaluator for ShardedEvaluator<'_> {
         self.shards.iter_mut().for_each(|shard| shard.settle());
     }
 
+    fn fix_batch_reference(&mut self, mixture: &Mixture) {
+        self.shards.iter_mut().for_each(|shard| shard.fix_batch_reference(mixture));
+    }
+
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
         Ok(neumaier_sum(self.map(mixture, |shard| shard.log_likelihood(mixture))?))
     }

@@ -16,7 +16,7 @@ use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// The format of the state. States of other formats are not read.
-const FORMAT: &str = "gmm-mcmc journal 1";
+const FORMAT: &str = "gmm-mcmc journal 2";
 
 /// The part of a log that belongs to a state.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use zip::{CompressionMethod, ZipArchive};
 
 /// The format of the state. States of other formats are not read.
-const FORMAT: &str = "gmm-mcmc state 2";
+const FORMAT: &str = "gmm-mcmc state 3";
 
 /// Headers longer than this are not read. Those of a run take a few hundred bytes.
 const LONGEST_HEADER: usize = 4096;

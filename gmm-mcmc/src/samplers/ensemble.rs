@@ -8,6 +8,7 @@
 //! Each walker is recorded as a chain, as ArviZ does it. The walkers of an ensemble are not quite independent. R-hat and effective
 //! sample sizes are customarily computed over them all the same, without a theorem behind it.
 use super::chain::{ChainStart, Draw};
+use super::reference::Reference;
 use crate::target::Target;
 use crate::{Result, rng};
 use rand::RngExt;
@@ -40,21 +41,37 @@ pub(crate) struct Ensemble {
     walkers: Vec<Walker>,
     /// a > 1: a stretch multiplies a distance by a number between 1/a and a.
     stretch: f64,
+    /// What the log densities are compared to.
+    reference: Reference,
 }
 
 impl Ensemble {
-    pub fn new(starts: Vec<ChainStart>, stretch: f64) -> Self {
+    pub fn new(starts: Vec<ChainStart>, stretch: f64, reference: Reference) -> Self {
         let walker = |ChainStart { point, log_density, rng }: ChainStart| Walker {
             point,
             log_density,
             rng,
             acceptance_sum: 0.0,
         };
-        Self { walkers: starts.into_iter().map(walker).collect(), stretch }
+        Self { walkers: starts.into_iter().map(walker).collect(), stretch, reference }
+    }
+
+    /// Iteration `iteration` of `warmup`. After an error the walkers are where they were before.
+    pub fn warm_up(&mut self, target: &mut dyn Target, iteration: usize, warmup: usize) -> Result<()> {
+        if self.reference.is_due(iteration, warmup) {
+            let reference = Reference::of(self.walkers.iter().map(|w| w.point.as_slice()));
+            reference.fix(target);
+            let points: Vec<f64> = self.walkers.iter().flat_map(|w| &w.point).copied().collect();
+            let mut log_densities = vec![0.0; self.walkers.len()];
+            target.log_density_batch(&points, &mut log_densities)?;
+            self.walkers.iter_mut().zip(log_densities).for_each(|(w, v)| w.log_density = v);
+            self.reference = reference;
+        }
+        self.advance(target)
     }
 
     /// One iteration, in which each half moves once. After an error the walkers are where they were before.
-    pub fn advance(&mut self, target: &mut dyn Target) -> Result<()> {
+    fn advance(&mut self, target: &mut dyn Target) -> Result<()> {
         let before = self.walkers.clone();
         let result = (0..2).try_for_each(|half| self.move_half(half, target));
         if result.is_err() {
@@ -92,6 +109,7 @@ impl Ensemble {
             }
         }
         let mut log_densities = vec![0.0; moving.len()];
+        self.reference.fix(target);
         target.log_density_batch(&proposals, &mut log_densities)?;
         for (i, walker) in moving.iter_mut().enumerate() {
             let acceptance = (log_volumes[i] + log_densities[i] - walker.log_density).min(0.0).exp();
@@ -126,6 +144,11 @@ impl Ensemble {
     /// Whether a state that was read from a file can go on, with this stretch in its settings.
     pub fn fits_together(&self, stretch: f64) -> bool {
         self.stretch == stretch
+    }
+
+    /// What the log densities are compared to.
+    pub fn reference(&self) -> &Reference {
+        &self.reference
     }
 
     /// The walkers' points, and the log densities there.

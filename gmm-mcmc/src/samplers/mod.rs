@@ -3,6 +3,7 @@ mod chain;
 mod ensemble;
 mod metropolis;
 mod nuts;
+mod reference;
 mod settings;
 
 pub use chain::{Draw, Start};
@@ -14,6 +15,7 @@ use chain::{ChainStart, cannot_start};
 use ensemble::Ensemble;
 use metropolis::Metropolis;
 use nuts::Nuts;
+use reference::Reference;
 use serde::{Deserialize, Serialize};
 
 /// The state of a sampler between two iterations. A resumed run needs nothing else to go on.
@@ -39,7 +41,11 @@ impl State {
                 settings.chains
             )));
         }
-        let log_densities = evaluate(settings, target, &start.points)?;
+        let reference = match settings.sampler {
+            Sampler::Nuts { .. } => Reference::none(),
+            _ => Reference::of(start.points.iter().map(Vec::as_slice)),
+        };
+        let log_densities = evaluate(settings, target, &reference, &start.points)?;
         if let Some(c) = log_densities.iter().position(|v| !v.is_finite()) {
             let value = log_densities[c];
             return Err(cannot_start(target, c, &start.points[c], &format!("the log density is {value}"))?);
@@ -59,9 +65,9 @@ impl State {
             .collect();
         Ok(match settings.sampler {
             Sampler::Metropolis { by_component } => {
-                Self::Metropolis(Metropolis::new(starts, &target.blocks(), by_component, &start.scale))
+                Self::Metropolis(Metropolis::new(starts, &target.blocks(), by_component, &start.scale, reference))
             }
-            Sampler::Ensemble { stretch } => Self::Ensemble(Ensemble::new(starts, stretch)),
+            Sampler::Ensemble { stretch } => Self::Ensemble(Ensemble::new(starts, stretch, reference)),
             Sampler::Nuts { target_accept, max_depth } => Self::Nuts(Nuts::new(starts, target_accept, max_depth)),
         })
     }
@@ -73,6 +79,15 @@ impl State {
             Self::Metropolis(s) => s.points().map(owned).unzip(),
             Self::Ensemble(s) => s.points().map(owned).unzip(),
             Self::Nuts(s) => s.points().map(owned).unzip(),
+        }
+    }
+
+    /// The point that the log densities are compared to.
+    pub fn reference(&self) -> Reference {
+        match self {
+            Self::Metropolis(s) => s.reference().clone(),
+            Self::Ensemble(s) => s.reference().clone(),
+            Self::Nuts(_) => Reference::none(),
         }
     }
 
@@ -88,6 +103,16 @@ impl State {
             return Err("its chains are not as many as its settings say, or their points differ in length".into());
         }
         settings.check(dim).map_err(|e| format!("its settings cannot be: {e}"))?;
+        let expected = Reference::of(points.iter().map(Vec::as_slice));
+        let same_length = |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().all(|v| v.is_finite());
+        let reference_fits = match (self.reference().point(), expected.point()) {
+            _ if matches!(self, Self::Nuts(_)) => true,
+            (Some(reference), Some(point)) => same_length(reference, point),
+            (reference, point) => reference.is_none() && point.is_none(),
+        };
+        if !reference_fits {
+            return Err("the point that its log densities are compared to does not fit its chains".into());
+        }
         let fits = match (self, settings.sampler) {
             (Self::Metropolis(s), Sampler::Metropolis { .. }) => s.fits_together(dim),
             (Self::Ensemble(s), Sampler::Ensemble { stretch }) => s.fits_together(stretch),
@@ -101,8 +126,13 @@ impl State {
 }
 
 /// The log densities of the chains' points, by the same call that the sampler will make. The kernel that the target reports
-/// afterwards is then the one that the sampler uses.
-pub(crate) fn evaluate(settings: &Settings, target: &mut dyn Target, points: &[Vec<f64>]) -> Result<Vec<f64>> {
+/// afterwards is then the one that the sampler uses for points near the reference.
+pub(crate) fn evaluate(
+    settings: &Settings,
+    target: &mut dyn Target,
+    reference: &Reference,
+    points: &[Vec<f64>],
+) -> Result<Vec<f64>> {
     let mut values = vec![0.0; points.len()];
     match settings.sampler {
         Sampler::Nuts { .. } => {
@@ -111,8 +141,17 @@ pub(crate) fn evaluate(settings: &Settings, target: &mut dyn Target, points: &[V
                 *value = target.log_density_gradient(point, &mut gradient)?;
             }
         }
-        Sampler::Metropolis { .. } => target.metropolis_densities(&points.concat(), &mut values)?,
-        Sampler::Ensemble { .. } => target.log_density_batch(&points.concat(), &mut values)?,
+        sampler => {
+            let compared = reference.fix(target);
+            if matches!(sampler, Sampler::Metropolis { .. }) && !compared {
+                target.metropolis_densities(&points.concat(), &mut values)?;
+            } else {
+                target.log_density_batch(&points.concat(), &mut values)?;
+            }
+            if let Some(point) = reference.point() {
+                target.log_density_batch(point, &mut [0.0])?;
+            }
+        }
     }
     Ok(values)
 }

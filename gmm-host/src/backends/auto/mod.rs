@@ -46,6 +46,8 @@ pub(crate) struct AutoEvaluator<'a> {
     /// The side of the latest evaluation.
     latest: Option<Side>,
     settled: bool,
+    /// See [`Evaluator::fix_batch_reference`].
+    batch_reference: Option<Mixture>,
     /// Whether the first side is a GPU too.
     from_gpu: bool,
 }
@@ -107,6 +109,7 @@ impl<'a> AutoEvaluator<'a> {
             choices,
             latest: None,
             settled: false,
+            batch_reference: None,
             from_gpu: false,
         }
     }
@@ -316,6 +319,7 @@ impl Evaluator for AutoEvaluator<'_> {
             choices: self.choices.clone(),
             latest: self.latest,
             settled: self.settled,
+            batch_reference: None,
             from_gpu: self.from_gpu,
         }))
     }
@@ -324,11 +328,22 @@ impl Evaluator for AutoEvaluator<'_> {
         self.run(Method::LogLikelihood, mixture, |side| side.log_likelihood(mixture))
     }
 
+    fn fix_batch_reference(&mut self, mixture: &Mixture) {
+        self.batch_reference = Some(mixture.clone());
+    }
+
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
-        match mixtures.first() {
-            Some(first) => self.run(Method::LogLikelihoodBatch, first, |side| side.log_likelihood_batch(mixtures)),
-            None => Ok(Vec::new()),
-        }
+        let Some(first) = mixtures.first() else { return Ok(Vec::new()) };
+        let reference = self.batch_reference.take();
+        let totals = self.run(Method::LogLikelihoodBatch, first, |side| {
+            // Each time, because the side may be a new one.
+            if let Some(reference) = &reference {
+                side.fix_batch_reference(reference);
+            }
+            side.log_likelihood_batch(mixtures)
+        });
+        self.batch_reference = reference;
+        totals
     }
 
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {

@@ -16,7 +16,8 @@ use crate::{Evaluator, Mixture, Result, Samples};
 /// chunk.
 ///
 /// In [`Evaluator::log_likelihood_batch`], the same sets in the same order give the same bits. A set's total may differ by rounding with the
-/// first of them, to which those near to it are compared, and from [`Evaluator::log_likelihood`]'s.
+/// first of them, to which those near to it are compared, unless [`Evaluator::fix_batch_reference`] has been called; and it may differ from
+/// [`Evaluator::log_likelihood`]'s.
 #[derive(Debug)]
 pub struct CudaEvaluator<'a> {
     engine: AnyEngine<'a>,

@@ -1,6 +1,7 @@
 //! The CUDA backend in float32: each operation by the kernel that the plan has chosen for it.
 use super::device::gpu::Gpu;
 use super::device::memory::{Numbers, Workspace, allocate};
+use super::device::mismatch;
 use super::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
 use super::estep::EStep;
 use super::general::{self, General};
@@ -24,6 +25,7 @@ use std::f64::consts::LN_2;
 use std::fmt;
 use std::path::PathBuf;
 use std::slice;
+use std::sync::Arc;
 
 /// Fewest parameter sets for which their nearness to each other is used, unless the user asks for it.
 const FEWEST_NEAR_SETS: usize = 16;
@@ -43,7 +45,16 @@ pub(super) struct Float32<'a> {
     estep: EStep,
     general: General<f32>,
     metropolis: Option<Metropolis>,
+    batch_reference: Option<BatchReference>,
     latest: Option<Latest>,
+}
+
+/// The mixture to which the parameter sets of batches are compared.
+#[derive(Debug, Clone)]
+struct BatchReference {
+    mixture: Mixture,
+    /// None where float32 cannot hold them.
+    parameters: Option<Arc<DeviceParameters<f32>>>,
 }
 
 /// How a likelihood is to be evaluated.
@@ -97,6 +108,7 @@ impl<'a> Float32<'a> {
             estep: EStep::default(),
             general: General::new()?,
             metropolis: None,
+            batch_reference: None,
             latest: None,
         })
     }
@@ -132,11 +144,16 @@ impl<'a> Float32<'a> {
     }
 
     /// How these parameters are to be evaluated: decided once for each task.
-    fn plan(&mut self, task: &Task, sets: &[DeviceParameters<f32>]) -> Result<Planned> {
+    fn plan(
+        &mut self,
+        task: &Task,
+        reference: &DeviceParameters<f32>,
+        sets: &[DeviceParameters<f32>],
+    ) -> Result<Planned> {
         let planned = match self.plans.get(task) {
             Some(planned) => *planned,
             None => {
-                let planned = self.new_plan(task, sets)?;
+                let planned = self.new_plan(task, reference, sets)?;
                 self.plans.insert(*task, planned);
                 planned
             }
@@ -148,7 +165,12 @@ impl<'a> Float32<'a> {
         Ok(planned)
     }
 
-    fn new_plan(&self, task: &Task, sets: &[DeviceParameters<f32>]) -> Result<Planned> {
+    fn new_plan(
+        &self,
+        task: &Task,
+        reference: &DeviceParameters<f32>,
+        sets: &[DeviceParameters<f32>],
+    ) -> Result<Planned> {
         let gpu = self.data.gpu();
         let requested = self.requested(task.operation);
         let family = requested.and_then(Requested::family);
@@ -174,6 +196,7 @@ impl<'a> Float32<'a> {
             stream: &pass.stream,
             workspace: Workspace::new(MAX_TOTALS)?,
             columns: columns.part(0, task.n)?,
+            reference,
             sets,
             scores: scores.as_ref().map(|scores| Numbers::of(scores)),
             plan: None,
@@ -187,9 +210,14 @@ impl<'a> Float32<'a> {
     }
 
     /// Each set's total, as a natural logarithm.
-    fn totals(&mut self, plan: &Plan, sets: &[DeviceParameters<f32>]) -> Result<Vec<f64>> {
+    fn totals(
+        &mut self,
+        plan: &Plan,
+        reference: &DeviceParameters<f32>,
+        sets: &[DeviceParameters<f32>],
+    ) -> Result<Vec<f64>> {
         for pass in self.data.passes() {
-            plan.prepare(&mut pass.workspace, sets)?;
+            plan.prepare(&mut pass.workspace, reference, sets)?;
         }
         let mut totals = vec![0.0; sets.len()];
         self.data.for_each_chunk(
@@ -207,11 +235,48 @@ impl<'a> Float32<'a> {
         Ok(totals.iter().zip(sets).map(total).collect())
     }
 
+    /// Whether several parameter sets can be evaluated in one launch.
+    fn takes_batches(&self, task: &Task) -> bool {
+        let batches = |family: Family| family.operations().contains(&Operation::Totals);
+        self.requested.and_then(Requested::family).is_none_or(batches)
+            && !candidates(task, None, &self.data.gpu().limits).is_empty()
+    }
+
+    /// Writes the total of each set, all of one task, to its place: those near to the reference by kernels that compare them to it.
+    fn batch(&mut self, places: &[usize], sets: Vec<DeviceParameters<f32>>, totals: &mut [f64]) -> Result<()> {
+        let task = self.task(Operation::Totals, &sets[0]);
+        let fits = |p: &Arc<DeviceParameters<f32>>| self.task(Operation::Totals, p) == task;
+        let fixed = self.batch_reference.as_ref().map(|fixed| fixed.parameters.clone().filter(fits));
+        let requested = self.requested.and_then(Requested::family);
+        let compares = fixed.is_some()
+            || sets.len() >= FEWEST_NEAR_SETS
+            || matches!(requested, Some(Family::BatchTensorCores | Family::BatchWarpgroup));
+        let reference = fixed.flatten().unwrap_or_else(|| Arc::new(sets[0].clone()));
+        let is_near = match compares {
+            true => batch_tensor_cores_layout::near(&reference, &sets, self.data.n()),
+            false => vec![false; sets.len()],
+        };
+        let placed = places.iter().copied().zip(sets).zip(is_near);
+        let (near, far): (Vec<_>, Vec<_>) = placed.partition(|(_, is_near)| *is_near);
+        for (expandable, placed) in [(true, near), (false, far)] {
+            let task = Task { expandable, ..task };
+            let (places, sets): (Vec<usize>, Vec<_>) = placed.into_iter().map(|(placed, _)| placed).unzip();
+            for (places, sets) in places.chunks(MAX_TOTALS).zip(sets.chunks(MAX_TOTALS)) {
+                let Planned::By(plan) = self.plan(&task, &reference, sets)? else {
+                    return Err(mismatch("the kernel of a batch", vec![sets.len()], vec![0]));
+                };
+                let some = self.totals(&plan, &reference, sets)?;
+                places.iter().zip(some).for_each(|(&place, total)| totals[place] = total);
+            }
+        }
+        Ok(())
+    }
+
     /// Each sample's score.
     fn scores(&mut self, plan: &Plan, parameters: &DeviceParameters<f32>) -> Result<Array1<f64>> {
         let sets = slice::from_ref(parameters);
         for pass in self.data.passes() {
-            plan.prepare(&mut pass.workspace, sets)?;
+            plan.prepare(&mut pass.workspace, parameters, sets)?;
         }
         let scores: DeviceBuffer<f32> = allocate(self.data.n().min(SCORES))?;
         let mut host = vec![0.0f32; scores.len()];
@@ -247,12 +312,12 @@ impl<'a> Float32<'a> {
         let sets = slice::from_ref(&parameters);
         self.data.gpu().enter()?;
         let task = self.task(Operation::Total, &parameters);
-        let Planned::By(plan) = self.plan(&task, sets)? else {
+        let Planned::By(plan) = self.plan(&task, &parameters, sets)? else {
             let (general, data) = self.general();
             return general.seconds(data, mixture, repeats);
         };
         for pass in self.data.passes() {
-            plan.prepare(&mut pass.workspace, sets)?;
+            plan.prepare(&mut pass.workspace, &parameters, sets)?;
         }
         let Chunk { pass, columns, started } = self.data.chunk(0)?;
         let Pass { stream, workspace, .. } = pass;
@@ -301,8 +366,8 @@ impl Evaluator for Float32<'_> {
         let sets = slice::from_ref(&parameters);
         self.data.gpu().enter()?;
         let task = self.task(Operation::Total, &parameters);
-        match self.plan(&task, sets)? {
-            Planned::By(plan) => Ok(self.totals(&plan, sets)?[0]),
+        match self.plan(&task, &parameters, sets)? {
+            Planned::By(plan) => Ok(self.totals(&plan, &parameters, sets)?[0]),
             Planned::General => {
                 let (general, data) = self.general();
                 general.log_likelihood(data, mixture)
@@ -310,37 +375,32 @@ impl Evaluator for Float32<'_> {
         }
     }
 
-    /// The same sets in the same order give the same bits. A set's total may differ by rounding with the first of them, to which those near
-    /// to it are compared, and from [`Self::log_likelihood`]'s.
+    fn fix_batch_reference(&mut self, mixture: &Mixture) {
+        if self.batch_reference.as_ref().is_none_or(|reference| reference.mixture != *mixture) {
+            let parameters = self.parameters(mixture).ok().map(Arc::new);
+            self.batch_reference = Some(BatchReference { mixture: mixture.clone(), parameters });
+        }
+    }
+
+    /// The same sets in the same order give the same bits. Without a fixed reference, a set's total may differ by rounding with the first of them,
+    /// to which those near to it are compared; and it may differ from [`Self::log_likelihood`]'s.
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
         // One after the other: to wake other threads takes as long as the work for 64 sets.
         let all: Vec<_> = mixtures.iter().map(|m| self.parameters(m)).collect::<Result<_>>()?;
         self.data.gpu().enter()?;
-        let mut totals = Vec::with_capacity(all.len());
+        let mut totals = vec![0.0; all.len()];
         let alike = |a: &DeviceParameters<f32>, b: &DeviceParameters<f32>| {
             self.task(Operation::Totals, a) == self.task(Operation::Totals, b)
         };
-        for like in all.chunk_by(alike).map(<[_]>::len).collect::<Vec<_>>() {
-            let start = totals.len();
-            let (sets, mixtures) = (&all[start..start + like], &mixtures[start..start + like]);
-            let mut task = self.task(Operation::Totals, &sets[0]);
-            let batches = |family: Family| family.operations().contains(&Operation::Totals);
-            let requested = self.requested.and_then(Requested::family);
-            let together =
-                requested.is_none_or(batches) && !candidates(&task, None, &self.data.gpu().limits).is_empty();
-            if together {
-                for sets in sets.chunks(MAX_TOTALS) {
-                    let n = self.data.n();
-                    let many = sets.len() >= FEWEST_NEAR_SETS
-                        || matches!(requested, Some(Family::BatchTensorCores | Family::BatchWarpgroup));
-                    task.expandable = many && batch_tensor_cores_layout::near(sets, n);
-                    if let Planned::By(plan) = self.plan(&task, sets)? {
-                        totals.extend(self.totals(&plan, sets)?);
-                    }
-                }
+        let lengths: Vec<usize> = all.chunk_by(alike).map(<[_]>::len).collect();
+        let mut all = all.into_iter().enumerate();
+        for length in lengths {
+            let (places, sets): (Vec<_>, Vec<_>) = all.by_ref().take(length).unzip();
+            if self.takes_batches(&self.task(Operation::Totals, &sets[0])) {
+                self.batch(&places, sets, &mut totals)?;
             } else {
-                for mixture in mixtures {
-                    totals.push(self.log_likelihood(mixture)?);
+                for place in places {
+                    totals[place] = self.log_likelihood(&mixtures[place])?;
                 }
             }
         }
@@ -351,7 +411,7 @@ impl Evaluator for Float32<'_> {
         let parameters = self.parameters(mixture)?;
         self.data.gpu().enter()?;
         let task = self.task(Operation::Scores, &parameters);
-        match self.plan(&task, slice::from_ref(&parameters))? {
+        match self.plan(&task, &parameters, slice::from_ref(&parameters))? {
             Planned::By(plan) => {
                 let scores = self.scores(&plan, &parameters)?;
                 Ok(add_offsets(&self.samples, parameters.gaps.as_ref(), scores))

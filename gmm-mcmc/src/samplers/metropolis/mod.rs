@@ -10,6 +10,7 @@ mod covariance;
 mod steps;
 
 use super::chain::{ChainStart, Draw};
+use super::reference::Reference;
 use crate::Result;
 use crate::target::Target;
 use block::{Block, Buffers, Change};
@@ -29,6 +30,8 @@ const CHANGES: [f64; 6] = [0.1, 0.2, 0.35, 0.5, 0.65, 0.8];
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Metropolis {
     chains: Vec<MetropolisChain>,
+    /// What the log densities are compared to.
+    reference: Reference,
     #[serde(skip)]
     steps: SamplerSteps,
 }
@@ -38,7 +41,13 @@ impl Metropolis {
     ///
     /// `parts` are the target's blocks of coordinates. With `by_component` each is a block. Otherwise there is one block, in which
     /// all coordinates are correlated if they are at most [`MOST_CORRELATED`], and else those within each part.
-    pub fn new(starts: Vec<ChainStart>, parts: &[Vec<usize>], by_component: bool, typical: &[f64]) -> Self {
+    pub fn new(
+        starts: Vec<ChainStart>,
+        parts: &[Vec<usize>],
+        by_component: bool,
+        typical: &[f64],
+        reference: Reference,
+    ) -> Self {
         let blocks: Vec<Block> = if by_component {
             parts.iter().map(|p| Block::new(std::slice::from_ref(p), typical)).collect()
         } else if typical.len() <= MOST_CORRELATED {
@@ -52,15 +61,24 @@ impl Metropolis {
             rng,
             blocks: blocks.clone(),
         };
-        Self { chains: starts.into_iter().map(chain).collect(), steps: SamplerSteps::default() }
+        Self { chains: starts.into_iter().map(chain).collect(), reference, steps: SamplerSteps::default() }
     }
 
     /// Iteration `iteration` of `warmup`, which is one step in each block. After an error the chains are where they were before.
     pub fn warm_up(&mut self, target: &mut dyn Target, iteration: usize, warmup: usize) -> Result<()> {
+        if self.reference.is_due(iteration, warmup) {
+            let reference = Reference::of(self.chains.iter().map(|c| c.point.as_slice()));
+            reference.fix(target);
+            let points: Vec<f64> = self.chains.iter().flat_map(|c| &c.point).copied().collect();
+            let mut log_densities = vec![0.0; self.chains.len()];
+            target.log_density_batch(&points, &mut log_densities)?;
+            self.chains.iter_mut().zip(log_densities).for_each(|(c, v)| c.log_density = v);
+            self.reference = reference;
+        }
         let before = self.positions();
         let mut acceptance = Vec::new();
         for block in 0..self.chains[0].blocks.len() {
-            match self.steps.step(&mut self.chains, block, target) {
+            match self.steps.step(&mut self.chains, block, &self.reference, target) {
                 Ok(values) => acceptance.extend_from_slice(values),
                 Err(e) => {
                     self.go_back(before);
@@ -109,18 +127,19 @@ impl Metropolis {
         }
     }
 
-    /// The next draws of each chain, by the target for as many chains as it takes, then by the sampler.
+    /// The next draws of each chain: without a reference by the target for as many chains as it takes, then by the sampler.
     fn sample_by_chain(&mut self, target: &mut dyn Target, thin: usize, draws: usize) -> Result<Vec<Vec<Draw>>> {
         let steps_per_draw = self.steps_per_draw(thin);
         let mut by_chain = Vec::with_capacity(self.chains.len());
-        for (c, chain) in self.chains.iter_mut().enumerate() {
+        let one_by_one = if self.reference.point().is_some() { &mut [] } else { &mut self.chains[..] };
+        for (c, chain) in one_by_one.iter_mut().enumerate() {
             match sample_by_target(chain, c, steps_per_draw, draws, target)? {
                 Some(draws) => by_chain.push(draws),
                 None => break,
             }
         }
         let first = by_chain.len();
-        by_chain.extend(self.steps.sample(&mut self.chains[first..], first, thin, draws, target)?);
+        by_chain.extend(self.steps.sample(&mut self.chains[first..], first, thin, draws, &self.reference, target)?);
         Ok(by_chain)
     }
 
@@ -149,6 +168,11 @@ impl Metropolis {
         let blocks = self.chains[0].blocks.len();
         blocks > 0
             && self.chains.iter().all(|c| c.blocks.len() == blocks && c.blocks.iter().all(|b| b.fits_together(dim)))
+    }
+
+    /// What the log densities are compared to.
+    pub fn reference(&self) -> &Reference {
+        &self.reference
     }
 
     /// The chains' points, and the log densities there.

@@ -3,6 +3,7 @@ use super::block::Buffers;
 use super::chain::MetropolisChain;
 use crate::Result;
 use crate::samplers::chain::Draw;
+use crate::samplers::reference::Reference;
 use crate::target::{PARALLEL_COORDINATES, Target};
 use gmm_host::MetropolisSteps;
 use rayon::prelude::*;
@@ -23,7 +24,13 @@ pub(super) struct SamplerSteps {
 
 impl SamplerSteps {
     /// Makes one step of all chains in one block. Returns their acceptance probabilities.
-    pub fn step(&mut self, chains: &mut [MetropolisChain], block: usize, target: &mut dyn Target) -> Result<&[f64]> {
+    pub fn step(
+        &mut self,
+        chains: &mut [MetropolisChain],
+        block: usize,
+        reference: &Reference,
+        target: &mut dyn Target,
+    ) -> Result<&[f64]> {
         let dim = target.dim();
         self.increments.resize(chains.len() * dim, 0.0);
         self.proposals.resize(chains.len() * dim, 0.0);
@@ -47,7 +54,11 @@ impl SamplerSteps {
                 propose(buffers, chain, place.0, place.1);
             });
         }
-        target.metropolis_densities(&self.proposals, &mut self.log_densities)?;
+        if reference.fix(target) {
+            target.log_density_batch(&self.proposals, &mut self.log_densities)?;
+        } else {
+            target.metropolis_densities(&self.proposals, &mut self.log_densities)?;
+        }
         self.acceptance.clear();
         for (c, (chain, increments)) in chains.iter_mut().zip(self.increments.chunks_exact(dim)).enumerate() {
             let log_uniform = chain.log_uniform();
@@ -64,6 +75,7 @@ impl SamplerSteps {
         first: usize,
         thin: usize,
         draws: usize,
+        reference: &Reference,
         target: &mut dyn Target,
     ) -> Result<Vec<Vec<Draw>>> {
         let mut by_chain = vec![Vec::new(); chains.len()];
@@ -72,7 +84,7 @@ impl SamplerSteps {
             let mut acceptance_sums = vec![0.0; chains.len()];
             for _ in 0..thin {
                 for block in 0..blocks {
-                    let acceptance = self.step(chains, block, target)?;
+                    let acceptance = self.step(chains, block, reference, target)?;
                     acceptance_sums.iter_mut().zip(acceptance).for_each(|(sum, a)| *sum += a);
                 }
             }

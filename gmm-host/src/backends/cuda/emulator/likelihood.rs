@@ -183,10 +183,10 @@ impl Problem {
     /// whole warpgroups, by these.
     fn batch_tensor_cores(&self, x: &Array2<f32>, sets: &[Mixture], grid: u32, block: u32, part: usize) {
         let all: Vec<_> = sets.iter().map(|m| DeviceParameters::<f32>::new(m, &self.frame).unwrap()).collect();
-        assert!(batch_tensor_cores_layout::near(&all, self.n));
+        assert!(batch_tensor_cores_layout::near(&all[0], &all, self.n).iter().all(|near| *near));
         let [coefficients, weights, reference] = batch_tensor_cores_layout::sections(self.k, self.d, sets.len());
         let mut parameters = vec![u128::MAX; reference.end / 4];
-        batch_tensor_cores_layout::write(&all, bytemuck::cast_slice_mut(&mut parameters));
+        batch_tensor_cores_layout::write(&all[0], &all, bytemuck::cast_slice_mut(&mut parameters));
         let parameters: &[f32] = bytemuck::cast_slice(&parameters);
         let eights = batch_tensor_cores_layout::eights(self.k);
         let fours = batch_tensor_cores_layout::fours(sets.len());

@@ -25,6 +25,7 @@ use gmm_kernels::likelihood::batch_tensor_cores::{BatchTensorCoresArgs, SETS, st
 use gmm_kernels::likelihood::pair::PairArgs;
 use gmm_kernels::likelihood::tiled::TiledArgs;
 use gmm_kernels::reduce::sets::ReduceSetsArgs;
+use std::slice;
 
 /// A variant made ready for a device and a task: its kernels compiled, its grid computed.
 #[derive(Debug, Clone, Copy)]
@@ -93,8 +94,15 @@ impl Plan {
         Ok(Self { variant, task: *task, kernels, blocks, shared })
     }
 
-    /// Makes a workspace ready for these parameter sets: parameters as the kernel reads them, and room for its sums.
-    pub fn prepare(&self, workspace: &mut Workspace, sets: &[DeviceParameters<f32>]) -> Result<()> {
+    /// Makes a workspace ready for these parameter sets: parameters as the kernel reads them, and room for its sums. Kernels for sets that are
+    /// near to each other compare them to the `reference`; the others do not use it.
+    pub fn prepare(
+        &self,
+        workspace: &mut Workspace,
+        reference: &DeviceParameters<f32>,
+        sets: &[DeviceParameters<f32>],
+    ) -> Result<()> {
+        self.check(slice::from_ref(reference))?;
         self.check(sets)?;
         let Task { k, d, full, gaps, .. } = self.task;
         let blocks = self.blocks as usize;
@@ -118,7 +126,7 @@ impl Plan {
             }),
             Family::BatchTensorCores | Family::BatchWarpgroup => {
                 let [.., last] = batch_tensor_cores_layout::sections(k, d, sets.len());
-                workspace.parameters.fill(last.end, |to| batch_tensor_cores_layout::write(sets, to))
+                workspace.parameters.fill(last.end, |to| batch_tensor_cores_layout::write(reference, sets, to))
             }
             Family::Pair => {
                 let width = layout::pair_row(d);
@@ -252,6 +260,7 @@ pub struct LikelihoodTrial<'a> {
     pub stream: &'a Stream,
     pub workspace: Workspace,
     pub columns: Columns<'a>,
+    pub reference: &'a DeviceParameters<f32>,
     pub sets: &'a [DeviceParameters<f32>],
     pub scores: Option<Numbers<'a, f32>>,
     /// The plan that was made ready, and for how many samples.
@@ -261,7 +270,7 @@ pub struct LikelihoodTrial<'a> {
 impl Trial for LikelihoodTrial<'_> {
     fn prepare(&mut self, variant: Variant, n: usize) -> Result<()> {
         let plan = Plan::new(self.gpu, variant, &Task { n, ..self.task })?;
-        plan.prepare(&mut self.workspace, self.sets)?;
+        plan.prepare(&mut self.workspace, self.reference, self.sets)?;
         self.workspace.parameters.send(self.stream)?.wait()?;
         self.plan = Some((plan, n));
         Ok(())

@@ -1,0 +1,41 @@
+//! The point to which the points of many chains are compared.
+use crate::target::Target;
+use serde::{Deserialize, Serialize};
+
+/// Chains from which on there is a reference. A GPU computes the log densities of so many together, faster than those of one chain after
+/// the other.
+const MANY_CHAINS: usize = 16;
+
+/// The point that a target compares the points of many chains to ([`Target::fix_reference`]): where the first chain was when it was last
+/// renewed. That happens a few times during warm-up and never after it, so that the chains then sample from one density. If the chains are
+/// few, there is none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Reference(Option<Vec<f64>>);
+
+impl Reference {
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// The reference of chains that are at these points now.
+    pub fn of<'p>(points: impl ExactSizeIterator<Item = &'p [f64]>) -> Self {
+        let many = points.len() >= MANY_CHAINS;
+        Self(points.take(1).next().filter(|_| many).map(<[f64]>::to_vec))
+    }
+
+    /// Whether it is to be renewed before this iteration of the warm-up.
+    pub fn is_due(&self, iteration: usize, warmup: usize) -> bool {
+        self.0.is_some() && (iteration.is_power_of_two() || iteration + 1 == warmup)
+    }
+
+    /// Has the target compare to it. Returns whether there is one.
+    pub fn fix(&self, target: &mut dyn Target) -> bool {
+        self.0.iter().for_each(|point| target.fix_reference(point));
+        self.0.is_some()
+    }
+
+    /// The point, if there is one.
+    pub fn point(&self) -> Option<&[f64]> {
+        self.0.as_deref()
+    }
+}

@@ -138,6 +138,16 @@ impl<T: Float> DeviceParameters<T> {
         Ok(Self::assemble((k, d), scale, shift, matrices, &constant, frame))
     }
 
+    /// The triangle of a component; empty where the matrices are diagonal.
+    pub fn triangle(&self, c: usize) -> &[T] {
+        let width = triangle(self.n_features);
+        match &self.matrices {
+            Matrices::Diagonal => &[],
+            Matrices::Each(matrices) => &matrices[c * width..][..width],
+            Matrices::Shared(matrix) => matrix,
+        }
+    }
+
     /// The multiply-adds that the exponents of a sample take.
     pub fn cost(&self) -> usize {
         let matrix = match &self.matrices {

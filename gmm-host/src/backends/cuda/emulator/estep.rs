@@ -482,7 +482,7 @@ fn whitened_statistics(
     let problem = Problem::new(x.clone(), &random_mixture(&mut ChaCha8Rng::seed_from_u64(0), 1, x.ncols()));
     let parameters = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame).unwrap();
     let (k, d) = (parameters.n_components, parameters.n_features);
-    let layout = TensorCoresLayout::new(mixture, parameters, &problem.frame);
+    let layout = TensorCoresLayout::of_features(mixture, parameters, &problem.frame);
     assert!(layout.expandable);
     let task = Task {
         operation: Operation::EStep,

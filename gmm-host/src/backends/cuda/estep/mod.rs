@@ -71,6 +71,9 @@ impl Layout {
     /// The layout of a family; `None` for those that have no E-step, and for the general kernels.
     fn new(family: Family, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Self> {
         Some(match family {
+            Family::Whitened | Family::WarpgroupWhitened => {
+                Self::TensorCores(TensorCoresLayout::of_features(mixture, parameters.clone(), frame))
+            }
             Family::Fused => Self::Fused(FusedLayout::new(mixture.covariance_type(), parameters.as_ref().clone())),
             _ if family.on_matrix_units() => {
                 Self::TensorCores(TensorCoresLayout::new(mixture, parameters.clone(), frame))
@@ -124,9 +127,15 @@ impl EStep {
             requested_family.map_or_else(|| families(&task, limits).contains(&family), |requested| requested == family)
         };
         let mut tensor_cores = None;
-        if Family::ALL.into_iter().filter(|family| family.on_matrix_units()).any(asked_for) {
-            let memory = mem::take(&mut coefficients);
-            let layout = TensorCoresLayout::new_in(memory, mixture, parameters.clone(), data.frame());
+        let on_units: Vec<Family> =
+            Family::ALL.into_iter().filter(|family| family.on_matrix_units() && asked_for(*family)).collect();
+        if !on_units.is_empty() {
+            let layout = if on_units.iter().all(|family| family.multiplies_features()) {
+                TensorCoresLayout::of_features(mixture, parameters.clone(), data.frame())
+            } else {
+                let memory = mem::take(&mut coefficients);
+                TensorCoresLayout::new_in(memory, mixture, parameters.clone(), data.frame())
+            };
             task.expandable = layout.expandable;
             tensor_cores = Some(Layout::TensorCores(layout));
         }

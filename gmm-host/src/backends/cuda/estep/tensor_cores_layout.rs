@@ -11,6 +11,7 @@ use gmm_kernels::estep::tensor_cores::{
 use gmm_kernels::estep::whitened::{self, OuterShape, WhitenShape};
 use gmm_kernels::estep::{warpgroup, warpgroup_whitened};
 use gmm_kernels::simt::WARP;
+use half::f16;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, ArrayView1, ArrayViewMut1, ArrayViewMut2, Axis};
 use rayon::prelude::*;
@@ -217,15 +218,6 @@ impl WhitenedShapes {
         (k as usize, d as usize)
     }
 
-    /// The place of a component's sum over the products of features `i` and `j` ≤ `i`; where `j` is D, of feature `i` alone.
-    fn place(&self, c: usize, i: usize, j: usize) -> usize {
-        match self {
-            Self::Warps { outer, .. } => outer.place(c, i, j),
-            Self::Warpgroups(shape) if j == shape.d as usize => shape.outer_sums() + c * shape.width() + i,
-            Self::Warpgroups(shape) => shape.place(c, i, j),
-        }
-    }
-
     /// Of each row the sum of the responsibilities, and that of the rounded ones.
     fn counts(&self, sums: &[f64]) -> [Vec<f64>; 2] {
         let rows = self.rows();
@@ -338,12 +330,8 @@ impl Component {
     fn matrix(mixture: &Mixture, parameters: &DeviceParameters<f32>, frame: &Frame, c: usize, row: &mut [f32]) -> Self {
         let d = parameters.n_features;
         let coefficients = Coefficients::new(parameters, c);
-        // Squares of the sizes of the features, and of the number one.
-        let size = |j: usize| {
-            let mean = frame.apply(j, mixture.means()[[c, j]]);
-            mixture.variance(c, j) * frame.scale[j] * frame.scale[j] + mean * mean
-        };
-        let sizes: Vec<f64> = (0..d).map(size).chain([1.0]).collect();
+        // Of the features, and of the number one.
+        let sizes: Vec<f64> = sizes(mixture, frame, c).chain([1.0]).collect();
         let (mut largest, mut of_terms) = (0.0f32, 0.0);
         for (to, (i, j)) in row.iter_mut().zip(features(d, true)) {
             let v = if j == d { coefficients.first[i] } else { coefficients.second[triangle(i) + j] };
@@ -353,6 +341,45 @@ impl Component {
         }
         Self { constant: coefficients.constant, largest, error: Self::error(of_terms, largest, products(d, true)) }
     }
+}
+
+/// How a triangle is split into pairs of float16 numbers.
+#[derive(Debug, Clone, Copy)]
+struct Split {
+    /// What it is multiplied by before: its largest number comes to between 2^14 and 2^15.
+    power: f32,
+    /// log₂ of the determinant of what the pairs hold over that of the triangle. The kernels evaluate the density of what they hold: it is
+    /// normalised by its own determinant, so that the rounding costs a total nothing in the first order.
+    log2: f64,
+}
+
+impl Split {
+    fn new(matrix: &[f32], d: usize) -> Self {
+        let largest = matrix.iter().fold(f32::MIN_POSITIVE, |largest, a| larger(largest, a.abs()));
+        let power = (14.0 - largest.log2().floor()).exp2();
+        let ratio = |i: usize| {
+            let pivot = matrix[triangle(i) + i] * power;
+            f64::from(pair_of_halves(pivot)) / f64::from(pivot) - 1.0
+        };
+        // The logarithm of a number near one: the first two terms of its series.
+        let log: f64 = (0..d).map(ratio).map(|ratio| ratio - ratio * ratio / 2.0).sum();
+        Self { power, log2: log * std::f64::consts::LOG2_E }
+    }
+}
+
+/// What two float16 numbers hold of a number, as the kernels split it.
+fn pair_of_halves(v: f32) -> f32 {
+    let rounded = |v: f32| f16::from_f32(v).to_f32();
+    let high = rounded(v);
+    high + rounded(v - high)
+}
+
+/// The mean squares of the features, in the frame, of the samples that a component explains.
+fn sizes(mixture: &Mixture, frame: &Frame, c: usize) -> impl Iterator<Item = f64> {
+    (0..mixture.n_features()).map(move |j| {
+        let mean = frame.apply(j, mixture.means()[[c, j]]);
+        mixture.variance(c, j) * frame.scale[j] * frame.scale[j] + mean * mean
+    })
 }
 
 /// The coefficients of one component with a triangle: its exponent is their sum, each times its product, and a constant.
@@ -368,11 +395,7 @@ impl Coefficients {
     fn new(parameters: &DeviceParameters<f32>, c: usize) -> Self {
         let d = parameters.n_features;
         let shift = &parameters.shift[c * d..][..d];
-        let matrix = match &parameters.matrices {
-            Matrices::Diagonal => &[][..],
-            Matrices::Each(a) => &a[c * triangle(d)..][..triangle(d)],
-            Matrices::Shared(a) => a,
-        };
+        let matrix = parameters.triangle(c);
         let (mut second, mut first, mut constant) =
             (vec![0.0; triangle(d)], vec![0.0; d], f64::from(parameters.seed[c]));
         for (row, b) in shift.iter().enumerate() {
@@ -400,6 +423,8 @@ pub(crate) struct TensorCoresLayout {
     /// The coefficients (K, M), those of features divided by [`ONE`].
     coefficients: Vec<f32>,
     components: Vec<Component>,
+    /// How the triangles are split; only of a layout [`of_features`](Self::of_features).
+    splits: Vec<Split>,
     /// Whether these kernels keep the digits of the mixture: whether the exponents' expected error is small, and moments around
     /// the centre of the data will do.
     ///
@@ -453,7 +478,39 @@ impl TensorCoresLayout {
         let expandable = expandable.into_iter().all(|expandable| expandable);
         let covariance_type = mixture.covariance_type();
         let mixture = parameters.gaps.is_some().then(|| mixture.clone());
-        Self { covariance_type, parameters, mixture, coefficients, components, expandable }
+        Self { covariance_type, parameters, mixture, coefficients, components, splits: Vec::new(), expandable }
+    }
+
+    /// For `whitened` and `warpgroup_whitened`, which multiply the triangles with the features themselves: without coefficients, which take
+    /// D times as long.
+    ///
+    /// [`expandable`](Self::expandable) then says: the terms of t = A·x + b are split as those of an exponent are, and there are D of them in a row,
+    /// whose sums the units truncate; together that costs some 2^-20 of the root of the sum of their squares, and of |t|², twice as much.
+    pub fn of_features(mixture: &Mixture, parameters: impl Into<Arc<DeviceParameters<f32>>>, frame: &Frame) -> Self {
+        let parameters = parameters.into();
+        let (k, d) = mixture.means().dim();
+        let component = |c: usize| {
+            if parameters.weight[c] == 0.0 {
+                return (Split { power: 1.0, log2: 0.0 }, true);
+            }
+            // Of each column, so that no sum waits for the one before.
+            let mut squares = vec![0.0f64; d];
+            let matrix = parameters.triangle(c);
+            for i in 0..d {
+                let row = &matrix[triangle(i)..][..=i];
+                squares.iter_mut().zip(row).for_each(|(sum, a)| *sum += f64::from(*a) * f64::from(*a));
+            }
+            let of_terms: f64 = squares.iter().zip(sizes(mixture, frame, c)).map(|(square, size)| square * size).sum();
+            let mean: Vec<f32> = mean_in_frame(mixture, &parameters, frame, c).collect();
+            let is_near = 2f64.powi(-19) * of_terms.sqrt() <= EXPONENT_ERROR && distance(&parameters, c, &mean) <= NEAR;
+            (Split::new(matrix, d), is_near)
+        };
+        let components = (0..k).into_par_iter().with_min_len(at_once(d * d)).map(component);
+        let (splits, near): (Vec<_>, Vec<bool>) = components.unzip();
+        let expandable = near.into_iter().all(|near| near);
+        let covariance_type = mixture.covariance_type();
+        let (coefficients, components) = (Vec::new(), Vec::new());
+        Self { covariance_type, parameters, mixture: None, coefficients, components, splits, expandable }
     }
 
     /// The memory of the parameters, if nobody else has them, and that of the coefficients.
@@ -522,14 +579,8 @@ impl TensorCoresLayout {
             if parameters.weight[c] == 0.0 {
                 return;
             }
-            let matrix = match &parameters.matrices {
-                Matrices::Each(a) => &a[c * width..][..width],
-                Matrices::Shared(a) => a,
-                Matrices::Diagonal => return,
-            };
-            // The largest number comes to between 2^14 and 2^15.
-            let largest = matrix.iter().fold(f32::MIN_POSITIVE, |largest, a| largest.max(a.abs()));
-            let power = (14.0 - largest.log2().floor()).exp2();
+            let matrix = parameters.triangle(c);
+            let Split { power, .. } = self.splits[c];
             to.iter_mut().zip(matrix).for_each(|(to, a)| *to = a * power);
             shift[..d].copy_from_slice(&parameters.shift[c * d..][..d]);
             *scale = 1.0 / (power * FEATURE_SCALE);
@@ -551,11 +602,28 @@ impl TensorCoresLayout {
         let [counts, rounded] =
             shapes.counts(sums).map(|of_rows| of_rows.iter().map(|count| count * UNIT).collect::<Vec<_>>());
         let (counts, rounded) = (&counts[..], &rounded[..]);
+        let of_split = |(count, split): (&f64, &Split)| count * split.log2;
+        let log2 =
+            log2 + scale / f64::from(RESPONSIBILITY_SCALE) * counts.iter().zip(&self.splits).map(of_split).sum::<f64>();
         let d = self.dim().1;
         let of_one = UNIT * f64::from(PRODUCT_SCALE / FEATURE_SCALE * ONE);
-        let product =
-            |c: usize, (i, j): (usize, usize)| sums[shapes.place(c, i, j)] * if j == d { of_one } else { UNIT };
-        self.statistics_of(SumsOfProducts { counts, rounded, product, scale, log2 }, weight, frame)
+        let unit = |j: usize| if j == d { of_one } else { UNIT };
+        // A copy of what follows for each kind: which kind it is costs as much as to read a sum.
+        match shapes {
+            WhitenedShapes::Warps { outer, .. } => {
+                let product = |c: usize, (i, j): (usize, usize)| sums[outer.place(c, i, j)] * unit(j);
+                self.statistics_of(SumsOfProducts { counts, rounded, product, scale, log2 }, weight, frame)
+            }
+            WhitenedShapes::Warpgroups(shape) => {
+                let (of_pairs, of_features) = sums.split_at(shape.outer_sums());
+                let place = |c: usize, i: usize, j: usize| match j == d {
+                    true => of_features[c * shape.width() + i],
+                    false => of_pairs[shape.place(c, i, j)],
+                };
+                let product = |c: usize, (i, j): (usize, usize)| place(c, i, j) * unit(j);
+                self.statistics_of(SumsOfProducts { counts, rounded, product, scale, log2 }, weight, frame)
+            }
+        }
     }
 
     pub(super) fn parameters(&self) -> &DeviceParameters<f32> {
@@ -662,7 +730,10 @@ impl TensorCoresLayout {
                 let write = |(c, mut matrix): (usize, ArrayViewMut2<'_, f64>)| {
                     let unit = unit(c);
                     for (i, mut row) in matrix.outer_iter_mut().enumerate() {
-                        row.iter_mut().take(i + 1).enumerate().for_each(|(j, to)| *to = pair(c, unit, i, j));
+                        // Powers of two.
+                        let unit = unit * inverse[i];
+                        let row = row.iter_mut().zip(inverse).take(i + 1).enumerate();
+                        row.for_each(|(j, (to, inverse))| *to = product(c, (i, j)) * unit * inverse);
                     }
                 };
                 let of_matrix = at_once(d * d / 2 + 1);
@@ -703,3 +774,45 @@ pub(super) struct SumsOfProducts<'a, P> {
 }
 
 const _: () = assert!(RESPONSIBILITY_SCALE <= 65504.0, "a responsibility of one is a float16 number");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{arr1, arr2, arr3};
+
+    #[test]
+    fn two_halves_hold_a_number_to_its_last_digit_but_one() {
+        for v in [1.0f32, -3.0, 12345.678, 0.1, 2f32.powi(-3) / 3.0, -1e-5, 0.0, 16383.999] {
+            let held = pair_of_halves(v);
+            assert!((held - v).abs() <= (v.abs() * 2f32.powi(-23)).max(2f32.powi(-25)), "{v} {held}");
+        }
+        assert_eq!(pair_of_halves(2047.75), 2047.75);
+    }
+
+    /// The determinant of what the pairs hold, by the product itself.
+    #[test]
+    fn a_split_triangle_has_a_determinant_of_its_own() {
+        let triangle = [0.7123457f32, 0.3, 1.2345678, -0.1, 0.2, 0.0314159];
+        let Split { power, log2 } = Split::new(&triangle, 3);
+        assert_eq!(power, 2f32.powi(14));
+        let ratios = [0, 2, 5].map(|i| f64::from(pair_of_halves(triangle[i] * power)) / f64::from(triangle[i] * power));
+        let expected = ratios.iter().product::<f64>().log2();
+        assert!(expected != 0.0 && (log2 - expected).abs() < 1e-15, "{log2} {expected}");
+    }
+
+    /// Features are multiplied as long as no component is so narrow and so far, or its features so correlated, that digits are lost.
+    #[test]
+    fn features_are_multiplied_where_their_digits_suffice() {
+        let x = arr2(&[[-4.0f32, -4.0], [0.0, 0.0], [4.0, 4.0]]);
+        let frame = Frame::of(x.view());
+        let expandable = |mean: f64, correlation: f64| {
+            let (variance, other) = (1.0, correlation);
+            let covariances = Covariances::Full(arr3(&[[[variance, other], [other, variance]]]));
+            let mixture = Mixture::new(arr1(&[1.0]), arr2(&[[mean, 0.0]]), covariances).unwrap();
+            let parameters = DeviceParameters::with_matrices(&mixture, &frame).unwrap();
+            TensorCoresLayout::of_features(&mixture, parameters, &frame).expandable
+        };
+        assert!(expandable(0.0, 0.0) && expandable(3.0, 0.9));
+        assert!(!expandable(100.0, 0.0) && !expandable(0.0, 1.0 - 1e-5));
+    }
+}

@@ -186,14 +186,22 @@ fn farthest(parameters: &DeviceParameters<f32>, centres: &[f32]) -> f64 {
 pub(super) fn distance(parameters: &DeviceParameters<f32>, c: usize, centre: &[f32]) -> f64 {
     let d = parameters.n_features;
     let term = |(a, x): (&f32, &f32)| f64::from((a * x).abs());
-    let farthest_row = |a: &[f32]| {
-        (0..d).map(|i| a[triangle(i)..=triangle(i) + i].iter().zip(centre).map(term).sum()).fold(0.0, f64::max)
-    };
-    match &parameters.matrices {
-        Matrices::Diagonal => parameters.scale[c * d..][..d].iter().zip(centre).map(term).fold(0.0, larger),
-        Matrices::Each(a) => farthest_row(&a[c * triangle(d)..][..triangle(d)]),
-        Matrices::Shared(a) => farthest_row(a),
+    if let Matrices::Diagonal = parameters.matrices {
+        return parameters.scale[c * d..][..d].iter().zip(centre).map(term).fold(0.0, larger);
     }
+    let matrix = parameters.triangle(c);
+    let of_row = |i: usize| {
+        let row = &matrix[triangle(i)..][..=i];
+        // Several sums side by side, because one alone waits for each addition.
+        let (rows, last) = row.as_chunks::<8>();
+        let (centres, last_centres) = centre[..=i].as_chunks::<8>();
+        let mut sums = [0.0; 8];
+        for (a, x) in rows.iter().zip(centres) {
+            sums.iter_mut().zip(a.iter().zip(x)).for_each(|(sum, both)| *sum += term(both));
+        }
+        sums.iter().sum::<f64>() + last.iter().zip(last_centres).map(term).sum::<f64>()
+    };
+    (0..d).map(of_row).fold(0.0, larger)
 }
 
 /// Patches that cover all pairs (i, j), j ≤ i, of D features and the number one: pairs of features by quads of features.

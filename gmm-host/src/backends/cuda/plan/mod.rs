@@ -204,6 +204,11 @@ impl Family {
         matches!(self, FusedTensorCores | TensorCores | Warpgroup | WarpgroupWhitened | Whitened)
     }
 
+    /// Whether it is an E-step on the matrix units that multiplies matrices with features, not with products of features.
+    pub fn multiplies_features(self) -> bool {
+        matches!(self, Self::Whitened | Self::WarpgroupWhitened)
+    }
+
     /// The operations that it has.
     pub fn operations(self) -> &'static [Operation] {
         match self {

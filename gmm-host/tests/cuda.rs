@@ -29,6 +29,10 @@ fn main() -> ExitCode {
         ("far_samples_are_finite", far_samples_are_finite),
         ("weight_zero_contributes_nothing", weight_zero_contributes_nothing),
         ("a_batch_equals_its_sets", a_batch_equals_its_sets),
+        (
+            "a_fixed_reference_makes_a_total_a_function_of_its_set",
+            a_fixed_reference_makes_a_total_a_function_of_its_set,
+        ),
         ("statistics_agree_for_each_covariance_type", statistics_agree_for_each_covariance_type),
         ("the_same_bits_twice", the_same_bits_twice),
         ("a_million_samples_near_a_fit", a_million_samples_near_a_fit),
@@ -219,6 +223,41 @@ fn a_batch_equals_its_sets() {
         assert_near("different K", total, truth.sum(), tolerances(&truth, 4).0);
     }
     assert!(cuda.log_likelihood_batch(&[]).unwrap().is_empty());
+}
+
+/// With a fixed reference a set's total has the same bits alone, in any place of a batch of any size, and beside sets that are far from the
+/// reference; to the tolerance of float32 it is the truth.
+fn a_fixed_reference_makes_a_total_a_function_of_its_set() {
+    let (n, k, d) = (20_011, 8, 13);
+    let (x, wide) = data(14, n, d);
+    let reference_set = diag(300, k, d, 0.0);
+    let beside = |i: usize| {
+        let means = reference_set.means().mapv(|v| v * (1.0 + 1e-4 * i as f64));
+        Mixture::new(reference_set.weights().to_owned(), means, reference_set.covariances().clone()).unwrap()
+    };
+    let far = diag(301, k, d, 5.0);
+    let sets: Vec<Mixture> = (1..=70).map(|i| if i % 9 == 0 { far.clone() } else { beside(i) }).collect();
+    let mut cuda = evaluator(x.view(), None);
+    cuda.fix_batch_reference(&reference_set);
+    let all = cuda.log_likelihood_batch(&sets).unwrap();
+    for part in [&sets[..1], &sets[3..40], &sets[8..9], &sets[60..]] {
+        let first = sets.iter().position(|set| set == &part[0]).unwrap();
+        let totals = cuda.log_likelihood_batch(part).unwrap();
+        totals.iter().zip(&all[first..]).for_each(|(a, b)| assert_eq!(a.to_bits(), b.to_bits(), "{}", part.len()));
+    }
+    // What was fixed before does not matter.
+    cuda.fix_batch_reference(&far);
+    cuda.log_likelihood_batch(&sets).unwrap();
+    cuda.fix_batch_reference(&reference_set);
+    assert_eq!(cuda.log_likelihood_batch(&sets).unwrap(), all);
+    for i in [0, 8, 69] {
+        let truth = reference(wide.view()).score_samples(&sets[i]).unwrap();
+        assert_near(&format!("set {i}"), all[i], truth.sum(), tolerances(&truth, d).0);
+    }
+    if gpu_harness::warpgroups() {
+        cuda.log_likelihood_batch(&sets[..1]).unwrap();
+        assert!(cuda.describe().kernel.starts_with("batch_warpgroup"), "{:?}", cuda.describe());
+    }
 }
 
 /// The same evaluator, and another one told to use the variant that the first one chose, give the same bits.

@@ -122,7 +122,8 @@ pub trait Target {
     }
 
     /// Takes one chain of random-walk Metropolis, after warm-up, from `point`, whose log density is `log_density`, through all
-    /// of `steps`: for targets that can make many steps where the data is, without waiting for the host between them.
+    /// of `steps`: for targets that can make many steps where the data is, without waiting for the host between them. Runs of sixteen
+    /// chains or more do not ask for this: they evaluate a step of all chains in one batch ([`fix_reference`](Self::fix_reference)).
     ///
     /// Returns false, without having asked `steps` for anything, if this target leaves the steps to the sampler. The sampler
     /// then makes the steps of all chains together, with one call of [`metropolis_densities`](Self::metropolis_densities) each.

@@ -34,12 +34,11 @@ fn margin<T: Real>() -> f64 {
 /// noncentral χ², of which the normal distribution of the same mean and variance is taken.
 pub(crate) fn leading_rows<T: Real>(parameters: &DeviceParameters<T>) -> Option<usize> {
     let (k, d) = (parameters.n_components, parameters.n_features);
-    let Matrices::Each(matrices) = &parameters.matrices else { return None };
-    if d < MIN_FEATURES || k < MIN_COMPONENTS {
+    if !matches!(parameters.matrices, Matrices::Each(_)) || d < MIN_FEATURES || k < MIN_COMPONENTS {
         return None;
     }
     let alive: Vec<usize> = (0..k).filter(|&c| parameters.weight[c].into() > 0.0).collect();
-    let parts = |c: usize| (&matrices[c * triangle(d)..][..triangle(d)], &parameters.shift[c * d..][..d]);
+    let parts = |c: usize| (parameters.triangle(c), &parameters.shift[c * d..][..d]);
     // Variance of an entry of A·x + m over the samples of its own component.
     let variance = std::f64::consts::LOG2_E / 2.0;
     // The expected number of pairs that are still to be completed after each number of rows.

@@ -57,8 +57,7 @@ impl FusedLayout {
         let d = self.n_features();
         match &self.parameters.matrices {
             Matrices::Diagonal => &self.parameters.scale[c * d..][..d],
-            Matrices::Each(a) => &a[c * triangle(d)..][..triangle(d)],
-            Matrices::Shared(a) => a,
+            _ => self.parameters.triangle(c),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Parameters and results of the kernels `fused_tensor_cores`. Nothing here calls CUDA, so that it is tested on any machine.
 use super::tensor_cores_layout::{Component, SumsOfProducts, TensorCoresLayout};
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
-use crate::backends::device_parameters::{Matrices, triangle};
+use crate::backends::device_parameters::triangle;
 use crate::data::frame::Frame;
 use crate::{Result, Statistics};
 use gmm_kernels::estep::fused_tensor_cores::{BY_VALUE, STEP, Shape};
@@ -83,11 +83,7 @@ impl TensorCoresLayout {
     fn write_matrix(&self, c: usize, out: &mut [f32], capacity: usize) -> f32 {
         let d = self.dim().1;
         let parameters = self.parameters();
-        let matrix = match &parameters.matrices {
-            Matrices::Each(a) => &a[c * triangle(d)..][..triangle(d)],
-            Matrices::Shared(a) => a,
-            Matrices::Diagonal => &[],
-        };
+        let matrix = parameters.triangle(c);
         let shift = &parameters.shift[c * d..][..d];
         // Features are multiplied by the scale, and the one stands for the number one times both.
         let of_one = shift.iter().map(|b| b / OF_FEATURES);

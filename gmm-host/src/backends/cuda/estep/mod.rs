@@ -454,7 +454,7 @@ struct Ready {
 
 enum Kernels {
     Fused(Fused, FusedLayout),
-    FusedTensorCores(FusedTensorCores, TensorCoresLayout),
+    FusedTensorCores(FusedTensorCores, Box<TensorCoresLayout>),
     TensorCores(OnMatrixUnits),
     WeightedSums(Box<WeightedSums>, WeightedSumsLayout),
 }
@@ -478,7 +478,7 @@ impl Trial for EStepTrial<'_> {
                 let Some(shape) = layout.fused_shape() else { return Ok(()) };
                 let kernel = FusedTensorCores::new(self.gpu, shape, variant)?;
                 kernel.prepare(&mut workspace, &layout)?;
-                Kernels::FusedTensorCores(kernel, layout)
+                Kernels::FusedTensorCores(kernel, Box::new(layout))
             }
             Layout::TensorCores(layout) => {
                 let kernels = OnMatrixUnits::new(self.gpu, variant, &task, false)?;

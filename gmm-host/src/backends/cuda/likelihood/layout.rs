@@ -95,12 +95,8 @@ pub(crate) fn triangles(parameters: &DeviceParameters<f32>, t: usize, a: &mut [f
         if !alive {
             continue;
         }
-        let matrix = match &parameters.matrices {
-            Matrices::Each(a) => &a[k * triangle(d)..],
-            Matrices::Shared(a) => a,
-            // Not called for diagonals: `tiles` writes those.
-            Matrices::Diagonal => continue,
-        };
+        // Not called for diagonals: `tiles` writes those.
+        let matrix = parameters.triangle(k);
         for (block, tile) in component.chunks_exact_mut((d + 1) * t).enumerate() {
             for (l, i) in (block * t..d.min((block + 1) * t)).enumerate() {
                 for j in 0..=i {

@@ -69,6 +69,13 @@ pub trait Target {
     /// compute points near to each other faster by their differences. The value of a point may depend on this one in its last digits.
     fn fix_reference(&mut self, _theta: &[f64]) {}
 
+    /// Whether random-walk Metropolis is to evaluate each step of all chains, which begin at these points, in a batch
+    /// ([`fix_reference`](Self::fix_reference)), and not to ask for the steps of one chain after the other
+    /// ([`metropolis`](Self::metropolis)).
+    fn prefers_batches(&mut self, _points: &[Vec<f64>]) -> Result<bool> {
+        Ok(false)
+    }
+
     /// The log density at `theta` and its gradient, which is written to `gradient` (dim,).
     fn log_density_gradient(&mut self, theta: &[f64], gradient: &mut [f64]) -> Result<f64>;
 
@@ -122,8 +129,7 @@ pub trait Target {
     }
 
     /// Takes one chain of random-walk Metropolis, after warm-up, from `point`, whose log density is `log_density`, through all
-    /// of `steps`: for targets that can make many steps where the data is, without waiting for the host between them. Runs of sixteen
-    /// chains or more do not ask for this: they evaluate a step of all chains in one batch ([`fix_reference`](Self::fix_reference)).
+    /// of `steps`: for targets that can make many steps where the data is, without waiting for the host between them.
     ///
     /// Returns false, without having asked `steps` for anything, if this target leaves the steps to the sampler. The sampler
     /// then makes the steps of all chains together, with one call of [`metropolis_densities`](Self::metropolis_densities) each.

@@ -3,7 +3,7 @@ mod chain;
 mod ensemble;
 mod metropolis;
 mod nuts;
-mod reference;
+pub(crate) mod reference;
 mod settings;
 
 pub use chain::{Draw, Start};
@@ -15,7 +15,7 @@ use chain::{ChainStart, cannot_start};
 use ensemble::Ensemble;
 use metropolis::Metropolis;
 use nuts::Nuts;
-use reference::Reference;
+use reference::{MANY_CHAINS, Reference};
 use serde::{Deserialize, Serialize};
 
 /// The state of a sampler between two iterations. A resumed run needs nothing else to go on.
@@ -43,6 +43,7 @@ impl State {
         }
         let reference = match settings.sampler {
             Sampler::Nuts { .. } => Reference::none(),
+            Sampler::Metropolis { .. } if !target.prefers_batches(&start.points)? => Reference::none(),
             _ => Reference::of(start.points.iter().map(Vec::as_slice)),
         };
         let log_densities = evaluate(settings, target, &reference, &start.points)?;
@@ -103,12 +104,10 @@ impl State {
             return Err("its chains are not as many as its settings say, or their points differ in length".into());
         }
         settings.check(dim).map_err(|e| format!("its settings cannot be: {e}"))?;
-        let expected = Reference::of(points.iter().map(Vec::as_slice));
-        let same_length = |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().all(|v| v.is_finite());
-        let reference_fits = match (self.reference().point(), expected.point()) {
-            _ if matches!(self, Self::Nuts(_)) => true,
-            (Some(reference), Some(point)) => same_length(reference, point),
-            (reference, point) => reference.is_none() && point.is_none(),
+        let many = points.len() >= MANY_CHAINS;
+        let reference_fits = match self.reference().point() {
+            Some(reference) => many && reference.len() == dim && reference.iter().all(|v| v.is_finite()),
+            None => !many || !matches!(self, Self::Ensemble(_)),
         };
         if !reference_fits {
             return Err("the point that its log densities are compared to does not fit its chains".into());

@@ -2,13 +2,12 @@
 use crate::target::Target;
 use serde::{Deserialize, Serialize};
 
-/// Chains from which on there is a reference. A GPU computes the log densities of so many together, faster than those of one chain after
-/// the other.
-const MANY_CHAINS: usize = 16;
+/// Chains from which on there is a reference. A GPU computes the log densities of so many points together faster than one after the other.
+pub(crate) const MANY_CHAINS: usize = 16;
 
 /// The point that a target compares the points of many chains to ([`Target::fix_reference`]): where the first chain was when it was last
 /// renewed. That happens a few times during warm-up and never after it, so that the chains then sample from one density. If the chains are
-/// few, there is none.
+/// few, or the target makes their steps one chain after the other, there is none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reference(Option<Vec<f64>>);
 

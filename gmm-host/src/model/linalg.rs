@@ -7,15 +7,9 @@ use faer::linalg::triangular_inverse::invert_lower_triangular;
 use faer::{Accum, MatMut, MatRef, Par, Spec};
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis, s};
-use std::cell::RefCell;
 
 /// A pivot below this fraction of its diagonal entry is rounding noise: the matrix is singular to float64.
 const SINGULAR: f64 = f64::EPSILON;
-
-thread_local! {
-    /// Memory of this thread for a factor: to get and to give back memory takes several threads at once longer than to factorise a small matrix.
-    static LOWER: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
-}
 
 /// Columns of a matrix that are read or written side by side where rows become columns: their parts stay in the first-level cache.
 pub(crate) const STRIP: usize = 16;
@@ -31,13 +25,11 @@ pub(crate) fn precision_cholesky(covariance: ArrayView2<'_, f64>) -> Result<Arra
 /// As [`precision_cholesky`], into zeros (D, D), which an error leaves as they are.
 pub(crate) fn precision_cholesky_into(covariance: ArrayView2<'_, f64>, u: &mut [f64]) -> Result<(), usize> {
     let d = covariance.nrows();
-    LOWER.with_borrow_mut(|lower| {
-        factor_or_pivot(covariance, lower)?;
-        // The columns of an inverse are the rows of its transpose.
-        let inverse = MatMut::from_column_major_slice_mut(u, d, d);
-        invert_lower_triangular(inverse, MatRef::from_column_major_slice(lower, d, d), Par::Seq);
-        Ok(())
-    })
+    let lower = factor_or_pivot(covariance)?;
+    // The columns of an inverse are the rows of its transpose.
+    let inverse = MatMut::from_column_major_slice_mut(u, d, d);
+    invert_lower_triangular(inverse, MatRef::from_column_major_slice(&lower, d, d), Par::Seq);
+    Ok(())
 }
 
 /// Calls `f` with the number of each matrix of `v` (K, D, D) and the matrix; with all threads, if the matrices are large.
@@ -102,22 +94,21 @@ pub(crate) fn mirror(mut matrix: ArrayViewMut2<'_, f64>) {
 /// Lower Cholesky factor (D, D) from the lower triangle, or the first failing pivot.
 pub(crate) fn cholesky(matrix: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
     let d = matrix.nrows();
-    let mut lower = Vec::new();
-    factor_or_pivot(matrix, &mut lower)?;
+    let lower = factor_or_pivot(matrix)?;
     Ok(Array2::from_shape_fn((d, d), |(i, j)| lower[j * d + i]))
 }
 
-/// As [`cholesky`], column by column in `lower`, whose length and numbers do not matter before.
-fn factor_or_pivot(matrix: ArrayView2<'_, f64>, lower: &mut Vec<f64>) -> Result<(), usize> {
+/// As [`cholesky`], column by column.
+fn factor_or_pivot(matrix: ArrayView2<'_, f64>) -> Result<Vec<f64>, usize> {
     let d = matrix.nrows();
-    match factor(matrix, lower) {
-        true => Ok(()),
-        false => {
+    match factor(matrix) {
+        Some(lower) => Ok(lower),
+        None => {
             // A leading minor that fails makes every larger one fail: bisect for the first.
             let (mut good, mut bad) = (0, d);
             while bad - good > 1 {
                 let middle = (good + bad) / 2;
-                if factor(matrix.slice(s![..middle, ..middle]), lower) {
+                if factor(matrix.slice(s![..middle, ..middle])).is_some() {
                     good = middle;
                 } else {
                     bad = middle;
@@ -128,27 +119,26 @@ fn factor_or_pivot(matrix: ArrayView2<'_, f64>, lower: &mut Vec<f64>) -> Result<
     }
 }
 
-/// Writes the lower factor (D, D), column by column. Returns whether every pivot stands clear of rounding.
-fn factor(matrix: ArrayView2<'_, f64>, lower: &mut Vec<f64>) -> bool {
+/// Lower factor (D, D), column by column, if every pivot stands clear of rounding.
+fn factor(matrix: ArrayView2<'_, f64>) -> Option<Vec<f64>> {
     let d = matrix.nrows();
-    transposed_triangle(matrix, lower);
-    let columns = MatMut::from_column_major_slice_mut(lower, d, d);
+    let mut lower = transposed_triangle(matrix);
+    let columns = MatMut::from_column_major_slice_mut(&mut lower, d, d);
     let mut room = MemBuffer::new(cholesky_in_place_scratch::<f64>(d, Par::Seq, Spec::default()));
     let room = MemStack::new(&mut room);
-    let factorised = cholesky_in_place(columns, Default::default(), Par::Seq, room, Spec::default()).is_ok();
-    factorised
-        && (0..d).all(|j| {
-            let pivot = lower[j * d + j] * lower[j * d + j];
-            pivot.is_normal() && pivot > SINGULAR * matrix[[j, j]]
-        })
+    cholesky_in_place(columns, Default::default(), Par::Seq, room, Spec::default()).ok()?;
+    let sound = (0..d).all(|j| {
+        let pivot = lower[j * d + j] * lower[j * d + j];
+        pivot.is_normal() && pivot > SINGULAR * matrix[[j, j]]
+    });
+    sound.then_some(lower)
 }
 
-/// Writes the lower triangle of a matrix (D, D), column by column; zeros above.
-fn transposed_triangle(matrix: ArrayView2<'_, f64>, out: &mut Vec<f64>) {
+/// The lower triangle of a matrix (D, D), column by column; zeros above.
+fn transposed_triangle(matrix: ArrayView2<'_, f64>) -> Vec<f64> {
     let d = matrix.nrows();
     let matrix = matrix.as_standard_layout();
-    out.clear();
-    out.resize(d * d, 0.0);
+    let mut out = vec![0.0; d * d];
     for first in (0..d).step_by(STRIP) {
         for (i, row) in matrix.as_slice().unwrap_or_default().chunks_exact(d).enumerate().skip(first) {
             for (j, v) in (first..=i).zip(&row[first..d.min(first + STRIP)]) {
@@ -156,6 +146,7 @@ fn transposed_triangle(matrix: ArrayView2<'_, f64>, out: &mut Vec<f64>) {
             }
         }
     }
+    out
 }
 
 #[cfg(test)]

@@ -319,7 +319,7 @@ impl Evaluator for AutoEvaluator<'_> {
             choices: self.choices.clone(),
             latest: self.latest,
             settled: self.settled,
-            batch_reference: None,
+            batch_reference: self.batch_reference.clone(),
             from_gpu: self.from_gpu,
         }))
     }

@@ -90,7 +90,8 @@ impl<'a> Float32<'a> {
 
     /// Another evaluator of the same samples, without a copy of them.
     pub fn share(&self) -> Result<Self> {
-        Self::over(self.data.share()?, self.samples.clone(), self.requested, self.tuning_file.clone())
+        let other = Self::over(self.data.share()?, self.samples.clone(), self.requested, self.tuning_file.clone())?;
+        Ok(Self { batch_reference: self.batch_reference.clone(), ..other })
     }
 
     fn over(

@@ -57,6 +57,20 @@ impl<'a> Posterior<'a> {
     pub fn evaluator(&self) -> &dyn Evaluator {
         self.evaluator
     }
+
+    /// Multiply-adds of the exponents of a likelihood under diagonal covariances.
+    fn multiply_adds(&self) -> f64 {
+        let (n, k, d) = (self.model.data().n_samples, self.model.n_components(), self.model.n_features());
+        n as f64 * (k * (2 * d + 1)) as f64
+    }
+
+    /// The log density at a point by the evaluator's own steps; `None` if it makes none.
+    fn step_in_place(&mut self, theta: &[f64]) -> Result<Option<f64>> {
+        let mut step = StepInPlace { proposed: false, log_density: f64::NEG_INFINITY };
+        // The log density at the point is not known yet. NaN stands for it: no comparison with NaN holds, so the step is
+        // rejected, and only the log density of its proposal is of interest.
+        Ok(self.metropolis(theta, f64::NAN, &mut step)?.then_some(step.log_density))
+    }
 }
 
 /// Steps that are counted as they are evaluated.
@@ -170,12 +184,7 @@ impl Target for Posterior<'_> {
         if points.len() < MANY_CHAINS {
             return Ok(false);
         }
-        let (n, k, d) = (self.model.data().n_samples, self.model.n_components(), self.model.n_features());
-        if n as f64 * (k * (2 * d + 1)) as f64 >= MULTIPLY_ADDS_OF_BATCHES {
-            return Ok(true);
-        }
-        let mut step = StepInPlace { proposed: false, log_density: f64::NEG_INFINITY };
-        Ok(!self.metropolis(&points[0], f64::NAN, &mut step)?)
+        Ok(self.multiply_adds() >= MULTIPLY_ADDS_OF_BATCHES || self.step_in_place(&points[0])?.is_none())
     }
 
     fn log_density_gradient(&mut self, theta: &[f64], gradient: &mut [f64]) -> Result<f64> {
@@ -271,8 +280,7 @@ impl Target for Posterior<'_> {
         if !self.evaluator_made_steps {
             return 1;
         }
-        let (n, k, d) = (self.model.data().n_samples, self.model.n_components(), self.model.n_features());
-        let step = n as f64 * (k * (2 * d + 1)) as f64 / MULTIPLY_ADDS_PER_SECOND + SECONDS_PER_STEP;
+        let step = self.multiply_adds() / MULTIPLY_ADDS_PER_SECOND + SECONDS_PER_STEP;
         ((SEGMENT_SECONDS / chains as f64).max(LEAST_CHAIN_SECONDS) / step).max(1.0) as usize
     }
 
@@ -297,13 +305,10 @@ impl Target for Posterior<'_> {
 
     fn metropolis_densities(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<()> {
         for (i, theta) in thetas.chunks_exact(self.dim()).enumerate() {
-            let mut step = StepInPlace { proposed: false, log_density: f64::NEG_INFINITY };
-            // The log density at the point is not known yet. NaN stands for it: no comparison with NaN holds, so the step is
-            // rejected, and only the log density of its proposal is of interest.
-            if !self.metropolis(theta, f64::NAN, &mut step)? {
-                return self.log_density_batch(thetas, out);
+            match self.step_in_place(theta)? {
+                Some(log_density) => out[i] = log_density,
+                None => return self.log_density_batch(thetas, out),
             }
-            out[i] = step.log_density;
         }
         Ok(())
     }

@@ -59,13 +59,8 @@ impl Ensemble {
     /// Iteration `iteration` of `warmup`. After an error the walkers are where they were before.
     pub fn warm_up(&mut self, target: &mut dyn Target, iteration: usize, warmup: usize) -> Result<()> {
         if self.reference.is_due(iteration, warmup) {
-            let reference = Reference::of(self.walkers.iter().map(|w| w.point.as_slice()));
-            reference.fix(target);
-            let points: Vec<f64> = self.walkers.iter().flat_map(|w| &w.point).copied().collect();
-            let mut log_densities = vec![0.0; self.walkers.len()];
-            target.log_density_batch(&points, &mut log_densities)?;
-            self.walkers.iter_mut().zip(log_densities).for_each(|(w, v)| w.log_density = v);
-            self.reference = reference;
+            let renewed = self.reference.renew(target, self.walkers.iter().map(|w| w.point.as_slice()))?;
+            self.walkers.iter_mut().zip(renewed).for_each(|(w, v)| w.log_density = v);
         }
         self.advance(target)
     }

@@ -140,17 +140,14 @@ pub(crate) fn evaluate(
                 *value = target.log_density_gradient(point, &mut gradient)?;
             }
         }
-        sampler => {
-            let compared = reference.fix(target);
-            if matches!(sampler, Sampler::Metropolis { .. }) && !compared {
-                target.metropolis_densities(&points.concat(), &mut values)?;
-            } else {
-                target.log_density_batch(&points.concat(), &mut values)?;
-            }
-            if let Some(point) = reference.point() {
-                target.log_density_batch(point, &mut [0.0])?;
-            }
+        Sampler::Metropolis { .. } => reference.metropolis_densities(target, &points.concat(), &mut values)?,
+        Sampler::Ensemble { .. } => {
+            reference.fix(target);
+            target.log_density_batch(&points.concat(), &mut values)?;
         }
+    }
+    if let Some(point) = reference.point() {
+        target.log_density_batch(point, &mut [0.0])?;
     }
     Ok(values)
 }

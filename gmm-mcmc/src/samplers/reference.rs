@@ -1,4 +1,5 @@
 //! The point to which the points of many chains are compared.
+use crate::Result;
 use crate::target::Target;
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +18,29 @@ impl Reference {
     }
 
     /// The reference of chains that are at these points now.
-    pub fn of<'p>(points: impl ExactSizeIterator<Item = &'p [f64]>) -> Self {
+    pub fn of<'p>(mut points: impl ExactSizeIterator<Item = &'p [f64]>) -> Self {
         let many = points.len() >= MANY_CHAINS;
-        Self(points.take(1).next().filter(|_| many).map(<[f64]>::to_vec))
+        Self(points.next().filter(|_| many).map(<[f64]>::to_vec))
+    }
+
+    /// Renews it for chains that are at these points now, and gives the log densities of the points, compared to it. After an error it is
+    /// what it was.
+    pub fn renew<'p>(
+        &mut self,
+        target: &mut dyn Target,
+        points: impl ExactSizeIterator<Item = &'p [f64]> + Clone,
+    ) -> Result<Vec<f64>> {
+        let renewed = Self::of(points.clone());
+        renewed.fix(target);
+        let mut log_densities = vec![0.0; points.len()];
+        target.log_density_batch(&points.collect::<Vec<_>>().concat(), &mut log_densities)?;
+        *self = renewed;
+        Ok(log_densities)
+    }
+
+    /// The log densities of proposals of random-walk Metropolis: compared to it, or where there is none, as the target's own steps have them.
+    pub fn metropolis_densities(&self, target: &mut dyn Target, thetas: &[f64], out: &mut [f64]) -> Result<()> {
+        if self.fix(target) { target.log_density_batch(thetas, out) } else { target.metropolis_densities(thetas, out) }
     }
 
     /// Whether it is to be renewed before this iteration of the warm-up.

@@ -67,13 +67,8 @@ impl Metropolis {
     /// Iteration `iteration` of `warmup`, which is one step in each block. After an error the chains are where they were before.
     pub fn warm_up(&mut self, target: &mut dyn Target, iteration: usize, warmup: usize) -> Result<()> {
         if self.reference.is_due(iteration, warmup) {
-            let reference = Reference::of(self.chains.iter().map(|c| c.point.as_slice()));
-            reference.fix(target);
-            let points: Vec<f64> = self.chains.iter().flat_map(|c| &c.point).copied().collect();
-            let mut log_densities = vec![0.0; self.chains.len()];
-            target.log_density_batch(&points, &mut log_densities)?;
-            self.chains.iter_mut().zip(log_densities).for_each(|(c, v)| c.log_density = v);
-            self.reference = reference;
+            let renewed = self.reference.renew(target, self.chains.iter().map(|c| c.point.as_slice()))?;
+            self.chains.iter_mut().zip(renewed).for_each(|(c, v)| c.log_density = v);
         }
         let before = self.positions();
         let mut acceptance = Vec::new();

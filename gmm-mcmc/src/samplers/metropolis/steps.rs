@@ -54,11 +54,7 @@ impl SamplerSteps {
                 propose(buffers, chain, place.0, place.1);
             });
         }
-        if reference.fix(target) {
-            target.log_density_batch(&self.proposals, &mut self.log_densities)?;
-        } else {
-            target.metropolis_densities(&self.proposals, &mut self.log_densities)?;
-        }
+        reference.metropolis_densities(target, &self.proposals, &mut self.log_densities)?;
         self.acceptance.clear();
         for (c, (chain, increments)) in chains.iter_mut().zip(self.increments.chunks_exact(dim)).enumerate() {
             let log_uniform = chain.log_uniform();

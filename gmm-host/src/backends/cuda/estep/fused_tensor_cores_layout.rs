@@ -1,5 +1,5 @@
 //! Parameters and results of the kernels `fused_tensor_cores`. Nothing here calls CUDA, so that it is tested on any machine.
-use super::tensor_cores_layout::{Component, SumsOfProducts, TensorCoresLayout};
+use super::tensor_cores_layout::{Component, SumsOfProducts, TensorCoresLayout, power};
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::backends::device_parameters::triangle;
 use crate::data::frame::Frame;
@@ -133,10 +133,4 @@ impl TensorCoresLayout {
         };
         self.statistics_of(sums, weight, frame)
     }
-}
-
-/// The power of two that brings the largest coefficient to between 2^14 and 2^15.
-fn power(coefficients: impl Iterator<Item = f32>) -> f32 {
-    let largest = coefficients.fold(f32::MIN_POSITIVE, |largest, v| largest.max(v.abs()));
-    (14.0 - largest.log2().floor()).exp2()
 }

@@ -71,7 +71,7 @@ impl Layout {
     /// The layout of a family; `None` for those that have no E-step, and for the general kernels.
     fn new(family: Family, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Self> {
         Some(match family {
-            Family::Whitened | Family::WarpgroupWhitened => {
+            _ if family.multiplies_features() => {
                 Self::TensorCores(TensorCoresLayout::of_features(mixture, parameters.clone(), frame))
             }
             Family::Fused => Self::Fused(FusedLayout::new(mixture.covariance_type(), parameters.as_ref().clone())),

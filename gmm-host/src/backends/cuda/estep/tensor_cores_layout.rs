@@ -343,10 +343,16 @@ impl Component {
     }
 }
 
+/// The power of two that brings the largest coefficient to between 2^14 and 2^15.
+pub(super) fn power(coefficients: impl Iterator<Item = f32>) -> f32 {
+    let largest = coefficients.fold(f32::MIN_POSITIVE, |largest, v| larger(v.abs(), largest));
+    (14.0 - largest.log2().floor()).exp2()
+}
+
 /// How a triangle is split into pairs of float16 numbers.
 #[derive(Debug, Clone, Copy)]
 struct Split {
-    /// What it is multiplied by before: its largest number comes to between 2^14 and 2^15.
+    /// What it is multiplied by before, see [`power`].
     power: f32,
     /// log₂ of the determinant of what the pairs hold over that of the triangle. The kernels evaluate the density of what they hold: it is
     /// normalised by its own determinant, so that the rounding costs a total nothing in the first order.
@@ -355,8 +361,7 @@ struct Split {
 
 impl Split {
     fn new(matrix: &[f32], d: usize) -> Self {
-        let largest = matrix.iter().fold(f32::MIN_POSITIVE, |largest, a| larger(largest, a.abs()));
-        let power = (14.0 - largest.log2().floor()).exp2();
+        let power = power(matrix.iter().copied());
         let ratio = |i: usize| {
             let pivot = matrix[triangle(i) + i] * power;
             f64::from(pair_of_halves(pivot)) / f64::from(pivot) - 1.0
@@ -551,8 +556,7 @@ impl TensorCoresLayout {
                 return;
             }
             let Component { constant, largest, .. } = self.components[c];
-            // The largest coefficient comes to between 2^14 and 2^15.
-            let power = (14.0 - largest.max(f32::MIN_POSITIVE).log2().floor()).exp2();
+            let power = power([largest].into_iter());
             let from = &self.coefficients[c * m..][..m];
             row.iter_mut().zip(from).for_each(|(to, v)| *to = v * power);
             *scale = 1.0 / (power * PRODUCT_SCALE);
@@ -607,20 +611,19 @@ impl TensorCoresLayout {
             log2 + scale / f64::from(RESPONSIBILITY_SCALE) * counts.iter().zip(&self.splits).map(of_split).sum::<f64>();
         let d = self.dim().1;
         let of_one = UNIT * f64::from(PRODUCT_SCALE / FEATURE_SCALE * ONE);
-        let unit = |j: usize| if j == d { of_one } else { UNIT };
         // A copy of what follows for each kind: which kind it is costs as much as to read a sum.
         match shapes {
             WhitenedShapes::Warps { outer, .. } => {
-                let product = |c: usize, (i, j): (usize, usize)| sums[outer.place(c, i, j)] * unit(j);
+                let product =
+                    |c: usize, (i, j): (usize, usize)| sums[outer.place(c, i, j)] * if j == d { of_one } else { UNIT };
                 self.statistics_of(SumsOfProducts { counts, rounded, product, scale, log2 }, weight, frame)
             }
             WhitenedShapes::Warpgroups(shape) => {
                 let (of_pairs, of_features) = sums.split_at(shape.outer_sums());
-                let place = |c: usize, i: usize, j: usize| match j == d {
-                    true => of_features[c * shape.width() + i],
-                    false => of_pairs[shape.place(c, i, j)],
+                let product = |c: usize, (i, j): (usize, usize)| match j == d {
+                    true => of_features[c * shape.width() + i] * of_one,
+                    false => of_pairs[shape.place(c, i, j)] * UNIT,
                 };
-                let product = |c: usize, (i, j): (usize, usize)| place(c, i, j) * unit(j);
                 self.statistics_of(SumsOfProducts { counts, rounded, product, scale, log2 }, weight, frame)
             }
         }

@@ -14,7 +14,9 @@ const K: usize = 8;
 /// Samples: few, whose time is that of everything else, and many.
 const SIZES: [usize; 2] = [1000, 1_000_000];
 /// Parameter sets of a batch.
-const SETS: [usize; 3] = [64, 32, 16];
+const SETS: [usize; 4] = [64, 32, 16, 8];
+/// Threads that evaluate batches side by side, each with a share of the samples.
+const THREADS: [usize; 5] = [1, 2, 3, 4, 6];
 
 /// Mixtures about as far from each other as a posterior of 10⁶ samples is wide.
 fn mixtures(rng: &mut ChaCha8Rng, count: usize) -> Result<Vec<Mixture>, Error> {
@@ -36,6 +38,26 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
+/// Microseconds a set where so many threads evaluate batches of these sets at the same time.
+fn side_by_side(cuda: &CudaEvaluator<'_>, threads: usize, sets: &[Mixture]) -> Result<f64, Error> {
+    const BATCHES: usize = 40;
+    let mut shares: Vec<_> = (0..threads).map(|_| cuda.share()).collect::<Result<_, _>>()?;
+    let mut times = Vec::new();
+    for _ in 0..10 {
+        let began = Instant::now();
+        let of_threads = |share: &mut Box<dyn Evaluator + '_>| -> Result<(), Error> {
+            (0..BATCHES / threads).try_for_each(|_| share.log_likelihood_batch(sets).map(drop))
+        };
+        std::thread::scope(|scope| {
+            let running: Vec<_> = shares.iter_mut().map(|share| scope.spawn(move || of_threads(share))).collect();
+            running.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
+        })?;
+        let evaluated = BATCHES / threads * threads * sets.len();
+        times.push(began.elapsed().as_secs_f64() * 1e6 / evaluated as f64);
+    }
+    Ok(median(times.split_off(2)))
+}
+
 fn main() -> Result<(), Error> {
     if let Err(error) = gmm_host::cuda_devices() {
         println!("{error}\nThis example times CUDA kernels; there is nothing to time here.");
@@ -53,18 +75,16 @@ fn main() -> Result<(), Error> {
         let options = CudaOptions::default().with_kernel(kernel);
         for n in SIZES {
             let mut cuda = CudaEvaluator::new(Samples::from_f32(x.slice(ndarray::s![..n, ..]))?, 0, &options)?;
-            let mut row = Vec::new();
-            for count in SETS {
-                let mut times = Vec::new();
-                for _ in 0..50 {
-                    let began = Instant::now();
-                    cuda.log_likelihood_batch(&sets[..count])?;
-                    times.push(began.elapsed().as_secs_f64() * 1e6 / count as f64);
-                }
-                row.push(median(times.split_off(10)));
+            // The reference of all batches, and the choice of the kernel.
+            cuda.fix_batch_reference(&sets[0]);
+            cuda.log_likelihood_batch(&sets)?;
+            for threads in THREADS {
+                let row: Vec<String> = SETS
+                    .iter()
+                    .map(|&count| Ok(format!("{:7.2}", side_by_side(&cuda, threads, &sets[..count])?)))
+                    .collect::<Result<_, Error>>()?;
+                println!("  N = {n:8}, {threads} threads {} {}", row.join(" "), cuda.describe().kernel);
             }
-            let row: Vec<String> = row.iter().map(|time| format!("{time:7.2}")).collect();
-            println!("  N = {n:8} {} {}", row.join(" "), cuda.describe().kernel);
         }
     }
     Ok(())

@@ -80,6 +80,12 @@ pub trait Evaluator: Send {
         })
     }
 
+    /// With how many [shares](Self::share), each in a thread of its own, the batches of several Markov chains are evaluated in the least
+    /// time: more than one where a device evaluates, and the host can prepare the next batch meanwhile.
+    fn useful_shares(&self) -> usize {
+        1
+    }
+
     /// Tells the device `auto` to choose, from now on, between CPU and GPU before the first evaluation of each kind, for
     /// the many thousands of evaluations of a Markov chain, and to keep to that choice, so that equal mixtures get equal
     /// bits. Otherwise `auto` may move evaluations to a GPU after some have been made on the CPU. Other evaluators never
@@ -192,6 +198,9 @@ macro_rules! pass_on {
             }
             fn share(&self) -> $crate::Result<Box<dyn $crate::Evaluator + '_>> {
                 self.inner().share()
+            }
+            fn useful_shares(&self) -> usize {
+                self.inner().useful_shares()
             }
             fn log_likelihood(&mut self, mixture: &$crate::Mixture) -> $crate::Result<f64> {
                 self.inner_mut().log_likelihood(mixture)

@@ -1,27 +1,34 @@
 //! The posterior density: the likelihood comes from an evaluator, the prior and the Jacobians from the model.
 use crate::samplers::reference::MANY_CHAINS;
-use crate::target::{Identity, PARALLEL_COORDINATES, Target, Variable};
+use crate::target::{Identity, Target, Variable, is_shared_work};
 use crate::{Model, Result};
 use gmm_host::{Evaluator, MetropolisSteps, MetropolisTarget, Mixture};
 use rayon::prelude::*;
+use std::ops::DerefMut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a step of Metropolis by the evaluator takes, roughly, on a GPU: fused multiply-adds in a second, and the seconds that each
 /// step takes besides.
 const MULTIPLY_ADDS_PER_SECOND: f64 = 1e13;
 const SECONDS_PER_STEP: f64 = 3e-6;
 /// Multiply-adds of a step from which on many chains are faster in batches, whose steps the host makes, than one after the other, by the
-/// evaluator. Measured on two machines with an H200: 64 chains, N = 10⁶, D = 13, K = 8, which are 2.2·10⁸, take 18 and 24 µs a step in
-/// batches, of which 14 and 20 are the host's, and 20 µs by the evaluator.
-const MULTIPLY_ADDS_OF_BATCHES: f64 = 3e8;
+/// evaluator: of chains enough for several threads that prepare batches, and of fewer. Measured on machines with an H200, N = 10⁶, D = 13,
+/// K = 8, which are 2.2·10⁸: a step of 64 chains takes 20 µs by the evaluator; in batches 9.5 µs with four threads, 18 to 24 with one.
+const MULTIPLY_ADDS_OF_BATCHES: [(usize, f64); 2] = [(64, 1e8), (MANY_CHAINS, 3e8)];
 /// Roughly how long a segment may take: all chains together, and at least for each chain.
 const SEGMENT_SECONDS: f64 = 0.1;
 const LEAST_CHAIN_SECONDS: f64 = 0.025;
 
-/// The posterior of a [`Model`] over the data that an evaluator holds.
-pub struct Posterior<'a> {
+/// The posterior of a [`Model`] over the data that an evaluator holds. `E` is how it holds the evaluator: it borrows it, or it owns a share of
+/// another's ([`Target::share`]).
+pub struct Posterior<'a, E = &'a mut (dyn Evaluator + 'a)> {
     model: &'a Model,
-    evaluator: &'a mut dyn Evaluator,
-    evaluations: u64,
+    evaluator: E,
+    /// Whether the evaluator is a share.
+    is_share: bool,
+    /// Those of its shares count too.
+    evaluations: Arc<AtomicU64>,
     /// The density for an evaluator that makes the steps of random-walk Metropolis itself; `None` if the sampler makes them.
     metropolis_target: Option<MetropolisTarget>,
     /// Whether the evaluator has made such steps.
@@ -45,7 +52,15 @@ impl<'a> Posterior<'a> {
         // A chain compares log densities that were computed at different times, so they must all come from one device.
         evaluator.settle();
         let metropolis_target = model.metropolis_target();
-        Ok(Self { model, evaluator, evaluations: 0, metropolis_target, evaluator_made_steps: false, reference: None })
+        Ok(Self {
+            model,
+            evaluator,
+            is_share: false,
+            evaluations: Arc::default(),
+            metropolis_target,
+            evaluator_made_steps: false,
+            reference: None,
+        })
     }
 
     /// The model.
@@ -56,6 +71,12 @@ impl<'a> Posterior<'a> {
     /// The evaluator.
     pub fn evaluator(&self) -> &dyn Evaluator {
         self.evaluator
+    }
+}
+
+impl<'a, E: DerefMut<Target = dyn Evaluator + 'a>> Posterior<'a, E> {
+    fn count(&self, evaluations: usize) {
+        self.evaluations.fetch_add(evaluations as u64, Ordering::Relaxed);
     }
 
     /// Multiply-adds of the exponents of a likelihood under diagonal covariances.
@@ -76,7 +97,7 @@ impl<'a> Posterior<'a> {
 /// Steps that are counted as they are evaluated.
 struct CountedSteps<'a> {
     steps: &'a mut dyn MetropolisSteps,
-    evaluated: u64,
+    evaluated: usize,
 }
 
 impl MetropolisSteps for CountedSteps<'_> {
@@ -85,7 +106,7 @@ impl MetropolisSteps for CountedSteps<'_> {
     }
 
     fn record(&mut self, rows: &[f64], log_densities: &[f64]) {
-        self.evaluated += log_densities.len() as u64;
+        self.evaluated += log_densities.len();
         self.steps.record(rows, log_densities);
     }
 }
@@ -126,23 +147,23 @@ fn or_impossible(log_likelihood: gmm_host::Result<f64>) -> Result<f64> {
     }
 }
 
-impl Target for Posterior<'_> {
+impl<'a, E: DerefMut<Target = dyn Evaluator + 'a>> Target for Posterior<'a, E> {
     fn dim(&self) -> usize {
         self.model.dim()
     }
 
     fn log_density(&mut self, theta: &[f64]) -> Result<f64> {
         let Some((mixture, log_prior)) = prepare(self.model, theta) else { return Ok(f64::NEG_INFINITY) };
-        self.evaluations += 1;
+        self.count(1);
         Ok(or_impossible(self.evaluator.log_likelihood(&mixture))? + log_prior)
     }
 
     fn log_density_batch(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<()> {
         let (dim, model) = (self.dim(), self.model);
-        let prepared: Vec<Option<(Mixture, f64)>> = if thetas.len() < PARALLEL_COORDINATES {
-            thetas.chunks_exact(dim).map(|t| prepare(model, t)).collect()
-        } else {
+        let prepared: Vec<Option<(Mixture, f64)>> = if is_shared_work(thetas.len()) {
             thetas.par_chunks_exact(dim).map(|t| prepare(model, t)).collect()
+        } else {
+            thetas.chunks_exact(dim).map(|t| prepare(model, t)).collect()
         };
         out.fill(f64::NEG_INFINITY);
         let (mut mixtures, mut places) = (Vec::with_capacity(out.len()), Vec::with_capacity(out.len()));
@@ -152,7 +173,7 @@ impl Target for Posterior<'_> {
                 places.push((i, log_prior));
             }
         }
-        self.evaluations += mixtures.len() as u64;
+        self.count(mixtures.len());
         match self.evaluator.log_likelihood_batch(&mixtures) {
             Ok(values) => {
                 for ((i, log_prior), v) in places.into_iter().zip(values) {
@@ -171,6 +192,22 @@ impl Target for Posterior<'_> {
         Ok(())
     }
 
+    fn share(&self) -> Result<Box<dyn Target + Send + '_>> {
+        Ok(Box::new(Posterior {
+            model: self.model,
+            evaluator: self.evaluator.share()?,
+            is_share: true,
+            evaluations: self.evaluations.clone(),
+            metropolis_target: None,
+            evaluator_made_steps: false,
+            reference: None,
+        }))
+    }
+
+    fn useful_shares(&self) -> usize {
+        self.evaluator.useful_shares()
+    }
+
     fn fix_reference(&mut self, theta: &[f64]) {
         if self.reference.as_deref() != Some(theta) {
             self.reference = Some(theta.to_vec());
@@ -181,10 +218,10 @@ impl Target for Posterior<'_> {
     }
 
     fn prefers_batches(&mut self, points: &[Vec<f64>]) -> Result<bool> {
-        if points.len() < MANY_CHAINS {
+        let Some((_, least)) = MULTIPLY_ADDS_OF_BATCHES.iter().find(|(chains, _)| points.len() >= *chains) else {
             return Ok(false);
-        }
-        Ok(self.multiply_adds() >= MULTIPLY_ADDS_OF_BATCHES || self.step_in_place(&points[0])?.is_none())
+        };
+        Ok(self.multiply_adds() >= *least || self.step_in_place(&points[0])?.is_none())
     }
 
     fn log_density_gradient(&mut self, theta: &[f64], gradient: &mut [f64]) -> Result<f64> {
@@ -194,7 +231,7 @@ impl Target for Posterior<'_> {
         let Ok(mixture) = Mixture::new(p.weights.clone(), p.means.clone(), p.covariances.clone()) else {
             return Ok(f64::NEG_INFINITY);
         };
-        self.evaluations += 1;
+        self.count(1);
         let statistics = match self.evaluator.statistics(&mixture) {
             Ok(s) => s,
             Err(gmm_host::Error::OutOfRange { .. } | gmm_host::Error::NonFiniteStatistic { .. }) => {
@@ -272,23 +309,26 @@ impl Target for Posterior<'_> {
     }
 
     fn evaluations(&self) -> u64 {
-        self.evaluations
+        self.evaluations.load(Ordering::Relaxed)
     }
 
-    /// As many steps as take a fraction of a second if the evaluator makes them itself, else one.
+    /// As many steps as take a fraction of a second if the evaluator makes them itself, or several threads do; else one.
     fn segment_steps(&self, chains: usize) -> usize {
-        if !self.evaluator_made_steps {
-            return 1;
-        }
+        let seconds = SEGMENT_SECONDS / chains as f64;
+        let seconds = match (self.is_share, self.evaluator_made_steps) {
+            (true, _) => seconds,
+            (false, true) => seconds.max(LEAST_CHAIN_SECONDS),
+            (false, false) => return 1,
+        };
         let step = self.multiply_adds() / MULTIPLY_ADDS_PER_SECOND + SECONDS_PER_STEP;
-        ((SEGMENT_SECONDS / chains as f64).max(LEAST_CHAIN_SECONDS) / step).max(1.0) as usize
+        (seconds / step).max(1.0) as usize
     }
 
     fn metropolis(&mut self, point: &[f64], log_density: f64, steps: &mut dyn MetropolisSteps) -> Result<bool> {
         let Some(target) = &self.metropolis_target else { return Ok(false) };
         let mut counted = CountedSteps { steps, evaluated: 0 };
         let made = self.evaluator.metropolis(target, point, log_density, &mut counted)?;
-        self.evaluations += counted.evaluated;
+        self.count(counted.evaluated);
         if made {
             self.evaluator_made_steps = true;
         } else if self.evaluator_made_steps {

@@ -1,8 +1,10 @@
 //! A run: settings, the state of the sampler, and the draws so far.
+use crate::samplers::team::Team;
 use crate::samplers::{Draw, Sampler, Settings, Start, State, evaluate};
-use crate::target::{Identity, Target, Variable};
+use crate::target::{Identity, Target, Variable, is_shared_work};
 use crate::{Error, Result};
 use ndarray::{ArrayD, IxDyn};
+use rayon::prelude::*;
 use std::ops::ControlFlow;
 
 /// How far a run has come. Its callback gets this after each iteration of warm-up and after each draw.
@@ -23,7 +25,6 @@ pub struct Progress<'a> {
     /// Divergent trajectories among the draws so far.
     pub divergences: usize,
     /// The draws since the last call: one of each chain, then the next one of each chain, and so on. There are none during warm-up.
-    /// [`Model::parameters`](crate::Model::parameters) converts their points to parameters.
     pub draws: &'a [Draw],
 }
 
@@ -55,7 +56,7 @@ pub enum Outcome {
 /// let mut seen = 0;
 /// run.advance(&mut posterior, |progress| {
 ///     for draw in progress.draws {
-///         let [w0, w1, m0, m1, ..] = model.parameters(&draw.point)[..] else { unreachable!() };
+///         let [w0, w1, m0, m1, ..] = draw.parameters[..] else { unreachable!() };
 ///         assert!(m0 <= m1 && (w0 + w1 - 1.0).abs() < 1e-12);
 ///         seen += 1;
 ///     }
@@ -159,28 +160,28 @@ impl Run {
         target: &mut dyn Target,
         mut observe: impl FnMut(&Progress<'_>) -> ControlFlow<()>,
     ) -> Result<Outcome> {
-        if self.warm_up(target, &mut observe)?.is_break() {
+        let together = self.state.reference().point().map_or(1, |_| self.settings.chains);
+        let mut team = Team::new(target, together)?;
+        if self.warm_up(&mut team, &mut observe)?.is_break() {
             return Ok(Outcome::Stopped);
         }
         while self.drawn() < self.settings.draws {
             let (drawn, thin) = (self.drawn(), self.settings.thin);
             let segment = match &self.state {
-                State::Metropolis(s) => target.segment_steps(self.settings.chains) / s.steps_per_draw(thin),
+                State::Metropolis(s) => team.one().segment_steps(self.settings.chains) / s.steps_per_draw(thin),
                 _ => 1,
             };
             let segment = segment.max(1);
             let count = (segment - drawn % segment).min(self.settings.draws - drawn);
             let mut draws = Vec::new();
             match &mut self.state {
-                State::Metropolis(s) => s.sample(target, thin, count, &mut draws)?,
-                State::Ensemble(s) => s.sample(target, thin, &mut draws)?,
-                State::Nuts(s) => s.sample(target, thin, &mut draws)?,
+                State::Metropolis(s) => s.sample(&mut team, thin, count, &mut draws)?,
+                State::Ensemble(s) => s.sample(&mut team, thin, &mut draws)?,
+                State::Nuts(s) => s.sample(team.one(), thin, &mut draws)?,
             }
-            for draw in &draws {
-                self.record(target, draw);
-            }
+            self.record(&draws);
             let progress =
-                Progress { draws: &draws, ..self.progress(target, false, self.drawn(), self.settings.draws) };
+                Progress { draws: &draws, ..self.progress(team.one(), false, self.drawn(), self.settings.draws) };
             if observe(&progress).is_break() {
                 let finished = self.drawn() == self.settings.draws;
                 return Ok(if finished { Outcome::Finished } else { Outcome::Stopped });
@@ -191,7 +192,7 @@ impl Run {
 
     fn warm_up(
         &mut self,
-        target: &mut dyn Target,
+        team: &mut Team<'_>,
         observe: &mut impl FnMut(&Progress<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         let warmup = self.settings.warmup;
@@ -199,14 +200,14 @@ impl Run {
             let chains = self.settings.chains;
             while self.warmed < chains {
                 let (chain, of) = (self.warmed, warmup.saturating_mul(chains));
-                let mut progress = self.progress(target, true, 0, of);
+                let mut progress = self.progress(team.one(), true, 0, of);
                 let State::Nuts(nuts) = &mut self.state else { break };
                 let mut each = |iteration: usize, evaluations: u64| {
                     progress.done = chain.saturating_mul(warmup).saturating_add(iteration);
                     progress.evaluations = evaluations;
                     observe(&progress)
                 };
-                if nuts.warm_up(target, chain, warmup, &mut each)?.is_break() {
+                if nuts.warm_up(team.one(), chain, warmup, &mut each)?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
                 self.warmed += 1;
@@ -215,12 +216,12 @@ impl Run {
         }
         while self.warmed < warmup {
             match &mut self.state {
-                State::Metropolis(s) => s.warm_up(target, self.warmed, warmup)?,
-                State::Ensemble(s) => s.warm_up(target, self.warmed, warmup)?,
+                State::Metropolis(s) => s.warm_up(team, self.warmed, warmup)?,
+                State::Ensemble(s) => s.warm_up(team, self.warmed, warmup)?,
                 State::Nuts(_) => {}
             }
             self.warmed += 1;
-            if observe(&self.progress(target, true, self.warmed, warmup)).is_break() {
+            if observe(&self.progress(team.one(), true, self.warmed, warmup)).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -239,13 +240,25 @@ impl Run {
         }
     }
 
-    fn record(&mut self, target: &dyn Target, draw: &Draw) {
-        let (acceptance, divergences) = acceptance_and_divergence(&self.settings.sampler, &draw.statistics);
-        self.acceptance_sum += acceptance;
-        self.divergences += divergences;
-        let rows = &mut self.rows[draw.chain];
-        rows.extend(&draw.statistics);
-        rows.extend(target.parameters(&draw.point));
+    /// Records draws: one of each chain, then the next one of each chain, and so on.
+    fn record(&mut self, draws: &[Draw]) {
+        for draw in draws {
+            let (acceptance, divergences) = acceptance_and_divergence(&self.settings.sampler, &draw.statistics);
+            self.acceptance_sum += acceptance;
+            self.divergences += divergences;
+        }
+        let chains = self.rows.len();
+        let record = |(chain, rows): (usize, &mut Vec<f64>)| {
+            for draw in draws.iter().skip(chain).step_by(chains) {
+                rows.extend(&draw.statistics);
+                rows.extend(&draw.parameters);
+            }
+        };
+        if is_shared_work(draws.len() * self.width()) {
+            self.rows.par_iter_mut().enumerate().for_each(record);
+        } else {
+            self.rows.iter_mut().enumerate().for_each(record);
+        }
     }
 
     /// The evaluations of an interrupted warm-up of a NUTS chain; empty if there is none.

@@ -3,8 +3,11 @@ use crate::Result;
 use gmm_host::MetropolisSteps;
 use serde::{Deserialize, Serialize};
 
-/// Work on several points together is shared between threads if the points have at least this many coordinates in all.
-pub(crate) const PARALLEL_COORDINATES: usize = 4096;
+/// Whether work on several points, of so many coordinates in all, is shared between threads: not if it is little, nor if other threads
+/// work on other points meanwhile.
+pub(crate) fn is_shared_work(coordinates: usize) -> bool {
+    coordinates >= 4096 && rayon::current_thread_index().is_none()
+}
 
 /// A named array of parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +77,21 @@ pub trait Target {
     /// ([`metropolis`](Self::metropolis)).
     fn prefers_batches(&mut self, _points: &[Vec<f64>]) -> Result<bool> {
         Ok(false)
+    }
+
+    /// Another target of the same density, with the same bits, for a thread of its own. Evaluations that it makes count as this one's.
+    ///
+    /// # Errors
+    /// [`gmm_host::Error::Unsupported`] if there can be none.
+    fn share(&self) -> Result<Box<dyn Target + Send + '_>> {
+        let what = "evaluation of a density by several threads".into();
+        Err(gmm_host::Error::Unsupported { what, backend: "this target", remedy: "use one thread" }.into())
+    }
+
+    /// With how many [shares](Self::share), each in a thread of its own, many chains are sampled in the least time; one where the target
+    /// itself is as fast.
+    fn useful_shares(&self) -> usize {
+        1
     }
 
     /// The log density at `theta` and its gradient, which is written to `gradient` (dim,).

@@ -11,6 +11,8 @@ use gmm_mcmc::{
 use ndarray::{Array1, Array2};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SAMPLERS: [Sampler; 4] =
     [Sampler::METROPOLIS, Sampler::METROPOLIS_BY_COMPONENT, Sampler::ENSEMBLE, Sampler::NUTS];
@@ -399,13 +401,17 @@ fn chains_over_shards_are_those_over_one_device() {
     }
 }
 
-/// An evaluator that fails after some calls, reports another kernel, is off by a rounding, or compares batches to a mixture.
+/// An evaluator that fails after some calls, reports another kernel, is off by a rounding, compares batches to a mixture, or is shared.
+#[derive(Clone)]
 struct Odd {
     inner: ReferenceEvaluator,
     /// How much a total in a batch depends on the mixture that it is compared to.
     comparison: f64,
     batch_reference: Option<Mixture>,
-    calls_left: usize,
+    /// See [`Evaluator::useful_shares`].
+    shares: usize,
+    /// Of all shares together.
+    calls_left: Arc<AtomicUsize>,
     kernel: &'static str,
     factor: f64,
 }
@@ -413,16 +419,14 @@ struct Odd {
 impl Odd {
     fn new(x: &Array2<f64>) -> Self {
         let inner = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
-        let (comparison, batch_reference) = (0.0, None);
-        Self { inner, comparison, batch_reference, calls_left: usize::MAX, kernel: "reference", factor: 1.0 }
+        let calls_left = Arc::new(usize::MAX.into());
+        Self { inner, comparison: 0.0, batch_reference: None, shares: 1, calls_left, kernel: "reference", factor: 1.0 }
     }
 
     fn count(&mut self) -> gmm_host::Result<()> {
-        match self.calls_left.checked_sub(1) {
-            Some(left) => self.calls_left = left,
-            None => return Err(gmm_host::Error::Cuda { op: "cuLaunchKernel", message: "unplugged".into() }),
-        }
-        Ok(())
+        let fewer = self.calls_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        let unplugged = |_| gmm_host::Error::Cuda { op: "cuLaunchKernel", message: "unplugged".into() };
+        fewer.map(drop).map_err(unplugged)
     }
 }
 
@@ -438,6 +442,12 @@ impl Evaluator for Odd {
     }
     fn describe(&self) -> Description {
         Description::new(self.inner.describe().device, self.kernel)
+    }
+    fn share(&self) -> gmm_host::Result<Box<dyn Evaluator + '_>> {
+        Ok(Box::new(self.clone()))
+    }
+    fn useful_shares(&self) -> usize {
+        self.shares
     }
     fn log_likelihood(&mut self, m: &Mixture) -> gmm_host::Result<f64> {
         self.count()?;
@@ -478,7 +488,7 @@ fn after_a_failure_the_run_goes_on_as_if_there_had_been_none() {
         let mut failures = 0;
         // The failures fall into the warm-up, into the draws, and anywhere within a step.
         for calls in [7, 100, 301, 5003, 11_111, usize::MAX] {
-            evaluator.calls_left = calls;
+            evaluator.calls_left.store(calls, Ordering::Relaxed);
             let result = run.advance(&mut Posterior::new(&model, &mut evaluator).unwrap(), go_on);
             match result {
                 Ok(_) => break,
@@ -489,6 +499,39 @@ fn after_a_failure_the_run_goes_on_as_if_there_had_been_none() {
         }
         assert!(failures >= 2, "{sampler:?} {failures}");
         assert_eq!(run.draws("means"), expected.draws("means"), "{sampler:?}");
+    }
+}
+
+#[test]
+fn several_threads_draw_what_one_draws_also_after_failures() {
+    let x = data();
+    let model = model(&x);
+    for sampler in [Sampler::METROPOLIS, Sampler::METROPOLIS_BY_COMPONENT, Sampler::ENSEMBLE] {
+        let settings = settings(sampler).chains(50).warmup(30).draws(20);
+        let mut one = Odd { comparison: 1e-6, ..Odd::new(&x) };
+        let mut posterior = Posterior::new(&model, &mut one).unwrap();
+        let mut expected = new(settings.clone(), &mut posterior);
+        expected.advance(&mut posterior, go_on).unwrap();
+        let evaluations = posterior.evaluations();
+
+        let mut shared = Odd { comparison: 1e-6, shares: 3, ..Odd::new(&x) };
+        let calls_left = shared.calls_left.clone();
+        let mut posterior = Posterior::new(&model, &mut shared).unwrap();
+        let mut run = new(settings.clone(), &mut posterior);
+        let mut without_failure = run.clone();
+        without_failure.advance(&mut posterior, go_on).unwrap();
+        assert_eq!(posterior.evaluations(), evaluations, "{sampler:?}");
+        let mut failures = 0;
+        // The failures fall into the warm-up and into the draws, each time for one of the threads first.
+        for calls in [7, 1000, 2777, usize::MAX] {
+            calls_left.store(calls, Ordering::Relaxed);
+            failures += usize::from(run.advance(&mut posterior, go_on).is_err());
+        }
+        assert_eq!(failures, 3, "{sampler:?}");
+        for name in ["weights", "means", "covariances", "lp__"] {
+            assert_eq!(without_failure.draws(name), expected.draws(name), "{sampler:?} {name}");
+            assert_eq!(run.draws(name), expected.draws(name), "{sampler:?} {name}");
+        }
     }
 }
 

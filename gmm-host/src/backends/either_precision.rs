@@ -172,6 +172,10 @@ impl<'a, E: Float32Evaluator + 'a> Evaluator for EitherPrecision<'a, E> {
         }
     }
 
+    fn useful_shares(&self) -> usize {
+        self.float32.useful_shares()
+    }
+
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
         self.for_mixture(mixture, Operation::LogLikelihood)?.log_likelihood(mixture)
     }

@@ -16,6 +16,15 @@ pub struct Draw {
     pub point: Vec<f64>,
     /// The statistics that [`Sampler::statistics`] names.
     pub statistics: Vec<f64>,
+    /// The numbers of [`Target::variables`] at the point.
+    pub parameters: Vec<f64>,
+}
+
+impl Draw {
+    /// A draw of chain number `chain`, which is at this point of the target.
+    pub(super) fn new(chain: usize, point: Vec<f64>, statistics: Vec<f64>, target: &dyn Target) -> Self {
+        Self { chain, parameters: target.parameters(&point), point, statistics }
+    }
 }
 
 /// Where the chains of a run begin.

@@ -9,6 +9,7 @@
 //! sample sizes are customarily computed over them all the same, without a theorem behind it.
 use super::chain::{ChainStart, Draw};
 use super::reference::Reference;
+use super::team::Team;
 use crate::target::Target;
 use crate::{Result, rng};
 use rand::RngExt;
@@ -25,7 +26,7 @@ const JUMPS: f64 = 0.05;
 const JITTER: f64 = 0.1;
 
 /// One chain of the ensemble.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Walker {
     point: Vec<f64>,
     log_density: f64,
@@ -35,10 +36,27 @@ struct Walker {
     acceptance_sum: f64,
 }
 
+impl Clone for Walker {
+    fn clone(&self) -> Self {
+        let Self { point, log_density, rng, acceptance_sum } = self;
+        Self { point: point.clone(), log_density: *log_density, rng: rng.clone(), acceptance_sum: *acceptance_sum }
+    }
+
+    /// In the memory of the point that there is.
+    fn clone_from(&mut self, other: &Self) {
+        self.point.clone_from(&other.point);
+        self.rng.clone_from(&other.rng);
+        (self.log_density, self.acceptance_sum) = (other.log_density, other.acceptance_sum);
+    }
+}
+
 /// All walkers of a run. Their number is even.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Ensemble {
     walkers: Vec<Walker>,
+    /// Where they were before what is under way.
+    #[serde(skip)]
+    before: Vec<Walker>,
     /// a > 1: a stretch multiplies a distance by a number between 1/a and a.
     stretch: f64,
     /// What the log densities are compared to.
@@ -53,86 +71,54 @@ impl Ensemble {
             rng,
             acceptance_sum: 0.0,
         };
-        Self { walkers: starts.into_iter().map(walker).collect(), stretch, reference }
+        let walkers = starts.into_iter().map(walker).collect();
+        Self { walkers, before: Vec::new(), stretch, reference }
     }
 
     /// Iteration `iteration` of `warmup`. After an error the walkers are where they were before.
-    pub fn warm_up(&mut self, target: &mut dyn Target, iteration: usize, warmup: usize) -> Result<()> {
+    pub fn warm_up(&mut self, team: &mut Team<'_>, iteration: usize, warmup: usize) -> Result<()> {
         if self.reference.is_due(iteration, warmup) {
-            let renewed = self.reference.renew(target, self.walkers.iter().map(|w| w.point.as_slice()))?;
+            let renewed = self.reference.renew(team.one(), self.walkers.iter().map(|w| w.point.as_slice()))?;
             self.walkers.iter_mut().zip(renewed).for_each(|(w, v)| w.log_density = v);
         }
-        self.advance(target)
+        self.advance(team, 1)
     }
 
-    /// One iteration, in which each half moves once. After an error the walkers are where they were before.
-    fn advance(&mut self, target: &mut dyn Target) -> Result<()> {
-        let before = self.walkers.clone();
-        let result = (0..2).try_for_each(|half| self.move_half(half, target));
-        if result.is_err() {
-            self.walkers = before;
+    /// So many iterations, in each of which each half moves once. After an error the walkers are where they were before.
+    fn advance(&mut self, team: &mut Team<'_>, iterations: usize) -> Result<()> {
+        self.before.clone_from(&self.walkers);
+        let moved = (0..iterations).try_for_each(|_| (0..2).try_for_each(|half| self.move_half(half, team)));
+        if moved.is_err() {
+            std::mem::swap(&mut self.walkers, &mut self.before);
         }
-        result
+        moved
     }
 
-    fn move_half(&mut self, half: usize, target: &mut dyn Target) -> Result<()> {
-        let dim = target.dim();
+    fn move_half(&mut self, half: usize, team: &mut Team<'_>) -> Result<()> {
         let middle = self.walkers.len() / 2;
         let (first, second) = self.walkers.split_at_mut(middle);
         let (moving, resting) = if half == 0 { (first, second) } else { (second, first) };
-        let mut proposals = Vec::with_capacity(moving.len() * dim);
-        let mut log_volumes = Vec::with_capacity(moving.len());
-        // The best factor for a normal target (ter Braak 2006).
-        let usual_factor = 2.38 / (2.0 * dim as f64).sqrt();
-        for walker in moving.iter_mut() {
-            let Walker { point, rng, .. } = walker;
-            if rng.random::<f64>() < STRETCHES {
-                let partner = &resting[rng.random_range(0..resting.len())].point;
-                // The stretch z has a density ∝ 1/√z on [1/a, a]. It is drawn by inversion.
-                let z = ((self.stretch - 1.0) * rng.random::<f64>() + 1.0).powi(2) / self.stretch;
-                proposals.extend(partner.iter().zip(&*point).map(|(p, w)| p + z * (w - p)));
-                log_volumes.push((dim as f64 - 1.0) * z.ln());
-            } else {
-                let first = rng.random_range(0..resting.len());
-                // Any walker of the resting half but the first.
-                let second = (first + rng.random_range(1..resting.len())) % resting.len();
-                let (first, second) = (&resting[first].point, &resting[second].point);
-                let noise: f64 = StandardNormal.sample(rng);
-                let factor = if rng.random::<f64>() < JUMPS { 1.0 } else { usual_factor * (1.0 + JITTER * noise) };
-                proposals.extend(point.iter().zip(first).zip(second).map(|((w, a), b)| w + factor * (a - b)));
-                log_volumes.push(0.0);
-            }
-        }
-        let mut log_densities = vec![0.0; moving.len()];
-        self.reference.fix(target);
-        target.log_density_batch(&proposals, &mut log_densities)?;
-        for (i, walker) in moving.iter_mut().enumerate() {
-            let acceptance = (log_volumes[i] + log_densities[i] - walker.log_density).min(0.0).exp();
-            walker.acceptance_sum += acceptance;
-            if walker.rng.random::<f64>() < acceptance {
-                walker.point.copy_from_slice(&proposals[i * dim..(i + 1) * dim]);
-                walker.log_density = log_densities[i];
-            }
-        }
-        Ok(())
+        let (resting, stretch, reference) = (&*resting, self.stretch, &self.reference);
+        let moved = team.divide(moving, |_, walkers, target| {
+            reference.fix(target);
+            move_walkers(walkers, resting, stretch, target)
+        });
+        moved.map(drop)
     }
 
     /// Appends one draw of each walker, after `thin` iterations. After an error the walkers are where they were before, and nothing
     /// is appended.
-    pub fn sample(&mut self, target: &mut dyn Target, thin: usize, draws: &mut Vec<Draw>) -> Result<()> {
-        let before = self.walkers.clone();
+    pub fn sample(&mut self, team: &mut Team<'_>, thin: usize, draws: &mut Vec<Draw>) -> Result<()> {
         self.walkers.iter_mut().for_each(|w| w.acceptance_sum = 0.0);
-        for _ in 0..thin {
-            if let Err(e) = self.advance(target) {
-                self.walkers = before;
-                return Err(e);
-            }
-        }
-        draws.extend(self.walkers.iter().enumerate().map(|(chain, w)| Draw {
-            chain,
-            point: w.point.clone(),
-            statistics: vec![w.log_density, w.acceptance_sum / thin as f64],
-        }));
+        self.advance(team, thin)?;
+        let drawn = team.divide(&mut self.walkers, |first, walkers, target| {
+            let draw = |(i, w): (usize, &Walker)| {
+                let statistics = vec![w.log_density, w.acceptance_sum / thin as f64];
+                Draw::new(first + i, w.point.clone(), statistics, target)
+            };
+            Ok(walkers.iter().enumerate().map(draw).collect::<Vec<_>>())
+        })?;
+        draws.extend(drawn.into_iter().flatten());
         Ok(())
     }
 
@@ -150,4 +136,43 @@ impl Ensemble {
     pub fn points(&self) -> impl Iterator<Item = (&[f64], f64)> {
         self.walkers.iter().map(|w| (w.point.as_slice(), w.log_density))
     }
+}
+
+/// Proposes a move to each of these walkers, and accepts or rejects it.
+fn move_walkers(moving: &mut [Walker], resting: &[Walker], stretch: f64, target: &mut dyn Target) -> Result<()> {
+    let dim = target.dim();
+    let mut proposals = Vec::with_capacity(moving.len() * dim);
+    let mut log_volumes = Vec::with_capacity(moving.len());
+    // The best factor for a normal target (ter Braak 2006).
+    let usual_factor = 2.38 / (2.0 * dim as f64).sqrt();
+    for walker in moving.iter_mut() {
+        let Walker { point, rng, .. } = walker;
+        if rng.random::<f64>() < STRETCHES {
+            let partner = &resting[rng.random_range(0..resting.len())].point;
+            // The stretch z has a density ∝ 1/√z on [1/a, a]. It is drawn by inversion.
+            let z = ((stretch - 1.0) * rng.random::<f64>() + 1.0).powi(2) / stretch;
+            proposals.extend(partner.iter().zip(&*point).map(|(p, w)| p + z * (w - p)));
+            log_volumes.push((dim as f64 - 1.0) * z.ln());
+        } else {
+            let first = rng.random_range(0..resting.len());
+            // Any walker of the resting half but the first.
+            let second = (first + rng.random_range(1..resting.len())) % resting.len();
+            let (first, second) = (&resting[first].point, &resting[second].point);
+            let noise: f64 = StandardNormal.sample(rng);
+            let factor = if rng.random::<f64>() < JUMPS { 1.0 } else { usual_factor * (1.0 + JITTER * noise) };
+            proposals.extend(point.iter().zip(first).zip(second).map(|((w, a), b)| w + factor * (a - b)));
+            log_volumes.push(0.0);
+        }
+    }
+    let mut log_densities = vec![0.0; moving.len()];
+    target.log_density_batch(&proposals, &mut log_densities)?;
+    for (i, walker) in moving.iter_mut().enumerate() {
+        let acceptance = (log_volumes[i] + log_densities[i] - walker.log_density).min(0.0).exp();
+        walker.acceptance_sum += acceptance;
+        if walker.rng.random::<f64>() < acceptance {
+            walker.point.copy_from_slice(&proposals[i * dim..(i + 1) * dim]);
+            walker.log_density = log_densities[i];
+        }
+    }
+    Ok(())
 }

@@ -5,6 +5,7 @@ mod metropolis;
 mod nuts;
 pub(crate) mod reference;
 mod settings;
+pub(crate) mod team;
 
 pub use chain::{Draw, Start};
 pub use settings::{Sampler, Settings};

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 /// Chains from which on there is a reference. A GPU computes the log densities of so many points together faster than one after the other.
 pub(crate) const MANY_CHAINS: usize = 16;
 
-/// The point that a target compares the points of many chains to ([`Target::fix_reference`]): where the first chain was when it was last
-/// renewed. That happens a few times during warm-up and never after it, so that the chains then sample from one density. If the chains are
+/// The point that a target compares the points of many chains to ([`Target::fix_reference`]): in each coordinate the median of where they were
+/// when it was last renewed, which is near to most of them, also if some have gone elsewhere. That happens a few times during warm-up and never after it, so that the chains then sample from one density. If the chains are
 /// few, or the target makes their steps one chain after the other, there is none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reference(Option<Vec<f64>>);
@@ -18,9 +18,17 @@ impl Reference {
     }
 
     /// The reference of chains that are at these points now.
-    pub fn of<'p>(mut points: impl ExactSizeIterator<Item = &'p [f64]>) -> Self {
-        let many = points.len() >= MANY_CHAINS;
-        Self(points.next().filter(|_| many).map(<[f64]>::to_vec))
+    pub fn of<'p>(points: impl ExactSizeIterator<Item = &'p [f64]>) -> Self {
+        if points.len() < MANY_CHAINS {
+            return Self::none();
+        }
+        let points: Vec<&[f64]> = points.collect();
+        let median = |i: usize| {
+            let mut values: Vec<f64> = points.iter().map(|point| point[i]).collect();
+            let middle = values.len() / 2;
+            *values.select_nth_unstable_by(middle, f64::total_cmp).1
+        };
+        Self(Some((0..points[0].len()).map(median).collect()))
     }
 
     /// Renews it for chains that are at these points now, and gives the log densities of the points, compared to it. After an error it is

@@ -324,6 +324,14 @@ impl Evaluator for AutoEvaluator<'_> {
         }))
     }
 
+    /// Those of the side of the latest evaluation.
+    fn useful_shares(&self) -> usize {
+        match (self.latest, &self.gpu) {
+            (Some(Side::Gpu), Gpu::Ready(gpu)) => gpu.useful_shares(),
+            _ => self.cpu.useful_shares(),
+        }
+    }
+
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
         self.run(Method::LogLikelihood, mixture, |side| side.log_likelihood(mixture))
     }

@@ -29,6 +29,9 @@ use std::sync::Arc;
 
 /// Fewest parameter sets for which their nearness to each other is used, unless the user asks for it.
 const FEWEST_NEAR_SETS: usize = 16;
+/// Threads that prepare batches for one device. An ensemble of 430 walkers (D = 13, K = 8) on a machine with an H200 and 16 cores, an evaluation,
+/// with 1, 4 and 6 threads: N = 10⁶ 14.2, 10.9 and 10.1 µs; N = 10⁵ 13.5, 7.1 and 5.5 µs.
+const USEFUL_SHARES: usize = 6;
 /// Samples whose scores are on the device at once.
 const SCORES: usize = 1 << 22;
 
@@ -354,6 +357,10 @@ impl Evaluator for Float32<'_> {
 
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
         Ok(Box::new(Float32::share(self)?))
+    }
+
+    fn useful_shares(&self) -> usize {
+        if self.data.is_resident() { USEFUL_SHARES.min(rayon::current_num_threads()) } else { 1 }
     }
 
     fn describe(&self) -> Description {

@@ -1,7 +1,6 @@
 //! One chain of random-walk Metropolis.
 use super::block::{Block, Buffers};
 use crate::rng;
-use crate::samplers::chain::Draw;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
@@ -43,8 +42,8 @@ impl MetropolisChain {
         log_ratio.min(0.0).exp()
     }
 
-    /// The chain's point as a draw of chain number `chain`. `acceptance` is the mean acceptance probability since the last draw.
-    pub fn draw(&self, chain: usize, acceptance: f64) -> Draw {
-        Draw { chain, point: self.point.clone(), statistics: vec![self.log_density, acceptance] }
+    /// The chain's point and the statistics of a draw there. `acceptance` is the mean acceptance probability since the last draw.
+    pub fn point_and_statistics(&self, acceptance: f64) -> (Vec<f64>, Vec<f64>) {
+        (self.point.clone(), vec![self.log_density, acceptance])
     }
 }

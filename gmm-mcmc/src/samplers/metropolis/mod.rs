@@ -11,8 +11,8 @@ mod steps;
 
 use super::chain::{ChainStart, Draw};
 use super::reference::Reference;
+use super::team::Team;
 use crate::Result;
-use crate::target::Target;
 use block::{Block, Buffers, Change};
 use chain::MetropolisChain;
 use rand_chacha::ChaCha8Rng;
@@ -32,8 +32,6 @@ pub(crate) struct Metropolis {
     chains: Vec<MetropolisChain>,
     /// What the log densities are compared to.
     reference: Reference,
-    #[serde(skip)]
-    steps: SamplerSteps,
 }
 
 impl Metropolis {
@@ -61,53 +59,56 @@ impl Metropolis {
             rng,
             blocks: blocks.clone(),
         };
-        Self { chains: starts.into_iter().map(chain).collect(), reference, steps: SamplerSteps::default() }
+        Self { chains: starts.into_iter().map(chain).collect(), reference }
     }
 
     /// Iteration `iteration` of `warmup`, which is one step in each block. After an error the chains are where they were before.
-    pub fn warm_up(&mut self, target: &mut dyn Target, iteration: usize, warmup: usize) -> Result<()> {
+    pub fn warm_up(&mut self, team: &mut Team<'_>, iteration: usize, warmup: usize) -> Result<()> {
         if self.reference.is_due(iteration, warmup) {
-            let renewed = self.reference.renew(target, self.chains.iter().map(|c| c.point.as_slice()))?;
+            let renewed = self.reference.renew(team.one(), self.chains.iter().map(|c| c.point.as_slice()))?;
             self.chains.iter_mut().zip(renewed).for_each(|(c, v)| c.log_density = v);
         }
         let before = self.positions();
-        let mut acceptance = Vec::new();
-        for block in 0..self.chains[0].blocks.len() {
-            match self.steps.step(&mut self.chains, block, &self.reference, target) {
-                Ok(values) => acceptance.extend_from_slice(values),
-                Err(e) => {
-                    self.go_back(before);
-                    return Err(e);
-                }
+        let (reference, blocks) = (&self.reference, self.chains[0].blocks.len());
+        // The acceptance probabilities of each chain in each block.
+        let stepped = team.divide(&mut self.chains, |_, chains, target| {
+            let (mut steps, mut acceptance) = (SamplerSteps::default(), vec![0.0; chains.len() * blocks]);
+            for block in 0..blocks {
+                let of_block = steps.step(chains, block, reference, target)?;
+                acceptance.iter_mut().skip(block).step_by(blocks).zip(of_block).for_each(|(to, a)| *to = *a);
             }
-        }
+            Ok(acceptance)
+        });
+        let acceptance = match stepped {
+            Ok(acceptance) => acceptance.concat(),
+            Err(e) => {
+                self.go_back(before);
+                return Err(e);
+            }
+        };
         let is_at = |f: f64| (f * warmup as f64) as usize == iteration + 1;
         let change = CHANGES.iter().any(|&f| is_at(f)).then_some(Change { forget: is_at(CHANGES[0]) });
         let last = iteration + 1 == warmup;
-        let n = self.chains.len();
-        let mut buffers = Buffers::default();
-        for (c, chain) in self.chains.iter_mut().enumerate() {
-            for (b, block) in chain.blocks.iter_mut().enumerate() {
-                block.adapt(&chain.point, acceptance[b * n + c], change, &mut buffers);
-                if last {
-                    block.end_warm_up();
+        let adapted = team.divide(&mut self.chains, |first, chains, _| {
+            let mut buffers = Buffers::default();
+            for (chain, acceptance) in chains.iter_mut().zip(acceptance[first * blocks..].chunks_exact(blocks)) {
+                for (block, acceptance) in chain.blocks.iter_mut().zip(acceptance) {
+                    block.adapt(&chain.point, *acceptance, change, &mut buffers);
+                    if last {
+                        block.end_warm_up();
+                    }
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        });
+        adapted.map(drop)
     }
 
     /// Appends `draws` draws of each chain, one every `thin` iterations. After an error the chains are where they were before, and
     /// nothing is appended.
-    pub fn sample(
-        &mut self,
-        target: &mut dyn Target,
-        thin: usize,
-        draws: usize,
-        all_draws: &mut Vec<Draw>,
-    ) -> Result<()> {
+    pub fn sample(&mut self, team: &mut Team<'_>, thin: usize, draws: usize, all_draws: &mut Vec<Draw>) -> Result<()> {
         let before = self.positions();
-        match self.sample_by_chain(target, thin, draws) {
+        match self.sample_by_chain(team, thin, draws) {
             Ok(by_chain) => {
                 let mut by_chain: Vec<_> = by_chain.into_iter().map(Vec::into_iter).collect();
                 for _ in 0..draws {
@@ -123,18 +124,22 @@ impl Metropolis {
     }
 
     /// The next draws of each chain: without a reference by the target for as many chains as it takes, then by the sampler.
-    fn sample_by_chain(&mut self, target: &mut dyn Target, thin: usize, draws: usize) -> Result<Vec<Vec<Draw>>> {
+    fn sample_by_chain(&mut self, team: &mut Team<'_>, thin: usize, draws: usize) -> Result<Vec<Vec<Draw>>> {
         let steps_per_draw = self.steps_per_draw(thin);
         let mut by_chain = Vec::with_capacity(self.chains.len());
         let one_by_one = if self.reference.point().is_some() { &mut [] } else { &mut self.chains[..] };
         for (c, chain) in one_by_one.iter_mut().enumerate() {
-            match sample_by_target(chain, c, steps_per_draw, draws, target)? {
+            match sample_by_target(chain, c, steps_per_draw, draws, team.one())? {
                 Some(draws) => by_chain.push(draws),
                 None => break,
             }
         }
         let first = by_chain.len();
-        by_chain.extend(self.steps.sample(&mut self.chains[first..], first, thin, draws, &self.reference, target)?);
+        let reference = &self.reference;
+        let others = team.divide(&mut self.chains[first..], |behind, chains, target| {
+            SamplerSteps::default().sample(chains, first + behind, thin, draws, reference, target)
+        })?;
+        by_chain.extend(others.into_iter().flatten());
         Ok(by_chain)
     }
 

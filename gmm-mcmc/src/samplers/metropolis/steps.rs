@@ -4,7 +4,7 @@ use super::chain::MetropolisChain;
 use crate::Result;
 use crate::samplers::chain::Draw;
 use crate::samplers::reference::Reference;
-use crate::target::{PARALLEL_COORDINATES, Target};
+use crate::target::{Target, is_shared_work};
 use gmm_host::MetropolisSteps;
 use rayon::prelude::*;
 
@@ -42,17 +42,17 @@ impl SamplerSteps {
                     *p = x + z;
                 }
             };
-        if chains.len() * dim < PARALLEL_COORDINATES {
-            let places = self.increments.chunks_exact_mut(dim).zip(self.proposals.chunks_exact_mut(dim));
-            for (chain, (increments, proposal)) in chains.iter_mut().zip(places) {
-                propose(&mut self.buffers, chain, increments, proposal);
-            }
-        } else {
+        if is_shared_work(chains.len() * dim) {
             // Each chain has its own random numbers, so that the result does not depend on the number of threads.
             let places = self.increments.par_chunks_exact_mut(dim).zip(self.proposals.par_chunks_exact_mut(dim));
             chains.par_iter_mut().zip(places).for_each_init(Buffers::default, |buffers, (chain, place)| {
                 propose(buffers, chain, place.0, place.1);
             });
+        } else {
+            let places = self.increments.chunks_exact_mut(dim).zip(self.proposals.chunks_exact_mut(dim));
+            for (chain, (increments, proposal)) in chains.iter_mut().zip(places) {
+                propose(&mut self.buffers, chain, increments, proposal);
+            }
         }
         reference.metropolis_densities(target, &self.proposals, &mut self.log_densities)?;
         self.acceptance.clear();
@@ -85,7 +85,8 @@ impl SamplerSteps {
                 }
             }
             for (c, (chain, sum)) in chains.iter().zip(acceptance_sums).enumerate() {
-                by_chain[c].push(chain.draw(first + c, sum / (thin * blocks) as f64));
+                let (point, statistics) = chain.point_and_statistics(sum / (thin * blocks) as f64);
+                by_chain[c].push(Draw::new(first + c, point, statistics, target));
             }
         }
         Ok(by_chain)
@@ -102,7 +103,6 @@ pub(super) fn sample_by_target(
     target: &mut dyn Target,
 ) -> Result<Option<Vec<Draw>>> {
     let mut steps = TargetSteps {
-        number,
         chain,
         left: draws.saturating_mul(steps_per_draw),
         steps_per_draw,
@@ -119,13 +119,12 @@ pub(super) fn sample_by_target(
             return Ok(None);
         }
     }
-    Ok(Some(steps.draws))
+    let draws = steps.draws.into_iter();
+    Ok(Some(draws.map(|(point, statistics)| Draw::new(number, point, statistics, target)).collect()))
 }
 
 /// The steps of one chain that the target makes.
 struct TargetSteps<'a> {
-    /// The chain's number.
-    number: usize,
     chain: &'a mut MetropolisChain,
     /// Steps that have not been proposed yet.
     left: usize,
@@ -136,7 +135,8 @@ struct TargetSteps<'a> {
     since_draw: usize,
     /// The sum of their acceptance probabilities.
     acceptance_sum: f64,
-    draws: Vec<Draw>,
+    /// Points and statistics.
+    draws: Vec<(Vec<f64>, Vec<f64>)>,
     buffers: Buffers,
 }
 
@@ -164,7 +164,7 @@ impl MetropolisSteps for TargetSteps<'_> {
             self.acceptance_sum += self.chain.decide(&row[..dim], row[dim], log_density);
             self.since_draw += 1;
             if self.since_draw == self.steps_per_draw {
-                self.draws.push(self.chain.draw(self.number, self.acceptance_sum / self.steps_per_draw as f64));
+                self.draws.push(self.chain.point_and_statistics(self.acceptance_sum / self.steps_per_draw as f64));
                 (self.since_draw, self.acceptance_sum) = (0, 0.0);
             }
         }

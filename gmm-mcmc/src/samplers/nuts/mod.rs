@@ -141,7 +141,7 @@ impl Nuts {
                     }
                 }
             }
-            draws.push(Draw { chain: c, point: self.chains[c].point.clone(), statistics });
+            draws.push(Draw::new(c, self.chains[c].point.clone(), statistics, target));
         }
         Ok(())
     }

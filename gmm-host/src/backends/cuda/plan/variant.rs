@@ -78,9 +78,10 @@ impl Family {
             Self::SmallK if task.gaps => Some(168),
             Self::SmallK => Some(120),
             Self::Batch => Some(168),
-            // As many threads as a multiprocessor then has registers for: 512, or 384.
+            // 512 threads then leave registers of a multiprocessor, or 384, for a warp of `reduce_sets`: the sums of one batch are added up
+            // beside the blocks of another thread's batch, which hold their place for the whole of their time.
             Self::BatchTensorCores | Self::BatchWarpgroup => {
-                Some(if batch_tensor_cores::steps(task.d) <= 2 { 128 } else { 168 })
+                Some(if batch_tensor_cores::steps(task.d) <= 2 { 120 } else { 160 })
             }
             Self::Pair => Some(40),
             _ => None,

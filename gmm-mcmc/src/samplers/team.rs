@@ -1,0 +1,49 @@
+//! Targets that evaluate for the chains of a run side by side.
+use crate::Result;
+use crate::target::Target;
+use rayon::prelude::*;
+
+/// Fewest chains that a share of the target is worth: a GPU takes longer for each of fewer.
+const CHAINS_OF_A_SHARE: usize = 16;
+
+/// What evaluates for a sampler: the target, or several shares of it, each for some of the chains.
+pub(crate) enum Team<'t> {
+    One(&'t mut dyn Target),
+    Shares(Vec<Box<dyn Target + Send + 't>>),
+}
+
+impl<'t> Team<'t> {
+    /// What evaluates for so many chains, if all of them are evaluated together.
+    pub fn new(target: &'t mut dyn Target, chains: usize) -> Result<Self> {
+        let count = target.useful_shares().min(chains / CHAINS_OF_A_SHARE);
+        if count < 2 {
+            return Ok(Self::One(target));
+        }
+        Ok(Self::Shares((0..count).map(|_| target.share()).collect::<Result<_>>()?))
+    }
+
+    /// One of them, for what is not divided.
+    pub fn one(&mut self) -> &mut dyn Target {
+        match self {
+            Self::One(target) => *target,
+            Self::Shares(shares) => shares[0].as_mut(),
+        }
+    }
+
+    /// Divides chains between them. `work` gets the index of the first of its chains, its chains, and what evaluates for these. Gives
+    /// what `work` gives, in the order of the chains.
+    pub fn divide<C: Send, R: Send>(
+        &mut self,
+        chains: &mut [C],
+        work: impl Fn(usize, &mut [C], &mut dyn Target) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        match self {
+            Self::One(target) => Ok(vec![work(0, chains, *target)?]),
+            Self::Shares(shares) => {
+                let size = chains.len().div_ceil(shares.len()).max(1);
+                let parts = chains.par_chunks_mut(size).zip(shares.par_iter_mut()).with_max_len(1).enumerate();
+                parts.map(|(i, (chains, share))| work(i * size, chains, share.as_mut())).collect()
+            }
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! What the draws of a run say about each parameter, and whether they can be trusted.
 use crate::diagnostics::{ess_bulk, ess_mean, ess_tail, quantile, r_hat};
 use crate::run::Run;
+use rayon::prelude::*;
 use serde::Serialize;
 use std::fmt;
 
@@ -53,7 +54,9 @@ impl Run {
     pub fn summary(&self) -> Summary {
         let statistics = self.settings.sampler.statistics().len();
         let names = parameter_names(self).into_iter().enumerate().map(|(i, n)| (statistics + i, n));
-        let rows = std::iter::once((0, "lp__".into())).chain(names).map(|(at, name)| row(self, at, name)).collect();
+        let numbers: Vec<(usize, String)> = std::iter::once((0, "lp__".into())).chain(names).collect();
+        let (draws, width) = (&self.rows, self.width());
+        let rows = numbers.into_par_iter().map(|(at, name)| row(draws, width, at, name)).collect();
         Summary {
             sampler: self.settings.sampler.name().into(),
             chains: self.settings.chains,
@@ -120,10 +123,9 @@ pub(crate) fn parameter_names(run: &Run) -> Vec<String> {
     names
 }
 
-/// The row of the number at position `at` of each draw.
-fn row(run: &Run, at: usize, name: String) -> Row {
-    let chains: Vec<Vec<f64>> =
-        run.rows.iter().map(|r| r.chunks_exact(run.width()).map(|row| row[at]).collect()).collect();
+/// The row of the number at position `at` of each draw, of which each has `width` numbers, one after the other for each chain.
+fn row(draws: &[Vec<f64>], width: usize, at: usize, name: String) -> Row {
+    let chains: Vec<Vec<f64>> = draws.iter().map(|r| r.chunks_exact(width).map(|draw| draw[at]).collect()).collect();
     let chains: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
     let mut all = chains.concat();
     all.sort_by(f64::total_cmp);

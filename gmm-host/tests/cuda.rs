@@ -226,7 +226,8 @@ fn a_batch_equals_its_sets() {
 }
 
 /// With a fixed reference a set's total has the same bits alone, in any place of a batch of any size, and beside sets that are far from the
-/// reference; to the tolerance of float32 it is the truth.
+/// reference; to the tolerance of float32 it is the truth: far from all samples 10⁻⁷ of it, for the roundings of parameters that all samples
+/// have in common do not average.
 fn a_fixed_reference_makes_a_total_a_function_of_its_set() {
     // So many samples that the warpgroups are much faster than the other kernels, whatever else the machine does.
     let (n, k, d) = (200_011, 8, 13);
@@ -253,7 +254,8 @@ fn a_fixed_reference_makes_a_total_a_function_of_its_set() {
     assert_eq!(cuda.log_likelihood_batch(&sets).unwrap(), all);
     for i in [0, 8, 69] {
         let truth = reference(wide.view()).score_samples(&sets[i]).unwrap();
-        assert_near(&format!("set {i}"), all[i], truth.sum(), tolerances(&truth, d).0);
+        let bound = if sets[i] == far { 1e-7 * truth.sum().abs() } else { tolerances(&truth, d).0 };
+        assert_near(&format!("set {i}"), all[i], truth.sum(), bound);
     }
     if gpu_harness::warpgroups() {
         cuda.log_likelihood_batch(&sets[..1]).unwrap();

@@ -291,7 +291,8 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
     // The warp's exponents, from those of the lane's quad on.
     let exponents =
         exponents.offset((thread_idx() / WARP) as usize * components * SAMPLES + lane / 4 * QUAD);
-    // The features that this thread reads for a step and half of it, of the quad that its lane has in round `first`.
+    // Starts to read the features that this thread needs for a step and half of it, of the quad that its lane has in round `first`. No number
+    // depends on a condition: a thread would wait for it there.
     let read = |first: u32| {
         let mut x = [[[0.0f32; QUAD]; 2]; S];
         let quad = first + lane as u32 / 4;
@@ -301,16 +302,13 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
         while s < S {
             let mut h = 0;
             while h < 2 {
-                let place = 4 * h + lane % 4;
-                let feature = FEATURES * s + place;
-                if place == FEATURES {
-                    x[s][h] = [ONE; QUAD];
-                } else if feature < args.d as usize {
-                    // SAFETY: the feature and the quad exist.
-                    x[s][h] = unsafe {
-                        load4(columns.quad(quad, feature), if quad < columns.cached_quads { cached } else { streamed })
-                    };
-                }
+                let feature = FEATURES * s + 4 * h + lane % 4;
+                // Behind D the last feature is read again, and has coefficients of zero.
+                let feature = if feature < args.d as usize { feature } else { args.d as usize - 1 };
+                // SAFETY: the feature and the quad exist.
+                x[s][h] = unsafe {
+                    load4(columns.quad(quad, feature), if quad < columns.cached_quads { cached } else { streamed })
+                };
                 h += 1;
             }
             s += 1;
@@ -323,11 +321,17 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
     // The bound is the same for all lanes of a warp, so that all of them take part in the products.
     let mut next = read(first);
     while first < columns.quads() {
+        let mut features = next;
+        let mut s = 0;
+        while s < S {
+            features[s][1] = if lane % 4 == FEATURES % 4 { [ONE; QUAD] } else { features[s][1] };
+            s += 1;
+        }
         warp_sync();
         // SAFETY: no lane reads the exponents of the round before any more.
-        unsafe { write_exponents(&next, reference, components, exponents) };
+        unsafe { write_exponents(&features, reference, components, exponents) };
         warp_sync();
-        let samples = Samples::<S>::new(&next);
+        let samples = Samples::<S>::new(&features);
         // Arrives while this round is computed.
         next = read(first + step);
         let sample = (first as u64 + lane as u64 / 4) * QUAD as u64;

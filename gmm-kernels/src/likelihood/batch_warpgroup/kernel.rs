@@ -229,31 +229,49 @@ unsafe fn write_exponents<const S: usize>(
     }
 }
 
-/// The features that this thread needs of its two samples, of which the first has this number.
+/// Starts to read the features that this thread needs of its two samples, of which the first has this number. No number depends on a condition:
+/// a thread would wait for it there, and not where it is [taken](take).
 ///
 /// # Safety
 /// The columns are valid.
 #[inline(always)]
-unsafe fn read<const S: usize>(columns: &Columns, d: usize, sample: u64) -> Features<S> {
+unsafe fn fetch<const S: usize>(columns: &Columns, d: usize, sample: u64) -> Features<S> {
     let lane = (thread_idx() % WARP) as usize;
+    // Past the end the first samples are read again, and not counted.
+    let sample = if sample < columns.n { sample as usize } else { 0 };
     let mut x = [[[0.0f32; ROWS]; 2]; S];
-    let exists = [sample < columns.n, sample + 1 < columns.n];
     let mut s = 0;
     while s < S {
         let mut h = 0;
         while h < 2 {
-            let place = 4 * h + lane % 4;
-            let feature = FEATURES * s + place;
-            if place == FEATURES {
-                x[s][h] = [ONE; ROWS];
-            } else if feature < d && exists[0] {
-                let from = columns.x.wrapping_add(feature * columns.stride as usize + sample as usize);
-                // SAFETY: the feature and the samples' quad exist.
-                let [first, second] = unsafe { load2(from) };
-                // Behind the end there may be any number.
-                x[s][h] = [first, if exists[1] { second } else { 0.0 }];
-            }
+            let feature = FEATURES * s + 4 * h + lane % 4;
+            // Behind D the last feature is read again, and has coefficients of zero.
+            let feature = if feature < d { feature } else { d - 1 };
+            // SAFETY: the feature and the samples' quad exist.
+            x[s][h] = unsafe { load2(columns.x.wrapping_add(feature * columns.stride as usize + sample)) };
             h += 1;
+        }
+        s += 1;
+    }
+    x
+}
+
+/// The features that have arrived, where the second sample exists or not.
+#[inline(always)]
+fn take<const S: usize>(mut x: Features<S>, second_exists: bool) -> Features<S> {
+    let is_one = thread_idx() % 4 == FEATURES as u32 % 4;
+    let mut s = 0;
+    while s < S {
+        let mut h = 0;
+        while h < 2 {
+            // Behind the end there may be any number.
+            x[s][h][1] = if second_exists { x[s][h][1] } else { 0.0 };
+            h += 1;
+        }
+        let mut r = 0;
+        while r < ROWS {
+            x[s][1][r] = if is_one { ONE } else { x[s][1][r] };
+            r += 1;
         }
         s += 1;
     }
@@ -399,18 +417,19 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
     let mut first = u64::from(block_idx()) * groups * ROUND;
     let mine = (warp * SAMPLES + lane / 4 * ROWS) as u64;
     // SAFETY: the columns are valid.
-    let mut next = unsafe { read::<S>(columns, args.d as usize, first + mine) };
+    let mut next = unsafe { fetch::<S>(columns, args.d as usize, first + mine) };
     while first < columns.n {
         let sample = first + mine;
         let exists = [sample < columns.n, sample + 1 < columns.n];
+        let features = take(next, exists[1]);
         warp_sync();
         // SAFETY: no lane reads the exponents of the round before any more.
-        unsafe { write_exponents(&next, (reference, components), exists, exponents) };
+        unsafe { write_exponents(&features, (reference, components), exists, exponents) };
         warp_sync();
-        let samples = Samples::<S>::new(&next);
+        let samples = Samples::<S>::new(&features);
         // Arrives while this round is computed.
         // SAFETY: the columns are valid.
-        next = unsafe { read(columns, args.d as usize, first + step + mine) };
+        next = unsafe { fetch(columns, args.d as usize, first + step + mine) };
         // SAFETY: in shared memory since the meeting of the warp.
         let reference = unsafe { block.reference(0) };
         // Of each four two bits: which of the thread's samples are far.

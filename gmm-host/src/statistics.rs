@@ -1,7 +1,7 @@
 //! The sufficient statistics of an E-step, and the M-step.
 use crate::model::linalg::{for_each_matrix, mirror, try_for_each_row};
 use crate::{CovarianceType, Covariances, Error, Mixture, Result};
-use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis, s};
 
 /// Added to every count before it divides, as in scikit-learn (10·ε); see [`Statistics::update`].
 pub const COUNT_FLOOR: f64 = 10.0 * f64::EPSILON;
@@ -105,6 +105,23 @@ fn divide(mut first: ArrayViewMut1<'_, f64>, count: f64) {
     }
 }
 
+/// The error of a component's moment that is NaN or infinite.
+fn check_finite<'a>(
+    what: &'static str,
+    component: usize,
+    rows: impl IntoIterator<Item = ArrayView1<'a, f64>>,
+) -> Result<()> {
+    for row in rows {
+        // All of a row at once first, which is many times as fast.
+        if !row.fold(true, |finite, v| finite & v.is_finite())
+            && let Some(&value) = row.iter().find(|v| !v.is_finite())
+        {
+            return Err(Error::NonFiniteStatistic { what, component, value });
+        }
+    }
+    Ok(())
+}
+
 /// Moves the second moments (D,) of a component with a diagonal covariance from its centre to its mean, and makes its first moments what
 /// its mean is from the centre.
 fn move_to_mean(
@@ -113,16 +130,32 @@ fn move_to_mean(
     mut first: ArrayViewMut1<'_, f64>,
     mut second: ArrayViewMut1<'_, f64>,
 ) -> Result<()> {
-    for (what, moments) in [("the first moment", &first), ("the second moment", &second)] {
-        // All of them at once first, which is many times as fast.
-        if !moments.fold(true, |finite, v| finite & v.is_finite())
-            && let Some(&value) = moments.iter().find(|v| !v.is_finite())
-        {
-            return Err(Error::NonFiniteStatistic { what, component, value });
-        }
-    }
+    check_finite("the first moment", component, [first.view()])?;
+    check_finite("the second moment", component, [second.view()])?;
     divide(first.view_mut(), count);
     second.iter_mut().zip(&first).for_each(|(v, d)| *v = (*v - count * d * d).max(0.0));
+    Ok(())
+}
+
+/// As [`move_to_mean`], of a component with a full covariance: its second moments (D, D), of which only the lower triangle is read.
+fn move_matrix_to_mean(
+    component: usize,
+    count: f64,
+    mut first: ArrayViewMut1<'_, f64>,
+    mut second: ArrayViewMut2<'_, f64>,
+) -> Result<()> {
+    let lower = |i: usize| s![..=i];
+    check_finite("the first moment", component, [first.view()])?;
+    let rows = second.outer_iter().enumerate().map(|(i, row)| row.slice_move(lower(i)));
+    check_finite("the second moment", component, rows)?;
+    divide(first.view_mut(), count);
+    if count > 0.0 {
+        for ((i, mut row), &a) in second.outer_iter_mut().enumerate().zip(&first) {
+            // The product of the deltas first, as everywhere.
+            row.slice_mut(lower(i)).zip_mut_with(&first.slice(lower(i)), |v, b| *v -= count * (a * b));
+        }
+    }
+    tidy_matrix(second);
     Ok(())
 }
 
@@ -165,13 +198,36 @@ impl Statistics {
         check_totals(log_likelihood, &counts)?;
         let dim = (counts.len(), centre.len());
         let (mut means, mut second) = (Array2::zeros(dim), Array2::zeros(dim));
-        try_for_each_row(&mut means, &mut second, |c, mut first, mut second| {
+        try_for_each_row(&mut means, &mut second, |c, mut first, mut second: ArrayViewMut1<'_, f64>| {
             write(c, first.view_mut(), second.view_mut());
             move_to_mean(c, counts[c], first.view_mut(), second)?;
             first += &centre;
             Ok::<(), Error>(())
         })?;
         Ok(Self { weight, log_likelihood, counts, means, scatter: Covariances::Diag(second) })
+    }
+
+    /// As [`from_diagonal_sums`](Self::from_diagonal_sums) for full covariances: `write` writes the first moments (D,) and the lower triangle of
+    /// the second ones (D, D).
+    #[cfg(feature = "cuda")]
+    pub(crate) fn from_full_sums(
+        weight: f64,
+        log_likelihood: f64,
+        counts: Array1<f64>,
+        centre: ArrayView1<'_, f64>,
+        write: impl Fn(usize, ArrayViewMut1<'_, f64>, ArrayViewMut2<'_, f64>) + Sync,
+    ) -> Result<Self> {
+        check_totals(log_likelihood, &counts)?;
+        let (k, d) = (counts.len(), centre.len());
+        let (mut means, mut second) = (Array2::zeros((k, d)), ndarray::Array3::zeros((k, d, d)));
+        // A component at a time, whose matrix stays in a core's cache.
+        try_for_each_row(&mut means, &mut second, |c, mut first, mut second| {
+            write(c, first.view_mut(), second.view_mut());
+            move_matrix_to_mean(c, counts[c], first.view_mut(), second)?;
+            first += &centre;
+            Ok::<(), Error>(())
+        })?;
+        Ok(Self { weight, log_likelihood, counts, means, scatter: Covariances::Full(second) })
     }
 
     /// As [`from_centred_sums`](Self::from_centred_sums), with one centre (D,) for all components, whatever `sums` has.
@@ -205,9 +261,16 @@ impl Statistics {
         scatter.check_shape("second moments", k, d)?;
         check_totals(log_likelihood, counts)?;
         let mut deltas = first;
-        if let Covariances::Diag(v) = scatter {
-            try_for_each_row(&mut deltas, v, |c, first, second| move_to_mean(c, counts[c], first, second))?;
-            return Ok(deltas);
+        match scatter {
+            Covariances::Diag(v) => {
+                try_for_each_row(&mut deltas, v, |c, first, second| move_to_mean(c, counts[c], first, second))?;
+                return Ok(deltas);
+            }
+            Covariances::Full(v) => {
+                try_for_each_row(&mut deltas, v, |c, first, second| move_matrix_to_mean(c, counts[c], first, second))?;
+                return Ok(deltas);
+            }
+            Covariances::Tied(_) | Covariances::Spherical(_) => {}
         }
         let not_finite = |what, component, value| Error::NonFiniteStatistic { what, component, value };
         // All of them at once first, which is many times as fast.
@@ -225,20 +288,10 @@ impl Statistics {
         }
         deltas.outer_iter_mut().zip(counts).for_each(|(delta, count)| divide(delta, *count));
         let delta = |c: usize| deltas.row(c).to_vec();
-        match &mut *scatter {
-            Covariances::Full(v) => for_each_matrix(v, |c, mut matrix| {
-                if counts[c] > 0.0 {
-                    add_outer_to(matrix.view_mut(), -counts[c], &delta(c));
-                }
-                tidy_matrix(matrix);
-            }),
-            scatter => {
-                (0..k).filter(|c| counts[*c] > 0.0).for_each(|c| add_outer(scatter, c, -counts[c], &delta(c)));
-                match scatter {
-                    Covariances::Tied(v) => tidy_matrix(v.view_mut()),
-                    scatter => scatter.map_inplace(clamp),
-                }
-            }
+        (0..k).filter(|c| counts[*c] > 0.0).for_each(|c| add_outer(scatter, c, -counts[c], &delta(c)));
+        match scatter {
+            Covariances::Tied(v) => tidy_matrix(v.view_mut()),
+            scatter => scatter.map_inplace(clamp),
         }
         Ok(deltas)
     }
@@ -487,12 +540,10 @@ impl Statistics {
         }
         let counts = &self.counts + self.floor();
         match &mut covariances {
-            Covariances::Full(v) => {
-                for (mut v, n) in v.outer_iter_mut().zip(&counts) {
-                    v /= *n;
-                    v.diag_mut().map_inplace(|v| *v += reg_covar);
-                }
-            }
+            Covariances::Full(v) => for_each_matrix(v, |c, mut v| {
+                v /= counts[c];
+                v.diag_mut().map_inplace(|v| *v += reg_covar);
+            }),
             Covariances::Tied(v) => {
                 *v /= counts.sum();
                 v.diag_mut().map_inplace(|v| *v += reg_covar);

@@ -1,6 +1,6 @@
 //! Evaluation in float32 where its digits suffice for a mixture, and in float64 where they do not.
 use crate::data::frame::Frame;
-use crate::model::linalg::at_once;
+use crate::model::linalg::{at_once, on_pool_thread};
 use crate::{
     Covariances, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result,
     Rows, Statistics,
@@ -207,7 +207,8 @@ impl<'a, E: Float32Evaluator + 'a> Evaluator for EitherPrecision<'a, E> {
     }
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
-        self.for_mixture(mixture, Operation::Statistics)?.statistics(mixture)
+        let numbers = mixture.covariances().shape().iter().product();
+        on_pool_thread(numbers, || self.for_mixture(mixture, Operation::Statistics)?.statistics(mixture))
     }
 
     fn metropolis(

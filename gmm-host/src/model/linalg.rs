@@ -6,7 +6,7 @@ use faer::linalg::matmul::triangular::{BlockStructure, matmul};
 use faer::linalg::triangular_inverse::invert_lower_triangular;
 use faer::{Accum, MatMut, MatRef, Par, Spec};
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis, s};
+use ndarray::{Array, Array2, Array3, ArrayView2, ArrayViewMut, ArrayViewMut1, ArrayViewMut2, Axis, RemoveAxis, s};
 
 /// A pivot below this fraction of its diagonal entry is rounding noise: the matrix is singular to float64.
 const SINGULAR: f64 = f64::EPSILON;
@@ -47,14 +47,20 @@ pub(crate) fn at_once(numbers: usize) -> usize {
     (1 << 12) / numbers.max(1) + 1
 }
 
-/// Calls `f` for each row of two arrays of one shape, on several threads where that is worth while. Gives the error of the first row
-/// that has one; the rows behind it may then be left out.
-pub(crate) fn try_for_each_row<E: Send>(
+/// Calls `f` on a thread of rayon's pool, if it goes through so many numbers that it divides them between threads more than once. What is divided
+/// outside the pool is handed over to it and back each time, which takes some ten microseconds; and its threads fall asleep in between.
+pub(crate) fn on_pool_thread<R: Send>(numbers: usize, f: impl FnOnce() -> R + Send) -> R {
+    if numbers > 1 << 14 { rayon::scope(|_| f()) } else { f() }
+}
+
+/// Calls `f` for each row of `a` and what `b` has at its index, a row or a matrix, on several threads where that is worth while. Gives the error
+/// of the first row that has one; the rows behind it may then be left out.
+pub(crate) fn try_for_each_row<D: RemoveAxis<Smaller: Send + Sync> + Send + Sync, E: Send>(
     a: &mut Array2<f64>,
-    b: &mut Array2<f64>,
-    f: impl Fn(usize, ArrayViewMut1<'_, f64>, ArrayViewMut1<'_, f64>) -> Result<(), E> + Sync,
+    b: &mut Array<f64, D>,
+    f: impl Fn(usize, ArrayViewMut1<'_, f64>, ArrayViewMut<'_, f64, D::Smaller>) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
-    let at_once = at_once(a.ncols());
+    let at_once = at_once(b.len() / a.nrows().max(1));
     let rows = a.axis_iter_mut(Axis(0)).into_par_iter().zip(b.axis_iter_mut(Axis(0))).enumerate();
     rows.with_min_len(at_once).find_map_first(|(c, (a, b))| f(c, a, b).err()).map_or(Ok(()), Err)
 }
@@ -82,11 +88,15 @@ pub(crate) fn gram(u: ArrayView2<'_, f64>) -> Array2<f64> {
 /// Makes a matrix symmetric, of its lower triangle.
 pub(crate) fn mirror(mut matrix: ArrayViewMut2<'_, f64>) {
     let d = matrix.nrows();
+    let Some(numbers) = matrix.as_slice_mut() else {
+        (0..d).for_each(|i| (0..i).for_each(|j| matrix[[j, i]] = matrix[[i, j]]));
+        return;
+    };
     for first in (0..d).step_by(STRIP) {
         for i in first + 1..d {
-            for j in first..i.min(first + STRIP) {
-                matrix[[j, i]] = matrix[[i, j]];
-            }
+            let (above, row) = numbers.split_at_mut(i * d);
+            let columns = above.chunks_exact_mut(d).skip(first).take(STRIP);
+            columns.zip(&row[first..]).for_each(|(above, v)| above[i] = *v);
         }
     }
 }

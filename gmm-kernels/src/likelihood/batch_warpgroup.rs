@@ -11,9 +11,10 @@
 //! * Launch: grid (blocks, parts of the sets); block of whole warpgroups; at most [`MOST_FOURS`] fours a part; shared memory
 //!   [`shared_bytes`]. [`reduce_sets`](crate::reduce::sets) then adds the blocks' sums: grid = number of sets, one warp.
 //! * Necessary work as for `batch_tensor_cores`. K = 8, D = 13, N = 10⁶ on an H200: exponentials 2.2 µs a set (16 a multiprocessor and clock),
-//!   multiply-adds 1.6 µs (4.8·10¹⁴ a second), instructions 1.3 µs (4.4 for each exponential, and 360 for 16 samples). Measured on 2026-11-22,
-//!   64 sets, host included: 7.0 µs a set (`batch_tensor_cores` on the same machine: 8.4), of which 3.4 are host, launches and the start of the
-//!   blocks (the time at N = 1000). Without the products it was 6.0: next, the host's part, then exponentials beside products.
+//!   multiply-adds 1.6 µs (4.8·10¹⁴ a second), instructions 1.3 µs (4.4 for each exponential, and 370 for 16 samples). Measured on 2026-11-23, with
+//!   several threads that keep the device busy: 64 sets a launch 3.8 µs a set, 16 sets 5.5, so that a launch takes 36 µs and a set 3.2. Before the
+//!   next samples were read without a condition, which a warp waited for four times a round, it was 4.0 and 7.0. Next: the 36 µs, of which 25 are
+//!   the instructions for the reference's exponents and for splitting the samples.
 use super::batch_tensor_cores::{COMPONENTS, SETS, STEP_SIZE, reference_row, steps, weights_size};
 use crate::simt::WARP;
 

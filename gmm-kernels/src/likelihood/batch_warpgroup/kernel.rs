@@ -90,7 +90,17 @@ impl<const S: usize> Block<S> {
         q
     }
 
-    /// Adds wₖ·2^qₖ of a four's eight components, whose differences are `c`.
+    /// The scale of the thread's set of a four.
+    ///
+    /// # Safety
+    /// The parameters are in shared memory.
+    #[inline(always)]
+    unsafe fn scale(&self, four: usize) -> f32 {
+        // SAFETY: the caller guarantees it.
+        unsafe { self.scales.get(four * self.pitch()) }
+    }
+
+    /// Adds wₖ·2^qₖ of a four's eight components, whose differences are `c` times `scale`.
     ///
     /// # Safety
     /// The parameters are in shared memory.
@@ -99,11 +109,10 @@ impl<const S: usize> Block<S> {
         &self,
         e: &mut [f32; ROWS],
         c: &[f32; 2 * COMPONENTS],
+        scale: f32,
         reference: &Reference,
         (eight, four): (usize, usize),
     ) {
-        // SAFETY: the caller guarantees it.
-        let scale = unsafe { self.scales.get(four * self.pitch()) };
         let weights = self.weights.offset(four * self.pitch() + eight * SETS * COMPONENTS);
         // All of them first: none waits for a sum.
         let mut powers = [0.0; 2 * COMPONENTS];
@@ -134,7 +143,7 @@ impl<const S: usize> Block<S> {
         let lane = (thread_idx() % WARP) as usize;
         let mut likelihoods = [LogSumExp::new(); ROWS];
         // SAFETY: the caller guarantees it.
-        let scale = unsafe { self.scales.get(four * self.pitch()) };
+        let scale = unsafe { self.scale(four) };
         let mut pair = 0;
         // Not unrolled: it is rarely used.
         while pair < opaque((self.eights * (COMPONENTS / 2)) as u32) as usize {
@@ -458,12 +467,15 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
                 let mut second = start(&samples, eight, f + 1);
                 // SAFETY: in shared memory.
                 let reference = if ONE_EIGHT { reference } else { unsafe { block.reference(eight as usize) } };
+                // While the units multiply.
+                // SAFETY: in shared memory.
+                let scales = unsafe { [block.scale(f as usize), block.scale(f as usize + 1)] };
                 warpgroup_finish::<1>(&mut first);
                 // SAFETY: in shared memory.
-                unsafe { block.add(&mut e[0], &first, &reference, (eight as usize, f as usize)) };
+                unsafe { block.add(&mut e[0], &first, scales[0], &reference, (eight as usize, f as usize)) };
                 warpgroup_finish::<0>(&mut second);
                 // SAFETY: in shared memory.
-                unsafe { block.add(&mut e[1], &second, &reference, (eight as usize, f as usize + 1)) };
+                unsafe { block.add(&mut e[1], &second, scales[1], &reference, (eight as usize, f as usize + 1)) };
                 eight += 1;
             }
             multiply(e[0], f);

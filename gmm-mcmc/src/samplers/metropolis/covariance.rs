@@ -32,18 +32,28 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + rest
 }
 
+/// Calls `f` as compiled for what the machine has, so that its loops become vector instructions. To be called with an `#[inline(always)]` closure:
+/// the bound makes it a closure that is called once, which is compiled inside; any other is compiled for the oldest of machines.
+#[inline(always)]
+fn vectorised<R>(f: impl FnOnce() -> R) -> R {
+    pulp::Arch::new().dispatch(f)
+}
+
 /// out ← L z.
 ///
 /// This product is written here, and not left to a crate, because it is part of each step: it needs no unpacked L, uses the widest SIMD
 /// of the machine, and gives the same bits on every machine.
 pub(super) fn lower_times(l: &[f64], z: &[f64], out: &mut [f64]) {
-    pulp::Arch::new().dispatch(|| {
-        let mut at = 0;
-        for (i, out) in out.iter_mut().enumerate() {
-            *out = dot(&l[at..at + i + 1], &z[..i + 1]);
-            at += i + 1;
-        }
-    });
+    vectorised(
+        #[inline(always)]
+        || {
+            let mut at = 0;
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = dot(&l[at..at + i + 1], &z[..i + 1]);
+                at += i + 1;
+            }
+        },
+    );
 }
 
 /// The mean and the covariance of points that are added one by one (Welford 1962).
@@ -81,16 +91,19 @@ impl RunningCovariance {
             *mean += delta / n;
             delta
         }));
-        pulp::Arch::new().dispatch(|| {
-            let mut at = 0;
-            for (i, &d) in delta.iter().enumerate() {
-                let factor = d * (n - 1.0) / n;
-                for (s, d) in self.scatter[at..at + i + 1].iter_mut().zip(delta.iter()) {
-                    *s += factor * d;
+        vectorised(
+            #[inline(always)]
+            || {
+                let mut at = 0;
+                for (i, &d) in delta.iter().enumerate() {
+                    let factor = d * (n - 1.0) / n;
+                    for (s, d) in self.scatter[at..at + i + 1].iter_mut().zip(delta.iter()) {
+                        *s += factor * d;
+                    }
+                    at += i + 1;
                 }
-                at += i + 1;
-            }
-        });
+            },
+        );
     }
 
     /// The covariance; `None` of fewer than two points.

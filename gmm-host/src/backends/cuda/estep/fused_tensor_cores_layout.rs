@@ -1,5 +1,7 @@
 //! Parameters and results of the kernels `fused_tensor_cores`. Nothing here calls CUDA, so that it is tested on any machine.
-use super::tensor_cores_layout::{Component, SumsOfProducts, TensorCoresLayout, power};
+use super::tensor_cores_layout::{
+    Component, SumsOfProducts, TensorCoresLayout, larger, largest, largest_sizes, power, row_by_row,
+};
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::backends::device_parameters::triangle;
 use crate::data::frame::Frame;
@@ -63,11 +65,11 @@ impl TensorCoresLayout {
     /// Writes the coefficients of a component's products, and returns what a sum is to be multiplied by.
     fn write_diagonal(&self, shape: Shape, c: usize, out: &mut [f32], capacity: usize) -> f32 {
         let d = self.dim().1;
-        let of_products = |i: usize, v: f32| if i.is_multiple_of(2) { v * OF_FEATURES } else { v };
-        let coefficients = self.coefficients()[c * 2 * d..][..2 * d].iter().enumerate();
-        let coefficients = coefficients.map(|(i, v)| of_products(i, *v));
+        let of_products = |(i, v): (usize, f32)| if i.is_multiple_of(2) { v * OF_FEATURES } else { v };
+        // Even and odd ones apart.
+        let sizes = largest_sizes(&self.coefficients()[c * 2 * d..][..2 * d]);
         let observed = self.of_observed(c);
-        let power = power(coefficients.chain(observed.iter().copied()));
+        let power = power(sizes.into_iter().enumerate().map(of_products).fold(largest(&observed), larger));
         for (j, both) in self.coefficients()[c * 2 * d..][..2 * d].chunks_exact(2).enumerate() {
             let at = row(shape, d, j, d);
             out[at * capacity] = both[0] * OF_FEATURES * power;
@@ -87,7 +89,7 @@ impl TensorCoresLayout {
         let shift = &parameters.shift[c * d..][..d];
         // Features are multiplied by the scale, and the one stands for the number one times both.
         let of_one = shift.iter().map(|b| b / OF_FEATURES);
-        let power = power(matrix.iter().map(|a| a / FEATURE_SCALE).chain(of_one.clone()));
+        let power = power(of_one.clone().map(f32::abs).fold(largest(matrix) / FEATURE_SCALE, larger));
         for (i, b) in of_one.enumerate() {
             for (j, a) in matrix[triangle(i)..=triangle(i) + i].iter().enumerate() {
                 out[(i * STEP + j) * capacity] = a / FEATURE_SCALE * power;
@@ -121,13 +123,15 @@ impl TensorCoresLayout {
         let (log2, values) = (values[0], &values[1..]);
         // With more than one tile the maximum is taken out, whose 2⁰ is exact.
         let bias = if shape.components == 1 { bias } else { 0.0 };
+        let product = |c: usize, (i, j): (usize, usize)| {
+            let sum = values[row(shape, d, i, j) * capacity + c];
+            if j == d { sum * f64::from(OF_FEATURES) } else { sum }
+        };
         let sums = SumsOfProducts {
             counts: &values[products * capacity..][..capacity],
             rounded: &values[(products + 1) * capacity..][..capacity],
-            product: |c: usize, (i, j): (usize, usize)| {
-                let sum = values[row(shape, d, i, j) * capacity + c];
-                if j == d { sum * f64::from(OF_FEATURES) } else { sum }
-            },
+            product,
+            row: row_by_row(product),
             scale,
             log2: scale * log2 + weight * bias,
         };

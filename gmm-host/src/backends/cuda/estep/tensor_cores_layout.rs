@@ -343,10 +343,26 @@ impl Component {
     }
 }
 
-/// The power of two that brings the largest coefficient to between 2^14 and 2^15.
-pub(super) fn power(coefficients: impl Iterator<Item = f32>) -> f32 {
-    let largest = coefficients.fold(f32::MIN_POSITIVE, |largest, v| larger(v.abs(), largest));
-    (14.0 - largest.log2().floor()).exp2()
+/// The power of two that brings the largest coefficient, or its size, to between 2^14 and 2^15.
+pub(super) fn power(largest: f32) -> f32 {
+    (14.0 - larger(largest, f32::MIN_POSITIVE).log2().floor()).exp2()
+}
+
+/// The size of the largest number.
+pub(super) fn largest(numbers: &[f32]) -> f32 {
+    largest_sizes(numbers).into_iter().fold(0.0, larger)
+}
+
+/// The size of the largest of every sixteenth number, from each of the first sixteen on: side by side, because one alone waits for each
+/// comparison.
+pub(super) fn largest_sizes(numbers: &[f32]) -> [f32; 16] {
+    let (sixteens, rest) = numbers.as_chunks::<16>();
+    let mut sizes = [0.0f32; 16];
+    for numbers in sixteens {
+        sizes.iter_mut().zip(numbers).for_each(|(size, v)| *size = larger(v.abs(), *size));
+    }
+    sizes.iter_mut().zip(rest).for_each(|(size, v)| *size = larger(v.abs(), *size));
+    sizes
 }
 
 /// How a triangle is split into pairs of float16 numbers.
@@ -361,7 +377,7 @@ struct Split {
 
 impl Split {
     fn new(matrix: &[f32], d: usize) -> Self {
-        let power = power(matrix.iter().copied());
+        let power = power(largest(matrix));
         let ratio = |i: usize| {
             let pivot = matrix[triangle(i) + i] * power;
             f64::from(pair_of_halves(pivot)) / f64::from(pivot) - 1.0
@@ -556,7 +572,7 @@ impl TensorCoresLayout {
                 return;
             }
             let Component { constant, largest, .. } = self.components[c];
-            let power = power([largest].into_iter());
+            let power = power(largest);
             let from = &self.coefficients[c * m..][..m];
             row.iter_mut().zip(from).for_each(|(to, v)| *to = v * power);
             *scale = 1.0 / (power * PRODUCT_SCALE);
@@ -616,7 +632,8 @@ impl TensorCoresLayout {
             WhitenedShapes::Warps { outer, .. } => {
                 let product =
                     |c: usize, (i, j): (usize, usize)| sums[outer.place(c, i, j)] * if j == d { of_one } else { UNIT };
-                self.statistics_of(SumsOfProducts { counts, rounded, product, scale, log2 }, weight, frame)
+                let row = row_by_row(product);
+                self.statistics_of(SumsOfProducts { counts, rounded, product, row, scale, log2 }, weight, frame)
             }
             WhitenedShapes::Warpgroups(shape) => {
                 let (of_pairs, of_features) = sums.split_at(shape.outer_sums());
@@ -624,7 +641,18 @@ impl TensorCoresLayout {
                     true => of_features[c * shape.width() + i] * of_one,
                     false => of_pairs[shape.place(c, i, j)] * UNIT,
                 };
-                self.statistics_of(SumsOfProducts { counts, rounded, product, scale, log2 }, weight, frame)
+                // Of eight neighbours, the even and the odd ones are behind each other.
+                let row = |c: usize, i: usize, to: &mut [f64]| {
+                    for (eight, to) in to.chunks_mut(8).enumerate() {
+                        let [even, odd] = [0, 1].map(|j| &of_pairs[shape.place(c, i, 8 * eight + j)..][..4]);
+                        let mut all = [0.0; 8];
+                        for j in 0..4 {
+                            [all[2 * j], all[2 * j + 1]] = [even[j] * UNIT, odd[j] * UNIT];
+                        }
+                        to.copy_from_slice(&all[..to.len()]);
+                    }
+                };
+                self.statistics_of(SumsOfProducts { counts, rounded, product, row, scale, log2 }, weight, frame)
             }
         }
     }
@@ -679,18 +707,23 @@ impl TensorCoresLayout {
             false => 2 * i + 1,
         };
         let product = |c: usize, of: (usize, usize)| sums[c * shape.products() + place(of)];
-        self.statistics_of(SumsOfProducts { counts, rounded, product, scale, log2 }, weight, frame)
+        let row = row_by_row(product);
+        self.statistics_of(SumsOfProducts { counts, rounded, product, row, scale, log2 }, weight, frame)
     }
 
     /// The statistics, from sums over samples of total weight `weight`.
     pub(super) fn statistics_of(
         &self,
-        sums: SumsOfProducts<'_, impl Fn(usize, (usize, usize)) -> f64 + Sync>,
+        sums: SumsOfProducts<
+            '_,
+            impl Fn(usize, (usize, usize)) -> f64 + Sync,
+            impl Fn(usize, usize, &mut [f64]) + Sync,
+        >,
         weight: f64,
         frame: &Frame,
     ) -> Result<Statistics> {
         let (k, d) = self.dim();
-        let SumsOfProducts { counts, rounded, product, scale, log2 } = sums;
+        let SumsOfProducts { counts, rounded, product, row, scale, log2 } = sums;
         // The moments were formed with rounded responsibilities, whose own sum is not quite the count.
         let unit = |c: usize| {
             let of_rounded = if rounded[c] > 0.0 { counts[c] / rounded[c] } else { 0.0 };
@@ -717,6 +750,20 @@ impl TensorCoresLayout {
             };
             return Statistics::from_diagonal_sums(weight, log_likelihood, of_samples, centre, write);
         }
+        if self.covariance_type == CovarianceType::Full {
+            let write = |c: usize, first: ArrayViewMut1<'_, f64>, mut second: ArrayViewMut2<'_, f64>| {
+                write_first(c, first);
+                let unit = unit(c);
+                for (i, to) in second.as_slice_mut().unwrap_or_default().chunks_exact_mut(d).enumerate() {
+                    let to = &mut to[..=i];
+                    row(c, i, to);
+                    // Powers of two.
+                    let unit = unit * inverse[i];
+                    to.iter_mut().zip(inverse).for_each(|(to, inverse)| *to *= unit * inverse);
+                }
+            };
+            return Statistics::from_full_sums(weight, log_likelihood, of_samples, centre, write);
+        }
         let (mut first, mut second) = (Array2::zeros((k, d)), Covariances::zeros(self.covariance_type, k, d));
         let rows = first.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
         rows.with_min_len(at_once(d)).for_each(|(c, row)| write_first(c, row));
@@ -729,19 +776,8 @@ impl TensorCoresLayout {
             Covariances::Spherical(to) => {
                 to.iter_mut().enumerate().for_each(|(c, to)| *to = (0..d).map(|i| pair(c, unit(c), i, i)).sum());
             }
-            Covariances::Full(to) => {
-                let write = |(c, mut matrix): (usize, ArrayViewMut2<'_, f64>)| {
-                    let unit = unit(c);
-                    for (i, mut row) in matrix.outer_iter_mut().enumerate() {
-                        // Powers of two.
-                        let unit = unit * inverse[i];
-                        let row = row.iter_mut().zip(inverse).take(i + 1).enumerate();
-                        row.for_each(|(j, (to, inverse))| *to = product(c, (i, j)) * unit * inverse);
-                    }
-                };
-                let of_matrix = at_once(d * d / 2 + 1);
-                to.axis_iter_mut(Axis(0)).into_par_iter().enumerate().with_min_len(of_matrix).for_each(write);
-            }
+            // See above.
+            Covariances::Full(_) => {}
             Covariances::Tied(to) => {
                 for c in 0..k {
                     let unit = unit(c);
@@ -762,14 +798,21 @@ impl TensorCoresLayout {
     }
 }
 
+/// [`SumsOfProducts::row`] from [`SumsOfProducts::product`].
+pub(super) fn row_by_row(product: impl Fn(usize, (usize, usize)) -> f64) -> impl Fn(usize, usize, &mut [f64]) {
+    move |c, i, to| to.iter_mut().enumerate().for_each(|(j, to)| *to = product(c, (i, j)))
+}
+
 /// Sums over samples as the kernels form them.
-pub(super) struct SumsOfProducts<'a, P> {
+pub(super) struct SumsOfProducts<'a, P, R> {
     /// Of each component the sum of the responsibilities, and that of the rounded ones, times [`RESPONSIBILITY_SCALE`].
     pub counts: &'a [f64],
     pub rounded: &'a [f64],
     /// Of a component and a product of features i and j ≤ i, or of feature i and the number one (j is D), or of whether feature i is observed (j
     /// is D + 1): the sum of rounded responsibilities, times [`RESPONSIBILITY_SCALE`], times products, times [`PRODUCT_SCALE`].
     pub product: P,
+    /// Of a component and feature i, its products with the features j ≤ i, all at once.
+    pub row: R,
     /// What all of them are to be multiplied by.
     pub scale: f64,
     /// Log₂-likelihood of the samples, less the mixture's offset; not to be multiplied.

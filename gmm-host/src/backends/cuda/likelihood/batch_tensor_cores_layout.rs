@@ -7,6 +7,7 @@ use gmm_kernels::likelihood::batch_tensor_cores::{
 use pulp::Arch;
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
+use std::sync::LazyLock;
 
 /// The most that a sum over a million samples, or more, may be expected to lose, in units of log₂. Over fewer samples it is less, as is the sum of
 /// their independent roundings: by the square root of their number.
@@ -53,6 +54,15 @@ fn components(parameters: &DeviceParameters<f32>) -> impl Iterator<Item = usize>
     (0..parameters.n_components).filter(|c| parameters.weight[*c] > 0.0)
 }
 
+/// Calls `f` as compiled for what the machine has, so that its loops become vector instructions. To be called with an `#[inline(always)]` closure:
+/// the bound makes it a closure that is called once, which is compiled inside; any other is compiled for the oldest of machines.
+#[inline(always)]
+fn vectorised<R>(f: impl FnOnce() -> R) -> R {
+    // Kept, for to ask the machine takes as long as to go through some tens of numbers.
+    static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
+    ARCH.dispatch(f)
+}
+
 /// What has to be added to the reference's exponents for each feature of each component of a set, (K, D) each: a·x² + b·x + c, where t² is expanded
 /// for both. Of components without weight: any numbers.
 #[derive(Default)]
@@ -66,7 +76,7 @@ struct Differences {
 
 impl Differences {
     /// Computes those of another set, in the same memory.
-    fn compute(&mut self, arch: Arch, reference: &DeviceParameters<f32>, set: &DeviceParameters<f32>) {
+    fn compute(&mut self, reference: &DeviceParameters<f32>, set: &DeviceParameters<f32>) {
         let n = set.scale.len();
         for to in [&mut self.a, &mut self.b, &mut self.c] {
             to.resize(n, 0.0);
@@ -74,8 +84,7 @@ impl Differences {
         let (a, b, c) = (&mut self.a[..n], &mut self.b[..n], &mut self.c[..n]);
         let [reference_s, reference_m] = [&reference.scale[..n], &reference.shift[..n]];
         let [of_s, of_m] = [&set.scale[..n], &set.shift[..n]];
-        // Compiled for what the machine has: the loop becomes vector instructions.
-        arch.dispatch(
+        vectorised(
             #[inline(always)]
             || {
                 for i in 0..n {
@@ -109,7 +118,7 @@ impl Differences {
     ///
     /// The rounded coefficients are those of a Gaussian with a slightly other mean and deviation: of −s²·x² − 2·s·m·x the constant is
     /// −m² = −(2·s·m)² / (4·s²), and its change follows from those of the two coefficients.
-    fn round(&mut self, arch: Arch, set: &DeviceParameters<f32>, power: f64) {
+    fn round(&mut self, set: &DeviceParameters<f32>, power: f64) {
         let n = set.scale.len();
         self.change.resize(n, 0.0);
         let (a, b, c) = (&mut self.a[..n], &mut self.b[..n], &mut self.c[..n]);
@@ -117,7 +126,7 @@ impl Differences {
         // Powers of two: exact.
         let (to_a, to_b) = (power / SQUARE, power / FEATURE);
         let (from_a, from_b) = (1.0 / to_a, 1.0 / to_b);
-        arch.dispatch(
+        vectorised(
             #[inline(always)]
             || {
                 for i in 0..n {
@@ -146,7 +155,7 @@ pub(crate) fn near(reference: &DeviceParameters<f32>, sets: &[DeviceParameters<f
     if reference.n_features > MAX_FEATURES || !diagonal(reference) {
         return vec![false; sets.len()];
     }
-    let (arch, mut differences) = (Arch::new(), Differences::default());
+    let mut differences = Differences::default();
     let d = reference.n_features;
     let mut squares = vec![0.0; reference.scale.len()];
     let u = LOG2_E / 2.0;
@@ -155,11 +164,11 @@ pub(crate) fn near(reference: &DeviceParameters<f32>, sets: &[DeviceParameters<f
     let (lost, most) = (TRUNCATED * n + random * n.sqrt(), TOTAL_ERROR * (n / MILLION).sqrt().min(1.0));
     let of_reference = mixing_proportions(reference);
     let mut is_near = |set: &DeviceParameters<f32>| {
-        differences.compute(arch, reference, set);
+        differences.compute(reference, set);
         let Differences { a, b, c, .. } = &differences;
         let n = squares.len();
         let (squares, a, b, c, s, m) = (&mut squares[..n], &a[..n], &b[..n], &c[..n], &set.scale[..n], &set.shift[..n]);
-        arch.dispatch(
+        vectorised(
             #[inline(always)]
             || {
                 for i in 0..n {
@@ -253,11 +262,11 @@ fn write_set(
     out: &mut [f32],
     weights: &mut [f32],
 ) {
-    let (k, d, arch) = (set.n_components, set.n_features, Arch::new());
-    differences.compute(arch, reference, set);
+    let (k, d) = (set.n_components, set.n_features);
+    differences.compute(reference, set);
     // Far from the ends of float32, also where a set is the reference.
     let power = (LARGEST - differences.largest(reference, set).log2().floor()).clamp(-60.0, 60.0).exp2();
-    differences.round(arch, set, power);
+    differences.round(set, power);
     weights[eights(k) * SETS * COMPONENTS + place] = (1.0 / power) as f32;
     for c in components(set) {
         let (eight, tile, column) = (c / COMPONENTS, c % COMPONENTS / 2, 2 * place + c % 2);

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 const D: usize = 13;
 const K: usize = 8;
-/// Samples: few, whose time is that of everything else, and many.
+/// Samples: few, whose time is that of everything else, and up to many.
 const SIZES: [usize; 3] = [1000, 100_000, 1_000_000];
 /// Parameter sets of a batch.
 const SETS: [usize; 4] = [64, 32, 16, 8];
@@ -69,7 +69,7 @@ fn main() -> Result<(), Error> {
     }
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let sets = mixtures(&mut rng, SETS[0])?;
-    let x = Array2::from_shape_simple_fn((SIZES[2], D), || rng.sample::<f32, _>(StandardNormal));
+    let x = Array2::from_shape_simple_fn((SIZES[SIZES.len() - 1], D), || rng.sample::<f32, _>(StandardNormal));
     println!("D = {D}, K = {K}; microseconds a set, medians; sets of a batch: {SETS:?}");
     for kernel in kernels {
         let options = CudaOptions::default().with_kernel(kernel);

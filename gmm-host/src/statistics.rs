@@ -1,6 +1,8 @@
 //! The sufficient statistics of an E-step, and the M-step.
 use crate::model::linalg::{for_each_matrix, mirror, try_for_each_row};
 use crate::{CovarianceType, Covariances, Error, Mixture, Result};
+#[cfg(feature = "cuda")]
+use ndarray::{Array, Array3, ArrayViewMut, RemoveAxis};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis, s};
 
 /// Added to every count before it divides, as in scikit-learn (10·ε); see [`Statistics::update`].
@@ -159,6 +161,26 @@ fn move_matrix_to_mean(
     Ok(())
 }
 
+/// The means (K, D): `write` writes a component's first and second moments around `centre` (D,), and `move_to_mean` moves them to its mean. One
+/// component at a time, whose moments stay in a core's cache.
+#[cfg(feature = "cuda")]
+fn means_of_sums<D: RemoveAxis<Smaller: Send + Sync> + Send + Sync>(
+    counts: &Array1<f64>,
+    centre: ArrayView1<'_, f64>,
+    second: &mut Array<f64, D>,
+    write: impl Fn(usize, ArrayViewMut1<'_, f64>, ArrayViewMut<'_, f64, D::Smaller>) + Sync,
+    move_to_mean: impl Fn(usize, f64, ArrayViewMut1<'_, f64>, ArrayViewMut<'_, f64, D::Smaller>) -> Result<()> + Sync,
+) -> Result<Array2<f64>> {
+    let mut means = Array2::zeros((counts.len(), centre.len()));
+    try_for_each_row(&mut means, second, |c, mut first, mut second| {
+        write(c, first.view_mut(), second.view_mut());
+        move_to_mean(c, counts[c], first.view_mut(), second)?;
+        first += &centre;
+        Ok::<(), Error>(())
+    })?;
+    Ok(means)
+}
+
 impl Statistics {
     /// The statistics of no samples, the neutral element of [`merge`](Self::merge).
     pub fn empty(covariance_type: CovarianceType, n_components: usize, n_features: usize) -> Self {
@@ -196,14 +218,8 @@ impl Statistics {
         write: impl Fn(usize, ArrayViewMut1<'_, f64>, ArrayViewMut1<'_, f64>) + Sync,
     ) -> Result<Self> {
         check_totals(log_likelihood, &counts)?;
-        let dim = (counts.len(), centre.len());
-        let (mut means, mut second) = (Array2::zeros(dim), Array2::zeros(dim));
-        try_for_each_row(&mut means, &mut second, |c, mut first, mut second: ArrayViewMut1<'_, f64>| {
-            write(c, first.view_mut(), second.view_mut());
-            move_to_mean(c, counts[c], first.view_mut(), second)?;
-            first += &centre;
-            Ok::<(), Error>(())
-        })?;
+        let mut second = Array2::zeros((counts.len(), centre.len()));
+        let means = means_of_sums(&counts, centre, &mut second, write, move_to_mean)?;
         Ok(Self { weight, log_likelihood, counts, means, scatter: Covariances::Diag(second) })
     }
 
@@ -218,15 +234,8 @@ impl Statistics {
         write: impl Fn(usize, ArrayViewMut1<'_, f64>, ArrayViewMut2<'_, f64>) + Sync,
     ) -> Result<Self> {
         check_totals(log_likelihood, &counts)?;
-        let (k, d) = (counts.len(), centre.len());
-        let (mut means, mut second) = (Array2::zeros((k, d)), ndarray::Array3::zeros((k, d, d)));
-        // A component at a time, whose matrix stays in a core's cache.
-        try_for_each_row(&mut means, &mut second, |c, mut first, mut second| {
-            write(c, first.view_mut(), second.view_mut());
-            move_matrix_to_mean(c, counts[c], first.view_mut(), second)?;
-            first += &centre;
-            Ok::<(), Error>(())
-        })?;
+        let mut second = Array3::zeros((counts.len(), centre.len(), centre.len()));
+        let means = means_of_sums(&counts, centre, &mut second, write, move_matrix_to_mean)?;
         Ok(Self { weight, log_likelihood, counts, means, scatter: Covariances::Full(second) })
     }
 
@@ -264,34 +273,30 @@ impl Statistics {
         match scatter {
             Covariances::Diag(v) => {
                 try_for_each_row(&mut deltas, v, |c, first, second| move_to_mean(c, counts[c], first, second))?;
-                return Ok(deltas);
             }
             Covariances::Full(v) => {
                 try_for_each_row(&mut deltas, v, |c, first, second| move_matrix_to_mean(c, counts[c], first, second))?;
-                return Ok(deltas);
             }
-            Covariances::Tied(_) | Covariances::Spherical(_) => {}
-        }
-        let not_finite = |what, component, value| Error::NonFiniteStatistic { what, component, value };
-        // All of them at once first, which is many times as fast.
-        if !deltas.fold(true, |finite, v| finite & v.is_finite())
-            && let Some(((c, _), &v)) = deltas.indexed_iter().find(|(_, v)| !v.is_finite())
-        {
-            return Err(not_finite("the first moment", c, v));
-        }
-        if !scatter.is_finite() {
-            let per_component = (scatter.shape().iter().product::<usize>() / k).max(1);
-            if let Some((i, v)) = scatter.iter().enumerate().find(|(_, v)| !v.is_finite()) {
-                let tied = scatter.covariance_type() == CovarianceType::Tied;
-                return Err(not_finite("the second moment", if tied { 0 } else { i / per_component }, v));
+            scatter => {
+                let mut rows = deltas.outer_iter().enumerate();
+                rows.try_for_each(|(c, row)| check_finite("the first moment", c, [row]))?;
+                match scatter {
+                    Covariances::Spherical(v) => {
+                        let mut numbers = v.axis_chunks_iter(Axis(0), 1).enumerate();
+                        numbers.try_for_each(|(c, v)| check_finite("the second moment", c, [v]))?;
+                    }
+                    Covariances::Tied(v) => check_finite("the second moment", 0, v.outer_iter())?,
+                    // See above.
+                    Covariances::Diag(_) | Covariances::Full(_) => {}
+                }
+                deltas.outer_iter_mut().zip(counts).for_each(|(delta, count)| divide(delta, *count));
+                let delta = |c: usize| deltas.row(c).to_vec();
+                (0..k).filter(|c| counts[*c] > 0.0).for_each(|c| add_outer(scatter, c, -counts[c], &delta(c)));
+                match scatter {
+                    Covariances::Tied(v) => tidy_matrix(v.view_mut()),
+                    scatter => scatter.map_inplace(clamp),
+                }
             }
-        }
-        deltas.outer_iter_mut().zip(counts).for_each(|(delta, count)| divide(delta, *count));
-        let delta = |c: usize| deltas.row(c).to_vec();
-        (0..k).filter(|c| counts[*c] > 0.0).for_each(|c| add_outer(scatter, c, -counts[c], &delta(c)));
-        match scatter {
-            Covariances::Tied(v) => tidy_matrix(v.view_mut()),
-            scatter => scatter.map_inplace(clamp),
         }
         Ok(deltas)
     }
@@ -563,7 +568,7 @@ impl Statistics {
 
 /// Adds `factor`·δδᵀ to the scatter of component `c`.
 fn add_outer(scatter: &mut Covariances, c: usize, factor: f64, delta: &[f64]) {
-    let matrix = match scatter {
+    let mut matrix = match scatter {
         Covariances::Full(v) => v.index_axis_mut(Axis(0), c),
         Covariances::Tied(v) => v.view_mut(),
         Covariances::Diag(v) => {
@@ -577,11 +582,6 @@ fn add_outer(scatter: &mut Covariances, c: usize, factor: f64, delta: &[f64]) {
             return;
         }
     };
-    add_outer_to(matrix, factor, delta);
-}
-
-/// Adds `factor`·δδᵀ to a matrix.
-fn add_outer_to(mut matrix: ArrayViewMut2<'_, f64>, factor: f64, delta: &[f64]) {
     for (mut row, &a) in matrix.outer_iter_mut().zip(delta) {
         for (v, b) in row.iter_mut().zip(delta) {
             // The product of the deltas first: symmetric to the bit.

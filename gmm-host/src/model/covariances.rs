@@ -159,17 +159,6 @@ impl Covariances {
         view.into_iter().copied()
     }
 
-    /// Whether all numbers are finite.
-    pub(crate) fn is_finite(&self) -> bool {
-        // `fold`, unlike an iterator, goes through contiguous numbers as a slice.
-        let both = |finite, v: &f64| finite & v.is_finite();
-        match self {
-            Self::Full(v) => v.fold(true, both),
-            Self::Tied(v) | Self::Diag(v) => v.fold(true, both),
-            Self::Spherical(v) => v.fold(true, both),
-        }
-    }
-
     /// Applies a function to every number.
     pub(crate) fn map_inplace(&mut self, f: impl Fn(&mut f64)) {
         match self {

@@ -7,6 +7,8 @@ use faer::linalg::triangular_inverse::invert_lower_triangular;
 use faer::{Accum, MatMut, MatRef, Par, Spec};
 use ndarray::parallel::prelude::*;
 use ndarray::{Array, Array2, Array3, ArrayView2, ArrayViewMut, ArrayViewMut1, ArrayViewMut2, Axis, RemoveAxis, s};
+use pulp::Arch;
+use std::sync::LazyLock;
 
 /// A pivot below this fraction of its diagonal entry is rounding noise: the matrix is singular to float64.
 const SINGULAR: f64 = f64::EPSILON;
@@ -45,6 +47,15 @@ pub(crate) fn for_each_matrix(v: &mut Array3<f64>, f: impl Fn(usize, ArrayViewMu
 /// Rows of which so many numbers each are worth the waking of another thread: some ten microseconds.
 pub(crate) fn at_once(numbers: usize) -> usize {
     (1 << 12) / numbers.max(1) + 1
+}
+
+/// Calls `f` as compiled for what the machine has, so that its loops become vector instructions. To be called with an `#[inline(always)]` closure:
+/// the bound makes it a closure that is called once, which is compiled inside; any other is compiled for the oldest of machines.
+#[inline(always)]
+pub fn vectorised<R>(f: impl FnOnce() -> R) -> R {
+    // Kept, for to ask the machine takes as long as to go through some tens of numbers.
+    static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
+    ARCH.dispatch(f)
 }
 
 /// Calls `f` on a thread of rayon's pool, if it goes through so many numbers that it divides them between threads more than once. What is divided
@@ -88,15 +99,11 @@ pub(crate) fn gram(u: ArrayView2<'_, f64>) -> Array2<f64> {
 /// Makes a matrix symmetric, of its lower triangle.
 pub(crate) fn mirror(mut matrix: ArrayViewMut2<'_, f64>) {
     let d = matrix.nrows();
-    let Some(numbers) = matrix.as_slice_mut() else {
-        (0..d).for_each(|i| (0..i).for_each(|j| matrix[[j, i]] = matrix[[i, j]]));
-        return;
-    };
     for first in (0..d).step_by(STRIP) {
         for i in first + 1..d {
-            let (above, row) = numbers.split_at_mut(i * d);
-            let columns = above.chunks_exact_mut(d).skip(first).take(STRIP);
-            columns.zip(&row[first..]).for_each(|(above, v)| above[i] = *v);
+            for j in first..i.min(first + STRIP) {
+                matrix[[j, i]] = matrix[[i, j]];
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
 //! Covariance matrices of a chain and the factors of its proposals, as lower triangles row by row (i + 1 numbers in row i).
+use gmm_host::vectorised;
 use nalgebra::{Cholesky, DMatrix};
 use serde::{Deserialize, Serialize};
 
@@ -30,13 +31,6 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     }
     let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
     sums.iter().sum::<f64>() + rest
-}
-
-/// Calls `f` as compiled for what the machine has, so that its loops become vector instructions. To be called with an `#[inline(always)]` closure:
-/// the bound makes it a closure that is called once, which is compiled inside; any other is compiled for the oldest of machines.
-#[inline(always)]
-fn vectorised<R>(f: impl FnOnce() -> R) -> R {
-    pulp::Arch::new().dispatch(f)
 }
 
 /// out ← L z.

@@ -1,13 +1,12 @@
 //! Parameters of `batch_tensor_cores`. Nothing here calls CUDA, so that it is tested on any machine.
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::model::linalg::vectorised;
 use gmm_kernels::likelihood::batch_tensor_cores::{
     COMPONENTS, FEATURE_SCALE, FEATURES, MAX_FEATURES, ONE, SETS, SQUARE_SCALE, STEP_SIZE, reference_row, steps,
     weights_size,
 };
-use pulp::Arch;
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
-use std::sync::LazyLock;
 
 /// The most that a sum over a million samples, or more, may be expected to lose, in units of log₂. Over fewer samples it is less, as is the sum of
 /// their independent roundings: by the square root of their number.
@@ -52,15 +51,6 @@ pub(crate) fn sections(k: usize, d: usize, sets: usize) -> [Range<usize>; 3] {
 /// The components of a set that have a weight.
 fn components(parameters: &DeviceParameters<f32>) -> impl Iterator<Item = usize> + '_ {
     (0..parameters.n_components).filter(|c| parameters.weight[*c] > 0.0)
-}
-
-/// Calls `f` as compiled for what the machine has, so that its loops become vector instructions. To be called with an `#[inline(always)]` closure:
-/// the bound makes it a closure that is called once, which is compiled inside; any other is compiled for the oldest of machines.
-#[inline(always)]
-fn vectorised<R>(f: impl FnOnce() -> R) -> R {
-    // Kept, for to ask the machine takes as long as to go through some tens of numbers.
-    static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
-    ARCH.dispatch(f)
 }
 
 /// What has to be added to the reference's exponents for each feature of each component of a set, (K, D) each: a·x² + b·x + c, where t² is expanded

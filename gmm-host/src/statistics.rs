@@ -135,7 +135,7 @@ fn move_to_mean(
     check_finite("the first moment", component, [first.view()])?;
     check_finite("the second moment", component, [second.view()])?;
     divide(first.view_mut(), count);
-    second.iter_mut().zip(&first).for_each(|(v, d)| *v = (*v - count * d * d).max(0.0));
+    second.zip_mut_with(&first, |v, d| *v = (*v - count * d * d).max(0.0));
     Ok(())
 }
 

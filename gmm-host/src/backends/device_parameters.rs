@@ -25,6 +25,9 @@ pub(crate) struct DeviceParameters<T> {
     pub weight: Vec<T>,
     /// The part of the constant that did not fit into wₖ.
     pub seed: Vec<T>,
+    /// The mixture's weights πₖ.
+    #[cfg(feature = "cuda")]
+    pub proportions: Vec<f64>,
     /// Constant of every sample, in log₂ units, to be added in float64.
     pub offset: f64,
     /// The covariances' matrices, which `scale` cannot hold.
@@ -93,7 +96,7 @@ impl<T: Float> DeviceParameters<T> {
             let constant: Vec<Result<f64>> = rows.map(component).collect();
             constant.into_iter().collect::<Result<_>>()?
         };
-        Ok(Self::assemble((k, d), scale, shift, Matrices::Diagonal, &constant, frame))
+        Ok(Self::assemble(mixture, scale, shift, Matrices::Diagonal, &constant, frame))
     }
 
     /// As [`new`](Self::new), for all covariance types.
@@ -135,7 +138,7 @@ impl<T: Float> DeviceParameters<T> {
             _ => return Self::new(mixture, frame),
         };
         let constant: Vec<f64> = constant.into_iter().collect::<Result<_>>()?;
-        Ok(Self::assemble((k, d), scale, shift, matrices, &constant, frame))
+        Ok(Self::assemble(mixture, scale, shift, matrices, &constant, frame))
     }
 
     /// The triangle of a component; empty where the matrices are diagonal.
@@ -160,7 +163,7 @@ impl<T: Float> DeviceParameters<T> {
 
     /// `constant` (K,): log₂ of each component's weight and of the determinant of its matrix in the frame.
     fn assemble(
-        (n_components, n_features): (usize, usize),
+        mixture: &Mixture,
         scale: Vec<T>,
         shift: Vec<T>,
         matrices: Matrices<T>,
@@ -168,8 +171,21 @@ impl<T: Float> DeviceParameters<T> {
         frame: &Frame,
     ) -> Self {
         let (offset, weight, seed) = weights_and_seeds(constant);
+        let (n_components, n_features) = mixture.means().dim();
         let offset = offset + frame_offset(n_features, frame.log2_scale);
-        Self { n_components, n_features, scale, shift, weight, seed, offset, matrices, gaps: None }
+        Self {
+            n_components,
+            n_features,
+            scale,
+            shift,
+            weight,
+            seed,
+            #[cfg(feature = "cuda")]
+            proportions: mixture.weights().to_vec(),
+            offset,
+            matrices,
+            gaps: None,
+        }
     }
 
     /// Converts a mixture with diagonal or spherical covariances for samples with missing values.

@@ -1,6 +1,6 @@
 //! Evaluation in float32 where its digits suffice for a mixture, and in float64 where they do not.
 use crate::data::frame::Frame;
-use crate::model::linalg::{at_once, on_pool_thread};
+use crate::model::linalg::{at_once, on_pool_thread, row_major, sum_of, vectorised};
 use crate::{
     Covariances, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result,
     Rows, Statistics,
@@ -28,14 +28,24 @@ fn largest_cancellation(operation: Operation, n: usize) -> f64 {
 /// A deviation is tᵢ = Σⱼ Aᵢⱼ·(xⱼ − μⱼ) with AᵀA = P; each of its terms is rounded in proportion to its own size, and
 /// xⱼ − cⱼ is about μⱼ − cⱼ ± √Σⱼⱼ for the samples that the component explains.
 pub(crate) fn cancellation(mixture: &Mixture, frame: &Frame) -> f64 {
-    let (weights, means) = (mixture.weights(), mixture.means());
-    let counted = (0..weights.len()).into_par_iter().with_min_len(at_once(means.ncols()));
-    let squares = counted.filter(|&c| weights[c] > 0.0).map(|c| {
-        let mean = means.row(c);
+    let (weights, means, d) = (row_major(mixture.weights()), row_major(mixture.means()), mixture.n_features());
+    // Numbers outside the range of float64 give NaN, which counts as above any limit.
+    let or_infinite = |v: f64| if v.is_nan() { f64::INFINITY } else { v };
+    let at_once = at_once(d);
+    if let Covariances::Diag(v) = mixture.covariances() {
+        let variances = row_major(v.view());
+        let rows = means.par_chunks(d * at_once).zip(variances.par_chunks(d * at_once));
+        let squares = rows.zip(weights.par_chunks(at_once));
+        let squares =
+            squares.map(|((means, variances), weights)| of_variances(weights, means, variances, &frame.shift));
+        return squares.map(or_infinite).reduce(|| 0.0, f64::max).sqrt();
+    }
+    let counted = (0..weights.len()).into_par_iter().with_min_len(at_once).filter(|&c| weights[c] > 0.0);
+    let squares = counted.map(|c| {
+        let mean = &means[c * d..][..d];
         let distances = mean.iter().zip(&frame.shift).map(|(mean, shift)| (mean - shift) * (mean - shift));
         match (mixture.covariances(), mixture.factor()) {
-            (Covariances::Diag(v), _) => distances.zip(v.row(c)).map(|(distance, v)| 1.0 + distance / v).sum(),
-            (Covariances::Spherical(v), _) => mean.len() as f64 + distances.sum::<f64>() / v[c],
+            (Covariances::Spherical(v), _) => d as f64 + distances.sum::<f64>() / v[c],
             (Covariances::Full(v), Some(Covariances::Full(u))) => {
                 of_matrix(distances, v.index_axis(Axis(0), c), u.index_axis(Axis(0), c))
             }
@@ -44,8 +54,26 @@ pub(crate) fn cancellation(mixture: &Mixture, frame: &Frame) -> f64 {
             _ => f64::INFINITY,
         }
     });
-    // Numbers outside the range of float64 give NaN, which counts as above any limit.
-    squares.map(|v: f64| if v.is_nan() { f64::INFINITY } else { v }).reduce(|| 0.0, f64::max).sqrt()
+    squares.map(or_infinite).reduce(|| 0.0, f64::max).sqrt()
+}
+
+/// The largest Σⱼ 1 + (μⱼ − cⱼ)² / σ²ⱼ of some components that have weight; NaN where one is.
+fn of_variances(weights: &[f64], means: &[f64], variances: &[f64], shift: &[f64]) -> f64 {
+    vectorised(
+        #[inline(always)]
+        || {
+            let mut most = 0.0;
+            let rows = means.chunks_exact(shift.len()).zip(variances.chunks_exact(shift.len()));
+            for (weight, (mean, variances)) in weights.iter().zip(rows) {
+                let term = |[mean, shift, variance]: [f64; 3]| 1.0 + (mean - shift) * (mean - shift) / variance;
+                let sum = sum_of([mean, shift, variances], term);
+                if *weight > 0.0 && (sum > most || sum.is_nan()) {
+                    most = sum;
+                }
+            }
+            most
+        },
+    )
 }
 
 /// Σⱼ Pⱼⱼ·(Σⱼⱼ + `distances`ⱼ) of one covariance Σ and the factor U of its precision P = U·Uᵀ.
@@ -236,5 +264,48 @@ impl<'a, E: Float32Evaluator + 'a> Evaluator for EitherPrecision<'a, E> {
 
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
         self.for_mixture(mixture, Operation::LogLikelihood)?.predict_proba(mixture)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{Array1, ShapeBuilder, arr1, arr2};
+
+    fn frame(d: usize) -> Frame {
+        Frame { shift: vec![0.5; d], scale: vec![1.0; d], inverse: vec![1.0; d], log2_scale: 0.0 }
+    }
+
+    #[test]
+    fn cancellation_is_that_of_the_farthest_component_with_weight() {
+        let means = arr2(&[[0.5, 0.5], [2.5, 0.5], [1e9, 1e9]]);
+        let variances = arr2(&[[1.0, 4.0], [0.25, 1.0], [1e-9, 1.0]]);
+        let mixture = Mixture::new(arr1(&[0.5, 0.5, 0.0]), means, Covariances::Diag(variances)).unwrap();
+        // 1 + 2²/0.25 of the first feature, and 1 of the second.
+        assert_eq!(cancellation(&mixture, &frame(2)), 18f64.sqrt());
+        let means = arr2(&[[0.5, 1e200], [2.5, 0.5]]);
+        let mixture = Mixture::new(arr1(&[0.5, 0.5]), means, Covariances::Spherical(arr1(&[1.0, 1.0]))).unwrap();
+        assert_eq!(cancellation(&mixture, &frame(2)), f64::INFINITY);
+    }
+
+    /// More components than one thread takes, in arrays of both orders, and a single one far away.
+    #[test]
+    fn cancellation_does_not_depend_on_the_order_of_arrays() {
+        let (k, d) = (5000, 11);
+        let mut means = Array2::from_shape_fn((k, d), |(c, j)| ((c * 7 + j * 3) % 10) as f64 / 10.0);
+        means[[4321, 10]] = 40.5;
+        let variances = Array2::from_elem((k, d), 4.0);
+        let weights = Array1::from_elem(k, 1.0 / k as f64);
+        let of = |means: Array2<f64>, variances| {
+            let mixture = Mixture::new(weights.clone(), means, Covariances::Diag(variances)).unwrap();
+            cancellation(&mixture, &frame(d))
+        };
+        let row_major = of(means.clone(), variances.clone());
+        let mut column_major = Array2::zeros((k, d).f());
+        column_major.assign(&means);
+        assert_eq!(of(column_major, variances), row_major);
+        let of_others: f64 = means.row(4321).iter().take(10).map(|m| 1.0 + (m - 0.5) * (m - 0.5) / 4.0).sum();
+        // A dozen roundings.
+        assert!((row_major / (of_others + 401.0).sqrt() - 1.0).abs() < 1e-14, "{row_major}");
     }
 }

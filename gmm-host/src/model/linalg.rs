@@ -6,8 +6,12 @@ use faer::linalg::matmul::triangular::{BlockStructure, matmul};
 use faer::linalg::triangular_inverse::invert_lower_triangular;
 use faer::{Accum, MatMut, MatRef, Par, Spec};
 use ndarray::parallel::prelude::*;
-use ndarray::{Array, Array2, Array3, ArrayView2, ArrayViewMut, ArrayViewMut1, ArrayViewMut2, Axis, RemoveAxis, s};
+use ndarray::{
+    Array, Array2, Array3, ArrayView, ArrayView2, ArrayViewMut, ArrayViewMut1, ArrayViewMut2, Axis, Dimension,
+    RemoveAxis, s,
+};
 use pulp::Arch;
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// A pivot below this fraction of its diagonal entry is rounding noise: the matrix is singular to float64.
@@ -56,6 +60,43 @@ pub fn vectorised<R>(f: impl FnOnce() -> R) -> R {
     // Kept, for to ask the machine takes as long as to go through some tens of numbers.
     static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
     ARCH.dispatch(f)
+}
+
+/// The numbers of an array in row-major order.
+pub(crate) fn row_major<D: Dimension>(array: ArrayView<'_, f64, D>) -> Cow<'_, [f64]> {
+    match array.to_slice() {
+        Some(numbers) => Cow::Borrowed(numbers),
+        None => Cow::Owned(array.iter().copied().collect()),
+    }
+}
+
+/// Folds what the slices have at each place, all of one length, into eight numbers side by side, because one alone waits for each step. Which place
+/// goes to which number is the same on every machine.
+#[inline(always)]
+pub(crate) fn side_by_side<T: Copy, const N: usize>(
+    slices: [&[T]; N],
+    start: f64,
+    next: impl Fn(f64, [T; N]) -> f64,
+) -> [f64; 8] {
+    let len = slices.iter().map(|slice| slice.len()).min().unwrap_or(0);
+    let parts = slices.map(|slice| slice[..len].as_chunks::<8>());
+    let mut folded = [start; 8];
+    for eight in 0..len / 8 {
+        let eights = parts.map(|(eights, _)| &eights[eight]);
+        for (i, folded) in folded.iter_mut().enumerate() {
+            *folded = next(*folded, eights.map(|eight| eight[i]));
+        }
+    }
+    for (i, folded) in folded.iter_mut().enumerate().take(len % 8) {
+        *folded = next(*folded, parts.map(|(_, rest)| rest[i]));
+    }
+    folded
+}
+
+/// The sum of the terms that `term` makes of what the slices have at each place; see [`side_by_side`].
+#[inline(always)]
+pub(crate) fn sum_of<T: Copy, const N: usize>(slices: [&[T]; N], term: impl Fn([T; N]) -> f64) -> f64 {
+    side_by_side(slices, 0.0, |sum, numbers| sum + term(numbers)).iter().sum()
 }
 
 /// Calls `f` on a thread of rayon's pool, if it goes through so many numbers that it divides them between threads more than once. What is divided
@@ -184,6 +225,18 @@ mod tests {
         let unit = inverse(s.view()).unwrap().dot(&s);
         for ((i, j), v) in unit.indexed_iter() {
             assert!((v - f64::from(u8::from(i == j))).abs() < 1e-14);
+        }
+    }
+
+    /// Of every length around whole eights; the numbers are small integers, whose sums are exact in any order.
+    #[test]
+    fn sums_take_each_place_once() {
+        let (a, b): (Vec<f64>, Vec<f64>) = (1..=30).map(|i| (f64::from(i), f64::from(i * i))).unzip();
+        for len in 0..=a.len() {
+            let plain: f64 = a[..len].iter().zip(&b[..len]).map(|(a, b)| a * b).sum();
+            assert_eq!(sum_of([&a[..len], &b[..len]], |[a, b]| a * b), plain, "{len}");
+            let most = side_by_side([&b[..len]], 0.0, |most, [b]| b.max(most)).into_iter().fold(0.0, f64::max);
+            assert_eq!(most, (len * len) as f64);
         }
     }
 

@@ -20,6 +20,7 @@ pub(super) fn factor(covariance: &[f64], n: usize, shrinkage: f64, floors: &[f64
 }
 
 /// Σ aᵢ bᵢ in eight partial sums, which the compiler turns into SIMD.
+#[inline(always)]
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let (a8, a_rest) = a.as_chunks::<8>();
     let (b8, b_rest) = b.as_chunks::<8>();

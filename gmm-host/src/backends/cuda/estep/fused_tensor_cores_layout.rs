@@ -123,7 +123,7 @@ impl TensorCoresLayout {
         let (log2, values) = (values[0], &values[1..]);
         // With more than one tile the maximum is taken out, whose 2⁰ is exact.
         let bias = if shape.components == 1 { bias } else { 0.0 };
-        let product = |c: usize, (i, j): (usize, usize)| {
+        let product = move |c: usize, (i, j): (usize, usize)| {
             let sum = values[row(shape, d, i, j) * capacity + c];
             if j == d { sum * f64::from(OF_FEATURES) } else { sum }
         };

@@ -4,6 +4,7 @@ use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::backends::cuda::plan::{Family, Task, Variant};
 use crate::backends::device_parameters::{ColumnConstants, DeviceParameters, Matrices, numbers_in, triangle};
 use crate::data::frame::Frame;
+use crate::model::linalg::{sum_of, vectorised};
 use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
 use gmm_kernels::estep::tensor_cores::{
     COLUMNS, ExponentsShape, FEATURE_SCALE, ONE, PRODUCT_SCALE, RAW_PITCH, RESPONSIBILITY_SCALE, STEP, TILE, WeighShape,
@@ -274,7 +275,8 @@ pub(crate) enum Section {
 }
 
 /// The larger of two numbers, of which none is NaN: one instruction, unlike `f32::max`.
-pub(super) fn larger<T: PartialOrd>(a: T, b: T) -> T {
+#[inline(always)]
+pub(crate) fn larger<T: PartialOrd>(a: T, b: T) -> T {
     if a > b { a } else { b }
 }
 
@@ -306,14 +308,18 @@ impl Component {
         let (scale, shift) = (&parameters.scale[c * d..][..d], &parameters.shift[c * d..][..d]);
         // In units of t the variance is log₂e / 2, and the mean −m.
         let unit = std::f64::consts::LOG2_E / 2.0;
-        let (mut largest, mut constant, mut of_terms) = (0.0f32, f64::from(parameters.seed[c]), 0.0);
-        for ((s, m), to) in scale.iter().zip(shift).zip(row.chunks_exact_mut(2)) {
-            let (s, m) = (f64::from(*s), f64::from(*m));
-            constant -= m * m;
-            to.copy_from_slice(&[(-2.0 * s * m) as f32 / ONE, (-s * s) as f32]);
-            largest = larger(largest, larger(to[0].abs(), to[1].abs()));
-            of_terms += (unit + m * m) * (unit + 5.0 * m * m);
-        }
+        let (mut largest, mut constant, mut of_terms) = vectorised(
+            #[inline(always)]
+            || {
+                for ((s, m), to) in scale.iter().zip(shift).zip(row.chunks_exact_mut(2)) {
+                    let (s, m) = (f64::from(*s), f64::from(*m));
+                    to.copy_from_slice(&[(-2.0 * s * m) as f32 / ONE, (-s * s) as f32]);
+                }
+                let square = |m: f32| f64::from(m) * f64::from(m);
+                let of_terms = sum_of([shift], |[m]| (unit + square(m)) * (unit + 5.0 * square(m)));
+                (largest(row), f64::from(parameters.seed[c]) - sum_of([shift], |[m]| square(m)), of_terms)
+            },
+        );
         if let Some(gaps) = &parameters.gaps {
             // What is taken off the constant above is a coefficient of its own for each feature.
             constant = parameters.seed[c].into();
@@ -349,12 +355,14 @@ pub(super) fn power(largest: f32) -> f32 {
 }
 
 /// The size of the largest number.
+#[inline(always)]
 pub(super) fn largest(numbers: &[f32]) -> f32 {
     largest_sizes(numbers).into_iter().fold(0.0, larger)
 }
 
 /// The size of the largest of every sixteenth number, from each of the first sixteen on: side by side, because one alone waits for each
 /// comparison.
+#[inline(always)]
 pub(super) fn largest_sizes(numbers: &[f32]) -> [f32; 16] {
     let (sixteens, rest) = numbers.as_chunks::<16>();
     let mut sizes = [0.0f32; 16];
@@ -485,9 +493,7 @@ impl TensorCoresLayout {
                 _ => Component::matrix(mixture, &parameters, frame, c, row),
             };
             let distance = match parameters.matrices {
-                Matrices::Diagonal => {
-                    parameters.shift[c * d..][..d].iter().fold(0.0, |far, m| larger(far, m.abs())).into()
-                }
+                Matrices::Diagonal => largest(&parameters.shift[c * d..][..d]).into(),
                 _ => {
                     let mean: Vec<f32> = mean_in_frame(mixture, &parameters, frame, c).collect();
                     distance(&parameters, c, &mean)
@@ -630,14 +636,15 @@ impl TensorCoresLayout {
         // A copy of what follows for each kind: which kind it is costs as much as to read a sum.
         match shapes {
             WhitenedShapes::Warps { outer, .. } => {
-                let product =
-                    |c: usize, (i, j): (usize, usize)| sums[outer.place(c, i, j)] * if j == d { of_one } else { UNIT };
+                let product = move |c: usize, (i, j): (usize, usize)| {
+                    sums[outer.place(c, i, j)] * if j == d { of_one } else { UNIT }
+                };
                 let row = row_by_row(product);
                 self.statistics_of(SumsOfProducts { counts, rounded, product, row, scale, log2 }, weight, frame)
             }
             WhitenedShapes::Warpgroups(shape) => {
                 let (of_pairs, of_features) = sums.split_at(shape.outer_sums());
-                let product = |c: usize, (i, j): (usize, usize)| match j == d {
+                let product = move |c: usize, (i, j): (usize, usize)| match j == d {
                     true => of_features[c * shape.width() + i] * of_one,
                     false => of_pairs[shape.place(c, i, j)] * UNIT,
                 };
@@ -706,7 +713,8 @@ impl TensorCoresLayout {
             true => triangle(i) + i + 1 + j,
             false => 2 * i + 1,
         };
-        let product = |c: usize, of: (usize, usize)| sums[c * shape.products() + place(of)];
+        let width = shape.products();
+        let product = move |c: usize, of: (usize, usize)| sums[c * width + place(of)];
         let row = row_by_row(product);
         self.statistics_of(SumsOfProducts { counts, rounded, product, row, scale, log2 }, weight, frame)
     }
@@ -716,7 +724,7 @@ impl TensorCoresLayout {
         &self,
         sums: SumsOfProducts<
             '_,
-            impl Fn(usize, (usize, usize)) -> f64 + Sync,
+            impl Fn(usize, (usize, usize)) -> f64 + Copy + Sync,
             impl Fn(usize, usize, &mut [f64]) + Sync,
         >,
         weight: f64,
@@ -743,10 +751,14 @@ impl TensorCoresLayout {
             counts[..k].iter().map(|count| count * scale / f64::from(RESPONSIBILITY_SCALE)).collect();
         let centre = ArrayView1::from(&frame.shift);
         if self.covariance_type == CovarianceType::Diag && self.mixture.is_none() {
-            let write = |c: usize, first: ArrayViewMut1<'_, f64>, mut second: ArrayViewMut1<'_, f64>| {
-                write_first(c, first);
-                let unit = unit(c);
-                second.iter_mut().enumerate().for_each(|(i, to)| *to = pair(c, unit, i, i));
+            let write = |c: usize, mut first: ArrayViewMut1<'_, f64>, mut second: ArrayViewMut1<'_, f64>| {
+                // Copies, which no number that is written can change.
+                let (product, unit) = (product, unit(c));
+                let of_first = unit / f64::from(ONE);
+                for (i, ((first, second), inverse)) in first.iter_mut().zip(&mut second).zip(inverse).enumerate() {
+                    *first = product(c, (i, d)) * of_first * inverse;
+                    *second = product(c, (i, i)) * unit * inverse * inverse;
+                }
             };
             return Statistics::from_diagonal_sums(weight, log_likelihood, of_samples, centre, write);
         }

@@ -6,7 +6,7 @@ use crate::estep::{
     whitened,
 };
 use crate::general::{accumulate, density, posterior};
-use crate::likelihood::{batch, batch_tensor_cores, exp2_bias, pair, small_k, tiled};
+use crate::likelihood::{batch, batch_parameters, batch_tensor_cores, exp2_bias, pair, small_k, tiled};
 use crate::metropolis;
 use crate::pairwise::{centres, pairs, products, split};
 use crate::patterns::{complete, marginals};
@@ -75,6 +75,11 @@ pub fn small_k_name(d: usize, tied: bool, gaps: bool) -> String {
 /// Totals of many parameter sets over D ≤ 16 features.
 pub fn batch(d: usize) -> Entry<batch::BatchArgs> {
     Entry::new(format!("batch_d{d:02}"))
+}
+
+/// The parameters of many similar sets, for the kernels on the matrix units.
+pub fn batch_parameters() -> Entry<batch_parameters::BatchParametersArgs> {
+    Entry::new("batch_parameters")
 }
 
 /// Totals of many parameter sets on the matrix units, over the features of so many steps (1 to 4).

@@ -25,9 +25,6 @@ pub(crate) struct DeviceParameters<T> {
     pub weight: Vec<T>,
     /// The part of the constant that did not fit into wₖ.
     pub seed: Vec<T>,
-    /// The mixture's weights πₖ.
-    #[cfg(feature = "cuda")]
-    pub proportions: Vec<f64>,
     /// Constant of every sample, in log₂ units, to be added in float64.
     pub offset: f64,
     /// The covariances' matrices, which `scale` cannot hold.
@@ -173,19 +170,7 @@ impl<T: Float> DeviceParameters<T> {
         let (offset, weight, seed) = weights_and_seeds(constant);
         let (n_components, n_features) = mixture.means().dim();
         let offset = offset + frame_offset(n_features, frame.log2_scale);
-        Self {
-            n_components,
-            n_features,
-            scale,
-            shift,
-            weight,
-            seed,
-            #[cfg(feature = "cuda")]
-            proportions: mixture.weights().to_vec(),
-            offset,
-            matrices,
-            gaps: None,
-        }
+        Self { n_components, n_features, scale, shift, weight, seed, offset, matrices, gaps: None }
     }
 
     /// Converts a mixture with diagonal or spherical covariances for samples with missing values.

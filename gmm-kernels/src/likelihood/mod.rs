@@ -1,5 +1,6 @@
 //! Log-likelihoods: totals, totals of many parameter sets, and one value for each sample.
 pub mod batch;
+pub mod batch_parameters;
 pub mod batch_tensor_cores;
 pub mod batch_warpgroup;
 pub mod exp2_bias;

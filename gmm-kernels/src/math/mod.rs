@@ -3,7 +3,9 @@ mod float;
 pub mod float64;
 mod log_product;
 mod log_sum_exp;
+mod weights;
 
 pub use float::Float;
 pub use log_product::{LogProduct, warp_sum};
 pub use log_sum_exp::LogSumExp;
+pub use weights::weight_and_seed;

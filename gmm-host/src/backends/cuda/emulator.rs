@@ -129,7 +129,7 @@ impl Problem {
         };
         let total = once();
         assert_eq!(total.to_bits(), once().to_bits(), "the same bits every time");
-        layout::total(total, self.n as f64, &self.parameters, 0.0)
+        layout::total(total, self.n as f64, self.parameters.offset, 0.0)
     }
 
     /// Bounds of the errors of a total and of each sample; see the top of the file.

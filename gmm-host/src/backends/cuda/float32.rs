@@ -3,9 +3,10 @@ use super::device::gpu::Gpu;
 use super::device::memory::{Numbers, Workspace, allocate};
 use super::device::mismatch;
 use super::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
+use super::device::stream::finite;
 use super::estep::EStep;
 use super::general::{self, General};
-use super::likelihood::{LikelihoodTrial, Plan, batch_tensor_cores_layout, exp2_bias, layout, seconds};
+use super::likelihood::{LikelihoodTrial, NearSets, Plan, Sets, exp2_bias, layout, seconds};
 use super::metropolis::shape::Shape;
 use super::metropolis::{self, Metropolis};
 use super::missing::add_offsets;
@@ -13,12 +14,16 @@ use super::options::{CudaOptions, Requested};
 use super::plan::timing::Chooser;
 use super::plan::{Family, Operation, Task, Variant, candidates, families};
 use super::source::Source;
-use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::backends::device_parameters::{DeviceParameters, frame_offset};
 use crate::backends::either_precision::Float32Evaluator;
 use crate::data::frame::Frame;
 use crate::evaluator::check_features;
-use crate::{Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Precision, Result, Rows, Statistics};
+use crate::{
+    CovarianceType, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Precision, Result, Rows,
+    Statistics,
+};
 use cust::memory::DeviceBuffer;
+use gmm_kernels::entries;
 use ndarray::{Array1, Array2};
 use std::collections::HashMap;
 use std::f64::consts::LN_2;
@@ -48,16 +53,11 @@ pub(super) struct Float32<'a> {
     estep: EStep,
     general: General<f32>,
     metropolis: Option<Metropolis>,
-    batch_reference: Option<BatchReference>,
+    /// The mixture to which the parameter sets of batches are compared.
+    batch_reference: Option<Arc<Mixture>>,
+    /// Whether the latest batch had sets that were not near. Then the next is asked first: its sums could be in vain.
+    had_far_sets: bool,
     latest: Option<Latest>,
-}
-
-/// The mixture to which the parameter sets of batches are compared.
-#[derive(Debug, Clone)]
-struct BatchReference {
-    mixture: Mixture,
-    /// None where float32 cannot hold them.
-    parameters: Option<Arc<DeviceParameters<f32>>>,
 }
 
 /// How a likelihood is to be evaluated.
@@ -113,6 +113,7 @@ impl<'a> Float32<'a> {
             general: General::new()?,
             metropolis: None,
             batch_reference: None,
+            had_far_sets: false,
             latest: None,
         })
     }
@@ -123,15 +124,16 @@ impl<'a> Float32<'a> {
     }
 
     /// The operation over mixtures like this one.
-    fn task(&self, operation: Operation, parameters: &DeviceParameters<f32>) -> Task {
+    fn task(&self, operation: Operation, mixture: &Mixture) -> Task {
         let size = self.data.chunk_size();
+        let covariance_type = mixture.covariance_type();
         Task {
             operation,
             n: if operation == Operation::Scores { size.min(SCORES) } else { size },
-            k: parameters.n_components,
+            k: mixture.n_components(),
             d: self.data.d(),
-            full: !matches!(parameters.matrices, Matrices::Diagonal),
-            tied: matches!(parameters.matrices, Matrices::Shared(_)),
+            full: matches!(covariance_type, CovarianceType::Full | CovarianceType::Tied),
+            tied: covariance_type == CovarianceType::Tied,
             central: false,
             expandable: false,
             // A sample's score does not depend on its weight.
@@ -147,17 +149,17 @@ impl<'a> Float32<'a> {
         self.requested.filter(|requested| requested.family().is_some_and(has))
     }
 
-    /// How these parameters are to be evaluated: decided once for each task.
+    /// How these parameters are to be evaluated: decided once for each task. `near`: to be compared to this reference.
     fn plan(
         &mut self,
         task: &Task,
-        reference: &DeviceParameters<f32>,
         sets: &[DeviceParameters<f32>],
+        near: Option<(&Mixture, &[Mixture])>,
     ) -> Result<Planned> {
         let planned = match self.plans.get(task) {
             Some(planned) => *planned,
             None => {
-                let planned = self.new_plan(task, reference, sets)?;
+                let planned = self.new_plan(task, sets, near)?;
                 self.plans.insert(*task, planned);
                 planned
             }
@@ -172,8 +174,8 @@ impl<'a> Float32<'a> {
     fn new_plan(
         &self,
         task: &Task,
-        reference: &DeviceParameters<f32>,
         sets: &[DeviceParameters<f32>],
+        near: Option<(&Mixture, &[Mixture])>,
     ) -> Result<Planned> {
         let gpu = self.data.gpu();
         let requested = self.requested(task.operation);
@@ -200,8 +202,8 @@ impl<'a> Float32<'a> {
             stream: &pass.stream,
             workspace: Workspace::new(MAX_TOTALS)?,
             columns: columns.part(0, task.n)?,
-            reference,
             sets,
+            near: near.map(|(reference, sets)| self.near_sets(reference, sets)),
             scores: scores.as_ref().map(|scores| Numbers::of(scores)),
             plan: None,
         };
@@ -213,30 +215,96 @@ impl<'a> Float32<'a> {
         Chooser { gpu, file: self.tuning_file.as_deref() }
     }
 
+    /// These sets, to be compared to a reference.
+    fn near_sets<'s>(&'s self, reference: &'s Mixture, sets: &'s [Mixture]) -> NearSets<'s> {
+        NearSets { frame: self.data.frame(), reference, sets, n: self.data.n() }
+    }
+
     /// Each set's total, as a natural logarithm.
-    fn totals(
-        &mut self,
-        plan: &Plan,
-        reference: &DeviceParameters<f32>,
-        sets: &[DeviceParameters<f32>],
-    ) -> Result<Vec<f64>> {
+    fn totals(&mut self, plan: &Plan, sets: &[DeviceParameters<f32>]) -> Result<Vec<f64>> {
         for pass in self.data.passes() {
-            plan.prepare(&mut pass.workspace, reference, sets)?;
+            plan.prepare(&mut pass.workspace, Sets::Apart(sets))?;
         }
         let mut totals = vec![0.0; sets.len()];
         self.data.for_each_chunk(
             |_, Chunk { pass, columns, started }| {
                 let Pass { stream, workspace, .. } = pass;
                 let started = started.followed_by(workspace.parameters.send(stream)?);
-                Ok((started.followed_by(plan.start(stream, workspace, columns, sets, None)?), workspace))
+                let running = plan.start(stream, workspace, columns, Sets::Apart(sets), None)?;
+                Ok((started.followed_by(running), workspace))
             },
             |(running, workspace)| running.results(&workspace.totals, sets.len()),
             |chunk| totals.iter_mut().zip(chunk).for_each(|(sum, total)| *sum += total),
         )?;
+        let of = totals.into_iter().zip(sets);
+        of.map(|(log2, set)| self.total(plan, log2, set.offset)).collect()
+    }
+
+    /// A total as a natural logarithm, from a plan's sum of all samples and the constant of the set.
+    fn total(&self, plan: &Plan, log2: f64, offset: f64) -> Result<f64> {
         let bias = if plan.variant.family.has_exp2_bias() { exp2_bias(self.data.gpu())? } else { 0.0 };
-        let (scale, weight) = (self.data.weight_scale(), self.data.total_weight());
-        let total = |(log2, set): (&f64, &DeviceParameters<f32>)| layout::total(scale * log2, weight, set, bias);
-        Ok(totals.iter().zip(sets).map(total).collect())
+        Ok(layout::total(self.data.weight_scale() * log2, self.data.total_weight(), offset, bias))
+    }
+
+    /// The totals of those sets that are near to the reference, by kernels that compare them to it; None for the others.
+    fn near_totals(&mut self, task: &Task, reference: &Mixture, sets: &[Mixture]) -> Result<Vec<Option<f64>>> {
+        let none = vec![None; sets.len()];
+        let planned = self.plans.contains_key(task);
+        if !planned || self.had_far_sets {
+            let near = self.near(reference, sets)?;
+            self.had_far_sets = near.contains(&false);
+            if !near.contains(&true) {
+                return Ok(none);
+            }
+        }
+        // A plan is made by timing all kernels that can do the task.
+        let parameters: Vec<_> =
+            if planned { Vec::new() } else { sets.iter().filter_map(|set| self.parameters(set).ok()).collect() };
+        let plan = match self.plan(task, &parameters, Some((reference, sets)))? {
+            Planned::By(plan) if plan.variant.family.compares_sets() => plan,
+            _ => return Ok(none),
+        };
+        let frame = self.data.frame().clone();
+        let near = NearSets { frame: &frame, reference, sets, n: self.data.n() };
+        for pass in self.data.passes() {
+            plan.prepare(&mut pass.workspace, Sets::Near(near))?;
+        }
+        let mut totals = vec![(0.0, 0.0); sets.len()];
+        self.data.for_each_chunk(
+            |_, Chunk { pass, columns, started }| {
+                let Pass { stream, workspace, .. } = pass;
+                let running = plan.start(stream, workspace, columns, Sets::Near(near), None)?;
+                Ok((started.followed_by(running), workspace))
+            },
+            |(running, workspace)| {
+                let offsets = running.first_numbers(&workspace.offsets, sets.len())?;
+                Ok((running.numbers(&workspace.totals, sets.len())?, offsets))
+            },
+            |(sums, offsets)| {
+                for ((total, sum), offset) in totals.iter_mut().zip(sums).zip(offsets) {
+                    *total = (total.0 + sum, offset);
+                }
+            },
+        )?;
+        let common = frame_offset(task.d, frame.log2_scale);
+        let of_set = |(log2, offset): (f64, f64)| match offset.is_finite() {
+            true => finite(vec![self.total(&plan, log2, offset + common)?]).map(|total| Some(total[0])),
+            false => Ok(None),
+        };
+        let totals: Vec<_> = totals.into_iter().map(of_set).collect::<Result<_>>()?;
+        self.had_far_sets = totals.contains(&None);
+        Ok(totals)
+    }
+
+    /// Which of the sets are near to the reference.
+    fn near(&mut self, reference: &Mixture, sets: &[Mixture]) -> Result<Vec<bool>> {
+        let kernel = self.data.gpu().kernel(&entries::batch_parameters(), None)?;
+        let frame = self.data.frame().clone();
+        let near = NearSets { frame: &frame, reference, sets, n: self.data.n() };
+        let Pass { stream, workspace, .. } = &mut self.data.passes()[0];
+        near.prepare(workspace)?;
+        let offsets = near.start(kernel, stream, workspace)?.numbers(&workspace.offsets, sets.len())?;
+        Ok(offsets.into_iter().map(f64::is_finite).collect())
     }
 
     /// Whether several parameter sets can be evaluated in one launch.
@@ -246,41 +314,50 @@ impl<'a> Float32<'a> {
             && !candidates(task, None, &self.data.gpu().limits).is_empty()
     }
 
-    /// Writes the total of each set, all of one task, to its place: those near to the reference by kernels that compare them to it.
-    fn batch(&mut self, places: &[usize], sets: Vec<DeviceParameters<f32>>, totals: &mut [f64]) -> Result<()> {
-        let task = self.task(Operation::Totals, &sets[0]);
-        let fits = |p: &Arc<DeviceParameters<f32>>| self.task(Operation::Totals, p) == task;
-        let fixed = self.batch_reference.as_ref().map(|fixed| fixed.parameters.clone().filter(fits));
+    /// Whether a kernel that may be used compares sets of this task to a reference.
+    fn can_compare(&self, task: &Task) -> bool {
+        let limits = &self.data.gpu().limits;
         let requested = self.requested.and_then(Requested::family);
-        let compares = fixed.is_some()
-            || sets.len() >= FEWEST_NEAR_SETS
-            || matches!(requested, Some(Family::BatchTensorCores | Family::BatchWarpgroup));
-        let reference = fixed.flatten().unwrap_or_else(|| Arc::new(sets[0].clone()));
-        let is_near = match compares {
-            true => batch_tensor_cores_layout::near(&reference, &sets, self.data.n()),
-            false => vec![false; sets.len()],
-        };
-        let placed = places.iter().copied().zip(sets).zip(is_near);
-        let (near, far): (Vec<_>, Vec<_>) = placed.partition(|(_, is_near)| *is_near);
-        for (expandable, placed) in [(true, near), (false, far)] {
-            let task = Task { expandable, ..task };
-            let (places, sets): (Vec<usize>, Vec<_>) = placed.into_iter().map(|(placed, _)| placed).unzip();
-            for (places, sets) in places.chunks(MAX_TOTALS).zip(sets.chunks(MAX_TOTALS)) {
-                let Planned::By(plan) = self.plan(&task, &reference, sets)? else {
-                    return Err(mismatch("the kernel of a batch", vec![sets.len()], vec![0]));
-                };
-                let some = self.totals(&plan, &reference, sets)?;
-                places.iter().zip(some).for_each(|(&place, total)| totals[place] = total);
+        let families = requested.map_or_else(|| families(task, limits), |family| vec![family]);
+        families.iter().any(|family| family.compares_sets() && family.problem(task, limits).is_none())
+    }
+
+    /// Writes the totals of sets that are all of one task: of those near to the reference by kernels that compare them to it.
+    fn batch(&mut self, task: &Task, sets: &[Mixture], totals: &mut [f64]) -> Result<()> {
+        let fixed = self.batch_reference.clone();
+        let requested = self.requested.and_then(Requested::family);
+        let compares =
+            fixed.is_some() || sets.len() >= FEWEST_NEAR_SETS || requested.is_some_and(Family::compares_sets);
+        let fits = |reference: &&Mixture| self.task(Operation::Totals, reference) == *task;
+        let reference = fixed.as_deref().filter(fits).unwrap_or(&sets[0]);
+        let near_task = Task { expandable: true, ..*task };
+        let compares = compares && (self.plans.contains_key(&near_task) || self.can_compare(&near_task));
+        let mut others = Vec::new();
+        for (first, sets) in (0..).step_by(MAX_TOTALS).zip(sets.chunks(MAX_TOTALS)) {
+            let near = if compares { self.near_totals(&near_task, reference, sets)? } else { vec![None; sets.len()] };
+            for (place, total) in (first..).zip(near) {
+                match total {
+                    Some(total) => totals[place] = total,
+                    None => others.push(place),
+                }
             }
+        }
+        for places in others.chunks(MAX_TOTALS) {
+            let sets: Vec<_> = places.iter().map(|&place| self.parameters(&sets[place])).collect::<Result<_>>()?;
+            let Planned::By(plan) = self.plan(task, &sets, None)? else {
+                return Err(mismatch("the kernel of a batch", vec![sets.len()], vec![0]));
+            };
+            let some = self.totals(&plan, &sets)?;
+            places.iter().zip(some).for_each(|(&place, total)| totals[place] = total);
         }
         Ok(())
     }
 
     /// Each sample's score.
     fn scores(&mut self, plan: &Plan, parameters: &DeviceParameters<f32>) -> Result<Array1<f64>> {
-        let sets = slice::from_ref(parameters);
+        let sets = Sets::Apart(slice::from_ref(parameters));
         for pass in self.data.passes() {
-            plan.prepare(&mut pass.workspace, parameters, sets)?;
+            plan.prepare(&mut pass.workspace, sets)?;
         }
         let scores: DeviceBuffer<f32> = allocate(self.data.n().min(SCORES))?;
         let mut host = vec![0.0f32; scores.len()];
@@ -315,13 +392,14 @@ impl<'a> Float32<'a> {
         let parameters = self.parameters(mixture)?;
         let sets = slice::from_ref(&parameters);
         self.data.gpu().enter()?;
-        let task = self.task(Operation::Total, &parameters);
-        let Planned::By(plan) = self.plan(&task, &parameters, sets)? else {
+        let task = self.task(Operation::Total, mixture);
+        let Planned::By(plan) = self.plan(&task, sets, None)? else {
             let (general, data) = self.general();
             return general.seconds(data, mixture, repeats);
         };
+        let sets = Sets::Apart(sets);
         for pass in self.data.passes() {
-            plan.prepare(&mut pass.workspace, &parameters, sets)?;
+            plan.prepare(&mut pass.workspace, sets)?;
         }
         let Chunk { pass, columns, started } = self.data.chunk(0)?;
         let Pass { stream, workspace, .. } = pass;
@@ -373,9 +451,9 @@ impl Evaluator for Float32<'_> {
         let parameters = self.parameters(mixture)?;
         let sets = slice::from_ref(&parameters);
         self.data.gpu().enter()?;
-        let task = self.task(Operation::Total, &parameters);
-        match self.plan(&task, &parameters, sets)? {
-            Planned::By(plan) => Ok(self.totals(&plan, &parameters, sets)?[0]),
+        let task = self.task(Operation::Total, mixture);
+        match self.plan(&task, sets, None)? {
+            Planned::By(plan) => Ok(self.totals(&plan, sets)?[0]),
             Planned::General => {
                 let (general, data) = self.general();
                 general.log_likelihood(data, mixture)
@@ -384,33 +462,31 @@ impl Evaluator for Float32<'_> {
     }
 
     fn fix_batch_reference(&mut self, mixture: &Mixture) {
-        if self.batch_reference.as_ref().is_none_or(|reference| reference.mixture != *mixture) {
-            let parameters = self.parameters(mixture).ok().map(Arc::new);
-            self.batch_reference = Some(BatchReference { mixture: mixture.clone(), parameters });
+        if self.batch_reference.as_deref() != Some(mixture) {
+            self.batch_reference = Some(Arc::new(mixture.clone()));
         }
     }
 
     /// The same sets in the same order give the same bits. Without a fixed reference, a set's total may differ by rounding with the first of them,
     /// to which those near to it are compared; and it may differ from [`Self::log_likelihood`]'s.
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
-        // One after the other: to wake other threads takes as long as the work for 64 sets.
-        let all: Vec<_> = mixtures.iter().map(|m| self.parameters(m)).collect::<Result<_>>()?;
+        mixtures.iter().try_for_each(|mixture| check_features(mixture, self.data.d()))?;
         self.data.gpu().enter()?;
-        let mut totals = vec![0.0; all.len()];
-        let alike = |a: &DeviceParameters<f32>, b: &DeviceParameters<f32>| {
-            self.task(Operation::Totals, a) == self.task(Operation::Totals, b)
-        };
-        let lengths: Vec<usize> = all.chunk_by(alike).map(<[_]>::len).collect();
-        let mut all = all.into_iter().enumerate();
+        let mut totals = vec![0.0; mixtures.len()];
+        let task = |mixture: &Mixture| self.task(Operation::Totals, mixture);
+        let lengths: Vec<usize> = mixtures.chunk_by(|a, b| task(a) == task(b)).map(<[_]>::len).collect();
+        let mut first = 0;
         for length in lengths {
-            let (places, sets): (Vec<_>, Vec<_>) = all.by_ref().take(length).unzip();
-            if self.takes_batches(&self.task(Operation::Totals, &sets[0])) {
-                self.batch(&places, sets, &mut totals)?;
+            let (sets, totals) = (&mixtures[first..][..length], &mut totals[first..][..length]);
+            let task = self.task(Operation::Totals, &sets[0]);
+            if self.takes_batches(&task) {
+                self.batch(&task, sets, totals)?;
             } else {
-                for place in places {
-                    totals[place] = self.log_likelihood(&mixtures[place])?;
+                for (set, total) in sets.iter().zip(totals) {
+                    *total = self.log_likelihood(set)?;
                 }
             }
+            first += length;
         }
         Ok(totals)
     }
@@ -418,8 +494,8 @@ impl Evaluator for Float32<'_> {
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
         let parameters = self.parameters(mixture)?;
         self.data.gpu().enter()?;
-        let task = self.task(Operation::Scores, &parameters);
-        match self.plan(&task, &parameters, slice::from_ref(&parameters))? {
+        let task = self.task(Operation::Scores, mixture);
+        match self.plan(&task, slice::from_ref(&parameters), None)? {
             Planned::By(plan) => {
                 let scores = self.scores(&plan, &parameters)?;
                 Ok(add_offsets(&self.samples, parameters.gaps.as_ref(), scores))

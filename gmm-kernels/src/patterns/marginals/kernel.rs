@@ -3,13 +3,11 @@ use super::super::*;
 use super::*;
 use crate::estep::fused;
 use crate::general::density::{self, ROWS};
-use crate::math::{Float, float64, warp_sum};
+use crate::math::{Float, float64, warp_sum, weight_and_seed};
 use crate::simt::*;
 
 /// A pivot below this fraction of its variance is rounding noise: the matrix is singular to float64.
 const SINGULAR: f64 = f64::EPSILON;
-/// The smallest exponent that is put into a weight wₖ; the rest of a smaller constant goes into the seed.
-const MIN_WEIGHT_EXPONENT: f64 = -60.0;
 /// |x| is below it in the frame.
 const REACH: f64 = 16.0;
 
@@ -430,15 +428,7 @@ unsafe fn write_weights<T: Float>(args: &MarginalsArgs<T>, pattern: usize) {
         while c < if capacity > 0 { capacity } else { k } {
             let (mut w, mut seed) = (T::ZERO, T::ZERO);
             if c < k {
-                let relative = load(args.constants.add(pattern * k + c)) - offset;
-                if relative > f64::MIN {
-                    let exponent = if relative < MIN_WEIGHT_EXPONENT { MIN_WEIGHT_EXPONENT } else { relative };
-                    let exact = float64::exp2(exponent);
-                    w = T::narrow(exact);
-                    // log₂(exact / w), from the first two terms of its series: their difference is a rounding.
-                    let e = exact / w.wide() - 1.0;
-                    seed = T::narrow(relative - exponent + (e - e * e / 2.0) * core::f64::consts::LOG2_E);
-                }
+                (w, seed) = weight_and_seed(load(args.constants.add(pattern * k + c)) - offset);
             }
             store(to.wrapping_add(weights + c), w);
             store(to.wrapping_add(seeds + c), seed);

@@ -206,6 +206,7 @@ mod tests {
         for (capacity, features) in [8, 32].into_iter().flat_map(|k| [4, 8, 12, 16].map(|d| (k, d))) {
             check(entries::fused64(capacity, features));
         }
+        check(entries::batch_parameters());
         check(entries::exp2_bias());
         check(entries::pair());
         check(entries::marginals::<f32>());

@@ -188,6 +188,11 @@ pub struct Workspace {
     /// For launches whose sums are added up by another.
     pub partials: DeviceBuffer<f64>,
     pub parameters: Upload<f32>,
+    /// For parameters that are made on the device, of these mixtures.
+    pub batch_parameters: DeviceBuffer<f32>,
+    pub mixtures: Upload<f64>,
+    /// The constants of their sets' likelihoods.
+    pub offsets: Slots,
 }
 
 impl Workspace {
@@ -198,6 +203,9 @@ impl Workspace {
             blocks: BlockSums::new(1)?,
             partials: allocate(1)?,
             parameters: Upload::new()?,
+            batch_parameters: allocate(1)?,
+            mixtures: Upload::new()?,
+            offsets: Slots::new(totals)?,
         })
     }
 

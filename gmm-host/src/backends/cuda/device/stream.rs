@@ -224,9 +224,14 @@ impl<'s, L> Running<'s, L> {
 
     /// As [`results`](Self::results), also where they are not finite.
     pub fn numbers(mut self, slots: &Slots, count: usize) -> Result<Vec<f64>> {
-        let results: Vec<f64> = (0..count).map(|i| slots.wait(i, &self.stream.inner)).collect::<Result<_>>()?;
+        let results = self.first_numbers(slots, count)?;
         self.held = None;
         Ok(results)
+    }
+
+    /// What this work leaves in the first `count` slots before its end.
+    pub fn first_numbers(&self, slots: &Slots, count: usize) -> Result<Vec<f64>> {
+        (0..count).map(|i| slots.wait(i, &self.stream.inner)).collect()
     }
 
     /// A guard of the same work that holds nothing: what this one holds is borrowed for as long as the guard may live.

@@ -4,10 +4,12 @@ use crate::backends::cuda::likelihood::{batch_tensor_cores_layout, layout};
 use crate::backends::cuda::missing::add_offsets;
 use crate::backends::cuda::plan::even;
 use crate::backends::cuda::source::Source;
-use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::backends::device_parameters::{DeviceParameters, Matrices, frame_offset};
+use crate::data::frame::{Float, Frame};
 use crate::{CovarianceType, Covariances, Mixture, Samples};
 use cust::memory::bytemuck;
 use gmm_kernels::data;
+use gmm_kernels::likelihood::batch_parameters::{self, BatchParametersArgs, batch_parameters};
 use gmm_kernels::likelihood::{batch, batch_tensor_cores, batch_warpgroup, pair, small_k, tiled};
 use gmm_kernels::reduce::sets::{ReduceSetsArgs, reduce_sets};
 use gmm_kernels::simt::WARPGROUP;
@@ -178,15 +180,66 @@ impl Problem {
     }
 }
 
+/// The parameters of sets beside a reference as `batch_parameters` makes them for a total over `n` samples, and the sets' constants.
+fn near_sets(frame: &Frame, reference: &Mixture, sets: &[Mixture], n: usize) -> (Vec<u128>, Vec<f64>) {
+    let (k, d) = reference.means().dim();
+    let [of_coefficients, of_weights, of_reference] = batch_tensor_cores_layout::sections(k, d, sets.len());
+    let mut mixtures = vec![f64::NAN; batch_tensor_cores_layout::numbers(k, d, sets.len())];
+    batch_tensor_cores_layout::write(frame, reference, sets, &mut mixtures);
+    let mut offsets = vec![f64::NAN; sets.len()];
+    // NaN: each number is to be written.
+    let mut parameters = vec![u128::MAX; of_reference.end / 4];
+    let all: &mut [f32] = bytemuck::cast_slice_mut(&mut parameters);
+    let (coefficients, rest) = all.split_at_mut(of_coefficients.len());
+    let (weights, reference_rows) = rest.split_at_mut(of_weights.len());
+    let (loss, most) = batch_tensor_cores_layout::loss(n);
+    let mut memory = Memory::new();
+    let args = BatchParametersArgs {
+        k: k as u32,
+        d: d as u32,
+        sets: sets.len() as u32,
+        mixtures: memory.read("mixtures", &mixtures),
+        max_deviation: f32::MAX_DEVIATION,
+        loss,
+        most,
+        coefficients: memory.write("coefficients", coefficients),
+        weights: memory.write("weights", weights),
+        reference: memory.write("reference", reference_rows),
+        offsets: memory.write("offsets", &mut offsets),
+    };
+    let places = (batch_tensor_cores::SETS * batch_tensor_cores_layout::fours(sets.len())) as u32;
+    // SAFETY: the argument of this kernel, with the arrays of `memory`.
+    unsafe {
+        launch(
+            (places, 1),
+            batch_parameters::BLOCK,
+            batch_parameters::shared_bytes(k),
+            &memory,
+            batch_parameters,
+            args,
+        );
+    }
+    assert!(bytemuck::cast_slice::<_, f32>(&parameters).iter().all(|v| v.is_finite()), "a number was not written");
+    (parameters, offsets)
+}
+
+/// Which sets are near to the reference.
+fn near(frame: &Frame, reference: &Mixture, sets: &[Mixture], n: usize) -> Vec<bool> {
+    near_sets(frame, reference, sets, n).1.into_iter().map(f64::is_finite).collect()
+}
+
 impl Problem {
     /// As [`Self::batch`] on the matrix units, `part` fours of sets in a block: by warps, and, in blocks of so many more threads that they are
     /// whole warpgroups, by these.
     fn batch_tensor_cores(&self, x: &Array2<f32>, sets: &[Mixture], grid: u32, block: u32, part: usize) {
         let all: Vec<_> = sets.iter().map(|m| DeviceParameters::<f32>::new(m, &self.frame).unwrap()).collect();
-        assert!(batch_tensor_cores_layout::near(&all[0], &all, self.n).iter().all(|near| *near));
         let [coefficients, weights, reference] = batch_tensor_cores_layout::sections(self.k, self.d, sets.len());
-        let mut parameters = vec![u128::MAX; reference.end / 4];
-        batch_tensor_cores_layout::write(&all[0], &all, bytemuck::cast_slice_mut(&mut parameters));
+        let (parameters, offsets) = near_sets(&self.frame, &sets[0], sets, self.n);
+        for (set, offset) in all.iter().zip(offsets) {
+            let offset = offset + frame_offset(self.d, self.frame.log2_scale);
+            // Some roundings of float64 in sums of K·D logarithms of at most 2^7; infinite where a set is not near.
+            assert!((offset - set.offset).abs() <= 1e-11, "{offset} for {}", set.offset);
+        }
         let parameters: &[f32] = bytemuck::cast_slice(&parameters);
         let eights = batch_tensor_cores_layout::eights(self.k);
         let fours = batch_tensor_cores_layout::fours(sets.len());
@@ -262,7 +315,7 @@ impl Problem {
         assert_eq!(totals, once(), "the same bits every time");
         for ((mixture, set), total) in sets.iter().zip(parameters).zip(totals) {
             let truth = Problem::new(x.clone(), mixture);
-            truth.check(layout::total(total, self.n as f64, set, 0.0), what);
+            truth.check(layout::total(total, self.n as f64, set.offset, 0.0), what);
         }
     }
 }
@@ -304,6 +357,49 @@ fn batch_tensor_cores_leaves_out_components_without_weight() {
     let weights = Array1::from_shape_fn(11, |c| if c < 3 { 0.0 } else { 0.125 });
     let mixture = Mixture::new(weights, means, full.covariances().clone()).unwrap();
     Problem::new(x.clone(), &mixture).batch_tensor_cores(&x, &[full, mixture.clone(), mixture], 1, 64, 1);
+}
+
+/// A set is near or not, depending on how much its total would lose over so many samples.
+#[test]
+fn near_depends_on_the_number_of_samples() {
+    let frame = Frame::of(ndarray::arr2(&[[-4.0f32, -4.0], [0.0, 0.0], [4.0, 4.0]]).view());
+    let one = |variance: f64, mean: f64| {
+        let (means, variances) = (ndarray::arr2(&[[mean, 0.0]]), ndarray::arr2(&[[variance, 1.0]]));
+        Mixture::new(Array1::ones(1), means, Covariances::Diag(variances)).unwrap()
+    };
+    let [a, b, c] = [one(1.0, 1.0), one(1.01, 1.005), one(3.0, -2.0)];
+    let near = |set: &Mixture, n| near(&frame, &a, std::slice::from_ref(set), n)[0];
+    assert!(near(&a, usize::MAX));
+    assert!(near(&b, 1_000_000) && !near(&b, 1_000_000_000));
+    assert!(near(&c, 1000) && !near(&c, 1_000_000));
+}
+
+/// In the place of a set that is not near, or outside the range of float32, is the reference: the other sets' numbers are the same.
+#[test]
+fn far_sets_are_replaced_by_the_reference() {
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    let (n, k, d) = (1_000_000, 9, 8);
+    let x = Array2::from_shape_simple_fn((100, d), || rng.sample(StandardNormal));
+    let reference = random_mixture(&mut rng, k, d);
+    let problem = Problem::new(x, &reference);
+    let with = |weights: Array1<f64>, shift: f64, factor: f64| {
+        let Covariances::Diag(v) = reference.covariances() else { unreachable!() };
+        Mixture::new(weights, &reference.means() + shift, Covariances::Diag(v * factor)).unwrap()
+    };
+    let weights = || reference.weights().to_owned();
+    let mut one = Array1::zeros(k);
+    one[3] = 1.0;
+    let sets =
+        [with(weights(), 1e-4, 1.0), with(weights(), 3.0, 1.0), with(weights(), 0.0, 1e-60), with(one, 0.0, 1.0)];
+    let (parameters, offsets) = near_sets(&problem.frame, &reference, &sets, n);
+    assert_eq!(offsets.iter().map(|v| v.is_finite()).collect::<Vec<_>>(), [true, false, false, true]);
+    assert_eq!(offsets[1..3], [f64::INFINITY; 2]);
+    let replaced = [sets[0].clone(), reference.clone(), reference.clone(), sets[3].clone()];
+    assert!(near_sets(&problem.frame, &reference, &replaced, n).0 == parameters);
+    // A component that the reference has no weight for has nothing to be compared to.
+    assert_eq!(near(&problem.frame, &sets[3], &[sets[3].clone(), reference.clone()], n), [true, false]);
+    // Nor has any set beside a reference that float32 cannot hold.
+    assert_eq!(near(&problem.frame, &sets[2], &[sets[2].clone(), reference.clone()], n), [false, false]);
 }
 
 #[test]

@@ -128,9 +128,9 @@ pub(crate) fn write_tiles(parameters: &DeviceParameters<f32>, rows: usize, scale
 }
 
 /// The natural logarithm of the likelihood of samples of total weight `weight`, from a kernel's sum in log₂ units. `bias`
-/// is added to each sample's log₂-likelihood (see `exp2_bias`).
-pub(crate) fn total(log2: f64, weight: f64, parameters: &DeviceParameters<f32>, bias: f64) -> f64 {
-    std::f64::consts::LN_2 * (log2 + weight * (parameters.offset + bias))
+/// is added to each sample's log₂-likelihood (see `exp2_bias`), as is the parameters' `offset`.
+pub(crate) fn total(log2: f64, weight: f64, offset: f64, bias: f64) -> f64 {
+    std::f64::consts::LN_2 * (log2 + weight * (offset + bias))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Log-likelihoods in float32: totals, totals of many parameter sets, and scores, by the kernels of
 //! `gmm_kernels::likelihood`.
 mod batch;
+mod batch_parameters;
 mod batch_tensor_cores;
 pub(crate) mod batch_tensor_cores_layout;
 mod exp2_bias;
@@ -21,11 +22,29 @@ use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use crate::{Error, Result};
 use gmm_kernels::entries;
 use gmm_kernels::likelihood::batch::BatchArgs;
+use gmm_kernels::likelihood::batch_parameters::BatchParametersArgs;
 use gmm_kernels::likelihood::batch_tensor_cores::{BatchTensorCoresArgs, SETS, steps};
 use gmm_kernels::likelihood::pair::PairArgs;
 use gmm_kernels::likelihood::tiled::TiledArgs;
 use gmm_kernels::reduce::sets::ReduceSetsArgs;
-use std::slice;
+
+/// The parameter sets of a launch.
+#[derive(Debug, Clone, Copy)]
+pub enum Sets<'a> {
+    /// Each with all of its parameters.
+    Apart(&'a [DeviceParameters<f32>]),
+    /// For `batch_tensor_cores` and `batch_warpgroup`.
+    Near(NearSets<'a>),
+}
+
+impl Sets<'_> {
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Apart(sets) => sets.len(),
+            Self::Near(near) => near.sets.len(),
+        }
+    }
+}
 
 /// A variant made ready for a device and a task: its kernels compiled, its grid computed.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +61,8 @@ enum Kernels {
     SmallK(small_k::Kernels),
     /// The kernel that gives each block's sums, and the one that adds them up.
     Batch(Kernel<BatchArgs>, Kernel<ReduceSetsArgs>),
-    BatchTensorCores(Kernel<BatchTensorCoresArgs>, Kernel<ReduceSetsArgs>),
+    /// As `Batch`, behind the kernel that makes the parameters.
+    BatchTensorCores(Kernel<BatchParametersArgs>, Kernel<BatchTensorCoresArgs>, Kernel<ReduceSetsArgs>),
     Tiled(Kernel<TiledArgs>),
     Pair(Kernel<PairArgs>),
 }
@@ -72,7 +92,9 @@ impl Plan {
                     Family::BatchWarpgroup => entries::batch_warpgroup(steps(d), task.k),
                     _ => entries::batch_tensor_cores(steps(d)),
                 };
-                Kernels::BatchTensorCores(gpu.kernel(&entry, registers)?, gpu.kernel(&entries::reduce_sets(), None)?)
+                let (parameters, reduce) =
+                    (gpu.kernel(&entries::batch_parameters(), None)?, gpu.kernel(&entries::reduce_sets(), None)?);
+                Kernels::BatchTensorCores(parameters, gpu.kernel(&entry, registers)?, reduce)
             }
             Family::Tiled8 | Family::Tiled16 => {
                 Kernels::Tiled(gpu.kernel(&entries::tiled(family.rows(), task.full, task.gaps), registers)?)
@@ -94,15 +116,8 @@ impl Plan {
         Ok(Self { variant, task: *task, kernels, blocks, shared })
     }
 
-    /// Makes a workspace ready for these parameter sets: parameters as the kernel reads them, and room for its sums. Kernels for sets that are
-    /// near to each other compare them to the `reference`; the others do not use it.
-    pub fn prepare(
-        &self,
-        workspace: &mut Workspace,
-        reference: &DeviceParameters<f32>,
-        sets: &[DeviceParameters<f32>],
-    ) -> Result<()> {
-        self.check(slice::from_ref(reference))?;
+    /// Makes a workspace ready for these parameter sets: parameters as the kernel reads them, and room for its sums.
+    pub fn prepare(&self, workspace: &mut Workspace, sets: Sets<'_>) -> Result<()> {
         self.check(sets)?;
         let Task { k, d, full, gaps, .. } = self.task;
         let blocks = self.blocks as usize;
@@ -112,6 +127,10 @@ impl Plan {
             }
             _ => workspace.blocks.enlarge(blocks)?,
         }
+        let sets = match sets {
+            Sets::Near(near) => return near.prepare(workspace),
+            Sets::Apart(sets) => sets,
+        };
         match self.variant.family {
             // The other parameters are part of the kernel's argument.
             Family::SmallK => {
@@ -124,10 +143,6 @@ impl Plan {
             Family::Batch => workspace.parameters.fill(batch::parameters(k, d, sets.len()), |to| {
                 batch::write(sets, to);
             }),
-            Family::BatchTensorCores | Family::BatchWarpgroup => {
-                let [.., last] = batch_tensor_cores_layout::sections(k, d, sets.len());
-                workspace.parameters.fill(last.end, |to| batch_tensor_cores_layout::write(reference, sets, to))
-            }
             Family::Pair => {
                 let width = layout::pair_row(d);
                 workspace.parameters.fill(k * width, |to| layout::component_rows(&sets[0], width, to))
@@ -149,7 +164,7 @@ impl Plan {
         stream: &'a Stream,
         workspace: &'a Workspace,
         columns: Columns<'a>,
-        sets: &[DeviceParameters<f32>],
+        sets: Sets<'_>,
         scores: Option<Numbers<'a, f32>>,
     ) -> Result<Running<'a, ()>> {
         self.check(sets)?;
@@ -161,13 +176,13 @@ impl Plan {
         let (output, parameters) = (workspace.output(), workspace.parameters.device());
         let grid = Grid::new(self.blocks, self.variant.block, self.shared);
         let cached_quads = self.variant.cached_quads(d);
-        match self.kernels {
-            Kernels::SmallK(kernels) => {
+        match (self.kernels, sets) {
+            (Kernels::SmallK(kernels), Sets::Apart(sets)) => {
                 let triangle = self.task.tied.then_some(parameters);
                 let memory = small_k::Memory { columns, cached_quads, triangle, output };
                 kernels.start(stream, grid, &sets[0], memory)
             }
-            Kernels::Batch(kernel, reduce) => {
+            (Kernels::Batch(kernel, reduce), _) => {
                 let group = self.variant.group(k, d).min(sets.len());
                 let sums = batch::Batch {
                     columns,
@@ -181,21 +196,23 @@ impl Plan {
                 let running = stream.launch(kernel, sums.grid(self.blocks, self.variant.block), sums)?;
                 Ok(running.followed_by(self.reduce(stream, reduce, workspace, sets.len())?).borrowed())
             }
-            Kernels::BatchTensorCores(kernel, reduce) => {
+            (Kernels::BatchTensorCores(of_parameters, kernel, reduce), Sets::Near(near)) => {
+                let started = near.start(of_parameters, stream, workspace)?;
                 let sums = batch_tensor_cores::BatchTensorCores {
                     columns,
                     cached_quads,
-                    parameters,
-                    sets: sets.len(),
+                    parameters: Numbers::of(&workspace.batch_parameters),
+                    sets: near.sets.len(),
                     part: self.variant.split as usize,
                     k,
                     warpgroups: self.variant.family == Family::BatchWarpgroup,
                     partials: Numbers::of(&workspace.partials),
                 };
-                let running = stream.launch(kernel, sums.grid(self.blocks, self.variant.block), sums)?;
-                Ok(running.followed_by(self.reduce(stream, reduce, workspace, sets.len())?).borrowed())
+                let running =
+                    started.followed_by(stream.launch(kernel, sums.grid(self.blocks, self.variant.block), sums)?);
+                Ok(running.followed_by(self.reduce(stream, reduce, workspace, near.sets.len())?).borrowed())
             }
-            Kernels::Tiled(kernel) => {
+            (Kernels::Tiled(kernel), _) => {
                 let likelihood = tiled::Tiled {
                     columns,
                     cached_quads,
@@ -212,10 +229,12 @@ impl Plan {
                 };
                 Ok(stream.launch(kernel, grid, likelihood)?.borrowed())
             }
-            Kernels::Pair(kernel) => {
+            (Kernels::Pair(kernel), _) => {
                 let pair = pair::Pair { columns, k, parameters, scores, output };
                 Ok(stream.launch(kernel, grid, pair)?.borrowed())
             }
+            // `check` has found that they belong together.
+            (Kernels::SmallK(_), Sets::Near(_)) | (Kernels::BatchTensorCores(..), Sets::Apart(_)) => Err(self.wrong()),
         }
     }
 
@@ -236,20 +255,40 @@ impl Plan {
     }
 
     /// Checks that one launch can evaluate these sets.
-    fn check(&self, sets: &[DeviceParameters<f32>]) -> Result<()> {
+    fn check(&self, sets: Sets<'_>) -> Result<()> {
         let Task { k, d, .. } = self.task;
-        let most = if self.variant.family.operations().contains(&Operation::Totals) { MAX_TOTALS } else { 1 };
-        if sets.is_empty() || sets.len() > most {
+        let family = self.variant.family;
+        let most = if family.operations().contains(&Operation::Totals) { MAX_TOTALS } else { 1 };
+        if sets.len() == 0 || sets.len() > most {
             return Err(mismatch("the parameter sets of a launch", vec![most], vec![sets.len()]));
         }
-        match sets.iter().find(|p| (p.n_components, p.n_features) != (k, d)) {
-            Some(p) => Err(mismatch("a mixture", vec![k, d], vec![p.n_components, p.n_features])),
+        if matches!(sets, Sets::Near(_)) != family.compares_sets() {
+            return Err(self.wrong());
+        }
+        let other = match sets {
+            Sets::Apart(sets) => sets.iter().map(|p| (p.n_components, p.n_features)).find(|shape| *shape != (k, d)),
+            Sets::Near(NearSets { reference, sets, .. }) => {
+                std::iter::once(reference).chain(sets).map(|m| m.means().dim()).find(|shape| *shape != (k, d))
+            }
+        };
+        match other {
+            Some((of_k, of_d)) => Err(mismatch("a mixture", vec![k, d], vec![of_k, of_d])),
             None => Ok(()),
+        }
+    }
+
+    /// The error for sets that are not as this variant takes them.
+    fn wrong(&self) -> Error {
+        Error::Kernel {
+            name: self.variant.to_string(),
+            problem: "takes other parameters".into(),
+            available: String::new(),
         }
     }
 }
 
 pub use batch::{ReduceSets, Totals};
+pub use batch_parameters::NearSets;
 pub use exp2_bias::exp2_bias;
 pub use tiled::{Exponents, Tiled};
 
@@ -260,17 +299,26 @@ pub struct LikelihoodTrial<'a> {
     pub stream: &'a Stream,
     pub workspace: Workspace,
     pub columns: Columns<'a>,
-    pub reference: &'a DeviceParameters<f32>,
     pub sets: &'a [DeviceParameters<f32>],
+    /// The same sets, for the kernels that compare them to a reference; None where none is asked for.
+    pub near: Option<NearSets<'a>>,
     pub scores: Option<Numbers<'a, f32>>,
     /// The plan that was made ready, and for how many samples.
     pub plan: Option<(Plan, usize)>,
 }
 
+impl<'a> LikelihoodTrial<'a> {
+    /// The sets as a variant takes them.
+    fn sets(&self, variant: Variant) -> Sets<'a> {
+        self.near.filter(|_| variant.family.compares_sets()).map_or(Sets::Apart(self.sets), Sets::Near)
+    }
+}
+
 impl Trial for LikelihoodTrial<'_> {
     fn prepare(&mut self, variant: Variant, n: usize) -> Result<()> {
         let plan = Plan::new(self.gpu, variant, &Task { n, ..self.task })?;
-        plan.prepare(&mut self.workspace, self.reference, self.sets)?;
+        let sets = self.sets(variant);
+        plan.prepare(&mut self.workspace, sets)?;
         self.workspace.parameters.send(self.stream)?.wait()?;
         self.plan = Some((plan, n));
         Ok(())
@@ -279,7 +327,8 @@ impl Trial for LikelihoodTrial<'_> {
     fn seconds(&mut self, repeats: u32) -> Result<f64> {
         let Some((plan, n)) = self.plan else { return Ok(f64::INFINITY) };
         let columns = self.columns.part(0, n)?;
-        seconds(self.stream, repeats, || plan.start(self.stream, &self.workspace, columns, self.sets, self.scores))
+        let sets = self.sets(plan.variant);
+        seconds(self.stream, repeats, || plan.start(self.stream, &self.workspace, columns, sets, self.scores))
     }
 }
 

@@ -126,8 +126,7 @@ impl Family {
         if gaps && !self.takes_gaps() {
             return Some("takes samples without missing values only".into());
         }
-        let batch_of_near_sets = matches!(self, Self::BatchTensorCores | Self::BatchWarpgroup);
-        let diagonal_only = batch_of_near_sets || matches!(self, Self::SmallK | Self::Batch | Self::Pair);
+        let diagonal_only = self.compares_sets() || matches!(self, Self::SmallK | Self::Batch | Self::Pair);
         if diagonal_only && full && !(self == Self::SmallK && tied) {
             return Some("takes no such matrices".into());
         }
@@ -146,13 +145,13 @@ impl Family {
             Self::BatchWarpgroup | Self::Warpgroup | Self::WarpgroupWhitened if !limits.warpgroups => {
                 Some("needs a device of compute capability 9.0".into())
             }
-            _ if batch_of_near_sets && d > batch_tensor_cores::MAX_FEATURES => {
+            _ if self.compares_sets() && d > batch_tensor_cores::MAX_FEATURES => {
                 Some(most("features", batch_tensor_cores::MAX_FEATURES, d))
             }
-            _ if batch_of_near_sets && shapes(self, task, limits).is_empty() => {
+            _ if self.compares_sets() && shapes(self, task, limits).is_empty() => {
                 Some(format!("cannot hold {k} components of {d} features in shared memory"))
             }
-            _ if batch_of_near_sets && !task.expandable => Some(
+            _ if self.compares_sets() && !task.expandable => Some(
                 "takes parameter sets only that are so near to each other that float16 keeps the digits of their differences".into(),
             ),
             Self::FusedTensorCores if gaps && fused_tensor_cores::Shape::new(k, d, full, gaps).is_none() => Some(format!(

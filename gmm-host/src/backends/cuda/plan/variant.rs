@@ -88,6 +88,11 @@ impl Family {
         }
     }
 
+    /// Whether it evaluates parameter sets by what they differ in from a reference.
+    pub fn compares_sets(self) -> bool {
+        matches!(self, Self::BatchTensorCores | Self::BatchWarpgroup)
+    }
+
     /// Whether it sums Σₖ wₖ·2^qₖ without the maximum taken out, so that the bias of the device's 2^x is in every sample's
     /// likelihood. (With the maximum taken out the largest term is 2⁰, which is exact.)
     pub fn has_exp2_bias(self) -> bool {
@@ -300,10 +305,12 @@ impl Variant {
             Family::SmallK => vec![entries::small_k_name(d, task.tied, task.gaps)],
             Family::Batch => vec![entries::batch(d).name().into()],
             Family::BatchTensorCores => {
-                vec![entries::batch_tensor_cores(batch_tensor_cores::steps(d)).name().into()]
+                let sums = entries::batch_tensor_cores(batch_tensor_cores::steps(d));
+                vec![entries::batch_parameters().name().into(), sums.name().into()]
             }
             Family::BatchWarpgroup => {
-                vec![entries::batch_warpgroup(batch_tensor_cores::steps(d), k).name().into()]
+                let sums = entries::batch_warpgroup(batch_tensor_cores::steps(d), k);
+                vec![entries::batch_parameters().name().into(), sums.name().into()]
             }
             Family::Tiled8 | Family::Tiled16 => vec![entries::tiled(self.family.rows(), full, task.gaps).name().into()],
             Family::Pair => vec![entries::pair().name().into()],

@@ -1,0 +1,117 @@
+//! `batch_parameters`: parameters of near sets, made on the device.
+use super::batch_tensor_cores_layout::{fours, loss, numbers, sections, write};
+use crate::backends::cuda::device::check_suffices;
+use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::memory::{Numbers, Workspace, enlarge};
+use crate::backends::cuda::device::mismatch;
+use crate::backends::cuda::device::slots::Slots;
+use crate::backends::cuda::device::stream::{Running, Stream};
+use crate::data::frame::{Float, Frame};
+use crate::{Mixture, Result};
+use gmm_kernels::likelihood::batch_parameters::{BLOCK, BatchParametersArgs, shared_bytes};
+use gmm_kernels::likelihood::batch_tensor_cores::{MAX_FEATURES, SETS};
+
+/// Sets that are evaluated by what they differ in from a reference; all of its K and D, with diagonal or spherical covariances.
+#[derive(Debug, Clone, Copy)]
+pub struct NearSets<'a> {
+    pub frame: &'a Frame,
+    pub reference: &'a Mixture,
+    pub sets: &'a [Mixture],
+    /// Samples over which their totals are to keep their digits.
+    pub n: usize,
+}
+
+impl NearSets<'_> {
+    pub fn k(&self) -> usize {
+        self.reference.n_components()
+    }
+
+    pub fn d(&self) -> usize {
+        self.reference.n_features()
+    }
+
+    /// Makes a workspace ready for [`start`](Self::start).
+    pub fn prepare(&self, workspace: &mut Workspace) -> Result<()> {
+        let (k, d, sets) = (self.k(), self.d(), self.sets.len());
+        let [.., last] = sections(k, d, sets);
+        enlarge(&mut workspace.batch_parameters, last.end)?;
+        workspace.mixtures.fill(numbers(k, d, sets), |to| write(self.frame, self.reference, self.sets, to))
+    }
+
+    /// Starts to bring the sets to the device and to make their parameters. The constants of those that are near to the reference come to the
+    /// workspace's first offsets; ∞ to those of the others, in whose place the reference is.
+    pub fn start<'a>(
+        &self,
+        kernel: Kernel<BatchParametersArgs>,
+        stream: &'a Stream,
+        workspace: &'a Workspace,
+    ) -> Result<Running<'a, ()>> {
+        let (loss, most) = loss(self.n);
+        let launch = BatchParameters {
+            mixtures: workspace.mixtures.device(),
+            k: self.k(),
+            d: self.d(),
+            sets: self.sets.len(),
+            loss,
+            most,
+            parameters: Numbers::of(&workspace.batch_parameters),
+            offsets: &workspace.offsets,
+        };
+        workspace.offsets.clear(self.sets.len());
+        let sent = workspace.mixtures.send(stream)?;
+        Ok(sent.followed_by(stream.launch(kernel, launch.grid(), launch)?).borrowed())
+    }
+}
+
+/// A launch that makes the parameters of `batch_tensor_cores` and `batch_warpgroup`.
+#[derive(Clone, Copy)]
+struct BatchParameters<'a> {
+    /// The frame, the reference and the sets.
+    mixtures: Numbers<'a, f64>,
+    k: usize,
+    d: usize,
+    sets: usize,
+    /// See [`loss`].
+    loss: f64,
+    most: f64,
+    /// The [`sections`].
+    parameters: Numbers<'a, f32>,
+    offsets: &'a Slots,
+}
+
+impl BatchParameters<'_> {
+    /// A block for each place of each four.
+    fn grid(&self) -> Grid {
+        Grid::new((SETS * fours(self.sets)) as u32, BLOCK, shared_bytes(self.k))
+    }
+}
+
+// SAFETY: the lengths of all arrays, the blocks and their shared memory are checked here.
+unsafe impl Launch for BatchParameters<'_> {
+    type Argument = BatchParametersArgs;
+
+    fn argument(&self, grid: &Grid) -> Result<BatchParametersArgs> {
+        let (k, d, sets) = (self.k, self.d, self.sets);
+        let [coefficients, weights, reference] = sections(k, d, sets);
+        let needed = vec![numbers(k, d, sets), reference.end, sets, shared_bytes(k)];
+        let got = vec![self.mixtures.len(), self.parameters.len(), self.offsets.len(), grid.shared];
+        let places = SETS * fours(sets);
+        if sets == 0 || d > MAX_FEATURES || (grid.blocks, grid.threads) != ((places as u32, 1), BLOCK) {
+            return Err(mismatch("a launch of `batch_parameters`", needed, got));
+        }
+        check_suffices("a launch of `batch_parameters`", needed, got)?;
+        Ok(BatchParametersArgs {
+            k: k as u32,
+            d: d as u32,
+            sets: sets as u32,
+            mixtures: self.mixtures.pointer(),
+            max_deviation: f32::MAX_DEVIATION,
+            loss: self.loss,
+            most: self.most,
+            coefficients: self.parameters.part(coefficients)?.pointer_mut(),
+            weights: self.parameters.part(weights)?.pointer_mut(),
+            reference: self.parameters.part(reference)?.pointer_mut(),
+            offsets: self.offsets.device_pointer(),
+        })
+    }
+}

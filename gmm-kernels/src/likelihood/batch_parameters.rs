@@ -1,0 +1,69 @@
+//! `batch_parameters`: the parameters of [`batch_tensor_cores`](super::batch_tensor_cores) and
+//! [`batch_warpgroup`](super::batch_warpgroup), from the mixtures; and which of them are so near to the reference that these kernels keep the
+//! digits of their totals. The host would take longer for 64 sets than the kernels take for all samples.
+//!
+//! A block takes a set, a warp a component, and a lane a feature in the place where the kernels have it. With t = s·x + m in the data's frame
+//! (s and m rounded to float32, as for every kernel), an exponent of the set differs from the reference's by Σ a·x² + b·x + c over the
+//! features: a = s₀² − s², b = 2·(s₀·m₀ − s·m), c = m₀² − m², formed as products so that close parameters lose no digits.
+//!
+//! What the units lose of a set's total follows from these. They truncate their sums, always to the same side, by a share of the largest
+//! product. Besides, splitting a feature and its square into two float16 numbers costs up to 2⁻²² of each product, with random signs. For the
+//! samples that a component explains, y = s·x has the mean −m and the variance log₂e / 2 = u, so that the mean of y² is u + m², and that of
+//! y⁴ 3·u² + 6·u·m² + m⁴. Each component counts with the samples that it explains. In the place of a set that would lose too much the
+//! kernel puts the reference.
+//!
+//! * Launch: a block of [`BLOCK`] threads for each place of each four sets; shared memory [`shared_bytes`].
+//! * Necessary work: read 8·K·(1 + 2·D) bytes for each set, write its coefficients (8 kB for K = 8, D = 13); some 200 float64 operations for each
+//!   set, component and feature. 64 sets, K = 8, D = 13: 0.6 MB and 1.3·10⁶ operations, below 1 µs on an H200; its chain of divisions,
+//!   roots, logarithms and three meetings takes longer.
+use super::batch_tensor_cores::COMPONENTS;
+
+/// Threads of a block: a warp for each of eight components.
+pub const BLOCK: u32 = 32 * COMPONENTS as u32;
+/// Numbers of the data's frame for each feature: its shift, its scale, and the scale's reciprocal.
+pub const FRAME: usize = 3;
+
+/// Numbers of a mixture: weights (K,), means and variances (K, D).
+pub const fn mixture_size(k: usize, d: usize) -> usize {
+    k * (1 + 2 * d)
+}
+
+/// Arguments of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct BatchParametersArgs {
+    /// K.
+    pub k: u32,
+    /// D.
+    pub d: u32,
+    /// The sets. Places behind them in the last four get the reference.
+    pub sets: u32,
+    /// The frame ([`FRAME`], D), the reference and the sets (1 + sets, [`mixture_size`]`(K, D)`).
+    pub mixtures: *const f64,
+    /// The largest deviation of float32 whose square, summed over the features, stays finite.
+    pub max_deviation: f64,
+    /// What a set's total loses for each component, as a share of the root of the sum of its products' squares, in units of log₂.
+    pub loss: f64,
+    /// The most that a set's total may lose, in units of log₂.
+    pub most: f64,
+    /// The kernels' coefficients, of whole fours of sets: see
+    /// [`BatchTensorCoresArgs`](super::batch_tensor_cores::BatchTensorCoresArgs), as for the next two.
+    pub coefficients: *mut f32,
+    /// The sets' weights and scales.
+    pub weights: *mut f32,
+    /// The reference's components.
+    pub reference: *mut f32,
+    /// log₂ of the constant of all components of each set (sets,), without what follows from the frame and D alone; ∞ for a set that is not
+    /// near to the reference, or whose parameters are outside the range of float32. May be mapped host memory.
+    pub offsets: *mut f64,
+}
+
+/// Dynamic shared memory of a launch: four numbers for each component.
+pub fn shared_bytes(k: usize) -> usize {
+    4 * size_of::<f64>() * k.next_multiple_of(COMPONENTS)
+}
+
+device_code! {
+    mod kernel;
+    pub use kernel::*;
+}

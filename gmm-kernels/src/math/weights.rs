@@ -1,0 +1,22 @@
+//! Weights and seeds of components.
+use super::{Float, float64};
+
+/// The smallest exponent that is put into a weight wₖ; the rest of a smaller constant goes into the seed.
+const MIN_WEIGHT_EXPONENT: f64 = -60.0;
+
+/// wₖ and the seed of a component, from log₂ of its constant over that of the largest; zeros for a component without weight, whose constant is
+/// the lowest number or −∞.
+#[inline(always)]
+pub fn weight_and_seed<T: Float>(relative: f64) -> (T, T) {
+    // The lowest number may have been rounded with the largest's constant.
+    if relative > 0.5 * f64::MIN {
+        let exponent = if relative < MIN_WEIGHT_EXPONENT { MIN_WEIGHT_EXPONENT } else { relative };
+        let exact = float64::exp2(exponent);
+        let w = T::narrow(exact);
+        // log₂(exact / w), from the first two terms of its series: their difference is a rounding.
+        let e = exact / w.wide() - 1.0;
+        (w, T::narrow(relative - exponent + (e - e * e / 2.0) * core::f64::consts::LOG2_E))
+    } else {
+        (T::ZERO, T::ZERO)
+    }
+}

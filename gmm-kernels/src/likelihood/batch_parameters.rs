@@ -58,9 +58,9 @@ pub struct BatchParametersArgs {
     pub offsets: *mut f64,
 }
 
-/// Dynamic shared memory of a launch: four numbers for each component.
+/// Dynamic shared memory of a launch: for each component four numbers of float64 and four of float32, and four of each lane.
 pub fn shared_bytes(k: usize) -> usize {
-    4 * size_of::<f64>() * k.next_multiple_of(COMPONENTS)
+    (4 * size_of::<f64>() + 4 * size_of::<f32>() * (1 + 32)) * k.next_multiple_of(COMPONENTS)
 }
 
 device_code! {

@@ -14,7 +14,7 @@ pub fn weight_and_seed<T: Float>(relative: f64) -> (T, T) {
         let exact = float64::exp2(exponent);
         let w = T::narrow(exact);
         // log₂(exact / w), from the first two terms of its series: their difference is a rounding.
-        let e = exact / w.wide() - 1.0;
+        let e = (exact - w.wide()) * float64::reciprocal(w.wide());
         (w, T::narrow(relative - exponent + (e - e * e / 2.0) * core::f64::consts::LOG2_E))
     } else {
         (T::ZERO, T::ZERO)

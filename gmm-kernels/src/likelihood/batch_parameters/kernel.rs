@@ -17,8 +17,9 @@ const ONE_SCALED: f64 = FEATURE * ONE as f64;
 const LARGEST: i32 = 13;
 /// |x| is below it in the frame.
 const REACH: f64 = 16.0;
-/// log₂e / 2: the square of s·σ.
+/// log₂e / 2: the square of s·σ; and its root.
 const UNIT: f64 = LOG2_E / 2.0;
+const ROOT: f64 = 0.849_321_800_288_019_1;
 /// For log₂ of it, a number is normal.
 const SMALLEST: f64 = f64::MIN_POSITIVE;
 
@@ -66,13 +67,48 @@ fn round(v: f64) -> f64 {
     (rounded + LAST) - LAST
 }
 
-/// 2^([`LARGEST`] − ⌊log₂ v⌋) for a positive normal v, not below 2^-60 nor above 2^60: far from the ends of float32.
+/// 2^`exponent`, for a normal number.
 #[inline(always)]
-fn power(v: f64) -> f64 {
-    let exponent = LARGEST - ((v.to_bits() >> 52) as i32 - 1023);
+fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(((exponent + BIAS) as u64) << FRACTION)
+}
+
+/// Bits of a float64's fraction, and the exponent field of one.
+const FRACTION: u32 = 52;
+const BIAS: i32 = 1023;
+
+/// ⌊log₂ v⌋ of a positive normal v.
+#[inline(always)]
+fn exponent(v: f64) -> i32 {
+    (v.to_bits() >> FRACTION) as i32 - BIAS
+}
+
+/// [`LARGEST`] − ⌊log₂ v⌋ for a positive normal v, but at least −60 and at most 60: far from the ends of float32.
+#[inline(always)]
+fn scale_exponent(v: f64) -> i32 {
+    let exponent = LARGEST - exponent(v);
     let exponent = if exponent < -60 { -60 } else { exponent };
-    let exponent = if exponent > 60 { 60 } else { exponent };
-    f64::from_bits(((exponent + 1023) as u64) << 52)
+    if exponent > 60 { 60 } else { exponent }
+}
+
+/// 1 / √x for a positive normal x, to 2⁻⁴⁰ of it.
+#[inline(always)]
+fn reciprocal_root(x: f64) -> f64 {
+    let half = exponent(x) >> 1;
+    // From 1 to 4.
+    let rest = f64::from_bits(x.to_bits().wrapping_sub(((2 * half as i64) << FRACTION) as u64));
+    let y = exp2(-0.5 * log2(rest as f32)) as f64;
+    // A step of Newton's doubles the digits of float32.
+    let y = fma64(0.5 * y, fma64(-rest * y, y, 1.0), y);
+    y * power_of_two(-half)
+}
+
+/// 1 / s² for a positive normal number of float32 of at most 2⁵⁶, to 2⁻⁴⁰ of it.
+#[inline(always)]
+fn reciprocal_square(s: f64) -> f64 {
+    let y = reciprocal(s as f32) as f64;
+    let y = fma64(y, fma64(-s, y, 1.0), y);
+    y * y
 }
 
 /// A mixture, as the host wrote it.
@@ -91,18 +127,22 @@ impl Numbers {
         Self { from: args.mixtures.wrapping_add(FRAME * d + i * mixture_size(k, d)), k, d }
     }
 
+    /// The weight of a component; 0 behind K.
+    ///
     /// # Safety
-    /// The component exists.
+    /// As the kernel's.
     #[inline(always)]
     unsafe fn weight(self, c: usize) -> f64 {
-        // SAFETY: the caller guarantees it.
-        unsafe { load(self.from.add(c)) }
+        // SAFETY: the component exists.
+        if c < self.k { unsafe { load(self.from.add(c)) } } else { 0.0 }
     }
 }
 
 /// s and m of a lane's feature of a component; zeros where there is no feature, and for a component without weight.
 #[derive(Clone, Copy)]
 struct Scaled {
+    /// The component's weight.
+    weight: f64,
     s: f64,
     m: f64,
     /// Whether float32 holds them.
@@ -114,42 +154,55 @@ impl Scaled {
     /// `feature` exists, if there is one.
     #[inline(always)]
     unsafe fn new(args: &BatchParametersArgs, of: Numbers, c: usize, feature: Option<usize>) -> Self {
-        let none = Self { s: 0.0, m: 0.0, fits: true };
-        let Some(j) = feature else { return none };
-        if c >= of.k {
-            return none;
-        }
+        // Everything is read at once, the last component's or the first feature's numbers where there are none.
+        let j = feature.unwrap_or(0);
+        let at = of.k + if c < of.k { c } else { of.k - 1 } * of.d + j;
         // SAFETY: component and feature exist.
-        unsafe {
-            if of.weight(c) == 0.0 {
-                return none;
-            }
-            let at = of.k + c * of.d + j;
+        let (weight, mean, variance, [shift, scale, inverse]) = unsafe {
             let frame = |i: usize| load(args.mixtures.add(i * of.d + j));
-            let square = UNIT / load(of.from.add(at + of.k * of.d));
-            // Outside, s is outside the range of float32.
-            if !(1e-90..1e90).contains(&square) {
-                return Self { fits: false, ..none };
-            }
-            let s = ((float64::sqrt(square) * frame(2)) as f32) as f64;
-            let m = (frame(0) - load(of.from.add(at))) * frame(1) * s;
-            let fits = REACH * s + abs(m) <= args.max_deviation && s >= f32::MIN_POSITIVE as f64;
-            if fits { Self { s, m: (m as f32) as f64, fits } } else { Self { fits, ..none } }
+            let [mean, variance] = [at, at + of.k * of.d].map(|at| load(of.from.add(at)));
+            (of.weight(c), mean, variance, [frame(0), frame(1), frame(2)])
+        };
+        let s = ((ROOT * reciprocal_root(variance) * inverse) as f32) as f64;
+        let m = (shift - mean) * scale * s;
+        let fits = REACH * s + abs(m) <= args.max_deviation && s >= f32::MIN_POSITIVE as f64 && variance >= SMALLEST;
+        let is_there = feature.is_some() && weight > 0.0;
+        let used = is_there && fits;
+        Self {
+            weight,
+            s: if used { s } else { 0.0 },
+            m: if used { (m as f32) as f64 } else { 0.0 },
+            fits: fits || !is_there,
         }
     }
 
-    /// log₂ of s, and 0 where there is none.
+    /// log₂ of the component's weight and of the product of its scales; ∞ where float32 does not hold its parameters, and the lowest number
+    /// where it has no weight. All lanes of the warp take part.
     #[inline(always)]
-    fn log2(self) -> f64 {
-        if self.s > 0.0 { float64::log2(self.s) } else { 0.0 }
+    fn constant(self) -> f64 {
+        // With one logarithm: exponents and mantissas, from 1 to 2, apart.
+        let s = if self.s > 0.0 { self.s } else { 1.0 };
+        let mantissas = of_lanes(s * power_of_two(-exponent(s)), WARP, |a, b| a * b);
+        let exponents = warp_add(exponent(s));
+        let misfit = warp_any(!self.fits);
+        if self.weight == 0.0 {
+            f64::MIN
+        } else if misfit || self.weight < SMALLEST {
+            f64::INFINITY
+        } else {
+            let of_weight = exponent(self.weight);
+            float64::log2(mantissas * self.weight * power_of_two(-of_weight)) + (exponents + of_weight) as f64
+        }
     }
 }
 
-/// A component of the reference and of the set.
+/// s and m of a lane's feature of a component of the reference and of the set.
 #[derive(Clone, Copy)]
 struct Pair {
-    reference: Scaled,
-    set: Scaled,
+    reference_s: f64,
+    reference_m: f64,
+    s: f64,
+    m: f64,
 }
 
 /// What has to be added to the reference's exponent for a feature: a·x² + b·x + c, where t² is expanded for both.
@@ -162,12 +215,12 @@ struct Difference {
 impl Pair {
     #[inline(always)]
     fn difference(&self) -> Difference {
-        let (reference, set) = (self.reference, self.set);
-        let (scales, shifts) = (reference.s - set.s, reference.m - set.m);
+        let Self { reference_s, reference_m, s, m } = *self;
+        let (scales, shifts) = (reference_s - s, reference_m - m);
         Difference {
-            a: scales * (reference.s + set.s),
-            b: 2.0 * (scales * reference.m + set.s * shifts),
-            c: shifts * (reference.m + set.m),
+            a: scales * (reference_s + s),
+            b: 2.0 * (scales * reference_m + s * shifts),
+            c: shifts * (reference_m + m),
         }
     }
 }
@@ -185,9 +238,12 @@ struct Block<'a> {
     slot: usize,
     /// The lane's feature.
     feature: Option<usize>,
-    /// (2, 8·⌈K / 8⌉): log₂ of the components' constants, of the reference and the set; and behind them
-    /// (2, 8·⌈K / 8⌉): the components' largest coefficients, and what they lose.
-    shared: Shared<f64>,
+    /// (4, 8·⌈K / 8⌉): log₂ of the components' constants, of the reference and the set; their largest coefficients; and what they lose.
+    bounds: Shared<f64>,
+    /// (8·⌈K / 8⌉, 4): w and the seed of the reference and the set.
+    weights: Shared<f32>,
+    /// (8·⌈K / 8⌉, 32, 4): what a lane has of a [`Pair`].
+    pairs: Shared<f32>,
 }
 
 impl<'a> Block<'a> {
@@ -198,6 +254,8 @@ impl<'a> Block<'a> {
         let (step, slot) = (lane / SLOTS, lane % SLOTS);
         let feature = step * FEATURES + slot;
         let place = block_idx();
+        let components = (args.k as usize).next_multiple_of(COMPONENTS);
+        let weights = Shared::at(4 * size_of::<f64>() * components);
         Self {
             args,
             reference: Numbers::of(args, 0),
@@ -207,7 +265,9 @@ impl<'a> Block<'a> {
             step,
             slot,
             feature: if slot < FEATURES && feature < d { Some(feature) } else { None },
-            shared: Shared::at(0),
+            bounds: Shared::at(0),
+            weights,
+            pairs: weights.offset(4 * components),
         }
     }
 
@@ -217,34 +277,31 @@ impl<'a> Block<'a> {
         self.reference.k.next_multiple_of(COMPONENTS)
     }
 
-    /// # Safety
-    /// As the kernel's.
+    /// Computes what the lane has of a component, and log₂ of the component's constants.
     #[inline(always)]
-    unsafe fn pair(self, c: usize) -> Pair {
-        // SAFETY: the lane's feature exists.
+    unsafe fn scale(self, c: usize) {
+        // SAFETY: the lane's feature exists; this warp alone writes the component's numbers.
         unsafe {
-            Pair {
-                reference: Scaled::new(self.args, self.reference, c, self.feature),
-                set: Scaled::new(self.args, self.set, c, self.feature),
+            let reference = Scaled::new(self.args, self.reference, c, self.feature);
+            let set = Scaled::new(self.args, self.set, c, self.feature);
+            let pair = [reference.s, reference.m, set.s, set.m].map(|v| v as f32);
+            self.pairs.set4(4 * (WARP as usize * c + self.lane), pair);
+            let [of_reference, of_set] = [reference.constant(), set.constant()];
+            if self.lane == 0 {
+                self.bounds.set(c, of_reference);
+                self.bounds.set(self.components() + c, of_set);
             }
         }
     }
 
-    /// log₂ of a component's weight and of the product of its scales; ∞ where float32 does not hold its parameters, and the lowest number where
-    /// it has no weight.
+    /// # Safety
+    /// [`scale`](Self::scale) was called for the component by this warp.
     #[inline(always)]
-    unsafe fn constant(self, of: Numbers, c: usize, scaled: Scaled) -> f64 {
-        let log2 = sum(scaled.log2(), WARP);
-        let misfit = warp_any(!scaled.fits);
-        // SAFETY: asked for where the component exists.
-        let weight = if c < of.k { unsafe { of.weight(c) } } else { 0.0 };
-        if weight == 0.0 {
-            f64::MIN
-        } else if misfit || weight < SMALLEST {
-            f64::INFINITY
-        } else {
-            float64::log2(weight) + log2
-        }
+    unsafe fn pair(self, c: usize) -> Pair {
+        // SAFETY: the caller guarantees it.
+        let [reference_s, reference_m, s, m] =
+            unsafe { self.pairs.get4(4 * (WARP as usize * c + self.lane)) }.map(|v| v as f64);
+        Pair { reference_s, reference_m, s, m }
     }
 
     /// The largest of the constants of the reference (0) or the set (1).
@@ -254,55 +311,52 @@ impl<'a> Block<'a> {
         let mut c = self.lane;
         while c < self.components() {
             // SAFETY: written before the block met.
-            most = larger(unsafe { self.shared.get(of * self.components() + c) }, most);
+            most = larger(unsafe { self.bounds.get(of * self.components() + c) }, most);
             c += WARP as usize;
         }
         largest(most)
     }
 
-    /// w and the seed of a component of the reference (0) or the set (1).
+    /// The weights and seeds of a component, its largest coefficient, or a number above it, and what it loses of a total.
     #[inline(always)]
-    unsafe fn weight_and_seed(self, of: usize, c: usize, offset: f64) -> (f32, f32) {
-        // SAFETY: written before the block met.
-        let constant = unsafe { self.shared.get(of * self.components() + c) };
+    unsafe fn bound(self, c: usize, offsets: [f64; 2]) {
+        let components = self.components();
+        // SAFETY: numbers of the component, the constants written before the block met.
+        let (pair, constants) = unsafe { (self.pair(c), [self.bounds.get(c), self.bounds.get(components + c)]) };
         // Both are 0 for a component without weight.
-        weight_and_seed(constant - offset)
-    }
-
-    /// The largest coefficient of a component, or a number above it; and what it loses of a total.
-    #[inline(always)]
-    unsafe fn bounds(self, c: usize, pair: &Pair, seeds: f64) -> [f64; 2] {
+        let (reference_w, reference_seed) = weight_and_seed(constants[0] - offsets[0]);
+        let (w, seed) = weight_and_seed(constants[1] - offsets[1]);
         let Difference { a, b, c: constant } = pair.difference();
         let of_feature = larger(abs(b) / FEATURE, abs(a) / SQUARE);
-        let m2 = pair.set.m * pair.set.m;
-        let square = if pair.set.s > 0.0 {
-            let of_s2 = 1.0 / (pair.set.s * pair.set.s);
+        let m2 = pair.m * pair.m;
+        let square = if pair.s > 0.0 {
+            let of_s2 = reciprocal_square(pair.s);
             let a = a * of_s2;
             a * a * (3.0 * UNIT * UNIT + 6.0 * UNIT * m2 + m2 * m2) + b * b * (UNIT + m2) * of_s2 + constant * constant
         } else {
             0.0
         };
-        let constants = abs(seeds) + sum(abs(constant), WARP);
+        let constants = abs(seed as f64 - reference_seed as f64) + sum(abs(constant), WARP);
         // The constant for the rounded coefficients is a little larger.
         let most = larger(largest(of_feature), 2.0 * constants / ONE_SCALED);
         let squares = sum(square, WARP);
-        if c >= self.set.k {
-            return [0.0, 0.0];
+        // SAFETY: places of the component, which this warp alone writes.
+        unsafe {
+            let [of_reference, of_set] = [self.reference.weight(c), self.set.weight(c)];
+            let loss = if of_reference == 0.0 {
+                // The reference has no exponent where it has no weight.
+                f64::INFINITY
+            } else if squares < SMALLEST {
+                0.0
+            } else {
+                larger(of_reference, of_set) * squares * reciprocal_root(squares) * self.args.loss
+            };
+            if self.lane == 0 {
+                self.bounds.set(2 * components + c, if of_set == 0.0 { 0.0 } else { most });
+                self.bounds.set(3 * components + c, if of_set == 0.0 { 0.0 } else { loss });
+                self.weights.set4(4 * c, [reference_w, reference_seed, w, seed]);
+            }
         }
-        // SAFETY: the component exists.
-        let [of_reference, of_set] = unsafe { [self.reference.weight(c), self.set.weight(c)] };
-        if of_set == 0.0 {
-            return [0.0, 0.0];
-        }
-        // The reference has no exponent where it has no weight.
-        let loss = if of_reference == 0.0 {
-            f64::INFINITY
-        } else if squares > 0.0 {
-            larger(of_reference, of_set) * float64::sqrt(squares) * self.args.loss
-        } else {
-            0.0
-        };
-        [most, loss]
     }
 
     /// Writes a component of the set to its place among four: zeros, and the reference's weight, unless it is `near`.
@@ -310,20 +364,26 @@ impl<'a> Block<'a> {
     /// The rounded coefficients are those of a Gaussian with a slightly other mean and deviation: of −s²·x² − 2·s·m·x the constant is
     /// −m² = −(2·s·m)² / (4·s²), and its change follows from those of the two coefficients.
     #[inline(always)]
-    unsafe fn write(self, c: usize, pair: &Pair, power: f64, seeds: f64, w: f32, near: bool) {
+    unsafe fn write(self, c: usize, exponent: i32, near: bool) {
         let d = self.args.d as usize;
+        // SAFETY: written by this warp.
+        let (pair, [reference_w, reference_seed, w, seed]) = unsafe { (self.pair(c), self.weights.get4(4 * c)) };
+        let (w, seeds) = (if near { w } else { reference_w }, seed as f64 - reference_seed as f64);
         let Difference { a, b, c: constant } = pair.difference();
-        let Scaled { s, m, .. } = pair.set;
+        let Pair { s, m, .. } = pair;
         // Powers of two: exact.
+        let [power, inverse] = [power_of_two(exponent), power_of_two(-exponent)];
         let [rounded_a, rounded_b] = [round(a * (power / SQUARE)), round(b * (power / FEATURE))];
         let (mut constant, mut change) = (constant, 0.0);
         if s > 0.0 {
-            let change_a = rounded_a * (SQUARE / power) - a;
-            let change_b = rounded_b * (FEATURE / power) - b;
+            let change_a = rounded_a * (inverse * SQUARE) - a;
+            let change_b = rounded_b * (inverse * FEATURE) - b;
             let linear = 2.0 * s * m;
             let moved = change_b * (2.0 * linear - change_b) / 4.0 - m * m * change_a;
-            constant += moved / (s * s - change_a);
-            change = change_a / (s * s);
+            let of_s2 = reciprocal_square(s);
+            change = change_a * of_s2;
+            // Over s² − change_a. The share of s² is at most some 2⁻²², its square below the roundings.
+            constant += moved * of_s2 * (1.0 + change);
         }
         // log₂ of the deviations' ratio, from the first two terms of its series.
         let ratio = sum(-change - change * change / 2.0, WARP);
@@ -345,13 +405,16 @@ impl<'a> Block<'a> {
                 let at = of_step + 128 * tile + 16 * column + 4 * (self.slot % 4) + 2 * (self.slot / 4);
                 store2(self.args.coefficients.add(at), [values[0] as f32, values[1] as f32]);
             }
+            if block_idx() == 0 {
+                self.write_reference(c, &pair, reference_seed);
+            }
             if self.lane == 0 {
                 let of_four = four * weights_size(eights);
                 let at = of_four + (eight * SETS + place) * COMPONENTS + c % COMPONENTS;
                 store(self.args.weights.add(at), w);
                 if c == 0 {
                     let at = of_four + eights * SETS * COMPONENTS + place;
-                    store(self.args.weights.add(at), (1.0 / power) as f32);
+                    store(self.args.weights.add(at), inverse as f32);
                 }
             }
         }
@@ -359,13 +422,13 @@ impl<'a> Block<'a> {
 
     /// Writes a component of the reference.
     #[inline(always)]
-    unsafe fn write_reference(self, c: usize, scaled: Scaled, seed: f32) {
+    unsafe fn write_reference(self, c: usize, pair: &Pair, seed: f32) {
         let d = self.args.d as usize;
         let row = self.args.reference.wrapping_add(c * reference_row(d));
         // SAFETY: the row of the component, which this warp alone writes.
         unsafe {
             if self.step < steps(d) {
-                store2(row.add(2 * self.lane), [scaled.s as f32, scaled.m as f32]);
+                store2(row.add(2 * self.lane), [pair.reference_s as f32, pair.reference_m as f32]);
             }
             if self.lane == 0 {
                 store4(row.add(2 * SLOTS * steps(d)), [seed, 0.0, 0.0, 0.0]);
@@ -377,62 +440,40 @@ impl<'a> Block<'a> {
     /// As the kernel's.
     #[inline(always)]
     unsafe fn run(self) {
-        let (shared, components) = (self.shared, self.components());
-        // SAFETY: components below `components`; shared memory is read behind a meeting of all threads after it was written.
+        let components = self.components();
+        // SAFETY: components below `components`; what other warps wrote to shared memory is read behind a meeting of all threads.
         unsafe {
-            // What the first eight have is kept: with up to eight components, everything is computed once.
-            let first = self.pair(self.warp);
             let mut c = self.warp;
             while c < components {
-                let pair = if c == self.warp { first } else { self.pair(c) };
-                let of_reference = self.constant(self.reference, c, pair.reference);
-                let of_set = self.constant(self.set, c, pair.set);
-                if self.lane == 0 {
-                    shared.set(c, of_reference);
-                    shared.set(components + c, of_set);
-                }
+                self.scale(c);
                 c += COMPONENTS;
             }
             barrier!();
-            let [of_reference, of_set] = [self.offset(0), self.offset(1)];
-            let fits = of_reference < f64::INFINITY && of_set < f64::INFINITY;
+            let offsets = [self.offset(0), self.offset(1)];
+            let fits = offsets[0] < f64::INFINITY && offsets[1] < f64::INFINITY;
             let mut c = self.warp;
-            while fits && c < components {
-                let pair = if c == self.warp { first } else { self.pair(c) };
-                let (_, seed) = self.weight_and_seed(1, c, of_set);
-                let (_, reference_seed) = self.weight_and_seed(0, c, of_reference);
-                let [most, loss] = self.bounds(c, &pair, seed as f64 - reference_seed as f64);
-                if self.lane == 0 {
-                    shared.set(2 * components + c, most);
-                    shared.set(3 * components + c, loss);
-                }
+            while c < components {
+                self.bound(c, offsets);
                 c += COMPONENTS;
             }
             barrier!();
             let (mut most, mut loss) = (SMALLEST, 0.0);
             let mut c = self.lane;
-            while fits && c < components {
-                most = larger(shared.get(2 * components + c), most);
-                loss += shared.get(3 * components + c);
+            while c < components {
+                most = larger(self.bounds.get(2 * components + c), most);
+                loss += self.bounds.get(3 * components + c);
                 c += WARP as usize;
             }
             let near = fits && sum(loss, WARP) <= self.args.most;
             let most = largest(most);
-            let power = power(if near { most } else { SMALLEST });
+            let exponent = scale_exponent(if near { most } else { SMALLEST });
             let mut c = self.warp;
             while c < components {
-                let pair = if c == self.warp { first } else { self.pair(c) };
-                let (reference_w, reference_seed) = self.weight_and_seed(0, c, of_reference);
-                let (w, seed) = self.weight_and_seed(1, c, of_set);
-                let seeds = seed as f64 - reference_seed as f64;
-                self.write(c, &pair, power, seeds, if near { w } else { reference_w }, near);
-                if block_idx() == 0 {
-                    self.write_reference(c, pair.reference, reference_seed);
-                }
+                self.write(c, exponent, near);
                 c += COMPONENTS;
             }
             if thread_idx() == 0 && block_idx() < self.args.sets {
-                let offset = if near { of_set } else { f64::INFINITY };
+                let offset = if near { offsets[1] } else { f64::INFINITY };
                 store(self.args.offsets.add(block_idx() as usize), offset);
             }
         }
@@ -471,8 +512,21 @@ mod tests {
     #[test]
     fn powers_bring_the_largest_below_2_to_14() {
         for v in [1.0, 0.75, 1e-3, 12345.678, 3e10] {
-            assert!((8192.0..16384.0).contains(&(v * power(v))), "{v}");
+            assert!((8192.0..16384.0).contains(&(v * power_of_two(scale_exponent(v)))), "{v}");
         }
-        assert_eq!((power(f64::MIN_POSITIVE), power(1e300)), (60f64.exp2(), (-60f64).exp2()));
+        assert_eq!((scale_exponent(f64::MIN_POSITIVE), scale_exponent(1e300)), (60, -60));
+    }
+
+    /// One step of Newton's from float32.
+    #[test]
+    fn reciprocals_have_40_digits() {
+        for i in 0..2000 {
+            let x = (f64::from(i) - 1000.3).exp2() * (1.0 + f64::from(i) / 2000.0);
+            assert!((reciprocal_root(x) * x.sqrt() - 1.0).abs() < 2f64.powi(-40), "{x}");
+        }
+        for i in 0..1800 {
+            let s = f64::from(((f64::from(i) / 10.0 - 125.0).exp2() * 1.01) as f32);
+            assert!((reciprocal_square(s) * s * s - 1.0).abs() < 2f64.powi(-40), "{s}");
+        }
     }
 }

@@ -6,8 +6,9 @@
 //! compute: the samples are multiplied by the coefficients a and b of all sets at once. A step of the units takes [`FEATURES`] features, each
 //! with its square, and as the eighth the number one, for the constant: its two coefficients are the constant's first and last digits.
 //! Samples and coefficients are split into two float16 numbers each (`simt::split_halves`); of the four partial products the
-//! smallest is left out. What that costs, and what the units truncate of their sums, is a share of the differences: the host chooses this
-//! kernel only for sets so near to the reference that it does not show.
+//! smallest is left out. What that costs, and what the units truncate of their sums, is a share of the differences: this
+//! kernel serves sets only that are so near to the reference that it does not show. [`batch_parameters`](super::batch_parameters) makes its
+//! parameters, and finds which sets are near.
 //!
 //! A warp takes 32 samples. It holds them in registers, as tiles of 16 for the units, and goes through the sets four at a time, eight components of
 //! each at a time: the units' column for each component is chosen so that a thread gets all eight differences of four samples and one set. The

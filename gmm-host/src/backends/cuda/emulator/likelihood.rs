@@ -396,6 +396,14 @@ fn far_sets_are_replaced_by_the_reference() {
     assert_eq!(offsets[1..3], [f64::INFINITY; 2]);
     let replaced = [sets[0].clone(), reference.clone(), reference.clone(), sets[3].clone()];
     assert!(near_sets(&problem.frame, &reference, &replaced, n).0 == parameters);
+    // Spherical covariances are diagonal ones.
+    let variances = Array1::from_shape_fn(k, |c| 1.0 + c as f64 / 8.0);
+    let spread = Array2::from_shape_fn((k, d), |(c, _)| variances[c]);
+    let [spherical, diagonal] = [Covariances::Spherical(variances), Covariances::Diag(spread)]
+        .map(|covariances| Mixture::new(weights(), reference.means().to_owned(), covariances).unwrap());
+    let [spherical, diagonal] =
+        [spherical, diagonal].map(|set| near_sets(&problem.frame, &set, std::slice::from_ref(&set), n));
+    assert!(spherical == diagonal && spherical.1[0].is_finite());
     // A component that the reference has no weight for has nothing to be compared to.
     assert_eq!(near(&problem.frame, &sets[3], &[sets[3].clone(), reference.clone()], n), [true, false]);
     // Nor has any set beside a reference that float32 cannot hold.

@@ -5,9 +5,9 @@
 //! (0, 1], and its rounding error into seedₖ, so that no rounding of a constant repeats itself N times.
 use crate::compensated::neumaier_sum;
 use crate::data::frame::{Float, Frame};
-use crate::model::linalg::{STRIP, at_once};
+use crate::model::linalg::{STRIP, at_once, row_major, side_by_side, vectorised};
 use crate::{Covariances, Error, Mixture, Result};
-use ndarray::{ArrayView2, Axis, Zip};
+use ndarray::{ArrayView2, Axis};
 use rayon::prelude::*;
 
 /// The parameters of a mixture in the frame of a data set, in the working precision.
@@ -241,8 +241,16 @@ fn diagonal<T: Float>(mixture: &Mixture, frame: &Frame, c: usize, scale: &mut [T
     let unit = std::f64::consts::LOG2_E / 2.0;
     match mixture.covariances() {
         Covariances::Diag(v) => {
-            let to_scale = |to: &mut T, v: &f64, inverse: &f64| *to = T::from_f64((unit / v).sqrt() * inverse);
-            Zip::from(&mut *scale).and(v.row(c)).and(&frame.inverse).for_each(to_scale);
+            let v = row_major(v.row(c));
+            for_a_row(
+                v.len(),
+                #[inline(always)]
+                || {
+                    for ((to, v), inverse) in scale.iter_mut().zip(&*v).zip(&frame.inverse) {
+                        *to = T::from_f64((unit / v).sqrt() * inverse);
+                    }
+                },
+            );
         }
         Covariances::Spherical(v) => {
             let s = (unit / v[c]).sqrt();
@@ -256,24 +264,46 @@ fn diagonal<T: Float>(mixture: &Mixture, frame: &Frame, c: usize, scale: &mut [T
             });
         }
     }
-    let mut usable = true;
-    let shifted = |to: &mut T, &s: &T, mean: &f64, frame_shift: &f64, frame_scale: &f64| {
-        let s: f64 = s.into();
-        let m = (frame_shift - mean) * frame_scale * s;
-        // |x′| is below 16 by the choice of the frame; a scale that is denormal has lost its digits.
-        let fits = 16.0 * s + m.abs() <= T::MAX_DEVIATION && s >= T::MIN_POSITIVE;
-        usable &= fits;
-        *to = if fits { T::from_f64(m) } else { T::from_f64(f64::NAN) };
-    };
-    let means = mixture.means();
-    Zip::from(&mut *shift).and(&*scale).and(means.row(c)).and(&frame.shift).and(&frame.scale).for_each(shifted);
+    let means = row_major(mixture.means().index_axis_move(Axis(0), c));
+    let scale = &*scale;
+    let usable = for_a_row(
+        means.len(),
+        #[inline(always)]
+        || {
+            let mut usable = true;
+            let columns = scale.iter().zip(&*means).zip(&frame.shift).zip(&frame.scale);
+            for (to, (((&s, mean), frame_shift), frame_scale)) in shift.iter_mut().zip(columns) {
+                let s: f64 = s.into();
+                let m = (frame_shift - mean) * frame_scale * s;
+                // |x′| is below 16 by the choice of the frame; a scale that is denormal has lost its digits.
+                let fits = (16.0 * s + m.abs() <= T::MAX_DEVIATION) & (s >= T::MIN_POSITIVE);
+                usable &= fits;
+                *to = T::from_f64(if fits { m } else { f64::NAN });
+            }
+            usable
+        },
+    );
     if !usable {
         let column = shift.iter().position(|m| !m.is_finite()).unwrap_or(0);
         return Err(Error::OutOfRange { component: c, column, precision: T::NAME });
     }
     let mut product = LogProduct::default();
-    scale.iter().for_each(|s| product.multiply((*s).into()));
+    if scale.len() < SHORT_ROW {
+        scale.iter().for_each(|s| product.multiply((*s).into()));
+    } else {
+        // Of so many numbers side by side, each product of mantissas is below 2^64.
+        scale.chunks(64 * 8).for_each(|scale| product.multiply_all(scale));
+    }
     Ok(weight.log2() + product.log2())
+}
+
+/// Of rows with fewer numbers, vector instructions would leave over the most.
+const SHORT_ROW: usize = 16;
+
+/// Calls `f`, which goes through a row of so many numbers: with the machine's vector instructions, unless it is short.
+#[inline(always)]
+fn for_a_row<R>(len: usize, f: impl FnOnce() -> R) -> R {
+    if len < SHORT_ROW { f() } else { vectorised(f) }
 }
 
 /// Writes the shift of a component with a triangle, and returns log₂ of its weight and of the triangle's determinant.
@@ -368,6 +398,15 @@ impl LogProduct {
             self.mantissa = mantissa;
             self.exponent += exponent;
         }
+    }
+
+    /// Multiplies with at most 512 numbers.
+    #[inline]
+    fn multiply_all<T: Float>(&mut self, numbers: &[T]) {
+        debug_assert!(numbers.len() <= 64 * 8);
+        let mantissas = side_by_side([numbers], 1.0, |product, [v]| product * split(v.into()).0);
+        self.exponent += numbers.iter().map(|v| split((*v).into()).1).sum::<i64>();
+        self.multiply(mantissas.iter().product());
     }
 
     fn log2(&self) -> f64 {

@@ -123,9 +123,17 @@ impl TensorCoresLayout {
         let (log2, values) = (values[0], &values[1..]);
         // With more than one tile the maximum is taken out, whose 2⁰ is exact.
         let bias = if shape.components == 1 { bias } else { 0.0 };
+        // Of each feature, and of its square.
+        let places: Vec<[usize; 2]> =
+            (0..d).map(|i| [row(shape, d, i, d), row(shape, d, i, i)].map(|row| row * capacity)).collect();
+        let places = &places[..];
         let product = move |c: usize, (i, j): (usize, usize)| {
-            let sum = values[row(shape, d, i, j) * capacity + c];
-            if j == d { sum * f64::from(OF_FEATURES) } else { sum }
+            let [of_feature, of_square] = places[i];
+            match j {
+                _ if j == d => values[of_feature + c] * f64::from(OF_FEATURES),
+                _ if j == i => values[of_square + c],
+                _ => values[row(shape, d, i, j) * capacity + c],
+            }
         };
         let sums = SumsOfProducts {
             counts: &values[products * capacity..][..capacity],

@@ -123,9 +123,9 @@ impl EStep {
         };
         let limits = &chooser.gpu.limits;
         let requested_family = requested.and_then(Requested::family);
-        let asked_for = |family| {
-            requested_family.map_or_else(|| families(&task, limits).contains(&family), |requested| requested == family)
-        };
+        let mut usable = families(&task, limits);
+        let asked_for =
+            |family| requested_family.map_or_else(|| usable.contains(&family), |requested| requested == family);
         let mut tensor_cores = None;
         let on_units: Vec<Family> =
             Family::ALL.into_iter().filter(|family| family.on_matrix_units() && asked_for(*family)).collect();
@@ -137,6 +137,9 @@ impl EStep {
                 TensorCoresLayout::new_in(memory, mixture, parameters.clone(), data.frame())
             };
             task.expandable = layout.expandable;
+            if !task.expandable {
+                usable = families(&task, limits);
+            }
             tensor_cores = Some(Layout::TensorCores(layout));
         }
         if let Some(family) = requested_family
@@ -144,7 +147,7 @@ impl EStep {
         {
             return Err(Family::error(family.name().into(), problem, &task, limits));
         }
-        let family = requested_family.or_else(|| families(&task, limits).first().copied()).unwrap_or(Family::General);
+        let family = requested_family.or_else(|| usable.first().copied()).unwrap_or(Family::General);
         let layout = match tensor_cores {
             Some(layout) if family.on_matrix_units() => Some(layout),
             _ => Layout::new(family, mixture, &parameters, data.frame()),

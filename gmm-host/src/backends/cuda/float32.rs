@@ -68,6 +68,13 @@ enum Planned {
     General,
 }
 
+impl Planned {
+    /// See [`Family::compares_sets`].
+    fn compares_sets(&self) -> bool {
+        matches!(self, Self::By(plan) if plan.variant.family.compares_sets())
+    }
+}
+
 /// The kernel that the latest evaluation used.
 #[derive(Debug, Clone, Copy)]
 enum Latest {
@@ -249,7 +256,10 @@ impl<'a> Float32<'a> {
     /// The totals of those sets that are near to the reference, by kernels that compare them to it; None for the others.
     fn near_totals(&mut self, task: &Task, reference: &Mixture, sets: &[Mixture]) -> Result<Vec<Option<f64>>> {
         let none = vec![None; sets.len()];
-        let planned = self.plans.contains_key(task);
+        let planned = match self.plans.get(task) {
+            Some(planned) if !planned.compares_sets() => return Ok(none),
+            planned => planned.is_some(),
+        };
         if !planned || self.had_far_sets {
             let near = self.near(reference, sets)?;
             self.had_far_sets = near.contains(&false);

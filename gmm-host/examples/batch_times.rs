@@ -38,26 +38,12 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// Batches of each measurement.
-const BATCHES: usize = 40;
-const MEASUREMENTS: usize = 10;
-
-/// Microseconds a set where one thread alone evaluates batches of these sets.
-fn alone(cuda: &mut CudaEvaluator<'_>, sets: &[Mixture]) -> Result<f64, Error> {
-    let mut times = Vec::new();
-    for _ in 0..MEASUREMENTS {
-        let began = Instant::now();
-        (0..BATCHES).try_for_each(|_| cuda.log_likelihood_batch(sets).map(drop))?;
-        times.push(began.elapsed().as_secs_f64() * 1e6 / (BATCHES * sets.len()) as f64);
-    }
-    Ok(median(times.split_off(2)))
-}
-
 /// Microseconds a set where so many threads evaluate batches of these sets at the same time.
 fn side_by_side(cuda: &CudaEvaluator<'_>, threads: usize, sets: &[Mixture]) -> Result<f64, Error> {
+    const BATCHES: usize = 40;
     let mut shares: Vec<_> = (0..threads).map(|_| cuda.share()).collect::<Result<_, _>>()?;
     let mut times = Vec::new();
-    for _ in 0..MEASUREMENTS {
+    for _ in 0..10 {
         let began = Instant::now();
         let of_threads = |share: &mut Box<dyn Evaluator + '_>| -> Result<(), Error> {
             (0..BATCHES / threads).try_for_each(|_| share.log_likelihood_batch(sets).map(drop))
@@ -95,12 +81,7 @@ fn main() -> Result<(), Error> {
             for threads in THREADS {
                 let row: Vec<String> = SETS
                     .iter()
-                    .map(|&count| {
-                        let sets = &sets[..count];
-                        let time =
-                            if threads == 1 { alone(&mut cuda, sets)? } else { side_by_side(&cuda, threads, sets)? };
-                        Ok(format!("{time:7.2}"))
-                    })
+                    .map(|&count| Ok(format!("{:7.2}", side_by_side(&cuda, threads, &sets[..count])?)))
                     .collect::<Result<_, Error>>()?;
                 println!("  N = {n:8}, {threads} threads {} {}", row.join(" "), cuda.describe().kernel);
             }

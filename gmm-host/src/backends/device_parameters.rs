@@ -93,7 +93,7 @@ impl<T: Float> DeviceParameters<T> {
             let constant: Vec<Result<f64>> = rows.map(component).collect();
             constant.into_iter().collect::<Result<_>>()?
         };
-        Ok(Self::assemble(mixture, scale, shift, Matrices::Diagonal, &constant, frame))
+        Ok(Self::assemble((k, d), scale, shift, Matrices::Diagonal, &constant, frame))
     }
 
     /// As [`new`](Self::new), for all covariance types.
@@ -135,7 +135,7 @@ impl<T: Float> DeviceParameters<T> {
             _ => return Self::new(mixture, frame),
         };
         let constant: Vec<f64> = constant.into_iter().collect::<Result<_>>()?;
-        Ok(Self::assemble(mixture, scale, shift, matrices, &constant, frame))
+        Ok(Self::assemble((k, d), scale, shift, matrices, &constant, frame))
     }
 
     /// The triangle of a component; empty where the matrices are diagonal.
@@ -160,7 +160,7 @@ impl<T: Float> DeviceParameters<T> {
 
     /// `constant` (K,): log₂ of each component's weight and of the determinant of its matrix in the frame.
     fn assemble(
-        mixture: &Mixture,
+        (n_components, n_features): (usize, usize),
         scale: Vec<T>,
         shift: Vec<T>,
         matrices: Matrices<T>,
@@ -168,7 +168,6 @@ impl<T: Float> DeviceParameters<T> {
         frame: &Frame,
     ) -> Self {
         let (offset, weight, seed) = weights_and_seeds(constant);
-        let (n_components, n_features) = mixture.means().dim();
         let offset = offset + frame_offset(n_features, frame.log2_scale);
         Self { n_components, n_features, scale, shift, weight, seed, offset, matrices, gaps: None }
     }
@@ -288,12 +287,7 @@ fn diagonal<T: Float>(mixture: &Mixture, frame: &Frame, c: usize, scale: &mut [T
         return Err(Error::OutOfRange { component: c, column, precision: T::NAME });
     }
     let mut product = LogProduct::default();
-    if scale.len() < SHORT_ROW {
-        scale.iter().for_each(|s| product.multiply((*s).into()));
-    } else {
-        // Of so many numbers side by side, each product of mantissas is below 2^64.
-        scale.chunks(64 * 8).for_each(|scale| product.multiply_all(scale));
-    }
+    product.multiply_all(scale);
     Ok(weight.log2() + product.log2())
 }
 
@@ -400,13 +394,19 @@ impl LogProduct {
         }
     }
 
-    /// Multiplies with at most 512 numbers.
+    /// Multiplies with the numbers of a row.
     #[inline]
-    fn multiply_all<T: Float>(&mut self, numbers: &[T]) {
-        debug_assert!(numbers.len() <= 64 * 8);
-        let mantissas = side_by_side([numbers], 1.0, |product, [v]| product * split(v.into()).0);
-        self.exponent += numbers.iter().map(|v| split((*v).into()).1).sum::<i64>();
-        self.multiply(mantissas.iter().product());
+    fn multiply_all<T: Float>(&mut self, row: &[T]) {
+        if row.len() < SHORT_ROW {
+            row.iter().for_each(|v| self.multiply((*v).into()));
+            return;
+        }
+        // Of so many numbers, each of the eight products of mantissas is below 2^64.
+        for numbers in row.chunks(64 * 8) {
+            let mantissas = side_by_side([numbers], 1.0, |product, [v]| product * split(v.into()).0);
+            self.exponent += numbers.iter().map(|v| split((*v).into()).1).sum::<i64>();
+            self.multiply(mantissas.iter().product());
+        }
     }
 
     fn log2(&self) -> f64 {

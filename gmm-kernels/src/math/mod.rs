@@ -1,11 +1,13 @@
 //! Sums of likelihoods, and the arithmetic that float32 and float64 share.
 mod float;
 pub mod float64;
+mod lanes;
 mod log_product;
 mod log_sum_exp;
 mod weights;
 
 pub use float::Float;
+pub use lanes::{join_over, sum_over};
 pub use log_product::{LogProduct, warp_sum};
 pub use log_sum_exp::LogSumExp;
-pub use weights::weight_and_seed;
+pub use weights::{REACH, ROOT_HALF_LOG2_E, weight_and_seed};

@@ -1,6 +1,10 @@
-//! Weights and seeds of components.
+//! What the parameters of components are made with.
 use super::{Float, float64};
 
+/// |x| is below it in the frame.
+pub const REACH: f64 = 16.0;
+/// √(log₂e / 2): a component's scale times its deviation.
+pub const ROOT_HALF_LOG2_E: f64 = 0.849_321_800_288_019_1;
 /// The smallest exponent that is put into a weight wₖ; the rest of a smaller constant goes into the seed.
 const MIN_WEIGHT_EXPONENT: f64 = -60.0;
 

@@ -157,12 +157,7 @@ impl<'a> Float32<'a> {
     }
 
     /// How these parameters are to be evaluated: decided once for each task. `near`: to be compared to this reference.
-    fn plan(
-        &mut self,
-        task: &Task,
-        sets: &[DeviceParameters<f32>],
-        near: Option<(&Mixture, &[Mixture])>,
-    ) -> Result<Planned> {
+    fn plan(&mut self, task: &Task, sets: &[DeviceParameters<f32>], near: Option<NearSets<'_>>) -> Result<Planned> {
         let planned = match self.plans.get(task) {
             Some(planned) => *planned,
             None => {
@@ -178,12 +173,7 @@ impl<'a> Float32<'a> {
         Ok(planned)
     }
 
-    fn new_plan(
-        &self,
-        task: &Task,
-        sets: &[DeviceParameters<f32>],
-        near: Option<(&Mixture, &[Mixture])>,
-    ) -> Result<Planned> {
+    fn new_plan(&self, task: &Task, sets: &[DeviceParameters<f32>], near: Option<NearSets<'_>>) -> Result<Planned> {
         let gpu = self.data.gpu();
         let requested = self.requested(task.operation);
         let family = requested.and_then(Requested::family);
@@ -210,7 +200,7 @@ impl<'a> Float32<'a> {
             workspace: Workspace::new(MAX_TOTALS)?,
             columns: columns.part(0, task.n)?,
             sets,
-            near: near.map(|(reference, sets)| self.near_sets(reference, sets)),
+            near,
             scores: scores.as_ref().map(|scores| Numbers::of(scores)),
             plan: None,
         };
@@ -220,11 +210,6 @@ impl<'a> Float32<'a> {
 
     fn chooser<'c>(&'c self, gpu: &'c Gpu) -> Chooser<'c> {
         Chooser { gpu, file: self.tuning_file.as_deref() }
-    }
-
-    /// These sets, to be compared to a reference.
-    fn near_sets<'s>(&'s self, reference: &'s Mixture, sets: &'s [Mixture]) -> NearSets<'s> {
-        NearSets { frame: self.data.frame(), reference, sets, n: self.data.n() }
     }
 
     /// Each set's total, as a natural logarithm.
@@ -254,28 +239,27 @@ impl<'a> Float32<'a> {
     }
 
     /// The totals of those sets that are near to the reference, by kernels that compare them to it; None for the others.
-    fn near_totals(&mut self, task: &Task, reference: &Mixture, sets: &[Mixture]) -> Result<Vec<Option<f64>>> {
+    fn near_totals(&mut self, task: &Task, near: NearSets<'_>) -> Result<Vec<Option<f64>>> {
+        let sets = near.sets;
         let none = vec![None; sets.len()];
         let planned = match self.plans.get(task) {
             Some(planned) if !planned.compares_sets() => return Ok(none),
             planned => planned.is_some(),
         };
         if !planned || self.had_far_sets {
-            let near = self.near(reference, sets)?;
-            self.had_far_sets = near.contains(&false);
-            if !near.contains(&true) {
+            let are_near = self.are_near(near)?;
+            self.had_far_sets = are_near.contains(&false);
+            if !are_near.contains(&true) {
                 return Ok(none);
             }
         }
         // A plan is made by timing all kernels that can do the task.
         let parameters: Vec<_> =
             if planned { Vec::new() } else { sets.iter().filter_map(|set| self.parameters(set).ok()).collect() };
-        let plan = match self.plan(task, &parameters, Some((reference, sets)))? {
+        let plan = match self.plan(task, &parameters, Some(near))? {
             Planned::By(plan) if plan.variant.family.compares_sets() => plan,
             _ => return Ok(none),
         };
-        let frame = self.data.frame().clone();
-        let near = NearSets { frame: &frame, reference, sets, n: self.data.n() };
         for pass in self.data.passes() {
             plan.prepare(&mut pass.workspace, Sets::Near(near))?;
         }
@@ -296,24 +280,22 @@ impl<'a> Float32<'a> {
                 }
             },
         )?;
-        let common = frame_offset(task.d, frame.log2_scale);
-        let of_set = |(log2, offset): (f64, f64)| match offset.is_finite() {
-            true => finite(vec![self.total(&plan, log2, offset + common)?]).map(|total| Some(total[0])),
-            false => Ok(None),
+        let common = frame_offset(task.d, near.frame.log2_scale);
+        let of_set = |(log2, offset): (f64, f64)| {
+            offset.is_finite().then(|| self.total(&plan, log2, offset + common)).transpose()
         };
         let totals: Vec<_> = totals.into_iter().map(of_set).collect::<Result<_>>()?;
+        finite(totals.iter().copied().flatten().collect())?;
         self.had_far_sets = totals.contains(&None);
         Ok(totals)
     }
 
     /// Which of the sets are near to the reference.
-    fn near(&mut self, reference: &Mixture, sets: &[Mixture]) -> Result<Vec<bool>> {
+    fn are_near(&mut self, near: NearSets<'_>) -> Result<Vec<bool>> {
         let kernel = self.data.gpu().kernel(&entries::batch_parameters(), None)?;
-        let frame = self.data.frame().clone();
-        let near = NearSets { frame: &frame, reference, sets, n: self.data.n() };
         let Pass { stream, workspace, .. } = &mut self.data.passes()[0];
         near.prepare(workspace)?;
-        let offsets = near.start(kernel, stream, workspace)?.numbers(&workspace.offsets, sets.len())?;
+        let offsets = near.start(kernel, stream, workspace)?.numbers(&workspace.offsets, near.sets.len())?;
         Ok(offsets.into_iter().map(f64::is_finite).collect())
     }
 
@@ -342,14 +324,19 @@ impl<'a> Float32<'a> {
         let reference = fixed.as_deref().filter(fits).unwrap_or(&sets[0]);
         let near_task = Task { expandable: true, ..*task };
         let compares = compares && (self.plans.contains_key(&near_task) || self.can_compare(&near_task));
+        let mut near_totals = vec![None; sets.len()];
+        if compares {
+            let (frame, n) = (self.data.frame().clone(), self.data.n());
+            for (sets, totals) in sets.chunks(MAX_TOTALS).zip(near_totals.chunks_mut(MAX_TOTALS)) {
+                let near = NearSets { frame: &frame, reference, sets, n };
+                totals.copy_from_slice(&self.near_totals(&near_task, near)?);
+            }
+        }
         let mut others = Vec::new();
-        for (first, sets) in (0..).step_by(MAX_TOTALS).zip(sets.chunks(MAX_TOTALS)) {
-            let near = if compares { self.near_totals(&near_task, reference, sets)? } else { vec![None; sets.len()] };
-            for (place, total) in (first..).zip(near) {
-                match total {
-                    Some(total) => totals[place] = total,
-                    None => others.push(place),
-                }
+        for (place, total) in near_totals.into_iter().enumerate() {
+            match total {
+                Some(total) => totals[place] = total,
+                None => others.push(place),
             }
         }
         for places in others.chunks(MAX_TOTALS) {

@@ -3,7 +3,7 @@ use super::super::batch_tensor_cores::{
     FEATURE_SCALE, FEATURES, ONE, SETS, SQUARE_SCALE, STEP_SIZE, reference_row, steps, weights_size,
 };
 use super::*;
-use crate::math::{Float, float64, weight_and_seed};
+use crate::math::{REACH, ROOT_HALF_LOG2_E, float64, join_over, sum_over, weight_and_seed};
 use crate::simt::*;
 use core::f64::consts::LOG2_E;
 
@@ -15,11 +15,8 @@ const SQUARE: f64 = SQUARE_SCALE as f64;
 const ONE_SCALED: f64 = FEATURE * ONE as f64;
 /// A set's largest coefficient comes to between 2^13 and 2^14, so that rounding does not bring it to 2^15.
 const LARGEST: i32 = 13;
-/// |x| is below it in the frame.
-const REACH: f64 = 16.0;
-/// log₂e / 2: the square of s·σ; and its root.
+/// log₂e / 2: the square of s·σ.
 const UNIT: f64 = LOG2_E / 2.0;
-const ROOT: f64 = 0.849_321_800_288_019_1;
 /// For log₂ of it, a number is normal.
 const SMALLEST: f64 = f64::MIN_POSITIVE;
 
@@ -34,26 +31,9 @@ fn larger(a: f64, b: f64) -> f64 {
     if a > b { a } else { b }
 }
 
-/// What `join` makes of the values of `lanes` neighbouring lanes, a power of two, in each of them. All lanes of the warp take part.
-#[inline(always)]
-fn of_lanes(mut v: f64, lanes: u32, join: impl Fn(f64, f64) -> f64) -> f64 {
-    let mut mask = 1;
-    while mask < lanes {
-        v = join(v, v.shuffle_xor(mask));
-        mask *= 2;
-    }
-    v
-}
-
-#[inline(always)]
-fn sum(v: f64, lanes: u32) -> f64 {
-    of_lanes(v, lanes, |a, b| a + b)
-}
-
-#[inline(always)]
-fn largest(v: f64) -> f64 {
-    of_lanes(v, WARP, larger)
-}
+/// The lanes of a step, and of the warp, by the bits in which they differ.
+const OF_STEP: u32 = SLOTS as u32 - 1;
+const OF_WARP: u32 = WARP - 1;
 
 /// What two float16 numbers hold of a number of at most 2^15: 22 digits, and none below 2^-24.
 #[inline(always)]
@@ -156,14 +136,15 @@ impl Scaled {
     unsafe fn new(args: &BatchParametersArgs, of: Numbers, c: usize, feature: Option<usize>) -> Self {
         // Everything is read at once, the last component's or the first feature's numbers where there are none.
         let j = feature.unwrap_or(0);
-        let at = of.k + if c < of.k { c } else { of.k - 1 } * of.d + j;
+        let component = if c < of.k { c } else { of.k - 1 };
+        let at = of.k + component * of.d + j;
         // SAFETY: component and feature exist.
         let (weight, mean, variance, [shift, scale, inverse]) = unsafe {
             let frame = |i: usize| load(args.mixtures.add(i * of.d + j));
             let [mean, variance] = [at, at + of.k * of.d].map(|at| load(of.from.add(at)));
             (of.weight(c), mean, variance, [frame(0), frame(1), frame(2)])
         };
-        let s = ((ROOT * reciprocal_root(variance) * inverse) as f32) as f64;
+        let s = ((ROOT_HALF_LOG2_E * reciprocal_root(variance) * inverse) as f32) as f64;
         let m = (shift - mean) * scale * s;
         let fits = REACH * s + abs(m) <= args.max_deviation && s >= f32::MIN_POSITIVE as f64 && variance >= SMALLEST;
         let is_there = feature.is_some() && weight > 0.0;
@@ -182,7 +163,7 @@ impl Scaled {
     fn constant(self) -> f64 {
         // With one logarithm: exponents and mantissas, from 1 to 2, apart.
         let s = if self.s > 0.0 { self.s } else { 1.0 };
-        let mantissas = of_lanes(s * power_of_two(-exponent(s)), WARP, |a, b| a * b);
+        let mantissas = join_over(s * power_of_two(-exponent(s)), OF_WARP, |a, b| a * b);
         let exponents = warp_add(exponent(s));
         let misfit = warp_any(!self.fits);
         if self.weight == 0.0 {
@@ -314,7 +295,7 @@ impl<'a> Block<'a> {
             most = larger(unsafe { self.bounds.get(of * self.components() + c) }, most);
             c += WARP as usize;
         }
-        largest(most)
+        join_over(most, OF_WARP, larger)
     }
 
     /// The weights and seeds of a component, its largest coefficient, or a number above it, and what it loses of a total.
@@ -336,10 +317,10 @@ impl<'a> Block<'a> {
         } else {
             0.0
         };
-        let constants = abs(seed as f64 - reference_seed as f64) + sum(abs(constant), WARP);
+        let constants = abs(seed as f64 - reference_seed as f64) + sum_over(abs(constant), OF_WARP);
         // The constant for the rounded coefficients is a little larger.
-        let most = larger(largest(of_feature), 2.0 * constants / ONE_SCALED);
-        let squares = sum(square, WARP);
+        let most = larger(join_over(of_feature, OF_WARP, larger), 2.0 * constants / ONE_SCALED);
+        let squares = sum_over(square, OF_WARP);
         // SAFETY: places of the component, which this warp alone writes.
         unsafe {
             let [of_reference, of_set] = [self.reference.weight(c), self.set.weight(c)];
@@ -386,9 +367,9 @@ impl<'a> Block<'a> {
             constant += moved * of_s2 * (1.0 + change);
         }
         // log₂ of the deviations' ratio, from the first two terms of its series.
-        let ratio = sum(-change - change * change / 2.0, WARP);
+        let ratio = sum_over(-change - change * change / 2.0, OF_WARP);
         let rest = if self.step == 0 { seeds + LOG2_E / 2.0 * ratio } else { 0.0 };
-        let digits = (sum(constant, SLOTS as u32) + rest) * power / ONE_SCALED;
+        let digits = (sum_over(constant, OF_STEP) + rest) * power / ONE_SCALED;
         let first = round(digits);
         let mut values =
             if self.slot == FEATURES { [first, round(digits - first)] } else { [rounded_b, rounded_a] };
@@ -464,8 +445,8 @@ impl<'a> Block<'a> {
                 loss += self.bounds.get(3 * components + c);
                 c += WARP as usize;
             }
-            let near = fits && sum(loss, WARP) <= self.args.most;
-            let most = largest(most);
+            let near = fits && sum_over(loss, OF_WARP) <= self.args.most;
+            let most = join_over(most, OF_WARP, larger);
             let exponent = scale_exponent(if near { most } else { SMALLEST });
             let mut c = self.warp;
             while c < components {

@@ -1,6 +1,6 @@
 //! Computes the parameters of the likelihood, and the prior, from the coordinates of a proposal.
 use super::*;
-use crate::math::Float;
+use crate::math::{Float, sum_over};
 use crate::math::float64::{exp2, log2};
 
 /// Bounds within which x rounded to float32, and its reach, are finite; the host checks the same.
@@ -17,16 +17,6 @@ fn log2_of_rounding(exact: f64, rounded: f32) -> f64 {
     // The difference is exact; so small a fraction needs no more than a float's inverse, and two terms of the series.
     let e = (rounded as f64 - exact) * reciprocal(rounded) as f64;
     (e + 0.5 * e * e) * LOG2_E
-}
-
-/// The sum of `x` over the lanes that differ in the bits of `masks`.
-#[inline(always)]
-fn sum_over(mut x: f64, mut masks: u32) -> f64 {
-    while masks != 0 {
-        x += x.shuffle_xor(masks & masks.wrapping_neg());
-        masks &= masks - 1;
-    }
-    x
 }
 
 /// Lanes of a component; a warp holds [`COMPONENTS`] times so many.

@@ -3,13 +3,11 @@ use super::super::*;
 use super::*;
 use crate::estep::fused;
 use crate::general::density::{self, ROWS};
-use crate::math::{Float, float64, warp_sum, weight_and_seed};
+use crate::math::{Float, REACH, ROOT_HALF_LOG2_E, float64, warp_sum, weight_and_seed};
 use crate::simt::*;
 
 /// A pivot below this fraction of its variance is rounding noise: the matrix is singular to float64.
 const SINGULAR: f64 = f64::EPSILON;
-/// |x| is below it in the frame.
-const REACH: f64 = 16.0;
 
 /// A component of a pattern; all lanes of the warp have the same.
 #[derive(Clone, Copy)]
@@ -193,8 +191,6 @@ impl<'a, T: Float> Component<'a, T> {
     unsafe fn write_triangle(self, alive: bool) {
         let (d, general) = (self.d(), self.args.layout.capacity == 0);
         let rows = if general { d.next_multiple_of(ROWS) } else { d };
-        // √(log₂e / 2).
-        const ROOT: f64 = 0.849_321_800_288_019_1;
         let mut cell = Cells::of(self.lane, d);
         while cell.i < rows {
             let Cells { i, j, .. } = cell;
@@ -203,7 +199,7 @@ impl<'a, T: Float> Component<'a, T> {
                 // SAFETY: elements of the matrices, and a place for each number.
                 unsafe {
                     if alive && j <= i && i < d && self.observed.has(i) && self.observed.has(j) {
-                        a = T::narrow(ROOT * self.inverse.get(i, j));
+                        a = T::narrow(ROOT_HALF_LOG2_E * self.inverse.get(i, j));
                         self.inverse.set(i, j, a.wide());
                     }
                     store(self.parameter(self.place(i, j)), a);

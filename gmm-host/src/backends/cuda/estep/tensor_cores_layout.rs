@@ -276,7 +276,7 @@ pub(crate) enum Section {
 
 /// The larger of two numbers, of which none is NaN: one instruction, unlike `f32::max`.
 #[inline(always)]
-pub(crate) fn larger<T: PartialOrd>(a: T, b: T) -> T {
+pub(super) fn larger<T: PartialOrd>(a: T, b: T) -> T {
     if a > b { a } else { b }
 }
 

@@ -390,6 +390,7 @@ def test_what_one_rank_alone_meets_ends_all(folder):
     (folder / "raises.py").write_text(RAISES)
     done = mpiexec(folder, 2, "raises.py")
     assert done.returncode == 1 and done.stderr.count("error: rank 1: ZeroDivisionError") == 1, done.stderr
+    assert "Traceback" not in done.stderr
 
 
 PEAK = """

@@ -22,7 +22,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ __all__ = ["GaussianMixture", "Likelihood", "MPIEngine", "main"]
 _REQUEST, _ANSWER = 7271, 7272
 #: For so many seconds a rank that waits looks for messages all the time; then it leaves its core to others between two looks.
 _BUSY, _NAP = 2e-3, 1e-4
-#: How long a rank with an error waits for rank 0 to report the same one.
+#: How long a rank with an error waits for rank 0 to report the same one, and for the launcher to read its own report, in seconds.
 _GRACE = 1.0
 _KINDS = ("full", "tied", "diag", "spherical")
 #: The exit codes of the command: a failure, a wrong use, and Ctrl-C.
@@ -859,7 +859,7 @@ def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
             print("interrupted; nothing was written", file=sys.stderr, flush=True)
             # The other ranks may wait for this one.
             if comm.Get_size() > 1:
-                comm.Abort(_INTERRUPTED)
+                _abort(comm, _INTERRUPTED)
         return _INTERRUPTED
     except Exception as error:
         if comm.Get_size() > 1 and not hasattr(error, "of_all_ranks"):
@@ -889,6 +889,21 @@ def _text(result: dict[str, Any]) -> str:
     return "\n".join([*table, "", _text(result)])
 
 
+def _abort(comm: Any, code: int) -> NoReturn:
+    """End all ranks, once the launcher has read what this one wrote to stderr: it drops what it has not read when a rank aborts."""
+    # Not every system has these, and not every stderr can tell how many bytes are still unread.
+    with suppress(ImportError, OSError):
+        import fcntl
+        import termios
+
+        given_up = time.monotonic() + _GRACE
+        while time.monotonic() < given_up and any(fcntl.ioctl(sys.stderr.fileno(), termios.FIONREAD, bytes(4))):
+            time.sleep(_NAP)
+    comm.Abort(code)
+    # Some launchers leave it to the rank to end.
+    os._exit(code)
+
+
 def _run() -> int:
     """Run the command; what is an error of one rank alone ends all ranks."""
     comm = _world()
@@ -902,8 +917,7 @@ def _run() -> int:
             # Where rank 0 has the same error, it has ended all ranks by then.
             time.sleep(_GRACE)
         print(f"error: rank {comm.Get_rank()}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        comm.Abort(_FAILURE)
-        raise
+        _abort(comm, _FAILURE)
 
 
 if __name__ == "__main__":

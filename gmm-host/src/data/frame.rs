@@ -3,7 +3,7 @@
 //! The data is centred once, in float64, and each column is scaled by a power of two, which is exact. So a data set that is
 //! far from the origin, or in an extreme unit, loses nothing when it is rounded to the working precision. A component that
 //! is narrow and far from the centre still loses digits in float32; `either_precision.rs` bounds the loss.
-use crate::model::linalg::for_each_matrix;
+use crate::model::linalg::{for_each_matrix, vectorised};
 use crate::{CentredSums, CovarianceType, Covariances, Samples, View};
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
@@ -237,22 +237,36 @@ fn ranges<T: Float>(rows: ArrayView2<'_, T>) -> Option<Vec<(f64, f64)>> {
     const SIDE_BY_SIDE: usize = 16;
     let d = rows.ncols();
     let first: Vec<T> = rows.outer_iter().next()?.to_vec();
-    let (mut min, mut max, mut finite) = (first.repeat(SIDE_BY_SIDE), first.repeat(SIDE_BY_SIDE), true);
+    let (mut min, mut max) = (first.repeat(SIDE_BY_SIDE), first.repeat(SIDE_BY_SIDE));
     let mut compare = |rows: &[T]| {
-        for ((min, max), &v) in min.iter_mut().zip(&mut max).zip(rows) {
-            *min = if v < *min { v } else { *min };
-            *max = if v > *max { v } else { *max };
-            finite &= v.is_finite();
-        }
+        vectorised(
+            #[inline(always)]
+            || {
+                rows.chunks(d * SIDE_BY_SIDE)
+                    .fold(true, |finite, rows| extend_ranges(rows, &mut min, &mut max) & finite)
+            },
+        )
     };
-    match rows.to_slice() {
-        Some(rows) => rows.chunks(d * SIDE_BY_SIDE).for_each(compare),
-        None => rows.outer_iter().for_each(|row| compare(&row.to_vec())),
-    }
+    let finite = match rows.to_slice() {
+        Some(rows) => compare(rows),
+        None => rows.outer_iter().fold(true, |finite, row| compare(&row.to_vec()) & finite),
+    };
     let of_column = |j: usize| {
         let min = min.iter().skip(j).step_by(d).fold(first[j], |a, &b| if b < a { b } else { a });
         let max = max.iter().skip(j).step_by(d).fold(first[j], |a, &b| if b > a { b } else { a });
         (min.into(), max.into())
     };
     finite.then(|| (0..d).map(of_column).collect())
+}
+
+/// Extends ranges by one number each, and says whether all numbers are finite. It is compiled for the instructions of its caller.
+#[inline(always)]
+fn extend_ranges<T: Float>(numbers: &[T], min: &mut [T], max: &mut [T]) -> bool {
+    let mut finite = true;
+    for ((min, max), &v) in min.iter_mut().zip(max).zip(numbers) {
+        *min = if v < *min { v } else { *min };
+        *max = if v > *max { v } else { *max };
+        finite &= v.is_finite();
+    }
+    finite
 }

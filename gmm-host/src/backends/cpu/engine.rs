@@ -169,7 +169,7 @@ impl<'a, T: Real> Engine<'a, T> {
     /// The centres of the moments, as rows of `layout.width` elements.
     fn padded_centres(&self, mixture: &Mixture, parameters: &DeviceParameters<T>, layout: Layout) -> Buffer<T> {
         let mut padded = buffer(parameters.n_components * layout.width);
-        let centres = estep::centres(mixture, parameters, &self.data.frame);
+        let centres = estep::centres(mixture, parameters, &self.data.frame, layout);
         for (to, from) in padded.chunks_mut(layout.width).zip(centres.rows()) {
             to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from));
         }
@@ -238,8 +238,6 @@ impl<'a, T: Real> Engine<'a, T> {
         for totals in &totals {
             sum.spread.iter_mut().zip(&totals.spread).for_each(|(sum, v)| *sum += v);
         }
-        let spread = sum.spread.chunks_exact(layout.lanes);
-        sum.spread = spread.map(|v| neumaier_sum(v.iter().copied())).collect();
         const PIECE: usize = 1 << 14;
         self.in_pieces(&mut sum.matrices, PIECE, layout.matrices * totals.len(), |piece, sum| {
             for totals in &totals {

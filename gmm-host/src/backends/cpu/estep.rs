@@ -7,8 +7,16 @@ use crate::model::linalg::for_each_matrix;
 use crate::{CentredSums, Covariances, Mixture};
 use ndarray::{Array1, Array2, Array3, ArrayView2, s};
 
-/// Centres of the moments in the frame (K, D), exactly as the kernel uses them: the rounded means.
-pub(super) fn centres<T: Real>(mixture: &Mixture, parameters: &DeviceParameters<T>, frame: &Frame) -> Array2<f64> {
+/// Centres of the moments in the frame (K, D), exactly as the kernel uses them: the rounded means, or zero.
+pub(super) fn centres<T: Real>(
+    mixture: &Mixture,
+    parameters: &DeviceParameters<T>,
+    frame: &Frame,
+    layout: Layout,
+) -> Array2<f64> {
+    if layout.around_zero {
+        return Array2::zeros(mixture.means().dim());
+    }
     Array2::from_shape_fn(mixture.means().dim(), |(c, j)| {
         // The mean of a component of weight zero may be so far away that it cannot be rounded.
         match parameters.weight[c].into() == 0.0 {
@@ -29,7 +37,7 @@ pub(super) fn centred_sums<T: Real>(
     factor: f64,
 ) -> CentredSums {
     let (k, d) = mixture.means().dim();
-    let centres = centres(mixture, parameters, frame);
+    let centres = centres(mixture, parameters, frame, layout);
     let spread: Vec<f64> = totals.spread.iter().map(|v| factor * v).collect();
     let sums = &totals.matrices;
     let counts = Array1::from_iter(spread[..k].iter().copied());

@@ -230,42 +230,49 @@ fn diagonal<T: Real, S: Simd, const REGISTERS: usize, const GAPS: bool>(
         // Two components at once, so that twice as many chains hide the latency.
         let (pairs, last) = q.as_chunks_mut::<2>();
         let n_pairs = pairs.len();
+        let reads_ahead = is_resident && d <= FEATURES / 4;
         for (pair, q) in pairs.iter_mut().enumerate() {
-            if is_resident && d <= FEATURES / 4 {
-                for row in (pair..REGISTERS).step_by(n_pairs) {
-                    prefetch(rows[row], AHEAD * x.len());
-                }
-            }
-            subtract_squares::<T, S, REGISTERS, 2, GAPS>(simd, &rows, parameters, 2 * pair, start, q);
+            // All rows, over all pairs.
+            let rows_of = |pairs: usize| if reads_ahead { pairs * REGISTERS / n_pairs } else { 0 };
+            let ahead = ReadAhead { rows: rows_of(pair)..rows_of(pair + 1), distance: AHEAD * x.len() };
+            subtract_squares::<T, S, REGISTERS, 2, GAPS>(simd, &rows, parameters, 2 * pair, start, ahead, q);
         }
         if let [q] = last {
             let (c, q) = (2 * pairs.len(), std::array::from_mut(q));
-            subtract_squares::<T, S, REGISTERS, 1, GAPS>(simd, &rows, parameters, c, start, q);
+            let none = ReadAhead { rows: 0..0, distance: 0 };
+            subtract_squares::<T, S, REGISTERS, 1, GAPS>(simd, &rows, parameters, c, start, none, q);
         }
         start += length;
     }
 }
 
 /// How many groups ahead the samples are read.
-const AHEAD: usize = 2;
+const AHEAD: usize = 12;
 
-/// Has the processor read what lies `distance` behind some registers. It reads ahead by itself along one row, but not well along
-/// the rows of a group at once.
+/// The rows of a group whose next features are read while a component's are worked through, and how many registers ahead.
+#[derive(Clone)]
+struct ReadAhead {
+    rows: Range<usize>,
+    distance: usize,
+}
+
+/// Has the processor read what lies `distance` registers behind one. It reads ahead by itself along one row, but not well along the
+/// rows of a group at once. One read between some products: more at a time would wait for each other.
 #[inline(always)]
-fn prefetch<R>(registers: &[R], distance: usize) {
+fn prefetch<R>(register: &R, distance: usize) {
     #[cfg(target_arch = "x86_64")]
-    for register in 0..registers.len() {
-        let behind = registers.as_ptr().wrapping_add(distance + register).cast::<i8>();
+    {
+        let behind = std::ptr::from_ref(register).wrapping_add(distance).cast::<i8>();
         // SAFETY: a hint, which reads nothing, whatever the address.
-        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(behind) };
+        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(behind) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (registers, distance);
+    let _ = (register, distance);
 }
 
 /// Subtracts the squares of the features from `start` on, whose registers are `rows`, from the exponents of the components from `c` on; with
 /// missing values (`GAPS`) adds the constants of the columns, both where there is a value. Puts the components' seeds there before the
-/// first feature.
+/// first feature. Meanwhile reads `ahead`.
 #[inline(always)]
 fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: usize, const GAPS: bool>(
     simd: S,
@@ -273,6 +280,7 @@ fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: 
     parameters: &DeviceParameters<T>,
     c: usize,
     start: usize,
+    ahead: ReadAhead,
     q: &mut [[T::Reg<S>; REGISTERS]; COMPONENTS],
 ) {
     let (d, length) = (parameters.n_features, rows[0].len());
@@ -296,6 +304,9 @@ fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: 
         *samples = &samples[..length];
     }
     for j in 0..length {
+        for row in ahead.rows.clone() {
+            prefetch(&samples[row][j], ahead.distance);
+        }
         let mut observed = [T::is_number(simd, samples[0][j]); REGISTERS];
         for i in 1..REGISTERS {
             observed[i] = T::is_number(simd, samples[i][j]);

@@ -1,11 +1,12 @@
 //! The E-step kernel: log-sum-exp and sufficient statistics from one read of the samples.
 //!
-//! All moments are taken around each component's current mean, so that nothing cancels, and summed in the element
+//! Moments are taken around each component's current mean, so that nothing cancels, and summed in the element
 //! type over a few thousand samples at most; these sums are added up in float64.
 //!
 //! - `diag`, `spherical`: Σ r·(x−c) and Σ r·(x−c)², of some features and a tile of some groups of samples at a time, so that
-//!   the sums stay in registers. With missing values these are sums over the samples that have a value in the column, and Σ r over
-//!   these is a third one.
+//!   the sums stay in registers. Where all components lie near to the frame's zero, c is zero for all of them, which takes half the
+//!   operations, because the squares of the samples are then the same for all. With missing values these are sums over the samples that
+//!   have a value in the column, and Σ r over these is a third one.
 //! - `full`: the group's samples are turned into rows, and those whose responsibilities are not negligible wait in a queue of
 //!   their component until there are many: then Σ r·(x−c) and the lower triangle of Σ r·(x−c)(x−c)ᵀ are products of matrices.
 //!   So the sums, which are too large for a cache if D is, are read and written once for many samples.
@@ -22,10 +23,12 @@ use std::ops::Range;
 
 /// Samples of a group at most: `GROUP` of the widest registers.
 const MAX_GROUP: usize = 16 * GROUP;
-/// Groups of a tile at most, and about how many registers its samples and its responsibilities have each: both stay in the
-/// first-level cache while the moments of one feature after the other are formed.
-const MAX_TILE: usize = 4;
-const TILE_REGISTERS: usize = 512;
+/// Groups of a tile at most.
+const MAX_TILE: usize = 8;
+/// About how many registers a tile has at most of responsibilities, which stay in the first-level cache while the moments of some features
+/// after the others are formed, and of samples, which stay in the second-level cache.
+const TILE_SHARES: usize = 512;
+const TILE_SAMPLES: usize = 2048;
 /// Rows of a product of matrices that are formed together.
 const ROWS: usize = 4;
 /// Registers of a row that lie together in a queue: the columns of a product that are formed together.
@@ -61,10 +64,12 @@ pub(crate) struct Layout {
     queue: usize,
     /// Groups of a tile; zero with matrices.
     tile: usize,
+    /// Whether the moments are taken around the frame's zero, instead of each component's mean.
+    pub around_zero: bool,
 }
 
 impl Layout {
-    pub fn new<T>(parameters: &DeviceParameters<T>, lanes: usize) -> Self {
+    pub fn new<T: Real>(parameters: &DeviceParameters<T>, lanes: usize) -> Self {
         let (k, d) = (parameters.n_components, parameters.n_features);
         let unit = lanes.max(ROWS);
         let (width, height) = (d.next_multiple_of(unit), d.next_multiple_of(ROWS));
@@ -83,8 +88,21 @@ impl Layout {
             Matrices::Each(_) => (QUEUE_ELEMENTS / (k * width)).clamp(QUEUE.0, QUEUE.1),
             _ => 0,
         };
-        let tile = if matrices == 0 { (TILE_REGISTERS / k.max(d) / GROUP).clamp(1, MAX_TILE) } else { 0 };
-        Self { lanes, spread, width, pair_width, second, height, pairs: pairs_begin, matrices: length, queue, tile }
+        let tile = if matrices == 0 { ((TILE_SHARES / k).min(TILE_SAMPLES / d) / GROUP).clamp(1, MAX_TILE) } else { 0 };
+        let around_zero = matrices == 0 && parameters.gaps.is_none() && parameters.is_near_zero();
+        Self {
+            lanes,
+            spread,
+            width,
+            pair_width,
+            second,
+            height,
+            pairs: pairs_begin,
+            matrices: length,
+            queue,
+            tile,
+            around_zero,
+        }
     }
 
     /// The number of elements in all.
@@ -170,7 +188,8 @@ impl<T: Real> Sums<T> {
             isa.run(Drain { sums: &mut *self, c, last: true });
         }
         self.flush(isa);
-        let spread = self.spread_totals.to_vec();
+        let of_lanes = self.spread_totals.chunks_exact(self.layout.lanes);
+        let spread = of_lanes.map(|v| v.iter().sum()).collect();
         self.spread_totals.fill(0.0);
         let zeros = match spare {
             Some(Totals { mut matrices, .. }) => {
@@ -183,8 +202,7 @@ impl<T: Real> Sums<T> {
     }
 }
 
-/// Totals in float64: of the sums that are spread over registers, (`spread`, L), or (`spread`,) when these are added up, and of the
-/// matrices, as the layout says.
+/// Totals in float64: of the sums that are spread over registers, (`spread`,), and of the matrices, as the layout says.
 #[derive(Debug)]
 pub(crate) struct Totals {
     pub spread: Vec<f64>,
@@ -506,6 +524,7 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Tile<'_, T, REGISTERS> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         match self.parameters.gaps {
+            None if self.layout.around_zero => self.add_around_zero(simd),
             None => self.add::<S, false>(simd),
             Some(_) => self.add::<S, true>(simd),
         }
@@ -531,6 +550,80 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
                 _ => self.add_features::<S, GAPS, 4>(simd, start),
             }
             start += width;
+        }
+    }
+
+    /// As [`add`](Self::add), around zero: a product less for each moment, and the squares of the samples once for some components.
+    #[inline(always)]
+    fn add_around_zero<S: Simd>(&mut self, simd: S) {
+        let (k, d) = (self.parameters.n_components, self.parameters.n_features);
+        // The sums of four components and three features stay in registers, where there are 32.
+        let (components, most) = if S::REGISTER_COUNT >= 32 { (4, 3) } else { (2, 2) };
+        let mut start = 0;
+        while start < d {
+            let width = (d - start).div_ceil((d - start).div_ceil(most));
+            let mut c = 0;
+            while c < k {
+                match (width, (k - c).min(components)) {
+                    (1, 4) => self.add_block::<S, 4, 1>(simd, c, start),
+                    (1, 2..) => self.add_block::<S, 2, 1>(simd, c, start),
+                    (1, _) => self.add_block::<S, 1, 1>(simd, c, start),
+                    (2, 4) => self.add_block::<S, 4, 2>(simd, c, start),
+                    (2, 2..) => self.add_block::<S, 2, 2>(simd, c, start),
+                    (2, _) => self.add_block::<S, 1, 2>(simd, c, start),
+                    (_, 4) => self.add_block::<S, 4, 3>(simd, c, start),
+                    (_, 2..) => self.add_block::<S, 2, 3>(simd, c, start),
+                    (_, _) => self.add_block::<S, 1, 3>(simd, c, start),
+                }
+                c += match k - c {
+                    left if left >= components => components,
+                    2.. => 2,
+                    _ => 1,
+                };
+            }
+            start += width;
+        }
+    }
+
+    /// The moments around zero of the features from `start` on, of the components from `c` on.
+    #[inline(always)]
+    fn add_block<S: Simd, const COMPONENTS: usize, const WIDTH: usize>(&mut self, simd: S, c: usize, start: usize) {
+        let (k, d) = (self.parameters.n_components, self.parameters.n_features);
+        let present = self.present[c..][..COMPONENTS].iter().fold(0, |all, present| all | present);
+        let tile = self.layout.tile * GROUP;
+        let mut shares = [&T::registers::<S>(self.shares)[..0]; COMPONENTS];
+        for (i, shares) in shares.iter_mut().enumerate() {
+            *shares = &T::registers::<S>(self.shares)[(c + i) * tile..][..self.groups * REGISTERS];
+        }
+        let zero = [[T::splat(simd, T::from_f64(0.0)); WIDTH]; COMPONENTS];
+        let (mut first, mut second) = (zero, zero);
+        let groups = T::registers::<S>(self.x).chunks_exact(REGISTERS * d).take(self.groups);
+        for (group, x) in groups.enumerate() {
+            if present >> group & 1 == 0 {
+                continue;
+            }
+            for g in 0..REGISTERS {
+                let row = &x[g * d + start..][..WIDTH];
+                let mut square = [row[0]; WIDTH];
+                for w in 0..WIDTH {
+                    square[w] = T::mul(simd, row[w], row[w]);
+                }
+                for i in 0..COMPONENTS {
+                    let share = shares[i][group * REGISTERS + g];
+                    for w in 0..WIDTH {
+                        first[i][w] = T::mul_add(simd, share, row[w], first[i][w]);
+                        second[i][w] = T::mul_add(simd, share, square[w], second[i][w]);
+                    }
+                }
+            }
+        }
+        let (_, moments) = T::registers_mut::<S>(self.sums).split_at_mut(k);
+        for i in 0..COMPONENTS {
+            for w in 0..WIDTH {
+                let at = (c + i) * d + start + w;
+                moments[at] = T::add(simd, moments[at], first[i][w]);
+                moments[k * d + at] = T::add(simd, moments[k * d + at], second[i][w]);
+            }
         }
     }
 

@@ -113,8 +113,8 @@ impl<V: Float, T: Real> WithSimd for LayOut<'_, V, T> {
                 block.copy_within(end - d..end, end);
             }
             for (j, out) in out.chunks_exact_mut(lanes).enumerate() {
-                for (to, &v) in out.iter_mut().zip(block[j..].iter().step_by(d)) {
-                    *to = v;
+                for lane in 0..lanes {
+                    out[lane] = block[lane * d + j];
                 }
             }
         }

@@ -158,15 +158,6 @@ impl<T: Float> DeviceParameters<T> {
         2 * self.scale.len() + matrix
     }
 
-    /// Whether every component lies within eight of its deviations of the frame's zero, in each feature. Second moments around zero then lose at
-    /// most 65 times as much to rounding as those around the means.
-    pub fn is_near_zero(&self) -> bool {
-        const DEVIATIONS: f64 = 8.0;
-        // A shift is −μ/σ, times the root of ½·log₂ e.
-        let limit = DEVIATIONS * (std::f64::consts::LOG2_E / 2.0).sqrt();
-        self.shift.iter().all(|&shift| shift.into().abs() <= limit)
-    }
-
     /// `constant` (K,): log₂ of each component's weight and of the determinant of its matrix in the frame.
     fn assemble(
         (n_components, n_features): (usize, usize),

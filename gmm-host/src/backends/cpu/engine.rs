@@ -358,7 +358,8 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         check_features(mixture, self.data.d)?;
         let parameters = self.parameters(mixture)?;
         let leading = leading_rows(&parameters);
-        let layout = Layout::new(&parameters, self.data.lanes);
+        let near_zero = || estep::is_near_zero(mixture, &parameters, &self.data.frame);
+        let layout = Layout::new(&parameters, self.data.lanes, near_zero);
         let centres = self.padded_centres(mixture, &parameters, layout);
         let (log2, totals) = self.all_sums(&parameters, leading, layout, &centres);
         let scale = self.weight_scale;

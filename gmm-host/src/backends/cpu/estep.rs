@@ -1,11 +1,12 @@
 //! From the sums of the E-step kernel to sufficient statistics.
 use super::moments::{Layout, Totals};
 use super::real::Real;
-use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::Frame;
 use crate::model::linalg::for_each_matrix;
 use crate::{CentredSums, Covariances, Mixture};
-use ndarray::{Array1, Array2, Array3, ArrayView2, s};
+use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, s};
+use std::f64::consts::LOG2_E;
 
 /// Centres of the moments in the frame (K, D), exactly as the kernel uses them: the rounded means, or zero.
 pub(super) fn centres<T: Real>(
@@ -24,6 +25,34 @@ pub(super) fn centres<T: Real>(
             false => T::from_f64(frame.apply(j, mixture.means()[[c, j]])).into(),
         }
     })
+}
+
+/// Whether the frame's zero lies within eight deviations of every component, in each feature given the other ones. Second moments around
+/// zero then lose at most 65 times as much to rounding as those around the means, also in the direction of the least variance. The
+/// covariances are not shared.
+pub(super) fn is_near_zero<T: Real>(mixture: &Mixture, parameters: &DeviceParameters<T>, frame: &Frame) -> bool {
+    const DEVIATIONS: f64 = 8.0;
+    let d = parameters.n_features;
+    // The exponents are powers of two: deviations are times the root of ½·log₂ e.
+    let limit = DEVIATIONS * DEVIATIONS * LOG2_E / 2.0;
+    let is_near = |(c, mean): (usize, ArrayView1<'_, f64>)| {
+        let mut precision = vec![0.0; d];
+        match parameters.matrices {
+            Matrices::Diagonal => add_squares(&mut precision, &parameters.scale[c * d..]),
+            _ => (0..d).for_each(|i| add_squares(&mut precision[..=i], &parameters.triangle(c)[triangle(i)..])),
+        }
+        let mut features = mean.iter().zip(&precision).enumerate();
+        parameters.weight[c].into() == 0.0 || features.all(|(j, (&mean, v))| frame.apply(j, mean).powi(2) * v <= limit)
+    };
+    mixture.means().outer_iter().enumerate().all(is_near)
+}
+
+/// Adds the squares of as many numbers as there are sums.
+fn add_squares<T: Real>(sums: &mut [f64], numbers: &[T]) {
+    for (sum, &v) in sums.iter_mut().zip(numbers) {
+        let v: f64 = v.into();
+        *sum += v * v;
+    }
 }
 
 /// The kernel's `totals`, which lie as `layout` says, in the units of the data. `factor` is what the kernel's weights have to
@@ -49,6 +78,16 @@ pub(super) fn centred_sums<T: Real>(
         Matrices::Diagonal => {
             let moment = |at: usize| Array2::from_shape_fn((k, d), |(c, j)| spread[at + c * d + j]);
             (moment(k), Covariances::Diag(moment(k + k * d)))
+        }
+        Matrices::Each(_) if layout.around_zero => {
+            let mut second = Array3::zeros((k, d, d));
+            let triangles = spread[k + k * d..].chunks_exact(triangle(d));
+            for (mut to, from) in second.outer_iter_mut().zip(triangles) {
+                for (i, mut to) in to.outer_iter_mut().enumerate() {
+                    to.iter_mut().zip(&from[triangle(i)..triangle(i + 1)]).for_each(|(to, v)| *to = *v);
+                }
+            }
+            (Array2::from_shape_fn((k, d), |(c, j)| spread[k + c * d + j]), Covariances::Full(second))
         }
         Matrices::Each(_) => {
             let mut second = Array3::zeros((k, d, d));

@@ -9,7 +9,9 @@
 //!   have a value in the column, and Σ r over these is a third one.
 //! - `full`: the group's samples are turned into rows, and those whose responsibilities are not negligible wait in a queue of
 //!   their component until there are many: then Σ r·(x−c) and the lower triangle of Σ r·(x−c)(x−c)ᵀ are products of matrices.
-//!   So the sums, which are too large for a cache if D is, are read and written once for many samples.
+//!   So the sums, which are too large for a cache if D is, are read and written once for many samples. With few features, and all
+//!   components near to the frame's zero, the moments are instead formed as the diagonal ones are: the products of features
+//!   are then the same for all components.
 //! - `tied`: Σₖ r(x−cₖ)(x−cₖ)ᵀ of one sample is its scatter around the conditional mean c̄ = Σₖ r·cₖ plus that of the cₖ
 //!   around c̄, and the latter is ½ Σₖₗ rₖrₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (both without a difference of squares). So a sample takes one outer product of
 //!   D features and one of K responsibilities, instead of K of D features.
@@ -17,7 +19,7 @@ use super::isa::Isa;
 use super::kernel::{Buffer, Chunk, GROUP, Group, Product, Visitor, buffer, logarithms};
 use super::real::{Real, elements, elements_mut, lanes};
 use super::resident::Zeros;
-use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -37,6 +39,10 @@ const COLUMNS: usize = 2;
 /// cache; there are fewer if the queues of all components had more than `QUEUE_ELEMENTS` elements.
 const QUEUE: (usize, usize) = (16, 128);
 const QUEUE_ELEMENTS: usize = 1 << 21;
+/// The most features, and the most sums of all components, for which the products of features are formed for all components at once. With
+/// more features a sample takes fewer operations as a row of a queue; more sums than these leave the second-level cache.
+const TRIANGLE_FEATURES: usize = 20;
+const TRIANGLE_SUMS: usize = 1 << 13;
 /// Samples whose moments are summed in the element type before they are added up in float64.
 pub(crate) const MAX_PENDING: usize = 4096;
 
@@ -45,8 +51,8 @@ pub(crate) const MAX_PENDING: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Layout {
     pub lanes: usize,
-    /// Number of spread sums: the counts (K,), then, without matrices, first (K, D) and second moments (K, D), and with missing
-    /// values the counts of the observed values (K, D).
+    /// Number of spread sums: the counts (K,), then, without matrices, first (K, D) and second moments, (K, D) or lower triangles by
+    /// rows (K, D·(D+1)/2), and with missing values the counts of the observed values (K, D).
     pub spread: usize,
     /// Length of a row of D features.
     pub width: usize,
@@ -69,27 +75,31 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    pub fn new<T: Real>(parameters: &DeviceParameters<T>, lanes: usize) -> Self {
+    /// `near_zero`: whether moments around the frame's zero lose little to rounding.
+    pub fn new<T>(parameters: &DeviceParameters<T>, lanes: usize, near_zero: impl Fn() -> bool) -> Self {
         let (k, d) = (parameters.n_components, parameters.n_features);
         let unit = lanes.max(ROWS);
         let (width, height) = (d.next_multiple_of(unit), d.next_multiple_of(ROWS));
-        let (matrices, pairs) = match parameters.matrices {
-            Matrices::Diagonal => (0, false),
-            Matrices::Each(_) => (k, false),
-            Matrices::Shared(_) => (1, true),
+        let gaps = parameters.gaps.is_some();
+        let triangles = k * (1 + d + triangle(d));
+        let (matrices, pairs, spread, around_zero) = match parameters.matrices {
+            Matrices::Diagonal if gaps => (0, false, k + 3 * k * d, false),
+            Matrices::Diagonal => (0, false, k + 2 * k * d, near_zero()),
+            Matrices::Each(_) if d <= TRIANGLE_FEATURES && triangles <= TRIANGLE_SUMS && near_zero() => {
+                (0, false, triangles, true)
+            }
+            Matrices::Each(_) => (k, false, k, false),
+            Matrices::Shared(_) => (1, true, k, false),
         };
-        let of_columns = if parameters.gaps.is_some() { 3 } else { 2 };
-        let spread = if matrices == 0 { k + of_columns * k * d } else { k };
         let second = if matrices == 0 { 0 } else { k * width };
         let pairs_begin = second + matrices * height * width;
         let pair_width = if pairs { k.next_multiple_of(unit) } else { 0 };
         let length = pairs_begin + if pairs { k.next_multiple_of(ROWS) * pair_width } else { 0 };
         let queue = match parameters.matrices {
-            Matrices::Each(_) => (QUEUE_ELEMENTS / (k * width)).clamp(QUEUE.0, QUEUE.1),
+            Matrices::Each(_) if matrices > 0 => (QUEUE_ELEMENTS / (k * width)).clamp(QUEUE.0, QUEUE.1),
             _ => 0,
         };
         let tile = if matrices == 0 { ((TILE_SHARES / k).min(TILE_SAMPLES / d) / GROUP).clamp(1, MAX_TILE) } else { 0 };
-        let around_zero = matrices == 0 && parameters.gaps.is_none() && parameters.is_near_zero();
         Self {
             lanes,
             spread,
@@ -301,7 +311,7 @@ impl<T: Real, S: Simd> Visitor<T, S> for Moments<'_, T, S> {
         for g in 0..REGISTERS {
             share[g] = T::div(simd, weight[g], group.sum[g]);
         }
-        if let Matrices::Diagonal = self.parameters.matrices {
+        if self.sums.layout.tile > 0 {
             return self.hold(simd, group.x, group.terms, &share);
         }
         // From here on `terms` holds the responsibilities times the samples' weights.
@@ -524,7 +534,10 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Tile<'_, T, REGISTERS> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         match self.parameters.gaps {
-            None if self.layout.around_zero => self.add_around_zero(simd),
+            None if self.layout.around_zero => match self.parameters.matrices {
+                Matrices::Diagonal => self.add_around_zero(simd),
+                _ => self.add_triangles(simd),
+            },
             None => self.add::<S, false>(simd),
             Some(_) => self.add::<S, true>(simd),
         }
@@ -623,6 +636,100 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
                 let at = (c + i) * d + start + w;
                 moments[at] = T::add(simd, moments[at], first[i][w]);
                 moments[k * d + at] = T::add(simd, moments[k * d + at], second[i][w]);
+            }
+        }
+    }
+
+    /// The first moments around zero, and the lower triangles of the second ones.
+    #[inline(always)]
+    fn add_triangles<S: Simd>(&mut self, simd: S) {
+        let d = self.parameters.n_features;
+        let most = if S::REGISTER_COUNT >= 32 { 3 } else { 2 };
+        for i in 0..=d {
+            let (row, length) = if i == 0 { (None, d) } else { (Some(i - 1), i) };
+            let mut start = 0;
+            while start < length {
+                let width = (length - start).div_ceil((length - start).div_ceil(most));
+                match width {
+                    1 => self.add_products_of_all::<S, 1>(simd, row, start),
+                    2 => self.add_products_of_all::<S, 2>(simd, row, start),
+                    _ => self.add_products_of_all::<S, 3>(simd, row, start),
+                }
+                start += width;
+            }
+        }
+    }
+
+    /// As [`add_products`](Self::add_products), of all components: as many together as registers have room for their sums.
+    #[inline(always)]
+    fn add_products_of_all<S: Simd, const WIDTH: usize>(&mut self, simd: S, row: Option<usize>, start: usize) {
+        let k = self.parameters.n_components;
+        let mut c = 0;
+        while S::REGISTER_COUNT >= 32 && c + 8 <= k {
+            self.add_products::<S, 8, WIDTH>(simd, c, row, start);
+            c += 8;
+        }
+        while c + 4 <= k {
+            self.add_products::<S, 4, WIDTH>(simd, c, row, start);
+            c += 4;
+        }
+        while c + 2 <= k {
+            self.add_products::<S, 2, WIDTH>(simd, c, row, start);
+            c += 2;
+        }
+        if c < k {
+            self.add_products::<S, 1, WIDTH>(simd, c, row, start);
+        }
+    }
+
+    /// Of the components from `c` on, the sums of the features from `start` on, times feature `row` if there is one.
+    #[inline(always)]
+    fn add_products<S: Simd, const COMPONENTS: usize, const WIDTH: usize>(
+        &mut self,
+        simd: S,
+        c: usize,
+        row: Option<usize>,
+        start: usize,
+    ) {
+        let (k, d) = (self.parameters.n_components, self.parameters.n_features);
+        let present = self.present[c..][..COMPONENTS].iter().fold(0, |all, present| all | present);
+        let tile = self.layout.tile * GROUP;
+        let mut shares = [&T::registers::<S>(self.shares)[..0]; COMPONENTS];
+        for (i, shares) in shares.iter_mut().enumerate() {
+            *shares = &T::registers::<S>(self.shares)[(c + i) * tile..][..self.groups * REGISTERS];
+        }
+        let mut sums = [[T::splat(simd, T::from_f64(0.0)); WIDTH]; COMPONENTS];
+        let groups = T::registers::<S>(self.x).chunks_exact(REGISTERS * d).take(self.groups);
+        for (group, x) in groups.enumerate() {
+            if present >> group & 1 == 0 {
+                continue;
+            }
+            for g in 0..REGISTERS {
+                let x = &x[g * d..][..d];
+                let mut products = [x[0]; WIDTH];
+                products.copy_from_slice(&x[start..][..WIDTH]);
+                if let Some(row) = row {
+                    for product in &mut products {
+                        *product = T::mul(simd, *product, x[row]);
+                    }
+                }
+                for i in 0..COMPONENTS {
+                    let share = shares[i][group * REGISTERS + g];
+                    for w in 0..WIDTH {
+                        sums[i][w] = T::mul_add(simd, share, products[w], sums[i][w]);
+                    }
+                }
+            }
+        }
+        let (at, length) = match row {
+            None => (k + start, d),
+            Some(row) => (k + k * d + triangle(row) + start, triangle(d)),
+        };
+        let totals = T::registers_mut::<S>(self.sums);
+        for i in 0..COMPONENTS {
+            let totals = &mut totals[at + (c + i) * length..][..WIDTH];
+            for w in 0..WIDTH {
+                totals[w] = T::add(simd, totals[w], sums[i][w]);
             }
         }
     }

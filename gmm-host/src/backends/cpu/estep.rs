@@ -74,11 +74,10 @@ pub(super) fn centred_sums<T: Real>(
     let matrix = |at: usize, rows: usize, width: usize, columns: usize| {
         Array2::from_shape_fn((rows, columns), |(i, j)| factor * sums[at + i * width + j])
     };
+    // One of the moments of each feature that are spread.
+    let moment = |at: usize| Array2::from_shape_fn((k, d), |(c, j)| spread[at + c * d + j]);
     let (first, second) = match parameters.matrices {
-        Matrices::Diagonal => {
-            let moment = |at: usize| Array2::from_shape_fn((k, d), |(c, j)| spread[at + c * d + j]);
-            (moment(k), Covariances::Diag(moment(k + k * d)))
-        }
+        Matrices::Diagonal => (moment(k), Covariances::Diag(moment(k + k * d))),
         Matrices::Each(_) if layout.around_zero => {
             let mut second = Array3::zeros((k, d, d));
             let triangles = spread[k + k * d..].chunks_exact(triangle(d));
@@ -87,7 +86,7 @@ pub(super) fn centred_sums<T: Real>(
                     to.iter_mut().zip(&from[triangle(i)..triangle(i + 1)]).for_each(|(to, v)| *to = *v);
                 }
             }
-            (Array2::from_shape_fn((k, d), |(c, j)| spread[k + c * d + j]), Covariances::Full(second))
+            (moment(k), Covariances::Full(second))
         }
         Matrices::Each(_) => {
             let mut second = Array3::zeros((k, d, d));

@@ -250,7 +250,6 @@ fn diagonal<T: Real, S: Simd, const REGISTERS: usize, const GAPS: bool>(
 const AHEAD: usize = 12;
 
 /// The rows of a group whose next features are read while a component's are worked through, and how many registers ahead.
-#[derive(Clone)]
 struct ReadAhead {
     rows: Range<usize>,
     distance: usize,

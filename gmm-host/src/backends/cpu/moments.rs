@@ -505,7 +505,16 @@ fn responsibilities<T: Real, S: Simd, const REGISTERS: usize>(
     r
 }
 
-/// Samples, and their responsibilities for the components of a mixture without matrices.
+/// What is multiplied with the responsibilities and summed up, for some features of a sample.
+#[derive(Clone, Copy)]
+enum Products {
+    Features,
+    Squares,
+    /// The features, times this one: a row of a lower triangle.
+    WithFeature(usize),
+}
+
+/// Samples, and their responsibilities, of a tile.
 struct Tile<'a, T, const REGISTERS: usize> {
     /// The samples (`groups`·REGISTERS, D).
     x: &'a [T],
@@ -534,10 +543,7 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Tile<'_, T, REGISTERS> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         match self.parameters.gaps {
-            None if self.layout.around_zero => match self.parameters.matrices {
-                Matrices::Diagonal => self.add_around_zero(simd),
-                _ => self.add_triangles(simd),
-            },
+            None if self.layout.around_zero => self.add_around_zero(simd),
             None => self.add::<S, false>(simd),
             Some(_) => self.add::<S, true>(simd),
         }
@@ -566,129 +572,66 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
         }
     }
 
-    /// As [`add`](Self::add), around zero: a product less for each moment, and the squares of the samples once for some components.
+    /// As [`add`](Self::add), around zero: the products of features are formed once for some components.
     #[inline(always)]
     fn add_around_zero<S: Simd>(&mut self, simd: S) {
-        let (k, d) = (self.parameters.n_components, self.parameters.n_features);
-        // The sums of four components and three features stay in registers, where there are 32.
-        let (components, most) = if S::REGISTER_COUNT >= 32 { (4, 3) } else { (2, 2) };
-        let mut start = 0;
-        while start < d {
-            let width = (d - start).div_ceil((d - start).div_ceil(most));
-            let mut c = 0;
-            while c < k {
-                match (width, (k - c).min(components)) {
-                    (1, 4) => self.add_block::<S, 4, 1>(simd, c, start),
-                    (1, 2..) => self.add_block::<S, 2, 1>(simd, c, start),
-                    (1, _) => self.add_block::<S, 1, 1>(simd, c, start),
-                    (2, 4) => self.add_block::<S, 4, 2>(simd, c, start),
-                    (2, 2..) => self.add_block::<S, 2, 2>(simd, c, start),
-                    (2, _) => self.add_block::<S, 1, 2>(simd, c, start),
-                    (_, 4) => self.add_block::<S, 4, 3>(simd, c, start),
-                    (_, 2..) => self.add_block::<S, 2, 3>(simd, c, start),
-                    (_, _) => self.add_block::<S, 1, 3>(simd, c, start),
+        let d = self.parameters.n_features;
+        self.add_row::<S>(simd, Products::Features, d);
+        match self.parameters.matrices {
+            Matrices::Diagonal => self.add_row::<S>(simd, Products::Squares, d),
+            _ => {
+                for i in 0..d {
+                    self.add_row::<S>(simd, Products::WithFeature(i), i + 1);
                 }
-                c += match k - c {
-                    left if left >= components => components,
-                    2.. => 2,
-                    _ => 1,
-                };
+            }
+        }
+    }
+
+    /// The sums of the products with the first `length` features, some at a time, so that their sums stay in registers.
+    #[inline(always)]
+    fn add_row<S: Simd>(&mut self, simd: S, products: Products, length: usize) {
+        let most = if S::REGISTER_COUNT >= 32 { 3 } else { 2 };
+        let mut start = 0;
+        while start < length {
+            let width = (length - start).div_ceil((length - start).div_ceil(most));
+            match width {
+                1 => self.add_products_of_all::<S, 1>(simd, products, start),
+                2 => self.add_products_of_all::<S, 2>(simd, products, start),
+                _ => self.add_products_of_all::<S, 3>(simd, products, start),
             }
             start += width;
         }
     }
 
-    /// The moments around zero of the features from `start` on, of the components from `c` on.
-    #[inline(always)]
-    fn add_block<S: Simd, const COMPONENTS: usize, const WIDTH: usize>(&mut self, simd: S, c: usize, start: usize) {
-        let (k, d) = (self.parameters.n_components, self.parameters.n_features);
-        let present = self.present[c..][..COMPONENTS].iter().fold(0, |all, present| all | present);
-        let tile = self.layout.tile * GROUP;
-        let mut shares = [&T::registers::<S>(self.shares)[..0]; COMPONENTS];
-        for (i, shares) in shares.iter_mut().enumerate() {
-            *shares = &T::registers::<S>(self.shares)[(c + i) * tile..][..self.groups * REGISTERS];
-        }
-        let zero = [[T::splat(simd, T::from_f64(0.0)); WIDTH]; COMPONENTS];
-        let (mut first, mut second) = (zero, zero);
-        let groups = T::registers::<S>(self.x).chunks_exact(REGISTERS * d).take(self.groups);
-        for (group, x) in groups.enumerate() {
-            if present >> group & 1 == 0 {
-                continue;
-            }
-            for g in 0..REGISTERS {
-                let row = &x[g * d + start..][..WIDTH];
-                let mut square = [row[0]; WIDTH];
-                for w in 0..WIDTH {
-                    square[w] = T::mul(simd, row[w], row[w]);
-                }
-                for i in 0..COMPONENTS {
-                    let share = shares[i][group * REGISTERS + g];
-                    for w in 0..WIDTH {
-                        first[i][w] = T::mul_add(simd, share, row[w], first[i][w]);
-                        second[i][w] = T::mul_add(simd, share, square[w], second[i][w]);
-                    }
-                }
-            }
-        }
-        let (_, moments) = T::registers_mut::<S>(self.sums).split_at_mut(k);
-        for i in 0..COMPONENTS {
-            for w in 0..WIDTH {
-                let at = (c + i) * d + start + w;
-                moments[at] = T::add(simd, moments[at], first[i][w]);
-                moments[k * d + at] = T::add(simd, moments[k * d + at], second[i][w]);
-            }
-        }
-    }
-
-    /// The first moments around zero, and the lower triangles of the second ones.
-    #[inline(always)]
-    fn add_triangles<S: Simd>(&mut self, simd: S) {
-        let d = self.parameters.n_features;
-        let most = if S::REGISTER_COUNT >= 32 { 3 } else { 2 };
-        for i in 0..=d {
-            let (row, length) = if i == 0 { (None, d) } else { (Some(i - 1), i) };
-            let mut start = 0;
-            while start < length {
-                let width = (length - start).div_ceil((length - start).div_ceil(most));
-                match width {
-                    1 => self.add_products_of_all::<S, 1>(simd, row, start),
-                    2 => self.add_products_of_all::<S, 2>(simd, row, start),
-                    _ => self.add_products_of_all::<S, 3>(simd, row, start),
-                }
-                start += width;
-            }
-        }
-    }
-
     /// As [`add_products`](Self::add_products), of all components: as many together as registers have room for their sums.
     #[inline(always)]
-    fn add_products_of_all<S: Simd, const WIDTH: usize>(&mut self, simd: S, row: Option<usize>, start: usize) {
+    fn add_products_of_all<S: Simd, const WIDTH: usize>(&mut self, simd: S, products: Products, start: usize) {
         let k = self.parameters.n_components;
         let mut c = 0;
         while S::REGISTER_COUNT >= 32 && c + 8 <= k {
-            self.add_products::<S, 8, WIDTH>(simd, c, row, start);
+            self.add_products::<S, 8, WIDTH>(simd, c, products, start);
             c += 8;
         }
         while c + 4 <= k {
-            self.add_products::<S, 4, WIDTH>(simd, c, row, start);
+            self.add_products::<S, 4, WIDTH>(simd, c, products, start);
             c += 4;
         }
         while c + 2 <= k {
-            self.add_products::<S, 2, WIDTH>(simd, c, row, start);
+            self.add_products::<S, 2, WIDTH>(simd, c, products, start);
             c += 2;
         }
         if c < k {
-            self.add_products::<S, 1, WIDTH>(simd, c, row, start);
+            self.add_products::<S, 1, WIDTH>(simd, c, products, start);
         }
     }
 
-    /// Of the components from `c` on, the sums of the features from `start` on, times feature `row` if there is one.
+    /// Of the components from `c` on, the sums of the products with the features from `start` on.
     #[inline(always)]
     fn add_products<S: Simd, const COMPONENTS: usize, const WIDTH: usize>(
         &mut self,
         simd: S,
         c: usize,
-        row: Option<usize>,
+        products: Products,
         start: usize,
     ) {
         let (k, d) = (self.parameters.n_components, self.parameters.n_features);
@@ -706,24 +649,27 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
             }
             for g in 0..REGISTERS {
                 let x = &x[g * d..][..d];
-                let mut products = [x[0]; WIDTH];
-                products.copy_from_slice(&x[start..][..WIDTH]);
-                if let Some(row) = row {
-                    for product in &mut products {
-                        *product = T::mul(simd, *product, x[row]);
-                    }
+                let mut product = [x[0]; WIDTH];
+                product.copy_from_slice(&x[start..][..WIDTH]);
+                for product in &mut product {
+                    *product = match products {
+                        Products::Features => *product,
+                        Products::Squares => T::mul(simd, *product, *product),
+                        Products::WithFeature(i) => T::mul(simd, *product, x[i]),
+                    };
                 }
                 for i in 0..COMPONENTS {
                     let share = shares[i][group * REGISTERS + g];
                     for w in 0..WIDTH {
-                        sums[i][w] = T::mul_add(simd, share, products[w], sums[i][w]);
+                        sums[i][w] = T::mul_add(simd, share, product[w], sums[i][w]);
                     }
                 }
             }
         }
-        let (at, length) = match row {
-            None => (k + start, d),
-            Some(row) => (k + k * d + triangle(row) + start, triangle(d)),
+        let (at, length) = match products {
+            Products::Features => (k + start, d),
+            Products::Squares => (k + k * d + start, d),
+            Products::WithFeature(i) => (k + k * d + triangle(i) + start, triangle(d)),
         };
         let totals = T::registers_mut::<S>(self.sums);
         for i in 0..COMPONENTS {

@@ -72,7 +72,7 @@ pub use fit::{
 pub use metropolis::{MetropolisPrior, MetropolisSteps, MetropolisTarget};
 pub use model::covariances::{CovarianceType, Covariances};
 #[doc(hidden)]
-pub use model::linalg::vectorised;
+pub use model::linalg::{sum_of, vectorised};
 pub use model::mixture::{Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
 pub use model::sampler::Sampler;
 pub use precision::{Operation, Precision};

@@ -4,7 +4,6 @@ use crate::samplers::{Draw, Sampler, Settings, Start, State, evaluate};
 use crate::target::{Identity, Target, Variable, is_shared_work};
 use crate::{Error, Result};
 use ndarray::{ArrayD, IxDyn};
-use rayon::prelude::*;
 use std::ops::ControlFlow;
 
 /// How far a run has come. Its callback gets this after each iteration of warm-up and after each draw.
@@ -165,29 +164,36 @@ impl Run {
         if self.warm_up(&mut team, &mut observe)?.is_break() {
             return Ok(Outcome::Stopped);
         }
-        while self.drawn() < self.settings.draws {
-            let (drawn, thin) = (self.drawn(), self.settings.thin);
+        let thin = self.settings.thin;
+        // What was made last is recorded while the next is made.
+        let (mut draws, mut next) = (Vec::new(), Vec::new());
+        loop {
+            let drawn = self.drawn() + draws.len() / self.settings.chains;
+            if drawn >= self.settings.draws {
+                record(&mut self.rows, &draws);
+                return Ok(Outcome::Finished);
+            }
             let segment = match &self.state {
                 State::Metropolis(s) => team.one().segment_steps(self.settings.chains) / s.steps_per_draw(thin),
                 _ => 1,
             };
             let segment = segment.max(1);
             let count = (segment - drawn % segment).min(self.settings.draws - drawn);
-            let mut draws = Vec::new();
-            match &mut self.state {
-                State::Metropolis(s) => s.sample(&mut team, thin, count, &mut draws)?,
-                State::Ensemble(s) => s.sample(&mut team, thin, &mut draws)?,
-                State::Nuts(s) => s.sample(team.one(), thin, &mut draws)?,
-            }
-            self.record(&draws);
+            let (rows, state) = (&mut self.rows, &mut self.state);
+            record_beside(rows, &draws, || match state {
+                State::Metropolis(s) => s.sample(&mut team, thin, count, &mut next),
+                State::Ensemble(s) => s.sample(&mut team, thin, &mut next),
+                State::Nuts(s) => s.sample(team.one(), thin, &mut next),
+            })?;
+            std::mem::swap(&mut draws, &mut next);
+            self.count(&draws);
             let progress =
-                Progress { draws: &draws, ..self.progress(team.one(), false, self.drawn(), self.settings.draws) };
+                Progress { draws: &draws, ..self.progress(team.one(), false, drawn + count, self.settings.draws) };
             if observe(&progress).is_break() {
-                let finished = self.drawn() == self.settings.draws;
-                return Ok(if finished { Outcome::Finished } else { Outcome::Stopped });
+                record(&mut self.rows, &draws);
+                return Ok(if self.finished() { Outcome::Finished } else { Outcome::Stopped });
             }
         }
-        Ok(Outcome::Finished)
     }
 
     fn warm_up(
@@ -228,36 +234,25 @@ impl Run {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// How far the run has come when each chain has made so many iterations of warm-up, or draws.
     fn progress(&self, target: &dyn Target, warming_up: bool, done: usize, of: usize) -> Progress<'static> {
         Progress {
             warming_up,
             done,
             of,
             evaluations: target.evaluations(),
-            acceptance: self.acceptance(),
+            acceptance: self.acceptance_of(if warming_up { 0 } else { done }),
             divergences: self.divergences,
             draws: &[],
         }
     }
 
-    /// Records draws: one of each chain, then the next one of each chain, and so on.
-    fn record(&mut self, draws: &[Draw]) {
+    /// Counts what draws say about acceptance and divergence.
+    fn count(&mut self, draws: &[Draw]) {
         for draw in draws {
             let (acceptance, divergences) = acceptance_and_divergence(&self.settings.sampler, &draw.statistics);
             self.acceptance_sum += acceptance;
             self.divergences += divergences;
-        }
-        let chains = self.rows.len();
-        let record = |(chain, rows): (usize, &mut Vec<f64>)| {
-            for draw in draws.iter().skip(chain).step_by(chains) {
-                rows.extend(&draw.statistics);
-                rows.extend(&draw.parameters);
-            }
-        };
-        if is_shared_work(draws.len() * self.width()) {
-            self.rows.par_iter_mut().enumerate().for_each(record);
-        } else {
-            self.rows.iter_mut().enumerate().for_each(record);
         }
     }
 
@@ -320,7 +315,12 @@ impl Run {
 
     /// Mean acceptance probability of the draws so far; NaN if there is no draw yet.
     pub fn acceptance(&self) -> f64 {
-        self.acceptance_sum / (self.drawn() * self.settings.chains) as f64
+        self.acceptance_of(self.drawn())
+    }
+
+    /// Mean acceptance probability where each chain has made so many draws.
+    fn acceptance_of(&self, draws: usize) -> f64 {
+        self.acceptance_sum / (draws * self.settings.chains) as f64
     }
 
     /// Divergent trajectories of NUTS among the draws so far. More than a few mean that a part of the posterior was not explored.
@@ -352,6 +352,31 @@ impl Run {
         full.extend(shape);
         ArrayD::from_shape_vec(IxDyn(&full), numbers).ok()
     }
+}
+
+/// Appends draws to the rows of their chains: one of each chain, then the next one of each chain, and so on.
+fn record(rows: &mut [Vec<f64>], draws: &[Draw]) {
+    let chains = rows.len();
+    for (chain, rows) in rows.iter_mut().enumerate() {
+        for draw in draws.iter().skip(chain).step_by(chains) {
+            rows.extend(&draw.statistics);
+            rows.extend(&draw.parameters);
+        }
+    }
+}
+
+/// [`record`], and beside that `make`, where the draws are so many that it takes a while.
+fn record_beside<R>(rows: &mut [Vec<f64>], draws: &[Draw], make: impl FnOnce() -> R) -> R {
+    let width = draws.first().map_or(0, |draw| draw.statistics.len() + draw.parameters.len());
+    if !is_shared_work(draws.len() * width) {
+        record(rows, draws);
+        return make();
+    }
+    // One thread: what the others do does not wait for it.
+    rayon::in_place_scope(|scope| {
+        scope.spawn(|_| record(rows, draws));
+        make()
+    })
 }
 
 /// The acceptance probability, and 1 for a divergent trajectory, from the statistics with which a row begins.

@@ -229,6 +229,7 @@ impl Covariances {
                     return (Some(Self::Tied(Array2::zeros(v.raw_dim()))), failures);
                 }
             },
+            Self::Diag(v) if linalg::all(&linalg::row_major(v.view()), usable) => {}
             Self::Diag(v) => {
                 for (component, row) in v.outer_iter().enumerate() {
                     if let Some((j, &value)) = row.iter().enumerate().find(|(_, v)| !usable(**v)) {

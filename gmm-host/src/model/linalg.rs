@@ -70,6 +70,11 @@ pub(crate) fn row_major<D: Dimension>(array: ArrayView<'_, f64, D>) -> Cow<'_, [
     }
 }
 
+/// Whether it holds for all of the numbers. None waits for the one before.
+pub(crate) fn all(numbers: &[f64], holds: impl Fn(f64) -> bool) -> bool {
+    numbers.iter().fold(true, |all, &v| all & holds(v))
+}
+
 /// Folds what the slices have at each place, all of one length, into eight numbers side by side, because one alone waits for each step. Which place
 /// goes to which number is the same on every machine.
 #[inline(always)]
@@ -95,7 +100,7 @@ pub(crate) fn side_by_side<T: Copy, const N: usize>(
 
 /// The sum of the terms that `term` makes of what the slices have at each place; see [`side_by_side`].
 #[inline(always)]
-pub(crate) fn sum_of<T: Copy, const N: usize>(slices: [&[T]; N], term: impl Fn([T; N]) -> f64) -> f64 {
+pub fn sum_of<T: Copy, const N: usize>(slices: [&[T]; N], term: impl Fn([T; N]) -> f64) -> f64 {
     side_by_side(slices, 0.0, |sum, numbers| sum + term(numbers)).iter().sum()
 }
 

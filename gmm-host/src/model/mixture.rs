@@ -206,12 +206,15 @@ fn check_weights_and_means(weights: &Array1<f64>, means: &Array2<f64>) -> Result
     if (sum - 1.0).abs() > WEIGHT_SUM_TOLERANCE {
         return Err(Error::WeightSum { sum, tolerance: WEIGHT_SUM_TOLERANCE });
     }
-    for ((component, j), &value) in means.indexed_iter() {
-        if !value.is_finite() {
-            return Err(bad_component(format!("mean in column {j}"), component, value, "means must be finite"));
+    if linalg::all(&linalg::row_major(means.view()), f64::is_finite) {
+        return Ok(());
+    }
+    match means.indexed_iter().find(|(_, value)| !value.is_finite()) {
+        None => Ok(()),
+        Some(((component, j), &value)) => {
+            Err(bad_component(format!("mean in column {j}"), component, value, "means must be finite"))
         }
     }
-    Ok(())
 }
 
 /// Checks that a matrix is finite and symmetric.

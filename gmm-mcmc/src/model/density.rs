@@ -1,7 +1,7 @@
 //! The prior as a density over the coordinates θ, the gradient of the posterior, and draws from the prior.
 use super::coordinates::{Layout, MixtureParameters, log_cosh};
 use super::resolved_prior::{ResolvedPrior, ScaleDistribution};
-use gmm_host::{Covariances, Statistics};
+use gmm_host::{Covariances, Statistics, sum_of, vectorised};
 use nalgebra::{DMatrix, DVector};
 use ndarray::{Array2, Array3, ArrayView2, Axis};
 use rand::Rng;
@@ -22,14 +22,24 @@ impl Density {
         let t = &self.prior.terms;
         let log_scales = self.log_scales(theta);
         let variances = self.variances(theta, parameters);
+        let means = &theta[self.layout.means_at()..self.layout.scales_at()];
+        let of_means: Cow<'_, [f64]> = match variances.len() == means.len() {
+            true => variances[..].into(),
+            false => (0..means.len()).map(|i| variances[self.scale_of(i)]).collect::<Vec<_>>().into(),
+        };
+        let (location, precision, scaled) = (&t.location[..], &t.precision[..], &t.scaled_precision[..]);
+        let (a, b, c) = (&t.by_log_scale[..], &t.by_variance[..], &t.by_precision[..]);
         let mut sum = t.constant;
         sum += t.concentration.iter().zip(&parameters.log_weights).map(|(a, w)| a * w).sum::<f64>();
-        for (i, (mean, location)) in parameters.means.iter().zip(&t.location).enumerate() {
-            sum -= 0.5 * (mean - location) * (mean - location) * self.precision_of_mean(i, &variances);
-        }
-        for (i, (log_scale, variance)) in log_scales.iter().zip(variances.iter()).enumerate() {
-            sum += t.by_log_scale[i] * log_scale - t.by_variance[i] * variance - t.by_precision[i] / variance;
-        }
+        sum += vectorised(
+            #[inline(always)]
+            || {
+                let of_mean = |[x, m, p, s, v]: [f64; 5]| (x - m) * (x - m) * (p + s / v);
+                let of_scale = |[u, v, a, b, c]: [f64; 5]| a * u - b * v - c / v;
+                sum_of([log_scales, &variances, a, b, c], of_scale)
+                    - 0.5 * sum_of([means, location, precision, scaled, &of_means], of_mean)
+            },
+        );
         if self.layout.correlations() > 0 {
             let y = &theta[self.layout.correlations_at()..];
             // (1 − z²)^(α−1) times the Jacobian 1 − z² of z = tanh y.

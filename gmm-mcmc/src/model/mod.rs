@@ -12,7 +12,7 @@ use crate::target::Variable;
 use crate::{Error, Result};
 use coordinates::{Layout, MixtureParameters};
 use density::Density;
-use gmm_host::{CovarianceType, MetropolisTarget, Mixture, Statistics};
+use gmm_host::{CovarianceType, Covariances, MetropolisTarget, Mixture, Statistics};
 use rand::Rng;
 use resolved_prior::ResolvedPrior;
 
@@ -154,11 +154,17 @@ impl Model {
         if let Some(column) = self.order {
             components.sort_by(|&a, &b| p.means[[a, column]].total_cmp(&p.means[[b, column]]));
         }
-        let covariances: Vec<f64> = p.covariances.iter().collect();
-        let size = covariances.len() / components.len();
-        let mut numbers: Vec<f64> = components.iter().map(|&c| p.weights[c]).collect();
-        components.iter().for_each(|&c| numbers.extend(p.means.row(c)));
-        components.iter().for_each(|&c| numbers.extend(&covariances[c * size..(c + 1) * size]));
+        let means = &theta[self.density.layout.means_at()..self.density.layout.scales_at()];
+        let covariances: Vec<f64> = match p.covariances {
+            Covariances::Diag(v) => v.into_raw_vec_and_offset().0,
+            others => others.iter().collect(),
+        };
+        let mut numbers = Vec::with_capacity(components.len() + means.len() + covariances.len());
+        numbers.extend(components.iter().map(|&c| p.weights[c]));
+        for of_components in [means, &covariances] {
+            let size = of_components.len() / components.len();
+            components.iter().for_each(|&c| numbers.extend_from_slice(&of_components[c * size..(c + 1) * size]));
+        }
         numbers
     }
 

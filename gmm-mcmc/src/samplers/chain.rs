@@ -25,6 +25,21 @@ impl Draw {
     pub(super) fn new(chain: usize, point: Vec<f64>, statistics: Vec<f64>, target: &dyn Target) -> Self {
         Self { chain, parameters: target.parameters(&point), point, statistics }
     }
+
+    /// No draw yet; memory for [`fill`](Self::fill).
+    pub(super) fn empty() -> Self {
+        Self { chain: 0, point: Vec::new(), statistics: Vec::new(), parameters: Vec::new() }
+    }
+
+    /// As [`new`](Self::new), in the memory of the draw that it was: that of many draws takes longer to get than to fill.
+    pub(super) fn fill(&mut self, chain: usize, point: &[f64], statistics: &[f64], target: &dyn Target) {
+        self.chain = chain;
+        self.parameters = target.parameters(point);
+        for (numbers, from) in [(&mut self.point, point), (&mut self.statistics, statistics)] {
+            numbers.clear();
+            numbers.extend_from_slice(from);
+        }
+    }
 }
 
 /// Where the chains of a run begin.

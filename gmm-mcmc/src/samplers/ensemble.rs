@@ -81,45 +81,52 @@ impl Ensemble {
             let renewed = self.reference.renew(team.one(), self.walkers.iter().map(|w| w.point.as_slice()))?;
             self.walkers.iter_mut().zip(renewed).for_each(|(w, v)| w.log_density = v);
         }
-        self.advance(team, 1)
+        self.advance(team, 1, &mut [])
     }
 
-    /// So many iterations, in each of which each half moves once. After an error the walkers are where they were before.
-    fn advance(&mut self, team: &mut Team<'_>, iterations: usize) -> Result<()> {
+    /// So many iterations, in each of which each half moves once. In the last one each walker fills its draw, if there are draws. After an
+    /// error the walkers are where they were before.
+    fn advance(&mut self, team: &mut Team<'_>, iterations: usize, draws: &mut [Draw]) -> Result<()> {
         self.before.clone_from(&self.walkers);
-        let moved = (0..iterations).try_for_each(|_| (0..2).try_for_each(|half| self.move_half(half, team)));
+        let mut advance = |iteration: usize| {
+            let draws = if iteration + 1 == iterations { &mut *draws } else { &mut [] };
+            (0..2).try_for_each(|half| self.move_half(half, team, iterations, draws))
+        };
+        let moved = (0..iterations).try_for_each(&mut advance);
         if moved.is_err() {
             std::mem::swap(&mut self.walkers, &mut self.before);
         }
         moved
     }
 
-    fn move_half(&mut self, half: usize, team: &mut Team<'_>) -> Result<()> {
+    /// Moves one half. Then each of its walkers fills its draw, if there are draws, as the last of so many iterations since the one before.
+    fn move_half(&mut self, half: usize, team: &mut Team<'_>, iterations: usize, draws: &mut [Draw]) -> Result<()> {
         let middle = self.walkers.len() / 2;
         let (first, second) = self.walkers.split_at_mut(middle);
         let (moving, resting) = if half == 0 { (first, second) } else { (second, first) };
         let (resting, stretch, reference) = (&*resting, self.stretch, &self.reference);
-        let moved = team.divide(moving, |_, walkers, target| {
+        let draws = draws.iter_mut().skip(half * middle).map(Some).chain(std::iter::repeat_with(|| None));
+        let mut moving: Vec<(&mut Walker, Option<&mut Draw>)> = moving.iter_mut().zip(draws).collect();
+        let moved = team.divide(&mut moving, |first, moving, target| {
             reference.fix(target);
-            move_walkers(walkers, resting, stretch, target)
+            move_walkers(moving, resting, stretch, target)?;
+            for (i, (walker, draw)) in moving.iter_mut().enumerate() {
+                if let Some(draw) = draw {
+                    let statistics = [walker.log_density, walker.acceptance_sum / iterations as f64];
+                    draw.fill(half * middle + first + i, &walker.point, &statistics, target);
+                }
+            }
+            Ok(())
         });
         moved.map(drop)
     }
 
-    /// Appends one draw of each walker, after `thin` iterations. After an error the walkers are where they were before, and nothing
-    /// is appended.
+    /// Makes one draw of each walker, after `thin` iterations, in the place of those in `draws`. After an error the walkers are where they
+    /// were before.
     pub fn sample(&mut self, team: &mut Team<'_>, thin: usize, draws: &mut Vec<Draw>) -> Result<()> {
         self.walkers.iter_mut().for_each(|w| w.acceptance_sum = 0.0);
-        self.advance(team, thin)?;
-        let drawn = team.divide(&mut self.walkers, |first, walkers, target| {
-            let draw = |(i, w): (usize, &Walker)| {
-                let statistics = vec![w.log_density, w.acceptance_sum / thin as f64];
-                Draw::new(first + i, w.point.clone(), statistics, target)
-            };
-            Ok(walkers.iter().enumerate().map(draw).collect::<Vec<_>>())
-        })?;
-        draws.extend(drawn.into_iter().flatten());
-        Ok(())
+        draws.resize_with(self.walkers.len(), Draw::empty);
+        self.advance(team, thin, draws)
     }
 
     /// Whether a state that was read from a file can go on, with this stretch in its settings.
@@ -139,14 +146,19 @@ impl Ensemble {
 }
 
 /// Proposes a move to each of these walkers, and accepts or rejects it.
-fn move_walkers(moving: &mut [Walker], resting: &[Walker], stretch: f64, target: &mut dyn Target) -> Result<()> {
+fn move_walkers<D>(
+    moving: &mut [(&mut Walker, D)],
+    resting: &[Walker],
+    stretch: f64,
+    target: &mut dyn Target,
+) -> Result<()> {
     let dim = target.dim();
     let mut proposals = Vec::with_capacity(moving.len() * dim);
     let mut log_volumes = Vec::with_capacity(moving.len());
     // The best factor for a normal target (ter Braak 2006).
     let usual_factor = 2.38 / (2.0 * dim as f64).sqrt();
-    for walker in moving.iter_mut() {
-        let Walker { point, rng, .. } = walker;
+    for (walker, _) in moving.iter_mut() {
+        let Walker { point, rng, .. } = &mut **walker;
         if rng.random::<f64>() < STRETCHES {
             let partner = &resting[rng.random_range(0..resting.len())].point;
             // The stretch z has a density ∝ 1/√z on [1/a, a]. It is drawn by inversion.
@@ -166,7 +178,7 @@ fn move_walkers(moving: &mut [Walker], resting: &[Walker], stretch: f64, target:
     }
     let mut log_densities = vec![0.0; moving.len()];
     target.log_density_batch(&proposals, &mut log_densities)?;
-    for (i, walker) in moving.iter_mut().enumerate() {
+    for (i, (walker, _)) in moving.iter_mut().enumerate() {
         let acceptance = (log_volumes[i] + log_densities[i] - walker.log_density).min(0.0).exp();
         walker.acceptance_sum += acceptance;
         if walker.rng.random::<f64>() < acceptance {

@@ -1,5 +1,6 @@
 //! Coordinates that are proposed together, and how their proposals adapt during warm-up.
-use super::covariance::{RunningCovariance, factor, lower_times};
+use super::covariance::{RunningCovariance, factor};
+use super::factor::Factor;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
@@ -9,8 +10,8 @@ use serde::{Deserialize, Serialize};
 struct Part {
     /// Which coordinates.
     indices: Vec<usize>,
-    /// The lower triangle L, row by row (i + 1 numbers in row i).
-    factor: Vec<f64>,
+    /// L.
+    factor: Factor,
 }
 
 /// Coordinates that are proposed together.
@@ -59,14 +60,13 @@ impl Block {
     /// the target.
     pub fn new(parts: &[Vec<usize>], typical: &[f64]) -> Self {
         let sd = |part: &[usize]| -> Vec<f64> { part.iter().map(|&i| typical[i]).collect() };
-        let diagonal = |sd: Vec<f64>| (0..sd.len()).flat_map(|i| std::iter::repeat_n(0.0, i).chain([sd[i]])).collect();
         let adaptation = Adaptation {
             covariances: parts.iter().map(|p| RunningCovariance::new(p.len())).collect(),
             floors: parts.iter().map(|p| sd(p).into_iter().map(|s| 1e-4 * s * s).collect()).collect(),
             steps: 0,
         };
         let dim = parts.iter().map(Vec::len).sum();
-        let parts = parts.iter().map(|p| Part { indices: p.clone(), factor: diagonal(sd(p)) }).collect();
+        let parts = parts.iter().map(|p| Part { indices: p.clone(), factor: Factor::diagonal(&sd(p)) }).collect();
         Self { log_scale: best_log_scale(dim), parts, adaptation: Some(adaptation) }
     }
 
@@ -89,7 +89,7 @@ impl Block {
             buffers.normal.clear();
             buffers.normal.extend((0..n).map(|_| scale * Distribution::<f64>::sample(&StandardNormal, rng)));
             buffers.correlated.resize(n, 0.0);
-            lower_times(&part.factor, &buffers.normal, &mut buffers.correlated);
+            part.factor.times(&buffers.normal, &mut buffers.correlated);
             for (&i, step) in part.indices.iter().zip(&buffers.correlated) {
                 increments[i] = *step;
             }
@@ -134,7 +134,7 @@ impl Block {
         let parts = self.parts.iter();
         let parts_fit = { parts }.all(|p| {
             let n = p.indices.len();
-            n > 0 && n <= dim && p.indices.iter().all(|&i| i < dim) && p.factor.len() == n * (n + 1) / 2
+            n > 0 && n <= dim && p.indices.iter().all(|&i| i < dim) && p.factor.n() == n
         });
         let adaptation_fits = self.adaptation.as_ref().is_none_or(|a| {
             let parts = self.parts.iter().zip(&a.covariances).zip(&a.floors);

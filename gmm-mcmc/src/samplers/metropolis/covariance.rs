@@ -1,11 +1,12 @@
-//! Covariance matrices of a chain and the factors of its proposals, as lower triangles row by row (i + 1 numbers in row i).
+//! Covariance matrices of a chain, as lower triangles row by row (i + 1 numbers in row i).
+use super::factor::Factor;
 use gmm_host::vectorised;
 use nalgebra::{Cholesky, DMatrix};
 use serde::{Deserialize, Serialize};
 
 /// The Cholesky factor of a covariance matrix, after its correlations have been multiplied by `shrinkage` and its variances raised to
 /// the floors; `None` if that is not positive definite.
-pub(super) fn factor(covariance: &[f64], n: usize, shrinkage: f64, floors: &[f64]) -> Option<Vec<f64>> {
+pub(super) fn factor(covariance: &[f64], n: usize, shrinkage: f64, floors: &[f64]) -> Option<Factor> {
     let mut full = DMatrix::zeros(n, n);
     let mut numbers = covariance.iter();
     for i in 0..n {
@@ -14,41 +15,9 @@ pub(super) fn factor(covariance: &[f64], n: usize, shrinkage: f64, floors: &[f64
         }
     }
     let l = Cholesky::new(full)?.unpack();
-    let rows: Vec<f64> = (0..n).flat_map(|i| (0..=i).map(move |j| (i, j))).map(|place| l[place]).collect();
     // The factor of numbers near the largest or the smallest of float64 is of no use.
-    (rows.iter().all(|v| v.is_finite()) && (0..n).all(|i| l[(i, i)].is_normal())).then_some(rows)
-}
-
-/// Σ aᵢ bᵢ in eight partial sums, which the compiler turns into SIMD.
-#[inline(always)]
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let (a8, a_rest) = a.as_chunks::<8>();
-    let (b8, b_rest) = b.as_chunks::<8>();
-    let mut sums = [0.0; 8];
-    for (a, b) in a8.iter().zip(b8) {
-        for i in 0..8 {
-            sums[i] += a[i] * b[i];
-        }
-    }
-    let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
-    sums.iter().sum::<f64>() + rest
-}
-
-/// out ← L z.
-///
-/// This product is written here, and not left to a crate, because it is part of each step: it needs no unpacked L, uses the widest SIMD
-/// of the machine, and gives the same bits on every machine.
-pub(super) fn lower_times(l: &[f64], z: &[f64], out: &mut [f64]) {
-    vectorised(
-        #[inline(always)]
-        || {
-            let mut at = 0;
-            for (i, out) in out.iter_mut().enumerate() {
-                *out = dot(&l[at..at + i + 1], &z[..i + 1]);
-                at += i + 1;
-            }
-        },
-    );
+    let usable = l.iter().all(|v| v.is_finite()) && (0..n).all(|i| l[(i, i)].is_normal());
+    usable.then(|| Factor::new(n, |i, j| l[(i, j)]))
 }
 
 /// The mean and the covariance of points that are added one by one (Welford 1962).
@@ -116,17 +85,19 @@ mod tests {
         let n = 23;
         let b: Vec<f64> = (0..n * n).map(|i| ((i * 37 % 101) as f64 / 50.0 - 1.0).sin()).collect();
         let row = |i: usize| &b[i * n..(i + 1) * n];
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let a = |i: usize, j: usize| dot(row(i), row(j)) + if i == j { 1.0 } else { 0.0 };
         let triangle: Vec<f64> = (0..n).flat_map(|i| (0..=i).map(move |j| (i, j))).map(|(i, j)| a(i, j)).collect();
         for (shrinkage, floor) in [(1.0, 0.0), (0.4, 12.0)] {
             let l = factor(&triangle, n, shrinkage, &vec![floor; n]).unwrap();
+            let rows = Vec::from(l.clone());
             // L times row j of L, which is column j of Lᵀ, is column j of the matrix.
             for j in 0..n {
                 let start = j * (j + 1) / 2;
-                let mut z = l[start..start + j + 1].to_vec();
+                let mut z = rows[start..start + j + 1].to_vec();
                 z.resize(n, 0.0);
                 let mut column = vec![0.0; n];
-                lower_times(&l, &z, &mut column);
+                l.times(&z, &mut column);
                 for (i, got) in column.iter().enumerate() {
                     let expected = if i == j { a(i, i).max(floor) } else { shrinkage * a(i, j) };
                     // A few dozen roundings of numbers below 30.

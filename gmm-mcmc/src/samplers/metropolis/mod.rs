@@ -7,6 +7,7 @@
 mod block;
 mod chain;
 mod covariance;
+mod factor;
 mod steps;
 
 use super::chain::{ChainStart, Draw};
@@ -104,15 +105,16 @@ impl Metropolis {
         adapted.map(drop)
     }
 
-    /// Appends `draws` draws of each chain, one every `thin` iterations. After an error the chains are where they were before, and
-    /// nothing is appended.
-    pub fn sample(&mut self, team: &mut Team<'_>, thin: usize, draws: usize, all_draws: &mut Vec<Draw>) -> Result<()> {
+    /// Makes so many draws of each chain, one every `thin` iterations, in the place of those in `draws`: one of each chain, then the next one
+    /// of each. After an error the chains are where they were before.
+    pub fn sample(&mut self, team: &mut Team<'_>, thin: usize, count: usize, draws: &mut Vec<Draw>) -> Result<()> {
         let before = self.positions();
-        match self.sample_by_chain(team, thin, draws) {
+        draws.clear();
+        match self.sample_by_chain(team, thin, count) {
             Ok(by_chain) => {
                 let mut by_chain: Vec<_> = by_chain.into_iter().map(Vec::into_iter).collect();
-                for _ in 0..draws {
-                    all_draws.extend(by_chain.iter_mut().filter_map(Iterator::next));
+                for _ in 0..count {
+                    draws.extend(by_chain.iter_mut().filter_map(Iterator::next));
                 }
                 Ok(())
             }

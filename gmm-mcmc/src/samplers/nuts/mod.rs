@@ -125,10 +125,11 @@ impl Nuts {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Appends one draw of each chain, after `thin` trajectories. After an error the chains are where they were before, and nothing
-    /// is appended.
+    /// Makes one draw of each chain, after `thin` trajectories, in the place of those in `draws`. After an error the chains are where they
+    /// were before.
     pub fn sample(&mut self, target: &mut dyn Target, thin: usize, draws: &mut Vec<Draw>) -> Result<()> {
-        let (before, length) = (self.chains.clone(), draws.len());
+        let before = self.chains.clone();
+        draws.clear();
         for c in 0..self.chains.len() {
             let mut statistics = Vec::new();
             for _ in 0..thin {
@@ -136,7 +137,6 @@ impl Nuts {
                     Ok(s) => statistics = s,
                     Err(e) => {
                         self.chains = before;
-                        draws.truncate(length);
                         return Err(e);
                     }
                 }

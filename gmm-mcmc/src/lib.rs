@@ -6,6 +6,7 @@ mod files;
 mod model;
 mod posterior;
 mod rng;
+mod rows;
 mod run;
 mod samplers;
 mod summary;

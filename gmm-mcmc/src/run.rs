@@ -1,4 +1,5 @@
 //! A run: settings, the state of the sampler, and the draws so far.
+use crate::rows::Rows;
 use crate::samplers::team::Team;
 use crate::samplers::{Draw, Sampler, Settings, Start, State, evaluate};
 use crate::target::{Identity, Target, Variable, is_shared_work};
@@ -74,8 +75,8 @@ pub struct Run {
     pub(crate) state: State,
     /// Iterations of warm-up that are done, or for NUTS, the number of chains whose warm-up is done.
     pub(crate) warmed: usize,
-    /// The draws of each chain: a row of statistics and parameters for each draw, one row after the other.
-    pub(crate) rows: Vec<Vec<f64>>,
+    /// Statistics and parameters of each draw.
+    pub(crate) rows: Rows,
     acceptance_sum: f64,
     divergences: usize,
 }
@@ -87,8 +88,9 @@ impl Run {
     /// [`Error::Setting`]; [`Error::Start`] if a point does not fit or its log density is not finite; the target's errors.
     pub fn new(settings: Settings, start: Start, target: &mut dyn Target) -> Result<Self> {
         let state = State::new(&settings, start, target)?;
-        let rows = vec![Vec::new(); settings.chains];
         let (identity, variables) = (target.identity(), target.variables());
+        let width = settings.sampler.statistics().len() + variables.iter().map(Variable::size).sum::<usize>();
+        let rows = Rows::new(settings.chains, width);
         Ok(Self { settings, identity, variables, state, warmed: 0, rows, acceptance_sum: 0.0, divergences: 0 })
     }
 
@@ -99,17 +101,14 @@ impl Run {
         variables: Vec<Variable>,
         state: State,
         warmed: usize,
-        rows: Vec<Vec<f64>>,
+        rows: Rows,
     ) -> Self {
         let mut run = Self { settings, identity, variables, state, warmed, rows, acceptance_sum: 0.0, divergences: 0 };
         // The sums are formed in the order in which the draws were made, so that they get the same bits as before.
-        for draw in 0..run.drawn() {
-            for chain in 0..run.settings.chains {
-                let row = &run.rows[chain][draw * run.width()..];
-                let (acceptance, divergences) = acceptance_and_divergence(&run.settings.sampler, row);
-                run.acceptance_sum += acceptance;
-                run.divergences += divergences;
-            }
+        for row in run.rows.iter() {
+            let (acceptance, divergences) = acceptance_and_divergence(&run.settings.sampler, row);
+            run.acceptance_sum += acceptance;
+            run.divergences += divergences;
         }
         run
     }
@@ -264,12 +263,6 @@ impl Run {
         }
     }
 
-    /// How many numbers a row has.
-    pub(crate) fn width(&self) -> usize {
-        let parameters: usize = self.variables.iter().map(Variable::size).sum();
-        self.settings.sampler.statistics().len() + parameters
-    }
-
     /// Whether the run has made anything that is worth saving: a run resumed from it would not have to make it again.
     pub fn has_progress(&self) -> bool {
         self.warmed > 0 || self.drawn() > 0 || !self.recorded().is_empty()
@@ -278,7 +271,7 @@ impl Run {
     /// Draws made so far of each chain.
     pub fn drawn(&self) -> usize {
         // A segment is recorded as a whole or not at all, so that all chains have equally many draws.
-        self.rows[0].len() / self.width()
+        self.rows.drawn()
     }
 
     /// Whether all draws are made.
@@ -346,7 +339,7 @@ impl Run {
         }
         let shape = shape?;
         let size: usize = shape.iter().product();
-        let rows = self.rows.iter().flat_map(|rows| rows.chunks_exact(self.width()));
+        let rows = (0..self.settings.chains).flat_map(|chain| self.rows.of_chain(chain));
         let numbers: Vec<f64> = rows.flat_map(|row| row[at..at + size].iter().copied()).collect();
         let mut full = vec![self.settings.chains, self.drawn()];
         full.extend(shape);
@@ -354,21 +347,14 @@ impl Run {
     }
 }
 
-/// Appends draws to the rows of their chains: one of each chain, then the next one of each chain, and so on.
-fn record(rows: &mut [Vec<f64>], draws: &[Draw]) {
-    let chains = rows.len();
-    for (chain, rows) in rows.iter_mut().enumerate() {
-        for draw in draws.iter().skip(chain).step_by(chains) {
-            rows.extend(&draw.statistics);
-            rows.extend(&draw.parameters);
-        }
-    }
+/// Appends the rows of draws: one of each chain, then the next one of each chain, and so on.
+fn record(rows: &mut Rows, draws: &[Draw]) {
+    draws.iter().for_each(|draw| rows.push([&draw.statistics[..], &draw.parameters]));
 }
 
 /// [`record`], and beside that `make`, where the draws are so many that it takes a while.
-fn record_beside<R>(rows: &mut [Vec<f64>], draws: &[Draw], make: impl FnOnce() -> R) -> R {
-    let width = draws.first().map_or(0, |draw| draw.statistics.len() + draw.parameters.len());
-    if !is_shared_work(draws.len() * width) {
+fn record_beside<R>(rows: &mut Rows, draws: &[Draw], make: impl FnOnce() -> R) -> R {
+    if !is_shared_work(draws.len() * rows.width()) {
         record(rows, draws);
         return make();
     }

@@ -55,8 +55,10 @@ impl Run {
         let statistics = self.settings.sampler.statistics().len();
         let names = parameter_names(self).into_iter().enumerate().map(|(i, n)| (statistics + i, n));
         let numbers: Vec<(usize, String)> = std::iter::once((0, "lp__".into())).chain(names).collect();
-        let (draws, width) = (&self.rows, self.width());
-        let rows = numbers.into_par_iter().map(|(at, name)| row(draws, width, at, name)).collect();
+        let numbers_of = |at: usize| -> Vec<Vec<f64>> {
+            (0..self.settings.chains).map(|chain| self.rows.of_chain(chain).map(|row| row[at]).collect()).collect()
+        };
+        let rows = numbers.into_par_iter().map(|(at, name)| row(&numbers_of(at), name)).collect();
         Summary {
             sampler: self.settings.sampler.name().into(),
             chains: self.settings.chains,
@@ -123,9 +125,8 @@ pub(crate) fn parameter_names(run: &Run) -> Vec<String> {
     names
 }
 
-/// The row of the number at position `at` of each draw, of which each has `width` numbers, one after the other for each chain.
-fn row(draws: &[Vec<f64>], width: usize, at: usize, name: String) -> Row {
-    let chains: Vec<Vec<f64>> = draws.iter().map(|r| r.chunks_exact(width).map(|draw| draw[at]).collect()).collect();
+/// The row of a number, from its draws of each chain.
+fn row(chains: &[Vec<f64>], name: String) -> Row {
     let chains: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
     let mut all = chains.concat();
     all.sort_by(f64::total_cmp);

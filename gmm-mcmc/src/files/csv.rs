@@ -77,7 +77,7 @@ pub(super) fn write(run: &Run, chain: usize, out: impl Write) -> io::Result<()> 
         }
         State::Ensemble(_) => {}
     }
-    for row in run.rows[chain].chunks_exact(run.width()) {
+    for row in run.rows.of_chain(chain) {
         for (column, &i) in order.iter().enumerate() {
             write!(out, "{}{}", if column > 0 { "," } else { "" }, number(row[i]))?;
         }

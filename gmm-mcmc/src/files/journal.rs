@@ -8,6 +8,7 @@ use super::paths::{self, damaged};
 use super::snapshot::{Layout, Snapshot, decode, numbers};
 use crate::Result;
 use crate::error::io_error;
+use crate::rows::Rows;
 use crate::run::Run;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -78,7 +79,7 @@ impl Journal {
     pub fn save(&mut self, run: &Run) -> Result<()> {
         let evaluations = run.recorded();
         let (phase, chunks): (_, Vec<&[f64]>) = if evaluations.is_empty() {
-            (Phase::Draws, draws(run).collect())
+            (Phase::Draws, run.rows.iter().collect())
         } else {
             (Phase::WarmUp { warmed: run.warmed }, vec![evaluations])
         };
@@ -132,12 +133,6 @@ impl Log {
     }
 }
 
-/// The rows of the draws, in the order in which they were made.
-fn draws(run: &Run) -> impl Iterator<Item = &[f64]> {
-    let width = run.width();
-    (0..run.drawn()).flat_map(move |draw| run.rows.iter().map(move |rows| &rows[draw * width..(draw + 1) * width]))
-}
-
 fn write_state(prefix: &Path, extent: &Extent, run: &Run) -> Result<()> {
     let path = paths::state(prefix);
     let write = || {
@@ -189,10 +184,8 @@ pub(super) fn load(prefix: &Path) -> Result<Run> {
             if chains.checked_mul(width).and_then(|row| row.checked_mul(drawn)) != Some(numbers.len()) {
                 return Err(damaged(&path, "it does not hold as many draws as its state says".into()));
             }
-            let mut rows = vec![Vec::with_capacity(drawn * width); chains];
-            for (i, row) in numbers.chunks_exact(width).enumerate() {
-                rows[i % chains].extend_from_slice(row);
-            }
+            let mut rows = Rows::new(chains, width);
+            numbers.chunks_exact(width).for_each(|row| rows.push([row]));
             snapshot.with_draws(rows)
         }
     };

@@ -4,6 +4,7 @@
 //! claims, and takes exponential time to parse nested tuples. But only one header is right for each array of a run. So the header
 //! is compared with the expected one instead of being parsed, and nothing is allocated for which the file is too short.
 use super::snapshot::{Layout, Snapshot, decode, numbers};
+use crate::rows::Rows;
 use crate::run::Run;
 use crate::samplers::Settings;
 use crate::target::{Identity, Variable};
@@ -74,12 +75,11 @@ pub(super) fn read(file: File) -> Result<Run, String> {
         let full_shape = [&[chains, drawn][..], shape].concat();
         columns.push((archive.array(name, &full_shape)?, shape.iter().product::<usize>()));
     }
-    let mut rows = vec![Vec::with_capacity(drawn * width); chains];
-    for (chain, rows) in rows.iter_mut().enumerate() {
-        for i in chain * drawn..(chain + 1) * drawn {
-            for (numbers, size) in &columns {
-                rows.extend_from_slice(&numbers[i * size..(i + 1) * size]);
-            }
+    let mut rows = Rows::new(chains, width);
+    for draw in 0..drawn {
+        for chain in 0..chains {
+            let i = chain * drawn + draw;
+            rows.push(columns.iter().map(|(numbers, size)| &numbers[i * size..(i + 1) * size]));
         }
     }
     snapshot.with_draws(rows)

@@ -1,4 +1,5 @@
 //! Everything of a run except the numbers of its draws, as it is saved.
+use crate::rows::Rows;
 use crate::run::Run;
 use crate::samplers::{Settings, State};
 use crate::target::{Identity, Variable};
@@ -74,26 +75,25 @@ impl Snapshot {
         statistics.chain(self.variables.iter().map(|v| (v.name.as_str(), v.shape.as_slice())))
     }
 
-    /// The run with these rows of draws for each chain, whose number and lengths must be those of [`layout`](Self::layout).
+    /// The run with these rows of draws, whose number and lengths must be those of [`layout`](Self::layout).
     ///
     /// # Errors
     /// A number that cannot have been drawn, with its place.
-    pub fn with_draws(self, rows: Vec<Vec<f64>>) -> Result<Run, String> {
-        for (chain, numbers) in rows.iter().enumerate() {
-            if let Some(i) = numbers.iter().position(|v| !v.is_finite() || v.abs() > LARGEST) {
-                return Err(self.impossible(chain, i, numbers[i]));
+    pub fn with_draws(self, rows: Rows) -> Result<Run, String> {
+        for (i, row) in rows.iter().enumerate() {
+            if let Some(number) = row.iter().position(|v| !v.is_finite() || v.abs() > LARGEST) {
+                let (draw, chain) = (i / self.settings.chains, i % self.settings.chains);
+                return Err(self.impossible(chain, draw, number, row[number]));
             }
         }
         Ok(Run::restore(self.settings, self.identity, self.variables, self.state, self.warmed, rows))
     }
 
-    /// The message about number `i` of a chain's rows.
-    fn impossible(&self, chain: usize, i: usize, value: f64) -> String {
-        let sizes = || self.columns().map(|(name, shape)| (name, shape.iter().product::<usize>()));
-        let width: usize = sizes().map(|(_, size)| size).sum();
-        let (draw, mut number) = (i / width, i % width);
+    /// The message about a number of the row of a draw of a chain.
+    fn impossible(&self, chain: usize, draw: usize, mut number: usize, value: f64) -> String {
         let mut name = "";
-        for (column, size) in sizes() {
+        for (column, shape) in self.columns() {
+            let size: usize = shape.iter().product();
             name = column;
             if number < size {
                 break;
@@ -119,7 +119,8 @@ impl Snapshot {
         if let State::Nuts(nuts) = &mut self.state {
             nuts.set_recorded(recorded);
         }
-        let rows = vec![Vec::new(); chains];
+        let width = self.columns().map(|(_, shape)| shape.iter().product::<usize>()).sum();
+        let rows = Rows::new(chains, width);
         Ok(Run::restore(self.settings, self.identity, self.variables, self.state, self.warmed, rows))
     }
 }

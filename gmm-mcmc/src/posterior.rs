@@ -14,7 +14,7 @@ const MULTIPLY_ADDS_PER_SECOND: f64 = 1e13;
 const SECONDS_PER_STEP: f64 = 3e-6;
 /// Multiply-adds of a step from which on many chains are faster in batches, whose steps the host makes, than one after the other, by the
 /// evaluator: of chains enough for several threads that prepare batches, and of fewer. Measured on machines with an H200, N = 10⁶, D = 13,
-/// K = 8, which are 2.2·10⁸: a step of 64 chains takes 20 µs by the evaluator; in batches 9.5 µs with four threads, 18 to 24 with one.
+/// K = 8, which are 2.2·10⁸: a step of 64 chains takes 20 µs by the evaluator; in batches 6.3 µs with four threads, 7.9 with three.
 const MULTIPLY_ADDS_OF_BATCHES: [(usize, f64); 2] = [(64, 1e8), (MANY_CHAINS, 3e8)];
 /// Roughly how long a segment may take: all chains together, and at least for each chain.
 const SEGMENT_SECONDS: f64 = 0.1;

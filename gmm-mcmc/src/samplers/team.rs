@@ -3,7 +3,8 @@ use crate::Result;
 use crate::target::Target;
 use rayon::prelude::*;
 
-/// Fewest chains that a share of the target is worth: a GPU takes longer for each of fewer.
+/// Fewest chains that a share of the target is worth: a GPU takes longer for each of fewer. 64 chains by 3, 4 and 5 shares took 7.9, 6.3 and
+/// 7.6 µs an evaluation (N = 10⁶, D = 13, K = 8, H200, 2026-11-24).
 const CHAINS_OF_A_SHARE: usize = 16;
 
 /// What evaluates for a sampler: the target, or several shares of it, each for some of the chains.

@@ -35,7 +35,7 @@ use std::sync::Arc;
 /// Fewest parameter sets for which their nearness to each other is used, unless the user asks for it.
 const FEWEST_NEAR_SETS: usize = 16;
 /// Threads that prepare batches for one device. An ensemble of 430 walkers (D = 13, K = 8) on a machine with an H200 and 16 cores, an evaluation,
-/// with 1, 4 and 6 threads: N = 10⁶ 14.2, 10.9 and 10.1 µs; N = 10⁵ 13.5, 7.1 and 5.5 µs.
+/// with 1, 4 and 6 threads (2026-11-24): N = 10⁶ 9.3, 6.4 and 6.4 µs; N = 10⁵ 6.0, 3.2 and 2.7 µs.
 const USEFUL_SHARES: usize = 6;
 /// Samples whose scores are on the device at once.
 const SCORES: usize = 1 << 22;

@@ -98,7 +98,7 @@ pub(crate) fn side_by_side<T: Copy, const N: usize>(
     folded
 }
 
-/// The sum of the terms that `term` makes of what the slices have at each place; see [`side_by_side`].
+/// The sum of the terms that `term` makes of what the slices have at each place, eight side by side, in the same order on every machine.
 #[inline(always)]
 pub fn sum_of<T: Copy, const N: usize>(slices: [&[T]; N], term: impl Fn([T; N]) -> f64) -> f64 {
     side_by_side(slices, 0.0, |sum, numbers| sum + term(numbers)).iter().sum()

@@ -6,7 +6,7 @@ mod gpu_harness;
 
 use gmm_host::Device;
 use gmm_host::pairwise::InnerProducts;
-use ndarray::Array2;
+use ndarray::{Array2, s};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         ("bad_input", || checks::bad_input(GPU)),
         ("float64_is_refused", float64_is_refused),
         ("truncation_does_not_add_up", truncation_does_not_add_up),
+        ("a_vector_alone_has_the_bits_it_has_among_many", a_vector_alone_has_the_bits_it_has_among_many),
     ])
 }
 
@@ -50,4 +51,17 @@ fn truncation_does_not_add_up() {
     let error = (error / sum).sqrt();
     println!("products of 40,000 positive numbers: error {error:e} in norm, {bias:e} in the mean");
     assert!(error < 1e-6, "{error:e}");
+}
+
+/// Few products and many are computed in tiles of different sizes.
+fn a_vector_alone_has_the_bits_it_has_among_many() {
+    let mut rng = ChaCha8Rng::seed_from_u64(2);
+    let mut normal = |n| Array2::from_shape_simple_fn((n, 70), || rng.sample::<f32, _>(StandardNormal));
+    let (vectors, matrix) = (normal(50_001), normal(260));
+    let mut resident = InnerProducts::load(GPU, matrix.view()).unwrap();
+    let all = resident.products(vectors.view()).unwrap();
+    for i in [0, 33, 25_000, 50_000] {
+        let alone = resident.products(vectors.slice(s![i..=i, ..])).unwrap();
+        assert_eq!(alone.row(0), all.row(i), "vector {i}");
+    }
 }

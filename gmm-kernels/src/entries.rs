@@ -269,9 +269,14 @@ pub fn split_rows() -> Entry<split::SplitArgs> {
     Entry::new("split_rows")
 }
 
-/// Inner products of split rows.
-pub fn products() -> Entry<products::ProductsArgs> {
-    Entry::new("products")
+/// Inner products of split rows, in tiles of 256 × 128 ([`products::LARGE`]).
+pub fn products_large() -> Entry<products::ProductsArgs> {
+    Entry::new("products_large")
+}
+
+/// Inner products of split rows, in tiles of 64 × 64 ([`products::SMALL`]).
+pub fn products_small() -> Entry<products::ProductsArgs> {
+    Entry::new("products_small")
 }
 
 /// The Gaussian kernel of pairs of rows.

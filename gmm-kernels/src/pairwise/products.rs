@@ -1,15 +1,16 @@
-//! `products`: inner products of vectors with the rows of a matrix, by the matrix units, to the accuracy of float32.
+//! `products_large`, `products_small`: inner products of vectors with the rows of a matrix, by the matrix units, to the accuracy of float32.
 //!
 //! Both are split ([`split`](super::split)): v = 2^e·2^-12·(h + l). Of the four products of the parts, l·l is left out,
 //! 2^-24 of the whole. The matrix units add 16 numbers' products l·h, h·l and h·h, the small ones first, beginning from
 //! zero; they truncate. Those sums are added to the others in float32 by ordinary instructions, which round.
 //!
-//! A block computes a tile of [`TILE_VECTORS`] × [`TILE_ROWS`] products, each of its eight warps 64 × 64. Chunks of 32
-//! numbers of all its vectors and rows arrive in shared memory by asynchronous copies, in [`STAGES`] stages. There a row's
-//! chunk has [`PITCH`] elements, so that eight rows that are read together lie in different banks.
+//! A block computes a tile of vectors × rows ([`Tiling`]): large tiles read least, small ones occupy the device where there are
+//! few products. A warp computes 64 × 64 of a large tile, 32 × 32 of a small one. Chunks of 32 numbers of all vectors and rows
+//! of the tile arrive in shared memory by asynchronous copies, in several stages. There a row's chunk has [`PITCH`] elements, so
+//! that eight rows that are read together lie in different banks. A product has the same bits in both tilings.
 //!
-//! * Launch: blocks of [`THREADS`]; ⌈M / [`TILE_ROWS`]⌉ along x and ⌈N / [`TILE_VECTORS`]⌉ along y; shared memory
-//!   [`SHARED_BYTES`].
+//! * Launch: blocks of [`Tiling::threads`]; ⌈M / rows⌉ along x and ⌈N / vectors⌉ along y; shared memory
+//!   [`Tiling::shared_bytes`].
 //! * Necessary work: 3·N·M·D multiply-adds of float16. An H200's matrix units do 495·10¹² a second by their own instructions
 //!   (`wgmma`), about 300·10¹² by `mma`. N = 50,000, M = D = 1000: 150·10⁹ (with the tiles' edges 165·10⁹), 0.55 ms:
 //!   182·10¹² operations of float32 a second at most. Besides the products a warp needs, for 96 `mma`, 16 reads of shared
@@ -17,18 +18,33 @@
 //!   Measured with the split: 1.24 ms, 81·10¹²; N = M = 2000, D = 40,000: 3.65 ms, 88·10¹².
 use super::split::CHUNK_ELEMENTS;
 
-/// Vectors of a block's tile.
-pub const TILE_VECTORS: usize = 256;
-/// Rows of the matrix of a block's tile.
-pub const TILE_ROWS: usize = 128;
-/// Threads of a block.
-pub const THREADS: u32 = 256;
-/// Chunks of a tile in shared memory: the one that is computed with, and those on their way.
-pub const STAGES: usize = 3;
 /// Elements from one row's chunk to the next in shared memory: 16 bytes more than a chunk has.
 pub const PITCH: usize = CHUNK_ELEMENTS + 4;
-/// Dynamic shared memory of a launch.
-pub const SHARED_BYTES: usize = STAGES * (TILE_VECTORS + TILE_ROWS) * PITCH * size_of::<u32>();
+
+/// How the products are divided among blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiling {
+    /// Vectors of a block's tile.
+    pub vectors: usize,
+    /// Rows of the matrix of a block's tile.
+    pub rows: usize,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Chunks of a tile in shared memory: the one that is computed with, and those on their way.
+    pub stages: usize,
+}
+
+/// For many products: most of them for each number that is read.
+pub const LARGE: Tiling = Tiling { vectors: 256, rows: 128, threads: 256, stages: 3 };
+/// For few products: an eighth of the large tile.
+pub const SMALL: Tiling = Tiling { vectors: 64, rows: 64, threads: 128, stages: 4 };
+
+impl Tiling {
+    /// Dynamic shared memory of a launch.
+    pub const fn shared_bytes(self) -> usize {
+        self.stages * (self.vectors + self.rows) * PITCH * size_of::<u32>()
+    }
+}
 
 /// Rows as [`split`](super::split) leaves them.
 #[repr(C)]

@@ -1,52 +1,43 @@
-//! The code of `products`.
+//! The code of `products_large` and `products_small`.
 use super::*;
 use crate::pairwise::split::LARGEST;
 use crate::simt::*;
 
-/// Vectors and rows of a warp's tile.
-const WARP_TILE: usize = 64;
-/// Warps of a block along the vectors.
-const WARPS_ALONG: u32 = (TILE_VECTORS / WARP_TILE) as u32;
-/// Tiles of `mma` of a warp: along the vectors, 16 each, and along the matrix's rows, 8 each.
-const DOWN: usize = WARP_TILE / 16;
-const ACROSS: usize = WARP_TILE / 8;
-/// Tiles along the matrix's rows that are computed side by side, so that eight products are under way at a time.
+/// Tiles of `mma` along the matrix's rows that are computed side by side, so that several products are under way at a time.
 const SIDE_BY_SIDE: usize = 2;
-/// Elements of a stage.
-const STAGE: usize = (TILE_VECTORS + TILE_ROWS) * PITCH;
-/// 16-byte pieces of a row's chunk, of four elements each, and rows whose chunks a block copies at a time.
+/// 16-byte pieces of a row's chunk, of four elements each.
 const PIECES: u32 = (CHUNK_ELEMENTS / 4) as u32;
-const ROWS_AT_ONCE: u32 = THREADS / PIECES;
 const CHUNK_BYTES: u32 = CHUNK_ELEMENTS as u32 * size_of::<u32>() as u32;
 /// Elements from the numbers h of a chunk to the numbers l.
 const LOW: usize = CHUNK_ELEMENTS / 2;
 /// Elements of 16 numbers: what one `mma` multiplies.
 const STEP: usize = 8;
 
-/// Starts to copy chunk `chunk` of `count` rows, from row `first` on, to a stage. In place of rows past the end it copies
-/// the last one.
+/// Starts to copy chunk `chunk` of `count` rows, from row `first` on, to a stage; the block has `threads` threads. In place of
+/// rows past the end it copies the last one.
 ///
 /// # Safety
 /// The stage has room; `rows` are as documented, with `chunks` chunks each.
 #[inline(always)]
-unsafe fn fetch<const COUNT: u32>(
+unsafe fn fetch(
     rows: &SplitRows,
-    first: u32,
+    [first, count, threads]: [u32; 3],
     chunks: u32,
     chunk: u32,
     to: Shared<f32>,
     policy: CachePolicy,
 ) {
     let (row, piece) = (thread_idx() / PIECES, thread_idx() % PIECES);
+    let rows_at_once = threads / PIECES;
     let row_bytes = chunks * CHUNK_BYTES;
     let of_chunk = rows.halves.cast::<u8>().wrapping_add((chunk * CHUNK_BYTES + 16 * piece) as usize);
     let mut i = 0;
-    while i < COUNT / ROWS_AT_ONCE {
+    while i < count / rows_at_once {
         // Opaque: else the addresses of all rows would be kept in registers.
-        let row = (first + i * ROWS_AT_ONCE + opaque(row)).min(rows.rows - 1);
+        let row = (first + i * rows_at_once + opaque(row)).min(rows.rows - 1);
         let from = of_chunk.wrapping_add(row as usize * row_bytes as usize);
         // SAFETY: the row and the chunk exist; each thread has a place of its own in the stage.
-        unsafe { to.copy4((i * ROWS_AT_ONCE) as usize * PITCH, from.cast(), policy) };
+        unsafe { to.copy4((i * rows_at_once) as usize * PITCH, from.cast(), policy) };
         i += 1;
     }
 }
@@ -56,7 +47,11 @@ unsafe fn fetch<const COUNT: u32>(
 /// # Safety
 /// All lanes of the warp take part; `vectors` and `matrix` are the places from which this lane reads for `matrices`.
 #[inline(always)]
-unsafe fn add_step(sums: &mut [[[f32; 4]; ACROSS]; DOWN], vectors: Shared<Halves>, matrix: Shared<Halves>) {
+unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
+    sums: &mut [[[f32; 4]; ACROSS]; DOWN],
+    vectors: Shared<Halves>,
+    matrix: Shared<Halves>,
+) {
     let mut v = [[[0u32; 4]; 2]; DOWN];
     let mut down = 0;
     while down < DOWN {
@@ -120,7 +115,12 @@ fn square_roots(a: f32, b: f32) -> [f32; 2] {
 /// # Safety
 /// The pointers of `args` are valid for the sizes given.
 #[inline(always)]
-unsafe fn write(args: &ProductsArgs, sums: &[[[f32; 4]; ACROSS]; DOWN], vector: u32, row: u32) {
+unsafe fn write<const DOWN: usize, const ACROSS: usize>(
+    args: &ProductsArgs,
+    sums: &[[[f32; 4]; ACROSS]; DOWN],
+    vector: u32,
+    row: u32,
+) {
     /// Both splits multiply by it.
     const UNSCALE: f32 = 1.0 / (LARGEST * LARGEST);
     let lane = thread_idx() % WARP;
@@ -170,62 +170,95 @@ unsafe fn write(args: &ProductsArgs, sums: &[[[f32; 4]; ACROSS]; DOWN], vector: 
     }
 }
 
+/// A tile of products. It has `ALONG` warps along the vectors and `OVER` along the matrix's rows, each with `DOWN` tiles of
+/// `mma` of 16 vectors and `ACROSS` of 8 rows.
+///
+/// # Safety
+/// The pointers of `args` are valid for the sizes given; all threads of a block of this tiling take part.
+#[inline(always)]
+unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const ACROSS: usize>(
+    args: &ProductsArgs,
+    tiling: Tiling,
+) {
+    let policy = policy_keep();
+    let first_vector = block_idx_y() * tiling.vectors as u32;
+    let first_row = block_idx() * tiling.rows as u32;
+    let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
+    let (along, over) = (warp as usize % ALONG, warp as usize / ALONG);
+    let (of_vectors, of_rows) = (16 * DOWN * along, 8 * ACROSS * over);
+    // Where this thread copies to and reads from, in the first stage.
+    let (row, piece) = (thread_idx() / PIECES, thread_idx() % PIECES);
+    let to = Shared::<f32>::at(0).offset(row as usize * PITCH + 4 * piece as usize);
+    // The matrices of `mma`'s A: rows 0 to 7 and 8 to 15 of numbers 0 to 7, then of numbers 8 to 15.
+    let vectors = Shared::<Halves>::at(0).offset((of_vectors + lane % 16) * PITCH + 4 * (lane / 16));
+    // Those of two of its B: rows 0 to 7 of numbers 0 to 7 and 8 to 15, then rows 8 to 15.
+    let of_matrix = tiling.vectors + of_rows + lane % 8 + 8 * (lane / 16);
+    let matrix = Shared::<Halves>::at(0).offset(of_matrix * PITCH + 4 * (lane / 8 % 2));
+    let elements = (tiling.vectors + tiling.rows) * PITCH;
+    let ahead = tiling.stages as u32 - 1;
+    let fetch_chunk = |chunk: u32, stage: u32| {
+        if chunk < args.chunks {
+            // In a thread's register with the stage, which all threads share: see there.
+            let to = to.offset(stage as usize * elements).in_thread_register();
+            // SAFETY: the arguments are the caller's; a stage has room for the rows of a tile.
+            unsafe {
+                let vectors = [first_vector, tiling.vectors as u32, tiling.threads];
+                fetch(&args.vectors, vectors, args.chunks, chunk, to, policy);
+                let to = to.offset(tiling.vectors * PITCH);
+                fetch(&args.matrix, [first_row, tiling.rows as u32, tiling.threads], args.chunks, chunk, to, policy);
+            }
+        }
+        copies_commit();
+    };
+    let mut stage = 0;
+    while stage < ahead {
+        fetch_chunk(stage, stage);
+        stage += 1;
+    }
+    let mut sums = [[[0.0f32; 4]; ACROSS]; DOWN];
+    let (mut chunk, mut stage) = (0u32, 0u32);
+    while chunk < args.chunks {
+        match tiling.stages {
+            3 => copies_wait_but_one(),
+            _ => copies_wait_but_two(),
+        }
+        // All copies of this chunk have arrived, and all threads are done with the chunk before it.
+        barrier!();
+        fetch_chunk(chunk + ahead, if stage == 0 { ahead } else { stage - 1 });
+        let mut step = 0;
+        // Opaque: the second step's reads, made ahead of the first step's products, would take more registers than there
+        // are.
+        while step < opaque(2) {
+            let at = stage as usize * elements + step as usize * STEP;
+            // SAFETY: places of this stage; every lane comes here.
+            unsafe { add_step(&mut sums, vectors.offset(at), matrix.offset(at)) };
+            step += 1;
+        }
+        chunk += 1;
+        stage = if stage == ahead { 0 } else { stage + 1 };
+    }
+    // SAFETY: the caller guarantees it.
+    unsafe { write(args, &sums, first_vector + of_vectors as u32, first_row + of_rows as u32) };
+}
+
 kernel! {
-    /// Products of all vectors with all rows.
+    /// Products of all vectors with all rows, in tiles of 256 × 128.
     ///
     /// # Safety
     /// The pointers of `args` are valid for the sizes given; launched as the module says.
-    pub unsafe fn products(args: ProductsArgs) {
-        let policy = policy_keep();
-        let first_vector = block_idx_y() * TILE_VECTORS as u32;
-        let first_row = block_idx() * TILE_ROWS as u32;
-        let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
-        let (along, across) = ((warp % WARPS_ALONG) as usize, (warp / WARPS_ALONG) as usize);
-        // Where this thread copies to and reads from, in the first stage.
-        let (row, piece) = (thread_idx() / PIECES, thread_idx() % PIECES);
-        let to = Shared::<f32>::at(0).offset(row as usize * PITCH + 4 * piece as usize);
-        // The matrices of `mma`'s A: rows 0 to 7 and 8 to 15 of numbers 0 to 7, then of numbers 8 to 15.
-        let vectors = Shared::<Halves>::at(0).offset((WARP_TILE * along + lane % 16) * PITCH + 4 * (lane / 16));
-        // Those of two of its B: rows 0 to 7 of numbers 0 to 7 and 8 to 15, then rows 8 to 15.
-        let of_matrix = TILE_VECTORS + WARP_TILE * across + lane % 8 + 8 * (lane / 16);
-        let matrix = Shared::<Halves>::at(0).offset(of_matrix * PITCH + 4 * (lane / 8 % 2));
-        let fetch = |chunk: u32, stage: u32| {
-            if chunk < args.chunks {
-                // In a thread's register with the stage, which all threads share: see there.
-                let to = to.offset(stage as usize * STAGE).in_thread_register();
-                // SAFETY: the arguments are the caller's; a stage has room for the rows of a tile.
-                unsafe {
-                    fetch::<{ TILE_VECTORS as u32 }>(&args.vectors, first_vector, args.chunks, chunk, to, policy);
-                    let to = to.offset(TILE_VECTORS * PITCH);
-                    fetch::<{ TILE_ROWS as u32 }>(&args.matrix, first_row, args.chunks, chunk, to, policy);
-                }
-            }
-            copies_commit();
-        };
-        fetch(0, 0);
-        fetch(1, 1);
-        let mut sums = [[[0.0f32; 4]; ACROSS]; DOWN];
-        let (mut chunk, mut stage) = (0u32, 0u32);
-        while chunk < args.chunks {
-            copies_wait_but_one();
-            // All copies of this chunk have arrived, and all threads are done with the chunk before it.
-            barrier!();
-            fetch(chunk + 2, if stage == 0 { 2 } else { stage - 1 });
-            let mut step = 0;
-            // Opaque: the second step's reads, made ahead of the first step's products, would take more registers than there
-            // are.
-            while step < opaque(2) {
-                let at = stage as usize * STAGE + step as usize * STEP;
-                // SAFETY: places of this stage; every lane comes here.
-                unsafe { add_step(&mut sums, vectors.offset(at), matrix.offset(at)) };
-                step += 1;
-            }
-            chunk += 1;
-            stage = if stage == 2 { 0 } else { stage + 1 };
-        }
+    pub unsafe fn products_large(args: ProductsArgs) {
         // SAFETY: the caller guarantees it.
-        unsafe {
-            write(&args, &sums, first_vector + (WARP_TILE * along) as u32, first_row + (WARP_TILE * across) as u32);
-        }
+        unsafe { body::<4, 2, 4, 8>(&args, LARGE) };
+    }
+}
+
+kernel! {
+    /// Products of all vectors with all rows, in tiles of 64 × 64.
+    ///
+    /// # Safety
+    /// The pointers of `args` are valid for the sizes given; launched as the module says.
+    pub unsafe fn products_small(args: ProductsArgs) {
+        // SAFETY: the caller guarantees it.
+        unsafe { body::<2, 2, 2, 4>(&args, SMALL) };
     }
 }

@@ -228,7 +228,8 @@ mod tests {
         check(entries::array_rows::<f32>());
         check(entries::array_rows::<f64>());
         check(entries::split_rows());
-        check(entries::products());
+        check(entries::products_large());
+        check(entries::products_small());
         check(entries::gaussian_pairs());
         check(entries::gaussian_centres());
         check(entries::posterior::<f32>());

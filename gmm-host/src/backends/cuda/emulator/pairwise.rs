@@ -1,10 +1,10 @@
-//! `split_rows`, `products`, `gaussian_pairs` and `gaussian_centres`. The tolerances are those that `crate::pairwise` promises.
+//! `split_rows`, `products_large`, `products_small`, `gaussian_pairs` and `gaussian_centres`. The tolerances are those that `crate::pairwise` promises.
 use crate::backends::cuda::device::layout;
 use cust::memory::bytemuck;
 use gmm_kernels::data;
 use gmm_kernels::pairwise::centres::{self, CentresArgs, gaussian_centres};
 use gmm_kernels::pairwise::pairs::{PairsArgs, gaussian_pairs};
-use gmm_kernels::pairwise::products::{self, ProductsArgs, SplitRows};
+use gmm_kernels::pairwise::products::{self, ProductsArgs, SplitRows, Tiling};
 use gmm_kernels::pairwise::split::{CHUNK_ELEMENTS, SplitArgs, row_elements, split_rows};
 use gmm_kernels::simt::emulator::{Memory, launch};
 use ndarray::Array2;
@@ -34,7 +34,14 @@ fn split(x: &Array2<f32>) -> (Vec<u128>, Vec<f32>) {
     (halves, scales)
 }
 
+/// The products by both tilings, which have the same bits.
 fn multiply(vectors: &Array2<f32>, matrix: &Array2<f32>) -> Array2<f32> {
+    let [large, small] = [products::LARGE, products::SMALL].map(|tiling| multiply_by(tiling, vectors, matrix));
+    assert_eq!(large, small);
+    large
+}
+
+fn multiply_by(tiling: Tiling, vectors: &Array2<f32>, matrix: &Array2<f32>) -> Array2<f32> {
     let ((n, d), m) = (vectors.dim(), matrix.nrows());
     let ((v, v_scales), (w, w_scales)) = (split(vectors), split(matrix));
     let mut out = vec![f32::NAN; n * m];
@@ -51,9 +58,10 @@ fn multiply(vectors: &Array2<f32>, matrix: &Array2<f32>) -> Array2<f32> {
     };
     let products = memory.write("products", &mut out);
     let args = ProductsArgs { vectors, matrix, chunks: (row_elements(d) / CHUNK_ELEMENTS) as u32, products };
-    let grid = (m.div_ceil(products::TILE_ROWS) as u32, n.div_ceil(products::TILE_VECTORS) as u32);
+    let grid = (m.div_ceil(tiling.rows) as u32, n.div_ceil(tiling.vectors) as u32);
+    let kernel = if tiling == products::LARGE { products::products_large } else { products::products_small };
     // SAFETY: the arguments of this kernel, with the arrays of `memory`.
-    unsafe { launch(grid, products::THREADS, products::SHARED_BYTES, &memory, products::products, args) };
+    unsafe { launch(grid, tiling.threads, tiling.shared_bytes(), &memory, kernel, args) };
     Array2::from_shape_vec((n, m), out).unwrap()
 }
 

@@ -27,7 +27,8 @@ pub fn start() -> Result<()> {
     let gpu = Gpu::open(0)?;
     gpu.enter()?;
     gpu.kernel(&entries::split_rows(), None)?;
-    gpu.kernel(&entries::products(), None)?;
+    gpu.kernel(&entries::products_large(), None)?;
+    gpu.kernel(&entries::products_small(), None)?;
     gpu.kernel(&entries::gaussian_pairs(), None)?;
     gpu.kernel(&entries::gaussian_centres(), None)?;
     Ok(())

@@ -1,4 +1,4 @@
-//! `split_rows` and `products`: inner products by the matrix units.
+//! `split_rows`, `products_large` and `products_small`: inner products by the matrix units.
 use super::rows_at_once;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
@@ -8,7 +8,7 @@ use crate::backends::cuda::device::{check_suffices, mismatch, suffices};
 use crate::{Error, Result};
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
-use gmm_kernels::pairwise::products::{ProductsArgs, SHARED_BYTES, SplitRows, THREADS, TILE_ROWS, TILE_VECTORS};
+use gmm_kernels::pairwise::products::{LARGE, ProductsArgs, SMALL, SplitRows, Tiling};
 use gmm_kernels::pairwise::split::{SplitArgs, row_elements};
 use gmm_kernels::simt::WARP;
 use ndarray::{ArrayView2, Axis};
@@ -16,12 +16,15 @@ use ndarray::{ArrayView2, Axis};
 /// Threads of a block of `split_rows`.
 const SPLIT_THREADS: u32 = 256;
 
+/// What a tile of [`SMALL`] takes of the time of one of [`LARGE`], on a multiprocessor that has many of them.
+const SMALL_TIME: f64 = 0.16;
+
 /// A matrix on the device, split once, and room for vectors and products.
 pub struct Products {
     gpu: &'static Gpu,
     stream: Stream,
     split: Kernel<SplitArgs>,
-    multiply: Kernel<ProductsArgs>,
+    multiply: Vec<Multiply>,
     matrix: Split,
     vectors: Split,
     /// The vectors before they are split, and the products.
@@ -34,14 +37,7 @@ impl Products {
     pub fn open(ordinal: usize, matrix: ArrayView2<'_, f32>) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
         gpu.enter()?;
-        let multiply = gpu.kernel(&entries::products(), None)?;
-        if multiply.most_shared() < SHARED_BYTES {
-            return Err(Error::Unsupported {
-                what: format!("{SHARED_BYTES} bytes of shared memory for a block, which inner products need,"),
-                backend: "this GPU",
-                remedy: "use the device `cpu`",
-            });
-        }
+        let multiply = Multiply::all(gpu)?;
         let (m, d) = matrix.dim();
         let mut this = Self {
             gpu,
@@ -119,10 +115,59 @@ impl Products {
     fn start(&self, n: usize) -> Result<Running<'_, ProductsLaunch<'_>>> {
         let (vectors, matrix) = (self.vectors.part(0..n)?, self.matrix.part(0..self.matrix.rows)?);
         let split = self.start_split(n, vectors)?;
-        let blocks = (matrix.rows.div_ceil(TILE_ROWS) as u32, n.div_ceil(TILE_VECTORS) as u32);
-        let grid = Grid { blocks, threads: THREADS, shared: SHARED_BYTES, cooperative: false };
-        let launch = ProductsLaunch { vectors, matrix, products: Numbers::of(&self.products) };
-        Ok(split.followed_by(self.stream.launch(self.multiply, grid, launch)?))
+        let multiprocessors = self.gpu.limits.multiprocessors as usize;
+        let time = |multiply: &&Multiply| multiply.time(n, matrix.rows, multiprocessors);
+        let Some(multiply) = self.multiply.iter().min_by(|a, b| time(a).total_cmp(&time(b))) else {
+            return Err(too_little_shared());
+        };
+        let (columns, rows) = multiply.blocks(n, matrix.rows);
+        let grid = Grid {
+            blocks: (columns as u32, rows as u32),
+            threads: multiply.tiling.threads,
+            shared: multiply.tiling.shared_bytes(),
+            cooperative: false,
+        };
+        let launch = ProductsLaunch { tiling: multiply.tiling, vectors, matrix, products: Numbers::of(&self.products) };
+        Ok(split.followed_by(self.stream.launch(multiply.kernel, grid, launch)?))
+    }
+}
+
+/// A kernel of products, for one tiling.
+struct Multiply {
+    kernel: Kernel<ProductsArgs>,
+    tiling: Tiling,
+    /// The time of a tile, that of [`LARGE`] being 1.
+    tile_time: f64,
+}
+
+impl Multiply {
+    /// Those whose tiles fit the device's shared memory.
+    fn all(gpu: &Gpu) -> Result<Vec<Self>> {
+        let mut all = vec![
+            Self { kernel: gpu.kernel(&entries::products_large(), None)?, tiling: LARGE, tile_time: 1.0 },
+            Self { kernel: gpu.kernel(&entries::products_small(), None)?, tiling: SMALL, tile_time: SMALL_TIME },
+        ];
+        all.retain(|this| this.kernel.most_shared() >= this.tiling.shared_bytes());
+        if all.is_empty() { Err(too_little_shared()) } else { Ok(all) }
+    }
+
+    /// The tiles along `m` rows of the matrix, and along `n` vectors.
+    fn blocks(&self, n: usize, m: usize) -> (usize, usize) {
+        (m.div_ceil(self.tiling.rows), n.div_ceil(self.tiling.vectors))
+    }
+
+    /// The time expected for (n, m) products: of the multiprocessor that has the most tiles.
+    fn time(&self, n: usize, m: usize, multiprocessors: usize) -> f64 {
+        let (columns, rows) = self.blocks(n, m);
+        (columns * rows).div_ceil(multiprocessors) as f64 * self.tile_time
+    }
+}
+
+fn too_little_shared() -> Error {
+    Error::Unsupported {
+        what: format!("{} bytes of shared memory for a block, which inner products need,", SMALL.shared_bytes()),
+        backend: "this GPU",
+        remedy: "use the device `cpu`",
     }
 }
 
@@ -194,6 +239,7 @@ unsafe impl Launch for SplitLaunch<'_> {
 
 #[derive(Clone, Copy)]
 struct ProductsLaunch<'a> {
+    tiling: Tiling,
     vectors: Halves<'a>,
     matrix: Halves<'a>,
     products: Numbers<'a, f32>,
@@ -206,10 +252,10 @@ unsafe impl Launch for ProductsLaunch<'_> {
 
     fn argument(&self, grid: &Grid) -> Result<ProductsArgs> {
         let (n, m, d) = (self.vectors.rows, self.matrix.rows, self.vectors.d);
-        let needed = vec![1, 1, n * m, SHARED_BYTES];
+        let needed = vec![1, 1, n * m, self.tiling.shared_bytes()];
         let got = vec![n, m, self.products.len(), grid.shared];
         let too_many = n.max(m) > i32::MAX as usize;
-        if self.matrix.d != d || grid.threads != THREADS || too_many || !suffices(&got, &needed) {
+        if self.matrix.d != d || grid.threads != self.tiling.threads || too_many || !suffices(&got, &needed) {
             return Err(mismatch("a launch of `products`", needed, got));
         }
         Ok(ProductsArgs {

@@ -8,7 +8,8 @@ use crate::estep::{
 use crate::general::{accumulate, density, posterior};
 use crate::likelihood::{batch, batch_parameters, batch_tensor_cores, exp2_bias, pair, small_k, tiled};
 use crate::metropolis;
-use crate::pairwise::{centres, pairs, products, split};
+use crate::pairwise::products::Tiling;
+use crate::pairwise::{centres, pairs, products, products_few, split};
 use crate::patterns::{complete, marginals};
 use crate::reduce::{sets, slices};
 use core::marker::PhantomData;
@@ -269,14 +270,18 @@ pub fn split_rows() -> Entry<split::SplitArgs> {
     Entry::new("split_rows")
 }
 
-/// Inner products of split rows, in tiles of 256 × 128 ([`products::LARGE`]).
-pub fn products_large() -> Entry<products::ProductsArgs> {
-    Entry::new("products_large")
+/// Inner products of split rows, in tiles of this size.
+pub fn products(tiling: Tiling) -> Entry<products::ProductsArgs> {
+    Entry::new(match tiling {
+        products::LARGE => "products_large",
+        products::MEDIUM => "products_medium",
+        _ => "products_small",
+    })
 }
 
-/// Inner products of split rows, in tiles of 64 × 64 ([`products::SMALL`]).
-pub fn products_small() -> Entry<products::ProductsArgs> {
-    Entry::new("products_small")
+/// Inner products of few vectors with split rows.
+pub fn products_few() -> Entry<products_few::ProductsFewArgs> {
+    Entry::new("products_few")
 }
 
 /// The Gaussian kernel of pairs of rows.

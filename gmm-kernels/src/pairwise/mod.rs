@@ -2,4 +2,5 @@
 pub mod centres;
 pub mod pairs;
 pub mod products;
+pub mod products_few;
 pub mod split;

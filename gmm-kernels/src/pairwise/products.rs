@@ -1,13 +1,15 @@
-//! `products_large`, `products_small`: inner products of vectors with the rows of a matrix, by the matrix units, to the accuracy of float32.
+//! `products_large`, `products_medium` and `products_small`: inner products of vectors with the rows of a matrix, by the matrix
+//! units, to the accuracy of float32.
 //!
 //! Both are split ([`split`](super::split)): v = 2^e·2^-12·(h + l). Of the four products of the parts, l·l is left out,
 //! 2^-24 of the whole. The matrix units add 16 numbers' products l·h, h·l and h·h, the small ones first, beginning from
 //! zero; they truncate. Those sums are added to the others in float32 by ordinary instructions, which round.
 //!
 //! A block computes a tile of vectors × rows ([`Tiling`]): large tiles read least, small ones occupy the device where there are
-//! few products. A warp computes 64 × 64 of a large tile, 32 × 32 of a small one. Chunks of 32 numbers of all vectors and rows
-//! of the tile arrive in shared memory by asynchronous copies, in several stages. There a row's chunk has [`PITCH`] elements, so
-//! that eight rows that are read together lie in different banks. A product has the same bits in both tilings.
+//! few products. A warp computes 64 × 64 of a large tile, 32 × 32 of a medium one and 16 × 16 of a small one. Chunks of 32
+//! numbers of all vectors and rows of the tile arrive in shared memory by asynchronous copies, in several stages. There a row's
+//! chunk has [`PITCH`] elements, so that eight rows that are read together lie in different banks. A product has the same bits
+//! in all tilings.
 //!
 //! * Launch: blocks of [`Tiling::threads`]; ⌈M / rows⌉ along x and ⌈N / vectors⌉ along y; shared memory
 //!   [`Tiling::shared_bytes`].
@@ -36,8 +38,12 @@ pub struct Tiling {
 
 /// For many products: most of them for each number that is read.
 pub const LARGE: Tiling = Tiling { vectors: 256, rows: 128, threads: 256, stages: 3 };
-/// For few products: an eighth of the large tile.
-pub const SMALL: Tiling = Tiling { vectors: 64, rows: 64, threads: 128, stages: 4 };
+/// For fewer products: an eighth of the large tile.
+pub const MEDIUM: Tiling = Tiling { vectors: 64, rows: 64, threads: 128, stages: 4 };
+/// For few products: a quarter of the medium tile.
+pub const SMALL: Tiling = Tiling { vectors: 32, rows: 32, threads: 128, stages: 4 };
+/// All of them.
+pub const TILINGS: [Tiling; 3] = [LARGE, MEDIUM, SMALL];
 
 impl Tiling {
     /// Dynamic shared memory of a launch.

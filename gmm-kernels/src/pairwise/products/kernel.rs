@@ -1,4 +1,4 @@
-//! The code of `products_large` and `products_small`.
+//! The code of `products_large`, `products_medium` and `products_small`.
 use super::*;
 use crate::pairwise::split::LARGEST;
 use crate::simt::*;
@@ -226,9 +226,9 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
         barrier!();
         fetch_chunk(chunk + ahead, if stage == 0 { ahead } else { stage - 1 });
         let mut step = 0;
-        // Opaque: the second step's reads, made ahead of the first step's products, would take more registers than there
-        // are.
-        while step < opaque(2) {
+        // Opaque in large tiles: the second step's reads, made ahead of the first step's products, would take more registers
+        // than there are.
+        while step < if tiling.vectors == LARGE.vectors { opaque(2) } else { 2 } {
             let at = stage as usize * elements + step as usize * STEP;
             // SAFETY: places of this stage; every lane comes here.
             unsafe { add_step(&mut sums, vectors.offset(at), matrix.offset(at)) };
@@ -257,8 +257,19 @@ kernel! {
     ///
     /// # Safety
     /// The pointers of `args` are valid for the sizes given; launched as the module says.
+    pub unsafe fn products_medium(args: ProductsArgs) {
+        // SAFETY: the caller guarantees it.
+        unsafe { body::<2, 2, 2, 4>(&args, MEDIUM) };
+    }
+}
+
+kernel! {
+    /// Products of all vectors with all rows, in tiles of 32 × 32.
+    ///
+    /// # Safety
+    /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn products_small(args: ProductsArgs) {
         // SAFETY: the caller guarantees it.
-        unsafe { body::<2, 2, 2, 4>(&args, SMALL) };
+        unsafe { body::<2, 2, 1, 2>(&args, SMALL) };
     }
 }

@@ -9,60 +9,136 @@ fn power_of_two(magnitude: u32) -> [f32; 2] {
     [f32::from_bits(exponent << 23), f32::from_bits((254 - exponent) << 23)]
 }
 
+/// Numbers 2·element and 2·element + 1 of [`TOGETHER`] chunks, from chunk `first` on, `step` chunks apart; zeros past the end
+/// of the row.
+///
+/// # Safety
+/// `x` has `d` numbers, at least one.
+#[inline(always)]
+unsafe fn pairs(x: *const f32, d: u32, [first, step]: [u32; 2], element: u32) -> [[f32; 2]; TOGETHER] {
+    let mut pairs = [[0.0f32; 2]; TOGETHER];
+    let mut t = 0;
+    while t < 2 * TOGETHER {
+        let j = (first + (t / 2) as u32 * step) * CHUNK as u32 + 2 * element + (t % 2) as u32;
+        // Read without condition, so that no read waits for another.
+        // SAFETY: below D.
+        let number = unsafe { load(x.add(j.min(d - 1) as usize)) };
+        pairs[t / 2][t % 2] = if j < d { number } else { 0.0 };
+        t += 1;
+    }
+    pairs
+}
+
+/// The larger of `largest` and the magnitudes of the numbers, as bits, which are ordered as the magnitudes are.
+#[inline(always)]
+fn max_magnitude(mut largest: u32, pairs: &[[f32; 2]; TOGETHER]) -> u32 {
+    let mut t = 0;
+    while t < 2 * TOGETHER {
+        largest = largest.max(pairs[t / 2][t % 2].to_bits() & 0x7fff_ffff);
+        t += 1;
+    }
+    largest
+}
+
+/// The largest of the numbers of a warp's lanes.
+#[inline(always)]
+fn warp_max(mut v: u32) -> u32 {
+    let mut mask = WARP / 2;
+    while mask > 0 {
+        v = v.max(shuffle_xor_u32(v, mask));
+        mask /= 2;
+    }
+    v
+}
+
+/// The largest of the numbers of a block's threads.
+#[inline(always)]
+fn block_max(v: u32) -> u32 {
+    let of_warps = Shared::<Halves>::at(0);
+    let (warp, lane) = (thread_idx() / WARP, thread_idx() % WARP);
+    let v = warp_max(v);
+    // The numbers of the row before have been read.
+    barrier!();
+    if lane == 0 {
+        // SAFETY: a place for each warp.
+        unsafe { of_warps.set(warp as usize, v) };
+    }
+    barrier!();
+    // SAFETY: a warp of the block.
+    warp_max(unsafe { of_warps.get(lane.min(block_dim() / WARP - 1) as usize) })
+}
+
+/// Splits the numbers that [`pairs`] has read.
+///
+/// # Safety
+/// `to` is a row of `chunks` chunks.
+#[inline(always)]
+unsafe fn write(
+    pairs: &[[f32; 2]; TOGETHER],
+    inverse: f32,
+    to: *mut u32,
+    chunks: u32,
+    [first, step]: [u32; 2],
+    element: u32,
+) {
+    let mut t = 0;
+    while t < TOGETHER {
+        let chunk = first + t as u32 * step;
+        if chunk < chunks {
+            let [a, b] = pairs[t];
+            let [high, low] = split_halves(a * inverse * LARGEST, b * inverse * LARGEST);
+            let to = to.wrapping_add((chunk * CHUNK_ELEMENTS as u32 + element) as usize);
+            // SAFETY: the row's chunk has 16 elements of either kind.
+            unsafe {
+                store(to, high);
+                store(to.add(CHUNK_ELEMENTS / 2), low);
+            }
+        }
+        t += 1;
+    }
+}
+
 kernel! {
     /// Splits rows into float16 numbers.
     ///
     /// # Safety
     /// The arrays have the documented lengths.
     pub unsafe fn split_rows(args: SplitArgs) {
-        let lane = thread_idx() % WARP;
-        let warps = (block_dim() / WARP) as u64;
         let chunks = args.d.div_ceil(CHUNK as u32);
-        let mut row = block_idx() as u64 * warps + (thread_idx() / WARP) as u64;
+        // Half a warp takes a chunk, a thread two neighbours of it.
+        let (first, element) = (thread_idx() / (WARP / 2), thread_idx() % (WARP / 2));
+        let step = block_dim() / (WARP / 2);
+        let next = first + step * TOGETHER as u32;
+        let mut row = block_idx() as u64;
         while row < args.rows {
             let x = args.x.wrapping_add(row as usize * args.d as usize);
             let to = args.halves.wrapping_add(row as usize * chunks as usize * CHUNK_ELEMENTS);
-            // The bits of magnitudes are ordered as the magnitudes are.
-            let mut largest = 0u32;
-            let mut j = lane;
-            while j < args.d {
-                // SAFETY: j < D.
-                largest = largest.max(unsafe { load(x.add(j as usize)) }.to_bits() & 0x7fff_ffff);
-                j += WARP;
-            }
-            let mut mask = WARP / 2;
-            while mask > 0 {
-                largest = largest.max(shuffle_xor_u32(largest, mask));
-                mask /= 2;
-            }
-            let [scale, inverse] = power_of_two(largest);
-            // Half a warp takes a chunk, a lane two neighbours.
-            let (mut chunk, element) = (lane / (WARP / 2), lane % (WARP / 2));
+            // SAFETY: the row exists, here and below.
+            let kept = unsafe { pairs(x, args.d, [first, step], element) };
+            let mut largest = max_magnitude(0, &kept);
+            let mut chunk = next;
             while chunk < chunks {
-                let first = chunk * CHUNK as u32 + 2 * element;
-                let mut pair = [0.0f32; 2];
-                let mut i = 0;
-                while i < 2 {
-                    if first + (i as u32) < args.d {
-                        // SAFETY: below D.
-                        pair[i] = unsafe { load(x.add(first as usize + i)) } * inverse * LARGEST;
-                    }
-                    i += 1;
-                }
-                let [high, low] = split_halves(pair[0], pair[1]);
-                let to = to.wrapping_add((chunk * CHUNK_ELEMENTS as u32 + element) as usize);
-                // SAFETY: the row's chunk has 16 elements of either kind.
-                unsafe {
-                    store(to, high);
-                    store(to.add(CHUNK_ELEMENTS / 2), low);
-                }
-                chunk += 2;
+                // SAFETY: see above.
+                largest = max_magnitude(largest, &unsafe { pairs(x, args.d, [chunk, step], element) });
+                chunk += step * TOGETHER as u32;
             }
-            if lane == 0 {
+            let [scale, inverse] = power_of_two(block_max(largest));
+            // SAFETY: see above.
+            unsafe { write(&kept, inverse, to, chunks, [first, step], element) };
+            let mut chunk = next;
+            while chunk < chunks {
+                // SAFETY: see above.
+                unsafe {
+                    let pairs = pairs(x, args.d, [chunk, step], element);
+                    write(&pairs, inverse, to, chunks, [chunk, step], element);
+                }
+                chunk += step * TOGETHER as u32;
+            }
+            if thread_idx() == 0 {
                 // SAFETY: below the number of rows.
                 unsafe { store(args.scales.add(row as usize), scale) };
             }
-            row += grid_dim() as u64 * warps;
+            row += grid_dim() as u64;
         }
     }
 }

@@ -228,8 +228,10 @@ mod tests {
         check(entries::array_rows::<f32>());
         check(entries::array_rows::<f64>());
         check(entries::split_rows());
-        check(entries::products_large());
-        check(entries::products_small());
+        for tiling in gmm_kernels::pairwise::products::TILINGS {
+            check(entries::products(tiling));
+        }
+        check(entries::products_few());
         check(entries::gaussian_pairs());
         check(entries::gaussian_centres());
         check(entries::posterior::<f32>());

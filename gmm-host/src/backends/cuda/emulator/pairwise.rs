@@ -1,13 +1,14 @@
-//! `split_rows`, `products_large`, `products_small`, `gaussian_pairs` and `gaussian_centres`. The tolerances are those that `crate::pairwise` promises.
+//! `split_rows`, `products_…`, `gaussian_pairs` and `gaussian_centres`. The tolerances are those that `crate::pairwise` promises.
 use crate::backends::cuda::device::layout;
 use cust::memory::bytemuck;
 use gmm_kernels::data;
 use gmm_kernels::pairwise::centres::{self, CentresArgs, gaussian_centres};
 use gmm_kernels::pairwise::pairs::{PairsArgs, gaussian_pairs};
 use gmm_kernels::pairwise::products::{self, ProductsArgs, SplitRows, Tiling};
-use gmm_kernels::pairwise::split::{CHUNK_ELEMENTS, SplitArgs, row_elements, split_rows};
+use gmm_kernels::pairwise::products_few::{MOST_VECTORS, ProductsFewArgs, products_few};
+use gmm_kernels::pairwise::split::{self, CHUNK_ELEMENTS, SplitArgs, row_elements, split_rows};
 use gmm_kernels::simt::emulator::{Memory, launch};
-use ndarray::Array2;
+use ndarray::{Array2, Axis};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -18,7 +19,9 @@ fn normal(seed: u64, n: usize, d: usize, shift: f32) -> Array2<f32> {
 }
 
 /// Split rows: their numbers, aligned to 16 bytes, and their scales.
-fn split(x: &Array2<f32>) -> (Vec<u128>, Vec<f32>) {
+type Split = (Vec<u128>, Vec<f32>);
+
+fn split(x: &Array2<f32>) -> Split {
     let (rows, d) = x.dim();
     let (mut halves, mut scales) = (vec![u128::MAX; rows * row_elements(d) / 4], vec![f32::NAN; rows]);
     let mut memory = Memory::new();
@@ -30,53 +33,85 @@ fn split(x: &Array2<f32>) -> (Vec<u128>, Vec<f32>) {
         scales: memory.write("scales", &mut scales),
     };
     // SAFETY: the arguments of this kernel, with the arrays of `memory`.
-    unsafe { launch((2, 1), 64, 0, &memory, split_rows, args) };
+    unsafe { launch((2, 1), split::threads(d), split::SHARED_BYTES, &memory, split_rows, args) };
     (halves, scales)
 }
 
-/// The products by both tilings, which have the same bits.
+/// The products by tiles of all sizes, which give the same bits.
 fn multiply(vectors: &Array2<f32>, matrix: &Array2<f32>) -> Array2<f32> {
-    let [large, small] = [products::LARGE, products::SMALL].map(|tiling| multiply_by(tiling, vectors, matrix));
+    let split = [split(vectors), split(matrix)];
+    let shape = [vectors.nrows(), vectors.ncols(), matrix.nrows()];
+    let [large, medium, small] = products::TILINGS.map(|tiling| multiply_by(tiling, shape, &split));
+    assert_eq!(large, medium);
     assert_eq!(large, small);
     large
 }
 
-fn multiply_by(tiling: Tiling, vectors: &Array2<f32>, matrix: &Array2<f32>) -> Array2<f32> {
-    let ((n, d), m) = (vectors.dim(), matrix.nrows());
-    let ((v, v_scales), (w, w_scales)) = (split(vectors), split(matrix));
+fn multiply_by(tiling: Tiling, [n, d, m]: [usize; 3], [(v, v_scales), (w, w_scales)]: &[Split; 2]) -> Array2<f32> {
     let mut out = vec![f32::NAN; n * m];
     let mut memory = Memory::new();
     let vectors = SplitRows {
-        halves: memory.read("vectors", bytemuck::cast_slice(&v)),
-        scales: memory.read("scales of vectors", &v_scales),
+        halves: memory.read("vectors", bytemuck::cast_slice(v)),
+        scales: memory.read("scales of vectors", v_scales),
         rows: n as u32,
     };
     let matrix = SplitRows {
-        halves: memory.read("matrix", bytemuck::cast_slice(&w)),
-        scales: memory.read("scales of rows", &w_scales),
+        halves: memory.read("matrix", bytemuck::cast_slice(w)),
+        scales: memory.read("scales of rows", w_scales),
         rows: m as u32,
     };
     let products = memory.write("products", &mut out);
     let args = ProductsArgs { vectors, matrix, chunks: (row_elements(d) / CHUNK_ELEMENTS) as u32, products };
     let grid = (m.div_ceil(tiling.rows) as u32, n.div_ceil(tiling.vectors) as u32);
-    let kernel = if tiling == products::LARGE { products::products_large } else { products::products_small };
+    let kernel = match tiling {
+        products::LARGE => products::products_large,
+        products::MEDIUM => products::products_medium,
+        _ => products::products_small,
+    };
     // SAFETY: the arguments of this kernel, with the arrays of `memory`.
     unsafe { launch(grid, tiling.threads, tiling.shared_bytes(), &memory, kernel, args) };
     Array2::from_shape_vec((n, m), out).unwrap()
 }
 
+/// The products by the kernel for few vectors, as many at a time as it takes.
+fn multiply_few(vectors: &Array2<f32>, matrix: &Array2<f32>) -> Array2<f32> {
+    let (w, scales) = split(matrix);
+    let mut out = Array2::from_elem((vectors.nrows(), matrix.nrows()), f32::NAN);
+    let chunks = vectors.axis_chunks_iter(Axis(0), MOST_VECTORS).zip(out.axis_chunks_iter_mut(Axis(0), MOST_VECTORS));
+    for (vectors, mut out) in chunks {
+        let mut memory = Memory::new();
+        let args = ProductsFewArgs {
+            vectors: memory.read("vectors", vectors.to_slice().unwrap()),
+            n: vectors.nrows() as u32,
+            d: vectors.ncols() as u32,
+            matrix: SplitRows {
+                halves: memory.read("matrix", bytemuck::cast_slice(&w)),
+                scales: memory.read("scales of rows", &scales),
+                rows: matrix.nrows() as u32,
+            },
+            products: memory.write("products", out.as_slice_mut().unwrap()),
+        };
+        // SAFETY: the arguments of this kernel, with the arrays of `memory`.
+        unsafe { launch((2, 1), 64, 0, &memory, products_few, args) };
+    }
+    out
+}
+
 #[test]
 fn products_have_the_accuracy_of_float32() {
     // Even and odd M; tiles that are not full, and two along each side; one to four chunks.
-    for (n, d, m, shift) in [(3, 1, 1, 0.0), (257, 20, 3, 0.0), (5, 33, 130, 1.0), (70, 100, 65, 10.0)] {
+    for (n, d, m, shift) in
+        [(3, 1, 1, 0.0), (257, 20, 3, 0.0), (5, 33, 130, 1.0), (70, 100, 65, 10.0), (3, 700, 2, 0.0)]
+    {
         let (vectors, matrix) = (normal(1, n, d, shift), normal(2, m, d, -shift));
-        let got = multiply(&vectors, &matrix);
         let (v, w) = (vectors.mapv(f64::from), matrix.mapv(f64::from));
         let size = v.mapv(f64::abs).dot(&w.t().mapv(f64::abs));
-        let error: f64 = got.iter().zip(&v.dot(&w.t())).map(|(&got, truth)| (f64::from(got) - truth).powi(2)).sum();
-        let ratio = (error / size.iter().map(|v| v * v).sum::<f64>()).sqrt();
-        // The emulator does not truncate, so that what is left are the parts l·l and the roundings of l, and of the sums.
-        assert!(ratio < 3e-7, "N={n} D={d} M={m}: {ratio:e}");
+        for (kernel, got) in [("tiles", multiply(&vectors, &matrix)), ("few", multiply_few(&vectors, &matrix))] {
+            let error: f64 = got.iter().zip(&v.dot(&w.t())).map(|(&got, truth)| (f64::from(got) - truth).powi(2)).sum();
+            let ratio = (error / size.iter().map(|v| v * v).sum::<f64>()).sqrt();
+            // The emulator does not truncate, so that what is left are the parts l·l and the roundings of l, and of the sums.
+            assert!(ratio < 3e-7, "{kernel} N={n} D={d} M={m}: {ratio:e}");
+        }
     }
 }
 
@@ -87,21 +122,20 @@ fn products_of_extreme_rows() {
         [[0.0; 3], [3.0e38, -1e38, 1e30], [1e-38, 2e-38, 0.0], [1e-44, 0.0, 3e-43], [1.0, 1e-9, 1e9], [3e38, 0.0, 0.0]];
     let x = Array2::from(rows.to_vec());
     let ones = Array2::from(vec![[1.0f32, 1.0, 1.0], [1e-3, 0.0, 0.0], [0.0, 0.0, 1e20]]);
-    let got = multiply(&x, &ones);
     let truth = x.mapv(f64::from).dot(&ones.mapv(f64::from).t());
-    for ((i, j), &got) in got.indexed_iter() {
+    let (tiles, few) = (multiply(&x, &ones), multiply_few(&x, &ones));
+    for ((i, j), &truth) in truth.indexed_iter() {
         // Of the row's largest number 2⁻²² for each of three numbers; a product below the normal numbers loses its digits.
         let largest =
             x.row(i).iter().fold(0.0f32, |m, v| m.max(v.abs())) * ones.row(j).iter().fold(0.0, |m: f32, v| m.max(*v));
         let allowed = f64::from(largest) * 3.0 * 2f64.powi(-22) + f64::from(f32::MIN_POSITIVE) * 2f64.powi(-20);
-        if truth[[i, j]].abs() > f64::from(f32::MAX) {
-            assert!(got.is_infinite(), "row {i} with {j}: {got}");
-        } else {
-            assert!(
-                (f64::from(got) - truth[[i, j]]).abs() <= allowed,
-                "row {i} with {j}: {got:e} for {:e}",
-                truth[[i, j]]
-            );
+        for (kernel, got) in [("tiles", tiles[[i, j]]), ("few", few[[i, j]])] {
+            let what = format!("{kernel}, row {i} with {j}: {got:e} for {truth:e}");
+            if truth.abs() > f64::from(f32::MAX) {
+                assert!(got.is_infinite(), "{what}");
+            } else {
+                assert!((f64::from(got) - truth).abs() <= allowed, "{what}");
+            }
         }
     }
 }

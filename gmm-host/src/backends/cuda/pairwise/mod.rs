@@ -16,6 +16,7 @@ use crate::Result;
 use cust::memory::DeviceBuffer;
 use gmm_kernels::data;
 use gmm_kernels::entries;
+use gmm_kernels::pairwise::products::TILINGS;
 use ndarray::ArrayView2;
 use std::f64::consts::LOG2_E;
 
@@ -27,8 +28,10 @@ pub fn start() -> Result<()> {
     let gpu = Gpu::open(0)?;
     gpu.enter()?;
     gpu.kernel(&entries::split_rows(), None)?;
-    gpu.kernel(&entries::products_large(), None)?;
-    gpu.kernel(&entries::products_small(), None)?;
+    for tiling in TILINGS {
+        gpu.kernel(&entries::products(tiling), None)?;
+    }
+    gpu.kernel(&entries::products_few(), None)?;
     gpu.kernel(&entries::gaussian_pairs(), None)?;
     gpu.kernel(&entries::gaussian_centres(), None)?;
     Ok(())

@@ -1,4 +1,5 @@
-//! `split_rows`, `products_large` and `products_small`: inner products by the matrix units.
+//! Inner products with a resident matrix: of few vectors by `products_few`, of more by `split_rows` and the matrix units, in
+//! tiles of one of three sizes.
 use super::rows_at_once;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
@@ -8,16 +9,16 @@ use crate::backends::cuda::device::{check_suffices, mismatch, suffices};
 use crate::{Error, Result};
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
-use gmm_kernels::pairwise::products::{LARGE, ProductsArgs, SMALL, SplitRows, Tiling};
-use gmm_kernels::pairwise::split::{SplitArgs, row_elements};
+use gmm_kernels::pairwise::products::{LARGE, MEDIUM, ProductsArgs, SMALL, SplitRows, Tiling};
+use gmm_kernels::pairwise::products_few::{MOST_VECTORS, ProductsFewArgs};
+use gmm_kernels::pairwise::split::{self, SplitArgs, row_elements};
 use gmm_kernels::simt::WARP;
 use ndarray::{ArrayView2, Axis};
 
-/// Threads of a block of `split_rows`.
-const SPLIT_THREADS: u32 = 256;
-
-/// What a tile of [`SMALL`] takes of the time of one of [`LARGE`], on a multiprocessor that has many of them.
-const SMALL_TIME: f64 = 0.16;
+/// The tilings, and the time of one of their tiles on a multiprocessor that has many of them, that of a large tile being 1.
+const TILE_TIMES: [(Tiling, f64); 3] = [(LARGE, 1.0), (MEDIUM, 0.17), (SMALL, 0.07)];
+/// Threads of a block of `products_few`.
+const FEW_THREADS: u32 = 128;
 
 /// A matrix on the device, split once, and room for vectors and products.
 pub struct Products {
@@ -25,6 +26,7 @@ pub struct Products {
     stream: Stream,
     split: Kernel<SplitArgs>,
     multiply: Vec<Multiply>,
+    multiply_few: Kernel<ProductsFewArgs>,
     matrix: Split,
     vectors: Split,
     /// The vectors before they are split, and the products.
@@ -44,6 +46,7 @@ impl Products {
             stream: Stream::new()?,
             split: gpu.kernel(&entries::split_rows(), None)?,
             multiply,
+            multiply_few: gpu.kernel(&entries::products_few(), None)?,
             matrix: Split::none(d)?,
             vectors: Split::none(d)?,
             plain: allocate(d)?,
@@ -93,7 +96,9 @@ impl Products {
     /// Takes vectors to the device, and makes room for their products.
     fn take(&mut self, vectors: ArrayView2<'_, f32>) -> Result<()> {
         self.upload(vectors)?;
-        self.vectors.reserve(vectors.nrows())?;
+        if vectors.nrows() > MOST_VECTORS {
+            self.vectors.reserve(vectors.nrows())?;
+        }
         enlarge(&mut self.products, vectors.nrows() * self.matrix.rows)
     }
 
@@ -105,14 +110,25 @@ impl Products {
 
     /// Starts to split the first `rows` rows that were uploaded.
     fn start_split<'a>(&'a self, rows: usize, to: Halves<'a>) -> Result<Running<'a, SplitLaunch<'a>>> {
-        let warps = (SPLIT_THREADS / WARP) as usize;
         let most = 64 * self.gpu.limits.multiprocessors as usize;
-        let grid = Grid::new(rows.div_ceil(warps).min(most) as u32, SPLIT_THREADS, 0);
+        let grid = Grid::new(rows.min(most) as u32, split::threads(to.d), split::SHARED_BYTES);
         self.stream.launch(self.split, grid, SplitLaunch { plain: Numbers::of(&self.plain), to })
     }
 
-    /// Starts to split the first `n` vectors that were uploaded, and to multiply them.
-    fn start(&self, n: usize) -> Result<Running<'_, ProductsLaunch<'_>>> {
+    /// Starts to multiply the first `n` vectors that were uploaded.
+    fn start(&self, n: usize) -> Result<Running<'_, ()>> {
+        if n <= MOST_VECTORS { self.start_few(n) } else { self.start_many(n) }
+    }
+
+    fn start_few(&self, n: usize) -> Result<Running<'_, ()>> {
+        let matrix = self.matrix.part(0..self.matrix.rows)?;
+        let blocks = matrix.rows.div_ceil((FEW_THREADS / WARP) as usize);
+        let grid = Grid::new(blocks as u32, FEW_THREADS, 0);
+        let (plain, products) = (Numbers::of(&self.plain), Numbers::of(&self.products));
+        Ok(self.stream.launch(self.multiply_few, grid, FewLaunch { vectors: plain, n, matrix, products })?.borrowed())
+    }
+
+    fn start_many(&self, n: usize) -> Result<Running<'_, ()>> {
         let (vectors, matrix) = (self.vectors.part(0..n)?, self.matrix.part(0..self.matrix.rows)?);
         let split = self.start_split(n, vectors)?;
         let multiprocessors = self.gpu.limits.multiprocessors as usize;
@@ -128,7 +144,7 @@ impl Products {
             cooperative: false,
         };
         let launch = ProductsLaunch { tiling: multiply.tiling, vectors, matrix, products: Numbers::of(&self.products) };
-        Ok(split.followed_by(self.stream.launch(multiply.kernel, grid, launch)?))
+        Ok(split.followed_by(self.stream.launch(multiply.kernel, grid, launch)?).borrowed())
     }
 }
 
@@ -136,17 +152,17 @@ impl Products {
 struct Multiply {
     kernel: Kernel<ProductsArgs>,
     tiling: Tiling,
-    /// The time of a tile, that of [`LARGE`] being 1.
+    /// See [`TILE_TIMES`].
     tile_time: f64,
 }
 
 impl Multiply {
     /// Those whose tiles fit the device's shared memory.
     fn all(gpu: &Gpu) -> Result<Vec<Self>> {
-        let mut all = vec![
-            Self { kernel: gpu.kernel(&entries::products_large(), None)?, tiling: LARGE, tile_time: 1.0 },
-            Self { kernel: gpu.kernel(&entries::products_small(), None)?, tiling: SMALL, tile_time: SMALL_TIME },
-        ];
+        let mut all = Vec::new();
+        for (tiling, tile_time) in TILE_TIMES {
+            all.push(Self { kernel: gpu.kernel(&entries::products(tiling), None)?, tiling, tile_time });
+        }
         all.retain(|this| this.kernel.most_shared() >= this.tiling.shared_bytes());
         if all.is_empty() { Err(too_little_shared()) } else { Ok(all) }
     }
@@ -221,12 +237,13 @@ struct SplitLaunch<'a> {
     to: Halves<'a>,
 }
 
-// SAFETY: `Halves` has what its rows need; the plain rows are checked here.
+// SAFETY: `Halves` has what its rows need; the plain rows and the shared memory are checked here.
 unsafe impl Launch for SplitLaunch<'_> {
     type Argument = SplitArgs;
 
-    fn argument(&self, _: &Grid) -> Result<SplitArgs> {
-        check_suffices("a launch of `split_rows`", vec![self.to.rows * self.to.d], vec![self.plain.len()])?;
+    fn argument(&self, grid: &Grid) -> Result<SplitArgs> {
+        let needed = vec![self.to.rows * self.to.d, split::SHARED_BYTES];
+        check_suffices("a launch of `split_rows`", needed, vec![self.plain.len(), grid.shared])?;
         Ok(SplitArgs {
             x: self.plain.pointer(),
             rows: self.to.rows as u64,
@@ -262,6 +279,35 @@ unsafe impl Launch for ProductsLaunch<'_> {
             vectors: self.vectors.argument(),
             matrix: self.matrix.argument(),
             chunks: (row_elements(d) / row_elements(1)) as u32,
+            products: self.products.pointer_mut(),
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct FewLaunch<'a> {
+    /// (n, D).
+    vectors: Numbers<'a, f32>,
+    n: usize,
+    matrix: Halves<'a>,
+    products: Numbers<'a, f32>,
+}
+
+// SAFETY: `Halves` has what its rows need; the vectors, their number, and a place for each product are checked here.
+unsafe impl Launch for FewLaunch<'_> {
+    type Argument = ProductsFewArgs;
+
+    fn argument(&self, _: &Grid) -> Result<ProductsFewArgs> {
+        let (n, m, d) = (self.n, self.matrix.rows, self.matrix.d);
+        let (needed, got) = (vec![1, 1, n * d, n * m], vec![n, m, self.vectors.len(), self.products.len()]);
+        if n > MOST_VECTORS || m > i32::MAX as usize || !suffices(&got, &needed) {
+            return Err(mismatch("a launch of `products_few`", needed, got));
+        }
+        Ok(ProductsFewArgs {
+            vectors: self.vectors.pointer(),
+            n: n as u32,
+            d: d as u32,
+            matrix: self.matrix.argument(),
             products: self.products.pointer_mut(),
         })
     }

@@ -24,10 +24,11 @@ pub const SHARED_BYTES: usize = 32 * size_of::<u32>();
 /// Pairs of numbers that a thread reads at a time, so that enough bytes are on their way.
 pub const TOGETHER: usize = 8;
 
-/// Threads of a block for rows of D numbers: as many as read a row at once, if a block can have them.
+/// Threads of a block for rows of D numbers: as many as read a row at once, at most 256, of which a multiprocessor's registers
+/// suffice for two blocks.
 pub const fn threads(d: usize) -> u32 {
     let warps = d.div_ceil(2 * TOGETHER * 32);
-    32 * if warps > 32 { 32 } else { warps as u32 }
+    32 * if warps > 8 { 8 } else { warps as u32 }
 }
 
 /// Elements of a row of D numbers.

@@ -13,8 +13,8 @@ const LOW: usize = CHUNK_ELEMENTS / 2;
 /// Elements of 16 numbers: what one `mma` multiplies.
 const STEP: usize = 8;
 
-/// Starts to copy chunk `chunk` of `count` rows, from row `first` on, to a stage; the block has `threads` threads. In place of
-/// rows past the end it copies the last one.
+/// Starts to copy chunk `chunk` of `count` rows, from row `first` on, to a stage; the block has `threads` threads. Rows past the
+/// end are left as they are: what they give is not written.
 ///
 /// # Safety
 /// The stage has room; `rows` are as documented, with `chunks` chunks each.
@@ -34,10 +34,12 @@ unsafe fn fetch(
     let mut i = 0;
     while i < count / rows_at_once {
         // Opaque: else the addresses of all rows would be kept in registers.
-        let row = (first + i * rows_at_once + opaque(row)).min(rows.rows - 1);
-        let from = of_chunk.wrapping_add(row as usize * row_bytes as usize);
-        // SAFETY: the row and the chunk exist; each thread has a place of its own in the stage.
-        unsafe { to.copy4((i * rows_at_once) as usize * PITCH, from.cast(), policy) };
+        let row = first + i * rows_at_once + opaque(row);
+        if row < rows.rows {
+            let from = of_chunk.wrapping_add(row as usize * row_bytes as usize);
+            // SAFETY: the row and the chunk exist; each thread has a place of its own in the stage.
+            unsafe { to.copy4((i * rows_at_once) as usize * PITCH, from.cast(), policy) };
+        }
         i += 1;
     }
 }

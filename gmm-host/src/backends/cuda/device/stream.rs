@@ -119,12 +119,17 @@ impl Stream {
 
     /// Copies numbers to the device behind the work in the stream, and waits for it.
     pub fn write<T: DeviceCopy>(&self, to: &DeviceSlice<T>, from: &[T]) -> Result<()> {
+        self.start_write(to, from)?.wait().map(drop)
+    }
+
+    /// Starts to copy numbers to the device behind the work in the stream.
+    pub fn start_write<'s, T: DeviceCopy>(&'s self, to: &'s DeviceSlice<T>, from: &'s [T]) -> Result<Running<'s, ()>> {
         if from.len() > to.len() {
             return Err(mismatch("numbers for the device", vec![to.len()], vec![from.len()]));
         }
-        // SAFETY: both have that many numbers, and the copy is waited for.
+        // SAFETY: both have that many numbers, and are borrowed until the copy is done.
         unsafe { to.index(..from.len()).async_copy_from(from, &self.inner) }.map_err(failed("cuMemcpyHtoDAsync"))?;
-        self.synchronize()
+        Ok(self.unfinished())
     }
 
     /// Starts to fill numbers on the device with zeros, behind the work in the stream.

@@ -10,7 +10,8 @@ use ndarray::{Array2, ArrayView2};
 /// ‖error‖ ≤ 10⁻⁶ ‖|V|·|M|ᵀ‖ for float32 on every device, in the Euclidean norm over all products: the CPU multiplies
 /// float32 with fused multiply-adds; the GPU splits each number into two of float16, scaled by a power of two for each row,
 /// and has its matrix units add three of the four products, in float32. Numbers below 2⁻³⁷ of the largest of their row count
-/// as zero there.
+/// as zero there. Up to eight vectors at a time are not split: the sums of the matrix's two numbers are multiplied with them in
+/// float32.
 #[derive(Debug)]
 pub struct InnerProducts<T> {
     /// (M, D) with the M numbers of a column side by side, which is what the CPU reads without a copy.

@@ -17,7 +17,10 @@
 //!   (`wgmma`), about 300·10¹² by `mma`. N = 50,000, M = D = 1000: 150·10⁹ (with the tiles' edges 165·10⁹), 0.55 ms:
 //!   182·10¹² operations of float32 a second at most. Besides the products a warp needs, for 96 `mma`, 16 reads of shared
 //!   memory and 128 additions; predicted with these: 0.8 to 1.0 ms, 100 to 125·10¹²; SGEMM has 51·10¹².
-//!   Measured with the split: 1.24 ms, 81·10¹²; N = M = 2000, D = 40,000: 3.65 ms, 88·10¹².
+//!   Measured with the split: 1.11 ms, 90·10¹²; N = M = 2000, D = 40,000: 3.18 ms, 100·10¹².
+//! * With M = D = 1000 and N = 64 vectors, small tiles: 13.7 µs (large ones 93), N = 256: 20 µs, N = 1000, medium tiles: 36 to
+//!   38 µs (large ones 89). A medium tile takes 26 µs alone and 14.5 µs more for each other on its multiprocessor; predicted for
+//!   N = 1000 were 26 to 35.
 use super::split::CHUNK_ELEMENTS;
 
 /// Elements from one row's chunk to the next in shared memory: 16 bytes more than a chunk has.

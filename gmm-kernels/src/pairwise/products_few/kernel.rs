@@ -8,22 +8,14 @@ const TOGETHER: usize = 8;
 /// Chunks that a warp reads at a time: half a warp takes a chunk, a lane two neighbours of it.
 const CHUNKS: u32 = 2 * TOGETHER as u32;
 
-/// Adds the products of [`CHUNKS`] chunks, of which this lane takes every second from `chunk` on.
+/// The numbers h and l of [`CHUNKS`] chunks, of which this lane takes every second from `chunk` on. Reads are without condition,
+/// so that none waits for another: past the end, it is the last chunk that is read.
 ///
 /// # Safety
-/// `row` is a row of the matrix, and the pointers of `args` are valid for the sizes given.
+/// `row` is a row of `chunks` chunks.
 #[inline(always)]
-unsafe fn add_chunks(
-    sums: &mut [f32; MOST_VECTORS],
-    args: &ProductsFewArgs,
-    row: *const u32,
-    scale: f32,
-    [chunk, chunks]: [u32; 2],
-    element: u32,
-) {
-    // Reads are without condition, so that none waits for another: past the end, the last number is read, and multiplied by
-    // zero.
-    let mut halves = [[0u32; 2]; TOGETHER];
+unsafe fn read_chunks(row: *const u32, [chunk, chunks]: [u32; 2], element: u32) -> [[Halves; 2]; TOGETHER] {
+    let mut halves = [[0; 2]; TOGETHER];
     let mut t = 0;
     while t < TOGETHER {
         let chunk = (chunk + 2 * t as u32).min(chunks - 1);
@@ -32,6 +24,22 @@ unsafe fn add_chunks(
         halves[t] = unsafe { [load(from), load(from.add(CHUNK_ELEMENTS / 2))] };
         t += 1;
     }
+    halves
+}
+
+/// Adds the products of the chunks that [`read_chunks`] has read; those past the end count as zeros.
+///
+/// # Safety
+/// The pointers of `args` are valid for the sizes given.
+#[inline(always)]
+unsafe fn add_chunks(
+    sums: &mut [f32; MOST_VECTORS],
+    args: &ProductsFewArgs,
+    halves: &[[Halves; 2]; TOGETHER],
+    scale: f32,
+    [chunk, chunks]: [u32; 2],
+    element: u32,
+) {
     let mut numbers = [[0.0f32; 2]; TOGETHER];
     let mut t = 0;
     while t < TOGETHER {
@@ -78,9 +86,16 @@ kernel! {
             let scale = unsafe { load(args.matrix.scales.add(row as usize)) } * (1.0 / LARGEST);
             let mut sums = [0.0f32; MOST_VECTORS];
             let mut chunk = first;
+            // SAFETY: the row exists, here and below.
+            let mut next = unsafe { read_chunks(halves, [chunk, chunks], element) };
             while chunk < chunks + first {
-                // SAFETY: the caller guarantees it.
-                unsafe { add_chunks(&mut sums, &args, halves, scale, [chunk, chunks], element) };
+                let now = next;
+                // SAFETY: see above.
+                unsafe {
+                    // On their way while those before them are multiplied.
+                    next = read_chunks(halves, [chunk + CHUNKS, chunks], element);
+                    add_chunks(&mut sums, &args, &now, scale, [chunk, chunks], element);
+                }
                 chunk += CHUNKS;
             }
             let mut v = 0;

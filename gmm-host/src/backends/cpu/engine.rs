@@ -3,10 +3,10 @@ use super::estep;
 use super::isa::Isa;
 use super::kernel::{Buffer, Chunk, PerSample, Scratch, Total, buffer};
 use super::leading::leading_rows;
-use super::moments::{EStep, Layout, MAX_PENDING, Sums, Totals};
+use super::moments::{EStep, Layout, MAX_PENDING, SegmentSums, Sums, Totals};
 use super::posterior::{Labels, Responsibilities};
 use super::real::Real;
-use super::resident::Resident;
+use super::resident::{Resident, Zeros};
 use crate::backends::device_parameters::DeviceParameters;
 use crate::backends::either_precision::Float32Evaluator;
 use crate::compensated::neumaier_sum;
@@ -54,12 +54,13 @@ pub(super) struct Engine<'a, T> {
 #[derive(Debug)]
 struct Spare<T> {
     sums: Vec<Sums<T>>,
-    totals: Vec<Totals>,
+    segments: Vec<SegmentSums<T>>,
+    matrices: Option<Zeros<f64>>,
 }
 
 impl<T> Default for Spare<T> {
     fn default() -> Self {
-        Self { sums: Vec::new(), totals: Vec::new() }
+        Self { sums: Vec::new(), segments: Vec::new(), matrices: None }
     }
 }
 
@@ -219,37 +220,44 @@ impl<'a, T: Real> Engine<'a, T> {
         if !spare.sums.iter().all(|sums| sums.has_shape(layout, k)) {
             spare = Spare::default();
         }
+        let mut sum = match spare.matrices.take() {
+            Some(mut matrices) => {
+                matrices.fill(0.0);
+                matrices
+            }
+            None => Zeros::new(layout.matrices),
+        };
         let spare = Mutex::new(spare);
         let of_spare = || spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut segments: Vec<Option<(f64, Totals)>> = (0..n_segments).map(|_| None).collect();
+        let mut segments: Vec<Option<(f64, SegmentSums<T>)>> = (0..n_segments).map(|_| None).collect();
         let cost = 4 * (parameters.scale.len() + parameters.shift.len() * layout.height.max(2));
         self.for_each_piece(&mut segments, 1, cost, |segment, out| {
             let chunks = segment * n_chunks / n_segments..(segment + 1) * n_chunks / n_segments;
             let present = of_spare().sums.pop();
             let mut sums = present.unwrap_or_else(|| Sums::new(layout, k));
             let log2 = self.segment_sums(chunks, parameters, leading, centres, &mut sums);
-            let room = of_spare().totals.pop();
+            let room = of_spare().segments.pop();
             out[0] = Some((log2, sums.finish(self.isa, room)));
             of_spare().sums.push(sums);
         });
-        let (log2, mut totals): (Vec<f64>, Vec<Totals>) = segments.into_iter().flatten().unzip();
-        // In the order of the segments, of which there is always one, because there are samples.
-        let mut sum = totals.remove(0);
-        for totals in &totals {
-            sum.spread.iter_mut().zip(&totals.spread).for_each(|(sum, v)| *sum += v);
+        let (log2, segments): (Vec<f64>, Vec<SegmentSums<T>>) = segments.into_iter().flatten().unzip();
+        // In the order of the segments.
+        let mut spread = vec![0.0; layout.spread];
+        for segment in &segments {
+            spread.iter_mut().zip(&segment.spread).for_each(|(sum, v)| *sum += v);
         }
         const PIECE: usize = 1 << 14;
-        self.in_pieces(&mut sum.matrices, PIECE, layout.matrices * totals.len(), |piece, sum| {
-            for totals in &totals {
-                sum.iter_mut().zip(&totals.matrices[piece * PIECE..]).for_each(|(sum, v)| *sum += v);
+        self.in_pieces(&mut sum, PIECE, layout.matrices * segments.len(), |piece, sum| {
+            for segment in &segments {
+                segment.add_matrices(self.isa, piece * PIECE, sum);
             }
         });
         // No more memory than the samples take.
         if n_segments * layout.length() <= self.data.n * self.data.d {
             self.spare = spare.into_inner().unwrap_or_else(PoisonError::into_inner);
-            self.spare.totals.extend(totals);
+            self.spare.segments.extend(segments);
         }
-        (neumaier_sum(log2), sum)
+        (neumaier_sum(log2), Totals { spread, matrices: sum })
     }
 }
 
@@ -364,6 +372,9 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         let (log2, totals) = self.all_sums(&parameters, leading, layout, &centres);
         let scale = self.weight_scale;
         let mut sums = estep::centred_sums(mixture, &parameters, &self.data.frame, layout, &totals, scale);
+        if !self.spare.sums.is_empty() {
+            self.spare.matrices = Some(totals.matrices);
+        }
         sums.weight = self.total_weight;
         sums.log_likelihood = (self.total_weight * parameters.offset + log2 * scale) * LN_2;
         Statistics::from_centred_sums(sums)

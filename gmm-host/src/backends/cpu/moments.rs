@@ -137,7 +137,8 @@ pub(crate) struct Sums<T> {
     spread: Buffer<T>,
     matrices: Zeros<T>,
     spread_totals: Buffer<f64>,
-    totals: Zeros<f64>,
+    /// The totals of the matrices; none before something is moved there.
+    totals: Option<Zeros<f64>>,
     /// The samples of a group, as rows; without matrices, the responsibilities of a tile (K, `tile` groups).
     rows: Buffer<T>,
     /// For each component, a bit for each of the tile's groups in which its responsibilities are not negligible.
@@ -168,7 +169,7 @@ impl<T: Real> Sums<T> {
             spread: buffer(layout.spread * layout.lanes),
             matrices: Zeros::new(matrices),
             spread_totals: buffer(layout.spread * layout.lanes),
-            totals: Zeros::new(matrices),
+            totals: None,
             rows: buffer(rows),
             present: vec![0; if tile > 0 { n_components } else { 0 }],
             waiting: Zeros::new(queues * queue * width),
@@ -187,28 +188,82 @@ impl<T: Real> Sums<T> {
     /// Moves the sums of what has no queue into the totals.
     pub fn flush(&mut self, isa: Isa) {
         isa.run(Flush { sums: &mut self.spread, totals: &mut self.spread_totals });
-        if self.n_waiting.is_empty() {
-            isa.run(Flush { sums: &mut self.matrices, totals: &mut self.totals });
+        if self.layout.matrices > 0 && self.n_waiting.is_empty() {
+            let totals = self.totals.get_or_insert_with(|| Zeros::new(self.layout.matrices));
+            isa.run(Flush { sums: &mut self.matrices, totals });
         }
     }
 
-    /// The totals of everything. What is left are zeros; `spare` is memory for them, of earlier totals of the same shape.
-    pub fn finish(&mut self, isa: Isa, spare: Option<Totals>) -> Totals {
+    /// The sums of everything. What is left are zeros; `spare` is memory for them, of an earlier segment of the same shape.
+    pub fn finish(&mut self, isa: Isa, spare: Option<SegmentSums<T>>) -> SegmentSums<T> {
         for c in 0..self.n_waiting.len() {
-            isa.run(Drain { sums: &mut *self, c, last: true });
+            isa.run(Drain { sums: &mut *self, c });
         }
-        self.flush(isa);
+        self.n_summed.fill(0);
+        isa.run(Flush { sums: &mut self.spread, totals: &mut self.spread_totals });
         let of_lanes = self.spread_totals.chunks_exact(self.layout.lanes);
         let spread = of_lanes.map(|v| v.iter().sum()).collect();
         self.spread_totals.fill(0.0);
-        let zeros = match spare {
-            Some(Totals { mut matrices, .. }) => {
-                matrices.fill(0.0);
-                matrices
+        let (matrices, totals) = match spare {
+            Some(SegmentSums { mut matrices, mut totals, .. }) => {
+                matrices.fill(T::from_f64(0.0));
+                totals.iter_mut().for_each(|totals| totals.fill(0.0));
+                (matrices, totals)
             }
-            None => Zeros::new(self.layout.matrices),
+            None => (Zeros::new(self.layout.matrices), None),
         };
-        Totals { spread, matrices: std::mem::replace(&mut self.totals, zeros) }
+        SegmentSums {
+            spread,
+            matrices: std::mem::replace(&mut self.matrices, matrices),
+            totals: std::mem::replace(&mut self.totals, totals),
+        }
+    }
+}
+
+/// The sums of a segment: of what is spread over registers, (`spread`,), and of the matrices, as the layout says, in two parts: what
+/// was moved into totals, and the latest sums. Moving these too would take as long as adding them to the sums of the other segments.
+#[derive(Debug)]
+pub(crate) struct SegmentSums<T> {
+    pub spread: Vec<f64>,
+    totals: Option<Zeros<f64>>,
+    matrices: Zeros<T>,
+}
+
+impl<T: Real> SegmentSums<T> {
+    /// Adds the matrices' elements from `from` on to `out`.
+    pub fn add_matrices(&self, isa: Isa, from: usize, out: &mut [f64]) {
+        let range = from..from + out.len();
+        let totals = self.totals.as_ref().map(|totals| &totals[range.clone()]);
+        isa.run(Add { totals, sums: &self.matrices[range], out });
+    }
+}
+
+/// Adds sums of the element type, and totals in float64, to `out`.
+struct Add<'a, T> {
+    totals: Option<&'a [f64]>,
+    sums: &'a [T],
+    out: &'a mut [f64],
+}
+
+impl<T: Real> WithSimd for Add<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        match self.totals {
+            Some(totals) => {
+                for ((out, &sum), &total) in self.out.iter_mut().zip(self.sums).zip(totals) {
+                    let sum: f64 = sum.into();
+                    *out += total + sum;
+                }
+            }
+            None => {
+                for (out, &sum) in self.out.iter_mut().zip(self.sums) {
+                    let sum: f64 = sum.into();
+                    *out += sum;
+                }
+            }
+        }
     }
 }
 
@@ -422,7 +477,7 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
                 }
                 self.sums.n_waiting[c] = at + now.len();
                 if at + now.len() == queue {
-                    drain::<T, S>(simd, Drain { sums: &mut *self.sums, c, last: false });
+                    drain::<T, S>(simd, Drain { sums: &mut *self.sums, c });
                 }
                 chosen = later;
             }
@@ -774,8 +829,6 @@ fn choose<T: Real, S: Simd>(r: &[T::Reg<S>], n: usize) -> ([u8; MAX_GROUP], usiz
 struct Drain<'a, T> {
     sums: &'a mut Sums<T>,
     c: usize,
-    /// Whether the sums are moved into the totals, however few samples they have.
-    last: bool,
 }
 
 /// Runs `drain` in a function that is compiled for `S`, and that is not inlined here.
@@ -833,8 +886,9 @@ impl<T: Real> WithSimd for Drain<'_, T> {
         }
         n_waiting[c] = 0;
         n_summed[c] += m;
-        if n_summed[c] >= MAX_PENDING || self.last {
+        if n_summed[c] >= MAX_PENDING {
             n_summed[c] = 0;
+            let totals = totals.get_or_insert_with(|| Zeros::new(layout.matrices));
             Flush { sums: &mut sums[first.clone()], totals: &mut totals[first] }.with_simd(simd);
             let rows = sums[second.clone()].chunks_exact_mut(layout.width);
             for (i, (sums, totals)) in rows.zip(totals[second].chunks_exact_mut(layout.width)).enumerate() {

@@ -6,7 +6,7 @@
 //!
 //! * Launch: any one-dimensional grid of whole warps. No shared memory.
 //! * Necessary work: read 4·M·D bytes. M = D = 1000 on an H200: 4 MB, 1 µs from the second-level cache; M = 2000, D =
-//!   40,000: 320 MB, 75 µs at 4.24 TB/s.
+//!   40,000: 320 MB, 75 µs at 4.24 TB/s. Measured for one vector: 5.7 and 183 µs; for eight, with M = D = 1000: 15 µs.
 use super::products::SplitRows;
 
 /// Vectors of a launch, at most.

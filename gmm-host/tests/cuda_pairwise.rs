@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         ("float64_is_refused", float64_is_refused),
         ("truncation_does_not_add_up", truncation_does_not_add_up),
         ("tiles_of_all_sizes_give_the_same_bits", tiles_of_all_sizes_give_the_same_bits),
+        ("millions_of_vectors", millions_of_vectors),
     ])
 }
 
@@ -63,5 +64,17 @@ fn tiles_of_all_sizes_give_the_same_bits() {
     for some in [0..9, 1000..1400, 20_000..23_000, 40_000..50_001] {
         let got = resident.products(vectors.slice(s![some.clone(), ..])).unwrap();
         assert_eq!(got, all.slice(s![some.clone(), ..]), "vectors {some:?}");
+    }
+}
+
+/// More tiles than a grid may have along its second dimension.
+fn millions_of_vectors() {
+    let vectors = Array2::from_shape_fn((2_200_000, 2), |(i, j)| if j == 0 { (i % 1000) as f32 } else { 1.0 });
+    let matrix = Array2::from(vec![[1.0f32, 0.5], [0.0, 3.0], [2.0, -1.0]]);
+    let got = InnerProducts::load(GPU, matrix.view()).unwrap().products(vectors.view()).unwrap();
+    // Integers and halves below 2¹¹, which the kernels represent and add without rounding.
+    for (i, row) in got.outer_iter().enumerate() {
+        let x = (i % 1000) as f32;
+        assert_eq!(row.to_vec(), [x + 0.5, 3.0, 2.0 * x - 1.0], "vector {i}");
     }
 }

@@ -11,8 +11,7 @@
 //! chunk has [`PITCH`] elements, so that eight rows that are read together lie in different banks. A product has the same bits
 //! in all tilings.
 //!
-//! * Launch: blocks of [`Tiling::threads`]; ⌈M / rows⌉ along x and ⌈N / vectors⌉ along y; shared memory
-//!   [`Tiling::shared_bytes`].
+//! * Launch: [`Tiling::blocks`] in one dimension, of [`Tiling::threads`] each; shared memory [`Tiling::shared_bytes`].
 //! * Necessary work: 3·N·M·D multiply-adds of float16. An H200's matrix units do 495·10¹² a second by their own instructions
 //!   (`wgmma`), about 300·10¹² by `mma`. N = 50,000, M = D = 1000: 150·10⁹ (with the tiles' edges 165·10⁹), 0.55 ms:
 //!   182·10¹² operations of float32 a second at most. Besides the products a warp needs, for 96 `mma`, 16 reads of shared
@@ -49,6 +48,11 @@ pub const SMALL: Tiling = Tiling { vectors: 32, rows: 32, threads: 128, stages: 
 pub const TILINGS: [Tiling; 3] = [LARGE, MEDIUM, SMALL];
 
 impl Tiling {
+    /// The tiles of the products of N vectors with M rows.
+    pub const fn blocks(self, n: usize, m: usize) -> usize {
+        n.div_ceil(self.vectors) * m.div_ceil(self.rows)
+    }
+
     /// Dynamic shared memory of a launch.
     pub const fn shared_bytes(self) -> usize {
         self.stages * (self.vectors + self.rows) * PITCH * size_of::<u32>()

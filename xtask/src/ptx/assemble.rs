@@ -23,13 +23,13 @@ fn architectures(entry: &Entry) -> &'static [&'static str] {
 const MAY_USE_LOCAL_MEMORY: &[&str] = &["pair"];
 
 /// Bytes of stack that these kernels may have: they fill all registers with sums, and ptxas stores two or three numbers of the
-/// launch's start on the stack, outside of the loops that do the work. In `products_large`, on sm_80 only, it stores nine sums on the
-/// stack once for each chunk, beside 192 products of the matrix units; on sm_90 it stores none. The largest `fused_tensor_cores` keep up to
+/// launch's start on the stack, outside of the loops that do the work. In `products_large`, on sm_80 only, it keeps four numbers on
+/// the stack; on sm_90 none. The largest `fused_tensor_cores` keep up to
 /// thirty numbers there beside 128 sums, on sm_90 eight; that for missing values ten beside 96 sums.
 const LOOKED_AT: &[(&str, u32)] = &[
     ("tiled16", 16),
     ("fused_full_k08_d16", 8),
-    ("products_large", 40),
+    ("products_large", 16),
     ("fused_tensor_cores_d16_k64", 168),
     ("fused_tensor_cores_d32_k64", 120),
     ("fused_tensor_cores_observed_d32_k32", 40),

@@ -183,8 +183,10 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
     tiling: Tiling,
 ) {
     let policy = policy_keep();
-    let first_vector = block_idx_y() * tiling.vectors as u32;
-    let first_row = block_idx() * tiling.rows as u32;
+    // Tiles that lie side by side along the matrix's rows have the same vectors.
+    let tiles_of_rows = args.matrix.rows.div_ceil(tiling.rows as u32);
+    let first_vector = block_idx() / tiles_of_rows * tiling.vectors as u32;
+    let first_row = block_idx() % tiles_of_rows * tiling.rows as u32;
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let (along, over) = (warp as usize % ALONG, warp as usize / ALONG);
     let (of_vectors, of_rows) = (16 * DOWN * along, 8 * ACROSS * over);

@@ -141,14 +141,9 @@ impl Products {
         let Some(multiply) = self.multiply.iter().min_by(|a, b| time(a).total_cmp(&time(b))) else {
             return Err(too_little_shared());
         };
-        let (columns, rows) = multiply.blocks(n, matrix.rows);
-        let grid = Grid {
-            blocks: (columns as u32, rows as u32),
-            threads: multiply.tiling.threads,
-            shared: multiply.tiling.shared_bytes(),
-            cooperative: false,
-        };
-        let launch = ProductsLaunch { tiling: multiply.tiling, vectors, matrix, products: Numbers::of(&self.products) };
+        let tiling = multiply.tiling;
+        let grid = Grid::new(tiling.blocks(n, matrix.rows) as u32, tiling.threads, tiling.shared_bytes());
+        let launch = ProductsLaunch { tiling, vectors, matrix, products: Numbers::of(&self.products) };
         Ok(split.followed_by(self.stream.launch(multiply.kernel, grid, launch)?).borrowed())
     }
 }
@@ -173,15 +168,9 @@ impl Multiply {
         if all.is_empty() { Err(too_little_shared()) } else { Ok(all) }
     }
 
-    /// The tiles along `m` rows of the matrix, and along `n` vectors.
-    fn blocks(&self, n: usize, m: usize) -> (usize, usize) {
-        (m.div_ceil(self.tiling.rows), n.div_ceil(self.tiling.vectors))
-    }
-
     /// The time expected for (n, m) products: of the multiprocessor that has the most tiles.
     fn time(&self, n: usize, m: usize, multiprocessors: usize) -> f64 {
-        let (columns, rows) = self.blocks(n, m);
-        self.latency + (columns * rows).div_ceil(multiprocessors) as f64 * self.tile_time
+        self.latency + self.tiling.blocks(n, m).div_ceil(multiprocessors) as f64 * self.tile_time
     }
 }
 

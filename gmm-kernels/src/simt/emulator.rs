@@ -1,8 +1,11 @@
-//! Home 3: the host. A block runs as real threads with real barriers, blocks one after the other, so that tests
-//! execute the code of every kernel, tails and reductions included. It is slow, and waits exactly where the device would.
+//! Home 3: the host. The threads of a block are coroutines that one thread of the host resumes in turn: each runs up to the next barrier at which
+//! others are missing. Blocks run one after the other. So tests execute the code of every kernel, tails and reductions included.
 //!
 //! Every access to shared memory and to global memory ([`Memory`]) is checked. A thread that fails ends the launch: the
-//! others leave at their next barrier, and the launch fails with the first one's message.
+//! others leave at their next barrier, and the launch fails with the first one's message. It also fails where all threads wait for each other.
+//!
+//! Every other launch of a host thread resumes the threads from the last to the first: of two threads that race because a barrier is missing, each
+//! is the first in one of two launches.
 pub mod lane;
 mod memory;
 #[cfg(test)]
@@ -10,13 +13,12 @@ mod tests;
 
 pub use memory::Memory;
 
+use corosensei::{Coroutine, Yielder};
 use std::any::Any;
-use std::cell::Cell;
+use std::boxed::Box;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::string::{String, ToString};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use std::vec::Vec;
 
 /// The state that all threads of a launch share.
@@ -25,9 +27,10 @@ struct Launch<'a> {
     grid: (u32, u32),
     block_dim: u32,
     shared_bytes: usize,
-    failed: AtomicBool,
     /// Why the first thread failed.
-    failure: Mutex<Option<String>>,
+    failure: RefCell<Option<String>>,
+    /// Whether a thread has come further since this was cleared.
+    progress: Cell<bool>,
 }
 
 /// The panic payload of a thread that ends because another one has failed.
@@ -35,9 +38,9 @@ struct Left;
 
 impl Launch<'_> {
     fn leave_if_failed(&self) {
-        if self.failed.load(Ordering::Relaxed) {
+        if self.failure.borrow().is_some() {
             // Unlike `panic!`, this prints nothing.
-            resume_unwind(std::boxed::Box::new(Left));
+            resume_unwind(Box::new(Left));
         }
     }
 
@@ -46,16 +49,42 @@ impl Launch<'_> {
         let Err(reason) = catch_unwind(AssertUnwindSafe(work)) else { return };
         if !reason.is::<Left>() {
             let (x, y) = here().index;
-            let message = std::format!("thread {thread} of block ({x}, {y}) failed: {}", text(&*reason));
-            lock(&self.failure).get_or_insert(message);
-            self.failed.store(true, Ordering::Relaxed);
+            self.fail(std::format!("thread {thread} of block ({x}, {y}) failed: {}", text(&*reason)));
         }
     }
 
+    /// Ends the launch, unless it has failed before.
+    fn fail(&self, message: String) {
+        self.failure.borrow_mut().get_or_insert(message);
+    }
+
+    /// Resumes the threads in turn until all of them have ended.
+    ///
     /// # Panics
     /// If a thread has failed.
-    fn end(&self) {
-        if let Some(failure) = lock(&self.failure).take() {
+    fn run(&self, threads: Vec<Box<dyn FnOnce() + '_>>) {
+        std::thread_local!(static BACKWARDS: Cell<bool> = const { Cell::new(false) });
+        let start = |thread: Box<dyn FnOnce() + '_>| {
+            // SAFETY: the coroutine has ended when this function returns, which borrows what the thread borrows.
+            let thread: Box<dyn FnOnce() + 'static> = unsafe { std::mem::transmute(thread) };
+            Coroutine::new(move |yielder: &Yielder<(), ()>, ()| {
+                YIELDER.set(yielder);
+                thread();
+            })
+        };
+        let mut running: Vec<_> = threads.into_iter().map(start).collect();
+        if BACKWARDS.replace(!BACKWARDS.get()) {
+            running.reverse();
+        }
+        while !running.is_empty() {
+            self.progress.set(false);
+            let before = running.len();
+            running.retain_mut(|thread| thread.resume(()).as_yield().is_some());
+            if running.len() == before && !self.progress.get() {
+                self.fail("all threads wait for others at a barrier".into());
+            }
+        }
+        if let Some(failure) = self.failure.take() {
             panic!("{failure}");
         }
     }
@@ -67,60 +96,43 @@ fn text(reason: &(dyn Any + Send)) -> String {
     text.or_else(|| reason.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// Locks a mutex, even if a thread panicked: no code that panics runs under a lock, so that the value is consistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A barrier. Unlike std's, it lets threads leave when another one has failed.
+/// A barrier.
 struct Meeting {
     threads: u32,
-    state: Mutex<MeetingState>,
-    all_are_here: Condvar,
-}
-
-struct MeetingState {
-    waiting: u32,
+    waiting: Cell<u32>,
     /// How often all threads have met.
-    met: u64,
+    met: Cell<u64>,
 }
 
 impl Meeting {
     fn of(threads: u32) -> Self {
-        Self { threads, state: Mutex::new(MeetingState { waiting: 0, met: 0 }), all_are_here: Condvar::new() }
+        Self { threads, waiting: Cell::new(0), met: Cell::new(0) }
     }
 
     /// Waits for the others, and returns whether this thread was the last one.
     fn wait(&self, launch: &Launch) -> bool {
-        /// How soon a waiting thread sees that another one has failed.
-        const PATIENCE: Duration = Duration::from_millis(50);
-        let mut state = lock(&self.state);
-        state.waiting += 1;
-        if state.waiting == self.threads {
-            state.waiting = 0;
-            state.met += 1;
-            self.all_are_here.notify_all();
+        launch.progress.set(true);
+        self.waiting.set(self.waiting.get() + 1);
+        let met = self.met.get();
+        if self.waiting.get() == self.threads {
+            self.waiting.set(0);
+            self.met.set(met + 1);
             return true;
         }
-        let met = state.met;
-        while state.met == met && !launch.failed.load(Ordering::Relaxed) {
-            let woken = self.all_are_here.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner);
-            state = woken.0;
-        }
-        let all_came = state.met != met;
-        drop(state);
-        if !all_came {
+        while self.met.get() == met {
             launch.leave_if_failed();
+            suspend();
         }
+        launch.progress.set(true);
         false
     }
 }
 
 struct Warp {
     meeting: Meeting,
-    slots: [AtomicU32; 32],
+    slots: [Cell<u32>; 32],
     /// For exchanges of several numbers of each lane.
-    wide: [[AtomicU32; 6]; 32],
+    wide: [[Cell<u32>; 6]; 32],
 }
 
 struct Block<'a> {
@@ -137,7 +149,22 @@ struct Here {
     index: (u32, u32),
 }
 
-std::thread_local!(static HERE: Cell<Option<Here>> = const { Cell::new(None) });
+std::thread_local! {
+    /// The thread that runs now.
+    static HERE: Cell<Option<Here>> = const { Cell::new(None) };
+    /// What it gives way with.
+    static YIELDER: Cell<*const Yielder<(), ()>> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Lets the other threads run.
+fn suspend() {
+    let (here, yielder) = (HERE.get(), YIELDER.get());
+    assert!(!yielder.is_null(), "kernels run under `launch` only");
+    // SAFETY: the coroutine that runs now has set it, here or when it started.
+    unsafe { (*yielder).suspend(()) };
+    HERE.set(here);
+    YIELDER.set(yielder);
+}
 
 fn here() -> Here {
     HERE.get().expect("kernels run under `launch` only")
@@ -165,8 +192,8 @@ impl<'a> Block<'a> {
         assert!(threads > 0 && threads.is_multiple_of(super::WARP), "a block has whole warps");
         let warp = |_| Warp {
             meeting: Meeting::of(super::WARP),
-            slots: [const { AtomicU32::new(0) }; 32],
-            wide: [const { [const { AtomicU32::new(0) }; 6] }; 32],
+            slots: [const { Cell::new(0) }; 32],
+            wide: [const { [const { Cell::new(0) }; 6] }; 32],
         };
         let warps = (0..threads / super::WARP).map(warp).collect();
         Self { launch, meeting: Meeting::of(threads), warps, shared: shared.as_mut_ptr() }
@@ -175,26 +202,6 @@ impl<'a> Block<'a> {
     /// Makes the calling thread one of its threads.
     fn enter(&self, thread: u32, index: (u32, u32)) {
         HERE.set(Some(Here { block: std::ptr::from_ref(self).cast(), thread, index }));
-    }
-}
-
-// SAFETY: all parts are synchronised except the shared memory, where the kernel must avoid races.
-unsafe impl Sync for Block<'_> {}
-
-/// A kernel with its arguments, as its threads share them.
-struct Call<A> {
-    kernel: unsafe fn(A),
-    args: A,
-}
-// SAFETY: the arguments are copied to each thread; the kernel must synchronise what it accesses through their pointers.
-unsafe impl<A: Copy> Sync for Call<A> {}
-
-impl<A: Copy> Call<A> {
-    /// # Safety
-    /// Those of the kernel with these arguments.
-    unsafe fn run(&self) {
-        // SAFETY: the caller guarantees it.
-        unsafe { (self.kernel)(self.args) }
     }
 }
 
@@ -217,13 +224,13 @@ pub unsafe fn launch<A: Copy>(
 ) {
     let launch = &new_launch(grid, block_dim, shared_bytes, memory);
     let mut shared = poisoned(shared_bytes);
+    let words = shared.len();
     let block = &Block::new(launch, &mut shared);
-    let (call, words) = (&Call { kernel, args }, shared.len());
     let run = move |thread| {
         for index in (0..grid.1).flat_map(|y| (0..grid.0).map(move |x| (x, y))) {
             block.enter(thread, index);
             // SAFETY: the caller guarantees it.
-            unsafe { call.run() };
+            unsafe { kernel(args) };
             if block.meeting.wait(launch) {
                 // SAFETY: all other threads wait at the next barrier; the length is the allocation's.
                 unsafe { std::slice::from_raw_parts_mut(block.shared, words).fill(POISON) };
@@ -231,12 +238,7 @@ pub unsafe fn launch<A: Copy>(
             block.meeting.wait(launch);
         }
     };
-    std::thread::scope(|scope| {
-        for thread in 0..block_dim {
-            scope.spawn(move || launch.attempt(thread, || run(thread)));
-        }
-    });
-    launch.end();
+    launch.run((0..block_dim).map(|thread| Box::new(move || launch.attempt(thread, || run(thread))) as _).collect());
 }
 
 /// As [`launch`], with all of the `grid` blocks at the same time: a cooperative launch.
@@ -257,24 +259,23 @@ pub unsafe fn launch_together<A: Copy>(
     let launch = &new_launch((grid, 1), block_dim, shared_bytes, memory);
     let mut shared: Vec<_> = (0..grid).map(|_| poisoned(shared_bytes)).collect();
     let blocks: Vec<_> = shared.iter_mut().map(|shared| Block::new(launch, shared)).collect();
-    let call = &Call { kernel, args };
-    std::thread::scope(|scope| {
-        for (x, block) in (0..).zip(&blocks) {
-            for thread in 0..block_dim {
-                let run = move || {
-                    block.enter(thread, (x, 0));
-                    // SAFETY: the caller guarantees it.
-                    unsafe { call.run() }
-                };
-                scope.spawn(move || launch.attempt(thread, run));
-            }
+    let mut threads: Vec<Box<dyn FnOnce() + '_>> = Vec::new();
+    for (x, block) in (0..).zip(&blocks) {
+        for thread in 0..block_dim {
+            let run = move || {
+                block.enter(thread, (x, 0));
+                // SAFETY: the caller guarantees it.
+                unsafe { kernel(args) }
+            };
+            threads.push(Box::new(move || launch.attempt(thread, run)));
         }
-    });
-    launch.end();
+    }
+    launch.run(threads);
 }
 
 fn new_launch<'a>(grid: (u32, u32), block_dim: u32, shared_bytes: usize, memory: &'a Memory<'a>) -> Launch<'a> {
-    Launch { memory, grid, block_dim, shared_bytes, failed: AtomicBool::new(false), failure: Mutex::new(None) }
+    let (failure, progress) = (RefCell::new(None), Cell::new(false));
+    Launch { memory, grid, block_dim, shared_bytes, failure, progress }
 }
 
 /// Index and size of the emulated block.

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | rustc's NVPTX target | `nvptx64`, the committed PTX | `nvptx.rs` | `device.rs` (PTX by `asm!`) |
 //! | rust-cuda | feature `rust-cuda` | `cuda.rs` (cuda_std) | `device.rs` |
-//! | the emulator | feature `emulator`, on the host | `emulator.rs`: a block is real threads with real barriers | `emulator/lane.rs` |
+//! | the emulator | feature `emulator`, on the host | `emulator.rs`: the threads of a block are coroutines | `emulator/lane.rs` |
 
 #[cfg(target_arch = "nvptx64")]
 mod device;

@@ -4,7 +4,7 @@ mod warpgroup;
 mod warpgroup_registers;
 
 use super::memory::Access;
-use super::{block, here};
+use super::{block, here, suspend};
 pub use matrix_units::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub use warpgroup::*;
@@ -250,9 +250,9 @@ pub fn copies_wait_but_two() {}
 fn exchange(x: u32) -> [u32; 32] {
     let (warp, lane) = (here().thread / 32, here().thread % 32);
     let warp = &block().warps[warp as usize];
-    warp.slots[lane as usize].store(x, Ordering::Relaxed);
+    warp.slots[lane as usize].set(x);
     warp.meeting.wait(block().launch);
-    let all = std::array::from_fn(|l| warp.slots[l].load(Ordering::Relaxed));
+    let all = std::array::from_fn(|l| warp.slots[l].get());
     warp.meeting.wait(block().launch);
     all
 }
@@ -328,6 +328,8 @@ pub fn fence() {
 }
 /// Lets other threads run, unless one of them has failed.
 pub fn pause() {
-    block().launch.leave_if_failed();
-    std::thread::yield_now();
+    let launch = block().launch;
+    launch.leave_if_failed();
+    launch.progress.set(true);
+    suspend();
 }

@@ -3,7 +3,6 @@ use super::super::{block, here};
 use super::{CachePolicy, Shared, Wide, load};
 use half::f16;
 use std::array::from_fn;
-use std::sync::atomic::Ordering;
 
 /// Two float16 numbers, the first one in the lower half.
 pub type Halves = u32;
@@ -41,10 +40,10 @@ pub(super) fn exchange_all<const W: usize>(values: [u32; W]) -> [[u32; W]; 32] {
     let (warp, lane) = (here().thread / 32, here().thread % 32);
     let warp = &block().warps[warp as usize];
     for (slot, value) in warp.wide[lane as usize].iter().zip(values) {
-        slot.store(value, Ordering::Relaxed);
+        slot.set(value);
     }
     warp.meeting.wait(block().launch);
-    let all = from_fn(|lane| from_fn(|i| warp.wide[lane][i].load(Ordering::Relaxed)));
+    let all = from_fn(|lane| from_fn(|i| warp.wide[lane][i].get()));
     warp.meeting.wait(block().launch);
     all
 }

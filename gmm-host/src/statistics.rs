@@ -445,11 +445,12 @@ impl Statistics {
         if let Some((component, &count)) = self.counts.iter().enumerate().find(|(_, n)| **n <= self.floor()) {
             return Err(Error::EmptyComponent { component, count });
         }
-        let covariances = self.covariances(self.means.view(), reg_covar);
+        let floor = self.floor();
+        let covariances = self.clone().into_covariances(self.means.view(), reg_covar);
         let (factor, failures) = covariances.factorise();
         match failures.into_iter().next() {
             Some(failure) => Err(failure),
-            None => Mixture::from_parts(self.weights(), self.means.clone(), covariances, factor),
+            None => Mixture::from_parts(weights(&self.counts, floor), self.means.clone(), covariances, factor),
         }
     }
 
@@ -469,6 +470,15 @@ impl Statistics {
     /// [`Error::ShapeMismatch`] where `previous` has another K or D, [`Error::WrongCovarianceType`]. As [`Mixture::new`] where not one component
     /// with samples has a usable covariance: the data are degenerate then, and `reg_covar` is too small.
     pub fn update(&self, previous: &Mixture, reg_covar: f64, freeze: Freeze) -> Result<Update> {
+        self.clone().into_update(previous, reg_covar, freeze)
+    }
+
+    /// As [`update`](Self::update), with the new covariances in the memory of the scatter. Large matrices in new memory would take a good part of the
+    /// time of an M-step.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub fn into_update(self, previous: &Mixture, reg_covar: f64, freeze: Freeze) -> Result<Update> {
         let (k, d) = self.means.dim();
         if previous.means().dim() != (k, d) {
             let got = previous.means().shape().to_vec();
@@ -476,7 +486,7 @@ impl Statistics {
         }
         previous.covariances().check_type("the previous covariances", self.covariance_type(), k, d)?;
         let empty: Vec<usize> = (0..k).filter(|&c| self.counts[c] <= self.floor()).collect();
-        let weights = if freeze.weights { previous.weights().to_owned() } else { self.weights() };
+        let weights = if freeze.weights { previous.weights().to_owned() } else { weights(&self.counts, self.floor()) };
         let means = if freeze.means {
             previous.means().to_owned()
         } else {
@@ -490,8 +500,8 @@ impl Statistics {
             let (covariances, factor) = (previous.covariances().clone(), previous.factor().cloned());
             return Ok(Update { mixture: Mixture::from_parts(weights, means, covariances, factor)?, retained: empty });
         }
-        let mut covariances = self.covariances(means.view(), reg_covar);
         let tied = self.covariance_type() == CovarianceType::Tied;
+        let mut covariances = self.into_covariances(means.view(), reg_covar);
         if !tied {
             for &c in &empty {
                 covariances.copy_component(c, previous.covariances());
@@ -524,26 +534,21 @@ impl Statistics {
         COUNT_FLOOR * self.weight.min(1.0)
     }
 
-    fn weights(&self) -> Array1<f64> {
-        let counts = &self.counts + self.floor();
-        let sum = counts.sum();
-        counts / sum
-    }
-
     /// Scatter around the given means over the counts, with the diagonal raised.
-    fn covariances(&self, means: ArrayView2<'_, f64>, reg_covar: f64) -> Covariances {
+    fn into_covariances(self, means: ArrayView2<'_, f64>, reg_covar: f64) -> Covariances {
         let (k, d) = self.means.dim();
-        let mut covariances = self.scatter.clone();
+        let floor = self.floor();
+        let mut covariances = self.scatter;
         if means != self.means {
             let mut delta = vec![0.0; d];
-            for c in (0..k).filter(|&c| self.counts[c] > self.floor()) {
+            for c in (0..k).filter(|&c| self.counts[c] > floor) {
                 for ((delta, own), mean) in delta.iter_mut().zip(self.means.row(c)).zip(means.row(c)) {
                     *delta = own - mean;
                 }
                 add_outer(&mut covariances, c, self.counts[c], &delta);
             }
         }
-        let counts = &self.counts + self.floor();
+        let counts = &self.counts + floor;
         match &mut covariances {
             Covariances::Full(v) => for_each_matrix(v, |c, mut v| {
                 v /= counts[c];
@@ -564,6 +569,13 @@ impl Statistics {
         }
         covariances
     }
+}
+
+/// The weights of components with these counts, to each of which `floor` is added.
+fn weights(counts: &Array1<f64>, floor: f64) -> Array1<f64> {
+    let counts = counts + floor;
+    let sum = counts.sum();
+    counts / sum
 }
 
 /// Adds `factor`·δδᵀ to the scatter of component `c`.

@@ -112,14 +112,14 @@ impl GaussianMixtureValidParams {
         fit.converged = matches!(fit.lower_bounds[..], [.., a, b] if (b - a).abs() < self.tol);
         while fit.n_iter() < self.max_iter && !fit.converged && !fit.stopped {
             let statistics = evaluator.statistics(&fit.mixture)?;
-            let update = statistics.update(&fit.mixture, self.reg_covar, self.freeze)?;
+            let lower_bound = statistics.lower_bound();
+            let update = statistics.into_update(&fit.mixture, self.reg_covar, self.freeze)?;
             let before = match &self.start {
                 Some(Start::At(_, lower_bound)) if fit.lower_bounds.is_empty() => {
                     lower_bound.unwrap_or(f64::NEG_INFINITY)
                 }
                 _ => fit.lower_bound(),
             };
-            let lower_bound = statistics.lower_bound();
             let change = lower_bound - before;
             (fit.mixture, fit.retained) = (update.mixture, update.retained);
             fit.lower_bounds.push(lower_bound);

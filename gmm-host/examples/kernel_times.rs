@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p gmm-host --features cuda --example kernel_times [N ...]`
 use gmm_host::{Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Mixture, Samples, cuda_kernel_names};
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, Array3, Axis};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -22,6 +22,19 @@ fn mixture(rng: &mut ChaCha8Rng) -> Result<Mixture, Error> {
     let means = Array2::from_shape_simple_fn((K, D), || rng.sample::<f64, _>(StandardNormal));
     let variances = Array2::from_shape_simple_fn((K, D), || rng.random_range(0.3..2.0));
     Mixture::new(&weights / weights.sum(), means, Covariances::Diag(variances))
+}
+
+/// Covariances of each type that has matrices, and the multiply-adds of a sample's total under them.
+fn with_matrices(m: &Mixture) -> Result<[(&'static str, Mixture, usize); 2], Error> {
+    let matrix = |c: usize| Array2::from_shape_fn((D, D), |(i, j)| if i == j { 1.2 + 0.1 * c as f64 } else { 0.2 });
+    let mut full = Array3::zeros((K, D, D));
+    full.axis_iter_mut(Axis(0)).enumerate().for_each(|(c, mut to)| to.assign(&matrix(c)));
+    let with = |covariances| Mixture::new(m.weights().to_owned(), m.means().to_owned(), covariances);
+    let triangle = D * (D + 1) / 2;
+    Ok([
+        ("full", with(Covariances::Full(full))?, K * (triangle + D + 1)),
+        ("tied", with(Covariances::Tied(matrix(0)))?, triangle + K * (2 * D + 1)),
+    ])
 }
 
 /// Mixtures beside another one, as far as a posterior of 10⁶ samples is wide.
@@ -96,6 +109,26 @@ fn main() -> Result<(), Error> {
         let step = seconds(calls / 10, |i| cuda.statistics(&sets[i % SETS]).map(|_| ()))?;
         println!("  E-step, parameters to statistics: {:.1} µs", step * 1e6);
         let read = (n * D * size_of::<f32>()) as f64 / BYTES_PER_SECOND;
+        let others = |cuda: &mut CudaEvaluator<'_>, name: &str, mixture: &Mixture, multiply_adds: usize| {
+            cuda.kernel_seconds(mixture, 10)?;
+            let kernel = median((0..5).map(|_| cuda.kernel_seconds(mixture, 100)).collect::<Result<_, Error>>()?);
+            let chosen = cuda.describe().kernel;
+            let total = seconds(calls / 10, |_| cuda.log_likelihood(mixture).map(|_| ()))?;
+            let floor = read.max((n * multiply_adds) as f64 / FMAS_PER_SECOND);
+            let [kernel, total, floor] = [kernel, total, floor].map(|s| s * 1e6);
+            println!("  {name}: {chosen}, kernel {kernel:.1} µs, floor {floor:.1}, parameters to total {total:.1}");
+            Ok::<(), Error>(())
+        };
+        let matrices = with_matrices(&sets[0])?;
+        for (name, mixture, multiply_adds) in &matrices {
+            others(&mut cuda, name, mixture, *multiply_adds)?;
+        }
+        let weights = Array1::from_shape_fn(n, |i| 0.5 + (i % 4) as f64 / 4.0);
+        let samples = Samples::from_f32(x.view())?.with_weights(weights.view())?;
+        let mut weighted = CudaEvaluator::new(samples, 0, &CudaOptions::default())?;
+        others(&mut weighted, "weighted samples, diag", &sets[0], K * (2 * D + 1))?;
+        let [(_, full, multiply_adds), _] = &matrices;
+        others(&mut weighted, "weighted samples, full", full, *multiply_adds)?;
         let arithmetic = (n * K * (2 * D + 1)) as f64 / FMAS_PER_SECOND;
         table.push((n, chosen, [kernel, read.max(arithmetic), total, batch, arithmetic].map(|s| s * 1e6)));
     }

@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         ("the_driver_takes_every_kernel", the_driver_takes_every_kernel),
         ("every_kernel_agrees_at_sizes_that_fit_no_tile", every_kernel_agrees_at_sizes_that_fit_no_tile),
         ("large_k_and_d", large_k_and_d),
+        ("totals_of_few_matrices_agree", totals_of_few_matrices_agree),
         ("the_choice_agrees_on_every_size_class", the_choice_agrees_on_every_size_class),
         ("far_from_the_origin", far_from_the_origin),
         ("far_samples_are_finite", far_samples_are_finite),
@@ -128,6 +129,33 @@ fn every_kernel_agrees_at_sizes_that_fit_no_tile() {
 
 fn large_k_and_d() {
     compare_all(&[(5003, 200, 300), (515, 1024, 70), (301, 16, 2000)]);
+}
+
+/// Each instance of `small_k` for full and tied covariances, with even and odd K, of sizes that fit no tile, and far from the origin. A product with a
+/// triangle adds D roundings to each t, of which the tolerance has as many already.
+fn totals_of_few_matrices_agree() {
+    let mut shapes: Vec<_> = (1..=16).map(|d| (1003 + d, d, 1 + d % 8)).collect();
+    shapes.extend([(1, 1, 1), (1, 13, 8), (3, 13, 8), (4, 16, 8), (70_001, 13, 8), (20_011, 15, 7)]);
+    for (i, &(n, d, k)) in shapes.iter().enumerate() {
+        let (x, wide) = data(i as u64, n, d);
+        for covariance_type in [CovarianceType::Full, CovarianceType::Tied] {
+            let mixture = common::mixture(100 + i as u64, covariance_type, k, d, 0.0);
+            let truth = reference(wide.view()).score_samples(&mixture).unwrap();
+            for kernel in ["small_k", "tiled8", "tiled16"] {
+                let what = format!("{kernel} {covariance_type} N={n} D={d} K={k}");
+                let mut cuda = evaluator(x.view(), Some(kernel));
+                let total = cuda.log_likelihood(&mixture).unwrap();
+                assert_near(&what, total, truth.sum(), tolerances(&truth, d).0);
+                assert_eq!(cuda.log_likelihood(&mixture).unwrap().to_bits(), total.to_bits(), "{what}");
+            }
+        }
+    }
+    let x = normal(5, 10_007, 13, 1e4);
+    let mixture = common::mixture(6, CovarianceType::Full, 8, 13, 1e4);
+    let truth = reference(x.view()).score_samples(&mixture).unwrap();
+    let options = CudaOptions::default().with_kernel(String::from("small_k"));
+    let mut cuda = CudaEvaluator::new(Samples::from_f64(x.view()).unwrap(), 0, &options).unwrap();
+    assert_near("far from the origin", cuda.log_likelihood(&mixture).unwrap(), truth.sum(), tolerances(&truth, 13).0);
 }
 
 /// Where no kernel is requested, each size class has its own choice, at its border too.

@@ -44,17 +44,22 @@ fn assert_near(what: &str, got: f64, truth: f64, tolerance: f64) {
 
 /// Kernels with one block for each multiprocessor, so that each thread goes through its loop several times.
 fn totals() {
-    for (n, d, k, kernel) in [
-        (300_001, 1, 2, "small_k:128x1:all"),
-        (200_001, 6, 3, "small_k:128x1:0"),
-        (1009, 13, 8, "small_k:128x4:0"),
-        (3001, 13, 8, "tiled8/1:128x1:all"),
-        (3001, 40, 20, "tiled8/2:128x1:all"),
-        (3001, 17, 33, "tiled16/2:128x1:all"),
-        (1009, 5, 3, "pair"),
+    use CovarianceType::{Diag, Full, Tied};
+    for (n, d, k, covariance_type, kernel) in [
+        (300_001, 1, 2, Diag, "small_k:128x1:all"),
+        (200_001, 6, 3, Diag, "small_k:128x1:0"),
+        (1009, 13, 8, Diag, "small_k:128x4:0"),
+        (150_001, 2, 3, Full, "small_k:128x1:all"),
+        (1009, 13, 8, Full, "small_k:128x4:0"),
+        (1009, 16, 5, Tied, "small_k:128x4:0"),
+        (3001, 13, 8, Diag, "tiled8/1:128x1:all"),
+        (3001, 40, 20, Diag, "tiled8/2:128x1:all"),
+        (3001, 17, 33, Diag, "tiled16/2:128x1:all"),
+        (3001, 17, 3, Full, "tiled16/2:128x1:all"),
+        (1009, 5, 3, Diag, "pair"),
     ] {
         let (x, wide) = data(n, d);
-        let m = mixture(1, CovarianceType::Diag, k, d, 0.0);
+        let m = mixture(1, covariance_type, k, d, 0.0);
         let total = evaluator(&x, Some(kernel)).log_likelihood(&m).unwrap();
         assert_near(&format!("{kernel} N={n}"), total, reference(wide.view()).log_likelihood(&m).unwrap(), 1e-4);
     }

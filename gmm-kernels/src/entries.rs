@@ -56,21 +56,21 @@ fn shape(full: bool) -> &'static str {
 /// The part of a kernel's name that says that it is for samples with missing values, and diagonals.
 const OBSERVED: &str = "observed";
 
-/// Total of at most 8 components, diagonal or tied, over D ≤ 16 features; `gaps`: of samples with missing values, for diagonals. `None`
-/// unless a component of D features has `ROW` numbers.
-pub fn small_k<const ROW: usize>(d: usize, tied: bool, gaps: bool) -> Option<Entry<small_k::SmallKArgs<ROW>>> {
-    let exists = (1..=small_k::MAX_FEATURES).contains(&d) && small_k::row(d, gaps) == ROW;
-    exists.then(|| Entry::new(small_k_name(d, tied, gaps)))
+/// Total of at most 8 components over D ≤ 16 features. `None` unless a component of D features has `ROW` numbers.
+pub fn small_k<const ROW: usize>(d: usize, kind: small_k::Kind) -> Option<Entry<small_k::SmallKArgs<ROW>>> {
+    let exists = (1..=small_k::MAX_FEATURES).contains(&d) && kind.row(d) == ROW;
+    exists.then(|| Entry::new(small_k_name(d, kind)))
 }
 
 /// The name of a `small_k`.
-pub fn small_k_name(d: usize, tied: bool, gaps: bool) -> String {
-    let shape = match (tied, gaps) {
-        (true, _) => "tied_",
-        (false, true) => "observed_",
-        (false, false) => "",
+pub fn small_k_name(d: usize, kind: small_k::Kind) -> String {
+    let of = match kind {
+        small_k::Kind::Diagonal => "",
+        small_k::Kind::Observed => "observed_",
+        small_k::Kind::Tied => "tied_",
+        small_k::Kind::Full => "full_",
     };
-    format!("small_k_{shape}d{d:02}")
+    format!("small_k_{of}d{d:02}")
 }
 
 /// Totals of many parameter sets over D ≤ 16 features.

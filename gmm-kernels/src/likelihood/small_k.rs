@@ -1,4 +1,5 @@
-//! `small_k_dDD`, `small_k_tied_dDD`: the fast path for at most [`COMPONENTS`] components and D up to [`MAX_FEATURES`].
+//! `small_k_dDD`, `small_k_tied_dDD`, `small_k_full_dDD`, `small_k_observed_dDD`: the fast path for at most [`COMPONENTS`] components and D up
+//! to [`MAX_FEATURES`].
 //!
 //! A thread takes a quad of samples, holds their D features in registers, and goes through the components. The mixture is part
 //! of the launch's arguments, so that no upload is needed; each block puts it into shared memory, from where 16-byte broadcasts
@@ -12,13 +13,20 @@
 //! The `tied` kernels multiply each sample by the components' common triangle A first. What follows is the same with t = A·x + m: the
 //! scales are one.
 //!
+//! The `full` kernels take one component after the other, each with its own triangle: q = seed − Σᵢ tᵢ² with tᵢ = bᵢ + Σⱼ aᵢⱼ·xⱼ (j ≤ i). The
+//! triangles are too many for the arguments; they are read from memory once a block.
+//!
 //! `small_k_observed_dDD` are for samples with missing values, which are NaN: a sample takes part with the features that it has, of each of
 //! which q gets the constant c: q = seed − Σⱼ ((sⱼ·xⱼ + mⱼ)² + cⱼ), where j runs over the observed features.
 //!
-//! * Launch: any one-dimensional grid and block of whole warps; shared memory [`shared_bytes`].
+//! Where samples have weights, each adds its weight times its log₂-likelihood.
+//!
+//! * Launch: any one-dimensional grid and block of whole warps; shared memory [`Kind::shared_bytes`].
 //! * Necessary work for each sample: read 4·D bytes; K·(2·D + 1) fused multiply-adds, K exponentials. K = 8, D = 13, N = 10⁶ on an
 //!   H200: 52 MB, 12.3 µs at the measured 4.24 TB/s; arithmetic 6.6 µs, `tied` 9.3 µs (D·(D + 1) / 2
-//!   multiply-adds more), with missing values 9.9 µs.
+//!   multiply-adds more), `full` 25 µs (K·(D·(D + 1) / 2 + D + 1)), with missing values 9.9 µs.
+//! * Measured on an H200, 2026-11-24, back to back: 16.0 to 16.5 µs, `tied` 21.8, `full` 40.8 (36 to 42 were expected, from 1.15 instructions for each
+//!   multiply-add; ncu: 3.1 instructions a cycle while a multiprocessor is at work, 2.7 with start and end). On an H100: 17.9 µs, with weights 18.8.
 use crate::data::{Columns, QUAD};
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 
@@ -34,12 +42,62 @@ pub const LOG2_THRESHOLD: f32 = -60.0;
 /// Quads of a thread in shared memory: the present one, and the next one on its way.
 pub const STAGES: usize = 2;
 
+/// Which covariances and samples an instance is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Diagonal covariances.
+    Diagonal,
+    /// Diagonal covariances, and samples with missing values.
+    Observed,
+    /// One triangle for all components.
+    Tied,
+    /// A triangle for each component.
+    Full,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Diagonal, Self::Observed, Self::Tied, Self::Full];
+
+    /// Numbers of one component in the arguments: those of each feature ([`numbers`]; `full`: bⱼ), w, seed, and padding to whole 16-byte reads.
+    pub const fn row(self, d: usize) -> usize {
+        match self {
+            Self::Diagonal | Self::Tied => row(d, false),
+            Self::Observed => row(d, true),
+            Self::Full => (d + 2).next_multiple_of(4),
+        }
+    }
+
+    /// Numbers of the triangles of `k` components, each padded to whole 16-byte reads.
+    pub const fn triangles(self, d: usize, k: usize) -> usize {
+        match self {
+            Self::Diagonal | Self::Observed => 0,
+            Self::Tied => padded_triangle(d),
+            Self::Full => k * padded_triangle(d),
+        }
+    }
+
+    /// `k` components as the kernel counts them: [`SIDE_BY_SIDE`] at a time, or one by one.
+    pub const fn count(self, k: usize) -> usize {
+        match self {
+            Self::Full => k,
+            _ => k.next_multiple_of(SIDE_BY_SIDE),
+        }
+    }
+
+    /// Dynamic shared memory of a launch for `k` components.
+    pub const fn shared_bytes(self, d: usize, k: usize, block_dim: u32) -> usize {
+        let samples = STAGES * d * block_dim as usize * QUAD;
+        FINISH_SHARED_BYTES + (COMPONENTS * self.row(d) + self.triangles(d, k) + samples) * size_of::<f32>()
+    }
+}
+
 /// Numbers of a feature of a component: sⱼ, mⱼ and, with missing values, cⱼ.
 pub const fn numbers(gaps: bool) -> usize {
     if gaps { 3 } else { 2 }
 }
 
-/// Numbers of one component: those of each feature ([`numbers`]), w, seed, and padding to whole 16-byte reads.
+/// Numbers of one component with a diagonal covariance: those of each feature ([`numbers`]), w, seed, and padding to whole 16-byte reads.
 pub const fn row(d: usize, gaps: bool) -> usize {
     (numbers(gaps) * d + 2).next_multiple_of(4)
 }
@@ -48,14 +106,16 @@ pub const fn row(d: usize, gaps: bool) -> usize {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SmallKArgs<const ROW: usize> {
-    /// The components, each of [`row`] numbers; those behind K are zeros.
+    /// The components, each of [`Kind::row`] numbers; those behind K are zeros.
     pub components: [[f32; ROW]; COMPONENTS],
-    /// K, rounded up to a multiple of [`SIDE_BY_SIDE`].
+    /// [`Kind::count`] of the components.
     pub k: u32,
-    /// `tied`: A row by row, [`triangle`]`(D)` numbers. The others do not read it.
-    pub triangle: *const f32,
+    /// `tied`: A row by row, [`padded_triangle`]`(D)` numbers; `full`: so of each component. The others do not read it.
+    pub triangles: *const f32,
     /// The data.
     pub columns: Columns,
+    /// A weight for each sample of whole quads, aligned to 16 bytes; or null.
+    pub sample_weights: *const f32,
     /// Where to write the total.
     pub output: Output,
 }
@@ -65,15 +125,13 @@ pub const fn triangle(d: usize) -> usize {
     d * (d + 1) / 2
 }
 
-/// Dynamic shared memory of a launch.
-pub fn shared_bytes(d: usize, tied: bool, gaps: bool, block_dim: u32) -> usize {
-    let triangle = if tied { triangle(d).next_multiple_of(4) } else { 0 };
-    FINISH_SHARED_BYTES
-        + (COMPONENTS * row(d, gaps) + triangle + STAGES * d * block_dim as usize * QUAD) * size_of::<f32>()
+/// The same with padding to whole 16-byte reads.
+pub const fn padded_triangle(d: usize) -> usize {
+    triangle(d).next_multiple_of(4)
 }
 
 /// Components that are computed side by side: the reads of one hide behind the arithmetic of the other. K is rounded
-/// up to it; a component of weight zero adds nothing.
+/// up to it ([`Kind::count`]); a component of weight zero adds nothing.
 pub const SIDE_BY_SIDE: usize = 2;
 
 device_code! {

@@ -36,6 +36,12 @@ impl LogProduct {
         self.multiply(e);
     }
 
+    /// Adds a logarithm to base 2.
+    #[inline(always)]
+    pub fn add(&mut self, log2: f32) {
+        self.far += log2 as f64;
+    }
+
     /// The two numbers that represent a product in memory: (power, mantissa).
     #[inline(always)]
     pub fn parts(self) -> (f64, f32) {

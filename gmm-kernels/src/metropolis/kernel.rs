@@ -2,7 +2,7 @@
 mod proposal;
 
 use super::*;
-use crate::likelihood::small_k::{likelihoods, multiply_quad};
+use crate::likelihood::small_k::{far_likelihoods, likelihoods, multiply_quad};
 use crate::math::{LogProduct, warp_sum};
 use crate::reduce::Output;
 use crate::simt::{
@@ -156,7 +156,8 @@ impl<const D: usize> Samples<'_, D> {
             unsafe {
                 let quad = self.first + round * block_dim();
                 let sums = likelihoods::<false, D, ROW4, 1>(&x, &x, components, k);
-                multiply_quad::<false, D, ROW4>(&mut product, &x[0], &x[0], sums[0], (quad, self.columns.n), components, k);
+                let scaled = || far_likelihoods::<false, D, ROW4>(&x[0], &x[0], components, k);
+                multiply_quad(&mut product, sums[0], (quad, self.columns.n), None, scaled);
             }
             round += 1;
         }

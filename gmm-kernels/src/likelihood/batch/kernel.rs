@@ -1,7 +1,7 @@
 //! The code of `batch`.
 use super::*;
 use crate::data::QUAD;
-use crate::likelihood::small_k::{likelihoods, multiply_quad};
+use crate::likelihood::small_k::{far_likelihoods, likelihoods, multiply_quad};
 use crate::math::LogProduct;
 use crate::simt::*;
 
@@ -63,8 +63,10 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
             let mut r = 0;
             while r < QUADS {
                 if quad[r] < columns.quads() {
-                    // SAFETY: the quad exists.
-                    unsafe { multiply_quad::<false, D, ROW4>(&mut product, &x[r], &x[r], likelihoods[r], (quad[r], columns.n), components, args.k) };
+                    let place = (quad[r], columns.n);
+                    // SAFETY: as above.
+                    let scaled = || unsafe { far_likelihoods::<false, D, ROW4>(&x[r], &x[r], components, args.k) };
+                    multiply_quad(&mut product, likelihoods[r], place, None, scaled);
                 }
                 r += 1;
             }

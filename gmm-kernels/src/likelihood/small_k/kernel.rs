@@ -103,20 +103,16 @@ pub unsafe fn likelihoods<const GAPS: bool, const D: usize, const ROW4: usize, c
     sums
 }
 
-/// Adds the likelihoods of a quad to the product, and returns whether one of them is far below the threshold. Samples past the
-/// end count as 1; `sums` below the threshold are replaced by sums with the maximum taken out.
-///
-/// # Safety
-/// `components` are as for [`likelihoods`].
+/// Adds the likelihoods of a quad to the product, each as often as its weight says, if there are `weights`; returns whether one of them is far below
+/// the threshold. Samples past the end count as 1; `sums` below the threshold are replaced by those of `scaled`, which have the maximum taken
+/// out.
 #[inline(always)]
-pub unsafe fn multiply_quad<const GAPS: bool, const D: usize, const ROW4: usize>(
+pub fn multiply_quad(
     product: &mut LogProduct,
-    x: &[[f32; QUAD]; D],
-    observed: &[[f32; QUAD]; D],
     mut sums: [f32; QUAD],
     (quad, n): (u32, u64),
-    components: Shared<f32>,
-    k: u32,
+    weights: Option<[f32; QUAD]>,
+    scaled: impl FnOnce() -> [LogSumExp; QUAD],
 ) -> bool {
     let first = quad as u64 * QUAD as u64;
     if first + QUAD as u64 > n {
@@ -128,20 +124,33 @@ pub unsafe fn multiply_quad<const GAPS: bool, const D: usize, const ROW4: usize>
     }
     let mut far = false;
     if min(min(sums[0], sums[1]), min(sums[2], sums[3])) < THRESHOLD {
-        // SAFETY: the caller guarantees it.
-        let scaled = unsafe { far_likelihoods::<GAPS, D, ROW4>(x, observed, components, k) };
+        let scaled = scaled();
         let mut p = 0;
         while p < QUAD {
             if sums[p] < THRESHOLD {
-                product.multiply_scaled(scaled[p].max, scaled[p].sum);
+                match weights {
+                    Some(weights) => product.add(weights[p] * scaled[p].log2()),
+                    None => product.multiply_scaled(scaled[p].max, scaled[p].sum),
+                }
                 far |= scaled[p].max < LOG2_THRESHOLD;
                 sums[p] = 1.0;
             }
             p += 1;
         }
     }
-    product.multiply(sums[0] * sums[1]);
-    product.multiply(sums[2] * sums[3]);
+    match weights {
+        Some(weights) => {
+            let mut p = 0;
+            while p < QUAD {
+                product.add(weights[p] * log2(sums[p]));
+                p += 1;
+            }
+        }
+        None => {
+            product.multiply(sums[0] * sums[1]);
+            product.multiply(sums[2] * sums[3]);
+        }
+    }
     far
 }
 
@@ -150,7 +159,7 @@ pub unsafe fn multiply_quad<const GAPS: bool, const D: usize, const ROW4: usize>
 /// # Safety
 /// As for [`likelihoods`].
 #[inline(always)]
-unsafe fn far_likelihoods<const GAPS: bool, const D: usize, const ROW4: usize>(
+pub unsafe fn far_likelihoods<const GAPS: bool, const D: usize, const ROW4: usize>(
     x: &[[f32; QUAD]; D],
     observed: &[[f32; QUAD]; D],
     components: Shared<f32>,
@@ -221,10 +230,128 @@ unsafe fn multiply_triangle<const D: usize>(x: &mut [[f32; QUAD]; D], a: Shared<
     }
 }
 
+/// Calls `add` with the weight and the exponents of each of `k` components that have a triangle each. `components`: b, w and seed of each, `ROW4`
+/// 16-byte reads; `triangles`: A of each.
+///
+/// # Safety
+/// `components` has `k` times `ROW4` reads, and `triangles` `k` times [`padded_triangle`]`(D)` elements; both are aligned to 16 bytes.
 #[inline(always)]
-unsafe fn body<const TIED: bool, const GAPS: bool, const D: usize, const ROW: usize, const ROW4: usize>(
-    args: &SmallKArgs<ROW>,
+unsafe fn for_each_full<const D: usize, const ROW4: usize>(
+    x: &[[f32; QUAD]; D],
+    mut components: Shared<f32>,
+    mut triangles: Shared<f32>,
+    k: u32,
+    mut add: impl FnMut(f32, [f32; QUAD]),
 ) {
+    let mut left = k;
+    while left > 0 {
+        let mut c = [[0.0f32; 4]; ROW4];
+        let mut i = 0;
+        while i < ROW4 {
+            // SAFETY: the caller guarantees it.
+            c[i] = unsafe { components.get4(4 * i) };
+            i += 1;
+        }
+        let (weight, seed) = (c[D / 4][D % 4], c[(D + 1) / 4][(D + 1) % 4]);
+        let mut q = [seed; QUAD];
+        let (mut at, mut four) = (0, [0.0f32; 4]);
+        let mut i = 0;
+        while i < D {
+            let mut t = [c[i / 4][i % 4]; QUAD];
+            let mut j = 0;
+            while j <= i {
+                if at % 4 == 0 {
+                    // SAFETY: the caller guarantees it.
+                    four = unsafe { triangles.get4(at) };
+                }
+                let mut p = 0;
+                while p < QUAD {
+                    t[p] = fma(four[at % 4], x[j][p], t[p]);
+                    p += 1;
+                }
+                at += 1;
+                j += 1;
+            }
+            let mut p = 0;
+            while p < QUAD {
+                q[p] = fma(-t[p], t[p], q[p]);
+                p += 1;
+            }
+            i += 1;
+        }
+        add(weight, q);
+        components = components.offset(4 * ROW4);
+        triangles = triangles.offset(padded_triangle(D));
+        left -= 1;
+    }
+}
+
+/// Adds the likelihoods of a quad under diagonal covariances to the product, with the maximum taken out only if the latest samples were `far`; returns
+/// whether one of these is far.
+///
+/// # Safety
+/// As for [`likelihoods`].
+#[inline(always)]
+unsafe fn add_quad<const GAPS: bool, const D: usize, const ROW4: usize>(
+    product: &mut LogProduct,
+    x: &[[[f32; QUAD]; D]; 1],
+    far: bool,
+    (place, weights): ((u32, u64), Option<[f32; QUAD]>),
+    components: Shared<f32>,
+    k: u32,
+) -> bool {
+    let mut x = *x;
+    let observed = if GAPS { [observe(&mut x[0])] } else { x };
+    // SAFETY: the caller guarantees it.
+    let sums = if far { [0.0; QUAD] } else { unsafe { likelihoods::<GAPS, D, ROW4, 1>(&x, &observed, components, k)[0] } };
+    // SAFETY: the same.
+    let scaled = || unsafe { far_likelihoods::<GAPS, D, ROW4>(&x[0], &observed[0], components, k) };
+    multiply_quad(product, sums, place, weights, scaled)
+}
+
+/// As [`add_quad`] under full covariances.
+///
+/// # Safety
+/// As for [`for_each_full`].
+#[inline(always)]
+unsafe fn add_quad_full<const D: usize, const ROW4: usize>(
+    product: &mut LogProduct,
+    x: &[[f32; QUAD]; D],
+    far: bool,
+    (place, weights): ((u32, u64), Option<[f32; QUAD]>),
+    (components, triangles, k): (Shared<f32>, Shared<f32>, u32),
+) -> bool {
+    let mut sums = [0.0; QUAD];
+    if !far {
+        let add = |w: f32, q: [f32; QUAD]| {
+            let mut p = 0;
+            while p < QUAD {
+                sums[p] = fma(w, exp2(q[p]), sums[p]);
+                p += 1;
+            }
+        };
+        // SAFETY: the caller guarantees it.
+        unsafe { for_each_full::<D, ROW4>(x, components, triangles, k, add) };
+    }
+    multiply_quad(product, sums, place, weights, || {
+        let mut sums = [LogSumExp::new(); QUAD];
+        let add = |w: f32, q: [f32; QUAD]| {
+            let mut p = 0;
+            while p < QUAD {
+                sums[p].add(w, q[p]);
+                p += 1;
+            }
+        };
+        // SAFETY: the caller guarantees it.
+        unsafe { for_each_full::<D, ROW4>(x, components, triangles, k, add) };
+        sums
+    })
+}
+
+/// `KIND` is the [`Kind`] as a number, since it has to be known at compile time.
+#[inline(always)]
+unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: usize>(args: &SmallKArgs<ROW>) {
+    let kind = const { Kind::ALL[KIND] };
     let columns = &args.columns;
     let (cached, streamed) = (policy_keep(), policy_stream());
     let step = grid_dim() * block_dim();
@@ -233,8 +360,9 @@ unsafe fn body<const TIED: bool, const GAPS: bool, const D: usize, const ROW: us
     // A warp's stages lie together, so that the places of features and stages are constants.
     let feature = QUAD * WARP as usize;
     let (warp, lane) = ((thread_idx() / WARP) as usize, (thread_idx() % WARP) as usize);
-    let a = components.offset(COMPONENTS * ROW);
-    let stages = a.offset(if TIED { triangle(D).next_multiple_of(4) } else { 0 });
+    let triangles = components.offset(COMPONENTS * ROW);
+    let of_triangles = kind.triangles(D, args.k as usize);
+    let stages = triangles.offset(of_triangles);
     let ring = stages.offset(warp * STAGES * D * feature + QUAD * lane).in_thread_register();
     let fetch = |i: u32, stage: usize| {
         if i < columns.quads() {
@@ -248,6 +376,13 @@ unsafe fn body<const TIED: bool, const GAPS: bool, const D: usize, const ROW: us
         }
         copies_commit();
     };
+    let mut v = 4 * thread_idx() as usize;
+    while v < of_triangles {
+        // SAFETY: numbers of the triangles, which have a place in shared memory.
+        unsafe { triangles.copy4(v, args.triangles.add(v), cached) };
+        v += 4 * block_dim() as usize;
+    }
+    copies_commit();
     fetch(i, 0);
     // While the first samples are on their way, the launch's arguments go to shared memory. Their places are constants:
     // an index computed at run time would put the arguments into local memory.
@@ -263,12 +398,8 @@ unsafe fn body<const TIED: bool, const GAPS: bool, const D: usize, const ROW: us
             c += 1;
         }
     }
-    let mut v = thread_idx() as usize;
-    while TIED && v < triangle(D) {
-        // SAFETY: numbers of A, which has a place in shared memory.
-        unsafe { a.set(v, load(args.triangle.add(v))) };
-        v += block_dim() as usize;
-    }
+    // For the triangles.
+    copies_wait_but_one();
     barrier!();
     let mut product = LogProduct::new();
     let mut stage = 0;
@@ -277,6 +408,10 @@ unsafe fn body<const TIED: bool, const GAPS: bool, const D: usize, const ROW: us
     // The bound is the same for all lanes of a warp, so that all of them take part in the vote.
     while i - (lane as u32) < columns.quads() {
         fetch(i + step, stage ^ 1);
+        // Past the end there are none, and nothing is counted.
+        let weighted = !args.sample_weights.is_null() && i < columns.quads();
+        // SAFETY: the quad exists. They arrive while its likelihoods are computed.
+        let weights = weighted.then(|| unsafe { load4(args.sample_weights.wrapping_add(QUAD * i as usize), streamed) });
         copies_wait_but_one();
         let mut x = [[[0.0; QUAD]; D]; 1];
         let mut j = 0;
@@ -285,19 +420,21 @@ unsafe fn body<const TIED: bool, const GAPS: bool, const D: usize, const ROW: us
             x[0][j] = unsafe { ring.get4((stage * D + j) * feature) };
             j += 1;
         }
-        let observed = if GAPS { [observe(&mut x[0])] } else { x };
-        // SAFETY: the components and A are in shared memory since the barrier.
-        unsafe {
-            if TIED {
-                multiply_triangle(&mut x[0], a);
+        let place = ((i, columns.n), weights);
+        // SAFETY: the components and triangles are in shared memory since the barrier.
+        far = unsafe {
+            match kind {
+                Kind::Diagonal => add_quad::<false, D, ROW4>(&mut product, &x, far, place, components, args.k),
+                Kind::Observed => add_quad::<true, D, ROW4>(&mut product, &x, far, place, components, args.k),
+                Kind::Tied => {
+                    multiply_triangle(&mut x[0], triangles);
+                    add_quad::<false, D, ROW4>(&mut product, &x, far, place, components, args.k)
+                }
+                Kind::Full => {
+                    add_quad_full::<D, ROW4>(&mut product, &x[0], far, place, (components, triangles, args.k))
+                }
             }
-            let sums = match far {
-                true => [0.0; QUAD],
-                false => likelihoods::<GAPS, D, ROW4, 1>(&x, &observed, components, args.k)[0],
-            };
-            let place = (i, columns.n);
-            far = multiply_quad::<GAPS, D, ROW4>(&mut product, &x[0], &observed[0], sums, place, components, args.k);
-        }
+        };
         far = warp_any(far);
         i += step;
         stage ^= 1;
@@ -307,41 +444,42 @@ unsafe fn body<const TIED: bool, const GAPS: bool, const D: usize, const ROW: us
 }
 
 macro_rules! instances {
-    ($($d:literal $name:ident $tied:ident $observed:ident),*) => { $(
-        instance!($name, false, false, $d);
-        instance!($tied, true, false, $d);
-        instance!($observed, false, true, $d);
+    ($($d:literal $diagonal:ident $observed:ident $tied:ident $full:ident),*) => { $(
+        instance!($diagonal, Kind::Diagonal, $d);
+        instance!($observed, Kind::Observed, $d);
+        instance!($tied, Kind::Tied, $d);
+        instance!($full, Kind::Full, $d);
     )* };
 }
 macro_rules! instance {
-    ($name:ident, $tied:literal, $gaps:literal, $d:literal) => {
+    ($name:ident, $kind:expr, $d:literal) => {
         kernel! {
             /// Total log₂-likelihood of at most [`COMPONENTS`] components.
             ///
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
-            pub unsafe fn $name(args: SmallKArgs<{ row($d, $gaps) }>) {
+            pub unsafe fn $name(args: SmallKArgs<{ $kind.row($d) }>) {
                 // SAFETY: the caller guarantees it.
-                unsafe { body::<$tied, $gaps, $d, { row($d, $gaps) }, { row($d, $gaps) / 4 }>(&args) }
+                unsafe { body::<{ $kind as usize }, $d, { $kind.row($d) }, { $kind.row($d) / 4 }>(&args) }
             }
         }
     };
 }
 instances!(
-    1 small_k_d01 small_k_tied_d01 small_k_observed_d01,
-    2 small_k_d02 small_k_tied_d02 small_k_observed_d02,
-    3 small_k_d03 small_k_tied_d03 small_k_observed_d03,
-    4 small_k_d04 small_k_tied_d04 small_k_observed_d04,
-    5 small_k_d05 small_k_tied_d05 small_k_observed_d05,
-    6 small_k_d06 small_k_tied_d06 small_k_observed_d06,
-    7 small_k_d07 small_k_tied_d07 small_k_observed_d07,
-    8 small_k_d08 small_k_tied_d08 small_k_observed_d08,
-    9 small_k_d09 small_k_tied_d09 small_k_observed_d09,
-    10 small_k_d10 small_k_tied_d10 small_k_observed_d10,
-    11 small_k_d11 small_k_tied_d11 small_k_observed_d11,
-    12 small_k_d12 small_k_tied_d12 small_k_observed_d12,
-    13 small_k_d13 small_k_tied_d13 small_k_observed_d13,
-    14 small_k_d14 small_k_tied_d14 small_k_observed_d14,
-    15 small_k_d15 small_k_tied_d15 small_k_observed_d15,
-    16 small_k_d16 small_k_tied_d16 small_k_observed_d16
+    1 small_k_d01 small_k_observed_d01 small_k_tied_d01 small_k_full_d01,
+    2 small_k_d02 small_k_observed_d02 small_k_tied_d02 small_k_full_d02,
+    3 small_k_d03 small_k_observed_d03 small_k_tied_d03 small_k_full_d03,
+    4 small_k_d04 small_k_observed_d04 small_k_tied_d04 small_k_full_d04,
+    5 small_k_d05 small_k_observed_d05 small_k_tied_d05 small_k_full_d05,
+    6 small_k_d06 small_k_observed_d06 small_k_tied_d06 small_k_full_d06,
+    7 small_k_d07 small_k_observed_d07 small_k_tied_d07 small_k_full_d07,
+    8 small_k_d08 small_k_observed_d08 small_k_tied_d08 small_k_full_d08,
+    9 small_k_d09 small_k_observed_d09 small_k_tied_d09 small_k_full_d09,
+    10 small_k_d10 small_k_observed_d10 small_k_tied_d10 small_k_full_d10,
+    11 small_k_d11 small_k_observed_d11 small_k_tied_d11 small_k_full_d11,
+    12 small_k_d12 small_k_observed_d12 small_k_tied_d12 small_k_full_d12,
+    13 small_k_d13 small_k_observed_d13 small_k_tied_d13 small_k_full_d13,
+    14 small_k_d14 small_k_observed_d14 small_k_tied_d14 small_k_full_d14,
+    15 small_k_d15 small_k_observed_d15 small_k_tied_d15 small_k_full_d15,
+    16 small_k_d16 small_k_observed_d16 small_k_tied_d16 small_k_full_d16
 );

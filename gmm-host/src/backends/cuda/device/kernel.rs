@@ -155,7 +155,7 @@ mod tests {
     use crate::backends::cuda::device::ptx::ptx_for;
     use gmm_kernels::entries;
     use gmm_kernels::estep::fused::Moments;
-    use gmm_kernels::likelihood::small_k::SmallKArgs;
+    use gmm_kernels::likelihood::small_k::{Kind, SmallKArgs};
 
     /// The PTX has the entry, and its parameter is as long as the argument's type.
     fn check<A>(entry: Entry<A>) {
@@ -171,10 +171,8 @@ mod tests {
     #[test]
     fn every_entry_has_ptx_for_its_argument() {
         fn small_k<const ROW: usize>() -> usize {
-            let entries: Vec<Entry<SmallKArgs<ROW>>> = [(false, false), (true, false), (false, true)]
-                .into_iter()
-                .flat_map(|(tied, gaps)| (0..20).filter_map(move |d| entries::small_k(d, tied, gaps)))
-                .collect();
+            let entries: Vec<Entry<SmallKArgs<ROW>>> =
+                Kind::ALL.into_iter().flat_map(|kind| (0..20).filter_map(move |d| entries::small_k(d, kind))).collect();
             entries.into_iter().map(check).count()
         }
         let found = [
@@ -192,7 +190,7 @@ mod tests {
             small_k::<48>(),
             small_k::<52>(),
         ];
-        assert_eq!(found.iter().sum::<usize>(), 48);
+        assert_eq!(found.iter().sum::<usize>(), 64);
         for d in 1..=16 {
             check(entries::batch(d));
             check(entries::metropolis(d));

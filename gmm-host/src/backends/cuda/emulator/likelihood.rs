@@ -1,5 +1,5 @@
 //! `small_k`, `batch`, `tiled` and `pair`: totals and scores.
-use super::{Problem, of_each_type, random_mixture, with_holes};
+use super::{PADDING, Problem, of_each_type, random_mixture, with_holes};
 use crate::backends::cuda::likelihood::{batch_tensor_cores_layout, layout};
 use crate::backends::cuda::missing::add_offsets;
 use crate::backends::cuda::plan::even;
@@ -36,36 +36,84 @@ impl Problem {
     }
 
     fn small_k(&self, grid: u32, block: u32) {
+        let total = self.small_k_total(grid, block, std::ptr::null(), Memory::new());
+        self.check(total, &format!("small_k {grid}x{block}"));
+    }
+
+    /// Samples with weights, some of them zero: to the bound of a total whose samples have the largest weight.
+    fn small_k_weighted(&self, grid: u32, block: u32) {
+        let weight = |i: usize| (i * 7 % 5) as f32 / 2.0;
+        let mut weights = vec![0u128; self.n.div_ceil(4)];
+        let numbers: &mut [f32] = bytemuck::cast_slice_mut(&mut weights);
+        numbers.fill(PADDING);
+        (0..self.n).for_each(|i| numbers[i] = weight(i));
         let mut memory = Memory::new();
-        let (columns, k) = (self.columns(&mut memory), even(self.k) as u32);
-        let triangle = match &self.parameters.matrices {
-            Matrices::Shared(a) => memory.read("triangle", a),
-            _ => std::ptr::null(),
+        let weights = memory.read("weights", bytemuck::cast_slice(&weights));
+        // What `total` adds for each sample is in the reference's samples too, but once for each.
+        let unweighted = layout::total(0.0, self.n as f64, self.parameters.offset, 0.0);
+        let of_weights: f64 = (0..self.n).map(|i| f64::from(weight(i))).sum();
+        let total = self.small_k_total(grid, block, weights, memory) - unweighted
+            + layout::total(0.0, of_weights, self.parameters.offset, 0.0);
+        let truth: f64 = self.samples.iter().enumerate().map(|(i, v)| f64::from(weight(i)) * v).sum();
+        let (error, bound) = ((total - truth).abs(), 2.0 * self.tolerances().0);
+        let (n, d, k) = (self.n, self.d, self.k);
+        assert!(error <= bound, "weighted N={n} D={d} K={k}: {total} for {truth}, {error:e}, {bound:e} allowed");
+    }
+
+    fn small_k_total<'a>(&'a self, grid: u32, block: u32, sample_weights: *const f32, mut memory: Memory<'a>) -> f64 {
+        let columns = self.columns(&mut memory);
+        let kind = match &self.parameters.matrices {
+            Matrices::Each(_) => small_k::Kind::Full,
+            Matrices::Shared(_) => small_k::Kind::Tied,
+            Matrices::Diagonal if self.parameters.gaps.is_some() => small_k::Kind::Observed,
+            Matrices::Diagonal => small_k::Kind::Diagonal,
         };
-        let (tied, gaps) = (!triangle.is_null(), self.parameters.gaps.is_some());
+        let (k, len) = (kind.count(self.k) as u32, kind.triangles(self.d, self.k));
+        // As aligned as the kernel's reads of 16 bytes.
+        let mut aligned = vec![u128::MAX; len / 4];
+        layout::small_k_triangles(&self.parameters, bytemuck::cast_slice_mut(&mut aligned));
+        let mut memory = memory.clone();
+        let triangles = memory.read("triangles", bytemuck::cast_slice(&aligned));
+        let shape = (grid, block, kind.shared_bytes(self.d, self.k, block));
+        macro_rules! of_kind {
+            ($kind:ident $d:literal $kernel:ident) => {{
+                const ROW: usize = small_k::Kind::$kind.row($d);
+                let components = layout::small_k_components::<ROW>(&self.parameters);
+                let args = |output| small_k::SmallKArgs { components, k, triangles, columns, sample_weights, output };
+                self.total(shape, &memory, small_k::$kernel, args)
+            }};
+        }
         macro_rules! run {
-            ($($d:literal $diag:ident $tied:ident $observed:ident),*) => {
-                match self.d {
-                    $($d if gaps => {
-                        const ROW: usize = small_k::row($d, true);
-                        let components = layout::small_k_components::<ROW>(&self.parameters);
-                        let args = |output| small_k::SmallKArgs { components, k, triangle, columns, output };
-                        let shared = small_k::shared_bytes($d, false, true, block);
-                        self.total((grid, block, shared), &memory, small_k::$observed, args)
-                    })*
-                    $($d => {
-                        const ROW: usize = small_k::row($d, false);
-                        let components = layout::small_k_components::<ROW>(&self.parameters);
-                        let args = |output| small_k::SmallKArgs { components, k, triangle, columns, output };
-                        let kernel = if tied { small_k::$tied } else { small_k::$diag };
-                        self.total((grid, block, small_k::shared_bytes($d, tied, false, block)), &memory, kernel, args)
-                    })*
+            ($($d:literal $diagonal:ident $observed:ident $tied:ident $full:ident),*) => {
+                match (self.d, kind) {
+                    $(
+                        ($d, small_k::Kind::Diagonal) => of_kind!(Diagonal $d $diagonal),
+                        ($d, small_k::Kind::Observed) => of_kind!(Observed $d $observed),
+                        ($d, small_k::Kind::Tied) => of_kind!(Tied $d $tied),
+                        ($d, small_k::Kind::Full) => of_kind!(Full $d $full),
+                    )*
                     _ => unreachable!(),
                 }
             };
         }
-        let total = run!(1 small_k_d01 small_k_tied_d01 small_k_observed_d01, 2 small_k_d02 small_k_tied_d02 small_k_observed_d02, 3 small_k_d03 small_k_tied_d03 small_k_observed_d03, 4 small_k_d04 small_k_tied_d04 small_k_observed_d04, 5 small_k_d05 small_k_tied_d05 small_k_observed_d05, 6 small_k_d06 small_k_tied_d06 small_k_observed_d06, 7 small_k_d07 small_k_tied_d07 small_k_observed_d07, 8 small_k_d08 small_k_tied_d08 small_k_observed_d08, 9 small_k_d09 small_k_tied_d09 small_k_observed_d09, 10 small_k_d10 small_k_tied_d10 small_k_observed_d10, 11 small_k_d11 small_k_tied_d11 small_k_observed_d11, 12 small_k_d12 small_k_tied_d12 small_k_observed_d12, 13 small_k_d13 small_k_tied_d13 small_k_observed_d13, 14 small_k_d14 small_k_tied_d14 small_k_observed_d14, 15 small_k_d15 small_k_tied_d15 small_k_observed_d15, 16 small_k_d16 small_k_tied_d16 small_k_observed_d16);
-        self.check(total, &format!("small_k {grid}x{block}"));
+        run!(
+            1 small_k_d01 small_k_observed_d01 small_k_tied_d01 small_k_full_d01,
+            2 small_k_d02 small_k_observed_d02 small_k_tied_d02 small_k_full_d02,
+            3 small_k_d03 small_k_observed_d03 small_k_tied_d03 small_k_full_d03,
+            4 small_k_d04 small_k_observed_d04 small_k_tied_d04 small_k_full_d04,
+            5 small_k_d05 small_k_observed_d05 small_k_tied_d05 small_k_full_d05,
+            6 small_k_d06 small_k_observed_d06 small_k_tied_d06 small_k_full_d06,
+            7 small_k_d07 small_k_observed_d07 small_k_tied_d07 small_k_full_d07,
+            8 small_k_d08 small_k_observed_d08 small_k_tied_d08 small_k_full_d08,
+            9 small_k_d09 small_k_observed_d09 small_k_tied_d09 small_k_full_d09,
+            10 small_k_d10 small_k_observed_d10 small_k_tied_d10 small_k_full_d10,
+            11 small_k_d11 small_k_observed_d11 small_k_tied_d11 small_k_full_d11,
+            12 small_k_d12 small_k_observed_d12 small_k_tied_d12 small_k_full_d12,
+            13 small_k_d13 small_k_observed_d13 small_k_tied_d13 small_k_full_d13,
+            14 small_k_d14 small_k_observed_d14 small_k_tied_d14 small_k_full_d14,
+            15 small_k_d15 small_k_observed_d15 small_k_tied_d15 small_k_full_d15,
+            16 small_k_d16 small_k_observed_d16 small_k_tied_d16 small_k_full_d16
+        )
     }
 
     /// Runs a launch that fills scores twice, with and without asking for them.
@@ -420,16 +468,57 @@ fn small_k_takes_every_shape() {
 }
 
 #[test]
-fn small_k_takes_tied_covariances() {
+fn small_k_takes_matrices() {
     for d in 1..=small_k::MAX_FEATURES {
         let mut rng = ChaCha8Rng::seed_from_u64(d as u64);
         let mixtures = of_each_type(&mut rng, 1 + d % 8, d);
-        let tied = mixtures.iter().find(|mixture| mixture.covariance_type() == CovarianceType::Tied).unwrap();
         let mut x = Array2::from_shape_simple_fn((131, d), || rng.sample(StandardNormal));
         // A whole warp of far samples, and the next round of each of its lanes.
         x.slice_mut(s![20.., ..]).mapv_inplace(|v: f32| 40.0 + v);
-        Problem::new(x, tied).small_k(1, 32);
+        for covariance_type in [CovarianceType::Tied, CovarianceType::Full] {
+            let of_type = mixtures.iter().find(|mixture| mixture.covariance_type() == covariance_type).unwrap();
+            Problem::new(x.clone(), of_type).small_k(1, 32);
+        }
     }
+}
+
+#[test]
+fn small_k_takes_weights() {
+    for (i, n) in [1, 3, 130, 515].into_iter().enumerate() {
+        let d = [1, 3, 13, 16][i];
+        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
+        let mut x = Array2::from_shape_simple_fn((n, d), || rng.sample(StandardNormal));
+        x.row_mut(n / 2).fill(30.0);
+        for mixture in of_each_type(&mut rng, 1 + 2 * i, d) {
+            let problem = Problem::new(x.clone(), &mixture);
+            problem.small_k_weighted(1, 32);
+            problem.small_k_weighted(3, 64);
+        }
+    }
+}
+
+/// Full covariances: every size and grid, and components of weight zero right on the data.
+#[test]
+fn small_k_takes_full_covariances_of_every_size() {
+    let mut rng = ChaCha8Rng::seed_from_u64(4);
+    let full = |rng: &mut ChaCha8Rng, k, d| {
+        of_each_type(rng, k, d).into_iter().find(|m| m.covariance_type() == CovarianceType::Full).unwrap()
+    };
+    let mixture = full(&mut rng, 8, 13);
+    for n in [1, 3, 4, 127, 128, 129, 515, 1000] {
+        let x = Array2::from_shape_simple_fn((n, 13), || rng.sample(StandardNormal));
+        for (grid, block) in [(1, 32), (3, 64)] {
+            Problem::new(x.clone(), &mixture).small_k(grid, block);
+        }
+    }
+    let mixture = full(&mut rng, 4, 3);
+    let mut means = mixture.means().to_owned();
+    for c in [0, 2] {
+        means.row_mut(c).fill(30.0);
+    }
+    let mixture = Mixture::new(ndarray::arr1(&[0.0, 0.4, 0.0, 0.6]), means, mixture.covariances().clone()).unwrap();
+    let x = Array2::from_shape_simple_fn((70, 3), || 30.0 + rng.sample::<f32, _>(StandardNormal));
+    Problem::new(x, &mixture).small_k(1, 32);
 }
 
 #[test]

@@ -33,13 +33,31 @@ pub(crate) fn component_rows(parameters: &DeviceParameters<f32>, width: usize, o
     }
 }
 
-/// The components as the argument of `small_k`, [`small_k::row`]`(D)` = `ROW`; those behind K are zeros.
+/// The components as the argument of `small_k`, [`small_k::Kind::row`]`(D)` = `ROW`; those behind K are zeros.
 pub(crate) fn small_k_components<const ROW: usize>(
     parameters: &DeviceParameters<f32>,
 ) -> [[f32; ROW]; small_k::COMPONENTS] {
     let mut components = [[0.0; ROW]; small_k::COMPONENTS];
-    component_rows(parameters, ROW, components.as_flattened_mut());
+    if matches!(parameters.matrices, Matrices::Each(_)) {
+        let d = parameters.n_features;
+        for (k, (to, shift)) in components.iter_mut().zip(parameters.shift.chunks_exact(d)).enumerate() {
+            to[..d].copy_from_slice(shift);
+            to[d..d + 2].copy_from_slice(&[parameters.weight[k], parameters.seed[k]]);
+        }
+    } else {
+        component_rows(parameters, ROW, components.as_flattened_mut());
+    }
     components
+}
+
+/// Writes the triangles as `small_k` reads them, [`small_k::Kind::triangles`] numbers.
+pub(crate) fn small_k_triangles(parameters: &DeviceParameters<f32>, out: &mut [f32]) {
+    let d = parameters.n_features;
+    for (k, to) in out.chunks_exact_mut(small_k::padded_triangle(d)).enumerate() {
+        let (triangle, padding) = to.split_at_mut(triangle(d));
+        triangle.copy_from_slice(parameters.triangle(k));
+        padding.fill(0.0);
+    }
 }
 
 /// Sizes of the parameters of `tiled` with tiles of `t` components: number of tiles, length of `sm` and `constants`; `gaps`: where values

@@ -7,7 +7,7 @@ pub(crate) mod batch_tensor_cores_layout;
 mod exp2_bias;
 pub(crate) mod layout;
 mod pair;
-mod small_k;
+pub(crate) mod small_k;
 mod tiled;
 
 use super::device::gpu::Gpu;
@@ -18,7 +18,7 @@ use super::device::samples::{Columns, MAX_TOTALS};
 use super::device::stream::{Running, Stream};
 use super::plan::timing::Trial;
 use super::plan::{Family, Operation, Task, Variant};
-use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::backends::device_parameters::DeviceParameters;
 use crate::{Error, Result};
 use gmm_kernels::entries;
 use gmm_kernels::likelihood::batch::BatchArgs;
@@ -83,7 +83,7 @@ impl Plan {
         }
         let (d, registers) = (task.d, family.max_registers(task));
         let kernels = match family {
-            Family::SmallK => Kernels::SmallK(small_k::Kernels::new(gpu, d, task.tied, task.gaps, registers)?),
+            Family::SmallK => Kernels::SmallK(small_k::Kernels::new(gpu, d, small_k::kind(task), registers)?),
             Family::Batch => {
                 Kernels::Batch(gpu.kernel(&entries::batch(d), registers)?, gpu.kernel(&entries::reduce_sets(), None)?)
             }
@@ -134,11 +134,8 @@ impl Plan {
         match self.variant.family {
             // The other parameters are part of the kernel's argument.
             Family::SmallK => {
-                let triangle = match &sets[0].matrices {
-                    Matrices::Shared(a) => &a[..],
-                    _ => &[],
-                };
-                workspace.parameters.fill(triangle.len(), |to| to.copy_from_slice(triangle))
+                let len = small_k::kind(&self.task).triangles(d, k);
+                workspace.parameters.fill(len, |to| layout::small_k_triangles(&sets[0], to))
             }
             Family::Batch => workspace.parameters.fill(batch::parameters(k, d, sets.len()), |to| {
                 batch::write(sets, to);
@@ -178,9 +175,8 @@ impl Plan {
         let cached_quads = self.variant.cached_quads(d);
         match (self.kernels, sets) {
             (Kernels::SmallK(kernels), Sets::Apart(sets)) => {
-                let triangle = self.task.tied.then_some(parameters);
-                let memory = small_k::Memory { columns, cached_quads, triangle, output };
-                kernels.start(stream, grid, &sets[0], memory)
+                let memory = small_k::Memory { columns, cached_quads, triangles: parameters, output };
+                kernels.start(stream, grid, small_k::kind(&self.task), &sets[0], memory)
             }
             (Kernels::Batch(kernel, reduce), _) => {
                 let group = self.variant.group(k, d).min(sets.len());

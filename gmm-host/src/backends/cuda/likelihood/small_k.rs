@@ -1,5 +1,5 @@
 //! `small_k`: a total for K ≤ 8 and D ≤ 16. The components are part of the kernel's argument, so that no copy to the device is
-//! needed, but for the triangle of tied covariances.
+//! needed, but for the triangles of full and tied covariances.
 use super::layout;
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
@@ -8,19 +8,28 @@ use crate::backends::cuda::device::memory::{Numbers, Output};
 use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::backends::cuda::plan::even;
+use crate::backends::cuda::plan::Task;
 use crate::backends::device_parameters::DeviceParameters;
 use gmm_kernels::entries;
-use gmm_kernels::likelihood::small_k::{COMPONENTS, SmallKArgs, row, shared_bytes, triangle};
-use std::ptr;
+use gmm_kernels::likelihood::small_k::{COMPONENTS, Kind, SmallKArgs};
+
+/// The kind of kernel for a task.
+pub fn kind(task: &Task) -> Kind {
+    match task {
+        Task { tied: true, .. } => Kind::Tied,
+        Task { full: true, .. } => Kind::Full,
+        Task { gaps: true, .. } => Kind::Observed,
+        _ => Kind::Diagonal,
+    }
+}
 
 /// What a launch reads and writes besides the components.
 #[derive(Clone, Copy)]
 pub struct Memory<'a> {
     pub columns: Columns<'a>,
     pub cached_quads: u32,
-    /// The components' common triangle, if they have one.
-    pub triangle: Option<Numbers<'a, f32>>,
+    /// The triangles of the components, as [`layout::small_k_triangles`] writes them.
+    pub triangles: Numbers<'a, f32>,
     pub output: Output<'a>,
 }
 
@@ -29,8 +38,7 @@ pub struct Memory<'a> {
 struct SmallK<'a, const ROW: usize> {
     components: [[f32; ROW]; COMPONENTS],
     k: usize,
-    /// Whether values are missing.
-    gaps: bool,
+    kind: Kind,
     memory: Memory<'a>,
 }
 
@@ -40,20 +48,21 @@ unsafe impl<const ROW: usize> Launch for SmallK<'_, ROW> {
     type Argument = SmallKArgs<ROW>;
 
     fn argument(&self, grid: &Grid) -> Result<SmallKArgs<ROW>> {
-        let Memory { columns, cached_quads, triangle: a, output } = self.memory;
+        let Memory { columns, cached_quads, triangles, output } = self.memory;
         let d = columns.d();
-        let of_triangle = a.map_or(triangle(d), |a| a.len());
-        let (row, shared) = (row(d, self.gaps), shared_bytes(d, a.is_some(), self.gaps, grid.threads));
-        if row != ROW || self.k > COMPONENTS || of_triangle < triangle(d) || grid.shared < shared {
+        let (row, of_triangles) = (self.kind.row(d), self.kind.triangles(d, self.k));
+        let shared = self.kind.shared_bytes(d, self.k, grid.threads);
+        if row != ROW || self.k > COMPONENTS || of_triangles > triangles.len() || grid.shared < shared {
             let (needed, got) =
-                (vec![ROW, COMPONENTS, triangle(d), shared], vec![row, self.k, of_triangle, grid.shared]);
+                (vec![ROW, COMPONENTS, of_triangles, shared], vec![row, self.k, triangles.len(), grid.shared]);
             return Err(mismatch("a launch of `small_k`", needed, got));
         }
         Ok(SmallKArgs {
             components: self.components,
-            k: even(self.k) as u32,
-            triangle: a.map_or(ptr::null(), |a| a.pointer()),
+            k: self.kind.count(self.k) as u32,
+            triangles: triangles.pointer(),
             columns: columns.argument(cached_quads),
+            sample_weights: columns.weights(),
             output: output.argument(grid.blocks.0)?,
         })
     }
@@ -72,10 +81,10 @@ macro_rules! instances {
         }
 
         impl Kernels {
-            /// The kernel for D features, of diagonal or tied covariances, or of diagonal ones for samples with missing values.
-            pub fn new(gpu: &Gpu, d: usize, tied: bool, gaps: bool, max_registers: Option<u32>) -> Result<Self> {
+            /// The kernel for D features.
+            pub fn new(gpu: &Gpu, d: usize, kind: Kind, max_registers: Option<u32>) -> Result<Self> {
                 $(
-                    if let Some(entry) = entries::small_k::<$row>(d, tied, gaps) {
+                    if let Some(entry) = entries::small_k::<$row>(d, kind) {
                         return Ok(Self::$name(gpu.kernel(&entry, max_registers)?));
                     }
                 )*
@@ -87,14 +96,15 @@ macro_rules! instances {
                 &self,
                 stream: &'a Stream,
                 grid: Grid,
+                kind: Kind,
                 parameters: &DeviceParameters<f32>,
                 memory: Memory<'a>,
             ) -> Result<Running<'a, ()>> {
-                let (k, gaps) = (parameters.n_components, parameters.gaps.is_some());
+                let k = parameters.n_components;
                 match self {
                     $(Self::$name(kernel) => {
                         let components = layout::small_k_components::<$row>(parameters);
-                        Ok(stream.launch(*kernel, grid, SmallK { components, k, gaps, memory })?.borrowed())
+                        Ok(stream.launch(*kernel, grid, SmallK { components, k, kind, memory })?.borrowed())
                     })*
                 }
             }

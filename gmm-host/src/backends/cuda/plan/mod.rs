@@ -2,7 +2,7 @@
 //!
 //! | family | operation | covariances | K, D | sample weights |
 //! |---|---|---|---|---|
-//! | `small_k` | total | diagonal, tied | K ≤ 8, D ≤ 16 | no |
+//! | `small_k` | total | all | K ≤ 8, D ≤ 16 | yes |
 //! | `batch` | total, totals of many parameter sets | diagonal | D ≤ 16, K as shared memory allows | no |
 //! | `batch_tensor_cores` | totals of many parameter sets | diagonal, sets near to each other | D ≤ 28, K as shared memory allows | no |
 //! | `batch_warpgroup` | the same, on compute capability 9.0 | | | |
@@ -113,7 +113,7 @@ impl fmt::Display for Task {
 impl Family {
     /// Why this family cannot do a task, if it cannot.
     pub fn problem(self, task: &Task, limits: &Limits) -> Option<String> {
-        let Task { operation, k, d, full, tied, weighted, gaps, precision, .. } = *task;
+        let Task { operation, k, d, full, weighted, gaps, precision, .. } = *task;
         if self == Self::General {
             return (operation == Operation::Totals).then(|| "evaluates one parameter set at a time".into());
         }
@@ -126,9 +126,9 @@ impl Family {
         if gaps && !self.takes_gaps() {
             return Some("takes samples without missing values only".into());
         }
-        let diagonal_only = self.compares_sets() || matches!(self, Self::SmallK | Self::Batch | Self::Pair);
-        if diagonal_only && full && !(self == Self::SmallK && tied) {
-            return Some("takes no such matrices".into());
+        let diagonal_only = self.compares_sets() || matches!(self, Self::Batch | Self::Pair);
+        if diagonal_only && full {
+            return Some("takes no matrices".into());
         }
         if diagonal_only && weighted {
             return Some("takes samples without weights only".into());

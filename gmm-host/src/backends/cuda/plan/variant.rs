@@ -2,12 +2,12 @@
 use super::{Task, even, weighted_sums_shape};
 use crate::Precision;
 use crate::backends::cuda::estep::tensor_cores_layout::{MOST_WARPS, Shapes, WhitenedShapes};
-use crate::backends::cuda::likelihood::batch_tensor_cores_layout;
+use crate::backends::cuda::likelihood::{batch_tensor_cores_layout, small_k};
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused::{self, Moments};
 use gmm_kernels::estep::{fused_tensor_cores, fused64, warpgroup, warpgroup_whitened};
-use gmm_kernels::likelihood::{batch, batch_tensor_cores, batch_warpgroup, pair, small_k, tiled};
+use gmm_kernels::likelihood::{batch, batch_tensor_cores, batch_warpgroup, pair, tiled};
 use gmm_kernels::simt::{WARP, WARPGROUP};
 use std::fmt;
 use std::str::FromStr;
@@ -251,7 +251,7 @@ impl Variant {
     pub fn shared_bytes(&self, task: &Task) -> usize {
         let Task { k, d, .. } = *task;
         match self.family {
-            Family::SmallK => small_k::shared_bytes(d, task.tied, task.gaps, self.block),
+            Family::SmallK => small_k::kind(task).shared_bytes(d, k, self.block),
             Family::Batch => batch::shared_bytes(d, even(k), self.group(k, d), self.block),
             Family::BatchTensorCores | Family::BatchWarpgroup => {
                 let (eights, part) =
@@ -302,7 +302,7 @@ impl Variant {
             (false, false) => "diag",
         };
         match self.family {
-            Family::SmallK => vec![entries::small_k_name(d, task.tied, task.gaps)],
+            Family::SmallK => vec![entries::small_k_name(d, small_k::kind(task))],
             Family::Batch => vec![entries::batch(d).name().into()],
             Family::BatchTensorCores => {
                 let sums = entries::batch_tensor_cores(batch_tensor_cores::steps(d));

@@ -1,4 +1,4 @@
-//! Times an EM iteration on the GPU (parameters in to new parameters out) beside what the arithmetic needs.
+//! Times an EM iteration (parameters in to new parameters out) and a total on the GPU, beside what the arithmetic needs.
 //!
 //! `cargo run --release -p gmm-host --features cuda --example estep_times [N [CASES [KERNEL]]]`, where CASES are the numbers of some of
 //! the cases, from 0 and with commas between them, or `all`
@@ -45,7 +45,7 @@ fn main() -> Result<(), Error> {
     let is_chosen = |i: usize| cases == "all" || cases.split(',').any(|case| case == i.to_string());
     let options = CudaOptions::default().with_kernel(std::env::args().nth(3));
     println!("N = {n}, float32; milliseconds, medians of 29; floor: arithmetic at 33.4·10¹² multiply-adds a second");
-    println!("   D     K  type      E-step  iteration    floor      aim");
+    println!("   D     K  type      E-step  iteration    floor      aim      total    floor  kernel of the total");
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     for (i, (d, k, covariance_type, aim)) in CASES.into_iter().enumerate() {
         if !is_chosen(i) {
@@ -80,7 +80,20 @@ fn main() -> Result<(), Error> {
         let per_pair = if covariance_type == CovarianceType::Full { d * (d + 1) + 2 * d } else { 4 * d };
         let floor = (n * k * per_pair) as f64 / FMAS_PER_SECOND * 1e3;
         let (step, iteration) = (median(&mut steps), median(&mut iterations));
-        println!("{d:4} {k:5}  {covariance_type:6} {step:9.3} {iteration:10.3} {floor:8.3} {aim:8.3}");
+        let mut totals = Vec::new();
+        for _ in 0..30 {
+            let began = Instant::now();
+            cuda.log_likelihood(&start)?;
+            totals.push(began.elapsed().as_secs_f64() * 1e3);
+        }
+        let (total, kernel) = (median(&mut totals), cuda.describe().kernel);
+        let of_total =
+            (n * k * if covariance_type == CovarianceType::Full { d * (d + 1) / 2 + d } else { 2 * d }) as f64;
+        let floor_of_total = of_total / FMAS_PER_SECOND * 1e3;
+        println!(
+            "{d:4} {k:5}  {covariance_type:6} {step:9.3} {iteration:10.3} {floor:8.3} {aim:8.3} {total:10.3} \
+             {floor_of_total:8.3}  {kernel}"
+        );
     }
     Ok(())
 }

@@ -112,3 +112,47 @@ fn a_cooperative_launch_ends_when_a_thread_fails() {
     let message = failure(std::panic::AssertUnwindSafe(|| unsafe { launch_together(2, 32, 0, &memory, kernel, args) }));
     assert_eq!(message, "thread 5 of block (1, 0) failed: on purpose");
 }
+
+/// Threads that wait at different barriers would wait forever.
+#[test]
+fn threads_that_wait_for_each_other_are_caught() {
+    #[derive(Clone, Copy)]
+    struct Nothing;
+    unsafe fn kernel(_: Nothing) {
+        if thread_idx() == 0 {
+            warp_sync();
+        }
+        barrier!();
+    }
+    // SAFETY: it accesses no memory.
+    let message = failure(|| unsafe { launch((1, 1), 32, 0, &Memory::new(), kernel, Nothing) });
+    assert_eq!(message, "all threads wait for others at a barrier");
+}
+
+/// Of two launches, one resumes the reader before the writer, and one after it.
+#[test]
+fn a_missing_barrier_shows_in_one_of_two_launches() {
+    #[derive(Clone, Copy)]
+    struct Args(*mut f32);
+    unsafe fn kernel(args: Args) {
+        let number = Shared::<f32>::at(0);
+        // SAFETY: inside the shared memory and the array; on the host the two threads run one after the other.
+        unsafe {
+            match thread_idx() {
+                3 => number.set(0, 1.0),
+                20 => store(args.0, number.get(0)),
+                _ => {}
+            }
+        }
+    }
+    let found = [(); 2].map(|()| {
+        let mut read = [0.0f32];
+        let mut memory = Memory::new();
+        let args = Args(memory.write("read", &mut read));
+        // SAFETY: as above.
+        unsafe { launch((1, 1), 32, 16, &memory, kernel, args) };
+        read[0]
+    });
+    // What is not written yet is NaN.
+    assert!(found.contains(&1.0) && found.iter().any(|v| v.is_nan()), "{found:?}");
+}

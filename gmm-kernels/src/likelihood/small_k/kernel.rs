@@ -376,10 +376,14 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
         }
         copies_commit();
     };
-    let mut v = 4 * thread_idx() as usize;
-    while v < of_triangles {
+    let first = 4 * thread_idx() as usize;
+    // All lanes take part in this, and not all of them in each round of the copies.
+    let has_triangles = matches!(kind, Kind::Tied | Kind::Full);
+    let mine = if has_triangles { triangles.offset(first).in_thread_register() } else { triangles };
+    let mut v = 0;
+    while first + v < of_triangles {
         // SAFETY: numbers of the triangles, which have a place in shared memory.
-        unsafe { triangles.copy4(v, args.triangles.add(v), cached) };
+        unsafe { mine.copy4(v, args.triangles.add(first + v), cached) };
         v += 4 * block_dim() as usize;
     }
     copies_commit();

@@ -12,7 +12,7 @@ use super::metropolis::{self, Metropolis};
 use super::missing::add_offsets;
 use super::options::{CudaOptions, Requested};
 use super::plan::timing::Chooser;
-use super::plan::{Family, Operation, Task, Variant, candidates, families};
+use super::plan::{Family, Operation, Task, Variant, candidates, families, total_on_matrix_units};
 use super::source::Source;
 use crate::backends::device_parameters::{DeviceParameters, frame_offset};
 use crate::backends::either_precision::Float32Evaluator;
@@ -445,10 +445,18 @@ impl Evaluator for Float32<'_> {
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
-        let parameters = self.parameters(mixture)?;
-        let sets = slice::from_ref(&parameters);
+        check_features(mixture, self.data.d())?;
         self.data.gpu().enter()?;
         let task = self.task(Operation::Total, mixture);
+        if self.requested.is_none()
+            && let Some((task, variant)) = total_on_matrix_units(&task, &self.data.gpu().limits)
+            && let Some(total) = self.estep.log_likelihood(&mut self.data, mixture, &task, variant)?
+        {
+            self.latest = Some(Latest::Variant(variant));
+            return Ok(total);
+        }
+        let parameters = self.parameters(mixture)?;
+        let sets = slice::from_ref(&parameters);
         match self.plan(&task, sets, None)? {
             Planned::By(plan) => Ok(self.totals(&plan, sets)?[0]),
             Planned::General => {

@@ -7,7 +7,7 @@ use crate::backends::cuda::estep::tensor_cores_layout::{
 use crate::backends::cuda::estep::weighted_sums_layout::WeightedSumsLayout;
 use crate::backends::cuda::likelihood::layout;
 use crate::backends::cuda::plan::{Family, Operation, Task, Variant, weighted_sums_shape};
-use crate::backends::device_parameters::DeviceParameters;
+use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use crate::{CovarianceType, Covariances, Evaluator, Mixture, Precision, ReferenceEvaluator, Samples, Statistics};
 use cust::memory::bytemuck;
 use gmm_kernels::estep::fused::{self, Moments};
@@ -334,7 +334,7 @@ fn tensor_cores_statistics(
     let parameters = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame).unwrap();
     let (k, d) = (parameters.n_components, parameters.n_features);
     let layout = TensorCoresLayout::new(mixture, parameters, &problem.frame);
-    assert!(layout.expandable);
+    assert!(layout.expandable());
     let task = Task {
         operation: Operation::EStep,
         n: problem.n,
@@ -483,7 +483,7 @@ fn whitened_statistics(
     let parameters = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame).unwrap();
     let (k, d) = (parameters.n_components, parameters.n_features);
     let layout = TensorCoresLayout::of_features(mixture, parameters, &problem.frame);
-    assert!(layout.expandable);
+    assert!(layout.expandable());
     let task = Task {
         operation: Operation::EStep,
         n: problem.n,
@@ -784,8 +784,12 @@ fn fused_tensor_cores_statistics(
     let wide: Option<Array1<f64>> = weights.map(|w| w.iter().copied().map(f64::from).collect());
     let samples = wide.iter().fold(samples, |samples, w| samples.with_weights(w.view()).unwrap());
     let (_, parameters) = frame_and_parameters(&samples, mixture);
-    let layout = TensorCoresLayout::new(mixture, parameters, &problem.frame);
-    assert!(layout.expandable);
+    let layout = if let Matrices::Diagonal = parameters.matrices {
+        TensorCoresLayout::new(mixture, parameters, &problem.frame)
+    } else {
+        TensorCoresLayout::of_features(mixture, parameters, &problem.frame)
+    };
+    assert!(layout.expandable());
     let shape = layout.fused_shape().unwrap();
     let mut parameters = vec![f32::NAN; shape.numbers()];
     layout.write_fused(shape, &mut parameters);

@@ -3,7 +3,6 @@ use super::tensor_cores_layout::{
     Component, SumsOfProducts, TensorCoresLayout, larger, largest, largest_sizes, power, row_by_row,
 };
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
-use crate::backends::device_parameters::triangle;
 use crate::data::frame::Frame;
 use crate::{Result, Statistics};
 use gmm_kernels::estep::fused_tensor_cores::{BY_VALUE, STEP, Shape};
@@ -46,17 +45,17 @@ impl TensorCoresLayout {
         out.fill(0.0);
         let (coefficients, constants) = out.split_at_mut(shape.coefficients());
         constants[capacity..][..capacity].fill(DEAD_SEED);
-        for (c, &Component { constant, .. }) in self.components().iter().enumerate() {
-            let weight = self.parameters().weight[c];
+        for (c, &Component { seed, weight, .. }) in self.components().iter().enumerate() {
             if weight == 0.0 {
                 continue;
             }
-            let (scale, constant) = if self.full() {
-                (-self.write_matrix(c, &mut coefficients[c..], capacity), self.parameters().seed[c])
+            let to = &mut coefficients[c..];
+            let scale = if self.full() {
+                -self.write_matrix(c, to, capacity)
             } else {
-                (self.write_diagonal(shape, c, &mut coefficients[c..], capacity), constant as f32)
+                self.write_diagonal(shape, c, to, capacity)
             };
-            for (i, v) in [scale, constant, weight].into_iter().enumerate() {
+            for (i, v) in [scale, seed, weight].into_iter().enumerate() {
                 constants[i * capacity + c] = v;
             }
         }
@@ -83,15 +82,13 @@ impl TensorCoresLayout {
 
     /// Writes the coefficients of a component's A·x + b, (features, 16), and returns what a sum of squares is to be multiplied by.
     fn write_matrix(&self, c: usize, out: &mut [f32], capacity: usize) -> f32 {
-        let d = self.dim().1;
-        let parameters = self.parameters();
-        let matrix = parameters.triangle(c);
-        let shift = &parameters.shift[c * d..][..d];
+        let shift = self.shift(c);
         // Features are multiplied by the scale, and the one stands for the number one times both.
         let of_one = shift.iter().map(|b| b / OF_FEATURES);
-        let power = power(of_one.clone().map(f32::abs).fold(largest(matrix) / FEATURE_SCALE, larger));
+        let power = power(of_one.clone().map(f32::abs).fold(self.components()[c].largest / FEATURE_SCALE, larger));
+        let mut triangle = self.triangle(c);
         for (i, b) in of_one.enumerate() {
-            for (j, a) in matrix[triangle(i)..=triangle(i) + i].iter().enumerate() {
+            for (j, a) in triangle.by_ref().take(i + 1).enumerate() {
                 out[(i * STEP + j) * capacity] = a / FEATURE_SCALE * power;
             }
             out[(i * STEP + STEP - 1) * capacity] = b * power;

@@ -19,8 +19,8 @@ use super::device::gpu::Gpu;
 use super::device::memory::{Numbers, Workspace};
 use super::device::mismatch;
 use super::device::samples::{Chunk, Columns, DeviceSamples, Pass};
-use super::device::stream::{Running, Stream};
-use super::likelihood::{exp2_bias, seconds};
+use super::device::stream::{Running, Stream, finite};
+use super::likelihood::{self, exp2_bias, seconds};
 use super::options::Requested;
 use super::plan::timing::{Chooser, Trial};
 use super::plan::{Family, Operation, Task, Variant, families};
@@ -32,7 +32,7 @@ use fused_layout::FusedLayout;
 use fused_tensor_cores::FusedTensorCores;
 use gmm_kernels::estep::fused::Moments;
 use gmm_kernels::estep::fused_tensor_cores::Shape;
-use pieces::Pieces;
+use pieces::{Pieces, Wanted};
 use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl Layout {
     /// The layout of a family; `None` for those that have no E-step, and for the general kernels.
     fn new(family: Family, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Self> {
         Some(match family {
-            _ if family.multiplies_features() => {
+            _ if family.multiplies_features(!matches!(parameters.matrices, Matrices::Diagonal)) => {
                 Self::TensorCores(TensorCoresLayout::of_features(mixture, parameters.clone(), frame))
             }
             Family::Fused => Self::Fused(FusedLayout::new(mixture.covariance_type(), parameters.as_ref().clone())),
@@ -126,17 +126,18 @@ impl EStep {
         let mut usable = families(&task, limits);
         let asked_for =
             |family| requested_family.map_or_else(|| usable.contains(&family), |requested| requested == family);
-        let mut tensor_cores = None;
+        let (mut tensor_cores, mut by_features) = (None, false);
         let on_units: Vec<Family> =
             Family::ALL.into_iter().filter(|family| family.on_matrix_units() && asked_for(*family)).collect();
         if !on_units.is_empty() {
-            let layout = if on_units.iter().all(|family| family.multiplies_features()) {
+            by_features = on_units.iter().all(|family| family.multiplies_features(task.full));
+            let layout = if by_features {
                 TensorCoresLayout::of_features(mixture, parameters.clone(), data.frame())
             } else {
                 let memory = mem::take(&mut coefficients);
                 TensorCoresLayout::new_in(memory, mixture, parameters.clone(), data.frame())
             };
-            task.expandable = layout.expandable;
+            task.expandable = layout.expandable();
             if !task.expandable {
                 usable = families(&task, limits);
             }
@@ -149,7 +150,9 @@ impl EStep {
         }
         let family = requested_family.or_else(|| usable.first().copied()).unwrap_or(Family::General);
         let layout = match tensor_cores {
-            Some(layout) if family.on_matrix_units() => Some(layout),
+            Some(layout) if family.on_matrix_units() && family.multiplies_features(task.full) == by_features => {
+                Some(layout)
+            }
             _ => Layout::new(family, mixture, &parameters, data.frame()),
         };
         let Some(mut layout) = layout else { return Ok((super::general::VARIANT, None)) };
@@ -271,13 +274,51 @@ impl EStep {
         layout.fused_statistics(shape, &sums, data.weight_scale(), data.total_weight(), bias, data.frame())
     }
 
-    fn tensor_cores(
+    /// The log-likelihood, by those kernels of the E-step that come before its sums: with a task and a variant that
+    /// [`total_on_matrix_units`](super::plan::total_on_matrix_units) gave. `None` where they would lose digits of a total. The device's context is current.
+    pub fn log_likelihood(
+        &mut self,
+        data: &mut DeviceSamples<f32>,
+        mixture: &Mixture,
+        task: &Task,
+        variant: Variant,
+    ) -> Result<Option<f64>> {
+        let (memory, _) = self.spare.take().map(TensorCoresLayout::into_memory).unwrap_or_default();
+        let parameters = data.parameters_in(memory, mixture)?;
+        let offset = parameters.offset;
+        let layout = TensorCoresLayout::of_features(mixture, parameters, data.frame());
+        let mut total = None;
+        if layout.keeps_totals() {
+            let kernels = self.ready(data, &layout, task, variant)?;
+            let mut log2 = 0.0;
+            data.one_by_one(
+                |_, Chunk { pass, columns, started }| {
+                    let Pass { stream, workspace, .. } = pass;
+                    let started = started.followed_by(workspace.parameters.send(stream)?);
+                    let running = kernels.start(stream, workspace.parameters.device(), columns, Wanted::Total)?;
+                    Ok((started.followed_by(running), stream, columns.n()))
+                },
+                |(running, stream, n)| {
+                    log2 += kernels.pieces().read_total(running, stream, n)?;
+                    Ok(())
+                },
+            )?;
+            self.tensor_cores = Some(kernels);
+            let offset = offset + layout.missing(mixture);
+            total = Some(likelihood::layout::total(data.weight_scale() * log2, data.total_weight(), offset, 0.0));
+        }
+        self.spare = Some(layout);
+        total.map(|total| Ok(finite(vec![total])?[0])).transpose()
+    }
+
+    /// The kernels on the matrix units, with the parameters of a mixture.
+    fn ready(
         &mut self,
         data: &mut DeviceSamples<f32>,
         layout: &TensorCoresLayout,
         task: &Task,
         variant: Variant,
-    ) -> Result<Statistics> {
+    ) -> Result<OnMatrixUnits> {
         let kernels = match self.tensor_cores.take() {
             Some(kernels) if kernels.serves(task, variant) => kernels,
             // The memory of the former kernels has been freed before the new ones allocate theirs.
@@ -286,6 +327,17 @@ impl EStep {
         for pass in data.passes() {
             kernels.prepare(&mut pass.workspace, layout)?;
         }
+        Ok(kernels)
+    }
+
+    fn tensor_cores(
+        &mut self,
+        data: &mut DeviceSamples<f32>,
+        layout: &TensorCoresLayout,
+        task: &Task,
+        variant: Variant,
+    ) -> Result<Statistics> {
+        let kernels = self.ready(data, layout, task, variant)?;
         let whole = data.n_chunks() == 1;
         let scale = data.weight_scale();
         let statistics = |sums: &[f64], log2: f64| {
@@ -298,7 +350,7 @@ impl EStep {
             |_, Chunk { pass, columns, started }| {
                 let Pass { stream, workspace, .. } = pass;
                 let started = started.followed_by(workspace.parameters.send(stream)?);
-                let running = kernels.start(stream, workspace.parameters.device(), columns)?;
+                let running = kernels.start(stream, workspace.parameters.device(), columns, Wanted::Statistics)?;
                 Ok((started.followed_by(running), stream, columns.n()))
             },
             |(running, stream, n)| {
@@ -396,16 +448,18 @@ impl OnMatrixUnits {
         }
     }
 
+    /// Starts the E-step, or at least what is wanted of it.
     fn start<'a>(
         &'a self,
         stream: &'a Stream,
         parameters: Numbers<'a, f32>,
         columns: Columns<'a>,
+        wanted: Wanted,
     ) -> Result<Running<'a, ()>> {
         match self {
             Self::Products(kernels) => kernels.start(stream, parameters, columns),
             Self::Features(kernels) => kernels.start(stream, parameters, columns),
-            Self::OfWarpgroups(kernels) => kernels.start(stream, parameters, columns),
+            Self::OfWarpgroups(kernels) => kernels.start(stream, parameters, columns, wanted),
         }
     }
 
@@ -510,7 +564,9 @@ impl Trial for EStepTrial<'_> {
             Kernels::FusedTensorCores(kernel, layout) => {
                 seconds(stream, repeats, || kernel.start(stream, layout, parameters, columns, self.task.weighted))
             }
-            Kernels::TensorCores(kernels) => seconds(stream, repeats, || kernels.start(stream, parameters, columns)),
+            Kernels::TensorCores(kernels) => {
+                seconds(stream, repeats, || kernels.start(stream, parameters, columns, Wanted::Statistics))
+            }
             Kernels::WeightedSums(kernels, layout) => {
                 seconds(stream, repeats, || kernels.start(stream, parameters, layout, columns))
             }

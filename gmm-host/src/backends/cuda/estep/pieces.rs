@@ -51,6 +51,15 @@ impl Division {
     }
 }
 
+/// What the kernels of an E-step are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// The log-likelihood alone.
+    Total,
+    /// The log-likelihood and the sums over the samples.
+    Statistics,
+}
+
 /// The memory of an E-step in pieces.
 #[derive(Debug)]
 pub(super) struct Pieces {
@@ -104,12 +113,13 @@ impl Pieces {
         })
     }
 
-    /// Starts `work` for each piece of some samples behind `running`, and adds up the slices' sums.
+    /// Starts `work` for each piece of some samples behind `running`, and adds up the slices' sums, if these are wanted.
     pub fn start<'a>(
         &'a self,
         stream: &'a Stream,
         columns: Columns<'a>,
         mut running: Running<'a, ()>,
+        wanted: Wanted,
         work: impl Fn(Piece<'a>) -> Result<Running<'a, ()>>,
     ) -> Result<Running<'a, ()>> {
         let Division { piece, unit, slices, blocks, sums: count, .. } = self.division;
@@ -135,6 +145,9 @@ impl Pieces {
                 others,
             })?);
         }
+        if wanted == Wanted::Total {
+            return Ok(running);
+        }
         if let Some(Others { sums: count_of_others, .. }) = self.division.others {
             let (slices, sums) = others;
             let reduce =
@@ -143,6 +156,16 @@ impl Pieces {
         }
         let reduce = ReduceSlices { sums, slices, count, totals };
         Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?).borrowed())
+    }
+
+    /// Waits for the log-likelihood of `n` samples that was started last, to base 2.
+    pub fn read_total(&self, running: Running<'_, ()>, stream: &Stream, n: usize) -> Result<f64> {
+        let (first, pieces) = (self.division.all_sums(), n.div_ceil(self.division.piece));
+        let mut results = self.results.borrow_mut();
+        let results = &mut results[..pieces];
+        stream.read(&self.totals.index(first..first + pieces), results)?;
+        running.wait()?;
+        Ok(results.iter().sum())
     }
 
     /// Waits for the E-step over `n` samples that was started last, and has `read` read its sums and the log₂-likelihood.

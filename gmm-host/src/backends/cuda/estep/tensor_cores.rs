@@ -1,7 +1,7 @@
 //! `tensor_cores`: the E-step on the matrix units. `exponents` leaves the exponents of a piece of the samples, `weigh` adds up the
 //! samples' products weighted by their responsibilities, slice by slice, and `reduce_slices` adds up the slices' sums. The kernels of
 //! `warpgroup` do the same in their way.
-use super::pieces::{Division, Piece, Pieces};
+use super::pieces::{Division, Piece, Pieces, Wanted};
 use super::tensor_cores_layout::{Section, Shapes, TensorCoresLayout};
 use super::warpgroup::Warpgroups;
 use crate::Result;
@@ -187,7 +187,7 @@ impl TensorCores {
         };
         let (constants, weights) = (section(Section::Constants)?, section(Section::Weights)?);
         let parameters = OnDevice { halves, constants, weights, weighted: self.task.weighted };
-        self.pieces.start(stream, columns, running, |piece| match &self.kernels {
+        self.pieces.start(stream, columns, running, Wanted::Statistics, |piece| match &self.kernels {
             Kernels::Warps(kernels) => kernels.start(stream, parameters, piece),
             Kernels::Warpgroups(kernels) => kernels.start(stream, parameters, piece),
         })

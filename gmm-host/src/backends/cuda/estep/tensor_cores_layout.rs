@@ -12,7 +12,6 @@ use gmm_kernels::estep::tensor_cores::{
 use gmm_kernels::estep::whitened::{self, OuterShape, WhitenShape};
 use gmm_kernels::estep::{warpgroup, warpgroup_whitened};
 use gmm_kernels::simt::WARP;
-use half::f16;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, ArrayView1, ArrayViewMut1, ArrayViewMut2, Axis};
 use rayon::prelude::*;
@@ -23,6 +22,9 @@ use std::sync::Arc;
 /// The largest error of an exponent (root of the mean square, in units of log₂) that these kernels may be expected to make.
 /// Rounding errors differ from sample to sample, so that sums over samples are far nearer to the truth.
 const EXPONENT_ERROR: f64 = 2e-4;
+/// As [`EXPONENT_ERROR`], where the log-likelihood alone is asked for, of whose differences a sampler lives: the roundings of 10⁶ samples are then
+/// expected to add up to 0.02 at most.
+const TOTAL_ERROR: f64 = 3e-5;
 
 /// Most warps of a block.
 pub(crate) const MOST_WARPS: u32 = 16;
@@ -280,23 +282,41 @@ pub(super) fn larger<T: PartialOrd>(a: T, b: T) -> T {
     if a > b { a } else { b }
 }
 
-/// The coefficient of an observed value, from the constant of its column and the component's shift.
-fn of_observed(constant: f32, shift: f32) -> f32 {
-    (f64::from(constant) - f64::from(shift) * f64::from(shift)) as f32
-}
-
 /// What is known of a component of a mixture.
+///
+/// The kernels hold the numbers of a component in pairs of float16 numbers, which is coarser than float32. So its other numbers are made for what the pairs hold:
+/// a density that has the component's mean and is normalised. Its rounding then costs the total of samples nothing in the first order where they
+/// come from the component, though it is the same for all of them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Component {
-    /// Its constant.
-    pub(super) constant: f64,
-    /// The largest of its coefficients.
-    largest: f32,
-    /// The expected error of its exponent, see [`TensorCoresLayout::expandable`].
+    /// What is added to its exponents, and what 2 to their power is multiplied by.
+    pub(super) seed: f32,
+    pub(super) weight: f32,
+    /// log₂ of the factor by which `weight` is too small.
+    missing: f64,
+    /// The largest of its coefficients, or of its triangle's numbers.
+    pub(super) largest: f32,
+    /// The expected error of its exponent, see [`TensorCoresLayout::error`].
     error: f64,
 }
 
 impl Component {
+    /// Of no weight.
+    const DEAD: Self = Self { seed: DEAD_SEED, weight: 0.0, missing: 0.0, largest: 0.0, error: 0.0 };
+
+    /// A component of which `constant` is log₂ of what its part of the likelihood is multiplied by, beside `weight`.
+    fn new(constant: f64, weight: f32, largest: f32, error: f64) -> Self {
+        let seed = constant as f32;
+        let exact = f64::from(weight) * (constant - f64::from(seed)).exp2();
+        let weight = exact as f32;
+        Self { seed, weight, missing: log2_near_one(exact / f64::from(weight)), largest, error }
+    }
+
+    /// Its expected error, if it is so far from the centre of the data.
+    fn error_at(&self, distance: f64) -> f64 {
+        if distance <= NEAR { self.error } else { f64::INFINITY }
+    }
+
     /// The expected error of an exponent, from the sum of the squares of its terms and the largest of its coefficients.
     fn error(of_terms: f64, largest: f32, products: usize) -> f64 {
         2f64.powi(-22) * of_terms.sqrt() + 2f64.powi(-31) * f64::from(largest) * (products as f64).sqrt()
@@ -308,32 +328,37 @@ impl Component {
         let (scale, shift) = (&parameters.scale[c * d..][..d], &parameters.shift[c * d..][..d]);
         // In units of t the variance is log₂e / 2, and the mean −m.
         let unit = std::f64::consts::LOG2_E / 2.0;
-        let (mut largest, mut constant, mut of_terms) = vectorised(
+        let (mut largest, constants, mut of_terms) = vectorised(
             #[inline(always)]
             || {
                 for ((s, m), to) in scale.iter().zip(shift).zip(row.chunks_exact_mut(2)) {
-                    let (s, m) = (f64::from(*s), f64::from(*m));
-                    to.copy_from_slice(&[(-2.0 * s * m) as f32 / ONE, (-s * s) as f32]);
+                    *<&mut [f32; 2]>::try_from(to).unwrap_or(&mut [0.0; 2]) = Feature::new(*s, *m).coefficients;
                 }
                 let square = |m: f32| f64::from(m) * f64::from(m);
                 let of_terms = sum_of([shift], |[m]| (unit + square(m)) * (unit + 5.0 * square(m)));
-                (largest(row), f64::from(parameters.seed[c]) - sum_of([shift], |[m]| square(m)), of_terms)
+                (largest(row), sum_of([scale, shift], |[s, m]| Feature::new(s, m).constant), of_terms)
             },
         );
+        let mut constant = f64::from(parameters.seed[c]) + constants;
         if let Some(gaps) = &parameters.gaps {
-            // What is taken off the constant above is a coefficient of its own for each feature.
+            // The features' constants are coefficients of their own.
             constant = parameters.seed[c].into();
-            for (v, m) in gaps.constants[c * d..][..d].iter().zip(shift) {
-                let v = of_observed(*v, *m);
+            for v in of_observed(parameters, gaps, c) {
                 largest = larger(largest, v.abs());
                 of_terms += f64::from(v) * f64::from(v);
             }
         }
-        Self { constant, largest, error: Self::error(of_terms, largest, 2 * d) }
+        Self::new(constant, parameters.weight[c], largest, Self::error(of_terms, largest, 2 * d))
     }
 
     /// Writes the coefficients of a component with a triangle.
-    fn matrix(mixture: &Mixture, parameters: &DeviceParameters<f32>, frame: &Frame, c: usize, row: &mut [f32]) -> Self {
+    fn products(
+        mixture: &Mixture,
+        parameters: &DeviceParameters<f32>,
+        frame: &Frame,
+        c: usize,
+        row: &mut [f32],
+    ) -> Self {
         let d = parameters.n_features;
         let coefficients = Coefficients::new(parameters, c);
         // Of the features, and of the number one.
@@ -345,8 +370,86 @@ impl Component {
             largest = larger(largest, to.abs());
             of_terms += v * v * sizes[i] * sizes[j];
         }
-        Self { constant: coefficients.constant, largest, error: Self::error(of_terms, largest, products(d, true)) }
+        let error = Self::error(of_terms, largest, products(d, true));
+        Self::new(coefficients.constant, parameters.weight[c], largest, error)
     }
+
+    /// Writes the shifts of a component's triangle: b of A·x + b, where A is what the pairs hold.
+    fn triangle(
+        mixture: &Mixture,
+        parameters: &DeviceParameters<f32>,
+        frame: &Frame,
+        c: usize,
+        shift: &mut [f32],
+    ) -> Self {
+        let d = parameters.n_features;
+        let matrix = parameters.triangle(c);
+        let mean: Vec<f64> = mixture.means().row(c).iter().enumerate().map(|(j, mean)| frame.apply(j, *mean)).collect();
+        let sizes: Vec<f64> = sizes(mixture, frame, c).collect();
+        let held = |a: f32| f64::from(pair_of_halves(a));
+        let (largest, of_terms, determinant) = vectorised(
+            #[inline(always)]
+            || {
+                let (mut of_terms, mut determinant) = (0.0, 0.0);
+                let mut row = vec![0.0; d];
+                for (i, to) in shift.iter_mut().enumerate() {
+                    let (row, from) = (&mut row[..=i], &matrix[triangle(i)..][..=i]);
+                    row.iter_mut().zip(from).for_each(|(to, a)| *to = held(*a));
+                    *to = -sum_of([&*row, &mean[..=i]], |[a, mean]| a * mean) as f32;
+                    of_terms += sum_of([&*row, &sizes[..=i]], |[a, size]| a * a * size);
+                    determinant += log2_near_one(row[i] / f64::from(from[i]));
+                }
+                (largest(matrix), of_terms, determinant)
+            },
+        );
+        let exact = f64::from(parameters.weight[c]) * determinant.exp2();
+        let weight = exact as f32;
+        let missing = log2_near_one(exact / f64::from(weight));
+        Self { seed: parameters.seed[c], weight, missing, largest, error: 2f64.powi(-19) * of_terms.sqrt() }
+    }
+}
+
+/// log₂ of a number that differs from one by roundings: the first two terms of the series.
+#[inline(always)]
+fn log2_near_one(v: f64) -> f64 {
+    let e = v - 1.0;
+    (e - e * e / 2.0) * std::f64::consts::LOG2_E
+}
+
+/// A feature of a component with a diagonal covariance, as the kernels hold it.
+struct Feature {
+    /// Of the feature divided by [`ONE`], and of its square.
+    coefficients: [f32; 2],
+    /// What they leave of −(s·x + m)², and of log₂ of the scale.
+    constant: f64,
+}
+
+impl Feature {
+    /// From its scale and shift.
+    #[inline(always)]
+    fn new(s: f32, m: f32) -> Self {
+        let (s, m) = (f64::from(s), f64::from(m));
+        let square = s * s;
+        let held = f64::from(pair_of_halves(square as f32));
+        // So small a scale has no square in float32.
+        let ratio = if held > 0.0 { held / square } else { 1.0 };
+        let first = pair_of_halves((-2.0 * s * m * ratio) as f32 / ONE);
+        let of_mean = f64::from(first) * f64::from(ONE);
+        let constant = log2_near_one(ratio) / 2.0 - of_mean * of_mean / (4.0 * square * ratio);
+        Self { coefficients: [first, -held as f32], constant }
+    }
+}
+
+/// The coefficients of a component for what is observed (D,).
+fn of_observed<'a>(
+    parameters: &'a DeviceParameters<f32>,
+    gaps: &'a ColumnConstants<f32>,
+    c: usize,
+) -> impl Iterator<Item = f32> + 'a {
+    let d = parameters.n_features;
+    let (scale, shift) = (&parameters.scale[c * d..][..d], &parameters.shift[c * d..][..d]);
+    let columns = gaps.constants[c * d..][..d].iter().zip(scale.iter().zip(shift));
+    columns.map(|(constant, (s, m))| (f64::from(*constant) + Feature::new(*s, *m).constant) as f32)
 }
 
 /// The power of two that brings the largest coefficient, or its size, to between 2^14 and 2^15.
@@ -373,34 +476,16 @@ pub(super) fn largest_sizes(numbers: &[f32]) -> [f32; 16] {
     sizes
 }
 
-/// How a triangle is split into pairs of float16 numbers.
-#[derive(Debug, Clone, Copy)]
-struct Split {
-    /// What it is multiplied by before, see [`power`].
-    power: f32,
-    /// log₂ of the determinant of what the pairs hold over that of the triangle. The kernels evaluate the density of what they hold: it is
-    /// normalised by its own determinant, so that the rounding costs a total nothing in the first order.
-    log2: f64,
-}
-
-impl Split {
-    fn new(matrix: &[f32], d: usize) -> Self {
-        let power = power(largest(matrix));
-        let ratio = |i: usize| {
-            let pivot = matrix[triangle(i) + i] * power;
-            f64::from(pair_of_halves(pivot)) / f64::from(pivot) - 1.0
-        };
-        // The logarithm of a number near one: the first two terms of its series.
-        let log: f64 = (0..d).map(ratio).map(|ratio| ratio - ratio * ratio / 2.0).sum();
-        Self { power, log2: log * std::f64::consts::LOG2_E }
-    }
-}
-
-/// What two float16 numbers hold of a number, as the kernels split it.
+/// What two float16 numbers hold of a number that is at most 2^17 times smaller than the largest beside it: eleven digits in each of them.
+#[inline(always)]
 fn pair_of_halves(v: f32) -> f32 {
-    let rounded = |v: f32| f16::from_f32(v).to_f32();
-    let high = rounded(v);
-    high + rounded(v - high)
+    // The product pushes the other digits out (Veltkamp's splitting); in float64 it does not overflow.
+    let eleven_digits = |v: f64| {
+        let product = v * ((1u64 << 42) + 1) as f64;
+        product - (product - v)
+    };
+    let high = eleven_digits(v.into());
+    (high + eleven_digits(f64::from(v) - high)) as f32
 }
 
 /// The mean squares of the features, in the frame, of the samples that a component explains.
@@ -452,16 +537,15 @@ pub(crate) struct TensorCoresLayout {
     /// The coefficients (K, M), those of features divided by [`ONE`].
     coefficients: Vec<f32>,
     components: Vec<Component>,
-    /// How the triangles are split; only of a layout [`of_features`](Self::of_features).
-    splits: Vec<Split>,
-    /// Whether these kernels keep the digits of the mixture: whether the exponents' expected error is small, and moments around
-    /// the centre of the data will do.
+    /// The shifts of the triangles (K, D); only of a layout [`of_features`](Self::of_features).
+    shifts: Vec<f32>,
+    /// The largest expected error of an exponent; infinite where moments around the centre of the data will not do.
     ///
     /// Splitting a number into two float16 numbers costs up to 2^-22 of it, 2^-23.5 in the mean square. Both features of a product, the
     /// product, the coefficient and what is left out: together 2^-22 of each coefficient times product, with random signs. For the
     /// samples that a component explains, feature j is about √(Σⱼⱼ + (μⱼ − cⱼ)²) from the centre c. Besides, numbers have no digits
     /// below 2^-25: times [`PRODUCT_SCALE`], and of a product's features, that is at most 2^-31.
-    pub expandable: bool,
+    error: f64,
 }
 
 impl TensorCoresLayout {
@@ -487,10 +571,10 @@ impl TensorCoresLayout {
             let component = match parameters.matrices {
                 _ if parameters.weight[c] == 0.0 => {
                     row.fill(0.0);
-                    return (Component { constant: 0.0, largest: 0.0, error: 0.0 }, true);
+                    return (Component::DEAD, 0.0);
                 }
                 Matrices::Diagonal => Component::diagonal(&parameters, c, row),
-                _ => Component::matrix(mixture, &parameters, frame, c, row),
+                _ => Component::products(mixture, &parameters, frame, c, row),
             };
             let distance = match parameters.matrices {
                 Matrices::Diagonal => largest(&parameters.shift[c * d..][..d]).into(),
@@ -499,45 +583,52 @@ impl TensorCoresLayout {
                     distance(&parameters, c, &mean)
                 }
             };
-            (component, component.error <= EXPONENT_ERROR && distance <= NEAR)
+            (component, component.error_at(distance))
         };
-        let (components, expandable): (Vec<_>, Vec<bool>) = rows.enumerate().map(component).unzip();
-        let expandable = expandable.into_iter().all(|expandable| expandable);
+        let (components, errors): (Vec<_>, Vec<f64>) = rows.enumerate().map(component).unzip();
+        let error = errors.into_iter().fold(0.0, larger);
         let covariance_type = mixture.covariance_type();
         let mixture = parameters.gaps.is_some().then(|| mixture.clone());
-        Self { covariance_type, parameters, mixture, coefficients, components, splits: Vec::new(), expandable }
+        Self { covariance_type, parameters, mixture, coefficients, components, shifts: Vec::new(), error }
     }
 
     /// For `whitened` and `warpgroup_whitened`, which multiply the triangles with the features themselves: without coefficients, which take
     /// D times as long.
     ///
-    /// [`expandable`](Self::expandable) then says: the terms of t = A·x + b are split as those of an exponent are, and there are D of them in a row,
+    /// [`Self::error`] then is: the terms of t = A·x + b are split as those of an exponent are, and there are D of them in a row,
     /// whose sums the units truncate; together that costs some 2^-20 of the root of the sum of their squares, and of |t|², twice as much.
     pub fn of_features(mixture: &Mixture, parameters: impl Into<Arc<DeviceParameters<f32>>>, frame: &Frame) -> Self {
         let parameters = parameters.into();
         let (k, d) = mixture.means().dim();
-        let component = |c: usize| {
+        let mut shifts = vec![0.0; k * d];
+        let component = |(c, shift): (usize, &mut [f32])| {
             if parameters.weight[c] == 0.0 {
-                return (Split { power: 1.0, log2: 0.0 }, true);
+                return (Component::DEAD, 0.0);
             }
-            // Of each column, so that no sum waits for the one before.
-            let mut squares = vec![0.0f64; d];
-            let matrix = parameters.triangle(c);
-            for i in 0..d {
-                let row = &matrix[triangle(i)..][..=i];
-                squares.iter_mut().zip(row).for_each(|(sum, a)| *sum += f64::from(*a) * f64::from(*a));
-            }
-            let of_terms: f64 = squares.iter().zip(sizes(mixture, frame, c)).map(|(square, size)| square * size).sum();
+            let component = Component::triangle(mixture, &parameters, frame, c, shift);
             let mean: Vec<f32> = mean_in_frame(mixture, &parameters, frame, c).collect();
-            let is_near = 2f64.powi(-19) * of_terms.sqrt() <= EXPONENT_ERROR && distance(&parameters, c, &mean) <= NEAR;
-            (Split::new(matrix, d), is_near)
+            (component, component.error_at(distance(&parameters, c, &mean)))
         };
-        let components = (0..k).into_par_iter().with_min_len(at_once(d * d)).map(component);
-        let (splits, near): (Vec<_>, Vec<bool>) = components.unzip();
-        let expandable = near.into_iter().all(|near| near);
+        let rows = shifts.par_chunks_exact_mut(d).enumerate().with_min_len(at_once(d * d));
+        let (components, errors): (Vec<_>, Vec<f64>) = rows.map(component).unzip();
+        let error = errors.into_iter().fold(0.0, larger);
         let covariance_type = mixture.covariance_type();
-        let (coefficients, components) = (Vec::new(), Vec::new());
-        Self { covariance_type, parameters, mixture: None, coefficients, components, splits, expandable }
+        Self { covariance_type, parameters, mixture: None, coefficients: Vec::new(), components, shifts, error }
+    }
+
+    /// Whether these kernels keep the digits of the mixture.
+    pub fn expandable(&self) -> bool {
+        self.error <= EXPONENT_ERROR
+    }
+
+    /// Whether they keep the digits of a log-likelihood, for which more is asked than for an E-step.
+    pub fn keeps_totals(&self) -> bool {
+        self.error <= TOTAL_ERROR
+    }
+
+    /// log₂ of the factor by which the weights are too small, in the mean over samples of the mixture.
+    pub fn missing(&self, mixture: &Mixture) -> f64 {
+        mixture.weights().iter().zip(&self.components).map(|(weight, component)| weight * component.missing).sum()
     }
 
     /// The memory of the parameters, if nobody else has them, and that of the coefficients.
@@ -557,32 +648,29 @@ impl TensorCoresLayout {
 
     /// Writes the parameters.
     pub fn write(&self, shapes: &Shapes, out: &mut [f32]) {
-        let k = self.parameters.n_components;
-        let parameters = &self.parameters;
         let (rows, width) = (shapes.exponents.rows(), shapes.exponents.products());
         let (coefficients, rest) = out.split_at_mut(rows * width);
         let (constants, weights) = rest.split_at_mut(3 * rows);
-        weights.fill(0.0);
-        weights[..k].copy_from_slice(&parameters.weight);
         let (scales, rest) = constants.split_at_mut(rows);
-        let (seeds, weights) = rest.split_at_mut(rows);
-        weights.fill(0.0);
-        weights[..k].copy_from_slice(&parameters.weight);
+        let (seeds, of_exponents) = rest.split_at_mut(rows);
+        for to in [of_exponents, weights] {
+            to.fill(0.0);
+            to.iter_mut().zip(&self.components).for_each(|(to, component)| *to = component.weight);
+        }
         let m = products(self.parameters.n_features, self.full());
         let rows =
             coefficients.par_chunks_exact_mut(width).zip(scales).zip(seeds).enumerate().with_min_len(at_once(width));
         rows.for_each(|(c, ((row, scale), seed))| {
             row.fill(0.0);
-            (*scale, *seed) = (0.0, DEAD_SEED);
-            if c >= k || parameters.weight[c] == 0.0 {
+            let component = self.components.get(c).copied().unwrap_or(Component::DEAD);
+            (*scale, *seed) = (0.0, component.seed);
+            if component.weight == 0.0 {
                 return;
             }
-            let Component { constant, largest, .. } = self.components[c];
-            let power = power(largest);
+            let power = self.power(c);
             let from = &self.coefficients[c * m..][..m];
             row.iter_mut().zip(from).for_each(|(to, v)| *to = v * power);
             *scale = 1.0 / (power * PRODUCT_SCALE);
-            *seed = constant as f32;
         });
     }
 
@@ -591,24 +679,27 @@ impl TensorCoresLayout {
         let (k, d) = self.dim();
         let parameters = &self.parameters;
         out.fill(0.0);
-        out[shapes.section(WhitenedSection::Weights)][..k].copy_from_slice(&parameters.weight);
+        let weights = || self.components.iter().map(|component| component.weight);
+        out[shapes.section(WhitenedSection::Weights)].iter_mut().zip(weights()).for_each(|(to, weight)| *to = weight);
         let (matrices, rest) = out.split_at_mut(shapes.section(WhitenedSection::Shifts).start);
         let (shifts, rest) = rest.split_at_mut(shapes.section(WhitenedSection::Shifts).len());
         let (scales, rest) = rest.split_at_mut(k);
         let (seeds, rest) = rest.split_at_mut(k);
-        seeds.copy_from_slice(&parameters.seed);
-        rest[..k].copy_from_slice(&parameters.weight);
+        seeds.iter_mut().zip(&self.components).for_each(|(to, component)| *to = component.seed);
+        rest.iter_mut().zip(weights()).for_each(|(to, weight)| *to = weight);
         let width = triangle(d);
         let shifts = shifts.par_chunks_exact_mut(shapes.shifts());
         let components = matrices.par_chunks_exact_mut(width).zip(shifts).zip(scales).enumerate();
         components.with_min_len(at_once(width)).for_each(|(c, ((to, shift), scale))| {
-            if parameters.weight[c] == 0.0 {
+            if self.components[c].weight == 0.0 {
                 return;
             }
-            let matrix = parameters.triangle(c);
-            let Split { power, .. } = self.splits[c];
-            to.iter_mut().zip(matrix).for_each(|(to, a)| *to = a * power);
-            shift[..d].copy_from_slice(&parameters.shift[c * d..][..d]);
+            let power = self.power(c);
+            vectorised(
+                #[inline(always)]
+                || to.iter_mut().zip(parameters.triangle(c)).for_each(|(to, a)| *to = pair_of_halves(*a) * power),
+            );
+            shift[..d].copy_from_slice(self.shift(c));
             *scale = 1.0 / (power * FEATURE_SCALE);
         });
     }
@@ -628,9 +719,6 @@ impl TensorCoresLayout {
         let [counts, rounded] =
             shapes.counts(sums).map(|of_rows| of_rows.iter().map(|count| count * UNIT).collect::<Vec<_>>());
         let (counts, rounded) = (&counts[..], &rounded[..]);
-        let of_split = |(count, split): (&f64, &Split)| count * split.log2;
-        let log2 =
-            log2 + scale / f64::from(RESPONSIBILITY_SCALE) * counts.iter().zip(&self.splits).map(of_split).sum::<f64>();
         let d = self.dim().1;
         let of_one = UNIT * f64::from(PRODUCT_SCALE / FEATURE_SCALE * ONE);
         // A copy of what follows for each kind: which kind it is costs as much as to read a sum.
@@ -675,12 +763,24 @@ impl TensorCoresLayout {
 
     /// The coefficients of a component for what is observed (D,); none where no values are missing.
     pub(super) fn of_observed(&self, c: usize) -> Vec<f32> {
-        let d = self.parameters.n_features;
-        let of = |gaps: &ColumnConstants<f32>| -> Vec<f32> {
-            let both = gaps.constants[c * d..][..d].iter().zip(&self.parameters.shift[c * d..][..d]);
-            both.map(|(constant, shift)| of_observed(*constant, *shift)).collect()
-        };
+        let of = |gaps: &ColumnConstants<f32>| of_observed(&self.parameters, gaps, c).collect();
         self.parameters.gaps.as_ref().map_or_else(Vec::new, of)
+    }
+
+    /// The triangle of a component as pairs of float16 numbers hold it, row by row.
+    pub(super) fn triangle(&self, c: usize) -> impl Iterator<Item = f32> {
+        self.parameters.triangle(c).iter().map(|a| pair_of_halves(*a))
+    }
+
+    /// The shifts of the triangle of a component (D,).
+    pub(super) fn shift(&self, c: usize) -> &[f32] {
+        let d = self.parameters.n_features;
+        &self.shifts[c * d..][..d]
+    }
+
+    /// What the coefficients or the triangle of a component are multiplied by; see [`power`].
+    fn power(&self, c: usize) -> f32 {
+        power(self.components[c].largest)
     }
 
     pub(super) fn components(&self) -> &[Component] {
@@ -737,6 +837,9 @@ impl TensorCoresLayout {
             let of_rounded = if rounded[c] > 0.0 { counts[c] / rounded[c] } else { 0.0 };
             scale * of_rounded / f64::from(PRODUCT_SCALE * RESPONSIBILITY_SCALE)
         };
+        let of_component = |(count, component): (&f64, &Component)| count * component.missing;
+        let missing: f64 = counts.iter().zip(&self.components).map(of_component).sum();
+        let log2 = log2 + scale / f64::from(RESPONSIBILITY_SCALE) * missing;
         let inverse = &frame.inverse;
         let write_first = |c: usize, mut row: ArrayViewMut1<'_, f64>| {
             let unit = unit(c) / f64::from(ONE);
@@ -836,26 +939,96 @@ const _: () = assert!(RESPONSIBILITY_SCALE <= 65504.0, "a responsibility of one 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ndarray::{arr1, arr2, arr3};
+    use half::f16;
+    use ndarray::{Array3, arr1, arr2, arr3};
 
-    #[test]
-    fn two_halves_hold_a_number_to_its_last_digit_but_one() {
-        for v in [1.0f32, -3.0, 12345.678, 0.1, 2f32.powi(-3) / 3.0, -1e-5, 0.0, 16383.999] {
-            let held = pair_of_halves(v);
-            assert!((held - v).abs() <= (v.abs() * 2f32.powi(-23)).max(2f32.powi(-25)), "{v} {held}");
-        }
-        assert_eq!(pair_of_halves(2047.75), 2047.75);
+    /// As the kernels split a number, after they multiplied it with a power of two.
+    fn split_into_halves(v: f32) -> f32 {
+        let rounded = |v: f32| f16::from_f32(v).to_f32();
+        let high = rounded(v);
+        high + rounded(v - high)
     }
 
-    /// The determinant of what the pairs hold, by the product itself.
     #[test]
-    fn a_split_triangle_has_a_determinant_of_its_own() {
-        let triangle = [0.7123457f32, 0.3, 1.2345678, -0.1, 0.2, 0.0314159];
-        let Split { power, log2 } = Split::new(&triangle, 3);
-        assert_eq!(power, 2f32.powi(14));
-        let ratios = [0, 2, 5].map(|i| f64::from(pair_of_halves(triangle[i] * power)) / f64::from(triangle[i] * power));
-        let expected = ratios.iter().product::<f64>().log2();
-        assert!(expected != 0.0 && (log2 - expected).abs() < 1e-15, "{log2} {expected}");
+    fn pairs_hold_what_was_rounded_to_them() {
+        for v in
+            [1.0f32, -3.0, 12345.678, 0.1, 2f32.powi(-3) / 3.0, 2047.75, 16383.999, 3.14159e9, 1.0 - 2f32.powi(-24)]
+        {
+            let held = pair_of_halves(v);
+            assert!((held - v).abs() <= v.abs() * 2f32.powi(-23), "{v} {held}");
+            let power = power(v.abs() * 7.0);
+            assert_eq!(split_into_halves(held * power), held * power, "{v}");
+        }
+        assert_eq!(pair_of_halves(0.0), 0.0);
+        assert!(pair_of_halves(1e-38).abs() <= 1e-38 && pair_of_halves(1e32).is_finite());
+    }
+
+    /// Three components, of which the last has no weight, and the parameters of a frame that is not the data's own.
+    fn some(covariances: Covariances) -> (Mixture, Frame, DeviceParameters<f32>) {
+        let frame = Frame::of(arr2(&[[-30.0f32, 0.1, 5.0], [11.0, 0.2, 9.0], [24.0, 0.7, 9.5]]).view());
+        let means = arr2(&[[1.3, 0.3, 7.0], [-8.1, 0.5, 9.1], [0.0, 0.0, 0.0]]);
+        let mixture = Mixture::new(arr1(&[0.31, 0.69, 0.0]), means, covariances).unwrap();
+        let parameters = DeviceParameters::with_matrices(&mixture, &frame).unwrap();
+        (mixture, frame, parameters)
+    }
+
+    /// log₂ of what the kernels multiply a component's 2^(exponent − seed) by, with what they are off by.
+    fn log2_factor(component: &Component) -> f64 {
+        f64::from(component.weight).log2() + component.missing
+    }
+
+    /// Completing the square gives the mean and the integral of what the kernels hold.
+    #[test]
+    fn a_held_diagonal_has_the_mean_and_is_normalised() {
+        let variances = arr2(&[[31.7, 0.013, 2.1], [1.0, 0.02, 5.3], [1.0, 1.0, 1.0]]);
+        let (mixture, frame, parameters) = some(Covariances::Diag(variances));
+        let layout = TensorCoresLayout::new(&mixture, parameters.clone(), &frame);
+        for c in 0..2 {
+            let component = &layout.components[c];
+            let mut log2 = f64::from(component.seed) + log2_factor(component);
+            let mut expected = f64::from(parameters.seed[c]) + f64::from(parameters.weight[c]).log2();
+            for j in 0..3 {
+                let [first, square] = [0, 1].map(|i| f64::from(layout.coefficients[6 * c + 2 * j + i]));
+                let (first, square) = (first * f64::from(ONE), -square);
+                let mean = frame.apply(j, mixture.means()[[c, j]]);
+                assert!((first / (2.0 * square) - mean).abs() <= 2f64.powi(-22) * mean.abs(), "{c} {j}");
+                let s = f64::from(parameters.scale[3 * c + j]);
+                assert_ne!(square, s * s, "there is something to correct");
+                log2 += first * first / (4.0 * square) - square.log2() / 2.0;
+                expected -= s.log2();
+            }
+            assert!((log2 - expected).abs() < 1e-13 * (1.0 + expected.abs()), "{c}: {log2} {expected}");
+        }
+        assert_eq!((layout.components[2].weight, layout.components[2].seed), (0.0, DEAD_SEED));
+    }
+
+    #[test]
+    fn a_held_triangle_has_the_mean_and_is_normalised() {
+        let one = arr2(&[[31.7, 0.31, 2.1], [0.31, 0.02, 0.05], [2.1, 0.05, 1.9]]);
+        let mut all = Array3::zeros((3, 3, 3));
+        [one.clone(), one * 0.3, Array2::eye(3)]
+            .iter()
+            .enumerate()
+            .for_each(|(c, m)| all.index_axis_mut(Axis(0), c).assign(m));
+        let (mixture, frame, parameters) = some(Covariances::Full(all));
+        let layout = TensorCoresLayout::of_features(&mixture, parameters.clone(), &frame);
+        for c in 0..2 {
+            let held: Vec<f32> = layout.triangle(c).collect();
+            let from = parameters.triangle(c);
+            assert_ne!(held, from, "there is something to correct");
+            let mean: Vec<f64> = (0..3).map(|j| frame.apply(j, mixture.means()[[c, j]])).collect();
+            let mut log2 = f64::from(layout.components[c].seed) + log2_factor(&layout.components[c]);
+            let mut expected = f64::from(parameters.seed[c]) + f64::from(parameters.weight[c]).log2();
+            for i in 0..3 {
+                let terms = || (0..=i).map(|j| f64::from(held[triangle(i) + j]) * mean[j]);
+                let size: f64 = terms().map(f64::abs).sum();
+                let of_mean = terms().sum::<f64>() + f64::from(layout.shift(c)[i]);
+                assert!(of_mean.abs() <= 2f64.powi(-24) * size, "{c} {i}: {of_mean}");
+                log2 -= f64::from(held[triangle(i) + i]).log2();
+                expected -= f64::from(from[triangle(i) + i]).log2();
+            }
+            assert!((log2 - expected).abs() < 1e-13 * (1.0 + expected.abs()), "{c}: {log2} {expected}");
+        }
     }
 
     /// Features are multiplied as long as no component is so narrow and so far, or its features so correlated, that digits are lost.
@@ -868,7 +1041,7 @@ mod tests {
             let covariances = Covariances::Full(arr3(&[[[variance, other], [other, variance]]]));
             let mixture = Mixture::new(arr1(&[1.0]), arr2(&[[mean, 0.0]]), covariances).unwrap();
             let parameters = DeviceParameters::with_matrices(&mixture, &frame).unwrap();
-            TensorCoresLayout::of_features(&mixture, parameters, &frame).expandable
+            TensorCoresLayout::of_features(&mixture, parameters, &frame).expandable()
         };
         assert!(expandable(0.0, 0.0) && expandable(3.0, 0.9));
         assert!(!expandable(100.0, 0.0) && !expandable(0.0, 1.0 - 1e-5));

@@ -1,7 +1,7 @@
 //! `warpgroup_whitened`, the E-step of matrices on a device whose warpgroups multiply: `warpgroup_whiten` leaves the exponents of a piece of the samples,
 //! `warpgroup_normalise` their log-sum-exps, `warpgroup_respond` responsibilities and their sums, and `warpgroup_outer` adds up products of features, slice by slice.
 use super::operand::{Operand, forming_grid, most_forming_blocks};
-use super::pieces::{Division, Others, Piece, Pieces};
+use super::pieces::{Division, Others, Piece, Pieces, Wanted};
 use super::tensor_cores_layout::{TensorCoresLayout, WhitenedSection, WhitenedShapes};
 use super::whitened::prepare;
 use crate::Result;
@@ -114,11 +114,12 @@ impl WarpgroupWhitened {
     }
 
     /// Starts the E-step over some samples, at most as many as it was made for.
-    pub fn start<'a>(
+    pub(super) fn start<'a>(
         &'a self,
         stream: &'a Stream,
         parameters: Numbers<'a, f32>,
         columns: Columns<'a>,
+        wanted: Wanted,
     ) -> Result<Running<'a, ()>> {
         let section = |section: WhitenedSection| parameters.part(self.shapes.section(section));
         let (shape, triangles) = (self.shape, Numbers::of(&self.triangles));
@@ -128,7 +129,7 @@ impl WarpgroupWhitened {
         let (shifts, constants) = (section(WhitenedSection::Shifts)?, section(WhitenedSection::Constants)?);
         let (weights, weighted) = (section(WhitenedSection::Weights)?, self.task.weighted);
         let responsibilities = Numbers::of(&self.responsibilities);
-        self.pieces.start(stream, columns, running, |piece| {
+        self.pieces.start(stream, columns, running, wanted, |piece| {
             let n = piece.columns.n();
             let form = |features| {
                 let items = n.next_multiple_of(TILE) / 4 * shape.octets();
@@ -145,6 +146,9 @@ impl WarpgroupWhitened {
             let normalising = Normalising { shape, weights, weighted, piece };
             let grid = Grid { shared: FINISH_SHARED_BYTES, ..simple(n) };
             let running = running.followed_by(stream.launch(self.normalise, grid, normalising)?.borrowed());
+            if wanted == Wanted::Total {
+                return Ok(running);
+            }
             let responding = Responding { shape, features, weights, responsibilities, piece };
             let grid = Grid::new(shape.chunks(), RESPOND_BLOCK, shape.respond_bytes()).slices(piece.others.0);
             let running = running.followed_by(stream.launch(self.respond, grid, responding)?.borrowed());

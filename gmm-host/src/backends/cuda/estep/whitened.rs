@@ -1,6 +1,6 @@
 //! `whitened`, the E-step of matrices on the matrix units: `whiten` leaves the exponents of a piece of the samples, `outer` adds up products of features weighted by
 //! the responsibilities, slice by slice, and `reduce_slices` adds up the slices' sums.
-use super::pieces::{Division, Piece, Pieces};
+use super::pieces::{Division, Piece, Pieces, Wanted};
 use super::tensor_cores_layout::{TensorCoresLayout, WhitenedSection, WhitenedShapes};
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
@@ -105,7 +105,7 @@ impl Whitened {
         let running = stream.launch(self.split, split.grid(), split)?.borrowed();
         let (shifts, constants) = (section(WhitenedSection::Shifts)?, section(WhitenedSection::Constants)?);
         let weights = section(WhitenedSection::Weights)?;
-        self.pieces.start(stream, columns, running, |piece| {
+        self.pieces.start(stream, columns, running, Wanted::Statistics, |piece| {
             let Piece { columns, exponents, blocks, output, slices, add, sums, .. } = piece;
             let weighted = self.task.weighted;
             let likelihoods =

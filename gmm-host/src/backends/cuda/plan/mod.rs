@@ -203,9 +203,10 @@ impl Family {
         matches!(self, FusedTensorCores | TensorCores | Warpgroup | WarpgroupWhitened | Whitened)
     }
 
-    /// Whether it is an E-step on the matrix units that multiplies matrices with features, not with products of features.
-    pub fn multiplies_features(self) -> bool {
-        matches!(self, Self::Whitened | Self::WarpgroupWhitened)
+    /// Whether it is an E-step on the matrix units that multiplies features, not products of features, with what it has of a mixture; `full`: of one
+    /// with matrices.
+    pub fn multiplies_features(self, full: bool) -> bool {
+        full && matches!(self, Self::Whitened | Self::WarpgroupWhitened | Self::FusedTensorCores)
     }
 
     /// The operations that it has.
@@ -295,6 +296,25 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
     };
     let families: Vec<Family> = in_order.iter().copied().filter(usable).collect();
     if families.is_empty() && usable(&General) { vec![General] } else { families }
+}
+
+/// The E-step's task and variant whose first kernels give a total sooner than the kernels for totals do, if there is one. On an H200, N = 10⁶, from
+/// parameters to total, by these kernels and by `tiled` (milliseconds, 2026-11-24): D = 32, K = 64 1.1 and 2.6; D = 64, K = 32 1.3 and 4.4;
+/// D = 128, K = 16 1.7 and 8.1.
+///
+/// The units cut off the last digits of sums of products, which makes a total too high by about 2·10⁻⁸ of itself. How much a product loses also depends on its
+/// parameter, on how many zeros that ends with. In a difference of two totals this averages out over the parameters: what is left is the error of
+/// a total over the root of their number. So there have to be many.
+pub fn total_on_matrix_units(task: &Task, limits: &Limits) -> Option<(Task, Variant)> {
+    let Task { n, k, d, full, tied, .. } = *task;
+    let task = Task { operation: Operation::EStep, expandable: true, ..*task };
+    let parameters = k * (d * (d + 1) / 2);
+    let suits = full && !tied && d >= WIDE_OF_WARPGROUPS && parameters >= MANY_PARAMETERS;
+    if !suits || n.saturating_mul(parameters) < LONG_TOTAL || Family::WarpgroupWhitened.problem(&task, limits).is_some()
+    {
+        return None;
+    }
+    candidates(&task, Some(Family::WarpgroupWhitened), limits).first().map(|variant| (task, *variant))
 }
 
 /// The variants to be timed for a task, the likely best first; of one family if that is requested and has the operation.
@@ -438,6 +458,11 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
     }
     fitting
 }
+
+/// Multiply-adds of a total from which on the host's part of one on the matrix units does not count.
+const LONG_TOTAL: usize = 4_000_000_000;
+/// Numbers of all triangles of a mixture from which on totals on the matrix units have differences as exact as those of the other kernels.
+const MANY_PARAMETERS: usize = 1 << 14;
 
 /// Whether an E-step takes so long that its shapes are worth timing.
 fn is_long(task: &Task) -> bool {

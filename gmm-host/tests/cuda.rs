@@ -325,9 +325,9 @@ fn speech(n: usize) -> (Mixture, Array2<f32>) {
 }
 
 /// Log-likelihoods that the matrix units give: those of E-steps, and totals of so much arithmetic that an E-step's first kernels give them sooner than others do. Each is
-/// within 10⁻⁷ of itself. Of up to 10⁶ samples of the mixture, the differences of those of parameter sets 10⁻³ apart are within 0.03: 0.02 is expected at most
-/// where totals are asked for, and float32's own kernels were off by up to 0.021 here. A mixture that would lose digits is left to the other
-/// kernels. The truth is the CPU's in float64, which other tests compare with the reference.
+/// within 10⁻⁷ of itself. Of up to 10⁶ samples of the mixture, the differences of those of parameter sets 10⁻³ apart are within 0.04, twice the deviation that is
+/// expected at most where totals are asked for; here they were up to 0.024 off, and those of float32's own kernels 0.025. A mixture that would
+/// lose digits is left to the other kernels. The truth is the CPU's in float64, which other tests compare with the reference.
 fn likelihoods_of_the_matrix_units() {
     if !gpu_harness::warpgroups() {
         return;
@@ -379,7 +379,7 @@ fn likelihoods_of_the_matrix_units() {
             let relative = [0, 4].map(|i| (got[i] - exact[i]) / exact[i].abs());
             let differences = [1, 2, 3].map(|i| (got[i] - got[0]) - (exact[i] - exact[0]));
             println!("{what}, {of}: {relative:?}, {differences:+.4?}");
-            if relative.iter().any(|error| error.abs() > 1e-7) || differences.iter().any(|v| v.abs() > 0.03) {
+            if relative.iter().any(|error| error.abs() > 1e-7) || differences.iter().any(|v| v.abs() > 0.04) {
                 wrong.push(format!("{what}, {of}: {relative:?}, {differences:?}"));
             }
         }

@@ -149,11 +149,19 @@ pub fn ended_by(signal: &str, folder: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// The program, running in `folder`.
+/// The program, running in `folder`. It does not ignore SIGHUP, even if these tests do because `nohup` started them.
 #[cfg(unix)]
 pub fn start(folder: &Path, args: &[&str]) -> std::process::Child {
+    use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
     let mut command = Command::new(env!("CARGO_BIN_EXE_gmm"));
+    let heed_sighup = || {
+        // SAFETY: may be called between fork and exec, and changes this process alone.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: the closure allocates nothing and takes no lock.
+    unsafe { command.pre_exec(heed_sighup) };
     command.current_dir(folder).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 

@@ -312,9 +312,9 @@ impl Component {
         Self { seed, weight, missing: log2_near_one(exact / f64::from(weight)), largest, error }
     }
 
-    /// Its expected error, if it is so far from the centre of the data.
+    /// Its expected error, if it is so far from the centre of the data; infinite where these kernels are not to be used.
     fn error_at(&self, distance: f64) -> f64 {
-        if distance <= NEAR { self.error } else { f64::INFINITY }
+        if distance <= NEAR && self.error <= EXPONENT_ERROR { self.error } else { f64::INFINITY }
     }
 
     /// The expected error of an exponent, from the sum of the squares of its terms and the largest of its coefficients.
@@ -332,7 +332,7 @@ impl Component {
             #[inline(always)]
             || {
                 for ((s, m), to) in scale.iter().zip(shift).zip(row.chunks_exact_mut(2)) {
-                    *<&mut [f32; 2]>::try_from(to).unwrap_or(&mut [0.0; 2]) = Feature::new(*s, *m).coefficients;
+                    to.copy_from_slice(&Feature::new(*s, *m).coefficients);
                 }
                 let square = |m: f32| f64::from(m) * f64::from(m);
                 let of_terms = sum_of([shift], |[m]| (unit + square(m)) * (unit + 5.0 * square(m)));
@@ -539,7 +539,7 @@ pub(crate) struct TensorCoresLayout {
     components: Vec<Component>,
     /// The shifts of the triangles (K, D); only of a layout [`of_features`](Self::of_features).
     shifts: Vec<f32>,
-    /// The largest expected error of an exponent; infinite where moments around the centre of the data will not do.
+    /// The largest expected error of an exponent; infinite where it is too large, or moments around the centre of the data will not do.
     ///
     /// Splitting a number into two float16 numbers costs up to 2^-22 of it, 2^-23.5 in the mean square. Both features of a product, the
     /// product, the coefficient and what is left out: together 2^-22 of each coefficient times product, with random signs. For the
@@ -618,7 +618,7 @@ impl TensorCoresLayout {
 
     /// Whether these kernels keep the digits of the mixture.
     pub fn expandable(&self) -> bool {
-        self.error <= EXPONENT_ERROR
+        self.error.is_finite()
     }
 
     /// Whether they keep the digits of a log-likelihood, for which more is asked than for an E-step.

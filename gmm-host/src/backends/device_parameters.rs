@@ -360,13 +360,18 @@ fn weights_and_seeds<T: Float>(constant: &[f64]) -> (f64, Vec<T>, Vec<T>) {
         }
         let exact = relative.max(MIN_WEIGHT_EXPONENT).exp2();
         let w = T::from_f64(exact);
-        // log₂(exact / w), from the first two terms of its series: their difference is a rounding.
-        let e = exact / w.into() - 1.0;
-        let rest = (e - e * e / 2.0) * std::f64::consts::LOG2_E;
+        let rest = log2_near_one(exact / w.into());
         weight.push(w);
         seed.push(T::from_f64(relative - relative.max(MIN_WEIGHT_EXPONENT) + rest));
     }
     (offset, weight, seed)
+}
+
+/// log₂ of a number that differs from one by roundings: the first two terms of the series.
+#[inline(always)]
+pub(crate) fn log2_near_one(v: f64) -> f64 {
+    let e = v - 1.0;
+    (e - e * e / 2.0) * std::f64::consts::LOG2_E
 }
 
 /// log₂ of a product of positive normal numbers, with one logarithm.

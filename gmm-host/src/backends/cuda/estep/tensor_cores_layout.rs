@@ -2,7 +2,9 @@
 use super::weighted_sums_layout::{NEAR, distance, mean_in_frame};
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::backends::cuda::plan::{Family, Task, Variant};
-use crate::backends::device_parameters::{ColumnConstants, DeviceParameters, Matrices, numbers_in, triangle};
+use crate::backends::device_parameters::{
+    ColumnConstants, DeviceParameters, Matrices, log2_near_one, numbers_in, triangle,
+};
 use crate::data::frame::Frame;
 use crate::model::linalg::{sum_of, vectorised};
 use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
@@ -304,12 +306,17 @@ impl Component {
     /// Of no weight.
     const DEAD: Self = Self { seed: DEAD_SEED, weight: 0.0, missing: 0.0, largest: 0.0, error: 0.0 };
 
-    /// A component of which `constant` is log₂ of what its part of the likelihood is multiplied by, beside `weight`.
-    fn new(constant: f64, weight: f32, largest: f32, error: f64) -> Self {
-        let seed = constant as f32;
-        let exact = f64::from(weight) * (constant - f64::from(seed)).exp2();
+    /// A component whose weight is to be multiplied by 2^`more`, which is nearly one.
+    fn new(seed: f32, weight: f32, more: f64, largest: f32, error: f64) -> Self {
+        let exact = f64::from(weight) * more.exp2();
         let weight = exact as f32;
         Self { seed, weight, missing: log2_near_one(exact / f64::from(weight)), largest, error }
+    }
+
+    /// A component of which `constant` is log₂ of what its part of the likelihood is multiplied by, beside `weight`.
+    fn with_constant(constant: f64, weight: f32, largest: f32, error: f64) -> Self {
+        let seed = constant as f32;
+        Self::new(seed, weight, constant - f64::from(seed), largest, error)
     }
 
     /// Its expected error, if it is so far from the centre of the data; infinite where these kernels are not to be used.
@@ -348,7 +355,7 @@ impl Component {
                 of_terms += f64::from(v) * f64::from(v);
             }
         }
-        Self::new(constant, parameters.weight[c], largest, Self::error(of_terms, largest, 2 * d))
+        Self::with_constant(constant, parameters.weight[c], largest, Self::error(of_terms, largest, 2 * d))
     }
 
     /// Writes the coefficients of a component with a triangle.
@@ -371,7 +378,7 @@ impl Component {
             of_terms += v * v * sizes[i] * sizes[j];
         }
         let error = Self::error(of_terms, largest, products(d, true));
-        Self::new(coefficients.constant, parameters.weight[c], largest, error)
+        Self::with_constant(coefficients.constant, parameters.weight[c], largest, error)
     }
 
     /// Writes the shifts of a component's triangle: b of A·x + b, where A is what the pairs hold.
@@ -402,18 +409,9 @@ impl Component {
                 (largest(matrix), of_terms, determinant)
             },
         );
-        let exact = f64::from(parameters.weight[c]) * determinant.exp2();
-        let weight = exact as f32;
-        let missing = log2_near_one(exact / f64::from(weight));
-        Self { seed: parameters.seed[c], weight, missing, largest, error: 2f64.powi(-19) * of_terms.sqrt() }
+        let error = 2f64.powi(-19) * of_terms.sqrt();
+        Self::new(parameters.seed[c], parameters.weight[c], determinant, largest, error)
     }
-}
-
-/// log₂ of a number that differs from one by roundings: the first two terms of the series.
-#[inline(always)]
-fn log2_near_one(v: f64) -> f64 {
-    let e = v - 1.0;
-    (e - e * e / 2.0) * std::f64::consts::LOG2_E
 }
 
 /// A feature of a component with a diagonal covariance, as the kernels hold it.
@@ -592,8 +590,8 @@ impl TensorCoresLayout {
         Self { covariance_type, parameters, mixture, coefficients, components, shifts: Vec::new(), error }
     }
 
-    /// For `whitened` and `warpgroup_whitened`, which multiply the triangles with the features themselves: without coefficients, which take
-    /// D times as long.
+    /// For `whitened`, `warpgroup_whitened`, and `fused_tensor_cores` with matrices, which multiply the triangles with the features themselves: without
+    /// coefficients, which take D times as long.
     ///
     /// [`Self::error`] then is: the terms of t = A·x + b are split as those of an exponent are, and there are D of them in a row,
     /// whose sums the units truncate; together that costs some 2^-20 of the root of the sum of their squares, and of |t|², twice as much.

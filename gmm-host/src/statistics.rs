@@ -1,9 +1,9 @@
 //! The sufficient statistics of an E-step, and the M-step.
-use crate::model::linalg::{for_each_matrix, mirror, try_for_each_row};
+use crate::model::linalg::{all, for_each_matrix, mirror, row_major, try_for_each_row, vectorised};
 use crate::{CovarianceType, Covariances, Error, Mixture, Result};
 #[cfg(feature = "cuda")]
 use ndarray::{Array, Array3, ArrayViewMut, RemoveAxis};
-use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis, s};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
 
 /// Added to every count before it divides, as in scikit-learn (10·ε); see [`Statistics::update`].
 pub const COUNT_FLOOR: f64 = 10.0 * f64::EPSILON;
@@ -139,25 +139,39 @@ fn move_to_mean(
     Ok(())
 }
 
-/// As [`move_to_mean`], of a component with a full covariance: its second moments (D, D), of which only the lower triangle is read.
+/// As [`move_to_mean`], of a component with a full covariance: its second moments (D, D), row by row, of which only the lower triangle is read.
 fn move_matrix_to_mean(
     component: usize,
     count: f64,
     mut first: ArrayViewMut1<'_, f64>,
     mut second: ArrayViewMut2<'_, f64>,
 ) -> Result<()> {
-    let lower = |i: usize| s![..=i];
     check_finite("the first moment", component, [first.view()])?;
-    let rows = second.outer_iter().enumerate().map(|(i, row)| row.slice_move(lower(i)));
-    check_finite("the second moment", component, rows)?;
     divide(first.view_mut(), count);
-    if count > 0.0 {
-        for ((i, mut row), &a) in second.outer_iter_mut().enumerate().zip(&first) {
-            // The product of the deltas first, as everywhere.
-            row.slice_mut(lower(i)).zip_mut_with(&first.slice(lower(i)), |v, b| *v -= count * (a * b));
-        }
+    let (delta, d) = (row_major(first.view()), first.len());
+    let second = second.as_slice_mut().unwrap_or_default();
+    let finite = vectorised(
+        #[inline(always)]
+        || {
+            let mut finite = true;
+            for (i, row) in second.chunks_exact_mut(d).enumerate() {
+                let row = &mut row[..=i];
+                if count > 0.0 {
+                    // The product of the deltas first, as everywhere.
+                    let a = delta[i];
+                    row.iter_mut().zip(&*delta).for_each(|(v, b)| *v -= count * (a * b));
+                }
+                // What was not finite still is not.
+                finite &= all(row, f64::is_finite);
+            }
+            finite
+        },
+    );
+    if !finite {
+        let rows = second.chunks_exact(d).enumerate().map(|(i, row)| ArrayView1::from(&row[..=i]));
+        check_finite("the second moment", component, rows)?;
     }
-    tidy_matrix(second);
+    tidy_matrix(second, d);
     Ok(())
 }
 
@@ -270,6 +284,12 @@ impl Statistics {
         scatter.check_shape("second moments", k, d)?;
         check_totals(log_likelihood, counts)?;
         let mut deltas = first;
+        // Matrices are gone through row by row.
+        match scatter {
+            Covariances::Full(v) if !v.is_standard_layout() => *v = v.as_standard_layout().into_owned(),
+            Covariances::Tied(v) if !v.is_standard_layout() => *v = v.as_standard_layout().into_owned(),
+            _ => {}
+        }
         match scatter {
             Covariances::Diag(v) => {
                 try_for_each_row(&mut deltas, v, |c, first, second| move_to_mean(c, counts[c], first, second))?;
@@ -293,7 +313,7 @@ impl Statistics {
                 let delta = |c: usize| deltas.row(c).to_vec();
                 (0..k).filter(|c| counts[*c] > 0.0).for_each(|c| add_outer(scatter, c, -counts[c], &delta(c)));
                 match scatter {
-                    Covariances::Tied(v) => tidy_matrix(v.view_mut()),
+                    Covariances::Tied(v) => tidy_matrix(v.as_slice_mut().unwrap_or_default(), d),
                     scatter => scatter.map_inplace(clamp),
                 }
             }
@@ -602,10 +622,10 @@ fn add_outer(scatter: &mut Covariances, c: usize, factor: f64, delta: &[f64]) {
     }
 }
 
-/// Sets diagonal entries that rounding left below zero to zero, and mirrors the lower triangle.
-fn tidy_matrix(mut matrix: ArrayViewMut2<'_, f64>) {
-    matrix.diag_mut().map_inplace(clamp);
-    mirror(matrix);
+/// Sets diagonal entries that rounding left below zero to zero, and mirrors the lower triangle, of a matrix of D rows.
+fn tidy_matrix(matrix: &mut [f64], d: usize) {
+    matrix.iter_mut().step_by(d + 1).for_each(clamp);
+    mirror(matrix, d);
 }
 
 /// Sets a variance that rounding left below zero to zero.

@@ -5,9 +5,9 @@
 //! (0, 1], and its rounding error into seedₖ, so that no rounding of a constant repeats itself N times.
 use crate::compensated::neumaier_sum;
 use crate::data::frame::{Float, Frame};
-use crate::model::linalg::{STRIP, at_once, row_major, side_by_side, vectorised};
+use crate::model::linalg::{at_once, row_major, side_by_side, vectorised};
 use crate::{Covariances, Error, Mixture, Result};
-use ndarray::{ArrayView2, Axis};
+use ndarray::Axis;
 use rayon::prelude::*;
 
 /// The parameters of a mixture in the frame of a data set, in the working precision.
@@ -117,18 +117,28 @@ impl<T: Float> DeviceParameters<T> {
                 let former = if let Some(Matrices::Each(former)) = former { former } else { Vec::new() };
                 let mut matrices = numbers_in(former, k * triangle(d));
                 let rows =
-                    rows.zip(matrices.par_chunks_exact_mut(triangle(d))).enumerate().with_min_len(at_once(d * d));
+                    rows.zip(matrices.par_chunks_exact_mut(triangle(d))).enumerate().with_min_len(at_once(d * d / 4));
                 let component = |(c, (shift, matrix)): (usize, (&mut [T], &mut [T]))| {
-                    write_triangle(matrix, u.index_axis(Axis(0), c), frame);
-                    with_matrix(mixture, frame, c, matrix, shift)
+                    let u = row_major(u.index_axis(Axis(0), c));
+                    with_matrix(
+                        mixture,
+                        frame,
+                        c,
+                        &u,
+                        shift,
+                        #[inline(always)]
+                        |j, column| write_column(matrix, j, column),
+                    )
                 };
                 (rows.map(component).collect(), Vec::new(), Matrices::Each(matrices))
             }
             Covariances::Tied(u) => {
+                let u = row_major(u.view());
                 let mut matrix = vec![zero; triangle(d)];
-                write_triangle(&mut matrix, u.view(), frame);
-                let rows = rows.enumerate().with_min_len(at_once(d * d));
-                let component = |(c, shift): (usize, &mut [T])| with_matrix(mixture, frame, c, &matrix, shift);
+                for_each_column(&u, frame, |j, column: &[_]| write_column(&mut matrix, j, column));
+                let rows = rows.enumerate().with_min_len(at_once(d * d / 4));
+                let component =
+                    |(c, shift): (usize, &mut [T])| with_matrix(mixture, frame, c, &u, shift, |_, _: &[_]| ());
                 (rows.map(component).collect(), vec![T::from_f64(1.0); k * d], Matrices::Shared(matrix))
             }
             // The types without matrices have no factor.
@@ -300,51 +310,96 @@ fn for_a_row<R>(len: usize, f: impl FnOnce() -> R) -> R {
     if len < SHORT_ROW { f() } else { vectorised(f) }
 }
 
-/// Writes the shift of a component with a triangle, and returns log₂ of its weight and of the triangle's determinant.
-fn with_matrix<T: Float>(mixture: &Mixture, frame: &Frame, c: usize, matrix: &[T], shift: &mut [T]) -> Result<f64> {
+/// Calls `f` with each column of A = √(log₂e / 2)·Uᵀ over the frame's scales, rounded, of U (D, D) row by row: with its number j, and its numbers from
+/// row [`first_row`]`(j)` on, zeros behind row D up to [`padded`]`(D)`.
+#[inline(always)]
+pub(crate) fn for_each_column<T: Float>(u: &[f64], frame: &Frame, mut f: impl FnMut(usize, &[T])) {
+    let root = (std::f64::consts::LOG2_E / 2.0).sqrt();
+    let d = frame.inverse.len();
+    let mut column = vec![T::from_f64(0.0); padded(d)];
+    for (j, (row, inverse)) in u.chunks_exact(d).zip(&frame.inverse).enumerate() {
+        let first = first_row(j);
+        let column = &mut column[first..];
+        column.iter_mut().zip(&row[first..]).for_each(|(to, u)| *to = T::from_f64(root * u * inverse));
+        f(j, column);
+    }
+}
+
+/// Numbers of a vector register of most processors, or of two of them.
+const VECTOR: usize = 8;
+
+/// The first row that is looked at of column j of a lower triangle: that of the diagonal or one before, where there are zeros.
+pub(crate) const fn first_row(j: usize) -> usize {
+    j / VECTOR * VECTOR
+}
+
+/// D, rounded up to whole vectors.
+pub(crate) const fn padded(d: usize) -> usize {
+    d.next_multiple_of(VECTOR)
+}
+
+/// Writes a column of [`for_each_column`] to a triangle that is stored row by row.
+#[inline(always)]
+fn write_column<T: Float>(out: &mut [T], j: usize, column: &[T]) {
+    let mut place = triangle(j) + j;
+    for (i, v) in (j..).zip(&column[j - first_row(j)..]) {
+        let Some(to) = out.get_mut(place) else { return };
+        *to = *v;
+        place += i + 1;
+    }
+}
+
+/// Calls `each` with the columns of a component's matrix as [`for_each_column`] does, writes its shift, and returns log₂ of its weight and of the
+/// matrix's determinant.
+fn with_matrix<T: Float>(
+    mixture: &Mixture,
+    frame: &Frame,
+    c: usize,
+    u: &[f64],
+    shift: &mut [T],
+    mut each: impl FnMut(usize, &[T]),
+) -> Result<f64> {
+    let d = shift.len();
     let weight = mixture.weights()[c];
+    let mean = mixture.means().index_axis_move(Axis(0), c);
+    // Of each row, so that none of the sums waits for another.
+    let mut of_rows = vec![0.0; 2 * padded(d)];
+    let (shifts, sizes) = of_rows.split_at_mut(padded(d));
+    let mut pivots = vec![T::from_f64(0.0); d];
+    vectorised(
+        #[inline(always)]
+        || {
+            for_each_column(
+                u,
+                frame,
+                #[inline(always)]
+                |j, column: &[T]| {
+                    let first = first_row(j);
+                    let centre = (frame.shift[j] - mean[j]) * frame.scale[j];
+                    for ((shift, size), &a) in shifts[first..].iter_mut().zip(&mut sizes[first..]).zip(column) {
+                        let a: f64 = a.into();
+                        *shift += a * centre;
+                        *size += a.abs();
+                    }
+                    pivots[j] = column[j - first];
+                    each(j, column);
+                },
+            );
+        },
+    );
     if weight == 0.0 {
         return Ok(f64::NEG_INFINITY);
     }
-    let mean = mixture.means().index_axis_move(Axis(0), c);
-    let centre: Vec<f64> = mean.iter().enumerate().map(|(j, mean)| (frame.shift[j] - mean) * frame.scale[j]).collect();
-    let mut product = LogProduct::default();
-    for (i, to) in shift.iter_mut().enumerate() {
-        let row = &matrix[triangle(i)..=triangle(i) + i];
-        // Several sums side by side, because one alone waits for each addition.
-        const SIDE_BY_SIDE: usize = 8;
-        let (mut m, mut reach) = ([0.0f64; SIDE_BY_SIDE], [0.0; SIDE_BY_SIDE]);
-        for (row, centre) in row.chunks(SIDE_BY_SIDE).zip(centre.chunks(SIDE_BY_SIDE)) {
-            for (((m, reach), &a), centre) in m.iter_mut().zip(&mut reach).zip(row).zip(centre) {
-                let a: f64 = a.into();
-                *m += a * centre;
-                *reach += a.abs();
-            }
-        }
-        let (m, reach) = (m.iter().sum::<f64>(), 16.0 * reach.iter().sum::<f64>());
-        let pivot: f64 = row[i].into();
-        if !(reach + m.abs() <= T::MAX_DEVIATION && pivot >= T::MIN_POSITIVE) {
+    for (i, (to, &pivot)) in shift.iter_mut().zip(&pivots).enumerate() {
+        // |x′| is below 16 by the choice of the frame; a pivot that is denormal has lost its digits.
+        if !(16.0 * sizes[i] + shifts[i].abs() <= T::MAX_DEVIATION && pivot.into() >= T::MIN_POSITIVE) {
             return Err(Error::OutOfRange { component: c, column: i, precision: T::NAME });
         }
-        product.multiply(pivot);
-        *to = T::from_f64(m);
+        *to = T::from_f64(shifts[i]);
     }
+    let mut product = LogProduct::default();
+    product.multiply_all(&pivots);
     Ok(weight.log2() + product.log2())
-}
-
-/// Writes √(log₂e / 2)·Uᵀ over the frame's scales, rounded.
-fn write_triangle<T: Float>(out: &mut [T], u: ArrayView2<'_, f64>, frame: &Frame) {
-    let root = (std::f64::consts::LOG2_E / 2.0).sqrt();
-    let d = u.nrows();
-    let u = u.as_standard_layout();
-    for first in (0..d).step_by(STRIP) {
-        let rows = u.as_slice().unwrap_or_default().chunks_exact(d).zip(&frame.inverse).enumerate();
-        for (j, (row, inverse)) in rows.take(first + STRIP) {
-            for (i, u) in row.iter().enumerate().take(first + STRIP).skip(first.max(j)) {
-                out[triangle(i) + j] = T::from_f64(root * u * inverse);
-            }
-        }
-    }
 }
 
 /// Splits log₂ constants (K,) into an offset that is common to all, the factors wₖ, and the seeds.

@@ -31,8 +31,8 @@ pub(crate) fn cancellation(mixture: &Mixture, frame: &Frame) -> f64 {
     let (weights, means, d) = (row_major(mixture.weights()), row_major(mixture.means()), mixture.n_features());
     // Numbers outside the range of float64 give NaN, which counts as above any limit.
     let or_infinite = |v: f64| if v.is_nan() { f64::INFINITY } else { v };
-    let at_once = at_once(d);
     if let Covariances::Diag(v) = mixture.covariances() {
+        let at_once = at_once(d);
         let variances = row_major(v.view());
         let rows = means.par_chunks(d * at_once).zip(variances.par_chunks(d * at_once));
         let squares = rows.zip(weights.par_chunks(at_once));
@@ -40,7 +40,8 @@ pub(crate) fn cancellation(mixture: &Mixture, frame: &Frame) -> f64 {
             squares.map(|((means, variances), weights)| of_variances(weights, means, variances, &frame.shift));
         return squares.map(or_infinite).reduce(|| 0.0, f64::max).sqrt();
     }
-    let counted = (0..weights.len()).into_par_iter().with_min_len(at_once).filter(|&c| weights[c] > 0.0);
+    let of_component = if mixture.factor().is_some() { d * d / 8 } else { d };
+    let counted = (0..weights.len()).into_par_iter().with_min_len(at_once(of_component)).filter(|&c| weights[c] > 0.0);
     let squares = counted.map(|c| {
         let mean = &means[c * d..][..d];
         let distances = mean.iter().zip(&frame.shift).map(|(mean, shift)| (mean - shift) * (mean - shift));
@@ -76,14 +77,26 @@ fn of_variances(weights: &[f64], means: &[f64], variances: &[f64], shift: &[f64]
     )
 }
 
-/// Σⱼ Pⱼⱼ·(Σⱼⱼ + `distances`ⱼ) of one covariance Σ and the factor U of its precision P = U·Uᵀ.
+/// Σⱼ Pⱼⱼ·(Σⱼⱼ + `distances`ⱼ) of one covariance Σ and the upper triangular factor U of its precision P = U·Uᵀ.
 fn of_matrix(
     distances: impl Iterator<Item = f64>,
     covariance: ArrayView2<'_, f64>,
     factor: ArrayView2<'_, f64>,
 ) -> f64 {
-    let precisions = factor.rows().into_iter().map(|row| row.dot(&row));
-    distances.zip(covariance.diag()).zip(precisions).map(|((distance, v), p)| (v + distance) * p).sum()
+    let (variances, factor) = (covariance.diag(), row_major(factor));
+    vectorised(
+        #[inline(always)]
+        || {
+            let rows = factor.chunks_exact(variances.len()).enumerate();
+            let precisions = rows.map(|(j, row)| sum_of([&row[j..]], |[u]| u * u));
+            distances.zip(variances).zip(precisions).map(|((distance, v), p)| (v + distance) * p).sum()
+        },
+    )
+}
+
+/// The numbers of a mixture's covariances, of which there are more than of its other parameters.
+fn numbers(mixture: &Mixture) -> usize {
+    mixture.covariances().shape().iter().product()
 }
 
 /// An evaluator in float32 whose parameters are relative to a frame.
@@ -205,7 +218,9 @@ impl<'a, E: Float32Evaluator + 'a> Evaluator for EitherPrecision<'a, E> {
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
-        self.for_mixture(mixture, Operation::LogLikelihood)?.log_likelihood(mixture)
+        on_pool_thread(numbers(mixture), || {
+            self.for_mixture(mixture, Operation::LogLikelihood)?.log_likelihood(mixture)
+        })
     }
 
     fn fix_batch_reference(&mut self, mixture: &Mixture) {
@@ -235,8 +250,7 @@ impl<'a, E: Float32Evaluator + 'a> Evaluator for EitherPrecision<'a, E> {
     }
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
-        let numbers = mixture.covariances().shape().iter().product();
-        on_pool_thread(numbers, || self.for_mixture(mixture, Operation::Statistics)?.statistics(mixture))
+        on_pool_thread(numbers(mixture), || self.for_mixture(mixture, Operation::Statistics)?.statistics(mixture))
     }
 
     fn metropolis(

@@ -138,18 +138,18 @@ pub(crate) fn gram(u: ArrayView2<'_, f64>) -> Array2<f64> {
     let (upper_factor, lower_factor) = (BlockStructure::TriangularUpper, BlockStructure::TriangularLower);
     let replace = Accum::Replace;
     matmul(lower, lower_factor, replace, u, upper_factor, u.transpose(), lower_factor, 1.0, Par::Seq);
-    mirror(product.view_mut());
+    mirror(product.as_slice_mut().unwrap_or_default(), d);
     product
 }
 
-/// Makes a matrix symmetric, of its lower triangle.
-pub(crate) fn mirror(mut matrix: ArrayViewMut2<'_, f64>) {
-    let d = matrix.nrows();
+/// Makes a matrix of D rows symmetric, of its lower triangle.
+pub(crate) fn mirror(matrix: &mut [f64], d: usize) {
     for first in (0..d).step_by(STRIP) {
         for i in first + 1..d {
-            for j in first..i.min(first + STRIP) {
-                matrix[[j, i]] = matrix[[i, j]];
-            }
+            let (above, row) = matrix.split_at_mut(i * d);
+            // The entries of column i, a row after the other.
+            let column = above[first * d + i..].iter_mut().step_by(d);
+            column.zip(&row[first..i.min(first + STRIP)]).for_each(|(to, v)| *to = *v);
         }
     }
 }

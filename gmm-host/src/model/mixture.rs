@@ -2,7 +2,7 @@
 use super::covariances::{CovarianceType, Covariances, bad_component};
 use super::linalg;
 use crate::{Error, Result};
-use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2};
+use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, Axis};
 use std::borrow::Cow;
 
 /// How far the sum of the weights may be from one. Weights rounded to float32 pass; the weights are evaluated as
@@ -145,6 +145,16 @@ impl Mixture {
     /// The Cholesky factors of the precisions where the type has matrices (`full`, `tied`).
     pub(crate) fn factor(&self) -> Option<&Covariances> {
         self.factor.as_ref()
+    }
+
+    /// The Cholesky factor (D, D) of a component's precision, where the type has matrices.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn factor_of(&self, c: usize) -> Option<ArrayView2<'_, f64>> {
+        match self.factor.as_ref()? {
+            Covariances::Full(u) => Some(u.index_axis(Axis(0), c)),
+            Covariances::Tied(u) => Some(u.view()),
+            Covariances::Diag(_) | Covariances::Spherical(_) => None,
+        }
     }
 
     /// scikit-learn's `precisions_`: Σ⁻¹ in the covariances' shape.

@@ -3,10 +3,11 @@ use super::weighted_sums_layout::{NEAR, distance, mean_in_frame};
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::backends::cuda::plan::{Family, Task, Variant};
 use crate::backends::device_parameters::{
-    ColumnConstants, DeviceParameters, Matrices, log2_near_one, numbers_in, triangle,
+    ColumnConstants, DeviceParameters, Matrices, first_row, for_each_column, log2_near_one, numbers_in, padded,
+    triangle,
 };
 use crate::data::frame::Frame;
-use crate::model::linalg::{sum_of, vectorised};
+use crate::model::linalg::{row_major, sum_of, vectorised};
 use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
 use gmm_kernels::estep::tensor_cores::{
     COLUMNS, ExponentsShape, FEATURE_SCALE, ONE, PRODUCT_SCALE, RAW_PITCH, RESPONSIBILITY_SCALE, STEP, TILE, WeighShape,
@@ -17,6 +18,7 @@ use gmm_kernels::simt::WARP;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, ArrayView1, ArrayViewMut1, ArrayViewMut2, Axis};
 use rayon::prelude::*;
+use std::convert::identity;
 use std::f64::consts::LN_2;
 use std::ops::Range;
 use std::sync::Arc;
@@ -369,7 +371,7 @@ impl Component {
         let d = parameters.n_features;
         let coefficients = Coefficients::new(parameters, c);
         // Of the features, and of the number one.
-        let sizes: Vec<f64> = sizes(mixture, frame, c).chain([1.0]).collect();
+        let sizes: Vec<f64> = (0..d).map(|j| mean_and_size(mixture, frame, c, j).1).chain([1.0]).collect();
         let (mut largest, mut of_terms) = (0.0f32, 0.0);
         for (to, (i, j)) in row.iter_mut().zip(features(d, true)) {
             let v = if j == d { coefficients.first[i] } else { coefficients.second[triangle(i) + j] };
@@ -381,36 +383,54 @@ impl Component {
         Self::with_constant(coefficients.constant, parameters.weight[c], largest, error)
     }
 
-    /// Writes the shifts of a component's triangle: b of A·x + b, where A is what the pairs hold.
+    /// Writes the shifts of a component's triangle: b of A·x + b, where A is what the pairs hold. Also gives how far the component is from the data's
+    /// centre, as [`distance`] does.
     fn triangle(
         mixture: &Mixture,
         parameters: &DeviceParameters<f32>,
         frame: &Frame,
         c: usize,
         shift: &mut [f32],
-    ) -> Self {
-        let d = parameters.n_features;
-        let matrix = parameters.triangle(c);
-        let mean: Vec<f64> = mixture.means().row(c).iter().enumerate().map(|(j, mean)| frame.apply(j, *mean)).collect();
-        let sizes: Vec<f64> = sizes(mixture, frame, c).collect();
-        let held = |a: f32| f64::from(pair_of_halves(a));
-        let (largest, of_terms, determinant) = vectorised(
+    ) -> (Self, f64) {
+        let u = mixture.factor_of(c).map(row_major).unwrap_or_default();
+        // Of each row, so that none of the sums waits for another.
+        let rows = padded(parameters.n_features);
+        let mut of_rows = vec![0.0; 3 * rows];
+        let (shifts, rest) = of_rows.split_at_mut(rows);
+        let (terms, distances) = rest.split_at_mut(rows);
+        let mut largest_of_rows = vec![0.0f32; rows];
+        let mut determinant = 0.0;
+        vectorised(
             #[inline(always)]
             || {
-                let (mut of_terms, mut determinant) = (0.0, 0.0);
-                let mut row = vec![0.0; d];
-                for (i, to) in shift.iter_mut().enumerate() {
-                    let (row, from) = (&mut row[..=i], &matrix[triangle(i)..][..=i]);
-                    row.iter_mut().zip(from).for_each(|(to, a)| *to = held(*a));
-                    *to = -sum_of([&*row, &mean[..=i]], |[a, mean]| a * mean) as f32;
-                    of_terms += sum_of([&*row, &sizes[..=i]], |[a, size]| a * a * size);
-                    determinant += log2_near_one(row[i] / f64::from(from[i]));
-                }
-                (largest(matrix), of_terms, determinant)
+                for_each_column(
+                    &u,
+                    frame,
+                    #[inline(always)]
+                    |j, column: &[f32]| {
+                        let first = first_row(j);
+                        let (mean, size) = mean_and_size(mixture, frame, c, j);
+                        let rows = shifts[first..].iter_mut().zip(&mut terms[first..]).zip(&mut distances[first..]);
+                        for ((((shift, terms), distance), largest), &a) in
+                            rows.zip(&mut largest_of_rows[first..]).zip(column)
+                        {
+                            let held = f64::from(pair_of_halves(a));
+                            *shift -= held * mean;
+                            *terms += held * held * size;
+                            *distance += (f64::from(a) * mean).abs();
+                            *largest = larger(a.abs(), *largest);
+                        }
+                        let pivot = column[j - first];
+                        determinant += log2_near_one(f64::from(pair_of_halves(pivot)) / f64::from(pivot));
+                    },
+                );
             },
         );
-        let error = 2f64.powi(-19) * of_terms.sqrt();
-        Self::new(parameters.seed[c], parameters.weight[c], determinant, largest, error)
+        shift.iter_mut().zip(shifts).for_each(|(to, b)| *to = *b as f32);
+        let error = 2f64.powi(-19) * terms.iter().sum::<f64>().sqrt();
+        let largest = largest_of_rows.into_iter().fold(0.0, larger);
+        let distance = distances.iter().copied().fold(0.0, larger);
+        (Self::new(parameters.seed[c], parameters.weight[c], determinant, largest, error), distance)
     }
 }
 
@@ -486,12 +506,10 @@ fn pair_of_halves(v: f32) -> f32 {
     (high + eleven_digits(f64::from(v) - high)) as f32
 }
 
-/// The mean squares of the features, in the frame, of the samples that a component explains.
-fn sizes(mixture: &Mixture, frame: &Frame, c: usize) -> impl Iterator<Item = f64> {
-    (0..mixture.n_features()).map(move |j| {
-        let mean = frame.apply(j, mixture.means()[[c, j]]);
-        mixture.variance(c, j) * frame.scale[j] * frame.scale[j] + mean * mean
-    })
+/// The mean of feature `j`, and of its square, in the frame, of the samples that a component explains.
+fn mean_and_size(mixture: &Mixture, frame: &Frame, c: usize, j: usize) -> (f64, f64) {
+    let mean = frame.apply(j, mixture.means()[[c, j]]);
+    (mean, mixture.variance(c, j) * frame.scale[j] * frame.scale[j] + mean * mean)
 }
 
 /// The coefficients of one component with a triangle: its exponent is their sum, each times its product, and a constant.
@@ -603,11 +621,10 @@ impl TensorCoresLayout {
             if parameters.weight[c] == 0.0 {
                 return (Component::DEAD, 0.0);
             }
-            let component = Component::triangle(mixture, &parameters, frame, c, shift);
-            let mean: Vec<f32> = mean_in_frame(mixture, &parameters, frame, c).collect();
-            (component, component.error_at(distance(&parameters, c, &mean)))
+            let (component, distance) = Component::triangle(mixture, &parameters, frame, c, shift);
+            (component, component.error_at(distance))
         };
-        let rows = shifts.par_chunks_exact_mut(d).enumerate().with_min_len(at_once(d * d));
+        let rows = shifts.par_chunks_exact_mut(d).enumerate().with_min_len(at_once(d * d / 2));
         let (components, errors): (Vec<_>, Vec<f64>) = rows.map(component).unzip();
         let error = errors.into_iter().fold(0.0, larger);
         let covariance_type = mixture.covariance_type();
@@ -676,8 +693,10 @@ impl TensorCoresLayout {
     pub fn write_whitened(&self, shapes: &WhitenedShapes, out: &mut [f32]) {
         let (k, d) = self.dim();
         let parameters = &self.parameters;
-        out.fill(0.0);
         let weights = || self.components.iter().map(|component| component.weight);
+        // Behind K, and between the sections, there are zeros.
+        out[k * triangle(d)..shapes.section(WhitenedSection::Shifts).start].fill(0.0);
+        out[shapes.section(WhitenedSection::Constants).start..].fill(0.0);
         out[shapes.section(WhitenedSection::Weights)].iter_mut().zip(weights()).for_each(|(to, weight)| *to = weight);
         let (matrices, rest) = out.split_at_mut(shapes.section(WhitenedSection::Shifts).start);
         let (shifts, rest) = rest.split_at_mut(shapes.section(WhitenedSection::Shifts).len());
@@ -689,7 +708,9 @@ impl TensorCoresLayout {
         let shifts = shifts.par_chunks_exact_mut(shapes.shifts());
         let components = matrices.par_chunks_exact_mut(width).zip(shifts).zip(scales).enumerate();
         components.with_min_len(at_once(width)).for_each(|(c, ((to, shift), scale))| {
+            shift.fill(0.0);
             if self.components[c].weight == 0.0 {
+                to.fill(0.0);
                 return;
             }
             let power = self.power(c);
@@ -735,16 +756,23 @@ impl TensorCoresLayout {
                     false => of_pairs[shape.place(c, i, j)] * UNIT,
                 };
                 // Of eight neighbours, the even and the odd ones are behind each other.
-                let row = |c: usize, i: usize, to: &mut [f64]| {
-                    for (eight, to) in to.chunks_mut(8).enumerate() {
-                        let [even, odd] = [0, 1].map(|j| &of_pairs[shape.place(c, i, 8 * eight + j)..][..4]);
-                        let mut all = [0.0; 8];
-                        for j in 0..4 {
-                            [all[2 * j], all[2 * j + 1]] = [even[j] * UNIT, odd[j] * UNIT];
+                let row = identity(
+                    #[inline(always)]
+                    |c: usize, i: usize, to: &mut [f64]| {
+                        let (eights, rest) = to.as_chunks_mut::<8>();
+                        for (e, to) in eights.iter_mut().enumerate() {
+                            let even = &of_pairs[shape.place(c, i, 8 * e)..][..4];
+                            let odd = &of_pairs[shape.place(c, i, 8 * e + 1)..][..4];
+                            for j in 0..4 {
+                                (to[2 * j], to[2 * j + 1]) = (even[j] * UNIT, odd[j] * UNIT);
+                            }
                         }
-                        to.copy_from_slice(&all[..to.len()]);
-                    }
-                };
+                        let first = 8 * eights.len();
+                        for (j, to) in rest.iter_mut().enumerate() {
+                            *to = of_pairs[shape.place(c, i, first + j)] * UNIT;
+                        }
+                    },
+                );
                 self.statistics_of(SumsOfProducts { counts, rounded, product, row, scale, log2 }, weight, frame)
             }
         }
@@ -867,13 +895,19 @@ impl TensorCoresLayout {
             let write = |c: usize, first: ArrayViewMut1<'_, f64>, mut second: ArrayViewMut2<'_, f64>| {
                 write_first(c, first);
                 let unit = unit(c);
-                for (i, to) in second.as_slice_mut().unwrap_or_default().chunks_exact_mut(d).enumerate() {
-                    let to = &mut to[..=i];
-                    row(c, i, to);
-                    // Powers of two.
-                    let unit = unit * inverse[i];
-                    to.iter_mut().zip(inverse).for_each(|(to, inverse)| *to *= unit * inverse);
-                }
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for (i, to) in second.as_slice_mut().unwrap_or_default().chunks_exact_mut(d).enumerate() {
+                            // Whole eights, where there are so many.
+                            let to = &mut to[..d.min((i + 1).next_multiple_of(8))];
+                            row(c, i, to);
+                            // Powers of two.
+                            let unit = unit * inverse[i];
+                            to.iter_mut().zip(inverse).for_each(|(to, inverse)| *to *= unit * inverse);
+                        }
+                    },
+                );
             };
             return Statistics::from_full_sums(weight, log_likelihood, of_samples, centre, write);
         }
@@ -913,7 +947,7 @@ impl TensorCoresLayout {
 
 /// [`SumsOfProducts::row`] from [`SumsOfProducts::product`].
 pub(super) fn row_by_row(product: impl Fn(usize, (usize, usize)) -> f64) -> impl Fn(usize, usize, &mut [f64]) {
-    move |c, i, to| to.iter_mut().enumerate().for_each(|(j, to)| *to = product(c, (i, j)))
+    move |c, i, to| to.iter_mut().take(i + 1).enumerate().for_each(|(j, to)| *to = product(c, (i, j)))
 }
 
 /// Sums over samples as the kernels form them.
@@ -924,7 +958,7 @@ pub(super) struct SumsOfProducts<'a, P, R> {
     /// Of a component and a product of features i and j ≤ i, or of feature i and the number one (j is D), or of whether feature i is observed (j
     /// is D + 1): the sum of rounded responsibilities, times [`RESPONSIBILITY_SCALE`], times products, times [`PRODUCT_SCALE`].
     pub product: P,
-    /// Of a component and feature i, its products with the features j ≤ i, all at once.
+    /// Writes, of a component and feature i, its products with the features j ≤ i; what it leaves behind these does not matter.
     pub row: R,
     /// What all of them are to be multiplied by.
     pub scale: f64,

@@ -211,8 +211,8 @@ pub fn warpgroup_normalise() -> Entry<warpgroup_whitened::NormaliseArgs> {
 }
 
 /// The responsibilities of the warpgroups' E-step with matrices, and their sums.
-pub fn warpgroup_respond() -> Entry<warpgroup_whitened::RespondArgs> {
-    Entry::new("warpgroup_respond")
+pub fn warpgroup_respond(shape: warpgroup_whitened::Shape) -> Entry<warpgroup_whitened::RespondArgs> {
+    Entry::new(format!("warpgroup_respond_d{}", shape.width()))
 }
 
 /// The warpgroups' sums of products of two features over samples whose responsibilities are known.

@@ -1,14 +1,15 @@
-//! `warpgroup_triangles`, `warpgroup_features`, `warpgroup_whiten_d…`, `warpgroup_normalise`, `warpgroup_respond`, `warpgroup_outer_d…`: the
+//! `warpgroup_triangles`, `warpgroup_features`, `warpgroup_whiten_d…`, `warpgroup_normalise`, `warpgroup_respond_d…`, `warpgroup_outer_d…`: the
 //! E-step of mixtures with matrices on the matrix units (tensor cores) of compute capability 9.0, whose products four warps make together.
 //!
 //! The arithmetic is that of [`whitened`](super::whitened): exponents from triangles times features, t = A·x + b, and statistics from
 //! features times responsibilities, times features; of the products of numbers of two float16 parts each the smallest is left out, and
 //! responsibilities are rounded. But features are split once, by `warpgroup_features`, and samples are the rows of the first product: there
-//! a triangle is the second operand, of which each *band* of 32 rows is multiplied with the features that it has.
+//! a triangle is the second operand, of which each *band* of rows is multiplied with the features that it has.
 //!
 //! * `warpgroup_whiten_d…` has some triangles in shared memory as long as it runs, and a warpgroup's features in registers. It leaves exponents.
 //! * `warpgroup_normalise` makes each sample's log-sum-exp of them.
-//! * `warpgroup_respond` makes rounded responsibilities, and sums them up, alone and times features.
+//! * `warpgroup_respond_d…` makes rounded responsibilities, and sums them up, alone and times features. While it multiplies, it copies
+//!   what the next responsibilities are made of.
 //! * `warpgroup_outer_d…` sums up products of two features. The 64 rows of a warpgroup's first operand are a band of features of
 //!   each component of a *pair*; it is multiplied with the features up to the band's last one. A warp starts copies in bulk of what comes next.
 //!
@@ -16,27 +17,31 @@
 //! float32 in shared memory and in float64 in memory.
 //!
 //! An operand in memory consists of *matrices* of (8, 8) float16 numbers, 128 bytes each. Features: (stages, 2 parts, [`STAGE`] / 8,
-//! [`Shape::octets`]) matrices, a row for a sample. Triangles: (units, 2 parts, bands, steps of 16 features, [`BAND`] / 8, 2) matrices, a row
-//! for a row; a *unit* is a component, or two of at most 32 features, whose rows 0 to 15 are the first band. A part is the high or the low
-//! halves of the numbers. Exponents: (stages, [`Shape::rows`], [`STAGE`]). Responsibilities: (stages, rows, [`STAGE`]) float16 numbers.
+//! [`Shape::octets`]) matrices, a row for a sample. Triangles: (units, 2 parts, bands, steps of 16 features, [`UNIT_BAND`] / 8, 2) matrices, a row
+//! for a row; a *unit* is two components, or four of at most 32 features, and a band has the same rows of each of them. A part is the high or the
+//! low halves of the numbers. Exponents: (stages, [`Shape::rows`], [`STAGE`]). Responsibilities: (stages, rows, [`STAGE`]) float16 numbers.
 //!
-//! * Launches: `warpgroup_whiten_d…`: grid (any, [`Shape::groups`]), [`WHITEN_BLOCK`] threads, [`Shape::whiten_bytes`] of shared memory.
-//!   `warpgroup_respond`: grid ([`Shape::chunks`], slices), [`RESPOND_BLOCK`], [`Shape::respond_bytes`]. `warpgroup_outer_d…`: grid
+//! * Launches: `warpgroup_whiten_d…`: grid (any, [`Shape::groups`]), [`WHITEN_BLOCKS`] threads, [`Shape::whiten_bytes`] of shared memory.
+//!   `warpgroup_respond_d…`: grid ([`Shape::chunks`], slices), [`RESPOND_BLOCK`], [`Shape::respond_bytes`]. `warpgroup_outer_d…`: grid
 //!   ([`Shape::outer_blocks`], slices of the samples), [`OUTER_BLOCK`], [`Shape::outer_bytes`]. The others: any number of threads.
 //! * Necessary work: for D a multiple of 32, `warpgroup_whiten` 3·N·K·D·(D + 32)/2 multiply-adds in float16, `warpgroup_outer`
 //!   as many; an H200 does 4.8·10¹⁴ a second. Read 4·N·D bytes for each group of `warpgroup_whiten`, in `warpgroup_respond` and for each block of
 //!   `warpgroup_outer`; write 4·N·K bytes of exponents and read them twice, write 2·N·K of responsibilities and read them. N = 10⁶, D = 64,
 //!   K = 32: 0.61 ms each for the products; 128 MB of exponents and 64 MB of responsibilities, 0.15 ms altogether.
-//! * Measured on an H200, 2026-11-22, N = 10⁶ (whiten, normalise, respond, outer, the rest; µs): D = 32, K = 64: 877, 78, 412, 835, 30;
-//!   D = 64, K = 32: 1211, 42, 316, 1251, 30; D = 128, K = 16: 1615, 25, 316, 1743, 40. The matrix units were at work for 66 % of
-//!   `warpgroup_whiten_d64`: its warps split, add and square between products.
+//! * Measured on an H100 (3.35 TB/s), 2026-11-25, N = 10⁶ (whiten, normalise, respond, outer, the rest; µs): D = 32, K = 64: 572, 102, 235, 655, 29;
+//!   D = 64, K = 32: 811, 54, 193, 963, 29; D = 128, K = 16: 1240, 29, 269, 1410, 41. `warpgroup_normalise` and `warpgroup_respond` run at 68 to 77 % of
+//!   the memory's rate. The matrix units are at work for 55, 77 and 85 % of `warpgroup_whiten`, and for 65, 65 and 78 % of `warpgroup_outer`: the
+//!   time is nearly the sum of what their products and what the other instructions take, although other warpgroups could run in between. For
+//!   D = 32, a unit and 64 samples take 553 cycles: nine products of 32 cycles, and 275 instructions of each warp.
 use crate::data::Columns;
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 use crate::simt::{WARP, WARPGROUP};
 
-/// Features of a band, and rows of a band of triangles.
+/// Features of a band of `warpgroup_outer`.
 pub const BAND: usize = 32;
+/// Rows of a band of a unit's triangles.
+const UNIT_BAND: usize = 64;
 /// Most features of a sample.
 pub const MAX_FEATURES: usize = 4 * BAND;
 /// Samples of a stage.
@@ -52,10 +57,9 @@ pub const FLUSH: u32 = 16;
 /// Tiles after which `warpgroup_respond` adds up its sums in memory.
 pub const FLUSH_TILES: u32 = 64;
 
-/// Threads of a block of `warpgroup_whiten`: three warpgroups, so that the units are at work while one finishes its exponents.
-pub const WHITEN_BLOCK: u32 = 3 * WARPGROUP;
-/// Registers of a thread of `warpgroup_whiten`.
-pub const WHITEN_REGISTERS: u32 = 168;
+/// Threads that a block of `warpgroup_whiten` may have: so many warpgroups that the units are at work while others finish their exponents. Four have
+/// registers for up to 64 features.
+pub const WHITEN_BLOCKS: [u32; 2] = [3 * WARPGROUP, 4 * WARPGROUP];
 /// Threads of a block of `warpgroup_respond`.
 pub const RESPOND_BLOCK: u32 = 512;
 /// Threads of a block of `warpgroup_outer` that multiply.
@@ -72,10 +76,10 @@ const _: () = assert!(2 * REGISTERS_OF_KINDS.0 + REGISTERS_OF_KINDS.1 == 3 * OUT
 const MATRIX: usize = 128;
 /// Features of a step of the units.
 const STEP: usize = 16;
-/// Bytes of a band's rows of a step.
-const STEP_OF_BAND: usize = BAND * STEP * 2;
+/// Bytes of the rows of a unit's band of a step.
+const STEP_OF_BAND: usize = UNIT_BAND * STEP * 2;
 /// Most bytes of triangles in shared memory.
-const MOST_TRIANGLES: usize = 190 << 10;
+const MOST_TRIANGLES: usize = 226 << 10;
 /// Bytes at the start of the shared memory for the total and for barriers.
 const HEAD: usize = 2 * FINISH_SHARED_BYTES;
 /// Stages that are on their way to `warpgroup_outer`, or in use.
@@ -117,7 +121,7 @@ impl Shape {
     /// Components of a unit.
     #[inline(always)]
     pub fn of_unit(&self) -> usize {
-        if self.width() == BAND { 2 } else { 1 }
+        if self.width() == BAND { 4 } else { 2 }
     }
 
     /// Units.
@@ -132,25 +136,32 @@ impl Shape {
         self.of_unit() * self.width()
     }
 
+    /// Rows of a band that a component of a unit has.
+    #[inline(always)]
+    fn band_rows(&self) -> usize {
+        UNIT_BAND / self.of_unit()
+    }
+
     /// Steps of features that the rows of a unit's band have.
-    #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
     #[inline(always)]
     fn steps(&self, band: usize) -> usize {
-        if self.of_unit() == 2 { band + 1 } else { 2 * (band + 1) }
+        (band + 1) * (self.band_rows() / STEP)
     }
 
     /// The component of a unit and the feature of a row of its triangles.
     #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
     #[inline(always)]
     fn of_row(&self, row: usize) -> (usize, usize) {
-        if self.of_unit() == 2 { (row / STEP % 2, row % STEP + row / (2 * STEP) * STEP) } else { (0, row) }
+        let (band, of_band) = (row / UNIT_BAND, row % UNIT_BAND);
+        (of_band / self.band_rows(), band * self.band_rows() + of_band % self.band_rows())
     }
 
     /// Bytes of one part of a unit's triangles.
     #[inline(always)]
     fn unit_part(&self) -> usize {
-        let bands = self.unit_rows() / BAND;
-        bands * (bands + 1) / self.of_unit() * STEP_OF_BAND
+        let bands = self.unit_rows() / UNIT_BAND;
+        // A band has as many steps more than the one before as the first one has.
+        self.steps(bands - 1) * (bands + 1) / 2 * STEP_OF_BAND
     }
 
     /// Elements of two numbers of the triangles.
@@ -158,9 +169,9 @@ impl Shape {
         self.units() * 2 * self.unit_part() / size_of::<u32>()
     }
 
-    /// Bytes of a unit in the shared memory of `warpgroup_whiten`: both parts of its triangles, and shifts.
+    /// Bytes of a unit in the shared memory of `warpgroup_whiten`: both parts of its triangles, shifts, and two constants of each component.
     fn unit_bytes(&self) -> usize {
-        2 * self.unit_part() + self.unit_rows() * size_of::<f32>()
+        2 * self.unit_part() + (self.unit_rows() + 2 * self.of_unit()) * size_of::<f32>()
     }
 
     /// Groups of units, those of a block of `warpgroup_whiten`.
@@ -198,6 +209,13 @@ impl Shape {
     /// Blocks of a slice of `warpgroup_outer`.
     pub fn outer_blocks(&self) -> u32 {
         (self.rows() / self.block_rows()) as u32
+    }
+
+    /// Components of a block of `warpgroup_respond`, in whole tiles of the units.
+    #[inline(always)]
+    fn chunk_rows(&self) -> usize {
+        let rows = self.rows();
+        (if rows < CHUNK { rows } else { CHUNK }).next_multiple_of(16)
     }
 
     /// Blocks of a slice of `warpgroup_respond`.
@@ -269,7 +287,9 @@ impl Shape {
 
     /// Dynamic shared memory of a launch of `warpgroup_respond`.
     pub fn respond_bytes(&self) -> usize {
-        HEAD + CHUNK * RESPOND_PITCH * size_of::<u32>() + 2 * (TILE / STAGE) * 2 * self.stage_part()
+        let rows = self.chunk_rows();
+        // Exponents with maxima and factors, responsibilities, features.
+        HEAD + (TILE * (rows + 2) + rows * RESPOND_PITCH) * size_of::<f32>() + TILE / STAGE * 2 * self.stage_part()
     }
 
     /// Dynamic shared memory of a launch of `warpgroup_outer`.
@@ -352,7 +372,7 @@ pub struct RespondArgs {
     pub n: u64,
     /// What `warpgroup_features` wrote.
     pub features: *const u32,
-    /// What `warpgroup_whiten` and `warpgroup_normalise` wrote.
+    /// What `warpgroup_whiten` and `warpgroup_normalise` wrote; the stride is one of whole tiles.
     pub exponents: Exponents,
     /// wₖ ([`Shape::rows`],), zeros behind K.
     pub weights: *const f32,

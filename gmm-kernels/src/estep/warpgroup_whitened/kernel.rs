@@ -8,7 +8,7 @@ mod respond;
 mod second_moments;
 
 use super::*;
-use crate::estep::warpgroup::{Places, give, load2};
+use crate::estep::warpgroup::{Places, give};
 use crate::simt::*;
 pub use exponents::*;
 pub use operands::*;

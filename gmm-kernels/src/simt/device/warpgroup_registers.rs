@@ -172,7 +172,8 @@ macro_rules! triangles {
         $($eights:tt $step:tt + $offset:literal $add:literal)*) => {
         /// A·B of a warpgroup, both the sums of a high and a low part, of which the product of both low parts is left out: A (64, features) in
         /// registers, of each sixteen features the high part, then the low one, as those of `mma` are, 16 rows a warp; B in shared memory,
-        /// for each band of 32 rows of triangles the steps of sixteen features that it has, whose matrices lie one behind the other along the sum. The sums are
+        /// for each band of 64 rows of triangles the steps of sixteen features that it has, whose matrices lie one behind the other along the sum. The sums,
+        /// of some of the bands, are
         /// as those of [`warpgroup_multiply`](super::warpgroup_multiply). All threads of the warpgroup take part. Products are exact; their
         /// sums are truncated, not rounded. The small products come first.
         ///
@@ -185,9 +186,9 @@ macro_rules! triangles {
             unsafe {
                 asm!(
                     begin!(""),
-                    $(product!(32 $eights low_half $step, "high" + $offset, $add, 0),)*
-                    $(product!(32 $eights high_half $step, "low" + $offset, "yes", 0),)*
-                    $(product!(32 $eights high_half $step, "high" + $offset, "yes", 0),)*
+                    $(product!(64 $eights low_half $step, "high" + $offset, $add, 0),)*
+                    $(product!(64 $eights high_half $step, "low" + $offset, "yes", 0),)*
+                    $(product!(64 $eights high_half $step, "high" + $offset, "yes", 0),)*
                     end!(),
                     $(in(reg32) a[$i / 8][$i % 8],)*
                     $(inout(reg32) c[$s],)*
@@ -200,64 +201,75 @@ macro_rules! triangles {
 }
 triangles! {
     warpgroup_triangles_32, 2 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15],
-    32 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31],
-    [2 3] 0 + 0 "no"
-    [4 5] 0 + 64 "no"
-    [4 5] 1 + 128 "yes"
+    64 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
+        40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63],
+    [2 3 4 5] 0 + 0 "no"
+    [6 7 8 9] 0 + 128 "no"
+    [6 7 8 9] 1 + 256 "yes"
 }
 triangles! {
     warpgroup_triangles_64, 4 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31],
-    32 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31],
-    [4 5] 0 + 0 "no"
-    [4 5] 1 + 64 "yes"
-    [6 7] 0 + 128 "no"
-    [6 7] 1 + 192 "yes"
-    [6 7] 2 + 256 "yes"
-    [6 7] 3 + 320 "yes"
-}
-triangles! {
-    warpgroup_triangles_96, 6 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
-        32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47],
-    48 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
-        40 41 42 43 44 45 46 47],
-    [6 7] 0 + 0 "no"
-    [6 7] 1 + 64 "yes"
-    [8 9] 0 + 128 "no"
-    [8 9] 1 + 192 "yes"
-    [8 9] 2 + 256 "yes"
-    [8 9] 3 + 320 "yes"
-    [10 11] 0 + 384 "no"
-    [10 11] 1 + 448 "yes"
-    [10 11] 2 + 512 "yes"
-    [10 11] 3 + 576 "yes"
-    [10 11] 4 + 640 "yes"
-    [10 11] 5 + 704 "yes"
-}
-triangles! {
-    warpgroup_triangles_128, 8 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
-        32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63],
     64 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
         40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63],
-    [8 9] 0 + 0 "no"
-    [8 9] 1 + 64 "yes"
-    [10 11] 0 + 128 "no"
-    [10 11] 1 + 192 "yes"
-    [10 11] 2 + 256 "yes"
-    [10 11] 3 + 320 "yes"
-    [12 13] 0 + 384 "no"
-    [12 13] 1 + 448 "yes"
-    [12 13] 2 + 512 "yes"
-    [12 13] 3 + 576 "yes"
-    [12 13] 4 + 640 "yes"
-    [12 13] 5 + 704 "yes"
-    [14 15] 0 + 768 "no"
-    [14 15] 1 + 832 "yes"
-    [14 15] 2 + 896 "yes"
-    [14 15] 3 + 960 "yes"
-    [14 15] 4 + 1024 "yes"
-    [14 15] 5 + 1088 "yes"
-    [14 15] 6 + 1152 "yes"
-    [14 15] 7 + 1216 "yes"
+    [4 5 6 7] 0 + 0 "no"
+    [4 5 6 7] 1 + 128 "yes"
+    [8 9 10 11] 0 + 256 "no"
+    [8 9 10 11] 1 + 384 "yes"
+    [8 9 10 11] 2 + 512 "yes"
+    [8 9 10 11] 3 + 640 "yes"
+}
+triangles! {
+    warpgroup_triangles_96_first, 6 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31],
+    64 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
+        40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63],
+    [4 5 6 7] 0 + 0 "no"
+    [4 5 6 7] 1 + 128 "yes"
+    [8 9 10 11] 0 + 256 "no"
+    [8 9 10 11] 1 + 384 "yes"
+    [8 9 10 11] 2 + 512 "yes"
+    [8 9 10 11] 3 + 640 "yes"
+}
+triangles! {
+    warpgroup_triangles_96_last, 6 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
+        40 41 42 43 44 45 46 47],
+    32 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31],
+    [6 7 8 9] 0 + 768 "no"
+    [6 7 8 9] 1 + 896 "yes"
+    [6 7 8 9] 2 + 1024 "yes"
+    [6 7 8 9] 3 + 1152 "yes"
+    [6 7 8 9] 4 + 1280 "yes"
+    [6 7 8 9] 5 + 1408 "yes"
+}
+triangles! {
+    warpgroup_triangles_128_first, 8 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31],
+    64 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
+        40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63],
+    [4 5 6 7] 0 + 0 "no"
+    [4 5 6 7] 1 + 128 "yes"
+    [8 9 10 11] 0 + 256 "no"
+    [8 9 10 11] 1 + 384 "yes"
+    [8 9 10 11] 2 + 512 "yes"
+    [8 9 10 11] 3 + 640 "yes"
+}
+triangles! {
+    warpgroup_triangles_128_last, 8 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
+        40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63],
+    64 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
+        40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63],
+    [8 9 10 11] 0 + 768 "no"
+    [8 9 10 11] 1 + 896 "yes"
+    [8 9 10 11] 2 + 1024 "yes"
+    [8 9 10 11] 3 + 1152 "yes"
+    [8 9 10 11] 4 + 1280 "yes"
+    [8 9 10 11] 5 + 1408 "yes"
+    [12 13 14 15] 0 + 1536 "no"
+    [12 13 14 15] 1 + 1664 "yes"
+    [12 13 14 15] 2 + 1792 "yes"
+    [12 13 14 15] 3 + 1920 "yes"
+    [12 13 14 15] 4 + 2048 "yes"
+    [12 13 14 15] 5 + 2176 "yes"
+    [12 13 14 15] 6 + 2304 "yes"
+    [12 13 14 15] 7 + 2432 "yes"
 }
 
 /// A function that adds products of two features: of each band the columns, their sums, and the band of the first operand.

@@ -16,7 +16,7 @@ use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::estep::warpgroup_whitened::{
     FeaturesArgs, NormaliseArgs, OUTER_BLOCK, OUTER_REGISTERS, OuterArgs, RESPOND_BLOCK, RespondArgs, SAMPLES, Shape,
-    TILE, TrianglesArgs, WHITEN_BLOCK, WHITEN_REGISTERS, WhitenArgs,
+    TILE, TrianglesArgs, WHITEN_BLOCKS, WhitenArgs,
 };
 use gmm_kernels::reduce::FINISH_SHARED_BYTES;
 use gmm_kernels::simt::WARPGROUP;
@@ -83,9 +83,9 @@ impl WarpgroupWhitened {
         Ok(Self {
             split: gpu.kernel(&entries::warpgroup_triangles(), None)?,
             forming: gpu.kernel(&entries::warpgroup_features(), None)?,
-            whiten: gpu.kernel(&entries::warpgroup_whiten(shape), Some(WHITEN_REGISTERS))?,
+            whiten: gpu.kernel(&entries::warpgroup_whiten(shape), Some(REGISTERS / variant.block / 8 * 8))?,
             normalise: gpu.kernel(&entries::warpgroup_normalise(), None)?,
-            respond: gpu.kernel(&entries::warpgroup_respond(), Some(respond_registers))?,
+            respond: gpu.kernel(&entries::warpgroup_respond(shape), Some(respond_registers))?,
             outer: gpu.kernel(&entries::warpgroup_outer(shape), Some(OUTER_REGISTERS))?,
             task: *task,
             variant,
@@ -139,9 +139,9 @@ impl WarpgroupWhitened {
             let (features, running) = self.features.of_piece(stream, &piece, |n| shape.features_len(n), form)?;
             let whitening = Whitening { shape, features, triangles, shifts, constants, piece };
             let groups = shape.groups() as u32;
-            let tiles = n.div_ceil(SAMPLES).div_ceil((WHITEN_BLOCK / WARPGROUP) as usize);
+            let tiles = n.div_ceil(SAMPLES).div_ceil((self.variant.block / WARPGROUP) as usize);
             let blocks = (self.multiprocessors / groups).clamp(1, tiles as u32);
-            let grid = Grid::new(blocks, WHITEN_BLOCK, shape.whiten_bytes()).slices(groups as usize);
+            let grid = Grid::new(blocks, self.variant.block, shape.whiten_bytes()).slices(groups as usize);
             let running = running.followed_by(stream.launch(self.whiten, grid, whitening)?.borrowed());
             let normalising = Normalising { shape, weights, weighted, piece };
             let grid = Grid { shared: FINISH_SHARED_BYTES, ..simple(n) };
@@ -243,7 +243,7 @@ unsafe impl Launch for Whitening<'_> {
             grid.shared,
             grid.blocks.1 as usize,
         ];
-        if grid.threads != WHITEN_BLOCK {
+        if !WHITEN_BLOCKS.contains(&grid.threads) {
             return Err(mismatch("a launch of `warpgroup_whiten`", needed, got));
         }
         check_suffices("a launch of `warpgroup_whiten`", needed, got)?;
@@ -313,7 +313,8 @@ unsafe impl Launch for Responding<'_> {
             shape.respond_bytes(),
         ];
         let got = vec![self.features.len(), self.weights.len(), self.responsibilities.len(), sums.len(), grid.shared];
-        if grid.threads != RESPOND_BLOCK || grid.blocks != (shape.chunks(), slices as u32) {
+        let divided = self.piece.exponents.stride.is_multiple_of(TILE) && grid.threads == RESPOND_BLOCK;
+        if !divided || grid.blocks != (shape.chunks(), slices as u32) {
             return Err(mismatch("a launch of `warpgroup_respond`", needed, got));
         }
         check_suffices("a launch of `warpgroup_respond`", needed, got)?;

@@ -422,7 +422,10 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
             return fitting.map(|(split, block)| (split, block, 1)).collect();
         }
         Family::Warpgroup => return vec![(1, warpgroup::BLOCK, 1)],
-        Family::WarpgroupWhitened => return vec![(1, warpgroup_whitened::WHITEN_BLOCK, 1)],
+        Family::WarpgroupWhitened => {
+            let [three, four] = warpgroup_whitened::WHITEN_BLOCKS;
+            return vec![(1, if task.d <= 64 { four } else { three }, 1)];
+        }
         Family::Whitened => {
             // Of `whiten`: three blocks, or three warps for each of four schedulers.
             let all = [(2, 128), (4, 128), (1, 128), (3, 384), (6, 384), (2, 64), (1, 32)];

@@ -185,7 +185,7 @@ impl Variant {
         let split = match self.family {
             Family::SmallK | Family::Fused | Family::FusedTensorCores | Family::General => self.split == 1,
             Family::Warpgroup => self.split == 1 && self.block == warpgroup::BLOCK,
-            Family::WarpgroupWhitened => self.split == 1 && self.block == warpgroup_whitened::WHITEN_BLOCK,
+            Family::WarpgroupWhitened => self.split == 1 && warpgroup_whitened::WHITEN_BLOCKS.contains(&self.block),
             Family::Batch | Family::BatchTensorCores => true,
             Family::BatchWarpgroup => {
                 self.block.is_multiple_of(WARPGROUP)
@@ -331,7 +331,7 @@ impl Variant {
                 let shape = warpgroup_whitened::Shape { d: d as u32, k: k as u32 };
                 vec![
                     entries::warpgroup_whiten(shape).name().into(),
-                    entries::warpgroup_respond().name().into(),
+                    entries::warpgroup_respond(shape).name().into(),
                     entries::warpgroup_outer(shape).name().into(),
                 ]
             }
@@ -384,6 +384,7 @@ mod tests {
             "fused_tensor_cores:512x1:0",
             "tensor_cores/4:256x1:all",
             "warpgroup:384x1:all",
+            "warpgroup_whitened:512x1:all",
             "whitened/3:384x1:all",
             "weighted_sums/8:192x2:all",
             "general:256x8:all",
@@ -393,7 +394,7 @@ mod tests {
         let bad = "small_k small_k:128x4 small_k:100x4:0 small_k/2:128x4:0 warp:128x4:0 pair/7:128x1:all \
             tiled8/8:128x1:all small_k:128x0:0 small_k:2048x1:0 small_k:128x4:-1 small_k:128x4:0:0 batch/0:64x1:0 \
             weighted_sums/4:128x1:all tensor_cores/3:256x1:all tensor_cores/1:1024x1:all \
-            warpgroup:128x1:all warpgroup/2:384x1:all batch_warpgroup/64:160x1:0 batch_warpgroup/65:512x1:0";
+            warpgroup:128x1:all warpgroup/2:384x1:all warpgroup_whitened:256x1:all batch_warpgroup/64:160x1:0 batch_warpgroup/65:512x1:0";
         for text in bad.split_whitespace() {
             assert!(text.parse::<Variant>().is_err(), "{text}");
         }

@@ -4,13 +4,13 @@ use crate::estep::whitened::exchange;
 use crate::likelihood::tiled::finish_sample;
 use crate::math::{LogProduct, LogSumExp};
 
-/// The triangles of the block's group, then their shifts.
+/// The triangles of the block's group, then their shifts, then of each component the number that its sums are multiplied by, and its seed.
 #[inline(always)]
 fn triangles() -> Shared<Halves> {
     Shared::at(HEAD)
 }
 
-/// Brings the triangles and the shifts of the group to shared memory.
+/// Brings the triangles, the shifts and the constants of the group to shared memory.
 ///
 /// # Safety
 /// All threads of the block call it; the arrays are valid for their sizes.
@@ -44,6 +44,15 @@ unsafe fn begin(args: &WhitenArgs, first: usize, units: usize) {
         unsafe { to.set(i, if component < shape.k as usize { load(from) } else { 0.0 }) };
         i += block_dim() as usize;
     }
+    let to = to.offset(units * shape.unit_rows());
+    let mut i = thread_idx() as usize;
+    while i < 2 * units * shape.of_unit() {
+        let component = shape.of_unit() * first + i / 2;
+        let from = args.constants.wrapping_add(i % 2 * shape.k as usize + component);
+        // SAFETY: the constants of all components, and a place for each of the group.
+        unsafe { to.set(i, if component < shape.k as usize { load(from) } else { 0.0 }) };
+        i += block_dim() as usize;
+    }
     barrier!();
     // SAFETY: the barrier is ready.
     unsafe { arrived.wait(0) };
@@ -74,33 +83,31 @@ unsafe fn features<const S: usize>(args: &WhitenArgs, tile: usize) -> [[Halves; 
     x
 }
 
-/// |A·x + b|² of the lane's samples, `lane / 4` and eight further on, and of the components of a unit, from its sums.
+/// Adds to |A·x + b|² of the lane's samples, `lane / 4` and eight further on, and of the components of a unit, what the sums of some bands give.
 ///
 /// # Safety
-/// Constants of all components and the unit's shifts are there.
+/// The constants of the unit are there, and the shifts of the bands.
 #[inline(always)]
-unsafe fn distances<const UNIT: usize, const N: usize>(
-    args: &WhitenArgs,
+unsafe fn add_squares<const UNIT: usize, const N: usize>(
     sums: &[f32; N],
-    component: usize,
+    constants: Shared<f32>,
     shifts: Shared<f32>,
-) -> [[f32; 2]; UNIT] {
+    squares: &mut [[f32; 2]; UNIT],
+) {
+    let shifts = shifts.offset(2 * (thread() % 4) as usize);
     let mut scales = [0.0; UNIT];
     let mut c = 0;
     while c < UNIT {
-        if component + c < args.shape.k as usize {
-            // SAFETY: the caller guarantees it.
-            scales[c] = unsafe { load(args.constants.wrapping_add(component + c)) };
-        }
+        // SAFETY: the caller guarantees it.
+        scales[c] = unsafe { constants.get(2 * c) };
         c += 1;
     }
-    let mut squares = [[0.0f32; 2]; UNIT];
-    let shifts = shifts.offset(2 * (thread() % 4) as usize);
     let mut j = 0;
     while j < N / 4 {
         // SAFETY: the caller guarantees it.
         let shift: [f32; 2] = unsafe { shifts.get_some(8 * j) };
-        let c = j / 2 % UNIT;
+        // A component's part of the band, of eight rows for each j.
+        let c = j % (UNIT_BAND / 8) * UNIT / (UNIT_BAND / 8);
         let mut i = 0;
         while i < 4 {
             let t = fma(sums[4 * j + i], scales[c], shift[i % 2]);
@@ -109,44 +116,38 @@ unsafe fn distances<const UNIT: usize, const N: usize>(
         }
         j += 1;
     }
-    squares
 }
 
-/// Sums the distances of four neighbouring lanes, and writes the exponents.
+/// Sums the distances of four neighbouring lanes, and writes the exponents of two components.
 ///
 /// # Safety
-/// A place for each exponent, which no other thread accesses; all lanes of the warp call it.
+/// The constants of both are there, and a place for each exponent, which no other thread accesses; all lanes of the warp call it.
 #[inline(always)]
-unsafe fn finish<const UNIT: usize>(args: &WhitenArgs, squares: [[f32; 2]; UNIT], component: usize, sample: usize) {
+unsafe fn finish(
+    args: &WhitenArgs,
+    squares: [[f32; 2]; 2],
+    constants: Shared<f32>,
+    component: usize,
+    sample: usize,
+) {
     let shape = args.shape;
-    let lane = thread();
-    let (mut mine, mut half) = (component, lane % 2);
-    let distance = if UNIT == 2 {
-        // A component to each of two neighbours, then a sample to each pair of them.
-        let upper = !lane.is_multiple_of(2);
-        let both = [
-            exchange(upper, squares[0][0], squares[UNIT - 1][0], 1),
-            exchange(upper, squares[0][1], squares[UNIT - 1][1], 1),
-        ];
-        mine += half as usize;
-        half = lane / 2 % 2;
-        exchange(half == 1, both[0], both[1], 2)
-    } else {
-        let one = exchange(half == 1, squares[0][0], squares[0][1], 1);
-        one + f32::from_bits(shuffle_xor_u32(one.to_bits(), 2))
-    };
-    if mine < shape.k as usize && (UNIT == 2 || lane % 4 < 2) {
-        let sample = sample + 8 * half as usize;
-        let to = args.q.wrapping_add((sample / STAGE * shape.rows() + mine) * STAGE + sample % STAGE);
-        // SAFETY: the caller guarantees it; constants of all components.
-        unsafe { store(to, load(args.constants.wrapping_add(shape.k as usize + mine)) - distance) };
+    let (odd, half) = (thread() % 2, thread() / 2 % 2);
+    // A component to each of two neighbours, then a sample to each pair of them.
+    let [first, second] = squares;
+    let both = [exchange(odd == 1, first[0], second[0], 1), exchange(odd == 1, first[1], second[1], 1)];
+    let distance = exchange(half == 1, both[0], both[1], 2);
+    let (component, sample) = (component + odd as usize, sample + 8 * half as usize);
+    if component < shape.k as usize {
+        let to = args.q.wrapping_add((sample / STAGE * shape.rows() + component) * STAGE + sample % STAGE);
+        // SAFETY: the caller guarantees it.
+        unsafe { store(to, constants.get(2 * odd as usize + 1) - distance) };
     }
 }
 
 #[inline(always)]
-unsafe fn body<const S: usize, const UNIT: usize, const N: usize>(
+unsafe fn body<const S: usize, const UNIT: usize>(
     args: &WhitenArgs,
-    multiply: impl Fn(&[[Halves; 8]; S], [Operand; 2]) -> [f32; N],
+    distances: impl Fn(&[[Halves; 8]; S], [Operand; 2], Shared<f32>, Shared<f32>) -> [[f32; 2]; UNIT],
 ) {
     let shape = args.shape;
     let first = (block_idx_y() * args.group_units) as usize;
@@ -154,8 +155,9 @@ unsafe fn body<const S: usize, const UNIT: usize, const N: usize>(
     // SAFETY: the caller guarantees it.
     unsafe { begin(args, first, units) };
     let shifts: Shared<f32> = triangles().offset(2 * units * shape.unit_part() / size_of::<u32>()).cast();
+    let constants = shifts.offset(units * shape.unit_rows());
     let tiles = args.n.div_ceil(SAMPLES as u64) as usize;
-    let mut tile = (block_idx() * (WHITEN_BLOCK / WARPGROUP) + thread_idx() / WARPGROUP) as usize;
+    let mut tile = (block_idx() * (block_dim() / WARPGROUP) + thread_idx() / WARPGROUP) as usize;
     while tile < tiles {
         not_unrolled();
         // SAFETY: the features of whole tiles.
@@ -166,37 +168,47 @@ unsafe fn body<const S: usize, const UNIT: usize, const N: usize>(
             not_unrolled();
             let component = UNIT * (first + unit);
             let high = Operand::new(triangles().offset(2 * unit * shape.unit_part() / size_of::<u32>()), 2 * MATRIX, MATRIX);
-            let sums = multiply(&x, [high, high.offset(shape.unit_part())]);
-            // SAFETY: constants and shifts are there, and a place for each exponent.
-            unsafe {
-                let squares = distances::<UNIT, N>(args, &sums, component, shifts.offset(unit * shape.unit_rows()));
-                finish(args, squares, component, sample);
+            let operands = [high, high.offset(shape.unit_part())];
+            let constants = constants.offset(unit * 2 * UNIT);
+            let squares = distances(&x, operands, constants, shifts.offset(unit * shape.unit_rows()));
+            let mut c = 0;
+            while c < UNIT {
+                // SAFETY: constants are there, and a place for each exponent.
+                unsafe { finish(args, [squares[c], squares[c + 1]], constants.offset(2 * c), component + c, sample) };
+                c += 2;
             }
             unit += 1;
         }
-        tile += (grid_dim() * (WHITEN_BLOCK / WARPGROUP)) as usize;
+        tile += (grid_dim() * (block_dim() / WARPGROUP)) as usize;
     }
 }
 
 macro_rules! instances {
-    ($($name:ident $width:literal $unit:literal $multiply:ident)*) => { $(
+    ($($name:ident $width:literal $unit:literal [$($multiply:ident $band:literal)*])*) => { $(
         kernel! {
             #[doc = concat!("Exponents of matrices of at most ", $width, " features.")]
             ///
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: WhitenArgs) {
-                // SAFETY: the caller guarantees it; the triangles have arrived.
-                unsafe { body::<{ $width / STEP }, $unit, { $unit * $width / 2 }>(&args, |x, b| $multiply(x, b)) };
+                // SAFETY: the caller guarantees it; the triangles have arrived, and shifts and constants are there.
+                unsafe {
+                    body::<{ $width / STEP }, $unit>(&args, |x, triangles, constants, shifts| {
+                        let mut squares = [[0.0; 2]; $unit];
+                        $( add_squares(&$multiply(x, triangles), constants, shifts.offset($band * UNIT_BAND), &mut squares); )*
+                        squares
+                    });
+                }
             }
         }
     )* };
 }
+// Each function, and the first band that it multiplies.
 instances! {
-    warpgroup_whiten_d32 32 2 warpgroup_triangles_32
-    warpgroup_whiten_d64 64 1 warpgroup_triangles_64
-    warpgroup_whiten_d96 96 1 warpgroup_triangles_96
-    warpgroup_whiten_d128 128 1 warpgroup_triangles_128
+    warpgroup_whiten_d32 32 4 [warpgroup_triangles_32 0]
+    warpgroup_whiten_d64 64 2 [warpgroup_triangles_64 0]
+    warpgroup_whiten_d96 96 2 [warpgroup_triangles_96_first 0 warpgroup_triangles_96_last 2]
+    warpgroup_whiten_d128 128 2 [warpgroup_triangles_128_first 0 warpgroup_triangles_128_last 2]
 }
 
 kernel! {

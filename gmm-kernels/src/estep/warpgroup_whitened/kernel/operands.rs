@@ -26,7 +26,7 @@ kernel! {
                 band += 1;
             }
             let (matrix, row_of_matrix) = (i % OF_STEP / 8, i % 8);
-            let (of_unit, row) = shape.of_row(BAND * band + matrix / 2 * 8 + row_of_matrix);
+            let (of_unit, row) = shape.of_row(UNIT_BAND * band + matrix / 2 * 8 + row_of_matrix);
             let component = shape.of_unit() * unit + of_unit;
             let first = STEP * step + matrix % 2 * 8;
             let from = args.matrices.wrapping_add(component * (d * (d + 1) / 2) + row * (row + 1) / 2 + first);

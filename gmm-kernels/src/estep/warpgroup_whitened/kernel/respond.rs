@@ -1,4 +1,4 @@
-//! `warpgroup_respond`: responsibilities, and their sums, alone and times features.
+//! `warpgroup_respond_d…`: responsibilities, and their sums, alone and times features.
 use super::*;
 use crate::estep::whitened::RESPONSIBILITY_SCALE;
 
@@ -12,82 +12,122 @@ const OWN: usize = CHUNK / APART;
 const ROWS: usize = 16;
 /// Warps of a block.
 const WARPS: usize = (RESPOND_BLOCK / WARP) as usize;
-/// Most tiles of sums of a warp: of so many components by eight features.
-const TASKS: usize = CHUNK / ROWS * (MAX_FEATURES / 8) / WARPS;
 
-/// What a thread sums up.
-struct Sums {
+/// What a thread sums up, of up to so many tiles of sums: each has 16 components by eight features.
+struct Sums<const TASKS: usize> {
     /// Of each task the numbers of [`mma`].
     features: [[f32; 4]; TASKS],
     /// Of each component of the thread, responsibilities and rounded ones.
     counts: [[f32; 2]; OWN],
 }
 
-impl Sums {
+impl<const TASKS: usize> Sums<TASKS> {
     const ZERO: Self = Self { features: [[0.0; 4]; TASKS], counts: [[0.0; 2]; OWN] };
 }
 
-/// The state that the threads of a block share.
-struct Block<'a> {
+/// The state that the threads of a block share, for samples of so many eights of features.
+struct Block<'a, const OCTETS: usize> {
     args: &'a RespondArgs,
     shape: Shape,
     /// First component of the block.
     first: usize,
-    /// The responsibilities of a tile, a row for each component.
+    /// Its components.
+    rows: usize,
+    /// The exponents of a tile, (stages, `rows`, [`STAGE`]), then maxima and factors, (2, [`TILE`]).
+    exponents: Shared<f32>,
+    /// The responsibilities of a tile, a row for each component and zeros up to whole tiles of the units.
     responsibilities: Shared<Halves>,
-    /// The features of two tiles.
+    /// The features of a tile.
     features: Shared<Halves>,
 }
 
-impl<'a> Block<'a> {
+impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
     #[inline(always)]
     fn new(args: &'a RespondArgs) -> Self {
-        let responsibilities = Shared::at(HEAD);
-        let features = responsibilities.offset(CHUNK * RESPOND_PITCH);
-        Self { args, shape: args.shape, first: block_idx() as usize * CHUNK, responsibilities, features }
+        let shape = args.shape;
+        let first = block_idx() as usize * CHUNK;
+        let exponents: Shared<f32> = Shared::at(HEAD);
+        // The same places in all blocks, of which the last may have fewer components.
+        let responsibilities = exponents.offset(TILE * (shape.chunk_rows() + 2));
+        let features = responsibilities.offset(shape.chunk_rows() * RESPOND_PITCH).cast();
+        let responsibilities = responsibilities.cast();
+        Self { args, shape, first, rows: min_usize(CHUNK, shape.rows() - first), exponents, responsibilities, features }
     }
 
-    /// The barrier at which the features of every other tile arrive.
+    /// The barrier at which the exponents of each tile arrive.
     #[inline(always)]
-    fn arrived(&self, turn: u32) -> Mbarrier {
-        Mbarrier::at(8 * (turn % 2) as usize)
+    fn exponents_arrived(&self) -> Mbarrier {
+        Mbarrier::at(0)
     }
 
-    /// Elements of a tile's features.
+    /// The barrier at which the features of each tile arrive.
     #[inline(always)]
-    fn tile_len(&self) -> usize {
-        TILE / STAGE * 2 * self.shape.stage_part() / size_of::<u32>()
+    fn features_arrived(&self) -> Mbarrier {
+        Mbarrier::at(8)
+    }
+
+    /// Starts to copy the exponents of a tile, its maxima and factors.
+    ///
+    /// # Safety
+    /// One thread calls it; the tile exists, and nobody reads those of the tile before.
+    #[inline(always)]
+    unsafe fn fetch_exponents(&self, tile: usize) {
+        const STAGES: usize = TILE / STAGE;
+        let (exponents, arrived) = (&self.args.exponents, self.exponents_arrived());
+        let of_stage = self.rows * STAGE;
+        let bytes = |numbers: usize| (numbers * size_of::<f32>()) as u32;
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            arrived.expect(bytes(STAGES * of_stage + 2 * TILE));
+            let mut stage = 0;
+            while stage < STAGES {
+                let from = exponents.q.cast_const().wrapping_add(((tile * STAGES + stage) * self.shape.rows() + self.first) * STAGE);
+                self.exponents.offset(stage * of_stage).cast::<Halves>().copy_bulk(from.cast(), bytes(of_stage), arrived);
+                stage += 1;
+            }
+            let mut kind = 0;
+            while kind < 2 {
+                let from = exponents.normalisers.cast_const().wrapping_add(kind * exponents.stride as usize + tile * TILE);
+                self.normalisers().offset(kind * TILE).cast::<Halves>().copy_bulk(from.cast(), bytes(TILE), arrived);
+                kind += 1;
+            }
+        }
+    }
+
+    /// Maxima and factors of a tile.
+    #[inline(always)]
+    fn normalisers(&self) -> Shared<f32> {
+        self.exponents.offset(TILE * self.rows)
     }
 
     /// Starts to copy the features of a tile.
     ///
     /// # Safety
-    /// One thread calls it; the tile exists, and nobody reads what was copied two turns before.
+    /// One thread calls it; the tile exists, and nobody reads those of the tile before.
     #[inline(always)]
-    unsafe fn fetch(&self, tile: usize, turn: u32) {
-        let (len, arrived) = (self.tile_len(), self.arrived(turn));
+    unsafe fn fetch_features(&self, tile: usize) {
+        const LEN: usize = 2 * TILE / 8 * MATRIX / size_of::<u32>();
+        let (len, arrived) = (OCTETS * LEN, self.features_arrived());
         let bytes = (len * size_of::<u32>()) as u32;
         // SAFETY: the caller guarantees it.
         unsafe {
             arrived.expect(bytes);
-            let to = self.features.offset((turn % 2) as usize * len);
-            to.copy_bulk(self.args.features.wrapping_add(tile * len), bytes, arrived);
+            self.features.copy_bulk(self.args.features.wrapping_add(tile * len), bytes, arrived);
         }
     }
 
     /// Makes the responsibilities of a tile, and counts them.
     ///
     /// # Safety
-    /// All threads of the block call it; nobody reads the responsibilities in shared memory.
+    /// All threads of the block call it; the tile's exponents are there, and nobody reads the responsibilities in shared memory.
     #[inline(always)]
     unsafe fn respond(&self, tile: usize, counts: &mut [[f32; 2]; OWN]) {
         let (args, shape) = (self.args, self.shape);
         let (pair, apart) = (thread_idx() as usize % PAIRS, thread_idx() as usize / PAIRS);
-        let sample = tile * TILE + 2 * pair;
-        let (stage, of_stage) = (sample / STAGE, sample % STAGE);
-        let normalisers = args.exponents.normalisers.cast_const().wrapping_add(sample);
-        // SAFETY: normalisers of whole tiles.
-        let (top, factor) = unsafe { (load2(normalisers), load2(normalisers.wrapping_add(args.exponents.stride as usize))) };
+        let (stage, of_stage) = (2 * pair / STAGE, 2 * pair % STAGE);
+        // SAFETY: both are there.
+        let (top, factor): ([f32; 2], [f32; 2]) =
+            unsafe { (self.normalisers().get_some(2 * pair), self.normalisers().get_some(TILE + 2 * pair)) };
         // Of sixteen samples pairs 0, 4, 1, 5, 2, 6, 3, 7.
         let place = pair % 16 / 8 * 8 + pair % 4 * 2 + pair / 4 % 2;
         let mut i = 0;
@@ -95,11 +135,12 @@ impl<'a> Block<'a> {
             let local = apart + APART * i;
             let component = self.first + local;
             let mut halves = 0;
-            if component < shape.rows() {
-                let at = stage * shape.rows() + component;
+            if local < self.rows {
+                let at = (tile * (TILE / STAGE) + stage) * shape.rows() + component;
                 // SAFETY: exponents and weights of all rows; a place that only this thread accesses.
                 unsafe {
-                    let (weight, q) = (load(args.weights.add(component)), load2(args.exponents.q.cast_const().wrapping_add(at * STAGE + of_stage)));
+                    let q: [f32; 2] = self.exponents.get_some((stage * self.rows + local) * STAGE + of_stage);
+                    let weight = load(args.weights.add(component));
                     let mut r = [0.0f32; 2];
                     let mut p = 0;
                     while p < 2 {
@@ -115,17 +156,19 @@ impl<'a> Block<'a> {
                     store(args.responsibilities.wrapping_add(at * (STAGE / 2) + place), halves);
                 }
             }
-            // SAFETY: a place that only this thread accesses.
-            unsafe { self.responsibilities.set(local * RESPOND_PITCH + pair, halves) };
+            if local < shape.chunk_rows() {
+                // SAFETY: a place that only this thread accesses.
+                unsafe { self.responsibilities.set(local * RESPOND_PITCH + pair, halves) };
+            }
             i += 1;
         }
     }
 
-    /// Tiles of sums, of which warp w has every eighth one from w on.
+    /// The first component and the first feature of the warp's `i`-th tile of sums, of which warp w has every sixteenth one from w on; none behind the last.
     #[inline(always)]
-    fn tasks(&self) -> usize {
-        let rows = min_usize(CHUNK, self.shape.rows() - self.first);
-        rows.div_ceil(ROWS) * self.shape.octets()
+    fn task(&self, i: usize) -> Option<(usize, usize)> {
+        let task = (thread() / WARP) as usize + WARPS * i;
+        (task < self.rows.div_ceil(ROWS) * OCTETS).then_some((task / OCTETS * ROWS, task % OCTETS * 8))
     }
 
     /// Adds a tile's features times responsibilities.
@@ -133,38 +176,41 @@ impl<'a> Block<'a> {
     /// # Safety
     /// Both are in shared memory; all lanes of the warp call it.
     #[inline(always)]
-    unsafe fn multiply(&self, turn: u32, sums: &mut [[f32; 4]; TASKS]) {
-        let shape = self.shape;
-        let (warp, lane) = ((thread() / WARP) as usize, (thread() % WARP) as usize);
-        let tasks = self.tasks();
+    unsafe fn multiply<const TASKS: usize>(&self, sums: &mut [[f32; 4]; TASKS]) {
+        const PITCH: usize = MATRIX / size_of::<u32>();
+        let of_part = STAGE / 8 * OCTETS * PITCH;
+        let lane = (thread() % WARP) as usize;
         // Of sixteen samples, the high parts of the first and of the other eight, then the low ones.
-        let of_lane = lane / 16 * shape.stage_part() + lane / 8 % 2 * shape.pitch() + lane % 8 * (MATRIX / 8);
-        let features = self.features.offset((turn % 2) as usize * self.tile_len() + of_lane / size_of::<u32>());
+        let of_lane = lane / 16 * of_part + lane / 8 % 2 * OCTETS * PITCH + lane % 8 * (PITCH / 8);
+        let features = self.features.offset(of_lane);
         let responsibilities = self.responsibilities.offset(lane % 16 * RESPOND_PITCH + 4 * (lane / 16));
-        let mut sixteen = 0;
-        while sixteen < opaque((TILE / 16) as u32) as usize {
+        let mut stage = 0;
+        while stage < opaque((TILE / STAGE) as u32) as usize {
             not_unrolled();
-            let bytes = sixteen / 2 * 2 * shape.stage_part() + sixteen % 2 * 2 * shape.pitch();
             let mut i = 0;
             while i < TASKS {
-                let task = warp + WARPS * i;
-                if task < tasks {
-                    let (tile, octet) = (task / shape.octets(), task % shape.octets());
-                    // SAFETY: the caller guarantees it.
-                    unsafe {
-                        let r = responsibilities.offset(tile * ROWS * RESPOND_PITCH).matrices(8 * sixteen);
-                        let x = features.matrices_transposed((bytes + octet * MATRIX) / size_of::<u32>());
-                        let added = mma(mma([0.0; 4], r, [x[2], x[3]]), r, [x[0], x[1]]);
-                        let mut n = 0;
-                        while n < 4 {
-                            sums[i][n] += added[n];
-                            n += 1;
+                if let Some((component, feature)) = self.task(i) {
+                    let mut sixteen = 0;
+                    while sixteen < STAGE / 16 {
+                        // SAFETY: the caller guarantees it.
+                        unsafe {
+                            let r = responsibilities.matrices(component * RESPOND_PITCH + 8 * (2 * stage + sixteen));
+                            let x = features.matrices_transposed(
+                                stage * 2 * of_part + (sixteen * 2 * OCTETS + feature / 8) * PITCH,
+                            );
+                            let added = mma(mma([0.0; 4], r, [x[2], x[3]]), r, [x[0], x[1]]);
+                            let mut n = 0;
+                            while n < 4 {
+                                sums[i][n] += added[n];
+                                n += 1;
+                            }
                         }
+                        sixteen += 1;
                     }
                 }
                 i += 1;
             }
-            sixteen += 1;
+            stage += 1;
         }
     }
 
@@ -173,19 +219,16 @@ impl<'a> Block<'a> {
     /// # Safety
     /// `to` has the sums of a slice, and no other block has these components; all threads of the block take part.
     #[inline(always)]
-    unsafe fn move_sums(&self, sums: &mut Sums, to: *mut f64, add: bool) {
+    unsafe fn move_sums<const TASKS: usize>(&self, sums: &mut Sums<TASKS>, to: *mut f64, add: bool) {
         let shape = self.shape;
-        let (warp, lane) = ((thread() / WARP) as usize, (thread() % WARP) as usize);
-        let tasks = self.tasks();
+        let lane = (thread() % WARP) as usize;
         let mut i = 0;
         while i < TASKS {
-            let task = warp + WARPS * i;
-            if task < tasks {
-                let (tile, octet) = (task / shape.octets(), task % shape.octets());
+            if let Some((component, feature)) = self.task(i) {
                 let mut n = 0;
                 while n < 4 {
-                    let component = self.first + tile * ROWS + lane / 4 + 8 * (n / 2);
-                    let feature = 8 * octet + 2 * (lane % 4) + n % 2;
+                    let component = self.first + component + lane / 4 + 8 * (n / 2);
+                    let feature = feature + 2 * (lane % 4) + n % 2;
                     if component < shape.rows() {
                         // SAFETY: the caller guarantees it.
                         unsafe { give(to.wrapping_add(component * shape.width() + feature), sums.features[i][n].into(), add) };
@@ -221,54 +264,87 @@ impl<'a> Block<'a> {
     }
 }
 
-kernel! {
-    /// Responsibilities of matrices, and their sums.
-    ///
-    /// # Safety
-    /// The pointers of `args` are valid for the sizes given; launched as the module says.
-    pub unsafe fn warpgroup_respond(args: RespondArgs) {
-        let block = Block::new(&args);
-        let tiles = args.n.div_ceil(TILE as u64) as usize;
-        let mut tile = block_idx_y() as usize;
-        if thread_idx() == 0 {
-            // SAFETY: nobody uses them yet; the memory is free.
-            unsafe {
-                block.arrived(0).init(1);
-                block.arrived(1).init(1);
-                mbarriers_ready();
-                if tile < tiles {
-                    block.fetch(tile, 0);
-                }
-            }
-        }
-        let to = args.sums.wrapping_add(block_idx_y() as usize * args.shape.respond_sums());
-        let mut add = args.add != 0;
-        let mut sums = Sums::ZERO;
-        let (mut turn, mut since_move) = (0, 0);
-        while tile < tiles {
-            // SAFETY: the barrier at the end of this loop: nobody reads the tile before any more.
-            unsafe { block.respond(tile, &mut sums.counts) };
-            barrier!();
-            let next = tile + args.slices as usize;
-            if thread_idx() == 0 && next < tiles {
-                // SAFETY: the tile before was multiplied before the barrier.
-                unsafe { block.fetch(next, turn + 1) };
-            }
-            // SAFETY: the barrier made the responsibilities visible, and this one says that the features are there.
-            unsafe {
-                block.arrived(turn).wait(turn / 2 % 2);
-                block.multiply(turn, &mut sums.features);
-            }
-            barrier!();
-            tile = next;
-            turn += 1;
-            since_move += 1;
-            if since_move == FLUSH_TILES || tile >= tiles {
-                since_move = 0;
-                // SAFETY: a place for each sum.
-                unsafe { block.move_sums(&mut sums, to, add) };
-                add = true;
+/// Whether this thread starts the copies: the first of the block. Hidden from the compiler, which would else give it a loop of its own, with barriers and
+/// products that all threads have to take part in.
+#[inline(always)]
+fn starts_copies() -> bool {
+    opaque(thread_idx()) == 0
+}
+
+#[inline(always)]
+unsafe fn body<const OCTETS: usize, const TASKS: usize>(args: &RespondArgs) {
+    let block = Block::<OCTETS>::new(args);
+    let tiles = args.n.div_ceil(TILE as u64) as usize;
+    let mut tile = block_idx_y() as usize;
+    if thread_idx() == 0 {
+        // SAFETY: nobody uses them yet; the memory is free.
+        unsafe {
+            block.exponents_arrived().init(1);
+            block.features_arrived().init(1);
+            mbarriers_ready();
+            if tile < tiles {
+                block.fetch_exponents(tile);
+                block.fetch_features(tile);
             }
         }
     }
+    barrier!();
+    let to = args.sums.wrapping_add(block_idx_y() as usize * args.shape.respond_sums());
+    let mut add = args.add != 0;
+    let mut sums = Sums::<TASKS>::ZERO;
+    let (mut phase, mut since_move) = (0, 0);
+    while tile < tiles {
+        let next = tile + args.slices as usize;
+        // SAFETY: the barrier says that the exponents are there; nobody reads the responsibilities of the tile before any more.
+        unsafe {
+            block.exponents_arrived().wait(phase);
+            block.respond(tile, &mut sums.counts);
+        }
+        barrier!();
+        // Copied while this tile is multiplied.
+        if starts_copies() && next < tiles {
+            // SAFETY: all threads have read the exponents.
+            unsafe { block.fetch_exponents(next) };
+        }
+        // SAFETY: the barrier made the responsibilities visible, and this one says that the features are there.
+        unsafe {
+            block.features_arrived().wait(phase);
+            block.multiply(&mut sums.features);
+        }
+        barrier!();
+        if starts_copies() && next < tiles {
+            // SAFETY: all threads have read the features.
+            unsafe { block.fetch_features(next) };
+        }
+        tile = next;
+        phase ^= 1;
+        since_move += 1;
+        if since_move == FLUSH_TILES || tile >= tiles {
+            since_move = 0;
+            // SAFETY: a place for each sum.
+            unsafe { block.move_sums(&mut sums, to, add) };
+            add = true;
+        }
+    }
+}
+
+macro_rules! instances {
+    ($($name:ident $width:literal)*) => { $(
+        kernel! {
+            #[doc = concat!("Responsibilities of matrices of at most ", $width, " features, and their sums.")]
+            ///
+            /// # Safety
+            /// The pointers of `args` are valid for the sizes given; launched as the module says.
+            pub unsafe fn $name(args: RespondArgs) {
+                // SAFETY: the caller guarantees it.
+                unsafe { body::<{ $width / 8 }, { CHUNK / ROWS * ($width / 8) / WARPS }>(&args) };
+            }
+        }
+    )* };
+}
+instances! {
+    warpgroup_respond_d32 32
+    warpgroup_respond_d64 64
+    warpgroup_respond_d96 96
+    warpgroup_respond_d128 128
 }

@@ -35,14 +35,19 @@ fn products(
     (0..16).map(of).sum()
 }
 
-/// As on the device, rounded once; `more`: by how many steps a band has more than the one before.
-fn triangles<const S: usize, const N: usize>(more: usize, a: &[[Halves; 8]; S], b: [Operand; 2]) -> [f32; N] {
+/// As on the device, rounded once; `first`: the first of the bands; `more`: by how many steps a band has more than the one before.
+fn triangles<const S: usize, const N: usize>(
+    first: usize,
+    more: usize,
+    a: &[[Halves; 8]; S],
+    b: [Operand; 2],
+) -> [f32; N] {
     let a = a.map(Registers::both);
     let sums = std::array::from_fn(|i| {
         let (row, column) = place(i);
-        let (band, of_band) = (column / 32, column % 32);
-        let first = more * (band * (band + 1) / 2);
-        let of = |step: usize| products(&a[step], row, b.map(|b| b.offset((first + step) * 1024)), of_band, true);
+        let (band, of_band) = (first + column / 64, column % 64);
+        let before = more * (band * (band + 1) / 2);
+        let of = |step: usize| products(&a[step], row, b.map(|b| b.offset((before + step) * 2048)), of_band, true);
         (0..more * (band + 1)).map(of).sum::<f64>() as f32
     });
     warp_sync();
@@ -71,28 +76,40 @@ fn bands<const E: usize, const N: usize>(
     warp_sync();
 }
 
-macro_rules! functions {
-    ($($triangles:ident $more:literal $steps:literal $sums:literal, $bands:ident $of_pair:literal $eights:literal $all:literal;)*) => { $(
+macro_rules! triangles {
+    ($($name:ident $first:literal $more:literal $steps:literal $sums:literal;)*) => { $(
         /// As on the device, rounded once.
         ///
         /// # Safety
         /// As on the device.
-        pub unsafe fn $triangles(a: &[[Halves; 8]; $steps], b: [Operand; 2]) -> [f32; $sums] {
-            triangles($more, a, b)
+        pub unsafe fn $name(a: &[[Halves; 8]; $steps], b: [Operand; 2]) -> [f32; $sums] {
+            triangles($first, $more, a, b)
         }
+    )* };
+}
+triangles! {
+    warpgroup_triangles_32 0 1 2 64;
+    warpgroup_triangles_64 0 2 4 64;
+    warpgroup_triangles_96_first 0 2 6 64;
+    warpgroup_triangles_96_last 2 2 6 32;
+    warpgroup_triangles_128_first 0 2 8 64;
+    warpgroup_triangles_128_last 2 2 8 64;
+}
 
+macro_rules! bands {
+    ($($name:ident $of_pair:literal $eights:literal $sums:literal;)*) => { $(
         /// As on the device, rounded once.
         ///
         /// # Safety
         /// As on the device.
-        pub unsafe fn $bands(c: &mut [f32; $all], a: &[[Halves; 8]; $eights], b: [Operand; 2], add: u32) {
+        pub unsafe fn $name(c: &mut [f32; $sums], a: &[[Halves; 8]; $eights], b: [Operand; 2], add: u32) {
             bands($of_pair, c, a, b, add);
         }
     )* };
 }
-functions! {
-    warpgroup_triangles_32 1 2 32, warpgroup_bands_32 1 4 64;
-    warpgroup_triangles_64 2 4 32, warpgroup_bands_64 2 4 96;
-    warpgroup_triangles_96 2 6 48, warpgroup_bands_96 3 3 96;
-    warpgroup_triangles_128 2 8 64, warpgroup_bands_128 4 4 160;
+bands! {
+    warpgroup_bands_32 1 4 64;
+    warpgroup_bands_64 2 4 96;
+    warpgroup_bands_96 3 3 96;
+    warpgroup_bands_128 4 4 160;
 }

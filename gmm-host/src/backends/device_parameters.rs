@@ -148,6 +148,12 @@ impl<T: Float> DeviceParameters<T> {
         Ok(Self::assemble((k, d), scale, shift, matrices, &constant, frame))
     }
 
+    /// Whether the components have matrices that are not diagonal.
+    #[cfg(feature = "cuda")]
+    pub fn has_triangles(&self) -> bool {
+        !matches!(self.matrices, Matrices::Diagonal)
+    }
+
     /// The triangle of a component; empty where the matrices are diagonal.
     pub fn triangle(&self, c: usize) -> &[T] {
         let width = triangle(self.n_features);

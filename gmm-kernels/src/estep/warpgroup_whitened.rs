@@ -41,7 +41,7 @@ use crate::simt::{WARP, WARPGROUP};
 /// Features of a band of `warpgroup_outer`.
 pub const BAND: usize = 32;
 /// Rows of a band of a unit's triangles.
-const UNIT_BAND: usize = 64;
+pub const UNIT_BAND: usize = 64;
 /// Most features of a sample.
 pub const MAX_FEATURES: usize = 4 * BAND;
 /// Samples of a stage.

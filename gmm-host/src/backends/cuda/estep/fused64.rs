@@ -9,7 +9,7 @@ use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::likelihood::{ReduceSets, Totals};
 use crate::backends::cuda::plan::{Operation, Task, Variant, candidates};
-use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::backends::device_parameters::DeviceParameters;
 use crate::evaluator::check_features;
 use crate::{Mixture, Precision, Result, Statistics};
 use cust::memory::DeviceBuffer;
@@ -54,7 +54,7 @@ impl Fused64 {
             n: data.chunk_size(),
             k: parameters.n_components,
             d: parameters.n_features,
-            full: !matches!(parameters.matrices, Matrices::Diagonal),
+            full: parameters.has_triangles(),
             tied: false,
             central: true,
             expandable: false,

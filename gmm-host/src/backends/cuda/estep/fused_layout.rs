@@ -26,7 +26,7 @@ struct ComponentMoments {
 
 impl FusedLayout {
     pub fn new(covariance_type: CovarianceType, parameters: DeviceParameters<f32>) -> Self {
-        let moments = if !matches!(parameters.matrices, Matrices::Diagonal) {
+        let moments = if parameters.has_triangles() {
             Moments::Full
         } else if parameters.shift.iter().all(|m| f64::from(m.abs()) <= NEAR) {
             // No component is far from the data's centre, so that nothing cancels in moments of x′ itself.

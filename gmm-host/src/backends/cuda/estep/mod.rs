@@ -71,7 +71,7 @@ impl Layout {
     /// The layout of a family; `None` for those that have no E-step, and for the general kernels.
     fn new(family: Family, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Self> {
         Some(match family {
-            _ if family.multiplies_features(!matches!(parameters.matrices, Matrices::Diagonal)) => {
+            _ if family.multiplies_features(parameters.has_triangles()) => {
                 Self::TensorCores(TensorCoresLayout::of_features(mixture, parameters.clone(), frame))
             }
             Family::Fused => Self::Fused(FusedLayout::new(mixture.covariance_type(), parameters.as_ref().clone())),
@@ -113,7 +113,7 @@ impl EStep {
             n: data.chunk_size(),
             k: parameters.n_components,
             d: parameters.n_features,
-            full: !matches!(parameters.matrices, Matrices::Diagonal),
+            full: parameters.has_triangles(),
             tied: matches!(parameters.matrices, Matrices::Shared(_)),
             central: false,
             expandable: true,

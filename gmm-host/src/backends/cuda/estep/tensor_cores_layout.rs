@@ -578,7 +578,7 @@ impl TensorCoresLayout {
     ) -> Self {
         let parameters = parameters.into();
         let (k, d) = mixture.means().dim();
-        let full = !matches!(parameters.matrices, Matrices::Diagonal);
+        let full = parameters.has_triangles();
         let mut coefficients = numbers_in(memory, k * products(d, full));
         // So many that waking the threads does not cost more than they save.
         let at_once = at_once(if full { products(d, true) * d / 8 } else { 2 * d });
@@ -658,7 +658,7 @@ impl TensorCoresLayout {
 
     /// Whether products are of all pairs of features.
     pub fn full(&self) -> bool {
-        !matches!(self.parameters.matrices, Matrices::Diagonal)
+        self.parameters.has_triangles()
     }
 
     /// Writes the parameters.

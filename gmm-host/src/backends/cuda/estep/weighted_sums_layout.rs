@@ -50,7 +50,7 @@ impl WeightedSumsLayout {
         if farthest(&parameters, &centres) <= NEAR {
             centres.clear();
         }
-        let pairs = if matches!(parameters.matrices, Matrices::Diagonal) { Vec::new() } else { pairs(d) };
+        let pairs = if parameters.has_triangles() { pairs(d) } else { Vec::new() };
         Self { covariance_type: mixture.covariance_type(), parameters, pairs, weights, centres }
     }
 
@@ -61,7 +61,7 @@ impl WeightedSumsLayout {
 
     /// Whether components have triangles.
     pub fn full(&self) -> bool {
-        !matches!(self.parameters.matrices, Matrices::Diagonal)
+        self.parameters.has_triangles()
     }
 
     /// Whether the moments of each component are taken around its centre, not the data's.

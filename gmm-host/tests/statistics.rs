@@ -3,7 +3,7 @@
 mod common;
 use common::*;
 use gmm_host::{CentredSums, CovarianceType, Covariances, Error, Evaluator, Freeze, Mixture, Samples, Statistics};
-use ndarray::{Array1, Array2, Array3, Axis, array, s};
+use ndarray::{Array1, Array2, Array3, Axis, ShapeBuilder, array, s};
 use proptest::prelude::*;
 
 /// Σᵢ rᵢₖ, x̄ₖ and the full scatter, written down by the definition, from `predict_proba`.
@@ -179,6 +179,57 @@ proptest! {
             counts: r.sum_axis(Axis(0)), first, second,
         }).unwrap();
         assert_statistics_close(&got, &want, 1e-12, 1.0);
+    }
+}
+
+/// Of more features than are mirrored at once.
+#[test]
+fn second_moments_may_lie_column_by_column() {
+    let (k, d) = (2, 19);
+    for t in [CovarianceType::Full, CovarianceType::Tied] {
+        let row_major = mixture(12, t, k, d, 0.0).covariances().clone();
+        let column_major = match &row_major {
+            Covariances::Full(v) => {
+                let mut to = Array3::zeros((k, d, d).f());
+                to.assign(v);
+                Covariances::Full(to)
+            }
+            Covariances::Tied(v) => {
+                let mut to = Array2::zeros((d, d).f());
+                to.assign(v);
+                Covariances::Tied(to)
+            }
+            _ => unreachable!(),
+        };
+        let statistics = |second: &Covariances| {
+            let sums = CentredSums {
+                weight: 10.0,
+                log_likelihood: -1.0,
+                centres: Array2::zeros((k, d)),
+                counts: array![4.0, 6.0],
+                first: Array2::from_shape_fn((k, d), |(c, j)| 0.1 * (c + j) as f64),
+                second: second.clone(),
+            };
+            Statistics::from_centred_sums(sums)
+        };
+        let got = statistics(&row_major).unwrap();
+        assert_eq!(got, statistics(&column_major).unwrap(), "{t}");
+        let symmetric = match got.scatter() {
+            Covariances::Full(v) => v.outer_iter().all(|matrix| matrix == matrix.t()),
+            Covariances::Tied(v) => v == v.t(),
+            _ => unreachable!(),
+        };
+        assert!(symmetric, "{t}");
+        let mut bad = row_major.clone();
+        match &mut bad {
+            Covariances::Full(v) => v[[1, 18, 3]] = f64::NAN,
+            Covariances::Tied(v) => v[[18, 3]] = f64::NAN,
+            _ => unreachable!(),
+        }
+        let component = if t == CovarianceType::Full { 1 } else { 0 };
+        let error = statistics(&bad).unwrap_err();
+        let named = matches!(&error, Error::NonFiniteStatistic { what: "the second moment", component: c, .. } if *c == component);
+        assert!(named, "{error}");
     }
 }
 

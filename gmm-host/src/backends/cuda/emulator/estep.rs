@@ -742,6 +742,8 @@ fn whitened_gives_the_statistics() {
         // Two slices of two tiles each.
         (500, 9, 40, "warpgroup_whitened:512x1:all", 512, 2),
         (90, 2, 70, "warpgroup_whitened:384x1:all", 128, 1),
+        // Components of two blocks of `warpgroup_respond`, the last one with fewer.
+        (130, 70, 33, "warpgroup_whitened:512x1:all", 256, 1),
         // Two groups of triangles.
         (130, 6, 127, "warpgroup_whitened:384x1:all", 256, 1),
     ];

@@ -149,7 +149,6 @@ impl<T: Float> DeviceParameters<T> {
     }
 
     /// Whether the components have matrices that are not diagonal.
-    #[cfg(feature = "cuda")]
     pub fn has_triangles(&self) -> bool {
         !matches!(self.matrices, Matrices::Diagonal)
     }

@@ -5,7 +5,7 @@ use crate::{
     Covariances, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result,
     Rows, Statistics,
 };
-use ndarray::{Array1, Array2, ArrayView2, Axis};
+use ndarray::{Array1, Array2, ArrayView2};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -45,12 +45,9 @@ pub(crate) fn cancellation(mixture: &Mixture, frame: &Frame) -> f64 {
     let squares = counted.map(|c| {
         let mean = &means[c * d..][..d];
         let distances = mean.iter().zip(&frame.shift).map(|(mean, shift)| (mean - shift) * (mean - shift));
-        match (mixture.covariances(), mixture.factor()) {
+        match (mixture.covariances(), mixture.factor_of(c)) {
             (Covariances::Spherical(v), _) => d as f64 + distances.sum::<f64>() / v[c],
-            (Covariances::Full(v), Some(Covariances::Full(u))) => {
-                of_matrix(distances, v.index_axis(Axis(0), c), u.index_axis(Axis(0), c))
-            }
-            (Covariances::Tied(v), Some(Covariances::Tied(u))) => of_matrix(distances, v.view(), u.view()),
+            (_, Some(u)) => of_matrix(distances, (0..d).map(|j| mixture.variance(c, j)), u),
             // Not reached: a mixture with matrices has their factors.
             _ => f64::INFINITY,
         }
@@ -77,24 +74,24 @@ fn of_variances(weights: &[f64], means: &[f64], variances: &[f64], shift: &[f64]
     )
 }
 
-/// Σⱼ Pⱼⱼ·(Σⱼⱼ + `distances`ⱼ) of one covariance Σ and the upper triangular factor U of its precision P = U·Uᵀ.
+/// Σⱼ Pⱼⱼ·(Σⱼⱼ + `distances`ⱼ), from the `variances` Σⱼⱼ of one covariance and the upper triangular factor U (D, D) of its precision P = U·Uᵀ.
 fn of_matrix(
     distances: impl Iterator<Item = f64>,
-    covariance: ArrayView2<'_, f64>,
+    variances: impl Iterator<Item = f64>,
     factor: ArrayView2<'_, f64>,
 ) -> f64 {
-    let (variances, factor) = (covariance.diag(), row_major(factor));
+    let (d, factor) = (factor.nrows(), row_major(factor));
     vectorised(
         #[inline(always)]
         || {
-            let rows = factor.chunks_exact(variances.len()).enumerate();
+            let rows = factor.chunks_exact(d).enumerate();
             let precisions = rows.map(|(j, row)| sum_of([&row[j..]], |[u]| u * u));
             distances.zip(variances).zip(precisions).map(|((distance, v), p)| (v + distance) * p).sum()
         },
     )
 }
 
-/// The numbers of a mixture's covariances, of which there are more than of its other parameters.
+/// The numbers of a mixture's covariances.
 fn numbers(mixture: &Mixture) -> usize {
     mixture.covariances().shape().iter().product()
 }

@@ -2,7 +2,7 @@
 use super::covariances::{CovarianceType, Covariances, bad_component};
 use super::linalg;
 use crate::{Error, Result};
-use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2};
+use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, Axis};
 use std::borrow::Cow;
 
 /// How far the sum of the weights may be from one. Weights rounded to float32 pass; the weights are evaluated as
@@ -148,10 +148,9 @@ impl Mixture {
     }
 
     /// The Cholesky factor (D, D) of a component's precision, where the type has matrices.
-    #[cfg(feature = "cuda")]
     pub(crate) fn factor_of(&self, c: usize) -> Option<ArrayView2<'_, f64>> {
         match self.factor.as_ref()? {
-            Covariances::Full(u) => Some(u.index_axis(ndarray::Axis(0), c)),
+            Covariances::Full(u) => Some(u.index_axis(Axis(0), c)),
             Covariances::Tied(u) => Some(u.view()),
             Covariances::Diag(_) | Covariances::Spherical(_) => None,
         }

@@ -52,6 +52,8 @@ pub const SAMPLES: usize = 64;
 pub const TILE: usize = 128;
 /// Components of a block of `warpgroup_respond`.
 pub const CHUNK: usize = 64;
+/// Components of a tile of the units of `warpgroup_respond`.
+const RESPOND_ROWS: usize = 16;
 /// Stages after which the sums of the units are added up in shared memory.
 pub const FLUSH: u32 = 16;
 /// Tiles after which `warpgroup_respond` adds up its sums in memory.
@@ -215,7 +217,7 @@ impl Shape {
     #[inline(always)]
     fn chunk_rows(&self) -> usize {
         let rows = self.rows();
-        (if rows < CHUNK { rows } else { CHUNK }).next_multiple_of(16)
+        (if rows < CHUNK { rows } else { CHUNK }).next_multiple_of(RESPOND_ROWS)
     }
 
     /// Blocks of a slice of `warpgroup_respond`.

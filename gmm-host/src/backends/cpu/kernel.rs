@@ -226,7 +226,7 @@ fn diagonal<T: Real, S: Simd, const REGISTERS: usize, const GAPS: bool>(
             *row = &x[i * d + start..][..length];
         }
         // A product with a matrix is in the cache already.
-        let is_resident = matches!(parameters.matrices, Matrices::Diagonal);
+        let is_resident = !parameters.has_triangles();
         // Two components at once, so that twice as many chains hide the latency.
         let (pairs, last) = q.as_chunks_mut::<2>();
         let n_pairs = pairs.len();

@@ -172,15 +172,16 @@ macro_rules! triangles {
         $($eights:tt $step:tt + $offset:literal $add:literal)*) => {
         /// A·B of a warpgroup, both the sums of a high and a low part, of which the product of both low parts is left out: A (64, features) in
         /// registers, of each sixteen features the high part, then the low one, as those of `mma` are, 16 rows a warp; B in shared memory,
-        /// for each band of 64 rows of triangles the steps of sixteen features that it has, whose matrices lie one behind the other along the sum. The sums,
-        /// of some of the bands, are
-        /// as those of [`warpgroup_multiply`](super::warpgroup_multiply). All threads of the warpgroup take part. Products are exact; their
-        /// sums are truncated, not rounded. The small products come first.
+        /// for each band of 64 rows of triangles the steps of sixteen features that it has, whose matrices lie one behind the other along the sum. The result
+        /// has the columns of some of the bands; a thread's numbers are as those of [`warpgroup_multiply`](super::warpgroup_multiply). There may be more features
+        /// than these bands have. All threads of the warpgroup take part. Products are exact; their sums are truncated, not rounded. The small products
+        /// come first.
         ///
         /// # Safety
         /// The operands lie in the launch's shared memory, and their copies have arrived for this thread.
         #[inline(always)]
-        pub unsafe fn $name(a: &[[Halves; 8]; $steps], [high, low]: [Operand; 2]) -> [f32; $sums] {
+        pub unsafe fn $name<const S: usize>(a: &[[Halves; 8]; S], [high, low]: [Operand; 2]) -> [f32; $sums] {
+            const { assert!(S >= $steps) };
             let mut c = [0.0f32; $sums];
             // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers. Every thread takes part.
             unsafe {
@@ -219,17 +220,6 @@ triangles! {
     [8 9 10 11] 3 + 640 "yes"
 }
 triangles! {
-    warpgroup_triangles_96_first, 6 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31],
-    64 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
-        40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63],
-    [4 5 6 7] 0 + 0 "no"
-    [4 5 6 7] 1 + 128 "yes"
-    [8 9 10 11] 0 + 256 "no"
-    [8 9 10 11] 1 + 384 "yes"
-    [8 9 10 11] 2 + 512 "yes"
-    [8 9 10 11] 3 + 640 "yes"
-}
-triangles! {
     warpgroup_triangles_96_last, 6 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
         40 41 42 43 44 45 46 47],
     32 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31],
@@ -239,17 +229,6 @@ triangles! {
     [6 7 8 9] 3 + 1152 "yes"
     [6 7 8 9] 4 + 1280 "yes"
     [6 7 8 9] 5 + 1408 "yes"
-}
-triangles! {
-    warpgroup_triangles_128_first, 8 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31],
-    64 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
-        40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63],
-    [4 5 6 7] 0 + 0 "no"
-    [4 5 6 7] 1 + 128 "yes"
-    [8 9 10 11] 0 + 256 "no"
-    [8 9 10 11] 1 + 384 "yes"
-    [8 9 10 11] 2 + 512 "yes"
-    [8 9 10 11] 3 + 640 "yes"
 }
 triangles! {
     warpgroup_triangles_128_last, 8 [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39

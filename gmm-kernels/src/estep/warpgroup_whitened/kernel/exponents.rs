@@ -207,8 +207,8 @@ macro_rules! instances {
 instances! {
     warpgroup_whiten_d32 32 4 [warpgroup_triangles_32 0]
     warpgroup_whiten_d64 64 2 [warpgroup_triangles_64 0]
-    warpgroup_whiten_d96 96 2 [warpgroup_triangles_96_first 0 warpgroup_triangles_96_last 2]
-    warpgroup_whiten_d128 128 2 [warpgroup_triangles_128_first 0 warpgroup_triangles_128_last 2]
+    warpgroup_whiten_d96 96 2 [warpgroup_triangles_64 0 warpgroup_triangles_96_last 2]
+    warpgroup_whiten_d128 128 2 [warpgroup_triangles_64 0 warpgroup_triangles_128_last 2]
 }
 
 kernel! {

@@ -9,7 +9,7 @@ const APART: usize = RESPOND_BLOCK as usize / PAIRS;
 /// Components of a thread.
 const OWN: usize = CHUNK / APART;
 /// Components of a tile of the units.
-const ROWS: usize = 16;
+const ROWS: usize = RESPOND_ROWS;
 /// Warps of a block.
 const WARPS: usize = (RESPOND_BLOCK / WARP) as usize;
 

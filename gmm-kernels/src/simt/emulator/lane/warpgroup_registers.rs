@@ -77,23 +77,21 @@ fn bands<const E: usize, const N: usize>(
 }
 
 macro_rules! triangles {
-    ($($name:ident $first:literal $more:literal $steps:literal $sums:literal;)*) => { $(
+    ($($name:ident $first:literal $more:literal $sums:literal;)*) => { $(
         /// As on the device, rounded once.
         ///
         /// # Safety
         /// As on the device.
-        pub unsafe fn $name(a: &[[Halves; 8]; $steps], b: [Operand; 2]) -> [f32; $sums] {
+        pub unsafe fn $name<const S: usize>(a: &[[Halves; 8]; S], b: [Operand; 2]) -> [f32; $sums] {
             triangles($first, $more, a, b)
         }
     )* };
 }
 triangles! {
-    warpgroup_triangles_32 0 1 2 64;
-    warpgroup_triangles_64 0 2 4 64;
-    warpgroup_triangles_96_first 0 2 6 64;
-    warpgroup_triangles_96_last 2 2 6 32;
-    warpgroup_triangles_128_first 0 2 8 64;
-    warpgroup_triangles_128_last 2 2 8 64;
+    warpgroup_triangles_32 0 1 64;
+    warpgroup_triangles_64 0 2 64;
+    warpgroup_triangles_96_last 2 2 32;
+    warpgroup_triangles_128_last 2 2 64;
 }
 
 macro_rules! bands {

@@ -44,15 +44,8 @@ fn report(what: &str, kernel: Result<f64, Error>, figure: impl Fn(f64) -> String
 fn main() -> Result<(), Error> {
     let device: Device = std::env::args().nth(1).as_deref().unwrap_or("cpu").parse()?;
     println!("device {device}");
-    for (n, d, m) in [
-        (1, 1000, 1000),
-        (8, 1000, 1000),
-        (64, 1000, 1000),
-        (1000, 1000, 1000),
-        (50_000, 1000, 1000),
-        (1, 40_000, 2000),
-        (2000, 40_000, 2000),
-    ] {
+    let few = [1, 2, 4, 8, 16, 32, 64, 128, 256, 500, 1000, 50_000].map(|n| (n, 1000, 1000));
+    for (n, d, m) in few.into_iter().chain([1, 8, 64, 2000].map(|n| (n, 40_000, 2000))) {
         let (vectors, matrix) = (uniform(n, d), uniform(m, d));
         let mut resident = InnerProducts::load(device, matrix.view())?;
         let kernel = resident.kernel_seconds(vectors.view(), REPEATS);

@@ -307,7 +307,8 @@ fn bench_shows_errors_beside_times() {
         assert_eq!(rows.iter().filter(|row| is(row, "reference", "float64", operation)).count(), 1);
     }
     for row in rows {
-        let mut expected = vec!["d", "k", "kernel", "method", "n", "operation", "precision", "seconds", "total"];
+        let mut expected =
+            vec!["covariance_type", "d", "k", "kernel", "method", "n", "operation", "precision", "seconds", "total"];
         let mut errors = vec!["total"];
         if row["operation"] == "estep" {
             errors.extend(["counts", "covariances", "deviations", "means"]);
@@ -337,6 +338,19 @@ fn bench_shows_errors_beside_times() {
         .assert()
         .success()
         .stdout(predicate::str::contains("N = 3,000, D = 2, K = 3").and(predicate::str::contains("mean / σ")));
+    for covariance_type in ["full", "tied", "spherical"] {
+        let run = gmm(".").args(args).args(["--covariance-type", covariance_type, "--json"]).assert().success();
+        let rows = json(&run.get_output().stdout);
+        for row in rows.as_array().unwrap() {
+            assert_eq!(row["covariance_type"], covariance_type);
+            // Of float32's totals; see above.
+            assert!((0.0..1e-6).contains(&row["total"].as_f64().unwrap()), "{row}");
+            for error in ["counts", "covariances", "deviations", "means"].iter().filter_map(|of| row.get(of)) {
+                assert!((0.0..1e-5).contains(&error.as_f64().unwrap()), "{row}");
+            }
+        }
+    }
+    gmm(".").args(["bench", "--covariance-type", "full"]).assert().code(2);
     // A GPU that is missing is named, and alone is an error.
     let without = |methods: &str| {
         let mut command = gmm_without_gpu(".");

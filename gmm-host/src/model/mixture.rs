@@ -188,7 +188,10 @@ impl Mixture {
     }
 
     /// The variance of component `k` along feature `j`: the marginal one, if the type has matrices.
-    pub(crate) fn variance(&self, k: usize, j: usize) -> f64 {
+    ///
+    /// # Panics
+    /// If there is no such component or feature.
+    pub fn variance(&self, k: usize, j: usize) -> f64 {
         match &self.covariances {
             Covariances::Full(v) => v[[k, j, j]],
             Covariances::Tied(v) => v[[j, j]],

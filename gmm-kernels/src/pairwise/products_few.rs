@@ -1,24 +1,53 @@
-//! `products_few`: inner products of at most [`MOST_VECTORS`] vectors with the rows of a matrix, by the float32 units.
+//! `products_few`: inner products of few vectors with the rows of a matrix, by the matrix units, in one launch.
 //!
-//! What there is to do is to read the matrix once: [`split`](super::split) has it as pairs of float16 numbers, whose sum is
-//! right to 22 bits and is a float32 number. The vectors are not split. A warp computes the products of all vectors with one
-//! row.
+//! The matrix is split ([`split`](super::split)); the vectors are float32, and every warp splits what it reads of them: a chunk of
+//! a vector gets a power of two 2^e that is not above its largest magnitude, as a row of the matrix has one. Products are those of
+//! [`products`](super::products): l·h, h·l and h·h of 16 numbers, beginning from zero. They are multiplied by the two powers and
+//! added to the others in float32.
 //!
-//! * Launch: any one-dimensional grid of whole warps. No shared memory.
-//! * Necessary work: read 4·M·D bytes. M = D = 1000 on an H200: 4 MB, 1 µs from the second-level cache; M = 2000, D =
-//!   40,000: 320 MB, 75 µs at 4.24 TB/s. Measured for one vector: 5.7 and 183 µs; for eight, with M = D = 1000: 15 µs.
+//! A block computes a tile of [`VECTORS`] × [`ROWS`]. Its warps take the chunks of the tile in turn, so that many of them wait
+//! for memory at a time, and need no shared memory but for adding up their sums in the end, in their order. What `mma` wants in
+//! a lane's registers is what the lane reads, 16 bytes at a time, straight from global memory: the order of the numbers of a
+//! chunk does not matter, if it is the same in both.
+//!
+//! * Launch: [`blocks`] in one dimension, of [`threads`] or any other number of whole warps; shared memory [`shared_bytes`].
+//! * Necessary work: read 4·M·D bytes of the matrix for each eight vectors. M = D = 1000 on an H100: N ≤ 8: 4 MB, 0.7 µs from
+//!   the second-level cache (5.5 TB/s); N = 64: 32 MB, 6 µs. M = 2000, D = 40,000: 320 MB from memory, 95 µs.
+//! * Measured there, launch after launch: 6.1 µs for N = 1 to 8, 6.6 for 16, 8.1 for 32, 13.3 for 64; M = 2000, D = 40,000: 122 µs
+//!   for N = 1 to 8. Tiles of 16, 24, 32 and 64 vectors read less, but were slower: they have fewer warps that wait.
 use super::products::SplitRows;
 
-/// Vectors of a launch, at most.
-pub const MOST_VECTORS: usize = 8;
+/// Vectors of a block's tile.
+pub const VECTORS: usize = 8;
+/// Rows of the matrix of a block's tile.
+pub const ROWS: usize = 16;
+/// Floats from one vector's sums to the next's in shared memory: 16 bytes more than a tile has rows, so that the lanes of a warp
+/// write to different banks.
+pub const PITCH: usize = ROWS + 4;
+
+/// The tiles of the products of N vectors with M rows.
+pub const fn blocks(n: usize, m: usize) -> usize {
+    n.div_ceil(VECTORS) * m.div_ceil(ROWS)
+}
+
+/// Threads of a block for rows of D numbers: enough bytes are on their way for the memory where the matrix does not fit the cache;
+/// else several blocks on a multiprocessor.
+pub const fn threads(d: usize) -> u32 {
+    if d < 8192 { 256 } else { 512 }
+}
+
+/// Dynamic shared memory of a launch: the sums of each warp.
+pub const fn shared_bytes(threads: u32) -> usize {
+    threads as usize / 32 * VECTORS * PITCH * size_of::<f32>()
+}
 
 /// Arguments of the kernel.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ProductsFewArgs {
-    /// (N, D).
+    /// (N, D); aligned to 16 bytes.
     pub vectors: *const f32,
-    /// N, 1 to [`MOST_VECTORS`].
+    /// N, at least one.
     pub n: u32,
     /// D.
     pub d: u32,

@@ -465,6 +465,17 @@ pub fn shuffle_down_u32(x: u32, by: u32) -> u32 {
     y
 }
 
+/// The value of `x` in lane `lane`; all lanes of the warp take part.
+#[inline(always)]
+pub fn shuffle_u32(x: u32, lane: u32) -> u32 {
+    let y: u32;
+    // SAFETY: exchanges registers within the warp; every lane takes part (the kernels' contract).
+    unsafe {
+        asm!("shfl.sync.idx.b32 {}, {}, {}, 31, -1;", out(reg32) y, in(reg32) x, in(reg32) lane, options(nomem, nostack))
+    };
+    y
+}
+
 /// The value of `x` in the lane whose number differs in the bits `mask`; all lanes of the warp take part.
 #[inline(always)]
 pub fn shuffle_xor_u32(x: u32, mask: u32) -> u32 {

@@ -26,6 +26,7 @@ pub struct Row {
     n: usize,
     k: usize,
     d: usize,
+    covariance_type: &'static str,
     seconds: f64,
     /// The relative error of the log-likelihood.
     total: f64,
@@ -117,12 +118,14 @@ impl Truth {
 
     fn statistics_errors(&self, statistics: &Statistics, mixture: &Mixture) -> Result<StatisticsErrors, Error> {
         let updated = statistics.update(mixture, 0.0, Freeze::default())?.mixture;
-        let variances = self.updated.covariances().iter();
-        let deviations = updated.means().into_iter().zip(self.updated.means()).zip(variances);
-        let deviations = deviations.map(|((mean, truth), variance)| (mean - truth).abs() / variance.sqrt());
+        let (means, true_means) = (updated.means(), self.updated.means());
+        let deviations = means
+            .indexed_iter()
+            .zip(true_means)
+            .map(|(((k, j), mean), truth)| (mean - truth).abs() / self.updated.variance(k, j).sqrt());
         Ok(StatisticsErrors {
             counts: relative(statistics.counts(), self.statistics.counts()),
-            means: relative(updated.means(), self.updated.means()),
+            means: relative(means, true_means),
             covariances: relative(updated.covariances().iter(), self.updated.covariances().iter()),
             deviations: deviations.fold(0.0, f64::max),
         })
@@ -184,6 +187,7 @@ impl Bench<'_> {
                 n: self.samples.n_samples(),
                 k: self.mixture.n_components(),
                 d: self.mixture.n_features(),
+                covariance_type: self.mixture.covariance_type().name(),
                 seconds: timing.median,
                 total: truth.total_error(total),
                 statistics,
@@ -215,7 +219,8 @@ fn report(rows: &[Row], notes: &[String]) -> String {
     let header =
         ["method", "kernel", "computes in", "operation", "time", "total", "counts", "means", "covariances", "mean / σ"];
     let first = &rows[0];
-    let mut out = format!("N = {}, D = {}, K = {}, diagonal\n\n", text::grouped(first.n as u64), first.d, first.k);
+    let n = text::grouped(first.n as u64);
+    let mut out = format!("N = {n}, D = {}, K = {}, {} covariances\n\n", first.d, first.k, first.covariance_type);
     out += &text::table(&header, lines, 4);
     out += "\n\nThe last five columns are errors against the float64 reference over the same numbers: relative for the total; the norm of\n\
             the difference over the norm for counts, means and covariances; and the largest of a mean in standard deviations σ of its\n\

@@ -10,12 +10,12 @@ use super::values::whole_number;
 use crate::input::tuning_file;
 use crate::plot::{self, Series};
 use crate::terminal::text;
-use anyhow::{anyhow, ensure};
+use anyhow::{anyhow, bail, ensure};
 use clap::Args;
 use crossover::Crossover;
 use gaussmix::io::Output;
-use gaussmix::{Covariances, Device, Error, LoadOptions, Mixture, Samples, kernel_names};
-use ndarray::{Array1, Array2, s};
+use gaussmix::{CovarianceType, Covariances, Device, Error, LoadOptions, Mixture, Samples, kernel_names};
+use ndarray::{Array1, Array2, Array3, s};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -28,6 +28,8 @@ use workload::Workload;
 /// How many different parameter sets take turns, so that no evaluation can reuse anything from the one before.
 const PARAMETER_SETS: usize = 16;
 const SEED: u64 = 2018;
+/// Of any two features of a component with a matrix.
+const CORRELATION: f64 = 0.3;
 
 /// Time one evaluation of the log-likelihood, for several devices and numbers of samples
 ///
@@ -41,6 +43,7 @@ Examples:
   gmm bench --method cpu,cuda --n 1e3,1e5,1e7 --plot bench.svg
   gmm bench --method cuda --kernels --n 1e6 --json
   gmm bench --accuracy --method cpu --n 1e5     the error of each kernel beside its time
+  gmm bench --accuracy --covariance-type full --method cuda -k 64 -d 32
   gmm bench --workload inner-products           vectors times a matrix, beside published times
   gmm bench --rows rows.json --plot bench.svg   draw what --json printed before
   gmm bench --mcmc --method cpu,cuda            a million evaluations in a Markov chain")]
@@ -73,6 +76,9 @@ pub struct Bench {
     /// log-likelihood and of an E-step, against the float64 reference
     #[arg(long, conflicts_with_all = ["kernels", "plot", "mcmc"])]
     accuracy: bool,
+    /// With --accuracy: the shape of the covariances: full, tied, diag or spherical
+    #[arg(long, default_value = "diag", value_name = "TYPE", requires = "accuracy")]
+    covariance_type: CovarianceType,
     /// With --mcmc: the most evaluations to measure
     #[arg(long, default_value = "1e6", value_name = "COUNT", value_parser = whole_number, requires = "mcmc")]
     evaluations: usize,
@@ -175,7 +181,7 @@ impl Bench {
 
     fn problem(&self) -> anyhow::Result<Problem> {
         let (k, d) = self.shape();
-        Problem::random(self.n.iter().copied().max().unwrap_or(1), k, d)
+        Problem::random([self.n.iter().copied().max().unwrap_or(1), k, d], self.covariance_type)
     }
 
     /// K and D.
@@ -299,24 +305,51 @@ struct Problem {
 }
 
 impl Problem {
-    fn random(n: usize, k: usize, d: usize) -> anyhow::Result<Self> {
+    /// Of N, K and D.
+    fn random([n, k, d]: [usize; 3], covariance_type: CovarianceType) -> anyhow::Result<Self> {
         let mut rng = ChaCha8Rng::seed_from_u64(SEED);
         let means = Array2::from_shape_simple_fn((k, d), || 2.0 * rng.sample::<f64, _>(StandardNormal));
         let variances = Array2::from_shape_simple_fn((k, d), || rng.random_range(0.5..2.0));
         let weights = Array1::from_shape_simple_fn(k, || rng.random_range(0.5..1.5));
         let weights = &weights / weights.sum();
+        // Which of the variances a component has along a feature.
+        let variance = |component: usize, j: usize| match covariance_type {
+            CovarianceType::Tied => variances[[0, j]],
+            CovarianceType::Spherical => variances[[component, 0]],
+            _ => variances[[component, j]],
+        };
+        let correlation = match covariance_type {
+            CovarianceType::Full | CovarianceType::Tied => CORRELATION,
+            _ => 0.0,
+        };
+        let covariance = |component: usize, i: usize, j: usize| {
+            let deviations = f64::sqrt(variance(component, i) * variance(component, j));
+            if i == j { deviations } else { correlation * deviations }
+        };
+        let covariances = match covariance_type {
+            CovarianceType::Full => {
+                Covariances::Full(Array3::from_shape_fn((k, d, d), |(c, i, j)| covariance(c, i, j)))
+            }
+            CovarianceType::Tied => Covariances::Tied(Array2::from_shape_fn((d, d), |(i, j)| covariance(0, i, j))),
+            CovarianceType::Spherical => Covariances::Spherical(variances.column(0).to_owned()),
+            CovarianceType::Diag => Covariances::Diag(variances.clone()),
+            other => bail!("there are no random mixtures of type {}", other.name()),
+        };
         let mut values = Vec::new();
         let size = n.checked_mul(d).filter(|&size| values.try_reserve_exact(size).is_ok());
         ensure!(size.is_some(), "there is no memory for {n} samples × {d} features");
         for _ in 0..n {
             let component = rng.random_range(0..k);
+            // The part that all features of the sample share.
+            let common: f64 = if correlation > 0.0 { rng.sample(StandardNormal) } else { 0.0 };
             values.extend((0..d).map(|j| {
-                let z: f64 = rng.sample(StandardNormal);
-                (means[[component, j]] + z * f64::sqrt(variances[[component, j]])) as f32
+                let own: f64 = rng.sample(StandardNormal);
+                let z = f64::sqrt(correlation) * common + f64::sqrt(1.0 - correlation) * own;
+                (means[[component, j]] + z * f64::sqrt(variance(component, j))) as f32
             }));
         }
-        let mixtures = (0..PARAMETER_SETS)
-            .map(|i| Mixture::new(weights.clone(), &means + 1e-3 * i as f64, Covariances::Diag(variances.clone())));
+        let mixtures =
+            (0..PARAMETER_SETS).map(|i| Mixture::new(weights.clone(), &means + 1e-3 * i as f64, covariances.clone()));
         Ok(Self { data: Array2::from_shape_vec((n, d), values)?, mixtures: mixtures.collect::<Result<_, _>>()? })
     }
 }

@@ -448,7 +448,8 @@ impl Evaluator for Float32<'_> {
         check_features(mixture, self.data.d())?;
         self.data.gpu().enter()?;
         let task = self.task(Operation::Total, mixture);
-        if self.requested.is_none()
+        let whitened = |requested| matches!(requested, Requested::Family(Family::WarpgroupWhitened));
+        if self.requested.is_none_or(whitened)
             && let Some((task, variant)) = total_on_matrix_units(&task, &self.data.gpu().limits)
             && let Some(total) = self.estep.log_likelihood(&mut self.data, mixture, &task, variant)?
         {

@@ -1,6 +1,6 @@
 //! The code of `products_large`, `products_medium` and `products_small`.
 use super::*;
-use crate::pairwise::split::LARGEST;
+use crate::pairwise::split::{LARGEST, square_roots};
 use crate::simt::*;
 
 /// Tiles of `mma` along the matrix's rows that are computed side by side, so that several products are under way at a time.
@@ -102,16 +102,6 @@ unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
     }
 }
 
-/// Two powers of two of about the same size whose product is that of two powers of two. A number times the one and the other
-/// overflows, or loses digits by underflow, only where the result does.
-#[inline(always)]
-fn square_roots(a: f32, b: f32) -> [f32; 2] {
-    // Biased twice.
-    let exponent = (a.to_bits() >> 23) + (b.to_bits() >> 23);
-    let half = exponent / 2;
-    [f32::from_bits(half << 23), f32::from_bits((exponent - half) << 23)]
-}
-
 /// Writes the warp's products, of vectors from `vector` on with rows from `row` on.
 ///
 /// # Safety
@@ -133,7 +123,7 @@ unsafe fn write<const DOWN: usize, const ACROSS: usize>(
         let vector = vector + 8 * down as u32 + lane / 4;
         if vector < n {
             // SAFETY: the vector exists.
-            let of_vector = unsafe { load(args.vectors.scales.add(vector as usize)) };
+            let of_vector = square_roots(unsafe { load(args.vectors.scales.add(vector as usize)) });
             let to = args.products.wrapping_add(vector as usize * m as usize);
             // Opaque: else the scales of all rows would be kept in registers.
             let row = opaque(row);
@@ -145,10 +135,9 @@ unsafe fn write<const DOWN: usize, const ACROSS: usize>(
                 while i < 2 {
                     if row + (i as u32) < m {
                         // SAFETY: the row exists.
-                        let of_row = unsafe { load(args.matrix.scales.add(row as usize + i)) };
+                        let of_row = square_roots(unsafe { load(args.matrix.scales.add(row as usize + i)) });
                         let sum = sums[down / 2][across][2 * (down % 2) + i] * UNSCALE;
-                        let [first, second] = square_roots(of_vector, of_row);
-                        values[i] = sum * first * second;
+                        values[i] = sum * (of_vector[0] * of_row[0]) * (of_vector[1] * of_row[1]);
                     }
                     i += 1;
                 }

@@ -1,117 +1,197 @@
 //! The code of `products_few`.
 use super::*;
-use crate::pairwise::split::{CHUNK, CHUNK_ELEMENTS, LARGEST};
+use crate::pairwise::split::{CHUNK, CHUNK_ELEMENTS, LARGEST, power_of_two, square_roots};
 use crate::simt::*;
 
-/// Pairs of numbers of the matrix that a lane reads at a time, so that enough bytes are on their way.
-const TOGETHER: usize = 8;
-/// Chunks that a warp reads at a time: half a warp takes a chunk, a lane two neighbours of it.
-const CHUNKS: u32 = 2 * TOGETHER as u32;
+/// Numbers of a chunk that a lane reads of a row or of a vector.
+const NUMBERS: u32 = 8;
+/// Vectors of a tile of `mma`, and half of its rows.
+const OCTET: u32 = 8;
 
-/// The numbers h and l of [`CHUNKS`] chunks, of which this lane takes every second from `chunk` on. Reads are without condition,
-/// so that none waits for another: past the end, it is the last chunk that is read.
-///
-/// # Safety
-/// `row` is a row of `chunks` chunks.
+/// The numbers h and l that a lane has of a chunk of a row or a vector, in pairs.
+type Pieces = [[Halves; 4]; 2];
+
+/// The index, or that of the last one.
 #[inline(always)]
-unsafe fn read_chunks(row: *const u32, [chunk, chunks]: [u32; 2], element: u32) -> [[Halves; 2]; TOGETHER] {
-    let mut halves = [[0; 2]; TOGETHER];
-    let mut t = 0;
-    while t < TOGETHER {
-        let chunk = (chunk + 2 * t as u32).min(chunks - 1);
-        let from = row.wrapping_add((chunk * CHUNK_ELEMENTS as u32 + element) as usize);
-        // SAFETY: the chunk exists.
-        halves[t] = unsafe { [load(from), load(from.add(CHUNK_ELEMENTS / 2))] };
-        t += 1;
-    }
-    halves
+fn existing(index: u32, count: u32) -> u32 {
+    if index < count { index } else { count - 1 }
 }
 
-/// Adds the products of the chunks that [`read_chunks`] has read; those past the end count as zeros.
+/// A lane's numbers of chunk `chunk` of a split row.
 ///
 /// # Safety
-/// The pointers of `args` are valid for the sizes given.
+/// `row` is a split row, aligned to 16 bytes, that has this chunk.
 #[inline(always)]
-unsafe fn add_chunks(
-    sums: &mut [f32; MOST_VECTORS],
-    args: &ProductsFewArgs,
-    halves: &[[Halves; 2]; TOGETHER],
-    scale: f32,
-    [chunk, chunks]: [u32; 2],
-    element: u32,
-) {
-    let mut numbers = [[0.0f32; 2]; TOGETHER];
-    let mut t = 0;
-    while t < TOGETHER {
-        let scale = if chunk + 2 * (t as u32) < chunks { scale } else { 0.0 };
-        let [high, low] = [widen_halves(halves[t][0]), widen_halves(halves[t][1])];
-        numbers[t] = [(high[0] + low[0]) * scale, (high[1] + low[1]) * scale];
-        t += 1;
+unsafe fn read_row(row: *const Halves, chunk: u32) -> Pieces {
+    let from = row.wrapping_add(chunk as usize * CHUNK_ELEMENTS).cast::<f32>();
+    // SAFETY: the chunk's numbers h, then the numbers l; a lane's piece of either has 16 bytes.
+    unsafe {
+        [load_f32x4(from).map(f32::to_bits), load_f32x4(from.add(CHUNK_ELEMENTS / 2)).map(f32::to_bits)]
     }
-    let mut v = 0;
-    while v < MOST_VECTORS {
-        if (v as u32) < args.n {
-            let vector = args.vectors.wrapping_add(v * args.d as usize);
-            let mut x = [0.0f32; 2 * TOGETHER];
-            let mut t = 0;
-            while t < 2 * TOGETHER {
-                let j = (chunk + 2 * (t / 2) as u32) * CHUNK as u32 + 2 * element + (t % 2) as u32;
-                // SAFETY: below D.
-                x[t] = unsafe { load(vector.add(j.min(args.d - 1) as usize)) };
-                t += 1;
+}
+
+/// A lane's numbers of a vector, from `first` on; zeros past its end. Reads are without condition, so that none waits for another.
+///
+/// # Safety
+/// `vector` has `d` numbers; it is aligned to 16 bytes where `d` is a multiple of four.
+#[inline(always)]
+unsafe fn read_vector(vector: *const f32, d: u32, first: u32) -> [f32; NUMBERS as usize] {
+    let mut numbers = [0.0f32; NUMBERS as usize];
+    if d.is_multiple_of(4) {
+        let mut i = 0;
+        while i < NUMBERS {
+            let at = first + i;
+            // SAFETY: four numbers, of which the last is below D.
+            let four = unsafe { load_f32x4(vector.add(if at < d { at } else { d - 4 } as usize)) };
+            let mut j = 0;
+            while j < 4 {
+                numbers[i as usize + j] = if at < d { four[j] } else { 0.0 };
+                j += 1;
             }
-            let mut t = 0;
-            while t < 2 * TOGETHER {
-                sums[v] = fma(numbers[t / 2][t % 2], x[t], sums[v]);
-                t += 1;
-            }
+            i += 4;
         }
-        v += 1;
+    } else {
+        let mut i = 0;
+        while i < NUMBERS {
+            // SAFETY: below D.
+            let number = unsafe { load(vector.add(existing(first + i, d) as usize)) };
+            numbers[i as usize] = if first + i < d { number } else { 0.0 };
+            i += 1;
+        }
     }
+    numbers
+}
+
+/// Splits a vector's numbers of a chunk, which four neighbouring lanes have, and gives the power of two that scales them.
+#[inline(always)]
+fn split_vector(numbers: &[f32; NUMBERS as usize]) -> (Pieces, f32) {
+    let mut largest = 0;
+    let mut i = 0;
+    while i < NUMBERS as usize {
+        largest = largest.max(numbers[i].to_bits() & 0x7fff_ffff);
+        i += 1;
+    }
+    largest = largest.max(shuffle_xor_u32(largest, 1));
+    largest = largest.max(shuffle_xor_u32(largest, 2));
+    let [scale, inverse] = power_of_two(largest);
+    let mut pieces = [[0; 4]; 2];
+    let mut i = 0;
+    while i < 4 {
+        let [a, b] = [numbers[2 * i], numbers[2 * i + 1]];
+        let [high, low] = split_halves(a * inverse * LARGEST, b * inverse * LARGEST);
+        (pieces[0][i], pieces[1][i]) = (high, low);
+        i += 1;
+    }
+    (pieces, scale)
+}
+
+/// The products of a chunk of 16 rows with a chunk of eight vectors: of each half of the chunk from zero, the small products
+/// first.
+#[inline(always)]
+fn multiply(rows: &[Pieces; 2], vectors: &Pieces) -> [f32; 4] {
+    let mut halves = [[0.0f32; 4]; 2];
+    let mut product = 0;
+    while product < 3 {
+        let of_rows = if product == 0 { 1 } else { 0 };
+        let of_vectors = if product == 1 { 1 } else { 0 };
+        let mut i = 0;
+        while i < 2 {
+            let [above, below] = [&rows[0][of_rows], &rows[1][of_rows]];
+            let a = [above[2 * i], below[2 * i], above[2 * i + 1], below[2 * i + 1]];
+            halves[i] = mma(halves[i], a, [vectors[of_vectors][2 * i], vectors[of_vectors][2 * i + 1]]);
+            i += 1;
+        }
+        product += 1;
+    }
+    let mut sums = [0.0f32; 4];
+    let mut i = 0;
+    while i < 4 {
+        sums[i] = halves[0][i] + halves[1][i];
+        i += 1;
+    }
+    sums
 }
 
 kernel! {
-    /// Products of few vectors with all rows.
+    /// Products of all vectors with all rows.
     ///
     /// # Safety
     /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn products_few(args: ProductsFewArgs) {
+        /// What the splits multiply by is taken back half by a row's, half by a vector's power of two.
+        const UNSCALE: f32 = 1.0 / LARGEST;
+        let (warps, warp, lane) = (block_dim() / WARP, thread_idx() / WARP, thread_idx() % WARP);
         let chunks = args.d.div_ceil(CHUNK as u32);
-        let (lane, warps) = (thread_idx() % WARP, block_dim() / WARP);
-        let (first, element) = (lane / (WARP / 2), lane % (WARP / 2));
-        let mut row = block_idx() * warps + thread_idx() / WARP;
-        while row < args.matrix.rows {
-            let halves = args.matrix.halves.wrapping_add(row as usize * chunks as usize * CHUNK_ELEMENTS);
-            // SAFETY: the row exists.
-            let scale = unsafe { load(args.matrix.scales.add(row as usize)) } * (1.0 / LARGEST);
-            let mut sums = [0.0f32; MOST_VECTORS];
-            let mut chunk = first;
-            // SAFETY: the row exists, here and below.
-            let mut next = unsafe { read_chunks(halves, [chunk, chunks], element) };
-            while chunk < chunks + first {
-                let now = next;
+        // Tiles that lie side by side along the matrix's rows have the same vectors.
+        let tiles_of_rows = args.matrix.rows.div_ceil(ROWS as u32);
+        let first_vector = block_idx() / tiles_of_rows * VECTORS as u32;
+        let first_row = block_idx() % tiles_of_rows * ROWS as u32;
+        // Rows and vectors past the end are the last one: what they give is not written.
+        let vector = existing(first_vector + lane / 4, args.n) as usize;
+        let vector = args.vectors.wrapping_add(vector * args.d as usize);
+        let of_row = |half: u32| existing(first_row + OCTET * half + lane / 4, args.matrix.rows) as usize;
+        let row_at = |half: u32| {
+            let elements = of_row(half) * chunks as usize * CHUNK_ELEMENTS;
+            args.matrix.halves.wrapping_add(elements + (lane % 4 * NUMBERS / 2) as usize)
+        };
+        let rows = [row_at(0), row_at(1)];
+        // SAFETY: the rows and the chunk exist.
+        let read_rows = |chunk: u32| unsafe { [read_row(rows[0], chunk), read_row(rows[1], chunk)] };
+        // SAFETY: the vector exists.
+        let read_vector =
+            |chunk: u32| unsafe { read_vector(vector, args.d, chunk * CHUNK as u32 + lane % 4 * NUMBERS) };
+        let mut chunk = warp;
+        let first = existing(chunk, chunks);
+        let (mut next_rows, mut next_vector) = (read_rows(first), read_vector(first));
+        // SAFETY: the rows exist.
+        let row_scales = unsafe { [load(args.matrix.scales.add(of_row(0))), load(args.matrix.scales.add(of_row(1)))] };
+        let row_scales = row_scales.map(|scale| square_roots(scale).map(|root| root * UNSCALE));
+        let mut sums = [0.0f32; 4];
+        while chunk < chunks {
+            let (of_rows, of_vector) = (next_rows, next_vector);
+            // On their way while those before them are multiplied; after the last chunk, that one again, from the nearest cache.
+            let next = if chunk + warps < chunks { chunk + warps } else { chunk };
+            (next_rows, next_vector) = (read_rows(next), read_vector(next));
+            let (pieces, scale) = split_vector(&of_vector);
+            let products = multiply(&of_rows, &pieces);
+            // Split was vector `lane / 4`; the products are of twice `lane % 4` and the one behind.
+            let of = 8 * (lane % 4);
+            let scales = [shuffle_u32(scale.to_bits(), of), shuffle_u32(scale.to_bits(), of + 4)];
+            let scales = scales.map(|scale| square_roots(f32::from_bits(scale)));
+            let mut i = 0;
+            while i < 4 {
+                let (row, vector) = (row_scales[i / 2], scales[i % 2]);
+                sums[i] = fma(products[i] * (row[0] * vector[0]), row[1] * vector[1], sums[i]);
+                i += 1;
+            }
+            chunk += warps;
+        }
+        let of_warps = Shared::<f32>::at(0);
+        let mut i = 0;
+        while i < 4 {
+            let vector = 2 * (lane as usize % 4) + i % 2;
+            let row = OCTET as usize * (i / 2) + lane as usize / 4;
+            // SAFETY: a place for each warp, vector and row.
+            unsafe { of_warps.set((warp as usize * VECTORS + vector) * PITCH + row, sums[i]) };
+            i += 1;
+        }
+        barrier!();
+        let mut product = thread_idx();
+        while product < (VECTORS * ROWS) as u32 {
+            let (vector, row) = (product / ROWS as u32, product % ROWS as u32);
+            let mut sum = 0.0;
+            let mut warp = 0;
+            while warp < warps {
                 // SAFETY: see above.
-                unsafe {
-                    // On their way while those before them are multiplied.
-                    next = read_chunks(halves, [chunk + CHUNKS, chunks], element);
-                    add_chunks(&mut sums, &args, &now, scale, [chunk, chunks], element);
-                }
-                chunk += CHUNKS;
+                sum += unsafe { of_warps.get((warp as usize * VECTORS + vector as usize) * PITCH + row as usize) };
+                warp += 1;
             }
-            let mut v = 0;
-            while v < MOST_VECTORS {
-                let mut mask = WARP / 2;
-                while mask > 0 {
-                    sums[v] += f32::from_bits(shuffle_xor_u32(sums[v].to_bits(), mask));
-                    mask /= 2;
-                }
-                if (v as u32) < args.n && lane == v as u32 {
-                    // SAFETY: the vector and the row exist.
-                    unsafe { store(args.products.add(v * args.matrix.rows as usize + row as usize), sums[v]) };
-                }
-                v += 1;
+            let (vector, row) = (first_vector + vector, first_row + row);
+            if vector < args.n && row < args.matrix.rows {
+                // SAFETY: the vector and the row exist.
+                unsafe { store(args.products.add(vector as usize * args.matrix.rows as usize + row as usize), sum) };
             }
-            row += grid_dim() * warps;
+            product += block_dim();
         }
     }
 }

@@ -4,9 +4,19 @@ use crate::simt::*;
 
 /// The power of two not above a magnitude, within 2^-126 to 2^126, and one over it.
 #[inline(always)]
-fn power_of_two(magnitude: u32) -> [f32; 2] {
+pub(crate) fn power_of_two(magnitude: u32) -> [f32; 2] {
     let exponent = (magnitude >> 23).clamp(1, 253);
     [f32::from_bits(exponent << 23), f32::from_bits((254 - exponent) << 23)]
+}
+
+/// Two powers of two, of about the same size, whose product is 2^e. With those of another 2^f, a number times the product of
+/// the first and the product of the second ones overflows, or loses digits by underflow, only where 2^(e + f) of it does.
+#[inline(always)]
+pub(crate) fn square_roots(power: f32) -> [f32; 2] {
+    // Biased.
+    let exponent = power.to_bits() >> 23;
+    let half = (exponent + 127) / 2;
+    [f32::from_bits(half << 23), f32::from_bits((exponent + 127 - half) << 23)]
 }
 
 /// Numbers 2·element and 2·element + 1 of [`TOGETHER`] chunks, from chunk `first` on, `step` chunks apart; zeros past the end

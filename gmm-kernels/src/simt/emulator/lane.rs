@@ -269,6 +269,10 @@ pub fn shuffle_down_u32(x: u32, by: u32) -> u32 {
     let lane = here().thread % 32;
     exchange(x)[if lane + by < 32 { lane + by } else { lane } as usize]
 }
+/// The value of `x` in lane `lane`.
+pub fn shuffle_u32(x: u32, lane: u32) -> u32 {
+    exchange(x)[lane as usize]
+}
 /// The value of `x` in the lane whose number differs in the bits `mask`.
 pub fn shuffle_xor_u32(x: u32, mask: u32) -> u32 {
     exchange(x)[((here().thread % 32) ^ mask) as usize]

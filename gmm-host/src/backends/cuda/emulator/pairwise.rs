@@ -5,10 +5,10 @@ use gmm_kernels::data;
 use gmm_kernels::pairwise::centres::{self, CentresArgs, gaussian_centres};
 use gmm_kernels::pairwise::pairs::{PairsArgs, gaussian_pairs};
 use gmm_kernels::pairwise::products::{self, ProductsArgs, SplitRows, Tiling};
-use gmm_kernels::pairwise::products_few::{MOST_VECTORS, ProductsFewArgs, products_few};
+use gmm_kernels::pairwise::products_few::{self, ProductsFewArgs, products_few};
 use gmm_kernels::pairwise::split::{self, CHUNK_ELEMENTS, SplitArgs, row_elements, split_rows};
 use gmm_kernels::simt::emulator::{Memory, launch};
-use ndarray::{Array2, Axis, s};
+use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -73,28 +73,31 @@ fn multiply_by(tiling: Tiling, [n, d, m]: [usize; 3], [(v, v_scales), (w, w_scal
     Array2::from_shape_vec((n, m), out).unwrap()
 }
 
-/// The products by the kernel for few vectors, as many at a time as it takes.
-fn multiply_few(vectors: &Array2<f32>, matrix: &Array2<f32>) -> Array2<f32> {
+/// The products by the kernel for few vectors, by so many threads of a block.
+fn multiply_few(vectors: &Array2<f32>, matrix: &Array2<f32>, threads: u32) -> Array2<f32> {
     let (w, scales) = split(matrix);
-    let mut out = Array2::from_elem((vectors.nrows(), matrix.nrows()), f32::NAN);
-    let chunks = vectors.axis_chunks_iter(Axis(0), MOST_VECTORS).zip(out.axis_chunks_iter_mut(Axis(0), MOST_VECTORS));
-    for (vectors, mut out) in chunks {
-        let mut memory = Memory::new();
-        let args = ProductsFewArgs {
-            vectors: memory.read("vectors", vectors.to_slice().unwrap()),
-            n: vectors.nrows() as u32,
-            d: vectors.ncols() as u32,
-            matrix: SplitRows {
-                halves: memory.read("matrix", bytemuck::cast_slice(&w)),
-                scales: memory.read("scales of rows", &scales),
-                rows: matrix.nrows() as u32,
-            },
-            products: memory.write("products", out.as_slice_mut().unwrap()),
-        };
-        // SAFETY: the arguments of this kernel, with the arrays of `memory`.
-        unsafe { launch((2, 1), 64, 0, &memory, products_few, args) };
-    }
-    out
+    let (n, m) = (vectors.nrows(), matrix.nrows());
+    // Aligned as device memory is.
+    let mut aligned = vec![0u128; vectors.len().div_ceil(4)];
+    let numbers = &mut bytemuck::cast_slice_mut(&mut aligned)[..vectors.len()];
+    numbers.copy_from_slice(vectors.as_slice().unwrap());
+    let mut out = vec![f32::NAN; n * m];
+    let mut memory = Memory::new();
+    let args = ProductsFewArgs {
+        vectors: memory.read("vectors", numbers),
+        n: n as u32,
+        d: vectors.ncols() as u32,
+        matrix: SplitRows {
+            halves: memory.read("matrix", bytemuck::cast_slice(&w)),
+            scales: memory.read("scales of rows", &scales),
+            rows: m as u32,
+        },
+        products: memory.write("products", &mut out),
+    };
+    let grid = (products_few::blocks(n, m) as u32, 1);
+    // SAFETY: the arguments of this kernel, with the arrays of `memory`.
+    unsafe { launch(grid, threads, products_few::shared_bytes(threads), &memory, products_few, args) };
+    Array2::from_shape_vec((n, m), out).unwrap()
 }
 
 #[test]
@@ -104,10 +107,10 @@ fn products_have_the_accuracy_of_float32() {
         [(3, 1, 1, 0.0), (257, 20, 3, 0.0), (5, 33, 130, 1.0), (70, 100, 65, 10.0), (3, 700, 2, 0.0)]
     {
         let (vectors, matrix) = (normal(1, n, d, shift), normal(2, m, d, -shift));
-        // Two launches of the kernel for few vectors at most, because threads of the emulator take time to start.
-        let few = vectors.slice(s![..n.min(MOST_VECTORS + 1), ..]).to_owned();
-        let tiles = (multiply(&vectors, &matrix), &vectors);
-        for (kernel, (got, vectors)) in [("tiles", tiles), ("few", (multiply_few(&few, &matrix), &few))] {
+        // Blocks of fewer and of more warps than there are chunks.
+        let few = [64, 256].map(|threads| multiply_few(&vectors, &matrix, threads));
+        let kernels = [("tiles", &multiply(&vectors, &matrix)), ("few, 64 threads", &few[0]), ("few", &few[1])];
+        for (kernel, got) in kernels {
             let (v, w) = (vectors.mapv(f64::from), matrix.mapv(f64::from));
             let size = v.mapv(f64::abs).dot(&w.t().mapv(f64::abs));
             let error: f64 = got.iter().zip(&v.dot(&w.t())).map(|(&got, truth)| (f64::from(got) - truth).powi(2)).sum();
@@ -126,7 +129,7 @@ fn products_of_extreme_rows() {
     let x = Array2::from(rows.to_vec());
     let ones = Array2::from(vec![[1.0f32, 1.0, 1.0], [1e-3, 0.0, 0.0], [0.0, 0.0, 1e20]]);
     let truth = x.mapv(f64::from).dot(&ones.mapv(f64::from).t());
-    let (tiles, few) = (multiply(&x, &ones), multiply_few(&x, &ones));
+    let (tiles, few) = (multiply(&x, &ones), multiply_few(&x, &ones, 64));
     for ((i, j), &truth) in truth.indexed_iter() {
         // Of the row's largest number 2⁻²² for each of three numbers; a product below the normal numbers loses its digits.
         let largest =

@@ -1,5 +1,5 @@
-//! Inner products with a resident matrix: of few vectors by `products_few`, of more by `split_rows` and the matrix units, in
-//! tiles of one of three sizes.
+//! Inner products with a resident matrix: of few vectors by `products_few` in one launch, of more by `split_rows` and the
+//! matrix units in tiles of one of three sizes.
 use super::rows_at_once;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
@@ -10,16 +10,20 @@ use crate::{Error, Result};
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::pairwise::products::{LARGE, MEDIUM, ProductsArgs, SMALL, SplitRows, Tiling};
-use gmm_kernels::pairwise::products_few::{MOST_VECTORS, ProductsFewArgs};
+use gmm_kernels::pairwise::products_few::{self, ProductsFewArgs};
 use gmm_kernels::pairwise::split::{self, SplitArgs, row_elements};
 use gmm_kernels::simt::WARP;
 use ndarray::{ArrayView2, Axis};
 
-/// The tilings with what was measured of them on an H200, the time of a large tile being 1: the time from a tile's start to its
+/// The tiles with what was measured of them on an H200, the time of a large tile being 1: the time from a tile's start to its
 /// end that other tiles on the same multiprocessor hide, and the time that each of them adds.
-const TILE_TIMES: [(Tiling, f64, f64); 3] = [(LARGE, 0.0, 1.0), (MEDIUM, 0.11, 0.16), (SMALL, 0.05, 0.07)];
-/// Threads of a block of `products_few`.
-const FEW_THREADS: u32 = 128;
+const TILE_TIMES: [(Tiles, f64, f64); 4] = [
+    (Tiles::Split(LARGE), 0.0, 1.0),
+    (Tiles::Split(MEDIUM), 0.11, 0.16),
+    (Tiles::Split(SMALL), 0.05, 0.07),
+    // On an H100.
+    (Tiles::Few, 0.045, 0.0185),
+];
 
 /// A matrix on the device, split once, and room for vectors and products.
 pub struct Products {
@@ -27,7 +31,6 @@ pub struct Products {
     stream: Stream,
     split: Kernel<SplitArgs>,
     multiply: Vec<Multiply>,
-    multiply_few: Kernel<ProductsFewArgs>,
     matrix: Split,
     vectors: Split,
     /// The vectors before they are split, and the products.
@@ -40,14 +43,13 @@ impl Products {
     pub fn open(ordinal: usize, matrix: ArrayView2<'_, f32>) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
         gpu.enter()?;
-        let multiply = Multiply::all(gpu)?;
         let (m, d) = matrix.dim();
+        let multiply = Multiply::all(gpu, d)?;
         let mut this = Self {
             gpu,
             stream: Stream::new()?,
             split: gpu.kernel(&entries::split_rows(), None)?,
             multiply,
-            multiply_few: gpu.kernel(&entries::products_few(), None)?,
             matrix: Split::none(d)?,
             vectors: Split::none(d)?,
             plain: allocate(d)?,
@@ -100,7 +102,7 @@ impl Products {
     /// Makes room for vectors and their products.
     fn make_room(&mut self, vectors: usize) -> Result<()> {
         enlarge(&mut self.plain, vectors * self.matrix.d)?;
-        if vectors > MOST_VECTORS {
+        if matches!(self.multiply(vectors)?.kernel, MultiplyKernel::Split(..)) {
             self.vectors.reserve(vectors)?;
         }
         enlarge(&mut self.products, vectors * self.matrix.rows)
@@ -120,63 +122,97 @@ impl Products {
         self.stream.launch(self.split, grid, SplitLaunch { plain: Numbers::of(&self.plain), to })
     }
 
+    /// The kernel for n vectors.
+    fn multiply(&self, n: usize) -> Result<&Multiply> {
+        let multiprocessors = self.gpu.limits.multiprocessors as usize;
+        let time = |multiply: &&Multiply| multiply.time(n, self.matrix.rows, multiprocessors);
+        self.multiply.iter().min_by(|a, b| time(a).total_cmp(&time(b))).ok_or_else(too_little_shared)
+    }
+
     /// Starts to multiply the first `n` vectors that were uploaded.
     fn start(&self, n: usize) -> Result<Running<'_, ()>> {
-        if n <= MOST_VECTORS { self.start_few(n) } else { self.start_many(n) }
-    }
-
-    fn start_few(&self, n: usize) -> Result<Running<'_, ()>> {
         let matrix = self.matrix.part(0..self.matrix.rows)?;
-        let blocks = matrix.rows.div_ceil((FEW_THREADS / WARP) as usize);
-        let grid = Grid::new(blocks as u32, FEW_THREADS, 0);
         let (plain, products) = (Numbers::of(&self.plain), Numbers::of(&self.products));
-        Ok(self.stream.launch(self.multiply_few, grid, FewLaunch { vectors: plain, n, matrix, products })?.borrowed())
+        match self.multiply(n)?.kernel {
+            MultiplyKernel::Few(kernel) => {
+                let threads = products_few::threads(matrix.d);
+                let blocks = products_few::blocks(n, matrix.rows) as u32;
+                let grid = Grid::new(blocks, threads, products_few::shared_bytes(threads));
+                let launch = FewLaunch { vectors: plain, n, matrix, products };
+                Ok(self.stream.launch(kernel, grid, launch)?.borrowed())
+            }
+            MultiplyKernel::Split(kernel, tiling) => {
+                let vectors = self.vectors.part(0..n)?;
+                let split = self.start_split(n, vectors)?;
+                let grid = Grid::new(tiling.blocks(n, matrix.rows) as u32, tiling.threads, tiling.shared_bytes());
+                let launch = ProductsLaunch { tiling, vectors, matrix, products };
+                Ok(split.followed_by(self.stream.launch(kernel, grid, launch)?).borrowed())
+            }
+        }
     }
+}
 
-    fn start_many(&self, n: usize) -> Result<Running<'_, ()>> {
-        let (vectors, matrix) = (self.vectors.part(0..n)?, self.matrix.part(0..self.matrix.rows)?);
-        let split = self.start_split(n, vectors)?;
-        let multiprocessors = self.gpu.limits.multiprocessors as usize;
-        let time = |multiply: &&Multiply| multiply.time(n, matrix.rows, multiprocessors);
-        let Some(multiply) = self.multiply.iter().min_by(|a, b| time(a).total_cmp(&time(b))) else {
-            return Err(too_little_shared());
-        };
-        let tiling = multiply.tiling;
-        let grid = Grid::new(tiling.blocks(n, matrix.rows) as u32, tiling.threads, tiling.shared_bytes());
-        let launch = ProductsLaunch { tiling, vectors, matrix, products: Numbers::of(&self.products) };
-        Ok(split.followed_by(self.stream.launch(multiply.kernel, grid, launch)?).borrowed())
-    }
+/// How products are divided among blocks, and by which kernel they are computed.
+#[derive(Clone, Copy)]
+enum Tiles {
+    /// Of vectors as they are.
+    Few,
+    /// Of vectors that `split_rows` has split.
+    Split(Tiling),
+}
+
+enum MultiplyKernel {
+    Few(Kernel<ProductsFewArgs>),
+    Split(Kernel<ProductsArgs>, Tiling),
 }
 
 /// A kernel of products, for one tiling.
 struct Multiply {
-    kernel: Kernel<ProductsArgs>,
-    tiling: Tiling,
+    kernel: MultiplyKernel,
     /// These two: see [`TILE_TIMES`].
     latency: f64,
     tile_time: f64,
 }
 
 impl Multiply {
-    /// Those whose tiles fit the device's shared memory.
-    fn all(gpu: &Gpu) -> Result<Vec<Self>> {
+    /// Those for rows of D numbers whose tiles fit the device's shared memory.
+    fn all(gpu: &Gpu, d: usize) -> Result<Vec<Self>> {
         let mut all = Vec::new();
-        for (tiling, latency, tile_time) in TILE_TIMES {
-            all.push(Self { kernel: gpu.kernel(&entries::products(tiling), None)?, tiling, latency, tile_time });
+        for (tiles, latency, tile_time) in TILE_TIMES {
+            let (kernel, fits) = match tiles {
+                Tiles::Few => {
+                    let kernel = gpu.kernel(&entries::products_few(), None)?;
+                    let shared = products_few::shared_bytes(products_few::threads(d));
+                    (MultiplyKernel::Few(kernel), kernel.most_shared() >= shared)
+                }
+                Tiles::Split(tiling) => {
+                    let kernel = gpu.kernel(&entries::products(tiling), None)?;
+                    (MultiplyKernel::Split(kernel, tiling), kernel.most_shared() >= tiling.shared_bytes())
+                }
+            };
+            if fits {
+                all.push(Self { kernel, latency, tile_time });
+            }
         }
-        all.retain(|this| this.kernel.most_shared() >= this.tiling.shared_bytes());
         if all.is_empty() { Err(too_little_shared()) } else { Ok(all) }
     }
 
     /// The time expected for (n, m) products: of the multiprocessor that has the most tiles.
     fn time(&self, n: usize, m: usize, multiprocessors: usize) -> f64 {
-        self.latency + self.tiling.blocks(n, m).div_ceil(multiprocessors) as f64 * self.tile_time
+        let blocks = match self.kernel {
+            MultiplyKernel::Few(_) => products_few::blocks(n, m),
+            MultiplyKernel::Split(_, tiling) => tiling.blocks(n, m),
+        };
+        self.latency + blocks.div_ceil(multiprocessors) as f64 * self.tile_time
     }
 }
 
 fn too_little_shared() -> Error {
     Error::Unsupported {
-        what: format!("{} bytes of shared memory for a block, which inner products need,", SMALL.shared_bytes()),
+        what: format!(
+            "{} bytes of shared memory for a block, which inner products need,",
+            products_few::shared_bytes(products_few::threads(1))
+        ),
         backend: "this GPU",
         remedy: "use the device `cpu`",
     }
@@ -288,14 +324,17 @@ struct FewLaunch<'a> {
     products: Numbers<'a, f32>,
 }
 
-// SAFETY: `Halves` has what its rows need; the vectors, their number, and a place for each product are checked here.
+// SAFETY: `Halves` has what its rows need; the vectors, their number, a place for each product, and the grid and shared memory of
+// the kernel are checked here. Vectors begin where memory was allocated, at a multiple of 256 bytes.
 unsafe impl Launch for FewLaunch<'_> {
     type Argument = ProductsFewArgs;
 
-    fn argument(&self, _: &Grid) -> Result<ProductsFewArgs> {
+    fn argument(&self, grid: &Grid) -> Result<ProductsFewArgs> {
         let (n, m, d) = (self.n, self.matrix.rows, self.matrix.d);
-        let (needed, got) = (vec![1, 1, n * d, n * m], vec![n, m, self.vectors.len(), self.products.len()]);
-        if n > MOST_VECTORS || m > i32::MAX as usize || !suffices(&got, &needed) {
+        let needed = vec![1, 1, n * d, n * m, products_few::shared_bytes(grid.threads)];
+        let got = vec![n, m, self.vectors.len(), self.products.len(), grid.shared];
+        let too_many = n.max(m) > i32::MAX as usize;
+        if !grid.threads.is_multiple_of(WARP) || too_many || !suffices(&got, &needed) {
             return Err(mismatch("a launch of `products_few`", needed, got));
         }
         Ok(ProductsFewArgs {

@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         ("float64_is_refused", float64_is_refused),
         ("truncation_does_not_add_up", truncation_does_not_add_up),
         ("tiles_of_all_sizes_give_the_same_bits", tiles_of_all_sizes_give_the_same_bits),
+        ("divided_tiles_give_the_same_bits_every_time", divided_tiles_give_the_same_bits_every_time),
         ("millions_of_vectors", millions_of_vectors),
     ])
 }
@@ -54,7 +55,7 @@ fn truncation_does_not_add_up() {
     assert!(error < 1e-6, "{error:e}");
 }
 
-/// Some hundreds of vectors and many thousands are computed in tiles of different sizes.
+/// Some hundreds of vectors and many thousands are computed in tiles of different sizes, which for rows so short are not divided.
 fn tiles_of_all_sizes_give_the_same_bits() {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
     let mut normal = |n| Array2::from_shape_simple_fn((n, 70), || rng.sample::<f32, _>(StandardNormal));
@@ -64,6 +65,25 @@ fn tiles_of_all_sizes_give_the_same_bits() {
     for some in [0..300, 1000..1400, 20_000..23_000, 40_000..50_001] {
         let got = resident.products(vectors.slice(s![some.clone(), ..])).unwrap();
         assert_eq!(got, all.slice(s![some.clone(), ..]), "vectors {some:?}");
+    }
+}
+
+/// Where there are few tiles of long rows, the blocks of a tile leave sums, and the last of them, which is any of them, adds these up.
+fn divided_tiles_give_the_same_bits_every_time() {
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    for (n, d, m) in [(64, 1000, 1000), (250, 1000, 1000), (33, 9999, 65), (700, 1000, 1000)] {
+        let mut normal = |n| Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
+        let (vectors, matrix) = (normal(n), normal(m));
+        let mut resident = InnerProducts::load(GPU, matrix.view()).unwrap();
+        let first = resident.products(vectors.view()).unwrap();
+        for time in 1..50 {
+            let again = resident.products(vectors.view()).unwrap();
+            assert_eq!(again, first, "N={n} D={d} M={m}, time {time}");
+        }
+        let truth = vectors.mapv(f64::from).dot(&matrix.mapv(f64::from).t());
+        let error: f64 = first.iter().zip(&truth).map(|(&got, truth)| (f64::from(got) - truth).powi(2)).sum();
+        let size: f64 = truth.iter().map(|v| v * v).sum();
+        assert!((error / size).sqrt() < 1e-6, "N={n} D={d} M={m}: {:e}", (error / size).sqrt());
     }
 }
 

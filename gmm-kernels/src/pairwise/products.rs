@@ -11,15 +11,18 @@
 //! chunk has [`PITCH`] elements, so that eight rows that are read together lie in different banks. A product has the same bits
 //! in all tilings.
 //!
-//! * Launch: [`Tiling::blocks`] in one dimension, of [`Tiling::threads`] each; shared memory [`Tiling::shared_bytes`].
+//! Where there are few tiles, the chunks of each are divided among several blocks, its parts. Each leaves its sums in memory, and the one that is last
+//! to do so adds them up, in the order of the parts, so that the bits are the same every time (but not those of undivided tiles).
+//!
+//! * Launch: [`Tiling::tiles`] times the parts in one dimension, of [`Tiling::threads`] each; shared memory [`Tiling::shared_bytes`].
 //! * Necessary work: 3·N·M·D multiply-adds of float16. An H200's matrix units do 495·10¹² a second by their own instructions
 //!   (`wgmma`), about 300·10¹² by `mma`. N = 50,000, M = D = 1000: 150·10⁹ (with the tiles' edges 165·10⁹), 0.55 ms:
 //!   182·10¹² operations of float32 a second at most. Besides the products a warp needs, for 96 `mma`, 16 reads of shared
 //!   memory and 128 additions; predicted with these: 0.8 to 1.0 ms, 100 to 125·10¹²; SGEMM has 51·10¹².
 //!   Measured with the split: 1.11 ms, 90·10¹²; N = M = 2000, D = 40,000: 3.18 ms, 100·10¹².
-//! * With M = D = 1000 and N = 64 vectors, small tiles: 13.7 µs (large ones 93), N = 256: 20 µs, N = 1000, medium tiles: 36 to
-//!   38 µs (large ones 89). A medium tile takes 26 µs alone and 14.5 µs more for each other on its multiprocessor; predicted for
-//!   N = 1000 were 26 to 35.
+//! * Measured on an H100 with the split, launch after launch, M = D = 1000. N = 64, small tiles, each by two to four blocks: 11 to 12 µs (13 by one
+//!   block, 76 with large tiles); N = 256, medium tiles by four: 18 µs (24); N = 500, by two: 23 to 25 µs (25); N = 1000, by one: 35 to 36 µs.
+//!   M = 2000, D = 40,000, N = 64: medium tiles by eight 175 µs (682); they read 655 MB, of which 320 from memory: 107 µs.
 use super::split::CHUNK_ELEMENTS;
 
 /// Elements from one row's chunk to the next in shared memory: 16 bytes more than a chunk has.
@@ -36,26 +39,38 @@ pub struct Tiling {
     pub threads: u32,
     /// Chunks of a tile in shared memory: the one that is computed with, and those on their way.
     pub stages: usize,
+    /// Most blocks among which a tile's chunks are divided.
+    pub most_parts: usize,
 }
 
 /// For many products: most of them for each number that is read.
-pub const LARGE: Tiling = Tiling { vectors: 256, rows: 128, threads: 256, stages: 3 };
+pub const LARGE: Tiling = Tiling { vectors: 256, rows: 128, threads: 256, stages: 3, most_parts: 1 };
 /// For fewer products: an eighth of the large tile.
-pub const MEDIUM: Tiling = Tiling { vectors: 64, rows: 64, threads: 128, stages: 4 };
+pub const MEDIUM: Tiling = Tiling { vectors: 64, rows: 64, threads: 128, stages: 4, most_parts: 32 };
 /// For few products: a quarter of the medium tile.
-pub const SMALL: Tiling = Tiling { vectors: 32, rows: 32, threads: 128, stages: 4 };
+pub const SMALL: Tiling = Tiling { vectors: 32, rows: 32, threads: 128, stages: 4, most_parts: 32 };
 /// All of them.
 pub const TILINGS: [Tiling; 3] = [LARGE, MEDIUM, SMALL];
 
 impl Tiling {
     /// The tiles of the products of N vectors with M rows.
-    pub const fn blocks(self, n: usize, m: usize) -> usize {
+    pub const fn tiles(self, n: usize, m: usize) -> usize {
         n.div_ceil(self.vectors) * m.div_ceil(self.rows)
     }
 
-    /// Dynamic shared memory of a launch.
+    /// Products of a tile.
+    pub const fn products(self) -> usize {
+        self.vectors * self.rows
+    }
+
+    /// Bytes of a chunk of all vectors and rows of a tile in shared memory.
+    pub const fn stage_bytes(self) -> usize {
+        (self.vectors + self.rows) * PITCH * size_of::<u32>()
+    }
+
+    /// Dynamic shared memory of a launch: the stages, and the scales of the tile's vectors and rows.
     pub const fn shared_bytes(self) -> usize {
-        self.stages * (self.vectors + self.rows) * PITCH * size_of::<u32>()
+        self.stages * self.stage_bytes() + (self.vectors + self.rows) * size_of::<f32>()
     }
 }
 
@@ -81,6 +96,12 @@ pub struct ProductsArgs {
     pub matrix: SplitRows,
     /// Chunks of a row.
     pub chunks: u32,
+    /// Blocks among which the chunks of a tile are divided, at least one and at most [`Tiling::most_parts`].
+    pub parts: u32,
+    /// Where there are several: the sums of each part of each tile, (tiles, parts, [`Tiling::products`]); aligned to 16 bytes.
+    pub sums: *mut f32,
+    /// Where there are several: for each tile the parts whose sums are there, zero before and after each launch.
+    pub ready: *mut u32,
     /// The products (N, M); aligned to 8 bytes.
     pub products: *mut f32,
 }

@@ -10,7 +10,7 @@
 //! a lane's registers is what the lane reads, 16 bytes at a time, straight from global memory: the order of the numbers of a
 //! chunk does not matter, if it is the same in both.
 //!
-//! * Launch: [`blocks`] in one dimension, of [`threads`] or any other number of whole warps; shared memory [`shared_bytes`].
+//! * Launch: [`blocks`] in one dimension, of [`threads`] or any other number of whole warps up to [`MOST_WARPS`]; shared memory [`shared_bytes`].
 //! * Necessary work: read 4·M·D bytes of the matrix for each eight vectors. M = D = 1000 on an H100: N ≤ 8: 4 MB, 0.7 µs from
 //!   the second-level cache (5.5 TB/s); N = 64: 32 MB, 6 µs. M = 2000, D = 40,000: 320 MB from memory, 95 µs.
 //! * Measured there, launch after launch: 6.1 µs for N = 1 to 8, 6.6 for 16, 8.1 for 32, 13.3 for 64; M = 2000, D = 40,000: 122 µs
@@ -24,6 +24,9 @@ pub const ROWS: usize = 16;
 /// Floats from one vector's sums to the next's in shared memory: 16 bytes more than a tile has rows, so that the lanes of a warp
 /// write to different banks.
 pub const PITCH: usize = ROWS + 4;
+
+/// Most warps of a block.
+pub const MOST_WARPS: usize = 16;
 
 /// The tiles of the products of N vectors with M rows.
 pub const fn blocks(n: usize, m: usize) -> usize {

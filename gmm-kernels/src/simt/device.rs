@@ -507,7 +507,7 @@ pub fn reciprocal(x: f32) -> f32 {
 /// visible to every thread that reads the new value, and vice versa.
 ///
 /// # Safety
-/// `p` is an aligned counter in global memory that is only accessed atomically.
+/// `p` is an aligned counter in global memory that other threads access by this function only, until the last of them has.
 #[inline(always)]
 pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
     let old: u32;

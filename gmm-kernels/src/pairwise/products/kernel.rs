@@ -12,6 +12,8 @@ const CHUNK_BYTES: u32 = CHUNK_ELEMENTS as u32 * size_of::<u32>() as u32;
 const LOW: usize = CHUNK_ELEMENTS / 2;
 /// Elements of 16 numbers: what one `mma` multiplies.
 const STEP: usize = 8;
+/// Parts of a tile whose sums are read at a time.
+const AT_ONCE: usize = 4;
 
 /// Starts to copy chunk `chunk` of `count` rows, from row `first` on, to a stage; the block has `threads` threads. Rows past the
 /// end are left as they are: what they give is not written.
@@ -102,43 +104,41 @@ unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
     }
 }
 
-/// Writes the warp's products, of vectors from `vector` on with rows from `row` on.
+/// Writes the warp's products. Of the block's tile, from `first` on (vector, row), it has those from `warp` on.
 ///
 /// # Safety
-/// The pointers of `args` are valid for the sizes given.
+/// The pointers of `args` are valid for the sizes given; `scales` are those of the tile.
 #[inline(always)]
 unsafe fn write<const DOWN: usize, const ACROSS: usize>(
     args: &ProductsArgs,
     sums: &[[[f32; 4]; ACROSS]; DOWN],
-    vector: u32,
-    row: u32,
+    scales: Scales,
+    first: [u32; 2],
+    warp: [u32; 2],
 ) {
     /// Both splits multiply by it.
     const UNSCALE: f32 = 1.0 / (LARGEST * LARGEST);
     let lane = thread_idx() % WARP;
     let (n, m) = (args.vectors.rows, args.matrix.rows);
-    let row = row + 2 * (lane % 4);
     let mut down = 0;
     while down < 2 * DOWN {
-        let vector = vector + 8 * down as u32 + lane / 4;
+        let in_tile = warp[0] + 8 * down as u32 + lane / 4;
+        let vector = first[0] + in_tile;
         if vector < n {
-            // SAFETY: the vector exists.
-            let of_vector = square_roots(unsafe { load(args.vectors.scales.add(vector as usize)) });
+            // SAFETY: a vector of the tile.
+            let of_vector = square_roots(unsafe { scales.of_vectors.get(in_tile as usize) });
             let to = args.products.wrapping_add(vector as usize * m as usize);
-            // Opaque: else the scales of all rows would be kept in registers.
-            let row = opaque(row);
             let mut across = 0;
             while across < ACROSS {
-                let row = row + 8 * across as u32;
+                let in_tile = warp[1] + 8 * across as u32 + 2 * (lane % 4);
+                let row = first[1] + in_tile;
                 let mut values = [0.0f32; 2];
                 let mut i = 0;
                 while i < 2 {
-                    if row + (i as u32) < m {
-                        // SAFETY: the row exists.
-                        let of_row = square_roots(unsafe { load(args.matrix.scales.add(row as usize + i)) });
-                        let sum = sums[down / 2][across][2 * (down % 2) + i] * UNSCALE;
-                        values[i] = sum * (of_vector[0] * of_row[0]) * (of_vector[1] * of_row[1]);
-                    }
+                    // SAFETY: a row of the tile.
+                    let of_row = square_roots(unsafe { scales.of_rows.get(in_tile as usize + i) });
+                    let sum = sums[down / 2][across][2 * (down % 2) + i] * UNSCALE;
+                    values[i] = sum * (of_vector[0] * of_row[0]) * (of_vector[1] * of_row[1]);
                     i += 1;
                 }
                 // SAFETY: vector and row exist; where M is even, so is the place's distance from the start.
@@ -161,7 +161,113 @@ unsafe fn write<const DOWN: usize, const ACROSS: usize>(
     }
 }
 
-/// A tile of products. It has `ALONG` warps along the vectors and `OVER` along the matrix's rows, each with `DOWN` tiles of
+/// The scales of a tile's vectors and rows in shared memory.
+#[derive(Clone, Copy)]
+struct Scales {
+    of_vectors: Shared<f32>,
+    of_rows: Shared<f32>,
+}
+
+impl Scales {
+    /// Brings them there, behind the stages. The block's threads can read them after the next barrier.
+    ///
+    /// # Safety
+    /// As for [`body`].
+    #[inline(always)]
+    unsafe fn read(args: &ProductsArgs, tiling: Tiling, first: [u32; 2]) -> Self {
+        let of_vectors = Shared::at(tiling.stages * tiling.stage_bytes());
+        let this = Self { of_vectors, of_rows: of_vectors.offset(tiling.vectors) };
+        let mut i = thread_idx();
+        while i < (tiling.vectors + tiling.rows) as u32 {
+            let (of, row) = if i < tiling.vectors as u32 {
+                (&args.vectors, first[0] + i)
+            } else {
+                (&args.matrix, first[1] + i - tiling.vectors as u32)
+            };
+            // SAFETY: an existing row, the last one for those past the end; a place for each.
+            unsafe { this.of_vectors.set(i as usize, load(of.scales.add(row.min(of.rows - 1) as usize))) };
+            i += tiling.threads;
+        }
+        this
+    }
+}
+
+/// The place of four of this thread's sums of a part of a tile, number `four` of them.
+#[inline(always)]
+fn place_of_sums(args: &ProductsArgs, tiling: Tiling, tile: u32, part: u32, four: usize) -> *mut f32 {
+    let of_part = (tile * args.parts + part) as usize * tiling.products();
+    args.sums.wrapping_add(of_part + 4 * (four * tiling.threads as usize + thread_idx() as usize))
+}
+
+/// Leaves the sums of this part of a tile, and in the block that is the last of the tile's puts the sums of all parts in their place. Whether this
+/// block is the last.
+///
+/// # Safety
+/// As for [`body`]; no thread of the block uses shared memory any more.
+#[inline(always)]
+unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
+    args: &ProductsArgs,
+    tiling: Tiling,
+    [tile, part]: [u32; 2],
+    sums: &mut [[[f32; 4]; ACROSS]; DOWN],
+) -> bool {
+    let mut i = 0;
+    while i < DOWN * ACROSS {
+        // SAFETY: a place for each four sums of each thread, part and tile.
+        unsafe { store4(place_of_sums(args, tiling, tile, part, i), sums[i / ACROSS][i % ACROSS]) };
+        i += 1;
+    }
+    let before = Shared::<Halves>::at(0);
+    barrier!();
+    if thread_idx() == 0 {
+        // SAFETY: a number for each tile. What the block's threads wrote before the barrier can be seen by who counts later.
+        unsafe { before.set(0, count_up(args.ready.add(tile as usize), 1)) };
+    }
+    barrier!();
+    // SAFETY: set before the barrier.
+    if unsafe { before.get(0) } + 1 < args.parts {
+        return false;
+    }
+    let mut total = [[[0.0f32; 4]; ACROSS]; DOWN];
+    let mut part = 0;
+    while part < args.parts {
+        // All on their way at a time.
+        let mut of_parts = [[[0u128; ACROSS]; DOWN]; AT_ONCE];
+        let mut p = 0;
+        while p < AT_ONCE {
+            let part = (part + p as u32).min(args.parts - 1);
+            let mut i = 0;
+            while i < DOWN * ACROSS {
+                // SAFETY: as above; all parts have been written.
+                of_parts[p][i / ACROSS][i % ACROSS] =
+                    unsafe { load(place_of_sums(args, tiling, tile, part, i).cast::<u128>()) };
+                i += 1;
+            }
+            p += 1;
+        }
+        let mut p = 0;
+        while p < AT_ONCE {
+            if part + (p as u32) < args.parts {
+                let mut i = 0;
+                while i < 4 * DOWN * ACROSS {
+                    let four = of_parts[p][i / 4 / ACROSS][i / 4 % ACROSS];
+                    total[i / 4 / ACROSS][i / 4 % ACROSS][i % 4] += f32::from_bits((four >> (32 * (i % 4))) as u32);
+                    i += 1;
+                }
+            }
+            p += 1;
+        }
+        part += AT_ONCE as u32;
+    }
+    *sums = total;
+    if thread_idx() == 0 {
+        // SAFETY: as above; no other block counts for this tile any more.
+        unsafe { store(args.ready.add(tile as usize), 0) };
+    }
+    true
+}
+
+/// A tile of products, or a part of it. It has `ALONG` warps along the vectors and `OVER` along the matrix's rows, each with `DOWN` tiles of
 /// `mma` of 16 vectors and `ACROSS` of 8 rows.
 ///
 /// # Safety
@@ -174,8 +280,21 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
     let policy = policy_keep();
     // Tiles that lie side by side along the matrix's rows have the same vectors.
     let tiles_of_rows = args.matrix.rows.div_ceil(tiling.rows as u32);
-    let first_vector = block_idx() / tiles_of_rows * tiling.vectors as u32;
-    let first_row = block_idx() % tiles_of_rows * tiling.rows as u32;
+    // Blocks that run at a time have the same part of their tiles, and so the same chunks.
+    let (tile, part) = if tiling.most_parts == 1 {
+        (block_idx(), 0)
+    } else {
+        let tiles = tiles_of_rows * args.vectors.rows.div_ceil(tiling.vectors as u32);
+        (block_idx() % tiles, block_idx() / tiles)
+    };
+    let chunks_of_part = args.chunks.div_ceil(args.parts);
+    let (mut chunk, end) = if tiling.most_parts == 1 {
+        (0, args.chunks)
+    } else {
+        (part * chunks_of_part, args.chunks.min((part + 1) * chunks_of_part))
+    };
+    let first_vector = tile / tiles_of_rows * tiling.vectors as u32;
+    let first_row = tile % tiles_of_rows * tiling.rows as u32;
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let (along, over) = (warp as usize % ALONG, warp as usize / ALONG);
     let (of_vectors, of_rows) = (16 * DOWN * along, 8 * ACROSS * over);
@@ -190,7 +309,7 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
     let elements = (tiling.vectors + tiling.rows) * PITCH;
     let ahead = tiling.stages as u32 - 1;
     let fetch_chunk = |chunk: u32, stage: u32| {
-        if chunk < args.chunks {
+        if chunk < end {
             // In a thread's register with the stage, which all threads share: see there.
             let to = to.offset(stage as usize * elements).in_thread_register();
             // SAFETY: the arguments are the caller's; a stage has room for the rows of a tile.
@@ -205,12 +324,14 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
     };
     let mut stage = 0;
     while stage < ahead {
-        fetch_chunk(stage, stage);
+        fetch_chunk(chunk + stage, stage);
         stage += 1;
     }
+    // SAFETY: the caller guarantees it.
+    let scales = unsafe { Scales::read(args, tiling, [first_vector, first_row]) };
     let mut sums = [[[0.0f32; 4]; ACROSS]; DOWN];
-    let (mut chunk, mut stage) = (0u32, 0u32);
-    while chunk < args.chunks {
+    stage = 0;
+    while chunk < end {
         match tiling.stages {
             3 => copies_wait_but_one(),
             _ => copies_wait_but_two(),
@@ -230,8 +351,15 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
         chunk += 1;
         stage = if stage == ahead { 0 } else { stage + 1 };
     }
+    if tiling.most_parts > 1 && args.parts > 1 {
+        // SAFETY: the caller guarantees it; all copies have arrived, and shared memory was read for the last time before the barrier.
+        let last = unsafe { add_parts(args, tiling, [tile, part], &mut sums) };
+        if !last {
+            return;
+        }
+    }
     // SAFETY: the caller guarantees it.
-    unsafe { write(args, &sums, first_vector + of_vectors as u32, first_row + of_rows as u32) };
+    unsafe { write(args, &sums, scales, [first_vector, first_row], [of_vectors as u32, of_rows as u32]) };
 }
 
 kernel! {

@@ -1,6 +1,6 @@
 //! The code of `products_few`.
 use super::*;
-use crate::pairwise::split::{CHUNK, CHUNK_ELEMENTS, LARGEST, power_of_two, square_roots};
+use crate::pairwise::split::{CHUNK, CHUNK_ELEMENTS, LARGEST, max_magnitude, power_of_two, split_pair, square_roots};
 use crate::simt::*;
 
 /// Numbers of a chunk that a lane reads of a row or of a vector.
@@ -10,12 +10,6 @@ const OCTET: u32 = 8;
 
 /// The numbers h and l that a lane has of a chunk of a row or a vector, in pairs.
 type Pieces = [[Halves; 4]; 2];
-
-/// The index, or that of the last one.
-#[inline(always)]
-fn existing(index: u32, count: u32) -> u32 {
-    if index < count { index } else { count - 1 }
-}
 
 /// A lane's numbers of chunk `chunk` of a split row.
 ///
@@ -54,7 +48,7 @@ unsafe fn read_vector(vector: *const f32, d: u32, first: u32) -> [f32; NUMBERS a
         let mut i = 0;
         while i < NUMBERS {
             // SAFETY: below D.
-            let number = unsafe { load(vector.add(existing(first + i, d) as usize)) };
+            let number = unsafe { load(vector.add((first + i).min(d - 1) as usize)) };
             numbers[i as usize] = if first + i < d { number } else { 0.0 };
             i += 1;
         }
@@ -68,7 +62,7 @@ fn split_vector(numbers: &[f32; NUMBERS as usize]) -> (Pieces, f32) {
     let mut largest = 0;
     let mut i = 0;
     while i < NUMBERS as usize {
-        largest = largest.max(numbers[i].to_bits() & 0x7fff_ffff);
+        largest = max_magnitude(largest, numbers[i]);
         i += 1;
     }
     largest = largest.max(shuffle_xor_u32(largest, 1));
@@ -77,9 +71,7 @@ fn split_vector(numbers: &[f32; NUMBERS as usize]) -> (Pieces, f32) {
     let mut pieces = [[0; 4]; 2];
     let mut i = 0;
     while i < 4 {
-        let [a, b] = [numbers[2 * i], numbers[2 * i + 1]];
-        let [high, low] = split_halves(a * inverse * LARGEST, b * inverse * LARGEST);
-        (pieces[0][i], pieces[1][i]) = (high, low);
+        [pieces[0][i], pieces[1][i]] = split_pair([numbers[2 * i], numbers[2 * i + 1]], inverse);
         i += 1;
     }
     (pieces, scale)
@@ -127,9 +119,9 @@ kernel! {
         let first_vector = block_idx() / tiles_of_rows * VECTORS as u32;
         let first_row = block_idx() % tiles_of_rows * ROWS as u32;
         // Rows and vectors past the end are the last one: what they give is not written.
-        let vector = existing(first_vector + lane / 4, args.n) as usize;
+        let vector = (first_vector + lane / 4).min(args.n - 1) as usize;
         let vector = args.vectors.wrapping_add(vector * args.d as usize);
-        let of_row = |half: u32| existing(first_row + OCTET * half + lane / 4, args.matrix.rows) as usize;
+        let of_row = |half: u32| (first_row + OCTET * half + lane / 4).min(args.matrix.rows - 1) as usize;
         let row_at = |half: u32| {
             let elements = of_row(half) * chunks as usize * CHUNK_ELEMENTS;
             args.matrix.halves.wrapping_add(elements + (lane % 4 * NUMBERS / 2) as usize)
@@ -141,7 +133,7 @@ kernel! {
         let read_vector =
             |chunk: u32| unsafe { read_vector(vector, args.d, chunk * CHUNK as u32 + lane % 4 * NUMBERS) };
         let mut chunk = warp;
-        let first = existing(chunk, chunks);
+        let first = chunk.min(chunks - 1);
         let (mut next_rows, mut next_vector) = (read_rows(first), read_vector(first));
         // SAFETY: the rows exist.
         let row_scales = unsafe { [load(args.matrix.scales.add(of_row(0))), load(args.matrix.scales.add(of_row(1)))] };
@@ -181,9 +173,12 @@ kernel! {
             let (vector, row) = (product / ROWS as u32, product % ROWS as u32);
             let mut sum = 0.0;
             let mut warp = 0;
-            while warp < warps {
-                // SAFETY: see above.
-                sum += unsafe { of_warps.get((warp as usize * VECTORS + vector as usize) * PITCH + row as usize) };
+            while warp < MOST_WARPS {
+                // A loop with a constant bound, so that no read waits for another.
+                if warp < warps as usize {
+                    // SAFETY: see above.
+                    sum += unsafe { of_warps.get((warp * VECTORS + vector as usize) * PITCH + row as usize) };
+                }
                 warp += 1;
             }
             let (vector, row) = (first_vector + vector, first_row + row);

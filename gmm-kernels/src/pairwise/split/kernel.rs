@@ -39,15 +39,27 @@ unsafe fn pairs(x: *const f32, d: u32, [first, step]: [u32; 2], element: u32) ->
     pairs
 }
 
-/// The larger of `largest` and the magnitudes of the numbers, as bits, which are ordered as the magnitudes are.
+/// The larger of `largest` and the magnitude of a number, as bits, which are ordered as the magnitudes are.
 #[inline(always)]
-fn max_magnitude(mut largest: u32, pairs: &[[f32; 2]; TOGETHER]) -> u32 {
+pub(crate) fn max_magnitude(largest: u32, number: f32) -> u32 {
+    largest.max(number.to_bits() & 0x7fff_ffff)
+}
+
+/// The larger of `largest` and the magnitudes of the numbers.
+#[inline(always)]
+fn max_of_pairs(mut largest: u32, pairs: &[[f32; 2]; TOGETHER]) -> u32 {
     let mut t = 0;
     while t < 2 * TOGETHER {
-        largest = largest.max(pairs[t / 2][t % 2].to_bits() & 0x7fff_ffff);
+        largest = max_magnitude(largest, pairs[t / 2][t % 2]);
         t += 1;
     }
     largest
+}
+
+/// Two numbers times [`LARGEST`] and the inverse of their scale, as the numbers h, and the numbers l.
+#[inline(always)]
+pub(crate) fn split_pair([a, b]: [f32; 2], inverse: f32) -> [Halves; 2] {
+    split_halves(a * inverse * LARGEST, b * inverse * LARGEST)
 }
 
 /// The largest of the numbers of a warp's lanes.
@@ -95,8 +107,7 @@ unsafe fn write(
     while t < TOGETHER {
         let chunk = first + t as u32 * step;
         if chunk < chunks {
-            let [a, b] = pairs[t];
-            let [high, low] = split_halves(a * inverse * LARGEST, b * inverse * LARGEST);
+            let [high, low] = split_pair(pairs[t], inverse);
             let to = to.wrapping_add((chunk * CHUNK_ELEMENTS as u32 + element) as usize);
             // SAFETY: the row's chunk has 16 elements of either kind.
             unsafe {
@@ -125,11 +136,11 @@ kernel! {
             let to = args.halves.wrapping_add(row as usize * chunks as usize * CHUNK_ELEMENTS);
             // SAFETY: the row exists, here and below.
             let kept = unsafe { pairs(x, args.d, [first, step], element) };
-            let mut largest = max_magnitude(0, &kept);
+            let mut largest = max_of_pairs(0, &kept);
             let mut chunk = next;
             while chunk < chunks {
                 // SAFETY: see above.
-                largest = max_magnitude(largest, &unsafe { pairs(x, args.d, [chunk, step], element) });
+                largest = max_of_pairs(largest, &unsafe { pairs(x, args.d, [chunk, step], element) });
                 chunk += step * TOGETHER as u32;
             }
             let [scale, inverse] = power_of_two(block_max(largest));

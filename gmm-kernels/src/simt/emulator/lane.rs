@@ -288,7 +288,7 @@ pub fn reciprocal(x: f32) -> f32 {
 /// Adds `v` to the counter at `p`, and returns its former value.
 ///
 /// # Safety
-/// The counter is only accessed atomically.
+/// Other threads access the counter by this function only, until the last of them has.
 pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
     // SAFETY: the caller guarantees it.
     unsafe { AtomicU32::from_ptr(checked_mut(p)) }.fetch_add(v, Ordering::AcqRel)

@@ -6,7 +6,7 @@ use gmm_kernels::pairwise::centres::{self, CentresArgs, gaussian_centres};
 use gmm_kernels::pairwise::pairs::{PairsArgs, gaussian_pairs};
 use gmm_kernels::pairwise::products::{self, ProductsArgs, SplitRows, Tiling};
 use gmm_kernels::pairwise::products_few::{self, ProductsFewArgs, products_few};
-use gmm_kernels::pairwise::split::{self, CHUNK_ELEMENTS, SplitArgs, row_elements, split_rows};
+use gmm_kernels::pairwise::split::{self, CHUNK, SplitArgs, row_elements, split_rows};
 use gmm_kernels::simt::emulator::{Memory, launch};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
@@ -37,32 +37,42 @@ fn split(x: &Array2<f32>) -> Split {
     (halves, scales)
 }
 
+/// Split rows for a kernel.
+fn rows<'a>(memory: &mut Memory<'a>, (halves, scales): &'a Split) -> SplitRows {
+    SplitRows {
+        halves: memory.read("halves of rows", bytemuck::cast_slice(halves)),
+        scales: memory.read("scales of rows", scales),
+        rows: scales.len() as u32,
+    }
+}
+
 /// The products by tiles of all sizes, which give the same bits.
 fn multiply(vectors: &Array2<f32>, matrix: &Array2<f32>) -> Array2<f32> {
-    let split = [split(vectors), split(matrix)];
-    let shape = [vectors.nrows(), vectors.ncols(), matrix.nrows()];
-    let [large, medium, small] = products::TILINGS.map(|tiling| multiply_by(tiling, shape, &split));
+    let [large, medium, small] = products::TILINGS.map(|tiling| multiply_by(tiling, 1, vectors, matrix));
     assert_eq!(large, medium);
     assert_eq!(large, small);
     large
 }
 
-fn multiply_by(tiling: Tiling, [n, d, m]: [usize; 3], [(v, v_scales), (w, w_scales)]: &[Split; 2]) -> Array2<f32> {
+/// The products in tiles whose chunks are divided among so many blocks.
+fn multiply_by(tiling: Tiling, parts: usize, vectors: &Array2<f32>, matrix: &Array2<f32>) -> Array2<f32> {
+    let ((n, d), m) = (vectors.dim(), matrix.nrows());
+    let (vectors, matrix) = (split(vectors), split(matrix));
+    let tiles = tiling.tiles(n, m);
+    let mut sums = vec![u128::MAX; tiles * parts * tiling.products() / 4];
+    let mut ready = vec![0; tiles];
     let mut out = vec![f32::NAN; n * m];
     let mut memory = Memory::new();
-    let vectors = SplitRows {
-        halves: memory.read("vectors", bytemuck::cast_slice(v)),
-        scales: memory.read("scales of vectors", v_scales),
-        rows: n as u32,
+    let args = ProductsArgs {
+        vectors: rows(&mut memory, &vectors),
+        matrix: rows(&mut memory, &matrix),
+        chunks: d.div_ceil(CHUNK) as u32,
+        parts: parts as u32,
+        sums: memory.write("sums", bytemuck::cast_slice_mut(&mut sums)),
+        ready: memory.write("ready", &mut ready),
+        products: memory.write("products", &mut out),
     };
-    let matrix = SplitRows {
-        halves: memory.read("matrix", bytemuck::cast_slice(w)),
-        scales: memory.read("scales of rows", w_scales),
-        rows: m as u32,
-    };
-    let products = memory.write("products", &mut out);
-    let args = ProductsArgs { vectors, matrix, chunks: (row_elements(d) / CHUNK_ELEMENTS) as u32, products };
-    let grid = (tiling.blocks(n, m) as u32, 1);
+    let grid = ((tiles * parts) as u32, 1);
     let kernel = match tiling {
         products::LARGE => products::products_large,
         products::MEDIUM => products::products_medium,
@@ -70,28 +80,25 @@ fn multiply_by(tiling: Tiling, [n, d, m]: [usize; 3], [(v, v_scales), (w, w_scal
     };
     // SAFETY: the arguments of this kernel, with the arrays of `memory`.
     unsafe { launch(grid, tiling.threads, tiling.shared_bytes(), &memory, kernel, args) };
+    assert!(ready.iter().all(|&ready| ready == 0));
     Array2::from_shape_vec((n, m), out).unwrap()
 }
 
 /// The products by the kernel for few vectors, by so many threads of a block.
 fn multiply_few(vectors: &Array2<f32>, matrix: &Array2<f32>, threads: u32) -> Array2<f32> {
-    let (w, scales) = split(matrix);
     let (n, m) = (vectors.nrows(), matrix.nrows());
     // Aligned as device memory is.
     let mut aligned = vec![0u128; vectors.len().div_ceil(4)];
     let numbers = &mut bytemuck::cast_slice_mut(&mut aligned)[..vectors.len()];
     numbers.copy_from_slice(vectors.as_slice().unwrap());
+    let matrix = split(matrix);
     let mut out = vec![f32::NAN; n * m];
     let mut memory = Memory::new();
     let args = ProductsFewArgs {
         vectors: memory.read("vectors", numbers),
         n: n as u32,
         d: vectors.ncols() as u32,
-        matrix: SplitRows {
-            halves: memory.read("matrix", bytemuck::cast_slice(&w)),
-            scales: memory.read("scales of rows", &scales),
-            rows: m as u32,
-        },
+        matrix: rows(&mut memory, &matrix),
         products: memory.write("products", &mut out),
     };
     let grid = (products_few::blocks(n, m) as u32, 1);
@@ -109,7 +116,16 @@ fn products_have_the_accuracy_of_float32() {
         let (vectors, matrix) = (normal(1, n, d, shift), normal(2, m, d, -shift));
         // Blocks of fewer and of more warps than there are chunks.
         let few = [64, 256].map(|threads| multiply_few(&vectors, &matrix, threads));
-        let kernels = [("tiles", &multiply(&vectors, &matrix)), ("few, 64 threads", &few[0]), ("few", &few[1])];
+        // In fewer parts than chunks, in as many, and in more, some of which have none.
+        let divided = [(products::MEDIUM, 2), (products::SMALL, 5)]
+            .map(|(tiling, parts)| multiply_by(tiling, parts, &vectors, &matrix));
+        let kernels = [
+            ("tiles", &multiply(&vectors, &matrix)),
+            ("divided medium tiles", &divided[0]),
+            ("divided small tiles", &divided[1]),
+            ("few, 64 threads", &few[0]),
+            ("few", &few[1]),
+        ];
         for (kernel, got) in kernels {
             let (v, w) = (vectors.mapv(f64::from), matrix.mapv(f64::from));
             let size = v.mapv(f64::abs).dot(&w.t().mapv(f64::abs));

@@ -3,7 +3,7 @@
 use super::rows_at_once;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
-use crate::backends::cuda::device::memory::{Numbers, allocate, enlarge};
+use crate::backends::cuda::device::memory::{Numbers, allocate, enlarge, zeroed};
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch, suffices};
 use crate::{Error, Result};
@@ -11,19 +11,22 @@ use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::pairwise::products::{LARGE, MEDIUM, ProductsArgs, SMALL, SplitRows, Tiling};
 use gmm_kernels::pairwise::products_few::{self, ProductsFewArgs};
-use gmm_kernels::pairwise::split::{self, SplitArgs, row_elements};
+use gmm_kernels::pairwise::split::{self, CHUNK, SplitArgs, row_elements};
 use gmm_kernels::simt::WARP;
 use ndarray::{ArrayView2, Axis};
 
-/// The tiles with what was measured of them on an H200, the time of a large tile being 1: the time from a tile's start to its
-/// end that other tiles on the same multiprocessor hide, and the time that each of them adds.
-const TILE_TIMES: [(Tiles, f64, f64); 4] = [
-    (Tiles::Split(LARGE), 0.0, 1.0),
-    (Tiles::Split(MEDIUM), 0.11, 0.16),
-    (Tiles::Split(SMALL), 0.05, 0.07),
-    // On an H100.
-    (Tiles::Few, 0.045, 0.0185),
+/// What was measured of tiles on an H100.
+const TILING_TIMES: [(Tiling, Times); 3] = [
+    (LARGE, Times { start: 14.0, block: 0.0, hidden: 0.0, chunk: 2.6 }),
+    (MEDIUM, Times { start: 6.9, block: 0.0, hidden: 0.2, chunk: 0.36 }),
+    (SMALL, Times { start: 4.7, block: 0.0, hidden: 0.07, chunk: 0.2 }),
 ];
+/// The same of `products_few`, where the second-level cache holds the matrix.
+const FEW_TIMES: Times = Times { start: 4.0, block: 0.37, hidden: 0.0, chunk: 0.045 };
+/// Microseconds of a chunk of `products_few` where the matrix comes from the memory for each eight vectors.
+const FEW_CHUNK_FROM_MEMORY: f64 = 0.095;
+/// Microseconds until the blocks that follow others on a multiprocessor have their first chunks.
+const NEXT_BLOCKS: f64 = 3.0;
 
 /// A matrix on the device, split once, and room for vectors and products.
 pub struct Products {
@@ -33,6 +36,9 @@ pub struct Products {
     multiply: Vec<Multiply>,
     matrix: Split,
     vectors: Split,
+    /// The sums of the parts of tiles, and for each tile how many are there: zero between launches.
+    sums: DeviceBuffer<f32>,
+    ready: DeviceBuffer<u32>,
     /// The vectors before they are split, and the products.
     plain: DeviceBuffer<f32>,
     products: DeviceBuffer<f32>,
@@ -44,7 +50,7 @@ impl Products {
         let gpu = Gpu::open(ordinal)?;
         gpu.enter()?;
         let (m, d) = matrix.dim();
-        let multiply = Multiply::all(gpu, d)?;
+        let multiply = Multiply::all(gpu, (m, d))?;
         let mut this = Self {
             gpu,
             stream: Stream::new()?,
@@ -52,6 +58,8 @@ impl Products {
             multiply,
             matrix: Split::none(d)?,
             vectors: Split::none(d)?,
+            sums: allocate(1)?,
+            ready: zeroed(1)?,
             plain: allocate(d)?,
             products: allocate(1)?,
         };
@@ -72,10 +80,10 @@ impl Products {
         let m = self.matrix.rows;
         let rows = rows_at_once(self.matrix.d, m);
         for (vectors, out) in vectors.axis_chunks_iter(Axis(0), rows).zip(out.chunks_mut(rows * m)) {
-            self.make_room(vectors.nrows())?;
+            let way = self.prepare(vectors.nrows())?;
             let vectors = vectors.as_standard_layout();
             let copy = self.stream.start_write(&self.plain, vectors.as_slice().unwrap_or_default())?;
-            let work = copy.followed_by(self.start(vectors.nrows())?);
+            let work = copy.followed_by(self.start(vectors.nrows(), way)?);
             self.stream.read(&self.products, out)?;
             work.wait()?;
         }
@@ -86,26 +94,35 @@ impl Products {
     pub fn seconds(&mut self, vectors: ArrayView2<'_, f32>, repeats: u32) -> Result<f64> {
         self.gpu.enter()?;
         let n = vectors.nrows();
-        self.make_room(n)?;
+        let way = self.prepare(n)?;
         self.upload(vectors)?;
-        self.start(n)?.wait()?;
+        self.start(n, way)?.wait()?;
         let seconds = self.stream.seconds(|| {
-            let mut work = self.start(n)?;
+            let mut work = self.start(n, way)?;
             for _ in 1..repeats {
-                work = work.followed_by(self.start(n)?);
+                work = work.followed_by(self.start(n, way)?);
             }
             Ok(work)
         })?;
         Ok(seconds / f64::from(repeats.max(1)))
     }
 
-    /// Makes room for vectors and their products.
-    fn make_room(&mut self, vectors: usize) -> Result<()> {
+    /// Makes room for vectors and their products, and gives the way to compute these.
+    fn prepare(&mut self, vectors: usize) -> Result<Way> {
         enlarge(&mut self.plain, vectors * self.matrix.d)?;
-        if matches!(self.multiply(vectors)?.kernel, MultiplyKernel::Split(..)) {
+        let way = self.way(vectors)?;
+        if let Kernels::Split(_, tiling) = way.kernels {
             self.vectors.reserve(vectors)?;
+            if way.parts > 1 {
+                let tiles = tiling.tiles(vectors, self.matrix.rows);
+                enlarge(&mut self.sums, tiles * way.parts * tiling.products())?;
+                if self.ready.len() < tiles {
+                    self.ready = zeroed(tiles)?;
+                }
+            }
         }
-        enlarge(&mut self.products, vectors * self.matrix.rows)
+        enlarge(&mut self.products, vectors * self.matrix.rows)?;
+        Ok(way)
     }
 
     /// Takes rows to the device.
@@ -122,88 +139,128 @@ impl Products {
         self.stream.launch(self.split, grid, SplitLaunch { plain: Numbers::of(&self.plain), to })
     }
 
-    /// The kernel for n vectors.
-    fn multiply(&self, n: usize) -> Result<&Multiply> {
-        let multiprocessors = self.gpu.limits.multiprocessors as usize;
-        let time = |multiply: &&Multiply| multiply.time(n, self.matrix.rows, multiprocessors);
-        self.multiply.iter().min_by(|a, b| time(a).total_cmp(&time(b))).ok_or_else(too_little_shared)
+    /// How to multiply n vectors in the least time.
+    fn way(&self, n: usize) -> Result<Way> {
+        let task = Task { n, m: self.matrix.rows, chunks: self.matrix.d.div_ceil(CHUNK) };
+        let ways = self.multiply.iter().flat_map(|multiply| multiply.ways(self.gpu, task));
+        let (way, _) = ways.min_by(|(_, a), (_, b)| a.total_cmp(b)).ok_or_else(too_little_shared)?;
+        Ok(way)
     }
 
     /// Starts to multiply the first `n` vectors that were uploaded.
-    fn start(&self, n: usize) -> Result<Running<'_, ()>> {
+    fn start(&self, n: usize, way: Way) -> Result<Running<'_, ()>> {
         let matrix = self.matrix.part(0..self.matrix.rows)?;
         let (plain, products) = (Numbers::of(&self.plain), Numbers::of(&self.products));
-        match self.multiply(n)?.kernel {
-            MultiplyKernel::Few(kernel) => {
+        match way.kernels {
+            Kernels::Few(kernel) => {
                 let threads = products_few::threads(matrix.d);
                 let blocks = products_few::blocks(n, matrix.rows) as u32;
                 let grid = Grid::new(blocks, threads, products_few::shared_bytes(threads));
                 let launch = FewLaunch { vectors: plain, n, matrix, products };
                 Ok(self.stream.launch(kernel, grid, launch)?.borrowed())
             }
-            MultiplyKernel::Split(kernel, tiling) => {
+            Kernels::Split(kernel, tiling) => {
                 let vectors = self.vectors.part(0..n)?;
                 let split = self.start_split(n, vectors)?;
-                let grid = Grid::new(tiling.blocks(n, matrix.rows) as u32, tiling.threads, tiling.shared_bytes());
-                let launch = ProductsLaunch { tiling, vectors, matrix, products };
+                let blocks = tiling.tiles(n, matrix.rows) * way.parts;
+                let grid = Grid::new(blocks as u32, tiling.threads, tiling.shared_bytes());
+                let (sums, ready) = (Numbers::of(&self.sums), Numbers::of(&self.ready));
+                let launch = ProductsLaunch { tiling, vectors, matrix, parts: way.parts, sums, ready, products };
                 Ok(split.followed_by(self.stream.launch(kernel, grid, launch)?).borrowed())
             }
         }
     }
 }
 
-/// How products are divided among blocks, and by which kernel they are computed.
+/// The kernels that multiply.
 #[derive(Clone, Copy)]
-enum Tiles {
-    /// Of vectors as they are.
-    Few,
-    /// Of vectors that `split_rows` has split.
-    Split(Tiling),
-}
-
-enum MultiplyKernel {
+enum Kernels {
+    /// Vectors as they are.
     Few(Kernel<ProductsFewArgs>),
+    /// Vectors that `split_rows` has split, in tiles of this size.
     Split(Kernel<ProductsArgs>, Tiling),
 }
 
-/// A kernel of products, for one tiling.
+/// What kernels are expected to take, in microseconds.
+#[derive(Clone, Copy)]
+struct Times {
+    /// For their launches and the first blocks, whatever the number of chunks.
+    start: f64,
+    /// For each block on the multiprocessor, whatever the number of chunks.
+    block: f64,
+    /// For a chunk: what other blocks on the same multiprocessor hide.
+    hidden: f64,
+    /// For a chunk of each block on the multiprocessor.
+    chunk: f64,
+}
+
+/// (n, m) products of rows of so many chunks.
+#[derive(Clone, Copy)]
+struct Task {
+    n: usize,
+    m: usize,
+    chunks: usize,
+}
+
+/// A way to compute products.
+#[derive(Clone, Copy)]
+struct Way {
+    kernels: Kernels,
+    /// Blocks among which the chunks of a tile are divided.
+    parts: usize,
+}
+
+/// Kernels that multiply, with their times.
 struct Multiply {
-    kernel: MultiplyKernel,
-    /// These two: see [`TILE_TIMES`].
-    latency: f64,
-    tile_time: f64,
+    kernels: Kernels,
+    times: Times,
 }
 
 impl Multiply {
-    /// Those for rows of D numbers whose tiles fit the device's shared memory.
-    fn all(gpu: &Gpu, d: usize) -> Result<Vec<Self>> {
+    /// Those for M rows of D numbers whose tiles fit the device's shared memory.
+    fn all(gpu: &Gpu, (m, d): (usize, usize)) -> Result<Vec<Self>> {
         let mut all = Vec::new();
-        for (tiles, latency, tile_time) in TILE_TIMES {
-            let (kernel, fits) = match tiles {
-                Tiles::Few => {
-                    let kernel = gpu.kernel(&entries::products_few(), None)?;
-                    let shared = products_few::shared_bytes(products_few::threads(d));
-                    (MultiplyKernel::Few(kernel), kernel.most_shared() >= shared)
-                }
-                Tiles::Split(tiling) => {
-                    let kernel = gpu.kernel(&entries::products(tiling), None)?;
-                    (MultiplyKernel::Split(kernel, tiling), kernel.most_shared() >= tiling.shared_bytes())
-                }
-            };
-            if fits {
-                all.push(Self { kernel, latency, tile_time });
+        let few = gpu.kernel(&entries::products_few(), None)?;
+        if few.most_shared() >= products_few::shared_bytes(products_few::threads(d)) {
+            let cached = m * row_elements(d) * size_of::<u32>() <= gpu.limits.l2;
+            let chunk = if cached { FEW_TIMES.chunk } else { FEW_CHUNK_FROM_MEMORY };
+            all.push(Self { kernels: Kernels::Few(few), times: Times { chunk, ..FEW_TIMES } });
+        }
+        for (tiling, times) in TILING_TIMES {
+            let kernel = gpu.kernel(&entries::products(tiling), None)?;
+            if kernel.most_shared() >= tiling.shared_bytes() {
+                all.push(Self { kernels: Kernels::Split(kernel, tiling), times });
             }
         }
         if all.is_empty() { Err(too_little_shared()) } else { Ok(all) }
     }
 
-    /// The time expected for (n, m) products: of the multiprocessor that has the most tiles.
-    fn time(&self, n: usize, m: usize, multiprocessors: usize) -> f64 {
-        let blocks = match self.kernel {
-            MultiplyKernel::Few(_) => products_few::blocks(n, m),
-            MultiplyKernel::Split(_, tiling) => tiling.blocks(n, m),
+    /// The ways in which these kernels compute products, with the time that each is expected to take.
+    fn ways(&self, gpu: &Gpu, task: Task) -> impl Iterator<Item = (Way, f64)> {
+        let most_parts = match self.kernels {
+            Kernels::Few(_) => 1,
+            Kernels::Split(_, tiling) => tiling.most_parts.min(task.chunks),
         };
-        self.latency + blocks.div_ceil(multiprocessors) as f64 * self.tile_time
+        (1..=most_parts).map(move |parts| (Way { kernels: self.kernels, parts }, self.time(gpu, task, parts)))
+    }
+
+    /// The time expected: of the multiprocessor that has the most blocks, as many at once as fit.
+    fn time(&self, gpu: &Gpu, Task { n, m, chunks }: Task, parts: usize) -> f64 {
+        let limits = &gpu.limits;
+        let (tiles, at_once, products) = match self.kernels {
+            Kernels::Few(_) => (products_few::blocks(n, m), usize::MAX, 0),
+            Kernels::Split(_, tiling) => {
+                let at_once = limits.blocks_by_shared(tiling.shared_bytes()).max(1) as usize;
+                (tiling.tiles(n, m), at_once, tiling.products())
+            }
+        };
+        let Times { start, block, hidden, chunk } = self.times;
+        let blocks = (tiles * parts).div_ceil(limits.multiprocessors as usize);
+        let rounds = blocks.div_ceil(at_once) as f64;
+        let of_chunks = chunks.div_ceil(parts) as f64 * (rounds * hidden + blocks as f64 * chunk);
+        // To leave the sums of the parts, wait until all are there, and add them up.
+        let of_parts = if parts == 1 { 0.0 } else { 1.0 + parts as f64 * (0.2 + 5e-5 * products as f64) };
+        start + (rounds - 1.0) * NEXT_BLOCKS + blocks as f64 * block + of_chunks + of_parts
     }
 }
 
@@ -290,26 +347,36 @@ struct ProductsLaunch<'a> {
     tiling: Tiling,
     vectors: Halves<'a>,
     matrix: Halves<'a>,
+    /// Blocks among which the chunks of a tile are divided; where there are several, with their sums, and for each tile how many are ready.
+    parts: usize,
+    sums: Numbers<'a, f32>,
+    ready: Numbers<'a, u32>,
     products: Numbers<'a, f32>,
 }
 
-// SAFETY: `Halves` has what its rows need; that there are rows of one length, a place for each product, and the grid and
-// shared memory of the kernel is checked here. Rows begin at multiples of 128 bytes.
+// SAFETY: `Halves` has what its rows need; that there are rows of one length, places for each product and for the sums of all parts, and the
+// grid and shared memory of the kernel is checked here. Rows begin at multiples of 128 bytes, sums where memory was allocated, at one of 256.
 unsafe impl Launch for ProductsLaunch<'_> {
     type Argument = ProductsArgs;
 
     fn argument(&self, grid: &Grid) -> Result<ProductsArgs> {
         let (n, m, d) = (self.vectors.rows, self.matrix.rows, self.vectors.d);
-        let needed = vec![1, 1, n * m, self.tiling.shared_bytes()];
-        let got = vec![n, m, self.products.len(), grid.shared];
-        let too_many = n.max(m) > i32::MAX as usize;
-        if self.matrix.d != d || grid.threads != self.tiling.threads || too_many || !suffices(&got, &needed) {
+        let (tiling, tiles) = (self.tiling, self.tiling.tiles(n, m));
+        let [sums, ready] = if self.parts == 1 { [0, 0] } else { [tiles * self.parts * tiling.products(), tiles] };
+        let needed = vec![1, 1, n * m, tiling.shared_bytes(), 1, sums, ready];
+        let got = vec![n, m, self.products.len(), grid.shared, self.parts, self.sums.len(), self.ready.len()];
+        let too_many = n.max(m) > i32::MAX as usize || self.parts > tiling.most_parts;
+        let divided = grid.threads == tiling.threads && grid.blocks == ((tiles * self.parts) as u32, 1);
+        if self.matrix.d != d || !divided || too_many || !suffices(&got, &needed) {
             return Err(mismatch("a launch of `products`", needed, got));
         }
         Ok(ProductsArgs {
             vectors: self.vectors.argument(),
             matrix: self.matrix.argument(),
-            chunks: (row_elements(d) / row_elements(1)) as u32,
+            chunks: d.div_ceil(CHUNK) as u32,
+            parts: self.parts as u32,
+            sums: self.sums.pointer_mut(),
+            ready: self.ready.pointer_mut(),
             products: self.products.pointer_mut(),
         })
     }
@@ -334,7 +401,9 @@ unsafe impl Launch for FewLaunch<'_> {
         let needed = vec![1, 1, n * d, n * m, products_few::shared_bytes(grid.threads)];
         let got = vec![n, m, self.vectors.len(), self.products.len(), grid.shared];
         let too_many = n.max(m) > i32::MAX as usize;
-        if !grid.threads.is_multiple_of(WARP) || too_many || !suffices(&got, &needed) {
+        let warps = grid.threads as usize / WARP as usize;
+        let whole = grid.threads.is_multiple_of(WARP) && warps <= products_few::MOST_WARPS;
+        if !whole || too_many || !suffices(&got, &needed) {
             return Err(mismatch("a launch of `products_few`", needed, got));
         }
         Ok(ProductsFewArgs {

@@ -7,7 +7,7 @@ use crate::backends::device_parameters::{
     triangle,
 };
 use crate::data::frame::Frame;
-use crate::model::linalg::{row_major, sum_of, vectorised};
+use crate::model::linalg::{at_once, row_major, sum_of, vectorised};
 use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
 use gmm_kernels::estep::tensor_cores::{
     COLUMNS, ExponentsShape, FEATURE_SCALE, ONE, PRODUCT_SCALE, RAW_PITCH, RESPONSIBILITY_SCALE, STEP, TILE, WeighShape,
@@ -158,11 +158,6 @@ impl Shapes {
             Section::Weights => coefficients + constants..coefficients + constants + weights,
         }
     }
-}
-
-/// Components of which so many numbers each are worth the waking of another thread.
-fn at_once(numbers: usize) -> usize {
-    (1 << 13) / numbers.max(1) + 1
 }
 
 /// How the kernels of `whitened` or of `warpgroup_whitened` divide the work of a task with matrices.
@@ -581,7 +576,7 @@ impl TensorCoresLayout {
         let full = parameters.has_triangles();
         let mut coefficients = numbers_in(memory, k * products(d, full));
         // So many that waking the threads does not cost more than they save.
-        let at_once = at_once(if full { products(d, true) * d / 8 } else { 2 * d });
+        let at_once = at_once(if full { products(d, true) * d / 16 } else { d });
         let rows = coefficients.par_chunks_exact_mut(products(d, full)).with_min_len(at_once);
         let component = |(c, row): (usize, &mut [f32])| {
             let component = match parameters.matrices {
@@ -624,7 +619,7 @@ impl TensorCoresLayout {
             let (component, distance) = Component::triangle(mixture, &parameters, frame, c, shift);
             (component, component.error_at(distance))
         };
-        let rows = shifts.par_chunks_exact_mut(d).enumerate().with_min_len(at_once(d * d / 2));
+        let rows = shifts.par_chunks_exact_mut(d).enumerate().with_min_len(at_once(d * d / 4));
         let (components, errors): (Vec<_>, Vec<f64>) = rows.map(component).unzip();
         let error = errors.into_iter().fold(0.0, larger);
         let covariance_type = mixture.covariance_type();
@@ -673,8 +668,12 @@ impl TensorCoresLayout {
             to.iter_mut().zip(&self.components).for_each(|(to, component)| *to = component.weight);
         }
         let m = products(self.parameters.n_features, self.full());
-        let rows =
-            coefficients.par_chunks_exact_mut(width).zip(scales).zip(seeds).enumerate().with_min_len(at_once(width));
+        let rows = coefficients
+            .par_chunks_exact_mut(width)
+            .zip(scales)
+            .zip(seeds)
+            .enumerate()
+            .with_min_len(at_once(width / 2));
         rows.for_each(|(c, ((row, scale), seed))| {
             row.fill(0.0);
             let component = self.components.get(c).copied().unwrap_or(Component::DEAD);
@@ -707,7 +706,7 @@ impl TensorCoresLayout {
         let width = triangle(d);
         let shifts = shifts.par_chunks_exact_mut(shapes.shifts());
         let components = matrices.par_chunks_exact_mut(width).zip(shifts).zip(scales).enumerate();
-        components.with_min_len(at_once(width)).for_each(|(c, ((to, shift), scale))| {
+        components.with_min_len(at_once(width / 2)).for_each(|(c, ((to, shift), scale))| {
             shift.fill(0.0);
             if self.components[c].weight == 0.0 {
                 to.fill(0.0);
@@ -913,7 +912,7 @@ impl TensorCoresLayout {
         }
         let (mut first, mut second) = (Array2::zeros((k, d)), Covariances::zeros(self.covariance_type, k, d));
         let rows = first.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
-        rows.with_min_len(at_once(d)).for_each(|(c, row)| write_first(c, row));
+        rows.with_min_len(at_once(d / 2)).for_each(|(c, row)| write_first(c, row));
         match &mut second {
             Covariances::Diag(to) => {
                 for (c, mut row) in to.outer_iter_mut().enumerate() {

@@ -72,7 +72,7 @@ impl<'a, T: Number> RowPairs<'a, T> {
     /// [`Error::NonFinite`], [`Error::BadParameter`] for γ beyond the range of the element type (float32: 10⁻³⁰ to 10³⁰;
     /// float64: 10⁻²⁸⁰ to 10²⁸⁰), and [`Error::Cuda`] on a CUDA device.
     pub fn gaussian(&mut self, kernel: &GaussianKernel) -> Result<Array1<T>> {
-        let mut out = Array1::default(self.a.nrows());
+        let mut out = Array1::from_elem(self.a.nrows(), T::default());
         self.gaussian_into(kernel, out.as_slice_mut().unwrap_or_default())?;
         Ok(out)
     }
@@ -207,7 +207,7 @@ impl<T: Number> Centres<T> {
     pub fn gaussian(&mut self, kernel: &GaussianKernel, x: ArrayView2<'_, T>) -> Result<Array2<T>> {
         check_shape("the rows", x.dim(), (x.nrows(), self.centres.ncols()))?;
         check("the rows", x)?;
-        let mut out = Array2::default((x.nrows(), self.centres.nrows()));
+        let mut out = Array2::from_elem((x.nrows(), self.centres.nrows()), T::default());
         let gamma = kernel.gamma_for::<T>()?;
         self.side.run(&mut CentresTask {
             gamma,

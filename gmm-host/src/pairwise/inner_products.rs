@@ -49,7 +49,7 @@ impl<T: Number> InnerProducts<T> {
     /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch), [`Error::EmptyData`](crate::Error::EmptyData),
     /// [`Error::NonFinite`](crate::Error::NonFinite), and [`Error::Cuda`](crate::Error::Cuda) on a CUDA device.
     pub fn products(&mut self, vectors: ArrayView2<'_, T>) -> Result<Array2<T>> {
-        let mut out = Array2::default((vectors.nrows(), self.n_rows()));
+        let mut out = Array2::from_elem((vectors.nrows(), self.n_rows()), T::default());
         self.products_into(vectors, out.as_slice_mut().unwrap_or_default())?;
         Ok(out)
     }

@@ -8,6 +8,7 @@ pub(super) mod memory;
 pub(super) mod ptx;
 pub(super) mod samples;
 pub(super) mod slots;
+pub(super) mod staging;
 pub(super) mod stream;
 
 use crate::{Error, Result};

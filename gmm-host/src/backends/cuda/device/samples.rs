@@ -4,6 +4,7 @@ use super::gpu::Gpu;
 use super::layout::{self, STRIDE};
 use super::memory::{Numbers, Workspace, allocate, locked};
 use super::mismatch;
+use super::staging::Staging;
 use super::stream::{Running, Stream};
 use crate::backends::cuda::arrays::DeviceArray;
 use crate::backends::device_parameters::DeviceParameters;
@@ -11,12 +12,10 @@ use crate::data::frame::{Float, Frame};
 use crate::data::samples::{total_weight, weight_scale};
 use crate::evaluator::check_features;
 use crate::{Error, Mixture, Result, Samples};
-use cust::event::{Event, EventFlags};
 use cust::memory::bytemuck::Zeroable;
-use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy, LockedBuffer};
+use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy};
 use gmm_kernels::data::{self, QUAD};
 use gmm_kernels::entries;
-use rayon::prelude::*;
 use std::ptr;
 use std::sync::Arc;
 
@@ -141,42 +140,12 @@ pub struct Pass<T: DeviceCopy> {
 #[derive(Debug)]
 struct ChunkBuffer<T: DeviceCopy> {
     device: DeviceBuffer<T>,
-    /// Pieces of a chunk on their way to the device: one is filled while the other is copied.
-    staging: [std::cell::RefCell<Staging<T>>; 2],
-}
-
-#[derive(Debug)]
-struct Staging<T: DeviceCopy> {
-    host: LockedBuffer<T>,
-    copied: Event,
+    staging: Staging<T>,
 }
 
 impl<T: Element> ChunkBuffer<T> {
     fn new(len: usize) -> Result<Self> {
-        let staging = || -> Result<_> {
-            let copied = Event::new(EventFlags::DISABLE_TIMING).map_err(failed("cuEventCreate"))?;
-            Ok(Staging { host: locked((PIECE_BYTES / size_of::<T>()).min(len))?, copied }.into())
-        };
-        Ok(Self { device: allocate(len)?, staging: [staging()?, staging()?] })
-    }
-
-    /// Copies a chunk to the device, behind the work that is in the stream; the last pieces are still on their way.
-    fn fill<'s>(&'s self, stream: &'s Stream, chunk: &[T]) -> Result<Running<'s, ()>> {
-        let running = stream.unfinished();
-        let len = self.staging[0].borrow().host.len();
-        for (i, piece) in chunk.chunks(len).enumerate() {
-            let mut staging = self.staging[i % 2].borrow_mut();
-            staging.copied.synchronize().map_err(failed("cuEventSynchronize"))?;
-            let host = &mut staging.host[..piece.len()];
-            host.par_chunks_mut(1 << 16).zip(piece.par_chunks(1 << 16)).for_each(|(to, from)| to.copy_from_slice(from));
-            let mut to = self.device.index(i * len..i * len + piece.len());
-            // SAFETY: both are equally long; the staging memory is written to again only after the event that follows, and
-            // freed only after `running` has been waited for, which borrows `self`.
-            unsafe { to.async_copy_from(&staging.host[..piece.len()], stream.inner()) }
-                .map_err(failed("cuMemcpyHtoDAsync"))?;
-            staging.copied.record(stream.inner()).map_err(failed("cuEventRecord"))?;
-        }
-        Ok(running)
+        Ok(Self { device: allocate(len)?, staging: Staging::new((PIECE_BYTES / size_of::<T>()).min(len)) })
     }
 }
 
@@ -370,7 +339,7 @@ impl<T: Element> DeviceSamples<T> {
             (Place::Device(buffer), _) => (self.store.n, buffer, pass.stream.idle()),
             (Place::Host { chunks, .. }, Some(buffer)) => {
                 let (n, numbers) = &chunks[c];
-                (*n, &buffer.device, buffer.fill(&pass.stream, numbers)?)
+                (*n, &buffer.device, buffer.staging.upload(&pass.stream, &buffer.device, numbers)?)
             }
             (Place::Host { .. }, None) => return Err(mismatch("the passes of a chunked evaluation", vec![2], vec![1])),
         };

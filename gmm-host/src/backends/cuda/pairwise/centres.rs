@@ -1,10 +1,11 @@
 //! `gaussian_centres`: the Gaussian kernel of rows with centres.
-use super::{Columns, Rows, factor, rows_at_once};
+use super::{Columns, Rows, factor, rows_at_once, staging};
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, allocate, enlarge};
 use crate::backends::cuda::device::mismatch;
+use crate::backends::cuda::device::staging::Staging;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
@@ -15,6 +16,7 @@ use ndarray::{ArrayView2, Axis};
 pub struct Centres {
     gpu: &'static Gpu,
     stream: Stream,
+    staging: Staging<f32>,
     kernel: Kernel<CentresArgs>,
     centres: Rows,
     x: Rows,
@@ -28,7 +30,7 @@ impl Centres {
         gpu.enter()?;
         let kernel = gpu.kernel(&entries::gaussian_centres(), None)?;
         let (centres, x) = (Rows::none(d)?, Rows::none(d)?);
-        Ok(Self { gpu, stream: Stream::new()?, kernel, centres, x, values: allocate(1)? })
+        Ok(Self { gpu, stream: Stream::new()?, staging: staging(), kernel, centres, x, values: allocate(1)? })
     }
 
     /// The values of the rows of `x` (N, D) with all `centres` (M, D), (N, M). Centres are never changed, only added; those
@@ -45,7 +47,7 @@ impl Centres {
         for (x, out) in x.axis_chunks_iter(Axis(0), rows).zip(out.chunks_mut(rows * m)) {
             self.take(x, centres)?;
             let work = self.start(gamma)?;
-            self.stream.read(&self.values, out)?;
+            self.staging.download(&self.stream, &self.values, out)?;
             work.wait()?;
         }
         Ok(())
@@ -74,9 +76,9 @@ impl Centres {
     fn take(&mut self, x: ArrayView2<'_, f32>, centres: ArrayView2<'_, f32>) -> Result<()> {
         self.gpu.enter()?;
         if self.centres.n != centres.nrows() {
-            self.centres.replace(&self.stream, centres)?;
+            self.centres.replace(&self.stream, &self.staging, centres)?;
         }
-        self.x.replace(&self.stream, x)?;
+        self.x.replace(&self.stream, &self.staging, x)?;
         enlarge(&mut self.values, x.nrows() * centres.nrows())
     }
 

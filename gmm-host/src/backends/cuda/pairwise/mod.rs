@@ -10,6 +10,7 @@ pub use products::Products;
 use super::device::gpu::Gpu;
 use super::device::layout::{self, STRIDE};
 use super::device::memory::{Numbers, allocate, enlarge};
+use super::device::staging::{PIECE_BYTES, Staging};
 use super::device::stream::Stream;
 use super::device::suffices;
 use crate::Result;
@@ -42,6 +43,11 @@ fn rows_at_once(d: usize, results: usize) -> usize {
     (MOST_AT_ONCE / d.max(results)).max(1)
 }
 
+/// What rows and results pass through.
+fn staging() -> Staging<f32> {
+    Staging::new(PIECE_BYTES / size_of::<f32>())
+}
+
 /// The exponents' factor: exp(−γs) = 2^(factor · s).
 pub fn factor(gamma: f64) -> f32 {
     (-gamma * LOG2_E) as f32
@@ -61,11 +67,11 @@ impl Rows {
     }
 
     /// Puts rows of D numbers in the place of those that were there.
-    fn replace(&mut self, stream: &Stream, rows: ArrayView2<'_, f32>) -> Result<()> {
+    fn replace(&mut self, stream: &Stream, staging: &Staging<f32>, rows: ArrayView2<'_, f32>) -> Result<()> {
         let mut columns = vec![0.0; self.d * layout::stride(rows.nrows())];
         layout::transpose(rows, &mut columns);
         enlarge(&mut self.x, columns.len())?;
-        stream.write(&self.x, &columns)?;
+        staging.upload(stream, &self.x, &columns)?.wait()?;
         self.n = rows.nrows();
         Ok(())
     }

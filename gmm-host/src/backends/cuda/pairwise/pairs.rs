@@ -1,11 +1,12 @@
 //! `gaussian_pairs`: the Gaussian kernel of pairs of rows.
-use super::{Columns, Rows, factor};
+use super::{Columns, Rows, factor, staging};
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::layout;
 use crate::backends::cuda::device::memory::{Numbers, allocate};
 use crate::backends::cuda::device::mismatch;
+use crate::backends::cuda::device::staging::Staging;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use cust::memory::DeviceBuffer;
 use gmm_kernels::data::QUAD;
@@ -20,6 +21,7 @@ const THREADS: u32 = 256;
 pub struct Pairs {
     gpu: &'static Gpu,
     stream: Stream,
+    staging: Staging<f32>,
     kernel: Kernel<PairsArgs>,
     rows: [Rows; 2],
     values: DeviceBuffer<f32>,
@@ -31,20 +33,20 @@ impl Pairs {
         let gpu = Gpu::open(ordinal)?;
         gpu.enter()?;
         let (n, d) = arrays[0].dim();
-        let stream = Stream::new()?;
+        let (stream, staging) = (Stream::new()?, staging());
         let mut rows = [Rows::none(d)?, Rows::none(d)?];
         for (rows, array) in rows.iter_mut().zip(arrays) {
-            rows.replace(&stream, array)?;
+            rows.replace(&stream, &staging, array)?;
         }
         let kernel = gpu.kernel(&entries::gaussian_pairs(), None)?;
-        Ok(Self { gpu, stream, kernel, rows, values: allocate(layout::stride(n))? })
+        Ok(Self { gpu, stream, staging, kernel, rows, values: allocate(layout::stride(n))? })
     }
 
     /// The values of all pairs.
     pub fn gaussian(&mut self, gamma: f64, out: &mut [f32]) -> Result<()> {
         self.gpu.enter()?;
         let work = self.start(gamma)?;
-        self.stream.read(&self.values, out)?;
+        self.staging.download(&self.stream, &self.values, out)?;
         work.wait().map(drop)
     }
 

@@ -1,9 +1,10 @@
 //! Inner products with a resident matrix: of few vectors by `products_few` in one launch, of more by `split_rows` and the
 //! matrix units in tiles of one of three sizes.
-use super::rows_at_once;
+use super::{rows_at_once, staging};
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, allocate, enlarge, zeroed};
+use crate::backends::cuda::device::staging::Staging;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch, suffices};
 use crate::{Error, Result};
@@ -32,6 +33,7 @@ const NEXT_BLOCKS: f64 = 3.0;
 pub struct Products {
     gpu: &'static Gpu,
     stream: Stream,
+    staging: Staging<f32>,
     split: Kernel<SplitArgs>,
     multiply: Vec<Multiply>,
     matrix: Split,
@@ -54,6 +56,7 @@ impl Products {
         let mut this = Self {
             gpu,
             stream: Stream::new()?,
+            staging: staging(),
             split: gpu.kernel(&entries::split_rows(), None)?,
             multiply,
             matrix: Split::none(d)?,
@@ -82,9 +85,9 @@ impl Products {
         for (vectors, out) in vectors.axis_chunks_iter(Axis(0), rows).zip(out.chunks_mut(rows * m)) {
             let way = self.prepare(vectors.nrows())?;
             let vectors = vectors.as_standard_layout();
-            let copy = self.stream.start_write(&self.plain, vectors.as_slice().unwrap_or_default())?;
+            let copy = self.staging.upload(&self.stream, &self.plain, vectors.as_slice().unwrap_or_default())?;
             let work = copy.followed_by(self.start(vectors.nrows(), way)?);
-            self.stream.read(&self.products, out)?;
+            self.staging.download(&self.stream, &self.products, out)?;
             work.wait()?;
         }
         Ok(())
@@ -129,7 +132,7 @@ impl Products {
     fn upload(&mut self, rows: ArrayView2<'_, f32>) -> Result<()> {
         enlarge(&mut self.plain, rows.len())?;
         let rows = rows.as_standard_layout();
-        self.stream.write(&self.plain, rows.as_slice().unwrap_or_default())
+        self.staging.upload(&self.stream, &self.plain, rows.as_slice().unwrap_or_default())?.wait().map(drop)
     }
 
     /// Starts to split the first `rows` rows that were uploaded.

@@ -13,7 +13,7 @@
 //! * Launch: [`blocks`] in one dimension, of [`threads`] or any other number of whole warps up to [`MOST_WARPS`]; shared memory [`shared_bytes`].
 //! * Necessary work: read 4·M·D bytes of the matrix for each eight vectors. M = D = 1000 on an H100: N ≤ 8: 4 MB, 0.7 µs from
 //!   the second-level cache (5.5 TB/s); N = 64: 32 MB, 6 µs. M = 2000, D = 40,000: 320 MB from memory, 95 µs.
-//! * Measured there, launch after launch: 6.1 µs for N = 1 to 8, 6.6 for 16, 8.1 for 32, 13.3 for 64; M = 2000, D = 40,000: 122 µs
+//! * Measured there, launch after launch: 5.5 µs for N = 1 to 8, 6.1 for 16, 7.4 for 32, 12.4 for 64; M = 2000, D = 40,000: 122 µs
 //!   for N = 1 to 8. Tiles of 16, 24, 32 and 64 vectors read less, but were slower: they have fewer warps that wait.
 use super::products::SplitRows;
 

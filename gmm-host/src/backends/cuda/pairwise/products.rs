@@ -144,8 +144,9 @@ impl Products {
 
     /// How to multiply n vectors in the least time.
     fn way(&self, n: usize) -> Result<Way> {
-        let task = Task { n, m: self.matrix.rows, chunks: self.matrix.d.div_ceil(CHUNK) };
-        let ways = self.multiply.iter().flat_map(|multiply| multiply.ways(self.gpu, task));
+        let multiprocessors = self.gpu.limits.multiprocessors as usize;
+        let task = Task { n, m: self.matrix.rows, chunks: self.matrix.d.div_ceil(CHUNK), multiprocessors };
+        let ways = self.multiply.iter().flat_map(|multiply| multiply.ways(task));
         let (way, _) = ways.min_by(|(_, a), (_, b)| a.total_cmp(b)).ok_or_else(too_little_shared)?;
         Ok(way)
     }
@@ -203,6 +204,7 @@ struct Task {
     n: usize,
     m: usize,
     chunks: usize,
+    multiprocessors: usize,
 }
 
 /// A way to compute products.
@@ -217,6 +219,8 @@ struct Way {
 struct Multiply {
     kernels: Kernels,
     times: Times,
+    /// Blocks that a multiprocessor holds at once.
+    at_once: usize,
 }
 
 impl Multiply {
@@ -227,39 +231,41 @@ impl Multiply {
         if few.most_shared() >= products_few::shared_bytes(products_few::threads(d)) {
             let cached = m * row_elements(d) * size_of::<u32>() <= gpu.limits.l2;
             let chunk = if cached { FEW_TIMES.chunk } else { FEW_CHUNK_FROM_MEMORY };
-            all.push(Self { kernels: Kernels::Few(few), times: Times { chunk, ..FEW_TIMES } });
+            all.push(Self {
+                kernels: Kernels::Few(few),
+                times: Times { chunk, ..FEW_TIMES },
+                // Those that follow others are not waited for.
+                at_once: usize::MAX,
+            });
         }
         for (tiling, times) in TILING_TIMES {
             let kernel = gpu.kernel(&entries::products(tiling), None)?;
             if kernel.most_shared() >= tiling.shared_bytes() {
-                all.push(Self { kernels: Kernels::Split(kernel, tiling), times });
+                let at_once = gpu.limits.blocks_by_shared(tiling.shared_bytes()).max(1) as usize;
+                all.push(Self { kernels: Kernels::Split(kernel, tiling), times, at_once });
             }
         }
         if all.is_empty() { Err(too_little_shared()) } else { Ok(all) }
     }
 
     /// The ways in which these kernels compute products, with the time that each is expected to take.
-    fn ways(&self, gpu: &Gpu, task: Task) -> impl Iterator<Item = (Way, f64)> {
+    fn ways(&self, task: Task) -> impl Iterator<Item = (Way, f64)> {
         let most_parts = match self.kernels {
             Kernels::Few(_) => 1,
             Kernels::Split(_, tiling) => tiling.most_parts.min(task.chunks),
         };
-        (1..=most_parts).map(move |parts| (Way { kernels: self.kernels, parts }, self.time(gpu, task, parts)))
+        (1..=most_parts).map(move |parts| (Way { kernels: self.kernels, parts }, self.time(task, parts)))
     }
 
     /// The time expected: of the multiprocessor that has the most blocks, as many at once as fit.
-    fn time(&self, gpu: &Gpu, Task { n, m, chunks }: Task, parts: usize) -> f64 {
-        let limits = &gpu.limits;
-        let (tiles, at_once, products) = match self.kernels {
-            Kernels::Few(_) => (products_few::blocks(n, m), usize::MAX, 0),
-            Kernels::Split(_, tiling) => {
-                let at_once = limits.blocks_by_shared(tiling.shared_bytes()).max(1) as usize;
-                (tiling.tiles(n, m), at_once, tiling.products())
-            }
+    fn time(&self, Task { n, m, chunks, multiprocessors }: Task, parts: usize) -> f64 {
+        let (tiles, products) = match self.kernels {
+            Kernels::Few(_) => (products_few::blocks(n, m), 0),
+            Kernels::Split(_, tiling) => (tiling.tiles(n, m), tiling.products()),
         };
         let Times { start, block, hidden, chunk } = self.times;
-        let blocks = (tiles * parts).div_ceil(limits.multiprocessors as usize);
-        let rounds = blocks.div_ceil(at_once) as f64;
+        let blocks = (tiles * parts).div_ceil(multiprocessors);
+        let rounds = blocks.div_ceil(self.at_once) as f64;
         let of_chunks = chunks.div_ceil(parts) as f64 * (rounds * hidden + blocks as f64 * chunk);
         // To leave the sums of the parts, wait until all are there, and add them up.
         let of_parts = if parts == 1 { 0.0 } else { 1.0 + parts as f64 * (0.2 + 5e-5 * products as f64) };
@@ -368,8 +374,9 @@ unsafe impl Launch for ProductsLaunch<'_> {
         let [sums, ready] = if self.parts == 1 { [0, 0] } else { [tiles * self.parts * tiling.products(), tiles] };
         let needed = vec![1, 1, n * m, tiling.shared_bytes(), 1, sums, ready];
         let got = vec![n, m, self.products.len(), grid.shared, self.parts, self.sums.len(), self.ready.len()];
-        let too_many = n.max(m) > i32::MAX as usize || self.parts > tiling.most_parts;
-        let divided = grid.threads == tiling.threads && grid.blocks == ((tiles * self.parts) as u32, 1);
+        let too_many = n.max(m) > i32::MAX as usize;
+        let blocks = ((tiles * self.parts) as u32, 1);
+        let divided = self.parts <= tiling.most_parts && (grid.threads, grid.blocks) == (tiling.threads, blocks);
         if self.matrix.d != d || !divided || too_many || !suffices(&got, &needed) {
             return Err(mismatch("a launch of `products`", needed, got));
         }

@@ -4,7 +4,12 @@
 pub(crate) fn neumaier_sum(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut sum = (0.0, 0.0);
     values.into_iter().for_each(|v| add(&mut sum, v));
-    sum.0 + sum.1
+    total(sum)
+}
+
+/// A sum with its rounding errors; they are not numbers where the sum is infinite.
+fn total((sum, low): (f64, f64)) -> f64 {
+    if sum.is_infinite() { sum } else { sum + low }
 }
 
 /// Adds to a sum, and to the rounding errors of its additions.
@@ -30,12 +35,13 @@ impl Sums {
     pub fn add_outer(&mut self, at: usize, r: f64, v: &[f64]) {
         for (i, a) in v.iter().enumerate() {
             for (j, b) in v.iter().enumerate() {
-                self.add(at + i * v.len() + j, r * (a * b));
+                // A responsibility of zero times a square that overflows is not a number.
+                self.add(at + i * v.len() + j, r * a * b);
             }
         }
     }
 
     pub fn totals(self) -> Vec<f64> {
-        self.0.into_iter().map(|(sum, low)| sum + low).collect()
+        self.0.into_iter().map(total).collect()
     }
 }

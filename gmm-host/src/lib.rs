@@ -28,7 +28,7 @@
 //! 3. `statistics`, `metropolis`;
 //! 4. `data` (`samples`, `patterns`, `frame`);
 //! 5. `evaluator`, which knows no backend;
-//! 6. `backends`: `parts`, `chunked`, `sharded`, `either_precision`, `device_parameters`, `reference`; then `cpu` and `cuda`; then `auto`;
+//! 6. `backends`: `parts`, `chunked`, `sharded`, `enough_digits`, `device_parameters`, `reference`; then `cpu` and `cuda`; then `auto`;
 //! 7. `device`, which knows all backends;
 //! 8. `pairwise`, `source`;
 //! 9. `fit` (`outcome`, `params`, `kmeans`, `init`, `em`, `select`, `merge`, then `standard` and `stepwise`);

@@ -43,6 +43,48 @@ pub struct CentredSums {
 }
 
 impl CentredSums {
+    /// The means: around them the first moments are zero. The centres of components without samples.
+    pub(crate) fn new_centres(&self) -> Array2<f64> {
+        let mut means = self.centres.clone();
+        for ((c, j), mean) in means.indexed_iter_mut() {
+            if self.counts[c] > 0.0 {
+                *mean += self.first[[c, j]] / self.counts[c];
+            }
+        }
+        means
+    }
+
+    /// Whether the second moments around the means, as differences of those around the centres, would lose more than 20 of their 53
+    /// binary digits in some feature. This is so where samples that lie close together have just become a component of their own, whose
+    /// mean moves by many of its new standard deviations. A mean that moves by less than a thousandth of the standard deviation that it
+    /// had in `mixture` does not count: the moments around a centre so near change nothing that the fit could notice.
+    pub(crate) fn cancel(&self, mixture: &Mixture) -> bool {
+        const LOST: f64 = (1u64 << 20) as f64;
+        const MOVED: f64 = 1e-3;
+        let (k, d) = self.centres.dim();
+        let cancels = |second: f64, of_mean: f64| of_mean > LOST * (second - of_mean).max(0.0);
+        // nδ² of a component and a feature.
+        let of_mean = |c: usize, j: usize| {
+            let (n, first) = (self.counts[c], self.first[[c, j]]);
+            if n > 0.0 { first * (first / n) } else { 0.0 }
+        };
+        let moves = |c: usize, j: usize| {
+            let moved = self.first[[c, j]] / self.counts[c];
+            self.counts[c] > 0.0 && moved.abs() > MOVED * mixture.variance(c, j).sqrt()
+        };
+        let each = || (0..k).flat_map(|c| (0..d).map(move |j| (c, j)));
+        match &self.second {
+            Covariances::Full(v) => each().any(|(c, j)| moves(c, j) && cancels(v[[c, j, j]], of_mean(c, j))),
+            Covariances::Diag(v) => each().any(|(c, j)| moves(c, j) && cancels(v[[c, j]], of_mean(c, j))),
+            Covariances::Spherical(v) => {
+                (0..k).any(|c| (0..d).any(|j| moves(c, j)) && cancels(v[c], (0..d).map(|j| of_mean(c, j)).sum()))
+            }
+            Covariances::Tied(v) => {
+                (0..d).any(|j| (0..k).any(|c| moves(c, j)) && cancels(v[[j, j]], (0..k).map(|c| of_mean(c, j)).sum()))
+            }
+        }
+    }
+
     /// Adds the moments of values that are missing, of features that do not depend on each other (`diag`, `spherical`): a value has the
     /// mean and the variance that the component has in its column. `observed`: Σᵢ rᵢₖ over the samples that have a value in the column,
     /// of a component and a column.

@@ -220,9 +220,11 @@ pub fn warpgroup_outer(shape: warpgroup_whitened::Shape) -> Entry<warpgroup_whit
     Entry::new(format!("warpgroup_outer_d{}", shape.width()))
 }
 
-/// Exponents of all components, for any shape; `gaps`: of samples with missing values, for diagonals.
-pub fn density<T: Element>(full: bool, gaps: bool) -> Entry<density::DensityArgs<T>> {
-    Entry::new(format!("density_{}_{}", if gaps { OBSERVED } else { shape(full) }, T::SUFFIX))
+/// Exponents of all components, for any shape; `gaps`: of samples with missing values, for diagonals; `around_means`: of differences from
+/// the means, in float64.
+pub fn density<T: Element>(full: bool, gaps: bool, around_means: bool) -> Entry<density::DensityArgs<T>> {
+    let shape = if gaps { OBSERVED } else { shape(full) };
+    Entry::new(format!("density_{shape}_{}{}", if around_means { "around_means_" } else { "" }, T::SUFFIX))
 }
 
 /// Scores, labels and responsibilities from exponents.

@@ -2,7 +2,8 @@
 //!
 //! With t = s·x + m, s = √(log₂e / 2) / σ and m = −μ·s, one component's log₂-density is a constant minus Σⱼ tⱼ².
 //! The sum over components is formed as Σₖ wₖ·2^qₖ with qₖ = seedₖ − Σⱼ tⱼ²: the constant goes into the factor wₖ in
-//! (0, 1], and its rounding error into seedₖ, so that no rounding of a constant repeats itself N times.
+//! (0, 1], and its rounding error into seedₖ, so that no rounding of a constant repeats itself N times. Where a component lies so
+//! far from the frame's centre that the digits of float64 do not suffice for this, t = s·(x′ − μ′) ([`Deviations`]).
 use crate::compensated::neumaier_sum;
 use crate::data::frame::{Float, Frame};
 use crate::model::linalg::{at_once, row_major, side_by_side, vectorised};
@@ -19,8 +20,10 @@ pub(crate) struct DeviceParameters<T> {
     pub n_features: usize,
     /// s (K, D), row-major.
     pub scale: Vec<T>,
-    /// m (K, D), row-major.
+    /// m (K, D), row-major; if `around_means`, the components' means in the frame.
     pub shift: Vec<T>,
+    /// Whether a sample's deviation is `scale`·(x′ − `shift`), or A·(x′ − `shift`): see [`Deviations::AroundMeans`].
+    pub around_means: bool,
     /// wₖ in [2⁻⁶⁰, 1], the largest 1; 0 for a component of weight zero (its scales and shifts are 0, its seed very low).
     pub weight: Vec<T>,
     /// The part of the constant that did not fit into wₖ.
@@ -31,6 +34,17 @@ pub(crate) struct DeviceParameters<T> {
     pub matrices: Matrices<T>,
     /// For samples with missing values, the constants of their columns.
     pub gaps: Option<ColumnConstants<T>>,
+}
+
+/// How the deviation t of a sample from a component is formed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deviations {
+    /// t = s·x′ + m, or A·x′ + m: one multiply-add for a number, of which little is lost while the component is near to the frame's
+    /// centre.
+    InFrame,
+    /// t = s·(x′ − μ′), or A·(x′ − μ′) with the component's mean μ′: the difference first, so that no digit is lost however far
+    /// from the frame's centre the component lies.
+    AroundMeans,
 }
 
 /// Constants of the columns, of which a sample takes part with those that it has values in:
@@ -74,16 +88,17 @@ impl<T: Float> DeviceParameters<T> {
     /// # Errors
     /// [`Error::Unsupported`] for full and tied covariances; [`Error::OutOfRange`] where a standard deviation is so
     /// small, or a mean so far, that t² would overflow `T`.
-    pub fn new(mixture: &Mixture, frame: &Frame) -> Result<Self> {
-        Self::new_in(None, mixture, frame)
+    pub fn new(mixture: &Mixture, frame: &Frame, deviations: Deviations) -> Result<Self> {
+        Self::new_in(None, mixture, frame, deviations)
     }
 
     /// As [`new`](Self::new), in the memory of former parameters.
-    fn new_in(memory: Option<Self>, mixture: &Mixture, frame: &Frame) -> Result<Self> {
+    fn new_in(memory: Option<Self>, mixture: &Mixture, frame: &Frame, deviations: Deviations) -> Result<Self> {
         let (k, d) = mixture.means().dim();
         let (scale, shift) = memory.map(|former| (former.scale, former.shift)).unwrap_or_default();
         let (mut scale, mut shift) = (numbers_in(scale, k * d), numbers_in(shift, k * d));
-        let component = |(c, (scale, shift)): (usize, (&mut [T], &mut [T]))| diagonal(mixture, frame, c, scale, shift);
+        let component =
+            |(c, (scale, shift)): (usize, (&mut [T], &mut [T]))| diagonal(mixture, frame, deviations, c, scale, shift);
         let constant: Vec<f64> = if k <= at_once(d) {
             let rows = scale.chunks_exact_mut(d).zip(shift.chunks_exact_mut(d)).enumerate();
             rows.map(component).collect::<Result<_>>()?
@@ -93,20 +108,25 @@ impl<T: Float> DeviceParameters<T> {
             let constant: Vec<Result<f64>> = rows.map(component).collect();
             constant.into_iter().collect::<Result<_>>()?
         };
-        Ok(Self::assemble((k, d), scale, shift, Matrices::Diagonal, &constant, frame))
+        Ok(Self::assemble((k, d), scale, shift, deviations, Matrices::Diagonal, &constant, frame))
     }
 
     /// As [`new`](Self::new), for all covariance types.
     ///
     /// # Errors
     /// [`Error::OutOfRange`], as [`new`](Self::new); the column is then the row of the matrix.
-    pub fn with_matrices(mixture: &Mixture, frame: &Frame) -> Result<Self> {
-        Self::with_matrices_in(None, mixture, frame)
+    pub fn with_matrices(mixture: &Mixture, frame: &Frame, deviations: Deviations) -> Result<Self> {
+        Self::with_matrices_in(None, mixture, frame, deviations)
     }
 
     /// As [`with_matrices`](Self::with_matrices), in the memory of former parameters.
-    pub fn with_matrices_in(memory: Option<Self>, mixture: &Mixture, frame: &Frame) -> Result<Self> {
-        let Some(factor) = mixture.factor() else { return Self::new_in(memory, mixture, frame) };
+    pub fn with_matrices_in(
+        memory: Option<Self>,
+        mixture: &Mixture,
+        frame: &Frame,
+        deviations: Deviations,
+    ) -> Result<Self> {
+        let Some(factor) = mixture.factor() else { return Self::new_in(memory, mixture, frame, deviations) };
         let (k, d) = mixture.means().dim();
         let zero = T::from_f64(0.0);
         let mut shift = vec![zero; k * d];
@@ -123,6 +143,7 @@ impl<T: Float> DeviceParameters<T> {
                     with_matrix(
                         mixture,
                         frame,
+                        deviations,
                         c,
                         &u,
                         shift,
@@ -137,15 +158,16 @@ impl<T: Float> DeviceParameters<T> {
                 let mut matrix = vec![zero; triangle(d)];
                 for_each_column(&u, frame, |j, column: &[_]| write_column(&mut matrix, j, column));
                 let rows = rows.enumerate().with_min_len(at_once(d * d / 4));
-                let component =
-                    |(c, shift): (usize, &mut [T])| with_matrix(mixture, frame, c, &u, shift, |_, _: &[_]| ());
+                let component = |(c, shift): (usize, &mut [T])| {
+                    with_matrix(mixture, frame, deviations, c, &u, shift, |_, _: &[_]| ())
+                };
                 (rows.map(component).collect(), vec![T::from_f64(1.0); k * d], Matrices::Shared(matrix))
             }
             // The types without matrices have no factor.
-            _ => return Self::new(mixture, frame),
+            _ => return Self::new(mixture, frame, deviations),
         };
         let constant: Vec<f64> = constant.into_iter().collect::<Result<_>>()?;
-        Ok(Self::assemble((k, d), scale, shift, matrices, &constant, frame))
+        Ok(Self::assemble((k, d), scale, shift, deviations, matrices, &constant, frame))
     }
 
     /// Whether the components have matrices that are not diagonal.
@@ -168,6 +190,7 @@ impl<T: Float> DeviceParameters<T> {
         let matrix = match &self.matrices {
             Matrices::Diagonal => 0,
             Matrices::Each(matrices) => matrices.len(),
+            Matrices::Shared(matrix) if self.around_means => self.n_components * matrix.len(),
             Matrices::Shared(matrix) => matrix.len(),
         };
         2 * self.scale.len() + matrix
@@ -178,21 +201,23 @@ impl<T: Float> DeviceParameters<T> {
         (n_components, n_features): (usize, usize),
         scale: Vec<T>,
         shift: Vec<T>,
+        deviations: Deviations,
         matrices: Matrices<T>,
         constant: &[f64],
         frame: &Frame,
     ) -> Self {
         let (offset, weight, seed) = weights_and_seeds(constant);
         let offset = offset + frame_offset(n_features, frame.log2_scale);
-        Self { n_components, n_features, scale, shift, weight, seed, offset, matrices, gaps: None }
+        let around_means = deviations == Deviations::AroundMeans;
+        Self { n_components, n_features, scale, shift, around_means, weight, seed, offset, matrices, gaps: None }
     }
 
     /// Converts a mixture with diagonal or spherical covariances for samples with missing values.
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn with_gaps(mixture: &Mixture, frame: &Frame) -> Result<Self> {
-        let parameters = Self::new(mixture, frame)?;
+    pub fn with_gaps(mixture: &Mixture, frame: &Frame, deviations: Deviations) -> Result<Self> {
+        let parameters = Self::new(mixture, frame, deviations)?;
         let (k, d) = mixture.means().dim();
         let weights = mixture.weights();
         let constant = |c: usize, j: usize| parameters.scale[c * d + j].into().log2();
@@ -243,8 +268,15 @@ fn feature_offset() -> f64 {
     -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log2()
 }
 
-/// Writes s and m of a component with a diagonal covariance, and returns log₂ of its weight and of the product of its scales.
-fn diagonal<T: Float>(mixture: &Mixture, frame: &Frame, c: usize, scale: &mut [T], shift: &mut [T]) -> Result<f64> {
+/// Writes s and m, or μ′, of a component with a diagonal covariance, and returns log₂ of its weight and of the product of its scales.
+fn diagonal<T: Float>(
+    mixture: &Mixture,
+    frame: &Frame,
+    deviations: Deviations,
+    c: usize,
+    scale: &mut [T],
+    shift: &mut [T],
+) -> Result<f64> {
     let weight = mixture.weights()[c];
     if weight == 0.0 {
         scale.fill(T::from_f64(0.0));
@@ -288,9 +320,17 @@ fn diagonal<T: Float>(mixture: &Mixture, frame: &Frame, c: usize, scale: &mut [T
             let columns = scale.iter().zip(&*means).zip(&frame.shift).zip(&frame.scale);
             for (to, (((&s, mean), frame_shift), frame_scale)) in shift.iter_mut().zip(columns) {
                 let s: f64 = s.into();
-                let m = (frame_shift - mean) * frame_scale * s;
-                // |x′| is below 16 by the choice of the frame; a scale that is denormal has lost its digits.
-                let fits = (16.0 * s + m.abs() <= T::MAX_DEVIATION) & (s >= T::MIN_POSITIVE);
+                let (m, fits) = match deviations {
+                    // |x′| is below 16 by the choice of the frame.
+                    Deviations::InFrame => {
+                        let m = (frame_shift - mean) * frame_scale * s;
+                        (m, 16.0 * s + m.abs() <= T::MAX_DEVIATION)
+                    }
+                    // A deviation may overflow: its square is infinite, and the component's density zero.
+                    Deviations::AroundMeans => ((mean - frame_shift) * frame_scale, s < f64::INFINITY),
+                };
+                // A scale that is denormal has lost its digits.
+                let fits = fits & (s >= T::MIN_POSITIVE);
                 usable &= fits;
                 *to = T::from_f64(if fits { m } else { f64::NAN });
             }
@@ -359,6 +399,7 @@ fn write_column<T: Float>(out: &mut [T], j: usize, column: &[T]) {
 fn with_matrix<T: Float>(
     mixture: &Mixture,
     frame: &Frame,
+    deviations: Deviations,
     c: usize,
     u: &[f64],
     shift: &mut [T],
@@ -396,11 +437,16 @@ fn with_matrix<T: Float>(
         return Ok(f64::NEG_INFINITY);
     }
     for (i, (to, &pivot)) in shift.iter_mut().zip(&pivots).enumerate() {
-        // |x′| is below 16 by the choice of the frame; a pivot that is denormal has lost its digits.
-        if !(16.0 * sizes[i] + shifts[i].abs() <= T::MAX_DEVIATION && pivot.into() >= T::MIN_POSITIVE) {
+        let (m, fits) = match deviations {
+            // |x′| is below 16 by the choice of the frame.
+            Deviations::InFrame => (shifts[i], 16.0 * sizes[i] + shifts[i].abs() <= T::MAX_DEVIATION),
+            Deviations::AroundMeans => ((mean[i] - frame.shift[i]) * frame.scale[i], sizes[i] < f64::INFINITY),
+        };
+        // A pivot that is denormal has lost its digits.
+        if !(fits && pivot.into() >= T::MIN_POSITIVE) {
             return Err(Error::OutOfRange { component: c, column: i, precision: T::NAME });
         }
-        *to = T::from_f64(shifts[i]);
+        *to = T::from_f64(m);
     }
     let mut product = LogProduct::default();
     product.multiply_all(&pivots);

@@ -5,7 +5,7 @@ pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 pub(crate) mod device_parameters;
-pub(crate) mod either_precision;
+pub(crate) mod enough_digits;
 pub(crate) mod parts;
 pub(crate) mod reference;
 pub(crate) mod sharded;

@@ -123,7 +123,9 @@ impl Evaluator for ReferenceEvaluator {
                 *centre += first[c * d + j] / counts[c];
             }
         }
-        // Around these means the first moments are zero but for the rounding of the means themselves.
+        // Around these means the first moments are zero but for the rounding of the means themselves, which is much where they are far
+        // from the origin.
+        let mut first = Sums::new(k * d);
         let mut second = Covariances::zeros(mixture.covariance_type(), k, d);
         let mut sums = Sums::new(second.iter().count());
         let mut difference = vec![0.0; d];
@@ -133,12 +135,13 @@ impl Evaluator for ReferenceEvaluator {
                 completion.fill(c, x, &mut filled);
                 for (j, difference) in difference.iter_mut().enumerate() {
                     *difference = filled[j] - centres[[c, j]];
+                    first.add(c * d + j, r * *difference);
                 }
                 match &second {
                     Covariances::Full(_) => sums.add_outer(c * d * d, r, &difference),
                     Covariances::Tied(_) => sums.add_outer(0, r, &difference),
-                    Covariances::Diag(_) => (0..d).for_each(|j| sums.add(c * d + j, r * difference[j].powi(2))),
-                    Covariances::Spherical(_) => sums.add(c, r * difference.iter().map(|v| v * v).sum::<f64>()),
+                    Covariances::Diag(_) => (0..d).for_each(|j| sums.add(c * d + j, r * difference[j] * difference[j])),
+                    Covariances::Spherical(_) => sums.add(c, difference.iter().map(|v| r * v * v).sum()),
                 }
                 // The covariance of what is missing.
                 let (missing, covariance) = completion.covariance(c);
@@ -164,7 +167,8 @@ impl Evaluator for ReferenceEvaluator {
         Statistics::from_centred_sums(CentredSums {
             weight: self.total_weight,
             log_likelihood: log_likelihood.totals()[0],
-            first: Array2::zeros((k, d)),
+            // The shape is the means'.
+            first: Array2::from_shape_vec((k, d), first.totals()).unwrap_or_default(),
             centres,
             counts,
             second,

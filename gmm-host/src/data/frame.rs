@@ -2,14 +2,15 @@
 //!
 //! The data is centred once, in float64, and each column is scaled by a power of two, which is exact. So a data set that is
 //! far from the origin, or in an extreme unit, loses nothing when it is rounded to the working precision. A component that
-//! is narrow and far from the centre still loses digits in float32; `either_precision.rs` bounds the loss.
+//! is narrow and far from the centre still loses digits; `backends/enough_digits.rs` bounds the loss, and says what is done about it.
 use crate::model::linalg::{for_each_matrix, vectorised};
-use crate::{CentredSums, CovarianceType, Covariances, Samples, View};
+use crate::{CentredSums, CovarianceType, Covariances, Precision, Samples, View};
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 
 /// A number type that samples are evaluated in.
 pub(crate) trait Float: Copy + PartialOrd + Send + Sync + 'static + Into<f64> {
+    const PRECISION: Precision;
     /// Name of the type.
     const NAME: &'static str;
     /// Largest |t| whose square, summed over the features, stays finite.
@@ -26,6 +27,7 @@ pub(crate) trait Float: Copy + PartialOrd + Send + Sync + 'static + Into<f64> {
     fn is_finite(self) -> bool;
 }
 impl Float for f32 {
+    const PRECISION: Precision = Precision::Float32;
     const NAME: &'static str = "float32";
     const MAX_DEVIATION: f64 = (1u64 << 56) as f64;
     const MIN_POSITIVE: f64 = f32::MIN_POSITIVE as f64;
@@ -39,6 +41,7 @@ impl Float for f32 {
     }
 }
 impl Float for f64 {
+    const PRECISION: Precision = Precision::Float64;
     const NAME: &'static str = "float64";
     const MAX_DEVIATION: f64 = 1e150;
     const MIN_POSITIVE: f64 = f64::MIN_POSITIVE;
@@ -146,6 +149,11 @@ impl Frame {
         }
         let inverse = scale.iter().map(|v| 1.0 / v).collect();
         Self { shift, scale, inverse, log2_scale }
+    }
+
+    /// The frame of D features that leaves all numbers as they are: no digit of any sample is rounded.
+    pub fn identity(d: usize) -> Self {
+        Self { shift: vec![0.0; d], scale: vec![1.0; d], inverse: vec![1.0; d], log2_scale: 0.0 }
     }
 
     /// Converts sums in this frame, with second moments `diag`, `tied` or `full`, to the units of the data and to the shape of

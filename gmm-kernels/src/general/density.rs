@@ -9,6 +9,10 @@
 //! takes part with the features that it has: qₖ = seedₖ − Σⱼ ((aₖⱼ·xⱼ + bₖⱼ)² + cₖⱼ), where j runs over the observed features, and c is
 //! the constant of a feature.
 //!
+//! `density_diag_around_means_f64`, `density_full_around_means_f64`, `density_observed_around_means_f64`: the same with
+//! Aₖ·(x − bₖ) in the place of Aₖ·x + bₖ, where b are the components' means, so that no digit is lost however far from the samples'
+//! zero a component lies. An exponent may be −∞.
+//!
 //! * Launch: any one-dimensional grid, block of whole warps; no shared memory.
 //! * Necessary work for each sample and component: D·(D + 3)/2 multiply-adds (a triangle, rounded up to whole panels of rows),
 //!   or 2·D, 3·D with missing values.
@@ -43,7 +47,7 @@ pub struct DensityArgs<T> {
     pub matrices: *const T,
     /// Elements from one component's triangle to the next; 0: all share one. Diagonals: from one group to the next.
     pub matrix_stride: u64,
-    /// b (K, D rounded up to a multiple of [`ROWS`]); not read for diagonals.
+    /// b (K, D rounded up to a multiple of [`ROWS`]), `around_means` the means; not read for diagonals.
     pub shifts: *const T,
     /// Seeds (K, rounded up to a multiple of [`COMPONENTS`]).
     pub seeds: *const T,

@@ -7,18 +7,18 @@ use super::moments::{EStep, Layout, MAX_PENDING, SegmentSums, Sums, Totals};
 use super::posterior::{Labels, Responsibilities};
 use super::real::Real;
 use super::resident::{Resident, Zeros};
-use crate::backends::device_parameters::DeviceParameters;
-use crate::backends::either_precision::Float32Evaluator;
+use crate::backends::device_parameters::{Deviations, DeviceParameters};
+use crate::backends::enough_digits::FramedEvaluator;
 use crate::compensated::neumaier_sum;
 use crate::data::frame::Frame;
 use crate::data::samples::weight_scale;
 use crate::evaluator::check_features;
-use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics};
+use crate::{CentredSums, Description, Error, Evaluator, Mixture, Precision, Result, Rows, Samples, Statistics};
 use ndarray::{Array1, Array2};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::f64::consts::LN_2;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Work of fewer fused multiply-adds of single elements than this is done by the calling thread: it takes less time than
@@ -34,6 +34,7 @@ const SEGMENT_ELEMENTS: usize = 1 << 22;
 pub(super) struct Engine<'a, T> {
     samples: Samples<'a>,
     data: Arc<Resident<T>>,
+    deviations: Deviations,
     /// The samples' weights over `weight_scale`, a power of two that brings the largest to about one.
     weights: Option<Arc<[f64]>>,
     weight_scale: f64,
@@ -71,11 +72,20 @@ impl<T> Clone for Spare<T> {
 }
 
 impl<'a, T: Real> Engine<'a, T> {
-    pub fn new(samples: Samples<'a>, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
+    /// `deviations`: how samples are compared with components. Where it is [`Deviations::AroundMeans`], the samples keep all their
+    /// digits, in a frame that changes nothing.
+    pub fn new(samples: Samples<'a>, deviations: Deviations, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
         let n_threads = pool.as_ref().map_or_else(rayon::current_num_threads, |pool| pool.current_num_threads());
+        let resident = || {
+            let frame = match deviations {
+                Deviations::InFrame => Frame::of_samples(&samples),
+                Deviations::AroundMeans => Frame::identity(samples.n_features()),
+            };
+            Resident::new(&samples, frame, isa)
+        };
         let data = match &pool {
-            Some(pool) => pool.install(|| Resident::new(&samples, isa)),
-            None => Resident::new(&samples, isa),
+            Some(pool) => pool.install(resident),
+            None => resident(),
         };
         let weight_scale = samples.weights().map_or(1.0, weight_scale);
         let weights = samples.weights().map(|w| w.iter().map(|w| w / weight_scale).collect());
@@ -85,6 +95,7 @@ impl<'a, T: Real> Engine<'a, T> {
         Self {
             samples,
             data,
+            deviations,
             weights,
             weight_scale,
             total_weight,
@@ -100,9 +111,9 @@ impl<'a, T: Real> Engine<'a, T> {
     /// The mixture's parameters for these samples. Where values are missing, its covariances have to be diagonal or spherical.
     fn parameters(&self, mixture: &Mixture) -> Result<DeviceParameters<T>> {
         match &self.observed {
-            None => DeviceParameters::with_matrices(mixture, &self.data.frame),
+            None => DeviceParameters::with_matrices(mixture, &self.data.frame, self.deviations),
             Some(observed) => {
-                let parameters = DeviceParameters::with_gaps(mixture, &self.data.frame)?;
+                let parameters = DeviceParameters::with_gaps(mixture, &self.data.frame, self.deviations)?;
                 Ok(parameters.with_mean_offset(observed, self.total_weight))
             }
         }
@@ -162,15 +173,45 @@ impl<'a, T: Real> Engine<'a, T> {
             Some(weights) => {
                 let mut log2 = vec![0.0; samples.len()];
                 self.isa.run(PerSample { chunk, out: &mut log2 });
-                neumaier_sum(log2.iter().zip(&weights[samples]).map(|(v, w)| v * w))
+                // A sample without weight contributes nothing, even where its log-likelihood is not finite.
+                let weighted = log2.iter().zip(&weights[samples]).filter(|(_, w)| **w > 0.0);
+                neumaier_sum(weighted.map(|(v, w)| v * w))
             }
         }
     }
 
+    /// The E-step around `centres` in the frame (K, D), as its totals and in the units of the data.
+    fn sums(
+        &mut self,
+        mixture: &Mixture,
+        parameters: &DeviceParameters<T>,
+        layout: Layout,
+        centres: Array2<f64>,
+    ) -> CentredSums {
+        let leading = leading_rows(parameters);
+        let padded = Self::padded(&centres, layout);
+        let (log2, totals) = self.all_sums(parameters, leading, layout, &padded);
+        let (frame, scale) = (&self.data.frame, self.weight_scale);
+        let mut sums = estep::centred_sums(mixture, parameters, frame, layout, centres, &totals, scale);
+        if !self.spare.sums.is_empty() {
+            self.spare.matrices = Some(totals.matrices);
+        }
+        sums.weight = self.total_weight;
+        sums.log_likelihood = (self.total_weight * parameters.offset + log2 * scale) * LN_2;
+        sums
+    }
+
+    /// The first sample with weight that is infinitely far from every component.
+    fn unreachable(&mut self, mixture: &Mixture) -> Result<usize> {
+        let weight = self.weights.clone();
+        let scores = self.score_samples(mixture)?;
+        let counts = |row: usize| weight.as_ref().is_none_or(|weights| weights[row] > 0.0);
+        Ok(scores.iter().enumerate().position(|(row, v)| *v == f64::NEG_INFINITY && counts(row)).unwrap_or(0))
+    }
+
     /// The centres of the moments, as rows of `layout.width` elements.
-    fn padded_centres(&self, mixture: &Mixture, parameters: &DeviceParameters<T>, layout: Layout) -> Buffer<T> {
-        let mut padded = buffer(parameters.n_components * layout.width);
-        let centres = estep::centres(mixture, parameters, &self.data.frame, layout);
+    fn padded(centres: &Array2<f64>, layout: Layout) -> Buffer<T> {
+        let mut padded = buffer(centres.nrows() * layout.width);
         for (to, from) in padded.chunks_mut(layout.width).zip(centres.rows()) {
             to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from));
         }
@@ -261,7 +302,9 @@ impl<'a, T: Real> Engine<'a, T> {
     }
 }
 
-impl Float32Evaluator for Engine<'_, f32> {
+impl<T: Real> FramedEvaluator for Engine<'_, T> {
+    const PRECISION: Precision = T::PRECISION;
+
     fn frame(&self) -> &Frame {
         &self.data.frame
     }
@@ -271,12 +314,15 @@ impl Float32Evaluator for Engine<'_, f32> {
     }
 
     fn holds_moments(&self, mixture: &Mixture) -> bool {
-        // Their squares, of a few thousand samples each, are then far from the ends of float32's range.
-        const DEVIATIONS: RangeInclusive<f64> = 1e-12..=1e12;
+        // The squares of the deviations, of a few thousand samples each, are then far from the ends of the type's range.
+        let deviations = match Self::PRECISION {
+            Precision::Float32 => 1e-12..=1e12,
+            Precision::Float64 => 1e-140..=1e140,
+        };
         let scales = self.data.frame.scale.iter().enumerate();
         let mut counted = (0..mixture.n_components()).filter(|&c| mixture.weights()[c] > 0.0);
         let of_component =
-            |c: usize| scales.clone().all(|(j, scale)| DEVIATIONS.contains(&(mixture.variance(c, j).sqrt() * scale)));
+            |c: usize| scales.clone().all(|(j, scale)| deviations.contains(&(mixture.variance(c, j).sqrt() * scale)));
         counted.all(of_component)
     }
 }
@@ -297,7 +343,14 @@ impl<T: Real> Evaluator for Engine<'_, T> {
     fn describe(&self) -> Description {
         let (threads, isa) = (self.n_threads, self.isa.name());
         let plural = if threads == 1 { "" } else { "s" };
-        Description { device: format!("cpu ({threads} thread{plural}, {isa}, {})", T::NAME), kernel: isa.into() }
+        let around = match self.deviations {
+            Deviations::InFrame => "",
+            Deviations::AroundMeans => " around each mean",
+        };
+        Description {
+            device: format!("cpu ({threads} thread{plural}, {isa}, {}{around})", T::NAME),
+            kernel: isa.into(),
+        }
     }
 
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
@@ -365,18 +418,23 @@ impl<T: Real> Evaluator for Engine<'_, T> {
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
         check_features(mixture, self.data.d)?;
         let parameters = self.parameters(mixture)?;
-        let leading = leading_rows(&parameters);
-        let near_zero = || estep::is_near_zero(mixture, &parameters, &self.data.frame);
+        let around_means = self.deviations == Deviations::AroundMeans;
+        let near_zero = || !around_means && estep::is_near_zero(mixture, &parameters, &self.data.frame);
         let layout = Layout::new(&parameters, self.data.lanes, near_zero);
-        let centres = self.padded_centres(mixture, &parameters, layout);
-        let (log2, totals) = self.all_sums(&parameters, leading, layout, &centres);
-        let scale = self.weight_scale;
-        let mut sums = estep::centred_sums(mixture, &parameters, &self.data.frame, layout, &totals, scale);
-        if !self.spare.sums.is_empty() {
-            self.spare.matrices = Some(totals.matrices);
+        let centres = match layout.around_zero {
+            true => Array2::zeros(mixture.means().dim()),
+            false => estep::means(mixture, &parameters, &self.data.frame),
+        };
+        let mut sums = self.sums(mixture, &parameters, layout, centres);
+        if sums.log_likelihood == f64::NEG_INFINITY {
+            return Err(Error::UnreachableSample { row: self.unreachable(mixture)? });
         }
-        sums.weight = self.total_weight;
-        sums.log_likelihood = (self.total_weight * parameters.offset + log2 * scale) * LN_2;
+        if T::PRECISION == Precision::Float64 && sums.cancel(mixture) {
+            let centres = sums.new_centres();
+            let centres = Array2::from_shape_fn(centres.dim(), |(c, j)| self.data.frame.apply(j, centres[[c, j]]));
+            let layout = Layout::new(&parameters, self.data.lanes, || false);
+            sums = self.sums(mixture, &parameters, layout, centres);
+        }
         Statistics::from_centred_sums(sums)
     }
 

@@ -8,22 +8,12 @@ use crate::{CentredSums, Covariances, Mixture};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, s};
 use std::f64::consts::LOG2_E;
 
-/// Centres of the moments in the frame (K, D), exactly as the kernel uses them: the rounded means, or zero.
-pub(super) fn centres<T: Real>(
-    mixture: &Mixture,
-    parameters: &DeviceParameters<T>,
-    frame: &Frame,
-    layout: Layout,
-) -> Array2<f64> {
-    if layout.around_zero {
-        return Array2::zeros(mixture.means().dim());
-    }
-    Array2::from_shape_fn(mixture.means().dim(), |(c, j)| {
-        // The mean of a component of weight zero may be so far away that it cannot be rounded.
-        match parameters.weight[c].into() == 0.0 {
-            true => 0.0,
-            false => T::from_f64(frame.apply(j, mixture.means()[[c, j]])).into(),
-        }
+/// The mixture's means in the frame (K, D), as they are rounded; zeros for a component of weight zero, whose mean may be so far away
+/// that it cannot be rounded.
+pub(super) fn means<T: Real>(mixture: &Mixture, parameters: &DeviceParameters<T>, frame: &Frame) -> Array2<f64> {
+    Array2::from_shape_fn(mixture.means().dim(), |(c, j)| match parameters.weight[c].into() == 0.0 {
+        true => 0.0,
+        false => T::from_f64(frame.apply(j, mixture.means()[[c, j]])).into(),
     })
 }
 
@@ -55,18 +45,18 @@ fn add_squares<T: Real>(sums: &mut [f64], numbers: &[T]) {
     }
 }
 
-/// The kernel's `totals`, which lie as `layout` says, in the units of the data. `factor` is what the kernel's weights have to
-/// be multiplied by to give the samples' weights.
+/// The kernel's `totals` around `centres`, which lie as `layout` says, in the units of the data. `factor` is what the kernel's weights
+/// have to be multiplied by to give the samples' weights.
 pub(super) fn centred_sums<T: Real>(
     mixture: &Mixture,
     parameters: &DeviceParameters<T>,
     frame: &Frame,
     layout: Layout,
+    centres: Array2<f64>,
     totals: &Totals,
     factor: f64,
 ) -> CentredSums {
     let (k, d) = mixture.means().dim();
-    let centres = centres(mixture, parameters, frame, layout);
     let spread: Vec<f64> = totals.spread.iter().map(|v| factor * v).collect();
     let sums = &totals.matrices;
     let counts = Array1::from_iter(spread[..k].iter().copied());

@@ -182,6 +182,13 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Evaluate<'_, T, REGISTERS> {
                     }
                 }
             }
+            _ if parameters.around_means => {
+                let (x, scratch) = (elements::<T, S>(x), elements_mut::<T, S>(&mut scratch[..REGISTERS * d]));
+                for (c, q) in q.iter_mut().enumerate() {
+                    let q = elements_mut::<T, S>(q);
+                    around_mean(simd, AroundMean::<T, REGISTERS> { x, parameters, c, differences: &mut *scratch, q });
+                }
+            }
             Matrices::Diagonal if parameters.gaps.is_some() => {
                 diagonal::<T, S, REGISTERS, true>(simd, x, parameters, q);
             }
@@ -244,6 +251,88 @@ fn diagonal<T: Real, S: Simd, const REGISTERS: usize, const GAPS: bool>(
         }
         start += length;
     }
+}
+
+/// Runs `around_mean` in a function that is compiled for `S`, and that is not inlined here.
+#[inline(never)]
+fn around_mean<T: Real, S: Simd, const REGISTERS: usize>(simd: S, around_mean: AroundMean<'_, T, REGISTERS>) {
+    simd.vectorize(around_mean);
+}
+
+/// The exponents `q` of component `c` for the samples of a group, from their differences from its mean, of any type of matrix, with
+/// missing values or without.
+struct AroundMean<'a, T, const REGISTERS: usize> {
+    x: &'a [T],
+    parameters: &'a DeviceParameters<T>,
+    c: usize,
+    /// Room for the differences (REGISTERS, D).
+    differences: &'a mut [T],
+    q: &'a mut [T],
+}
+
+impl<T: Real, const REGISTERS: usize> WithSimd for AroundMean<'_, T, REGISTERS> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { parameters, c, .. } = self;
+        let d = parameters.n_features;
+        let (x, y) = (T::registers::<S>(self.x), T::registers_mut::<S>(self.differences));
+        let all = T::registers_mut::<S>(self.q);
+        let mut q = [T::splat(simd, parameters.seed[c]); REGISTERS];
+        let means = &parameters.shift[c * d..][..d];
+        for g in 0..REGISTERS {
+            for (j, &mean) in means.iter().enumerate() {
+                y[g * d + j] = T::sub(simd, x[g * d + j], T::splat(simd, mean));
+            }
+        }
+        if parameters.has_triangles() {
+            let matrix = parameters.triangle(c);
+            let mut i = 0;
+            while i < d {
+                let zero = [[T::splat(simd, T::from_f64(0.0)); REGISTERS]; 2];
+                let entries = match d - i {
+                    1 => {
+                        let [a] = rows::<T, S, 1, REGISTERS>(simd, matrix, i, y, d, 0..d, [zero[0]]);
+                        [a, zero[1]]
+                    }
+                    _ => rows::<T, S, 2, REGISTERS>(simd, matrix, i, y, d, 0..d, zero),
+                };
+                for entry in &entries {
+                    for g in 0..REGISTERS {
+                        q[g] = T::sub_mul(simd, entry[g], entry[g], q[g]);
+                    }
+                }
+                i += 2;
+            }
+        } else {
+            let scale = &parameters.scale[c * d..][..d];
+            for g in 0..REGISTERS {
+                for (j, &scale) in scale.iter().enumerate() {
+                    let t = T::mul(simd, y[g * d + j], T::splat(simd, scale));
+                    q[g] = match &parameters.gaps {
+                        None => T::sub_mul(simd, t, t, q[g]),
+                        Some(gaps) => {
+                            let observed = T::is_number(simd, x[g * d + j]);
+                            let constant = T::splat(simd, gaps.constants[c * d + j]);
+                            T::add(simd, q[g], T::only(simd, observed, T::sub_mul(simd, t, t, constant)))
+                        }
+                    };
+                }
+            }
+        }
+        // The difference of two infinite exponents would not be a number.
+        for g in 0..REGISTERS {
+            all[g] = T::max(simd, q[g], T::splat(simd, T::from_f64(T::DEAD)));
+        }
+    }
+}
+
+/// Whether a sample whose largest exponent is this one is infinitely far from every component: the exponents were raised to
+/// [`DEAD`](crate::data::frame::Float::DEAD), of which half is far below those of any other sample.
+#[inline(always)]
+pub(super) fn is_unreachable<T: Real>(exponent: f64) -> bool {
+    exponent < T::DEAD / 2.0
 }
 
 /// How many groups ahead the samples are read.
@@ -591,7 +680,8 @@ impl<T: Real, S: Simd> Product<T, S> {
         self.factors += width;
         if let Some(shift) = shift {
             for &shift in &elements::<T, S>(&shift)[..width.min(n)] {
-                self.shift += shift.into();
+                let shift: f64 = shift.into();
+                self.shift += if is_unreachable::<T>(shift) { f64::NEG_INFINITY } else { shift };
             }
         }
     }
@@ -633,7 +723,7 @@ impl<T: Real> WithSimd for Total<'_, T> {
     }
 }
 
-/// log₂ p − offset of each sample of a chunk, into `out` (n,).
+/// log₂ p − offset of each sample of a chunk, into `out` (n,); −∞ for one that is infinitely far from every component.
 pub(crate) struct PerSample<'a, T> {
     pub chunk: Chunk<'a, T>,
     pub out: &'a mut [f64],
@@ -648,7 +738,8 @@ pub(super) fn logarithms<T: Real, S: Simd>(out: &mut [f64], sum: &[T::Reg<S>], s
     }
     if let Some(shift) = shift {
         for (out, &v) in out.iter_mut().zip(elements::<T, S>(shift)) {
-            *out += v.into();
+            let v: f64 = v.into();
+            *out = if is_unreachable::<T>(v) { f64::NEG_INFINITY } else { *out + v };
         }
     }
 }

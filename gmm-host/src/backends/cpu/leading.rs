@@ -34,7 +34,11 @@ fn margin<T: Real>() -> f64 {
 /// noncentral χ², of which the normal distribution of the same mean and variance is taken.
 pub(crate) fn leading_rows<T: Real>(parameters: &DeviceParameters<T>) -> Option<usize> {
     let (k, d) = (parameters.n_components, parameters.n_features);
-    if !matches!(parameters.matrices, Matrices::Each(_)) || d < MIN_FEATURES || k < MIN_COMPONENTS {
+    if !matches!(parameters.matrices, Matrices::Each(_))
+        || parameters.around_means
+        || d < MIN_FEATURES
+        || k < MIN_COMPONENTS
+    {
         return None;
     }
     let alive: Vec<usize> = (0..k).filter(|&c| parameters.weight[c].into() > 0.0).collect();
@@ -317,6 +321,8 @@ mod tests {
     use crate::backends::cpu::isa::Isa;
     use crate::backends::cpu::kernel::{Chunk, PerSample, Scratch};
     use crate::backends::cpu::resident::Resident;
+    use crate::backends::device_parameters::Deviations;
+    use crate::data::frame::Frame;
     use crate::{Covariances, Mixture, Samples};
     use ndarray::{Array1, Array2, Array3};
 
@@ -356,8 +362,8 @@ mod tests {
             let (x, mixture) = clouds(apart);
             let samples = Samples::from_f32(x.view()).unwrap();
             for isa in Isa::available() {
-                let data = Resident::<T>::new(&samples, isa);
-                let parameters = DeviceParameters::with_matrices(&mixture, &data.frame).unwrap();
+                let data = Resident::<T>::new(&samples, Frame::of_samples(&samples), isa);
+                let parameters = DeviceParameters::with_matrices(&mixture, &data.frame, Deviations::InFrame).unwrap();
                 let all = log2(isa, &data, &parameters, None);
                 for leading in [8, 16, 32] {
                     // To the bit: what is left out is below the rounding of the sum.
@@ -377,8 +383,9 @@ mod tests {
     fn rows_are_left_out_where_components_are_far_apart() {
         let leading = |apart| {
             let (x, mixture) = clouds(apart);
-            let data = Resident::<f32>::new(&Samples::from_f32(x.view()).unwrap(), Isa::best());
-            leading_rows(&DeviceParameters::<f32>::with_matrices(&mixture, &data.frame).unwrap())
+            let samples = Samples::from_f32(x.view()).unwrap();
+            let data = Resident::<f32>::new(&samples, Frame::of_samples(&samples), Isa::best());
+            leading_rows(&DeviceParameters::<f32>::with_matrices(&mixture, &data.frame, Deviations::InFrame).unwrap())
         };
         assert_eq!(leading(0.0), None);
         assert_eq!(leading(20.0), Some(STEP));

@@ -10,7 +10,8 @@ mod posterior;
 pub(crate) mod real;
 mod resident;
 
-use crate::backends::either_precision::EitherPrecision;
+use crate::backends::device_parameters::Deviations;
+use crate::backends::enough_digits::EnoughDigits;
 use crate::{ChunkedEvaluator, Error, Evaluator, Result, Samples, View};
 use engine::Engine;
 use isa::Isa;
@@ -47,32 +48,53 @@ enum AnyEngine<'a> {
 /// The engine of samples without missing values.
 #[derive(Debug)]
 enum Complete<'a> {
-    F32(EitherPrecision<'a, Engine<'a, f32>>),
-    F64(Engine<'a, f64>),
+    F32(EnoughDigits<'a, Engine<'a, f32>>),
+    F64(EnoughDigits<'a, Engine<'a, f64>>),
+}
+
+/// How evaluators of the same samples with more digits use one copy of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Copies {
+    /// All of them use the same one.
+    One,
+    /// Each has its own.
+    Each,
 }
 
 impl<'a> Complete<'a> {
     fn new(samples: Samples<'a>, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
-        match samples.view() {
-            View::F32(_) => {
-                let float32 = Engine::new(samples.clone(), pool.clone(), isa);
-                Self::F32(EitherPrecision::new(float32, open_float64(samples, pool, isa)))
-            }
-            View::F64(_) => Self::F64(Engine::new(samples, pool, isa)),
-        }
+        Self::with_copies(samples, Copies::One, pool, isa)
     }
 
     /// As [`new`](Self::new), for an engine that threads of rayon evaluate. Evaluators that share it ([`Evaluator::share`]) make each
-    /// its own float64 copy of the samples: one copy for all takes a lock, under which such a thread could begin another
+    /// its own copy of the samples with more digits: one copy for all takes a lock, under which such a thread could begin another
     /// evaluation that waits for the same lock.
     fn of_part(samples: Samples<'a>, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
+        Self::with_copies(samples, Copies::Each, pool, isa)
+    }
+
+    fn with_copies(samples: Samples<'a>, copies: Copies, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
         match samples.view() {
             View::F32(_) => {
-                let float32 = Engine::new(samples.clone(), pool.clone(), isa);
-                let open = move || Ok(Box::new(Engine::<f64>::new(samples.clone(), pool.clone(), isa)) as _);
-                Self::F32(EitherPrecision::new(float32, open))
+                let float32 = Engine::new(samples.clone(), Deviations::InFrame, pool.clone(), isa);
+                let around_means = open_float64(samples.clone(), Deviations::AroundMeans, copies, pool.clone(), isa);
+                let in_frame = open_float64(samples, Deviations::InFrame, copies, pool, isa);
+                let around_means: Arc<dyn Fn() -> _ + Send + Sync + 'a> = Arc::new(around_means);
+                Self::F32(EnoughDigits::new(float32, move || {
+                    let around_means = Arc::clone(&around_means);
+                    Ok(match in_frame()? {
+                        Float64::Whole(engine) => {
+                            Box::new(EnoughDigits::new(engine, move || around_means().map(Float64::boxed)))
+                        }
+                        Float64::Chunks(evaluator) => evaluator,
+                    })
+                }))
             }
-            View::F64(_) => Self::F64(Engine::new(samples, pool, isa)),
+            View::F64(_) => {
+                let float64 = Engine::new(samples.clone(), Deviations::InFrame, pool.clone(), isa);
+                let around_means = open_float64(samples, Deviations::AroundMeans, copies, pool, isa);
+                Self::F64(EnoughDigits::new(float64, move || around_means().map(Float64::boxed)))
+            }
         }
     }
 
@@ -164,24 +186,52 @@ fn start_threads(n_threads: usize) -> Result<Arc<ThreadPool>> {
     pool.map(Arc::new).map_err(|e| Error::Threads { n_threads, message: e.to_string() })
 }
 
-/// Makes evaluators of float32 samples in float64. All that it makes of the same samples share one copy of these; more
-/// than [`MAX_FLOAT64`] elements are made float64 in chunks, by each evaluator for itself.
+/// An evaluator in float64.
+enum Float64<'a> {
+    Whole(Engine<'a, f64>),
+    /// Of chunks, each of which has its own evaluators.
+    Chunks(Box<dyn Evaluator + 'a>),
+}
+
+impl<'a> Float64<'a> {
+    fn boxed(self) -> Box<dyn Evaluator + 'a> {
+        match self {
+            Self::Whole(engine) => Box::new(engine),
+            Self::Chunks(evaluator) => evaluator,
+        }
+    }
+}
+
+/// Makes evaluators of samples in float64. With [`Copies::One`] all that it makes of the same samples share one copy of these; more
+/// than [`MAX_FLOAT64`] elements are converted in chunks, by each evaluator for itself.
 fn open_float64<'a>(
     samples: Samples<'a>,
+    deviations: Deviations,
+    copies: Copies,
     pool: Option<Arc<ThreadPool>>,
     isa: Isa,
-) -> impl Fn() -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a {
+) -> impl Fn() -> Result<Float64<'a>> + Send + Sync + 'a {
     let whole: Mutex<Option<Engine<'a, f64>>> = Mutex::new(None);
     move || {
+        let engine = || Engine::new(samples.clone(), deviations, pool.clone(), isa);
+        if copies == Copies::Each {
+            return Ok(Float64::Whole(engine()));
+        }
         let rows = MAX_FLOAT64 / samples.n_features();
         if samples.n_samples() <= rows {
             let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
-            let engine = whole.get_or_insert_with(|| Engine::new(samples.clone(), pool.clone(), isa));
-            return Ok(Box::new(engine.clone()));
+            return Ok(Float64::Whole(whole.get_or_insert_with(engine).clone()));
         }
         let pool = pool.clone();
-        let load = move |chunk| Ok(Box::new(Engine::<f64>::new(chunk, pool.clone(), isa)) as _);
-        Ok(Box::new(ChunkedEvaluator::of_samples(samples.clone(), rows.max(1), load)?))
+        let load = move |chunk: Samples<'a>| -> Result<Box<dyn Evaluator + 'a>> {
+            let engine = Engine::<f64>::new(chunk.clone(), deviations, pool.clone(), isa);
+            if deviations == Deviations::AroundMeans {
+                return Ok(Box::new(engine));
+            }
+            let around_means = open_float64(chunk, Deviations::AroundMeans, Copies::Each, pool.clone(), isa);
+            Ok(Box::new(EnoughDigits::new(engine, move || around_means().map(Float64::boxed))))
+        };
+        Ok(Float64::Chunks(Box::new(ChunkedEvaluator::of_samples(samples.clone(), rows.max(1), load)?)))
     }
 }
 

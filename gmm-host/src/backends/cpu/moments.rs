@@ -358,7 +358,7 @@ impl<T: Real, S: Simd> Visitor<T, S> for Moments<'_, T, S> {
                 weight.fill(T::from_f64(0.0));
                 for ((to, &w), log2) in weight.iter_mut().zip(weights).zip(log2) {
                     *to = T::from_f64(w);
-                    self.log2 += w * log2;
+                    self.log2 += if w > 0.0 { w * log2 } else { 0.0 };
                 }
             }
         }

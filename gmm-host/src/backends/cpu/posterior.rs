@@ -1,12 +1,13 @@
 //! Labels and responsibilities: the terms of the log-sum-exp, compared with each other or divided by their sum.
-use super::kernel::{Chunk, GROUP, Group, Visitor};
+use super::kernel::{Chunk, GROUP, Group, Visitor, is_unreachable};
 use super::real::{Real, elements, lanes};
 use pulp::{Simd, WithSimd};
 
 /// The most samples that a group can have: float32 in registers of 512 bits.
 const WIDEST: usize = GROUP * 16;
 
-/// The component with the largest term of each sample of a chunk, the first of equals, into `out` (n,).
+/// The component with the largest term of each sample of a chunk, the first of equals, into `out` (n,); 0 for a sample that is
+/// infinitely far from every component.
 pub(super) struct Labels<'a, T> {
     pub chunk: Chunk<'a, T>,
     pub out: &'a mut [usize],
@@ -55,8 +56,14 @@ impl<T: Real, S: Simd> Visitor<T, S> for Largest<'_> {
                 *best = if larger { term } else { *best };
             }
         }
-        for (out, &label) in self.0[group.first..].iter_mut().zip(&labels[..width]) {
+        let out = &mut self.0[group.first..];
+        for (out, &label) in out.iter_mut().zip(&labels[..width]) {
             *out = label as usize;
+        }
+        if let Some(shift) = &group.shift {
+            for (out, &exponent) in out.iter_mut().zip(elements::<T, S>(shift)) {
+                *out = if is_unreachable::<T>(exponent.into()) { 0 } else { *out };
+            }
         }
     }
 }
@@ -75,7 +82,11 @@ impl<T: Real, S: Simd> Visitor<T, S> for Shares<'_> {
                 *out = elements::<T, S>(terms)[lane].into();
                 sum += *out;
             }
-            let inverse = 1.0 / sum;
+            let far = group.shift.as_ref().is_some_and(|shift| {
+                let exponent: f64 = elements::<T, S>(shift)[lane].into();
+                is_unreachable::<T>(exponent)
+            });
+            let inverse = if far { f64::NAN } else { 1.0 / sum };
             out.iter_mut().for_each(|out| *out *= inverse);
         }
     }

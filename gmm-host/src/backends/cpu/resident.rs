@@ -36,8 +36,7 @@ const CHUNK_UNIT: usize = 256;
 const MAX_CHUNK: usize = 2048;
 
 impl<T: Real> Resident<T> {
-    pub fn new(samples: &Samples<'_>, isa: Isa) -> Self {
-        let frame = Frame::of_samples(samples);
+    pub fn new(samples: &Samples<'_>, frame: Frame, isa: Isa) -> Self {
         match samples.view() {
             View::F32(x) => Self::of(x, frame, isa),
             View::F64(x) => Self::of(x, frame, isa),

@@ -15,7 +15,7 @@ mod patterns;
 
 use super::device::layout as columns_layout;
 use super::likelihood::layout;
-use crate::backends::device_parameters::DeviceParameters;
+use crate::backends::device_parameters::{Deviations, DeviceParameters};
 use crate::data::frame::Frame;
 use crate::{Covariances, Evaluator, Mixture, ReferenceEvaluator, Samples, View};
 use cust::memory::bytemuck;
@@ -64,11 +64,11 @@ fn frame_and_parameters(samples: &Samples<'_>, mixture: &Mixture) -> (Frame, Dev
     let View::F32(x) = samples.view() else { panic!("float64 samples") };
     if samples.missing().is_none() {
         let frame = Frame::of(x);
-        let parameters = DeviceParameters::with_matrices(mixture, &frame).unwrap();
+        let parameters = DeviceParameters::with_matrices(mixture, &frame, Deviations::InFrame).unwrap();
         return (frame, parameters);
     }
     let frame = Frame::of_observed(x);
-    let parameters = DeviceParameters::with_gaps(mixture, &frame).unwrap();
+    let parameters = DeviceParameters::with_gaps(mixture, &frame, Deviations::InFrame).unwrap();
     (frame, parameters.with_mean_offset(&samples.observed_weights(), samples.total_weight()))
 }
 

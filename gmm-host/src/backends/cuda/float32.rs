@@ -14,8 +14,9 @@ use super::options::{CudaOptions, Requested};
 use super::plan::timing::Chooser;
 use super::plan::{Family, Operation, Task, Variant, candidates, families, total_on_matrix_units};
 use super::source::Source;
+use crate::backends::device_parameters::Deviations;
 use crate::backends::device_parameters::{DeviceParameters, frame_offset};
-use crate::backends::either_precision::Float32Evaluator;
+use crate::backends::enough_digits::FramedEvaluator;
 use crate::data::frame::Frame;
 use crate::evaluator::check_features;
 use crate::{
@@ -94,7 +95,7 @@ impl fmt::Display for Latest {
 impl<'a> Float32<'a> {
     pub fn new(samples: Source<'a>, options: &CudaOptions) -> Result<Self> {
         let requested = options.kernel.as_deref().map(Requested::new).transpose()?;
-        let data = samples.load(options.memory_limit)?;
+        let data = samples.load(Deviations::InFrame, options.memory_limit)?;
         Self::over(data, samples, requested, options.tuning_file.clone())
     }
 
@@ -407,7 +408,9 @@ impl<'a> Float32<'a> {
     }
 }
 
-impl Float32Evaluator for Float32<'_> {
+impl FramedEvaluator for Float32<'_> {
+    const PRECISION: Precision = Precision::Float32;
+
     fn frame(&self) -> &Frame {
         self.data.frame()
     }
@@ -520,7 +523,7 @@ impl Evaluator for Float32<'_> {
         self.latest = Some(Latest::Variant(variant));
         match statistics {
             Some(statistics) => Ok(statistics),
-            None => self.general.statistics(&mut self.data, mixture),
+            None => self.general.statistics(&mut self.data, &self.samples, mixture),
         }
     }
 

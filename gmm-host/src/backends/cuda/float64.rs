@@ -5,7 +5,10 @@ use super::general::{self, General};
 use super::options::CudaOptions;
 use super::plan::Variant;
 use super::source::Source;
-use crate::{Description, Evaluator, Mixture, Result, Rows, Statistics};
+use crate::backends::device_parameters::Deviations;
+use crate::backends::enough_digits::FramedEvaluator;
+use crate::data::frame::Frame;
+use crate::{Description, Evaluator, Mixture, Precision, Result, Rows, Statistics};
 use ndarray::{Array1, Array2};
 
 #[derive(Debug)]
@@ -21,8 +24,8 @@ pub(super) struct Float64<'a> {
 }
 
 impl<'a> Float64<'a> {
-    pub fn new(samples: Source<'a>, options: &CudaOptions) -> Result<Self> {
-        Self::over(samples.load(options.memory_limit)?, samples)
+    pub fn new(samples: Source<'a>, deviations: Deviations, options: &CudaOptions) -> Result<Self> {
+        Self::over(samples.load(deviations, options.memory_limit)?, samples)
     }
 
     fn over(data: DeviceSamples<f64>, samples: Source<'a>) -> Result<Self> {
@@ -39,6 +42,18 @@ impl<'a> Float64<'a> {
     pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
         let (general, data) = self.general();
         general.seconds(data, mixture, repeats)
+    }
+}
+
+impl FramedEvaluator for Float64<'_> {
+    const PRECISION: Precision = Precision::Float64;
+
+    fn frame(&self) -> &Frame {
+        self.data.frame()
+    }
+
+    fn shared(&self) -> Option<Self> {
+        Self::over(self.data.share().ok()?, self.samples.clone()).ok()
     }
 }
 
@@ -74,14 +89,19 @@ impl Evaluator for Float64<'_> {
     }
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
-        if !Fused64::takes(mixture) || self.data.gaps() {
-            let (general, data) = self.general();
-            return general.statistics(data, mixture);
+        let around_means = self.data.deviations() == Deviations::AroundMeans;
+        if !Fused64::takes(mixture) || self.data.gaps() || around_means {
+            self.latest = general::VARIANT;
+            return self.general.statistics(&mut self.data, &self.samples, mixture);
         }
         self.data.gpu().enter()?;
-        let statistics;
-        (self.latest, statistics) = Fused64::statistics(&mut self.fused, &self.data, mixture)?;
-        Ok(statistics)
+        let (variant, sums) = Fused64::centred_sums(&mut self.fused, &self.data, mixture)?;
+        if sums.cancel(mixture) {
+            self.latest = general::VARIANT;
+            return self.general.statistics(&mut self.data, &self.samples, mixture);
+        }
+        self.latest = variant;
+        Statistics::from_centred_sums(sums)
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {

@@ -1,6 +1,7 @@
 //! Where an evaluator's samples came from.
 use super::arrays::DeviceArray;
 use super::device::samples::{DeviceSamples, Element};
+use crate::backends::device_parameters::Deviations;
 use crate::{Result, Rows, Samples, View};
 
 /// The samples as they were given: an evaluator takes them to the device, and looks here for some of them.
@@ -21,11 +22,19 @@ impl Source<'_> {
         }
     }
 
-    /// Makes the columns that the kernels read; see [`DeviceSamples::new`] for the limit.
-    pub fn load<T: Element>(&self, memory_limit: Option<usize>) -> Result<DeviceSamples<T>> {
+    /// Makes the columns that the kernels read; see [`DeviceSamples::new`].
+    pub fn load<T: Element>(&self, deviations: Deviations, memory_limit: Option<usize>) -> Result<DeviceSamples<T>> {
         match self {
-            Self::Host(samples, ordinal) => DeviceSamples::new(samples, *ordinal, memory_limit),
-            Self::Device(array) => DeviceSamples::of_array(array, memory_limit),
+            Self::Host(samples, ordinal) => DeviceSamples::new(samples, *ordinal, deviations, memory_limit),
+            Self::Device(array) => DeviceSamples::of_array(array, deviations, memory_limit),
+        }
+    }
+
+    /// Whether a sample has weight.
+    pub fn counts(&self, row: usize) -> bool {
+        match self {
+            Self::Host(samples, _) => samples.weights().is_none_or(|weights| weights[row] > 0.0),
+            Self::Device(array) => array.weights().is_none_or(|weights| weights[row] > 0.0),
         }
     }
 

@@ -4,30 +4,47 @@ use crate::math::Float;
 use crate::simt::*;
 use core::num::NonZeroU32;
 
-/// q of four samples and one component.
+/// q of four samples and one component. `AROUND_MEANS`: `b` is the component's mean, which is subtracted from the samples first.
 ///
 /// # Safety
 /// `a`, `b` and `x` are of a component and of samples as the arguments describe them.
 #[inline(always)]
-unsafe fn full<T: Float>(args: &DensityArgs<T>, mut a: *const T, b: *const T, x: *const T, seed: T) -> [T; QUAD] {
+unsafe fn full<T: Float, const AROUND_MEANS: bool>(
+    args: &DensityArgs<T>,
+    mut a: *const T,
+    b: *const T,
+    x: *const T,
+    seed: T,
+) -> [T; QUAD] {
     let d = args.d as usize;
     let mut q = [seed; QUAD];
     let mut row = 0;
     while row < d {
         let mut z = [[T::ZERO; QUAD]; ROWS];
-        // SAFETY: the shifts are padded to whole panels.
-        let shifts = unsafe { [T::load4(b.add(row)), T::load4(b.add(row + 4))] };
-        let mut r = 0;
-        while r < ROWS {
-            z[r] = [shifts[r / 4][r % 4]; QUAD];
-            r += 1;
+        if !AROUND_MEANS {
+            // SAFETY: the shifts are padded to whole panels.
+            let shifts = unsafe { [T::load4(b.add(row)), T::load4(b.add(row + 4))] };
+            let mut r = 0;
+            while r < ROWS {
+                z[r] = [shifts[r / 4][r % 4]; QUAD];
+                r += 1;
+            }
         }
         let end = columns(row, d);
         let mut j = 0;
         while j < end {
             // SAFETY: column j of the panel and of the samples.
-            let (xs, column) =
+            let (mut xs, column) =
                 unsafe { (T::load4(x.add(j * args.stride as usize)), [T::load4(a), T::load4(a.add(4))]) };
+            if AROUND_MEANS {
+                // SAFETY: a number for each feature.
+                let mean = unsafe { T::load(b.add(j)) };
+                let mut p = 0;
+                while p < QUAD {
+                    xs[p] = xs[p] - mean;
+                    p += 1;
+                }
+            }
             let mut r = 0;
             while r < ROWS {
                 let mut p = 0;
@@ -54,12 +71,13 @@ unsafe fn full<T: Float>(args: &DensityArgs<T>, mut a: *const T, b: *const T, x:
     q
 }
 
-/// q of four samples and a group of components. `GAPS`: a sample takes part with its observed features.
+/// q of four samples and a group of components. `GAPS`: a sample takes part with its observed features; `AROUND_MEANS`: b are the
+/// components' means, which are subtracted from the samples first.
 ///
 /// # Safety
 /// As for [`full`].
 #[inline(always)]
-unsafe fn diagonals<T: Float, const GAPS: bool>(
+unsafe fn diagonals<T: Float, const GAPS: bool, const AROUND_MEANS: bool>(
     args: &DensityArgs<T>,
     ab: *const T,
     x: *const T,
@@ -91,7 +109,12 @@ unsafe fn diagonals<T: Float, const GAPS: bool>(
         while c < COMPONENTS {
             let mut p = 0;
             while p < QUAD {
-                let z = a[c].fma(xs[p], b[c]);
+                let z = match (AROUND_MEANS, GAPS) {
+                    (false, _) => a[c].fma(xs[p], b[c]),
+                    (true, false) => a[c] * (xs[p] - b[c]),
+                    // Zero times an infinite square of a feature that is missing would not be a number.
+                    (true, true) => a[c] * (observed[p] * (xs[p] - b[c])),
+                };
                 q[c][p] = match GAPS {
                     true => (-observed[p]).fma(z.fma(z, constants[c]), q[c][p]),
                     false => (-z).fma(z, q[c][p]),
@@ -106,7 +129,7 @@ unsafe fn diagonals<T: Float, const GAPS: bool>(
 }
 
 #[inline(always)]
-unsafe fn body<T: Float, const FULL: bool, const GAPS: bool>(args: &DensityArgs<T>) {
+unsafe fn body<T: Float, const FULL: bool, const GAPS: bool, const AROUND_MEANS: bool>(args: &DensityArgs<T>) {
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
     let units = if FULL { args.k } else { args.k.div_ceil(COMPONENTS as u32) };
@@ -123,10 +146,11 @@ unsafe fn body<T: Float, const FULL: bool, const GAPS: bool>(args: &DensityArgs<
             if FULL && sample < args.n as usize {
                 let at = args.of_quads.offset(sample / QUAD);
                 let b = args.shifts.add(at + unit * (args.d as usize).next_multiple_of(ROWS));
-                let q = full(args, matrix.add(at), b, x, T::load(args.seeds.add(at + unit)));
+                let q = full::<T, AROUND_MEANS>(args, matrix.add(at), b, x, T::load(args.seeds.add(at + unit)));
                 T::store4(out.add(unit * args.q_stride as usize), q);
             } else if !FULL {
-                let q = diagonals::<T, GAPS>(args, matrix, x, T::load4(args.seeds.add(unit * COMPONENTS)));
+                let seeds = T::load4(args.seeds.add(unit * COMPONENTS));
+                let q = diagonals::<T, GAPS, AROUND_MEANS>(args, matrix, x, seeds);
                 let mut c = 0;
                 while c < COMPONENTS {
                     let component = unit * COMPONENTS + c;
@@ -142,7 +166,7 @@ unsafe fn body<T: Float, const FULL: bool, const GAPS: bool>(args: &DensityArgs<
 }
 
 macro_rules! instance {
-    ($name:ident $t:ty, $full:literal, $gaps:literal) => {
+    ($name:ident $t:ty, $full:literal, $gaps:literal, $around_means:literal) => {
         kernel! {
             /// q of every sample and component.
             ///
@@ -150,14 +174,17 @@ macro_rules! instance {
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: DensityArgs<$t>) {
                 // SAFETY: the caller guarantees it.
-                unsafe { body::<$t, $full, $gaps>(&args) }
+                unsafe { body::<$t, $full, $gaps, $around_means>(&args) }
             }
         }
     };
 }
-instance!(density_diag_f32 f32, false, false);
-instance!(density_observed_f32 f32, false, true);
-instance!(density_full_f32 f32, true, false);
-instance!(density_diag_f64 f64, false, false);
-instance!(density_observed_f64 f64, false, true);
-instance!(density_full_f64 f64, true, false);
+instance!(density_diag_f32 f32, false, false, false);
+instance!(density_observed_f32 f32, false, true, false);
+instance!(density_full_f32 f32, true, false, false);
+instance!(density_diag_f64 f64, false, false, false);
+instance!(density_observed_f64 f64, false, true, false);
+instance!(density_full_f64 f64, true, false, false);
+instance!(density_diag_around_means_f64 f64, false, false, true);
+instance!(density_observed_around_means_f64 f64, false, true, true);
+instance!(density_full_around_means_f64 f64, true, false, true);

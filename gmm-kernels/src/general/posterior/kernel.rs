@@ -100,10 +100,14 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
             let sample = Sample { args, i: i as usize, weights };
             let maximum = sample.maximum();
             let Terms { sum, label } = sample.terms(maximum);
-            let score = maximum.wide() + float64::log2(sum.wide());
+            // All exponents are −∞ where the sample is infinitely far from every component.
+            let unreachable = maximum == T::LOWEST;
+            let score = if unreachable { f64::NEG_INFINITY } else { maximum.wide() + float64::log2(sum.wide()) };
             let weights = args.sample_weights;
             let weight = if weights.is_null() { T::ONE } else { T::load(weights.add(i as usize)) };
-            total += weight.wide() * score;
+            if weight > T::ZERO {
+                total += weight.wide() * score;
+            }
             if !args.scores.is_null() {
                 store(args.scores.add(i as usize), score);
             }

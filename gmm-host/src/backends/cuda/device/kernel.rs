@@ -240,10 +240,12 @@ mod tests {
             check(entries::tiled(16, full, false));
             check(entries::weighted_sums(full, false));
             check(entries::weighted_sums(full, true));
-            check(entries::density::<f32>(full, false));
-            check(entries::density::<f32>(false, true));
-            check(entries::density::<f64>(full, false));
-            check(entries::density::<f64>(false, true));
+            check(entries::density::<f32>(full, false, false));
+            check(entries::density::<f32>(false, true, false));
+            check(entries::density::<f64>(full, false, false));
+            check(entries::density::<f64>(full, false, true));
+            check(entries::density::<f64>(false, true, false));
+            check(entries::density::<f64>(false, true, true));
             check(entries::accumulate::<f32>(full, false));
             check(entries::accumulate::<f32>(false, true));
             check(entries::accumulate::<f64>(full, false));

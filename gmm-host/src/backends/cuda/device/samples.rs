@@ -7,7 +7,7 @@ use super::mismatch;
 use super::staging::Staging;
 use super::stream::{Running, Stream};
 use crate::backends::cuda::arrays::DeviceArray;
-use crate::backends::device_parameters::DeviceParameters;
+use crate::backends::device_parameters::{Deviations, DeviceParameters};
 use crate::data::frame::{Float, Frame};
 use crate::data::samples::{total_weight, weight_scale};
 use crate::evaluator::check_features;
@@ -101,6 +101,7 @@ impl Columns<'_> {
 struct Store<T: DeviceCopy> {
     gpu: &'static Gpu,
     frame: Frame,
+    deviations: Deviations,
     n: usize,
     d: usize,
     total_weight: f64,
@@ -171,14 +172,23 @@ pub const MAX_TOTALS: usize = 64;
 
 impl<T: Element> DeviceSamples<T> {
     /// Takes a copy of the samples to the device, or, where they need more than `memory_limit` bytes there (nearly all
-    /// that is free, if none is given), to the host's memory in the kernels' layout.
-    pub fn new(samples: &Samples<'_>, ordinal: usize, memory_limit: Option<usize>) -> Result<Self> {
+    /// that is free, if none is given), to the host's memory in the kernels' layout. `deviations`: how they are compared with components;
+    /// around means they keep all their digits, in a frame that changes nothing.
+    pub fn new(
+        samples: &Samples<'_>,
+        ordinal: usize,
+        deviations: Deviations,
+        memory_limit: Option<usize>,
+    ) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
         gpu.enter()?;
         let (n, d) = (samples.n_samples(), samples.n_features());
         let weight_scale = samples.weights().map(weight_scale);
         let observed = samples.missing().map(|_| samples.observed_weights());
-        let frame = Frame::of_samples(samples);
+        let frame = match deviations {
+            Deviations::InFrame => Frame::of_samples(samples),
+            Deviations::AroundMeans => Frame::identity(d),
+        };
         let limit = limit_or_free(gpu, memory_limit)?;
         let columns = ColumnsOf { samples, frame: &frame, weight_scale };
         let bytes = columns.width() as u128 * layout::stride(n) as u128 * size_of::<T>() as u128;
@@ -188,14 +198,17 @@ impl<T: Element> DeviceSamples<T> {
             columns.on_host(limit)?
         };
         let total_weight = samples.total_weight();
-        Self::of_store(Arc::new(Store { gpu, frame, n, d, total_weight, observed, weight_scale, place }))
+        Self::of_store(Arc::new(Store { gpu, frame, deviations, n, d, total_weight, observed, weight_scale, place }))
     }
 
     /// Makes the columns of an array that is on the device already. They must fit beside it.
-    pub fn of_array(array: &DeviceArray, memory_limit: Option<usize>) -> Result<Self> {
+    pub fn of_array(array: &DeviceArray, deviations: Deviations, memory_limit: Option<usize>) -> Result<Self> {
         let gpu = array.enter()?;
         let (n, d) = (array.n_samples(), array.n_features());
-        let frame = array.frame()?;
+        let frame = match deviations {
+            Deviations::InFrame => array.frame()?,
+            Deviations::AroundMeans => Frame::identity(d),
+        };
         let limit = limit_or_free(gpu, memory_limit)?;
         let (weight_scale, stride) = (array.weights().map(weight_scale), layout::stride(n));
         let width = d + usize::from(weight_scale.is_some());
@@ -218,7 +231,17 @@ impl<T: Element> DeviceSamples<T> {
         }
         let total_weight = total_weight(array.weights(), n);
         let place = Place::Device(columns);
-        Self::of_store(Arc::new(Store { gpu, frame, n, d, total_weight, observed: None, weight_scale, place }))
+        Self::of_store(Arc::new(Store {
+            gpu,
+            frame,
+            deviations,
+            n,
+            d,
+            total_weight,
+            observed: None,
+            weight_scale,
+            place,
+        }))
     }
 
     /// The same samples for another evaluator, without a copy of them.
@@ -242,7 +265,11 @@ impl<T: Element> DeviceSamples<T> {
     /// The device, and the precision.
     pub fn describe(&self) -> String {
         let info = &self.store.gpu.info;
-        format!("cuda:{} {} ({})", info.ordinal, info.name, T::NAME)
+        let around = match self.store.deviations {
+            Deviations::InFrame => "",
+            Deviations::AroundMeans => " around each mean",
+        };
+        format!("cuda:{} {} ({}{around})", info.ordinal, info.name, T::NAME)
     }
 
     pub fn gpu(&self) -> &'static Gpu {
@@ -251,6 +278,11 @@ impl<T: Element> DeviceSamples<T> {
 
     pub fn frame(&self) -> &Frame {
         &self.store.frame
+    }
+
+    /// How the samples are compared with components.
+    pub fn deviations(&self) -> Deviations {
+        self.store.deviations
     }
 
     /// N.
@@ -284,9 +316,9 @@ impl<T: Element> DeviceSamples<T> {
     pub fn parameters_in(&self, memory: Option<DeviceParameters<T>>, mixture: &Mixture) -> Result<DeviceParameters<T>> {
         check_features(mixture, self.d())?;
         match &self.store.observed {
-            None => DeviceParameters::with_matrices_in(memory, mixture, self.frame()),
+            None => DeviceParameters::with_matrices_in(memory, mixture, self.frame(), self.store.deviations),
             Some(observed) => {
-                let parameters = DeviceParameters::with_gaps(mixture, self.frame())?;
+                let parameters = DeviceParameters::with_gaps(mixture, self.frame(), self.store.deviations)?;
                 Ok(parameters.with_mean_offset(observed, self.total_weight()))
             }
         }

@@ -7,7 +7,7 @@ use crate::backends::cuda::estep::tensor_cores_layout::{
 use crate::backends::cuda::estep::weighted_sums_layout::WeightedSumsLayout;
 use crate::backends::cuda::likelihood::layout;
 use crate::backends::cuda::plan::{Family, Operation, Task, Variant, weighted_sums_shape};
-use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::backends::device_parameters::{Deviations, DeviceParameters, Matrices};
 use crate::{CovarianceType, Covariances, Evaluator, Mixture, Precision, ReferenceEvaluator, Samples, Statistics};
 use cust::memory::bytemuck;
 use gmm_kernels::estep::fused::{self, Moments};
@@ -44,7 +44,7 @@ fn check_statistics<const LANES: usize>(
     }
     for mixture in mixtures {
         let problem = Problem::new(x.clone(), &random_mixture(&mut rng, k, d));
-        let parameters = DeviceParameters::with_matrices(&mixture, &problem.frame).unwrap();
+        let parameters = DeviceParameters::with_matrices(&mixture, &problem.frame, Deviations::InFrame).unwrap();
         let fused_layout = FusedLayout::new(mixture.covariance_type(), parameters);
         let mut parameters = vec![f32::NAN; fused::numbers(d, fused_layout.moments().full()) * LANES];
         fused_layout.write(&mut parameters);
@@ -125,7 +125,7 @@ fn weighted_sums_statistics(
     (piece, slices): (usize, usize),
 ) -> Statistics {
     let problem = Problem::new(x.clone(), &random_mixture(&mut ChaCha8Rng::seed_from_u64(0), 1, x.ncols()));
-    let parameters = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame).unwrap();
+    let parameters = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame, Deviations::InFrame).unwrap();
     let sums_layout = WeightedSumsLayout::new(mixture, parameters.clone(), &problem.frame);
     let (k, d) = (parameters.n_components, parameters.n_features);
     let task = Task {
@@ -331,7 +331,7 @@ fn tensor_cores_statistics(
     weights: Option<&[f32]>,
 ) -> Statistics {
     let problem = Problem::new(x.clone(), &random_mixture(&mut ChaCha8Rng::seed_from_u64(0), 1, x.ncols()));
-    let parameters = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame).unwrap();
+    let parameters = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame, Deviations::InFrame).unwrap();
     let (k, d) = (parameters.n_components, parameters.n_features);
     let layout = TensorCoresLayout::new(mixture, parameters, &problem.frame);
     assert!(layout.expandable());
@@ -480,7 +480,7 @@ fn whitened_statistics(
 ) -> Statistics {
     use whitened::{OuterArgs, SplitMatricesArgs, WhitenArgs, outer, split_matrices, whiten};
     let problem = Problem::new(x.clone(), &random_mixture(&mut ChaCha8Rng::seed_from_u64(0), 1, x.ncols()));
-    let parameters = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame).unwrap();
+    let parameters = DeviceParameters::<f32>::with_matrices(mixture, &problem.frame, Deviations::InFrame).unwrap();
     let (k, d) = (parameters.n_components, parameters.n_features);
     let layout = TensorCoresLayout::of_features(mixture, parameters, &problem.frame);
     assert!(layout.expandable());

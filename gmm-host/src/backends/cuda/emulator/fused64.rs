@@ -2,7 +2,7 @@
 use super::{FAR, Memory, PADDING, flat, launch, random_mixture};
 use crate::backends::cuda::device::layout;
 use crate::backends::cuda::estep::fused64_layout::Fused64Layout;
-use crate::backends::device_parameters::DeviceParameters;
+use crate::backends::device_parameters::{Deviations, DeviceParameters};
 use crate::data::frame::Frame;
 use crate::{CovarianceType, Covariances, Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics};
 use cust::memory::bytemuck;
@@ -42,7 +42,7 @@ fn statistics(samples: &Samples<'_>, x: &Array2<f64>, mixture: &Mixture, (grid, 
     let columns: &mut [f64] = bytemuck::cast_slice_mut(&mut data);
     layout::columns(samples, &frame, WEIGHT_SCALE, columns);
     columns.chunks_exact_mut(stride).for_each(|column| column[n..].fill(PADDING.into()));
-    let parameters = DeviceParameters::<f64>::new(mixture, &frame).unwrap();
+    let parameters = DeviceParameters::<f64>::new(mixture, &frame, Deviations::InFrame).unwrap();
     let layout = Fused64Layout::new(mixture.covariance_type(), parameters);
     let mut parameters = vec![f64::NAN; layout.len()];
     layout.write(&mut parameters);
@@ -65,7 +65,7 @@ fn statistics(samples: &Samples<'_>, x: &Array2<f64>, mixture: &Mixture, (grid, 
     unsafe { launch((grid, 1), block, shared, &memory, kernel(layout.instance()), args) };
     let factor = if weighted { WEIGHT_SCALE } else { 1.0 };
     let sums: Vec<f64> = partials.chunks_exact(grid as usize).map(|b| factor * b.iter().sum::<f64>()).collect();
-    layout.statistics(&sums, samples.total_weight(), &frame).unwrap()
+    Statistics::from_centred_sums(layout.centred_sums(&sums, samples.total_weight(), &frame)).unwrap()
 }
 
 /// Compares with the reference. The sums of magnitudes: see `estep::assert_statistics`.

@@ -4,7 +4,7 @@ use crate::backends::cuda::likelihood::{batch_tensor_cores_layout, layout};
 use crate::backends::cuda::missing::add_offsets;
 use crate::backends::cuda::plan::even;
 use crate::backends::cuda::source::Source;
-use crate::backends::device_parameters::{DeviceParameters, Matrices, frame_offset};
+use crate::backends::device_parameters::{Deviations, DeviceParameters, Matrices, frame_offset};
 use crate::data::frame::{Float, Frame};
 use crate::{CovarianceType, Covariances, Mixture, Samples};
 use cust::memory::bytemuck;
@@ -185,7 +185,8 @@ impl Problem {
     /// Evaluates `sets` mixtures of the same K over the data in one launch, and compares each with the reference.
     fn batch(&self, x: &Array2<f32>, sets: &[Mixture], grid: u32, block: u32, group: usize) {
         let width = small_k::row(self.d, false);
-        let all: Vec<_> = sets.iter().map(|m| DeviceParameters::<f32>::new(m, &self.frame).unwrap()).collect();
+        let all: Vec<_> =
+            sets.iter().map(|m| DeviceParameters::<f32>::new(m, &self.frame, Deviations::InFrame).unwrap()).collect();
         let k = even(self.k);
         let mut parameters = vec![u128::MAX; sets.len() * k * width / 4];
         let rows: &mut [f32] = bytemuck::cast_slice_mut(&mut parameters);
@@ -280,7 +281,8 @@ impl Problem {
     /// As [`Self::batch`] on the matrix units, `part` fours of sets in a block: by warps, and, in blocks of so many more threads that they are
     /// whole warpgroups, by these.
     fn batch_tensor_cores(&self, x: &Array2<f32>, sets: &[Mixture], grid: u32, block: u32, part: usize) {
-        let all: Vec<_> = sets.iter().map(|m| DeviceParameters::<f32>::new(m, &self.frame).unwrap()).collect();
+        let all: Vec<_> =
+            sets.iter().map(|m| DeviceParameters::<f32>::new(m, &self.frame, Deviations::InFrame).unwrap()).collect();
         let [coefficients, weights, reference] = batch_tensor_cores_layout::sections(self.k, self.d, sets.len());
         let (parameters, offsets) = near_sets(&self.frame, &sets[0], sets, self.n);
         for (set, offset) in all.iter().zip(offsets) {

@@ -9,9 +9,9 @@ use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::likelihood::{ReduceSets, Totals};
 use crate::backends::cuda::plan::{Operation, Task, Variant, candidates};
-use crate::backends::device_parameters::DeviceParameters;
+use crate::backends::device_parameters::{Deviations, DeviceParameters};
 use crate::evaluator::check_features;
-use crate::{Mixture, Precision, Result, Statistics};
+use crate::{CentredSums, Mixture, Precision, Result};
 use cust::memory::DeviceBuffer;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
@@ -40,15 +40,15 @@ impl Fused64 {
         mixture.factor().is_none() && k <= MAX_COMPONENTS && d <= MAX_FEATURES
     }
 
-    /// The statistics of a mixture that the kernels take, and the variant that they were computed with. `kernel` is that of the
+    /// The sums of a mixture that the kernels take, and the variant that they were computed with. `kernel` is that of the
     /// E-step before, and is replaced where it does not fit. The device's context is current.
-    pub fn statistics(
+    pub fn centred_sums(
         kernel: &mut Option<Self>,
         data: &DeviceSamples<f64>,
         mixture: &Mixture,
-    ) -> Result<(Variant, Statistics)> {
+    ) -> Result<(Variant, CentredSums)> {
         check_features(mixture, data.d())?;
-        let parameters = DeviceParameters::<f64>::new(mixture, data.frame())?;
+        let parameters = DeviceParameters::<f64>::new(mixture, data.frame(), Deviations::InFrame)?;
         let task = Task {
             operation: Operation::EStep,
             n: data.chunk_size(),
@@ -84,7 +84,7 @@ impl Fused64 {
         )?;
         let scale = data.weight_scale();
         sums.iter_mut().for_each(|sum| *sum *= scale);
-        Ok((ready.variant, layout.statistics(&sums, data.total_weight(), data.frame())?))
+        Ok((ready.variant, layout.centred_sums(&sums, data.total_weight(), data.frame())))
     }
 
     fn new(gpu: &Gpu, layout: &Fused64Layout, task: &Task) -> Result<Self> {

@@ -1,7 +1,7 @@
 //! Parameters and results of the kernels `fused64`. Nothing here calls CUDA, so that it is tested on any machine.
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
-use crate::{CentredSums, CovarianceType, Covariances, Result, Statistics};
+use crate::{CentredSums, CovarianceType, Covariances};
 use gmm_kernels::estep::fused64::{capacity, features, numbers, sums, values};
 use ndarray::{Array1, Array2, Axis};
 
@@ -45,8 +45,8 @@ impl Fused64Layout {
         }
     }
 
-    /// The statistics, from the sums that the kernel gives ([`values`]), over samples of total weight `weight`.
-    pub fn statistics(&self, sums_of_all: &[f64], weight: f64, frame: &Frame) -> Result<Statistics> {
+    /// The sums in the units of the data, from those that the kernel gives ([`values`]), over samples of total weight `weight`.
+    pub fn centred_sums(&self, sums_of_all: &[f64], weight: f64, frame: &Frame) -> CentredSums {
         let (k, d) = (self.parameters.n_components, self.parameters.n_features);
         let (capacity, features) = self.instance();
         debug_assert_eq!(sums_of_all.len(), values(features, capacity));
@@ -59,7 +59,7 @@ impl Fused64Layout {
         };
         let of_each = |f: &dyn Fn(usize, usize) -> f64| Array2::from_shape_fn((k, d), |(c, j)| f(c, j));
         let second = of_each(&|c, j| over(sum(1 + features + j, c), c, j, 2));
-        Statistics::from_centred_sums(CentredSums {
+        CentredSums {
             weight,
             log_likelihood: std::f64::consts::LN_2 * log2,
             // Where z = 0: the mean up to rounding.
@@ -70,6 +70,6 @@ impl Fused64Layout {
                 CovarianceType::Spherical => Covariances::Spherical(second.sum_axis(Axis(1))),
                 _ => Covariances::Diag(second),
             },
-        })
+        }
     }
 }

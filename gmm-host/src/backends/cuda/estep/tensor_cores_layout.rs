@@ -970,6 +970,7 @@ const _: () = assert!(RESPONSIBILITY_SCALE <= 65504.0, "a responsibility of one 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backends::device_parameters::Deviations;
     use half::f16;
     use ndarray::{Array3, arr1, arr2, arr3};
 
@@ -999,7 +1000,7 @@ mod tests {
         let frame = Frame::of(arr2(&[[-30.0f32, 0.1, 5.0], [11.0, 0.2, 9.0], [24.0, 0.7, 9.5]]).view());
         let means = arr2(&[[1.3, 0.3, 7.0], [-8.1, 0.5, 9.1], [0.0, 0.0, 0.0]]);
         let mixture = Mixture::new(arr1(&[0.31, 0.69, 0.0]), means, covariances).unwrap();
-        let parameters = DeviceParameters::with_matrices(&mixture, &frame).unwrap();
+        let parameters = DeviceParameters::with_matrices(&mixture, &frame, Deviations::InFrame).unwrap();
         (mixture, frame, parameters)
     }
 
@@ -1071,7 +1072,7 @@ mod tests {
             let (variance, other) = (1.0, correlation);
             let covariances = Covariances::Full(arr3(&[[[variance, other], [other, variance]]]));
             let mixture = Mixture::new(arr1(&[1.0]), arr2(&[[mean, 0.0]]), covariances).unwrap();
-            let parameters = DeviceParameters::with_matrices(&mixture, &frame).unwrap();
+            let parameters = DeviceParameters::with_matrices(&mixture, &frame, Deviations::InFrame).unwrap();
             TensorCoresLayout::of_features(&mixture, parameters, &frame).expandable()
         };
         assert!(expandable(0.0, 0.0) && expandable(3.0, 0.9));

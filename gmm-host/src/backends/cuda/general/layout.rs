@@ -17,6 +17,8 @@ pub(crate) struct GeneralLayout {
     pub full: bool,
     /// Whether values are missing: then A is a diagonal, and its features have constants.
     pub gaps: bool,
+    /// Whether deviations are formed from differences from the means, which then are in the place of b.
+    pub around_means: bool,
     /// Numbers from one component's triangle to the next (0: all share one), or from one group of diagonals to the next.
     pub matrix_stride: usize,
     pub shifts: usize,
@@ -41,14 +43,15 @@ impl GeneralLayout {
     pub fn new<T>(parameters: &DeviceParameters<T>) -> Self {
         let (k, d) = (parameters.n_components, parameters.n_features);
         let gaps = parameters.gaps.is_some();
-        match parameters.matrices {
+        let layout = match parameters.matrices {
             Matrices::Diagonal => {
                 let groups = k.div_ceil(COMPONENTS);
                 Self { gaps, ..Self::of((k, d), false, density::numbers(gaps) * d * COMPONENTS, groups) }
             }
             Matrices::Each(_) => Self::of_triangles(k, d),
             Matrices::Shared(_) => Self::of((k, d), true, 0, 1),
-        }
+        };
+        Self { around_means: parameters.around_means, ..layout }
     }
 
     /// For K components of D features, each with a triangle.
@@ -63,7 +66,19 @@ impl GeneralLayout {
         let seeds = shifts + if full { k * d.next_multiple_of(ROWS) } else { 0 };
         let weights = seeds + groups * COMPONENTS;
         let centres = weights + groups * COMPONENTS;
-        Self { k, d, full, gaps: false, matrix_stride, shifts, seeds, weights, centres, len: centres + k * d }
+        Self {
+            k,
+            d,
+            full,
+            gaps: false,
+            around_means: false,
+            matrix_stride,
+            shifts,
+            seeds,
+            weights,
+            centres,
+            len: centres + k * d,
+        }
     }
 
     /// The range of a section in the array.
@@ -77,8 +92,8 @@ impl GeneralLayout {
         }
     }
 
-    /// Writes the parameters (`len`).
-    pub fn write<T: Float>(&self, parameters: &DeviceParameters<T>, mixture: &Mixture, frame: &Frame, out: &mut [T]) {
+    /// Writes the parameters (`len`), with the centres (K, D) of the second moments: see [`means`].
+    pub fn write<T: Float>(&self, parameters: &DeviceParameters<T>, centres: &[T], out: &mut [T]) {
         debug_assert_eq!(out.len(), self.len);
         let Self { k, d, .. } = *self;
         out.fill(T::from_f64(0.0));
@@ -110,7 +125,7 @@ impl GeneralLayout {
         }
         out[self.seeds..][..k].copy_from_slice(&parameters.seed);
         out[self.weights..][..k].copy_from_slice(&parameters.weight);
-        out[self.centres..].copy_from_slice(&centres(mixture, parameters, frame));
+        out[self.centres..].copy_from_slice(centres);
     }
 
     /// The sums in the units of the data, from those of `accumulate` ([`accumulate::values`]), times `factor`. Weight and
@@ -120,7 +135,7 @@ impl GeneralLayout {
         values: &[f64],
         factor: f64,
         mixture: &Mixture,
-        parameters: &DeviceParameters<T>,
+        centres: &[T],
         frame: &Frame,
     ) -> CentredSums {
         let Self { k, d, full, .. } = *self;
@@ -143,7 +158,7 @@ impl GeneralLayout {
             }
             _ => Covariances::Diag(Array2::from_shape_fn((k, d), |(c, j)| diagonal(c, j, 2))),
         };
-        let centres = centres(mixture, parameters, frame).into_iter().map(Into::into).collect();
+        let centres = centres.iter().map(|&v| v.into()).collect();
         let sums = CentredSums {
             weight: 0.0,
             log_likelihood: 0.0,
@@ -176,7 +191,7 @@ fn write_panels<T: Float>(a: &[T], d: usize, out: &mut [T]) {
 
 /// The means in the frame (K, D), rounded: what `accumulate` centres the samples on. A component without weight may have its
 /// mean anywhere, and gets the centre of the data.
-fn centres<T: Float>(mixture: &Mixture, parameters: &DeviceParameters<T>, frame: &Frame) -> Vec<T> {
+pub(crate) fn means<T: Float>(mixture: &Mixture, parameters: &DeviceParameters<T>, frame: &Frame) -> Vec<T> {
     let means = mixture.means();
     let weight = |c: usize| -> f64 { parameters.weight[c].into() };
     let centre = |((c, j), mean): ((usize, usize), &f64)| if weight(c) > 0.0 { frame.apply(j, *mean) } else { 0.0 };

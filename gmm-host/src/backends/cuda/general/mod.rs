@@ -14,7 +14,7 @@ use super::plan::{Family, Variant};
 use super::source::Source;
 use crate::backends::cuda::device::layout::STRIDE;
 use crate::backends::device_parameters::DeviceParameters;
-use crate::{Mixture, Result, Statistics};
+use crate::{CentredSums, Error, Mixture, Precision, Result, Statistics};
 use cust::memory::{DeviceBuffer, DeviceCopy};
 use gmm_kernels::entries;
 use gmm_kernels::general::accumulate;
@@ -55,6 +55,8 @@ struct Ready<'a, T> {
     mixture: &'a Mixture,
     parameters: DeviceParameters<T>,
     layout: GeneralLayout,
+    /// Of the second moments, in the frame (K, D).
+    centres: Vec<T>,
 }
 
 impl<'a, T: Element> Ready<'a, T> {
@@ -63,7 +65,8 @@ impl<'a, T: Element> Ready<'a, T> {
     fn new(mixture: &'a Mixture, data: &DeviceSamples<T>) -> Result<Self> {
         let parameters = data.parameters(mixture)?;
         let layout = GeneralLayout::new(&parameters);
-        Ok(Self { gpu: data.gpu(), mixture, parameters, layout })
+        let centres = layout::means(mixture, &parameters, data.frame());
+        Ok(Self { gpu: data.gpu(), mixture, parameters, layout, centres })
     }
 }
 
@@ -136,17 +139,43 @@ impl<T: Element> General<T> {
         let ready = Ready::new(mixture, data)?;
         let mut r = Array2::zeros((data.n(), ready.layout.k));
         self.pass(data, &ready, Goal::Responsibilities(&mut r))?;
-        Ok(r)
+        match r.column(0).iter().position(|r| r.is_nan()) {
+            Some(row) => Err(Error::UnreachableSample { row }),
+            None => Ok(r),
+        }
     }
 
-    pub fn statistics(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture) -> Result<Statistics> {
-        let ready = Ready::new(mixture, data)?;
-        let mut values = Vec::new();
-        let log_likelihood = self.pass(data, &ready, Goal::Sums(&mut values))?;
-        let Ready { parameters, layout, .. } = ready;
-        let mut sums = layout.centred_sums(&values, data.weight_scale(), mixture, &parameters, data.frame());
-        (sums.weight, sums.log_likelihood) = (data.total_weight(), log_likelihood);
+    /// `source`: the samples that `data` was made of.
+    pub fn statistics(
+        &mut self,
+        data: &mut DeviceSamples<T>,
+        source: &Source<'_>,
+        mixture: &Mixture,
+    ) -> Result<Statistics> {
+        let mut ready = Ready::new(mixture, data)?;
+        let mut sums = self.sums(data, &ready)?;
+        if sums.log_likelihood == f64::NEG_INFINITY {
+            let scores = self.score_samples(data, source, mixture)?;
+            let mut rows = scores.iter().enumerate();
+            let row = rows.position(|(row, score)| *score == f64::NEG_INFINITY && source.counts(row)).unwrap_or(0);
+            return Err(Error::UnreachableSample { row });
+        }
+        if T::PRECISION == Precision::Float64 && sums.cancel(mixture) {
+            let frame = data.frame();
+            let centre = |((_, j), mean): ((usize, usize), &f64)| T::from_f64(frame.apply(j, *mean));
+            ready.centres = sums.new_centres().indexed_iter().map(centre).collect();
+            sums = self.sums(data, &ready)?;
+        }
         Statistics::from_centred_sums(sums)
+    }
+
+    fn sums(&mut self, data: &mut DeviceSamples<T>, ready: &Ready<'_, T>) -> Result<CentredSums> {
+        let mut values = Vec::new();
+        let log_likelihood = self.pass(data, ready, Goal::Sums(&mut values))?;
+        let Ready { mixture, layout, centres, .. } = ready;
+        let mut sums = layout.centred_sums(&values, data.weight_scale(), mixture, centres, data.frame());
+        (sums.weight, sums.log_likelihood) = (data.total_weight(), log_likelihood);
+        Ok(sums)
     }
 
     /// Seconds of a total over the first chunk of the samples by the device's clock, the mean over `repeats` of them back
@@ -219,8 +248,8 @@ impl<T: Element> General<T> {
             // The kernels read numbers behind the last sample, and do not use them.
             self.q = zeroed(k * part)?;
         }
-        let Ready { mixture, parameters, layout, .. } = ready;
-        self.parameters.fill(layout.len, |to| layout.write(parameters, mixture, data.frame(), to))?;
+        let Ready { parameters, layout, centres, .. } = ready;
+        self.parameters.fill(layout.len, |to| layout.write(parameters, centres, to))?;
         self.parameters.send(&data.pass(0).stream)?.wait()?;
         Ok(Shape { part, posterior_blocks: blocks, slices })
     }
@@ -254,7 +283,11 @@ impl<T: Element> General<T> {
         let (parameters, q) = (self.parameters.device(), Numbers::of(&self.q));
         let launch = Density { columns, layout, parameters, of_quads: None, q, stride: shape.part };
         Ok(stream
-            .launch(gpu.kernel(&entries::density(layout.full, layout.gaps), None)?, launch.grid(), launch)?
+            .launch(
+                gpu.kernel(&entries::density(layout.full, layout.gaps, layout.around_means), None)?,
+                launch.grid(),
+                launch,
+            )?
             .borrowed())
     }
 

@@ -167,7 +167,8 @@ mod tests {
         )
         .unwrap();
         let frame = Frame::of(arr2(&[[0.0f32, 0.0], [4.0, 2.0]]).view());
-        let p = DeviceParameters::<f32>::new(&mixture, &frame).unwrap();
+        let p = DeviceParameters::<f32>::new(&mixture, &frame, crate::backends::device_parameters::Deviations::InFrame)
+            .unwrap();
         let mut out = vec![f32::NAN; 3 * 8];
         component_rows(&p, 8, &mut out);
         assert_eq!(out[16..], [p.scale[4], p.shift[4], p.scale[5], p.shift[5], p.weight[2], p.seed[2], 0.0, 0.0]);

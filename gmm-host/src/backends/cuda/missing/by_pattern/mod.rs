@@ -23,11 +23,11 @@ use super::super::general::VARIANT;
 use super::super::general::launches::{Accumulate, Density, OfQuads, Posterior, SliceTable};
 use super::super::likelihood::{ReduceSets, Totals, exp2_bias};
 use super::super::options::CudaOptions;
-use crate::backends::either_precision::{EitherPrecision, Float32Evaluator};
+use crate::backends::enough_digits::{EnoughDigits, FramedEvaluator};
 use crate::data::frame::Frame;
 use crate::data::samples::weight_scale;
 use crate::evaluator::check_features;
-use crate::{Description, Error, Evaluator, Mixture, Precision, Result, Rows, Samples, Statistics, View};
+use crate::{CpuEvaluator, Description, Error, Evaluator, Mixture, Precision, Result, Rows, Samples, Statistics, View};
 use arrangement::{Arrangement, Batch, Shape};
 use cust::memory::{DeviceBuffer, DeviceCopy};
 use gmm_kernels::data::QUAD;
@@ -62,12 +62,18 @@ pub(crate) fn evaluator<'a>(
     options: &CudaOptions,
 ) -> Result<Box<dyn Evaluator + 'a>> {
     let limit = options.memory_limit;
-    if matches!(samples.view(), View::F64(_)) {
-        return Ok(Box::new(ByPattern::<f64>::new(samples, ordinal, limit)?));
+    if matches!(samples.view(), View::F32(_)) {
+        let float32 = ByPattern::<f32>::new(samples.clone(), ordinal, limit)?;
+        return Ok(Box::new(EnoughDigits::new(float32, move || float64(samples.clone(), ordinal, limit))));
     }
-    let float32 = ByPattern::<f32>::new(samples.clone(), ordinal, limit)?;
-    let open = move || Ok(Box::new(ByPattern::<f64>::new(samples.clone(), ordinal, limit)?) as _);
-    Ok(Box::new(EitherPrecision::new(float32, open)))
+    float64(samples, ordinal, limit)
+}
+
+/// As [`evaluator`], in float64. The host evaluates mixtures that need the differences from each mean.
+fn float64<'a>(samples: Samples<'a>, ordinal: usize, limit: Option<usize>) -> Result<Box<dyn Evaluator + 'a>> {
+    let float64 = ByPattern::<f64>::new(samples.clone(), ordinal, limit)?;
+    let open = move || Ok(Box::new(CpuEvaluator::new(samples.clone())?) as _);
+    Ok(Box::new(EnoughDigits::new(float64, open)))
 }
 
 /// Samples on the device in the order of their patterns, which any number of evaluators share.
@@ -412,7 +418,7 @@ impl<'a, T: Element> ByPattern<'a, T> {
             let of_quads =
                 Some(OfQuads { patterns: quads, first: patterns.start, count: patterns.len(), stride: shape.stride });
             let density = Density { columns, layout, parameters, of_quads, q, stride };
-            let kernel = gpu.kernel(&entries::density(true, false), None)?;
+            let kernel = gpu.kernel(&entries::density(true, false, false), None)?;
             running = running.followed_by(stream.launch(kernel, density.grid(), density)?.borrowed());
             let posterior = Posterior {
                 columns,
@@ -576,7 +582,9 @@ impl<T: Element> Drop for ByPattern<'_, T> {
     }
 }
 
-impl Float32Evaluator for ByPattern<'_, f32> {
+impl<T: Element> FramedEvaluator for ByPattern<'_, T> {
+    const PRECISION: Precision = T::PRECISION;
+
     fn frame(&self) -> &Frame {
         &self.store.frame
     }
@@ -608,7 +616,7 @@ impl<T: Element> Evaluator for ByPattern<'_, T> {
     }
 
     fn precision(&self, _: &Mixture, _: crate::Operation) -> Precision {
-        if TypeId::of::<T>() == TypeId::of::<f32>() { Precision::Float32 } else { Precision::Float64 }
+        T::PRECISION
     }
 
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {

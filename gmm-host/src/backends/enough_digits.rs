@@ -1,23 +1,28 @@
-//! Evaluation in float32 where its digits suffice for a mixture, and in float64 where they do not.
+//! Evaluation with as many digits as a mixture needs: by an evaluator whose parameters are relative to a frame where they suffice, and
+//! by another one where they do not. From float32 the way leads to float64 in the frame, and from there to float64 around each
+//! component's mean ([`Deviations::AroundMeans`](crate::backends::device_parameters::Deviations)).
 use crate::data::frame::Frame;
 use crate::model::linalg::{at_once, on_pool_thread, row_major, sum_of, vectorised};
 use crate::{
-    Covariances, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result,
-    Rows, Statistics,
+    Covariances, Description, Error, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision,
+    Result, Rows, Statistics,
 };
 use ndarray::{Array1, Array2, ArrayView2};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// The largest [`cancellation`] at which the digits of float32 suffice, for `n` samples.
+/// The largest [`cancellation`] at which the digits of a type suffice, for `n` samples.
 ///
-/// Rounding moves a deviation by about 2⁻²⁴ times the cancellation c, and the log-density of a sample z deviations away by
+/// Rounding to float32 moves a deviation by about 2⁻²⁴ times the cancellation c, and the log-density of a sample z deviations away by
 /// z·2⁻²⁴·c: below 10⁻³ for c = 1024 and z = 16. In the mean over n samples these errors are independent: 2⁻²⁴·c/√n is at
 /// most 2·10⁻⁷ for c = 3.4·√n. Fewer than 350 samples are allowed c = 64 (4·10⁻⁷ for a hundred of them).
-fn largest_cancellation(operation: Operation, n: usize) -> f64 {
-    match operation {
-        Operation::LogLikelihood => 1024.0,
-        Operation::Statistics => (3.4 * (n as f64).sqrt()).clamp(64.0, 1024.0),
+///
+/// In float64 they are z·2⁻⁵³·c: below 2·10⁻⁹ for c = 2²⁴ and z = 1, and below 10⁻⁹ of a log-density of z²/2 and some units.
+fn largest_cancellation(precision: Precision, operation: Operation, n: usize) -> f64 {
+    match (precision, operation) {
+        (Precision::Float32, Operation::LogLikelihood) => 1024.0,
+        (Precision::Float32, Operation::Statistics) => (3.4 * (n as f64).sqrt()).clamp(64.0, 1024.0),
+        (Precision::Float64, _) => (1u64 << 24) as f64,
     }
 }
 
@@ -96,11 +101,14 @@ fn numbers(mixture: &Mixture) -> usize {
     mixture.covariances().shape().iter().product()
 }
 
-/// An evaluator in float32 whose parameters are relative to a frame.
-pub(crate) trait Float32Evaluator: Evaluator {
+/// An evaluator whose parameters are relative to a frame.
+pub(crate) trait FramedEvaluator: Evaluator {
+    /// The type that it computes in.
+    const PRECISION: Precision;
+
     fn frame(&self) -> &Frame;
 
-    /// Whether the second moments of the mixture's components, of which the features are the frame's, lie in float32's range where this
+    /// Whether the second moments of the mixture's components, of which the features are the frame's, lie in the type's range where this
     /// evaluator forms them. The mixture has the evaluator's D.
     fn holds_moments(&self, _: &Mixture) -> bool {
         true
@@ -115,139 +123,151 @@ pub(crate) trait Float32Evaluator: Evaluator {
     }
 }
 
-/// Makes the evaluator of the same samples in float64.
-type OpenFloat64<'a> = Arc<dyn Fn() -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a>;
+/// Makes the evaluator of the same samples with more digits.
+type OpenPrecise<'a> = Arc<dyn Fn() -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a>;
 
-/// Evaluates in float32 where its digits suffice for the mixture, and otherwise with an evaluator in float64, which is made
+/// Evaluates in a frame where the digits suffice for the mixture, and otherwise with an evaluator that has more of them, which is made
 /// when it is first needed.
-pub(crate) struct EitherPrecision<'a, E> {
-    pub float32: E,
-    float64: Option<Box<dyn Evaluator + 'a>>,
-    open_float64: OpenFloat64<'a>,
-    latest: Precision,
+pub(crate) struct EnoughDigits<'a, E> {
+    pub framed: E,
+    precise: Option<Box<dyn Evaluator + 'a>>,
+    open_precise: OpenPrecise<'a>,
+    /// Whether the latest evaluation was made by `precise`.
+    latest_is_precise: bool,
 }
 
-impl<E: std::fmt::Debug> std::fmt::Debug for EitherPrecision<'_, E> {
+impl<E: std::fmt::Debug> std::fmt::Debug for EnoughDigits<'_, E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EitherPrecision").field("float32", &self.float32).field("latest", &self.latest).finish()
+        f.debug_struct("EnoughDigits")
+            .field("framed", &self.framed)
+            .field("latest_is_precise", &self.latest_is_precise)
+            .finish()
     }
 }
 
-impl<'a, E: Float32Evaluator> EitherPrecision<'a, E> {
-    pub fn new(float32: E, open_float64: impl Fn() -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a) -> Self {
-        Self { float32, float64: None, open_float64: Arc::new(open_float64), latest: Precision::Float32 }
+impl<'a, E: FramedEvaluator + 'a> EnoughDigits<'a, E> {
+    pub fn new(framed: E, open_precise: impl Fn() -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a) -> Self {
+        Self { framed, precise: None, open_precise: Arc::new(open_precise), latest_is_precise: false }
     }
 
-    /// The same around another float32 evaluator of the same samples.
-    pub fn with_float32(&self, float32: E) -> Self {
-        Self { float32, float64: None, open_float64: Arc::clone(&self.open_float64), latest: Precision::Float32 }
+    /// The same around another framed evaluator of the same samples.
+    pub fn with_framed(&self, framed: E) -> Self {
+        Self { framed, precise: None, open_precise: Arc::clone(&self.open_precise), latest_is_precise: false }
     }
 
-    fn side(&mut self, precision: Precision) -> Result<&mut (dyn Evaluator + 'a)>
-    where
-        E: 'a,
-    {
-        self.latest = precision;
-        Ok(match precision {
-            Precision::Float32 => &mut self.float32,
-            Precision::Float64 => {
-                let float64 = match self.float64.take() {
-                    Some(float64) => float64,
-                    None => (self.open_float64)()?,
-                };
-                self.float64.insert(float64).as_mut()
+    /// Whether the framed evaluator's digits suffice for this mixture.
+    fn suffices(&self, mixture: &Mixture, operation: Operation) -> bool {
+        // Both evaluators refuse a mixture of another D.
+        if mixture.n_features() != self.n_features() {
+            return true;
+        }
+        let largest = largest_cancellation(E::PRECISION, operation, self.n_samples());
+        cancellation(mixture, self.framed.frame()) <= largest
+            && (operation != Operation::Statistics || self.framed.holds_moments(mixture))
+    }
+
+    fn framed(&mut self) -> &mut E {
+        self.latest_is_precise = false;
+        &mut self.framed
+    }
+
+    fn precise(&mut self) -> Result<&mut (dyn Evaluator + 'a)> {
+        self.latest_is_precise = true;
+        let precise = match self.precise.take() {
+            Some(precise) => precise,
+            None => (self.open_precise)()?,
+        };
+        Ok(self.precise.insert(precise).as_mut())
+    }
+
+    /// Evaluates a mixture with the evaluator for it. Parameters that the framed one cannot hold, because a sample is far from all others, are
+    /// a matter of digits too.
+    fn evaluate<R>(
+        &mut self,
+        mixture: &Mixture,
+        operation: Operation,
+        evaluate: impl Fn(&mut (dyn Evaluator + 'a)) -> Result<R>,
+    ) -> Result<R> {
+        if self.suffices(mixture, operation) {
+            match evaluate(self.framed()) {
+                Err(Error::OutOfRange { .. }) => {}
+                result => return result,
             }
-        })
-    }
-
-    /// The evaluator for this mixture.
-    fn for_mixture(&mut self, mixture: &Mixture, operation: Operation) -> Result<&mut (dyn Evaluator + 'a)>
-    where
-        E: 'a,
-    {
-        self.side(self.precision(mixture, operation))
+        }
+        evaluate(self.precise()?)
     }
 }
 
-impl<'a, E: Float32Evaluator + 'a> Evaluator for EitherPrecision<'a, E> {
+impl<'a, E: FramedEvaluator + 'a> Evaluator for EnoughDigits<'a, E> {
     fn n_samples(&self) -> usize {
-        self.float32.n_samples()
+        self.framed.n_samples()
     }
 
     fn n_features(&self) -> usize {
-        self.float32.n_features()
+        self.framed.n_features()
     }
 
     fn total_weight(&self) -> f64 {
-        self.float32.total_weight()
+        self.framed.total_weight()
     }
 
     fn describe(&self) -> Description {
-        match (&self.float64, self.latest) {
-            (Some(float64), Precision::Float64) => float64.describe(),
-            _ => self.float32.describe(),
+        match &self.precise {
+            Some(precise) if self.latest_is_precise => precise.describe(),
+            _ => self.framed.describe(),
         }
     }
 
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
-        // Both evaluators refuse a mixture of another D.
-        if mixture.n_features() != self.n_features() {
-            return Precision::Float32;
-        }
-        let largest = largest_cancellation(operation, self.n_samples());
-        let moments = operation == Operation::Statistics;
-        if cancellation(mixture, self.float32.frame()) > largest || moments && !self.float32.holds_moments(mixture) {
-            Precision::Float64
-        } else {
-            Precision::Float32
+        match self.suffices(mixture, operation) {
+            true => E::PRECISION,
+            false => Precision::Float64,
         }
     }
 
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
-        match self.float32.shared() {
-            Some(float32) => Ok(Box::new(self.with_float32(float32))),
-            None => self.float32.share(),
+        match self.framed.shared() {
+            Some(framed) => Ok(Box::new(self.with_framed(framed))),
+            None => self.framed.share(),
         }
     }
 
     fn useful_shares(&self) -> usize {
-        self.float32.useful_shares()
+        self.framed.useful_shares()
     }
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
         on_pool_thread(numbers(mixture), || {
-            self.for_mixture(mixture, Operation::LogLikelihood)?.log_likelihood(mixture)
+            self.evaluate(mixture, Operation::LogLikelihood, |side| side.log_likelihood(mixture))
         })
     }
 
     fn fix_batch_reference(&mut self, mixture: &Mixture) {
-        self.float32.fix_batch_reference(mixture);
+        self.framed.fix_batch_reference(mixture);
     }
 
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
-        let precisions: Vec<_> = mixtures.iter().map(|m| self.precision(m, Operation::LogLikelihood)).collect();
-        if !precisions.contains(&Precision::Float64) {
-            return self.side(Precision::Float32)?.log_likelihood_batch(mixtures);
+        let suffices: Vec<bool> = mixtures.iter().map(|m| self.suffices(m, Operation::LogLikelihood)).collect();
+        let result = if suffices.iter().all(|suffices| *suffices) {
+            self.framed().log_likelihood_batch(mixtures)
+        } else {
+            self.split_batch(mixtures, &suffices)
+        };
+        match result {
+            // Of one mixture among them, which is evaluated with more digits.
+            Err(Error::OutOfRange { .. }) => mixtures.iter().map(|mixture| self.log_likelihood(mixture)).collect(),
+            result => result,
         }
-        let mut totals = vec![0.0; mixtures.len()];
-        for precision in [Precision::Float32, Precision::Float64] {
-            let places: Vec<usize> = (0..mixtures.len()).filter(|&i| precisions[i] == precision).collect();
-            if places.is_empty() {
-                continue;
-            }
-            let sets: Vec<Mixture> = places.iter().map(|&i| mixtures[i].clone()).collect();
-            let some = self.side(precision)?.log_likelihood_batch(&sets)?;
-            places.iter().zip(some).for_each(|(&i, total)| totals[i] = total);
-        }
-        Ok(totals)
     }
 
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
-        self.for_mixture(mixture, Operation::LogLikelihood)?.score_samples(mixture)
+        self.evaluate(mixture, Operation::LogLikelihood, |side| side.score_samples(mixture))
     }
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
-        on_pool_thread(numbers(mixture), || self.for_mixture(mixture, Operation::Statistics)?.statistics(mixture))
+        on_pool_thread(numbers(mixture), || {
+            self.evaluate(mixture, Operation::Statistics, |side| side.statistics(mixture))
+        })
     }
 
     fn metropolis(
@@ -258,23 +278,43 @@ impl<'a, E: Float32Evaluator + 'a> Evaluator for EitherPrecision<'a, E> {
         steps: &mut dyn MetropolisSteps,
     ) -> Result<bool> {
         target.check(self.n_features(), point)?;
-        // Without a Metropolis of float64, the caller asks for each log-likelihood, in the precision that this needs.
-        match target.mixture(point).map(|mixture| self.precision(&mixture, Operation::LogLikelihood)) {
-            Some(Precision::Float32) => self.side(Precision::Float32)?.metropolis(target, point, log_density, steps),
+        // Without a Metropolis of more digits, the caller asks for each log-likelihood, with the digits that this needs.
+        match target.mixture(point) {
+            Some(mixture) if self.suffices(&mixture, Operation::LogLikelihood) => {
+                self.framed().metropolis(target, point, log_density, steps)
+            }
             _ => Ok(false),
         }
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
-        self.float32.rows(rows)
+        self.framed.rows(rows)
     }
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
-        self.for_mixture(mixture, Operation::LogLikelihood)?.predict(mixture)
+        self.evaluate(mixture, Operation::LogLikelihood, |side| side.predict(mixture))
     }
 
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
-        self.for_mixture(mixture, Operation::LogLikelihood)?.predict_proba(mixture)
+        self.evaluate(mixture, Operation::LogLikelihood, |side| side.predict_proba(mixture))
+    }
+}
+
+impl<'a, E: FramedEvaluator + 'a> EnoughDigits<'a, E> {
+    /// The totals of mixtures, of which the framed evaluator's digits suffice for some.
+    fn split_batch(&mut self, mixtures: &[Mixture], suffices: &[bool]) -> Result<Vec<f64>> {
+        let mut totals = vec![0.0; mixtures.len()];
+        for framed in [true, false] {
+            let places: Vec<usize> = (0..mixtures.len()).filter(|&i| suffices[i] == framed).collect();
+            if places.is_empty() {
+                continue;
+            }
+            let sets: Vec<Mixture> = places.iter().map(|&i| mixtures[i].clone()).collect();
+            let side: &mut dyn Evaluator = if framed { self.framed() } else { self.precise()? };
+            let some = side.log_likelihood_batch(&sets)?;
+            places.iter().zip(some).for_each(|(&i, total)| totals[i] = total);
+        }
+        Ok(totals)
     }
 }
 

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // SAFETY: no other thread runs yet. With an empty name the measured choices of kernels are not saved for the user.
     unsafe { std::env::set_var("GMM_TUNING_FILE", "") };
-    gpu_harness::main_with(vec![
+    let tests: Vec<gpu_harness::Test> = vec![
         ("a_resumed_run_is_the_same_to_the_bit", a_resumed_run_is_the_same_to_the_bit),
         ("chains_do_not_depend_on_their_company", chains_do_not_depend_on_their_company),
         ("metropolis_meets_the_closed_form", metropolis_meets_the_closed_form),
@@ -26,7 +26,8 @@ fn main() -> ExitCode {
         ("bench_finds_the_crossover", bench_finds_the_crossover),
         ("bench_shows_errors_beside_times", bench_shows_errors_beside_times),
         ("a_gpu_fits_what_the_cpu_fits", a_gpu_fits_what_the_cpu_fits),
-    ])
+    ];
+    gpu_harness::run([gpu_harness::suite("program", tests)])
 }
 
 const SAMPLERS: [Sampler; 4] =

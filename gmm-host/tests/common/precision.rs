@@ -14,13 +14,13 @@ pub type Test = (&'static str, fn(Load));
 
 /// Every test, by name.
 pub const TESTS: &[Test] = &[
-    ("precision_tight_component_far_away", tight_component_far_away),
-    ("precision_two_clusters_of_50_000", two_clusters),
-    ("precision_nearly_singular_covariances", nearly_singular_covariances),
-    ("precision_an_outlier_costs_the_others_nothing", an_outlier_costs_the_others_nothing),
-    ("precision_a_fit_with_an_outlier", a_fit_with_an_outlier),
-    ("precision_a_batch_of_both_kinds", a_batch_of_both_kinds),
-    ("precision_float32_fits_as_float64_does", float32_fits_as_float64_does),
+    ("tight_component_far_away", tight_component_far_away),
+    ("two_clusters_of_50_000", two_clusters),
+    ("nearly_singular_covariances", nearly_singular_covariances),
+    ("an_outlier_costs_the_others_nothing", an_outlier_costs_the_others_nothing),
+    ("a_fit_with_an_outlier", a_fit_with_an_outlier),
+    ("a_batch_of_both_kinds", a_batch_of_both_kinds),
+    ("float32_fits_as_float64_does", float32_fits_as_float64_does),
 ];
 
 /// How far a responsibility may be off; errors of different samples are independent.

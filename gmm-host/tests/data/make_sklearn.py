@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the reference values that tests/agreement.rs compares with: EM as scikit-learn 1.9.1 does it.
+"""Writes the reference values that tests/real_data/agreement.rs compares with: EM as scikit-learn 1.9.1 does it.
 
     python make_sklearn.py DIRECTORY
 

@@ -2,46 +2,59 @@
 //! `GMM_REQUIRE_CUDA=1`, as on the GPU machine, they fail instead.
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 /// A test's name and body; the body panics to fail.
 #[allow(dead_code)]
 pub type Test = (&'static str, fn());
 
-/// Runs the tests one at a time, because they share a device, with the arguments and the report of `cargo test`.
-#[allow(dead_code)]
-pub fn main_with(tests: Vec<Test>) -> ExitCode {
-    run(tests, [])
+/// Why no GPU can be used, where none can.
+static ABSENT: LazyLock<Option<String>> =
+    LazyLock::new(|| gmm_host::cuda_devices().err().map(|error| error.to_string()));
+
+fn required() -> bool {
+    std::env::var_os("GMM_REQUIRE_CUDA").is_some_and(|value| value == "1")
 }
 
-/// As [`main_with`], for bodies of any one type. `timed` are tests by the clock: they are ignored unless `--ignored` or
-/// `--include-ignored` asks for them, on a machine that does nothing else.
-pub fn run<F: FnOnce() + Send + 'static>(
+fn trial<F: FnOnce() + Send + 'static>(suite: &str, (name, body): (&str, F), ignored: bool) -> Trial {
+    let ignored = ignored || ABSENT.is_some() && !required();
+    let run = move || match &*ABSENT {
+        Some(reason) => Err(Failed::from(reason)),
+        None => {
+            body();
+            Ok(())
+        }
+    };
+    Trial::test(format!("{suite}::{name}"), run).with_ignored_flag(ignored)
+}
+
+/// The tests of a suite: their names begin with its name, as those of a module do.
+pub fn suite<F: FnOnce() + Send + 'static>(
+    name: &str,
     tests: impl IntoIterator<Item = (&'static str, F)>,
-    timed: impl IntoIterator<Item = (&'static str, F)>,
-) -> ExitCode {
+) -> Vec<Trial> {
+    tests.into_iter().map(|test| trial(name, test, false)).collect()
+}
+
+/// Tests by the clock: they are ignored unless `--ignored` or `--include-ignored` asks for them, on a machine that does nothing
+/// else.
+#[allow(dead_code)]
+pub fn timed<F: FnOnce() + Send + 'static>(
+    suite: &str,
+    tests: impl IntoIterator<Item = (&'static str, F)>,
+) -> Vec<Trial> {
+    tests.into_iter().map(|test| trial(suite, test, true)).collect()
+}
+
+/// Runs the tests one at a time, because they share a device, with the arguments and the report of `cargo test`.
+pub fn run(suites: impl IntoIterator<Item = Vec<Trial>>) -> ExitCode {
     kernels_of_another_compiler();
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(1);
-    let required = std::env::var_os("GMM_REQUIRE_CUDA").is_some_and(|value| value == "1");
-    let absent = gmm_host::cuda_devices().err().map(|error| error.to_string());
-    if let Some(reason) = &absent {
-        eprintln!("{reason}\ntests that need a GPU {} here", if required { "fail" } else { "are ignored" });
+    if let Some(reason) = &*ABSENT {
+        eprintln!("{reason}\ntests that need a GPU {} here", if required() { "fail" } else { "are ignored" });
     }
-    let trial = |(name, body): (&'static str, F), timed: bool| {
-        let absent = absent.clone();
-        let ignored = timed || absent.is_some() && !required;
-        let run = move || match absent {
-            Some(reason) => Err(Failed::from(reason)),
-            None => {
-                body();
-                Ok(())
-            }
-        };
-        Trial::test(name, run).with_ignored_flag(ignored)
-    };
-    let tests = tests.into_iter().map(|test| trial(test, false));
-    let trials = tests.chain(timed.into_iter().map(|test| trial(test, true))).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    libtest_mimic::run(&arguments, suites.into_iter().flatten().collect()).exit_code()
 }
 
 /// Whether the device has the products of warpgroups.

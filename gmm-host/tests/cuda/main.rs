@@ -1,0 +1,36 @@
+//! The CUDA backend on a real device. They are one test program, which links the library once; a test's name begins with that of its
+//! module, and an argument selects by name: `shapes::` runs one module.
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../gpu_harness/mod.rs"]
+mod gpu_harness;
+
+mod arrays;
+mod evaluator;
+mod metropolis;
+mod missing;
+mod missing_patterns;
+mod pairwise;
+mod precision;
+mod several;
+mod shapes;
+mod short;
+
+use gpu_harness::{suite, timed};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gpu_harness::run([
+        suite("short", short::tests()),
+        suite("evaluator", evaluator::tests()),
+        suite("shapes", shapes::tests()),
+        timed("shapes", shapes::TIMED),
+        suite("arrays", arrays::tests()),
+        suite("metropolis", metropolis::tests()),
+        suite("missing", missing::tests()),
+        suite("missing_patterns", missing_patterns::tests()),
+        suite("pairwise", pairwise::tests()),
+        suite("precision", precision::tests()),
+        suite("several", several::tests()),
+    ])
+}

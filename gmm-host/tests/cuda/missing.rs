@@ -1,0 +1,299 @@
+//! The CUDA backend on samples with missing values, on a real device. The float64 reference is the truth.
+//!
+//! Tolerances: float64 10⁻¹⁰ relative; float32 as each test says.
+use crate::common::{Backend, CUDA_BACKENDS, assert_all_close, assert_close, blobs, estep, mixture, normal};
+use crate::gpu_harness::Test;
+use gmm_host::{
+    CovarianceType, CudaEvaluator, CudaOptions, Device, Error, Evaluator, GaussianMixtureParams, Mixture,
+    ReferenceEvaluator, Samples, load,
+};
+use ndarray::{Array1, Array2};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+pub fn tests() -> Vec<Test> {
+    vec![
+        ("every_shape_and_share_agrees", every_shape_and_share_agrees),
+        ("narrow_and_far_components_agree", narrow_and_far_components_agree),
+        ("far_samples_and_dead_components", far_samples_and_dead_components),
+        ("chunks_equal_the_whole", chunks_equal_the_whole),
+        ("fits_agree_with_the_cpu", fits_agree_with_the_cpu),
+        ("without_holes_the_bits_are_those_of_complete_data", without_holes_the_bits_are_those_of_complete_data),
+        ("every_kernel_agrees_or_says_why_not", every_kernel_agrees_or_says_why_not),
+        ("all_covariance_types_take_turns", all_covariance_types_take_turns),
+        ("auto_takes_them", auto_takes_them),
+    ]
+}
+
+const TYPES: [CovarianceType; 2] = [CovarianceType::Diag, CovarianceType::Spherical];
+
+/// Makes a share of the values missing, at random and independently; nothing of row 7 is observed.
+fn with_holes(seed: u64, mut x: Array2<f64>, share: f64) -> Array2<f64> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    x.map_inplace(|v| *v = if rng.random::<f64>() < share { f64::NAN } else { *v });
+    if x.nrows() > 7 {
+        x.row_mut(7).fill(f64::NAN);
+    }
+    x
+}
+
+/// Samples with weights of very different size, some of them zero.
+fn weights(n: usize) -> Array1<f64> {
+    Array1::from_shape_fn(n, |i| if i % 7 == 3 { 0.0 } else { 0.01 + (i % 11) as f64 })
+}
+
+fn samples<'a>(backend: &Backend, x: &Array2<f64>, w: Option<&'a Array1<f64>>) -> Samples<'a> {
+    let samples = match backend.float32 {
+        true => Samples::with_shared_missing(x.mapv(|v| v as f32).into_shared()).unwrap(),
+        false => Samples::with_shared_missing(x.to_shared()).unwrap(),
+    };
+    match w {
+        Some(w) => samples.with_weights(w.view()).unwrap(),
+        None => samples,
+    }
+}
+
+/// Compares everything that an evaluator says with the reference. `unit`: the error of a sample's log-likelihood, relative to its size and
+/// to √D, that is allowed; `statistics`: that of the statistics.
+fn check(what: &str, e: &mut dyn Evaluator, samples: &Samples<'_>, m: &Mixture, unit: f64, statistics: f64) {
+    let mut truth = ReferenceEvaluator::new(samples.clone());
+    let unit = unit * (m.n_features() as f64 + 4.0).sqrt();
+    let w = samples.weights().map_or_else(|| Array1::ones(samples.n_samples()), |w| w.to_owned());
+    let (scores, true_scores) = (e.score_samples(m).unwrap(), truth.score_samples(m).unwrap());
+    let bound = |i: usize| unit * true_scores[i].abs().max(1.0);
+    for (i, (got, v)) in scores.iter().zip(&true_scores).enumerate() {
+        assert!((got - v).abs() <= bound(i), "{what}, score {i}: {got} for {v}, {:e} allowed", bound(i));
+    }
+    if scores.len() > 7 {
+        assert_eq!(scores[7], 0.0, "{what}: nothing is observed in this row");
+    }
+    let (total, true_total) = (e.log_likelihood(m).unwrap(), truth.log_likelihood(m).unwrap());
+    let allowed: f64 = w.iter().enumerate().map(|(i, w)| w * bound(i)).sum();
+    assert!((total - true_total).abs() <= allowed, "{what}: {total} for {true_total}, {allowed:e} allowed");
+    assert_eq!(total.to_bits(), e.log_likelihood(m).unwrap().to_bits(), "{what}");
+    for batch in e.log_likelihood_batch(&[m.clone(), m.clone()]).unwrap() {
+        assert!((batch - true_total).abs() <= allowed, "{what}: {batch} for {true_total}, {allowed:e} allowed");
+    }
+    // A responsibility's relative error is the absolute error of two exponents.
+    let (r, true_r) = (e.predict_proba(m).unwrap(), truth.predict_proba(m).unwrap());
+    for (((i, c), got), v) in r.indexed_iter().zip(&true_r) {
+        assert!((got - v).abs() <= 2.0 * bound(i), "{what}, responsibility {i}, {c}: {got} for {v}");
+    }
+    let (labels, true_labels) = (e.predict(m).unwrap(), truth.predict(m).unwrap());
+    for (i, (got, v)) in labels.iter().zip(&true_labels).enumerate() {
+        assert!(true_r[[i, *got]] >= true_r[[i, *v]] - 4.0 * bound(i), "{what}, label {i}: {got} for {v}");
+    }
+    let got = e.statistics(m).unwrap();
+    estep::assert_statistics_agree(what, &got, &truth.statistics(m).unwrap(), statistics);
+    assert_eq!(got, e.statistics(m).unwrap(), "{what}: the same bits each time");
+    let mut shared = e.share().unwrap();
+    assert_eq!(shared.log_likelihood(m).unwrap().to_bits(), total.to_bits(), "{what}");
+    assert_eq!(shared.statistics(m).unwrap(), got, "{what}");
+}
+
+/// Of [`check`], for a backend. In float32 the statistics are those of the matrix units, whose roundings hardly average in a component of a
+/// hundred samples.
+fn tolerances(backend: &Backend) -> (f64, f64) {
+    (backend.tolerance(1e-14, 16.0 * 2f64.powi(-24)), backend.tolerance(1e-10, 1e-4))
+}
+
+fn every_shape_and_share_agrees() {
+    let shapes = [
+        (1, 1, 1),
+        (1, 13, 8),
+        (1000, 1, 1),
+        (1001, 2, 3),
+        (5000, 16, 32),
+        (260_003, 13, 8),
+        (210_000, 20, 12),
+        (3000, 40, 5),
+        (600, 3, 70),
+        (511, 70, 33),
+        (900, 17, 1),
+        (3000, 12, 4),
+    ];
+    for (i, (n, d, k)) in shapes.into_iter().enumerate() {
+        let share = [0.05, 0.3, 0.6][i % 3];
+        let (x, w) = (with_holes(i as u64, normal(i as u64, n, d, 0.5), share), weights(n));
+        for t in TYPES {
+            let m = mixture(10 + i as u64, t, k, d, 0.5);
+            for backend in CUDA_BACKENDS {
+                for w in [None, Some(&w)] {
+                    let what =
+                        format!("{}, {t} N={n} D={d} K={k}, {share} missing, weights {}", backend.name, w.is_some());
+                    let samples = samples(backend, &x, w);
+                    let (unit, statistics) = tolerances(backend);
+                    check(&what, (backend.load)(samples.clone()).as_mut(), &samples, &m, unit, statistics);
+                }
+            }
+        }
+    }
+}
+
+/// Columns far from the origin, and components many of their standard deviations from each other.
+fn narrow_and_far_components_agree() {
+    for (i, (n, d, k)) in [(30_000, 13, 8), (20_000, 5, 20), (2000, 40, 6)].into_iter().enumerate() {
+        let mut x = normal(60 + i as u64, n, d, 0.0);
+        for (i, mut row) in x.outer_iter_mut().enumerate() {
+            row.map_inplace(|v| *v += 1e4 + 100.0 * (i % k) as f64);
+        }
+        let x = with_holes(i as u64, x, 0.3);
+        for t in TYPES {
+            let of = mixture(70 + i as u64, t, k, d, 0.0);
+            let means = Array2::from_shape_fn((k, d), |(c, j)| 1e4 + 100.0 * c as f64 + 0.1 * of.means()[[c, j]]);
+            let m = Mixture::new(of.weights().to_owned(), means, of.covariances().clone()).unwrap();
+            for backend in CUDA_BACKENDS {
+                let samples = samples(backend, &x, None);
+                let what = format!("{}, {t} N={n} D={d} K={k}", backend.name);
+                // In float32, deviations are differences of numbers of some hundreds of standard deviations: 2⁻²⁴ of these.
+                let (unit, statistics) = (backend.tolerance(1e-12, 4e-4), backend.tolerance(1e-9, 1e-4));
+                check(&what, (backend.load)(samples.clone()).as_mut(), &samples, &m, unit, statistics);
+            }
+        }
+    }
+}
+
+fn far_samples_and_dead_components() {
+    for (n, d, k) in [(3000, 3, 5), (3000, 13, 8), (3000, 20, 9)] {
+        let mut x = with_holes(3, normal(80, n, d, 0.0), 0.3);
+        x.row_mut(5).map_inplace(|v| *v = if v.is_nan() { *v } else { 1e3 });
+        x[[n - 1, 0]] = -1e3;
+        for t in TYPES {
+            let of = mixture(81, t, k, d, 0.0);
+            let mut weights = of.weights().to_owned();
+            weights[0] = 0.0;
+            weights /= weights.sum();
+            let mut means = of.means().to_owned();
+            means.row_mut(0).fill(1e3);
+            let m = Mixture::new(weights, means, of.covariances().clone()).unwrap();
+            for backend in CUDA_BACKENDS {
+                let samples = samples(backend, &x, None);
+                let mut e = (backend.load)(samples.clone());
+                let (unit, statistics) = tolerances(backend);
+                let what = format!("{}, {t} D={d}", backend.name);
+                // The far samples take a part in the scatter of 10⁶ variances, with a rounding of their own.
+                check(&what, e.as_mut(), &samples, &m, 4.0 * unit, 10.0 * statistics);
+                assert_eq!(e.statistics(&m).unwrap().counts()[0], 0.0, "{what}");
+                assert!(e.predict(&m).unwrap().iter().all(|label| *label != 0), "{what}");
+            }
+        }
+    }
+}
+
+fn chunks_equal_the_whole() {
+    let (n, d, k) = (50_003, 6, 4);
+    let (x, w) = (with_holes(4, normal(44, n, d, 0.0), 0.3), weights(n));
+    for t in TYPES {
+        let m = mixture(45, t, k, d, 0.0);
+        for backend in CUDA_BACKENDS {
+            let samples = samples(backend, &x, Some(&w));
+            for limit in [512 * 7 * 8 * 2, 300_000] {
+                let options = CudaOptions::default().with_memory_limit(limit);
+                let mut chunked = CudaEvaluator::new(samples.clone(), 0, &options).unwrap();
+                let (unit, statistics) = tolerances(backend);
+                check(&format!("{}, {t}, limit {limit}", backend.name), &mut chunked, &samples, &m, unit, statistics);
+                assert!(!chunked.is_resident());
+            }
+        }
+    }
+}
+
+fn fits_agree_with_the_cpu() {
+    let x = with_holes(5, blobs(51, 20_000, 5), 0.3);
+    let w = weights(20_000);
+    for t in TYPES {
+        let fit = |device| {
+            let samples = Samples::with_missing(x.view()).unwrap().with_weights(w.view()).unwrap();
+            let params = GaussianMixtureParams::default().n_components(3).covariance_type(t).tol(0.0).max_iter(20);
+            params.check().unwrap().fit(load(device, samples, &Default::default()).unwrap().as_mut()).unwrap()
+        };
+        let (cuda, cpu) = (fit(Device::Cuda(0)), fit(Device::Cpu));
+        let close = |what: &str, a: Vec<f64>, b: Vec<f64>| {
+            let largest = b.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+            assert_all_close(&format!("{t} {what}"), a, b, 1e-9, largest);
+        };
+        close("lower bounds", cuda.lower_bounds.clone(), cpu.lower_bounds.clone());
+        let (a, b) = (&cuda.mixture, &cpu.mixture);
+        close("weights", a.weights().to_vec(), b.weights().to_vec());
+        close("means", a.means().iter().copied().collect(), b.means().iter().copied().collect());
+        close("covariances", a.covariances().iter().collect(), b.covariances().iter().collect());
+    }
+}
+
+fn without_holes_the_bits_are_those_of_complete_data() {
+    let x = blobs(3, 20_000, 5);
+    let x32 = x.mapv(|v| v as f32);
+    let of = |samples| load(Device::Cuda(0), samples, &Default::default()).unwrap();
+    for t in CovarianceType::ALL {
+        let m = mixture(1, t, 3, 5, 2.0);
+        let mut pairs = [
+            (of(Samples::from_f64(x.view()).unwrap()), of(Samples::with_missing(x.view()).unwrap())),
+            (of(Samples::from_f32(x32.view()).unwrap()), of(Samples::with_missing(x32.view()).unwrap())),
+        ];
+        for (a, b) in &mut pairs {
+            assert_eq!(a.statistics(&m).unwrap(), b.statistics(&m).unwrap());
+            assert_eq!(a.score_samples(&m).unwrap(), b.score_samples(&m).unwrap());
+            assert_eq!(a.log_likelihood(&m).unwrap().to_bits(), b.log_likelihood(&m).unwrap().to_bits());
+            assert_eq!(a.describe(), b.describe());
+        }
+    }
+}
+
+fn every_kernel_agrees_or_says_why_not() {
+    let backend = &CUDA_BACKENDS[1];
+    for (n, d, k) in [(210_000, 13, 8), (3000, 5, 3), (2000, 40, 20)] {
+        let x = with_holes(8, normal(90, n, d, 0.0), 0.3);
+        let samples = samples(backend, &x, None);
+        let m = mixture(91, CovarianceType::Diag, k, d, 0.0);
+        let mut general =
+            CudaEvaluator::new(samples.clone(), 0, &CudaOptions::default().with_kernel("general".to_string())).unwrap();
+        let (total, statistics) = (general.log_likelihood(&m).unwrap(), general.statistics(&m).unwrap());
+        for name in gmm_host::cuda_kernel_names() {
+            let options = CudaOptions::default().with_kernel(name.clone());
+            let mut e = CudaEvaluator::new(samples.clone(), 0, &options).unwrap();
+            let what = format!("{name} N={n} D={d} K={k}");
+            match e.log_likelihood(&m) {
+                Ok(got) => assert_close(&what, got, total, 1e-6, 1.0),
+                Err(Error::Kernel { .. }) => println!("{what}: no total"),
+                Err(error) => panic!("{what}: {error}"),
+            }
+            match e.statistics(&m) {
+                Ok(got) => estep::assert_statistics_agree(&what, &got, &statistics, 3e-5),
+                Err(Error::Kernel { .. }) => println!("{what}: no E-step"),
+                Err(error) => panic!("{what}: {error}"),
+            }
+            println!("{what}: {}", e.describe().kernel);
+        }
+    }
+}
+
+/// No kernel takes them yet.
+/// Both sides of one evaluator, which has a layout of the samples for each.
+fn all_covariance_types_take_turns() {
+    let x = with_holes(9, normal(92, 500, 4, 0.0), 0.3);
+    let samples = Samples::with_missing(x.view()).unwrap();
+    let mut e = CudaEvaluator::new(samples.clone(), 0, &CudaOptions::default()).unwrap();
+    let mut truth = ReferenceEvaluator::new(samples.clone());
+    for t in CovarianceType::ALL.into_iter().chain(CovarianceType::ALL) {
+        let m = mixture(93, t, 3, 4, 0.0);
+        let (got, want) = (e.log_likelihood(&m).unwrap(), truth.log_likelihood(&m).unwrap());
+        assert_close(&t.to_string(), got, want, 1e-10, 0.0);
+    }
+}
+
+fn auto_takes_them() {
+    let n = 200_000;
+    let x = with_holes(10, normal(54, n, 13, 0.0), 0.1);
+    let samples = Samples::with_missing(x.view()).unwrap();
+    for t in CovarianceType::ALL {
+        let m = mixture(55, t, 8, 13, 0.0);
+        let mut auto = load(Device::Auto, samples.clone(), &Default::default()).unwrap();
+        auto.settle();
+        let mut cpu = load(Device::Cpu, samples.clone(), &Default::default()).unwrap();
+        for _ in 0..3 {
+            assert_close("auto", auto.log_likelihood(&m).unwrap(), cpu.log_likelihood(&m).unwrap(), 1e-11, 0.0);
+        }
+        println!("{t}: {:?}", auto.describe());
+        assert_eq!(auto.predict(&m).unwrap().len(), n);
+    }
+}

@@ -1,0 +1,225 @@
+//! Each family of the CUDA kernels in every form, over few samples and in few launches: for compute-sanitizer's racecheck,
+//! under which a launch takes hundreds of times as long. Results are compared with the float64 reference.
+//!
+//! Tolerances: 10⁻⁹ relative in float64, 10⁻⁴ in float32. `evaluator` and `shapes` test how exact results are; here a race
+//! would give numbers that are far off.
+use crate::common::{mixture, normal, reference};
+use crate::gpu_harness::{Test, warpgroups};
+use gmm_host::{
+    CovarianceType, Covariances, CudaEvaluator, CudaOptions, Evaluator, MetropolisPrior, MetropolisSteps,
+    MetropolisTarget, Mixture, Samples,
+};
+use ndarray::{Array1, Array2};
+
+pub fn tests() -> Vec<Test> {
+    vec![
+        ("totals", totals),
+        ("batches_and_scores", batches_and_scores),
+        ("batches_on_the_matrix_units", batches_on_the_matrix_units),
+        ("e_steps", e_steps),
+        ("e_steps_on_tensor_cores", e_steps_on_tensor_cores),
+        ("float64_and_labels", float64_and_labels),
+        ("metropolis_steps", metropolis_steps),
+    ]
+}
+
+fn evaluator<'a>(x: &'a Array2<f32>, kernel: Option<&str>) -> CudaEvaluator<'a> {
+    let options = CudaOptions::default().with_kernel(kernel.map(String::from));
+    CudaEvaluator::new(Samples::from_f32(x.view()).unwrap(), 0, &options).unwrap()
+}
+
+fn data(n: usize, d: usize) -> (Array2<f32>, Array2<f64>) {
+    let x = normal(n as u64, n, d, 0.0).mapv(|v| v as f32);
+    let wide = x.mapv(f64::from);
+    (x, wide)
+}
+
+#[track_caller]
+fn assert_near(what: &str, got: f64, truth: f64, tolerance: f64) {
+    assert!((got - truth).abs() <= tolerance * truth.abs().max(1.0), "{what}: {got} for {truth}");
+}
+
+/// Kernels with one block for each multiprocessor, so that each thread goes through its loop several times.
+fn totals() {
+    use CovarianceType::{Diag, Full, Tied};
+    for (n, d, k, covariance_type, kernel) in [
+        (300_001, 1, 2, Diag, "small_k:128x1:all"),
+        (200_001, 6, 3, Diag, "small_k:128x1:0"),
+        (1009, 13, 8, Diag, "small_k:128x4:0"),
+        (150_001, 2, 3, Full, "small_k:128x1:all"),
+        (1009, 13, 8, Full, "small_k:128x4:0"),
+        (1009, 16, 5, Tied, "small_k:128x4:0"),
+        (3001, 13, 8, Diag, "tiled8/1:128x1:all"),
+        (3001, 40, 20, Diag, "tiled8/2:128x1:all"),
+        (3001, 17, 33, Diag, "tiled16/2:128x1:all"),
+        (3001, 17, 3, Full, "tiled16/2:128x1:all"),
+        (1009, 5, 3, Diag, "pair"),
+    ] {
+        let (x, wide) = data(n, d);
+        let m = mixture(1, covariance_type, k, d, 0.0);
+        let total = evaluator(&x, Some(kernel)).log_likelihood(&m).unwrap();
+        assert_near(&format!("{kernel} N={n}"), total, reference(wide.view()).log_likelihood(&m).unwrap(), 1e-4);
+    }
+}
+
+fn batches_and_scores() {
+    for (n, d, k) in [(1009, 2, 3), (3001, 13, 8)] {
+        let (x, wide) = data(n, d);
+        let sets: Vec<Mixture> = (0..20).map(|i| mixture(i, CovarianceType::Diag, k, d, 0.0)).collect();
+        let totals = evaluator(&x, Some("batch")).log_likelihood_batch(&sets).unwrap();
+        for (total, m) in totals.iter().zip(&sets) {
+            assert_near("batch", *total, reference(wide.view()).log_likelihood(m).unwrap(), 1e-4);
+        }
+        for kernel in ["tiled8", "tiled16", "pair"] {
+            let scores = evaluator(&x, Some(kernel)).score_samples(&sets[0]).unwrap();
+            let truth = reference(wide.view()).log_likelihood(&sets[0]).unwrap();
+            assert_near(kernel, scores.sum(), truth, 1e-4);
+        }
+    }
+}
+
+/// A mixture near another one.
+fn beside(m: &Mixture, i: u64) -> Mixture {
+    let means = m.means().mapv(|v| v + 1e-3 * i as f64);
+    let covariances = match m.covariances() {
+        Covariances::Diag(v) => Covariances::Diag(v * (1.0 + 1e-3 * i as f64)),
+        other => other.clone(),
+    };
+    Mixture::new(m.weights().to_owned(), means, covariances).unwrap()
+}
+
+/// Several parts of the sets, and blocks that go through several rounds, with far samples; each number of steps.
+fn batches_on_the_matrix_units() {
+    for (n, d, k, sets) in
+        [(70_001, 13, 8, 9), (9001, 7, 3, 5), (3001, 20, 17, 6), (1009, 28, 9, 3), (1, 1, 1, 2), (70, 20, 5, 1)]
+    {
+        let (mut x, _) = data(n, d);
+        x.row_mut(n / 2).fill(25.0);
+        let wide = x.mapv(f64::from);
+        let first = mixture(0, CovarianceType::Diag, k, d, 0.0);
+        let sets: Vec<_> = (0..sets).map(|i| beside(&first, i)).collect();
+        let truths: Vec<_> = sets.iter().map(|m| reference(wide.view()).log_likelihood(m).unwrap()).collect();
+        let kernels = ["batch_tensor_cores/4:64x1:0", "batch_warpgroup/4:128x1:0"];
+        for kernel in &kernels[..if warpgroups() { 2 } else { 1 }] {
+            let totals = evaluator(&x, Some(kernel)).log_likelihood_batch(&sets).unwrap();
+            for (total, truth) in totals.iter().zip(&truths) {
+                assert_near(&format!("{kernel} N={n} D={d} K={k}"), *total, *truth, 1e-6);
+            }
+        }
+    }
+}
+
+/// `fused` for small K and D, and `tiled` with `weighted_sums` for others; around the data's centre and around the components'.
+fn e_steps() {
+    for (n, d, k) in [(3001, 1, 2), (1009, 13, 8), (1009, 5, 20), (1009, 16, 32), (700, 20, 40), (515, 33, 3)] {
+        let (x, wide) = data(n, d);
+        for t in CovarianceType::ALL {
+            for offset in [0.0, 40.0] {
+                let m = mixture(2, t, k, d, offset);
+                let statistics = evaluator(&x, None).statistics(&m).unwrap();
+                let truth = reference(wide.view()).statistics(&m).unwrap();
+                let what = format!("{t} N={n} D={d} K={k} offset {offset}");
+                assert_near(&what, statistics.lower_bound(), truth.lower_bound(), 1e-4);
+            }
+        }
+    }
+}
+
+/// The E-step on the matrix units, which is chosen for many samples only.
+fn e_steps_on_tensor_cores() {
+    let check = |kernel: &str, sizes: &[(usize, usize, usize)], types: &[CovarianceType]| {
+        for &(n, d, k) in sizes {
+            let (x, wide) = data(n, d);
+            for &t in types {
+                let m = mixture(2, t, k, d, 0.0);
+                let statistics = evaluator(&x, Some(kernel)).statistics(&m).unwrap();
+                let truth = reference(wide.view()).statistics(&m).unwrap();
+                let what = format!("{kernel} {t} N={n} D={d} K={k}");
+                assert_near(&what, statistics.lower_bound(), truth.lower_bound(), 1e-4);
+            }
+        }
+    };
+    check("tensor_cores", &[(600, 5, 3), (515, 20, 40), (300, 33, 20)], &CovarianceType::ALL);
+    let with_matrices = [CovarianceType::Full, CovarianceType::Tied];
+    check("whitened", &[(600, 5, 3), (515, 20, 40), (300, 33, 20)], &with_matrices);
+    if gmm_host::cuda_devices().unwrap()[0].compute_capability == (9, 0) {
+        check(
+            "warpgroup_whitened",
+            &[(600, 5, 3), (515, 20, 40), (300, 33, 20), (260, 70, 6), (260, 100, 5)],
+            &with_matrices,
+        );
+    }
+    // With one block for each multiprocessor of few warps, so that each warp goes through its loop several times.
+    let sizes = [(600, 5, 3), (515, 20, 40), (300, 13, 8), (20_001, 13, 8), (700, 32, 16)];
+    check("fused_tensor_cores:64x1:0", &sizes, &[CovarianceType::Diag]);
+    check("fused_tensor_cores:64x1:0", &[(600, 5, 3), (20_001, 13, 8)], &[CovarianceType::Full]);
+}
+
+fn float64_and_labels() {
+    for (n, d, k) in [(1009, 13, 8), (600, 3, 70), (5000, 6, 4)] {
+        let x = normal(3, n, d, 0.0);
+        let weights = Array1::from_shape_fn(n, |i| (i % 5) as f64 * 0.4 + 0.1);
+        for t in CovarianceType::ALL {
+            let m = mixture(4, t, k, d, 0.0);
+            let samples = || Samples::from_f64(x.view()).unwrap().with_weights(weights.view()).unwrap();
+            let mut e = CudaEvaluator::new(samples(), 0, &CudaOptions::default()).unwrap();
+            let mut truth = crate::common::weighted(x.view(), weights.view());
+            let total = truth.log_likelihood(&m).unwrap();
+            assert_near("total", e.log_likelihood(&m).unwrap(), total, 1e-9);
+            let statistics = e.statistics(&m).unwrap();
+            assert_near("lower bound", statistics.lower_bound(), truth.statistics(&m).unwrap().lower_bound(), 1e-9);
+            assert_eq!(e.predict(&m).unwrap(), truth.predict(&m).unwrap());
+            assert_near("responsibilities", e.predict_proba(&m).unwrap().sum(), n as f64, 1e-9);
+        }
+    }
+}
+
+/// Equal steps, and the densities of their proposals.
+struct Steps {
+    left: usize,
+    width: usize,
+    densities: Vec<f64>,
+}
+
+impl MetropolisSteps for Steps {
+    fn propose(&mut self, rows: &mut [f64]) -> usize {
+        let count = (rows.len() / self.width).min(self.left);
+        rows[..count * self.width].fill(1e-3);
+        self.left -= count;
+        count
+    }
+    fn record(&mut self, _: &[f64], densities: &[f64]) {
+        self.densities.extend(densities);
+    }
+}
+
+/// Samples that stay in shared memory, and samples that stream through it.
+fn metropolis_steps() {
+    for (n, d, k, kernel) in
+        [(1009, 2, 3, "metropolis"), (60_001, 13, 8, "metropolis:128x7/2:0"), (20_003, 13, 8, "metropolis:160x3/0:0")]
+    {
+        let (x, wide) = data(n, d);
+        let zeros = |len| vec![0.0; len];
+        let prior = MetropolisPrior {
+            concentration: zeros(k),
+            location: zeros(k * d),
+            precision: zeros(k * d),
+            scaled_precision: zeros(k * d),
+            by_log_scale: zeros(k * d),
+            by_variance: zeros(k * d),
+            by_precision: zeros(k * d),
+            constant: 0.0,
+        };
+        let target = MetropolisTarget { n_components: k, n_features: d, spherical: false, prior };
+        let mut steps = Steps { left: 9, width: target.step_width(), densities: Vec::new() };
+        let point: Vec<f64> = (0..target.dim()).map(|i| (i % 7) as f64 * 0.1).collect();
+        // The start has no density (NaN), so that every step is rejected and all proposals are the same.
+        assert!(evaluator(&x, Some(kernel)).metropolis(&target, &point, f64::NAN, &mut steps).unwrap());
+        let proposal: Vec<f64> = point.iter().map(|v| v + 1e-3).collect();
+        let truth = reference(wide.view()).log_likelihood(&target.mixture(&proposal).unwrap()).unwrap();
+        assert_eq!(steps.densities.len(), 9);
+        for density in steps.densities {
+            assert_near(kernel, density, truth, 1e-4);
+        }
+    }
+}

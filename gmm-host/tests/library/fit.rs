@@ -1,0 +1,593 @@
+//! Fits: their rules, their starts, and how they end.
+use crate::common::*;
+use gmm_host::{
+    ChunkedEvaluator, CovarianceType, Covariances, Criterion, Description, Error, Evaluator, Fit, Freeze,
+    GaussianMixtureParams, InitParams, Mixture, Result, Rows, Statistics, StepwiseEm, merge_down, select,
+};
+use ndarray::{Array1, Array2, Array3, Axis, array, s};
+use std::ops::ControlFlow;
+
+fn params(k: usize, t: CovarianceType) -> GaussianMixtureParams {
+    GaussianMixtureParams::default().n_components(k).covariance_type(t)
+}
+
+fn fit(params: GaussianMixtureParams, evaluator: &mut dyn Evaluator) -> Fit {
+    params.check().unwrap().fit(evaluator).unwrap()
+}
+
+fn is_finite(m: &Mixture) -> bool {
+    m.means().iter().chain(m.weights().iter()).copied().chain(m.covariances().iter()).all(f64::is_finite)
+}
+
+/// Counts the passes that a fit makes.
+struct Counting<E>(E, usize);
+
+impl<E: Evaluator> Evaluator for Counting<E> {
+    fn n_samples(&self) -> usize {
+        self.0.n_samples()
+    }
+    fn n_features(&self) -> usize {
+        self.0.n_features()
+    }
+    fn total_weight(&self) -> f64 {
+        self.0.total_weight()
+    }
+    fn describe(&self) -> Description {
+        self.0.describe()
+    }
+    fn log_likelihood(&mut self, m: &Mixture) -> Result<f64> {
+        self.0.log_likelihood(m)
+    }
+    fn score_samples(&mut self, m: &Mixture) -> Result<Array1<f64>> {
+        self.0.score_samples(m)
+    }
+    fn statistics(&mut self, m: &Mixture) -> Result<Statistics> {
+        self.1 += 1;
+        self.0.statistics(m)
+    }
+    fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+        self.0.rows(rows)
+    }
+}
+
+#[test]
+fn every_start_finds_separate_blobs() {
+    let x = blobs(1, 300, 2);
+    for t in CovarianceType::ALL {
+        // Random responsibilities put all components on one spot, from where most fits never get far.
+        for init in InitParams::ALL.into_iter().filter(|i| *i != InitParams::Random) {
+            // Starts other than k-means may meet a poor local optimum: the best of five is asked for.
+            let p = params(3, t).init_params(init).n_init(5).max_iter(500);
+            let fit = fit(p, &mut reference(x.view()));
+            let mut centres: Vec<f64> = fit.mixture.means().column(0).to_vec();
+            centres.sort_by(f64::total_cmp);
+            assert!(fit.converged && fit.retained.is_empty(), "{t} {init}");
+            // Blobs of 100 samples with deviations up to 1: five standard errors of 0.1.
+            assert_all_close(&format!("{t} {init}"), centres, [0.0, 5.0, 10.0], 0.05, 10.0);
+        }
+    }
+}
+
+#[test]
+fn the_lower_bound_never_falls() {
+    let x = normal(2, 400, 3, 0.0);
+    for t in CovarianceType::ALL {
+        for init in InitParams::ALL {
+            // With reg_covar the M-step is not quite the maximum; without, only rounding may lower the bound.
+            let p = params(4, t).init_params(init).tol(0.0).reg_covar(0.0).max_iter(40).random_state(5);
+            let fit = fit(p, &mut reference(x.view()));
+            assert_eq!(fit.n_iter(), 40);
+            for (i, pair) in fit.lower_bounds.windows(2).enumerate() {
+                assert!(pair[1] >= pair[0] - 1e-13 * pair[0].abs(), "{t} {init}, iteration {i}: {pair:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bits_and_another_another_start() {
+    let x = normal(3, 200, 2, 0.0);
+    for init in InitParams::ALL {
+        let start = |seed| {
+            fit(
+                params(3, CovarianceType::Diag).init_params(init).max_iter(0).random_state(seed),
+                &mut reference(x.view()),
+            )
+        };
+        let (a, b, c) = (start(7), start(7), start(8));
+        assert_eq!(a.mixture, b.mixture, "{init}");
+        assert_ne!(a.mixture, c.mixture, "{init}");
+        assert_eq!((a.n_iter(), a.converged, a.lower_bound()), (0, false, f64::NEG_INFINITY));
+    }
+}
+
+#[test]
+fn runs_differ_and_the_best_is_returned() {
+    let x = normal(4, 300, 2, 0.0);
+    let model =
+        params(5, CovarianceType::Full).n_init(4).init_params(InitParams::RandomFromData).max_iter(15).check().unwrap();
+    let mut bounds = vec![f64::NAN; 4];
+    let fit = model
+        .fit_with(&mut reference(x.view()), &mut |i| {
+            bounds[i.run] = i.lower_bound;
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    for i in 0..4 {
+        assert!((0..i).all(|j| bounds[i] != bounds[j]), "{bounds:?}");
+        assert!(bounds[i] <= fit.lower_bound());
+    }
+    assert_eq!(fit.lower_bound(), bounds[fit.run]);
+}
+
+/// What counts in a start are its passes over all samples; see `MAX_LLOYD` in `init.rs`. There are more samples than the subset
+/// has on which k-means begins.
+#[test]
+fn a_start_takes_few_passes_over_all_samples() {
+    let x = normal(5, 6000, 2, 0.0);
+    for init in InitParams::ALL {
+        let mut e = Counting(reference(x.view()), 0);
+        fit(params(4, CovarianceType::Diag).init_params(init).max_iter(0), &mut e);
+        // Lloyd's iterations, and the assignment that gives the start.
+        let most = if init == InitParams::KMeans { 20 + 1 } else { 1 };
+        assert!(e.1 <= most, "{init}: {} passes", e.1);
+    }
+}
+
+#[test]
+fn given_parameters_are_where_the_fit_starts() {
+    let x = blobs(6, 90, 2);
+    let start = mixture(7, CovarianceType::Full, 3, 2, 0.0);
+    let given = params(3, CovarianceType::Full)
+        .weights_init(start.weights().to_owned())
+        .means_init(start.means().to_owned())
+        .precisions_init(start.precisions());
+    let a = fit(given.max_iter(0), &mut reference(x.view())).mixture;
+    assert_eq!((a.weights(), a.means()), (start.weights(), start.means()));
+    assert_all_close("covariances", a.covariances().iter(), start.covariances().iter(), 1e-12, 1.0);
+    assert_eq!(
+        fit(params(3, CovarianceType::Full).start(start.clone()).max_iter(0), &mut reference(x.view())).mixture,
+        start
+    );
+    // Only the means are given; weights and covariances are found.
+    let p = params(3, CovarianceType::Full).means_init(start.means().to_owned()).max_iter(0);
+    let a = fit(p, &mut reference(x.view())).mixture;
+    assert_eq!(a.means(), start.means());
+    assert_ne!(a.covariances(), start.covariances());
+}
+
+#[test]
+fn a_warm_start_goes_on_bit_for_bit() {
+    let x = normal(8, 150, 3, 0.0);
+    let p = params(3, CovarianceType::Diag).tol(0.0);
+    let whole = fit(p.clone().max_iter(12), &mut reference(x.view()));
+    let first = fit(p.clone().max_iter(5), &mut reference(x.view()));
+    let second = fit(p.clone().max_iter(7).warm_start(&first), &mut reference(x.view()));
+    assert_eq!(second.mixture, whole.mixture);
+    assert_eq!([first.lower_bounds, second.lower_bounds].concat(), whole.lower_bounds);
+    // A fit that has converged is recognised as converged at once.
+    let done = fit(p.clone().tol(1e-3), &mut reference(x.view()));
+    let again = fit(p.tol(1e-3).warm_start(&done), &mut reference(x.view()));
+    assert!(done.converged && again.converged);
+    assert_eq!(again.n_iter(), 1);
+}
+
+#[test]
+fn an_interrupted_fit_goes_on_bit_for_bit() {
+    let x = normal(30, 200, 2, 0.0);
+    let p = params(4, CovarianceType::Full).n_init(3).init_params(InitParams::RandomFromData).tol(1e-4).max_iter(30);
+    let whole = fit(p.clone(), &mut reference(x.view()));
+    // Interrupted in each run: at its first iteration and later.
+    for (run, iteration) in [(0, 1), (0, 7), (1, 1), (1, 12), (2, 3)] {
+        let mut last = None;
+        let model = p.clone().check().unwrap();
+        let stopped = model.fit_with(&mut reference(x.view()), &mut |i| {
+            if (i.run, i.iteration) != (run, iteration) {
+                return ControlFlow::Continue(());
+            }
+            last = Some((i.fit.clone(), i.best.cloned()));
+            ControlFlow::Break(())
+        });
+        let (present, best) = last.unwrap();
+        assert!(stopped.unwrap().stopped);
+        assert_eq!((present.run, present.n_iter(), best.is_some()), (run, iteration, run > 0));
+        let resumed = fit(p.clone().resume(present, best), &mut reference(x.view()));
+        assert_eq!((&resumed.mixture, &resumed.lower_bounds), (&whole.mixture, &whole.lower_bounds));
+        assert_eq!((resumed.run, resumed.converged, resumed.stopped), (whole.run, whole.converged, false));
+    }
+    // A fit that has ended is not continued, unless more iterations are allowed.
+    let p = p.n_init(1);
+    let done = fit(p.clone(), &mut reference(x.view()));
+    let again = fit(p.clone().resume(done.clone(), None), &mut reference(x.view()));
+    assert_eq!((again.n_iter(), again.mixture), (done.n_iter(), done.mixture.clone()));
+    let more = fit(p.clone().tol(0.0).max_iter(35).resume(done.clone(), None), &mut reference(x.view()));
+    assert_eq!((more.n_iter(), more.converged), (35, false));
+    assert_eq!(more.lower_bounds[..done.n_iter()], done.lower_bounds);
+    let other = p.n_components(3).resume(done, None).check().unwrap_err();
+    assert!(matches!(other, Error::ShapeMismatch { .. }), "{other}");
+}
+
+#[test]
+fn the_callback_sees_every_iteration_and_can_stop() {
+    let x = normal(9, 100, 2, 0.0);
+    let model = params(2, CovarianceType::Tied).tol(0.0).n_init(3).check().unwrap();
+    let mut seen = Vec::new();
+    let fit = model
+        .fit_with(&mut reference(x.view()), &mut |i| {
+            seen.push((i.run, i.iteration, i.lower_bound, i.change, i.fit.mixture.clone()));
+            if i.run == 1 && i.iteration == 4 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .unwrap();
+    assert_eq!(seen.len(), 104);
+    assert!(fit.stopped && !fit.converged);
+    assert_eq!(seen[0].3, f64::INFINITY);
+    assert_eq!(seen[2].3, seen[2].2 - seen[1].2);
+    let last = seen.iter().rfind(|s| s.0 == fit.run).unwrap();
+    assert_eq!(last.4, fit.mixture);
+}
+
+#[test]
+fn convergence_is_scikit_learns() {
+    let x = blobs(10, 120, 2);
+    let fit = fit(params(3, CovarianceType::Full).tol(1e-6).max_iter(1000), &mut reference(x.view()));
+    let b = &fit.lower_bounds;
+    assert!(fit.converged && fit.retained.is_empty());
+    assert!((b[b.len() - 1] - b[b.len() - 2]).abs() < 1e-6);
+    assert!(b.windows(2).rev().skip(1).all(|p| (p[1] - p[0]).abs() >= 1e-6));
+}
+
+#[test]
+fn frozen_parameters_stay_through_a_fit() {
+    let x = blobs(11, 150, 2);
+    let start = mixture(12, CovarianceType::Diag, 3, 2, 3.0);
+    let p = params(3, CovarianceType::Diag).start(start.clone()).tol(0.0).max_iter(10);
+    let frozen = |f| fit(p.clone().freeze(f), &mut reference(x.view())).mixture;
+    let none = Freeze::default();
+    let m = frozen(Freeze { weights: true, ..none });
+    assert!(m.weights() == start.weights() && m.means() != start.means());
+    let m = frozen(Freeze { means: true, ..none });
+    assert!(m.means() == start.means() && m.covariances() != start.covariances());
+    let m = frozen(Freeze { covariances: true, ..none });
+    assert!(m.covariances() == start.covariances() && m.weights() != start.weights());
+}
+
+#[test]
+fn integer_weights_fit_as_repeated_rows() {
+    let x = blobs(13, 60, 2);
+    let w = Array1::from_shape_fn(60, |i| ((i / 3) % 3) as f64);
+    let repeated: Vec<usize> = (0..60).flat_map(|i| std::iter::repeat_n(i, w[i] as usize)).collect();
+    let repeated = x.select(Axis(0), &repeated);
+    for t in CovarianceType::ALL {
+        let p = params(3, t).start(mixture(14, t, 3, 2, 5.0)).tol(0.0).max_iter(20);
+        let a = fit(p.clone(), &mut weighted(x.view(), w.view()));
+        let b = fit(p, &mut reference(repeated.view()));
+        // Twenty iterations amplify rounding by the slowest rate of EM.
+        assert_all_close("bounds", a.lower_bounds, b.lower_bounds, 1e-10, 1.0);
+        assert_all_close("means", a.mixture.means().to_owned(), b.mixture.means().to_owned(), 1e-9, 1.0);
+        assert_all_close("covariances", a.mixture.covariances().iter(), b.mixture.covariances().iter(), 1e-9, 1.0);
+    }
+}
+
+/// The samples in chunks of 40, 1, 80 and the rest.
+fn chunked<'a>(x: &'a Array2<f64>, w: &'a Array1<f64>) -> ChunkedEvaluator<'a> {
+    let cuts = [0, 40, 41, 121, x.nrows()];
+    let sizes = cuts.windows(2).map(|c| c[1] - c[0]).collect();
+    ChunkedEvaluator::new(x.ncols(), sizes, move |i| {
+        let (x, w) = (x.slice(s![cuts[i]..cuts[i + 1], ..]), w.slice(s![cuts[i]..cuts[i + 1]]));
+        Ok(Box::new(weighted(x, w)))
+    })
+    .unwrap()
+    .with_total_weight(w.sum())
+}
+
+#[test]
+fn chunks_fit_as_the_whole() {
+    let x = blobs(15, 200, 3);
+    let w = Array1::from_shape_fn(200, |i| 0.5 + (i % 3) as f64);
+    let mut whole = weighted(x.view(), w.view());
+    let mut parts = chunked(&x, &w);
+    assert_eq!((parts.n_samples(), parts.n_features(), parts.n_chunks()), (200, 3, 4));
+    for t in CovarianceType::ALL {
+        let m = mixture(16, t, 3, 3, 5.0);
+        assert_statistics_close(&parts.statistics(&m).unwrap(), &whole.statistics(&m).unwrap(), 1e-12, 1.0);
+        assert_close("total", parts.log_likelihood(&m).unwrap(), whole.log_likelihood(&m).unwrap(), 1e-14, 0.0);
+        assert_eq!(parts.score_samples(&m).unwrap(), whole.score_samples(&m).unwrap());
+        assert_eq!(parts.predict(&m).unwrap(), whole.predict(&m).unwrap());
+        assert_eq!(parts.predict_proba(&m).unwrap(), whole.predict_proba(&m).unwrap());
+        let p = params(3, t).tol(0.0).max_iter(10).random_state(3);
+        let (a, b) = (fit(p.clone(), &mut parts), fit(p, &mut whole));
+        assert_all_close("bounds", a.lower_bounds, b.lower_bounds, 1e-11, 1.0);
+        assert_all_close("means", a.mixture.means().to_owned(), b.mixture.means().to_owned(), 1e-10, 1.0);
+    }
+    let order = [150, 3, 40, 199, 41, 3];
+    let rows = parts.rows(&order).unwrap();
+    assert_eq!(rows.x, x.select(Axis(0), &order));
+    assert_eq!(rows.weights, w.select(Axis(0), &order));
+    assert!(matches!(parts.rows(&[200]), Err(Error::NoSuchRow { row: 200, n_samples: 200 })));
+    // A loader that gives other chunks than announced.
+    let mut wrong = ChunkedEvaluator::new(3, vec![5], |_| Ok(Box::new(reference(x.view())))).unwrap();
+    let m = mixture(16, CovarianceType::Diag, 3, 3, 5.0);
+    assert!(matches!(wrong.statistics(&m), Err(Error::ShapeMismatch { .. })));
+    assert!(ChunkedEvaluator::new(3, vec![], |_| Ok(Box::new(reference(x.view())))).is_err());
+}
+
+#[test]
+fn stepwise_em_approaches_the_fit() {
+    let x = blobs(17, 6000, 2);
+    let whole = fit(params(3, CovarianceType::Full).tol(1e-9), &mut reference(x.view())).mixture;
+    let start = fit(params(3, CovarianceType::Full), &mut reference(x.slice(s![..300, ..]))).mixture;
+    let mut em = StepwiseEm::new(start, StepwiseEm::DEFAULT_DECAY, 1e-6, Freeze::default()).unwrap();
+    for chunk in 0..20 {
+        let chunk = x.slice(s![300 * chunk..300 * (chunk + 1), ..]);
+        em.partial_fit(&mut reference(chunk)).unwrap();
+    }
+    assert_eq!(em.steps(), 20);
+    let mut e = reference(x.view());
+    let (a, b) = (em.mixture().score(&mut e).unwrap(), whole.score(&mut e).unwrap());
+    // The last chunks weigh as much as about 1/η₁₉ = 8 of 20: excess loss ≈ p/2 · 1/(8·300) = 17/2/2400 = 0.0035.
+    assert!(a > b - 0.01, "{a} against {b}");
+    // One chunk of everything is one step of EM.
+    let first = mixture(18, CovarianceType::Diag, 3, 2, 5.0);
+    let mut em = StepwiseEm::new(first.clone(), 0.6, 1e-6, Freeze::default()).unwrap();
+    let bound = em.partial_fit(&mut reference(x.view())).unwrap();
+    let once = fit(params(3, CovarianceType::Diag).start(first.clone()).max_iter(1), &mut reference(x.view()));
+    assert_close("bound", bound, once.lower_bound(), 1e-14, 0.0);
+    assert_all_close("means", em.mixture().means().to_owned(), once.mixture.means().to_owned(), 1e-12, 1.0);
+    assert!(matches!(
+        StepwiseEm::new(first, 0.5, 1e-6, Freeze::default()),
+        Err(Error::BadParameter { name: "decay", .. })
+    ));
+}
+
+#[test]
+fn the_number_of_blobs_is_found() {
+    let x = blobs(19, 300, 2);
+    let mut e = reference(x.view());
+    let go = &mut |_: &gmm_host::Iteration<'_>| ControlFlow::Continue(());
+    let p = GaussianMixtureParams::default().n_init(2);
+    let chosen = select(&mut e, &p, &[1, 2, 3, 4, 5], &CovarianceType::ALL, Criterion::Bic, go).unwrap();
+    assert_eq!(chosen.table.len(), 20);
+    let best = chosen.table[chosen.best];
+    // The blobs are spherical, of three widths.
+    assert_eq!((best.n_components, best.covariance_type), (3, CovarianceType::Spherical));
+    assert!(chosen.table.iter().all(|row| row.criterion >= best.criterion));
+    assert_close("bic", chosen.fit.mixture.bic(&mut e).unwrap(), best.criterion, 1e-14, 0.0);
+    assert_eq!(chosen.fit.mixture.n_components(), 3);
+    for t in CovarianceType::ALL {
+        for criterion in [Criterion::Bic, Criterion::Rissanen] {
+            let model = params(8, t).check().unwrap();
+            let merged = merge_down(&mut e, &model, 1, criterion, go).unwrap();
+            let ks: Vec<usize> = merged.table.iter().map(|row| row.n_components).collect();
+            assert_eq!(ks, [8, 7, 6, 5, 4, 3, 2, 1]);
+            // With tied covariances three components cannot describe three widths.
+            let expected = if t == CovarianceType::Tied { 3..=6 } else { 3..=3 };
+            assert!(expected.contains(&merged.fit.mixture.n_components()), "{t}: {:?}", merged.table);
+        }
+    }
+    // Down to a least number, and two searches as one.
+    let down = |t: CovarianceType| {
+        let model = params(5, t).check().unwrap();
+        merge_down(&mut reference(x.view()), &model, 4, Criterion::Bic, &mut |_| ControlFlow::Continue(())).unwrap()
+    };
+    let both = down(CovarianceType::Full).then(down(CovarianceType::Spherical));
+    let rows: Vec<_> = both.table.iter().map(|row| (row.covariance_type.name(), row.n_components)).collect();
+    assert_eq!(rows, [("full", 5), ("full", 4), ("spherical", 5), ("spherical", 4)]);
+    assert_eq!((both.best, both.fit.mixture.covariance_type()), (3, CovarianceType::Spherical));
+    let both = down(CovarianceType::Spherical).then(down(CovarianceType::Full));
+    assert_eq!((both.best, both.fit.mixture.covariance_type()), (1, CovarianceType::Spherical));
+    // A callback that breaks ends the search with what there is.
+    let mut n = 0;
+    let stopped = select(&mut e, &p, &[1, 2, 3], &[CovarianceType::Diag], Criterion::Aic, &mut |_| {
+        n += 1;
+        if n == 5 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    let stopped = stopped.unwrap();
+    assert!(stopped.stopped && stopped.table.len() < 3);
+    assert!(matches!(select(&mut e, &p, &[], &[], Criterion::Bic, go), Err(Error::BadParameter { .. })));
+    assert!(matches!(
+        select(&mut e, &p, &[301], &CovarianceType::ALL, Criterion::Bic, go),
+        Err(Error::TooFewSamples { .. })
+    ));
+}
+
+#[test]
+fn samples_have_the_mixtures_moments() {
+    let n = 20_000;
+    for t in CovarianceType::ALL {
+        let m = mixture(20, t, 3, 3, 1.0);
+        let (x, labels) = m.sample(n, 42).unwrap();
+        assert_eq!((x.clone(), labels.clone()), m.sample(n, 42).unwrap());
+        assert_ne!(x, m.sample(n, 43).unwrap().0);
+        // In parts the same.
+        let mut sampler = m.sampler(42).unwrap();
+        for (start, end) in [(0, 1), (1, 1), (1, 1000)] {
+            let (part, part_labels) = sampler.draw(end - start);
+            assert_eq!((part, &part_labels[..]), (x.slice(s![start..end, ..]).to_owned(), &labels[start..end]));
+        }
+        for c in 0..3 {
+            let rows: Vec<usize> = (0..n).filter(|&i| labels[i] == c).collect();
+            let part = x.select(Axis(0), &rows);
+            // Five standard errors: of a share, √(0.25/n); of a mean or covariance with variances below 3, 3·√(2/5000).
+            assert_close("share", rows.len() as f64 / n as f64, m.weights()[c], 0.018, 1.0);
+            let mean = part.mean_axis(Axis(0)).unwrap();
+            let centred = &part - &mean;
+            let covariance = centred.t().dot(&centred) / rows.len() as f64;
+            let want = Array2::from_shape_fn((3, 3), |(i, j)| match m.covariances() {
+                Covariances::Full(v) => v[[c, i, j]],
+                Covariances::Tied(v) => v[[i, j]],
+                Covariances::Diag(v) => {
+                    if i == j {
+                        v[[c, i]]
+                    } else {
+                        0.0
+                    }
+                }
+                Covariances::Spherical(v) => {
+                    if i == j {
+                        v[c]
+                    } else {
+                        0.0
+                    }
+                }
+                _ => unreachable!(),
+            });
+            let worst =
+                (covariance - want).iter().chain((mean - m.means().row(c)).iter()).fold(0.0f64, |m, v| m.max(v.abs()));
+            assert!(worst < 0.3, "{t}: {worst}");
+        }
+        let label = m.sample(0, 1).unwrap();
+        assert_eq!((label.0.dim(), label.1.len()), ((0, 3), 0));
+    }
+    // A component of weight zero gives no samples.
+    let m = Mixture::new(array![0.0, 1.0], array![[0.0], [9.0]], Covariances::Spherical(array![1.0, 1.0])).unwrap();
+    assert!(m.sample(500, 0).unwrap().1.iter().all(|&c| c == 1));
+}
+
+#[test]
+fn degenerate_data_end_in_a_finite_model_or_a_clear_error() {
+    let equal = Array2::from_elem((20, 2), 3.5);
+    let mut constant = normal(21, 60, 3, 0.0);
+    constant.column_mut(1).fill(7.0);
+    let mut duplicates = normal(22, 40, 2, 0.0);
+    duplicates.slice_mut(s![5.., ..]).fill(1.0);
+    for t in CovarianceType::ALL {
+        for init in InitParams::ALL {
+            for (name, x, k) in [("equal", &equal, 3), ("constant", &constant, 3), ("duplicates", &duplicates, 8)] {
+                let p = params(k, t).init_params(init).tol(0.0).max_iter(30);
+                let found = fit(p.clone(), &mut reference(x.view()));
+                assert!(is_finite(&found.mixture), "{t} {init} {name}");
+                assert!(found.mixture.score(&mut reference(x.view())).unwrap().is_finite());
+                // With `reg_covar` zero the likelihood may be unbounded (an error), or the model is finite.
+                match p.reg_covar(0.0).check().unwrap().fit(&mut reference(x.view())) {
+                    Ok(found) => assert!(is_finite(&found.mixture), "{t} {init} {name}"),
+                    Err(e) => {
+                        let text = e.to_string();
+                        assert!(text.contains("reg_covar"), "{t} {init} {name}: {text}");
+                    }
+                }
+            }
+            // These two have no usable covariance in any component: certainly an error (a spherical variance is the mean over
+            // the columns, so one constant column leaves it positive).
+            for x in [&equal, &constant] {
+                if t != CovarianceType::Spherical || x.ncols() == 2 {
+                    let p = params(2, t).init_params(init).reg_covar(0.0).check().unwrap();
+                    assert!(p.fit(&mut reference(x.view())).is_err(), "{t} {init}");
+                }
+            }
+        }
+    }
+    // As many components as samples.
+    let x = normal(23, 5, 2, 0.0);
+    for t in CovarianceType::ALL {
+        assert!(is_finite(&fit(params(5, t), &mut reference(x.view())).mixture));
+        let e = params(6, t).check().unwrap().fit(&mut reference(x.view())).unwrap_err();
+        assert!(matches!(e, Error::TooFewSamples { n_samples: 5, n_components: 6 }), "{e}");
+    }
+    // Enough samples, but not enough of them have weight.
+    let w = array![1.0, 0.0, 2.0, 0.0, 0.0];
+    let e = params(3, CovarianceType::Diag).check().unwrap().fit(&mut weighted(x.view(), w.view())).unwrap_err();
+    assert!(matches!(e, Error::TooFewSamples { n_samples: 2, n_components: 3 }), "{e}");
+    assert!(is_finite(&fit(params(2, CovarianceType::Diag), &mut weighted(x.view(), w.view())).mixture));
+}
+
+#[test]
+fn far_and_wide_data_are_fitted_as_near_ones() {
+    let x = blobs(24, 150, 2);
+    let p = params(3, CovarianceType::Full).reg_covar(0.0).tol(0.0).max_iter(10);
+    let near = fit(p.clone(), &mut reference(x.view())).mixture;
+    // Powers of two, so that moving and scaling the data are exact to 10⁻¹¹ of its spread.
+    let (shift, scale) = (2f64.powi(17), 2f64.powi(-30));
+    for (shift, scale) in [(shift, 1.0), (0.0, scale), (0.0, 1.0 / scale)] {
+        let moved = x.mapv(|v| v * scale + shift);
+        let far = fit(p.clone(), &mut reference(moved.view())).mixture;
+        assert_all_close("means", far.means().mapv(|v| (v - shift) / scale), near.means().to_owned(), 1e-8, 1.0);
+        let covariances = far.covariances().iter().map(|v| v / (scale * scale));
+        assert_all_close("covariances", covariances, near.covariances().iter(), 1e-8, 1.0);
+    }
+}
+
+#[test]
+fn sparse_weights_are_found_in_a_large_set() {
+    // 12 of 20000 samples count, in two blobs.
+    let x = blobs(25, 20_000, 1);
+    let mut w = Array1::zeros(20_000);
+    for i in 0..6 {
+        w[3 * i * 1000] = 1.0;
+        w[3 * i * 1000 + 2] = 1.0;
+    }
+    let fit = fit(params(2, CovarianceType::Diag), &mut weighted(x.view(), w.view()));
+    let mut means = fit.mixture.means().column(0).to_vec();
+    means.sort_by(f64::total_cmp);
+    assert!((means[0] - 0.0).abs() < 1.0 && (means[1] - 10.0).abs() < 2.0, "{means:?}");
+}
+
+#[test]
+fn bad_parameters_are_refused() {
+    let d = GaussianMixtureParams::default;
+    let name = |p: GaussianMixtureParams| match p.check() {
+        Err(Error::BadParameter { name, .. }) => name,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(name(d().n_components(0)), "n_components");
+    assert_eq!(name(d().tol(-1.0)), "tol");
+    assert_eq!(name(d().tol(f64::NAN)), "tol");
+    assert_eq!(name(d().reg_covar(-1e-9)), "reg_covar");
+    assert_eq!(name(d().reg_covar(f64::INFINITY)), "reg_covar");
+    assert_eq!(name(d().n_init(0)), "n_init");
+    let m = mixture(26, CovarianceType::Diag, 2, 3, 0.0);
+    assert_eq!(name(params(2, CovarianceType::Diag).start(m.clone()).weights_init(array![0.5, 0.5])), "start");
+    let shape =
+        |p: GaussianMixtureParams| assert!(matches!(p.clone().check(), Err(Error::ShapeMismatch { .. })), "{p:?}");
+    shape(params(3, CovarianceType::Diag).start(m.clone()));
+    shape(params(3, CovarianceType::Diag).weights_init(array![0.5, 0.5]));
+    shape(params(3, CovarianceType::Diag).means_init(Array2::zeros((2, 2))));
+    shape(params(2, CovarianceType::Full).precisions_init(Covariances::Full(Array3::zeros((2, 2, 3)))));
+    let e = params(2, CovarianceType::Full).start(m.clone()).check().unwrap_err();
+    assert!(matches!(e, Error::WrongCovarianceType { expected: "full", .. }), "{e}");
+    let e =
+        params(2, CovarianceType::Tied).precisions_init(Covariances::Diag(Array2::ones((2, 2)))).check().unwrap_err();
+    assert!(matches!(e, Error::WrongCovarianceType { .. }), "{e}");
+    assert!(matches!(
+        params(2, CovarianceType::Diag).weights_init(array![0.7, 0.7]).check(),
+        Err(Error::WeightSum { .. })
+    ));
+    let nan = array![[0.0, f64::NAN], [0.0, 0.0]];
+    assert!(matches!(
+        params(2, CovarianceType::Diag).means_init(nan).check(),
+        Err(Error::BadComponent { component: 0, .. })
+    ));
+    let singular = Covariances::Tied(array![[1.0, 1.0], [1.0, 1.0]]);
+    assert!(matches!(
+        params(2, CovarianceType::Tied).precisions_init(singular).check(),
+        Err(Error::NotPositiveDefinite { component: None, pivot: 1 })
+    ));
+    // Errors that depend on the data.
+    let x = normal(27, 30, 2, 0.0);
+    let against = |p: GaussianMixtureParams| p.check().unwrap().fit(&mut reference(x.view())).unwrap_err();
+    for p in [
+        params(2, CovarianceType::Diag).start(m.clone()),
+        params(2, CovarianceType::Diag).means_init(m.means().to_owned()),
+        params(2, CovarianceType::Diag).precisions_init(m.precisions()),
+    ] {
+        let e = against(p);
+        assert!(matches!(e, Error::ShapeMismatch { .. }) && e.to_string().contains("data"), "{e}");
+    }
+}
+
+#[test]
+fn given_responsibilities_make_statistics() {
+    let x = normal(28, 50, 2, 0.0);
+    let labels: Vec<usize> = (0..50).map(|i| i % 2).collect();
+    let r = Array2::from_shape_fn((50, 2), |(i, c)| f64::from(u8::from(labels[i] == c)));
+    let m =
+        Statistics::from_responsibilities(x.view(), r.view(), CovarianceType::Diag).unwrap().to_mixture(0.0).unwrap();
+    let even = x.slice(s![..;2, ..]);
+    assert_all_close("mean", m.means().row(0).to_owned(), even.mean_axis(Axis(0)).unwrap(), 1e-14, 1.0);
+    let Covariances::Diag(v) = m.covariances() else { unreachable!() };
+    assert_all_close("variance", v.row(0).to_owned(), even.var_axis(Axis(0), 0.0), 1e-13, 1.0);
+    let short = r.slice(s![..49, ..]);
+    assert!(matches!(
+        Statistics::from_responsibilities(x.view(), short, CovarianceType::Diag),
+        Err(Error::ShapeMismatch { .. })
+    ));
+}

@@ -1,0 +1,536 @@
+//! Log-likelihoods of every backend, against each other and against known properties.
+use crate::common::*;
+use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Error, Evaluator, Mixture, ReferenceEvaluator, Samples};
+use ndarray::{Array1, Array2, ArrayView2, Axis, array, s};
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+
+/// A backend over samples, and whether it computes in float64 where the data is float64.
+struct Backend {
+    name: &'static str,
+    make: for<'a> fn(Samples<'a>) -> gmm_host::Result<Box<dyn Evaluator + 'a>>,
+    float64: bool,
+}
+
+/// Every backend; new ones are added here.
+const BACKENDS: &[Backend] = &[
+    Backend { name: "reference", make: |s| Ok(Box::new(ReferenceEvaluator::new(s))), float64: true },
+    Backend { name: "cpu", make: |s| Ok(Box::new(CpuEvaluator::new(s)?)), float64: true },
+    Backend { name: "cpu, 1 thread", make: |s| Ok(Box::new(CpuEvaluator::with_threads(s, 1)?)), float64: true },
+    Backend { name: "cpu, portable", make: |s| Ok(Box::new(CpuEvaluator::with_kernel(s, "portable")?)), float64: true },
+    Backend { name: "cpu, 3 threads", make: |s| Ok(Box::new(CpuEvaluator::with_threads(s, 3)?)), float64: true },
+];
+
+/// Types that every backend evaluates.
+const TYPES: [CovarianceType; 4] = CovarianceType::ALL;
+
+/// Data in both precisions, as the same numbers.
+struct Data {
+    f64: Array2<f64>,
+    f32: Array2<f32>,
+}
+
+impl Data {
+    /// Rounds to float32, so that every backend sees the same numbers.
+    fn new(x: &Array2<f64>) -> Self {
+        let f32 = x.mapv(|v| v as f32);
+        Self { f64: f32.mapv(f64::from), f32 }
+    }
+
+    fn reference(&self) -> ReferenceEvaluator {
+        ReferenceEvaluator::new(Samples::from_f64(self.f64.view()).unwrap())
+    }
+
+    /// Calls `check` with every backend over the float32 data and, where it promises float64, over the float64
+    /// data; `true` says that it is float64.
+    fn with_backends(&self, mut check: impl FnMut(&str, &mut dyn Evaluator, bool)) {
+        for backend in BACKENDS {
+            let samples = Samples::from_f32(self.f32.view()).unwrap();
+            let mut e = (backend.make)(samples).unwrap();
+            check(&format!("{} over float32", backend.name), e.as_mut(), false);
+            if backend.float64 {
+                let samples = Samples::from_f64(self.f64.view()).unwrap();
+                let mut e = (backend.make)(samples).unwrap();
+                check(&format!("{} over float64", backend.name), e.as_mut(), true);
+            }
+        }
+    }
+}
+
+/// How far a total may be from the truth, from the scores of the samples.
+///
+/// float64: 10⁻¹² of the sum of the absolute scores. float32: rounding of the parameters, which all samples share,
+/// 10⁻⁷; rounding of each sample's terms, which is independent from sample to sample: 10⁻⁶ of a score, growing
+/// with √N; 10⁻⁶ absolute where a score happens to be near zero.
+fn tolerance(float64: bool, scores: &Array1<f64>) -> f64 {
+    let (n, sum) = (scores.len() as f64, scores.iter().map(|v| v.abs()).sum::<f64>());
+    if float64 { 1e-12 * (sum + n) } else { sum * (1e-7 + 1e-6 / n.sqrt()) + 1e-6 * n.sqrt() }
+}
+
+/// Compares total and scores of every backend with the reference.
+fn assert_all_agree(what: &str, data: &Data, mixture: &Mixture) {
+    let truth = data.reference().score_samples(mixture).unwrap();
+    let total = data.reference().log_likelihood(mixture).unwrap();
+    data.with_backends(|name, e, float64| {
+        let got = e.log_likelihood(mixture).unwrap();
+        let allowed = tolerance(float64, &truth);
+        assert!((got - total).abs() <= allowed, "{what}, {name}: {got} against {total}, allowed {allowed:e}");
+        let scores = e.score_samples(mixture).unwrap();
+        assert_eq!(scores.len(), truth.len());
+        for (i, (a, b)) in scores.iter().zip(&truth).enumerate() {
+            let allowed = if float64 { 1e-12 * (b.abs() + 1.0) } else { 2e-6 * (b.abs() + 1.0) };
+            assert!((a - b).abs() <= allowed, "{what}, {name}, sample {i}: {a} against {b}");
+        }
+    });
+}
+
+fn uniform(rng: &mut ChaCha8Rng, n: usize, d: usize) -> Array2<f64> {
+    Array2::from_shape_simple_fn((n, d), || rng.random::<f64>())
+}
+
+/// The talk's validity tests: four draws of data, means, variances and weights, uniform in [0, 1), in all
+/// combinations, N=100, D=13, K=8.
+#[test]
+fn random_parameters_in_all_combinations() {
+    let (n, d, k) = (100, 13, 8);
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let mut draws = |rows, columns| -> Vec<Array2<f64>> { (0..4).map(|_| uniform(&mut rng, rows, columns)).collect() };
+    let (data, means, variances, weights) = (draws(n, d), draws(k, d), draws(k, d), draws(1, k));
+    for x in data.iter().map(Data::new) {
+        for m in &means {
+            for v in &variances {
+                for w in &weights {
+                    let w = w.row(0).to_owned();
+                    let mixture = Mixture::new(&w / w.sum(), m.clone(), Covariances::Diag(v.clone())).unwrap();
+                    assert_all_agree("diag", &x, &mixture);
+                    let v = Covariances::Spherical(v.column(0).to_owned());
+                    assert_all_agree("spherical", &x, &Mixture::new(&w / w.sum(), m.clone(), v).unwrap());
+                }
+            }
+        }
+    }
+}
+
+/// The talk's fixed case; see tests/data/make_seed103.py.
+#[test]
+fn fixed_case_of_the_talk() {
+    const EXPECTED: f64 = -9947.69588155484;
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/seed103.npy");
+    let all: Array2<f64> = ndarray_npy::read_npy(file).unwrap();
+    let (x, means) = (all.slice(s![..1000, ..]), all.slice(s![1000.., ..]));
+    assert_eq!((x.dim(), means.dim()), ((1000, 10), (5, 10)));
+    let variances = Covariances::Diag(Array2::ones((5, 10)));
+    let mixture = Mixture::new(Array1::from_elem(5, 0.2), means.to_owned(), variances).unwrap();
+    for backend in BACKENDS {
+        let total = (backend.make)(Samples::from_f64(x).unwrap()).unwrap().log_likelihood(&mixture).unwrap();
+        // The expected value has 15 digits; a float32 backend may round the data, hence the talk's tolerance.
+        let allowed = if backend.float64 { 1e-8 } else { 1e-3 };
+        assert!((total - EXPECTED).abs() < allowed, "{}: {total}", backend.name);
+        let single = x.mapv(|v| v as f32);
+        let total =
+            (backend.make)(Samples::from_f32(single.view()).unwrap()).unwrap().log_likelihood(&mixture).unwrap();
+        assert!((total - EXPECTED).abs() < 1e-3, "{} over float32: {total}", backend.name);
+    }
+}
+
+#[test]
+fn sizes_that_fit_no_tile() {
+    for (n, d, k) in [
+        (1, 1, 1),
+        (1, 13, 8),
+        (2, 1, 3),
+        (3, 2, 1),
+        (7, 3, 9),
+        (15, 5, 2),
+        (16, 4, 4),
+        (17, 1, 1),
+        (63, 7, 3),
+        (64, 64, 2),
+        (65, 65, 5),
+        (129, 63, 3),
+        (255, 13, 33),
+        (257, 130, 2),
+        (1000, 2, 17),
+        (4097, 3, 2),
+    ] {
+        for t in TYPES {
+            let data = Data::new(&normal(n as u64, n, d, 0.3));
+            assert_all_agree(&format!("N={n} D={d} K={k} {t}"), &data, &mixture(d as u64, t, k, d, 0.3));
+        }
+    }
+}
+
+#[test]
+fn many_components_over_many_features() {
+    let data = Data::new(&normal(1, 300, 200, 0.0));
+    for t in [CovarianceType::Diag, CovarianceType::Spherical] {
+        assert_all_agree("K=300 D=200", &data, &mixture(2, t, 300, 200, 0.0));
+    }
+    // The reference takes D² for each matrix.
+    let data = Data::new(&normal(1, 100, 150, 0.0));
+    for t in [CovarianceType::Full, CovarianceType::Tied] {
+        assert_all_agree("K=20 D=150", &data, &mixture(2, t, 20, 150, 0.0));
+    }
+}
+
+#[test]
+fn column_major_and_strided_data() {
+    let x = normal(5, 90, 14, 1.0).mapv(|v| v as f32);
+    let m = mixture(6, CovarianceType::Diag, 3, 7, 1.0);
+    let strided = x.slice(s![..;2, ..;2]);
+    let row_major = strided.to_owned();
+    let mut column_major = Array2::<f32>::zeros(ndarray::ShapeBuilder::f(row_major.dim()));
+    column_major.assign(&row_major);
+    for backend in BACKENDS {
+        let total =
+            |x: ArrayView2<'_, f32>| (backend.make)(Samples::from_f32(x).unwrap()).unwrap().log_likelihood(&m).unwrap();
+        let expected = total(row_major.view());
+        assert_eq!(total(strided), expected, "{}", backend.name);
+        assert_eq!(total(column_major.view()), expected, "{}", backend.name);
+    }
+}
+
+#[test]
+fn a_component_of_weight_zero_contributes_nothing() {
+    let data = Data::new(&normal(3, 200, 4, 0.0));
+    let some = mixture(4, CovarianceType::Diag, 3, 4, 0.0);
+    let Covariances::Diag(variances) = some.covariances() else { unreachable!() };
+    for (mean, variance) in [(0.0, 1.0), (1e30, 1e-30), (-1e300, 1e300)] {
+        for position in 0..=3 {
+            let insert = |a: ArrayView2<'_, f64>, v: f64| {
+                let row = Array2::from_elem((1, a.ncols()), v);
+                ndarray::concatenate![Axis(0), a.slice(s![..position, ..]), row, a.slice(s![position.., ..])]
+            };
+            let weights = insert(some.weights().insert_axis(Axis(1)), 0.0).column(0).to_owned();
+            let variances = Covariances::Diag(insert(variances.view(), variance));
+            let more = Mixture::new(weights, insert(some.means(), mean), variances).unwrap();
+            data.with_backends(|name, e, _| {
+                let (a, b) = (e.log_likelihood(&some).unwrap(), e.log_likelihood(&more).unwrap());
+                // The same terms, perhaps in another grouping.
+                assert!((a - b).abs() <= 1e-12 * a.abs(), "{name}: {a} against {b}");
+            });
+        }
+    }
+}
+
+#[test]
+fn far_samples_keep_their_finite_log_likelihood() {
+    let mut x = normal(8, 500, 13, 0.0);
+    // One to ten thousand standard deviations away, in one feature, in all, among near ones and next to each other.
+    for (row, distance) in [(0, 1e3), (77, 1e4), (78, -1e3), (250, 30.0), (251, 40.0), (499, 2e3)] {
+        x.row_mut(row).fill(distance);
+    }
+    x[[300, 5]] = 1e3;
+    let data = Data::new(&x);
+    let m = mixture(9, CovarianceType::Diag, 8, 13, 0.0);
+    assert_all_agree("far", &data, &m);
+    // With every sample far.
+    let data = Data::new(&normal(10, 100, 13, 1e3));
+    assert_all_agree("all far", &data, &m);
+    // Between two components that are far from each other.
+    let two = Mixture::new(array![0.5, 0.5], array![[-1e3], [1e3]], Covariances::Diag(array![[1.0], [1.0]])).unwrap();
+    let data = Data::new(&array![[-1e3], [1e3], [0.0], [1.0], [-1.0]]);
+    assert_all_agree("between", &data, &two);
+}
+
+#[test]
+fn weights_of_very_different_size() {
+    let data = Data::new(&normal(11, 300, 2, 0.0));
+    let weights = array![1.0 - 1e-7, 1e-7, 1e-30, 1e-300];
+    let means = array![[0.0, 0.0], [3.0, 3.0], [-3.0, 3.0], [0.0, 1.0]];
+    let variances = array![[1.0, 1.0], [1e-6, 1.0], [1.0, 1e-3], [1e-8, 1e-8]];
+    assert_all_agree("weights", &data, &Mixture::new(weights, means, Covariances::Diag(variances)).unwrap());
+}
+
+#[test]
+fn data_far_from_the_origin_and_in_extreme_units() {
+    // Offset 10⁴ standard deviations: float32 holds three digits of a deviation, and all of them count.
+    for (scale, offset) in [(1.0, 1e4), (1e-15, 0.0), (1e15, -3e18), (1e-3, 10.0)] {
+        let data = Data::new(&normal(12, 1000, 5, 0.0).mapv(|v| v * scale + offset));
+        let unit = mixture(13, CovarianceType::Diag, 4, 5, 0.0);
+        let Covariances::Diag(v) = unit.covariances() else { unreachable!() };
+        let means = unit.means().mapv(|v| v * scale + offset);
+        let variances = Covariances::Diag(v * scale * scale);
+        let m = Mixture::new(unit.weights().to_owned(), means, variances).unwrap();
+        let total = data.reference().log_likelihood(&m).unwrap();
+        let scores = data.reference().score_samples(&m).unwrap();
+        data.with_backends(|name, e, float64| {
+            let got = e.log_likelihood(&m).unwrap();
+            // The truth has the offset in its data and its means: in float64 10⁴ costs it four of sixteen digits.
+            let allowed = tolerance(float64, &scores) + if float64 { 1e-9 * total.abs() } else { 0.0 };
+            assert!((got - total).abs() <= allowed, "{name}, {scale}, {offset}: {got} against {total}");
+        });
+    }
+}
+
+#[test]
+fn extreme_columns() {
+    // A constant column, a column of one outlier, columns of very different units.
+    let mut x = normal(14, 256, 4, 0.0);
+    x.column_mut(0).fill(3.25);
+    x.column_mut(1).fill(0.0);
+    x[[17, 1]] = 1e6;
+    x.column_mut(2).mapv_inplace(|v| v * 1e12);
+    x.column_mut(3).mapv_inplace(|v| v * 1e-12);
+    let means = array![[3.0, 0.0, 0.0, 0.0], [3.5, 10.0, 1e12, 1e-12]];
+    let variances = Covariances::Diag(array![[0.5, 4.0, 1e24, 1e-24], [1e-6, 1e10, 2e24, 3e-24]]);
+    assert_all_agree("columns", &Data::new(&x), &Mixture::new(array![0.25, 0.75], means, variances).unwrap());
+}
+
+/// Samples of a mixture with seeded randomness, and a mixture near a fit to them.
+fn near_a_fit(n: usize, d: usize, k: usize) -> (Data, Mixture) {
+    let m = mixture(20, CovarianceType::Diag, k, d, 0.0);
+    let Covariances::Diag(variances) = m.covariances() else { unreachable!() };
+    let mut x = normal(21, n, d, 0.0);
+    for (i, mut row) in x.outer_iter_mut().enumerate() {
+        let c = i % k;
+        for (j, v) in row.iter_mut().enumerate() {
+            *v = m.means()[[c, j]] + *v * variances[[c, j]].sqrt();
+        }
+    }
+    let equal = Array1::from_elem(k, 1.0 / k as f64);
+    let m = Mixture::new(equal, m.means().to_owned(), m.covariances().clone()).unwrap();
+    (Data::new(&x), m)
+}
+
+/// The accuracy that Markov chain Monte Carlo needs: of totals and of differences of totals.
+#[test]
+fn a_million_samples() {
+    // Without optimisation the reference is slow, so that there are fewer samples; the bounds are those for 10⁶.
+    let n = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
+    let (mut data, m) = near_a_fit(n, 13, 8);
+    let mut rng = ChaCha8Rng::seed_from_u64(22);
+    let Covariances::Diag(variances) = m.covariances() else { unreachable!() };
+    let mut apart = |v: &Array2<f64>, by: f64| v.mapv(|v| v + by * rng.random_range(-1.0..1.0));
+    let near = Mixture::new(
+        m.weights().to_owned(),
+        apart(&m.means().to_owned(), 1e-3),
+        Covariances::Diag(apart(variances, 1e-3)),
+    )
+    .unwrap();
+    for offset in [0.0, 1e4] {
+        let moved = |m: &Mixture| {
+            Mixture::new(m.weights().to_owned(), m.means().mapv(|v| v + offset), m.covariances().clone()).unwrap()
+        };
+        let (m, near) = (moved(&m), moved(&near));
+        data = Data::new(&(&data.f64 + offset));
+        let truth = data.reference().log_likelihood(&m).unwrap();
+        let truth_near = data.reference().log_likelihood(&near).unwrap();
+        data.with_backends(|name, e, float64| {
+            if name.starts_with("reference") {
+                return;
+            }
+            let totals = e.log_likelihood_batch(&[m.clone(), near.clone()]).unwrap();
+            let (error, step) = (totals[0] - truth, (totals[1] - totals[0]) - (truth_near - truth));
+            println!("{name}, offset {offset}: total off by {error:e}, difference off by {step:e}");
+            let (total, difference) = if float64 { (1e-12 * truth.abs(), 1e-5) } else { (0.05, 0.02) };
+            // In float64 both the truth and the backend have rounded offset means: relative to the deviation, 10⁻¹².
+            let total = total + if float64 && offset != 0.0 { 1e-5 } else { 0.0 };
+            assert!(error.abs() <= total, "{name}, offset {offset}: {} against {truth}", totals[0]);
+            assert!(step.abs() <= difference, "{name}, offset {offset}: difference off by {step}");
+        });
+    }
+}
+
+#[test]
+fn the_same_bits_every_time_and_for_any_number_of_threads() {
+    let (data, m) = near_a_fit(30_011, 13, 8);
+    let other = mixture(3, CovarianceType::Spherical, 5, 13, 0.0);
+    data.with_backends(|name, e, _| {
+        let first = e.log_likelihood(&m).unwrap();
+        for _ in 0..3 {
+            assert_eq!(e.log_likelihood(&m).unwrap().to_bits(), first.to_bits(), "{name}");
+        }
+        // In a batch, too.
+        let alone = e.log_likelihood(&other).unwrap();
+        let batch = e.log_likelihood_batch(&[other.clone(), m.clone(), other.clone()]).unwrap();
+        assert_eq!(batch, [alone, first, alone], "{name}");
+        assert!(e.log_likelihood_batch(&[]).unwrap().is_empty(), "{name}");
+    });
+    for samples in [Samples::from_f32(data.f32.view()).unwrap(), Samples::from_f64(data.f64.view()).unwrap()] {
+        let totals: Vec<u64> = [1, 2, 3, 8]
+            .map(|n| CpuEvaluator::with_threads(samples.clone(), n).unwrap().log_likelihood(&m).unwrap().to_bits())
+            .to_vec();
+        assert_eq!(totals, vec![totals[0]; 4]);
+        let scores = |n| CpuEvaluator::with_threads(samples.clone(), n).unwrap().score_samples(&m).unwrap();
+        assert_eq!(scores(1), scores(4));
+    }
+}
+
+#[test]
+fn every_instruction_set_agrees() {
+    let (data, m) = near_a_fit(777, 13, 8);
+    let truth = data.reference().log_likelihood(&m).unwrap();
+    let scores = data.reference().score_samples(&m).unwrap();
+    let mut names = CpuEvaluator::kernels();
+    assert_eq!(names.last(), Some(&"portable"));
+    for name in names.drain(..) {
+        let mut e = CpuEvaluator::with_kernel(Samples::from_f32(data.f32.view()).unwrap(), name).unwrap();
+        assert_eq!(e.describe().kernel, name);
+        let total = e.log_likelihood(&m).unwrap();
+        assert!((total - truth).abs() <= tolerance(false, &scores), "{name}: {total} against {truth}");
+        let mut e = CpuEvaluator::with_kernel(Samples::from_f64(data.f64.view()).unwrap(), name).unwrap();
+        let total = e.log_likelihood(&m).unwrap();
+        assert!((total - truth).abs() <= tolerance(true, &scores), "{name}: {total} against {truth}");
+    }
+    let unknown = CpuEvaluator::with_kernel(Samples::from_f64(data.f64.view()).unwrap(), "mmx");
+    assert!(matches!(unknown, Err(Error::Kernel { .. })));
+}
+
+#[test]
+fn weighted_samples_count_as_often_as_their_weight_says() {
+    let x = normal(31, 400, 3, 0.0);
+    let counts: Vec<usize> = (0..400).map(|i| (i * 7) % 4).collect();
+    let repeated: Vec<usize> = counts.iter().enumerate().flat_map(|(i, &c)| std::iter::repeat_n(i, c)).collect();
+    let repeated = Data::new(&x.select(Axis(0), &repeated));
+    let data = Data::new(&x);
+    let weights: Array1<f64> = counts.iter().map(|&c| c as f64).collect();
+    let m = mixture(32, CovarianceType::Diag, 4, 3, 0.0);
+    let truth = repeated.reference().log_likelihood(&m).unwrap();
+    let scores = repeated.reference().score_samples(&m).unwrap();
+    for backend in BACKENDS {
+        for float64 in [false, true] {
+            let samples =
+                if float64 { Samples::from_f64(data.f64.view()) } else { Samples::from_f32(data.f32.view()) }.unwrap();
+            let mut e = (backend.make)(samples.with_weights(weights.view()).unwrap()).unwrap();
+            assert_eq!(e.total_weight(), scores.len() as f64);
+            let got = e.log_likelihood(&m).unwrap();
+            let allowed = tolerance(float64 && backend.float64, &scores);
+            assert!((got - truth).abs() <= allowed, "{}: {got} against {truth}", backend.name);
+        }
+    }
+}
+
+#[test]
+fn rows_come_back() {
+    let data = Data::new(&normal(33, 100, 3, 50.0));
+    let rows = [99, 0, 17, 17];
+    data.with_backends(|name, e, float64| {
+        let back = e.rows(&rows).unwrap();
+        let expected = data.f64.select(Axis(0), &rows);
+        for (a, b) in back.x.iter().zip(&expected) {
+            // The deviation from the centre is rounded: of about three, in float32.
+            let allowed = if float64 { 1e-14 } else { 4e-7 };
+            assert!((a - b).abs() <= allowed, "{name}: {a} against {b}");
+        }
+        assert_eq!(back.weights, Array1::<f64>::ones(4));
+        assert!(matches!(e.rows(&[3, 100]), Err(Error::NoSuchRow { row: 100, n_samples: 100 })), "{name}");
+    });
+}
+
+#[test]
+fn what_cannot_be_evaluated_is_an_error() {
+    let data = Data::new(&normal(34, 20, 3, 0.0));
+    let other = mixture(35, CovarianceType::Diag, 2, 4, 0.0);
+    data.with_backends(|name, e, _| {
+        let shape = |result: gmm_host::Result<()>| matches!(result, Err(Error::ShapeMismatch { .. }));
+        assert!(shape(e.log_likelihood(&other).map(drop)), "{name}");
+        assert!(shape(e.log_likelihood_batch(std::slice::from_ref(&other)).map(drop)), "{name}");
+        assert!(shape(e.score_samples(&other).map(drop)), "{name}");
+    });
+    let with_mean_at = |far: f64| {
+        let means = array![[0.0, 0.0, 0.0], [0.0, far, 0.0]];
+        Mixture::new(array![0.5, 0.5], means, Covariances::Spherical(array![1.0, 1.0])).unwrap()
+    };
+    // The square of 10³⁰ standard deviations is not a float32, but a float64; that of 10²⁰⁰ is neither.
+    let samples = Samples::from_f32(data.f32.view()).unwrap();
+    let mut cpu = CpuEvaluator::new(samples.clone()).unwrap();
+    let truth = ReferenceEvaluator::new(samples.clone()).log_likelihood(&with_mean_at(1e30)).unwrap();
+    let total = cpu.log_likelihood(&with_mean_at(1e30)).unwrap();
+    assert!((total - truth).abs() <= 1e-12 * truth.abs(), "{total} for {truth}");
+    assert_all_agree_f64(&data, &with_mean_at(1e30));
+    let error = cpu.log_likelihood(&with_mean_at(1e200)).unwrap_err();
+    assert!(matches!(error, Error::OutOfRange { component: 1, column: 1, precision: "float64" }), "{error}");
+    assert!(matches!(CpuEvaluator::with_threads(samples, 0), Err(Error::Threads { n_threads: 0, .. })));
+}
+
+fn assert_all_agree_f64(data: &Data, m: &Mixture) {
+    let truth = data.reference().log_likelihood(m).unwrap();
+    data.with_backends(|name, e, float64| {
+        if float64 {
+            let got = e.log_likelihood(m).unwrap();
+            assert!((got - truth).abs() <= 1e-12 * truth.abs(), "{name}: {got} against {truth}");
+        }
+    });
+}
+
+/// Sizes, covariance type and seed of a random problem.
+fn problem() -> impl Strategy<Value = (usize, usize, usize, usize, u64)> {
+    (1usize..300, 1usize..20, 1usize..12, 0..TYPES.len(), any::<u64>())
+}
+
+proptest! {
+    #![proptest_config(crate::common::proptest_config())]
+
+    #[test]
+    fn permutations_change_nothing((n, d, k, t, seed) in problem()) {
+        let x = Data::new(&normal(seed, n, d, 1.0));
+        let m = mixture(seed ^ 1, TYPES[t], k, d, 1.0);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 2);
+        let (mut rows, mut components): (Vec<usize>, Vec<usize>) = ((0..n).collect(), (0..k).collect());
+        rows.shuffle(&mut rng);
+        components.shuffle(&mut rng);
+        let covariances = match m.covariances() {
+            Covariances::Diag(v) => Covariances::Diag(v.select(Axis(0), &components)),
+            Covariances::Spherical(v) => Covariances::Spherical(v.select(Axis(0), &components)),
+            Covariances::Full(v) => Covariances::Full(v.select(Axis(0), &components)),
+            tied => tied.clone(),
+        };
+        let (weights, means) = (m.weights().select(Axis(0), &components), m.means().select(Axis(0), &components));
+        let shuffled_m = Mixture::new(weights, means, covariances).unwrap();
+        let scores = x.reference().score_samples(&m).unwrap();
+        let shuffled = Data { f64: x.f64.select(Axis(0), &rows), f32: x.f32.select(Axis(0), &rows) };
+        let mut before = Vec::new();
+        x.with_backends(|_, e, _| before.push(e.log_likelihood(&m).unwrap()));
+        let mut before = before.into_iter();
+        shuffled.with_backends(|name, e, float64| {
+            let (a, b) = (before.next().unwrap(), e.log_likelihood(&shuffled_m).unwrap());
+            assert!((a - b).abs() <= tolerance(float64, &scores), "{name}: {a} against {b}");
+        });
+    }
+
+    #[test]
+    fn equal_components_are_one((n, d, k, t, seed) in problem()) {
+        let x = Data::new(&normal(seed, n, d, 1.0));
+        let one = mixture(seed ^ 1, TYPES[t], 1, d, 1.0);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 2);
+        let weights = Array1::from_shape_simple_fn(k, || rng.random_range(0.1..1.0));
+        let same = vec![0; k];
+        let covariances = match one.covariances() {
+            Covariances::Diag(v) => Covariances::Diag(v.select(Axis(0), &same)),
+            Covariances::Spherical(v) => Covariances::Spherical(v.select(Axis(0), &same)),
+            Covariances::Full(v) => Covariances::Full(v.select(Axis(0), &same)),
+            tied => tied.clone(),
+        };
+        let many = Mixture::new(&weights / weights.sum(), one.means().select(Axis(0), &same), covariances).unwrap();
+        let scores = x.reference().score_samples(&one).unwrap();
+        x.with_backends(|name, e, float64| {
+            let (a, b) = (e.log_likelihood(&one).unwrap(), e.log_likelihood(&many).unwrap());
+            assert!((a - b).abs() <= tolerance(float64, &scores), "{name}: {a} against {b}");
+        });
+    }
+
+    #[test]
+    fn parts_of_the_data_add_up((n, d, k, t, seed) in problem(), cut in 0.0f64..1.0) {
+        prop_assume!(n > 1);
+        let cut = 1 + (cut * (n - 1) as f64) as usize;
+        let x = Data::new(&normal(seed, n, d, 1.0));
+        let m = mixture(seed ^ 1, TYPES[t], k, d, 1.0);
+        let part = |rows: std::ops::Range<usize>| Data {
+            f64: x.f64.slice(s![rows.clone(), ..]).to_owned(),
+            f32: x.f32.slice(s![rows, ..]).to_owned(),
+        };
+        let scores = x.reference().score_samples(&m).unwrap();
+        let (mut left, mut right) = (Vec::new(), Vec::new());
+        part(0..cut).with_backends(|_, e, _| left.push(e.log_likelihood(&m).unwrap()));
+        part(cut..n).with_backends(|_, e, _| right.push(e.log_likelihood(&m).unwrap()));
+        let mut parts = left.into_iter().zip(right);
+        x.with_backends(|name, e, float64| {
+            let (a, b) = parts.next().unwrap();
+            let whole = e.log_likelihood(&m).unwrap();
+            // Three roundings of the parameters, one for each frame.
+            assert!((a + b - whole).abs() <= 3.0 * tolerance(float64, &scores), "{name}: {a} + {b} against {whole}");
+        });
+    }
+}

@@ -1,0 +1,22 @@
+//! Tests of what the library offers, without a GPU. They are one test program, which links the library once; a test's name begins with
+//! that of its module: `cargo test -p gmm-host --test library fit::`.
+#![allow(missing_docs)]
+#[path = "../common/mod.rs"]
+mod common;
+
+mod arrays;
+#[cfg(all(target_os = "linux", feature = "cuda"))]
+mod driver_symbols;
+mod estep;
+mod fit;
+mod likelihood;
+#[cfg(feature = "linfa")]
+mod linfa;
+mod missing;
+mod pairwise;
+mod posterior;
+#[cfg(feature = "serde")]
+mod serde;
+mod sharded;
+mod standard;
+mod statistics;

@@ -1,0 +1,403 @@
+//! Covariance types, sufficient statistics and sample weights over the reference.
+use crate::common::*;
+use gmm_host::{CentredSums, CovarianceType, Covariances, Error, Evaluator, Freeze, Mixture, Samples, Statistics};
+use ndarray::{Array1, Array2, Array3, Axis, ShapeBuilder, array, s};
+use proptest::prelude::*;
+
+/// Σᵢ rᵢₖ, x̄ₖ and the full scatter, written down by the definition, from `predict_proba`.
+fn by_definition(evaluator: &mut dyn Evaluator, x: &Array2<f64>, w: &Array1<f64>, m: &Mixture) -> Statistics {
+    let r = evaluator.predict_proba(m).unwrap() * w.view().insert_axis(Axis(1));
+    let (k, d) = m.means().dim();
+    let counts = r.sum_axis(Axis(0));
+    let means = r.t().dot(x) / counts.view().insert_axis(Axis(1));
+    let mut full = Array3::zeros((k, d, d));
+    for c in 0..k {
+        let centred = x - &means.row(c);
+        let weighted = &centred * &r.column(c).insert_axis(Axis(1));
+        full.index_axis_mut(Axis(0), c).assign(&weighted.t().dot(&centred));
+    }
+    let diag = Array2::from_shape_fn((k, d), |(c, j)| full[[c, j, j]]);
+    let second = match m.covariance_type() {
+        CovarianceType::Full => Covariances::Full(full),
+        CovarianceType::Tied => Covariances::Tied(full.sum_axis(Axis(0))),
+        CovarianceType::Diag => Covariances::Diag(diag),
+        _ => Covariances::Spherical(diag.sum_axis(Axis(1))),
+    };
+    let scores = evaluator.score_samples(m).unwrap();
+    Statistics::from_centred_sums(CentredSums {
+        weight: w.sum(),
+        log_likelihood: (&scores * w).sum(),
+        first: Array2::zeros((k, d)),
+        centres: means,
+        counts,
+        second,
+    })
+    .unwrap()
+}
+
+#[test]
+fn statistics_are_what_their_definition_says() {
+    let x = normal(1, 101, 3, 0.5);
+    let w = Array1::from_shape_fn(101, |i| (i % 4) as f64 * 0.5);
+    for t in CovarianceType::ALL {
+        let m = mixture(2, t, 4, 3, 0.5);
+        for backend in BACKENDS {
+            let mut e = backend.evaluator(x.view(), Some(w.view()));
+            println!("{} {t}", backend.name);
+            let got = e.statistics(&m).unwrap();
+            assert_eq!(got.covariance_type(), t);
+            let seen = backend.seen(&x);
+            // About a hundred roundings in either way of summing; in float32 of terms up to 100.
+            let (tight, loose) = (backend.tolerance(1e-13, 1e-6), backend.tolerance(1e-12, 1e-5));
+            let truth = by_definition(&mut reference(seen.view()), &seen, &w, &m);
+            assert_statistics_close(&got, &truth, loose, 1.0);
+            assert_close("log_likelihood", got.log_likelihood(), e.log_likelihood(&m).unwrap(), tight, 0.0);
+            assert_close("weight", got.weight(), e.total_weight(), 1e-15, 0.0);
+            assert_close("counts", got.counts().sum(), w.sum(), tight, 0.0);
+            assert_eq!(got, e.statistics(&m).unwrap(), "the same bits each time");
+        }
+    }
+}
+
+#[test]
+fn full_and_tied_agree_with_diagonal_matrices() {
+    let x = normal(3, 50, 4, 0.0);
+    let diag = mixture(4, CovarianceType::Diag, 3, 4, 0.0);
+    let Covariances::Diag(v) = diag.covariances() else { unreachable!() };
+    let mut full = Array3::zeros((3, 4, 4));
+    full.outer_iter_mut().zip(v.outer_iter()).for_each(|(mut m, v)| m.diag_mut().assign(&v));
+    let with = |c| Mixture::new(diag.weights().to_owned(), diag.means().to_owned(), c).unwrap();
+    let mut e = reference(x.view());
+    let want = e.score_samples(&diag).unwrap();
+    let got = e.score_samples(&with(Covariances::Full(full.clone()))).unwrap();
+    assert_all_close("full", got, want, 1e-13, 1.0);
+
+    let mut first = full.clone();
+    first.outer_iter_mut().for_each(|mut m| m.assign(&full.index_axis(Axis(0), 1)));
+    let want = e.score_samples(&with(Covariances::Full(first))).unwrap();
+    let got = e.score_samples(&with(Covariances::Tied(full.index_axis(Axis(0), 1).to_owned()))).unwrap();
+    assert_all_close("tied", got, want, 1e-13, 1.0);
+}
+
+#[test]
+fn a_correlated_pair_has_its_textbook_density() {
+    let (rho, x, y) = (0.6f64, 0.3f64, -1.1f64);
+    let m = Mixture::new(array![1.0], array![[0.0, 0.0]], Covariances::Tied(array![[1.0, rho], [rho, 1.0]])).unwrap();
+    let square = (x * x - 2.0 * rho * x * y + y * y) / (1.0 - rho * rho);
+    let want = -(std::f64::consts::TAU * (1.0 - rho * rho).sqrt()).ln() - square / 2.0;
+    assert_close("log p", reference(array![[x, y]].view()).log_likelihood(&m).unwrap(), want, 1e-14, 0.0);
+}
+
+#[test]
+fn precisions_invert_covariances() {
+    for t in CovarianceType::ALL {
+        let m = mixture(5, t, 3, 4, 0.0);
+        let back = Mixture::from_precisions(m.weights().to_owned(), m.means().to_owned(), m.precisions()).unwrap();
+        // Condition numbers here are below 100.
+        assert_all_close(t.name(), back.covariances().iter(), m.covariances().iter(), 1e-12, 1.0);
+        let u = m.precisions_cholesky();
+        assert_eq!(u.shape(), m.covariances().shape());
+        if let (Covariances::Full(u), Covariances::Full(p)) = (u.as_ref(), &m.precisions()) {
+            let (u, p) = (u.index_axis(Axis(0), 2), p.index_axis(Axis(0), 2));
+            assert_eq!(u[[2, 1]], 0.0);
+            assert_all_close("U·Uᵀ", u.dot(&u.t()), p.iter().copied(), 1e-13, 1.0);
+        }
+    }
+}
+
+#[test]
+fn integer_weights_equal_repeated_rows() {
+    let x = normal(6, 40, 3, 0.0);
+    let counts: Vec<usize> = (0..40).map(|i| i % 4).collect();
+    let w = Array1::from_iter(counts.iter().map(|&c| c as f64));
+    let repeated: Vec<usize> = counts.iter().enumerate().flat_map(|(i, &c)| std::iter::repeat_n(i, c)).collect();
+    let repeated = x.select(Axis(0), &repeated);
+    for t in CovarianceType::ALL {
+        let m = mixture(7, t, 3, 3, 0.0);
+        let got = weighted(x.view(), w.view()).statistics(&m).unwrap();
+        assert_statistics_close(&got, &reference(repeated.view()).statistics(&m).unwrap(), 1e-13, 1.0);
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::common::proptest_config())]
+
+    /// Chan's formula: any split, merged left to right or as a tree, equals one pass.
+    #[test]
+    fn merged_statistics_equal_one_pass(
+        seed in 0u64..1000, cut_a in 1usize..40, cut_b in 41usize..59, offset in prop::sample::select(vec![0.0, 1e4]),
+        t in prop::sample::select(CovarianceType::ALL.to_vec()),
+    ) {
+        let x = normal(seed, 60, 3, offset);
+        let m = mixture(seed + 1, t, 3, 3, offset);
+        let want = reference(x.view()).statistics(&m).unwrap();
+        let part = |a: usize, b: usize| reference(x.slice(s![a..b, ..])).statistics(&m).unwrap();
+        let (a, b, c) = (part(0, cut_a), part(cut_a, cut_b), part(cut_b, 60));
+        let mut left = Statistics::empty(t, 3, 3);
+        for p in [&a, &b, &c] {
+            left.merge(p).unwrap();
+        }
+        let mut tree = c.clone();
+        let mut ab = a.clone();
+        ab.merge(&b).unwrap();
+        tree.merge(&ab).unwrap();
+        // Means of 1e4 carry an absolute error of 1e-12, hence the scatter too, however it is formed.
+        let tolerance = if offset == 0.0 { 1e-12 } else { 1e-10 };
+        assert_statistics_close(&left, &want, tolerance, 1.0);
+        assert_statistics_close(&tree, &want, tolerance, 1.0);
+    }
+
+    /// The centres of the sums do not change the statistics.
+    #[test]
+    fn any_centre_gives_the_same_statistics(
+        seed in 0u64..1000, shift in -3.0f64..3.0, t in prop::sample::select(CovarianceType::ALL.to_vec()),
+    ) {
+        let x = normal(seed, 30, 3, 0.0);
+        let m = mixture(seed + 1, t, 2, 3, 0.0);
+        let mut e = reference(x.view());
+        let want = e.statistics(&m).unwrap();
+        let r = e.predict_proba(&m).unwrap();
+        let moved = &x - shift;
+        let first = r.t().dot(&moved);
+        let mut second = Covariances::zeros(t, 2, 3);
+        for (x, r) in moved.outer_iter().zip(r.outer_iter()) {
+            for (c, &r) in r.iter().enumerate() {
+                let outer = |i: usize, j: usize| r * x[i] * x[j];
+                match &mut second {
+                    Covariances::Full(v) => for i in 0..3 { for j in 0..=i { v[[c, i, j]] += outer(i, j) } },
+                    Covariances::Tied(v) => for i in 0..3 { for j in 0..=i { v[[i, j]] += outer(i, j) } },
+                    Covariances::Diag(v) => for i in 0..3 { v[[c, i]] += outer(i, i) },
+                    Covariances::Spherical(v) => for i in 0..3 { v[c] += outer(i, i) },
+                    _ => unreachable!(),
+                }
+            }
+        }
+        let got = Statistics::from_centred_sums(CentredSums {
+            weight: 30.0, log_likelihood: want.log_likelihood(), centres: Array2::from_elem((2, 3), shift),
+            counts: r.sum_axis(Axis(0)), first, second,
+        }).unwrap();
+        assert_statistics_close(&got, &want, 1e-12, 1.0);
+    }
+}
+
+/// Of more features than are mirrored at once.
+#[test]
+fn second_moments_may_lie_column_by_column() {
+    let (k, d) = (2, 19);
+    for t in [CovarianceType::Full, CovarianceType::Tied] {
+        let row_major = mixture(12, t, k, d, 0.0).covariances().clone();
+        let column_major = match &row_major {
+            Covariances::Full(v) => {
+                let mut to = Array3::zeros((k, d, d).f());
+                to.assign(v);
+                Covariances::Full(to)
+            }
+            Covariances::Tied(v) => {
+                let mut to = Array2::zeros((d, d).f());
+                to.assign(v);
+                Covariances::Tied(to)
+            }
+            _ => unreachable!(),
+        };
+        let statistics = |second: &Covariances| {
+            let sums = CentredSums {
+                weight: 10.0,
+                log_likelihood: -1.0,
+                centres: Array2::zeros((k, d)),
+                counts: array![4.0, 6.0],
+                first: Array2::from_shape_fn((k, d), |(c, j)| 0.1 * (c + j) as f64),
+                second: second.clone(),
+            };
+            Statistics::from_centred_sums(sums)
+        };
+        let got = statistics(&row_major).unwrap();
+        assert_eq!(got, statistics(&column_major).unwrap(), "{t}");
+        let symmetric = match got.scatter() {
+            Covariances::Full(v) => v.outer_iter().all(|matrix| matrix == matrix.t()),
+            Covariances::Tied(v) => v == v.t(),
+            _ => unreachable!(),
+        };
+        assert!(symmetric, "{t}");
+        let mut bad = row_major.clone();
+        match &mut bad {
+            Covariances::Full(v) => v[[1, 18, 3]] = f64::NAN,
+            Covariances::Tied(v) => v[[18, 3]] = f64::NAN,
+            _ => unreachable!(),
+        }
+        let component = if t == CovarianceType::Full { 1 } else { 0 };
+        let error = statistics(&bad).unwrap_err();
+        let named = matches!(&error, Error::NonFiniteStatistic { what: "the second moment", component: c, .. } if *c == component);
+        assert!(named, "{error}");
+    }
+}
+
+#[test]
+fn far_data_keeps_its_variance() {
+    // 10⁸ standard deviations from the origin: E[x²] − E[x]² would leave nothing.
+    let x = normal(8, 200, 2, 1e8);
+    for t in CovarianceType::ALL {
+        let m =
+            Statistics::to_mixture(&reference(x.view()).statistics(&mixture(9, t, 1, 2, 1e8)).unwrap(), 0.0).unwrap();
+        let exact = x.mapv(|v| v - 1e8);
+        let mean = exact.mean_axis(Axis(0)).unwrap();
+        let var = exact.var_axis(Axis(0), 0.0);
+        // The mean is rounded to 1.5e-8 at 1e8; the variance around it loses only that squared.
+        assert_all_close("mean", m.means().row(0).mapv(|v| v - 1e8), mean, 3e-8, 1.0);
+        let got = match m.covariances() {
+            Covariances::Full(v) => v.index_axis(Axis(0), 0).diag().to_owned(),
+            Covariances::Tied(v) => v.diag().to_owned(),
+            Covariances::Diag(v) => v.row(0).to_owned(),
+            Covariances::Spherical(v) => array![v[0], v[0]],
+            _ => unreachable!(),
+        };
+        let want = if t == CovarianceType::Spherical { array![var.mean().unwrap(), var.mean().unwrap()] } else { var };
+        assert_all_close("variance", got, want, 1e-12, 0.0);
+    }
+}
+
+#[test]
+fn a_component_that_lost_its_samples_retains_its_parameters() {
+    let x = normal(10, 50, 2, 0.0);
+    for t in CovarianceType::ALL {
+        let m = mixture(11, t, 2, 2, 0.0);
+        // Component 1 is 10⁴ standard deviations away: its responsibilities underflow to zero.
+        let mut means = m.means().to_owned();
+        means.row_mut(1).fill(1e4);
+        let m = Mixture::new(m.weights().to_owned(), means, m.covariances().clone()).unwrap();
+        let s = reference(x.view()).statistics(&m).unwrap();
+        assert_eq!(s.counts()[1], 0.0);
+        assert!(matches!(s.to_mixture(1e-6), Err(Error::EmptyComponent { component: 1, .. })));
+        let u = s.update(&m, 1e-6, Freeze::default()).unwrap();
+        assert_eq!(u.retained, [1], "{t}");
+        assert_eq!(u.mixture.means().row(1), m.means().row(1));
+        assert!(u.mixture.weights()[1] < 1e-15);
+        match (u.mixture.covariances(), m.covariances()) {
+            (Covariances::Full(a), Covariances::Full(b)) => {
+                assert_eq!(a.index_axis(Axis(0), 1), b.index_axis(Axis(0), 1))
+            }
+            (Covariances::Diag(a), Covariances::Diag(b)) => assert_eq!(a.row(1), b.row(1)),
+            (Covariances::Spherical(a), Covariances::Spherical(b)) => assert_eq!(a[1], b[1]),
+            (Covariances::Tied(a), Covariances::Tied(_)) => {
+                // Tied: the pooled scatter of those that have samples.
+                let one = x.var_axis(Axis(0), 0.0);
+                assert_all_close("tied", a.diag().to_owned(), one + 1e-6, 1e-12, 0.0);
+            }
+            _ => unreachable!(),
+        }
+        assert!(reference(x.view()).log_likelihood(&u.mixture).unwrap().is_finite());
+    }
+}
+
+#[test]
+fn a_component_on_one_point_retains_its_covariance_without_reg_covar() {
+    // Half the samples are one point, and component 0 sits on it, too far from the others to share.
+    let mut x = normal(12, 60, 2, 200.0);
+    x.slice_mut(s![..30, ..]).fill(1.0);
+    for t in [CovarianceType::Full, CovarianceType::Diag, CovarianceType::Spherical] {
+        let start = mixture(13, t, 2, 2, 0.0);
+        let start =
+            Mixture::new(array![0.5, 0.5], array![[1.0, 1.0], [200.0, 200.0]], start.covariances().clone()).unwrap();
+        let s = reference(x.view()).statistics(&start).unwrap();
+        assert!(s.to_mixture(0.0).is_err(), "{t}");
+        let u = s.update(&start, 0.0, Freeze::default()).unwrap();
+        assert_eq!(u.retained, [0]);
+        let u = s.update(&start, 1e-6, Freeze::default()).unwrap();
+        assert!(u.retained.is_empty());
+        let floor = u.mixture.covariances().iter().next().unwrap();
+        assert_close("floor", floor, 1e-6, 1e-12, 0.0);
+    }
+}
+
+#[test]
+fn frozen_parameters_stay() {
+    let x = normal(14, 80, 3, 0.3);
+    for t in CovarianceType::ALL {
+        let m = mixture(15, t, 2, 3, 0.0);
+        let s = reference(x.view()).statistics(&m).unwrap();
+        let freeze = |weights, means, covariances| Freeze { weights, means, covariances };
+        let u = s.update(&m, 0.0, freeze(true, true, true)).unwrap().mixture;
+        assert_eq!(u, m);
+        let u = s.update(&m, 0.0, freeze(true, false, false)).unwrap().mixture;
+        assert_eq!(u.weights(), m.weights());
+        let u = s.update(&m, 0.0, freeze(false, false, true)).unwrap().mixture;
+        assert_eq!((u.covariances(), u.means()), (m.covariances(), s.means()));
+        // With frozen means the second moments are taken around those, and are larger than around the samples' means.
+        let u = s.update(&m, 0.0, freeze(false, true, false)).unwrap().mixture;
+        assert_eq!(u.means(), m.means());
+        let free = s.update(&m, 0.0, Freeze::default()).unwrap().mixture;
+        let trace = |m: &Mixture| m.covariances().iter().sum::<f64>();
+        if matches!(t, CovarianceType::Diag | CovarianceType::Spherical) {
+            assert!(trace(&u) > trace(&free), "{t}");
+        }
+        // K = 1: Σ = var + (x̄ − μ)².
+        let one = mixture(16, t, 1, 3, 0.0);
+        let s = reference(x.view()).statistics(&one).unwrap();
+        let u = s.update(&one, 0.0, freeze(false, true, false)).unwrap().mixture;
+        let d = &x.mean_axis(Axis(0)).unwrap() - &one.means().row(0);
+        let want = x.var_axis(Axis(0), 0.0) + &d * &d;
+        let got = match u.covariances() {
+            Covariances::Full(v) => v.index_axis(Axis(0), 0).diag().to_owned(),
+            Covariances::Tied(v) => v.diag().to_owned(),
+            Covariances::Diag(v) => v.row(0).to_owned(),
+            Covariances::Spherical(v) => Array1::from_elem(3, v[0]),
+            _ => unreachable!(),
+        };
+        let want = if t == CovarianceType::Spherical { Array1::from_elem(3, want.mean().unwrap()) } else { want };
+        assert_all_close("variance", got, want, 1e-12, 0.0);
+    }
+}
+
+#[test]
+fn labels_follow_the_responsibilities() {
+    let x = normal(17, 70, 2, 0.0);
+    let m = mixture(18, CovarianceType::Full, 3, 2, 0.0);
+    for backend in BACKENDS {
+        let mut e = backend.evaluator(x.view(), None);
+        let r = e.predict_proba(&m).unwrap();
+        let labels = e.predict(&m).unwrap();
+        assert_eq!((r.dim(), labels.len()), ((70, 3), 70));
+        for (r, &label) in r.outer_iter().zip(&labels) {
+            assert_close("sum", r.sum(), 1.0, backend.tolerance(1e-14, 1e-6), 0.0);
+            assert!(r.iter().all(|&v| v <= r[label] + backend.tolerance(0.0, 1e-6)));
+        }
+    }
+}
+
+#[test]
+fn bad_parameters_are_named() {
+    let (w, mu) = (array![0.5, 0.5], Array2::zeros((2, 2)));
+    let new = |c| Mixture::new(w.clone(), mu.clone(), c);
+    let mut full = Array3::zeros((2, 2, 2));
+    full.outer_iter_mut().for_each(|mut m| m.assign(&Array2::eye(2)));
+    let with = |k: usize, i: usize, j: usize, v: f64| {
+        let mut full = full.clone();
+        full[[k, i, j]] = v;
+        Covariances::Full(full)
+    };
+    assert!(new(with(0, 0, 0, 2.0)).is_ok());
+    assert!(new(with(1, 0, 1, 1e-7)).is_ok(), "within the tolerance of symmetry");
+    let e = new(with(1, 0, 1, 1e-3)).unwrap_err();
+    assert!(matches!(e, Error::NotSymmetric { component: Some(1), row: 0, column: 1, .. }), "{e}");
+    let e = new(with(1, 1, 1, -1.0)).unwrap_err();
+    assert!(matches!(e, Error::NotPositiveDefinite { component: Some(1), pivot: 1 }), "{e}");
+    assert!(e.to_string().contains("component 1") && e.to_string().contains("pivot 1"), "{e}");
+    let e = new(with(0, 1, 0, f64::NAN)).unwrap_err();
+    assert!(matches!(e, Error::BadComponent { component: 0, .. }), "{e}");
+    let e = new(Covariances::Tied(array![[1.0, 1.0], [1.0, 1.0]])).unwrap_err();
+    assert!(matches!(e, Error::NotPositiveDefinite { component: None, pivot: 1 }), "{e}");
+    let e = new(Covariances::Tied(Array2::eye(3))).unwrap_err();
+    assert!(matches!(e, Error::ShapeMismatch { .. }), "{e}");
+
+    let x = normal(19, 3, 2, 0.0);
+    let samples = Samples::from_f64(x.view()).unwrap();
+    let weights = |w: [f64; 3]| {
+        let w = Array1::from_iter(w);
+        Samples::from_f64(x.view()).unwrap().with_weights(w.view()).map(|_| ()).unwrap_err()
+    };
+    assert!(matches!(weights([1.0, -0.5, 1.0]), Error::BadSampleWeight { row: 1, .. }));
+    assert!(matches!(weights([1.0, 1.0, f64::NAN]), Error::BadSampleWeight { row: 2, .. }));
+    assert!(matches!(weights([0.0; 3]), Error::ZeroSampleWeights));
+    let short = array![1.0, 1.0];
+    assert!(matches!(samples.with_weights(short.view()), Err(Error::ShapeMismatch { .. })));
+    assert!(matches!(reference(x.view()).rows(&[0, 3]), Err(Error::NoSuchRow { row: 3, n_samples: 3 })));
+}

@@ -17,12 +17,12 @@ use std::sync::Arc;
 /// z·2⁻²⁴·c: below 10⁻³ for c = 1024 and z = 16. In the mean over n samples these errors are independent: 2⁻²⁴·c/√n is at
 /// most 2·10⁻⁷ for c = 3.4·√n. Fewer than 350 samples are allowed c = 64 (4·10⁻⁷ for a hundred of them).
 ///
-/// In float64 they are z·2⁻⁵³·c: below 2·10⁻⁹ for c = 2²⁴ and z = 1, and below 10⁻⁹ of a log-density of z²/2 and some units.
+/// In float64 they are z·2⁻⁵³·c: below 5·10⁻¹⁰ for c = 2²² and z = 1, and below 10⁻⁹ of a log-density of z²/2 and some units.
 fn largest_cancellation(precision: Precision, operation: Operation, n: usize) -> f64 {
     match (precision, operation) {
         (Precision::Float32, Operation::LogLikelihood) => 1024.0,
         (Precision::Float32, Operation::Statistics) => (3.4 * (n as f64).sqrt()).clamp(64.0, 1024.0),
-        (Precision::Float64, _) => (1u64 << 24) as f64,
+        (Precision::Float64, _) => (1u64 << 22) as f64,
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs)]
 pub mod agreement;
 pub mod estep;
+pub mod far;
 pub mod pairwise;
 pub mod precision;
 pub mod sweep;

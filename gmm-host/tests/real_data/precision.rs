@@ -1,6 +1,6 @@
-//! float32 samples that need more digits, on the CPU; and fits of real float32 data. Data that is not beside the repository
+//! Samples that need more digits, on the CPU; and fits of real float32 data. Data that is not beside the repository
 //! is reported as ignored.
-use crate::common::{agreement, precision};
+use crate::common::{agreement, far, precision};
 use gmm_host::{CovarianceType, CpuEvaluator, GaussianMixtureParams};
 use libtest_mimic::Trial;
 use ndarray::Array2;
@@ -8,12 +8,15 @@ use ndarray::Array2;
 const LOAD: precision::Load = |samples| Box::new(CpuEvaluator::new(samples).unwrap());
 
 pub fn trials() -> Vec<Trial> {
-    let ours = precision::TESTS.iter().map(|(name, test)| {
-        Trial::test(format!("precision::{name}"), move || {
-            test(LOAD);
-            Ok(())
+    let of = |module: &'static str, tests: &'static [precision::Test]| {
+        tests.iter().map(move |(name, test)| {
+            Trial::test(format!("{module}::{name}"), move || {
+                test(LOAD);
+                Ok(())
+            })
         })
-    });
+    };
+    let ours = of("precision", precision::TESTS).chain(of("far", far::TESTS));
     let real: [(&str, &str, fn()); 2] = [
         ("wide_data_converges_as_in_float64", "wide500.npy", wide_data),
         ("digits_converge_as_in_float64", "digits.npy", digits),

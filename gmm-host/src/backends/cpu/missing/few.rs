@@ -78,8 +78,17 @@ impl<'r, 'm> FewRows<'r, 'm> {
     /// The statistics of the observed columns; `weight` is that of all rows.
     pub fn statistics(&self, weight: f64) -> Result<Statistics> {
         let mixture = &self.marginal.mixture;
+        let mut sums = self.sums(weight, mixture.means().to_owned())?;
+        if sums.cancel(mixture) {
+            sums = self.sums(weight, sums.new_centres())?;
+        }
+        Statistics::from_centred_sums(sums)
+    }
+
+    /// The sums of the observed columns, around `centres` (K, D).
+    fn sums(&self, weight: f64, centres: Array2<f64>) -> Result<CentredSums> {
+        let mixture = &self.marginal.mixture;
         let (k, d) = mixture.means().dim();
-        let centres = mixture.means().to_owned();
         let mut counts = Array1::zeros(k);
         let mut first = Array2::zeros((k, d));
         let mut second = Covariances::zeros(mixture.covariance_type(), k, d);
@@ -109,13 +118,13 @@ impl<'r, 'm> FewRows<'r, 'm> {
             }
             Ok(())
         })?;
-        Statistics::from_centred_sums(CentredSums { weight, log_likelihood, centres, counts, first, second })
+        Ok(CentredSums { weight, log_likelihood, centres, counts, first, second })
     }
 }
 
-/// Adds r·δδᵀ to the lower triangle.
+/// Adds r·δδᵀ to the lower triangle: zero for r = 0, even where the square overflows.
 fn add_lower(mut matrix: ArrayViewMut2<'_, f64>, r: f64, delta: &[f64]) {
     for (i, (mut row, a)) in matrix.outer_iter_mut().zip(delta).enumerate() {
-        row.iter_mut().zip(&delta[..=i]).for_each(|(v, b)| *v += r * (a * b));
+        row.iter_mut().zip(&delta[..=i]).for_each(|(v, b)| *v += r * a * b);
     }
 }

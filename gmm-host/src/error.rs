@@ -200,10 +200,10 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
-    /// A component that the working precision cannot evaluate over this data.
+    /// A component whose standard deviations are at the ends of the working precision's range.
     #[error(
-        "component {component}, column {column} (counted from 0) cannot be evaluated in {precision} over this data: its mean \
-         is too many standard deviations away; use float64 data on the CPU or the device `reference`"
+        "component {component}, column {column} (counted from 0) cannot be evaluated in {precision}: its standard deviation is \
+         nearly zero or infinite there; multiply the data by a constant, so that its values are nearer to one"
     )]
     OutOfRange {
         /// The component.

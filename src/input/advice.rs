@@ -29,10 +29,6 @@ pub fn advise(error: Error, treatment: Treatment) -> anyhow::Error {
             (false, false) => "use float64 data",
             (false, true) => "divide the data by a constant, until squares of its values are finite",
         },
-        Error::OutOfRange { .. } => match float64 {
-            false => "use float64 data on the CPU, or --device reference",
-            true => "use --device reference, or leave out the samples that are so far away",
-        },
         _ => return error.into(),
     };
     // In the engine's text its own advice, which does not know this program's options, follows the semicolon.
@@ -47,12 +43,11 @@ mod tests {
 
     #[test]
     fn nothing_is_advised_that_was_done_already() {
-        let errors: [fn() -> Error; 3] = [
+        let errors: [fn() -> Error; 2] = [
             || Error::UnreachableSample { row: 3 },
             || Error::NonFiniteStatistic { what: "the count", component: 1, value: f64::NAN },
-            || Error::OutOfRange { component: 1, column: 2, precision: "float64" },
         ];
-        let facts = ["row 3 (counted from 0) is infinitely far", "the count of component 1", "column 2"];
+        let facts = ["row 3 (counted from 0) is infinitely far", "the count of component 1"];
         for (error, fact) in errors.iter().zip(facts) {
             for (float64, standardized, can_standardize) in [
                 (false, false, false),

@@ -179,7 +179,9 @@ fn assign(
         match evaluator.statistics(&assigner) {
             // The components are too narrow for the backend's precision over samples this far away. With wider ones, more
             // samples are shared between centres.
-            Err(Error::OutOfRange { .. } | Error::NonFiniteStatistic { .. }) if narrow < f64::MAX / 1e4 => {
+            Err(Error::OutOfRange { .. } | Error::NonFiniteStatistic { .. } | Error::UnreachableSample { .. })
+                if narrow < f64::MAX / 1e4 =>
+            {
                 narrow *= 1e4
             }
             statistics => return Ok((statistics?, assigner)),

@@ -5,7 +5,7 @@ use crate::{
     Covariances, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result,
     Rows, Statistics,
 };
-use ndarray::{Array1, Array2, ArrayView2};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -176,6 +176,10 @@ impl<'a, E: Float32Evaluator + 'a> Evaluator for EitherPrecision<'a, E> {
 
     fn n_features(&self) -> usize {
         self.float32.n_features()
+    }
+
+    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        self.float32.weights()
     }
 
     fn total_weight(&self) -> f64 {

@@ -6,7 +6,7 @@ use super::options::CudaOptions;
 use super::plan::Variant;
 use super::source::Source;
 use crate::{Description, Evaluator, Mixture, Result, Rows, Statistics};
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, ArrayView1};
 
 #[derive(Debug)]
 pub(super) struct Float64<'a> {
@@ -49,6 +49,10 @@ impl Evaluator for Float64<'_> {
 
     fn n_features(&self) -> usize {
         self.data.d()
+    }
+
+    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        self.samples.weights()
     }
 
     fn total_weight(&self) -> f64 {

@@ -2,6 +2,7 @@
 use super::arrays::DeviceArray;
 use super::device::samples::{DeviceSamples, Element};
 use crate::{Result, Rows, Samples, View};
+use ndarray::ArrayView1;
 
 /// The samples as they were given: an evaluator takes them to the device, and looks here for some of them.
 #[derive(Debug, Clone)]
@@ -26,6 +27,14 @@ impl Source<'_> {
         match self {
             Self::Host(samples, ordinal) => DeviceSamples::new(samples, *ordinal, memory_limit),
             Self::Device(array) => DeviceSamples::of_array(array, memory_limit),
+        }
+    }
+
+    /// The samples' weights, if they have any.
+    pub fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        match self {
+            Self::Host(samples, _) => samples.weights(),
+            Self::Device(array) => array.weights(),
         }
     }
 

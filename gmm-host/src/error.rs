@@ -171,10 +171,20 @@ pub enum Error {
         /// The first such column.
         column: usize,
     },
+    /// Fewer samples with a weight than components.
+    #[error(
+        "only {n_samples} samples have a weight above zero, too few for {n_components} components; use at most {n_samples}"
+    )]
+    TooFewWeightedSamples {
+        /// The samples with weight.
+        n_samples: usize,
+        /// K.
+        n_components: usize,
+    },
     /// Fewer samples than components.
     #[error("{n_samples} samples cannot be fitted with {n_components} components; use at most {n_samples}")]
     TooFewSamples {
-        /// N (only samples with weight, where it is their weights that are missing).
+        /// N.
         n_samples: usize,
         /// K.
         n_components: usize,

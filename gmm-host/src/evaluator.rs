@@ -1,7 +1,9 @@
 //! The interface of all backends.
 use crate::model::density::Density;
-use crate::{Error, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result, Rows, Statistics};
-use ndarray::{Array1, Array2};
+use crate::{
+    Draw, Drawn, Error, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result, Rows, Statistics,
+};
+use ndarray::{Array1, Array2, ArrayView1};
 
 /// The device and the kernel that an evaluator computes with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +37,11 @@ pub trait Evaluator: Send {
 
     /// Σᵢ wᵢ, the total weight of the samples; N where they have no weights.
     fn total_weight(&self) -> f64;
+
+    /// The weights of the samples (N,), if they have any and this evaluator holds them.
+    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        None
+    }
 
     /// The device and the kernel in use.
     fn describe(&self) -> Description;
@@ -141,6 +148,17 @@ pub trait Evaluator: Send {
     /// [`Error::NoSuchRow`].
     fn rows(&mut self, rows: &[usize]) -> Result<Rows>;
 
+    /// Draws samples without replacement, each with a probability in proportion to its weight times its squared distance to the
+    /// nearest centre. A sample at a centre is not drawn. What is drawn does not depend on how the samples are divided over devices,
+    /// processes or threads, but for the rounding of distances.
+    ///
+    /// Unless a backend overrides it, this is one call of [`score_samples`](Self::score_samples), and the samples are drawn by the
+    /// [`weights`](Self::weights) that the evaluator holds.
+    fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
+        let scores = self.score_samples(draw.centres())?;
+        Ok(draw.from_scores(&scores, self.weights()))
+    }
+
     /// The most probable component of each sample (N,), the first of equals.
     ///
     /// Unless a backend overrides it, this is computed on one core of the host, in float64.
@@ -190,6 +208,9 @@ macro_rules! pass_on {
             fn total_weight(&self) -> f64 {
                 self.inner().total_weight()
             }
+            fn weights(&self) -> Option<ndarray::ArrayView1<'_, f64>> {
+                self.inner().weights()
+            }
             fn describe(&self) -> $crate::Description {
                 self.inner().describe()
             }
@@ -228,6 +249,9 @@ macro_rules! pass_on {
             }
             fn rows(&mut self, rows: &[usize]) -> $crate::Result<$crate::Rows> {
                 self.inner_mut().rows(rows)
+            }
+            fn draw(&mut self, draw: &$crate::Draw<'_>) -> $crate::Result<Vec<$crate::Drawn>> {
+                self.inner_mut().draw(draw)
             }
             fn predict(&mut self, mixture: &$crate::Mixture) -> $crate::Result<Vec<usize>> {
                 self.inner_mut().predict(mixture)

@@ -27,16 +27,17 @@
 //! 2. `model` (`linalg`, `covariances`, `mixture`, then `density` and `sampler`);
 //! 3. `statistics`, `metropolis`;
 //! 4. `data` (`samples`, `patterns`, `frame`);
-//! 5. `evaluator`, which knows no backend;
+//! 5. `draw`, `evaluator`, which knows no backend;
 //! 6. `backends`: `parts`, `chunked`, `sharded`, `enough_digits`, `device_parameters`, `reference`; then `cpu` and `cuda`; then `auto`;
 //! 7. `device`, which knows all backends;
 //! 8. `pairwise`, `source`;
-//! 9. `fit` (`outcome`, `params`, `kmeans`, `init`, `em`, `select`, `merge`, then `standard` and `stepwise`);
+//! 9. `fit` (`scikit_learn`, `outcome`, `params`, `kmeans`, `init`, `em`, `select`, `merge`, then `standard` and `stepwise`);
 //! 10. `predict`, `impute`, `linfa`.
 mod backends;
 mod compensated;
 mod data;
 mod device;
+mod draw;
 mod error;
 mod evaluator;
 mod fit;
@@ -63,8 +64,10 @@ pub use data::samples::{Element, Missing, Rows, Samples, View};
 #[cfg(feature = "cuda")]
 pub use device::load_device_array;
 pub use device::{Device, DeviceSet, LoadOptions, devices, kernel_names, load};
+pub use draw::{Draw, Drawn};
 pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator};
+pub use fit::scikit_learn;
 pub use fit::{
     Callback, Candidate, Criterion, Fit, GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration,
     Selection, Standardization, StandardizationBuilder, StepwiseEm, merge_down, select,

@@ -327,6 +327,24 @@ impl Data {
         Ok(labels.into_iter().map(|k| k as i64).collect::<Vec<_>>().into_pyarray(py))
     }
 
+    /// Samples drawn by their distance to narrow components, for the start of a fit: their rows, keys and distances. The first sample is
+    /// row `first_row` of the whole.
+    #[allow(clippy::type_complexity)] // What Python gets as a tuple.
+    fn draw<'py>(
+        &self,
+        py: Python<'py>,
+        mixture: &Mixture,
+        seed: u64,
+        first_row: usize,
+        size: usize,
+    ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
+        let draw = gaussmix::Draw::new(&mixture.0, seed, size).from_row(first_row);
+        let drawn = self.evaluate(py, |data| data.draw(&draw))?;
+        let rows: Vec<i64> = drawn.iter().map(|drawn| drawn.row as i64).collect();
+        let (keys, far): (Vec<f64>, Vec<f64>) = drawn.iter().map(|drawn| (drawn.key, drawn.far)).unzip();
+        Ok((rows.into_pyarray(py), keys.into_pyarray(py), far.into_pyarray(py)))
+    }
+
     /// The responsibilities.
     fn responsibilities<'py>(&self, py: Python<'py>, mixture: &Mixture) -> PyResult<Bound<'py, PyArray2<f64>>> {
         Ok(self.evaluate(py, |data| data.predict_proba(&mixture.0))?.into_pyarray(py))

@@ -12,6 +12,7 @@ mod gradient;
 mod mixture;
 mod pairwise;
 mod remote;
+mod start;
 mod statistics;
 mod threads;
 
@@ -72,6 +73,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pairwise::gaussian_kernel, module)?)?;
     module.add_function(wrap_pyfunction!(pairwise::gaussian_kernel_pairs, module)?)?;
     module.add_function(wrap_pyfunction!(run_program, module)?)?;
+    module.add_function(wrap_pyfunction!(start::kmeans, module)?)?;
+    module.add_function(wrap_pyfunction!(start::kmeans_plusplus, module)?)?;
+    module.add_function(wrap_pyfunction!(start::kmeans_statistics, module)?)?;
+    module.add_function(wrap_pyfunction!(start::n_uniforms, module)?)?;
     module.add_function(wrap_pyfunction!(threads::after_fork, module)?)?;
     Ok(())
 }

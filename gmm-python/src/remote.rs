@@ -2,7 +2,7 @@
 use crate::errors::OutOfRangeError;
 use crate::mixture::Mixture;
 use crate::statistics::Statistics;
-use gaussmix::{Description, Error, Evaluator, Result, Rows};
+use gaussmix::{Description, Draw, Drawn, Error, Evaluator, Result, Rows};
 use ndarray::{Array1, Array2};
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
@@ -11,7 +11,7 @@ use pyo3::types::PyList;
 /// An evaluator over the samples of all partitions of a cluster.
 ///
 /// The object has the methods `e_step(mixture)`, `totals(mixtures)`, `scores(mixture)`, `labels(mixture)`, `responsibilities(mixture)`,
-/// `rows(indices)` and `describe()`. An exception of one of them ends what the engine does with the evaluator, and is what
+/// `rows(indices)`, `draw(mixture, seed, size)` and `describe()`. An exception of one of them ends what the engine does with the evaluator, and is what
 /// Python gets.
 pub struct Remote {
     object: Py<PyAny>,
@@ -105,6 +105,18 @@ impl Evaluator for Remote {
             let (x, weights): (Bound<'_, PyAny>, Bound<'_, PyAny>) = found.extract()?;
             Ok(Rows::new(matrix(&x)?, vector(&weights)?))
         })
+    }
+
+    fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
+        let drawn = self.call(|object| {
+            let mixture = of_python(object.py(), draw.centres())?;
+            let found = object.call_method1("draw", (mixture, draw.seed(), draw.size()))?;
+            let (rows, keys, far): (Bound<'_, PyAny>, Bound<'_, PyAny>, Bound<'_, PyAny>) = found.extract()?;
+            let rows = rows.cast::<PyArray1<i64>>()?.to_owned_array();
+            let numbers = rows.into_iter().zip(vector(&keys)?).zip(vector(&far)?);
+            Ok(numbers.map(|((row, key), far)| Drawn::new(row as usize, key, far)).collect())
+        })?;
+        Ok(draw.least(drawn))
     }
 
     fn predict(&mut self, mixture: &gaussmix::Mixture) -> Result<Vec<usize>> {

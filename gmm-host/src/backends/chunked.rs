@@ -3,7 +3,9 @@ use super::parts;
 use crate::compensated::neumaier_sum;
 use crate::data::samples::check_rows;
 use crate::evaluator::{check_features, shift_row};
-use crate::{Description, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Samples, Statistics};
+use crate::{
+    Description, Draw, Drawn, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Samples, Statistics,
+};
 use ndarray::{Array1, Array2};
 
 /// Makes the evaluator of one chunk, given its index.
@@ -191,6 +193,17 @@ impl Evaluator for ChunkedEvaluator<'_> {
         check_rows(rows, self.n_samples())?;
         let starts = self.starts.clone();
         parts::rows(&starts, self.n_features, rows, |part, rows| self.chunk(part)?.rows(rows))
+    }
+
+    fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
+        let mut drawn = Vec::new();
+        for index in 0..self.n_chunks() {
+            let start = self.starts[index];
+            let of_chunk = self.chunk(index)?.draw(&draw.from_row(start)).map_err(|e| shift_row(e, start))?;
+            drawn = draw.least([drawn, of_chunk].concat());
+        }
+        self.describe_chunks();
+        Ok(drawn)
     }
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {

@@ -7,7 +7,7 @@ use crate::{
     Covariances, Description, Error, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision,
     Result, Rows, Statistics,
 };
-use ndarray::{Array1, Array2, ArrayView2};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -205,6 +205,10 @@ impl<'a, E: FramedEvaluator + 'a> Evaluator for EnoughDigits<'a, E> {
 
     fn n_features(&self) -> usize {
         self.framed.n_features()
+    }
+
+    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        self.framed.weights()
     }
 
     fn total_weight(&self) -> f64 {

@@ -68,6 +68,10 @@ impl Evaluator for ReferenceEvaluator {
         self.x.ncols()
     }
 
+    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        self.weights.as_ref().map(|weights| weights.view())
+    }
+
     fn total_weight(&self) -> f64 {
         self.total_weight
     }

@@ -3,7 +3,7 @@ use super::parts;
 use crate::compensated::neumaier_sum;
 use crate::data::samples::check_rows;
 use crate::evaluator::{check_features, shift_row};
-use crate::{Description, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Statistics};
+use crate::{Description, Draw, Drawn, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Statistics};
 use ndarray::{Array1, Array2};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::{Mutex, PoisonError};
@@ -68,13 +68,22 @@ impl<'a> ShardedEvaluator<'a> {
         mixture: &Mixture,
         f: impl Fn(&mut (dyn Evaluator + 'a)) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
+        self.map_with_start(mixture, |shard, _| f(shard))
+    }
+
+    /// As [`map`](Self::map); `f` is also given the row that is the shard's first.
+    fn map_with_start<T: Send>(
+        &mut self,
+        mixture: &Mixture,
+        f: impl Fn(&mut (dyn Evaluator + 'a), usize) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
         check_features(mixture, self.n_features())?;
         let mut results: Vec<Option<Result<T>>> = self.shards.iter().map(|_| None).collect();
-        let mut work = self.shards.iter_mut().zip(&mut results);
+        let mut work = self.shards.iter_mut().zip(&self.starts).zip(&mut results);
         let first = work.next();
         let others: Vec<_> = work.map(|work| Mutex::new(Some(work))).collect();
-        let evaluate = |(shard, result): (&mut Box<dyn Evaluator + 'a>, &mut Option<Result<T>>)| {
-            *result = Some(f(shard.as_mut()));
+        let evaluate = |((shard, start), result): ((&mut Box<dyn Evaluator + 'a>, &usize), &mut Option<Result<T>>)| {
+            *result = Some(f(shard.as_mut(), *start));
         };
         self.pool.in_place_scope(|scope| {
             if !others.is_empty() {
@@ -162,6 +171,11 @@ impl Evaluator for ShardedEvaluator<'_> {
         let d = self.n_features();
         let shards = &mut self.shards;
         parts::rows(&self.starts, d, rows, |part, rows| shards[part].rows(rows))
+    }
+
+    fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
+        let drawn = self.map_with_start(draw.centres(), |shard, start| shard.draw(&draw.from_row(start)))?;
+        Ok(draw.least(drawn.concat()))
     }
 
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {

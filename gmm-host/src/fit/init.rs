@@ -1,14 +1,16 @@
 //! The start of a fit.
 //!
-//! Centres are sought among a random subset of the samples on the host, which takes little time. What needs all samples
-//! runs on the backend, as an E-step under a mixture of equal, very narrow components at the centres: each sample then
-//! belongs to its nearest centre, so that one such pass is a Lloyd iteration, and the last one gives the start in the
-//! covariance type of the fit. (scikit-learn takes the centres themselves with the covariance `reg_covar` for
+//! Centres are sought among some of the samples on the host, which takes little time: a random subset, and samples that are drawn from all
+//! others with probabilities in proportion to their weights times their squared distances to first centres, so that few samples far
+//! from the others are among them. Each counts as often as such a choice leaves others out. What needs all samples
+//! runs on the backend, under a mixture of equal, very narrow components at the centres: scores then are distances to the
+//! nearest centre; and in an E-step each sample belongs to its nearest centre, so that one such pass is a Lloyd iteration, and the last
+//! one gives the start in the covariance type of the fit. (scikit-learn takes the centres themselves with the covariance `reg_covar` for
 //! k-means++ and random_from_data; its first iteration is then such an assignment.)
 use super::kmeans::{Gaps, Points};
 use super::params::{GaussianMixtureValidParams, InitParams};
-use crate::{CovarianceType, Covariances, Error, Evaluator, Freeze, Mixture, Result, Rows, Statistics};
-use ndarray::{Array1, Array2, Axis};
+use crate::{CovarianceType, Covariances, Draw, Drawn, Error, Evaluator, Freeze, Mixture, Result, Rows, Statistics};
+use ndarray::{Array1, Array2, Axis, concatenate};
 use rand::seq::index;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -22,8 +24,13 @@ const SUBSET_LLOYD: (usize, usize) = (30, 100);
 /// Multiply-adds that seeding may take on the host, and Lloyd's iterations over the subset too: some milliseconds. Both may
 /// take more if there are many samples: as much as half a pass over all of them, which is little beside ten EM iterations.
 const FREE_WORK: usize = 1 << 22;
-/// The least samples of a subset for k-means; there are at least 4 for each component.
+/// The least samples for k-means; there are at least 4 for each component. One in `FAR` of them is drawn by its distance.
 const SUBSET: usize = 4096;
+const FAR: usize = 4;
+/// The most centres by the distances to which samples are drawn: rare samples are far from any of these too.
+const FIRST_CENTRES: usize = 64;
+/// A variance that is this times the square of the largest number is narrow for any samples that differ.
+const NARROWEST: f64 = 1e-12;
 /// The same for random responsibilities; there are at least 4 for each feature.
 const RANDOM_SUBSET: usize = 1024;
 /// The rows among which a given start first looks for a value of each column, and the most that it looks at together then.
@@ -67,10 +74,20 @@ impl GaussianMixtureValidParams {
             InitParams::Random => RANDOM_SUBSET.max(4 * evaluator.n_features()),
             _ => SUBSET.max(k.saturating_mul(4)),
         };
-        let Rows { x, weights } = subset(evaluator, k, wanted.min(n), rng)?;
+        let wanted = match self.init_params {
+            InitParams::KMeans | InitParams::KMeansPlusPlus if wanted < n => wanted - wanted / FAR,
+            _ => wanted.min(n),
+        };
+        let subset = subset(evaluator, k, wanted, rng)?;
         match self.init_params {
-            InitParams::Random => self.random_start(&x, &weights, rng),
-            _ => self.start_at_centres(evaluator, &x, &weights, rng),
+            InitParams::Random => self.random_start(&subset.rows.x, &subset.rows.weights, rng),
+            InitParams::RandomFromData => self.start_at_centres(evaluator, &subset.rows, subset.share == 1.0, rng),
+            InitParams::KMeans | InitParams::KMeansPlusPlus => {
+                let whole = subset.share == 1.0;
+                let rows =
+                    if whole { subset.rows } else { with_far_samples(evaluator, k, subset, wanted / (FAR - 1), rng)? };
+                self.start_at_centres(evaluator, &rows, whole, rng)
+            }
         }
     }
 
@@ -88,12 +105,12 @@ impl GaussianMixtureValidParams {
         with_gaps(statistics.to_mixture(self.reg_covar)?, points.gaps(&means))
     }
 
-    /// A start at centres that are found among some samples, and improved over all of them if `init_params` says so.
+    /// A start at centres that are found among some samples, or the `whole`, and improved over all of them if `init_params` says so.
     fn start_at_centres(
         &self,
         evaluator: &mut dyn Evaluator,
-        x: &Array2<f64>,
-        weights: &Array1<f64>,
+        Rows { x, weights }: &Rows,
+        whole: bool,
         rng: &mut ChaCha8Rng,
     ) -> Result<Mixture> {
         let (k, n, (s, d)) = (self.n_components, evaluator.n_samples(), x.dim());
@@ -112,8 +129,8 @@ impl GaussianMixtureValidParams {
         let variance = points.mean_variance();
         let mut converged = self.init_params != InitParams::KMeans;
         if !converged {
-            let rounds = passes.min(if s == n { SUBSET_LLOYD.1 } else { SUBSET_LLOYD.0 });
-            converged = points.lloyd(&mut centres, rounds, LLOYD_TOL * variance) && s == n;
+            let rounds = passes.min(if whole { SUBSET_LLOYD.1 } else { SUBSET_LLOYD.0 });
+            converged = points.lloyd(&mut centres, rounds, LLOYD_TOL * variance) && whole;
         }
         if points.has_gaps() && self.init_params != InitParams::KMeans {
             // Where a sample that is a centre misses a value, the centre has the column's mean, which may be far from its neighbours.
@@ -165,18 +182,79 @@ fn lloyd_over_all(evaluator: &mut dyn Evaluator, centres: &mut Array2<f64>, narr
     Ok(())
 }
 
+/// Adds to a random subset up to `size` samples that are drawn, from all others, by their distance to centres among the subset. The weights
+/// become those of all samples that each one stands for: its own over the probability to be among them.
+fn with_far_samples(
+    evaluator: &mut dyn Evaluator,
+    k: usize,
+    subset: Subset,
+    size: usize,
+    rng: &mut ChaCha8Rng,
+) -> Result<Rows> {
+    let Subset { rows: Rows { x, mut weights }, indices, share } = subset;
+    let points = Points::new(&x, &weights);
+    if points.has_gaps() {
+        // Scores also depend on how many values a sample has.
+        return Ok(Rows { x, weights });
+    }
+    let centres = points.plus_plus(k.min(FIRST_CENTRES), 1, rng);
+    let variance = points.mean_variance() * x.ncols() as f64;
+    let largest = x.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
+    let narrow = [NARROW * points.inertia(&centres), NARROW * variance, NARROWEST * largest * largest];
+    let narrow = narrow.into_iter().find(|v| v.is_normal()).unwrap_or(NARROWEST);
+    let seed = rng.random();
+    // One more than is kept: its key says how probable the others were.
+    let (mut drawn, narrow) = with_centres(&centres, narrow, CovarianceType::Spherical, |centres| {
+        let drawn = evaluator.draw(&Draw::new(centres, seed, size + 1))?;
+        Ok((drawn, centres.variance(0, 0)))
+    })?;
+    let limit = if drawn.len() > size { drawn.pop().map_or(f64::INFINITY, |last| last.key) } else { f64::INFINITY };
+    let probability = |far: f64| {
+        // Not a number where far is infinite and the limit 0, because more samples are infinitely far than are drawn.
+        let by_distance = if far > 0.0 { (-(-far * limit).exp_m1()).max(0.0) } else { 0.0 };
+        share + (1.0 - share) * by_distance
+    };
+    for (w, distance) in weights.iter_mut().zip(points.distances(&centres)) {
+        let far = *w * Draw::beyond_a_centre(distance / narrow);
+        *w /= probability(far);
+    }
+    drawn.retain(|drawn| indices.binary_search(&drawn.row).is_err());
+    drawn.sort_unstable_by_key(|drawn| drawn.row);
+    let far = evaluator.rows(&drawn.iter().map(|drawn| drawn.row).collect::<Vec<_>>())?;
+    let far_weights = far.weights.iter().zip(&drawn).map(|(w, Drawn { far, .. })| w / probability(*far));
+    let weights = weights.iter().copied().chain(far_weights).collect();
+    match concatenate(Axis(0), &[x.view(), far.x.view()]) {
+        Ok(x) => Ok(Rows { x, weights }),
+        Err(_) => Err(Error::ShapeMismatch {
+            what: "the samples that an evaluator gave",
+            expected: vec![drawn.len(), x.ncols()],
+            got: far.x.shape().to_vec(),
+        }),
+    }
+}
+
 /// Statistics with each sample at its nearest centre (shared, where two are as near), and the mixture that does it.
 fn assign(
     evaluator: &mut dyn Evaluator,
     centres: &Array2<f64>,
-    mut narrow: f64,
+    narrow: f64,
     covariance_type: CovarianceType,
 ) -> Result<(Statistics, Mixture)> {
+    with_centres(centres, narrow, covariance_type, |assigner| Ok((evaluator.statistics(assigner)?, assigner.clone())))
+}
+
+/// Calls `evaluate` with a mixture of narrow components at the centres.
+fn with_centres<T>(
+    centres: &Array2<f64>,
+    mut narrow: f64,
+    covariance_type: CovarianceType,
+    mut evaluate: impl FnMut(&Mixture) -> Result<T>,
+) -> Result<T> {
     let (k, d) = centres.dim();
     loop {
         let covariances = Covariances::isotropic(covariance_type, k, d, narrow);
         let assigner = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), centres.clone(), covariances)?;
-        match evaluator.statistics(&assigner) {
+        match evaluate(&assigner) {
             // The components are too narrow for the backend's precision over samples this far away. With wider ones, more
             // samples are shared between centres.
             Err(Error::OutOfRange { .. } | Error::NonFiniteStatistic { .. } | Error::UnreachableSample { .. })
@@ -184,17 +262,26 @@ fn assign(
             {
                 narrow *= 1e4
             }
-            statistics => return Ok((statistics?, assigner)),
+            result => return result,
         }
     }
+}
+
+/// Random samples that have weight.
+struct Subset {
+    rows: Rows,
+    /// Their rows among all samples, ascending.
+    indices: Vec<usize>,
+    /// The share of all samples that was looked at: the probability of each to be among them.
+    share: f64,
 }
 
 /// `size` random samples, more where too few of them have weight, or where a column has no observed value in them; those without
 /// weight are left out.
 ///
 /// # Errors
-/// [`Error::TooFewSamples`], [`Error::UnobservedColumn`].
-fn subset(evaluator: &mut dyn Evaluator, k: usize, mut size: usize, rng: &mut ChaCha8Rng) -> Result<Rows> {
+/// [`Error::TooFewWeightedSamples`], [`Error::UnobservedColumn`].
+fn subset(evaluator: &mut dyn Evaluator, k: usize, mut size: usize, rng: &mut ChaCha8Rng) -> Result<Subset> {
     let n = evaluator.n_samples();
     loop {
         let mut indices = index::sample(rng, n, size).into_vec();
@@ -203,17 +290,20 @@ fn subset(evaluator: &mut dyn Evaluator, k: usize, mut size: usize, rng: &mut Ch
         let counted: Vec<usize> = (0..size).filter(|&i| rows.weights[i] > 0.0).collect();
         let unobserved = |j: &usize| counted.iter().all(|&i| rows.x[[i, *j]].is_nan());
         let unobserved = (0..evaluator.n_features()).find(unobserved);
+        let share = size as f64 / n as f64;
         if counted.len() == size && unobserved.is_none() {
-            return Ok(rows);
+            return Ok(Subset { rows, indices, share });
         }
         if size == n && counted.len() < k {
-            return Err(Error::TooFewSamples { n_samples: counted.len(), n_components: k });
+            return Err(Error::TooFewWeightedSamples { n_samples: counted.len(), n_components: k });
         }
         if let (true, Some(column)) = (size == n, unobserved) {
             return Err(Error::UnobservedColumn { column });
         }
         if size == n || counted.len() >= 4 * k && unobserved.is_none() {
-            return Ok(Rows { x: rows.x.select(Axis(0), &counted), weights: rows.weights.select(Axis(0), &counted) });
+            let rows = Rows { x: rows.x.select(Axis(0), &counted), weights: rows.weights.select(Axis(0), &counted) };
+            let indices = counted.iter().map(|&i| indices[i]).collect();
+            return Ok(Subset { rows, indices, share });
         }
         size = size.saturating_mul(4).min(n);
     }

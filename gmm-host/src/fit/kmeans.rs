@@ -185,10 +185,14 @@ impl Points {
         Some(Gaps { share, variance })
     }
 
+    /// The squared distance of each sample to the nearest centre.
+    pub fn distances(&self, centres: &Array2<f64>) -> Vec<f64> {
+        self.labels(centres).into_iter().map(|(d, _)| d).collect()
+    }
+
     /// Weighted mean of the squared distance to the nearest centre.
     pub fn inertia(&self, centres: &Array2<f64>) -> f64 {
-        let distances: Vec<f64> = self.labels(centres).into_iter().map(|(d, _)| d).collect();
-        self.sum(&distances) / self.weights.iter().sum::<f64>()
+        self.sum(&self.distances(centres)) / self.weights.iter().sum::<f64>()
     }
 
     /// Mean over the features of the weighted variance.

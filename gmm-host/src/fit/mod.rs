@@ -5,6 +5,7 @@ mod kmeans;
 mod merge;
 mod outcome;
 mod params;
+pub mod scikit_learn;
 mod select;
 mod standard;
 mod stepwise;

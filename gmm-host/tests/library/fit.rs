@@ -1,8 +1,9 @@
 //! Fits: their rules, their starts, and how they end.
 use crate::common::*;
 use gmm_host::{
-    ChunkedEvaluator, CovarianceType, Covariances, Criterion, Description, Error, Evaluator, Fit, Freeze,
-    GaussianMixtureParams, InitParams, Mixture, Result, Rows, Statistics, StepwiseEm, merge_down, select,
+    ChunkedEvaluator, CovarianceType, Covariances, CpuEvaluator, Criterion, Description, Error, Evaluator, Fit, Freeze,
+    GaussianMixtureParams, InitParams, Mixture, Result, Rows, Samples, ShardedEvaluator, Statistics, StepwiseEm,
+    merge_down, select,
 };
 use ndarray::{Array1, Array2, Array3, Axis, array, s};
 use std::ops::ControlFlow;
@@ -19,8 +20,8 @@ fn is_finite(m: &Mixture) -> bool {
     m.means().iter().chain(m.weights().iter()).copied().chain(m.covariances().iter()).all(f64::is_finite)
 }
 
-/// Counts the passes that a fit makes.
-struct Counting<E>(E, usize);
+/// Counts the E-steps and the passes for scores that a fit makes.
+struct Counting<E>(E, usize, usize);
 
 impl<E: Evaluator> Evaluator for Counting<E> {
     fn n_samples(&self) -> usize {
@@ -39,6 +40,7 @@ impl<E: Evaluator> Evaluator for Counting<E> {
         self.0.log_likelihood(m)
     }
     fn score_samples(&mut self, m: &Mixture) -> Result<Array1<f64>> {
+        self.2 += 1;
         self.0.score_samples(m)
     }
     fn statistics(&mut self, m: &Mixture) -> Result<Statistics> {
@@ -126,11 +128,13 @@ fn runs_differ_and_the_best_is_returned() {
 fn a_start_takes_few_passes_over_all_samples() {
     let x = normal(5, 6000, 2, 0.0);
     for init in InitParams::ALL {
-        let mut e = Counting(reference(x.view()), 0);
+        let mut e = Counting(reference(x.view()), 0, 0);
         fit(params(4, CovarianceType::Diag).init_params(init).max_iter(0), &mut e);
         // Lloyd's iterations, and the assignment that gives the start.
         let most = if init == InitParams::KMeans { 20 + 1 } else { 1 };
         assert!(e.1 <= most, "{init}: {} passes", e.1);
+        // The distances by which samples are drawn.
+        assert!(e.2 <= 1, "{init}: {} passes for scores", e.2);
     }
 }
 
@@ -486,7 +490,7 @@ fn degenerate_data_end_in_a_finite_model_or_a_clear_error() {
     // Enough samples, but not enough of them have weight.
     let w = array![1.0, 0.0, 2.0, 0.0, 0.0];
     let e = params(3, CovarianceType::Diag).check().unwrap().fit(&mut weighted(x.view(), w.view())).unwrap_err();
-    assert!(matches!(e, Error::TooFewSamples { n_samples: 2, n_components: 3 }), "{e}");
+    assert!(matches!(e, Error::TooFewWeightedSamples { n_samples: 2, n_components: 3 }), "{e}");
     assert!(is_finite(&fit(params(2, CovarianceType::Diag), &mut weighted(x.view(), w.view())).mixture));
 }
 
@@ -503,6 +507,48 @@ fn far_and_wide_data_are_fitted_as_near_ones() {
         assert_all_close("means", far.means().mapv(|v| (v - shift) / scale), near.means().to_owned(), 1e-8, 1.0);
         let covariances = far.covariances().iter().map(|v| v / (scale * scale));
         assert_all_close("covariances", covariances, near.covariances().iter(), 1e-8, 1.0);
+    }
+}
+
+/// Rows that a random subset overlooks: 1 of 20,000, or 9 distinct ones of which some are as rare, on every kind of evaluator.
+#[test]
+fn rare_rows_are_found_in_a_large_set() {
+    let one = Array2::from_shape_fn((20_000, 2), |(i, _)| if i == 17_001 { 1.0 } else { 0.0 });
+    // Row i is of kind 0 to 8; those above 2 are one, two, four, … of 20,000.
+    let kind = |i: usize| (3..9).find(|k| (1..=1 << (k - 3)).any(|j| i == j * 311 + k)).unwrap_or(i % 3);
+    let few = Array2::from_shape_fn((20_000, 2), |(i, j)| ((kind(i) * (3 + 4 * j) + 5) % 11) as f64);
+    for (x, k) in [(&one, 2), (&few, 9)] {
+        let x32 = x.mapv(|v| v as f32);
+        let mut evaluators: Vec<Box<dyn Evaluator + '_>> = vec![
+            Box::new(reference(x.view())),
+            Box::new(CpuEvaluator::new(Samples::from_f64(x.view()).unwrap()).unwrap()),
+            Box::new(CpuEvaluator::new(Samples::from_f32(x32.view()).unwrap()).unwrap()),
+        ];
+        let samples = Samples::from_f64(x.view()).unwrap();
+        let load = |chunk| -> Result<Box<dyn Evaluator + '_>> { Ok(Box::new(CpuEvaluator::new(chunk)?)) };
+        evaluators.push(Box::new(ChunkedEvaluator::of_samples(samples.clone(), 3001, load).unwrap()));
+        let shards = [0..4000, 4000..17_002, 17_002..20_000].map(|rows| load(samples.rows(rows)).unwrap());
+        evaluators.push(Box::new(ShardedEvaluator::new(shards.into()).unwrap()));
+        for e in &mut evaluators {
+            for seed in 0..4 {
+                let fit = fit(params(k, CovarianceType::Spherical).random_state(seed).max_iter(3), e.as_mut());
+                // Each component has the covariance `reg_covar`: all of its rows are equal.
+                let Covariances::Spherical(v) = fit.mixture.covariances() else { panic!() };
+                assert!(v.iter().all(|v| (v / 1e-6 - 1.0).abs() < 1e-3), "{} {seed}: {v}", e.describe().device);
+            }
+        }
+    }
+}
+
+/// Rows that count more than all others, by their weights.
+#[test]
+fn heavy_weights_are_found_in_a_large_set() {
+    let x = Array2::from_shape_fn((20_000, 1), |(i, _)| if i == 3 { 7.0 } else { (i as f64).sin() * 1e-3 });
+    let w = Array1::from_shape_fn(20_000, |i| if i == 3 { 1e6 } else { 1.0 });
+    for seed in 0..4 {
+        let fit = fit(params(2, CovarianceType::Diag).random_state(seed), &mut weighted(x.view(), w.view()));
+        let share = fit.mixture.weights().iter().fold(0.0, |most: f64, v| most.max(*v));
+        assert!((share - 1e6 / 1_019_999.0).abs() < 1e-9, "{seed}: {share}");
     }
 }
 

@@ -49,6 +49,9 @@ _SHARED = (
     "verbose",
     "verbose_interval",
 )
+#: The types of parameters that cannot change, and the parameters of classes that are known to be valid.
+_SIMPLE = frozenset({int, float, str, bool, type(None)})
+_VALID: set[tuple[type, tuple[type, ...], tuple[Any, ...]]] = set()
 _ILL_DEFINED = (
     "Fitting the mixture model failed because some components have ill-defined empirical covariance (for instance "
     "caused by singleton or collapsed samples). Try to decrease the number of components, increase reg_covar, or "
@@ -281,6 +284,21 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
 
     # Fitting
 
+    def _validate_params(self) -> None:
+        """Check the parameters, unless equal ones of this class have passed before."""
+        values = tuple(getattr(self, name) for name in self._parameter_constraints)
+        types = tuple(map(type, values))
+        if not _SIMPLE.issuperset(types):
+            super()._validate_params()
+            return
+        # 1, 1.0 and True are equal, but not as parameters.
+        key = (type(self), types, values)
+        if key not in _VALID:
+            super()._validate_params()
+            if len(_VALID) >= 1000:
+                _VALID.clear()
+            _VALID.add(key)
+
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> GaussianMixture:
         """Fit the mixture.
@@ -406,7 +424,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         before = None
         if goes_on:
             before = self._mixture() if units is None else units.apply_to_mixture(self._mixture())
-        random_state = check_random_state(self.random_state)
+        random_state = _start.taken_random_state(self.random_state)
         options: dict[str, Any] = {
             "n_components": self.n_components,
             "covariance_type": self.covariance_type,
@@ -447,6 +465,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             if fit.stopped:
                 error = fit.error
                 break
+        _start.keep_random_state(random_state, self.random_state)
         assert best is not None  # There is at least one run.
 
         bounds = [float(bound) for bound in best.lower_bounds]

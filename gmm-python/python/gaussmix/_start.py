@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+import threading
+import warnings
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans, kmeans_plusplus
-from sklearn.utils import check_array
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array, check_random_state
 
 from . import _core
 from ._arrays import Floats
 from ._gpu import on_host
 
-#: Up to this many samples a start is the very one that scikit-learn makes from the same ``random_state``. Above it,
-#: the engine makes one by the same method: its k-means takes a few passes over all samples, scikit-learn's far more.
+#: Up to this many samples a start is the very one that scikit-learn makes from the same ``random_state``: the engine's
+#: `kmeans` computes what scikit-learn's does, from the same random numbers. Above it, the engine makes one by the same
+#: method: its k-means takes a few passes over all samples, scikit-learn's far more.
 SCIKIT_LEARN_START = 16384
 
 #: Initial weights, means and precisions, where they are given.
@@ -67,48 +71,83 @@ def _checked(values: Any, shape: tuple[int, ...], name: str) -> Floats:
     return array
 
 
-def responsibilities(
-    X: Floats,
-    n_components: int,
-    init_params: str,
-    random_state: np.random.RandomState,
-    sample_weight: NDArray[np.float64] | None,
-) -> NDArray[np.float64]:
-    """Make scikit-learn's responsibilities (n_samples, n_components) of a start, each times its sample's weight."""
-    n_samples = X.shape[0]
+#: A random state for each thread, which is seeded anew for each fit: to make one takes fifty times as long.
+_spare = threading.local()
+
+
+def taken_random_state(seed: Any) -> np.random.RandomState:
+    """Make what scikit-learn's ``check_random_state`` makes, to be given back to `keep_random_state` after use."""
+    # Taken out, so that a fit within a callback of this one has its own.
+    spare: np.random.RandomState | None = vars(_spare).pop("state", None) if isinstance(seed, Integral) else None
+    if spare is None:
+        made: np.random.RandomState = check_random_state(seed)
+        return made
+    spare.seed(seed)
+    return spare
+
+
+def keep_random_state(random_state: np.random.RandomState, seed: Any) -> None:
+    """Keep a random state that `taken_random_state` made for this seed."""
+    if isinstance(seed, Integral):
+        _spare.state = random_state
+
+
+def check_weighted(sample_weight: NDArray[np.float64] | None, n_components: int) -> None:
+    """Refuse fewer samples with a weight than components, as the engine does where it finds the start."""
+    if sample_weight is None:
+        return
+    weighted = int(np.count_nonzero(sample_weight > 0))
+    if weighted < n_components:
+        raise ValueError(
+            f"only {weighted} samples have a weight above zero, too few for {n_components} components; "
+            f"use at most {weighted}"
+        )
+
+
+def statistics_of(
+    X: Floats, estimator: Any, random_state: np.random.RandomState, sample_weight: NDArray[np.float64] | None
+) -> _core.Statistics:
+    """Make the statistics of scikit-learn's start, from the same random numbers."""
+    k, kind, init_params = estimator.n_components, estimator.covariance_type, estimator.init_params
+    check_weighted(sample_weight, k)
     if init_params == "random":
-        resp = random_state.uniform(size=(n_samples, n_components))
+        resp = random_state.uniform(size=(X.shape[0], k))
         resp /= resp.sum(axis=1)[:, np.newaxis]
+        if sample_weight is not None:
+            resp *= sample_weight[:, np.newaxis]
+        return _core.Statistics.from_responsibilities(X, resp, kind)
+    if init_params == "kmeans":
+        uniforms = random_state.random_sample(_core.n_uniforms(k))
+        statistics, found = _core.kmeans_statistics(X, sample_weight, k, kind, uniforms)
+        if found < k:
+            warnings.warn(
+                f"Number of distinct clusters ({found}) found smaller than n_clusters ({k}). Possibly due to duplicate "
+                "points in X.",
+                ConvergenceWarning,
+                stacklevel=6,
+            )
+        return statistics
+    if init_params == "k-means++":
+        chosen = _core.kmeans_plusplus(X, sample_weight, k, random_state.random_sample(_core.n_uniforms(k)))
     else:
-        resp = np.zeros((n_samples, n_components))
-        if init_params == "kmeans":
-            clusters = KMeans(n_clusters=n_components, n_init=1, random_state=random_state)
-            resp[np.arange(n_samples), clusters.fit(X, sample_weight=sample_weight).labels_] = 1.0
-        elif init_params == "k-means++":
-            _, chosen = kmeans_plusplus(X, n_components, sample_weight=sample_weight, random_state=random_state)
-            resp[chosen, np.arange(n_components)] = 1.0
-        else:
-            share = None if sample_weight is None else sample_weight / sample_weight.sum()
-            chosen = random_state.choice(n_samples, size=n_components, replace=False, p=share)
-            resp[chosen, np.arange(n_components)] = 1.0
-    if sample_weight is not None:
-        resp *= sample_weight[:, np.newaxis]
-    return resp
+        share = None if sample_weight is None else sample_weight / sample_weight.sum()
+        chosen = random_state.choice(X.shape[0], size=k, replace=False, p=share)
+    resp = np.eye(k) if sample_weight is None else np.diag(sample_weight[chosen])
+    return _core.Statistics.from_responsibilities(np.ascontiguousarray(X[chosen]), resp, kind)
 
 
 def mixture_of(
     X: Floats,
-    resp: NDArray[np.float64],
+    statistics: _core.Statistics,
     covariance_type: str,
     reg_covar: float,
     sample_weight: NDArray[np.float64] | None,
     total_weight: float,
 ) -> tuple[_core.Mixture, float]:
-    """Make the parameters of responsibilities, with weights that sum to 1; also give their sum before that, by weight.
+    """Make the parameters of a start's statistics, with weights that sum to 1; also give their sum before that, by weight.
 
     A component without samples gets the mean 0 and the variance ``reg_covar``, as in scikit-learn.
     """
-    statistics = _core.Statistics.from_responsibilities(X, resp, covariance_type)
     counts = statistics.counts
     if covariance_type == "tied" and counts.sum() < 0.99 * total_weight:
         return _tied(X, statistics, reg_covar, sample_weight), float(counts.sum())
@@ -155,8 +194,8 @@ def start(
     if estimator.missing and np.isnan(x).any():
         # scikit-learn's k-means takes no missing values; the engine's does.
         return None, 0.0
-    resp = responsibilities(x, estimator.n_components, estimator.init_params, random_state, sample_weight)
-    found, count = mixture_of(x, resp, kind, estimator.reg_covar, sample_weight, total_weight)
+    statistics = statistics_of(x, estimator, random_state, sample_weight)
+    found, count = mixture_of(x, statistics, kind, estimator.reg_covar, sample_weight, total_weight)
     # Of k-means and random responsibilities all samples count, of the other starts one for each component.
     shift = 0.0
     if weights is None and estimator.init_params in ("k-means++", "random_from_data"):

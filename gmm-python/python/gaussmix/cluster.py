@@ -255,6 +255,12 @@ class _Part:
         data = self.opened()
         return np.empty(0, np.int64) if data is None else data.labels(_mixtures(parameters)[0])
 
+    def draw(self, parameters: _Parameters, seed: int, first_rows: list[int], size: int, number: int) -> Any:
+        data = self.opened()
+        if data is None or not self.facts.total_weight > 0:
+            return None
+        return data.draw(_mixtures(parameters)[0], seed, first_rows[number], size)
+
     def responsibilities(self, parameters: _Parameters) -> Any:
         data = self.opened()
         [mixture] = _mixtures(parameters)
@@ -266,7 +272,9 @@ class _Part:
 
 #: The operations whose values are added over partitions; those of the others stay apart.
 _ADDED = {"statistics", "totals", "moments"}
-_OPERATIONS = _ADDED | {"rows", "scores", "labels", "responsibilities", "describe"}
+_OPERATIONS = _ADDED | {"rows", "draw", "scores", "labels", "responsibilities", "describe"}
+#: The operations that a partition does by its number.
+_NUMBERED = {"rows", "draw"}
 
 
 class Shard:
@@ -370,7 +378,7 @@ class Shard:
             part = self._parts[number]
             try:
                 evaluate = getattr(part, operation)
-                value = evaluate(*arguments, number) if operation == "rows" else evaluate(*arguments)
+                value = evaluate(*arguments, number) if operation in _NUMBERED else evaluate(*arguments)
             except Exception as error:
                 raise part.partition.error(error) from error
             if operation in _ADDED:
@@ -657,6 +665,15 @@ class _Remote:
         x, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
         back = np.argsort(order, kind="stable")
         return np.ascontiguousarray(x[back]), weights[back]
+
+    def draw(self, mixture: _core.Mixture, seed: int, size: int) -> Any:
+        first_rows = [int(end) - fact.n_samples for end, fact in zip(self.ends, self.facts, strict=True)]
+        try:
+            parts = self.parts("draw", _parameters([mixture]), seed, first_rows, size)
+        except _core.OutOfRangeError as error:
+            self.out_of_range = error
+            raise
+        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
     def describe(self) -> Any:
         found = [tuple(name) for name in self.parts("describe") if name is not None]

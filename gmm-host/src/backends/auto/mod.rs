@@ -16,7 +16,7 @@ use crate::{
     Samples, Statistics,
 };
 use choice::{Choices, Kind, LONG, Method, Rules, Side};
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, ArrayView1};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use warm_up::{OpenGpu, PROBE, State, WarmUp};
@@ -279,6 +279,10 @@ impl Evaluator for AutoEvaluator<'_> {
 
     fn n_features(&self) -> usize {
         self.samples.n_features()
+    }
+
+    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        self.samples.weights()
     }
 
     fn total_weight(&self) -> f64 {

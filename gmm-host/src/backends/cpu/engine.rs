@@ -14,7 +14,7 @@ use crate::data::frame::Frame;
 use crate::data::samples::weight_scale;
 use crate::evaluator::check_features;
 use crate::{CentredSums, Description, Error, Evaluator, Mixture, Precision, Result, Rows, Samples, Statistics};
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, ArrayView1};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::f64::consts::LN_2;
@@ -334,6 +334,10 @@ impl<T: Real> Evaluator for Engine<'_, T> {
 
     fn n_features(&self) -> usize {
         self.data.d
+    }
+
+    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        self.samples.weights()
     }
 
     fn total_weight(&self) -> f64 {

@@ -70,7 +70,7 @@ pub(crate) const fn lanes<T: Real, S: Simd>() -> usize {
 /// Whether `S` has an instruction that multiplies and adds. Without one, pulp calls a function of the C library for each
 /// element, which takes tens of times as long as a product and a sum.
 #[inline(always)]
-fn fuses<S: Simd>() -> bool {
+pub(crate) fn fuses<S: Simd>() -> bool {
     let target = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
     target || TypeId::of::<S>() != TypeId::of::<pulp::Scalar256b>()
 }

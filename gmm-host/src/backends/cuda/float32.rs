@@ -25,7 +25,7 @@ use crate::{
 };
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, ArrayView1};
 use std::collections::HashMap;
 use std::f64::consts::LN_2;
 use std::fmt;
@@ -427,6 +427,10 @@ impl Evaluator for Float32<'_> {
 
     fn n_features(&self) -> usize {
         self.data.d()
+    }
+
+    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        self.samples.weights()
     }
 
     fn total_weight(&self) -> f64 {

@@ -9,7 +9,7 @@ use crate::backends::device_parameters::Deviations;
 use crate::backends::enough_digits::FramedEvaluator;
 use crate::data::frame::Frame;
 use crate::{Description, Evaluator, Mixture, Precision, Result, Rows, Statistics};
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, ArrayView1};
 
 #[derive(Debug)]
 pub(super) struct Float64<'a> {
@@ -64,6 +64,10 @@ impl Evaluator for Float64<'_> {
 
     fn n_features(&self) -> usize {
         self.data.d()
+    }
+
+    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        self.samples.weights()
     }
 
     fn total_weight(&self) -> f64 {

@@ -3,6 +3,7 @@ use super::arrays::DeviceArray;
 use super::device::samples::{DeviceSamples, Element};
 use crate::backends::device_parameters::Deviations;
 use crate::{Result, Rows, Samples, View};
+use ndarray::ArrayView1;
 
 /// The samples as they were given: an evaluator takes them to the device, and looks here for some of them.
 #[derive(Debug, Clone)]
@@ -30,11 +31,11 @@ impl Source<'_> {
         }
     }
 
-    /// Whether a sample has weight.
-    pub fn counts(&self, row: usize) -> bool {
+    /// The samples' weights, if they have any.
+    pub fn weights(&self) -> Option<ArrayView1<'_, f64>> {
         match self {
-            Self::Host(samples, _) => samples.weights().is_none_or(|weights| weights[row] > 0.0),
-            Self::Device(array) => array.weights().is_none_or(|weights| weights[row] > 0.0),
+            Self::Host(samples, _) => samples.weights(),
+            Self::Device(array) => array.weights(),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::{
     CovarianceType, Description, Evaluator, Mixture, Operation, Precision, Result, Rows, Samples, Statistics, View,
 };
 use by_pattern::ByPattern;
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, ArrayView1};
 use rayon::ThreadPool;
 use std::sync::Arc;
 
@@ -67,6 +67,10 @@ impl Evaluator for MissingEngine<'_> {
 
     fn n_features(&self) -> usize {
         self.samples.n_features()
+    }
+
+    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        self.samples.weights()
     }
 
     fn total_weight(&self) -> f64 {

@@ -156,8 +156,9 @@ impl<T: Element> General<T> {
         let mut sums = self.sums(data, &ready)?;
         if sums.log_likelihood == f64::NEG_INFINITY {
             let scores = self.score_samples(data, source, mixture)?;
+            let counts = |row: usize| source.weights().is_none_or(|weights| weights[row] > 0.0);
             let mut rows = scores.iter().enumerate();
-            let row = rows.position(|(row, score)| *score == f64::NEG_INFINITY && source.counts(row)).unwrap_or(0);
+            let row = rows.position(|(row, score)| *score == f64::NEG_INFINITY && counts(row)).unwrap_or(0);
             return Err(Error::UnreachableSample { row });
         }
         if T::PRECISION == Precision::Float64 && sums.cancel(mixture) {

@@ -10,7 +10,7 @@ use crate::{
     CovarianceType, Description, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Samples, Statistics,
     View,
 };
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, ArrayView1};
 pub(super) use scores::add_offsets;
 
 /// Evaluates samples with missing values. Each of its two sides has a layout of the samples of its own, which is made when it
@@ -142,6 +142,10 @@ impl Evaluator for MissingEngine<'_> {
 
     fn n_features(&self) -> usize {
         self.samples.n_features()
+    }
+
+    fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+        self.samples.weights()
     }
 
     fn total_weight(&self) -> f64 {

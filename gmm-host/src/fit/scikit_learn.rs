@@ -1,0 +1,657 @@
+//! k-means and k-means++ as scikit-learn makes them, so that a start from the same random numbers is the same one.
+//!
+//! What decides which sample is drawn and which centre is the nearest is computed by the formulas, in the number types and, where that
+//! is possible, in the order of `sklearn.cluster.KMeans(n_clusters=K, n_init=1)` and `sklearn.cluster.kmeans_plusplus` (versions 1.3
+//! to 1.9). The order of a sum over many samples is the processor's business in both, so that results differ where
+//! two numbers are equal but for rounding: two centres as near to a sample, or a random number at the border between two samples.
+use crate::backends::cpu::isa::Isa;
+use crate::backends::cpu::real::{Real, fuses};
+use crate::{CentredSums, CovarianceType, Covariances, Error, Result, Statistics, View};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, NdFloat};
+use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
+
+/// The number of samples whose distances are computed at once, in registers.
+const SIDE_BY_SIDE: usize = 32;
+/// The number of blocks of so many samples that one thread takes at a time.
+const AT_ONCE: usize = 16;
+/// Work of fewer multiply-adds than this is done by one thread.
+const PARALLEL_WORK: usize = 1 << 18;
+/// The most iterations of Lloyd, and the variance of the data's columns, on average, times this is the squared move of the
+/// centres that ends them: scikit-learn's defaults.
+const MAX_ITER: usize = 300;
+const TOL: f64 = 1e-4;
+
+/// How many samples k-means++ draws for each centre but the first, of which it keeps the best: 2 + ⌊ln K⌋.
+fn trials(k: usize) -> usize {
+    2 + (k as f64).ln() as usize
+}
+
+/// The number of uniform random numbers that a start with K centres takes from its source.
+///
+/// ```
+/// // The first centre takes one, each of the others 2 + ⌊ln 3⌋.
+/// assert_eq!(gmm_host::scikit_learn::n_uniforms(3), 7);
+/// ```
+pub fn n_uniforms(k: usize) -> usize {
+    1 + k.saturating_sub(1) * trials(k)
+}
+
+/// The cluster of each sample (N,) by k-means: what `KMeans(k, n_init=1, random_state=r).fit(x, sample_weight=weights).labels_` is.
+///
+/// `uniforms` are the first [`n_uniforms`] numbers that `r.random_sample` gives. Computed on all threads of rayon's pool where that
+/// is worth while; their number does not change the result.
+///
+/// ```
+/// use gmm_host::{View, scikit_learn::kmeans};
+/// use ndarray::array;
+///
+/// let x = array![[1.0, 2.0], [1.0, 4.0], [1.0, 0.0], [10.0, 2.0], [10.0, 4.0], [10.0, 0.0]];
+/// // np.random.RandomState(0).random_sample(3)
+/// let uniforms = [0.5488135039273248, 0.7151893663724195, 0.6027633760716439];
+/// assert_eq!(kmeans(View::F64(x.view()), None, 2, &uniforms)?, [1, 1, 1, 0, 0, 0]);
+/// # Ok::<(), gmm_host::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::TooFewSamples`] for fewer samples than clusters, [`Error::ShapeMismatch`] for another number of weights or of uniforms,
+/// [`Error::EmptyData`], [`Error::ZeroSampleWeights`].
+pub fn kmeans(x: View<'_>, weights: Option<ArrayView1<'_, f64>>, k: usize, uniforms: &[f64]) -> Result<Vec<usize>> {
+    match x {
+        View::F32(x) => labels(x, weights, k, uniforms),
+        View::F64(x) => labels(x, weights, k, uniforms),
+    }
+}
+
+/// The rows (K,) that k-means++ chooses as centres: what `kmeans_plusplus(x, k, sample_weight=weights, random_state=r)[1]` is.
+///
+/// Arguments and errors are those of [`kmeans`].
+///
+/// # Errors
+/// As [`kmeans`].
+pub fn kmeans_plusplus(
+    x: View<'_>,
+    weights: Option<ArrayView1<'_, f64>>,
+    k: usize,
+    uniforms: &[f64],
+) -> Result<Vec<usize>> {
+    match x {
+        View::F32(x) => chosen(x, weights, k, uniforms),
+        View::F64(x) => chosen(x, weights, k, uniforms),
+    }
+}
+
+/// The statistics of clusters, with the log-likelihood 0: of the samples with the same label (N,), one of K, each by its weight.
+///
+/// # Errors
+/// [`Error::ShapeMismatch`] for another number of labels or weights than samples, [`Error::NoSuchRow`] for a label that is not below K,
+/// [`Error::NonFiniteStatistic`] for sums that are not finite.
+pub fn statistics(
+    x: View<'_>,
+    weights: Option<ArrayView1<'_, f64>>,
+    labels: &[usize],
+    k: usize,
+    covariance_type: CovarianceType,
+) -> Result<Statistics> {
+    match x {
+        View::F32(x) => clusters(x, weights, labels, k, covariance_type),
+        View::F64(x) => clusters(x, weights, labels, k, covariance_type),
+    }
+}
+
+fn clusters<T: Number>(
+    x: ArrayView2<'_, T>,
+    weights: Option<ArrayView1<'_, f64>>,
+    labels: &[usize],
+    k: usize,
+    covariance_type: CovarianceType,
+) -> Result<Statistics> {
+    let (n, d) = x.dim();
+    for (what, got) in [("the labels", labels.len()), ("the weights", weights.map_or(n, |weights| weights.len()))] {
+        if got != n {
+            return Err(Error::ShapeMismatch { what, expected: vec![n], got: vec![got] });
+        }
+    }
+    if let Some(&row) = labels.iter().find(|&&label| label >= k) {
+        return Err(Error::NoSuchRow { row, n_samples: k });
+    }
+    let mut of_cluster = vec![Vec::new(); k];
+    labels.iter().enumerate().for_each(|(i, &c)| of_cluster[c].push(i));
+    let (mut counts, mut centres) = (Array1::zeros(k), Array2::zeros((k, d)));
+    let mut second = Covariances::zeros(covariance_type, k, d);
+    for (c, cluster) in of_cluster.iter().enumerate() {
+        let w: Array1<f64> = cluster.iter().map(|&i| weights.map_or(1.0, |weights| weights[i])).collect();
+        counts[c] = w.sum();
+        if !(counts[c] > 0.0) {
+            continue;
+        }
+        // Differences from the cluster's first sample are added, so that nothing is lost for data far from the origin.
+        let origin = x.row(cluster[0]).mapv(wide);
+        let mut rows = Array2::from_shape_fn((cluster.len(), d), |(i, j)| wide(x[[cluster[i], j]]) - origin[j]);
+        let mean = w.dot(&rows) / counts[c];
+        rows -= &mean;
+        centres.row_mut(c).assign(&(origin + mean));
+        let weighted = &rows * &w.insert_axis(Axis(1));
+        match &mut second {
+            Covariances::Full(v) => v.index_axis_mut(Axis(0), c).assign(&weighted.t().dot(&rows)),
+            Covariances::Tied(v) => *v += &weighted.t().dot(&rows),
+            Covariances::Diag(v) => v.row_mut(c).assign(&(weighted * rows).sum_axis(Axis(0))),
+            Covariances::Spherical(v) => v[c] = (weighted * rows).sum(),
+        }
+    }
+    let (weight, first) = (counts.sum(), Array2::zeros((k, d)));
+    Statistics::from_centred_sums(CentredSums { weight, log_likelihood: 0.0, centres, counts, first, second })
+}
+
+/// float32 or float64.
+trait Number: Real + NdFloat {
+    /// The numbers in a register of NumPy's build for x86-64, in which its sums of squares are made.
+    const NUMPY_LANES: usize;
+}
+
+impl Number for f32 {
+    const NUMPY_LANES: usize = 4;
+}
+
+impl Number for f64 {
+    const NUMPY_LANES: usize = 2;
+}
+
+fn wide<T: Number>(v: T) -> f64 {
+    v.into()
+}
+
+fn labels<T: Number>(
+    x: ArrayView2<'_, T>,
+    weights: Option<ArrayView1<'_, f64>>,
+    k: usize,
+    uniforms: &[f64],
+) -> Result<Vec<usize>> {
+    let weights = checked(x, weights, k, uniforms)?;
+    let (mut rows, d) = (rows_of(x), x.ncols());
+    let tol = T::from_f64(TOL) * centre(&mut rows, d);
+    let points = Points { blocks: blocks(&rows, d), rows, d, weights, isa: Isa::best() };
+    let seeds = points.plus_plus(k, uniforms);
+    let centres = seeds.iter().flat_map(|&seed| points.row(seed)).copied().collect();
+    Ok(points.lloyd(centres, tol))
+}
+
+fn chosen<T: Number>(
+    x: ArrayView2<'_, T>,
+    weights: Option<ArrayView1<'_, f64>>,
+    k: usize,
+    uniforms: &[f64],
+) -> Result<Vec<usize>> {
+    let weights = checked(x, weights, k, uniforms)?;
+    // Only the seeds are wanted, which do not need the blocks.
+    let points = Points { blocks: Vec::new(), rows: rows_of(x), d: x.ncols(), weights, isa: Isa::best() };
+    Ok(points.plus_plus(k, uniforms))
+}
+
+/// The weights, in the type of the samples.
+fn checked<T: Number>(
+    x: ArrayView2<'_, T>,
+    weights: Option<ArrayView1<'_, f64>>,
+    k: usize,
+    uniforms: &[f64],
+) -> Result<Vec<T>> {
+    let (n, d) = x.dim();
+    if n == 0 || d == 0 {
+        return Err(Error::EmptyData { rows: n, columns: d });
+    }
+    if n < k || k == 0 {
+        return Err(Error::TooFewSamples { n_samples: n, n_components: k });
+    }
+    if uniforms.len() != n_uniforms(k) {
+        let (expected, got) = (vec![n_uniforms(k)], vec![uniforms.len()]);
+        return Err(Error::ShapeMismatch { what: "the uniform numbers", expected, got });
+    }
+    let Some(weights) = weights else { return Ok(vec![T::one(); n]) };
+    if weights.len() != n {
+        return Err(Error::ShapeMismatch { what: "the weights", expected: vec![n], got: vec![weights.len()] });
+    }
+    if !(weights.sum() > 0.0) {
+        return Err(Error::ZeroSampleWeights);
+    }
+    Ok(weights.iter().map(|&w| T::from_f64(w)).collect())
+}
+
+/// The numbers of an array in row-major order.
+fn rows_of<T: Number>(x: ArrayView2<'_, T>) -> Vec<T> {
+    match x.as_slice() {
+        Some(rows) => rows.to_vec(),
+        None => x.iter().copied().collect(),
+    }
+}
+
+/// Subtracts from each column its mean; gives the mean of the columns' variances before.
+fn centre<T: Number>(rows: &mut [T], d: usize) -> T {
+    let n = T::from_f64((rows.len() / d) as f64);
+    let means: Vec<T> = column_sums(rows, d, |v| v).into_iter().map(|sum| sum / n).collect();
+    for row in rows.chunks_exact_mut(d) {
+        for (v, mean) in row.iter_mut().zip(&means) {
+            *v = *v - *mean;
+        }
+    }
+    let squares = column_sums(rows, d, |v| v * v);
+    squares.into_iter().fold(T::zero(), |sum, v| sum + v / n) / T::from_f64(d as f64)
+}
+
+/// The sum of `term` of each column's numbers, in the order in which NumPy adds: row by row, or a single column in pairs.
+fn column_sums<T: Number>(rows: &[T], d: usize, term: impl Fn(T) -> T + Copy) -> Vec<T> {
+    if d == 1 {
+        return vec![pairwise_sum(rows, term)];
+    }
+    let mut sums = vec![T::zero(); d];
+    for row in rows.chunks_exact(d) {
+        for (sum, v) in sums.iter_mut().zip(row) {
+            *sum = *sum + term(*v);
+        }
+    }
+    sums
+}
+
+/// NumPy's sum of numbers that lie one after the other: halves are added, down to 128 numbers, which are added to eight sums.
+fn pairwise_sum<T: Number>(values: &[T], term: impl Fn(T) -> T + Copy) -> T {
+    let n = values.len();
+    if n < 8 {
+        return values.iter().fold(T::zero(), |sum, v| sum + term(*v));
+    }
+    if n > 128 {
+        let half = n / 2 - n / 2 % 8;
+        return pairwise_sum(&values[..half], term) + pairwise_sum(&values[half..], term);
+    }
+    let (eights, rest) = values.as_chunks::<8>();
+    let mut sums = eights[0].map(term);
+    for eight in &eights[1..] {
+        for (sum, v) in sums.iter_mut().zip(eight) {
+            *sum = *sum + term(*v);
+        }
+    }
+    let sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    rest.iter().fold(sum, |sum, v| sum + term(*v))
+}
+
+/// The sum of a row's squares, in as many sums side by side as NumPy makes; of four registers it takes the last one first.
+fn squared_norm<T: Number>(row: &[T]) -> T {
+    let mut sums = [T::zero(); 4];
+    let mut add = |values: &[T]| sums.iter_mut().zip(values).for_each(|(sum, v)| *sum = *sum + *v * *v);
+    let fours = row.chunks_exact(4 * T::NUMPY_LANES);
+    let rest = fours.remainder();
+    fours.for_each(|four| four.chunks(T::NUMPY_LANES).rev().for_each(&mut add));
+    rest.chunks(T::NUMPY_LANES).for_each(&mut add);
+    (sums[0] + sums[1]) + (sums[2] + sums[3])
+}
+
+/// Numbers row by row (N, D) in blocks (⌈N / 32⌉, D, 32), filled up with zeros.
+fn blocks<T: Number>(rows: &[T], d: usize) -> Vec<[T; SIDE_BY_SIDE]> {
+    let mut blocks = vec![[T::zero(); SIDE_BY_SIDE]; (rows.len() / d).div_ceil(SIDE_BY_SIDE) * d];
+    for (rows, block) in rows.chunks(SIDE_BY_SIDE * d).zip(blocks.chunks_exact_mut(d)) {
+        for (i, row) in rows.chunks_exact(d).enumerate() {
+            for (to, v) in block.iter_mut().zip(row) {
+                to[i] = *v;
+            }
+        }
+    }
+    blocks
+}
+
+/// The samples of a start.
+struct Points<T> {
+    d: usize,
+    /// Row by row (N, D).
+    rows: Vec<T>,
+    /// The same in blocks (⌈N / 32⌉, D, 32); none for [`Points::plus_plus`] alone.
+    blocks: Vec<[T; SIDE_BY_SIDE]>,
+    weights: Vec<T>,
+    isa: Isa,
+}
+
+impl<T: Number> Points<T> {
+    fn row(&self, i: usize) -> &[T] {
+        &self.rows[i * self.d..][..self.d]
+    }
+
+    /// The rows that k-means++ chooses.
+    fn plus_plus(&self, k: usize, uniforms: &[f64]) -> Vec<usize> {
+        // Products are formed in float64, also those of float32; a distance is then rounded.
+        let rows: Vec<f64> = self.rows.iter().map(|&v| wide(v)).collect();
+        let norms: Vec<f64> = rows.chunks_exact(self.d).map(squared_norm).collect();
+        let blocks = blocks(&rows, self.d);
+        let distances = |i: usize| -> Vec<T> {
+            let products = self.products(&blocks, &rows[i * self.d..][..self.d]);
+            let distance = |(product, norm): (&f64, &f64)| T::from_f64((-2.0 * product + norms[i]) + norm);
+            products
+                .as_flattened()
+                .iter()
+                .zip(&norms)
+                .map(distance)
+                .map(|v| if v > T::zero() { v } else { T::zero() })
+                .collect()
+        };
+        let (first, others) = uniforms.split_at(1);
+        let mut chosen = vec![self.by_weight(first[0])];
+        let mut nearest = distances(chosen[0]);
+        let mut potential = self.potential(&nearest);
+        for uniforms in others.chunks_exact(trials(k)) {
+            let mut sum = T::zero();
+            let running: Vec<T> = self
+                .weights
+                .iter()
+                .zip(&nearest)
+                .map(|(w, v)| {
+                    sum = sum + *w * *v;
+                    sum
+                })
+                .collect();
+            let mut best: Option<(T, usize, Vec<T>)> = None;
+            for uniform in uniforms {
+                let drawn = uniform * wide(potential);
+                let candidate = running.partition_point(|&sum| wide(sum) < drawn).min(nearest.len() - 1);
+                let mut nearer = distances(candidate);
+                nearer.iter_mut().zip(&nearest).for_each(|(v, nearest)| *v = if *nearest < *v { *nearest } else { *v });
+                let potential = self.potential(&nearer);
+                if best.as_ref().is_none_or(|(least, ..)| potential < *least) {
+                    best = Some((potential, candidate, nearer));
+                }
+            }
+            if let Some(best) = best {
+                chosen.push(best.1);
+                (potential, nearest) = (best.0, best.2);
+            }
+        }
+        chosen
+    }
+
+    /// The row that `choice` of NumPy's `RandomState` draws with probabilities in proportion to the weights.
+    fn by_weight(&self, uniform: f64) -> usize {
+        let total = pairwise_sum(&self.weights, |w| w);
+        let mut sum = 0.0;
+        let running: Vec<f64> = self
+            .weights
+            .iter()
+            .map(|&w| {
+                sum += wide(w / total);
+                sum
+            })
+            .collect();
+        running.partition_point(|running| running / sum <= uniform).min(running.len() - 1)
+    }
+
+    /// The sum of distances by weight.
+    fn potential(&self, distances: &[T]) -> T {
+        let mut sums = [0.0; 8];
+        for (distances, weights) in distances.chunks(8).zip(self.weights.chunks(8)) {
+            for ((sum, v), w) in sums.iter_mut().zip(distances).zip(weights) {
+                *sum += wide(*v) * wide(*w);
+            }
+        }
+        T::from_f64(sums.iter().sum())
+    }
+
+    /// The inner product of each sample with `centre` (⌈N / 32⌉, 32).
+    fn products(&self, blocks: &[[f64; SIDE_BY_SIDE]], centre: &[f64]) -> Vec<[f64; SIDE_BY_SIDE]> {
+        let mut products = vec![[0.0; SIDE_BY_SIDE]; blocks.len() / self.d];
+        let piece = |(products, blocks): (&mut [_], &[_])| self.isa.run(Products { blocks, centre, products });
+        let (d, at_once) = (self.d, AT_ONCE * self.d);
+        if blocks.len() * SIDE_BY_SIDE < PARALLEL_WORK {
+            piece((&mut products, blocks));
+        } else {
+            products.par_chunks_mut(at_once / d).zip(blocks.par_chunks(at_once)).for_each(piece);
+        }
+        products
+    }
+
+    /// The nearest centre (K, D) of each sample, the first of equals.
+    fn labels(&self, centres: &[T], labels: &mut [[T; SIDE_BY_SIDE]]) {
+        let norms: Vec<T> = centres.chunks_exact(self.d).map(squared_norm).collect();
+        let d = self.d;
+        let piece = |(labels, blocks): (&mut [_], &[_])| {
+            self.isa.run(Labels { blocks, centres, norms: &norms, d, labels });
+        };
+        if self.blocks.len() * SIDE_BY_SIDE * norms.len() < PARALLEL_WORK {
+            piece((labels, &self.blocks));
+        } else {
+            labels.par_chunks_mut(AT_ONCE).zip(self.blocks.par_chunks(AT_ONCE * d)).for_each(piece);
+        }
+    }
+
+    /// Lloyd's iterations from `centres` (K, D); gives the cluster of each sample.
+    fn lloyd(&self, mut centres: Vec<T>, tol: T) -> Vec<usize> {
+        let (d, n) = (self.d, self.weights.len());
+        // A label is the number of a centre, in the samples' type, which holds more of them than there are samples.
+        let mut labels = vec![[T::zero(); SIDE_BY_SIDE]; n.div_ceil(SIDE_BY_SIDE)];
+        let mut before = vec![[-T::one(); SIDE_BY_SIDE]; labels.len()];
+        let mut steady = false;
+        for _ in 0..MAX_ITER {
+            self.labels(&centres, &mut labels);
+            let found: Vec<usize> = labels.as_flattened()[..n].iter().map(|&label| wide(label) as usize).collect();
+            let moved = self.moved(&centres, &found);
+            let shift = |(a, b): (&[T], &[T])| squared_distance(a, b).sqrt();
+            let shifts = moved.chunks_exact(d).zip(centres.chunks_exact(d)).map(shift);
+            let shift = shifts.fold(T::zero(), |sum, shift| sum + shift * shift);
+            centres = moved;
+            steady = labels.as_flattened()[..n] == before.as_flattened()[..n];
+            if steady || shift <= tol {
+                break;
+            }
+            std::mem::swap(&mut labels, &mut before);
+        }
+        if !steady {
+            self.labels(&centres, &mut labels);
+        }
+        labels.as_flattened()[..n].iter().map(|&label| wide(label) as usize).collect()
+    }
+
+    /// The centres (K, D) of the samples that have the same label. A centre without samples is moved to one of the samples that
+    /// are the farthest from theirs.
+    fn moved(&self, centres: &[T], labels: &[usize]) -> Vec<T> {
+        let d = self.d;
+        let mut sums = vec![T::zero(); centres.len()];
+        let mut counts = vec![T::zero(); centres.len() / d];
+        for ((row, &label), &w) in self.rows.chunks_exact(d).zip(labels).zip(&self.weights) {
+            counts[label] = counts[label] + w;
+            for (sum, v) in sums[label * d..][..d].iter_mut().zip(row) {
+                *sum = *sum + *v * w;
+            }
+        }
+        let empty: Vec<usize> = (0..counts.len()).filter(|&c| counts[c] == T::zero()).collect();
+        if !empty.is_empty() {
+            for (&new, far) in empty.iter().zip(self.farthest(centres, labels, empty.len())) {
+                let (old, w) = (labels[far], self.weights[far]);
+                for (j, v) in self.row(far).iter().enumerate() {
+                    sums[old * d + j] = sums[old * d + j] - *v * w;
+                    sums[new * d + j] = *v * w;
+                }
+                counts[new] = w;
+                counts[old] = counts[old] - w;
+            }
+        }
+        let fullest = (0..counts.len()).fold(0, |best, c| if counts[c] > counts[best] { c } else { best });
+        for (c, count) in counts.iter().enumerate() {
+            if *count > T::zero() {
+                let factor = T::one() / *count;
+                sums[c * d..][..d].iter_mut().for_each(|v| *v = *v * factor);
+            } else {
+                // scikit-learn too takes what stands there at this moment: the largest cluster's centre, or still its sum.
+                sums.copy_within(fullest * d..(fullest + 1) * d, c * d);
+            }
+        }
+        sums
+    }
+
+    /// The rows that are the farthest from their centres, the farthest first; none if all are at their centres.
+    fn farthest(&self, centres: &[T], labels: &[usize], count: usize) -> Vec<usize> {
+        let distance = |(row, &label): (&[T], &usize)| {
+            row.iter().zip(&centres[label * self.d..]).fold(T::zero(), |sum, (v, c)| sum + (*v - *c) * (*v - *c))
+        };
+        let distances: Vec<T> = self.rows.chunks_exact(self.d).zip(labels).map(distance).collect();
+        if distances.iter().all(|v| *v == T::zero()) {
+            return Vec::new();
+        }
+        let mut order: Vec<usize> = (0..distances.len()).collect();
+        order.sort_by(|&a, &b| wide(distances[b]).total_cmp(&wide(distances[a])));
+        order.truncate(count);
+        order
+    }
+}
+
+/// Four squares are added at a time, as scikit-learn does.
+fn squared_distance<T: Number>(a: &[T], b: &[T]) -> T {
+    let square = |i: usize| (a[i] - b[i]) * (a[i] - b[i]);
+    let whole = a.len() / 4 * 4;
+    let fours = (0..whole).step_by(4).map(|i| square(i) + square(i + 1) + square(i + 2) + square(i + 3));
+    fours.chain((whole..a.len()).map(square)).fold(T::zero(), |sum, v| sum + v)
+}
+
+/// a·b + c, in one operation where the processor can.
+#[inline(always)]
+fn multiply_add<T: Number, S: Simd>(a: T, b: T, c: T) -> T {
+    if fuses::<S>() { a.mul_add(b, c) } else { a * b + c }
+}
+
+/// The inner products of blocks of samples (P, D, 32) with `centre` (D,). A product of a sample is added to those of the features before,
+/// as matrix products of BLAS do.
+struct Products<'a> {
+    blocks: &'a [[f64; SIDE_BY_SIDE]],
+    centre: &'a [f64],
+    products: &'a mut [[f64; SIDE_BY_SIDE]],
+}
+
+impl WithSimd for Products<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (block, out) in self.blocks.chunks_exact(self.centre.len()).zip(self.products) {
+            *out = products::<f64, S>(block, self.centre);
+        }
+    }
+}
+
+#[inline(always)]
+fn products<T: Number, S: Simd>(block: &[[T; SIDE_BY_SIDE]], centre: &[T]) -> [T; SIDE_BY_SIDE] {
+    let mut sums = [T::zero(); SIDE_BY_SIDE];
+    for (values, centre) in block.iter().zip(centre) {
+        for (sum, v) in sums.iter_mut().zip(values) {
+            *sum = multiply_add::<T, S>(*v, *centre, *sum);
+        }
+    }
+    sums
+}
+
+/// The nearest of `centres` (K, D), of which `norms` (K,) are the squared norms, for each sample of the blocks (P, D, 32).
+struct Labels<'a, T> {
+    blocks: &'a [[T; SIDE_BY_SIDE]],
+    centres: &'a [T],
+    norms: &'a [T],
+    d: usize,
+    labels: &'a mut [[T; SIDE_BY_SIDE]],
+}
+
+impl<T: Number> WithSimd for Labels<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let two = T::one() + T::one();
+        for (block, labels) in self.blocks.chunks_exact(self.d).zip(self.labels) {
+            let mut least = [T::infinity(); SIDE_BY_SIDE];
+            let mut number = T::zero();
+            for (centre, &norm) in self.centres.chunks_exact(self.d).zip(self.norms) {
+                let products = products::<T, S>(block, centre);
+                for i in 0..SIDE_BY_SIDE {
+                    // The squared distance less the sample's own norm.
+                    let v = norm - two * products[i];
+                    let nearer = v < least[i];
+                    least[i] = if nearer { v } else { least[i] };
+                    labels[i] = if nearer { number } else { labels[i] };
+                }
+                number = number + T::one();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::array;
+
+    /// Sums of numbers that are rounded differently in another order.
+    #[test]
+    fn sums_are_made_in_numpys_order() {
+        // Of ten numbers the first eight are added in pairs of pairs, the others behind them.
+        let v = [1e16, 1.0, -1e16, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.25];
+        assert_eq!(pairwise_sum(&v, |v| v), ((1e16 + 1.0) + (-1e16 + 1.0)) + 4.0 + 0.5 + 0.25);
+        // Rows are added one after the other.
+        assert_eq!(column_sums(&[1e16, 1.0, 1.0, 2.0, -1e16, 3.0], 2, |v| v), [0.0, 6.0]);
+        assert_eq!(squared_norm(&[3.0f64, 4.0, 12.0]), 169.0);
+    }
+
+    #[test]
+    fn centres_without_samples_move_to_the_farthest() {
+        let x = array![[0.0], [1.0], [2.0], [50.0]];
+        let rows = rows_of(x.view());
+        let points = Points { d: 1, blocks: blocks(&rows, 1), rows, weights: vec![1.0; 4], isa: Isa::best() };
+        // The centre at 1000 has no sample; the one at 50 is the farthest from its centre, which keeps the others.
+        assert_eq!(points.moved(&[0.0, 1000.0], &[0, 0, 0, 0]), [1.0, 50.0]);
+        assert_eq!(points.lloyd(vec![0.0, 1000.0], 0.0), [0, 0, 0, 1]);
+    }
+
+    /// Every sample at its centre, fewer different rows than centres: labels as scikit-learn's, which are the first of equal centres.
+    #[test]
+    fn equal_rows_share_the_first_centre() {
+        let x = Array2::from_elem((20, 2), 0.25f32);
+        assert_eq!(kmeans(View::F32(x.view()), None, 2, &[0.5, 0.1, 0.9]).unwrap(), [0; 20]);
+    }
+
+    /// The instruction sets and threads give one result; 20,000 rows are divided among threads.
+    #[test]
+    fn every_instruction_set_gives_the_same_labels() {
+        let x = Array2::from_shape_fn((20_000, 5), |(i, j)| ((i * (2 * j + 3)) as f64).sin() + (i % 4) as f64 * 3.0);
+        let rows = rows_of(x.view());
+        let of = |isa: Isa| {
+            let points = Points { d: 5, blocks: blocks(&rows, 5), rows: rows.clone(), weights: vec![1.0; 20_000], isa };
+            points.lloyd(rows[..20].to_vec(), 1e-4)
+        };
+        let one = of(Isa::best());
+        assert!((0..4).all(|c| one.contains(&c)));
+        for isa in Isa::available() {
+            assert_eq!(of(isa), one, "{}", isa.name());
+        }
+    }
+
+    /// The moments of small integers by hand; far from the origin they lose nothing.
+    #[test]
+    fn statistics_of_labels_are_those_of_the_clusters() {
+        let x = array![[1e9, 0.0], [1e9 + 2.0, 0.0], [5.0, 7.0], [1e9 + 4.0, 6.0]];
+        let weights = array![1.0, 2.0, 3.0, 1.0];
+        let of = |t| statistics(View::F64(x.view()), Some(weights.view()), &[0, 0, 2, 0], 3, t).unwrap();
+        let full = of(CovarianceType::Full);
+        assert_eq!(full.counts(), array![4.0, 0.0, 3.0]);
+        assert_eq!(full.means().row(0), array![1e9 + 2.0, 1.5]);
+        assert_eq!(full.means().row(2), array![5.0, 7.0]);
+        // Around the mean: (−2, −1.5), twice (0, −1.5), (2, 4.5).
+        let Covariances::Full(scatter) = full.scatter() else { panic!("{full:?}") };
+        assert_eq!(scatter.index_axis(Axis(0), 0), array![[8.0, 12.0], [12.0, 27.0]]);
+        let Covariances::Tied(scatter) = of(CovarianceType::Tied).scatter().clone() else { panic!() };
+        assert_eq!(scatter, array![[8.0, 12.0], [12.0, 27.0]]);
+        let Covariances::Diag(scatter) = of(CovarianceType::Diag).scatter().clone() else { panic!() };
+        assert_eq!(scatter.row(0), array![8.0, 27.0]);
+        let Covariances::Spherical(scatter) = of(CovarianceType::Spherical).scatter().clone() else { panic!() };
+        assert_eq!(scatter[0], 35.0);
+        let wrong = statistics(View::F64(x.view()), None, &[0, 0, 3, 0], 3, CovarianceType::Diag);
+        assert!(matches!(wrong, Err(Error::NoSuchRow { row: 3, n_samples: 3 })));
+    }
+
+    #[test]
+    fn wrong_arguments_are_errors() {
+        let x = array![[0.0], [1.0]];
+        let of = |weights, k, uniforms: &[f64]| kmeans(View::F64(x.view()), weights, k, uniforms);
+        assert!(matches!(of(None, 3, &[0.0; 7]), Err(Error::TooFewSamples { n_samples: 2, n_components: 3 })));
+        assert!(matches!(of(None, 2, &[0.0; 2]), Err(Error::ShapeMismatch { .. })));
+        assert!(matches!(of(Some(array![1.0].view()), 2, &[0.0; 3]), Err(Error::ShapeMismatch { .. })));
+        assert!(matches!(of(Some(array![0.0, 0.0].view()), 2, &[0.0; 3]), Err(Error::ZeroSampleWeights)));
+    }
+}

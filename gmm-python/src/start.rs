@@ -1,0 +1,95 @@
+//! The starts of scikit-learn, from random numbers that Python has drawn.
+use crate::arrays::{self, Matrix, view};
+use crate::errors::exception;
+use crate::statistics::Statistics;
+use crate::threads::compute;
+use gaussmix::{View, scikit_learn};
+use ndarray::Array1;
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::prelude::*;
+
+/// The number of uniform random numbers that k-means and k-means++ take.
+#[pyfunction]
+pub fn n_uniforms(n_components: usize) -> usize {
+    scikit_learn::n_uniforms(n_components)
+}
+
+type Weights = Option<Array1<f64>>;
+
+fn weights(sample_weight: Option<&Bound<'_, PyAny>>) -> PyResult<Weights> {
+    sample_weight.map(|weights| arrays::vector("sample_weight", weights)).transpose()
+}
+
+/// Calls `work` with the samples, without the GIL.
+fn with<T: Send>(x: &Bound<'_, PyAny>, work: impl FnOnce(View<'_>) -> gaussmix::Result<T> + Send) -> PyResult<T> {
+    let py = x.py();
+    let result = match &Matrix::new(x)? {
+        Matrix::F32(x) => {
+            let x = view(x);
+            compute(py, || work(View::F32(x)))?
+        }
+        Matrix::F64(x) => {
+            let x = view(x);
+            compute(py, || work(View::F64(x)))?
+        }
+    };
+    result.map_err(exception)
+}
+
+fn to_numpy(py: Python<'_>, numbers: Vec<usize>) -> Bound<'_, PyArray1<i64>> {
+    numbers.into_iter().map(|number| number as i64).collect::<Vec<_>>().into_pyarray(py)
+}
+
+/// The statistics of the clusters of k-means, and the number of clusters that have samples.
+#[pyfunction]
+#[pyo3(signature = (x, sample_weight, n_components, covariance_type, uniforms))]
+pub fn kmeans_statistics(
+    x: &Bound<'_, PyAny>,
+    sample_weight: Option<&Bound<'_, PyAny>>,
+    n_components: usize,
+    covariance_type: &str,
+    uniforms: &Bound<'_, PyAny>,
+) -> PyResult<(Statistics, usize)> {
+    let (weights, uniforms) = (weights(sample_weight)?, arrays::vector("uniforms", uniforms)?.to_vec());
+    let covariance_type = arrays::covariance_type(covariance_type)?;
+    with(x, move |x| {
+        let weights = weights.as_ref().map(|weights| weights.view());
+        let labels = scikit_learn::kmeans(x, weights, n_components, &uniforms)?;
+        let mut found = vec![false; n_components];
+        labels.iter().for_each(|&label| found[label] = true);
+        let statistics = scikit_learn::statistics(x, weights, &labels, n_components, covariance_type)?;
+        Ok((Statistics(statistics), found.into_iter().filter(|found| *found).count()))
+    })
+}
+
+/// The cluster of each sample by k-means.
+#[pyfunction]
+#[pyo3(signature = (x, sample_weight, n_components, uniforms))]
+pub fn kmeans<'py>(
+    x: &Bound<'py, PyAny>,
+    sample_weight: Option<&Bound<'_, PyAny>>,
+    n_components: usize,
+    uniforms: &Bound<'_, PyAny>,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let (weights, uniforms) = (weights(sample_weight)?, arrays::vector("uniforms", uniforms)?.to_vec());
+    let labels = with(x, move |x| {
+        scikit_learn::kmeans(x, weights.as_ref().map(|weights| weights.view()), n_components, &uniforms)
+    })?;
+    Ok(to_numpy(x.py(), labels))
+}
+
+/// The rows that k-means++ chooses.
+#[pyfunction]
+#[pyo3(signature = (x, sample_weight, n_components, uniforms))]
+pub fn kmeans_plusplus<'py>(
+    x: &Bound<'py, PyAny>,
+    sample_weight: Option<&Bound<'_, PyAny>>,
+    n_components: usize,
+    uniforms: &Bound<'_, PyAny>,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let (weights, uniforms) = (weights(sample_weight)?, arrays::vector("uniforms", uniforms)?.to_vec());
+    let chosen = with(x, move |x| {
+        scikit_learn::kmeans_plusplus(x, weights.as_ref().map(|weights| weights.view()), n_components, &uniforms)
+    })?;
+    Ok(to_numpy(x.py(), chosen))
+}

@@ -27,9 +27,9 @@ const SUBSET_LLOYD: (usize, usize) = (30, 100);
 /// Multiply-adds that seeding may take on the host, and Lloyd's iterations over the subset too: some milliseconds. Both may
 /// take more if there are many samples: as much as half a pass over all of them, which is little beside ten EM iterations.
 const FREE_WORK: usize = 1 << 22;
-/// The least samples for k-means; there are at least 4 for each component. One in `FAR` of them is drawn by its distance.
+/// So many samples at least are all looked at for k-means, and 4 for each component. Of more, half of this number are random ones, and a quarter
+/// are drawn by their distance.
 const SUBSET: usize = 4096;
-const FAR: usize = 4;
 /// The most centres by the distances to which samples are drawn: rare samples are far from any of these too.
 const FIRST_CENTRES: usize = 64;
 /// The same for random responsibilities; there are at least 4 for each feature.
@@ -74,7 +74,7 @@ impl GaussianMixtureValidParams {
             _ => SUBSET.max(k.saturating_mul(4)),
         };
         let wanted = match self.init_params {
-            InitParams::KMeans | InitParams::KMeansPlusPlus if wanted < n => wanted - wanted / FAR,
+            InitParams::KMeans | InitParams::KMeansPlusPlus if wanted < n => wanted / 2,
             _ => wanted.min(n),
         };
         let subset = subset(evaluator, k, wanted, rng)?;
@@ -102,7 +102,7 @@ impl GaussianMixtureValidParams {
                 // Far samples among the centres are what some data need (few distinct rows), and what others do not bear (heavy tails).
                 let passes = (passes / 2).max(1);
                 let (first, _) = self.seek(&points, passes, false, rng);
-                let rows = with_far_samples(evaluator, &points, &first, subset, wanted / (FAR - 1), rng)?;
+                let rows = with_far_samples(evaluator, &points, &first, subset, wanted / 2, rng)?;
                 let points = Points::new(&rows.x, &rows.weights);
                 let (second, _) = self.seek(&points, passes, false, rng);
                 let centres = self.likelier(&rows, &points, [first, second])?;
@@ -168,10 +168,20 @@ impl GaussianMixtureValidParams {
     ) -> Result<Mixture> {
         // If all samples are equal, so are all components, and any width will do.
         let narrow = narrow_variance(points, &centres).unwrap_or(1.0);
+        let mut last = None;
         if !are_final {
-            lloyd_over_all(evaluator, &mut centres, narrow, LLOYD_TOL * points.mean_variance())?;
+            // With these types an iteration of Lloyd gives what the start needs: the clusters before the last, tiny move of the centres.
+            let kind = match self.covariance_type {
+                kind @ (CovarianceType::Diag | CovarianceType::Spherical) => kind,
+                _ => CovarianceType::Spherical,
+            };
+            last = lloyd_over_all(evaluator, &mut centres, narrow, kind, LLOYD_TOL * points.mean_variance())?;
         }
-        let (statistics, assigner) = assign(evaluator, &centres, narrow, self.covariance_type)?;
+        let (statistics, assigner) =
+            match last.filter(|(_, assigner)| assigner.covariance_type() == self.covariance_type) {
+                Some(last) => last,
+                None => assign(evaluator, &centres, narrow, self.covariance_type)?,
+            };
         with_gaps(statistics.update(&assigner, self.reg_covar, Freeze::default())?.mixture, points.gaps(&centres))
     }
 }
@@ -206,17 +216,26 @@ fn narrow_variance(points: &Points, centres: &Array2<f64>) -> Option<f64> {
     widths.into_iter().map(|v| NARROW * v).find(|v| v.is_normal())
 }
 
-/// Lloyd's iterations over all samples, on the backend, until the squared moves of the centres sum to at most `tol`.
-fn lloyd_over_all(evaluator: &mut dyn Evaluator, centres: &mut Array2<f64>, narrow: f64, tol: f64) -> Result<()> {
+/// Lloyd's iterations over all samples, on the backend, until the squared moves of the centres sum to at most `tol`. Gives what `assign` gave in
+/// the last one.
+fn lloyd_over_all(
+    evaluator: &mut dyn Evaluator,
+    centres: &mut Array2<f64>,
+    narrow: f64,
+    kind: CovarianceType,
+    tol: f64,
+) -> Result<Option<(Statistics, Mixture)>> {
+    let mut last = None;
     for _ in 0..MAX_LLOYD {
-        let (statistics, _) = assign(evaluator, centres, narrow, CovarianceType::Spherical)?;
+        let (statistics, assigner) = assign(evaluator, centres, narrow, kind)?;
         let moved: f64 = (statistics.means().to_owned() - &*centres).iter().map(|v| v * v).sum();
         centres.assign(&statistics.means());
+        last = Some((statistics, assigner));
         if moved <= tol {
             break;
         }
     }
-    Ok(())
+    Ok(last)
 }
 
 /// Adds to a random subset up to `size` samples that are drawn, from all others, by their distance to centres among the subset. The weights

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_come_with_scores() {
+    fn distances_come_from_scores() {
         let centres = centres();
         let distance = Draw::new(&centres, 0, 1).distance();
         assert_eq!(

@@ -87,7 +87,7 @@ impl<'a> Draw<'a> {
     }
 
     /// Draws from samples with these scores (N,) and weights.
-    pub(crate) fn from_scores(&self, scores: &Array1<f64>, weights: Option<ArrayView1<'_, f64>>) -> Vec<Drawn> {
+    pub(crate) fn with_scores(&self, scores: &Array1<f64>, weights: Option<ArrayView1<'_, f64>>) -> Vec<Drawn> {
         let distance = self.distance();
         let piece = |start: usize| {
             let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
@@ -180,14 +180,14 @@ mod tests {
         let scores: Array1<f64> = (0..100_000).map(|i| score(f64::from(i % 1000))).collect();
         let weights: Array1<f64> = (0..100_000).map(|i| f64::from(i % 3)).collect();
         let draw = Draw::new(&centres, 7, 50);
-        let whole = draw.from_scores(&scores, Some(weights.view()));
+        let whole = draw.with_scores(&scores, Some(weights.view()));
         assert!(whole.len() == 50 && whole.iter().all(|drawn| drawn.row % 3 > 0 && drawn.row % 1000 > 0));
         assert!(whole.is_sorted_by_key(|drawn| drawn.key));
         let parts = [0..1, 1..40_000, 40_000..100_000].map(|rows: std::ops::Range<usize>| {
             let slice = ndarray::Slice::from(rows.clone());
             let scores = scores.slice_axis(ndarray::Axis(0), slice).to_owned();
             let weights = weights.slice_axis(ndarray::Axis(0), slice);
-            draw.from_row(rows.start).from_scores(&scores, Some(weights))
+            draw.from_row(rows.start).with_scores(&scores, Some(weights))
         });
         assert_eq!(draw.least(parts.concat()), whole);
     }
@@ -198,7 +198,7 @@ mod tests {
     fn draws_are_in_proportion_to_the_squared_distance() {
         let centres = centres();
         let scores = array![score(1.0), score(0.0), score(9.0)];
-        let first = |seed| Draw::new(&centres, seed, 1).from_scores(&scores, None)[0].row;
+        let first = |seed| Draw::new(&centres, seed, 1).with_scores(&scores, None)[0].row;
         let share = (0..4000).filter(|&seed| first(seed) == 2).count() as f64 / 4000.0;
         assert!((share - 0.9).abs() < 0.017, "{share}");
     }

@@ -156,7 +156,7 @@ pub trait Evaluator: Send {
     /// [`weights`](Self::weights) that the evaluator holds.
     fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
         let scores = self.score_samples(draw.centres())?;
-        Ok(draw.from_scores(&scores, self.weights()))
+        Ok(draw.with_scores(&scores, self.weights()))
     }
 
     /// The most probable component of each sample (N,), the first of equals.

@@ -73,7 +73,7 @@ def is_tie(algorithm, x, weights, k, seed, found):
     """
     rng = np.random.default_rng(seed)
     eps = np.finfo(x.dtype).eps
-    for attempt in range(12):
+    for _ in range(150):
         other = np.ascontiguousarray(x[:, rng.permutation(x.shape[1])])
         other *= 1 + eps * rng.integers(-2, 3, size=x.shape).astype(x.dtype)
         factor = 1 + rng.uniform(-1, 1) * eps * len(x)
@@ -96,7 +96,7 @@ def test_the_same_clusters_as_scikit_learn_over_2000_data_sets(algorithm):
             if not np.array_equal(found, expected):
                 (ties if is_tie(algorithm, x, weights, k, seed, expected) else different).append(seed)
     assert not different, different
-    # Most of them small integers, whose centres often lie as near to a sample as others.
+    # Two centres as near to a sample (small integers), two draws that leave the same sum (two far rows near to each other).
     assert len(ties) <= 60, ties
 
 
@@ -120,7 +120,7 @@ def test_seeds_of_all_kinds(iris):
     np.random.seed(5)
     for seed in (None, np.int64(5), np.random.RandomState(5)):
         assert np.array_equal(GaussianMixture(3, random_state=seed).fit(iris).means_, expected)
-    with pytest.raises(ValueError, match="Seed must be between"):
+    with pytest.raises(ValueError, match="must be an int in the range"):
         GaussianMixture(3, random_state=-1).fit(iris)
     # A random state around another generator gives its own numbers.
     other = [c(3, random_state=np.random.RandomState(np.random.PCG64(1))).fit(iris) for c in (GaussianMixture, ScikitLearn)]

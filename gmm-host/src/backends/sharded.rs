@@ -82,7 +82,7 @@ impl<'a> ShardedEvaluator<'a> {
         let mut work = self.shards.iter_mut().zip(&self.starts).zip(&mut results);
         let first = work.next();
         let others: Vec<_> = work.map(|work| Mutex::new(Some(work))).collect();
-        let evaluate = |((shard, start), result): ((&mut Box<dyn Evaluator + 'a>, &usize), &mut Option<Result<T>>)| {
+        let evaluate = |shard: &mut Box<dyn Evaluator + 'a>, start: &usize, result: &mut Option<Result<T>>| {
             *result = Some(f(shard.as_mut(), *start));
         };
         self.pool.in_place_scope(|scope| {
@@ -91,10 +91,10 @@ impl<'a> ShardedEvaluator<'a> {
                 // might take the next shard meanwhile, and come back with another GPU's context.
                 scope.spawn_broadcast(|_, thread| {
                     let work = others[thread.index()].lock().unwrap_or_else(PoisonError::into_inner).take();
-                    work.into_iter().for_each(evaluate);
+                    work.into_iter().for_each(|((shard, start), result)| evaluate(shard, start, result));
                 });
             }
-            first.into_iter().for_each(evaluate);
+            first.into_iter().for_each(|((shard, start), result)| evaluate(shard, start, result));
         });
         drop(others);
         let shifted = |(result, &start): (Result<T>, &usize)| result.map_err(|e| shift_row(e, start));

@@ -9,8 +9,11 @@
 //! k-means++ and random_from_data; its first iteration is then such an assignment.)
 use super::kmeans::{Gaps, Points};
 use super::params::{GaussianMixtureValidParams, InitParams};
-use crate::{CovarianceType, Covariances, Draw, Drawn, Error, Evaluator, Freeze, Mixture, Result, Rows, Statistics};
-use ndarray::{Array1, Array2, Axis, concatenate};
+use crate::{
+    CovarianceType, Covariances, CpuEvaluator, Draw, Drawn, Error, Evaluator, Freeze, Mixture, Result, Rows, Samples,
+    Statistics,
+};
+use ndarray::{Array1, Array2, Axis, concatenate, s};
 use rand::seq::index;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -24,19 +27,15 @@ const SUBSET_LLOYD: (usize, usize) = (30, 100);
 /// Multiply-adds that seeding may take on the host, and Lloyd's iterations over the subset too: some milliseconds. Both may
 /// take more if there are many samples: as much as half a pass over all of them, which is little beside ten EM iterations.
 const FREE_WORK: usize = 1 << 22;
-/// The least samples for k-means; there are at least 4 for each component. One in `FAR` of them is drawn by its distance.
+/// So many samples at least are all looked at for k-means, and 4 for each component. Of more, half of this number are random ones, and a quarter
+/// are drawn by their distance.
 const SUBSET: usize = 4096;
-const FAR: usize = 4;
 /// The most centres by the distances to which samples are drawn: rare samples are far from any of these too.
 const FIRST_CENTRES: usize = 64;
-/// A variance that is this times the square of the largest number is narrow for any samples that differ.
-const NARROWEST: f64 = 1e-12;
 /// The same for random responsibilities; there are at least 4 for each feature.
 const RANDOM_SUBSET: usize = 1024;
 /// The rows among which a given start first looks for a value of each column, and the most that it looks at together then.
 const OBSERVED: (usize, usize) = (16, 8192);
-/// Lloyd's iterations over a subset by which centres that are samples with missing values find their place.
-const GAP_LLOYD: usize = 2;
 /// Lloyd's iterations end when the centres move by less than this times the data's mean variance, squared and summed, as in
 /// scikit-learn's k-means.
 const LLOYD_TOL: f64 = 1e-4;
@@ -75,20 +74,74 @@ impl GaussianMixtureValidParams {
             _ => SUBSET.max(k.saturating_mul(4)),
         };
         let wanted = match self.init_params {
-            InitParams::KMeans | InitParams::KMeansPlusPlus if wanted < n => wanted - wanted / FAR,
+            InitParams::KMeans | InitParams::KMeansPlusPlus if wanted < n => wanted / 2,
             _ => wanted.min(n),
         };
         let subset = subset(evaluator, k, wanted, rng)?;
         match self.init_params {
             InitParams::Random => self.random_start(&subset.rows.x, &subset.rows.weights, rng),
-            InitParams::RandomFromData => self.start_at_centres(evaluator, &subset.rows, subset.share == 1.0, rng),
+            InitParams::RandomFromData => {
+                let Rows { x, weights } = &subset.rows;
+                let points = Points::new(x, weights);
+                // This cannot fail: `subset` gives at least K samples, whose weights are positive and finite.
+                let chosen = index::sample_weighted(rng, weights.len(), |i| weights[i], k);
+                let chosen = chosen.map_err(|_| Error::ZeroSampleWeights)?.into_vec();
+                let mut centres = points.filled().select(Axis(0), &chosen);
+                points.settle_gaps(&mut centres);
+                self.start_at_centres(evaluator, &points, centres, true)
+            }
             InitParams::KMeans | InitParams::KMeansPlusPlus => {
                 let whole = subset.share == 1.0;
-                let rows =
-                    if whole { subset.rows } else { with_far_samples(evaluator, k, subset, wanted / (FAR - 1), rng)? };
-                self.start_at_centres(evaluator, &rows, whole, rng)
+                let points = Points::new(&subset.rows.x, &subset.rows.weights);
+                let passes = passes(n, subset.indices.len(), k, evaluator.n_features());
+                if whole || points.has_gaps() {
+                    // By scores one cannot tell how far a sample with missing values is.
+                    let (centres, converged) = self.seek(&points, passes, whole, rng);
+                    return self.start_at_centres(evaluator, &points, centres, converged && whole);
+                }
+                // Far samples among the centres are what some data need (few distinct rows), and what others do not bear (heavy tails).
+                let passes = (passes / 2).max(1);
+                let (first, _) = self.seek(&points, passes, false, rng);
+                let rows = with_far_samples(evaluator, &points, &first, subset, wanted / 2, rng)?;
+                let points = Points::new(&rows.x, &rows.weights);
+                let (second, _) = self.seek(&points, passes, false, rng);
+                let centres = self.likelier(&rows, &points, [first, second])?;
+                self.start_at_centres(evaluator, &points, centres, self.init_params != InitParams::KMeans)
             }
         }
+    }
+
+    /// Centres among some samples or all of them, the `whole`, and whether they have settled.
+    fn seek(&self, points: &Points, passes: usize, whole: bool, rng: &mut ChaCha8Rng) -> (Array2<f64>, bool) {
+        let mut centres = points.plus_plus(self.n_components, passes, rng);
+        if self.init_params != InitParams::KMeans {
+            points.settle_gaps(&mut centres);
+            return (centres, true);
+        }
+        let rounds = passes.min(if whole { SUBSET_LLOYD.1 } else { SUBSET_LLOYD.0 });
+        let converged = points.lloyd(&mut centres, rounds, LLOYD_TOL * points.mean_variance());
+        (centres, converged)
+    }
+
+    /// Of two sets of centres, that whose clusters make a mixture of variances under which some samples are likelier; the
+    /// second one of equals.
+    fn likelier(&self, rows: &Rows, points: &Points, sets: [Array2<f64>; 2]) -> Result<Array2<f64>> {
+        let samples = Samples::from_f64(rows.x.view())?.with_weights(rows.weights.view())?;
+        let mut data = CpuEvaluator::new(samples)?;
+        let kind = match self.covariance_type {
+            CovarianceType::Spherical => CovarianceType::Spherical,
+            _ => CovarianceType::Diag,
+        };
+        let mut likelihood = |centres: &Array2<f64>| -> Result<f64> {
+            let narrow = narrow_variance(points, centres).unwrap_or(1.0);
+            let (statistics, assigner) = assign(&mut data, centres, narrow, kind)?;
+            let mixture = statistics.update(&assigner, self.reg_covar, Freeze::default())?.mixture;
+            data.log_likelihood(&mixture)
+        };
+        // A set that makes no mixture is not taken. If neither does, the start reports why.
+        let [first, second] = sets;
+        let likelihoods = [&first, &second].map(|centres| likelihood(centres).unwrap_or(f64::NEG_INFINITY));
+        Ok(if likelihoods[0] > likelihoods[1] { first } else { second })
     }
 
     /// A start from random responsibilities of some samples.
@@ -105,44 +158,38 @@ impl GaussianMixtureValidParams {
         with_gaps(statistics.to_mixture(self.reg_covar)?, points.gaps(&means))
     }
 
-    /// A start at centres that are found among some samples, or the `whole`, and improved over all of them if `init_params` says so.
+    /// A start at centres that were found among some samples, and are improved over all samples unless they `are_final`.
     fn start_at_centres(
         &self,
         evaluator: &mut dyn Evaluator,
-        Rows { x, weights }: &Rows,
-        whole: bool,
-        rng: &mut ChaCha8Rng,
+        points: &Points,
+        mut centres: Array2<f64>,
+        are_final: bool,
     ) -> Result<Mixture> {
-        let (k, n, (s, d)) = (self.n_components, evaluator.n_samples(), x.dim());
-        // The number of passes over the subset that FREE_WORK allows.
-        let work_per_pass = s.saturating_mul(k).saturating_mul(d).max(1);
-        let passes = (FREE_WORK / work_per_pass).max(n / (2 * s));
-        let points = Points::new(x, weights);
-        let mut centres = match self.init_params {
-            InitParams::KMeans | InitParams::KMeansPlusPlus => points.plus_plus(k, passes, rng),
-            _ => {
-                // This cannot fail: `subset` gives at least K samples, whose weights are positive and finite.
-                let chosen = index::sample_weighted(rng, s, |i| weights[i], k).map_err(|_| Error::ZeroSampleWeights)?;
-                points.filled().select(Axis(0), &chosen.into_vec())
-            }
-        };
-        let variance = points.mean_variance();
-        let mut converged = self.init_params != InitParams::KMeans;
-        if !converged {
-            let rounds = passes.min(if whole { SUBSET_LLOYD.1 } else { SUBSET_LLOYD.0 });
-            converged = points.lloyd(&mut centres, rounds, LLOYD_TOL * variance) && whole;
+        // If all samples are equal, so are all components, and any width will do.
+        let narrow = narrow_variance(points, &centres).unwrap_or(1.0);
+        let mut last = None;
+        if !are_final {
+            // With these types an iteration of Lloyd gives what the start needs: the clusters before the last, tiny move of the centres.
+            let kind = match self.covariance_type {
+                kind @ (CovarianceType::Diag | CovarianceType::Spherical) => kind,
+                _ => CovarianceType::Spherical,
+            };
+            last = lloyd_over_all(evaluator, &mut centres, narrow, kind, LLOYD_TOL * points.mean_variance())?;
         }
-        if points.has_gaps() && self.init_params != InitParams::KMeans {
-            // Where a sample that is a centre misses a value, the centre has the column's mean, which may be far from its neighbours.
-            points.lloyd(&mut centres, GAP_LLOYD, 0.0);
-        }
-        let narrow = narrow_variance(&points, &centres, NARROW * variance * d as f64);
-        if !converged {
-            lloyd_over_all(evaluator, &mut centres, narrow, LLOYD_TOL * variance)?;
-        }
-        let (statistics, assigner) = assign(evaluator, &centres, narrow, self.covariance_type)?;
+        let (statistics, assigner) =
+            match last.filter(|(_, assigner)| assigner.covariance_type() == self.covariance_type) {
+                Some(last) => last,
+                None => assign(evaluator, &centres, narrow, self.covariance_type)?,
+            };
         with_gaps(statistics.update(&assigner, self.reg_covar, Freeze::default())?.mixture, points.gaps(&centres))
     }
+}
+
+/// The number of passes over `s` of `n` samples that FREE_WORK allows.
+fn passes(n: usize, s: usize, k: usize, d: usize) -> usize {
+    let work_per_pass = s.saturating_mul(k).saturating_mul(d).max(1);
+    (FREE_WORK / work_per_pass).max(n / (2 * s))
 }
 
 /// Adds to the variances what the missing values contribute, for which the start has used the means of their columns: each varies
@@ -162,46 +209,49 @@ fn with_gaps(mixture: Mixture, gaps: Option<Gaps>) -> Result<Mixture> {
     Mixture::new(mixture.weights().to_owned(), mixture.means().to_owned(), covariances)
 }
 
-/// The variance of the narrow components that assign samples to `centres`, or `otherwise` if all samples are centres.
-fn narrow_variance(points: &Points, centres: &Array2<f64>, otherwise: f64) -> f64 {
-    let usable = |v: f64| v.is_normal() && v > 0.0;
-    // If all samples are equal, so are all components, and any width will do.
-    [NARROW * points.inertia(centres), otherwise].into_iter().find(|&v| usable(v)).unwrap_or(1.0)
+/// The variance of the narrow components that assign samples to `centres`; `None` if all samples are equal.
+fn narrow_variance(points: &Points, centres: &Array2<f64>) -> Option<f64> {
+    // All samples may be centres.
+    let widths = [points.inertia(centres), points.mean_variance() * centres.ncols() as f64];
+    widths.into_iter().map(|v| NARROW * v).find(|v| v.is_normal())
 }
 
-/// Lloyd's iterations over all samples, on the backend, until the squared moves of the centres sum to at most `tol`.
-fn lloyd_over_all(evaluator: &mut dyn Evaluator, centres: &mut Array2<f64>, narrow: f64, tol: f64) -> Result<()> {
+/// Lloyd's iterations over all samples, on the backend, until the squared moves of the centres sum to at most `tol`. Gives what `assign` gave in
+/// the last one.
+fn lloyd_over_all(
+    evaluator: &mut dyn Evaluator,
+    centres: &mut Array2<f64>,
+    narrow: f64,
+    kind: CovarianceType,
+    tol: f64,
+) -> Result<Option<(Statistics, Mixture)>> {
+    let mut last = None;
     for _ in 0..MAX_LLOYD {
-        let (statistics, _) = assign(evaluator, centres, narrow, CovarianceType::Spherical)?;
+        let (statistics, assigner) = assign(evaluator, centres, narrow, kind)?;
         let moved: f64 = (statistics.means().to_owned() - &*centres).iter().map(|v| v * v).sum();
         centres.assign(&statistics.means());
+        last = Some((statistics, assigner));
         if moved <= tol {
             break;
         }
     }
-    Ok(())
+    Ok(last)
 }
 
 /// Adds to a random subset up to `size` samples that are drawn, from all others, by their distance to centres among the subset. The weights
 /// become those of all samples that each one stands for: its own over the probability to be among them.
 fn with_far_samples(
     evaluator: &mut dyn Evaluator,
-    k: usize,
+    points: &Points,
+    centres: &Array2<f64>,
     subset: Subset,
     size: usize,
     rng: &mut ChaCha8Rng,
 ) -> Result<Rows> {
     let Subset { rows: Rows { x, mut weights }, indices, share } = subset;
-    let points = Points::new(&x, &weights);
-    if points.has_gaps() {
-        // Scores also depend on how many values a sample has.
-        return Ok(Rows { x, weights });
-    }
-    let centres = points.plus_plus(k.min(FIRST_CENTRES), 1, rng);
-    let variance = points.mean_variance() * x.ncols() as f64;
-    let largest = x.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
-    let narrow = [NARROW * points.inertia(&centres), NARROW * variance, NARROWEST * largest * largest];
-    let narrow = narrow.into_iter().find(|v| v.is_normal()).unwrap_or(NARROWEST);
+    let centres = centres.slice(s![..centres.nrows().min(FIRST_CENTRES), ..]).to_owned();
+    // If these samples are equal, others may differ by any distance.
+    let narrow = narrow_variance(points, &centres).unwrap_or_else(|| points.smallest_variance());
     let seed = rng.random();
     // One more than is kept: its key says how probable the others were.
     let (mut drawn, narrow) = with_centres(&centres, narrow, CovarianceType::Spherical, |centres| {
@@ -219,6 +269,9 @@ fn with_far_samples(
         *w /= probability(far);
     }
     drawn.retain(|drawn| indices.binary_search(&drawn.row).is_err());
+    if drawn.is_empty() {
+        return Ok(Rows { x, weights });
+    }
     drawn.sort_unstable_by_key(|drawn| drawn.row);
     let far = evaluator.rows(&drawn.iter().map(|drawn| drawn.row).collect::<Vec<_>>())?;
     let far_weights = far.weights.iter().zip(&drawn).map(|(w, Drawn { far, .. })| w / probability(*far));

@@ -9,6 +9,10 @@ use rayon::prelude::*;
 const BLOCK: usize = 512;
 /// The number of samples whose distances are computed at once, in registers; it divides `BLOCK`.
 const SIDE_BY_SIDE: usize = 32;
+/// Lloyd's iterations by which centres that are samples with missing values find their place.
+const GAP_LLOYD: usize = 2;
+/// A variance that is this times the square of the largest number is narrow for any samples that differ.
+const NARROWEST: f64 = 1e-24;
 /// Work of fewer multiply-adds than this is done by one thread.
 const PARALLEL_WORK: usize = 1 << 18;
 
@@ -143,6 +147,20 @@ impl Points {
             }
         }
         false
+    }
+
+    /// Moves centres that are samples towards their neighbours, if values are missing: a centre then has the column's mean, which may be far
+    /// from them.
+    pub fn settle_gaps(&self, centres: &mut Array2<f64>) {
+        if self.has_gaps() {
+            self.lloyd(centres, GAP_LLOYD, 0.0);
+        }
+    }
+
+    /// A variance that is narrow for any samples that differ in the digits of float64.
+    pub fn smallest_variance(&self) -> f64 {
+        let largest = self.rows.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
+        NARROWEST * if largest > 0.0 { largest * largest } else { 1.0 }
     }
 
     /// Moves each coordinate of each centre to the mean of the values that are observed in its samples, or leaves it where there

@@ -186,9 +186,9 @@ impl GaussianMixtureParams {
 
     /// How to find the start; default [`InitParams::KMeans`].
     ///
-    /// Seeding looks at a few thousand random samples (more for thousands of components); the centres are then
-    /// improved, and the start's parameters computed, by at most three passes of the backend over all samples, each as
-    /// expensive as an EM iteration or two.
+    /// Seeding looks at a few thousand samples (more for thousands of components): random ones, and some that one pass over all draws by
+    /// their distances, so that rare ones are among them. The centres are then improved by at most 20 passes of the backend over all
+    /// samples, and the start's parameters computed by one more, each as expensive as an EM iteration or two.
     #[must_use]
     pub fn init_params(mut self, init_params: InitParams) -> Self {
         self.0.init_params = init_params;

@@ -122,7 +122,7 @@ fn clusters<T: Number>(
     for (c, cluster) in of_cluster.iter().enumerate() {
         let w: Array1<f64> = cluster.iter().map(|&i| weights.map_or(1.0, |weights| weights[i])).collect();
         counts[c] = w.sum();
-        if !(counts[c] > 0.0) {
+        if counts[c] <= 0.0 {
             continue;
         }
         // Differences from the cluster's first sample are added, so that nothing is lost for data far from the origin.
@@ -210,7 +210,7 @@ fn checked<T: Number>(
     if weights.len() != n {
         return Err(Error::ShapeMismatch { what: "the weights", expected: vec![n], got: vec![weights.len()] });
     }
-    if !(weights.sum() > 0.0) {
+    if weights.iter().all(|w| *w <= 0.0) {
         return Err(Error::ZeroSampleWeights);
     }
     Ok(weights.iter().map(|&w| T::from_f64(w)).collect())
@@ -230,7 +230,7 @@ fn centre<T: Number>(rows: &mut [T], d: usize) -> T {
     let means: Vec<T> = column_sums(rows, d, |v| v).into_iter().map(|sum| sum / n).collect();
     for row in rows.chunks_exact_mut(d) {
         for (v, mean) in row.iter_mut().zip(&means) {
-            *v = *v - *mean;
+            *v -= *mean;
         }
     }
     let squares = column_sums(rows, d, |v| v * v);
@@ -245,7 +245,7 @@ fn column_sums<T: Number>(rows: &[T], d: usize, term: impl Fn(T) -> T + Copy) ->
     let mut sums = vec![T::zero(); d];
     for row in rows.chunks_exact(d) {
         for (sum, v) in sums.iter_mut().zip(row) {
-            *sum = *sum + term(*v);
+            *sum += term(*v);
         }
     }
     sums
@@ -265,7 +265,7 @@ fn pairwise_sum<T: Number>(values: &[T], term: impl Fn(T) -> T + Copy) -> T {
     let mut sums = eights[0].map(term);
     for eight in &eights[1..] {
         for (sum, v) in sums.iter_mut().zip(eight) {
-            *sum = *sum + term(*v);
+            *sum += term(*v);
         }
     }
     let sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
@@ -275,7 +275,7 @@ fn pairwise_sum<T: Number>(values: &[T], term: impl Fn(T) -> T + Copy) -> T {
 /// The sum of a row's squares, in as many sums side by side as NumPy makes; of four registers it takes the last one first.
 fn squared_norm<T: Number>(row: &[T]) -> T {
     let mut sums = [T::zero(); 4];
-    let mut add = |values: &[T]| sums.iter_mut().zip(values).for_each(|(sum, v)| *sum = *sum + *v * *v);
+    let mut add = |values: &[T]| sums.iter_mut().zip(values).for_each(|(sum, v)| *sum += *v * *v);
     let fours = row.chunks_exact(4 * T::NUMPY_LANES);
     let rest = fours.remainder();
     fours.for_each(|four| four.chunks(T::NUMPY_LANES).rev().for_each(&mut add));
@@ -340,7 +340,7 @@ impl<T: Number> Points<T> {
                 .iter()
                 .zip(&nearest)
                 .map(|(w, v)| {
-                    sum = sum + *w * *v;
+                    sum += *w * *v;
                     sum
                 })
                 .collect();
@@ -450,9 +450,9 @@ impl<T: Number> Points<T> {
         let mut sums = vec![T::zero(); centres.len()];
         let mut counts = vec![T::zero(); centres.len() / d];
         for ((row, &label), &w) in self.rows.chunks_exact(d).zip(labels).zip(&self.weights) {
-            counts[label] = counts[label] + w;
+            counts[label] += w;
             for (sum, v) in sums[label * d..][..d].iter_mut().zip(row) {
-                *sum = *sum + *v * w;
+                *sum += *v * w;
             }
         }
         let empty: Vec<usize> = (0..counts.len()).filter(|&c| counts[c] == T::zero()).collect();
@@ -460,18 +460,18 @@ impl<T: Number> Points<T> {
             for (&new, far) in empty.iter().zip(self.farthest(centres, labels, empty.len())) {
                 let (old, w) = (labels[far], self.weights[far]);
                 for (j, v) in self.row(far).iter().enumerate() {
-                    sums[old * d + j] = sums[old * d + j] - *v * w;
+                    sums[old * d + j] -= *v * w;
                     sums[new * d + j] = *v * w;
                 }
                 counts[new] = w;
-                counts[old] = counts[old] - w;
+                counts[old] -= w;
             }
         }
         let fullest = (0..counts.len()).fold(0, |best, c| if counts[c] > counts[best] { c } else { best });
         for (c, count) in counts.iter().enumerate() {
             if *count > T::zero() {
                 let factor = T::one() / *count;
-                sums[c * d..][..d].iter_mut().for_each(|v| *v = *v * factor);
+                sums[c * d..][..d].iter_mut().for_each(|v| *v *= factor);
             } else {
                 // scikit-learn too takes what stands there at this moment: the largest cluster's centre, or still its sum.
                 sums.copy_within(fullest * d..(fullest + 1) * d, c * d);
@@ -567,7 +567,7 @@ impl<T: Number> WithSimd for Labels<'_, T> {
                     least[i] = if nearer { v } else { least[i] };
                     labels[i] = if nearer { number } else { labels[i] };
                 }
-                number = number + T::one();
+                number += T::one();
             }
         }
     }
@@ -651,7 +651,8 @@ mod tests {
         let of = |weights, k, uniforms: &[f64]| kmeans(View::F64(x.view()), weights, k, uniforms);
         assert!(matches!(of(None, 3, &[0.0; 7]), Err(Error::TooFewSamples { n_samples: 2, n_components: 3 })));
         assert!(matches!(of(None, 2, &[0.0; 2]), Err(Error::ShapeMismatch { .. })));
-        assert!(matches!(of(Some(array![1.0].view()), 2, &[0.0; 3]), Err(Error::ShapeMismatch { .. })));
-        assert!(matches!(of(Some(array![0.0, 0.0].view()), 2, &[0.0; 3]), Err(Error::ZeroSampleWeights)));
+        let (short, zero) = (array![1.0], array![0.0, 0.0]);
+        assert!(matches!(of(Some(short.view()), 2, &[0.0; 3]), Err(Error::ShapeMismatch { .. })));
+        assert!(matches!(of(Some(zero.view()), 2, &[0.0; 3]), Err(Error::ZeroSampleWeights)));
     }
 }

@@ -124,7 +124,7 @@ def statistics_of(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters ({k}). Possibly due to duplicate "
                 "points in X.",
                 ConvergenceWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
         return statistics
     if init_params == "k-means++":

@@ -204,11 +204,18 @@ def test_attributes_that_are_set_by_hand_count():
 
 @pytest.mark.parametrize("covariance_type", TYPES)
 def test_collapsing_components_are_retained_before_they_do_harm(covariance_type):
-    retained = 0
+    retained = refused = 0
     for seed in range(60):
         r = np.random.default_rng(seed)
         x = np.r_[r.normal(0, 1, (30, 2)), np.repeat(r.normal(0, 1, (3, 2)), 4, 0)]
-        gm = GaussianMixture(6, covariance_type=covariance_type, reg_covar=0, random_state=seed, max_iter=300).fit(x)
+        gm = GaussianMixture(6, covariance_type=covariance_type, reg_covar=0, random_state=seed, max_iter=300)
+        try:
+            gm.fit(x)
+        except ValueError as error:
+            # The start has a cluster of one point or of two, and no covariance before it.
+            assert "ill-defined empirical covariance" in str(error)
+            refused += 1
+            continue
         # Some hundred roundings of a bound of about one.
         assert np.diff(gm.lower_bounds_).min(initial=0) > -1e-12, seed
         retained += bool(gm.retained_)
@@ -216,7 +223,7 @@ def test_collapsing_components_are_retained_before_they_do_harm(covariance_type)
             assert (np.linalg.eigvalsh(gm.covariances_)[..., 0] > 0).all(), seed
         else:
             assert (gm.covariances_ > 0).all(), seed
-    assert (retained > 10) == (covariance_type != "tied")
+    assert refused < 30 and (retained > 10) == (covariance_type != "tied"), (refused, retained)
 
 
 def large(covariance_type, d=96, k=8, dtype=np.float64):

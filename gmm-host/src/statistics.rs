@@ -1,6 +1,9 @@
 //! The sufficient statistics of an E-step, and the M-step.
-use crate::model::linalg::{all, for_each_matrix, mirror, row_major, try_for_each_row, vectorised};
+use crate::model::linalg::{
+    all, at_once, for_each_matrix, gram, mirror, row_major, sum_of, try_for_each_row, vectorised,
+};
 use crate::{CovarianceType, Covariances, Error, Mixture, Result};
+use ndarray::parallel::prelude::*;
 #[cfg(feature = "cuda")]
 use ndarray::{Array, Array3, ArrayViewMut, RemoveAxis};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
@@ -510,9 +513,15 @@ impl Statistics {
         let floor = self.floor();
         let covariances = self.clone().into_covariances(self.means.view(), reg_covar);
         let (factor, failures) = covariances.factorise();
-        match failures.into_iter().next() {
+        if let Some(failure) = failures.into_iter().next() {
+            return Err(failure);
+        }
+        let mixture = Mixture::from_parts(weights(&self.counts, floor), self.means.clone(), covariances, factor)?;
+        let all: Vec<usize> = (0..mixture.n_components()).collect();
+        let failure = |(of, rounding): (_, Rounding)| rounding.failure(of, self.covariance_type());
+        match Rounding::of_each(&mixture, &all, reg_covar).into_iter().find_map(failure) {
             Some(failure) => Err(failure),
-            None => Mixture::from_parts(weights(&self.counts, floor), self.means.clone(), covariances, factor),
+            None => Ok(mixture),
         }
     }
 
@@ -527,6 +536,11 @@ impl Statistics {
     /// nearly zero. A component whose new covariance is not positive definite, because it collapsed onto a point or a plane
     /// and `reg_covar` is too small, retains its last covariance. Neither lowers the likelihood, because the M-step of each
     /// parameter is a maximum whatever the other parameter is. [`Update::retained`] lists both.
+    ///
+    /// A covariance counts as positive definite only if rounding leaves no doubt of it. With P = Σ⁻¹, the variance of feature j
+    /// given the others is 1/Pⱼⱼ: it must be at least 16·D·2⁻⁵² of the variance Σⱼⱼ and, without `reg_covar`, the square of
+    /// 64·2⁻⁵² of the mean μⱼ, because less is what rounding of the scatter and of the mean leaves of zero. Where rounding could
+    /// still take noticeably from the likelihood, the new covariance is taken only if it gains more than that over the last one.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] where `previous` has another K or D, [`Error::WrongCovarianceType`]. As [`Mixture::new`] where not one component
@@ -562,33 +576,46 @@ impl Statistics {
             let (covariances, factor) = (previous.covariances().clone(), previous.factor().cloned());
             return Ok(Update { mixture: Mixture::from_parts(weights, means, covariances, factor)?, retained: empty });
         }
-        let tied = self.covariance_type() == CovarianceType::Tied;
+        let covariance_type = self.covariance_type();
+        let tied = covariance_type == CovarianceType::Tied;
         let mut covariances = self.into_covariances(means.view(), reg_covar);
         if !tied {
             for &c in &empty {
                 covariances.copy_component(c, previous.covariances());
             }
         }
-        let (mut factor, failures) = covariances.factorise();
+        let (factor, mut failures) = covariances.factorise();
         let n_alive = if tied { 1 } else { k - empty.len() };
-        let mut retained = empty;
-        let n_failed = failures.len();
-        for failure in failures {
-            if n_failed == n_alive {
-                return Err(failure);
-            }
-            if let Error::NotPositiveDefinite { component: Some(c), .. } | Error::BadComponent { component: c, .. } =
-                failure
-            {
-                covariances.copy_component(c, previous.covariances());
-                if let (Some(factor), Some(previous)) = (&mut factor, previous.factor()) {
-                    factor.copy_component(c, previous);
+        let mut mixture = Mixture::from_parts(weights, means, covariances, factor)?;
+        let failed: Vec<usize> = failures.iter().filter_map(component_of).collect();
+        let sound: Vec<usize> = (0..k).filter(|c| !empty.contains(c) && !failed.contains(c)).collect();
+        let mut doubtful = Vec::new();
+        if !tied || failures.is_empty() {
+            for (of, rounding) in Rounding::of_each(&mixture, &sound, reg_covar) {
+                match rounding.failure(of, covariance_type) {
+                    Some(failure) => failures.push(failure),
+                    None if rounding.loss > LOSS && gain(&mixture, previous, of.unwrap_or(0)) <= rounding.loss => {
+                        doubtful.push(of);
+                    }
+                    None => {}
                 }
-                retained.push(c);
+            }
+        }
+        if failures.len() == n_alive
+            && let Some(failure) = failures.drain(..).min_by_key(component_of)
+        {
+            return Err(failure);
+        }
+        let mut retained = empty;
+        for of in failures.iter().map(component_of).chain(doubtful) {
+            mixture.copy_covariance(of.unwrap_or(0), previous);
+            match of {
+                Some(c) => retained.push(c),
+                None => retained = (0..k).collect(),
             }
         }
         retained.sort_unstable();
-        Ok(Update { mixture: Mixture::from_parts(weights, means, covariances, factor)?, retained })
+        Ok(Update { mixture, retained })
     }
 
     /// [`COUNT_FLOOR`], or proportionally less if the total weight is less than one.
@@ -631,6 +658,109 @@ impl Statistics {
         }
         covariances
     }
+}
+
+/// How much of the mean log-likelihood of a component's samples rounding of its covariance may take without being noticed.
+const LOSS: f64 = 1e-9;
+
+/// What rounding does to a new covariance.
+#[derive(Debug, Clone, Copy)]
+struct Rounding {
+    /// The last feature of which rounding leaves nothing, and its variance given the other features.
+    unusable: Option<(usize, f64)>,
+    /// What rounding may take from the mean log-likelihood of the component's samples.
+    loss: f64,
+}
+
+impl Rounding {
+    /// For each of the components (of the one covariance of all, if it is tied) whose factors are sound.
+    ///
+    /// The sums of a scatter S are off by a few units in the last place of √(Sᵢᵢ·Sⱼⱼ), as is the Cholesky factorisation by about D of them. With
+    /// ε for both, P = Σ⁻¹, and vⱼ = Pⱼⱼ·Σⱼⱼ ≥ 1 (by how many times the other features reduce the variance of feature j), this moves tr(P·S)
+    /// by at most η = ε·(Σⱼ √vⱼ)². The likelihood has its maximum at S, so that it loses the square, η²/4. A mean that is off by a unit in its last
+    /// place takes at most D/2·Σⱼ Pⱼⱼ·(2⁻⁵²·μⱼ)².
+    fn of_each(mixture: &Mixture, components: &[usize], reg_covar: f64) -> Vec<(Option<usize>, Self)> {
+        let means = mixture.means();
+        if mixture.covariance_type() == CovarianceType::Tied {
+            let largest = means.fold_axis(Axis(0), 0.0, |most: &f64, v| v.abs().max(*most));
+            return vec![(None, Self::new(mixture, 0, largest.view(), reg_covar))];
+        }
+        if mixture.factor().is_none() && reg_covar > 0.0 {
+            return Vec::new();
+        }
+        let numbers = mixture.covariances().shape().iter().product::<usize>() / mixture.n_components();
+        let of = |&c: &usize| (Some(c), Self::new(mixture, c, means.row(c), reg_covar));
+        components.par_iter().with_min_len(at_once(numbers / 8)).map(of).collect()
+    }
+
+    fn new(mixture: &Mixture, c: usize, mean: ArrayView1<'_, f64>, reg_covar: f64) -> Self {
+        let d = mean.len() as f64;
+        let factor = mixture.factor_of(c).map(|u| (u.ncols(), row_major(u)));
+        let (mut unusable, mut roots, mut of_mean) = (None, 0.0, 0.0);
+        for (j, mean) in mean.iter().enumerate() {
+            let variance = mixture.variance(c, j);
+            let precision = match &factor {
+                Some((d, u)) => vectorised(
+                    #[inline(always)]
+                    || sum_of([&u[j * d + j..(j + 1) * d]], |[u]| u * u),
+                ),
+                None => 1.0 / variance,
+            };
+            let (reduced, unit) = (precision * variance, f64::EPSILON * mean);
+            // The mean of a constant column, of which `reg_covar` is the variance, is exact.
+            let units = if reg_covar > 0.0 { 0.0 } else { precision * unit * unit };
+            roots += reduced.sqrt();
+            of_mean += units;
+            let clear = 16.0 * d * f64::EPSILON * reduced <= 1.0 && 64.0 * 64.0 * units <= 1.0;
+            if !clear {
+                unusable = Some((j, 1.0 / precision));
+            }
+        }
+        let moved = if factor.is_some() { 4.0 * (d + 4.0) * f64::EPSILON * roots * roots } else { 0.0 };
+        Self { unusable, loss: 0.25 * moved * moved + 0.5 * d * of_mean }
+    }
+
+    /// The error about the covariance of a component, or about that of all.
+    fn failure(&self, component: Option<usize>, covariance_type: CovarianceType) -> Option<Error> {
+        let (feature, variance) = self.unusable?;
+        if covariance_type.has_matrices() {
+            return Some(Error::NotPositiveDefinite { component, pivot: feature });
+        }
+        let remedy = "that is less than rounding of the mean; was a column constant? add reg_covar";
+        let what = format!("variance in column {feature}");
+        Some(Error::BadComponent { what, component: component.unwrap_or(0), value: variance, remedy })
+    }
+}
+
+/// The component that an error about a covariance names; none for the covariance of all.
+fn component_of(failure: &Error) -> Option<usize> {
+    match failure {
+        Error::NotPositiveDefinite { component, .. } => *component,
+        Error::BadComponent { component, .. } => Some(*component),
+        _ => None,
+    }
+}
+
+/// By how much the mean log-likelihood of the samples of component `c` (of all, if the covariance is tied), of which Σ is the covariance,
+/// is larger under Σ than under the covariance Σ' of the mixture before: ½·(log |Σ'| − log |Σ| + tr(Σ'⁻¹·Σ) − D).
+fn gain(new: &Mixture, before: &Mixture, c: usize) -> f64 {
+    let sigma = match new.covariances() {
+        Covariances::Full(v) => Some(v.index_axis(Axis(0), c)),
+        Covariances::Tied(v) => Some(v.view()),
+        Covariances::Diag(_) | Covariances::Spherical(_) => None,
+    };
+    let twice: f64 = match (sigma, new.factor_of(c), before.factor_of(c)) {
+        (Some(sigma), Some(u), Some(of_before)) => {
+            let trace: f64 = gram(of_before).iter().zip(sigma).map(|(p, v)| p * v).sum();
+            let log_ratio: f64 = u.diag().iter().zip(of_before.diag()).map(|(new, before)| (new / before).ln()).sum();
+            2.0 * log_ratio + trace - new.n_features() as f64
+        }
+        _ => {
+            let ratios = (0..new.n_features()).map(|j| new.variance(c, j) / before.variance(c, j));
+            ratios.map(|ratio| ratio - 1.0 - ratio.ln()).sum()
+        }
+    };
+    0.5 * twice
 }
 
 /// The weights of components with these counts, to each of which `floor` is added.

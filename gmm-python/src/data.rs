@@ -298,8 +298,11 @@ impl Data {
         covariances: &Bound<'_, PyAny>,
     ) -> PyResult<(f64, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyAny>)> {
         let mixture = self.mixture(weights, means, covariances)?;
-        let statistics = self.evaluate(py, |data| data.statistics(&mixture))?;
-        let gradient = crate::gradient::gradient(&mixture, &statistics);
+        let (statistics, gradient) = self.evaluate(py, |data| {
+            let statistics = data.statistics(&mixture)?;
+            let gradient = crate::gradient::gradient(data, &mixture, &statistics)?;
+            Ok((statistics, gradient))
+        })?;
         let covariances = arrays::covariances_to_numpy(py, &gradient.covariances);
         let (weights, means) = (gradient.weights.into_pyarray(py), gradient.means.into_pyarray(py));
         Ok((statistics.log_likelihood(), weights, means, covariances))

@@ -1,6 +1,13 @@
 //! The gradient of the log-likelihood, from the sufficient statistics.
-use gaussmix::{Covariances, Mixture, Statistics};
-use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
+use gaussmix::{Covariances, Evaluator, Mixture, Statistics};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, array, s};
+
+/// A component of a smaller weight may have responsibilities below the range of float32, whose numbers end at 10⁻³⁸, so that its count does not
+/// give the derivative by the weight.
+const SMALL_WEIGHT: f64 = 1e-20;
+
+/// Samples whose weights are asked for at a time.
+const ROWS_AT_ONCE: usize = 1 << 13;
 
 /// Derivatives of the total log-likelihood, each entry of an array being a variable of its own.
 pub struct Gradient {
@@ -10,11 +17,12 @@ pub struct Gradient {
 }
 
 /// With the precision P, the count N, the mean x̄ and the scatter S of a component, and δ = x̄ − μ:
-/// ∂/∂π = N/π, ∂/∂μ = N·P·δ, ∂/∂Σ = ½ (P·(S + N·δδᵀ)·P − N·P). A component of weight 0 has no counts; its derivative by the
-/// weight cannot be had from them and is NaN.
-pub fn gradient(mixture: &Mixture, statistics: &Statistics) -> Gradient {
+/// ∂/∂π = N/π, ∂/∂μ = N·P·δ, ∂/∂Σ = ½ (P·(S + N·δδᵀ)·P − N·P). Where π is zero or nearly so, ∂/∂π = Σᵢ wᵢ N(xᵢ; μ, Σ) / p(xᵢ) is formed
+/// from the samples' log-likelihoods.
+pub fn gradient(data: &mut dyn Evaluator, mixture: &Mixture, statistics: &Statistics) -> gaussmix::Result<Gradient> {
     let counts = statistics.counts();
-    let weights = &counts / &mixture.weights();
+    let mut weights = &counts / &mixture.weights();
+    by_small_weights(data, mixture, &mut weights)?;
     let mut delta = &statistics.means() - &mixture.means();
     // The mean of no samples has no meaning.
     delta.outer_iter_mut().zip(counts).filter(|(_, n)| **n == 0.0).for_each(|(mut delta, _)| delta.fill(0.0));
@@ -51,7 +59,43 @@ pub fn gradient(mixture: &Mixture, statistics: &Statistics) -> Gradient {
         // Statistics are of the mixture's type.
         (_, scatter) => scatter.clone(),
     };
-    Gradient { weights, means, covariances }
+    Ok(Gradient { weights, means, covariances })
+}
+
+/// Writes the derivatives by weights that are zero or nearly so.
+fn by_small_weights(data: &mut dyn Evaluator, mixture: &Mixture, out: &mut Array1<f64>) -> gaussmix::Result<()> {
+    let is_small = |c: &usize| mixture.weights()[*c] < SMALL_WEIGHT;
+    let small: Vec<usize> = (0..mixture.n_components()).filter(is_small).collect();
+    if small.is_empty() {
+        return Ok(());
+    }
+    let n = data.n_samples();
+    let mut sample_weights = Vec::with_capacity(n);
+    for start in (0..n).step_by(ROWS_AT_ONCE) {
+        let rows: Vec<usize> = (start..n.min(start + ROWS_AT_ONCE)).collect();
+        sample_weights.extend(data.rows(&rows)?.weights);
+    }
+    let scores = data.score_samples(mixture)?;
+    for c in small {
+        let of_component = data.score_samples(&component(mixture, c)?)?;
+        let samples = of_component.iter().zip(&scores).zip(&sample_weights);
+        // A sample without weight has no part, even where its density is zero.
+        let counted = samples.filter(|((own, _), w)| **w > 0.0 && **own > f64::NEG_INFINITY);
+        out[c] = counted.map(|((own, all), w)| w * (own - all).exp()).sum();
+    }
+    Ok(())
+}
+
+/// A component as a mixture of its own.
+fn component(mixture: &Mixture, c: usize) -> gaussmix::Result<Mixture> {
+    let rows = c..c + 1;
+    let covariances = match mixture.covariances() {
+        Covariances::Full(v) => Covariances::Full(v.slice(s![rows.clone(), .., ..]).to_owned()),
+        Covariances::Diag(v) => Covariances::Diag(v.slice(s![rows.clone(), ..]).to_owned()),
+        Covariances::Spherical(v) => Covariances::Spherical(v.slice(s![rows.clone()]).to_owned()),
+        tied => tied.clone(),
+    };
+    Mixture::new(array![1.0], mixture.means().slice(s![rows, ..]).to_owned(), covariances)
 }
 
 /// The precision of component `k` times a vector.

@@ -5,6 +5,7 @@ mod bytes;
 mod chains;
 mod data;
 mod errors;
+mod few;
 mod fit;
 #[cfg_attr(not(feature = "cuda"), path = "no_gpu.rs")]
 mod gpu;
@@ -66,6 +67,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pairwise::InnerProducts>()?;
     module.add_class::<statistics::Statistics>()?;
     module.add_function(wrap_pyfunction!(data::mean_score, module)?)?;
+    module.add_function(wrap_pyfunction!(few::few_log_densities, module)?)?;
     module.add_function(wrap_pyfunction!(data::impute, module)?)?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(free_gpu_memory, module)?)?;

@@ -19,7 +19,8 @@ const MAGIC: &Magic = b"gmmmix_\x01";
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Mixture(pub gaussmix::Mixture, Source);
 
-/// The bits of the arrays that a mixture was made of, so that it is made anew when they change.
+/// The bits of the arrays that decide what a mixture is, weights, means and factors of precisions, so that it is made anew when they change.
+/// (Where the factors are those of the covariances, these do not matter; where they are not, these do not count.)
 type Source = Vec<Vec<u8>>;
 
 impl From<gaussmix::Mixture> for Mixture {
@@ -113,8 +114,8 @@ impl Mixture {
         precisions_cholesky: &Bound<'_, PyAny>,
         covariance_type: &str,
     ) -> PyResult<Self> {
-        let arrays = [Some(weights), Some(means), covariances, Some(precisions_cholesky)];
-        let source = arrays.into_iter().map(|x| x.and_then(|x| with_bits(x, <[u8]>::to_vec)));
+        let arrays = [weights, means, precisions_cholesky];
+        let source = arrays.into_iter().map(|x| with_bits(x, <[u8]>::to_vec));
         let source = source.collect::<Option<Source>>().unwrap_or_default();
         let covariance_type = arrays::covariance_type(covariance_type)?;
         let (weights, means) = (arrays::vector("weights_", weights)?, arrays::matrix("means_", means)?);
@@ -136,10 +137,9 @@ impl Mixture {
         &self,
         weights: &Bound<'_, PyAny>,
         means: &Bound<'_, PyAny>,
-        covariances: &Bound<'_, PyAny>,
         precisions_cholesky: &Bound<'_, PyAny>,
     ) -> bool {
-        let arrays = [weights, means, covariances, precisions_cholesky];
+        let arrays = [weights, means, precisions_cholesky];
         self.1.len() == arrays.len()
             && arrays.iter().zip(&self.1).all(|(x, source)| with_bits(x, |bits| bits == source).unwrap_or(false))
     }

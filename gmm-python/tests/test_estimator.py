@@ -202,6 +202,112 @@ def test_attributes_that_are_set_by_hand_count():
     np.testing.assert_allclose(gm.score_samples(x), theirs.score_samples(x), rtol=1e-9)
 
 
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_collapsing_components_are_retained_before_they_do_harm(covariance_type):
+    retained = refused = 0
+    for seed in range(60):
+        r = np.random.default_rng(seed)
+        x = np.r_[r.normal(0, 1, (30, 2)), np.repeat(r.normal(0, 1, (3, 2)), 4, 0)]
+        gm = GaussianMixture(6, covariance_type=covariance_type, reg_covar=0, random_state=seed, max_iter=300)
+        try:
+            gm.fit(x)
+        except ValueError as error:
+            # The start has a cluster of one point or of two, and no covariance before it.
+            assert "ill-defined empirical covariance" in str(error)
+            refused += 1
+            continue
+        # Some hundred roundings of a bound of about one.
+        assert np.diff(gm.lower_bounds_).min(initial=0) > -1e-12, seed
+        retained += bool(gm.retained_)
+        if covariance_type in ("full", "tied"):
+            assert (np.linalg.eigvalsh(gm.covariances_)[..., 0] > 0).all(), seed
+        else:
+            assert (gm.covariances_ > 0).all(), seed
+    # Of 60 with full covariances, 16 remain; scikit-learn refuses 42.
+    assert refused < 50 and (retained > 0) == (covariance_type != "tied"), (refused, retained)
+
+
+def large(covariance_type, d=96, k=8, dtype=np.float64):
+    """A mixture of matrices so large that few samples are evaluated straight from the attributes, and samples of it."""
+    rng = np.random.default_rng(d)
+    factors = rng.normal(size=(k, d, d)) / 8 + np.eye(d)
+    full = factors @ factors.transpose(0, 2, 1)
+    means = 3.0 * rng.normal(size=(k, d))
+    covariances = full if covariance_type == "full" else full[0]
+    gm = GaussianMixture.from_parameters(rng.dirichlet(np.ones(k)), means.astype(dtype), covariances)
+    x = np.concatenate([means + rng.normal(size=(k, d)), 20.0 * rng.normal(size=(24, d))]).astype(dtype)
+    return gm, x
+
+
+METHODS = ["score_samples", "predict", "predict_proba", "score"]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_few_samples_under_large_matrices_are_as_among_many(covariance_type, dtype):
+    gm, x = large(covariance_type, dtype=dtype)
+    # float32: of log-densities of some thousands, and of probabilities between components that are thousands apart.
+    tolerance = {"rtol": 1e-9} if dtype == np.float64 else {"rtol": 1e-4, "atol": 1e-4}
+    for method in ("score_samples", "predict", "predict_proba"):
+        whole = getattr(gm, method)(x)
+        for rows in (slice(0, 1), slice(3, 11), slice(5, 21), slice(5, 22), slice(30, 20, -3)):
+            some = getattr(gm, method)(x[rows])
+            assert some.dtype == whole.dtype
+            np.testing.assert_allclose(some, whole[rows], **tolerance)
+    np.testing.assert_allclose(gm.score(x[:5]), gm.score_samples(x)[:5].mean(), **tolerance)
+    np.testing.assert_allclose(gm.score_samples(np.asfortranarray(x[:4])), gm.score_samples(x)[:4], **tolerance)
+    assert gm._few(x[:1]) is not None and gm._few(x[:17]) is None
+    assert GaussianMixture(2, random_state=0).fit(x)._few(x[:1]) is None
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_few_samples_see_attributes_that_are_set_by_hand(covariance_type):
+    gm, x = large(covariance_type)
+    changes = [
+        lambda m: setattr(m, "means_", m.means_ + 0.25),
+        lambda m: m.means_.__setitem__((slice(None), 3), 7.0),
+        lambda m: m.weights_.__setitem__(slice(None), m.weights_[::-1].copy()),
+        lambda m: setattr(m, "precisions_cholesky_", m.precisions_cholesky_ * 1.5),
+        lambda m: m.precisions_cholesky_.__imul__(0.8),
+        lambda m: setattr(m, "precisions_cholesky_", np.asfortranarray(m.precisions_cholesky_)),
+    ]
+    for i, change in enumerate(changes):
+        before = gm.score_samples(x[:3])
+        change(gm)
+        theirs = gm.to_sklearn()
+        for method in METHODS:
+            for rows in (x[:3], x):
+                mine, other = getattr(gm, method)(rows), getattr(theirs, method)(rows)
+                np.testing.assert_allclose(mine, other, rtol=1e-9, err_msg=f"{method} after change {i}")
+        # Only the last change is none.
+        assert np.allclose(gm.score_samples(x[:3]), before, rtol=1e-9) == (i == len(changes) - 1)
+    # A factor that is not triangular is one too: that of the same precisions.
+    same = gm.score_samples(x)
+    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(96, 96)))[0]
+    gm.precisions_cholesky_ = gm.precisions_cholesky_ @ rotation
+    np.testing.assert_allclose(gm.score_samples(x[:3]), same[:3], rtol=1e-9)
+    np.testing.assert_allclose(gm.score_samples(x), same, rtol=1e-9)
+    gm.weights_ = gm.weights_ * 2
+    with pytest.raises(ValueError, match="weights sum to"):
+        gm.score_samples(x[:1])
+
+
+def test_few_samples_that_are_bad_are_refused_as_many_are():
+    gm, x = large("full")
+    for method in METHODS:
+        with pytest.raises(ValueError, match="contains NaN"):
+            getattr(gm, method)(np.where(np.arange(96) == 5, np.nan, x[:2]))
+        with pytest.raises(ValueError, match="infinity"):
+            getattr(gm, method)(np.where(np.arange(96) == 5, np.inf, x[:2]))
+        with pytest.raises(ValueError, match="features"):
+            getattr(gm, method)(x[:2, :5])
+    gm.set_params(missing=True)
+    gap = np.where(np.arange(96) == 5, np.nan, x[:2])
+    rest = np.arange(96) != 5
+    marginal = GaussianMixture.from_parameters(gm.weights_, gm.means_[:, rest], gm.covariances_[:, rest][:, :, rest])
+    np.testing.assert_allclose(gm.score_samples(gap), marginal.score_samples(x[:2][:, rest]), rtol=1e-9)
+
+
 def test_the_callback_sees_and_ends_a_fit():
     x, seen = clouds(), []
     gm = GaussianMixture(4, random_state=0, tol=0, callback=lambda i: seen.append(i) or i.iteration == 3).fit(x)

@@ -408,6 +408,18 @@ def test_likelihood(library, dtype):
     assert bytes(mine.statistics(weights, means, covariances)) == bytes(theirs.statistics(weights, means, covariances))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_gradient_by_a_weight_of_zero(torch, dtype):
+    x = blobs(20_000, dtype=dtype)
+    weights, means, covariances = parameters(x)
+    weights = np.concatenate([[0.0], weights[1:] / weights[1:].sum()])
+    mine = Likelihood(to_gpu(torch, x)).gradient(weights, means, covariances)
+    right = Likelihood(x.astype(np.float64), device="cpu").gradient(weights, means, covariances)
+    # float32: log-densities of some tens are rounded to about 1e-6 of them.
+    np.testing.assert_allclose(mine[1], right[1], rtol=1e-9 if dtype == np.float64 else 2e-4)
+    assert np.isfinite(mine[1]).all() and mine[1][0] > 0
+
+
 def test_a_likelihood_has_a_copy(torch):
     x = blobs(5000, dtype=np.float32)
     # So narrow and far that float32 does not suffice: what is computed in float64 is made of the samples again.

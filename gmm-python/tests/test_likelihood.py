@@ -92,6 +92,40 @@ def test_gradients_are_the_differences(covariance_type):
         np.testing.assert_allclose((gradient[2] * step).sum(), (ends[1] - ends[0]) / 2e-5, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("covariance_type", TYPES)
+@pytest.mark.parametrize("weight", [0.0, 1e-300, 1e-50, 1e-12])
+def test_the_gradient_by_a_weight_near_zero(weight, covariance_type, dtype):
+    x, weights, means, covariances = problem(covariance_type, n=60)
+    x = x.astype(dtype)
+    weights = np.concatenate([[weight], weights[1:] / weights[1:].sum()])
+    sample_weight = np.random.default_rng(2).uniform(size=60)
+    sample_weight[:3] = 0
+    value, *gradient = Likelihood(x, sample_weight, device="cpu").gradient(weights, means, covariances)
+    with np.errstate(divide="ignore"):
+        exact = by_scipy(x.astype(np.float64), weights, means, covariances, covariance_type)
+        own = [by_scipy(x.astype(np.float64), only, means, covariances, covariance_type) for only in np.eye(3)]
+    for k, one in enumerate(own):
+        right = sample_weight @ np.exp(one - exact)
+        # float32: a log-density of some tens is rounded to about 1e-6 of it.
+        np.testing.assert_allclose(gradient[0][k], right, rtol=1e-10 if dtype == np.float64 else 2e-4)
+    np.testing.assert_allclose(value, sample_weight @ exact, rtol=1e-10 if dtype == np.float64 else 1e-5)
+    if weight == 0:
+        assert not gradient[1][0].any()
+        if covariance_type != "tied":
+            assert not gradient[2][0].any()
+    assert all(np.isfinite(part).all() for part in gradient)
+
+
+def test_the_gradient_by_a_weight_of_zero_where_values_are_missing():
+    x = np.array([[0.3, np.nan], [1.0, 0.5], [np.nan, np.nan]])
+    weights, means = [0.0, 0.5, 0.5], [[0.0, 1.0], [1.0, 1.0], [2.0, 0.0]]
+    by_weights = Likelihood(x, covariance_type="diag", missing=True).gradient(weights, means, np.ones((3, 2)))[1]
+    densities = np.array([[np.exp(-0.5 * np.nansum((row - mean) ** 2)) for mean in means] for row in x])
+    right = (densities / (densities @ weights)[:, np.newaxis]).sum(axis=0)
+    np.testing.assert_allclose(by_weights, right, rtol=1e-12)
+
+
 def test_a_minimiser_of_scipy_finds_the_maximum_of_em():
     x = np.concatenate([np.random.default_rng(0).normal(size=(100, 1)) + c for c in (0.0, 6.0)])
     gm = GaussianMixture(2, covariance_type="spherical", tol=1e-9, max_iter=1000, reg_covar=0, random_state=0).fit(x)

@@ -99,6 +99,14 @@ impl Mixture {
         Ok(Self { weights, means, covariances, factor })
     }
 
+    /// Takes the covariance of component `c` (that of all, if it is tied) from `other`, which has the same shape.
+    pub(crate) fn copy_covariance(&mut self, c: usize, other: &Self) {
+        self.covariances.copy_component(c, &other.covariances);
+        if let (Some(factor), Some(other)) = (&mut self.factor, &other.factor) {
+            factor.copy_component(c, other);
+        }
+    }
+
     /// K, the number of components.
     pub fn n_components(&self) -> usize {
         self.means.nrows()

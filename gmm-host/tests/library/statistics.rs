@@ -308,6 +308,78 @@ fn a_component_on_one_point_retains_its_covariance_without_reg_covar() {
     }
 }
 
+/// What rounding leaves of zero is no variance: samples on a line or on a point far from the origin, whose scatter is positive definite by
+/// chance. A covariance that is nearly singular, but clear of rounding, is taken.
+#[test]
+fn what_rounding_leaves_of_zero_is_not_positive_definite() {
+    let start = |t: CovarianceType| {
+        let covariances = match t {
+            CovarianceType::Full => Covariances::Full(array![[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]]),
+            CovarianceType::Diag => Covariances::Diag(Array2::ones((2, 2))),
+            _ => Covariances::Spherical(Array1::ones(2)),
+        };
+        Mixture::new(array![0.5, 0.5], array![[1.0, 1.0], [9.0, 9.0]], covariances).unwrap()
+    };
+    // Twenty samples of component 0 with this scatter around (1, 1), and twenty of component 1 that are well spread.
+    let statistics = |second: Covariances| {
+        Statistics::from_centred_sums(CentredSums {
+            weight: 40.0,
+            log_likelihood: -100.0,
+            centres: array![[1.0, 1.0], [9.0, 9.0]],
+            counts: array![20.0, 20.0],
+            first: Array2::zeros((2, 2)),
+            second,
+        })
+        .unwrap()
+    };
+    let full = |left: f64| array![[[20.0, 20.0], [20.0, 20.0 * (1.0 + left)]], [[20.0, 0.0], [0.0, 20.0]]];
+    for (left, usable) in [(1e-15, false), (5e-15, false), (1e-13, true), (1e-9, true)] {
+        let (previous, s) = (start(CovarianceType::Full), statistics(Covariances::Full(full(left))));
+        let update = s.update(&previous, 0.0, Freeze::default()).unwrap();
+        assert_eq!(update.retained.is_empty(), usable, "{left:e}");
+        assert_eq!(s.to_mixture(0.0).is_ok(), usable, "{left:e}");
+        assert!(s.update(&previous, 1e-6, Freeze::default()).unwrap().retained.is_empty());
+    }
+    // The mean of 1 has the last place 2.2e-16, of which 64 are 1.4e-14, the square of which is 2e-28.
+    for (variance, usable) in [(1e-33, false), (1e-28, false), (3e-28, true), (1e-20, true)] {
+        for (t, second) in [
+            (CovarianceType::Diag, Covariances::Diag(array![[20.0, 20.0 * variance], [20.0, 20.0]])),
+            (CovarianceType::Spherical, Covariances::Spherical(array![40.0 * variance, 40.0])),
+        ] {
+            let (previous, s) = (start(t), statistics(second));
+            let update = s.update(&previous, 0.0, Freeze::default()).unwrap();
+            assert_eq!(update.retained.is_empty(), usable, "{t} {variance:e}");
+            assert_eq!(s.to_mixture(0.0).is_ok(), usable, "{t} {variance:e}");
+            assert!(s.update(&previous, 1e-6, Freeze::default()).unwrap().retained.is_empty());
+        }
+    }
+}
+
+/// Where rounding of a nearly singular scatter may take more than a new covariance gains, the last one stays.
+#[test]
+fn a_covariance_that_gains_less_than_rounding_takes_is_retained() {
+    let sums = |left: f64| {
+        Statistics::from_centred_sums(CentredSums {
+            weight: 40.0,
+            log_likelihood: -100.0,
+            centres: array![[1.0, 1.0], [9.0, 9.0]],
+            counts: array![20.0, 20.0],
+            first: Array2::zeros((2, 2)),
+            second: Covariances::Full(array![[[20.0, 20.0], [20.0, 20.0 * (1.0 + left)]], [[20.0, 0.0], [0.0, 20.0]]]),
+        })
+        .unwrap()
+    };
+    let previous = sums(1e-13).to_mixture(0.0).unwrap();
+    // A tenth more of a variance of 1e-13 gains 0.0023 for a sample of the component, and rounding may take 0.011.
+    let update = sums(1.1e-13).update(&previous, 0.0, Freeze::default()).unwrap();
+    assert_eq!(update.retained, [0]);
+    assert_eq!(update.mixture.covariances(), previous.covariances());
+    // Of one of 1e-9 rounding takes next to nothing.
+    let previous = sums(1e-9).to_mixture(0.0).unwrap();
+    let update = sums(1.1e-9).update(&previous, 0.0, Freeze::default()).unwrap();
+    assert!(update.retained.is_empty());
+}
+
 #[test]
 fn frozen_parameters_stay() {
     let x = normal(14, 80, 3, 0.3);

@@ -21,6 +21,7 @@ __all__ = [
     "__version__",
     "after_fork",
     "devices",
+    "few_log_densities",
     "free_gpu_memory",
     "gaussian_kernel",
     "impute",
@@ -82,7 +83,6 @@ class Mixture:
         self,
         weights: object,
         means: object,
-        covariances: object,
         precisions_cholesky: object,
     ) -> bool: ...
     def plane(self, names: Sequence[str]) -> tuple[_Float64, _Float64, list[str]]: ...
@@ -241,6 +241,13 @@ def mean_score(
     memory: int | None = None,
     missing: bool = False,
 ) -> float: ...
+def few_log_densities(
+    x: _Floats,
+    weights: NDArray[Any],
+    means: NDArray[Any],
+    precisions_cholesky: NDArray[Any],
+    covariance_type: str,
+) -> tuple[_Float64, _Float64] | None: ...
 def impute(x: _Floats, mixture: Mixture, draws: int | None = None, seed: int = 0) -> _Float64: ...
 def kmeans(
     x: _Floats, sample_weight: ArrayLike | None, n_components: int, uniforms: ArrayLike

@@ -511,9 +511,10 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
     def _mixture(self) -> _core.Mixture:
         """Give the mixture of the attributes, which may have been set by hand."""
         made = getattr(self, "_made", None)
-        arrays = (self.weights_, self.means_, getattr(self, "covariances_", None), self.precisions_cholesky_)
-        if made is None or not made.made_of(*arrays):
-            made = _core.Mixture.from_attributes(*arrays, self.covariance_type)
+        weights, means, factors = self.weights_, self.means_, self.precisions_cholesky_
+        if made is None or not made.made_of(weights, means, factors):
+            covariances = getattr(self, "covariances_", None)
+            made = _core.Mixture.from_attributes(weights, means, covariances, factors, self.covariance_type)
             self._made = made
         return made
 
@@ -539,6 +540,17 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             sample_weight = checked_weights(sample_weight, X.shape[0])
         return load(self, X, sample_weight, device=self.device, threads=threads, original=given)
 
+    def _few(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Give log-densities of few samples under large matrices, of the components and of all, straight from the attributes.
+
+        For all other samples, and where something is wrong, give nothing.
+        """
+        if self.covariance_type not in ("full", "tied") or self.device not in ("auto", "cpu") or not self._takes(X):
+            return None
+        return _core.few_log_densities(
+            X, self.weights_, self.means_, self.precisions_cholesky_, self.covariance_type
+        )
+
     def _value_type(self, dtype: Any) -> np.dtype[Any]:
         """Give the type of values per sample of samples of a type: that of the arithmetic in scikit-learn."""
         return np.dtype(np.float32 if dtype == np.float32 and self.means_.dtype == np.float32 else np.float64)
@@ -561,6 +573,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             The components, counted from 0.
         """
         check_is_fitted(self)
+        if (few := self._few(X)) is not None:
+            return few[0].argmax(axis=1).astype(np.int64, copy=False)
         return beside(self._data(X).labels(self._mixture()), X)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
@@ -577,6 +591,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             The probabilities, which sum to 1 for each sample.
         """
         check_is_fitted(self)
+        if (few := self._few(X)) is not None:
+            return np.exp(few[0] - few[1][:, np.newaxis]).astype(self._value_type(X.dtype), copy=False)
         data = self._data(X)
         return self._typed(data, data.responsibilities(self._mixture()), X)
 
@@ -594,6 +610,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             The logarithms of the density.
         """
         check_is_fitted(self)
+        if (few := self._few(X)) is not None:
+            return few[1].astype(self._value_type(X.dtype), copy=False)
         data = self._data(X)
         return self._typed(data, data.scores(self._mixture()), X)
 
@@ -617,6 +635,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         if not hasattr(self, "means_"):
             check_is_fitted(self)
         if sample_weight is None and self._takes(X):
+            if (few := self._few(X)) is not None:
+                return float(few[1].mean())
             try:
                 threads, missing = n_threads(self.n_jobs), _arrays.takes_missing(self)
                 return _core.mean_score(X, self._mixture(), self.device, threads, _arrays.MEMORY, missing)

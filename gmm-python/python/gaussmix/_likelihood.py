@@ -128,7 +128,7 @@ class Likelihood(_core.Data):
         """Give the total log-likelihood and its derivatives.
 
         Each entry of the arrays is a variable of its own: the weights need not sum to 1, and the two mirrored entries
-        of a covariance matrix are two variables with the same derivative. The derivative by a weight of 0 is NaN.
+        of a covariance matrix are two variables with the same derivative. A component of weight 0 has one by its weight too.
 
         Parameters
         ----------

@@ -7,7 +7,7 @@ pub(crate) mod layout;
 use super::device::gpu::Gpu;
 use super::device::memory::{Numbers, Upload, allocate, enlarge, zeroed};
 use super::device::samples::{Chunk, Columns, DeviceSamples, Element};
-use super::device::stream::{Running, Stream};
+use super::device::stream::{Running, Stream, finite};
 use super::likelihood::{ReduceSets, Totals, seconds};
 use super::missing::add_offsets;
 use super::plan::{Family, Variant};
@@ -221,7 +221,11 @@ impl<T: Element> General<T> {
         slots.clear(1);
         let partials = Numbers::of(&this.totals);
         let launch = ReduceSets { partials, count: shape.posterior_blocks as usize, totals: Totals::Slots(slots, 1) };
-        let total = stream.launch(reduce, launch.grid(1), launch)?.results(slots, 1)?[0];
+        let total = stream.launch(reduce, launch.grid(1), launch)?.numbers(slots, 1)?[0];
+        // −∞ where a sample is infinitely far from every component.
+        if total != f64::NEG_INFINITY {
+            finite(vec![total])?;
+        }
         Ok(LN_2 * (total * data.weight_scale() + data.total_weight() * ready.parameters.offset))
     }
 

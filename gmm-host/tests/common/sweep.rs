@@ -63,28 +63,38 @@ pub fn component(m: &Mixture, c: usize, x: ArrayView1<'_, f64>) -> Component {
     Component { log_p: m.weights()[c].ln() - 0.5 * (constant + log_det + square), filled, covariance }
 }
 
-/// The log-likelihood of each sample (N,) and the responsibilities (N, K).
-pub fn posterior(m: &Mixture, x: &Array2<f64>) -> (Array1<f64>, Array2<f64>) {
+/// What is known of samples under a mixture.
+pub struct Posterior {
+    /// What each component says about each sample.
+    components: Vec<Vec<Component>>,
+    /// The log-likelihood of each sample (N,).
+    pub scores: Array1<f64>,
+    /// The responsibilities (N, K).
+    pub r: Array2<f64>,
+}
+
+pub fn posterior(m: &Mixture, x: &Array2<f64>) -> Posterior {
     let (n, k) = (x.nrows(), m.n_components());
-    let mut r = Array2::from_shape_fn((n, k), |(i, c)| component(m, c, x.row(i)).log_p);
+    let components: Vec<Vec<Component>> =
+        (0..k).map(|c| x.outer_iter().map(|x| component(m, c, x)).collect()).collect();
+    let mut r = Array2::from_shape_fn((n, k), |(i, c)| components[c][i].log_p);
     let mut scores = Array1::zeros(n);
     for (score, mut r) in scores.iter_mut().zip(r.outer_iter_mut()) {
         let largest = r.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         *score = largest + r.iter().map(|v| (v - largest).exp()).sum::<f64>().ln();
         r.map_inplace(|v| *v = (*v - *score).exp());
     }
-    (scores, r)
+    Posterior { components, scores, r }
 }
 
-pub fn statistics(m: &Mixture, x: &Array2<f64>, w: &Array1<f64>) -> Statistics {
+pub fn statistics(m: &Mixture, posterior: &Posterior, w: &Array1<f64>) -> Statistics {
     let (k, d) = m.means().dim();
-    let (scores, mut r) = posterior(m, x);
-    r *= &w.view().insert_axis(Axis(1));
+    let scores = &posterior.scores;
+    let r = &posterior.r * &w.view().insert_axis(Axis(1));
     let counts = r.sum_axis(Axis(0));
     let mut centres = Array2::zeros((k, d));
     let mut full = Array3::zeros((k, d, d));
-    for c in 0..k {
-        let parts: Vec<Component> = x.outer_iter().map(|x| component(m, c, x)).collect();
+    for (c, parts) in posterior.components.iter().enumerate() {
         // Differences from the first sample, so that nothing is lost far from the origin.
         let origin = m.means().row(c).to_owned();
         let mut centre = Array1::<f64>::zeros(d);

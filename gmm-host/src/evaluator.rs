@@ -179,9 +179,17 @@ pub trait Evaluator: Send {
 /// # Errors
 /// [`Error::Memory`].
 pub(crate) fn responsibilities(n_samples: usize, n_components: usize) -> Result<Array2<f64>> {
+    check_responsibilities(n_samples, n_components)?;
+    Ok(Array2::zeros((n_samples, n_components)))
+}
+
+/// Whether there is memory for the responsibilities (N, K), before an evaluator makes those of a part of the samples.
+///
+/// # Errors
+/// [`Error::Memory`].
+pub(crate) fn check_responsibilities(n_samples: usize, n_components: usize) -> Result<()> {
     let shape = [n_samples, n_components];
-    memory::check("the probabilities of the components", &shape, size_of::<f64>(), "take fewer rows at a time")?;
-    Ok(Array2::zeros(shape))
+    memory::check("the probabilities of the components", &shape, size_of::<f64>(), "take fewer rows at a time")
 }
 
 /// The index of the largest value, the first of equals.

@@ -7,15 +7,20 @@ use pyo3::exceptions::{
 use pyo3::prelude::*;
 use std::io::ErrorKind;
 
-create_exception!(_core, NonFiniteError, PyValueError, "The data holds NaN or an infinite number.");
-create_exception!(_core, IllDefinedError, PyValueError, "A covariance is not positive definite.");
+create_exception!(gaussmix._core, NonFiniteError, PyValueError, "The data holds NaN or an infinite number.");
+create_exception!(gaussmix._core, IllDefinedError, PyValueError, "A covariance is not positive definite.");
 create_exception!(
-    _core,
+    gaussmix._core,
     OutOfRangeError,
     PyValueError,
     "A mixture cannot be evaluated over the data in its number type."
 );
-create_exception!(_core, TooFewSamplesError, PyValueError, "There are fewer samples that count than components.");
+create_exception!(
+    gaussmix._core,
+    TooFewSamplesError,
+    PyValueError,
+    "There are fewer samples that count than components."
+);
 
 /// The exception for an error of the engine: `RuntimeError` for what the machine lacks, but `MemoryError` for memory, and `ValueError` for
 /// what the caller gave.

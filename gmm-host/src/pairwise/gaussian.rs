@@ -206,8 +206,8 @@ impl<T: Number> Centres<T> {
     /// [`RowPairs::gaussian`], [`Error::Memory`], and [`Error::Cuda`] on a CUDA device.
     pub fn gaussian(&mut self, kernel: &GaussianKernel, x: ArrayView2<'_, T>) -> Result<Array2<T>> {
         check_shape("the rows", x.dim(), (x.nrows(), self.centres.ncols()))?;
-        check("the rows", x)?;
         check_products("the kernel's values", x, self.centres.view())?;
+        check("the rows", x)?;
         let mut out = Array2::from_elem((x.nrows(), self.centres.nrows()), T::default());
         let gamma = kernel.gamma_for::<T>()?;
         self.side.run(&mut CentresTask {

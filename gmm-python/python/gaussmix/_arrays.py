@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from numbers import Number
 from typing import Any, NamedTuple
@@ -53,6 +54,7 @@ def validated(
     missing = takes_missing(estimator)
     if missing:
         X = copied_from_gpu(X, type(estimator).__name__, min_samples=min_samples)
+    X = na_as_nan(X)
     if on_gpu(X):
         array = checked(X, type(estimator).__name__, min_samples=min_samples)
         validate_data(estimator, array, reset=reset, skip_check_array=True)
@@ -73,6 +75,40 @@ def validated(
 def takes_missing(estimator: Any) -> bool:
     """Say whether NaN stands for a missing value."""
     return bool(getattr(estimator, "missing", False))
+
+
+def na_as_nan(X: Any) -> Any:
+    """Replace pandas' NA among Python's objects by NaN, as scikit-learn does in pandas' own types; give back all else as it is."""
+    # Who has an NA has imported pandas.
+    pandas = sys.modules.get("pandas")
+    if pandas is None:
+        return X
+    if isinstance(X, pandas.DataFrame):
+        # Dask makes strings of objects.
+        if not any(pandas.api.types.is_string_dtype(dtype) for dtype in X.dtypes):
+            return X
+        objects, missing = X.astype(object), X.isna()
+        return objects.mask(missing, np.nan) if missing.to_numpy().any() else X
+    if isinstance(X, (list, tuple)):
+        try:
+            objects = np.asarray(X)
+        except ValueError:
+            # scikit-learn says what is wrong with it.
+            return X
+    else:
+        objects = X
+    if type(objects) is np.ndarray and objects.dtype == object:
+        missing = pandas.isna(objects)
+        return np.where(missing, np.nan, objects) if missing.any() else X
+    return X
+
+
+def floats(X: Any, dtype: Any) -> Floats:
+    """Convert an array or a table, which may have no rows, as scikit-learn does, to one of these types; the engine looks for NaN."""
+    x: Floats = check_array(
+        na_as_nan(X), dtype=dtype, order="C", ensure_all_finite=False, ensure_min_samples=0, input_name="X"
+    )
+    return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
 
 def copied_from_gpu(X: Any, user: str, *, min_samples: int = 1) -> Any:

@@ -83,7 +83,7 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         The number of threads.
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its observed
-        values. Computed on the CPU.
+        values.
     progress : bool, default=False
         Whether to show how far the run has come, on stderr.
 

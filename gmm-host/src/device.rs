@@ -531,7 +531,12 @@ mod tests {
             "auto,cpu",
         ] {
             let error = name.parse::<Device>().unwrap_err();
-            assert!(error.to_string().contains(&format!("`{name}`")), "{error}");
+            let text = error.to_string();
+            for part in
+                [&format!("`{name}`"), "auto", "cpu", "reference", "cuda:N", "cuda:all", "cuda:0,2", "cuda:0,cpu"]
+            {
+                assert!(text.contains(part), "{part}: {text}");
+            }
         }
     }
 

@@ -4,7 +4,8 @@ mod common;
 use common::*;
 use gmm_host::{
     ChunkedEvaluator, CovarianceType, Covariances, Criterion, Description, Error, Evaluator, Fit, Freeze,
-    GaussianMixtureParams, InitParams, Mixture, Result, Rows, Statistics, StepwiseEm, merge_down, select,
+    GaussianMixtureParams, InitParams, Mixture, ReferenceEvaluator, Result, Rows, Samples, Statistics, StepwiseEm,
+    merge_down, select,
 };
 use ndarray::{Array1, Array2, Array3, Axis, array, s};
 use std::ops::ControlFlow;
@@ -395,9 +396,9 @@ fn the_number_of_blobs_is_found() {
 #[test]
 fn more_components_than_samples_are_left_out_of_a_selection() {
     let x = blobs(19, 7, 2);
-    let go = &mut |_: &gmm_host::Iteration<'_>| ControlFlow::Continue(());
     let kinds = [CovarianceType::Diag, CovarianceType::Spherical];
-    let search = |n_components: &[usize], weights: Option<Array1<f64>>, go: &mut dyn FnMut(&_) -> _| {
+    let search = |n_components: &[usize], weights: Option<Array1<f64>>| {
+        let go = &mut |_: &gmm_host::Iteration<'_>| ControlFlow::Continue(());
         let samples = Samples::from_f64(x.view()).unwrap();
         let samples = match weights {
             Some(weights) => samples.with_shared_weights(weights.into_shared()).unwrap(),
@@ -408,17 +409,17 @@ fn more_components_than_samples_are_left_out_of_a_selection() {
         select(&mut evaluator, &p, n_components, &kinds, Criterion::Bic, go)
     };
     let rows = |chosen: &gmm_host::Selection| chosen.table.iter().map(|row| row.n_components).collect::<Vec<_>>();
-    let chosen = search(&[9, 1, 8, 2], None, go).unwrap();
+    let chosen = search(&[9, 1, 8, 2], None).unwrap();
     assert_eq!((rows(&chosen), &chosen.left_out[..]), (vec![1, 2, 1, 2], &[8, 9][..]));
-    assert_eq!(chosen.then(search(&[10, 1], None, go).unwrap()).left_out, [8, 9, 10]);
-    assert!(search(&[1, 2], None, go).unwrap().left_out.is_empty());
+    assert_eq!(chosen.then(search(&[10, 1], None).unwrap()).left_out, [8, 9, 10]);
+    assert!(search(&[1, 2], None).unwrap().left_out.is_empty());
     // Samples without weight do not count.
     let mut weights = Array1::ones(7);
     weights.slice_mut(ndarray::s![2..]).fill(0.0);
-    let chosen = search(&[1, 3], Some(weights), go).unwrap();
+    let chosen = search(&[1, 3], Some(weights)).unwrap();
     assert_eq!((rows(&chosen), &chosen.left_out[..]), (vec![1, 1], &[3][..]));
     // The error is that of the least.
-    assert!(matches!(search(&[9, 8], None, go), Err(Error::TooFewSamples { n_samples: 7, n_components: 8 })));
+    assert!(matches!(search(&[9, 8], None), Err(Error::TooFewSamples { n_samples: 7, n_components: 8 })));
 }
 
 #[test]

@@ -17,6 +17,9 @@ from ._gpu import checked, on_gpu, on_host
 
 Floats = NDArray[np.floating[Any]]
 
+#: The engine starts no more threads.
+MAX_THREADS = 4096
+
 #: The most bytes that the engine's copy of the samples may take; of more, it loads chunk after chunk for each pass, so
 #: that a memory-mapped file may be larger than the memory. None is half of the machine's memory.
 MEMORY: int | None = None
@@ -208,4 +211,7 @@ def n_threads(n_jobs: int | None) -> int | None:
         return None
     from joblib import effective_n_jobs
 
-    return int(effective_n_jobs(n_jobs))
+    threads = int(effective_n_jobs(n_jobs))
+    if threads > MAX_THREADS:
+        raise ValueError(f"n_jobs is {n_jobs}; at most {MAX_THREADS} threads are started")
+    return threads

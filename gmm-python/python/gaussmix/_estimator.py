@@ -645,8 +645,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         )
         seed = 0
         if draws is not None:
-            if not isinstance(draws, Integral) or draws < 1:
-                raise ValueError(f"draws is {draws!r}; give the number of draws, at least 1, or None for means")
+            if not isinstance(draws, Integral) or not 1 <= draws < 2**63:
+                raise ValueError(f"draws is {draws!r}; give the number of draws, from 1 to 2**63 - 1, or None for means")
             seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
         x = np.asarray(x, dtype=x.dtype.newbyteorder("="))
         return beside(_core.impute(x, self._mixture(), draws, seed).astype(x.dtype, copy=False), X)

@@ -81,7 +81,10 @@ def check_memory(estimator: Any, n_features: int) -> None:
 
 
 def _checked(values: Any, shape: tuple[int, ...], name: str) -> Floats:
-    array: Floats = check_array(values, dtype=[np.float64, np.float32], ensure_2d=False, allow_nd=len(shape) == 3)
+    array: Floats = values
+    # An array of another shape may be of any size.
+    if getattr(values, "shape", shape) == shape:
+        array = check_array(values, dtype=[np.float64, np.float32], ensure_2d=False, allow_nd=len(shape) == 3)
     if array.shape != shape:
         raise ValueError(f"The parameter '{name}' should have the shape of {shape}, but got {array.shape}")
     return array

@@ -320,7 +320,7 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
 def _check_count(name: str, value: Any) -> None:
     """Refuse numbers that no count has; the engine says what is wrong with others."""
-    if isinstance(value, Integral) and not 0 <= value < 2**63:
+    if isinstance(value, Integral) and not 0 <= int(value) < 2**63:
         raise ValueError(f"{name} is {value}; give a whole number from 0 to 2**63 - 1")
 
 

@@ -2,6 +2,7 @@
 use crate::model::density::Density;
 use crate::{
     Draw, Drawn, Error, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result, Rows, Statistics,
+    memory,
 };
 use ndarray::{Array1, Array2, ArrayView1};
 
@@ -176,9 +177,9 @@ pub trait Evaluator: Send {
     /// Unless a backend overrides it, this is computed on one core of the host, in float64.
     ///
     /// # Errors
-    /// [`Error::UnreachableSample`] where no component has a finite log-density.
+    /// [`Error::UnreachableSample`] where no component has a finite log-density; [`Error::Memory`].
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
-        let mut r = Array2::zeros((self.n_samples(), mixture.n_components()));
+        let mut r = responsibilities(self.n_samples(), mixture.n_components())?;
         for_each_sample(self, mixture, |row, log_p, log_sum| {
             if !log_sum.is_finite() {
                 return Err(Error::UnreachableSample { row });
@@ -188,6 +189,24 @@ pub trait Evaluator: Send {
         })?;
         Ok(r)
     }
+}
+
+/// Room for the responsibilities (N, K), all zero.
+///
+/// # Errors
+/// [`Error::Memory`].
+pub(crate) fn responsibilities(n_samples: usize, n_components: usize) -> Result<Array2<f64>> {
+    check_responsibilities(n_samples, n_components)?;
+    Ok(Array2::zeros((n_samples, n_components)))
+}
+
+/// Whether there is memory for the responsibilities (N, K), before an evaluator makes those of a part of the samples.
+///
+/// # Errors
+/// [`Error::Memory`].
+pub(crate) fn check_responsibilities(n_samples: usize, n_components: usize) -> Result<()> {
+    let shape = [n_samples, n_components];
+    memory::check("the probabilities of the components", &shape, size_of::<f64>(), "take fewer rows at a time")
 }
 
 /// The index of the largest value, the first of equals.

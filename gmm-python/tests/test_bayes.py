@@ -73,6 +73,21 @@ def test_selection(x, iris):
     best = min(selection.table, key=lambda row: row.criterion)
     np.testing.assert_allclose(selection.best.bic(x), best.criterion)
     assert len(selection.plot().lines) == 2 and len(selection.to_frame()) == 6
+    # One number is the largest; that for which there are too few samples, and what lies above it, is not tried.
+    assert [row.n_components for row in select(x, 3, random_state=0).table] == [1, 2, 3]
+    for largest in (np.int64(10), 10**12, range(1, 10**12)):
+        with pytest.warns(UserWarning, match="n_components from 6 on are left out: .*n_components = 6, n_samples = 5"):
+            selection = select(x[:5], largest, covariance_type=["spherical", "diag"], random_state=0)
+        assert [row.n_components for row in selection.table] == [1, 2, 3, 4, 5] * 2
+    with pytest.warns(UserWarning, match="n_components from 7 on are left out"):
+        selection = select(x[:5], (k for k in (9, 2, 7, 1, 8)), random_state=0)
+    assert [row.n_components for row in selection.table] == [2, 1]
+    with pytest.raises(ValueError, match="n_components = 6, n_samples = 5"):
+        select(x[:5], [7, 6])
+    with pytest.raises(ValueError, match="n_components is 0"):
+        select(x, 0)
+    with pytest.raises(TypeError, match="n_components is 2.5"):
+        select(x, 2.5)
     with pytest.raises(ValueError, match="nothing to select"):
         select(x, [])
     with pytest.raises(ValueError, match="no criterion"):

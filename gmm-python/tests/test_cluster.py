@@ -494,8 +494,11 @@ def test_selection(standardize):
         assert gm.fit(X, sample_weight=W).bic(X, sample_weight=W) == a.criterion
     # Once for all six; in other units, for each of them there and back.
     assert engine.loaded == (5 if not standardize else 5 * 13)
-    with pytest.raises(ValueError, match="Expected n_samples >= n_components"):
-        gaussmix.select(X[:2], [1, 3], estimator=GaussianMixture())
+    with pytest.raises(ValueError, match="Expected n_samples >= n_components but got n_components = 3, n_samples = 2"):
+        gaussmix.select(X[:2], [4, 3], estimator=GaussianMixture())
+    with pytest.warns(UserWarning, match="n_components from 3 on are left out: Expected n_samples >= n_components"):
+        found = gaussmix.select(X[:2], [1, 3, 2], estimator=GaussianMixture())
+    assert [row.n_components for row in found.table] == [1, 2]
 
 
 def test_far_samples_have_the_error_of_one_array():

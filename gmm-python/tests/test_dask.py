@@ -140,6 +140,36 @@ def test_dataframes(client):
         gm.fit(x, sample_weight=W)
 
 
+@pytest.mark.parametrize("kind", ["Float64", "Float32", "Int64", "double[pyarrow]", "int32[pyarrow]", "boolean", "object"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_dataframes_of_all_types_are_taken_as_those_of_pandas(client, kind, missing):
+    pd = pytest.importorskip("pandas")
+    import dask.dataframe as dd
+
+    numbers = (X[:600] * 10).round()
+    table = pd.DataFrame(numbers > 5 if kind == "boolean" else numbers, columns=list("abcd")).astype(kind)
+    if missing:
+        table.iloc[5:300:7, 1] = pd.NA
+    frame = dd.from_pandas(table, npartitions=3)
+    params = {"n_components": 2, "random_state": 0, "missing": missing, "reg_covar": 1e-3, "tol": 1e-4}
+    here = gaussmix.GaussianMixture(**params).fit(table)
+    gm = GaussianMixture(client=client, **params).fit(frame)
+    # The rounding of sums; the start is the same.
+    assert_close(gm, here)
+    assert gm.means_.dtype == here.means_.dtype
+    values = gm.score_samples(frame)
+    assert values.dtype == here.score_samples(table).dtype
+    np.testing.assert_allclose(values.compute(), here.score_samples(table), rtol=1e-6)
+    np.testing.assert_array_equal(gm.predict(frame).compute(), here.predict(table))
+    parameters = (here.weights_, here.means_, here.covariances_)
+    with Likelihood(frame, client=client, missing=missing) as likelihood:
+        total = gaussmix.Likelihood(table, missing=missing)(*parameters)
+        assert likelihood(*parameters) == pytest.approx(total, rel=1e-9)
+    with pytest.warns(UserWarning, match="n_components from 700 on are left out"):
+        found = gaussmix.select(frame, [1, 700], estimator=GaussianMixture(client=client, **params))
+    assert [row.n_components for row in found.table] == [1]
+
+
 def test_files_that_the_workers_read(client, reference, tmp_path):
     np.save(tmp_path / "x0.npy", X[:2800])
     np.save(tmp_path / "x1.npy", X[:0])

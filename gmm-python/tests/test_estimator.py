@@ -120,7 +120,8 @@ def test_integer_weights_count_as_copies(covariance_type):
 
 
 def test_float32_stays_float32():
-    x = clouds().astype(np.float32)
+    # Clouds whose condition numbers are below 100.
+    x = clouds(seed=2).astype(np.float32)
     gm = GaussianMixture(4, random_state=0).fit(x)
     assert {getattr(gm, name).dtype for name in ARRAYS} == {np.dtype(np.float32)}
     assert gm.score_samples(x).dtype == gm.predict_proba(x).dtype == np.float32

@@ -1,5 +1,6 @@
 """Forks, signals, other programs and the command."""
 
+import collections.abc
 import json
 import multiprocessing
 import os
@@ -102,6 +103,49 @@ def test_patching_and_undoing_it():
     finally:
         unpatch_sklearn()
     assert sklearn.mixture.GaussianMixture is theirs
+
+
+def test_objects_of_both_classes_are_instances_of_the_patched_class():
+    x = x_of(200)
+    theirs, base = sklearn.mixture.GaussianMixture, sklearn.mixture._base.BaseMixture
+    alias = sklearn.mixture.GaussianMixture
+    params = {"n_components": 2, "covariance_type": "diag", "random_state": 0}
+    before, own = theirs(**params).fit(x), GaussianMixture(**params).fit(x)
+    patch_sklearn()
+    try:
+        patched = sklearn.mixture.GaussianMixture
+
+        class Derived(patched):
+            pass
+
+        class WithAbstractMethods(patched, collections.abc.Sized):
+            def __len__(self):
+                return 0
+
+        objects = {
+            "scikit-learn's": before,
+            "ours": own,
+            "patched": patched(**params).fit(x),
+            "derived": Derived(**params).fit(x),
+        }
+        for name, gm in objects.items():
+            for cls in (patched, alias, base):
+                assert isinstance(gm, cls) and issubclass(type(gm), cls), (name, cls)
+            # What is derived has its own objects only.
+            assert isinstance(gm, Derived) == (name == "derived")
+            assert not isinstance(gm, WithAbstractMethods)
+        for other in (sklearn.mixture.BayesianGaussianMixture(), 1, None, np.ndarray):
+            assert not isinstance(other, patched)
+        skimage = pytest.importorskip("skimage.feature")
+        vectors = [skimage.fisher_vector(x[:40] + 0.5, gm) for gm in objects.values()]
+    finally:
+        unpatch_sklearn()
+    assert isinstance(before, theirs) and sklearn.mixture.GaussianMixture is theirs
+    vectors.append(skimage.fisher_vector(x[:40] + 0.5, own.to_sklearn()))
+    # A vector of 2 · K · D + K entries; the mixtures agree up to rounding.
+    for vector in vectors:
+        assert vector.shape == (2 * 2 * x.shape[1] + 2,) and np.abs(vectors[0]).max() > 0.1
+        np.testing.assert_allclose(vector, vectors[0], atol=1e-6)
 
 
 PROGRAM = """

@@ -125,6 +125,23 @@ fn the_best_model_is_selected() {
 }
 
 #[test]
+fn more_components_than_samples_are_left_out() {
+    let folder = folder();
+    std::fs::write(folder.path().join("x.csv"), "1,2\n2,1\n4,4\n7,5\n9,1\n").unwrap();
+    for (more, tried) in [(&[][..], vec![1, 2, 5]), (&["--merge"], vec![5, 4, 3, 2, 1])] {
+        let args = ["select", "x.csv", "-k", "1,2,5,7,1000000", "--covariance-type", "spherical", "--json"];
+        let run = gmm(&folder).args(args).args(more).assert().success();
+        let report: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+        let k: Vec<u64> = report["candidates"].as_array().unwrap().iter().map(|r| r["k"].as_u64().unwrap()).collect();
+        assert_eq!(k, tried);
+        let note = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+        assert!(note.contains("note: K from 7 to 1000000 are left out: there are fewer samples that count"), "{note}");
+    }
+    let run = gmm(&folder).args(["select", "x.csv", "-k", "1,6"]).assert().success();
+    assert!(String::from_utf8_lossy(&run.get_output().stderr).contains("note: K = 6 is left out"));
+}
+
+#[test]
 fn components_are_merged_down() {
     let folder = folder();
     let args = ["select", iris(), "-k", "2:6", "--merge", "--covariance-type", "full,tied", "--json", "-o", "m.json"];
@@ -187,7 +204,7 @@ fn bad_input() {
     }
     let reference = ["--device", "reference"];
     refused(&[&["predict", "m.json", "far.csv", "--proba", "-o", "p.csv"], &reference[..]].concat(), &["row 2", "far"]);
-    refused(&["select", "x.csv", "-k", "1:3"], &["x.csv", "2 samples", "3 components"]);
+    refused(&["select", "x.csv", "-k", "3:5"], &["x.csv", "2 samples", "3 components"]);
     refused(&["select", "x.csv", "-k", "5", "--merge"], &["x.csv", "2 samples", "5 components"]);
     refused(&["select", "x.csv", "-k", "1", "--sample-weight", "far.csv"], &["far.csv", "[3, 3]"]);
     for args in [

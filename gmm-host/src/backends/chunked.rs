@@ -2,7 +2,7 @@
 use super::parts;
 use crate::compensated::neumaier_sum;
 use crate::data::samples::check_rows;
-use crate::evaluator::{check_features, shift_row};
+use crate::evaluator::{check_features, check_responsibilities, shift_row};
 use crate::{
     Description, Draw, Drawn, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Samples, Statistics,
 };
@@ -211,6 +211,7 @@ impl Evaluator for ChunkedEvaluator<'_> {
     }
 
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        check_responsibilities(self.n_samples(), mixture.n_components())?;
         parts::stacked(&self.map(mixture, |chunk| chunk.predict_proba(mixture))?)
     }
 }

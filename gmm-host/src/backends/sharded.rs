@@ -2,7 +2,7 @@
 use super::parts;
 use crate::compensated::neumaier_sum;
 use crate::data::samples::check_rows;
-use crate::evaluator::{check_features, shift_row};
+use crate::evaluator::{check_features, check_responsibilities, shift_row};
 use crate::{Description, Draw, Drawn, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Statistics};
 use ndarray::{Array1, Array2};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -183,6 +183,7 @@ impl Evaluator for ShardedEvaluator<'_> {
     }
 
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        check_responsibilities(self.n_samples(), mixture.n_components())?;
         parts::stacked(&self.map(mixture, |shard| shard.predict_proba(mixture))?)
     }
 }

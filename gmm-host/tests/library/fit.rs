@@ -2,7 +2,7 @@
 use crate::common::*;
 use gmm_host::{
     ChunkedEvaluator, CovarianceType, Covariances, CpuEvaluator, Criterion, Description, Error, Evaluator, Fit, Freeze,
-    GaussianMixtureParams, InitParams, Mixture, Result, Rows, Samples, ShardedEvaluator, Statistics, StepwiseEm,
+    GaussianMixtureParams, InitParams, Mixture, ReferenceEvaluator, Result, Rows, Samples, ShardedEvaluator, Statistics, StepwiseEm,
     merge_down, select,
 };
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, array, s};
@@ -464,8 +464,37 @@ fn the_number_of_blobs_is_found() {
     assert!(matches!(select(&mut e, &p, &[], &[], Criterion::Bic, go), Err(Error::BadParameter { .. })));
     assert!(matches!(
         select(&mut e, &p, &[301], &CovarianceType::ALL, Criterion::Bic, go),
-        Err(Error::TooFewSamples { .. })
+        Err(Error::TooFewSamples { n_samples: 300, n_components: 301 })
     ));
+}
+
+#[test]
+fn more_components_than_samples_are_left_out_of_a_selection() {
+    let x = blobs(19, 7, 2);
+    let kinds = [CovarianceType::Diag, CovarianceType::Spherical];
+    let search = |n_components: &[usize], weights: Option<Array1<f64>>| {
+        let go = &mut |_: &gmm_host::Iteration<'_>| ControlFlow::Continue(());
+        let samples = Samples::from_f64(x.view()).unwrap();
+        let samples = match weights {
+            Some(weights) => samples.with_shared_weights(weights.into_shared()).unwrap(),
+            None => samples,
+        };
+        let mut evaluator = ReferenceEvaluator::new(samples);
+        let p = GaussianMixtureParams::default();
+        select(&mut evaluator, &p, n_components, &kinds, Criterion::Bic, go)
+    };
+    let rows = |chosen: &gmm_host::Selection| chosen.table.iter().map(|row| row.n_components).collect::<Vec<_>>();
+    let chosen = search(&[9, 1, 8, 2], None).unwrap();
+    assert_eq!((rows(&chosen), &chosen.left_out[..]), (vec![1, 2, 1, 2], &[8, 9][..]));
+    assert_eq!(chosen.then(search(&[10, 1], None).unwrap()).left_out, [8, 9, 10]);
+    assert!(search(&[1, 2], None).unwrap().left_out.is_empty());
+    // Samples without weight do not count.
+    let mut weights = Array1::ones(7);
+    weights.slice_mut(ndarray::s![2..]).fill(0.0);
+    let chosen = search(&[1, 3], Some(weights)).unwrap();
+    assert_eq!((rows(&chosen), &chosen.left_out[..]), (vec![1, 1], &[3][..]));
+    // The error is that of the least.
+    assert!(matches!(search(&[9, 8], None), Err(Error::TooFewSamples { n_samples: 7, n_components: 8 })));
 }
 
 #[test]
@@ -479,7 +508,7 @@ fn samples_have_the_mixtures_moments() {
         // In parts the same.
         let mut sampler = m.sampler(42).unwrap();
         for (start, end) in [(0, 1), (1, 1), (1, 1000)] {
-            let (part, part_labels) = sampler.draw(end - start);
+            let (part, part_labels) = sampler.draw(end - start).unwrap();
             assert_eq!((part, &part_labels[..]), (x.slice(s![start..end, ..]).to_owned(), &labels[start..end]));
         }
         for c in 0..3 {

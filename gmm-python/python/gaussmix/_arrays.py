@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from numbers import Number
 from typing import Any, NamedTuple, TypeGuard
@@ -15,6 +16,9 @@ from . import _core
 from ._gpu import checked, on_gpu, on_host
 
 Floats = NDArray[np.floating[Any]]
+
+#: The engine starts no more threads.
+MAX_THREADS = 4096
 
 #: The most bytes that the engine's copy of the samples may take; of more, it loads chunk after chunk for each pass, so
 #: that a memory-mapped file may be larger than the memory. None is half of the machine's memory.
@@ -53,6 +57,7 @@ def validated(
     missing = takes_missing(estimator)
     if missing:
         X = copied_from_gpu(X, type(estimator).__name__, min_samples=min_samples)
+    X = na_as_nan(X)
     if on_gpu(X):
         array = checked(X, type(estimator).__name__, min_samples=min_samples)
         validate_data(estimator, array, reset=reset, skip_check_array=True)
@@ -78,6 +83,40 @@ def validated(
 def takes_missing(estimator: Any) -> bool:
     """Say whether NaN stands for a missing value."""
     return bool(getattr(estimator, "missing", False))
+
+
+def na_as_nan(X: Any) -> Any:
+    """Replace pandas' NA among Python's objects by NaN, as scikit-learn does in pandas' own types; give back all else as it is."""
+    # Who has an NA has imported pandas.
+    pandas = sys.modules.get("pandas")
+    if pandas is None:
+        return X
+    if isinstance(X, pandas.DataFrame):
+        # Dask makes strings of objects.
+        if not any(pandas.api.types.is_string_dtype(dtype) for dtype in X.dtypes):
+            return X
+        objects, missing = X.astype(object), X.isna()
+        return objects.mask(missing, np.nan) if missing.to_numpy().any() else X
+    if isinstance(X, (list, tuple)):
+        try:
+            objects = np.asarray(X)
+        except ValueError:
+            # scikit-learn says what is wrong with it.
+            return X
+    else:
+        objects = X
+    if type(objects) is np.ndarray and objects.dtype == object:
+        missing = pandas.isna(objects)
+        return np.where(missing, np.nan, objects) if missing.any() else X
+    return X
+
+
+def floats(X: Any, dtype: Any) -> Floats:
+    """Convert an array or a table, which may have no rows, as scikit-learn does, to one of these types; the engine looks for NaN."""
+    x: Floats = check_array(
+        na_as_nan(X), dtype=dtype, order="C", ensure_all_finite=False, ensure_min_samples=0, input_name="X"
+    )
+    return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
 
 def copied_from_gpu(X: Any, user: str, *, min_samples: int = 1) -> Any:
@@ -177,4 +216,7 @@ def n_threads(n_jobs: int | None) -> int | None:
         return None
     from joblib import effective_n_jobs
 
-    return int(effective_n_jobs(n_jobs))
+    threads = int(effective_n_jobs(n_jobs))
+    if threads > MAX_THREADS:
+        raise ValueError(f"n_jobs is {n_jobs}; at most {MAX_THREADS} threads are started")
+    return threads

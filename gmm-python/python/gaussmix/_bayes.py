@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from importlib import import_module
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         The number of threads.
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its observed
-        values. Computed on the CPU.
+        values.
     progress : bool, default=False
         Whether to show how far the run has come, on stderr.
 
@@ -192,6 +193,8 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         random_state = self.random_state
         if not isinstance(random_state, (int, np.integer)):
             random_state = check_random_state(random_state).randint(0, 2**31 - 1)
+        for name in ("n_components", "order", "max_depth", "chains", "warmup", "draws", "thin"):
+            _check_count(name, getattr(self, name))
         options = {
             "n_components": self.n_components,
             "covariance_type": self.covariance_type,
@@ -230,6 +233,7 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         if not hasattr(self, "_chains"):
             check_is_fitted(self, "_chains")
         if draws is not None:
+            _check_count("draws", draws)
             self._chains.set_draws(draws)
         try:
             self.finished_, error = self._chains.advance(_show if self.progress else None)
@@ -312,6 +316,12 @@ class BayesianMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         # The chains hold the data in a device. What was drawn goes along.
         state.pop("_chains", None)
         return state
+
+
+def _check_count(name: str, value: Any) -> None:
+    """Refuse numbers that no count has; the engine says what is wrong with others."""
+    if isinstance(value, Integral) and not 0 <= int(value) < 2**63:
+        raise ValueError(f"{name} is {value}; give a whole number from 0 to 2**63 - 1")
 
 
 def _show(warming_up: bool, done: int, of: int, acceptance: float, divergences: int) -> None:

@@ -25,6 +25,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _arrays, _core, _start
+from ._attributes import attribute_type
 from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validated
 from ._gpu import beside, on_gpu, on_host
 
@@ -94,7 +95,9 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
 
     Parameters, attributes and methods are those of :class:`sklearn.mixture.GaussianMixture`, and from the same start
     both find the same mixture. The arithmetic is done by the engine of this package, on the CPU or on a GPU, in the
-    type of the data: float32 stays float32.
+    type of the data: float32 stays float32. The attributes of a fit to float32 data are float32 too, unless the mixture is
+    one that float32 cannot hold (features that are nearly collinear, means very many standard deviations from 0, variances
+    beyond 10±³⁸): rounding would change log densities by more than 10⁻⁴, or leave no mixture at all. Then all of them are float64.
 
     The data must not be changed by another thread during a call; it is not copied. An array in a GPU's memory (of
     PyTorch, CuPy, JAX or another library that knows DLPack) is read there.
@@ -149,8 +152,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         The number of threads, as joblib counts; by default all cores, or as many as RAYON_NUM_THREADS says.
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random, instead of being an error. The likelihood of a sample is
-        then that of its observed values, and a fit maximises it exactly. Computed on the CPU; an array in a GPU's
-        memory is copied to the host first.
+        then that of its observed values, and a fit maximises it exactly. An array in a GPU's memory is copied to the
+        host first.
     callback : callable or None, default=None
         Called after each iteration with an :class:`Iteration`; the fit ends when it returns something true.
 
@@ -400,7 +403,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         """Fit, and give the samples in the device."""
         n_samples, n_features = samples.shape
         if n_samples < self.n_components:
-            raise ValueError(
+            raise _core.TooFewSamplesError(
                 "Expected n_samples >= n_components "
                 f"but got n_components = {self.n_components}, n_samples = {n_samples}"
             )
@@ -414,6 +417,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             )
         frozen = self._frozen()
         data = samples.load()
+        _start.check_memory(self, n_features)
         # What is fitted to: the data, or in other units.
         units, fitted_data = None, data
         if self.standardize:
@@ -500,6 +504,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
     # The fitted mixture
 
     def _set_mixture(self, mixture: _core.Mixture, dtype: np.dtype[Any]) -> None:
+        dtype = attribute_type(mixture, dtype)
         self.weights_ = mixture.weights.astype(dtype, copy=False)
         self.means_ = mixture.means.astype(dtype, copy=False)
         self.covariances_ = mixture.covariances.astype(dtype, copy=False)
@@ -672,15 +677,15 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         check_is_fitted(self)
         x: Floats = validate_data(
             self,
-            _arrays.copied_from_gpu(X, type(self).__name__),
+            _arrays.na_as_nan(_arrays.copied_from_gpu(X, type(self).__name__)),
             reset=False,
             dtype=[np.float64, np.float32],
             ensure_all_finite="allow-nan",
         )
         seed = 0
         if draws is not None:
-            if not isinstance(draws, Integral) or draws < 1:
-                raise ValueError(f"draws is {draws!r}; give the number of draws, at least 1, or None for means")
+            if not isinstance(draws, Integral) or not 1 <= draws < 2**63:
+                raise ValueError(f"draws is {draws!r}; give the number of draws, from 1 to 2**63 - 1, or None for means")
             seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
         x = np.asarray(x, dtype=x.dtype.newbyteorder("="))
         return beside(_core.impute(x, self._mixture(), draws, seed).astype(x.dtype, copy=False), X)
@@ -733,10 +738,18 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
     @classmethod
     def _fitted(
         cls, estimators: Iterable[GaussianMixture], X: Any, sample_weight: Any
-    ) -> Iterator[tuple[GaussianMixture, float, float]]:
-        """Fit estimators of this class in turn, and give each with the log-likelihood and the weight of the samples."""
+    ) -> Iterator[tuple[GaussianMixture, float, float] | tuple[GaussianMixture, _core.TooFewSamplesError]]:
+        """Fit estimators of this class in turn, and give each with the log-likelihood and the weight of the samples.
+
+        One for which there are too few samples comes with the error instead.
+        """
         for estimator in estimators:
-            yield estimator, *estimator.fit(X, sample_weight=sample_weight)._total(X, sample_weight)
+            try:
+                estimator.fit(X, sample_weight=sample_weight)
+            except _core.TooFewSamplesError as error:
+                yield estimator, error
+            else:
+                yield estimator, *estimator._total(X, sample_weight)
 
     def _n_parameters(self) -> int:
         return self._mixture().n_parameters
@@ -763,6 +776,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
             )
         random_state = check_random_state(self.random_state)
         k, d = self.means_.shape
+        # The parts, and what they are put together to; of the components there is one number a sample.
+        _core.check_memory("the samples and their components", (int(n_samples), 2 * d + 1), 8, "draw fewer at a time")
         counts = random_state.multinomial(n_samples, self.weights_.astype(np.float64))
         parts = []
         for component, count in enumerate(counts):
@@ -794,7 +809,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         weights : array-like of shape (n_components,)
             The weights, which sum to 1.
         means : array-like of shape (n_components, n_features)
-            The means; where they are float32, so are the attributes.
+            The means; where they are float32, so are the attributes, if float32 holds the mixture.
         covariances : array-like
             The covariances, in the shape of their type.
         covariance_type : {'full', 'tied', 'diag', 'spherical'}, default=None

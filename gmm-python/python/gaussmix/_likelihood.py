@@ -42,7 +42,7 @@ class Likelihood(_core.Data):
         The number of threads, as joblib counts; by default all cores, or as many as RAYON_NUM_THREADS says.
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its observed
-        values. Computed on the CPU; an array in a GPU's memory is copied to the host first.
+        values. An array in a GPU's memory is copied to the host first.
     copy : bool, default=True
         Without a copy the array is kept, and must not be changed while this object is in use. An array in a
         memory-mapped file is never copied.
@@ -78,6 +78,7 @@ class Likelihood(_core.Data):
         if on_gpu(X):
             samples = checked(X, cls.__name__)
         else:
+            X = _arrays.na_as_nan(X)
             x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X")
             if not x.dtype.isnative:
                 x = x.astype(x.dtype.newbyteorder("="))

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_array
 
 from . import _core
-from ._arrays import Floats, checked_weights
+from ._arrays import Floats, checked_weights, floats
 
 #: A file is divided so that there are about this many partitions of all files together, ...
 PARTITIONS = 512
@@ -26,6 +25,7 @@ _KINDS: tuple[type[Exception], ...] = (
     _core.OutOfRangeError,
     _core.IllDefinedError,
     _core.NonFiniteError,
+    _core.TooFewSamplesError,
     FileNotFoundError,
     PermissionError,
     OSError,
@@ -139,11 +139,7 @@ class Partition(NamedTuple):
             Their weights, if there are any.
         """
         assert self.samples is not None  # An engine that has the samples puts them here first.
-        x = check_array(
-            self.samples.read(), dtype=dtype, order="C", ensure_all_finite=False, ensure_min_samples=0, input_name="X"
-        )
-        if not x.dtype.isnative:
-            x = x.astype(x.dtype.newbyteorder("="))
+        x = floats(self.samples.read(), dtype)
         if self.units is not None:
             x = ((x - self.units[0]) / self.units[1]).astype(x.dtype, copy=False)
         weights = None

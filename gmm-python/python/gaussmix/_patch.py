@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
+from abc import ABCMeta
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,18 @@ from sklearn import get_config
 from ._estimator import _SHARED, GaussianMixture, ScikitLearn
 
 
-class _Patched(GaussianMixture):
+class _EitherClass(ABCMeta):
+    """Has the objects of scikit-learn's class and of ours count as objects of the class that is in the place of scikit-learn's."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        # Classes that inherit from that class have their own objects only.
+        return isinstance(instance, (GaussianMixture, ScikitLearn)) if cls is _Patched else super().__instancecheck__(instance)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, (GaussianMixture, ScikitLearn)) if cls is _Patched else super().__subclasscheck__(subclass)
+
+
+class _Patched(GaussianMixture, metaclass=_EitherClass):
     """Our mixture under scikit-learn's name, which leaves to scikit-learn what it cannot serve."""
 
     def _theirs(self) -> Any:
@@ -81,7 +93,11 @@ def patch_sklearn() -> None:
 
     Modules that have imported that class by its name get ours too. What the engine cannot serve is left to
     scikit-learn, with a warning that says why.
+
+    Objects of scikit-learn's class, also those that were made before, and of ours are instances of the class in its place. From then
+    on ours are instances of scikit-learn's class and of its `BaseMixture` too, for modules that have these by other names.
     """
+    ScikitLearn.register(GaussianMixture)
     _replace(ScikitLearn, _Patched)
 
 

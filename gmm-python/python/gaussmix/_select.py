@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import product
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
+from . import _core
 from ._estimator import GaussianMixture
 from ._gpu import on_host
 
@@ -100,7 +102,7 @@ class Selection(NamedTuple):
 
 def select(
     X: ArrayLike,
-    n_components: Iterable[int],
+    n_components: int | Iterable[int],
     *,
     covariance_type: str | Sequence[str] = "full",
     criterion: str = "bic",
@@ -114,8 +116,8 @@ def select(
     ----------
     X : array-like of shape (n_samples, n_features)
         The samples, or what else the estimator fits to.
-    n_components : iterable of int
-        The numbers to try.
+    n_components : int or iterable of int
+        The numbers to try; one number K stands for 1 to K. Numbers for which there are too few samples are left out, with a warning.
     covariance_type : str or sequence of str, default='full'
         The covariance types to try.
     criterion : {'bic', 'aic'}, default='bic'
@@ -147,20 +149,49 @@ def select(
     kinds = [covariance_type] if isinstance(covariance_type, str) else list(covariance_type)
     if estimator is None:
         estimator = GaussianMixture()
-    models = [
-        clone(estimator).set_params(**{**params, "n_components": k, "covariance_type": kind})
-        for kind, k in product(kinds, n_components)
-    ]
+    numbers = _numbers(n_components)
+    ascending = isinstance(numbers, range) and numbers.step > 0
+    base = estimator
+    # The least number for which there are too few samples, and the error that says so.
+    too_many: tuple[int, _core.TooFewSamplesError] | None = None
+
+    def models() -> Iterator[GaussianMixture]:
+        for kind in kinds:
+            for k in numbers:
+                if too_many is None or k < too_many[0]:
+                    yield clone(base).set_params(**{**params, "n_components": k, "covariance_type": kind})
+                elif ascending:
+                    break
+
     table: list[Candidate] = []
     best: tuple[float, GaussianMixture] | None = None
-    for gm, total, n in estimator._fitted(models, X, sample_weight):
+    for gm, *found in estimator._fitted(models(), X, sample_weight):
+        if isinstance(found[0], _core.TooFewSamplesError):
+            too_many = gm.n_components, found[0]
+            continue
+        total, n = found
         value, kind, k = gm._criterion(criterion, total, n), gm.covariance_type, gm.n_components
         table.append(Candidate(kind, k, gm._n_parameters(), total / n, value, gm.n_iter_, gm.converged_))
         if best is None or value < best[0]:
             best = (value, gm)
+    if too_many is not None:
+        if best is None:
+            raise too_many[1]
+        warnings.warn(f"n_components from {too_many[0]} on are left out: {too_many[1]}", UserWarning, stacklevel=2)
     if best is None:
         raise ValueError("there is nothing to select from; give at least one number of components and covariance type")
     return Selection(criterion, table, best[1])
+
+
+def _numbers(n_components: Any) -> Sequence[int]:
+    """Give the numbers of components to try, as often as they are asked for."""
+    if isinstance(n_components, Integral):
+        if n_components < 1:
+            raise ValueError(f"n_components is {n_components}; give the largest number to try, at least 1, or several numbers")
+        return range(1, int(n_components) + 1)
+    if not isinstance(n_components, Iterable):
+        raise TypeError(f"n_components is {n_components!r}; give the largest number to try, or several numbers")
+    return n_components if isinstance(n_components, range) else list(n_components)
 
 
 #: The most samples that are drawn.

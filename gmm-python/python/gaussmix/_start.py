@@ -57,15 +57,38 @@ def checked_parameters(estimator: Any, n_features: int) -> Parameters:
                 raise ValueError(f"'{kind} precision' should be positive")
             precisions = precisions.astype(np.float64)
         else:
+            precisions = precisions.astype(np.float64)
             transposed = np.swapaxes(precisions, -1, -2)
-            if not (np.allclose(precisions, transposed) and np.all(np.linalg.eigvalsh(precisions) > 0.0)):
+            if not _is_positive_definite(precisions, transposed):
                 raise ValueError(f"'{kind} precision' should be symmetric, positive-definite")
-            precisions = (precisions.astype(np.float64) + transposed) / 2
+            precisions = (precisions + transposed) / 2
     return weights, means, precisions
 
 
+def _is_positive_definite(matrices: NDArray[np.float64], transposed: NDArray[np.float64]) -> bool:
+    """Say whether matrices are symmetric and positive definite, whatever the units of the features are."""
+    variances = np.diagonal(matrices, axis1=-2, axis2=-1)
+    if not np.all(variances > 0.0):
+        return False
+    scale = 1.0 / np.sqrt(variances)
+    scales = scale[..., :, np.newaxis] * scale[..., np.newaxis, :]
+    correlations, mirrored = matrices * scales, transposed * scales
+    return np.allclose(correlations, mirrored) and bool(np.all(np.linalg.eigvalsh(correlations) > 0.0))
+
+
+def check_memory(estimator: Any, n_features: int) -> None:
+    """Raise an error where there is no memory for the components of a fit."""
+    shape = shape_of(estimator.covariance_type, estimator.n_components, n_features)
+    remedy = "use fewer components, or a covariance type with fewer numbers"
+    # Covariances and their factors before and after an M-step, their statistics, and what the device has of them.
+    _core.check_memory("the parameters and statistics of the components", shape, 6 * 8, remedy)
+
+
 def _checked(values: Any, shape: tuple[int, ...], name: str) -> Floats:
-    array: Floats = check_array(values, dtype=[np.float64, np.float32], ensure_2d=False, allow_nd=len(shape) == 3)
+    array: Floats = values
+    # An array of another shape may be of any size.
+    if getattr(values, "shape", shape) == shape:
+        array = check_array(values, dtype=[np.float64, np.float32], ensure_2d=False, allow_nd=len(shape) == 3)
     if array.shape != shape:
         raise ValueError(f"The parameter '{name}' should have the shape of {shape}, but got {array.shape}")
     return array

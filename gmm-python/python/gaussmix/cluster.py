@@ -29,7 +29,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_array, check_is_fitted
 
 from . import _core, _estimator, _partitions, _start
-from ._arrays import Floats, Missing, n_threads, note_missing
+from ._arrays import Floats, Missing, n_threads, na_as_nan, note_missing
 from ._estimator import Evaluations, Moments, Samples, Units
 from ._partitions import File, Partition
 
@@ -539,8 +539,10 @@ class InProcess(Engine):
         facts : list of Facts
             Those of each partition.
         """
-        self._shards = [Shard(options) for _ in range(self.n_shards)]
-        return [self._shards[i % self.n_shards].load(i, partition) for i, partition in enumerate(partitions)]
+        # More than there are partitions would have none.
+        n_shards = max(1, min(self.n_shards, len(partitions)))
+        self._shards = [Shard(options) for _ in range(n_shards)]
+        return [self._shards[i % n_shards].load(i, partition) for i, partition in enumerate(partitions)]
 
     def ask(self, operation: str, message: bytes) -> list[Answer]:
         """Ask one shard after the other.
@@ -762,7 +764,7 @@ def plan(engine: Engine, X: Any, sample_weight: Any, partition_rows: int | None)
     """
     if not _partitions.are_paths(X):
         head = X
-        X = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
+        X = check_array(na_as_nan(X), dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
         if _partitions.are_paths(sample_weight):
             raise ValueError("sample_weight names files, which goes with samples in files only; give an array")
         partitions = _partitions.of_array(X, partition_rows, sample_weight)
@@ -1087,7 +1089,9 @@ class GaussianMixture(_estimator.GaussianMixture):
     @classmethod
     def _fitted(
         cls, estimators: Iterable[_estimator.GaussianMixture], X: Any, sample_weight: Any
-    ) -> Iterator[tuple[_estimator.GaussianMixture, float, float]]:
+    ) -> Iterator[
+        tuple[_estimator.GaussianMixture, float, float] | tuple[_estimator.GaussianMixture, _core.TooFewSamplesError]
+    ]:
         samples: _ClusterSamples | None = None
         with ExitStack() as stack:
             for estimator in estimators:
@@ -1099,8 +1103,12 @@ class GaussianMixture(_estimator.GaussianMixture):
                     stack.enter_context(samples)
                 else:
                     samples.serve(estimator)
-                data = cast(ClusterEvaluations, estimator._fit(samples))
-                yield estimator, data.total(estimator._mixture()), data.total_weight
+                try:
+                    data = cast(ClusterEvaluations, estimator._fit(samples))
+                except _core.TooFewSamplesError as error:
+                    yield estimator, error
+                else:
+                    yield estimator, data.total(estimator._mixture()), data.total_weight
 
     def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None) -> Any:
         """Fit the mixture, and give the most probable component of each sample.
@@ -1244,7 +1252,7 @@ class Likelihood:
         Whether partitions stay in memory; by default as many as it holds.
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its observed
-        values. Computed on the CPU.
+        values.
 
     Examples
     --------

@@ -25,6 +25,7 @@ except ImportError as missing:
     raise ImportError("gaussmix.dask needs Dask: pip install gaussmix[dask]") from missing
 
 from . import _estimator, _partitions, cluster
+from ._arrays import floats
 from ._partitions import Array, File, Partition
 from .cluster import Answer, Engine, Facts, Options, Plan, Shard
 
@@ -384,6 +385,12 @@ def _is_frame(X: Any) -> bool:
     return hasattr(X, "dask") and hasattr(X, "map_partitions") and hasattr(X, "npartitions") and not _is_array(X)
 
 
+def _type_of(X: Any) -> np.dtype[Any]:
+    """Give the type of the samples of a dask dataframe: that which scikit-learn gives its partitions, whatever their columns are."""
+    dtype: np.dtype[Any] = floats(X._meta, [np.float64, np.float32]).dtype
+    return dtype
+
+
 def _is_array(X: Any) -> bool:
     return isinstance(X, dask.array.Array)
 
@@ -408,7 +415,7 @@ def _plan(
         )
     if _is_frame(X):
         parts, head = X.to_delayed(), X._meta
-        dtype = _partitions.common_dtype(head.dtypes)
+        dtype = _type_of(X)
         counts = [math.nan] * len(parts)
     elif _is_array(X):
         if partition_rows is not None:
@@ -565,8 +572,8 @@ class GaussianMixture(cluster.GaussianMixture):
             return self._values_of_files(X, local, method, n_columns)
         _check_feature_names(self, X._meta, reset=False)
         if _is_frame(X):
-            dtype = _partitions.common_dtype(X._meta.dtypes)
-            X = X.to_dask_array()
+            dtype = _type_of(X)
+            X = X.map_partitions(floats, dtype, meta=np.empty((0, len(X.columns)), dtype))
         else:
             dtype = X.dtype
             X = _by_rows(X)

@@ -31,7 +31,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _estimator, _partitions, cluster
-from ._arrays import Floats
+from ._arrays import Floats, na_as_nan
 from ._partitions import Array, File, Partition
 from ._select import select
 from .cluster import Answer, Engine, Facts, Options, Plan, Shard
@@ -352,7 +352,7 @@ def _plan(
             raise ValueError("this rank names files, but others give arrays; all ranks must do the same")
         if resident is False:
             raise ValueError("resident=False needs files, which can be read again; an array is in memory anyway")
-        x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
+        x = check_array(na_as_nan(X), dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
         [partition] = _partitions.of_array(x, max(1, x.shape[0]), sample_weight)
         return partition._replace(name=f"the samples of rank {engine.rank}"), x.dtype
 
@@ -693,6 +693,8 @@ def _select(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
     with warnings.catch_warnings():
         # The table says it.
         warnings.simplefilter("ignore", ConvergenceWarning)
+        if comm.Get_rank() > 0:
+            warnings.filterwarnings("ignore", ".* are left out", UserWarning)
         selection = select(
             options.data,
             options.n_components,

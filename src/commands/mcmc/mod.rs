@@ -69,8 +69,7 @@ pub struct Mcmc {
     /// NaN in the data stands for a value that is missing; so does a field of text that is empty, NA, NaN or null, and
     /// a null of Parquet or Arrow
     ///
-    /// The likelihood of a sample is then that of its observed values, which is exact where values are missing at random. It is
-    /// computed on the CPU.
+    /// The likelihood of a sample is then that of its observed values, which is exact where values are missing at random.
     #[arg(long)]
     missing: bool,
     /// Number of components

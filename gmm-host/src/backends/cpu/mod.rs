@@ -178,9 +178,16 @@ fn find_isa(kernel: &str) -> Result<Isa> {
     })
 }
 
+/// More threads than any machine has cores.
+const MAX_THREADS: usize = 4096;
+
 fn start_threads(n_threads: usize) -> Result<Arc<ThreadPool>> {
     if n_threads == 0 {
         return Err(Error::Threads { n_threads, message: "at least one is needed".into() });
+    }
+    // The system may begin to start any number of threads, and end the process on the way.
+    if n_threads > MAX_THREADS {
+        return Err(Error::Threads { n_threads, message: format!("at most {MAX_THREADS} are started") });
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
     pool.map(Arc::new).map_err(|e| Error::Threads { n_threads, message: e.to_string() })

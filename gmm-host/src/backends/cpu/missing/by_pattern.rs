@@ -7,7 +7,7 @@ use super::completion;
 use super::few::FewRows;
 use crate::compensated::neumaier_sum;
 use crate::data::patterns::{Pattern, Patterns};
-use crate::evaluator::{check_features, most_probable};
+use crate::evaluator::{check_features, check_responsibilities, most_probable};
 use crate::model::marginal::Marginal;
 use crate::{
     CovarianceType, Description, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Samples, Statistics,
@@ -306,6 +306,7 @@ impl<'a> Evaluator for ByPattern<'a> {
     }
 
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+        check_responsibilities(self.n_samples(), mixture.n_components())?;
         let shares = (&mixture.weights() / mixture.weights().sum()).to_vec();
         let r = self.map(mixture, |group, rows, marginal| match (marginal, &mut group.engine) {
             (None, _) => Ok(shares.repeat(rows.rows.len())),

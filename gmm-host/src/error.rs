@@ -213,6 +213,23 @@ pub enum Error {
         /// The working precision.
         precision: &'static str,
     },
+    /// More memory than is left was asked for.
+    #[error(
+        "{what}, of shape {shape:?}, take {} of memory{}; {remedy}", crate::memory::in_words(*needed),
+        available.map_or_else(String::new, |left| format!(", and {} are left", crate::memory::in_words(left.into())))
+    )]
+    Memory {
+        /// What was to be made, in the plural.
+        what: String,
+        /// Its shape.
+        shape: Vec<usize>,
+        /// The bytes that it takes.
+        needed: u128,
+        /// The bytes that are left, where the system tells.
+        available: Option<u64>,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// Threads could not be started.
     #[error("{n_threads} threads cannot be used: {message}")]
     Threads {
@@ -238,7 +255,10 @@ pub enum Error {
         name: String,
     },
     /// A name that no device has.
-    #[error("there is no device `{name}`; use auto, cpu, reference, cuda or cuda:N")]
+    #[error(
+        "there is no device `{name}`; use auto, cpu, reference, cuda, cuda:N (the GPU of number N), or several: cuda:all, or a list \
+         such as cuda:0,2 or cuda:0,cpu"
+    )]
     UnknownDevice {
         /// The name asked for.
         name: String,

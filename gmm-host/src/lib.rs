@@ -23,7 +23,7 @@
 //!
 //! A module uses only modules that stand before it in this order:
 //!
-//! 1. `error`, `compensated`, `precision`;
+//! 1. `error`, `memory`, `compensated`, `precision`;
 //! 2. `model` (`linalg`, `covariances`, `mixture`, then `density` and `sampler`);
 //! 3. `statistics`, `metropolis`;
 //! 4. `data` (`samples`, `patterns`, `frame`);
@@ -43,6 +43,7 @@ mod fit;
 mod impute;
 #[cfg(feature = "linfa")]
 mod linfa;
+pub mod memory;
 mod metropolis;
 mod model;
 pub mod pairwise;

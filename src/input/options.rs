@@ -115,14 +115,8 @@ pub fn tuning_file() -> Option<PathBuf> {
 
 /// Half of the memory that this process may use, in bytes: what data and its copies take at most unless told otherwise.
 pub fn half_of_the_memory() -> u64 {
-    use sysinfo::{MemoryRefreshKind, RefreshKind, System};
-    let what = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
-    let limit = System::new_with_specifics(what).ok().map(|system| {
-        let total = system.total_memory();
-        system.cgroup_limits().map_or(total, |limits| limits.total_memory.min(total))
-    });
     // Where the system does not report its memory, 8 GiB is assumed.
-    limit.filter(|&bytes| bytes > 0).unwrap_or(8 << 30) / 2
+    gaussmix::memory::total().unwrap_or(8 << 30) / 2
 }
 
 /// Reads 1000, 500k, 64M, 8G or 2T, also as 8GB or 8GiB; the units are powers of 1024.

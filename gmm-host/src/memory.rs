@@ -1,0 +1,113 @@
+//! Whether there is memory for what a caller asks for, before it is allocated: an allocation that fails ends the process, and so does
+//! a system that has given more than it has.
+use crate::{Error, Result};
+use std::hint::black_box;
+use sysinfo::{MemoryRefreshKind, RefreshKind, System};
+
+/// What takes fewer bytes than this is not looked at.
+const SMALL: u128 = 64 << 20;
+
+/// Checks that an array of `shape`, with `element` bytes for each of its elements, has room in the memory that is left. `what` is what
+/// the error calls it, in the plural ("the draws of the missing values"), and `remedy` what the caller can do.
+///
+/// Shapes of less than 64 MiB are not looked at, so that a small call does not ask the system.
+///
+/// ```
+/// use gmm_host::{Error, memory};
+///
+/// assert!(memory::check("the samples", &[1000, 3], 8, "draw fewer").is_ok());
+/// let error = memory::check("the samples", &[usize::MAX, 3], 8, "draw fewer").unwrap_err();
+/// assert!(matches!(error, Error::Memory { .. }));
+/// ```
+///
+/// # Errors
+/// [`Error::Memory`].
+pub fn check(what: &str, shape: &[usize], element: usize, remedy: &'static str) -> Result<()> {
+    // Saturated it is more than any machine has.
+    let needed = shape.iter().fold(element as u128, |bytes, &length| bytes.saturating_mul(length as u128));
+    if needed < SMALL {
+        return Ok(());
+    }
+    let available = available();
+    // Beside what the system has, a limit of the process decides (`ulimit -v`), of which only an allocation tells. The compiler must not
+    // leave it out as unused.
+    let given = || usize::try_from(needed).is_ok_and(|n| black_box(&mut Vec::<u8>::new()).try_reserve_exact(n).is_ok());
+    if available.is_none_or(|available| needed <= available.into()) && given() {
+        return Ok(());
+    }
+    Err(Error::Memory { what: what.into(), shape: shape.to_vec(), needed, available, remedy })
+}
+
+/// The memory that this process may use, in bytes: the machine's, or less where its group of processes has a limit. None where the system
+/// does not tell.
+pub fn total() -> Option<u64> {
+    let system = system(MemoryRefreshKind::nothing().with_ram())?;
+    let (total, limits) = (system.total_memory(), system.cgroup_limits());
+    Some(limits.map_or(total, |limits| limits.total_memory.min(total))).filter(|&bytes| bytes > 0)
+}
+
+/// What is left of it and of the swap space, in bytes. None where the system does not tell.
+pub fn available() -> Option<u64> {
+    let system = system(MemoryRefreshKind::everything())?;
+    let left = Some(system.available_memory()).filter(|&bytes| bytes > 0)?;
+    // What the group has in the cache of files is given up where it is needed.
+    let limits = system.cgroup_limits();
+    let left = limits.map_or(left, |limits| limits.total_memory.saturating_sub(limits.rss).min(left));
+    Some(left.saturating_add(system.free_swap()))
+}
+
+fn system(what: MemoryRefreshKind) -> Option<System> {
+    System::new_with_specifics(RefreshKind::nothing().with_memory(what)).ok()
+}
+
+/// A number of bytes in words, for example `1.5 GiB`.
+pub fn in_words(bytes: u128) -> String {
+    const UNITS: [&str; 7] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let power = (bytes.max(1).ilog2() as usize / 10).min(UNITS.len() - 1);
+    let value = bytes as f64 / 1024f64.powi(power as i32);
+    match value {
+        _ if power == 0 => format!("{bytes} bytes"),
+        ..1e4 => format!("{} {}", (10.0 * value).round() / 10.0, UNITS[power]),
+        _ => format!("{value:.1e} {}", UNITS[power]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_has_memory() {
+        let (total, available) = (total().unwrap(), available().unwrap());
+        assert!(total > 1 << 27 && available > 1 << 24, "{total} {available}");
+    }
+
+    #[test]
+    fn more_than_there_is_is_an_error_and_less_is_not() {
+        let free = available().unwrap() as usize;
+        assert!(check("the samples", &[free / 4, 1], 1, "draw fewer").is_ok());
+        // Between the two lies what other processes take and free meanwhile.
+        for shape in [vec![8 * free, 1], vec![usize::MAX, usize::MAX, usize::MAX, 3], vec![1 << 40, 1 << 10]] {
+            let error = check("the samples", &shape, 8, "draw fewer").unwrap_err();
+            let text = error.to_string();
+            assert!(text.starts_with(&format!("the samples, of shape {shape:?}, take ")), "{text}");
+            assert!(text.ends_with("; draw fewer"), "{text}");
+        }
+        // An empty array takes nothing.
+        assert!(check("the samples", &[usize::MAX, 0], 8, "draw fewer").is_ok());
+    }
+
+    #[test]
+    fn sizes_in_words() {
+        for (bytes, words) in [
+            (0, "0 bytes"),
+            (1023, "1023 bytes"),
+            (1536, "1.5 KiB"),
+            (3 << 30, "3 GiB"),
+            (1 << 70, "1024 EiB"),
+            (1 << 100, "1.1e12 EiB"),
+        ] {
+            assert_eq!(in_words(bytes), words);
+        }
+    }
+}

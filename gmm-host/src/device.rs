@@ -133,7 +133,17 @@ impl Device {
         let free = gpus.map(|n| cuda::free_memory(n).ok()).collect::<Option<Vec<u64>>>()?;
         Some(free.len() as u64 * free.iter().min()?)
     }
+
+    /// Whether the memory of this GPU, or of these, takes samples of so many bytes now; false for a device that is no GPU or cannot be used.
+    /// Samples with `missing` values may take more there than on the host: each pattern of them begins with a multiple of four rows.
+    pub fn has_gpu_memory_for(self, bytes: u64, missing: bool) -> bool {
+        self.free_gpu_memory().is_some_and(|free| bytes.saturating_mul(if missing { PADDED } else { 1 }) <= free)
+    }
 }
+
+/// How many times the bytes of samples with missing values a GPU may need for them: every row may be a pattern of its own, and a column of
+/// weights comes with it.
+const PADDED: u64 = 5;
 
 /// Divides `n` rows over devices: equally over GPUs, of whose part the CPU gets a [`DeviceSet::GPU_SHARE`]th. Every device but
 /// the last gets a multiple of 4 rows where there are enough, and none gets no row: there are fewer ranges than devices, if need

@@ -228,7 +228,7 @@ pub enum Error {
         /// The bytes that are left, where the system tells.
         available: Option<u64>,
         /// What to do.
-        remedy: &'static str,
+        remedy: String,
     },
     /// Threads could not be started.
     #[error("{n_threads} threads cannot be used: {message}")]

@@ -1,6 +1,8 @@
 //! The interface of all backends.
 use crate::model::density::Density;
-use crate::{Error, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result, Rows, Statistics};
+use crate::{
+    Error, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result, Rows, Statistics, memory,
+};
 use ndarray::{Array1, Array2};
 
 /// The device and the kernel that an evaluator computes with.
@@ -158,9 +160,9 @@ pub trait Evaluator: Send {
     /// Unless a backend overrides it, this is computed on one core of the host, in float64.
     ///
     /// # Errors
-    /// [`Error::UnreachableSample`] where no component has a finite log-density.
+    /// [`Error::UnreachableSample`] where no component has a finite log-density; [`Error::Memory`].
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
-        let mut r = Array2::zeros((self.n_samples(), mixture.n_components()));
+        let mut r = responsibilities(self.n_samples(), mixture.n_components())?;
         for_each_sample(self, mixture, |row, log_p, log_sum| {
             if !log_sum.is_finite() {
                 return Err(Error::UnreachableSample { row });
@@ -170,6 +172,16 @@ pub trait Evaluator: Send {
         })?;
         Ok(r)
     }
+}
+
+/// Room for the responsibilities (N, K), all zero.
+///
+/// # Errors
+/// [`Error::Memory`].
+pub(crate) fn responsibilities(n_samples: usize, n_components: usize) -> Result<Array2<f64>> {
+    let shape = [n_samples, n_components];
+    memory::check("the probabilities of the components", &shape, size_of::<f64>(), "take fewer rows at a time")?;
+    Ok(Array2::zeros(shape))
 }
 
 /// The index of the largest value, the first of equals.

@@ -4,7 +4,7 @@ use crate::evaluator::check_features;
 use crate::model::density::Density;
 use crate::model::linalg;
 use crate::model::marginal::{Completion, block};
-use crate::{Covariances, Error, Mixture, Result, Samples};
+use crate::{Covariances, Error, Mixture, Result, Samples, memory};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, Axis};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -38,7 +38,7 @@ impl Mixture {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where the samples have another D than the mixture, [`Error::UnreachableSample`].
+    /// [`Error::ShapeMismatch`] where the samples have another D than the mixture, [`Error::UnreachableSample`], [`Error::Memory`].
     pub fn impute(&self, samples: &Samples<'_>) -> Result<Array2<f64>> {
         let d = self.n_features();
         let filled = self.fill(samples, None, |sample, out| {
@@ -104,6 +104,14 @@ impl Mixture {
         let (n, d) = (samples.n_samples(), samples.n_features());
         check_features(self, d)?;
         let copies = draws.unwrap_or(1);
+        // They are made pattern by pattern, and put in order then.
+        let numbers = 2 * size_of::<f64>();
+        memory::check(
+            "the samples without gaps",
+            &[copies, n, d],
+            numbers,
+            "take fewer draws or fewer rows at a time",
+        )?;
         let Patterns { order, groups } = Patterns::of(samples);
         let all: Vec<usize> = (0..d).collect();
         let filled = groups.par_iter().map(|Pattern { observed, rows }| {

@@ -22,7 +22,7 @@ const SMALL: u128 = 64 << 20;
 ///
 /// # Errors
 /// [`Error::Memory`].
-pub fn check(what: &str, shape: &[usize], element: usize, remedy: &'static str) -> Result<()> {
+pub fn check(what: &str, shape: &[usize], element: usize, remedy: &str) -> Result<()> {
     // Saturated it is more than any machine has.
     let needed = shape.iter().fold(element as u128, |bytes, &length| bytes.saturating_mul(length as u128));
     if needed < SMALL {
@@ -35,7 +35,7 @@ pub fn check(what: &str, shape: &[usize], element: usize, remedy: &'static str) 
     if available.is_none_or(|available| needed <= available.into()) && given() {
         return Ok(());
     }
-    Err(Error::Memory { what: what.into(), shape: shape.to_vec(), needed, available, remedy })
+    Err(Error::Memory { what: what.into(), shape: shape.to_vec(), needed, available, remedy: remedy.into() })
 }
 
 /// The memory that this process may use, in bytes: the machine's, or less where its group of processes has a limit. None where the system

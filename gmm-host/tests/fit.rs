@@ -403,7 +403,7 @@ fn samples_have_the_mixtures_moments() {
         // In parts the same.
         let mut sampler = m.sampler(42).unwrap();
         for (start, end) in [(0, 1), (1, 1), (1, 1000)] {
-            let (part, part_labels) = sampler.draw(end - start);
+            let (part, part_labels) = sampler.draw(end - start).unwrap();
             assert_eq!((part, &part_labels[..]), (x.slice(s![start..end, ..]).to_owned(), &labels[start..end]));
         }
         for c in 0..3 {

@@ -1,5 +1,6 @@
 //! NumPy's arrays as those of the engine.
-use gaussmix::{CovarianceType, Covariances, Mixture};
+use crate::errors::exception;
+use gaussmix::{CovarianceType, Covariances, Mixture, memory};
 use ndarray::{Array1, Array2, ArrayD, ArrayView, Dimension, Ix1, Ix2};
 use numpy::{Element, IntoPyArray, PyArray, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods, npyffi};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -47,7 +48,11 @@ pub fn view<'a, T: Element, D: Dimension>(x: &'a Bound<'_, PyArray<T, D>>) -> Ar
 
 /// Numbers of any kind and shape as float64 by rows.
 pub fn numbers(x: &Bound<'_, PyAny>) -> PyResult<ArrayD<f64>> {
-    let own = |x: &Bound<'_, PyArrayDyn<f64>>| Ok(view(&plain(x)?).as_standard_layout().into_owned());
+    let own = |x: &Bound<'_, PyArrayDyn<f64>>| {
+        // An array may say that it has more numbers than it holds (`np.broadcast_to`).
+        memory::check("the numbers", x.shape(), 2 * size_of::<f64>(), "give fewer at a time").map_err(exception)?;
+        Ok(view(&plain(x)?).as_standard_layout().into_owned())
+    };
     if let Ok(x) = x.cast::<PyArrayDyn<f64>>() {
         return own(x);
     }
@@ -83,7 +88,7 @@ pub fn covariances(covariance_type: CovarianceType, k: usize, d: usize, x: Array
             "the covariances must have the shape {expected:?} for the covariance type '{covariance_type}', but have {got:?}"
         )));
     }
-    Covariances::from_vec(covariance_type, k, d, x.into_raw_vec_and_offset().0).map_err(crate::errors::exception)
+    Covariances::from_vec(covariance_type, k, d, x.into_raw_vec_and_offset().0).map_err(exception)
 }
 
 /// The type that covariances of this shape have, if the shape tells.
@@ -116,7 +121,7 @@ pub fn mixture(
         Some(covariance_type) => covariance_type,
         None => covariance_type_of(sigma.shape(), k, d)?,
     };
-    Mixture::new(weights, means, covariances(covariance_type, k, d, sigma)?).map_err(crate::errors::exception)
+    Mixture::new(weights, means, covariances(covariance_type, k, d, sigma)?).map_err(exception)
 }
 
 /// Covariances, or what has their shape, as NumPy's array.
@@ -131,5 +136,5 @@ pub fn covariances_to_numpy<'py>(py: Python<'py>, covariances: &Covariances) -> 
 
 /// scikit-learn's name of a covariance type.
 pub fn covariance_type(name: &str) -> PyResult<CovarianceType> {
-    name.parse().map_err(crate::errors::exception)
+    name.parse().map_err(exception)
 }

@@ -4,9 +4,10 @@ use crate::errors::{exception, sampler_exception};
 use crate::mixture::Mixture;
 use crate::threads::compute;
 use gaussmix::mcmc::{
-    DataSummary, Model, Outcome, Posterior, Prior, Progress, Run, Sampler, Saved, Settings, Start, check_outputs,
+    DataSummary, Model, Outcome, Posterior, Prior, Progress, Run, Sampler, Saved, Settings, Start, Variable,
+    check_outputs,
 };
-use gaussmix::{Device, Element, Evaluator, GaussianMixtureParams, LoadOptions, Samples};
+use gaussmix::{Device, Element, Evaluator, GaussianMixtureParams, LoadOptions, Samples, memory};
 use numpy::{IntoPyArray, PyArrayDyn};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -61,8 +62,16 @@ impl ChainOptions {
         let (draws, thin) = (self.draws.unwrap_or(usual.draws), self.thin.unwrap_or(usual.thin));
         let settings = usual.chains(chains).warmup(warmup).draws(draws).thin(thin).seed(self.seed);
         settings.check(model.dim()).map_err(sampler_exception)?;
+        check_draws(model, &settings, settings.draws)?;
         Ok(settings)
     }
+}
+
+/// Whether there is memory for so many draws of each chain: as the run keeps them, and as arrays.
+fn check_draws(model: &Model, settings: &Settings, draws: usize) -> PyResult<()> {
+    let numbers = settings.sampler.statistics().len() + model.variables().iter().map(Variable::size).sum::<usize>();
+    let (shape, remedy) = ([settings.chains, draws, numbers], "make fewer of them, or raise thin and make fewer");
+    memory::check("the draws", &shape, 2 * size_of::<f64>(), remedy).map_err(exception)
 }
 
 struct Inner {
@@ -168,7 +177,9 @@ impl Chains {
 
     /// Changes the number of draws.
     fn set_draws(&self, draws: usize) -> PyResult<()> {
-        self.lock().run.set_draws(draws).map_err(sampler_exception)
+        let mut inner = self.lock();
+        check_draws(&inner.model, inner.run.settings(), draws)?;
+        inner.run.set_draws(draws).map_err(sampler_exception)
     }
 
     /// Writes what the command `gmm mcmc` writes.

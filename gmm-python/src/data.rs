@@ -153,7 +153,7 @@ fn load_within<'a>(
     static HALF_OF_THE_MEMORY: LazyLock<u64> = LazyLock::new(gaussmix::half_of_the_memory);
     let memory = memory.unwrap_or_else(|| *HALF_OF_THE_MEMORY);
     let bytes = n.saturating_mul(row);
-    if bytes <= memory || device.free_gpu_memory().is_some_and(|gpu| bytes <= gpu) {
+    if bytes <= memory || device.has_gpu_memory_for(bytes, samples.missing().is_some()) {
         return gaussmix::load(device, samples, options);
     }
     // No chunk stays on a device long enough for its speed to be measured.

@@ -1,7 +1,9 @@
 //! The engine's errors as Python's exceptions.
 use gaussmix::{Error, io, mcmc};
 use pyo3::create_exception;
-use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyPermissionError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{
+    PyFileNotFoundError, PyMemoryError, PyOSError, PyPermissionError, PyRuntimeError, PyValueError,
+};
 use pyo3::prelude::*;
 use std::io::ErrorKind;
 
@@ -13,8 +15,10 @@ create_exception!(
     PyValueError,
     "A mixture cannot be evaluated over the data in its number type."
 );
+create_exception!(_core, TooFewSamplesError, PyValueError, "There are fewer samples that count than components.");
 
-/// The exception for an error of the engine: `RuntimeError` for what the machine lacks, `ValueError` for what the caller gave.
+/// The exception for an error of the engine: `RuntimeError` for what the machine lacks, but `MemoryError` for memory, and `ValueError` for
+/// what the caller gave.
 pub fn exception(error: Error) -> PyErr {
     let error = match error {
         // What an object of Python raised that an evaluator asked.
@@ -31,6 +35,8 @@ pub fn exception(error: Error) -> PyErr {
         Error::NotPositiveDefinite { .. } | Error::BadComponent { .. } | Error::EmptyComponent { .. } => {
             IllDefinedError::new_err(text)
         }
+        Error::TooFewSamples { .. } => TooFewSamplesError::new_err(text),
+        Error::Memory { .. } => PyMemoryError::new_err(text),
         Error::NoCudaDevice { .. } | Error::Cuda { .. } | Error::Threads { .. } => PyRuntimeError::new_err(text),
         _ => PyValueError::new_err(text),
     }

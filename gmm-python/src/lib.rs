@@ -44,6 +44,14 @@ fn half_of_the_memory() -> u64 {
     gaussmix::half_of_the_memory()
 }
 
+/// Raises `MemoryError` where an array of this shape, with `element` bytes for each of its elements, has no room in the memory that is left.
+#[pyfunction]
+fn check_memory(what: &str, shape: Vec<u128>, element: usize, remedy: &str) -> PyResult<()> {
+    // A length beyond that of any array is as much too long as the longest.
+    let shape: Vec<usize> = shape.into_iter().map(|length| usize::try_from(length).unwrap_or(usize::MAX)).collect();
+    gaussmix::memory::check(what, &shape, element, remedy).map_err(errors::exception)
+}
+
 /// Runs the command `gmm` with its arguments, of which the first is its name, and gives its exit code.
 #[pyfunction]
 fn run_program(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
@@ -57,6 +65,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("NonFiniteError", py.get_type::<errors::NonFiniteError>())?;
     module.add("IllDefinedError", py.get_type::<errors::IllDefinedError>())?;
     module.add("OutOfRangeError", py.get_type::<errors::OutOfRangeError>())?;
+    module.add("TooFewSamplesError", py.get_type::<errors::TooFewSamplesError>())?;
     module.add_class::<chains::Chains>()?;
     module.add_class::<data::Data>()?;
     module.add_class::<fit::Fit>()?;
@@ -66,6 +75,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<statistics::Statistics>()?;
     module.add_function(wrap_pyfunction!(data::mean_score, module)?)?;
     module.add_function(wrap_pyfunction!(data::impute, module)?)?;
+    module.add_function(wrap_pyfunction!(check_memory, module)?)?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(free_gpu_memory, module)?)?;
     module.add_function(wrap_pyfunction!(half_of_the_memory, module)?)?;

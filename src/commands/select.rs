@@ -102,6 +102,10 @@ impl Select {
         let selection = selection.map_err(|e| source.advise(e, true));
         let selection = selection.with_context(|| self.training.data.table.describe())?;
         let seconds = begin.elapsed().as_secs_f64();
+        if let [first, .., last] | [first @ last] = selection.left_out[..] {
+            let which = if first == last { format!("K = {first} is") } else { format!("K from {first} to {last} are") };
+            text::note(format_args!("{which} left out: there are fewer samples that count"));
+        }
         if let Some(output) = &output {
             let own = source.restore_fit(&selection.fit)?;
             output.write_with_summary(&own.mixture, &FitSummary::from(&own).with_feature_names(source.names()))?;
@@ -153,7 +157,9 @@ impl Select {
             return gaussmix::select(evaluator, &params, &k, &self.covariance_type, self.criterion, callback);
         }
         // `k` has at least one element: the option is required, and no range is empty.
-        let (least, most) = (k[0], k[k.len() - 1]);
+        let (first, last) = (k[0], k[k.len() - 1]);
+        let most = k.iter().rev().copied().find(|&k| k <= evaluator.n_samples()).unwrap_or(last);
+        let least = first.min(most);
         let mut all: Option<Selection> = None;
         for &covariance_type in &self.covariance_type {
             let model = params.clone().n_components(most).covariance_type(covariance_type).check()?;
@@ -167,11 +173,13 @@ impl Select {
                 break;
             }
         }
-        all.ok_or(gaussmix::Error::BadParameter {
+        let mut all = all.ok_or(gaussmix::Error::BadParameter {
             name: "covariance_type",
             value: "an empty list".into(),
             remedy: "give at least one",
-        })
+        })?;
+        all.left_out = k.into_iter().filter(|&k| k > most).collect();
+        Ok(all)
     }
 
     /// A candidate in the data's units.

@@ -77,8 +77,7 @@ pub struct DataOptions {
     /// NaN in the data stands for a value that is missing; so does a field of text that is empty, NA, NaN or null, and
     /// a null of Parquet or Arrow
     ///
-    /// The likelihood of a sample is then that of its observed values, which is exact where values are missing at random. It is
-    /// computed on the CPU.
+    /// The likelihood of a sample is then that of its observed values, which is exact where values are missing at random.
     #[arg(long)]
     pub missing: bool,
     /// Memory that the data and its copies may take, such as 500M or 8G. Files that need more are read in chunks, again for

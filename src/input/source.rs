@@ -196,10 +196,8 @@ impl<'a> Input<'a> {
         let parts = 2 + in_device;
         let (row, part) = ((bytes / n.max(1) as u64).max(1), memory.saturating_sub(held) / parts);
         let fits = |copies: u64| held.saturating_add(copies) <= memory;
-        // The copy in the device's layout is not in this memory where it is on GPUs, which take samples with missing values under some
-        // covariances only.
-        let takes_gpus = !self.options.float64 && !self.options.missing;
-        let on_gpus = || takes_gpus && self.options.device.free_gpu_memory().is_some_and(|gpu| bytes <= gpu);
+        // The copy in the device's layout is not in this memory where it is on GPUs.
+        let on_gpus = || !self.options.float64 && self.options.device.has_gpu_memory_for(bytes, self.options.missing);
         let whole = fits(copies) || fits(copies - bytes) && on_gpus();
         if given.is_some() && !whole && part < row {
             bail!(

@@ -1,7 +1,7 @@
 //! The float64 evaluation that every other backend is compared with.
 use crate::compensated::{Sums, neumaier_sum};
 use crate::data::samples::check_rows;
-use crate::evaluator::{check_features, most_probable};
+use crate::evaluator::{check_features, most_probable, responsibilities};
 use crate::model::density::Density;
 use crate::model::marginal::Completion;
 use crate::{
@@ -192,7 +192,7 @@ impl Evaluator for ReferenceEvaluator {
         check_features(mixture, self.n_features())?;
         let mut density = Density::new(mixture);
         let mut log_p = vec![0.0; mixture.n_components()];
-        let mut r = Array2::zeros((self.n_samples(), mixture.n_components()));
+        let mut r = responsibilities(self.n_samples(), mixture.n_components())?;
         for (row, (x, mut r)) in self.x.outer_iter().zip(r.outer_iter_mut()).enumerate() {
             let total = density.evaluate(x, &mut log_p);
             if !total.is_finite() {

@@ -2,8 +2,12 @@
 use super::init::check_columns;
 use super::outcome::{Callback, Fit, Iteration};
 use super::params::{GaussianMixtureParams, GaussianMixtureValidParams, Start};
-use crate::{DataSource, Error, Evaluator, Result};
+use crate::{DataSource, Error, Evaluator, Result, memory};
 use std::ops::ControlFlow;
+
+/// How many arrays of the covariances' shape a fit has at a time, at least: covariances and their factors before and after an M-step, their
+/// statistics, and what the device has of them.
+const OF_A_FIT: usize = 6;
 
 impl GaussianMixtureParams {
     /// Checks the parameters and fits to an array (N, D), to [`Samples`](crate::Samples), or to the samples of an
@@ -69,6 +73,9 @@ impl GaussianMixtureValidParams {
             return Err(Error::TooFewSamples { n_samples, n_components });
         }
         self.check_features(evaluator.n_features())?;
+        let shape = self.covariance_type.shape(n_components, evaluator.n_features());
+        let remedy = "use fewer components, or a covariance type with fewer numbers";
+        memory::check("the parameters and statistics of the components", &shape, OF_A_FIT * size_of::<f64>(), remedy)?;
         let (mut best, mut present, runs) = match &self.start {
             None => (None, None, 0..self.n_init),
             Some(Start::At(mixture, _)) => (None, Some(Fit::new((**mixture).clone())), 0..1),

@@ -88,6 +88,8 @@ pub struct Selection {
     pub fit: Fit,
     /// Whether the callback stopped the search; the table then ends with the fit that it stopped.
     pub stopped: bool,
+    /// The numbers of components that were not tried, because there are fewer samples: ascending.
+    pub left_out: Vec<usize>,
 }
 
 impl Selection {
@@ -99,15 +101,19 @@ impl Selection {
         }
         self.table.extend(other.table);
         self.stopped |= other.stopped;
+        self.left_out.extend(other.left_out);
+        self.left_out.sort_unstable();
+        self.left_out.dedup();
         self
     }
 }
 
 /// Fits every K of `n_components` with every covariance type, otherwise with `params`, and selects the best by `criterion`,
-/// of equals the first. `callback` is called by each fit, and ends the search by breaking.
+/// of equals the first. `callback` is called by each fit, and ends the search by breaking. A K for which there are too few samples is
+/// left out ([`Selection::left_out`]).
 ///
 /// # Errors
-/// [`Error::BadParameter`] if there is nothing to try; as
+/// [`Error::BadParameter`] if there is nothing to try; [`Error::TooFewSamples`] if all K are left out; as
 /// [`GaussianMixtureValidParams::fit`](super::GaussianMixtureValidParams::fit).
 pub fn select(
     evaluator: &mut dyn Evaluator,
@@ -121,20 +127,30 @@ pub fn select(
     let mut models = Vec::new();
     for &t in covariance_types {
         for &k in n_components {
-            if k > evaluator.n_samples() {
-                return Err(Error::TooFewSamples { n_samples: evaluator.n_samples(), n_components: k });
-            }
             models.push(params.clone().n_components(k).covariance_type(t).check()?);
         }
     }
     let mut search = Search::new(criterion);
+    // What is known of the number of samples that count.
+    let mut too_few: Option<(usize, Error)> = None;
     for model in models {
-        let fit = model.fit_with(evaluator, callback)?;
+        let k = model.n_components();
+        let fit = match model.fit_with(evaluator, callback) {
+            Err(error @ Error::TooFewSamples { .. }) => {
+                search.left_out.push(k);
+                too_few = Some(too_few.take().filter(|(least, _)| *least <= k).unwrap_or((k, error)));
+                continue;
+            }
+            fit => fit?,
+        };
         if search.add(evaluator, fit)? {
             break;
         }
     }
-    search.finish()
+    match too_few {
+        Some((_, error)) if search.table.is_empty() => Err(error),
+        _ => search.finish(),
+    }
 }
 
 /// A selection to which fits are added.
@@ -143,11 +159,12 @@ pub(super) struct Search {
     table: Vec<Candidate>,
     best: Option<(usize, Fit)>,
     stopped: bool,
+    left_out: Vec<usize>,
 }
 
 impl Search {
     pub(super) fn new(criterion: Criterion) -> Self {
-        Self { criterion, table: Vec::new(), best: None, stopped: false }
+        Self { criterion, table: Vec::new(), best: None, stopped: false, left_out: Vec::new() }
     }
 
     /// Adds a fit, and returns whether its callback ended the search.
@@ -171,7 +188,9 @@ impl Search {
         Ok(self.stopped)
     }
 
-    pub(super) fn finish(self) -> Result<Selection> {
+    pub(super) fn finish(mut self) -> Result<Selection> {
+        self.left_out.sort_unstable();
+        self.left_out.dedup();
         let Some((best, fit)) = self.best else {
             return Err(Error::BadParameter {
                 name: "n_components or covariance_types",
@@ -179,6 +198,6 @@ impl Search {
                 remedy: "give at least one of each",
             });
         };
-        Ok(Selection { table: self.table, best, fit, stopped: self.stopped })
+        Ok(Selection { table: self.table, best, fit, stopped: self.stopped, left_out: self.left_out })
     }
 }

@@ -1,6 +1,6 @@
 //! Drawing samples from a mixture.
 use super::linalg;
-use crate::{Covariances, Error, Mixture, Result};
+use crate::{Covariances, Error, Mixture, Result, memory};
 use ndarray::{Array2, Axis};
 use rand::distr::weighted::WeightedIndex;
 use rand::{RngExt, SeedableRng};
@@ -43,16 +43,26 @@ impl Mixture {
     /// Unlike scikit-learn's, the samples are not sorted by component.
     ///
     /// # Errors
-    /// As [`sampler`](Self::sampler).
+    /// As [`sampler`](Self::sampler); [`Error::Memory`].
     pub fn sample(&self, n_samples: usize, seed: u64) -> Result<(Array2<f64>, Vec<usize>)> {
-        Ok(self.sampler(seed)?.draw(n_samples))
+        self.sampler(seed)?.draw(n_samples)
     }
 }
 
 impl Sampler<'_> {
     /// The next N samples (N, D) and the component (N,) that each came from.
-    pub fn draw(&mut self, n_samples: usize) -> (Array2<f64>, Vec<usize>) {
+    ///
+    /// # Errors
+    /// [`Error::Memory`] where there is no room for so many.
+    pub fn draw(&mut self, n_samples: usize) -> Result<(Array2<f64>, Vec<usize>)> {
         let d = self.mixture.n_features();
+        // The component of a sample is one more number.
+        memory::check(
+            "the samples and their components",
+            &[n_samples, d + 1],
+            size_of::<f64>(),
+            "draw fewer at a time",
+        )?;
         let mut x = Array2::zeros((n_samples, d));
         let mut labels = Vec::with_capacity(n_samples);
         let mut z = vec![0.0; d];
@@ -70,6 +80,6 @@ impl Sampler<'_> {
             }
             labels.push(c);
         }
-        (x, labels)
+        Ok((x, labels))
     }
 }

@@ -1,6 +1,6 @@
 //! What all inputs are checked for.
 use super::Number;
-use crate::{Error, Result};
+use crate::{Error, Result, memory};
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, Axis};
 
@@ -43,6 +43,14 @@ pub fn check_rows<T: Number>(what: &'static str, x: ArrayView2<'_, T>, rows: std
         }
     }
     Ok(())
+}
+
+/// Whether there is memory for a value of each row of `a` with each of `b`.
+///
+/// # Errors
+/// [`Error::Memory`].
+pub fn check_products<T: Number>(what: &str, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>) -> Result<()> {
+    memory::check(what, &[a.nrows(), b.nrows()], size_of::<T>(), "take fewer rows at a time")
 }
 
 /// # Errors

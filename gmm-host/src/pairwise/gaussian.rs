@@ -1,5 +1,5 @@
 //! The Gaussian kernel.
-use super::check::{check, check_rows, check_shape};
+use super::check::{check, check_products, check_rows, check_shape};
 use super::side::{Side, Task};
 use super::{Number, cpu, cuda, reference};
 use crate::{Device, Error, Result};
@@ -203,10 +203,11 @@ impl<T: Number> Centres<T> {
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`], [`Error::EmptyData`], [`Error::NonFinite`], [`Error::BadParameter`] as for
-    /// [`RowPairs::gaussian`], and [`Error::Cuda`] on a CUDA device.
+    /// [`RowPairs::gaussian`], [`Error::Memory`], and [`Error::Cuda`] on a CUDA device.
     pub fn gaussian(&mut self, kernel: &GaussianKernel, x: ArrayView2<'_, T>) -> Result<Array2<T>> {
         check_shape("the rows", x.dim(), (x.nrows(), self.centres.ncols()))?;
         check("the rows", x)?;
+        check_products("the kernel's values", x, self.centres.view())?;
         let mut out = Array2::from_elem((x.nrows(), self.centres.nrows()), T::default());
         let gamma = kernel.gamma_for::<T>()?;
         self.side.run(&mut CentresTask {

@@ -1,5 +1,5 @@
 //! Many inner products with one matrix.
-use super::check::{check, check_shape};
+use super::check::{check, check_products, check_shape};
 use super::side::{Side, Task};
 use super::{Number, cpu, cuda, reference};
 use crate::{Device, Result};
@@ -47,8 +47,10 @@ impl<T: Number> InnerProducts<T> {
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch), [`Error::EmptyData`](crate::Error::EmptyData),
-    /// [`Error::NonFinite`](crate::Error::NonFinite), and [`Error::Cuda`](crate::Error::Cuda) on a CUDA device.
+    /// [`Error::NonFinite`](crate::Error::NonFinite), [`Error::Memory`](crate::Error::Memory), and [`Error::Cuda`](crate::Error::Cuda) on
+    /// a CUDA device.
     pub fn products(&mut self, vectors: ArrayView2<'_, T>) -> Result<Array2<T>> {
+        check_products("the products", vectors, self.matrix.view())?;
         let mut out = Array2::from_elem((vectors.nrows(), self.n_rows()), T::default());
         self.products_into(vectors, out.as_slice_mut().unwrap_or_default())?;
         Ok(out)
@@ -60,7 +62,7 @@ impl<T: Number> InnerProducts<T> {
     /// As [`products`](Self::products).
     pub fn products_into(&mut self, vectors: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
         check_shape("the vectors", vectors.dim(), (vectors.nrows(), self.n_columns()))?;
-        let n = vectors.nrows() * self.n_rows();
+        let n = vectors.nrows().saturating_mul(self.n_rows());
         check_shape("the array of the products", (out.len(), 1), (n, 1))?;
         check("the vectors", vectors)?;
         self.side.run(&mut Products { matrix: self.matrix.view(), vectors, out })

@@ -67,8 +67,9 @@ impl Start {
     /// the ensemble, once) the posterior's rough standard deviations, so that no two chains begin at the same point.
     ///
     /// # Errors
-    /// [`Error::Start`], as [`Model::unconstrain`].
+    /// [`Error::Start`], as [`Model::unconstrain`]; [`Error::Host`] where there is no memory for so many chains.
     pub fn around(model: &Model, mixture: &Mixture, settings: &Settings) -> Result<Self> {
+        settings.check_memory(model.dim())?;
         let centre = model.unconstrain(mixture)?;
         let scale = model.typical_scale(&centre);
         let spread = if matches!(settings.sampler, Sampler::Ensemble { .. }) { 1.0 } else { 2.0 };
@@ -85,7 +86,7 @@ impl Start {
     /// A start with each chain at a draw from the prior.
     ///
     /// # Errors
-    /// [`Error::Start`], as [`Model::sample_prior`]; [`Error::Setting`] for no chains.
+    /// [`Error::Start`], as [`Model::sample_prior`]; as [`Settings::check`].
     pub fn from_prior(model: &Model, settings: &Settings) -> Result<Self> {
         settings.check(model.dim())?;
         let points: Vec<Vec<f64>> = (0..settings.chains)

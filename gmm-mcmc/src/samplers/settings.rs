@@ -1,7 +1,11 @@
 //! Which sampler a run uses, and for how long.
 use crate::error::setting;
 use crate::{Model, Result};
+use gmm_host::memory;
 use serde::{Deserialize, Serialize};
+
+/// Numbers that a chain has besides those of its points: most of them are its random numbers.
+const OF_A_CHAIN: usize = 64;
 
 /// A sampler, with the settings that it alone has.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -165,7 +169,7 @@ impl Settings {
     /// Checks the settings for a target of `dim` coordinates.
     ///
     /// # Errors
-    /// [`Error::Setting`](crate::Error::Setting).
+    /// [`Error::Setting`](crate::Error::Setting); [`Error::Host`](crate::Error::Host) where there is no memory for so many chains.
     pub fn check(&self, dim: usize) -> Result<()> {
         for (what, value) in
             [("the number of chains", self.chains), ("the number of draws", self.draws), ("thin", self.thin)]
@@ -174,6 +178,7 @@ impl Settings {
                 return setting(what, value, "at least 1 is needed");
             }
         }
+        self.check_memory(dim)?;
         match self.sampler {
             Sampler::Ensemble { stretch } => {
                 if !(stretch > 1.0 && stretch.is_finite()) {
@@ -204,6 +209,17 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is memory for the chains: the start, the present and the proposed point of each and what belongs to them, and
+    /// its random numbers.
+    ///
+    /// # Errors
+    /// That the engine has for memory.
+    pub(super) fn check_memory(&self, dim: usize) -> Result<()> {
+        let numbers = dim.saturating_mul(4).saturating_add(OF_A_CHAIN);
+        let checked = memory::check("the chains", &[self.chains, numbers], size_of::<f64>(), "use fewer chains");
+        Ok(checked?)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::backends::either_precision::Float32Evaluator;
 use crate::compensated::neumaier_sum;
 use crate::data::frame::Frame;
 use crate::data::samples::weight_scale;
-use crate::evaluator::check_features;
+use crate::evaluator::{check_features, responsibilities};
 use crate::{Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics};
 use ndarray::{Array1, Array2};
 use rayon::ThreadPool;
@@ -392,7 +392,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
 
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
         let k = mixture.n_components();
-        let mut out = Array2::zeros((self.data.n, k));
+        let mut out = responsibilities(self.data.n, k)?;
         let flat = out.as_slice_mut().unwrap_or_default();
         self.for_each_sample(mixture, flat, k, |isa, chunk, out| isa.run(Responsibilities { chunk, out }))?;
         match flat.chunks_exact(k).position(|row| row[0].is_nan()) {

@@ -29,7 +29,7 @@ enum AnyEngine<'a> {
     Missing(Box<MissingEngine<'a>>),
 }
 
-/// Samples, evaluated all by the same kernels: complete ones, and under diagonal and spherical covariances those with missing values.
+/// Samples on a GPU, complete ones or with missing values.
 #[derive(Debug)]
 pub(super) enum Complete<'a> {
     Float32(Box<EitherPrecision<'a, Float32<'a>>>),
@@ -104,12 +104,13 @@ impl<'a> CudaEvaluator<'a> {
     /// so are float64 samples for which [`CudaOptions::kernel`] asks for a kernel. For a mixture that needs float64, a second
     /// copy of the samples in float64 is taken to the device when it is first needed.
     ///
-    /// Samples with missing values are evaluated under diagonal and spherical covariances; they are taken to the device for the first
-    /// evaluation. Under other covariances an evaluation gives [`Error::Unsupported`](crate::Error::Unsupported).
+    /// Samples with missing values are taken to the device for the first evaluation: for diagonal and spherical covariances as they are,
+    /// for others in the order of their patterns of missing values.
     ///
     /// # Errors
     /// [`Error::NoCudaDevice`](crate::Error::NoCudaDevice); [`Error::Kernel`](crate::Error::Kernel) for a kernel of an unknown
-    /// name; [`Error::Unsupported`](crate::Error::Unsupported) for a memory limit too small for any chunk;
+    /// name; [`Error::Unsupported`](crate::Error::Unsupported) for a memory limit too small for any chunk, and from an evaluation under
+    /// full or tied covariances, where samples with missing values do not all fit into the device's memory;
     /// [`Error::Cuda`](crate::Error::Cuda) for a failure of the driver.
     pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
         let engine = match samples.missing() {

@@ -14,6 +14,7 @@ use super::plan::{Family, Variant};
 use super::source::Source;
 use crate::backends::cuda::device::layout::STRIDE;
 use crate::backends::device_parameters::DeviceParameters;
+use crate::evaluator::responsibilities;
 use crate::{Mixture, Result, Statistics};
 use cust::memory::{DeviceBuffer, DeviceCopy};
 use gmm_kernels::entries;
@@ -134,7 +135,7 @@ impl<T: Element> General<T> {
 
     pub fn predict_proba(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture) -> Result<Array2<f64>> {
         let ready = Ready::new(mixture, data)?;
-        let mut r = Array2::zeros((data.n(), ready.layout.k));
+        let mut r = responsibilities(data.n(), ready.layout.k)?;
         self.pass(data, &ready, Goal::Responsibilities(&mut r))?;
         Ok(r)
     }

@@ -26,7 +26,7 @@ use super::super::options::CudaOptions;
 use crate::backends::either_precision::{EitherPrecision, Float32Evaluator};
 use crate::data::frame::Frame;
 use crate::data::samples::weight_scale;
-use crate::evaluator::check_features;
+use crate::evaluator::{check_features, responsibilities};
 use crate::{Description, Error, Evaluator, Mixture, Precision, Result, Rows, Samples, Statistics, View};
 use arrangement::{Arrangement, Batch, Shape};
 use cust::memory::{DeviceBuffer, DeviceCopy};
@@ -643,7 +643,7 @@ impl<T: Element> Evaluator for ByPattern<'_, T> {
     }
 
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
-        let mut r = Array2::zeros((self.n_samples(), mixture.n_components()));
+        let mut r = responsibilities(self.n_samples(), mixture.n_components())?;
         self.evaluate(mixture, Goal::Responsibilities(&mut r))?;
         Ok(r)
     }

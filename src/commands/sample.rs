@@ -52,7 +52,7 @@ impl Sample {
         let mut tables = vec![(&output, size)];
         tables.extend(labels.as_ref().map(|labels| (labels, labels.size::<i64>(self.n, &component))));
         TableOutput::check_space(&tables)?;
-        let values = self.chunks(&mixture)?.map(|drawn| Ok(drawn?.0.into_raw_vec_and_offset().0));
+        let values = self.chunks(&mixture)?.map(|drawn| Ok::<_, gaussmix::Error>(drawn?.0.into_raw_vec_and_offset().0));
         if self.float32 {
             let values = values.map(|x| Ok::<_, gaussmix::Error>(x?.into_iter().map(|v: f64| v as f32).collect()));
             output.write(self.n, &columns, values)??;

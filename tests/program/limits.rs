@@ -212,7 +212,7 @@ fn long_names_are_shortened() {
         &["fit", &format!("{long}.csv"), "-k", "1"],
         &["fit", "y.csv", "-k", "1", "-o", &long],
         &["fit", "spaces.csv", "-k", "1"],
-        &["mcmc", "y.csv", "-k", "1", "-o", "run", "--order", &long],
+        &["mcmc", "y.csv", "-k", "1", "-o", "run", "--order", &long[1..]],
         &["score", "m.json", "y.csv", &format!("--{long}")],
         &["score", "m.json", "y.csv"],
         &[&long],

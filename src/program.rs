@@ -6,7 +6,7 @@ use crate::commands::Cli;
 use crate::terminal::{interrupt, text};
 use clap::Parser;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 
 /// Runs the program with its arguments, of which the first is its name, and gives its exit code: 0 after success, 1 after a
 /// failure, 2 for wrong options, 130 after Ctrl-C, SIGTERM or SIGHUP.
@@ -15,11 +15,7 @@ use std::io;
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
-        // Also what --help and --version print. Where stderr cannot be written to, the exit code alone tells of the failure.
-        Err(message) => {
-            let _ = message.print();
-            return message.exit_code().try_into().unwrap_or(FAILURE);
-        }
+        Err(message) => return show(&message),
     };
     #[cfg(feature = "rust-cuda")]
     if let Err(error) = crate::use_rust_cuda_kernels() {
@@ -38,12 +34,37 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         // Whoever read the output has closed the pipe (`gmm … | head`), which is no failure of this program.
         Err(error) if error.chain().any(is_broken_pipe) => SUCCESS,
         Err(error) => {
-            let message = text::escape_control_characters(&format!("{error:#}")).into_owned();
-            // Where stderr cannot be written to, the exit code alone tells of the failure.
-            let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("error: {message}\n"));
+            report_failure(&format!("{error:#}"));
             FAILURE
         }
     }
+}
+
+/// Shows what the parser of the options says: that they are wrong, or the text of --help or --version. Gives the exit code.
+fn show(message: &clap::Error) -> u8 {
+    let plain = message.to_string();
+    let short = text::message(&plain);
+    let shown = if short == plain {
+        message.print()
+    } else if message.use_stderr() {
+        io::stderr().write_all(short.as_bytes())
+    } else {
+        io::stdout().write_all(short.as_bytes())
+    };
+    // A part may be written only when the process ends, when nobody sees a failure.
+    match shown.and_then(|()| io::stdout().flush()) {
+        Err(error) if !message.use_stderr() && error.kind() != io::ErrorKind::BrokenPipe => {
+            report_failure(&format!("cannot write to standard output: {error}"));
+            FAILURE
+        }
+        // Where stderr cannot be written to, the exit code alone tells of the failure.
+        _ => message.exit_code().try_into().unwrap_or(FAILURE),
+    }
+}
+
+fn report_failure(message: &str) {
+    // Where stderr cannot be written to, the exit code alone tells of the failure.
+    let _ = writeln!(io::stderr(), "error: {}", text::message(message));
 }
 
 /// The exit code of a command that did what it was asked for.

@@ -52,9 +52,9 @@ impl Sample {
         let mut tables = vec![(&output, size)];
         tables.extend(labels.as_ref().map(|labels| (labels, labels.size::<i64>(self.n, &component))));
         TableOutput::check_space(&tables)?;
-        let values = self.chunks(&mixture)?.map(|drawn| drawn.map(|(x, _)| x.into_raw_vec_and_offset().0));
+        let values = self.chunks(&mixture)?.map(|drawn| Ok::<_, gaussmix::Error>(drawn?.0.into_raw_vec_and_offset().0));
         if self.float32 {
-            let values = values.map(|x| x.map(|x| x.into_iter().map(|v| v as f32).collect()));
+            let values = values.map(|x| Ok::<_, gaussmix::Error>(x?.into_iter().map(|v: f64| v as f32).collect()));
             output.write(self.n, &columns, values)??;
         } else {
             output.write(self.n, &columns, values)??;
@@ -64,7 +64,7 @@ impl Sample {
         if let Some(labels) = labels {
             // The samples are drawn a second time for their components, so that the components need not be in memory.
             let values = self.chunks(&mixture)?;
-            let values = values.map(|drawn| drawn.map(|(_, c)| c.into_iter().map(|c| c as i64).collect()));
+            let values = values.map(|drawn| Ok::<_, gaussmix::Error>(drawn?.1.into_iter().map(|c| c as i64).collect()));
             labels.write(self.n, &component, values)??;
             text::print(format_args!("their components written to {labels}"))?;
         }

@@ -31,13 +31,10 @@ pub fn refuse_overlap<'a>(
     Ok(())
 }
 
-/// Says which columns are not used because the model does not have them.
+/// Says how the table is read where that may surprise, and which columns are not used because the model does not have them.
 pub fn note_columns(table: &Table, data: &str) {
-    if !table.left_out().is_empty() {
-        text::note(format_args!(
-            "{data}: columns that the model does not have are left out: {}",
-            table.left_out().join(", ")
-        ));
+    for remark in table.remarks() {
+        text::note(format_args!("{data}: {remark}"));
     }
 }
 

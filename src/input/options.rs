@@ -1,13 +1,13 @@
 //! The options of every command that computes over data.
 use clap::Args;
-use gaussmix::io::{Decimal, Selection};
+use gaussmix::io::{Decimal, Selection, half_of_the_memory};
 use gaussmix::{Device, LoadOptions};
 use std::path::PathBuf;
 
 /// The files of the data, and which of their columns are features.
 #[derive(Debug, Clone, Args)]
 pub struct TableOptions {
-    /// The data (samples × features): .npy (float32 or float64), .csv, .tsv or .txt (also .gz or .zst), .parquet, .arrow,
+    /// The data (samples × features): .npy (numbers of any type), .csv, .tsv or .txt (also .gz or .zst), .parquet, .arrow,
     /// .feather or .arrows; several files, or a folder with its subfolders, are one data set; - is standard input (CSV, .npy or an
     /// Arrow IPC stream)
     #[arg(value_name = "DATA", required = true)]
@@ -110,12 +110,6 @@ pub fn tuning_file() -> Option<PathBuf> {
         Some(path) => Some(path.into()),
         None => Some(dirs::cache_dir()?.join("gmm").join("cuda-tuning.json")),
     }
-}
-
-/// Half of the memory that this process may use, in bytes: what data and its copies take at most unless told otherwise.
-pub fn half_of_the_memory() -> u64 {
-    // Where the system does not report its memory, 8 GiB is assumed.
-    gaussmix::memory::total().unwrap_or(8 << 30) / 2
 }
 
 /// Reads 1000, 500k, 64M, 8G or 2T, also as 8GB or 8GiB; the units are powers of 1024.

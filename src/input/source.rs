@@ -125,13 +125,19 @@ impl<'a> Input<'a> {
 
     /// Checks the weights, before any sample is read, and returns their sum; N if there are none.
     fn total_weight(&self, n: usize) -> anyhow::Result<f64> {
+        let Some((path, weights)) = &self.weights else { return Ok(n as f64) };
         if n == 0 {
             return Ok(0.0);
+        }
+        let place = || path.display().to_string();
+        if weights.len() != n {
+            let (expected, got) = (vec![n], vec![weights.len()]);
+            return Err(Error::ShapeMismatch { what: "sample weights", expected, got }).with_context(place);
         }
         // A column of zeros that takes no memory stands for the samples.
         let zero = arr0(0.0);
         let column = zero.broadcast((n, 1)).context("too many samples")?;
-        Ok(self.weighted(Samples::from_f64(column)?)?.total_weight())
+        Ok(Samples::from_f64(column)?.with_weights(weights.view()).with_context(place)?.total_weight())
     }
 
     fn dim(&self) -> (usize, usize) {

@@ -54,7 +54,18 @@ pub fn to_svg_with(
     let overlay = drawn().map_err(|e| anyhow!("the plot could not be drawn: {e}"))?;
     let end = svg.rfind("</svg>").unwrap_or(svg.len());
     svg.insert_str(end, &overlay);
-    Ok(svg)
+    Ok(without_forbidden_characters(svg))
+}
+
+/// Replaces characters that XML cannot hold, not even as references, by escapes such as `\u{1b}`: names of columns may have them.
+/// (XML 1.0, section 2.2.)
+fn without_forbidden_characters(svg: String) -> String {
+    let forbidden =
+        |c: char| matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');
+    if !svg.contains(forbidden) {
+        return svg;
+    }
+    svg.chars().map(|c| if forbidden(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
 }
 
 fn draw_log_log(root: &Area<'_>, title: &str, labels: (&str, &str), series: &[Series]) -> Drawn {
@@ -159,4 +170,18 @@ pub fn label(value: f64, (low, high): (f64, f64)) -> String {
     }
     let decimals = (-step.log10().floor()).clamp(0.0, 5.0) as usize;
     format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_makes_xml() {
+        let name = "a\u{1b}\u{0}\u{ffff}\u{c}<&>\"ü";
+        let series = [Series { name: name.into(), points: vec![(1.0, 2.0), (10.0, 3.0)] }];
+        let svg = log_log(name, (name, name), &series).unwrap();
+        assert!(svg.contains("\\u{1b}\\u{0}\\u{ffff}\\u{c}&lt;&amp;") && svg.contains('ü'), "{svg}");
+        assert!(!svg.contains(|c: char| c.is_control() && !"\n\r\t".contains(c)) && !svg.contains('\u{ffff}'));
+    }
 }

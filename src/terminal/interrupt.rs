@@ -11,8 +11,14 @@ static COMMAND_LOOKS: AtomicBool = AtomicBool::new(false);
 /// Whether a signal has come.
 static NOTED: AtomicBool = AtomicBool::new(false);
 
-/// Makes a signal end the program at once without leaving an unfinished file. To be called once in a process.
+/// Makes a signal end the program at once without leaving an unfinished file, and a file that grows beyond its limit (`ulimit -f`,
+/// SIGXFSZ) an error of the write. To be called once in a process.
 pub fn handle_signals() -> anyhow::Result<()> {
+    #[cfg(unix)]
+    // SAFETY: `signal` with SIG_IGN runs no code of this program, and SIGXFSZ may be ignored.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
     keep_ignoring_hangups(|| {
         ctrlc::set_handler(|| {
             if !COMMAND_LOOKS.load(Ordering::SeqCst) || NOTED.swap(true, Ordering::SeqCst) {

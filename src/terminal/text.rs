@@ -15,7 +15,25 @@ pub fn print(text: impl std::fmt::Display) -> io::Result<()> {
 /// Prints a note to stderr.
 pub fn note(text: impl std::fmt::Display) {
     // Where stderr cannot be written to, the note is lost and the work goes on.
-    let _ = writeln!(io::stderr(), "note: {}", escape_control_characters(&text.to_string()));
+    let _ = writeln!(io::stderr(), "note: {}", message(&text.to_string()));
+}
+
+/// A message as it is shown: without control characters, and with the middle of very long words left out, such as a name of thousands of
+/// characters that the message repeats.
+pub fn message(text: &str) -> String {
+    /// Longer than the paths that people use.
+    const LONGEST: usize = 400;
+    const KEPT: usize = 60;
+    let text = escape_control_characters(text);
+    let shorten = |word: &str| {
+        let count = word.chars().count();
+        if count <= LONGEST {
+            return word.to_string();
+        }
+        let (start, end) = (word.chars().take(KEPT), word.chars().skip(count - KEPT));
+        format!("{}…{}", start.collect::<String>(), end.collect::<String>())
+    };
+    text.split_inclusive(char::is_whitespace).map(shorten).collect()
 }
 
 /// Replaces control characters by escapes, except for line feeds, and characters that change the direction of writing. Text from
@@ -102,6 +120,16 @@ mod tests {
     fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(escape_control_characters("größer\nthan 1"), "größer\nthan 1");
         assert_eq!(escape_control_characters("a\x1b[2Jb\r\u{9b}\u{202e}"), "a\\u{1b}[2Jb\\r\\u{9b}\\u{202e}");
+    }
+
+    #[test]
+    fn long_words_are_shortened_in_messages() {
+        let path = format!("/{}: cannot open it\n", "folder/".repeat(50));
+        assert_eq!(message(&path), path);
+        let long = message(&format!("no device `{}`; use cpu", "ü".repeat(5000)));
+        assert!(long.starts_with("no device `üü") && long.ends_with("üü`; use cpu") && long.contains("ü…ü"), "{long}");
+        assert_eq!(long.chars().count(), 11 + 121 + 8);
+        assert_eq!(message("a\x1bb"), "a\\u{1b}b");
     }
 
     #[test]

@@ -209,8 +209,7 @@ fn cpu_seconds(id: u32) -> Option<f64> {
 /// Runs the program under a limit of the shell's `ulimit`, with two threads.
 #[cfg(target_os = "linux")]
 pub fn limited(folder: &Path, limit: &str, args: &[&str]) -> std::process::Output {
-    // With SIGXFSZ ignored, a write beyond the limit is an error and does not end the program.
-    let script = format!("trap '' XFSZ; ulimit {limit}; exec \"$0\" \"$@\"");
+    let script = format!("ulimit {limit}; exec \"$0\" \"$@\"");
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", &script, env!("CARGO_BIN_EXE_gmm")]).args(args);
     shell.current_dir(folder).env("RAYON_NUM_THREADS", "2").output().unwrap()

@@ -6,6 +6,8 @@ mod cli;
 mod common;
 mod files;
 mod fit;
+mod forms;
+mod limits;
 mod mcmc;
 mod missing;
 mod signals;

@@ -228,14 +228,14 @@ fn bad_input() {
     refused(path, &with(&["-k", "2", "--order", "x"]), &["--order: there is no column `x`", "give a number"]);
     fs::write(path.join("names.csv"), format!("x,y\n{rows}")).unwrap();
     let named = ["mcmc", "names.csv", "-k", "2", "--order", "z", "-o", "out"];
-    refused(path, &named, &["--order: there is no feature `z`; there are x, y"]);
+    refused(path, &named, &["--order: there is no feature `z`; the features are x, y"]);
     refused(path, &with(&["-k", "2", "--prior", "prior.json"]), &["prior", "component 0, column 0", "is 0"]);
     refused(path, &with(&["-k", "2", "--prior", "broken.json"]), &["broken.json", "line 1"]);
     refused(path, &with(&["-k", "2", "--prior", "none.json"]), &["none.json"]);
     refused(path, &with(&["-k", "2", "--init", "m.json"]), &["(2, 3)", "(2, 2)"]);
     refused(path, &with(&["-k", "2", "--covariance-type", "tied"]), &["full, diag and spherical"]);
     refused(path, &with(&["-k", "2", "--sampler", "ensemble", "--chains", "7"]), &["even number"]);
-    refused(path, &with(&["-k", "2", "--resume"]), &["out.npz"]);
+    refused(path, &with(&["-k", "2", "--resume"]), &["out", "no run is saved there", "start it without --resume"]);
     refused(path, &["mcmc", "x.csv", "-k", "2", "-o", "no/where"], &["no"]);
 
     // A finished run, and commands that must not resume it.

@@ -33,8 +33,8 @@ fn sigterm_keeps_a_selection_and_a_chain() {
     let note = ended_by("TERM", folder.path(), &[&select[..], &["-o", "m.json", "--device", "cpu"]].concat());
     assert!(note.starts_with("note: interrupted; the best of "), "{note}");
     let iris = data("iris.csv").display().to_string();
-    let chain = ["mcmc", &iris, "-k", "3", "--order", "2", "--sampler", "metropolis", "--draws", "100000000"];
-    let more = ["--warmup", "100", "--thin", "50", "--chains", "2", "--device", "cpu", "-o", "run"];
+    let chain = ["mcmc", &iris, "-k", "3", "--order", "2", "--sampler", "metropolis", "--draws", "1000000"];
+    let more = ["--warmup", "100", "--thin", "5000", "--chains", "2", "--device", "cpu", "-o", "run"];
     let note = ended_by("TERM", folder.path(), &[&chain[..], &more].concat());
     assert!(note.starts_with("note: interrupted; "), "{note}");
     assert_eq!(names(folder.path()), ["m.json", "run.partial-1.csv", "run.partial-2.csv", "run.partial.npz"]);
@@ -99,6 +99,101 @@ fn a_signal_leaves_no_unfinished_file() {
             assert_eq!((output.status.code(), output.stdout.len()), (code, 0), "{signal}");
             assert!(files(&path) == before, "{signal}, {out}: {:?}", names(&path));
         }
+    }
+}
+
+/// A run of a sampler has several results, which are all written before the first gets its name.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_killed_run_leaves_no_unfinished_result() {
+    let folder = folder();
+    let path = folder.path().canonicalize().unwrap();
+    if !has_unnamed_files(&path) {
+        return;
+    }
+    let iris = data("iris.csv").display().to_string();
+    let args =
+        ["mcmc", &iris, "-k", "2", "--sampler", "metropolis", "--warmup", "100", "--draws", "200000", "--thin", "1"];
+    let child = start(&path, &[&args[..], &["--chains", "2", "--device", "cpu", "-o", "run"]].concat());
+    // A result, not the journal, whose files have names from the beginning and are removed by the next run.
+    let named = |name: &str| name.starts_with("run.partial");
+    wait_for(&child, |id| {
+        let journal = names(&path).iter().any(|name| named(name));
+        !journal && writes(id, &path) || names(&path).iter().any(|name| !named(name))
+    });
+    kill("KILL", &child);
+    child.wait_with_output().unwrap();
+    let left: Vec<String> = names(&path).into_iter().filter(|name| !named(name)).collect();
+    assert_eq!(left, [""; 0]);
+}
+
+/// SIGXFSZ ends a program that does not ignore it, without a word.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limit_of_the_size_of_files_is_an_error() {
+    let folder = folder();
+    let model = data("iris3.json").display().to_string();
+    let iris = data("iris.csv").display().to_string();
+    for args in [
+        &["sample", &model, "-n", "100000", "-o", "x.npy"][..],
+        &["sample", &model, "-n", "100000", "-o", "x.csv"],
+        &["sample", &model, "-n", "100000", "-o", "x.parquet"],
+        &["mcmc", &iris, "-k", "1", "--warmup", "50", "--draws", "500", "--chains", "2", "-o", "run"],
+    ] {
+        let output = limited(folder.path(), "-f 8", args);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+        assert!(stderr.starts_with("error: ") && stderr.contains("File too large"), "{args:?}: {stderr}");
+        assert_eq!(names(folder.path()), [""; 0], "{args:?}");
+    }
+}
+
+/// What --help and --version print is a result too.
+#[cfg(target_os = "linux")]
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    for args in [&["--help"][..], &["fit", "--help"], &["--version"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_gmm"));
+        let output = program.args(args).stdout(full).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(stderr.contains("cannot write to standard output: No space left"), "{stderr}");
+        gmm(".").args(args).assert().success();
+    }
+}
+
+/// In a folder where everybody may write, a link of another user could lead to any file.
+#[test]
+fn links_of_other_users_are_not_followed() {
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+    let folder = folder();
+    let (open, target) = (folder.path().join("open"), folder.path().join("precious.csv"));
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::write(&target, "precious").unwrap();
+    let model = data("iris3.json").display().to_string();
+    let sample = |out: &Path| gmm(&folder).args(["sample", &model, "-n", "3", "-o"]).arg(out).assert();
+    // A link of one's own is followed.
+    symlink(&target, open.join("own.csv")).unwrap();
+    sample(&open.join("own.csv")).success();
+    assert!(fs::symlink_metadata(open.join("own.csv")).unwrap().is_symlink());
+    assert_ne!(fs::read_to_string(&target).unwrap(), "precious");
+    fs::write(&target, "precious").unwrap();
+    // Only root can make a link of somebody else.
+    let (link, way) = (open.join("other.csv"), open.join("way"));
+    symlink(&target, &link).unwrap();
+    symlink(folder.path(), &way).unwrap();
+    if lchown(&link, Some(12_345), None).is_err() || lchown(&way, Some(12_345), None).is_err() {
+        return;
+    }
+    // Also by way of one's own link, and of a folder.
+    symlink(&link, folder.path().join("chain.csv")).unwrap();
+    for out in [link.clone(), folder.path().join("chain.csv"), way.join("precious.csv")] {
+        let run = sample(&out).code(1);
+        let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+        assert!(stderr.contains("a link of another user"), "{}: {stderr}", out.display());
+        assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
     }
 }
 

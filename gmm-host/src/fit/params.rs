@@ -1,6 +1,6 @@
 //! The parameters of a fit, and their check.
 use super::outcome::Fit;
-use crate::{CovarianceType, Covariances, Device, Error, Freeze, Mixture, Result};
+use crate::{CovarianceType, Covariances, Device, Error, Freeze, Mixture, Result, memory};
 use ndarray::{Array1, Array2};
 
 /// How a fit finds its start, with scikit-learn's names. What a method needs of the data it takes from a random
@@ -329,19 +329,23 @@ impl GaussianMixtureValidParams {
             (_, Some(Covariances::Spherical(_)) | None) => 1,
             (_, Some(precisions)) => precisions.shape().last().copied().unwrap_or(1),
         };
-        let means = self.means_init.clone().unwrap_or_else(|| Array2::zeros((k, d)));
-        if means.nrows() != k {
+        if let Some(means) = self.means_init.as_ref().filter(|means| means.nrows() != k) {
             return Err(Error::ShapeMismatch { what: "means_init", expected: vec![k, d], got: means.shape().to_vec() });
         }
-        let weights = self.weights_init.clone().unwrap_or_else(|| Array1::from_elem(k, 1.0 / k as f64));
-        if weights.len() != k {
+        if let Some(weights) = self.weights_init.as_ref().filter(|weights| weights.len() != k) {
             return Err(Error::ShapeMismatch { what: "weights_init", expected: vec![k], got: vec![weights.len()] });
         }
+        if let Some(precisions) = &self.precisions_init {
+            precisions.check_type("precisions_init", self.covariance_type, k, d)?;
+        }
+        if self.weights_init.is_none() && self.means_init.is_none() && self.precisions_init.is_none() {
+            return Ok(());
+        }
+        memory::check("the initial parameters", &[k, d], 3 * size_of::<f64>(), "use fewer components")?;
+        let means = self.means_init.clone().unwrap_or_else(|| Array2::zeros((k, d)));
+        let weights = self.weights_init.clone().unwrap_or_else(|| Array1::from_elem(k, 1.0 / k as f64));
         let precisions = match &self.precisions_init {
-            Some(precisions) => {
-                precisions.check_type("precisions_init", self.covariance_type, k, d)?;
-                precisions.clone()
-            }
+            Some(precisions) => precisions.clone(),
             None => Covariances::isotropic(CovarianceType::Spherical, k, d, 1.0),
         };
         Mixture::from_precisions(weights, means, precisions).map(drop)

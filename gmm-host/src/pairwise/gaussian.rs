@@ -208,6 +208,7 @@ impl<T: Number> Centres<T> {
         check_shape("the rows", x.dim(), (x.nrows(), self.centres.ncols()))?;
         check_products("the kernel's values", x, self.centres.view())?;
         check("the rows", x)?;
+        check_products("the kernel's values", x, self.centres.view())?;
         let mut out = Array2::from_elem((x.nrows(), self.centres.nrows()), T::default());
         let gamma = kernel.gamma_for::<T>()?;
         self.side.run(&mut CentresTask {

@@ -88,7 +88,7 @@ impl Journal {
             None => {
                 let slot = self.slot.map_or(0, other);
                 let path = paths::log(&self.prefix, slot);
-                let file = File::create(&path).map_err(io_error(&path))?;
+                let file = create(&path).map_err(io_error(&path))?;
                 self.log.insert(Log { file, slot, phase, length: 0, hash: Sha256::new() })
             }
         };
@@ -133,13 +133,22 @@ impl Log {
     }
 }
 
+/// Makes a file in the place of an older one. A link that somebody has put there is not followed.
+fn create(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    File::options().write(true).create_new(true).open(path)
+}
+
 fn write_state(prefix: &Path, extent: &Extent, run: &Run) -> Result<()> {
     let path = paths::state(prefix);
     let write = || {
         let bytes = postcard::to_stdvec(&(FORMAT, extent, Snapshot::of(run))).map_err(io::Error::other)?;
         // The name is always the same, so that a program that is killed here again and again leaves one file only.
         let new = paths::new_state(prefix);
-        let mut file = File::create(&new)?;
+        let mut file = create(&new)?;
         file.write_all(&bytes)?;
         // The content must reach the disk before the name does.
         file.sync_all()?;

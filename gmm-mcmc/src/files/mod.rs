@@ -5,6 +5,7 @@ mod npz;
 mod paths;
 mod saved;
 mod snapshot;
+pub mod temporary;
 
 pub use journal::Journal;
 pub use saved::{Saved, check_outputs};

@@ -3,6 +3,7 @@
 //! All files of a run are first written under temporary names and then put in place, so that a failure leaves the files that were
 //! there. The module `paths` has their names; the module `journal` saves a run while it goes on.
 use super::paths::{self, damaged};
+use super::temporary::Temporary;
 use super::{csv, journal, npz};
 use crate::error::io_error;
 use crate::run::Run;
@@ -11,7 +12,6 @@ use crate::{Error, Result};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
 /// Checks, before a long run begins, that it can be saved under a prefix, with so many chains. With `overwrite` it may replace the
 /// files of an older run.
@@ -48,10 +48,10 @@ fn check_folder(prefix: &Path) -> Result<()> {
 }
 
 /// A new file in the folder of the results, to take the place of one of them.
-fn temporary(prefix: &Path) -> Result<NamedTempFile> {
+fn temporary(prefix: &Path) -> Result<Temporary> {
     let folder = paths::folder(prefix);
     // Only the kind of the error is passed on, because its text names the folder, as `Error::Io` does.
-    NamedTempFile::new_in(folder).map_err(|e| io_error(folder)(e.kind().into()))
+    Temporary::create(folder).map_err(|e| io_error(folder)(e.kind().into()))
 }
 
 /// An unfinished or finished run, read from its files.
@@ -72,10 +72,9 @@ impl Run {
         let finished = self.finished();
         let to = if finished { prefix.to_path_buf() } else { paths::partial(prefix) };
         let mut written = Vec::new();
-        let mut write = |path: PathBuf, fill: &dyn Fn(&mut File) -> io::Result<()>| -> Result<()> {
-            let mut file = temporary(prefix)?;
-            let result = fill(file.as_file_mut()).and_then(|()| file.as_file().sync_all());
-            result.map_err(io_error(&path))?;
+        let mut write = |path: PathBuf, fill: &dyn Fn(&File) -> io::Result<()>| -> Result<()> {
+            let file = temporary(prefix)?;
+            fill(file.file()).and_then(|()| file.file().sync_all()).map_err(io_error(&path))?;
             written.push((file, path));
             Ok(())
         };
@@ -85,8 +84,7 @@ impl Run {
         write(paths::npz(&to), &|file| npz::write(self, file))?;
         let mut in_place = Vec::new();
         for (file, path) in written {
-            make_readable(&file);
-            file.persist(&path).map_err(|e| io_error(&path)(e.error))?;
+            file.persist(&path).map_err(io_error(&path))?;
             in_place.push(path);
         }
         journal::remove(prefix);
@@ -100,23 +98,12 @@ impl Run {
     }
 }
 
-/// Lets everybody read a result. A temporary file can be read by its owner only, and remains so if this fails.
-fn make_readable(file: &NamedTempFile) {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let _ = file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644));
-    }
-    #[cfg(not(unix))]
-    let _ = file;
-}
-
 impl Saved {
     /// Reads the run that was saved under a prefix: the one that a [`Journal`](crate::Journal) saved while it went on; if there is none,
     /// the one that was stopped; if there is none either, the finished one, which can be made longer.
     ///
     /// # Errors
-    /// [`Error::Io`] if there is no run; [`Error::Resume`] if a file is damaged or of another version.
+    /// [`Error::Resume`] if there is no run, or a file is damaged or of another version; [`Error::Io`].
     pub fn load(prefix: &Path) -> Result<Self> {
         let state = paths::state(prefix);
         if state.exists() {
@@ -125,7 +112,15 @@ impl Saved {
         }
         let unfinished = paths::npz(&paths::partial(prefix));
         let path = if unfinished.exists() { unfinished } else { paths::npz(prefix) };
-        let file = File::open(&path).map_err(io_error(&path))?;
+        let file = File::open(&path).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => damaged(
+                prefix,
+                "no run is saved there: none was started with this prefix, or it ended before it was first saved (after ten \
+                 seconds); start it without --resume"
+                    .into(),
+            ),
+            _ => io_error(&path)(e),
+        })?;
         check_folder(prefix)?;
         let run = npz::read(file).map_err(|problem| damaged(&path, problem))?;
         Ok(Self { path, run })

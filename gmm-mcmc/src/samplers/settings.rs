@@ -4,6 +4,8 @@ use crate::{Model, Result};
 use gmm_host::memory;
 use serde::{Deserialize, Serialize};
 
+/// Matrices of a chain of Metropolis: the covariance of the draws, and its factor.
+const OF_A_PROPOSAL: usize = 2;
 /// Numbers that a chain has besides those of its points: most of them are its random numbers.
 const OF_A_CHAIN: usize = 64;
 
@@ -200,6 +202,10 @@ impl Settings {
                 }
             }
         }
+        if let Sampler::Metropolis { by_component: false } = self.sampler {
+            let (what, remedy) = ("the covariances of the proposals", "use fewer chains, or metropolis by component");
+            memory::check(what, &[self.chains, dim, dim], OF_A_PROPOSAL * size_of::<f64>(), remedy)?;
+        }
         if let Sampler::Nuts { target_accept, max_depth } = self.sampler {
             if !(target_accept > 0.0 && target_accept < 1.0) {
                 return setting("the target acceptance of NUTS", target_accept, "a number between 0 and 1 is needed");
@@ -209,6 +215,17 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    /// Checks that there is memory for all draws, of `dim` coordinates each: they stay in memory while a run goes on. A run that is to be
+    /// ended before it has made them need not be checked.
+    ///
+    /// # Errors
+    /// [`Error::Host`](crate::Error::Host).
+    pub fn check_draws(&self, dim: usize) -> Result<()> {
+        let width = dim.saturating_add(self.sampler.statistics().len());
+        let remedy = "make fewer draws, and let more iterations pass for each (thin)";
+        Ok(memory::check("the draws", &[self.chains, self.draws, width], size_of::<f64>(), remedy)?)
     }
 
     /// Whether there is memory for the chains: the start, the present and the proposed point of each and what belongs to them, and

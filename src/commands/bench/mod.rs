@@ -14,7 +14,7 @@ use anyhow::{anyhow, bail, ensure};
 use clap::Args;
 use crossover::Crossover;
 use gaussmix::io::Output;
-use gaussmix::{CovarianceType, Covariances, Device, Error, LoadOptions, Mixture, Samples, kernel_names};
+use gaussmix::{CovarianceType, Covariances, Device, Error, LoadOptions, Mixture, Samples, kernel_names, memory};
 use ndarray::{Array1, Array2, Array3, s};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -307,6 +307,12 @@ struct Problem {
 impl Problem {
     /// Of N, K and D.
     fn random([n, k, d]: [usize; 3], covariance_type: CovarianceType) -> anyhow::Result<Self> {
+        let remedy = "use fewer samples, components or features";
+        let per_set = [&[PARAMETER_SETS], &covariance_type.shape(k, d)[..]].concat();
+        let device_copies = 3;
+        memory::check("the samples and their copies", &[n, d], device_copies * size_of::<f32>(), remedy)?;
+        memory::check("the parameter sets with their factors", &per_set, 3 * size_of::<f64>(), remedy)?;
+        memory::check("the means of the parameter sets", &[PARAMETER_SETS, k, d], 3 * size_of::<f64>(), remedy)?;
         let mut rng = ChaCha8Rng::seed_from_u64(SEED);
         let means = Array2::from_shape_simple_fn((k, d), || 2.0 * rng.sample::<f64, _>(StandardNormal));
         let variances = Array2::from_shape_simple_fn((k, d), || rng.random_range(0.5..2.0));
@@ -335,9 +341,7 @@ impl Problem {
             CovarianceType::Diag => Covariances::Diag(variances.clone()),
             other => bail!("there are no random mixtures of type {}", other.name()),
         };
-        let mut values = Vec::new();
-        let size = n.checked_mul(d).filter(|&size| values.try_reserve_exact(size).is_ok());
-        ensure!(size.is_some(), "there is no memory for {n} samples × {d} features");
+        let mut values = Vec::with_capacity(n * d);
         for _ in 0..n {
             let component = rng.random_range(0..k);
             // The part that all features of the sample share.

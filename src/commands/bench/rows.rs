@@ -25,7 +25,7 @@ impl Row {
 /// Reads rows that `--json` printed.
 pub fn read_rows(path: &Path) -> anyhow::Result<Vec<Row>> {
     let place = || path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| format!("{}: cannot read it", place()))?;
+    let text = gaussmix::io::read_text(path)?;
     let rows: Vec<Row> = serde_json::from_str(&text).with_context(|| format!("{}: not rows of gmm bench", place()))?;
     for (i, row) in rows.iter().enumerate() {
         let usable = row.n > 0 && row.seconds.is_finite() && row.seconds > 0.0;

@@ -2,7 +2,7 @@
 use super::rows::Row;
 use crate::terminal::text;
 use gaussmix::pairwise::{GaussianKernel, InnerProducts, RowPairs};
-use gaussmix::{Device, Error};
+use gaussmix::{Device, Error, memory};
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -140,6 +140,15 @@ impl Workload {
 
 /// The median time of the work of a shape on a device.
 pub fn time(workload: Workload, device: Device, [n, d, k]: [usize; 3], budget: Duration) -> Result<f64, Error> {
+    let (a, b) = (n.saturating_mul(d), k.saturating_mul(d));
+    let (what, numbers) = match workload {
+        Workload::InnerProducts => (
+            "the vectors, the matrix, the products and their copies",
+            a.saturating_add(b).saturating_add(n.saturating_mul(k)),
+        ),
+        _ => ("the rows, their values and their copies", a.saturating_mul(2).saturating_add(n)),
+    };
+    memory::check(what, &[numbers], 2 * size_of::<f32>(), "use fewer or shorter rows")?;
     let timing = match workload {
         Workload::InnerProducts => {
             let (matrix, vectors) = (normal(1, k, d), normal(2, n, d));

@@ -161,6 +161,7 @@ impl Mcmc {
         let model = Model::new(self.k, self.covariance_type, &prior, self.order(&table)?, &data)?;
         let settings = self.settings(&model);
         settings.check(model.dim())?;
+        settings.check_draws(model.dim())?;
         let saved = if self.resume { Some(self.saved_run(&settings)?) } else { None };
         if saved.is_none() {
             mcmc::check_outputs(&self.output, settings.chains, self.overwrite)?;
@@ -284,13 +285,13 @@ impl Mcmc {
             [] => format!(
                 "--order: there is no column `{column}`; the data has no names, so give a number, counted from 0"
             ),
-            names => format!("--order: there is no feature `{column}`; there are {}", names.join(", ")),
+            _ => format!("--order: there is no feature `{column}`; the features are {}", table.names_in_words()),
         })
     }
 
     fn prior(&self) -> anyhow::Result<Prior> {
         let Some(path) = &self.prior else { return Ok(Prior::default()) };
-        let text = std::fs::read_to_string(path).with_context(|| format!("{}: cannot read it", path.display()))?;
+        let text = io::read_text(path)?;
         Prior::from_json(&text).with_context(|| path.display().to_string())
     }
 

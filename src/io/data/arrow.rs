@@ -47,11 +47,18 @@ pub(super) fn damaged(error: impl std::fmt::Display) -> Problem {
 
 /// The columns of a schema. float16 and float32 are read as float32, all other numbers as float64.
 pub(super) fn fields(schema: &Schema) -> Vec<Field> {
-    let fields = schema.fields().iter();
-    fields.map(|field| Field { name: Some(field.name().clone()), kind: kind(field.data_type()) }).collect()
+    // The names that pandas gives to indices that have none.
+    let is_index = |name: &str| name.starts_with("__index_level_") && name.ends_with("__");
+    let field = |field: &arrow_schema::FieldRef| Field {
+        name: Some(field.name().clone()),
+        kind: kind(field.data_type()),
+        is_index: is_index(field.name()),
+    };
+    schema.fields().iter().map(field).collect()
 }
 
-fn kind(data_type: &DataType) -> Kind {
+/// What a column of a type holds.
+pub(super) fn kind(data_type: &DataType) -> Kind {
     use DataType::*;
     let what = match data_type {
         Float16 | Float32 => return Kind::Number(Dtype::F32),

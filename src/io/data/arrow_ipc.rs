@@ -1,12 +1,13 @@
 //! Arrow IPC files, also called Feather (version 2).
 use super::arrow::{self, Batches, Grouped, damaged, guarded};
-use super::columns::Projection;
+use super::columns::{Kind, Projection, short};
 use super::file_stamp::FileStamp;
 use super::npy::read_exact_at;
 use crate::io::Problem;
 use arrow_ipc::reader::FileReaderBuilder;
 use arrow_ipc::{Block, Message, root_as_footer, root_as_message};
-use arrow_schema::Schema;
+use arrow_schema::{DataType, Field, Schema};
+use gmm_host::memory;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::Path;
@@ -83,7 +84,7 @@ fn read_places(file: &File, size: u64) -> Result<(Schema, Vec<i64>), Problem> {
         let skip = if bytes.starts_with(&[0xff; 4]) { 8 } else { 4 };
         let message = bytes.get(skip..).ok_or_else(|| damaged("a part has no header"))?;
         let message = root_as_message(message).map_err(damaged)?;
-        check_batch(message, body, |offset| read(at + header + offset, 8))
+        check_batch(message, &schema, body, |offset| read(at + header + offset, 8))
     };
     for block in footer.dictionaries().into_iter().flatten() {
         rows_of(block)?;
@@ -93,16 +94,19 @@ fn read_places(file: &File, size: u64) -> Result<(Schema, Vec<i64>), Problem> {
 }
 
 /// Makes sure that the lengths which the header of a batch claims are possible: those of its buffers in a body of so many bytes,
-/// and, by the first eight bytes of a compressed buffer, which `head` reads, those of what it is decompressed to. Gives the number
-/// of rows.
+/// by the first eight bytes of a compressed buffer, which `head` reads, those of what it is decompressed to, and those of its columns.
+/// Gives the number of rows.
 pub(super) fn check_batch(
     message: Message<'_>,
+    schema: &Schema,
     body: u64,
     head: impl Fn(u64) -> Result<Vec<u8>, Problem>,
 ) -> Result<i64, Problem> {
     let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
-    let batch = message.header_as_record_batch().or(dictionary);
-    let batch = batch.ok_or_else(|| damaged("a part is no record batch"))?;
+    let rows = message.header_as_record_batch();
+    let batch = rows.or(dictionary).ok_or_else(|| damaged("a part is no record batch"))?;
+    // Bytes of all buffers, decompressed.
+    let mut decompressed = 0usize;
     for buffer in batch.buffers().into_iter().flatten() {
         let within = buffer.offset() >= 0
             && buffer.length() >= 0
@@ -110,13 +114,64 @@ pub(super) fn check_batch(
         if !within {
             return Err(damaged("a buffer lies beyond its part"));
         }
+        let mut claimed = buffer.length();
         if batch.compression().is_some() && buffer.length() >= 8 {
-            let claimed = head(buffer.offset() as u64)?;
-            let claimed = claimed.try_into().map(i64::from_le_bytes).unwrap_or(i64::MAX);
+            claimed = head(buffer.offset() as u64)?.try_into().map(i64::from_le_bytes).unwrap_or(i64::MAX);
             if claimed > buffer.length().saturating_mul(MAX_RATIO) {
                 return Err(damaged("a buffer claims more than it can hold"));
             }
+            if claimed < 0 {
+                // It is not compressed, although others are.
+                claimed = buffer.length();
+            }
+        }
+        decompressed = decompressed.saturating_add(usize::try_from(claimed).unwrap_or(0));
+    }
+    memory::check("the columns of a record batch", &[decompressed], 1, "write it in smaller record batches")?;
+    let mut nodes = batch.nodes().into_iter().flatten().map(|node| node.length());
+    let differs = |length: Option<i64>| length != Some(batch.length());
+    match rows {
+        // Each column has a node, and after it those of its children.
+        Some(_) => {
+            for field in schema.fields() {
+                if differs(nodes.next()) {
+                    return Err(damaged(format_args!(
+                        "column `{}` has another number of rows than its record batch",
+                        short(field.name())
+                    )));
+                }
+                nodes.by_ref().take(descendants(field.data_type())).for_each(drop);
+            }
+        }
+        None if differs(nodes.next()) => {
+            return Err(damaged("a dictionary has another number of values than it claims"));
+        }
+        None => {}
+    }
+    let is_number = |field: &Arc<Field>| matches!(arrow::kind(field.data_type()), Kind::Number(_));
+    if rows.is_some() && schema.fields().iter().any(is_number) {
+        // A number takes a bit at least.
+        let most = i64::try_from(decompressed).unwrap_or(i64::MAX).saturating_mul(8);
+        if batch.length() > most {
+            return Err(damaged("a record batch claims more rows than it can hold"));
         }
     }
     Ok(batch.length())
+}
+
+/// How many nodes the children of a column have, and theirs.
+fn descendants(data_type: &DataType) -> usize {
+    let of = |field: &Field| 1 + descendants(field.data_type());
+    match data_type {
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::ListView(field)
+        | DataType::LargeListView(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::Map(field, _) => of(field),
+        DataType::Struct(fields) => fields.iter().map(|field| of(field)).sum(),
+        DataType::Union(fields, _) => fields.iter().map(|(_, field)| of(field)).sum(),
+        DataType::RunEndEncoded(ends, values) => of(ends) + of(values),
+        _ => 0,
+    }
 }

@@ -9,7 +9,8 @@ use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::root_as_message;
-use arrow_schema::SchemaRef;
+use arrow_schema::{Schema, SchemaRef};
+use gmm_host::memory;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -56,12 +57,12 @@ impl ArrowStream {
             None => guarded(|| Messages::begin(Stream::reopen(&self.path, self.stamp)?))?,
         };
         let Messages { mut content, stamp, mut decoder, .. } = messages;
-        let (needed, mut message) = (arrow::needed(projection), Buffer::default());
+        let (needed, schema, mut message) = (arrow::needed(projection), self.schema.clone(), Buffer::default());
         let mut next = move || -> Result<Option<RecordBatch>, Problem> {
             loop {
                 if message.is_empty() {
                     match read_message(content.as_mut())? {
-                        Some(bytes) => message = checked(bytes)?,
+                        Some(bytes) => message = checked(bytes, &schema)?,
                         None => return Ok(None),
                     }
                 }
@@ -117,6 +118,8 @@ impl MessageBytes {
 fn read_message(content: &mut dyn Read) -> Result<Option<MessageBytes>, Problem> {
     let mut bytes = Vec::new();
     let mut append = |bytes: &mut Vec<u8>, length: u64| {
+        let whole = usize::try_from(length).unwrap_or(usize::MAX);
+        memory::check("the bytes of a record batch", &[whole], 1, "write it in smaller record batches")?;
         let read = content.take(length).read_to_end(bytes).map_err(stream::problem)?;
         if read as u64 == length { Ok(()) } else { Err(damaged("it was cut short")) }
     };
@@ -143,10 +146,10 @@ fn read_message(content: &mut dyn Read) -> Result<Option<MessageBytes>, Problem>
 }
 
 /// The message of a batch, for the decoder. It takes memory for what the header claims, which is therefore checked first.
-fn checked(message: MessageBytes) -> Result<Buffer, Problem> {
+fn checked(message: MessageBytes, schema: &Schema) -> Result<Buffer, Problem> {
     let body = message.body();
     let header = root_as_message(message.header()).map_err(damaged)?;
-    check_batch(header, body.len() as u64, |offset| {
+    check_batch(header, schema, body.len() as u64, |offset| {
         let at = usize::try_from(offset).unwrap_or(usize::MAX);
         let head = at.checked_add(8).and_then(|end| body.get(at..end));
         head.map(<[u8]>::to_vec).ok_or_else(|| damaged("a buffer lies beyond its part"))

@@ -2,7 +2,9 @@
 use super::Data;
 use super::columns::Projection;
 use super::npy::Dtype;
+use crate::io::Problem;
 use ndarray::{Array2, ArrayView2};
+use std::collections::TryReserveError;
 
 /// The values of a column that identifies rows; `None` where a value is missing.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,10 +54,16 @@ impl Ids {
     }
 }
 
+fn no_memory(_: TryReserveError) -> Problem {
+    Problem::format("there is too little memory for its numbers; read fewer rows or columns at a time (--memory)")
+}
+
 /// Rows that were read: numbers in row-major order, and identifiers if there is a column of them.
 pub(super) struct Block {
     values: Values,
     ids: Option<Ids>,
+    /// Bytes of the texts that identify rows.
+    text_bytes: u64,
 }
 
 enum Values {
@@ -69,15 +77,30 @@ impl Block {
             Dtype::F32 => Values::F32(Vec::new()),
             Dtype::F64 => Values::F64(Vec::new()),
         };
-        Self { values, ids: None }
+        Self { values, ids: None, text_bytes: 0 }
     }
 
-    /// Reserves memory for so many numbers.
-    pub fn reserve(&mut self, count: usize) {
-        match &mut self.values {
-            Values::F32(values) => values.reserve_exact(count),
-            Values::F64(values) => values.reserve_exact(count),
-        }
+    /// Reserves memory for so many more numbers, and no more.
+    pub fn reserve(&mut self, count: usize) -> Result<(), Problem> {
+        let reserved = match &mut self.values {
+            Values::F32(values) => values.try_reserve_exact(count),
+            Values::F64(values) => values.try_reserve_exact(count),
+        };
+        reserved.map_err(no_memory)
+    }
+
+    /// Makes room for as many numbers again, at most for `most`, so that it grows here, where there may be too little memory.
+    pub fn grow(&mut self, most: usize) -> Result<(), Problem> {
+        let grown = match &mut self.values {
+            Values::F32(values) => values.try_reserve(values.len().min(most)),
+            Values::F64(values) => values.try_reserve(values.len().min(most)),
+        };
+        grown.map_err(no_memory)
+    }
+
+    /// Bytes of the texts that identify rows.
+    pub fn text_bytes(&self) -> u64 {
+        self.text_bytes
     }
 
     /// Bytes of the numbers, and of the texts that identify rows.
@@ -87,7 +110,7 @@ impl Block {
             Values::F64(values) => size_of_val(&values[..]),
         };
         let ids = self.ids.as_ref().map_or(0, |ids| ids.len() * size_of::<Option<String>>());
-        (numbers + ids) as u64
+        (numbers + ids) as u64 + self.text_bytes
     }
 
     /// Appends a number.
@@ -118,13 +141,19 @@ impl Block {
     /// Appends an identifier.
     pub fn push_text(&mut self, id: Option<String>) {
         match &mut self.ids {
-            Some(Ids::Texts(ids)) => ids.push(id),
+            Some(Ids::Texts(ids)) => {
+                self.text_bytes += id.as_ref().map_or(0, String::len) as u64;
+                ids.push(id);
+            }
             _ => self.append_ids(Ids::Texts(vec![id])),
         }
     }
 
     /// Appends identifiers. Where some are numbers and others are not, all become texts.
     pub fn append_ids(&mut self, more: Ids) {
+        if let Ids::Texts(texts) = &more {
+            self.text_bytes += texts.iter().flatten().map(String::len).sum::<usize>() as u64;
+        }
         self.ids = Some(match (self.ids.take(), more) {
             (None, more) => more,
             (Some(Ids::Integers(mut ids)), Ids::Integers(more)) => {

@@ -31,6 +31,8 @@ pub(super) struct Field {
     /// `None` where the file has no names.
     pub name: Option<String>,
     pub kind: Kind,
+    /// Whether it is an index of the rows that a library has written with them, and no feature unless it is named.
+    pub is_index: bool,
 }
 
 /// What a column holds.
@@ -53,6 +55,8 @@ pub(super) struct Projection {
     pub id: Option<usize>,
     /// The names of columns that the model does not have.
     pub left_out: Vec<String>,
+    /// The name of an index of the rows that is left out.
+    pub index: Option<String>,
     /// The element type that holds all features.
     pub dtype: Dtype,
 }
@@ -82,7 +86,8 @@ impl Selection {
             let mut found = (0..fields.len()).filter(|&column| name(column) == wanted);
             match (found.next(), found.next()) {
                 (Some(first), Some(second)) => Err(Problem::format(format!(
-                    "columns {first} and {second} (counted from 0) are both called `{wanted}`; give them different names"
+                    "columns {first} and {second} (counted from 0) are both called `{}`; give them different names",
+                    short(wanted)
                 ))),
                 (found, _) => Ok(found),
             }
@@ -91,7 +96,8 @@ impl Selection {
             find(wanted)?.ok_or_else(|| {
                 let counted = if named { "" } else { " (it has no names; columns are counted from 0)" };
                 Problem::format(format!(
-                    "--{option}: there is no column `{wanted}`; there are {}{counted}",
+                    "--{option}: there is no column `{}`; there are {}{counted}",
+                    short(wanted),
                     all_names()
                 ))
             })
@@ -103,12 +109,18 @@ impl Selection {
         let drop = given(&self.drop, "drop")?;
         let mut columns = given(&self.columns, "columns")?;
         if let Some(twice) = (1..columns.len()).find(|&i| columns[..i].contains(&columns[i])) {
-            return Err(Problem::format(format!("--columns names `{}` twice", self.columns[twice])));
+            return Err(Problem::format(format!("--columns names `{}` twice", short(&self.columns[twice]))));
         }
         if columns.is_empty() {
             let is_wanted = |column| named && wanted.is_some_and(|wanted| wanted.contains(&name(column)));
-            columns = (0..fields.len()).filter(|&column| Some(column) != id || is_wanted(column)).collect();
+            let is_feature = |column: usize| Some(column) != id && !fields[column].is_index;
+            columns = (0..fields.len()).filter(|&column| is_feature(column) || is_wanted(column)).collect();
         }
+        let left_out_index = |column: &usize| {
+            let unmentioned = Some(*column) != id && !drop.contains(column) && self.columns.is_empty();
+            fields[*column].is_index && unmentioned && !columns.contains(column)
+        };
+        let index = (0..fields.len()).find(left_out_index).map(name);
         columns.retain(|column| !drop.contains(column));
         if columns.is_empty() && !fields.is_empty() {
             return Err(Problem::format("no column is left that could be a feature"));
@@ -156,12 +168,12 @@ impl Selection {
         distinct.dedup();
         let names =
             (distinct.len() == names.len() && names.len() == columns.len() && !names.is_empty()).then_some(names);
-        Ok(Projection { columns, names, id, left_out, dtype })
+        Ok(Projection { columns, names, id, left_out, index, dtype })
     }
 }
 
 /// The beginning of a name, for an error.
-pub(super) fn short(name: &str) -> String {
+pub(in crate::io) fn short(name: &str) -> String {
     match name.char_indices().nth(MAX_LENGTH) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name.into(),
@@ -169,7 +181,7 @@ pub(super) fn short(name: &str) -> String {
 }
 
 /// Texts in a row, not too many of them.
-fn list(texts: impl Iterator<Item = String>) -> String {
+pub(super) fn list(texts: impl Iterator<Item = String>) -> String {
     let mut names: Vec<String> = texts.collect();
     let more = names.len().saturating_sub(MAX_LISTED);
     names.truncate(MAX_LISTED);
@@ -187,7 +199,10 @@ mod tests {
             "wide" => Kind::Number(Dtype::F64),
             _ => Kind::Number(Dtype::F32),
         };
-        names.iter().map(|name| Field { name: Some((*name).into()), kind: number(name) }).collect()
+        names
+            .iter()
+            .map(|name| Field { name: Some((*name).into()), kind: number(name), is_index: *name == "index" })
+            .collect()
     }
 
     fn texts(names: &[&str]) -> Vec<String> {
@@ -227,13 +242,44 @@ mod tests {
     }
 
     #[test]
+    fn an_index_of_the_rows_is_a_feature_only_where_it_is_named() {
+        let table = fields(&["index", "a", "b"]);
+        let resolve = |selection: Selection| {
+            let found = selection.resolve(&table).unwrap();
+            (found.columns, found.index)
+        };
+        let left_out = Some("index".to_string());
+        assert_eq!(resolve(Selection::default()), (vec![1, 2], left_out.clone()));
+        assert_eq!(
+            resolve(Selection { model: Some(texts(&["b", "a"])), ..Selection::default() }),
+            (vec![2, 1], left_out)
+        );
+        let named = Selection { columns: texts(&["a", "index"]), ..Selection::default() };
+        assert_eq!(resolve(named), (vec![1, 0], None));
+        assert_eq!(resolve(Selection { drop: texts(&["index"]), ..Selection::default() }), (vec![1, 2], None));
+        assert_eq!(resolve(Selection { id: Some("index".into()), ..Selection::default() }), (vec![1, 2], None));
+        let model = Selection { model: Some(texts(&["index", "a"])), ..Selection::default() };
+        assert_eq!(resolve(model), (vec![0, 1], None));
+    }
+
+    #[test]
+    fn long_names_are_shortened_in_errors() {
+        let long = "x".repeat(5000);
+        let table = fields(&[&long, "a", &long]);
+        for names in [texts(&[&long]), texts(&[&long[1..]])] {
+            let error = Selection { columns: names, ..Selection::default() }.resolve(&table).unwrap_err().to_string();
+            assert!(error.len() < 300 && error.contains("xxx…`"), "{error}");
+        }
+    }
+
+    #[test]
     fn names_that_repeat_or_are_missing() {
         let twice = fields(&["a", "b", "a"]);
         let found = Selection::default().resolve(&twice).unwrap();
         assert_eq!((found.columns, found.names), (vec![0, 1, 2], None));
         let asked = Selection { drop: texts(&["a"]), ..Selection::default() }.resolve(&twice);
         assert!(asked.unwrap_err().to_string().contains("columns 0 and 2"));
-        let unnamed = vec![Field { name: None, kind: Kind::Number(Dtype::F64) }; 3];
+        let unnamed = vec![Field { name: None, kind: Kind::Number(Dtype::F64), is_index: false }; 3];
         let found = Selection { drop: texts(&["1"]), ..Selection::default() }.resolve(&unnamed).unwrap();
         assert_eq!((found.columns, found.names), (vec![0, 2], None));
         // Without names the order is that of the model.

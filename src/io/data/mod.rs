@@ -15,6 +15,7 @@ mod table;
 pub use arrow::panics_are_caught;
 pub use block::Ids;
 pub use columns::Selection;
+pub(super) use columns::short;
 pub use csv::Decimal;
 pub use npy::write_npy;
 pub use table::{Contents, DataFile, Table};
@@ -103,9 +104,13 @@ impl Data {
 
 /// Reads a data set (N, D) into memory.
 ///
-/// * `.npy`: float32 or float64, either byte order, C or Fortran order.
-/// * `.csv`, `.tsv`, `.txt`: numbers separated by commas, tabs, semicolons, vertical bars or spaces, read as float64. The first line
-///   is a header if none of its fields is a number. Empty lines are skipped.
+/// * `.npy`: float16, float32 and float64, integers and booleans, either byte order, C or Fortran order. float16 and float32 are read as
+///   float32, other types as float64.
+/// * `.csv`, `.tsv`, `.txt`: numbers separated by commas, tabs, semicolons, vertical bars or spaces, read as float64. The text is in
+///   UTF-8, or in UTF-16 with its mark. The first line is a header if none of its fields is a number. Empty lines are skipped, and so
+///   are lines at the beginning that begin with `#`; the last of these is the header if it has as many names as there are columns. A
+///   separator at the end of all lines separates nothing. A first column without a name, where the others have names, is an index of
+///   the rows, and no feature unless [`Selection::columns`] names it `column 0`; pandas' `__index_level_0__` likewise.
 /// * `.parquet`; `.arrow`, `.feather` or `.arrows` (Arrow IPC, files and streams): float16 and float32 as float32, other numbers as
 ///   float64.
 /// * `.npy`, text and `.arrows` may be compressed by gzip or Zstandard (`.csv.gz`, `.csv.zst`). The path `-` stands for standard input.
@@ -116,7 +121,7 @@ impl Data {
 /// # Errors
 /// If the file cannot be read, has none of these formats, is cut short or changes while it is read; the error names the file and
 /// the place. Memory is taken in proportion to the size of the file, whatever its header claims; a compressed file may hold a
-/// thousand times its size.
+/// thousand times its size, but is refused where that is more than half of the machine's memory.
 pub fn read_data(path: impl AsRef<Path>) -> Result<Data> {
     Ok(Table::open(&[path], &Selection::default())?.read()?.data)
 }

@@ -1,23 +1,26 @@
 //! NumPy's array files.
 use super::Data;
+use super::columns::short;
 use super::file_stamp::FileStamp;
 use super::npy_header::Header;
+use super::stream;
 use crate::io::Problem;
 use bytemuck::Pod;
+use gmm_host::memory;
 use ndarray::{Array2, ArrayD, IxDyn, ShapeBuilder};
 use ndarray_npy::npy::header as numpy;
 use ndarray_npy::{WritableElement, WriteNpyError, WriteNpyExt};
 use py_literal::Value;
 use rayon::prelude::*;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
 /// Bytes of one call of the system. A larger array is read by several threads, a piece each.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// The element types that are read.
+/// The element types of data: float16 and float32 are read as float32, all other numbers as float64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::io) enum Dtype {
     F32,
@@ -28,15 +31,104 @@ pub(in crate::io) enum Dtype {
 pub(super) trait Element: Pod + Send + Sync {
     /// The same element with its bytes in the opposite order.
     fn swapped(self) -> Self;
+
+    /// The nearest number.
+    fn nearest(value: f64) -> Self;
+}
+
+/// How the elements of an array are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stored {
+    kind: Kind,
+    /// Bytes of an element, at most 8.
+    size: usize,
+    /// Whether the order of the bytes of an element is not that of this machine.
+    swap_bytes: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Boolean,
+    Signed,
+    Unsigned,
+    Float,
+}
+
+impl Stored {
+    /// The types whose elements are numbers: integers and floating-point numbers of at most 64 bits, and truth values.
+    fn of(header: &Header) -> Result<Self, Problem> {
+        let (kind, size, big) = header.element().unwrap_or(('?', 0, false));
+        let kind = match (kind, size) {
+            ('b', 1) => Kind::Boolean,
+            ('i', 1 | 2 | 4 | 8) => Kind::Signed,
+            ('u', 1 | 2 | 4 | 8) => Kind::Unsigned,
+            ('f', 2 | 4 | 8) => Kind::Float,
+            _ => {
+                return Err(Problem::format(format!(
+                    "the array's type is {} where integers, booleans, float16, float32 or float64 are needed; save \
+                     x.astype('float64')",
+                    short(&header.descr)
+                )));
+            }
+        };
+        Ok(Self { kind, size: size as usize, swap_bytes: big != cfg!(target_endian = "big") })
+    }
+
+    /// The type that the elements are read as.
+    fn dtype(self) -> Dtype {
+        if self.kind == Kind::Float && self.size <= 4 { Dtype::F32 } else { Dtype::F64 }
+    }
+
+    /// The number that is stored in these bytes, [`size`](Self::size) of them.
+    fn number(self, bytes: &[u8]) -> f64 {
+        let mut all = [0; 8];
+        let (Some(used), true) = (all.get_mut(..self.size), bytes.len() == self.size) else { return f64::NAN };
+        used.copy_from_slice(bytes);
+        if self.swap_bytes != cfg!(target_endian = "big") {
+            used.reverse();
+        }
+        let bits = u64::from_le_bytes(all);
+        match (self.kind, self.size) {
+            (Kind::Boolean, _) => f64::from(bits != 0),
+            (Kind::Unsigned, _) => bits as f64,
+            (Kind::Signed, size) => {
+                let unused = 64 - 8 * size;
+                ((bits << unused).cast_signed() >> unused) as f64
+            }
+            (Kind::Float, 2) => half::f16::from_bits(bits as u16).to_f64(),
+            (Kind::Float, 4) => f64::from(f32::from_bits(bits as u32)),
+            (Kind::Float, _) => f64::from_bits(bits),
+        }
+    }
+
+    /// Whether elements are stored as `T` has them in memory, but for the order of their bytes.
+    fn is_as<T: Element>(self) -> bool {
+        self.kind == Kind::Float && self.size == size_of::<T>()
+    }
+
+    /// Fills `out` with the elements that are stored in `bytes`.
+    fn decode<T: Element>(self, bytes: &[u8], out: &mut [T]) {
+        for (out, bytes) in out.iter_mut().zip(bytes.chunks_exact(self.size)) {
+            *out = T::nearest(self.number(bytes));
+        }
+    }
 }
 
 impl Element for f32 {
+    fn nearest(value: f64) -> Self {
+        value as f32
+    }
+
     fn swapped(self) -> Self {
         Self::from_bits(self.to_bits().swap_bytes())
     }
 }
 
 impl Element for f64 {
+    fn nearest(value: f64) -> Self {
+        value
+    }
+
     fn swapped(self) -> Self {
         Self::from_bits(self.to_bits().swap_bytes())
     }
@@ -49,23 +141,21 @@ pub(super) struct Npy {
     file: File,
     stamp: FileStamp,
     header: Header,
-    dtype: Dtype,
-    /// Whether the order of the bytes of an element is not that of this machine.
-    swap_bytes: bool,
+    stored: Stored,
 }
 
 impl Npy {
-    /// Opens an array of float32 or float64 and makes sure that the file has the size that its header implies.
+    /// Opens an array of numbers and makes sure that the file has the size that its header implies.
     pub fn open(path: &Path) -> Result<Self, Problem> {
         let (mut file, stamp) = FileStamp::open(path)?;
         let header = Header::read(&mut file)?;
-        let (dtype, swap_bytes) = dtype(&header)?;
-        header.check_size(dtype.size(), stamp.size().saturating_sub(header.start))?;
-        Ok(Self { file, stamp, header, dtype, swap_bytes })
+        let stored = Stored::of(&header)?;
+        header.check_size(stored.size as u64, stamp.size().saturating_sub(header.start))?;
+        Ok(Self { file, stamp, header, stored })
     }
 
     pub fn dtype(&self) -> Dtype {
-        self.dtype
+        self.stored.dtype()
     }
 
     /// Length of each dimension.
@@ -73,22 +163,22 @@ impl Npy {
         &self.header.shape
     }
 
-    /// Reads the whole array; `T` must be its element type.
+    /// Reads the whole array; `T` must hold its [`dtype`](Self::dtype).
     pub fn read<T: Element>(&self) -> Result<ArrayD<T>, Problem> {
-        let mut values = vec![T::zeroed(); self.header.shape.iter().product()];
+        let mut values = zeros(&self.header.shape)?;
         self.fill(&mut values, 0)?;
         self.stamp.check(&self.file)?;
         array(&self.header, values)
     }
 
-    /// Reads some rows of a two-dimensional array, in the file's memory order; `T` must be its element type.
+    /// Reads some rows of a two-dimensional array, in the file's memory order; `T` must hold its [`dtype`](Self::dtype).
     ///
     /// # Panics
     /// If the array has another number of dimensions, or fewer rows.
     pub fn rows<T: Element>(&self, rows: Range<usize>) -> Result<Array2<T>, Problem> {
         let &[n, d] = self.shape() else { panic!("rows of an array of shape {:?}", self.shape()) };
         assert!(rows.start <= rows.end && rows.end <= n, "rows {rows:?} of {n}");
-        let mut values = vec![T::zeroed(); rows.len() * d];
+        let mut values = zeros(&[rows.len(), d])?;
         if self.header.fortran {
             for (column, part) in values.chunks_mut(rows.len().max(1)).enumerate() {
                 self.fill(part, column * n + rows.start)?;
@@ -103,7 +193,7 @@ impl Npy {
 
     /// Reads some rows of a two-dimensional array. Errors and panics: as [`rows`](Self::rows).
     pub fn data(&self, rows: Range<usize>) -> Result<Data, Problem> {
-        match self.dtype {
+        match self.dtype() {
             Dtype::F32 => self.rows(rows).map(Data::F32),
             Dtype::F64 => self.rows(rows).map(Data::F64),
         }
@@ -111,16 +201,25 @@ impl Npy {
 
     /// Reads as many elements as `out` has room for, beginning with element number `first` (counted from 0).
     fn fill<T: Element>(&self, out: &mut [T], first: usize) -> Result<(), Problem> {
-        let piece = PIECE_BYTES / size_of::<T>();
+        let (piece, size) = (PIECE_BYTES / size_of::<T>(), self.stored.size);
         out.par_chunks_mut(piece).enumerate().try_for_each(|(i, part)| {
-            let offset = self.header.start + ((first + i * piece) * size_of::<T>()) as u64;
-            read_exact_at(&self.file, bytemuck::cast_slice_mut(part), offset).map_err(|e| match e.kind() {
-                // The file had the right size when it was opened.
-                io::ErrorKind::UnexpectedEof => Problem::Changed,
-                _ => Problem::io("read it")(e),
-            })?;
-            if self.swap_bytes {
-                part.iter_mut().for_each(|v| *v = v.swapped());
+            let offset = self.header.start + ((first + i * piece) * size) as u64;
+            let read = |bytes: &mut [u8]| {
+                read_exact_at(&self.file, bytes, offset).map_err(|e| match e.kind() {
+                    // The file had the right size when it was opened.
+                    io::ErrorKind::UnexpectedEof => Problem::Changed,
+                    _ => Problem::io("read it")(e),
+                })
+            };
+            if self.stored.is_as::<T>() {
+                read(bytemuck::cast_slice_mut(part))?;
+                if self.stored.swap_bytes {
+                    part.iter_mut().for_each(|v| *v = v.swapped());
+                }
+            } else {
+                let mut bytes = vec![0; part.len() * size];
+                read(&mut bytes)?;
+                self.stored.decode(&bytes, part);
             }
             Ok(())
         })
@@ -145,65 +244,66 @@ pub(super) fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) ->
     Ok(())
 }
 
-/// Reads an array of either type from the bytes of a .npy, as float64.
+/// Zeros for an array, if there is memory for it: a file may be longer than what stands in it.
+fn zeros<T: Element>(shape: &[usize]) -> Result<Vec<T>, Problem> {
+    memory::check("the numbers of the array", shape, size_of::<T>(), "read fewer rows or columns at a time")?;
+    Ok(vec![T::zeroed(); shape.iter().product()])
+}
+
+/// Reads an array of numbers from the bytes of a .npy, as float64.
 pub(in crate::io) fn parse(bytes: &[u8]) -> Result<ArrayD<f64>, Problem> {
-    Ok(match parse_as_stored(bytes)? {
-        Stored::F32(x) => x.mapv(f64::from),
-        Stored::F64(x) => x,
-    })
-}
-
-/// Reads a data set from the bytes of a .npy.
-pub(super) fn parse_data(bytes: &[u8]) -> Result<Data, Problem> {
-    fn matrix<T>(x: ArrayD<T>) -> Result<Array2<T>, Problem> {
-        super::matrix_shape(x.shape())?;
-        x.into_dimensionality().map_err(|e| Problem::format(e.to_string()))
-    }
-    Ok(match parse_as_stored(bytes)? {
-        Stored::F32(x) => Data::F32(matrix(x)?),
-        Stored::F64(x) => Data::F64(matrix(x)?),
-    })
-}
-
-/// An array of either type.
-enum Stored {
-    F32(ArrayD<f32>),
-    F64(ArrayD<f64>),
-}
-
-fn parse_as_stored(bytes: &[u8]) -> Result<Stored, Problem> {
     let (header, body) = split(bytes)?;
-    let (dtype, swap) = dtype(&header)?;
-    header.check_size(dtype.size(), body.len() as u64)?;
-    fn decode<T: Element>(header: &Header, body: &[u8], swap: bool) -> Result<ArrayD<T>, Problem> {
-        let values = body.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
-        array(header, values.map(|v| if swap { v.swapped() } else { v }).collect())
+    let stored = Stored::of(&header)?;
+    header.check_size(stored.size as u64, body.len() as u64)?;
+    let mut values = zeros(&header.shape)?;
+    stored.decode(body, &mut values);
+    array(&header, values)
+}
+
+/// Reads a data set from a stream, of which any length may come. Memory is taken as it comes, and not for more than the header claims,
+/// which is refused where there is no room for it.
+pub(super) fn read_stream(content: &mut dyn io::Read) -> Result<Data, Problem> {
+    fn matrix<T: Element>(header: &Header, stored: Stored, content: &mut dyn io::Read) -> Result<Array2<T>, Problem> {
+        let count = header.shape.iter().try_fold(1usize, |n, &length| n.checked_mul(length)).unwrap_or(usize::MAX);
+        let what = "the numbers of the array";
+        memory::check(what, &header.shape, size_of::<T>(), "write it to a file, which is read in chunks")?;
+        let (mut values, mut bytes) = (Vec::<T>::new(), Vec::new());
+        while values.len() < count {
+            let before = values.len();
+            let piece = (PIECE_BYTES / size_of::<T>()).min(count - before);
+            bytes.clear();
+            let wanted = (piece * stored.size) as u64;
+            let read = io::Read::take(&mut *content, wanted).read_to_end(&mut bytes).map_err(stream::problem)?;
+            if (read as u64) < wanted {
+                // It fails, and says what is missing.
+                header.check_size(stored.size as u64, (before * stored.size + read) as u64)?;
+            }
+            values.resize(before + piece, T::zeroed());
+            stored.decode(&bytes, &mut values[before..]);
+        }
+        if io::Read::take(&mut *content, 1).read_to_end(&mut bytes).map_err(stream::problem)? > 0 {
+            let what = format!("more follows the array of shape {:?}: something was appended", header.shape);
+            return Err(Problem::Format(what));
+        }
+        let matrix = array(header, values)?;
+        matrix.into_dimensionality().map_err(|e| Problem::format(e.to_string()))
     }
-    Ok(match dtype {
-        Dtype::F32 => Stored::F32(decode(&header, body, swap)?),
-        Dtype::F64 => Stored::F64(decode(&header, body, swap)?),
+    let header = Header::read(&mut &mut *content)?;
+    let stored = Stored::of(&header)?;
+    super::matrix_shape(&header.shape)?;
+    Ok(match stored.dtype() {
+        Dtype::F32 => Data::F32(matrix(&header, stored, content)?),
+        Dtype::F64 => Data::F64(matrix(&header, stored, content)?),
     })
 }
 
 /// Reads one truth value, whole number or floating-point number (an array without dimensions) as float64.
 pub(in crate::io) fn parse_scalar(bytes: &[u8]) -> Result<f64, Problem> {
-    let (header, body) = split(bytes)?;
-    if !header.shape.is_empty() {
-        return Err(Problem::format(format!("there is an array of shape {:?} in place of a number", header.shape)));
+    let number = parse(bytes)?;
+    if number.ndim() > 0 {
+        return Err(Problem::format(format!("there is an array of shape {:?} in place of a number", number.shape())));
     }
-    let mut little = body.to_vec();
-    match header.element() {
-        Some((kind @ ('b' | 'i' | 'u'), size @ 1..=8, big)) if size == body.len() as u64 => {
-            if big {
-                little.reverse();
-            }
-            let negative = kind == 'i' && little.last().is_some_and(|b| b & 0x80 != 0);
-            little.resize(8, if negative { 0xff } else { 0 });
-            let bits = u64::from_le_bytes(little.try_into().map_err(|_| Problem::format("not a number"))?);
-            Ok(if kind == 'i' { bits.cast_signed() as f64 } else { bits as f64 })
-        }
-        _ => parse(bytes).map(|x| x.sum()),
-    }
+    Ok(number.sum())
 }
 
 /// Reads NumPy's 0-dimensional array of a text (`numpy.array("diag")`) from the bytes of a .npy.
@@ -311,18 +411,6 @@ impl Dtype {
     }
 }
 
-/// The element type, and whether its bytes have to be swapped.
-fn dtype(header: &Header) -> Result<(Dtype, bool), Problem> {
-    match header.element() {
-        Some(('f', 4, big)) => Ok((Dtype::F32, big != cfg!(target_endian = "big"))),
-        Some(('f', 8, big)) => Ok((Dtype::F64, big != cfg!(target_endian = "big"))),
-        _ => Err(Problem::format(format!(
-            "the array's type is {} where float32 or float64 is needed; save x.astype('float32') or 'float64'",
-            header.descr
-        ))),
-    }
-}
-
 /// Gives elements, of the number that the header implies, the shape and order of the header.
 fn array<T>(header: &Header, values: Vec<T>) -> Result<ArrayD<T>, Problem> {
     ArrayD::from_shape_vec(IxDyn(&header.shape).set_f(header.fortran), values)
@@ -381,6 +469,73 @@ mod tests {
         }
     }
 
+    /// Every kind, width and byte order, at its extremes; from files (which are read in place), and from bytes and streams.
+    #[test]
+    fn integers_truth_values_and_half_precision_are_read() {
+        fn big_and_little(descr: &str, values: &[(f64, &[u8])]) {
+            for (order, reversed) in [('<', true), ('>', false)] {
+                let body: Vec<u8> = values
+                    .iter()
+                    .flat_map(|(_, big)| {
+                        let mut bytes = big.to_vec();
+                        if reversed {
+                            bytes.reverse();
+                        }
+                        bytes
+                    })
+                    .collect();
+                let header =
+                    format!("{{'descr': '{order}{descr}', 'fortran_order': False, 'shape': (1, {})}}", values.len());
+                let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+                bytes.extend((header.len() as u16).to_le_bytes());
+                bytes.extend(header.as_bytes());
+                bytes.extend(&body);
+                let wanted: Vec<f64> = values.iter().map(|(value, _)| *value).collect();
+                assert_eq!(read::<f64>(&bytes), wanted, "{order}{descr}");
+                assert_eq!(parse(&bytes).unwrap().iter().copied().collect::<Vec<_>>(), wanted, "{order}{descr}");
+                let data = read_stream(&mut &bytes[..]).unwrap();
+                assert_eq!(data.dtype(), if descr == "f2" { "float32" } else { "float64" });
+                assert_eq!(data.dim(), (1, values.len()));
+                let npy = Npy::open(file(&bytes).path()).unwrap();
+                assert_eq!(format!("{data:?}"), format!("{:?}", npy.data(0..1).unwrap()));
+            }
+        }
+        big_and_little("b1", &[(0.0, &[0]), (1.0, &[1])]);
+        big_and_little("u1", &[(0.0, &[0]), (255.0, &[255])]);
+        big_and_little("i1", &[(-128.0, &[0x80]), (127.0, &[0x7f]), (-1.0, &[0xff])]);
+        big_and_little("u2", &[(65_535.0, &[0xff, 0xff]), (256.0, &[1, 0])]);
+        big_and_little("i2", &[(-32_768.0, &[0x80, 0]), (258.0, &[1, 2])]);
+        big_and_little("u4", &[(4_294_967_295.0, &[0xff; 4]), (16_777_216.0, &[1, 0, 0, 0])]);
+        big_and_little("i4", &[(-2_147_483_648.0, &[0x80, 0, 0, 0]), (-2.0, &[0xff, 0xff, 0xff, 0xfe])]);
+        big_and_little("u8", &[(1.844_674_407_370_955_2e19, &[0xff; 8]), (3.0, &[0, 0, 0, 0, 0, 0, 0, 3])]);
+        big_and_little("i8", &[(-9.223_372_036_854_775_8e18, &[0x80, 0, 0, 0, 0, 0, 0, 0]), (-1.0, &[0xff; 8])]);
+        big_and_little(
+            "f2",
+            &[(65_504.0, &[0x7b, 0xff]), (-0.1, &[0xae, 0x66])]
+                .map(|(v, b): (f64, &[u8])| (half::f16::from_f64(v).to_f64(), b)),
+        );
+    }
+
+    #[test]
+    fn streams_that_are_cut_or_go_on_are_refused() {
+        let mut bytes = Vec::new();
+        write_npy(&ndarray::arr2(&[[1u8, 2], [3, 4]]), &mut bytes).unwrap();
+        assert_eq!(read_stream(&mut &bytes[..]).unwrap().dim(), (2, 2));
+        let error = read_stream(&mut &bytes[..bytes.len() - 1]).unwrap_err().to_string();
+        assert!(error.contains("takes 4 bytes, the file holds 3"), "{error}");
+        bytes.push(5);
+        let error = read_stream(&mut &bytes[..]).unwrap_err().to_string();
+        assert!(error.contains("something was appended"), "{error}");
+        // What is claimed is refused before any of it comes.
+        let claim = "{'descr': '|u1', 'fortran_order': False, 'shape': (1125899906842624, 2)}";
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend((claim.len() as u16).to_le_bytes());
+        bytes.extend(claim.as_bytes());
+        let mut endless = io::Read::chain(&bytes[..], io::repeat(0));
+        let error = read_stream(&mut endless).unwrap_err().to_string();
+        assert!(error.contains("16 PiB of memory"), "{error}");
+    }
+
     /// The array takes more than one piece, so that several threads read.
     #[test]
     fn large_arrays_are_read_in_pieces() {
@@ -427,6 +582,8 @@ mod tests {
         assert_eq!(number(">i8", &300i64.to_be_bytes()), Ok(300.0));
         assert_eq!(number("|u1", &[200]), Ok(200.0));
         assert_eq!(number("<f4", &0.5f32.to_le_bytes()), Ok(0.5));
+        assert_eq!(number(">f2", &[0x35, 0x00]), Ok(0.3125));
+        assert_eq!(number("|u1", &[200]), Ok(200.0));
         assert!(number("<i8", &[1, 2]).is_err());
         assert!(number("<U1", &[1, 0, 0, 0]).is_err());
     }

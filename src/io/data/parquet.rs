@@ -1,11 +1,12 @@
 //! Parquet files.
 use super::arrow::{self, Batches, Grouped, damaged, guarded};
-use super::columns::Projection;
+use super::columns::{Projection, short};
 use super::file_stamp::FileStamp;
 use crate::io::Problem;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::basic::Compression;
+use parquet::file::metadata::ColumnChunkMetaData;
 use std::path::Path;
 
 /// Most rows that are decoded at a time, and most numbers.
@@ -20,6 +21,21 @@ pub(super) fn open(path: &Path) -> Result<Grouped, Problem> {
     let mut compressions = groups.iter().flat_map(|group| group.columns()).map(|column| column.compression());
     if let Some(other) = compressions.find(|c| matches!(c, Compression::BROTLI(_) | Compression::LZO)) {
         return Err(Problem::format(format!("the compression {other} is not read; write it with snappy or zstd")));
+    }
+    for (number, group) in groups.iter().enumerate() {
+        // A value of a list is one of several of its row, and a row without any counts as one.
+        let fits = |column: &ColumnChunkMetaData| match column.column_descr().max_rep_level() {
+            0 => column.num_values() == group.num_rows(),
+            _ => column.num_values() >= group.num_rows(),
+        };
+        if let Some(column) = group.columns().iter().find(|column| !fits(column)) {
+            return Err(damaged(format_args!(
+                "column `{}` has {} values in row group {number} (counted from 0) of {} rows",
+                short(&column.column_path().string()),
+                column.num_values(),
+                group.num_rows()
+            )));
+        }
     }
     let group_rows: Vec<i64> = groups.iter().map(|group| group.num_rows()).collect();
     let (schema, n_groups) = (metadata.schema().clone(), groups.len());

@@ -1,6 +1,7 @@
 //! Bytes of a file or of standard input, decompressed.
 use super::file_stamp::FileStamp;
 use crate::io::Problem;
+use encoding_rs_io::DecodeReaderBytes;
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
@@ -10,6 +11,11 @@ use std::path::Path;
 const STANDARD_INPUT: &str = "-";
 /// Bytes by which a format and a separator are recognised.
 pub(super) const HEAD: u64 = 64 << 10;
+/// The marks at the beginning of a text that name its encoding.
+const UTF_8: &[u8] = b"\xef\xbb\xbf";
+const UTF_16: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
+/// In UTF-32 the mark begins as that of UTF-16 does.
+const UTF_32: &[u8] = b"\xff\xfe\0\0";
 
 /// Whether the path stands for standard input, which can be read only once.
 pub(super) fn is_standard_input(path: &Path) -> bool {
@@ -20,6 +26,8 @@ pub(super) fn is_standard_input(path: &Path) -> bool {
 pub(super) struct Stream {
     /// The beginning of the content, which [`into_reader`](Self::into_reader) gives once more.
     pub head: Vec<u8>,
+    /// Whether the head is all of the content.
+    pub whole: bool,
     rest: Box<dyn Read + Send>,
     pub stamp: Stamp,
 }
@@ -71,8 +79,45 @@ impl Stream {
             [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::with_buffer(BufReader::new(whole)).map_err(problem)?),
             _ => Box::new(whole),
         };
+        let stream = Self::of(content, stamp)?;
+        if stream.head.is_empty() && is_standard_input(path) {
+            return Err(Problem::format("standard input is empty: nothing was written to it"));
+        }
+        Ok(stream)
+    }
+
+    fn of(content: Box<dyn Read + Send>, stamp: Stamp) -> Result<Self, Problem> {
         let (head, rest) = beginning(content, HEAD).map_err(problem)?;
-        Ok(Self { head, rest, stamp })
+        let whole = (head.len() as u64) < HEAD;
+        Ok(Self { head, whole, rest, stamp })
+    }
+
+    /// The content as text in UTF-8, without a mark: text in UTF-16 that has its mark is decoded.
+    pub fn into_text(mut self) -> Result<Self, Problem> {
+        if self.head.starts_with(UTF_32) {
+            return Err(Problem::format("line 1: the text is in UTF-32; write it in UTF-8 or UTF-16"));
+        }
+        if self.head.starts_with(UTF_8) {
+            self.head.drain(..UTF_8.len());
+        } else if UTF_16.iter().any(|mark| self.head.starts_with(mark)) {
+            let (content, stamp) = self.into_reader();
+            self = Self::of(Box::new(DecodeReaderBytes::new(content)), stamp)?;
+        }
+        if let Some(at) = self.head.iter().position(|&byte| byte == 0) {
+            let line = 1 + self.head[..at].iter().filter(|&&byte| byte == b'\n').count();
+            return Err(Problem::Format(format!(
+                "line {line} has a byte of zero: it is no text, or text in UTF-16 without the mark (BOM) that says so; write it in UTF-8"
+            )));
+        }
+        Ok(self)
+    }
+
+    /// Makes the head twice as long, if there is so much content.
+    pub fn extend(&mut self) -> Result<(), Problem> {
+        let more = self.head.len() as u64;
+        let read = self.rest.by_ref().take(more).read_to_end(&mut self.head).map_err(problem)?;
+        self.whole = (read as u64) < more;
+        Ok(())
     }
 
     /// The whole content.
@@ -85,6 +130,7 @@ impl Stream {
 pub(super) fn problem(error: io::Error) -> Problem {
     match error.raw_os_error() {
         Some(_) => Problem::io("read it")(error),
+        None if error.get_ref().is_some_and(|inner| inner.is::<TooLong>()) => Problem::format(error.to_string()),
         None => Problem::format(format!("the compressed content is damaged or cut short: {error}")),
     }
 }
@@ -95,3 +141,8 @@ fn beginning<R: Read>(mut source: R, bytes: u64) -> io::Result<(Vec<u8>, R)> {
     source.by_ref().take(bytes).read_to_end(&mut head)?;
     Ok((head, source))
 }
+
+/// Says that a part of a text is too long to be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct TooLong(pub String);

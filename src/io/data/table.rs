@@ -5,12 +5,13 @@
 use super::arrow::{BatchRows, Grouped, damaged};
 use super::arrow_stream::{ArrowStream, CONTINUATION};
 use super::block::{Block, Ids};
-use super::columns::{Field, Kind, Projection, Selection};
+use super::columns::{Field, Kind, Projection, Selection, list, short};
 use super::csv::{Csv, CsvRows, Decimal};
 use super::npy::{Dtype, Npy};
 use super::stream::{Stream, is_standard_input};
 use super::{Data, arrow_ipc, check_vector_shape, matrix_shape, npy, parquet};
-use crate::io::{Error, Problem, Result, extension};
+use crate::io::{Error, Problem, Result, extension, half_of_the_memory};
+use gmm_host::memory;
 use ndarray::ArrayD;
 use std::fmt;
 use std::ops::Range;
@@ -131,6 +132,30 @@ impl Table {
         names
     }
 
+    /// The names of the features, the first of them if there are many, for an error.
+    pub fn names_in_words(&self) -> String {
+        list(self.names().unwrap_or_default().iter().map(|name| short(name)))
+    }
+
+    /// What a user should know of how the first file is read: an index of the rows that is left out, lines that end with a separator,
+    /// columns that the model does not have.
+    pub fn remarks(&self) -> Vec<String> {
+        let first = self.first();
+        let index = first.projection.index.as_deref().map(short).map(|name| {
+            format!("`{name}` is left out: it is an index of the rows, as pandas writes it; --columns names it if it is a feature")
+        });
+        let text = match &first.content {
+            Content::Csv(csv, _) => csv.remark(),
+            _ => None,
+        };
+        let left_out = self.left_out();
+        let others = (!left_out.is_empty()).then(|| {
+            let names = list(left_out.into_iter().map(short));
+            format!("columns that the model does not have are left out: {names}")
+        });
+        index.into_iter().chain(text.map(String::from)).chain(others).collect()
+    }
+
     /// The number that each feature has among the columns of the first file, counted from 0.
     pub fn columns(&self) -> &[usize] {
         &self.first().projection.columns
@@ -160,9 +185,16 @@ impl Table {
     ///
     /// # Errors
     /// If a file cannot be read, has a field that is no number, is cut short or changes while it is read; the error names the file
-    /// and the place.
+    /// and the place. If the values take more than half of the machine's memory.
     pub fn read(&self) -> Result<Contents> {
-        self.read_within(u64::MAX, &mut |_| {}).map(|contents| contents.expect("no limit"))
+        let memory = half_of_the_memory();
+        self.read_within(memory, &mut |_| {})?.ok_or_else(|| {
+            let words = memory::in_words(memory.into());
+            Problem::format(format!(
+                "its numbers take more than {words}, half of this machine's memory; read fewer rows or columns"
+            ))
+            .at(&self.first().path)
+        })
     }
 
     /// As [`read`](Self::read); `None` if the values take more than `memory` bytes. `progress` is told how many rows were read, again
@@ -185,7 +217,8 @@ impl Table {
         }
         let mut block = Block::new(self.dtype);
         let most: u64 = self.parts.iter().map(Part::plausible_numbers).sum();
-        block.reserve(numbers.unwrap_or(0).min(usize::try_from(most).unwrap_or(usize::MAX)));
+        let first = |problem: Problem| problem.at(&self.first().path);
+        block.reserve(numbers.unwrap_or(0).min(usize::try_from(most).unwrap_or(usize::MAX))).map_err(first)?;
         let mut part_rows: Vec<usize> = Vec::with_capacity(self.parts.len());
         for (number, part) in self.parts.iter().enumerate() {
             let mut read = || {
@@ -194,6 +227,7 @@ impl Table {
                     if block.n_bytes() > memory {
                         return Ok(None);
                     }
+                    block.grow(STEP_NUMBERS)?;
                     progress(part_rows.iter().sum::<usize>() + cursor.row);
                 }
                 match part.n_rows() {
@@ -353,11 +387,17 @@ impl DataFile {
                     None => part.cursor_of(&projection, number, row)?,
                 };
                 part.skip(&projection, &mut cursor, row)?;
-                block.reserve(left * projection.columns.len());
+                block.reserve(left.saturating_mul(projection.columns.len()))?;
                 let end = row + left;
                 while cursor.row < end {
                     if part.read_of(&projection, &mut cursor, end - row, &mut block)? == 0 {
-                        return Err(Problem::Changed);
+                        return Err(match &part.content {
+                            // Its rows were not counted.
+                            Content::Grouped(file) => {
+                                damaged(format_args!("it has {} rows, and claims {}", cursor.row, file.n_rows()))
+                            }
+                            _ => Problem::Changed,
+                        });
                     }
                 }
                 *place = Some(cursor);
@@ -448,7 +488,7 @@ impl Part {
             Content::Csv(csv, stream) => {
                 let stream = stream.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let rows = match stream {
-                    Some(stream) => csv.rows_of(stream, projection),
+                    Some(stream) => csv.rows_of(stream, projection)?,
                     None => csv.rows(projection)?,
                 };
                 (Rows::Csv(Box::new(rows)), 0)
@@ -524,7 +564,7 @@ impl Content {
                         ArrowStream::open(path, stream, regular).map(Self::ArrowStream)
                     }
                     _ => {
-                        let csv = Csv::open(path, &stream, decimal)?;
+                        let (csv, stream) = Csv::open(path, stream, decimal)?;
                         Ok(Self::Csv(csv, Mutex::new((!regular).then_some(stream))))
                     }
                 }
@@ -535,14 +575,13 @@ impl Content {
     /// Reads an array from a stream.
     fn array(stream: Stream) -> Outcome<Self> {
         let (mut content, stamp) = stream.into_reader();
-        let mut bytes = Vec::new();
-        content.read_to_end(&mut bytes).map_err(super::stream::problem)?;
+        let data = npy::read_stream(content.as_mut());
         stamp.check()?;
-        npy::parse_data(&bytes).map(Self::Memory)
+        data.map(Self::Memory)
     }
 
     fn fields(&self) -> Vec<Field> {
-        let numbers = |columns, dtype| vec![Field { name: None, kind: Kind::Number(dtype) }; columns];
+        let numbers = |columns, dtype| vec![Field { name: None, kind: Kind::Number(dtype), is_index: false }; columns];
         match self {
             Self::Npy(npy) => numbers(npy.shape()[1], npy.dtype()),
             Self::Memory(data @ Data::F32(_)) => numbers(data.dim().1, Dtype::F32),

@@ -106,8 +106,8 @@ impl CheckpointOutput {
 /// not record the data that it belongs to.
 pub fn read_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint> {
     let path = path.as_ref();
+    let json = read_text(path)?;
     let read = || {
-        let json = read_text(path)?;
         let (present, ReadMembers { made_with, best, feature_names, .. }) = parse(&json)?;
         let best = best.map(|best| parse(best.get())).transpose()?.map(|(fit, _)| fit);
         let made_with = made_with.ok_or_else(|| {

@@ -1,5 +1,6 @@
 //! What a model file holds besides its format: the parameters of a mixture, how a fit found them, and the names of the features.
 use crate::io::Problem;
+use crate::io::data::short;
 use gmm_host::{CovarianceType, Covariances, Error, Fit, Mixture};
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
@@ -42,7 +43,7 @@ impl FitSummary {
         }
         let mut seen = HashSet::new();
         match names.iter().find(|name| !seen.insert(*name)) {
-            Some(twice) => Err(Problem::format(format!("feature_names has `{twice}` twice"))),
+            Some(twice) => Err(Problem::format(format!("feature_names has `{}` twice", short(twice)))),
             None => Ok(()),
         }
     }

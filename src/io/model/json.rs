@@ -2,12 +2,14 @@
 //! `{"version":1,"covariance_type":"diag","weights":[K],"means":[K][D],"covariances":…}`.
 use super::contents::{Array, FitSummary, mixture_from_arrays};
 use super::json_array::{JsonArray, quote_non_finite};
-use crate::io::Problem;
+use crate::io::{Problem, Result as FileResult, half_of_the_memory};
 use gmm_host::Mixture;
+use gmm_host::memory::in_words;
 use serde::ser::{SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{CompactFormatter, Formatter};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// The version of the format that is written, and the only one that is read.
@@ -83,9 +85,26 @@ pub(super) fn model_with_summary_to_json(mixture: &Mixture, summary: &FitSummary
     to_json(&Members { model: mixture.into(), summary })
 }
 
-/// Reads a file of text.
-pub(super) fn read_text(path: &Path) -> Result<String, Problem> {
-    String::from_utf8(std::fs::read(path).map_err(Problem::io("read it"))?).map_err(|e| {
+/// Reads a file of text, of a model or of options, that is read as a whole.
+///
+/// # Errors
+/// If it cannot be read, is not in UTF-8, or takes more than an eighth of the machine's memory: a device may give text without end.
+pub fn read_text(path: impl AsRef<Path>) -> FileResult<String> {
+    let path = path.as_ref();
+    read_text_within(path, half_of_the_memory() / 4).map_err(|problem| problem.at(path))
+}
+
+fn read_text_within(path: &Path, most: u64) -> Result<String, Problem> {
+    let file = File::open(path).map_err(Problem::io("read it"))?;
+    let mut bytes = Vec::new();
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(Problem::io("read it"))?;
+    if bytes.len() as u64 > most {
+        return Err(Problem::Format(format!(
+            "it has more than the {} that a text may have here",
+            in_words(most.into())
+        )));
+    }
+    String::from_utf8(bytes).map_err(|e| {
         let byte = e.utf8_error().valid_up_to();
         Problem::format(format!("not a text in UTF-8: byte {byte} (counted from 0) is not part of a character"))
     })
@@ -190,6 +209,17 @@ mod tests {
     use super::*;
     use gmm_host::Covariances;
     use ndarray::{arr1, arr3};
+
+    #[test]
+    fn a_text_has_a_limit() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "12345").unwrap();
+        assert_eq!(read_text_within(file.path(), 5).unwrap(), "12345");
+        let error = read_text_within(file.path(), 4).unwrap_err().to_string();
+        assert!(error.contains("more than the 4 bytes"), "{error}");
+        #[cfg(unix)]
+        assert!(read_text_within(Path::new("/dev/zero"), 1 << 20).unwrap_err().to_string().contains("1 MiB"));
+    }
 
     #[test]
     fn rows_stand_on_lines_of_their_own() {

@@ -7,7 +7,7 @@ mod npz;
 
 pub use checkpoint::{Checkpoint, CheckpointOutput, read_checkpoint};
 pub use contents::FitSummary;
-pub use json::{model_to_json, parse_model};
+pub use json::{model_to_json, parse_model, read_text};
 pub use npz::check_npz;
 
 use super::{Output, Problem, Result};
@@ -24,11 +24,11 @@ use std::path::Path;
 /// length or parameters that [`Mixture::new`] refuses. The error names the file, and the component.
 pub fn read_model(path: impl AsRef<Path>) -> Result<Mixture> {
     let path = path.as_ref();
-    let read = || match Format::of(path) {
+    let read = match Format::of(path) {
         Ok(Format::Npz) => read_npz(path).map(|(mixture, _)| mixture),
-        _ => parse_model(&json::read_text(path)?),
+        _ => parse_model(&read_text(path)?),
     };
-    read().map_err(|problem| problem.at(path))
+    read.map_err(|problem| problem.at(path))
 }
 
 /// Reads a mixture and how a fit found it.
@@ -37,11 +37,11 @@ pub fn read_model(path: impl AsRef<Path>) -> Result<Mixture> {
 /// As [`read_model`]; also if `converged`, `n_iter`, `lower_bound` or `lower_bounds` is of another type.
 pub fn read_model_with_summary(path: impl AsRef<Path>) -> Result<(Mixture, FitSummary)> {
     let path = path.as_ref();
-    let read = || match Format::of(path) {
+    let read = match Format::of(path) {
         Ok(Format::Npz) => read_npz(path),
-        _ => json::parse_model_with_summary(&json::read_text(path)?),
+        _ => json::parse_model_with_summary(&read_text(path)?),
     };
-    read().map_err(|problem| problem.at(path))
+    read.map_err(|problem| problem.at(path))
 }
 
 fn read_npz(path: &Path) -> std::result::Result<(Mixture, FitSummary), Problem> {

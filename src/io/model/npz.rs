@@ -2,8 +2,9 @@
 use super::contents::{FitSummary, mixture_from_arrays};
 use crate::io::data::npy::{self, write_npy};
 use crate::io::data::npy_header::Header;
+use crate::io::data::short as shortened;
 use crate::io::{Problem, Result as FileResult};
-use gmm_host::{CovarianceType, Covariances, Mixture};
+use gmm_host::{CovarianceType, Covariances, Mixture, memory};
 use ndarray::{arr0, aview1};
 use ndarray_npy::WritableElement;
 use std::collections::{HashMap, HashSet};
@@ -15,19 +16,27 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 const TYPE: &str = "covariance_type";
 const NAMES: &str = "feature_names_in_";
+const MEANS: &str = "means_";
+const BOUNDS: &str = "lower_bounds_";
+/// A member of so many elements may have any shape: the error says what is wrong with it.
+const SMALL: usize = 1 << 16;
+/// Most bytes of an element: of a name, which has four for each character.
+const MAX_TEXT: u64 = 1 << 20;
+/// How many times the bytes of the arrays a mixture and the reading of it take.
+const COPIES: usize = 4;
 /// The members that are read. Others are checked as files, and their values are ignored.
 const MEMBERS: [&str; 11] = [
     TYPE,
     NAMES,
     "weights_",
-    "means_",
+    MEANS,
     "covariances_",
     "precisions_",
     "precisions_cholesky_",
     "converged_",
     "n_iter_",
     "lower_bound_",
-    "lower_bounds_",
+    BOUNDS,
 ];
 
 /// Reads a mixture (`covariance_type`, `weights_`, `means_`, `covariances_`) and what the file says of how a fit found it.
@@ -107,10 +116,11 @@ pub fn check_npz(path: impl AsRef<Path>) -> FileResult<()> {
 /// is when the archive reader compares its checksum.
 fn members(file: impl Read + Seek) -> Result<HashMap<String, Vec<u8>>, Problem> {
     let mut archive = open(file)?;
+    let headers = (0..archive.len()).map(|i| member(&mut archive, i)).collect::<Result<Vec<_>, _>>()?;
+    check_shapes(&headers)?;
     let mut members = HashMap::new();
-    for i in 0..archive.len() {
-        let (name, size) = member(&mut archive, i)?;
-        let failed = |e: io::Error| Problem::format(format!("the .npz has no usable `{name}`: {e}"));
+    for (i, (name, size, _)) in headers.into_iter().enumerate() {
+        let failed = |e: io::Error| Problem::format(format!("the .npz has no usable `{}`: {e}", shortened(&name)));
         let entry = archive.by_index(i).map_err(|e| failed(e.into()))?;
         // The limit is one byte more than the size, so that the reader comes to the end.
         let mut content = entry.take(size + 1);
@@ -125,24 +135,63 @@ fn members(file: impl Read + Seek) -> Result<HashMap<String, Vec<u8>>, Problem> 
     Ok(members)
 }
 
-/// The name and the size of a member, after a check that its header agrees with the size.
-fn member<R: Read + Seek>(archive: &mut ZipArchive<R>, index: usize) -> Result<(String, u64), Problem> {
+/// Makes sure, before any member is read, that none of those that are read has more numbers than a mixture of the shape of the means
+/// needs, nor all together more than there is memory for: a member may be compressed to a thousandth of its size.
+fn check_shapes(headers: &[(String, u64, Header)]) -> Result<(), Problem> {
+    let used = || headers.iter().filter(|(name, ..)| MEMBERS.contains(&name.as_str()));
+    let count = |shape: &[usize]| shape.iter().fold(1usize, |n, &length| n.saturating_mul(length));
+    let means = used().find(|(name, ..)| name == MEANS).map(|(.., header)| &header.shape[..]);
+    let (k, d) = match means {
+        Some(&[k, d]) => (k, d),
+        // The error is that of the means.
+        _ => (1, 1),
+    };
+    for (name, _, header) in used() {
+        let shape = &header.shape;
+        if header.element().is_some_and(|(_, size, _)| size > MAX_TEXT) {
+            return Err(Problem::format(format!("`{name}`: its texts have more than {} characters", MAX_TEXT / 4)));
+        }
+        let most = match name.as_str() {
+            MEANS if means.is_some_and(|shape| shape.len() == 2) => count(&[k, d]),
+            "weights_" => k,
+            NAMES => d,
+            "covariances_" | "precisions_" | "precisions_cholesky_" => count(&[k, d, d]),
+            BOUNDS => usize::MAX,
+            _ => 1,
+        };
+        if count(shape) > most.max(SMALL) {
+            return Err(Problem::format(format!(
+                "`{name}`: the shape is {shape:?}, which is too large beside means of shape {:?}",
+                means.unwrap_or(&[])
+            )));
+        }
+    }
+    let bytes =
+        used().fold(0usize, |sum, (_, size, _)| sum.saturating_add(usize::try_from(*size).unwrap_or(usize::MAX)));
+    Ok(memory::check("the arrays of the .npz", &[bytes, COPIES], 1, "it is no model that this machine can use")?)
+}
+
+/// The name, the size and the header of a member, after a check that header and size agree.
+fn member<R: Read + Seek>(archive: &mut ZipArchive<R>, index: usize) -> Result<(String, u64, Header), Problem> {
     /// Deflate compresses by at most about this factor; a member that claims more is refused before memory is taken for it.
     const MAX_RATIO: u64 = 1040;
     let mut entry = archive.by_index(index).map_err(|e| Problem::format(format!("not a usable .npz file: {e}")))?;
     let name = entry.name().to_string();
     let named =
-        |e: Problem| Problem::format(format!("the .npz has no usable `{}`: {e}", name.trim_end_matches(".npy")));
+        |e: Problem| Problem::format(format!("the .npz has no usable `{}`: {e}", shortened(name.trim_end_matches(".npy"))));
     let size = entry.size();
     if size > entry.compressed_size().saturating_mul(MAX_RATIO).saturating_add(64) {
         return Err(named(Problem::format(format!("it claims {size} bytes, more than its content can hold"))));
     }
     let header = Header::read(&mut entry).map_err(named)?;
     let element = header.element().ok_or_else(|| {
-        named(Problem::format(format!("its type is {}; only numbers, truth values and texts are read", header.descr)))
+        named(Problem::format(format!(
+            "its type is {}; only numbers, truth values and texts are read",
+            shortened(&header.descr)
+        )))
     })?;
     header.check_size(element.1, size.saturating_sub(header.start)).map_err(named)?;
-    Ok((name.trim_end_matches(".npy").to_string(), size))
+    Ok((name.trim_end_matches(".npy").to_string(), size, header))
 }
 
 /// Opens an archive, after a check that every name occurs once and that the two places that hold a checksum agree.
@@ -179,7 +228,10 @@ fn check_directory<R: Read + Seek>(file: &mut R, directory: u64, offset: u64) ->
         file.read_exact(&mut name).map_err(damaged)?;
         let shown = String::from_utf8_lossy(&name).trim_end_matches(".npy").to_string();
         if !names.insert(name) {
-            return Err(Problem::format(format!("the .npz has the member `{shown}` twice; remove one of them")));
+            return Err(Problem::format(format!(
+                "the .npz has the member `{}` twice; remove one of them",
+                shortened(&shown)
+            )));
         }
         // The largest offset marks a member beyond 4 GiB, whose offset stands elsewhere.
         if long(42) != u32::MAX {
@@ -189,7 +241,8 @@ fn check_directory<R: Read + Seek>(file: &mut R, directory: u64, offset: u64) ->
             let follows = u16::from_le_bytes([local[6], local[7]]) & CHECKSUM_FOLLOWS != 0;
             if !follows && local[14..18] != record[16..20] {
                 return Err(Problem::format(format!(
-                    "the two checksums of `{shown}` in the .npz differ: it is damaged"
+                    "the two checksums of `{}` in the .npz differ: it is damaged",
+                    shortened(&shown)
                 )));
             }
         }

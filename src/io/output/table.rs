@@ -193,7 +193,7 @@ impl TableOutput {
                 count += values.len();
                 writer.write(&values, &names, ids.flatten())?;
             }
-            if count != rows * columns.width() {
+            if count as u128 != rows as u128 * columns.width() as u128 {
                 return Err(io::Error::other("rows are missing"));
             }
             writer.finish()

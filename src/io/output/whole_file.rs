@@ -1,6 +1,6 @@
 //! Result files that appear whole or not at all.
-use super::temporary::Temporary;
 use crate::io::{Problem, Result};
+use gmm_mcmc::temporary::Temporary;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -73,12 +73,7 @@ impl fmt::Display for Output {
 
 fn replace(target: &Path, write: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()>) -> io::Result<()> {
     let temporary = Temporary::create(folder(target))?;
-    if let Ok(existing) = std::fs::metadata(target) {
-        temporary.file().set_permissions(existing.permissions())?;
-    }
     fill(temporary.file(), write)?;
-    // The content must reach the disk before the name does: a crash in between must not leave an empty file.
-    temporary.file().sync_all()?;
     temporary.persist(target)
 }
 
@@ -89,6 +84,8 @@ fn fill(file: &File, write: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<(
 }
 
 fn open(path: &Path) -> io::Result<Sink> {
+    #[cfg(unix)]
+    refuse_links_of_others(path, 0)?;
     let (target, exists) = match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
         Ok(metadata) if !metadata.is_file() => return File::options().write(true).open(path).map(Sink::Direct),
@@ -103,6 +100,31 @@ fn open(path: &Path) -> io::Result<Sink> {
     // Tries whether a file can be made there. It is removed at once.
     Temporary::create(folder(&target))?;
     Ok(Sink::Replace { target, exists })
+}
+
+/// Refuses a path that leads over a link which another user has put into a folder where everybody may write, such as /tmp: it could lead
+/// to any file that this user may write. Linux does the same where it is set to (`fs.protected_symlinks`).
+#[cfg(unix)]
+fn refuse_links_of_others(path: &Path, depth: usize) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    /// As many links as Linux follows.
+    const MAX_LINKS: usize = 40;
+    /// The folder's files may be removed by their owners only, and everybody may add some.
+    const STICKY_AND_WRITABLE: u32 = 0o1002;
+    for link in path.ancestors().filter(|part| !part.as_os_str().is_empty()) {
+        let Some(found) = std::fs::symlink_metadata(link).ok().filter(std::fs::Metadata::is_symlink) else { continue };
+        let (inside, own) = (std::fs::metadata(folder(link))?, rustix::process::geteuid().as_raw());
+        let open_to_all = inside.mode() & STICKY_AND_WRITABLE == STICKY_AND_WRITABLE;
+        if open_to_all && found.uid() != own && found.uid() != inside.uid() {
+            let what =
+                "it is a link of another user in a folder where everybody may write; remove it, or name another file";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
+        if depth < MAX_LINKS {
+            refuse_links_of_others(&folder(link).join(std::fs::read_link(link)?), depth + 1)?;
+        }
+    }
+    Ok(())
 }
 
 fn folder(target: &Path) -> &Path {

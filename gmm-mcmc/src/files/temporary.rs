@@ -1,4 +1,4 @@
-//! Temporary files for results that are being written.
+//! Temporary files for results that are being written, those of a run and those of the crate `gaussmix`.
 //!
 //! On Linux such a file has no name (`O_TMPFILE`), so that the system removes it however the program ends. Where the system or
 //! the file system has no such files it has a name, which is recorded, so that [`remove_temporaries_and_exit`] can remove it.
@@ -13,16 +13,20 @@ static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// A file whose content is not complete yet.
 #[derive(Debug)]
-pub(super) enum Temporary {
+pub enum Temporary {
     /// The file has no name. The system frees it when the program ends.
     #[cfg(target_os = "linux")]
     Unnamed(File),
+    /// The file has a name that is known here.
     Named(Named),
 }
 
 impl Temporary {
     /// Makes a file in `folder`, with the permissions that any new file gets.
-    pub(super) fn create(folder: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn create(folder: &Path) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         if let Some(file) = unnamed(folder) {
             return Ok(Self::Unnamed(file));
@@ -30,7 +34,8 @@ impl Temporary {
         Named::create(folder).map(Self::Named)
     }
 
-    pub(super) fn file(&self) -> &File {
+    /// The open file.
+    pub fn file(&self) -> &File {
         match self {
             #[cfg(target_os = "linux")]
             Self::Unnamed(file) => file,
@@ -38,8 +43,17 @@ impl Temporary {
         }
     }
 
-    /// Gives the file the name `target`, in the same folder. A file that has this name is replaced in one step.
-    pub(super) fn persist(self, target: &Path) -> io::Result<()> {
+    /// Gives the file the name `target`, in the same folder, when its content has reached the disk. A file that has this name is
+    /// replaced in one step, and keeps its permissions; of a link the link is replaced.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn persist(self, target: &Path) -> io::Result<()> {
+        if let Some(existing) = std::fs::symlink_metadata(target).ok().filter(std::fs::Metadata::is_file) {
+            self.file().set_permissions(existing.permissions())?;
+        }
+        // A crash between the two must not leave an empty file.
+        self.file().sync_all()?;
         match self {
             #[cfg(target_os = "linux")]
             Self::Unnamed(file) => name(&file, target),
@@ -75,7 +89,7 @@ fn builder() -> tempfile::Builder<'static, 'static> {
 
 /// A file with a temporary name. Dropping it removes the file.
 #[derive(Debug)]
-pub(super) struct Named(Option<NamedTempFile>);
+pub struct Named(Option<NamedTempFile>);
 
 impl Named {
     fn create(folder: &Path) -> io::Result<Self> {

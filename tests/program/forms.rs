@@ -1,0 +1,231 @@
+//! Forms of files that other programs write: element types of arrays, and the ways of text.
+use crate::common::*;
+use flate2::write::GzEncoder;
+use gaussmix::io::{self, Data, Selection, Table};
+use ndarray::{Array2, arr2};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use zip::write::SimpleFileOptions;
+
+/// The values of a file that was written with this content, its names, and what is said of it.
+#[track_caller]
+fn read(name: &str, content: impl AsRef<[u8]>) -> (Array2<f64>, Option<Vec<String>>, Vec<String>) {
+    read_with(name, content, &Selection::default())
+}
+
+#[track_caller]
+fn read_with(
+    name: &str,
+    content: impl AsRef<[u8]>,
+    selection: &Selection,
+) -> (Array2<f64>, Option<Vec<String>>, Vec<String>) {
+    let folder = folder();
+    let path = folder.path().join(name);
+    fs::write(&path, content).unwrap();
+    let table = Table::open(&[&path], selection).unwrap();
+    let Data::F64(values) = table.read().unwrap().data else { panic!("float64") };
+    // In chunks it is the same.
+    let (names, remarks) = (table.names().map(<[String]>::to_vec), table.remarks());
+    let file = table.into_file(&mut |_| {}).unwrap();
+    let Data::F64(rows) = file.rows(0..file.dim().0).unwrap() else { panic!("float64") };
+    assert_eq!(format!("{rows}"), format!("{values}"));
+    (values, names, remarks)
+}
+
+fn strings(names: &[&str]) -> Option<Vec<String>> {
+    Some(names.iter().map(|&name| name.into()).collect())
+}
+
+fn utf16(text: &str, big_endian: bool) -> Vec<u8> {
+    let units = std::iter::once(0xfeff).chain(text.encode_utf16());
+    units.flat_map(|unit: u16| if big_endian { unit.to_be_bytes() } else { unit.to_le_bytes() }).collect()
+}
+
+/// Images and counts: the model of an array of integers is that of the same numbers in float64, bit for bit.
+#[test]
+fn arrays_of_integers_are_fitted_as_their_numbers_are() {
+    let folder = folder();
+    let values: Vec<u8> = (0..90u32).map(|i| (i * i * 7 % 251) as u8).collect();
+    let shape = "(30, 3)";
+    let wide = |element: fn(u8) -> Vec<u8>| values.iter().flat_map(|&v| element(v)).collect::<Vec<u8>>();
+    let model = |descr: &str, body: &[u8]| {
+        fs::write(folder.path().join("x.npy"), npy(descr, false, shape, body)).unwrap();
+        fit(folder.path(), &["x.npy", "-k", "2", "-o", "m.json", "--device", "cpu"]);
+        fs::read(folder.path().join("m.json")).unwrap()
+    };
+    let expected = model("'<f8'", &wide(|v| f64::from(v).to_le_bytes().to_vec()));
+    assert!(model("'|u1'", &values) == expected);
+    assert!(model("'>i2'", &wide(|v| i16::from(v).to_be_bytes().to_vec())) == expected);
+    assert!(model("'<i8'", &wide(|v| i64::from(v).to_le_bytes().to_vec())) == expected);
+    // From standard input, compressed.
+    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(&npy("'|u1'", false, shape, &values)).unwrap();
+    let args = ["fit", "-", "-k", "2", "-o", "s.json", "--device", "cpu"];
+    gmm(&folder).args(args).write_stdin(encoder.finish().unwrap()).assert().success();
+    assert!(fs::read(folder.path().join("s.json")).unwrap() == expected);
+    // Truth values, of which only some fits are defined, and float16.
+    let truth: Vec<u8> = values.iter().map(|v| v & 1).collect();
+    model("'|b1'", &truth);
+    model("'<f2'", &wide(|v| half::f16::from_f32(f32::from(v)).to_le_bytes().to_vec()));
+}
+
+#[test]
+fn a_model_in_npz_may_have_integers() {
+    let folder = folder();
+    let path = folder.path().join("m.npz");
+    let mut archive = zip::ZipWriter::new(fs::File::create(&path).unwrap());
+    let text: Vec<u8> = "diag".chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
+    for (name, member) in [
+        ("covariance_type", npy("'<U4'", false, "()", &text)),
+        ("weights_", npy("'<f2'", false, "(2,)", &[0x00, 0x38, 0x00, 0x38])),
+        ("means_", npy("'>i2'", false, "(2, 2)", &[0, 1, 0xff, 0xfe, 0, 3, 1, 0])),
+        ("covariances_", npy("'|u1'", false, "(2, 2)", &[1, 2, 3, 200])),
+    ] {
+        archive.start_file(format!("{name}.npy"), SimpleFileOptions::default()).unwrap();
+        archive.write_all(&member).unwrap();
+    }
+    archive.finish().unwrap();
+    let mixture = io::read_model(&path).unwrap();
+    assert_eq!(mixture.means(), arr2(&[[1.0, -2.0], [3.0, 256.0]]));
+    assert_eq!(mixture.covariances().iter().collect::<Vec<_>>(), [1.0, 2.0, 3.0, 200.0]);
+    assert_eq!(mixture.weights().to_vec(), [0.5, 0.5]);
+}
+
+#[test]
+fn a_separator_at_the_end_of_lines_separates_nothing() {
+    let x = arr2(&[[1.0, 2.5], [3.0, -4.0]]);
+    for (text, names) in [
+        ("1,2.5,\n3,-4,\n", None),
+        ("a,b,\n1,2.5,\n3,-4,\n", strings(&["a", "b"])),
+        ("a,b\n1,2.5,\n3,-4,\n", strings(&["a", "b"])),
+        ("a,b,\n1,2.5\n3,-4\n", strings(&["a", "b"])),
+        ("1;2.5; \r\n3;-4;\r\n", None),
+        ("a\tb\t\n1\t2.5\t\n3\t-4\t", strings(&["a", "b"])),
+    ] {
+        let (values, found, remarks) = read("x.csv", text);
+        assert_eq!((values, found), (x.clone(), names), "{text:?}");
+        assert!(remarks[0].contains("end with a separator"), "{remarks:?}");
+    }
+    // A column with a name may have no values, and one value makes a column of the last field.
+    let (values, names, remarks) = read("x.csv", "a,b,c\n1,2,\n3,4,\n");
+    assert_eq!((values.dim(), names, remarks.len()), ((2, 3), strings(&["a", "b", "c"]), 0));
+    let (values, _, remarks) = read("x.csv", "1,2,\n3,4,5\n");
+    assert_eq!((values.dim(), remarks.len()), ((2, 3), 0));
+    // A value that comes late is not lost without a word.
+    let late = format!("{}7,8,9\n", "1,2,\n".repeat(20_000));
+    let folder = folder();
+    fs::write(folder.path().join("x.csv"), late).unwrap();
+    let said = &["x.csv: line 20001 has `9` behind its last separator", "a header"];
+    refused(folder.path(), &["fit", "x.csv", "-k", "1"], said);
+    // The user is told.
+    fs::write(folder.path().join("x.csv"), "1,2,\n3,5,\n4,4,\n").unwrap();
+    let run = gmm(&folder).args(["fit", "x.csv", "-k", "1"]).assert().success();
+    let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+    assert!(stderr.contains("note: x.csv: the lines end with a separator"), "{stderr}");
+}
+
+#[test]
+fn comments_before_the_first_line_are_passed_over() {
+    let x = arr2(&[[1.0, 2.5], [3.0, -4.0]]);
+    let ab = strings(&["a", "b"]);
+    for (text, names) in [
+        ("# made by x\n1,2.5\n3,-4\n", None),
+        ("# made by x, version 1, of today\n# 2026\n\na,b\n1,2.5\n3,-4\n", ab.clone()),
+        ("\u{feff}# made by x\r\na;b\r\n1;2.5\r\n3;-4", ab.clone()),
+        // As NumPy's savetxt writes a header.
+        ("# a b\n1 2.5\n3 -4\n", ab.clone()),
+        ("# a,b\n1,2.5\n3,-4\n", ab),
+        ("#a\tb\n1\t2.5\n3\t-4\n", strings(&["#a", "b"])),
+        ("# 1,2\n1,2.5\n3,-4\n", None),
+    ] {
+        let (values, found, _) = read("x.csv", text);
+        assert_eq!((values, found), (x.clone(), names), "{text:?}");
+    }
+    let folder = folder();
+    let bad = |text: &str, said: &[&str]| {
+        fs::write(folder.path().join("x.csv"), text).unwrap();
+        refused(folder.path(), &["fit", "x.csv", "-k", "1"], said);
+    };
+    // Lines are counted from the beginning of the file.
+    bad("# one\n# two\na,b\n1,2\n3,x\n", &["x.csv: line 5, column 1", "`x`"]);
+    bad("a,b\n# late\n1,2\n", &["line 2 has 1 fields", "begin with #", "before the first line only"]);
+    bad("a\n1\n# late\n", &["line 3", "`# late` is not a number", "before the first line only"]);
+    bad("# nothing else\n", &["0 rows"]);
+}
+
+#[test]
+fn utf_16_is_decoded_where_its_mark_says_so() {
+    let text = "größe,b\r\n1,2.5\r\n3,-4\r\n";
+    for big_endian in [false, true] {
+        let (values, names, _) = read("x.csv", utf16(text, big_endian));
+        assert_eq!((values, names), (arr2(&[[1.0, 2.5], [3.0, -4.0]]), strings(&["größe", "b"])));
+        // Longer than what is looked at first.
+        let long = format!("# made by x\n{}", "1,2\n".repeat(50_000));
+        assert_eq!(read("x.csv", utf16(&long, big_endian)).0.dim(), (50_000, 2));
+    }
+    let folder = folder();
+    let bad = |content: Vec<u8>, said: &[&str]| {
+        fs::write(folder.path().join("x.csv"), content).unwrap();
+        refused(folder.path(), &["fit", "x.csv", "-k", "1"], said);
+    };
+    bad(utf16("a,b\n1,2\n3,x\n", false), &["line 3, column 1", "`x`"]);
+    bad(utf16(text, false)[2..].to_vec(), &["line 1 has a byte of zero", "UTF-16 without the mark"]);
+    bad(b"\xff\xfe\0\0a\0\0\0".to_vec(), &["UTF-32"]);
+}
+
+#[test]
+fn a_first_column_without_a_name_is_an_index() {
+    let text = ",a,b\n0,1,2.5\n1,3,-4\n";
+    let x = arr2(&[[1.0, 2.5], [3.0, -4.0]]);
+    for text in [text, "\"\",\"a\",\"b\"\n\"r1\",1,2.5\n\"r2\",3,-4\n"] {
+        let (values, names, remarks) = read("x.csv", text);
+        assert_eq!((values, names), (x.clone(), strings(&["a", "b"])));
+        assert!(remarks[0].contains("`column 0` is left out: it is an index"), "{remarks:?}");
+    }
+    // Whoever names it has it.
+    let named = Selection { columns: strings(&["b", "column 0"]).unwrap(), ..Selection::default() };
+    let (values, _, remarks) = read_with("x.csv", text, &named);
+    assert_eq!((values, remarks.len()), (arr2(&[[2.5, 0.0], [-4.0, 1.0]]), 0));
+    // Where other names are missing too, it is a column like the others.
+    assert_eq!(read("x.csv", ",a,\n0,1,2\n1,3,4\n").0.dim(), (2, 3));
+    let folder = folder();
+    fs::write(folder.path().join("x.csv"), text).unwrap();
+    let run = gmm(&folder).args(["fit", "x.csv", "-k", "1"]).assert().success();
+    let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+    assert!(stderr.contains("note: x.csv: `column 0` is left out"), "{stderr}");
+}
+
+#[test]
+fn lines_of_any_width_are_read() {
+    let d = 6000;
+    let line = |f: &dyn Fn(usize) -> String| (0..d).map(f).collect::<Vec<_>>().join(",");
+    // A header of 130 kB, and rows of 70 kB.
+    let header = line(&|i| format!("a column of number {i}"));
+    let row = |r: usize| line(&|i| format!("{}.25e+00", (i * 7 + r) % 1000 + 1000));
+    let (rows, named) = ([row(0), row(1), row(2)].join("\n"), |names: &str| {
+        format!("{names}\n{}", [row(0), row(1), row(2)].join("\n"))
+    });
+    for (text, has_names) in [(rows, false), (named(&header), true)] {
+        assert!(text.lines().all(|line| line.len() > 64 << 10));
+        let (values, names, _) = read("x.csv", text);
+        assert_eq!(values.dim(), (3, d));
+        assert_eq!(values[[2, d - 1]], ((d - 1) * 7 + 2) as f64 % 1000.0 + 1000.25);
+        assert_eq!(names.map(|names| names[d - 1].clone()), has_names.then(|| format!("a column of number {}", d - 1)));
+    }
+    // Decimals with a comma are recognised in the second line.
+    let text = format!("{}\n{}", header.replace(',', ";"), row(0).replace(',', ";").replace('.', ","));
+    assert_eq!(read("x.csv", text).0[[0, 1]], 1007.25);
+}
+
+/// Names with characters that XML cannot hold.
+#[test]
+fn a_plot_is_xml_whatever_the_names_are() {
+    let folder = folder();
+    let path: &Path = folder.path();
+    fs::write(path.join("x.csv"), "\u{1b}x,b&<\n0,0.5\n1,1.5\n3,1\n").unwrap();
+    gmm(path).args(["fit", "x.csv", "-k", "1", "--plot", "x.svg"]).assert().success();
+    let svg = fs::read_to_string(path.join("x.svg")).unwrap();
+    assert!(svg.contains("\\u{1b}x") && svg.contains("b&amp;&lt;"), "{svg}");
+    assert!(!svg.contains(|c: char| c.is_control() && !"\n\r\t".contains(c)));
+}

@@ -4,7 +4,7 @@ use super::columns::{Field, Kind, Projection};
 use super::file_stamp::FileStamp;
 use super::npy::Dtype;
 use super::stream::Stamp;
-use crate::io::Problem;
+use crate::io::{Problem, half_of_the_memory};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
@@ -12,6 +12,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray, RecordBatch};
 use arrow_schema::{DataType, Schema, SchemaRef};
+use gmm_host::memory;
 use std::cell::Cell;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,6 +44,17 @@ pub(super) fn damaged(error: impl std::fmt::Display) -> Problem {
     const LENGTH: usize = 300;
     let text: String = error.to_string().chars().take(LENGTH).collect();
     Problem::format(format!("the file is damaged, or has a form that is not supported: {text}"))
+}
+
+/// Makes sure that a part of a file does not claim more bytes than data may take, before memory is taken for them.
+pub(super) fn check_memory(bytes: u64) -> Result<(), Problem> {
+    if bytes <= half_of_the_memory() {
+        return Ok(());
+    }
+    let claimed = memory::in_words(bytes.into());
+    Err(damaged(format_args!(
+        "a part claims {claimed}, more than half of this machine's memory; write it in smaller record batches"
+    )))
 }
 
 /// The columns of a schema. float16 and float32 are read as float32, all other numbers as float64.

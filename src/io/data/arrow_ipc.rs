@@ -7,7 +7,6 @@ use crate::io::Problem;
 use arrow_ipc::reader::FileReaderBuilder;
 use arrow_ipc::{Block, Message, root_as_footer, root_as_message};
 use arrow_schema::{DataType, Field, Schema};
-use gmm_host::memory;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::Path;
@@ -106,7 +105,7 @@ pub(super) fn check_batch(
     let rows = message.header_as_record_batch();
     let batch = rows.or(dictionary).ok_or_else(|| damaged("a part is no record batch"))?;
     // Bytes of all buffers, decompressed.
-    let mut decompressed = 0usize;
+    let mut decompressed = 0u64;
     for buffer in batch.buffers().into_iter().flatten() {
         let within = buffer.offset() >= 0
             && buffer.length() >= 0
@@ -125,9 +124,9 @@ pub(super) fn check_batch(
                 claimed = buffer.length();
             }
         }
-        decompressed = decompressed.saturating_add(usize::try_from(claimed).unwrap_or(0));
+        decompressed = decompressed.saturating_add(u64::try_from(claimed).unwrap_or(0));
     }
-    memory::check("the columns of a record batch", &[decompressed], 1, "write it in smaller record batches")?;
+    arrow::check_memory(decompressed)?;
     let mut nodes = batch.nodes().into_iter().flatten().map(|node| node.length());
     let differs = |length: Option<i64>| length != Some(batch.length());
     match rows {

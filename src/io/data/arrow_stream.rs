@@ -10,7 +10,6 @@ use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::root_as_message;
 use arrow_schema::{Schema, SchemaRef};
-use gmm_host::memory;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -118,8 +117,7 @@ impl MessageBytes {
 fn read_message(content: &mut dyn Read) -> Result<Option<MessageBytes>, Problem> {
     let mut bytes = Vec::new();
     let mut append = |bytes: &mut Vec<u8>, length: u64| {
-        let whole = usize::try_from(length).unwrap_or(usize::MAX);
-        memory::check("the bytes of a record batch", &[whole], 1, "write it in smaller record batches")?;
+        arrow::check_memory(length)?;
         let read = content.take(length).read_to_end(bytes).map_err(stream::problem)?;
         if read as u64 == length { Ok(()) } else { Err(damaged("it was cut short")) }
     };

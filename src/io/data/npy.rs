@@ -509,11 +509,8 @@ mod tests {
         big_and_little("i4", &[(-2_147_483_648.0, &[0x80, 0, 0, 0]), (-2.0, &[0xff, 0xff, 0xff, 0xfe])]);
         big_and_little("u8", &[(1.844_674_407_370_955_2e19, &[0xff; 8]), (3.0, &[0, 0, 0, 0, 0, 0, 0, 3])]);
         big_and_little("i8", &[(-9.223_372_036_854_775_8e18, &[0x80, 0, 0, 0, 0, 0, 0, 0]), (-1.0, &[0xff; 8])]);
-        big_and_little(
-            "f2",
-            &[(65_504.0, &[0x7b, 0xff]), (-0.1, &[0xae, 0x66])]
-                .map(|(v, b): (f64, &[u8])| (half::f16::from_f64(v).to_f64(), b)),
-        );
+        let half = |value| half::f16::from_f64(value).to_f64();
+        big_and_little("f2", &[(65_504.0, &[0x7b, 0xff]), (half(-0.1), &[0xae, 0x66])]);
     }
 
     #[test]

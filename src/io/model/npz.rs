@@ -177,8 +177,9 @@ fn member<R: Read + Seek>(archive: &mut ZipArchive<R>, index: usize) -> Result<(
     const MAX_RATIO: u64 = 1040;
     let mut entry = archive.by_index(index).map_err(|e| Problem::format(format!("not a usable .npz file: {e}")))?;
     let name = entry.name().to_string();
-    let named =
-        |e: Problem| Problem::format(format!("the .npz has no usable `{}`: {e}", shortened(name.trim_end_matches(".npy"))));
+    let named = |e: Problem| {
+        Problem::format(format!("the .npz has no usable `{}`: {e}", shortened(name.trim_end_matches(".npy"))))
+    };
     let size = entry.size();
     if size > entry.compressed_size().saturating_mul(MAX_RATIO).saturating_add(64) {
         return Err(named(Problem::format(format!("it claims {size} bytes, more than its content can hold"))));

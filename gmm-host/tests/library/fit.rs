@@ -2,8 +2,8 @@
 use crate::common::*;
 use gmm_host::{
     ChunkedEvaluator, CovarianceType, Covariances, CpuEvaluator, Criterion, Description, Error, Evaluator, Fit, Freeze,
-    GaussianMixtureParams, InitParams, Mixture, ReferenceEvaluator, Result, Rows, Samples, ShardedEvaluator, Statistics, StepwiseEm,
-    merge_down, select,
+    GaussianMixtureParams, InitParams, Mixture, ReferenceEvaluator, Result, Rows, Samples, ShardedEvaluator,
+    Statistics, StepwiseEm, merge_down, select,
 };
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, array, s};
 use std::ops::ControlFlow;

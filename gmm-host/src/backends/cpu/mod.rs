@@ -52,10 +52,10 @@ enum Complete<'a> {
     F64(EnoughDigits<'a, Engine<'a, f64>>),
 }
 
-/// How evaluators of the same samples with more digits use one copy of these.
+/// Which copy of the samples in float64 the evaluators have that are made of the same samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Copies {
-    /// All of them use the same one.
+    /// All of them have the same one.
     One,
     /// Each has its own.
     Each,
@@ -84,7 +84,7 @@ impl<'a> Complete<'a> {
                     let around_means = Arc::clone(&around_means);
                     Ok(match in_frame()? {
                         Float64::Whole(engine) => {
-                            Box::new(EnoughDigits::new(engine, move || around_means().map(Float64::boxed)))
+                            Box::new(EnoughDigits::new(*engine, move || around_means().map(Float64::boxed)))
                         }
                         Float64::Chunks(evaluator) => evaluator,
                     })
@@ -195,7 +195,7 @@ fn start_threads(n_threads: usize) -> Result<Arc<ThreadPool>> {
 
 /// An evaluator in float64.
 enum Float64<'a> {
-    Whole(Engine<'a, f64>),
+    Whole(Box<Engine<'a, f64>>),
     /// Of chunks, each of which has its own evaluators.
     Chunks(Box<dyn Evaluator + 'a>),
 }
@@ -203,7 +203,7 @@ enum Float64<'a> {
 impl<'a> Float64<'a> {
     fn boxed(self) -> Box<dyn Evaluator + 'a> {
         match self {
-            Self::Whole(engine) => Box::new(engine),
+            Self::Whole(engine) => engine,
             Self::Chunks(evaluator) => evaluator,
         }
     }
@@ -222,12 +222,12 @@ fn open_float64<'a>(
     move || {
         let engine = || Engine::new(samples.clone(), deviations, pool.clone(), isa);
         if copies == Copies::Each {
-            return Ok(Float64::Whole(engine()));
+            return Ok(Float64::Whole(Box::new(engine())));
         }
         let rows = MAX_FLOAT64 / samples.n_features();
         if samples.n_samples() <= rows {
             let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
-            return Ok(Float64::Whole(whole.get_or_insert_with(engine).clone()));
+            return Ok(Float64::Whole(Box::new(whole.get_or_insert_with(engine).clone())));
         }
         let pool = pool.clone();
         let load = move |chunk: Samples<'a>| -> Result<Box<dyn Evaluator + 'a>> {

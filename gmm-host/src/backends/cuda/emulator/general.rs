@@ -20,36 +20,39 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 use std::f64::consts::LN_2;
 
+/// `density` for diagonals, for triangles, and for diagonals where values are missing.
+type Densities<T> = [unsafe fn(DensityArgs<T>); 3];
+
 /// The kernels of an element type: diagonal, full, and diagonal for samples with missing values.
 pub(super) trait Kernels: Element + Pod {
-    const DENSITY: [unsafe fn(DensityArgs<Self>); 3];
+    const DENSITY: Densities<Self>;
     const POSTERIOR: unsafe fn(PosteriorArgs<Self>);
     const ACCUMULATE: [unsafe fn(AccumulateArgs<Self>); 3];
     /// `DENSITY` around means; none of float32.
-    const AROUND_MEANS: Option<[unsafe fn(DensityArgs<Self>); 3]>;
+    const AROUND_MEANS: Option<Densities<Self>>;
     /// Error of an exponent, relative to its size; of a sum of responsibilities; of a mean and of a scatter.
     const UNIT: f64;
     const SUMS: f64;
 }
 impl Kernels for f32 {
-    const DENSITY: [unsafe fn(DensityArgs<f32>); 3] =
+    const DENSITY: Densities<f32> =
         [density::density_diag_f32, density::density_full_f32, density::density_observed_f32];
     const POSTERIOR: unsafe fn(PosteriorArgs<f32>) = posterior::posterior_f32;
     const ACCUMULATE: [unsafe fn(AccumulateArgs<f32>); 3] =
         [accumulate::accumulate_diag_f32, accumulate::accumulate_full_f32, accumulate::accumulate_observed_f32];
-    const AROUND_MEANS: Option<[unsafe fn(DensityArgs<f32>); 3]> = None;
+    const AROUND_MEANS: Option<Densities<f32>> = None;
     /// Some thirty roundings of 2⁻²⁴.
     const UNIT: f64 = 2e-6;
     /// Exponents of some hundreds, whose error is the relative error of a responsibility.
     const SUMS: f64 = 2e-4;
 }
 impl Kernels for f64 {
-    const DENSITY: [unsafe fn(DensityArgs<f64>); 3] =
+    const DENSITY: Densities<f64> =
         [density::density_diag_f64, density::density_full_f64, density::density_observed_f64];
     const POSTERIOR: unsafe fn(PosteriorArgs<f64>) = posterior::posterior_f64;
     const ACCUMULATE: [unsafe fn(AccumulateArgs<f64>); 3] =
         [accumulate::accumulate_diag_f64, accumulate::accumulate_full_f64, accumulate::accumulate_observed_f64];
-    const AROUND_MEANS: Option<[unsafe fn(DensityArgs<f64>); 3]> = Some([
+    const AROUND_MEANS: Option<Densities<f64>> = Some([
         density::density_diag_around_means_f64,
         density::density_full_around_means_f64,
         density::density_observed_around_means_f64,

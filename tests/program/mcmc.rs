@@ -119,7 +119,7 @@ fn a_killed_run_goes_on_from_its_last_save() {
         iris(&[&fixed, &["--draws", draws, "-o", output][..], more].concat())
     };
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gmm"));
-    command.current_dir(&folder).args(settings("100000000", "run", &[])).stdout(Stdio::null()).stderr(Stdio::null());
+    command.current_dir(&folder).args(settings("2000000", "run", &[])).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     // The run saves its state every ten seconds.
     let begin = std::time::Instant::now();
@@ -170,7 +170,7 @@ fn ctrl_c_keeps_what_was_drawn_and_resume_goes_on() {
         iris(&[&fixed, &["--draws", draws, "-o", output][..], more].concat())
     };
     // More draws than it has time for.
-    let endless = settings("100000000", "run", &[]);
+    let endless = settings("2000000", "run", &[]);
     let note = interrupted(folder.path(), &endless.iter().map(String::as_str).collect::<Vec<_>>());
     let drawn: usize = note.split_whitespace().find_map(|word| word.parse().ok()).unwrap();
     assert!(note.starts_with("note: interrupted") && drawn > 0, "{note}");

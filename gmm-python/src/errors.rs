@@ -40,7 +40,7 @@ pub fn exception(error: Error) -> PyErr {
         Error::NotPositiveDefinite { .. } | Error::BadComponent { .. } | Error::EmptyComponent { .. } => {
             IllDefinedError::new_err(text)
         }
-        Error::TooFewSamples { .. } => TooFewSamplesError::new_err(text),
+        Error::TooFewSamples { .. } | Error::TooFewWeightedSamples { .. } => TooFewSamplesError::new_err(text),
         Error::Memory { .. } => PyMemoryError::new_err(text),
         Error::NoCudaDevice { .. } | Error::Cuda { .. } | Error::Threads { .. } => PyRuntimeError::new_err(text),
         _ => PyValueError::new_err(text),

@@ -113,7 +113,7 @@ impl Selection {
 /// left out ([`Selection::left_out`]).
 ///
 /// # Errors
-/// [`Error::BadParameter`] if there is nothing to try; [`Error::TooFewSamples`] if all K are left out; as
+/// [`Error::BadParameter`] if there is nothing to try; [`Error::TooFewSamples`] or [`Error::TooFewWeightedSamples`] if all K are left out; as
 /// [`GaussianMixtureValidParams::fit`](super::GaussianMixtureValidParams::fit).
 pub fn select(
     evaluator: &mut dyn Evaluator,
@@ -136,7 +136,7 @@ pub fn select(
     for model in models {
         let k = model.n_components();
         let fit = match model.fit_with(evaluator, callback) {
-            Err(error @ Error::TooFewSamples { .. }) => {
+            Err(error @ (Error::TooFewSamples { .. } | Error::TooFewWeightedSamples { .. })) => {
                 search.left_out.push(k);
                 too_few = Some(too_few.take().filter(|(least, _)| *least <= k).unwrap_or((k, error)));
                 continue;

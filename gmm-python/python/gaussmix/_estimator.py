@@ -561,7 +561,9 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         return np.dtype(np.float32 if dtype == np.float32 and self.means_.dtype == np.float32 else np.float64)
 
     def _typed(self, data: _core.Data, values: NDArray[np.float64], X: Any) -> Floats:
-        typed: Floats = values.astype(self._value_type(data.dtype), copy=False)
+        # A sample so far away that its log-likelihood is no float32 has -inf, without a warning.
+        with np.errstate(over="ignore"):
+            typed: Floats = values.astype(self._value_type(data.dtype), copy=False)
         return beside(typed, X)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:

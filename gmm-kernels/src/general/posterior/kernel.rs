@@ -115,7 +115,8 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
                 store(args.labels.add(i as usize), label);
             }
             if args.responsibilities != 0 {
-                sample.scale(weight / sum);
+                // The sum of a sample that is infinitely far is zero. Without weight it takes no part.
+                sample.scale(if weight > T::ZERO { weight / sum } else { T::ZERO });
             }
         }
         i += grid_dim() * block_dim();

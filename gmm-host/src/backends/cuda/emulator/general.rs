@@ -358,3 +358,22 @@ fn groups_that_lie_far_apart() {
         }
     }
 }
+
+/// A sample that is infinitely far from every component has the score −∞, and without weight no part in an E-step.
+#[test]
+fn a_sample_that_no_component_reaches() {
+    let mut rng = ChaCha8Rng::seed_from_u64(8);
+    let mut x = Array2::from_shape_simple_fn((40, 3), || rng.sample::<f64, _>(StandardNormal));
+    x.row_mut(7).fill(1e200);
+    let weights = Array1::from_shape_fn(40, |i| if i == 7 { 0.0 } else { 1.0 });
+    for mixture in of_each_type(&mut rng, 2, 3) {
+        let got = pass::<f64>(&x, Some(&weights), &mixture, 512, Deviations::AroundMeans);
+        assert_eq!((got.scores[7], got.labels[7]), (f64::NEG_INFINITY, 0));
+        let samples = Samples::from_f64(x.view()).unwrap().with_weights(weights.view()).unwrap();
+        let truth = ReferenceEvaluator::new(samples).statistics(&mixture).unwrap();
+        assert!((got.log_likelihood - truth.log_likelihood()).abs() <= 1e-11 * truth.log_likelihood().abs());
+        for (got, truth) in got.statistics.counts().iter().zip(truth.counts()) {
+            assert!((got - truth).abs() <= 1e-10, "{got} for {truth}");
+        }
+    }
+}

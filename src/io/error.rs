@@ -34,7 +34,13 @@ pub enum Problem {
     Changed,
     /// The file has the right format, but its values cannot be used.
     #[error(transparent)]
-    Content(#[from] gmm_host::Error),
+    Content(Box<gmm_host::Error>),
+}
+
+impl From<gmm_host::Error> for Problem {
+    fn from(error: gmm_host::Error) -> Self {
+        Self::Content(Box::new(error))
+    }
 }
 
 impl Problem {

@@ -599,7 +599,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         """
         check_is_fitted(self)
         if (few := self._few(X)) is not None:
-            return np.exp(few[0] - few[1][:, np.newaxis]).astype(self._value_type(X.dtype), copy=False)
+            return np.exp(few[0] - few[1][:, np.newaxis]).astype(self._value_type(np.asarray(X).dtype), copy=False)
         data = self._data(X)
         return self._typed(data, data.responsibilities(self._mixture()), X)
 
@@ -618,7 +618,7 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         """
         check_is_fitted(self)
         if (few := self._few(X)) is not None:
-            return few[1].astype(self._value_type(X.dtype), copy=False)
+            return few[1].astype(self._value_type(np.asarray(X).dtype), copy=False)
         data = self._data(X)
         return self._typed(data, data.scores(self._mixture()), X)
 

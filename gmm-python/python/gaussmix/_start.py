@@ -121,7 +121,7 @@ def check_weighted(sample_weight: NDArray[np.float64] | None, n_components: int)
         return
     weighted = int(np.count_nonzero(sample_weight > 0))
     if weighted < n_components:
-        raise ValueError(
+        raise _core.TooFewSamplesError(
             f"only {weighted} samples have a weight above zero, too few for {n_components} components; "
             f"use at most {weighted}"
         )

@@ -581,7 +581,8 @@ class GaussianMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # sci
         """
         check_is_fitted(self)
         if (few := self._few(X)) is not None:
-            return few[0].argmax(axis=1).astype(np.int64, copy=False)
+            labels: NDArray[np.int64] = few[0].argmax(axis=1).astype(np.int64, copy=False)
+            return labels
         return beside(self._data(X).labels(self._mixture()), X)
 
     def predict_proba(self, X: ArrayLike) -> Floats:

@@ -209,6 +209,14 @@ pub(crate) fn check_responsibilities(n_samples: usize, n_components: usize) -> R
     memory::check("the probabilities of the components", &shape, size_of::<f64>(), "take fewer rows at a time")
 }
 
+/// The error about the first sample with weight whose log-likelihood, of `scores` (N,), is −∞: their total is.
+pub(crate) fn unreachable_sample(scores: &Array1<f64>, weights: Option<ArrayView1<'_, f64>>) -> Error {
+    let counts = |row: usize| weights.is_none_or(|weights| weights[row] > 0.0);
+    let mut rows = scores.iter().enumerate();
+    let row = rows.position(|(row, score)| *score == f64::NEG_INFINITY && counts(row)).unwrap_or(0);
+    Error::UnreachableSample { row }
+}
+
 /// The index of the largest value, the first of equals.
 pub(crate) fn most_probable(log_p: &[f64]) -> usize {
     log_p.iter().enumerate().fold(0, |best, (c, v)| if *v > log_p[best] { c } else { best })

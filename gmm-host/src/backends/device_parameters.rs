@@ -7,7 +7,7 @@
 use crate::compensated::neumaier_sum;
 use crate::data::frame::{Float, Frame};
 use crate::model::linalg::{at_once, row_major, side_by_side, vectorised};
-use crate::{Covariances, Error, Mixture, Result};
+use crate::{Covariances, Error, Mixture, Result, Samples};
 use ndarray::Axis;
 use rayon::prelude::*;
 
@@ -45,6 +45,24 @@ pub(crate) enum Deviations {
     /// t = s·(x′ − μ′), or A·(x′ − μ′) with the component's mean μ′: the difference first, so that no digit is lost however far
     /// from the frame's centre the component lies.
     AroundMeans,
+}
+
+impl Deviations {
+    /// The frame that samples are laid out in for them.
+    pub fn frame(self, samples: &Samples<'_>) -> Frame {
+        match self {
+            Self::InFrame => Frame::of_samples(samples),
+            Self::AroundMeans => Frame::identity(samples.n_features()),
+        }
+    }
+
+    /// What the description of a device says of them, behind the number type.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::InFrame => "",
+            Self::AroundMeans => " around each mean",
+        }
+    }
 }
 
 /// Constants of the columns, of which a sample takes part with those that it has values in:

@@ -12,7 +12,7 @@ use crate::backends::enough_digits::FramedEvaluator;
 use crate::compensated::neumaier_sum;
 use crate::data::frame::Frame;
 use crate::data::samples::weight_scale;
-use crate::evaluator::{check_features, responsibilities};
+use crate::evaluator::{check_features, responsibilities, unreachable_sample};
 use crate::{CentredSums, Description, Error, Evaluator, Mixture, Precision, Result, Rows, Samples, Statistics};
 use ndarray::{Array1, Array2, ArrayView1};
 use rayon::ThreadPool;
@@ -76,13 +76,7 @@ impl<'a, T: Real> Engine<'a, T> {
     /// digits, in a frame that changes nothing.
     pub fn new(samples: Samples<'a>, deviations: Deviations, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
         let n_threads = pool.as_ref().map_or_else(rayon::current_num_threads, |pool| pool.current_num_threads());
-        let resident = || {
-            let frame = match deviations {
-                Deviations::InFrame => Frame::of_samples(&samples),
-                Deviations::AroundMeans => Frame::identity(samples.n_features()),
-            };
-            Resident::new(&samples, frame, isa)
-        };
+        let resident = || Resident::new(&samples, deviations.frame(&samples), isa);
         let data = match &pool {
             Some(pool) => pool.install(resident),
             None => resident(),
@@ -199,14 +193,6 @@ impl<'a, T: Real> Engine<'a, T> {
         sums.weight = self.total_weight;
         sums.log_likelihood = (self.total_weight * parameters.offset + log2 * scale) * LN_2;
         sums
-    }
-
-    /// The first sample with weight that is infinitely far from every component.
-    fn unreachable(&mut self, mixture: &Mixture) -> Result<usize> {
-        let weight = self.weights.clone();
-        let scores = self.score_samples(mixture)?;
-        let counts = |row: usize| weight.as_ref().is_none_or(|weights| weights[row] > 0.0);
-        Ok(scores.iter().enumerate().position(|(row, v)| *v == f64::NEG_INFINITY && counts(row)).unwrap_or(0))
     }
 
     /// The centres of the moments, as rows of `layout.width` elements.
@@ -347,10 +333,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
     fn describe(&self) -> Description {
         let (threads, isa) = (self.n_threads, self.isa.name());
         let plural = if threads == 1 { "" } else { "s" };
-        let around = match self.deviations {
-            Deviations::InFrame => "",
-            Deviations::AroundMeans => " around each mean",
-        };
+        let around = self.deviations.description();
         Description {
             device: format!("cpu ({threads} thread{plural}, {isa}, {}{around})", T::NAME),
             kernel: isa.into(),
@@ -431,7 +414,8 @@ impl<T: Real> Evaluator for Engine<'_, T> {
         };
         let mut sums = self.sums(mixture, &parameters, layout, centres);
         if sums.log_likelihood == f64::NEG_INFINITY {
-            return Err(Error::UnreachableSample { row: self.unreachable(mixture)? });
+            let scores = self.score_samples(mixture)?;
+            return Err(unreachable_sample(&scores, self.samples.weights()));
         }
         if T::PRECISION == Precision::Float64 && sums.cancel(mixture) {
             let centres = sums.new_centres();

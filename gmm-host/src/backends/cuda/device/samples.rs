@@ -185,10 +185,7 @@ impl<T: Element> DeviceSamples<T> {
         let (n, d) = (samples.n_samples(), samples.n_features());
         let weight_scale = samples.weights().map(weight_scale);
         let observed = samples.missing().map(|_| samples.observed_weights());
-        let frame = match deviations {
-            Deviations::InFrame => Frame::of_samples(samples),
-            Deviations::AroundMeans => Frame::identity(d),
-        };
+        let frame = deviations.frame(samples);
         let limit = limit_or_free(gpu, memory_limit)?;
         let columns = ColumnsOf { samples, frame: &frame, weight_scale };
         let bytes = columns.width() as u128 * layout::stride(n) as u128 * size_of::<T>() as u128;
@@ -265,10 +262,7 @@ impl<T: Element> DeviceSamples<T> {
     /// The device, and the precision.
     pub fn describe(&self) -> String {
         let info = &self.store.gpu.info;
-        let around = match self.store.deviations {
-            Deviations::InFrame => "",
-            Deviations::AroundMeans => " around each mean",
-        };
+        let around = self.store.deviations.description();
         format!("cuda:{} {} ({}{around})", info.ordinal, info.name, T::NAME)
     }
 

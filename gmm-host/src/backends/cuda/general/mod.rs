@@ -14,7 +14,7 @@ use super::plan::{Family, Variant};
 use super::source::Source;
 use crate::backends::cuda::device::layout::STRIDE;
 use crate::backends::device_parameters::DeviceParameters;
-use crate::evaluator::responsibilities;
+use crate::evaluator::{responsibilities, unreachable_sample};
 use crate::{CentredSums, Error, Mixture, Precision, Result, Statistics};
 use cust::memory::{DeviceBuffer, DeviceCopy};
 use gmm_kernels::entries;
@@ -157,10 +157,7 @@ impl<T: Element> General<T> {
         let mut sums = self.sums(data, &ready)?;
         if sums.log_likelihood == f64::NEG_INFINITY {
             let scores = self.score_samples(data, source, mixture)?;
-            let counts = |row: usize| source.weights().is_none_or(|weights| weights[row] > 0.0);
-            let mut rows = scores.iter().enumerate();
-            let row = rows.position(|(row, score)| *score == f64::NEG_INFINITY && counts(row)).unwrap_or(0);
-            return Err(Error::UnreachableSample { row });
+            return Err(unreachable_sample(&scores, source.weights()));
         }
         if T::PRECISION == Precision::Float64 && sums.cancel(mixture) {
             let frame = data.frame();

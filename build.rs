@@ -1,5 +1,6 @@
-//! With the feature `rust-cuda`, compiles the kernels with rust-cuda and packs them, one by one, into an archive in the place
-//! of the committed one (src/rust_cuda.rs embeds it). Without the feature there is nothing to build.
+//! With the feature `rust-cuda`, compiles the kernels with rust-cuda and packs them, one by one,
+//! into an archive in the place of the committed one (src/rust_cuda.rs embeds it). Without the
+//! feature there is nothing to build.
 
 #[cfg(not(feature = "rust-cuda"))]
 fn main() {
@@ -24,7 +25,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let config = root.join("rust-cuda.toml");
     let config = config.to_str().ok_or("the path of the repository is not UTF-8")?;
-    // The cargo that the builder starts inherits neither features nor `--config`, so both are handed on.
+    // The cargo that the builder starts inherits neither features nor `--config`, so both are
+    // handed on.
     let arguments = [
         "--features",
         "rust-cuda",
@@ -33,8 +35,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Line tables, which the workspace's release profile asks for, are for the host only.
         "--config",
         "profile.release.debug=0",
-        // At higher levels rustc unrolls inner loops itself, and then LLVM 7 leaves the outer ones rolled, with their arrays
-        // in memory. For the kernels alone: rust-cuda's libm needs the higher levels.
+        // At higher levels rustc unrolls inner loops itself, and then LLVM 7 leaves the outer ones
+        // rolled, with their arrays in memory. For the kernels alone: rust-cuda's libm needs the
+        // higher levels.
         "--config",
         "profile.release.package.gmm-kernels.opt-level=1",
     ];

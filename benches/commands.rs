@@ -1,4 +1,5 @@
-//! What a program that embeds `gaussmix`, or a user of the command line, waits for. Nothing is compared with other software.
+//! What a program that embeds `gaussmix`, or a user of the command line, waits for. Nothing is
+//! compared with other software.
 //!
 //! `cargo bench -p gaussmix --bench commands`; with `-- --test` each case runs once.
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
@@ -22,7 +23,8 @@ fn data(n: usize) -> Array2<f32> {
     mixture(0.0).sample(n, 2018).expect("memory for the samples").0.mapv(|v| v as f32)
 }
 
-/// One evaluation of the likelihood over resident data, with other parameters each time, as Markov chains need it.
+/// One evaluation of the likelihood over resident data, with other parameters each time, as Markov
+/// chains need it.
 fn likelihood(c: &mut Criterion) {
     let x = data(1_000_000);
     let samples = Samples::from_f32(x.view()).expect("finite samples");

@@ -1,4 +1,5 @@
-//! Fits data that does not fit into memory, chunk by chunk, with a checkpoint, and learns from a stream: `cargo run --release --example chunks`.
+//! Fits data that does not fit into memory, chunk by chunk, with a checkpoint, and learns from a
+//! stream: `cargo run --release --example chunks`.
 use gaussmix::io::{self, Checkpoint, CheckpointOutput, DataFile, Identity};
 use gaussmix::{
     ChunkedEvaluator, CovarianceType, CpuEvaluator, Freeze, GaussianMixtureParams, Samples, StepwiseEm, mcmc,
@@ -14,7 +15,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let load = |rows| CpuEvaluator::new(read(rows)?);
 
-    // An evaluator that holds 4096 rows at a time. It does all that one with the whole data does, fits included.
+    // An evaluator that holds 4096 rows at a time. It does all that one with the whole data does,
+    // fits included.
     let sizes = (0..n).step_by(4096).map(|start| 4096.min(n - start)).collect();
     let mut chunks = ChunkedEvaluator::new(d, sizes, |i| Ok(Box::new(load(i * 4096..n.min((i + 1) * 4096))?)))?;
     let params = GaussianMixtureParams::default().n_components(8).covariance_type(CovarianceType::Diag);
@@ -28,7 +30,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if i.iteration < 3 {
             return ControlFlow::Continue(());
         }
-        // After three iterations the fit is saved and stopped, as if the machine had to be switched off.
+        // After three iterations the fit is saved and stopped, as if the machine had to be switched
+        // off.
         let (present, best) = (i.fit.clone(), i.best.cloned());
         let checkpoint = Checkpoint { made_with: made_with.clone(), present, best, feature_names: None };
         if let Err(error) = checkpoints.write(&checkpoint) {

@@ -1,4 +1,5 @@
-//! The log-likelihood of data that stays on the device, for one mixture after the other: `cargo run --release --example score`.
+//! The log-likelihood of data that stays on the device, for one mixture after the other:
+//! `cargo run --release --example score`.
 use gaussmix::{Covariances, Device, LoadOptions, Mixture, Samples};
 use ndarray::{Array2, arr1, arr2};
 

@@ -1,5 +1,6 @@
-//! Tells the linker where the stand-in for the CUDA driver library is (src/backends/cuda/device/driver.rs explains it), and to export what it
-//! can from the tests, for tests/library/driver_symbols.rs.
+//! Tells the linker where the stand-in for the CUDA driver library is
+//! (src/backends/cuda/device/driver.rs explains it), and to export what it can from the tests, for
+//! tests/library/driver_symbols.rs.
 use std::env;
 use std::path::PathBuf;
 

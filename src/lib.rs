@@ -1,8 +1,8 @@
 //! Gaussian mixture models on the CPU and on CUDA GPUs.
 //!
-//! This crate puts together the engine [`gmm_host`] (mixtures, data, devices, fitting; all its items are here as well),
-//! Markov chain Monte Carlo (`gmm_mcmc`, here [`mcmc`]) and the files of data and models ([`io`]). The program `gmm` is
-//! built on it ([`program`]).
+//! This crate puts together the engine [`gmm_host`] (mixtures, data, devices, fitting; all its
+//! items are here as well), Markov chain Monte Carlo (`gmm_mcmc`, here [`mcmc`]) and the files of
+//! data and models ([`io`]). The program `gmm` is built on it ([`program`]).
 // The modules of the program use the library by the name that others know it by.
 extern crate self as gaussmix;
 
@@ -17,7 +17,8 @@ mod terminal;
 
 pub use gmm_host::*;
 pub use gmm_mcmc as mcmc;
-// For the Python package, which decides by the same rules what is computed in chunks, and draws in the same plane.
+// For the Python package, which decides by the same rules what is computed in chunks, and draws in
+// the same plane.
 #[doc(hidden)]
 pub use input::source::MAX_CHUNK_BYTES;
 #[doc(hidden)]

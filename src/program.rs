@@ -1,17 +1,19 @@
-//! The program `gmm` as a function, for its executable and for the package of Python, which brings the same command.
+//! The program `gmm` as a function, for its executable and for the package of Python, which brings
+//! the same command.
 //!
-//! `commands` has a file or folder for each command. The commands share `input`, which brings data from files to
-//! a device, `plot`, which draws, and `terminal`, which talks to the user.
+//! `commands` has a file or folder for each command. The commands share `input`, which brings data
+//! from files to a device, `plot`, which draws, and `terminal`, which talks to the user.
 use crate::commands::Cli;
 use crate::terminal::{interrupt, text};
 use clap::Parser;
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-/// Runs the program with its arguments, of which the first is its name, and gives its exit code: 0 after success, 1 after a
-/// failure, 2 for wrong options, 130 after Ctrl-C, SIGTERM or SIGHUP.
+/// Runs the program with its arguments, of which the first is its name, and gives its exit code: 0
+/// after success, 1 after a failure, 2 for wrong options, 130 after Ctrl-C, SIGTERM or SIGHUP.
 ///
-/// To be called once in a process, because it installs handlers of these signals, which may end the process, and of panics.
+/// To be called once in a process, because it installs handlers of these signals, which may end the
+/// process, and of panics.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
@@ -31,7 +33,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     }));
     match interrupt::handle_signals().and_then(|()| cli.run()) {
         Ok(code) => code,
-        // Whoever read the output has closed the pipe (`gmm … | head`), which is no failure of this program.
+        // Whoever read the output has closed the pipe (`gmm … | head`), which is no failure of this
+        // program.
         Err(error) if error.chain().any(is_broken_pipe) => SUCCESS,
         Err(error) => {
             report_failure(&format!("{error:#}"));
@@ -40,7 +43,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
-/// Shows what the parser of the options says: that they are wrong, or the text of --help or --version. Gives the exit code.
+/// Shows what the parser of the options says: that they are wrong, or the text of --help or
+/// --version. Gives the exit code.
 fn show(message: &clap::Error) -> u8 {
     let plain = message.to_string();
     let short = text::message(&plain);

@@ -1,5 +1,6 @@
-//! What needs a GPU: the program computes on it, and Markov chains there are resumed to the bit, do not depend on each other and
-//! have the right distribution. Where there is no GPU, each test is reported as ignored.
+//! What needs a GPU: the program computes on it, and Markov chains there are resumed to the bit, do
+//! not depend on each other and have the right distribution. Where there is no GPU, each test is
+//! reported as ignored.
 #[path = "program/common.rs"]
 mod common;
 #[path = "../gmm-host/tests/gpu_harness/mod.rs"]
@@ -16,7 +17,8 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // SAFETY: no other thread runs yet. With an empty name the measured choices of kernels are not saved for the user.
+    // SAFETY: no other thread runs yet. With an empty name the measured choices of kernels are not
+    // saved for the user.
     unsafe { std::env::set_var("GMM_TUNING_FILE", "") };
     let tests: Vec<gpu_harness::Test> = vec![
         ("a_resumed_run_is_the_same_to_the_bit", a_resumed_run_is_the_same_to_the_bit),
@@ -72,8 +74,8 @@ fn a_resumed_run_is_the_same_to_the_bit() {
         let walks = matches!(sampler, Sampler::Metropolis { .. });
         assert_eq!(kernel.starts_with("metropolis:"), walks, "{sampler:?}: {kernel}");
 
-        // Stopped in warm-up and again after 17 draws. Each time only the files remain, and the run goes on with the kernel that
-        // they name.
+        // Stopped in warm-up and again after 17 draws. Each time only the files remain, and the run
+        // goes on with the kernel that they name.
         let mut run = start(&model, settings(sampler, 2), &mut posterior);
         run.set_draws(17).unwrap();
         let stop = |p: &gaussmix::mcmc::Progress<'_>| {
@@ -115,8 +117,8 @@ fn chains_do_not_depend_on_their_company() {
     }
 }
 
-/// One component with the conjugate prior: the posterior means of mean and variance in closed form, to four Monte Carlo
-/// standard errors.
+/// One component with the conjugate prior: the posterior means of mean and variance in closed form,
+/// to four Monte Carlo standard errors.
 fn metropolis_meets_the_closed_form() {
     let x = data(50);
     let prior = Prior::from_json(
@@ -204,7 +206,8 @@ fn a_gpu_fits_what_the_cpu_fits() {
     let folder = folder();
     write_clouds(&folder.path().join("x.npy"));
     for t in CovarianceType::ALL {
-        // Both begin at the same start, because finding a start depends on the precision of the device.
+        // Both begin at the same start, because finding a start depends on the precision of the
+        // device.
         let args = ["x.npy", "--covariance-type", t.name(), "--tol", "0"];
         fit(
             folder.path(),

@@ -1,6 +1,7 @@
 //! Time of one evaluation on the CPU: `cargo bench -p gmm-host --bench likelihood`.
 //!
-//! The ids are backend/covariance type/type/N/D/K. `compare_sklearn.py` beside this file runs this and scikit-learn.
+//! The ids are backend/covariance type/type/N/D/K. `compare_sklearn.py` beside this file runs this
+//! and scikit-learn.
 #![allow(missing_docs)]
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples};

@@ -1,7 +1,9 @@
-//! Times batches of parameter sets that are near to each other, as those of a sampler are: D = 13, K = 8, diagonal covariances.
+//! Times batches of parameter sets that are near to each other, as those of a sampler are: D = 13,
+//! K = 8, diagonal covariances.
 //!
-//! `cargo run --release -p gmm-host --features cuda --example batch_times [KERNEL ...]`, where a KERNEL is a name or a variant, for example
-//! `batch_tensor_cores` or `batch_tensor_cores/64:512x1:0`
+//! `cargo run --release -p gmm-host --features cuda --example batch_times [KERNEL ...]`, where a
+//! KERNEL is a name or a variant, for example `batch_tensor_cores` or
+//! `batch_tensor_cores/64:512x1:0`
 use gmm_host::{Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Mixture, Samples};
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};

@@ -1,10 +1,12 @@
-//! Times fits on the CPU for `benches/compare_sklearn.py`, which times scikit-learn on the same samples.
+//! Times fits on the CPU for `benches/compare_sklearn.py`, which times scikit-learn on the same
+//! samples.
 //!
-//! `em_times em X.npy MEANS.npy TYPE`: ten iterations from weights 1/K, the means (K, D), and precisions of 2 on the diagonal.
-//! Prints the seconds, with the loading of the samples, and the last lower bound.
+//! `em_times em X.npy MEANS.npy TYPE`: ten iterations from weights 1/K, the means (K, D), and
+//! precisions of 2 on the diagonal. Prints the seconds, with the loading of the samples, and the
+//! last lower bound.
 //!
-//! `em_times start X.npy K TYPE SEEDS`: a fit from a start by k-means for each seed from 0. Prints the seconds of the start, those
-//! of the whole fit, the iterations, and the last lower bound.
+//! `em_times start X.npy K TYPE SEEDS`: a fit from a start by k-means for each seed from 0. Prints
+//! the seconds of the start, those of the whole fit, the iterations, and the last lower bound.
 use gmm_host::{
     CovarianceType, Covariances, Device, Error, Evaluator, GaussianMixtureParams, LoadOptions, Mixture, Samples, load,
 };

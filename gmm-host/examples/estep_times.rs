@@ -1,7 +1,8 @@
-//! Times an EM iteration (parameters in to new parameters out) and a total on the GPU, beside what the arithmetic needs.
+//! Times an EM iteration (parameters in to new parameters out) and a total on the GPU, beside what
+//! the arithmetic needs.
 //!
-//! `cargo run --release -p gmm-host --features cuda --example estep_times [N [CASES [KERNEL]]]`, where CASES are the numbers of some of
-//! the cases, from 0 and with commas between them, or `all`
+//! `cargo run --release -p gmm-host --features cuda --example estep_times [N [CASES [KERNEL]]]`,
+//! where CASES are the numbers of some of the cases, from 0 and with commas between them, or `all`
 use gmm_host::{CovarianceType, Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Freeze, Mixture, Samples};
 use ndarray::{Array1, Array2, Array3};
 use rand::{RngExt, SeedableRng};
@@ -23,7 +24,8 @@ const CASES: [(usize, usize, CovarianceType, f64); 8] = [
     (128, 16, CovarianceType::Full, 6.0),
 ];
 
-/// Components as wide as the data and near its centre, so that every sample belongs to several of them.
+/// Components as wide as the data and near its centre, so that every sample belongs to several of
+/// them.
 fn mixture(rng: &mut ChaCha8Rng, k: usize, d: usize, covariance_type: CovarianceType) -> Result<Mixture, Error> {
     let weights = Array1::from_shape_simple_fn(k, || rng.random_range(0.5..1.5));
     let means = Array2::from_shape_simple_fn((k, d), || rng.sample::<f64, _>(StandardNormal) / (d as f64).sqrt());

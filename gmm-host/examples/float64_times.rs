@@ -1,4 +1,5 @@
-//! Times the CUDA backend in float64, and in float32 with sample weights, beside what the hardware allows.
+//! Times the CUDA backend in float64, and in float32 with sample weights, beside what the hardware
+//! allows.
 //!
 //! `cargo run --release -p gmm-host --features cuda --example float64_times [N ...]`
 use gmm_host::{CovarianceType, Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Mixture, Samples};
@@ -10,7 +11,8 @@ use std::time::Instant;
 
 /// D and K.
 const SHAPES: [(usize, usize); 3] = [(13, 8), (32, 64), (64, 16)];
-/// Fused multiply-adds a second of an H200: 132 multiprocessors of 64 (float64) or 128 lanes at 1.98 GHz.
+/// Fused multiply-adds a second of an H200: 132 multiprocessors of 64 (float64) or 128 lanes at
+/// 1.98 GHz.
 const FMAS_PER_SECOND: [f64; 2] = [16.7e12, 33.4e12];
 /// Number of calls, of which the median is taken.
 const CALLS: usize = 21;
@@ -68,7 +70,8 @@ fn main() -> Result<(), Error> {
                     [Samples::from_f64(x.view())?, Samples::from_f32(single.view())?.with_weights(weights.view())?];
                 for (i, (samples, name)) in samples.into_iter().zip(["float64", "float32 w"]).enumerate() {
                     let mut cuda = CudaEvaluator::new(samples, 0, &CudaOptions::default())?;
-                    // Multiply-adds of a sample and component: the exponent, and the moments besides.
+                    // Multiply-adds of a sample and component: the exponent, and the moments
+                    // besides.
                     let (exponent, moments) = match t {
                         CovarianceType::Full => (d * (d + 3) / 2, (d + 1) * (d + 2) / 2),
                         _ => (2 * d, 2 * d),

@@ -1,4 +1,5 @@
-//! Times the CUDA kernels and the way from parameters to total, D = 13, K = 8, beside what the hardware allows.
+//! Times the CUDA kernels and the way from parameters to total, D = 13, K = 8, beside what the
+//! hardware allows.
 //!
 //! `cargo run --release -p gmm-host --features cuda --example kernel_times [N ...]`
 use gmm_host::{Covariances, CudaEvaluator, CudaOptions, Error, Evaluator, Mixture, Samples, cuda_kernel_names};
@@ -24,7 +25,8 @@ fn mixture(rng: &mut ChaCha8Rng) -> Result<Mixture, Error> {
     Mixture::new(&weights / weights.sum(), means, Covariances::Diag(variances))
 }
 
-/// Covariances of each type that has matrices, and the multiply-adds of a sample's total under them.
+/// Covariances of each type that has matrices, and the multiply-adds of a sample's total under
+/// them.
 fn with_matrices(m: &Mixture) -> Result<[(&'static str, Mixture, usize); 2], Error> {
     let matrix = |c: usize| Array2::from_shape_fn((D, D), |(i, j)| if i == j { 1.2 + 0.1 * c as f64 } else { 0.2 });
     let mut full = Array3::zeros((K, D, D));

@@ -1,8 +1,9 @@
-//! Times a step of random-walk Metropolis on a CUDA device, D = 13, K = 8, beside a step that the host decides on: an
-//! evaluation from parameters to total.
+//! Times a step of random-walk Metropolis on a CUDA device, D = 13, K = 8, beside a step that the
+//! host decides on: an evaluation from parameters to total.
 //!
-//! `cargo run --release -p gmm-host --features cuda --example metropolis_times [N | SHAPE ...]`: each
-//! size is timed in the shape that the backend chooses, and in each SHAPE (`metropolis:BLOCKxBLOCKS/RESIDENT:CACHED`).
+//! `cargo run --release -p gmm-host --features cuda --example metropolis_times [N | SHAPE ...]`:
+//! each size is timed in the shape that the backend chooses, and in each SHAPE
+//! (`metropolis:BLOCKxBLOCKS/RESIDENT:CACHED`).
 use gmm_host::{
     CudaEvaluator, CudaOptions, Error, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget, Samples,
 };
@@ -14,7 +15,8 @@ use std::time::Instant;
 
 const D: usize = 13;
 const K: usize = 8;
-/// Bytes a second that a kernel that only reads reaches on an H200, and its fused multiply-adds a second.
+/// Bytes a second that a kernel that only reads reaches on an H200, and its fused multiply-adds a
+/// second.
 const BYTES_PER_SECOND: f64 = 4.24e12;
 const FMAS_PER_SECOND: f64 = 33.4e12;
 

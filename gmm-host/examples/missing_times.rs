@@ -1,4 +1,5 @@
-//! Times of an evaluation and of an E-step over samples with missing values, beside those over complete ones.
+//! Times of an evaluation and of an E-step over samples with missing values, beside those over
+//! complete ones.
 //!
 //! ```sh
 //! cargo run --release -p gmm-host --example missing_times -- [N] [D] [K] [DEVICE]
@@ -14,7 +15,8 @@ use rand_distr::StandardNormal;
 use std::collections::HashSet;
 use std::time::Instant;
 
-/// The share of the values that is missing, and the most patterns of missing values (none: each row has its own draw).
+/// The share of the values that is missing, and the most patterns of missing values (none: each row
+/// has its own draw).
 const CASES: [(f64, Option<usize>); 5] =
     [(0.1, Some(10)), (0.1, Some(100)), (0.1, Some(1000)), (0.1, None), (0.5, None)];
 

@@ -1,5 +1,5 @@
-//! Times the comparisons of vectors with vectors on a device, beside what the hardware allows: inner products, pairs of
-//! rows, rows with centres.
+//! Times the comparisons of vectors with vectors on a device, beside what the hardware allows:
+//! inner products, pairs of rows, rows with centres.
 //!
 //! `cargo run --release -p gmm-host --features cuda --example pairwise_times [device]`
 use gmm_host::pairwise::{Centres, GaussianKernel, InnerProducts, RowPairs};
@@ -29,7 +29,8 @@ fn wall(mut work: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
     Ok(times[2])
 }
 
-/// Prints the time of a kernel, if the device has its own clock, with a figure made of it; and the time of a call.
+/// Prints the time of a kernel, if the device has its own clock, with a figure made of it; and the
+/// time of a call.
 fn report(what: &str, kernel: Result<f64, Error>, figure: impl Fn(f64) -> String, wall: f64) -> Result<(), Error> {
     match kernel {
         Ok(seconds) => {

@@ -1,7 +1,7 @@
 //! Times totals and E-steps over one, two, … GPUs, and says how much of the linear gain is reached.
 //!
-//! `cargo run --release -p gmm-host --features cuda --example several_times [GIGABYTES]`: the largest case takes so much memory of
-//! the host at most (default 11).
+//! `cargo run --release -p gmm-host --features cuda --example several_times [GIGABYTES]`: the
+//! largest case takes so much memory of the host at most (default 11).
 use gmm_host::{Covariances, Device, DeviceSet, Error, Evaluator, LoadOptions, Mixture, Samples, cuda_devices, load};
 use ndarray::{Array1, Array2};
 use rayon::prelude::*;

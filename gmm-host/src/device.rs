@@ -4,8 +4,9 @@ use crate::{CpuEvaluator, Error, Evaluator, ReferenceEvaluator, Result, Samples,
 use std::ops::Range;
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// Where to compute. Its text form is `auto`, `cpu`, `reference`, `cuda` (the same as `cuda:0`) or `cuda:N`; and for several
-/// devices at once `cuda:all`, or a list such as `cuda:0,2` or `cuda:0,cpu`.
+/// Where to compute. Its text form is `auto`, `cpu`, `reference`, `cuda` (the same as `cuda:0`) or
+/// `cuda:N`; and for several devices at once `cuda:all`, or a list such as `cuda:0,2` or
+/// `cuda:0,cpu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(
     feature = "serde",
@@ -14,12 +15,14 @@ use std::{fmt, path::PathBuf, str::FromStr};
 )]
 #[non_exhaustive]
 pub enum Device {
-    /// The CPU; and a GPU for jobs that are expected to take the CPU about half a second longer, as soon as the GPU is
-    /// ready and measured to be faster; and by the same rule all GPUs in the place of one, where there are several
-    /// ([`LoadOptions::one_gpu`]). A shorter job never touches a GPU and gives the bits that [`Cpu`](Self::Cpu) gives. In a
-    /// longer job the moment of the move to the GPU depends on the clock, and the results after it differ from the CPU's in
-    /// the last digits; so they may differ from run to run, where those of `Cpu` never do. An evaluator that is
-    /// [settled](crate::Evaluator::settle) chooses, by measurement too, before its first result.
+    /// The CPU; and a GPU for jobs that are expected to take the CPU about half a second longer, as
+    /// soon as the GPU is ready and measured to be faster; and by the same rule all GPUs in the
+    /// place of one, where there are several ([`LoadOptions::one_gpu`]). A shorter job never
+    /// touches a GPU and gives the bits that [`Cpu`](Self::Cpu) gives. In a longer job the moment
+    /// of the move to the GPU depends on the clock, and the results after it differ from the CPU's
+    /// in the last digits; so they may differ from run to run, where those of `Cpu` never do. An
+    /// evaluator that is [settled](crate::Evaluator::settle) chooses, by measurement too, before
+    /// its first result.
     #[default]
     Auto,
     /// All cores of the CPU, with its SIMD instructions.
@@ -28,8 +31,9 @@ pub enum Device {
     Reference,
     /// The CUDA device of this number.
     Cuda(usize),
-    /// Several devices, over which the samples are divided. All of them evaluate at the same time, and their results are added
-    /// up in a fixed order, so that the same division gives the same bits on every run.
+    /// Several devices, over which the samples are divided. All of them evaluate at the same time,
+    /// and their results are added up in a fixed order, so that the same division gives the same
+    /// bits on every run.
     Several(DeviceSet),
 }
 
@@ -57,14 +61,15 @@ impl DeviceSet {
         Self { cuda: CudaDevices::Some(bits), cpu: false }
     }
 
-    /// The same devices and the CPU, which gets one sample for [`GPU_SHARE`](Self::GPU_SHARE) samples of a GPU.
+    /// The same devices and the CPU, which gets one sample for [`GPU_SHARE`](Self::GPU_SHARE)
+    /// samples of a GPU.
     #[must_use]
     pub fn and_cpu(self) -> Self {
         Self { cpu: true, ..self }
     }
 
-    /// How many samples a GPU gets for one of the CPU, if both take part. A GPU of a data centre is about so many times as
-    /// fast as the cores beside it.
+    /// How many samples a GPU gets for one of the CPU, if both take part. A GPU of a data centre is
+    /// about so many times as fast as the cores beside it.
     pub const GPU_SHARE: usize = 64;
 
     /// The devices one by one, the CPU first.
@@ -91,7 +96,8 @@ impl fmt::Display for DeviceSet {
     }
 }
 
-/// Reads `cuda:all`, `cuda:0,2`, `cuda:0,cpu` or `cpu,cuda:0`: at least two devices, none of them twice.
+/// Reads `cuda:all`, `cuda:0,2`, `cuda:0,cpu` or `cpu,cuda:0`: at least two devices, none of them
+/// twice.
 fn several(name: &str) -> Option<DeviceSet> {
     let (mut all, mut bits, mut cpu, mut in_cuda) = (false, 0u64, false, false);
     for part in name.split(',') {
@@ -121,8 +127,9 @@ fn several(name: &str) -> Option<DeviceSet> {
 }
 
 impl Device {
-    /// The bytes of GPU memory that samples can take now on this device: nearly all that is free. On several devices, which get
-    /// equal parts, it is as many times that of the GPU with the least. `None` for a device that is no GPU or cannot be used.
+    /// The bytes of GPU memory that samples can take now on this device: nearly all that is free.
+    /// On several devices, which get equal parts, it is as many times that of the GPU with the
+    /// least. `None` for a device that is no GPU or cannot be used.
     pub fn free_gpu_memory(self) -> Option<u64> {
         let devices = match self {
             Self::Cuda(_) => vec![self],
@@ -134,20 +141,21 @@ impl Device {
         Some(free.len() as u64 * free.iter().min()?)
     }
 
-    /// Whether the memory of this GPU, or of these, takes samples of so many bytes now; false for a device that is no GPU or cannot be used.
-    /// Samples with `missing` values may take more there than on the host: each pattern of them begins with a multiple of four rows.
+    /// Whether the memory of this GPU, or of these, takes samples of so many bytes now; false for a
+    /// device that is no GPU or cannot be used. Samples with `missing` values may take more there
+    /// than on the host: each pattern of them begins with a multiple of four rows.
     pub fn has_gpu_memory_for(self, bytes: u64, missing: bool) -> bool {
         self.free_gpu_memory().is_some_and(|free| bytes.saturating_mul(if missing { PADDED } else { 1 }) <= free)
     }
 }
 
-/// How many times the bytes of samples with missing values a GPU may need for them: every row may be a pattern of its own, and a column of
-/// weights comes with it.
+/// How many times the bytes of samples with missing values a GPU may need for them: every row may
+/// be a pattern of its own, and a column of weights comes with it.
 const PADDED: u64 = 5;
 
-/// Divides `n` rows over devices: equally over GPUs, of whose part the CPU gets a [`DeviceSet::GPU_SHARE`]th. Every device but
-/// the last gets a multiple of 4 rows where there are enough, and none gets no row: there are fewer ranges than devices, if need
-/// be.
+/// Divides `n` rows over devices: equally over GPUs, of whose part the CPU gets a
+/// [`DeviceSet::GPU_SHARE`]th. Every device but the last gets a multiple of 4 rows where there are
+/// enough, and none gets no row: there are fewer ranges than devices, if need be.
 fn divide(n: usize, devices: &[Device]) -> Vec<(Device, Range<usize>)> {
     let share = |device: &Device| if *device == Device::Cpu { 1 } else { DeviceSet::GPU_SHARE };
     let total: usize = devices.iter().map(share).sum();
@@ -228,21 +236,24 @@ impl FromStr for Device {
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct LoadOptions {
-    /// The kernel (code variant) to use, one of [`kernel_names`]; by default the device chooses by measured time.
+    /// The kernel (code variant) to use, one of [`kernel_names`]; by default the device chooses by
+    /// measured time.
     pub kernel: Option<String>,
-    /// Whether to compute in float64 also for float32 samples, from a float64 copy of them. By default float32 samples are
-    /// evaluated in float32, except with mixtures for which its digits do not suffice ([`Evaluator::precision`]).
+    /// Whether to compute in float64 also for float32 samples, from a float64 copy of them. By
+    /// default float32 samples are evaluated in float32, except with mixtures for which its digits
+    /// do not suffice ([`Evaluator::precision`]).
     pub float64: bool,
-    /// How many threads the CPU backend computes with; by default rayon's global threads, as many as the machine has or as
-    /// `RAYON_NUM_THREADS` says.
+    /// How many threads the CPU backend computes with; by default rayon's global threads, as many
+    /// as the machine has or as `RAYON_NUM_THREADS` says.
     pub threads: Option<usize>,
-    /// Most bytes of the GPU's memory to be used for samples; by default nearly all that is free. Samples that need more
-    /// stay on the host and are sent in chunks, for each evaluation anew.
+    /// Most bytes of the GPU's memory to be used for samples; by default nearly all that is free.
+    /// Samples that need more stay on the host and are sent in chunks, for each evaluation anew.
     pub gpu_memory: Option<usize>,
-    /// Whether [`Device::Auto`] keeps to the first GPU. By default it goes on to all GPUs where that is measured to be faster.
+    /// Whether [`Device::Auto`] keeps to the first GPU. By default it goes on to all GPUs where
+    /// that is measured to be faster.
     pub one_gpu: bool,
-    /// The file in which the CUDA backend remembers the kernels that it has chosen by measured time. Without one they are
-    /// remembered within the process only.
+    /// The file in which the CUDA backend remembers the kernels that it has chosen by measured
+    /// time. Without one they are remembered within the process only.
     pub tuning_file: Option<PathBuf>,
 }
 
@@ -289,11 +300,12 @@ impl LoadOptions {
     }
 }
 
-/// Makes `samples` resident in `device`. The evaluator also holds `samples`, so that borrowed arrays must outlive it.
+/// Makes `samples` resident in `device`. The evaluator also holds `samples`, so that borrowed
+/// arrays must outlive it.
 ///
 /// # Errors
-/// [`Error::NoCudaDevice`] where a CUDA device is asked for and cannot be used, [`Error::Kernel`] for a kernel that the
-/// device does not have, and what the backend itself reports.
+/// [`Error::NoCudaDevice`] where a CUDA device is asked for and cannot be used, [`Error::Kernel`]
+/// for a kernel that the device does not have, and what the backend itself reports.
 pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
     let samples = if options.float64 { samples.into_float64() } else { samples };
     match (device, &options.kernel) {
@@ -328,8 +340,8 @@ fn load_on_gpus<'a>(samples: Samples<'a>, options: &LoadOptions) -> Result<Box<d
     on_gpus(samples, several, open_one, move |samples| load(Device::Several(DeviceSet::ALL_CUDA), samples, &all))
 }
 
-/// Loads a part of the samples into each device, all at once. The samples are read where they lie, so that those of a mapped file
-/// are never copied as a whole.
+/// Loads a part of the samples into each device, all at once. The samples are read where they lie,
+/// so that those of a mapped file are never copied as a whole.
 fn load_shards<'a>(devices: &[Device], samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
     let parts = divide(samples.n_samples(), devices);
     if let [(device, _)] = parts[..] {
@@ -349,10 +361,12 @@ fn load_shards<'a>(devices: &[Device], samples: Samples<'a>, options: &LoadOptio
     Ok(Box::new(ShardedEvaluator::new(shards.into_iter().collect::<Result<_>>()?)?))
 }
 
-/// Makes the samples of an array in a GPU's memory resident in that GPU, without a way through the host.
+/// Makes the samples of an array in a GPU's memory resident in that GPU, without a way through the
+/// host.
 ///
 /// # Errors
-/// As [`load`], and those of [`CudaEvaluator::from_device_array`](crate::CudaEvaluator::from_device_array).
+/// As [`load`], and those of
+/// [`CudaEvaluator::from_device_array`](crate::CudaEvaluator::from_device_array).
 #[cfg(feature = "cuda")]
 pub fn load_device_array(array: crate::DeviceArray, options: &LoadOptions) -> Result<Box<dyn Evaluator>> {
     let array = if options.float64 { array.in_float64() } else { array };

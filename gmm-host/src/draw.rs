@@ -1,4 +1,5 @@
-//! Samples drawn for the start of a fit: those that are far from all centres, as k-means++ draws, from all samples in one pass.
+//! Samples drawn for the start of a fit: those that are far from all centres, as k-means++ draws,
+//! from all samples in one pass.
 use crate::Mixture;
 use ndarray::{Array1, ArrayView1};
 use rand::{RngExt, SeedableRng};
@@ -8,8 +9,8 @@ use std::f64::consts::PI;
 
 /// The samples that one thread goes through at a time; it does not depend on the threads.
 const AT_ONCE: usize = 1 << 15;
-/// A sample that is nearer to a centre than this, in squared standard deviations of the centres, is at the centre: an evaluator's
-/// scores are off by up to 10⁻³.
+/// A sample that is nearer to a centre than this, in squared standard deviations of the centres, is
+/// at the centre: an evaluator's scores are off by up to 10⁻³.
 const AT_A_CENTRE: f64 = 0.02;
 
 /// Asks an evaluator to draw samples; see [`Evaluator::draw`](crate::Evaluator::draw).
@@ -27,9 +28,11 @@ pub struct Draw<'a> {
 pub struct Drawn {
     /// Its row.
     pub row: usize,
-    /// By which it was drawn: an exponential random number over `far`. Those with the least keys are drawn.
+    /// By which it was drawn: an exponential random number over `far`. Those with the least keys
+    /// are drawn.
     pub key: f64,
-    /// Its squared distance to the nearest centre, in units of the centres' variance, times its weight.
+    /// Its squared distance to the nearest centre, in units of the centres' variance, times its
+    /// weight.
     pub far: f64,
 }
 
@@ -41,8 +44,8 @@ impl Drawn {
 }
 
 impl<'a> Draw<'a> {
-    /// `size` samples, or all that are not at a centre. `centres` is a mixture of equal weights and equal spherical covariances, much
-    /// narrower than the distances of samples from their centres.
+    /// `size` samples, or all that are not at a centre. `centres` is a mixture of equal weights and
+    /// equal spherical covariances, much narrower than the distances of samples from their centres.
     pub fn new(centres: &'a Mixture, seed: u64, size: usize) -> Self {
         Self { centres, seed, first_row: 0, size }
     }
@@ -73,7 +76,8 @@ impl<'a> Draw<'a> {
         self.size
     }
 
-    /// How far a sample is from the nearest centre, of its score under the centres: squared, in units of their variance, 0 at a centre.
+    /// How far a sample is from the nearest centre, of its score under the centres: squared, in
+    /// units of their variance, 0 at a centre.
     pub(crate) fn distance(&self) -> impl Fn(f64) -> f64 + Sync + use<> {
         let (k, d) = self.centres.means().dim();
         let at_centre = -(k as f64).ln() - 0.5 * d as f64 * (2.0 * PI * self.centres.variance(0, 0)).ln();
@@ -81,7 +85,8 @@ impl<'a> Draw<'a> {
         move |score| Self::beyond_a_centre(2.0 * (at_centre - score))
     }
 
-    /// A squared distance in units of the centres' variance, or 0 for one that an evaluator cannot tell from 0.
+    /// A squared distance in units of the centres' variance, or 0 for one that an evaluator cannot
+    /// tell from 0.
     pub(crate) fn beyond_a_centre(distance: f64) -> f64 {
         if distance > AT_A_CENTRE { distance } else { 0.0 }
     }
@@ -91,7 +96,8 @@ impl<'a> Draw<'a> {
         let distance = self.distance();
         let piece = |start: usize| {
             let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-            // A random number takes two words of the generator's stream, so that it depends on the row alone.
+            // A random number takes two words of the generator's stream, so that it depends on the
+            // row alone.
             rng.set_word_pos(2 * (self.first_row + start) as u128);
             let mut least = Least::new(self.size);
             for row in start..scores.len().min(start + AT_ONCE) {
@@ -173,7 +179,8 @@ mod tests {
         assert!((distance(score(6.0)) - 3.0).abs() < 1e-14);
     }
 
-    /// A part draws with the random numbers of its rows in the whole, so that the division into parts makes no difference.
+    /// A part draws with the random numbers of its rows in the whole, so that the division into
+    /// parts makes no difference.
     #[test]
     fn parts_draw_what_the_whole_draws() {
         let centres = centres();
@@ -192,8 +199,8 @@ mod tests {
         assert_eq!(draw.least(parts.concat()), whole);
     }
 
-    /// In 4,000 seeds a sample nine times as far, squared, as another is drawn first nine times out of ten; 3.6 standard deviations of
-    /// a binomial count are 0.017.
+    /// In 4,000 seeds a sample nine times as far, squared, as another is drawn first nine times out
+    /// of ten; 3.6 standard deviations of a binomial count are 0.017.
     #[test]
     fn draws_are_in_proportion_to_the_squared_distance() {
         let centres = centres();

@@ -248,7 +248,8 @@ pub enum Error {
         /// Why not.
         message: String,
     },
-    /// A kernel was requested that the backend does not have, or that cannot compute with this shape.
+    /// A kernel was requested that the backend does not have, or that cannot compute with this
+    /// shape.
     #[error("kernel `{name}` {problem}; available here: {available}")]
     Kernel {
         /// The name asked for.

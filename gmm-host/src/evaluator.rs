@@ -23,12 +23,14 @@ impl Description {
     }
 }
 
-/// A data set of N samples and D features that is resident in a backend and is evaluated for many parameter sets.
+/// A data set of N samples and D features that is resident in a backend and is evaluated for many
+/// parameter sets.
 ///
-/// All log-likelihoods are natural logarithms. Where the samples were given weights, totals and statistics count each
-/// sample as often as its weight says; values per sample (scores, labels) do not depend on it. The same evaluator
-/// gives the same bits for the same mixture (that of the device `auto`: once it is [settled](Self::settle)).
-/// Every method fails with [`Error::ShapeMismatch`] when the mixture's D is not the data's.
+/// All log-likelihoods are natural logarithms. Where the samples were given weights, totals and
+/// statistics count each sample as often as its weight says; values per sample (scores, labels) do
+/// not depend on it. The same evaluator gives the same bits for the same mixture (that of the
+/// device `auto`: once it is [settled](Self::settle)). Every method fails with
+/// [`Error::ShapeMismatch`] when the mixture's D is not the data's.
 pub trait Evaluator: Send {
     /// N, the number of samples.
     fn n_samples(&self) -> usize;
@@ -47,17 +49,18 @@ pub trait Evaluator: Send {
     /// The device and the kernel in use.
     fn describe(&self) -> Description;
 
-    /// The number type that this evaluation is made in. An evaluator of float32 samples computes in float64 where rounding
-    /// could move a sample's log-density by more than [`Operation`] says: where a component lies very many of its own
-    /// standard deviations from the centre of the samples, or its covariance is nearly singular.
+    /// The number type that this evaluation is made in. An evaluator of float32 samples computes in
+    /// float64 where rounding could move a sample's log-density by more than [`Operation`] says:
+    /// where a component lies very many of its own standard deviations from the centre of the
+    /// samples, or its covariance is nearly singular.
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
         let _ = (mixture, operation);
         Precision::Float64
     }
 
-    /// Another evaluator over the same resident samples, without a copy of them, so that several threads can evaluate at
-    /// once. It gives the bits that this one gives (that of the device `auto`: for what this one has evaluated since it
-    /// was [settled](Self::settle)).
+    /// Another evaluator over the same resident samples, without a copy of them, so that several
+    /// threads can evaluate at once. It gives the bits that this one gives (that of the device
+    /// `auto`: for what this one has evaluated since it was [settled](Self::settle)).
     ///
     /// ```
     /// use gmm_host::{Covariances, CpuEvaluator, Evaluator, Mixture, Samples};
@@ -88,30 +91,35 @@ pub trait Evaluator: Send {
         })
     }
 
-    /// With how many [shares](Self::share), each in a thread of its own, the batches of several Markov chains are evaluated in the least
-    /// time: more than one where a device evaluates, and the host can prepare the next batch meanwhile.
+    /// With how many [shares](Self::share), each in a thread of its own, the batches of several
+    /// Markov chains are evaluated in the least time: more than one where a device evaluates, and
+    /// the host can prepare the next batch meanwhile.
     fn useful_shares(&self) -> usize {
         1
     }
 
-    /// Tells the device `auto` to choose, from now on, between CPU and GPU before the first evaluation of each kind, for
-    /// the many thousands of evaluations of a Markov chain, and to keep to that choice, so that equal mixtures get equal
-    /// bits. Otherwise `auto` may move evaluations to a GPU after some have been made on the CPU. Other evaluators never
-    /// move them, and do nothing here.
+    /// Tells the device `auto` to choose, from now on, between CPU and GPU before the first
+    /// evaluation of each kind, for the many thousands of evaluations of a Markov chain, and to
+    /// keep to that choice, so that equal mixtures get equal bits. Otherwise `auto` may move
+    /// evaluations to a GPU after some have been made on the CPU. Other evaluators never move them,
+    /// and do nothing here.
     fn settle(&mut self) {}
 
     /// The total log-likelihood Σᵢ wᵢ log Σₖ πₖ N(xᵢ; μₖ, Σₖ).
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64>;
 
-    /// Fixes the mixture to which batches are compared. A GPU evaluates mixtures that are near to each other faster, by their differences from
-    /// one of them: the first of each batch, on which the last digits of the others' totals then depend. After this call it is `mixture`, whatever
-    /// its total, so that a total in a batch is a function of its parameter set alone, which a Markov chain needs. Batches are fast while their
-    /// mixtures are near to it. Evaluators that treat each mixture by itself do nothing here.
+    /// Fixes the mixture to which batches are compared. A GPU evaluates mixtures that are near to
+    /// each other faster, by their differences from one of them: the first of each batch, on which
+    /// the last digits of the others' totals then depend. After this call it is `mixture`, whatever
+    /// its total, so that a total in a batch is a function of its parameter set alone, which a
+    /// Markov chain needs. Batches are fast while their mixtures are near to it. Evaluators that
+    /// treat each mixture by itself do nothing here.
     fn fix_batch_reference(&mut self, mixture: &Mixture) {
         let _ = mixture;
     }
 
-    /// The total log-likelihood of each of several parameter sets; they may share each read of the data.
+    /// The total log-likelihood of each of several parameter sets; they may share each read of the
+    /// data.
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
         mixtures.iter().map(|m| self.log_likelihood(m)).collect()
     }
@@ -119,19 +127,22 @@ pub trait Evaluator: Send {
     /// The log-likelihood of each sample (N,).
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>>;
 
-    /// The E-step: log-likelihood and sufficient statistics under `mixture`, in its covariance type, from one pass
-    /// over the data and without an array of size N·K. Besides EM, the gradient of the log-likelihood follows from it.
+    /// The E-step: log-likelihood and sufficient statistics under `mixture`, in its covariance
+    /// type, from one pass over the data and without an array of size N·K. Besides EM, the gradient
+    /// of the log-likelihood follows from it.
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics>;
 
-    /// Runs random-walk Metropolis on the device: from `point`, whose log density is `log_density`, through all of the steps,
-    /// without waiting for the host between them. The log density of a proposal is a function of the proposal alone: it has
-    /// the same bits wherever the chain began and however its steps are divided into calls.
+    /// Runs random-walk Metropolis on the device: from `point`, whose log density is `log_density`,
+    /// through all of the steps, without waiting for the host between them. The log density of a
+    /// proposal is a function of the proposal alone: it has the same bits wherever the chain began
+    /// and however its steps are divided into calls.
     ///
-    /// Returns false, without asking for any of the `steps`, if the backend cannot do that; the caller then runs the chain.
+    /// Returns false, without asking for any of the `steps`, if the backend cannot do that; the
+    /// caller then runs the chain.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where the parts of the target do not fit together, or not to the data; what the backend
-    /// itself reports.
+    /// [`Error::ShapeMismatch`] where the parts of the target do not fit together, or not to the
+    /// data; what the backend itself reports.
     fn metropolis(
         &mut self,
         target: &MetropolisTarget,
@@ -143,18 +154,20 @@ pub trait Evaluator: Send {
         target.check(self.n_features(), point).map(|()| false)
     }
 
-    /// Some samples as they were given, for what is done with a few of them on the host (seeding a fit).
+    /// Some samples as they were given, for what is done with a few of them on the host (seeding a
+    /// fit).
     ///
     /// # Errors
     /// [`Error::NoSuchRow`].
     fn rows(&mut self, rows: &[usize]) -> Result<Rows>;
 
-    /// Draws samples without replacement, each with a probability in proportion to its weight times its squared distance to the
-    /// nearest centre. A sample at a centre is not drawn. What is drawn does not depend on how the samples are divided over devices,
-    /// processes or threads, but for the rounding of distances.
+    /// Draws samples without replacement, each with a probability in proportion to its weight times
+    /// its squared distance to the nearest centre. A sample at a centre is not drawn. What is drawn
+    /// does not depend on how the samples are divided over devices, processes or threads, but for
+    /// the rounding of distances.
     ///
-    /// Unless a backend overrides it, this is one call of [`score_samples`](Self::score_samples), and the samples are drawn by the
-    /// [`weights`](Self::weights) that the evaluator holds.
+    /// Unless a backend overrides it, this is one call of [`score_samples`](Self::score_samples),
+    /// and the samples are drawn by the [`weights`](Self::weights) that the evaluator holds.
     fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
         let scores = self.score_samples(draw.centres())?;
         Ok(draw.with_scores(&scores, self.weights()))
@@ -200,7 +213,8 @@ pub(crate) fn responsibilities(n_samples: usize, n_components: usize) -> Result<
     Ok(Array2::zeros((n_samples, n_components)))
 }
 
-/// Whether there is memory for the responsibilities (N, K), before an evaluator makes those of a part of the samples.
+/// Whether there is memory for the responsibilities (N, K), before an evaluator makes those of a
+/// part of the samples.
 ///
 /// # Errors
 /// [`Error::Memory`].
@@ -209,7 +223,8 @@ pub(crate) fn check_responsibilities(n_samples: usize, n_components: usize) -> R
     memory::check("the probabilities of the components", &shape, size_of::<f64>(), "take fewer rows at a time")
 }
 
-/// The error about the first sample with weight whose log-likelihood, of `scores` (N,), is −∞: their total is.
+/// The error about the first sample with weight whose log-likelihood, of `scores` (N,), is −∞:
+/// their total is.
 pub(crate) fn unreachable_sample(scores: &Array1<f64>, weights: Option<ArrayView1<'_, f64>>) -> Error {
     let counts = |row: usize| weights.is_none_or(|weights| weights[row] > 0.0);
     let mut rows = scores.iter().enumerate();
@@ -222,7 +237,8 @@ pub(crate) fn most_probable(log_p: &[f64]) -> usize {
     log_p.iter().enumerate().fold(0, |best, (c, v)| if *v > log_p[best] { c } else { best })
 }
 
-/// Implements [`Evaluator`] for a type by calling the evaluator that its functions `inner` and `inner_mut` give.
+/// Implements [`Evaluator`] for a type by calling the evaluator that its functions `inner` and
+/// `inner_mut` give.
 macro_rules! pass_on {
     ($type:ident) => {
         impl $crate::Evaluator for $type<'_> {
@@ -291,8 +307,9 @@ macro_rules! pass_on {
 }
 pub(crate) use pass_on;
 
-/// Calls `visit`, in order, with the index of each sample, its log πₖ N(x; μₖ, Σₖ) (K,), and their log-sum-exp. Computes
-/// these on the host in float64, from samples that the evaluator copies back some thousands at a time.
+/// Calls `visit`, in order, with the index of each sample, its log πₖ N(x; μₖ, Σₖ) (K,), and their
+/// log-sum-exp. Computes these on the host in float64, from samples that the evaluator copies back
+/// some thousands at a time.
 fn for_each_sample<E: Evaluator + ?Sized>(
     evaluator: &mut E,
     mixture: &Mixture,
@@ -313,7 +330,8 @@ fn for_each_sample<E: Evaluator + ?Sized>(
     Ok(())
 }
 
-/// Makes the row in the error about a chunk, whose first row is row `start` of all samples, one of all samples.
+/// Makes the row in the error about a chunk, whose first row is row `start` of all samples, one of
+/// all samples.
 pub(crate) fn shift_row(error: Error, start: usize) -> Error {
     match error {
         Error::UnreachableSample { row } => Error::UnreachableSample { row: row + start },

@@ -12,19 +12,20 @@ use rand_distr::StandardNormal;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The place of a draw in the stream of random numbers of its sample, in words from that of the draw before: more than the
-/// numbers that it takes, whatever D is.
+/// The place of a draw in the stream of random numbers of its sample, in words from that of the
+/// draw before: more than the numbers that it takes, whatever D is.
 const WORDS: u128 = 1 << 32;
 
 /// # Missing values
 ///
-/// Both functions take samples with [missing values](Samples::with_missing) and give them in float64, with what is missing
-/// filled in and all else as it is. They compute on the CPU in float64, and take one factorisation for each pattern of missing values
-/// and each component.
+/// Both functions take samples with [missing values](Samples::with_missing) and give them in
+/// float64, with what is missing filled in and all else as it is. They compute on the CPU in
+/// float64, and take one factorisation for each pattern of missing values and each component.
 impl Mixture {
-    /// The samples (N, D) with the mean of each missing value given the observed values of its sample:
-    /// Σₖ rₖ (μₖ + Σₖ,mo Σₖ,oo⁻¹ (x_o − μₖ,o))ⱼ with the responsibilities rₖ of the observed values. That is the best guess in squared
-    /// error; it varies less than the data does. For estimates of more than means, use [`impute_draws`](Self::impute_draws).
+    /// The samples (N, D) with the mean of each missing value given the observed values of its
+    /// sample: Σₖ rₖ (μₖ + Σₖ,mo Σₖ,oo⁻¹ (x_o − μₖ,o))ⱼ with the responsibilities rₖ of the
+    /// observed values. That is the best guess in squared error; it varies less than the data does.
+    /// For estimates of more than means, use [`impute_draws`](Self::impute_draws).
     ///
     /// ```
     /// use gmm_host::{Covariances, Mixture, Samples};
@@ -38,7 +39,8 @@ impl Mixture {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where the samples have another D than the mixture, [`Error::UnreachableSample`], [`Error::Memory`].
+    /// [`Error::ShapeMismatch`] where the samples have another D than the mixture,
+    /// [`Error::UnreachableSample`], [`Error::Memory`].
     pub fn impute(&self, samples: &Samples<'_>) -> Result<Array2<f64>> {
         let d = self.n_features();
         let filled = self.fill(samples, None, |sample, out| {
@@ -54,15 +56,18 @@ impl Mixture {
         Ok(filled.index_axis_move(Axis(0), 0))
     }
 
-    /// Copies of the samples (M, N, D), each with other draws of the missing values from their distribution given the observed
-    /// values of their sample: for multiple imputation (Rubin 1987).
+    /// Copies of the samples (M, N, D), each with other draws of the missing values from their
+    /// distribution given the observed values of their sample: for multiple imputation (Rubin
+    /// 1987).
     ///
-    /// `draws` are the numbers of the draws: `0..5` for five of them, `5..8` for three more. A draw for a sample depends on
-    /// `seed`, on its own number, and on that of the sample alone. Where the samples are a part of the data, `first_row` is the
-    /// number of their first, so that the parts get what the whole would get; otherwise it is 0.
+    /// `draws` are the numbers of the draws: `0..5` for five of them, `5..8` for three more. A draw
+    /// for a sample depends on `seed`, on its own number, and on that of the sample alone. Where
+    /// the samples are a part of the data, `first_row` is the number of their first, so that the
+    /// parts get what the whole would get; otherwise it is 0.
     ///
     /// # Errors
-    /// As [`impute`](Self::impute); [`Error::BadParameter`] for no draws; [`Error::NotPositiveDefinite`].
+    /// As [`impute`](Self::impute); [`Error::BadParameter`] for no draws;
+    /// [`Error::NotPositiveDefinite`].
     pub fn impute_draws(
         &self,
         samples: &Samples<'_>,
@@ -93,8 +98,8 @@ impl Mixture {
         })
     }
 
-    /// Calls `fill` with each sample that misses a value, and with room for a copy of it (D,), or for so many draws (M·D). Gives the
-    /// copies of all samples (M, N, D).
+    /// Calls `fill` with each sample that misses a value, and with room for a copy of it (D,), or
+    /// for so many draws (M·D). Gives the copies of all samples (M, N, D).
     fn fill(
         &self,
         samples: &Samples<'_>,
@@ -161,8 +166,9 @@ impl Mixture {
         Ok(out)
     }
 
-    /// For each component, or once for all where the covariance is tied, a matrix V with V·Vᵀ the covariance of the missing
-    /// columns given the others. It is the inverse of that part of the precision P = U·Uᵀ, so that nothing cancels.
+    /// For each component, or once for all where the covariance is tied, a matrix V with V·Vᵀ the
+    /// covariance of the missing columns given the others. It is the inverse of that part of the
+    /// precision P = U·Uᵀ, so that nothing cancels.
     fn spreads(&self, missing: &[usize]) -> Result<Vec<Array2<f64>>> {
         let of_matrix = |u: ArrayView2<'_, f64>, component| {
             let rows = block(u, missing, &(0..u.ncols()).collect::<Vec<_>>());

@@ -1,4 +1,5 @@
-//! Gaussian mixtures over data that stays resident in a device: the CPU with its SIMD instructions, or a CUDA GPU.
+//! Gaussian mixtures over data that stays resident in a device: the CPU with its SIMD instructions,
+//! or a CUDA GPU.
 //!
 //! In one call, on arrays of ndarray:
 //!
@@ -13,9 +14,9 @@
 //! # Ok::<(), gmm_host::Error>(())
 //! ```
 //!
-//! For many calls over the same data: [`Samples`] checks the data once, and [`load`] lays it out in a [`Device`] and gives
-//! an [`Evaluator`]. That computes the log-likelihood of one [`Mixture`] after another, or the [`Statistics`] of an E-step,
-//! and [`GaussianMixtureParams`] fit to it.
+//! For many calls over the same data: [`Samples`] checks the data once, and [`load`] lays it out in
+//! a [`Device`] and gives an [`Evaluator`]. That computes the log-likelihood of one [`Mixture`]
+//! after another, or the [`Statistics`] of an E-step, and [`GaussianMixtureParams`] fit to it.
 //!
 //! The features `serde` and `linfa` add the traits of these crates.
 //!
@@ -28,10 +29,12 @@
 //! 3. `statistics`, `metropolis`;
 //! 4. `data` (`samples`, `patterns`, `frame`);
 //! 5. `draw`, `evaluator`, which knows no backend;
-//! 6. `backends`: `parts`, `chunked`, `sharded`, `enough_digits`, `device_parameters`, `reference`; then `cpu` and `cuda`; then `auto`;
+//! 6. `backends`: `parts`, `chunked`, `sharded`, `enough_digits`, `device_parameters`, `reference`;
+//!    then `cpu` and `cuda`; then `auto`;
 //! 7. `device`, which knows all backends;
 //! 8. `pairwise`, `source`;
-//! 9. `fit` (`scikit_learn`, `outcome`, `params`, `kmeans`, `init`, `em`, `select`, `merge`, then `standard` and `stepwise`);
+//! 9. `fit` (`scikit_learn`, `outcome`, `params`, `kmeans`, `init`, `em`, `select`, `merge`, then
+//!    `standard` and `stepwise`);
 //! 10. `predict`, `impute`, `linfa`.
 mod backends;
 mod compensated;

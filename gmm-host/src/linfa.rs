@@ -53,7 +53,8 @@ impl<A: Element, S: Data<Elem = A>, Y> DataSource for &DatasetBase<ArrayBase<S, 
     }
 }
 
-/// Calls `work` with a view of linfa's array as one of this crate's; an array that is not in row-major order is copied.
+/// Calls `work` with a view of linfa's array as one of this crate's; an array that is not in
+/// row-major order is copied.
 fn with_view<A: Element, S: Data<Elem = A>, T>(
     x: &ArrayBase<S, Ix2>,
     work: impl FnOnce(ArrayView2<'_, A>) -> Result<T>,
@@ -91,8 +92,8 @@ impl<A: Element, S: Data<Elem = A>, Y> linfa::traits::Fit<ArrayBase<S, Ix2>, Y, 
 }
 
 /// # Panics
-/// Where [`Mixture::predict`] would report an error, because linfa's trait cannot: for samples that are not finite or have
-/// another D than the mixture.
+/// Where [`Mixture::predict`] would report an error, because linfa's trait cannot: for samples that
+/// are not finite or have another D than the mixture.
 impl<A: Element, S: Data<Elem = A>> PredictInplace<ArrayBase<S, Ix2>, Array1<usize>> for Mixture {
     fn predict_inplace(&self, x: &ArrayBase<S, Ix2>, labels: &mut Array1<usize>) {
         match self.predict(x) {

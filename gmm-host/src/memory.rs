@@ -1,5 +1,5 @@
-//! Whether there is memory for what a caller asks for, before it is allocated: an allocation that fails ends the process, and so does
-//! a system that has given more than it has.
+//! Whether there is memory for what a caller asks for, before it is allocated: an allocation that
+//! fails ends the process, and so does a system that has given more than it has.
 use crate::{Error, Result};
 use std::hint::black_box;
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
@@ -7,8 +7,9 @@ use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 /// What takes fewer bytes than this is not looked at.
 const SMALL: u128 = 64 << 20;
 
-/// Checks that an array of `shape`, with `element` bytes for each of its elements, has room in the memory that is left. `what` is what
-/// the error calls it, in the plural ("the draws of the missing values"), and `remedy` what the caller can do.
+/// Checks that an array of `shape`, with `element` bytes for each of its elements, has room in the
+/// memory that is left. `what` is what the error calls it, in the plural ("the draws of the missing
+/// values"), and `remedy` what the caller can do.
 ///
 /// Shapes of less than 64 MiB are not looked at, so that a small call does not ask the system.
 ///
@@ -29,8 +30,8 @@ pub fn check(what: &str, shape: &[usize], element: usize, remedy: &str) -> Resul
         return Ok(());
     }
     let available = available();
-    // Beside what the system has, a limit of the process decides (`ulimit -v`), of which only an allocation tells. The compiler must not
-    // leave it out as unused.
+    // Beside what the system has, a limit of the process decides (`ulimit -v`), of which only an
+    // allocation tells. The compiler must not leave it out as unused.
     let given = || usize::try_from(needed).is_ok_and(|n| black_box(&mut Vec::<u8>::new()).try_reserve_exact(n).is_ok());
     if available.is_none_or(|available| needed <= available.into()) && given() {
         return Ok(());
@@ -38,8 +39,8 @@ pub fn check(what: &str, shape: &[usize], element: usize, remedy: &str) -> Resul
     Err(Error::Memory { what: what.into(), shape: shape.to_vec(), needed, available, remedy: remedy.into() })
 }
 
-/// The memory that this process may use, in bytes: the machine's, or less where its group of processes has a limit. None where the system
-/// does not tell.
+/// The memory that this process may use, in bytes: the machine's, or less where its group of
+/// processes has a limit. None where the system does not tell.
 pub fn total() -> Option<u64> {
     let system = system(MemoryRefreshKind::nothing().with_ram())?;
     let (total, limits) = (system.total_memory(), system.cgroup_limits());

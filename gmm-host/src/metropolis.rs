@@ -5,7 +5,8 @@ use ndarray::Array2;
 /// A posterior density over the coordinates θ of a mixture with diagonal or spherical covariances.
 ///
 /// θ holds, for K components, D features and S scales of a component (D, or 1 if spherical):
-/// - K − 1 numbers of the weights, by stick-breaking: zₖ = 1 / (1 + (K−1−k)·e^−θₖ), πₖ = zₖ Π_{j<k} (1 − zⱼ);
+/// - K − 1 numbers of the weights, by stick-breaking: zₖ = 1 / (1 + (K−1−k)·e^−θₖ), πₖ = zₖ Π_{j<k}
+///   (1 − zⱼ);
 /// - K·D means μ;
 /// - K·S logarithms of standard deviations σ.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,7 +23,8 @@ pub struct MetropolisTarget {
 
 /// The logarithm of a prior density, of the form
 ///
-/// constant + Σₖ αₖ log πₖ − ½ Σ (μ − location)²·(precision + scaled precision / σ²) + Σ (a·log σ − b·σ² − c/σ²),
+/// constant + Σₖ αₖ log πₖ − ½ Σ (μ − location)²·(precision + scaled precision / σ²) + Σ (a·log σ −
+/// b·σ² − c/σ²),
 ///
 /// with the Jacobian of θ in α and a.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +63,8 @@ impl MetropolisTarget {
         (self.dim() + 1).next_multiple_of(2)
     }
 
-    /// The mixture at a point; `None` where θ is so extreme that float64 cannot hold the mixture's parameters.
+    /// The mixture at a point; `None` where θ is so extreme that float64 cannot hold the mixture's
+    /// parameters.
     ///
     /// # Panics
     /// If `theta` has not `dim` coordinates.
@@ -143,15 +146,17 @@ impl MetropolisTarget {
 
 /// The source of a chain's steps, and the receiver of their results.
 ///
-/// A step is a row of [`MetropolisTarget::step_width`] numbers: the increments of the coordinates, log u of a uniform number
-/// u, and, if the number of coordinates is even, one number that is not used. The proposal θ + increments is accepted where
-/// log u < log p(proposal) − log p(θ).
+/// A step is a row of [`MetropolisTarget::step_width`] numbers: the increments of the coordinates,
+/// log u of a uniform number u, and, if the number of coordinates is even, one number that is not
+/// used. The proposal θ + increments is accepted where log u < log p(proposal) − log p(θ).
 pub trait MetropolisSteps {
-    /// Writes as many steps as are left and as there is room for, and returns their number; 0 ends the chain.
+    /// Writes as many steps as are left and as there is room for, and returns their number; 0 ends
+    /// the chain.
     ///
     /// It may be called before the densities of the preceding steps are known.
     fn propose(&mut self, rows: &mut [f64]) -> usize;
 
-    /// Receives the steps again, in order, with the log density of each proposal (−∞ where that has no density).
+    /// Receives the steps again, in order, with the log density of each proposal (−∞ where that has
+    /// no density).
     fn record(&mut self, rows: &[f64], log_densities: &[f64]);
 }

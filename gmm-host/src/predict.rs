@@ -11,8 +11,9 @@ pub struct MixtureOn<'a> {
 
 /// # Evaluation
 ///
-/// Each of these methods takes a [`DataSource`]: an array (N, D), samples, or an evaluator. Arrays and samples are
-/// evaluated on the device [`Auto`](Device::Auto), or on another one as [`on`](Mixture::on) says.
+/// Each of these methods takes a [`DataSource`]: an array (N, D), samples, or an evaluator. Arrays
+/// and samples are evaluated on the device [`Auto`](Device::Auto), or on another one as
+/// [`on`](Mixture::on) says.
 ///
 /// ```
 /// use gmm_host::{Covariances, Device, Mixture};
@@ -32,11 +33,12 @@ pub struct MixtureOn<'a> {
 /// # Ok::<(), gmm_host::Error>(())
 /// ```
 ///
-/// All of them report what is wrong with the samples, [`Error::ShapeMismatch`](crate::Error::ShapeMismatch) where the
-/// samples have another D than the mixture, and what the device reports.
+/// All of them report what is wrong with the samples,
+/// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch) where the samples have another D than the
+/// mixture, and what the device reports.
 impl Mixture {
-    /// The same mixture, with the device on which its methods evaluate arrays and samples. An evaluator keeps to its own
-    /// device.
+    /// The same mixture, with the device on which its methods evaluate arrays and samples. An
+    /// evaluator keeps to its own device.
     pub fn on(&self, device: Device) -> MixtureOn<'_> {
         MixtureOn { mixture: self, device }
     }
@@ -52,7 +54,8 @@ impl Mixture {
     /// The responsibilities p(k | xᵢ) (N, K).
     ///
     /// # Errors
-    /// As [above](Mixture#evaluation); [`Error::UnreachableSample`](crate::Error::UnreachableSample).
+    /// As [above](Mixture#evaluation);
+    /// [`Error::UnreachableSample`](crate::Error::UnreachableSample).
     pub fn predict_proba(&self, data: impl DataSource) -> Result<Array2<f64>> {
         self.on(Device::Auto).predict_proba(data)
     }
@@ -65,7 +68,8 @@ impl Mixture {
         self.on(Device::Auto).score_samples(data)
     }
 
-    /// The mean log-likelihood of a sample (by weight, where samples have weights): scikit-learn's `score`.
+    /// The mean log-likelihood of a sample (by weight, where samples have weights): scikit-learn's
+    /// `score`.
     ///
     /// # Errors
     /// As [above](Mixture#evaluation).

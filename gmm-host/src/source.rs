@@ -3,11 +3,12 @@ use crate::data::samples::Element;
 use crate::{Device, Evaluator, LoadOptions, Result, Samples, load};
 use ndarray::{ArrayBase, ArrayView2, Data, Ix2};
 
-/// What one can fit to, and predict for: `&array` of any ndarray storage or a view, float32 or float64, of shape (N, D);
-/// [`Samples`], which may have weights; and `&mut evaluator`, whose samples are resident already.
+/// What one can fit to, and predict for: `&array` of any ndarray storage or a view, float32 or
+/// float64, of shape (N, D); [`Samples`], which may have weights; and `&mut evaluator`, whose
+/// samples are resident already.
 ///
-/// An array or samples are checked and loaded into a device for the one call. For many calls over the same data, load
-/// it once ([`load`]) and give the evaluator.
+/// An array or samples are checked and loaded into a device for the one call. For many calls over
+/// the same data, load it once ([`load`]) and give the evaluator.
 ///
 /// ```
 /// use gmm_host::{CpuEvaluator, GaussianMixtureParams, Samples};
@@ -25,7 +26,8 @@ use ndarray::{ArrayBase, ArrayView2, Data, Ix2};
 /// # Ok::<(), gmm_host::Error>(())
 /// ```
 pub trait DataSource: sealed::Sealed {
-    /// Calls `work` with an evaluator of the samples, loaded into `device` unless an evaluator is what was given.
+    /// Calls `work` with an evaluator of the samples, loaded into `device` unless an evaluator is
+    /// what was given.
     #[doc(hidden)]
     fn evaluate<T>(self, device: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T>;
 }

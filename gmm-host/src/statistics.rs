@@ -11,13 +11,13 @@ use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMu
 /// Added to every count before it divides, as in scikit-learn (10·ε); see [`Statistics::update`].
 pub const COUNT_FLOOR: f64 = 10.0 * f64::EPSILON;
 
-/// The sufficient statistics of a mixture over some samples: made in one pass over a chunk of data, merged with those
-/// of other chunks in any grouping, turned into parameters.
+/// The sufficient statistics of a mixture over some samples: made in one pass over a chunk of data,
+/// merged with those of other chunks in any grouping, turned into parameters.
 ///
-/// With responsibilities rᵢₖ (each times its sample's weight): counts Nₖ = Σᵢ rᵢₖ, means x̄ₖ = Σᵢ rᵢₖ xᵢ / Nₖ, and the
-/// scatter around each component's own x̄ₖ, in the shape of the mixture's covariance type:
-/// `full` Σᵢ rᵢₖ (xᵢ−x̄ₖ)(xᵢ−x̄ₖ)ᵀ, `tied` the sum of these over k, `diag` their diagonals, `spherical` their traces
-/// (sums over the features, not means).
+/// With responsibilities rᵢₖ (each times its sample's weight): counts Nₖ = Σᵢ rᵢₖ, means x̄ₖ = Σᵢ
+/// rᵢₖ xᵢ / Nₖ, and the scatter around each component's own x̄ₖ, in the shape of the mixture's
+/// covariance type: `full` Σᵢ rᵢₖ (xᵢ−x̄ₖ)(xᵢ−x̄ₖ)ᵀ, `tied` the sum of these over k, `diag` their
+/// diagonals, `spherical` their traces (sums over the features, not means).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statistics {
     weight: f64,
@@ -40,13 +40,15 @@ pub struct CentredSums {
     pub counts: Array1<f64>,
     /// Σᵢ rᵢₖ (xᵢ − cₖ) (K, D).
     pub first: Array2<f64>,
-    /// Σᵢ rᵢₖ (xᵢ − cₖ)(xᵢ − cₖ)ᵀ in the shape of the covariance type: `tied` summed over k, `diag` the diagonals,
-    /// `spherical` the traces. Of a matrix only the lower triangle (row ≥ column) is read.
+    /// Σᵢ rᵢₖ (xᵢ − cₖ)(xᵢ − cₖ)ᵀ in the shape of the covariance type: `tied` summed over k, `diag`
+    /// the diagonals, `spherical` the traces. Of a matrix only the lower triangle (row ≥ column) is
+    /// read.
     pub second: Covariances,
 }
 
 impl CentredSums {
-    /// The means: around them the first moments are zero. The centres of components without samples.
+    /// The means: around them the first moments are zero. The centres of components without
+    /// samples.
     pub(crate) fn new_centres(&self) -> Array2<f64> {
         let mut means = self.centres.clone();
         for ((c, j), mean) in means.indexed_iter_mut() {
@@ -57,10 +59,12 @@ impl CentredSums {
         means
     }
 
-    /// Whether the second moments around the means, as differences of those around the centres, would lose more than 20 of their 53
-    /// binary digits in some feature. This is so where samples that lie close together have just become a component of their own, whose
-    /// mean moves by many of its new standard deviations. A mean that moves by less than a thousandth of the standard deviation that it
-    /// had in `mixture` does not count: the moments around a centre so near change nothing that the fit could notice.
+    /// Whether the second moments around the means, as differences of those around the centres,
+    /// would lose more than 20 of their 53 binary digits in some feature. This is so where samples
+    /// that lie close together have just become a component of their own, whose mean moves by many
+    /// of its new standard deviations. A mean that moves by less than a thousandth of the standard
+    /// deviation that it had in `mixture` does not count: the moments around a centre so near
+    /// change nothing that the fit could notice.
     pub(crate) fn cancel(&self, mixture: &Mixture) -> bool {
         const LOST: f64 = (1u64 << 20) as f64;
         const MOVED: f64 = 1e-3;
@@ -88,9 +92,10 @@ impl CentredSums {
         }
     }
 
-    /// Adds the moments of values that are missing, of features that do not depend on each other (`diag`, `spherical`): a value has the
-    /// mean and the variance that the component has in its column. `observed`: Σᵢ rᵢₖ over the samples that have a value in the column,
-    /// of a component and a column.
+    /// Adds the moments of values that are missing, of features that do not depend on each other
+    /// (`diag`, `spherical`): a value has the mean and the variance that the component has in its
+    /// column. `observed`: Σᵢ rᵢₖ over the samples that have a value in the column, of a component
+    /// and a column.
     pub(crate) fn add_missing(&mut self, mixture: &Mixture, observed: impl Fn(usize, usize) -> f64) {
         for ((c, j), first) in self.first.indexed_iter_mut() {
             // Rounding leaves a little where nothing is missing.
@@ -127,7 +132,8 @@ pub struct Freeze {
 pub struct Update {
     /// The new parameters.
     pub mixture: Mixture,
-    /// Components (ascending) that lost their samples or collapsed onto a point, and retained their earlier parameters.
+    /// Components (ascending) that lost their samples or collapsed onto a point, and retained their
+    /// earlier parameters.
     pub retained: Vec<usize>,
 }
 
@@ -169,8 +175,8 @@ fn check_finite<'a>(
     Ok(())
 }
 
-/// Moves the second moments (D,) of a component with a diagonal covariance from its centre to its mean, and makes its first moments what
-/// its mean is from the centre.
+/// Moves the second moments (D,) of a component with a diagonal covariance from its centre to its
+/// mean, and makes its first moments what its mean is from the centre.
 fn move_to_mean(
     component: usize,
     count: f64,
@@ -184,7 +190,8 @@ fn move_to_mean(
     Ok(())
 }
 
-/// As [`move_to_mean`], of a component with a full covariance: its second moments (D, D), row by row, of which only the lower triangle is read.
+/// As [`move_to_mean`], of a component with a full covariance: its second moments (D, D), row by
+/// row, of which only the lower triangle is read.
 fn move_matrix_to_mean(
     component: usize,
     count: f64,
@@ -220,8 +227,9 @@ fn move_matrix_to_mean(
     Ok(())
 }
 
-/// The means (K, D): `write` writes a component's first and second moments around `centre` (D,), and `move_to_mean` moves them to its mean. One
-/// component at a time, whose moments stay in a core's cache.
+/// The means (K, D): `write` writes a component's first and second moments around `centre` (D,),
+/// and `move_to_mean` moves them to its mean. One component at a time, whose moments stay in a
+/// core's cache.
 #[cfg(feature = "cuda")]
 fn means_of_sums<D: RemoveAxis<Smaller: Send + Sync> + Send + Sync>(
     counts: &Array1<f64>,
@@ -252,12 +260,13 @@ impl Statistics {
         }
     }
 
-    /// Moves the moments from the given centres to each component's own mean: x̄ₖ = cₖ + δₖ with δₖ = first/count, and
-    /// scatter = second − Nₖ δₖ δₖᵀ. What rounding leaves below zero on a diagonal becomes zero. A component with
-    /// count zero has the mean cₖ.
+    /// Moves the moments from the given centres to each component's own mean: x̄ₖ = cₖ + δₖ with
+    /// δₖ = first/count, and scatter = second − Nₖ δₖ δₖᵀ. What rounding leaves below zero on a
+    /// diagonal becomes zero. A component with count zero has the mean cₖ.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`]; [`Error::NonFiniteStatistic`] where a sum is NaN or infinite, or a count negative.
+    /// [`Error::ShapeMismatch`]; [`Error::NonFiniteStatistic`] where a sum is NaN or infinite, or a
+    /// count negative.
     pub fn from_centred_sums(sums: CentredSums) -> Result<Self> {
         let CentredSums { weight, log_likelihood, mut centres, counts, first, second: mut scatter } = sums;
         let dim = centres.dim();
@@ -266,8 +275,8 @@ impl Statistics {
         Ok(Self { weight, log_likelihood, counts, means: centres, scatter })
     }
 
-    /// As [`from_centred_sums`](Self::from_centred_sums) for diagonal covariances, with one centre (D,) for all components: `write` writes a
-    /// component's first and second moments (D,).
+    /// As [`from_centred_sums`](Self::from_centred_sums) for diagonal covariances, with one centre
+    /// (D,) for all components: `write` writes a component's first and second moments (D,).
     #[cfg(feature = "cuda")]
     pub(crate) fn from_diagonal_sums(
         weight: f64,
@@ -282,8 +291,8 @@ impl Statistics {
         Ok(Self { weight, log_likelihood, counts, means, scatter: Covariances::Diag(second) })
     }
 
-    /// As [`from_diagonal_sums`](Self::from_diagonal_sums) for full covariances: `write` writes the first moments (D,) and the lower triangle of
-    /// the second ones (D, D).
+    /// As [`from_diagonal_sums`](Self::from_diagonal_sums) for full covariances: `write` writes the
+    /// first moments (D,) and the lower triangle of the second ones (D, D).
     #[cfg(feature = "cuda")]
     pub(crate) fn from_full_sums(
         weight: f64,
@@ -298,7 +307,8 @@ impl Statistics {
         Ok(Self { weight, log_likelihood, counts, means, scatter: Covariances::Full(second) })
     }
 
-    /// As [`from_centred_sums`](Self::from_centred_sums), with one centre (D,) for all components, whatever `sums` has.
+    /// As [`from_centred_sums`](Self::from_centred_sums), with one centre (D,) for all components,
+    /// whatever `sums` has.
     #[cfg(feature = "cuda")]
     pub(crate) fn from_sums_around(centre: ArrayView1<'_, f64>, sums: CentredSums) -> Result<Self> {
         let CentredSums { weight, log_likelihood, counts, first, second: mut scatter, .. } = sums;
@@ -308,7 +318,8 @@ impl Statistics {
         Ok(Self { weight, log_likelihood, counts, means, scatter })
     }
 
-    /// Moves second moments from the centres to the means, and returns what the means are from the centres.
+    /// Moves second moments from the centres to the means, and returns what the means are from the
+    /// centres.
     fn move_to_means(
         (k, d): (usize, usize),
         log_likelihood: f64,
@@ -366,11 +377,12 @@ impl Statistics {
         Ok(deltas)
     }
 
-    /// From responsibilities (N, K) that no mixture gave, for example the labels of another clustering or random numbers.
-    /// The log-likelihood is 0.
+    /// From responsibilities (N, K) that no mixture gave, for example the labels of another
+    /// clustering or random numbers. The log-likelihood is 0.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`]; [`Error::NonFiniteStatistic`] for a responsibility that is not finite or a negative count.
+    /// [`Error::ShapeMismatch`]; [`Error::NonFiniteStatistic`] for a responsibility that is not
+    /// finite or a negative count.
     pub fn from_responsibilities(
         x: ArrayView2<'_, f64>,
         responsibilities: ArrayView2<'_, f64>,
@@ -448,8 +460,8 @@ impl Statistics {
         self.means.ncols()
     }
 
-    /// Adds the statistics of other samples under the same mixture, by the pairwise formula of Chan, Golub and
-    /// LeVeque (1979): nothing is ever moved to the origin, so nothing cancels.
+    /// Adds the statistics of other samples under the same mixture, by the pairwise formula of
+    /// Chan, Golub and LeVeque (1979): nothing is ever moved to the origin, so nothing cancels.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] where K or D differ, [`Error::WrongCovarianceType`].
@@ -499,13 +511,14 @@ impl Statistics {
         self
     }
 
-    /// The M-step when there is no previous mixture: every component must have samples and a usable covariance.
+    /// The M-step when there is no previous mixture: every component must have samples and a usable
+    /// covariance.
     ///
     /// The formulas are those of [`update`](Self::update).
     ///
     /// # Errors
-    /// [`Error::EmptyComponent`]; as [`Mixture::new`] where a covariance is not usable (with `reg_covar` zero, a
-    /// constant column is enough).
+    /// [`Error::EmptyComponent`]; as [`Mixture::new`] where a covariance is not usable (with
+    /// `reg_covar` zero, a constant column is enough).
     pub fn to_mixture(&self, reg_covar: f64) -> Result<Mixture> {
         if let Some((component, &count)) = self.counts.iter().enumerate().find(|(_, n)| **n <= self.floor()) {
             return Err(Error::EmptyComponent { component, count });
@@ -525,32 +538,37 @@ impl Statistics {
         }
     }
 
-    /// The M-step of an EM iteration that began at `previous`, with scikit-learn's formulas: with nₖ = Nₖ + 10·ε
-    /// ([`COUNT_FLOOR`]), weights nₖ / Σ nₖ, means x̄ₖ, covariances scatter / nₖ (`tied`: / Σ nₖ; `spherical`: the
-    /// mean over the features) with `reg_covar` added to the diagonal. (scikit-learn's means are Σ r x / nₖ, which
-    /// draws a component that has almost nothing towards the origin; here they do not depend on the origin.)
+    /// The M-step of an EM iteration that began at `previous`, with scikit-learn's formulas: with
+    /// nₖ = Nₖ + 10·ε ([`COUNT_FLOOR`]), weights nₖ / Σ nₖ, means x̄ₖ, covariances scatter / nₖ
+    /// (`tied`: / Σ nₖ; `spherical`: the mean over the features) with `reg_covar` added to the
+    /// diagonal. (scikit-learn's means are Σ r x / nₖ, which draws a component that has almost
+    /// nothing towards the origin; here they do not depend on the origin.)
     ///
     /// Frozen parameters stay those of `previous`; covariances are then taken around frozen means.
     ///
-    /// A component with Nₖ ≤ 10·ε has lost its samples: it retains its mean and its covariance, and its weight nₖ / Σ nₖ is
-    /// nearly zero. A component whose new covariance is not positive definite, because it collapsed onto a point or a plane
-    /// and `reg_covar` is too small, retains its last covariance. Neither lowers the likelihood, because the M-step of each
-    /// parameter is a maximum whatever the other parameter is. [`Update::retained`] lists both.
+    /// A component with Nₖ ≤ 10·ε has lost its samples: it retains its mean and its covariance, and
+    /// its weight nₖ / Σ nₖ is nearly zero. A component whose new covariance is not positive
+    /// definite, because it collapsed onto a point or a plane and `reg_covar` is too small, retains
+    /// its last covariance. Neither lowers the likelihood, because the M-step of each parameter is
+    /// a maximum whatever the other parameter is. [`Update::retained`] lists both.
     ///
-    /// A covariance counts as positive definite only if rounding leaves no doubt of it. With P = Σ⁻¹, the variance of feature j
-    /// given the others is 1/Pⱼⱼ: it must be at least 16·D·2⁻⁵² of the variance Σⱼⱼ and, without `reg_covar`, the square of
-    /// 64·2⁻⁵² of the mean μⱼ, because less is what rounding of the scatter and of the mean leaves of zero. Where rounding could
-    /// still take noticeably from the likelihood, the new covariance is taken only if it gains more than that over the last one.
+    /// A covariance counts as positive definite only if rounding leaves no doubt of it. With
+    /// P = Σ⁻¹, the variance of feature j given the others is 1/Pⱼⱼ: it must be at least 16·D·2⁻⁵²
+    /// of the variance Σⱼⱼ and, without `reg_covar`, the square of 64·2⁻⁵² of the mean μⱼ, because
+    /// less is what rounding of the scatter and of the mean leaves of zero. Where rounding could
+    /// still take noticeably from the likelihood, the new covariance is taken only if it gains more
+    /// than that over the last one.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where `previous` has another K or D, [`Error::WrongCovarianceType`]. As [`Mixture::new`] where not one component
-    /// with samples has a usable covariance: the data are degenerate then, and `reg_covar` is too small.
+    /// [`Error::ShapeMismatch`] where `previous` has another K or D,
+    /// [`Error::WrongCovarianceType`]. As [`Mixture::new`] where not one component with samples has
+    /// a usable covariance: the data are degenerate then, and `reg_covar` is too small.
     pub fn update(&self, previous: &Mixture, reg_covar: f64, freeze: Freeze) -> Result<Update> {
         self.clone().into_update(previous, reg_covar, freeze)
     }
 
-    /// As [`update`](Self::update), with the new covariances in the memory of the scatter. Large matrices in new memory would take a good part of the
-    /// time of an M-step.
+    /// As [`update`](Self::update), with the new covariances in the memory of the scatter. Large
+    /// matrices in new memory would take a good part of the time of an M-step.
     ///
     /// # Errors
     /// As [`update`](Self::update).
@@ -660,25 +678,30 @@ impl Statistics {
     }
 }
 
-/// How much of the mean log-likelihood of a component's samples rounding of its covariance may take without being noticed.
+/// How much of the mean log-likelihood of a component's samples rounding of its covariance may take
+/// without being noticed.
 const LOSS: f64 = 1e-9;
 
 /// What rounding does to a new covariance.
 #[derive(Debug, Clone, Copy)]
 struct Rounding {
-    /// The last feature of which rounding leaves nothing, and its variance given the other features.
+    /// The last feature of which rounding leaves nothing, and its variance given the other
+    /// features.
     unusable: Option<(usize, f64)>,
     /// What rounding may take from the mean log-likelihood of the component's samples.
     loss: f64,
 }
 
 impl Rounding {
-    /// For each of the components (of the one covariance of all, if it is tied) whose factors are sound.
+    /// For each of the components (of the one covariance of all, if it is tied) whose factors are
+    /// sound.
     ///
-    /// The sums of a scatter S are off by a few units in the last place of √(Sᵢᵢ·Sⱼⱼ), as is the Cholesky factorisation by about D of them. With
-    /// ε for both, P = Σ⁻¹, and vⱼ = Pⱼⱼ·Σⱼⱼ ≥ 1 (by how many times the other features reduce the variance of feature j), this moves tr(P·S)
-    /// by at most η = ε·(Σⱼ √vⱼ)². The likelihood has its maximum at S, so that it loses the square, η²/4. A mean that is off by a unit in its last
-    /// place takes at most D/2·Σⱼ Pⱼⱼ·(2⁻⁵²·μⱼ)².
+    /// The sums of a scatter S are off by a few units in the last place of √(Sᵢᵢ·Sⱼⱼ), as is the
+    /// Cholesky factorisation by about D of them. With ε for both, P = Σ⁻¹, and vⱼ = Pⱼⱼ·Σⱼⱼ ≥ 1
+    /// (by how many times the other features reduce the variance of feature j), this moves tr(P·S)
+    /// by at most η = ε·(Σⱼ √vⱼ)². The likelihood has its maximum at S, so that it loses the
+    /// square, η²/4. A mean that is off by a unit in its last place takes at most D/2·Σⱼ
+    /// Pⱼⱼ·(2⁻⁵²·μⱼ)².
     fn of_each(mixture: &Mixture, components: &[usize], reg_covar: f64) -> Vec<(Option<usize>, Self)> {
         let means = mixture.means();
         if mixture.covariance_type() == CovarianceType::Tied {
@@ -741,8 +764,9 @@ fn component_of(failure: &Error) -> Option<usize> {
     }
 }
 
-/// By how much the mean log-likelihood of the samples of component `c` (of all, if the covariance is tied), of which Σ is the covariance,
-/// is larger under Σ than under the covariance Σ' of the mixture before: ½·(log |Σ'| − log |Σ| + tr(Σ'⁻¹·Σ) − D).
+/// By how much the mean log-likelihood of the samples of component `c` (of all, if the covariance
+/// is tied), of which Σ is the covariance, is larger under Σ than under the covariance Σ' of the
+/// mixture before: ½·(log |Σ'| − log |Σ| + tr(Σ'⁻¹·Σ) − D).
 fn gain(new: &Mixture, before: &Mixture, c: usize) -> f64 {
     let sigma = match new.covariances() {
         Covariances::Full(v) => Some(v.index_axis(Axis(0), c)),
@@ -794,7 +818,8 @@ fn add_outer(scatter: &mut Covariances, c: usize, factor: f64, delta: &[f64]) {
     }
 }
 
-/// Sets diagonal entries that rounding left below zero to zero, and mirrors the lower triangle, of a matrix of D rows.
+/// Sets diagonal entries that rounding left below zero to zero, and mirrors the lower triangle, of
+/// a matrix of D rows.
 fn tidy_matrix(matrix: &mut [f64], d: usize) {
     matrix.iter_mut().step_by(d + 1).for_each(clamp);
     mirror(matrix, d);

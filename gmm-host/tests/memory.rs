@@ -1,4 +1,5 @@
-//! Calls whose arguments ask for more memory than there is give an error before anything is allocated; the process goes on.
+//! Calls whose arguments ask for more memory than there is give an error before anything is
+//! allocated; the process goes on.
 #![allow(missing_docs)]
 use gmm_host::pairwise::{Centres, GaussianKernel, InnerProducts};
 use gmm_host::{CovarianceType, Covariances, Device, Error, GaussianMixtureParams, Mixture, Samples, load};

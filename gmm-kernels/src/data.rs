@@ -7,13 +7,16 @@ pub const QUAD: usize = 4;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Columns {
-    /// Samples (D, stride): column j of sample i at `j * stride + i`; aligned to 16 bytes, and so is the stride.
+    /// Samples (D, stride): column j of sample i at `j * stride + i`; aligned to 16 bytes, and so
+    /// is the stride.
     pub x: *const f32,
-    /// Elements from one column to the next: at least N rounded up to a multiple of 4, all of them finite, but for NaN in the kernels for samples with missing values.
+    /// Elements from one column to the next: at least N rounded up to a multiple of 4, all of them
+    /// finite, but for NaN in the kernels for samples with missing values.
     pub stride: u64,
     /// N.
     pub n: u64,
-    /// Number of quads, from the first on, that the L2 cache is asked to keep for the next launch; the others stream through.
+    /// Number of quads, from the first on, that the L2 cache is asked to keep for the next launch;
+    /// the others stream through.
     pub cached_quads: u32,
 }
 

@@ -1,4 +1,5 @@
-//! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by these entries only.
+//! Every entry of the PTX by name, with the type of its one argument. The host launches kernels by
+//! these entries only.
 use crate::arrays::{columns, ranges, rows};
 use crate::estep::fused_tensor_cores::Shape;
 use crate::estep::{
@@ -56,7 +57,8 @@ fn shape(full: bool) -> &'static str {
 /// The part of a kernel's name that says that it is for samples with missing values, and diagonals.
 const OBSERVED: &str = "observed";
 
-/// Total of at most 8 components over D ≤ 16 features. `None` unless a component of D features has `ROW` numbers.
+/// Total of at most 8 components over D ≤ 16 features. `None` unless a component of D features has
+/// `ROW` numbers.
 pub fn small_k<const ROW: usize>(d: usize, kind: small_k::Kind) -> Option<Entry<small_k::SmallKArgs<ROW>>> {
     let exists = (1..=small_k::MAX_FEATURES).contains(&d) && kind.row(d) == ROW;
     exists.then(|| Entry::new(small_k_name(d, kind)))
@@ -104,8 +106,8 @@ pub fn exp2_bias() -> Entry<exp2_bias::Exp2BiasArgs> {
     Entry::new("exp2_bias")
 }
 
-/// Total, scores and exponents in tiles of `rows` (8 or 16) components, or rows of triangles; `gaps`: of samples with missing values, for
-/// diagonals in tiles of 8.
+/// Total, scores and exponents in tiles of `rows` (8 or 16) components, or rows of triangles;
+/// `gaps`: of samples with missing values, for diagonals in tiles of 8.
 pub fn tiled(rows: usize, full: bool, gaps: bool) -> Entry<tiled::TiledArgs> {
     let of = match (full, gaps) {
         (true, _) => "_full",
@@ -120,7 +122,8 @@ pub fn fused(moments: fused::Moments, capacity: usize, d: usize) -> Entry<fused:
     Entry::new(format!("fused_{}_k{capacity:02}_d{d:02}", moments.name()))
 }
 
-/// The fused E-step in float64, of `capacity` (8 or 32) diagonal components over `features` (4, 8, 12 or 16).
+/// The fused E-step in float64, of `capacity` (8 or 32) diagonal components over `features` (4, 8,
+/// 12 or 16).
 pub fn fused64(capacity: usize, features: usize) -> Entry<fused64::Fused64Args> {
     Entry::new(format!("fused64_k{capacity:02}_d{features:02}"))
 }
@@ -150,7 +153,8 @@ pub fn exponents(full: bool, tiles: usize) -> Entry<tensor_cores::ExponentsArgs>
     Entry::new(format!("exponents_{}_m{tiles}", shape(full)))
 }
 
-/// The matrix units' sums over samples whose exponents are known, with `tiles` (1 or 2) tiles of components a warp.
+/// The matrix units' sums over samples whose exponents are known, with `tiles` (1 or 2) tiles of
+/// components a warp.
 pub fn weigh(full: bool, tiles: usize) -> Entry<tensor_cores::WeighArgs> {
     Entry::new(format!("weigh_{}_m{tiles}", shape(full)))
 }
@@ -220,8 +224,8 @@ pub fn warpgroup_outer(shape: warpgroup_whitened::Shape) -> Entry<warpgroup_whit
     Entry::new(format!("warpgroup_outer_d{}", shape.width()))
 }
 
-/// Exponents of all components, for any shape; `gaps`: of samples with missing values, for diagonals; `around_means`: of differences from
-/// the means, in float64.
+/// Exponents of all components, for any shape; `gaps`: of samples with missing values, for
+/// diagonals; `around_means`: of differences from the means, in float64.
 pub fn density<T: Element>(full: bool, gaps: bool, around_means: bool) -> Entry<density::DensityArgs<T>> {
     let shape = if gaps { OBSERVED } else { shape(full) };
     Entry::new(format!("density_{shape}_{}{}", if around_means { "around_means_" } else { "" }, T::SUFFIX))
@@ -232,7 +236,8 @@ pub fn posterior<T: Element>() -> Entry<posterior::PosteriorArgs<T>> {
     Entry::new(format!("posterior_{}", T::SUFFIX))
 }
 
-/// Sufficient statistics from responsibilities; `gaps`: of samples with missing values, for diagonals.
+/// Sufficient statistics from responsibilities; `gaps`: of samples with missing values, for
+/// diagonals.
 pub fn accumulate<T: Element>(full: bool, gaps: bool) -> Entry<accumulate::AccumulateArgs<T>> {
     Entry::new(format!("accumulate_{}_{}", if gaps { OBSERVED } else { shape(full) }, T::SUFFIX))
 }
@@ -247,7 +252,8 @@ pub fn complete_patterns() -> Entry<complete::CompleteArgs> {
     Entry::new("complete_patterns")
 }
 
-/// The fused E-step over patterns of missing values, of `capacity` (8 or 32) components over D ≤ 16 features.
+/// The fused E-step over patterns of missing values, of `capacity` (8 or 32) components over
+/// D ≤ 16 features.
 pub fn fused_patterns(capacity: usize, d: usize) -> Entry<fused_patterns::FusedPatternsArgs> {
     Entry::new(format!("fused_patterns_k{capacity:02}_d{d:02}"))
 }

@@ -1,12 +1,14 @@
 //! The device code of gmm, and what host and device must agree on.
 //!
-//! Folders are named after what is computed. Each kernel has a file with what host and device must agree on, and its code is in
-//! `kernel.rs` of the folder of the same name. Kernels are written against [`simt`] alone, so that the same source runs on a
-//! GPU (compiled by rustc's NVPTX target or by rust-cuda) and on the host, where tests execute it thread by thread.
+//! Folders are named after what is computed. Each kernel has a file with what host and device must
+//! agree on, and its code is in `kernel.rs` of the folder of the same name. Kernels are written
+//! against [`simt`] alone, so that the same source runs on a GPU (compiled by rustc's NVPTX target
+//! or by rust-cuda) and on the host, where tests execute it thread by thread.
 //!
-//! All kernels compute in units of log₂, from parameters that the host makes of a mixture. With t = s·x + m for each feature
-//! (scale s, shift m), or z = A·x + b with a lower triangle A, a component has the exponent q = seed − |t|² or seed − |z|². A
-//! sample's likelihood is Σₖ wₖ·2^qₖ times a constant that the host adds in float64.
+//! All kernels compute in units of log₂, from parameters that the host makes of a mixture. With
+//! t = s·x + m for each feature (scale s, shift m), or z = A·x + b with a lower triangle A, a
+//! component has the exponent q = seed − |t|² or seed − |z|². A sample's likelihood is Σₖ wₖ·2^qₖ
+//! times a constant that the host adds in float64.
 #![no_std]
 #![cfg_attr(
     all(target_arch = "nvptx64", not(feature = "rust-cuda")),
@@ -25,14 +27,6 @@ fn panic(_: &core::panic::PanicInfo) -> ! {
     unsafe { core::arch::nvptx::trap() }
 }
 
-/// The code of kernels: for the device, and with the feature `emulator` for the host.
-macro_rules! device_code {
-    ($($item:item)*) => { $(
-        #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-        $item
-    )* };
-}
-
 #[macro_use]
 pub mod simt;
 pub mod arrays;
@@ -42,7 +36,8 @@ pub mod entries;
 pub mod estep;
 pub mod general;
 pub mod likelihood;
-device_code! { pub mod math; }
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+pub mod math;
 pub mod metropolis;
 pub mod pairwise;
 pub mod patterns;

@@ -1,5 +1,5 @@
-//! Another archive in the place of the committed one. This test needs a process without other tests, because the replacement
-//! holds for the whole process.
+//! Another archive in the place of the committed one. This test needs a process without other
+//! tests, because the replacement holds for the whole process.
 use gmm_kernels::ptx::{Entry, checksum, entry, names, pack, replace};
 
 #[test]
@@ -7,7 +7,8 @@ fn a_replacement_holds_for_all_kernels() {
     let kernel = Entry { name: "other".into(), text: "// PTX of another compiler\n".into() };
     let archive = pack(std::slice::from_ref(&kernel)).unwrap().leak();
 
-    // An archive with a damaged text (behind its header of 30 bytes and its name of 5) is refused, and changes nothing.
+    // An archive with a damaged text (behind its header of 30 bytes and its name of 5) is refused,
+    // and changes nothing.
     let damaged = archive.to_vec().leak();
     damaged[37] ^= 0x55;
     let error = replace(damaged).unwrap_err().to_string();

@@ -1,5 +1,6 @@
-//! The time of a step without that of the likelihood, which is 1 everywhere here. The name of a benchmark says sampler, K, D and
-//! chains. The throughput counts one evaluation of one chain as an element.
+//! The time of a step without that of the likelihood, which is 1 everywhere here. The name of a
+//! benchmark says sampler, K, D and chains. The throughput counts one evaluation of one chain as an
+//! element.
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gmm_host::{CovarianceType, Covariances, Mixture, Samples};
 use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Run, Sampler, Settings, Start};

@@ -3,8 +3,8 @@ use gmm_host::{Samples, View};
 use ndarray::{ArrayView1, ArrayView2};
 use sha2::{Digest, Sha256};
 
-/// The shape of a data set, its moments, from which default priors are made, and its hash, so that a run is resumed with its
-/// own data only. Sample weights count in all of them.
+/// The shape of a data set, its moments, from which default priors are made, and its hash, so that
+/// a run is resumed with its own data only. Sample weights count in all of them.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct DataSummary {
@@ -16,15 +16,16 @@ pub struct DataSummary {
     pub total_weight: f64,
     /// Mean of the observed values of each column (D,); 0 where there is none.
     pub mean: Vec<f64>,
-    /// Standard deviation of the observed values of each column (D,), with divisor Σᵢ wᵢ over these.
+    /// Standard deviation of the observed values of each column (D,), with divisor Σᵢ wᵢ over
+    /// these.
     pub std: Vec<f64>,
     /// The samples' [`fingerprint`].
     pub hash: String,
 }
 
 impl DataSummary {
-    /// Summarises samples. They are read three times: for the mean, for the deviations from it, both in float64, and for the
-    /// hash.
+    /// Summarises samples. They are read three times: for the mean, for the deviations from it,
+    /// both in float64, and for the hash.
     pub fn new(samples: &Samples<'_>) -> Self {
         match samples.view() {
             View::F32(x) => Self::from_rows(x, samples.weights(), f64::from, fingerprint(samples)),
@@ -47,7 +48,8 @@ impl DataSummary {
             let seen = row.iter().zip(&mut observed).filter(|(v, _)| !to_f64(**v).is_nan());
             seen.for_each(|(_, observed)| *observed += weight(i));
         }
-        // Each term is divided by the total weight before it is added, so that the largest finite values do not overflow.
+        // Each term is divided by the total weight before it is added, so that the largest finite
+        // values do not overflow.
         let weighted_mean = |term: &dyn Fn(usize, f64) -> f64| -> Vec<f64> {
             let mut sums = vec![0.0; d];
             for (i, row) in x.outer_iter().enumerate() {
@@ -63,8 +65,8 @@ impl DataSummary {
     }
 }
 
-/// The SHA-256, in hexadecimal, of the samples' element type, shape, values in row order, and weights if they have any. Numbers
-/// are hashed as little-endian bytes.
+/// The SHA-256, in hexadecimal, of the samples' element type, shape, values in row order, and
+/// weights if they have any. Numbers are hashed as little-endian bytes.
 pub fn fingerprint(samples: &Samples<'_>) -> String {
     let mut fingerprint = Fingerprint::new(samples.n_samples());
     fingerprint.add(samples);
@@ -85,8 +87,8 @@ impl Fingerprint {
         Self { hash: Sha256::new(), n_samples, begun: false }
     }
 
-    /// Adds the next samples, in order. All must have the same element type and number of features. Their weights are
-    /// ignored: [`finish`](Self::finish) takes the weights of all samples.
+    /// Adds the next samples, in order. All must have the same element type and number of features.
+    /// Their weights are ignored: [`finish`](Self::finish) takes the weights of all samples.
     pub fn add(&mut self, samples: &Samples<'_>) {
         let name = match samples.view() {
             View::F32(_) => "f32",
@@ -142,7 +144,8 @@ mod tests {
         for (i, a) in all.iter().enumerate() {
             assert!(all[..i].iter().all(|b| a != b) && a.len() == 64, "{all:?}");
         }
-        // Python: hashlib.sha256(b"f32" + struct.pack("<QQ", 2, 2) + x.astype("<f4").tobytes()).hexdigest()
+        // Python: hashlib.sha256(b"f32" + struct.pack("<QQ", 2, 2) +
+        // x.astype("<f4").tobytes()).hexdigest()
         assert_eq!(all[1], "95afe8b24e26a5203b8b6930595330844cee1ce8f1424b0c7f16339cda33eb6d");
         let mut parts = Fingerprint::new(2);
         (0..2).for_each(|i| parts.add(&Samples::from_f64(x.slice(ndarray::s![i..i + 1, ..])).unwrap()));

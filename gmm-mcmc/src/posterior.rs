@@ -1,4 +1,5 @@
-//! The posterior density: the likelihood comes from an evaluator, the prior and the Jacobians from the model.
+//! The posterior density: the likelihood comes from an evaluator, the prior and the Jacobians from
+//! the model.
 use crate::samplers::reference::MANY_CHAINS;
 use crate::target::{Identity, Target, Variable, is_shared_work};
 use crate::{Model, Result};
@@ -8,20 +9,22 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a step of Metropolis by the evaluator takes, roughly, on a GPU: fused multiply-adds in a second, and the seconds that each
-/// step takes besides.
+/// What a step of Metropolis by the evaluator takes, roughly, on a GPU: fused multiply-adds in a
+/// second, and the seconds that each step takes besides.
 const MULTIPLY_ADDS_PER_SECOND: f64 = 1e13;
 const SECONDS_PER_STEP: f64 = 3e-6;
-/// Multiply-adds of a step from which on many chains are faster in batches, whose steps the host makes, than one after the other, by the
-/// evaluator: of chains enough for several threads that prepare batches, and of fewer. Measured on machines with an H200, N = 10⁶, D = 13,
-/// K = 8, which are 2.2·10⁸: a step of 64 chains takes 20 µs by the evaluator; in batches 6.3 µs with four threads, 7.9 with three.
+/// Multiply-adds of a step from which on many chains are faster in batches, whose steps the host
+/// makes, than one after the other, by the evaluator: of chains enough for several threads that
+/// prepare batches, and of fewer. Measured on machines with an H200, N = 10⁶, D = 13, K = 8, which
+/// are 2.2·10⁸: a step of 64 chains takes 20 µs by the evaluator; in batches 6.3 µs with four
+/// threads, 7.9 with three.
 const MULTIPLY_ADDS_OF_BATCHES: [(usize, f64); 2] = [(64, 1e8), (MANY_CHAINS, 3e8)];
 /// Roughly how long a segment may take: all chains together, and at least for each chain.
 const SEGMENT_SECONDS: f64 = 0.1;
 const LEAST_CHAIN_SECONDS: f64 = 0.025;
 
-/// The posterior of a [`Model`] over the data that an evaluator holds. `E` is how it holds the evaluator: it borrows it, or it owns a share of
-/// another's ([`Target::share`]).
+/// The posterior of a [`Model`] over the data that an evaluator holds. `E` is how it holds the
+/// evaluator: it borrows it, or it owns a share of another's ([`Target::share`]).
 pub struct Posterior<'a, E = &'a mut (dyn Evaluator + 'a)> {
     model: &'a Model,
     evaluator: E,
@@ -29,7 +32,8 @@ pub struct Posterior<'a, E = &'a mut (dyn Evaluator + 'a)> {
     is_share: bool,
     /// Those of its shares count too.
     evaluations: Arc<AtomicU64>,
-    /// The density for an evaluator that makes the steps of random-walk Metropolis itself; `None` if the sampler makes them.
+    /// The density for an evaluator that makes the steps of random-walk Metropolis itself; `None`
+    /// if the sampler makes them.
     metropolis_target: Option<MetropolisTarget>,
     /// Whether the evaluator has made such steps.
     evaluator_made_steps: bool,
@@ -41,7 +45,8 @@ impl<'a> Posterior<'a> {
     /// The posterior of a model, given the evaluator's data.
     ///
     /// # Errors
-    /// [`gmm_host::Error::ShapeMismatch`] if N or D of the evaluator's data are not those that the model was made for.
+    /// [`gmm_host::Error::ShapeMismatch`] if N or D of the evaluator's data are not those that the
+    /// model was made for.
     pub fn new(model: &'a Model, evaluator: &'a mut dyn Evaluator) -> Result<Self> {
         let expected = vec![model.data().n_samples, model.n_features()];
         let got = vec![evaluator.n_samples(), evaluator.n_features()];
@@ -49,7 +54,8 @@ impl<'a> Posterior<'a> {
             let what = "the evaluator's data (against the model's)";
             return Err(gmm_host::Error::ShapeMismatch { what, expected, got }.into());
         }
-        // A chain compares log densities that were computed at different times, so they must all come from one device.
+        // A chain compares log densities that were computed at different times, so they must all
+        // come from one device.
         evaluator.settle();
         let metropolis_target = model.metropolis_target();
         Ok(Self {
@@ -88,8 +94,8 @@ impl<'a, E: DerefMut<Target = dyn Evaluator + 'a>> Posterior<'a, E> {
     /// The log density at a point by the evaluator's own steps; `None` if it makes none.
     fn step_in_place(&mut self, theta: &[f64]) -> Result<Option<f64>> {
         let mut step = StepInPlace { proposed: false, log_density: f64::NEG_INFINITY };
-        // The log density at the point is not known yet. NaN stands for it: no comparison with NaN holds, so the step is
-        // rejected, and only the log density of its proposal is of interest.
+        // The log density at the point is not known yet. NaN stands for it: no comparison with NaN
+        // holds, so the step is rejected, and only the log density of its proposal is of interest.
         Ok(self.metropolis(theta, f64::NAN, &mut step)?.then_some(step.log_density))
     }
 }
@@ -136,8 +142,9 @@ fn prepare(model: &Model, theta: &[f64]) -> Option<(Mixture, f64)> {
     log_prior.is_finite().then_some((mixture, log_prior))
 }
 
-/// The log-likelihood, or −∞ where the mixture is so far from the data that the evaluator's precision cannot evaluate it: the
-/// likelihood is then as good as 0, and a proposal is rejected. NaN, which no evaluator should give, is treated alike.
+/// The log-likelihood, or −∞ where the mixture is so far from the data that the evaluator's
+/// precision cannot evaluate it: the likelihood is then as good as 0, and a proposal is rejected.
+/// NaN, which no evaluator should give, is treated alike.
 fn or_impossible(log_likelihood: gmm_host::Result<f64>) -> Result<f64> {
     match log_likelihood {
         Ok(v) if v.is_nan() => Ok(f64::NEG_INFINITY),
@@ -312,7 +319,8 @@ impl<'a, E: DerefMut<Target = dyn Evaluator + 'a>> Target for Posterior<'a, E> {
         self.evaluations.load(Ordering::Relaxed)
     }
 
-    /// As many steps as take a fraction of a second if the evaluator makes them itself, or several threads do; else one.
+    /// As many steps as take a fraction of a second if the evaluator makes them itself, or several
+    /// threads do; else one.
     fn segment_steps(&self, chains: usize) -> usize {
         let seconds = SEGMENT_SECONDS / chains as f64;
         let seconds = match (self.is_share, self.evaluator_made_steps) {
@@ -332,7 +340,8 @@ impl<'a, E: DerefMut<Target = dyn Evaluator + 'a>> Target for Posterior<'a, E> {
         if made {
             self.evaluator_made_steps = true;
         } else if self.evaluator_made_steps {
-            // Another kernel's log densities may differ in the last bits, so the sampler cannot take over.
+            // Another kernel's log densities may differ in the last bits, so the sampler cannot
+            // take over.
             let what = "Metropolis steps such as it made before".into();
             return Err(
                 gmm_host::Error::Unsupported { what, backend: "the evaluator", remedy: "resume the run" }.into()

@@ -1,4 +1,5 @@
-//! Random numbers. Each chain has a ChaCha stream of its own, and the position in a stream can be saved.
+//! Random numbers. Each chain has a ChaCha stream of its own, and the position in a stream can be
+//! saved.
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -3,10 +3,11 @@
 /// Most numbers of a block: 4 MiB.
 const BLOCK: usize = 1 << 19;
 
-/// A row of numbers for each draw of each chain, in the order in which the draws were made: one of each chain, then the next one of each.
+/// A row of numbers for each draw of each chain, in the order in which the draws were made: one of
+/// each chain, then the next one of each.
 ///
-/// They are in blocks, which stay where they are when more come. A vector that grows copies all of them now and then, which took an ensemble of
-/// 430 walkers as long as thirty iterations.
+/// They are in blocks, which stay where they are when more come. A vector that grows copies all of
+/// them now and then, which took an ensemble of 430 walkers as long as thirty iterations.
 #[derive(Debug, Clone)]
 pub(crate) struct Rows {
     chains: usize,

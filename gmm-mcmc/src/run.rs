@@ -7,14 +7,15 @@ use crate::{Error, Result};
 use ndarray::{ArrayD, IxDyn};
 use std::ops::ControlFlow;
 
-/// How far a run has come. Its callback gets this after each iteration of warm-up and after each draw.
+/// How far a run has come. Its callback gets this after each iteration of warm-up and after each
+/// draw.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Progress<'a> {
     /// Whether the run is in its warm-up.
     pub warming_up: bool,
-    /// Iterations of warm-up, or draws, that each chain has made. NUTS warms up one chain after the other; there the iterations of
-    /// all chains are counted.
+    /// Iterations of warm-up, or draws, that each chain has made. NUTS warms up one chain after the
+    /// other; there the iterations of all chains are counted.
     pub done: usize,
     /// How many iterations or draws there will be.
     pub of: usize,
@@ -24,7 +25,8 @@ pub struct Progress<'a> {
     pub acceptance: f64,
     /// Divergent trajectories among the draws so far.
     pub divergences: usize,
-    /// The draws since the last call: one of each chain, then the next one of each chain, and so on. There are none during warm-up.
+    /// The draws since the last call: one of each chain, then the next one of each chain, and so
+    /// on. There are none during warm-up.
     pub draws: &'a [Draw],
 }
 
@@ -37,8 +39,8 @@ pub enum Outcome {
     Stopped,
 }
 
-/// A run of a sampler. It can be stopped between any two draws, saved, loaded and advanced further. The draws are then, to the bit,
-/// those of a run that was never stopped.
+/// A run of a sampler. It can be stopped between any two draws, saved, loaded and advanced further.
+/// The draws are then, to the bit, those of a run that was never stopped.
 ///
 /// ```
 /// use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Run, Sampler, Settings, Start};
@@ -73,7 +75,8 @@ pub struct Run {
     pub(crate) identity: Identity,
     pub(crate) variables: Vec<Variable>,
     pub(crate) state: State,
-    /// Iterations of warm-up that are done, or for NUTS, the number of chains whose warm-up is done.
+    /// Iterations of warm-up that are done, or for NUTS, the number of chains whose warm-up is
+    /// done.
     pub(crate) warmed: usize,
     /// Statistics and parameters of each draw.
     pub(crate) rows: Rows,
@@ -85,7 +88,8 @@ impl Run {
     /// A run that has made no iteration yet. The density is evaluated at the starting points.
     ///
     /// # Errors
-    /// [`Error::Setting`]; [`Error::Start`] if a point does not fit or its log density is not finite; the target's errors.
+    /// [`Error::Setting`]; [`Error::Start`] if a point does not fit or its log density is not
+    /// finite; the target's errors.
     pub fn new(settings: Settings, start: Start, target: &mut dyn Target) -> Result<Self> {
         let state = State::new(&settings, start, target)?;
         let (identity, variables) = (target.identity(), target.variables());
@@ -104,7 +108,8 @@ impl Run {
         rows: Rows,
     ) -> Self {
         let mut run = Self { settings, identity, variables, state, warmed, rows, acceptance_sum: 0.0, divergences: 0 };
-        // The sums are formed in the order in which the draws were made, so that they get the same bits as before.
+        // The sums are formed in the order in which the draws were made, so that they get the same
+        // bits as before.
         for row in run.rows.iter() {
             let (acceptance, divergences) = acceptance_and_divergence(&run.settings.sampler, row);
             run.acceptance_sum += acceptance;
@@ -113,8 +118,8 @@ impl Run {
         run
     }
 
-    /// Compares a target with the one that this run was made with: model, prior, data, kernel, and the bits of the log density of
-    /// each chain's point. The inner error says what differs.
+    /// Compares a target with the one that this run was made with: model, prior, data, kernel, and
+    /// the bits of the log density of each chain's point. The inner error says what differs.
     ///
     /// # Errors
     /// The target's errors.
@@ -148,11 +153,13 @@ impl Run {
         Ok(Ok(()))
     }
 
-    /// Goes on until all draws are made or `observe` breaks. `observe` is called after each iteration of warm-up and after each draw,
-    /// or after each segment of several draws if [`Target::segment_steps`] asks for that.
+    /// Goes on until all draws are made or `observe` breaks. `observe` is called after each
+    /// iteration of warm-up and after each draw, or after each segment of several draws if
+    /// [`Target::segment_steps`] asks for that.
     ///
     /// # Errors
-    /// The target's errors. The run then has all draws that were made before, and can be saved or advanced again.
+    /// The target's errors. The run then has all draws that were made before, and can be saved or
+    /// advanced again.
     pub fn advance(
         &mut self,
         target: &mut dyn Target,
@@ -263,14 +270,16 @@ impl Run {
         }
     }
 
-    /// Whether the run has made anything that is worth saving: a run resumed from it would not have to make it again.
+    /// Whether the run has made anything that is worth saving: a run resumed from it would not have
+    /// to make it again.
     pub fn has_progress(&self) -> bool {
         self.warmed > 0 || self.drawn() > 0 || !self.recorded().is_empty()
     }
 
     /// Draws made so far of each chain.
     pub fn drawn(&self) -> usize {
-        // A segment is recorded as a whole or not at all, so that all chains have equally many draws.
+        // A segment is recorded as a whole or not at all, so that all chains have equally many
+        // draws.
         self.rows.drawn()
     }
 
@@ -316,12 +325,14 @@ impl Run {
         self.acceptance_sum / (draws * self.settings.chains) as f64
     }
 
-    /// Divergent trajectories of NUTS among the draws so far. More than a few mean that a part of the posterior was not explored.
+    /// Divergent trajectories of NUTS among the draws so far. More than a few mean that a part of
+    /// the posterior was not explored.
     pub fn divergences(&self) -> usize {
         self.divergences
     }
 
-    /// The draws so far of the variable (C, S, …) or the statistic (C, S) of this name; `None` if there is no such name.
+    /// The draws so far of the variable (C, S, …) or the statistic (C, S) of this name; `None` if
+    /// there is no such name.
     pub fn draws(&self, name: &str) -> Option<ArrayD<f64>> {
         let statistics = self.settings.sampler.statistics();
         let (mut at, mut shape) = (0, None);
@@ -365,7 +376,8 @@ fn record_beside<R>(rows: &mut Rows, draws: &[Draw], make: impl FnOnce() -> R) -
     })
 }
 
-/// The acceptance probability, and 1 for a divergent trajectory, from the statistics with which a row begins.
+/// The acceptance probability, and 1 for a divergent trajectory, from the statistics with which a
+/// row begins.
 fn acceptance_and_divergence(sampler: &Sampler, row: &[f64]) -> (f64, usize) {
     let divergent = matches!(sampler, Sampler::Nuts { .. }) && row[5] > 0.0;
     (row[1], usize::from(divergent))

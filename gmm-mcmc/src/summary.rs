@@ -9,7 +9,8 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Row {
-    /// The parameter's name in CmdStan, with indices from 1: `means.2.1` is the mean of component 2 in column 1.
+    /// The parameter's name in CmdStan, with indices from 1: `means.2.1` is the mean of component 2
+    /// in column 1.
     pub name: String,
     /// Mean.
     pub mean: f64,
@@ -76,7 +77,8 @@ impl Summary {
         self.rows.iter().map(|r| r.r_hat).fold(f64::NAN, f64::max)
     }
 
-    /// The smallest effective sample size, bulk or tail, of all parameters; NaN if no parameter has one.
+    /// The smallest effective sample size, bulk or tail, of all parameters; NaN if no parameter has
+    /// one.
     pub fn min_ess(&self) -> f64 {
         self.rows.iter().flat_map(|r| [r.ess_bulk, r.ess_tail]).fold(f64::NAN, f64::min)
     }

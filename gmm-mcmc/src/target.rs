@@ -3,8 +3,8 @@ use crate::Result;
 use gmm_host::MetropolisSteps;
 use serde::{Deserialize, Serialize};
 
-/// Whether work on several points, of so many coordinates in all, is shared between threads: not if it is little, nor if other threads
-/// work on other points meanwhile.
+/// Whether work on several points, of so many coordinates in all, is shared between threads: not if
+/// it is little, nor if other threads work on other points meanwhile.
 pub(crate) fn is_shared_work(coordinates: usize) -> bool {
     coordinates >= 4096 && rayon::current_thread_index().is_none()
 }
@@ -47,10 +47,11 @@ pub struct Identity {
     pub kernel: String,
 }
 
-/// A log density over ℝ^dim, as the samplers see it. [`Posterior`](crate::Posterior) is one; you can sample from a target of
-/// your own as well.
+/// A log density over ℝ^dim, as the samplers see it. [`Posterior`](crate::Posterior) is one; you
+/// can sample from a target of your own as well.
 ///
-/// A log density is a number, or −∞ where the density is 0. The same point must give the same bits every time.
+/// A log density is a number, or −∞ where the density is 0. The same point must give the same bits
+/// every time.
 pub trait Target {
     /// Number of coordinates.
     fn dim(&self) -> usize;
@@ -58,8 +59,9 @@ pub trait Target {
     /// The log density at `theta` (dim,), up to a constant.
     fn log_density(&mut self, theta: &[f64]) -> Result<f64>;
 
-    /// The log density of each of several points: `thetas` (points × dim, row by row) into `out` (points,). An implementation
-    /// may share work between the points, but the value of a point must not depend on the others.
+    /// The log density of each of several points: `thetas` (points × dim, row by row) into `out`
+    /// (points,). An implementation may share work between the points, but the value of a point
+    /// must not depend on the others.
     fn log_density_batch(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<()> {
         let dim = self.dim();
         for (theta, out) in thetas.chunks_exact(dim).zip(out) {
@@ -68,18 +70,20 @@ pub trait Target {
         Ok(())
     }
 
-    /// Fixes the point to which [`log_density_batch`](Self::log_density_batch) may compare the points of its batches, for targets that
-    /// compute points near to each other faster by their differences. The value of a point may depend on this one in its last digits.
+    /// Fixes the point to which [`log_density_batch`](Self::log_density_batch) may compare the
+    /// points of its batches, for targets that compute points near to each other faster by their
+    /// differences. The value of a point may depend on this one in its last digits.
     fn fix_reference(&mut self, _theta: &[f64]) {}
 
-    /// Whether random-walk Metropolis is to evaluate each step of all chains, which begin at these points, in a batch
-    /// ([`fix_reference`](Self::fix_reference)), and not to ask for the steps of one chain after the other
-    /// ([`metropolis`](Self::metropolis)).
+    /// Whether random-walk Metropolis is to evaluate each step of all chains, which begin at these
+    /// points, in a batch ([`fix_reference`](Self::fix_reference)), and not to ask for the steps of
+    /// one chain after the other ([`metropolis`](Self::metropolis)).
     fn prefers_batches(&mut self, _points: &[Vec<f64>]) -> Result<bool> {
         Ok(false)
     }
 
-    /// Another target of the same density, with the same bits, for a thread of its own. Evaluations that it makes count as this one's.
+    /// Another target of the same density, with the same bits, for a thread of its own. Evaluations
+    /// that it makes count as this one's.
     ///
     /// # Errors
     /// [`gmm_host::Error::Unsupported`] if there can be none.
@@ -88,8 +92,8 @@ pub trait Target {
         Err(gmm_host::Error::Unsupported { what, backend: "this target", remedy: "use one thread" }.into())
     }
 
-    /// With how many [shares](Self::share), each in a thread of its own, many chains are sampled in the least time; one where the target
-    /// itself is as fast.
+    /// With how many [shares](Self::share), each in a thread of its own, many chains are sampled in
+    /// the least time; one where the target itself is as fast.
     fn useful_shares(&self) -> usize {
         1
     }
@@ -97,8 +101,9 @@ pub trait Target {
     /// The log density at `theta` and its gradient, which is written to `gradient` (dim,).
     fn log_density_gradient(&mut self, theta: &[f64], gradient: &mut [f64]) -> Result<f64>;
 
-    /// Why a chain cannot begin at `theta`, in words; `None` if it can. It cannot where the log density or a part of the
-    /// gradient is not finite, nor where a part of the gradient is 0, because NUTS takes its first scales from the gradient.
+    /// Why a chain cannot begin at `theta`, in words; `None` if it can. It cannot where the log
+    /// density or a part of the gradient is not finite, nor where a part of the gradient is 0,
+    /// because NUTS takes its first scales from the gradient.
     fn why_unusable(&mut self, theta: &[f64]) -> Result<Option<String>> {
         let mut gradient = vec![0.0; self.dim()];
         let value = self.log_density_gradient(theta, &mut gradient)?;
@@ -114,7 +119,8 @@ pub trait Target {
         format!("coordinate {i} (counted from 0)")
     }
 
-    /// The blocks of coordinates that component-wise Metropolis updates one after the other. The default is one block of all.
+    /// The blocks of coordinates that component-wise Metropolis updates one after the other. The
+    /// default is one block of all.
     fn blocks(&self) -> Vec<Vec<usize>> {
         vec![(0..self.dim()).collect()]
     }
@@ -124,7 +130,8 @@ pub trait Target {
         vec![Variable::new("theta", [self.dim()])]
     }
 
-    /// The numbers of [`variables`](Self::variables) at a point, row-major, one variable after the other.
+    /// The numbers of [`variables`](Self::variables) at a point, row-major, one variable after the
+    /// other.
     fn parameters(&self, theta: &[f64]) -> Vec<f64> {
         theta.to_vec()
     }
@@ -134,29 +141,34 @@ pub trait Target {
         Identity::default()
     }
 
-    /// The number of evaluations so far, of the density alone or with its gradient; 0 if the target does not count them.
+    /// The number of evaluations so far, of the density alone or with its gradient; 0 if the target
+    /// does not count them.
     fn evaluations(&self) -> u64 {
         0
     }
 
-    /// How many steps of random-walk Metropolis this target prefers to make in one call of [`metropolis`](Self::metropolis), if
-    /// so many chains are run. The run calls back after each such segment. A segment ends at a multiple of this number (in
-    /// whole draws) or at the end of the run.
+    /// How many steps of random-walk Metropolis this target prefers to make in one call of
+    /// [`metropolis`](Self::metropolis), if so many chains are run. The run calls back after each
+    /// such segment. A segment ends at a multiple of this number (in whole draws) or at the end of
+    /// the run.
     fn segment_steps(&self, _chains: usize) -> usize {
         1
     }
 
-    /// Takes one chain of random-walk Metropolis, after warm-up, from `point`, whose log density is `log_density`, through all
-    /// of `steps`: for targets that can make many steps where the data is, without waiting for the host between them.
+    /// Takes one chain of random-walk Metropolis, after warm-up, from `point`, whose log density is
+    /// `log_density`, through all of `steps`: for targets that can make many steps where the data
+    /// is, without waiting for the host between them.
     ///
-    /// Returns false, without having asked `steps` for anything, if this target leaves the steps to the sampler. The sampler
-    /// then makes the steps of all chains together, with one call of [`metropolis_densities`](Self::metropolis_densities) each.
+    /// Returns false, without having asked `steps` for anything, if this target leaves the steps to
+    /// the sampler. The sampler then makes the steps of all chains together, with one call of
+    /// [`metropolis_densities`](Self::metropolis_densities) each.
     fn metropolis(&mut self, _point: &[f64], _log_density: f64, _steps: &mut dyn MetropolisSteps) -> Result<bool> {
         Ok(false)
     }
 
-    /// The log densities of several points, to the bit as [`metropolis`](Self::metropolis) computes them. The arguments are those
-    /// of [`log_density_batch`](Self::log_density_batch), which is the default.
+    /// The log densities of several points, to the bit as [`metropolis`](Self::metropolis) computes
+    /// them. The arguments are those of [`log_density_batch`](Self::log_density_batch), which is
+    /// the default.
     fn metropolis_densities(&mut self, thetas: &[f64], out: &mut [f64]) -> Result<()> {
         self.log_density_batch(thetas, out)
     }

@@ -1,7 +1,8 @@
-//! Damaged files: whatever a file of a run or a prior holds, reading it ends with an error or with a run that can go on. It neither
-//! panics nor allocates much more than the file is long.
+//! Damaged files: whatever a file of a run or a prior holds, reading it ends with an error or with
+//! a run that can go on. It neither panics nor allocates much more than the file is long.
 //!
-//! A test run reads 10,000 damaged files. `GMM_FUZZ=1000000 cargo test --release -p gmm-mcmc --test fuzz` reads a million. Case `n` is
+//! A test run reads 10,000 damaged files.
+//! `GMM_FUZZ=1000000 cargo test --release -p gmm-mcmc --test fuzz` reads a million. Case `n` is
 //! always the same: `GMM_FUZZ_CASE=n` reads it alone.
 mod common;
 use common::Nothing;
@@ -23,8 +24,8 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 const CASES: u64 = 10_000;
 
-/// A reader may allocate this much and [`PER_BYTE`] for each byte of its files. serde reserves at most 1 MiB for each of a few nested
-/// lists of claimed lengths.
+/// A reader may allocate this much and [`PER_BYTE`] for each byte of its files. serde reserves at
+/// most 1 MiB for each of a few nested lists of claimed lengths.
 const ALLOCATION: usize = 8 << 20;
 const PER_BYTE: usize = 32;
 
@@ -139,7 +140,8 @@ fn write_damaged(files: &Files, folder: &Path, rng: &mut ChaCha8Rng) -> usize {
             if rng.random_range(0..3) == 0 {
                 let hash = Sha256::digest(&log);
                 damage(&mut log, rng);
-                // The right hash of the wrong numbers: else the damage would always be found by the hash.
+                // The right hash of the wrong numbers: else the damage would always be found by the
+                // hash.
                 let at = state.windows(32).position(|w| w == hash.as_slice()).unwrap();
                 state[at..at + 32].copy_from_slice(&Sha256::digest(&log));
             } else {
@@ -167,7 +169,8 @@ fn write_damaged(files: &Files, folder: &Path, rng: &mut ChaCha8Rng) -> usize {
 enum Result {
     /// It was refused when it was read.
     Unreadable,
-    /// It was read, but refused when its run was to go on (or a model was to be made with the prior).
+    /// It was read, but refused when its run was to go on (or a model was to be made with the
+    /// prior).
     NotResumed,
     /// Its run was resumed (or its prior used).
     Resumed,
@@ -262,7 +265,8 @@ fn damaged_files_are_refused_or_go_on() {
     println!("{:10} {:>12} {:>12} {:>12}", "", "unreadable", "not resumed", "resumed");
     for (kind, counts) in ["journal", "npz", "prior"].iter().zip(counts) {
         println!("{kind:10} {:12} {:12} {:12}", counts[0], counts[1], counts[2]);
-        // Each outcome occurs, so that the damage is neither too small nor too large to test anything.
+        // Each outcome occurs, so that the damage is neither too small nor too large to test
+        // anything.
         assert!(cases.end - cases.start < CASES || counts.iter().all(|&n| n > 0), "{kind}: {counts:?}");
     }
 }

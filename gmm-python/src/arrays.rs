@@ -40,9 +40,10 @@ pub fn plain<'py, T: Element, D: Dimension>(x: &Bound<'py, PyArray<T, D>>) -> Py
 
 /// A view of an array that [`plain`] gave.
 pub fn view<'a, T: Element, D: Dimension>(x: &'a Bound<'_, PyArray<T, D>>) -> ArrayView<'a, T, D> {
-    // SAFETY: `x` keeps the memory alive, and `plain` has seen that each element is aligned and that the strides are multiples
-    // of an element. This crate makes no mutable view of an array of Python's. That no other thread writes to the array during
-    // a call is the promise that the documentation of the Python package asks for, as that of NumPy does.
+    // SAFETY: `x` keeps the memory alive, and `plain` has seen that each element is aligned and
+    // that the strides are multiples of an element. This crate makes no mutable view of an array of
+    // Python's. That no other thread writes to the array during a call is the promise that the
+    // documentation of the Python package asks for, as that of NumPy does.
     unsafe { x.as_array() }
 }
 

@@ -1,5 +1,5 @@
-//! Statistics and mixtures as bytes: a magic word, the covariance type, K and D, and numbers in float64, all little endian. Of
-//! symmetric matrices only the lower triangle is there, row by row.
+//! Statistics and mixtures as bytes: a magic word, the covariance type, K and D, and numbers in
+//! float64, all little endian. Of symmetric matrices only the lower triangle is there, row by row.
 use gaussmix::{CovarianceType, Covariances};
 use ndarray::{ArrayView2, ArrayViewMut2};
 
@@ -39,8 +39,8 @@ pub struct Read {
     pub matrices: Covariances,
 }
 
-/// Reads what [`write()`] wrote; `n_numbers` of K and D says how many numbers come before the matrices. `None` where the bytes are of
-/// another length or kind.
+/// Reads what [`write()`] wrote; `n_numbers` of K and D says how many numbers come before the
+/// matrices. `None` where the bytes are of another length or kind.
 pub fn read(magic: &Magic, bytes: &[u8], n_numbers: impl Fn(usize, usize) -> Option<usize>) -> Option<Read> {
     let (head, rest) = bytes.strip_prefix(magic.as_slice())?.split_at_checked(24)?;
     let mut sizes =

@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Fits by EM of which the best is where the chains start, as in the command `gmm mcmc`.
 const FITS: usize = 10;
-/// The least time between two looks at whether Ctrl-C was pressed, which are also the times of the callback.
+/// The least time between two looks at whether Ctrl-C was pressed, which are also the times of the
+/// callback.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What is drawn from, and how.
@@ -117,8 +118,8 @@ impl Chains {
         compute(py, || begin(samples, &options, init, resume))?.map(|inner| Self(Mutex::new(inner)))
     }
 
-    /// Goes on until all draws are made, the callback gives something true, or Ctrl-C is pressed. Gives whether all draws are
-    /// made, and the exception that ended the run.
+    /// Goes on until all draws are made, the callback gives something true, or Ctrl-C is pressed.
+    /// Gives whether all draws are made, and the exception that ended the run.
     #[pyo3(signature = (callback=None))]
     fn advance(&self, py: Python<'_>, callback: Option<Py<PyAny>>) -> PyResult<(bool, Option<PyErr>)> {
         compute(py, || {

@@ -42,7 +42,8 @@ unsafe fn outliving<'a, T>(view: ArrayView2<'a, T>) -> ArrayView2<'static, T> {
 
 impl Data {
     fn lock(&self) -> MutexGuard<'_, Box<dyn Evaluator>> {
-        // An evaluator computes each result anew, so that a panic in an earlier call does not matter.
+        // An evaluator computes each result anew, so that a panic in an earlier call does not
+        // matter.
         self.evaluator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -105,7 +106,8 @@ fn samples<T: Element + gaussmix::Element + 'static>(
     if copy {
         return T::shared_samples(x.to_owned().into_shared(), missing);
     }
-    // SAFETY: `Data` keeps the array in a field that is dropped after the evaluator, and hands out neither.
+    // SAFETY: `Data` keeps the array in a field that is dropped after the evaluator, and hands out
+    // neither.
     checked(unsafe { outliving(x) }, missing)
 }
 
@@ -136,8 +138,9 @@ pub fn impute<'py>(
     Ok(filled.map_err(exception)?.into_pyarray(py).into_any())
 }
 
-/// Loads samples into a device. Where neither the memory of its GPUs holds them, nor `memory` bytes of the host's (by default half of it),
-/// chunk by chunk, again for each pass. So samples of a mapped file may be more than the memory holds.
+/// Loads samples into a device. Where neither the memory of its GPUs holds them, nor `memory` bytes
+/// of the host's (by default half of it), chunk by chunk, again for each pass. So samples of a
+/// mapped file may be more than the memory holds.
 fn load_within<'a>(
     memory: Option<u64>,
     device: Device,
@@ -330,8 +333,8 @@ impl Data {
         Ok(labels.into_iter().map(|k| k as i64).collect::<Vec<_>>().into_pyarray(py))
     }
 
-    /// Samples drawn by their distance to narrow components, for the start of a fit: their rows, keys and distances. The first sample is
-    /// row `first_row` of the whole.
+    /// Samples drawn by their distance to narrow components, for the start of a fit: their rows,
+    /// keys and distances. The first sample is row `first_row` of the whole.
     #[allow(clippy::type_complexity)] // What Python gets as a tuple.
     fn draw<'py>(
         &self,
@@ -396,8 +399,8 @@ impl Data {
     }
 }
 
-/// The mean log-likelihood of a sample, of samples that are looked at this once: what loading them as [`Data`] gives, with less
-/// around it.
+/// The mean log-likelihood of a sample, of samples that are looked at this once: what loading them
+/// as [`Data`] gives, with less around it.
 #[pyfunction]
 #[pyo3(signature = (x, mixture, device, threads=None, memory=None, missing=false))]
 pub fn mean_score(

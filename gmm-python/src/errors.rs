@@ -22,8 +22,8 @@ create_exception!(
     "There are fewer samples that count than components."
 );
 
-/// The exception for an error of the engine: `RuntimeError` for what the machine lacks, but `MemoryError` for memory, and `ValueError` for
-/// what the caller gave.
+/// The exception for an error of the engine: `RuntimeError` for what the machine lacks, but
+/// `MemoryError` for memory, and `ValueError` for what the caller gave.
 pub fn exception(error: Error) -> PyErr {
     let error = match error {
         // What an object of Python raised that an evaluator asked.
@@ -47,7 +47,8 @@ pub fn exception(error: Error) -> PyErr {
     }
 }
 
-/// The exception for an error of a file: that which `open` would raise, or `ValueError` for its content.
+/// The exception for an error of a file: that which `open` would raise, or `ValueError` for its
+/// content.
 pub fn file_exception(error: io::Error) -> PyErr {
     let text = error.to_string();
     let io::Problem::Io { error, .. } = error.problem else { return PyValueError::new_err(text) };

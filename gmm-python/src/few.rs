@@ -1,7 +1,7 @@
 //! A few samples under a mixture of large matrices, straight from the attributes of an estimator.
 //!
-//! To check whether a mixture is still that of the attributes, and to lay out its parameters for the engine, takes several passes over the
-//! matrices; what is asked about a few samples takes one.
+//! To check whether a mixture is still that of the attributes, and to lay out its parameters for
+//! the engine, takes several passes over the matrices; what is asked about a few samples takes one.
 use crate::arrays::{Matrix, numbers, plain, view};
 use crate::threads::compute;
 use gaussmix::{CovarianceType, WEIGHT_SUM_TOLERANCE, vectorised};
@@ -17,7 +17,8 @@ const LEAST_NUMBERS: usize = 1 << 16;
 /// Multiply-adds that are worth the waking of other threads.
 const SHARED_WORK: usize = 1 << 18;
 
-/// Means (K, D), a number type's factors U of precisions U·Uᵀ one after the other (K of them, or the one of all), and samples (N, D).
+/// Means (K, D), a number type's factors U of precisions U·Uᵀ one after the other (K of them, or
+/// the one of all), and samples (N, D).
 struct Parts<'a, T> {
     x: ArrayView2<'a, f64>,
     means: ArrayView2<'a, f64>,
@@ -25,7 +26,8 @@ struct Parts<'a, T> {
 }
 
 impl<T: Copy + Into<f64> + Sync> Parts<'_, T> {
-    /// −½ |Uᵀ(x − μ)|² + log |U| of component `c` for each sample, if U is upper triangular with a positive diagonal.
+    /// −½ |Uᵀ(x − μ)|² + log |U| of component `c` for each sample, if U is upper triangular with a
+    /// positive diagonal.
     fn component(&self, c: usize, log_p: &mut [f64]) -> Option<()> {
         let d = self.means.ncols();
         let matrix = d * d;
@@ -57,7 +59,8 @@ impl<T: Copy + Into<f64> + Sync> Parts<'_, T> {
         triangular.then_some(())
     }
 
-    /// log πₖ N(x; μₖ, Σₖ) (N, K), and the logarithms of their sums (N,); nothing where one is not a finite number.
+    /// log πₖ N(x; μₖ, Σₖ) (N, K), and the logarithms of their sums (N,); nothing where one is not
+    /// a finite number.
     fn log_densities(&self, weights: &Array1<f64>) -> Option<(Array2<f64>, Array1<f64>)> {
         let ((n, d), k) = (self.x.dim(), weights.len());
         let mut by_component = Array2::zeros((k, n));
@@ -100,8 +103,9 @@ fn with_factors<T: Element, R>(
 
 type Densities<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);
 
-/// The logarithms of weight times density (N, K) and of the sums of these (N,), in float64, of a few samples; None where they are not few, where the
-/// engine is as fast, and where the engine has to say what is wrong.
+/// The logarithms of weight times density (N, K) and of the sums of these (N,), in float64, of a
+/// few samples; None where they are not few, where the engine is as fast, and where the engine has
+/// to say what is wrong.
 #[pyfunction]
 pub fn few_log_densities<'py>(
     py: Python<'py>,

@@ -9,7 +9,8 @@ use pyo3::prelude::*;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-/// The least time between two looks at whether Ctrl-C was pressed: to look needs the GIL, which other threads may hold.
+/// The least time between two looks at whether Ctrl-C was pressed: to look needs the GIL, which
+/// other threads may hold.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The parameters of a run.
@@ -27,7 +28,8 @@ pub struct FitOptions {
     means_init: Option<Py<PyAny>>,
     precisions_init: Option<Py<PyAny>>,
     freeze: Vec<String>,
-    /// Added to the first lower bound: the logarithm of the sum that the weights of scikit-learn's start have.
+    /// Added to the first lower bound: the logarithm of the sum that the weights of scikit-learn's
+    /// start have.
     shift: f64,
     /// The lower bound of the last iteration of an earlier fit that this one goes on with.
     last_lower_bound: Option<f64>,

@@ -12,7 +12,8 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// The stream that a producer is asked to have its work done before: CUDA's legacy default stream. The engine waits for it.
+/// The stream that a producer is asked to have its work done before: CUDA's legacy default stream.
+/// The engine waits for it.
 const LEGACY_DEFAULT_STREAM: i32 = 1;
 
 /// A float32 or float64 array in a GPU's memory. It holds the producer's array until it is dropped.
@@ -34,8 +35,8 @@ pub enum Place {
     Host(Device),
 }
 
-/// What the producer handed out. When this is dropped, the producer's deleter runs, attached to the interpreter, because it may
-/// be code of Python. It does not run when the interpreter has ended.
+/// What the producer handed out. When this is dropped, the producer's deleter runs, attached to the
+/// interpreter, because it may be code of Python. It does not run when the interpreter has ended.
 struct Owner(Option<ImportedDlpack>);
 
 impl Drop for Owner {
@@ -48,7 +49,8 @@ impl Drop for Owner {
 
 #[pymethods]
 impl GpuArray {
-    /// Takes an array of a library that knows DLPack. The producer orders its work before the legacy default stream.
+    /// Takes an array of a library that knows DLPack. The producer orders its work before the
+    /// legacy default stream.
     #[new]
     fn new(x: &Bound<'_, PyAny>) -> PyResult<Self> {
         let tensor = import(x)?;
@@ -73,7 +75,8 @@ impl GpuArray {
         let shape = described.shape().iter().map(size).collect::<PyResult<Vec<_>>>()?;
         let strides = described.strides_or_compact().map_err(invalid)?;
         let strides = strides.iter().map(stride).collect::<PyResult<Vec<_>>>()?;
-        // SAFETY: the producer vouches for its own description (the contract of DLPack); nothing is read here.
+        // SAFETY: the producer vouches for its own description (the contract of DLPack); nothing is
+        // read here.
         let address = unsafe { described.offset_bytes_ptr() }.map_err(invalid)?.expose_provenance();
         let ordinal = usize::try_from(device.device_id).map_err(overflow)?;
         Ok(Self { address, element, shape, strides, ordinal, owner: Arc::new(Owner(Some(tensor))) })
@@ -149,7 +152,8 @@ impl GpuArray {
         }
     }
 
-    /// The array as the engine takes it. One of a single dimension becomes a column; there is none of more than two.
+    /// The array as the engine takes it. One of a single dimension becomes a column; there is none
+    /// of more than two.
     fn array(&self) -> gaussmix::Result<DeviceArray> {
         let (shape, strides) = match (&self.shape[..], &self.strides[..]) {
             (&[n], &[row]) => ([n, 1], [row, 1]),
@@ -160,14 +164,16 @@ impl GpuArray {
             }
         };
         let pointer: *const c_void = std::ptr::with_exposed_provenance(self.address);
-        // SAFETY: the producer vouches for shape, strides and address, and for its memory until the deleter is called, which
-        // `owner` does. The producer was asked to order its work before the legacy default stream. That nobody writes to the
-        // array during a call is the promise that the documentation of the Python package asks for.
+        // SAFETY: the producer vouches for shape, strides and address, and for its memory until the
+        // deleter is called, which `owner` does. The producer was asked to order its work before
+        // the legacy default stream. That nobody writes to the array during a call is the promise
+        // that the documentation of the Python package asks for.
         unsafe { DeviceArray::new(pointer, self.element, shape, strides, self.ordinal, self.owner.clone()) }
     }
 }
 
-/// Asks the producer for its array. One that does not know versions of DLPack is asked without them.
+/// Asks the producer for its array. One that does not know versions of DLPack is asked without
+/// them.
 fn import(x: &Bound<'_, PyAny>) -> PyResult<ImportedDlpack> {
     let py = x.py();
     let options = PyDict::new(py);

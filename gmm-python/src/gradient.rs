@@ -2,8 +2,8 @@
 use gaussmix::{Covariances, Evaluator, Mixture, Statistics};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, array, s};
 
-/// A component of a smaller weight may have responsibilities below the range of float32, whose numbers end at 10⁻³⁸, so that its count does not
-/// give the derivative by the weight.
+/// A component of a smaller weight may have responsibilities below the range of float32, whose
+/// numbers end at 10⁻³⁸, so that its count does not give the derivative by the weight.
 const SMALL_WEIGHT: f64 = 1e-20;
 
 /// Samples whose weights are asked for at a time.
@@ -17,8 +17,8 @@ pub struct Gradient {
 }
 
 /// With the precision P, the count N, the mean x̄ and the scatter S of a component, and δ = x̄ − μ:
-/// ∂/∂π = N/π, ∂/∂μ = N·P·δ, ∂/∂Σ = ½ (P·(S + N·δδᵀ)·P − N·P). Where π is zero or nearly so, ∂/∂π = Σᵢ wᵢ N(xᵢ; μ, Σ) / p(xᵢ) is formed
-/// from the samples' log-likelihoods.
+/// ∂/∂π = N/π, ∂/∂μ = N·P·δ, ∂/∂Σ = ½ (P·(S + N·δδᵀ)·P − N·P). Where π is zero or nearly so,
+/// ∂/∂π = Σᵢ wᵢ N(xᵢ; μ, Σ) / p(xᵢ) is formed from the samples' log-likelihoods.
 pub fn gradient(data: &mut dyn Evaluator, mixture: &Mixture, statistics: &Statistics) -> gaussmix::Result<Gradient> {
     let counts = statistics.counts();
     let mut weights = &counts / &mixture.weights();

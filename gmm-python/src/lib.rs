@@ -1,5 +1,6 @@
-//! The extension module of the Python package `gaussmix`: the engine behind `gaussmix._core`, which is private to that package.
-//! Python checks and completes what a caller gives; what arrives here in a wrong form is an exception all the same.
+//! The extension module of the Python package `gaussmix`: the engine behind `gaussmix._core`, which
+//! is private to that package. Python checks and completes what a caller gives; what arrives here
+//! in a wrong form is an exception all the same.
 mod arrays;
 mod bytes;
 mod chains;
@@ -33,7 +34,8 @@ fn devices(py: Python<'_>) -> PyResult<Vec<Found>> {
     Ok(found.into_iter().map(row).collect())
 }
 
-/// The bytes of a GPU's memory, or of several, that samples can take now, if they are divided over them; `None` for other devices.
+/// The bytes of a GPU's memory, or of several, that samples can take now, if they are divided over
+/// them; `None` for other devices.
 #[pyfunction]
 fn free_gpu_memory(py: Python<'_>, device: &str) -> PyResult<Option<u64>> {
     let device: gaussmix::Device = device.parse().map_err(errors::exception)?;
@@ -46,7 +48,8 @@ fn half_of_the_memory() -> u64 {
     gaussmix::half_of_the_memory()
 }
 
-/// Raises `MemoryError` where an array of this shape, with `element` bytes for each of its elements, has no room in the memory that is left.
+/// Raises `MemoryError` where an array of this shape, with `element` bytes for each of its
+/// elements, has no room in the memory that is left.
 #[pyfunction]
 fn check_memory(what: &str, shape: Vec<u128>, element: usize, remedy: &str) -> PyResult<()> {
     // A length beyond that of any array is as much too long as the longest.
@@ -54,7 +57,8 @@ fn check_memory(what: &str, shape: Vec<u128>, element: usize, remedy: &str) -> P
     gaussmix::memory::check(what, &shape, element, remedy).map_err(errors::exception)
 }
 
-/// Runs the command `gmm` with its arguments, of which the first is its name, and gives its exit code.
+/// Runs the command `gmm` with its arguments, of which the first is its name, and gives its exit
+/// code.
 #[pyfunction]
 fn run_program(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
     py.detach(|| gaussmix::program::run(arguments))

@@ -19,8 +19,9 @@ const MAGIC: &Magic = b"gmmmix_\x01";
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Mixture(pub gaussmix::Mixture, Source);
 
-/// The bits of the arrays that decide what a mixture is, weights, means and factors of precisions, so that it is made anew when they change.
-/// (Where the factors are those of the covariances, these do not matter; where they are not, these do not count.)
+/// The bits of the arrays that decide what a mixture is, weights, means and factors of precisions,
+/// so that it is made anew when they change. (Where the factors are those of the covariances, these
+/// do not matter; where they are not, these do not count.)
 type Source = Vec<Vec<u8>>;
 
 impl From<gaussmix::Mixture> for Mixture {
@@ -29,8 +30,8 @@ impl From<gaussmix::Mixture> for Mixture {
     }
 }
 
-/// How far C·Cᵀ·Σ may be from the identity for C to count as the Cholesky factor of the inverse of Σ. Factors in float32 of
-/// covariances that are not nearly singular pass.
+/// How far C·Cᵀ·Σ may be from the identity for C to count as the Cholesky factor of the inverse of
+/// Σ. Factors in float32 of covariances that are not nearly singular pass.
 const FACTOR_TOLERANCE: f64 = 1e-3;
 
 /// Calls `f` with the bits of an array of float64 or float32 that lies in memory by rows.
@@ -104,8 +105,9 @@ impl Mixture {
         PyBytes::new(py, &bytes::write(MAGIC, means.dim(), numbers, self.0.covariances()))
     }
 
-    /// Of the attributes of an estimator, which may have been set by hand: as in scikit-learn the factors of the precisions count.
-    /// Where they are those of the covariances, these are taken, so that nothing is lost by inverting twice.
+    /// Of the attributes of an estimator, which may have been set by hand: as in scikit-learn the
+    /// factors of the precisions count. Where they are those of the covariances, these are taken,
+    /// so that nothing is lost by inverting twice.
     #[staticmethod]
     fn from_attributes(
         weights: &Bound<'_, PyAny>,
@@ -224,7 +226,8 @@ impl Mixture {
         arrays::covariances_to_numpy(py, &self.0.precisions_cholesky())
     }
 
-    /// The plane in which the command `gmm` draws the mixture: y = A·(x − origin), with A (2, D) and the labels of the axes.
+    /// The plane in which the command `gmm` draws the mixture: y = A·(x − origin), with A (2, D)
+    /// and the labels of the axes.
     #[allow(clippy::type_complexity)] // What Python gets as a tuple.
     fn plane<'py>(
         &self,

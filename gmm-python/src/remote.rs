@@ -1,4 +1,5 @@
-//! Samples that lie elsewhere: an evaluator whose results an object of Python gives, which has them computed by other processes.
+//! Samples that lie elsewhere: an evaluator whose results an object of Python gives, which has them
+//! computed by other processes.
 use crate::errors::OutOfRangeError;
 use crate::mixture::Mixture;
 use crate::statistics::Statistics;
@@ -10,9 +11,10 @@ use pyo3::types::PyList;
 
 /// An evaluator over the samples of all partitions of a cluster.
 ///
-/// The object has the methods `e_step(mixture)`, `totals(mixtures)`, `scores(mixture)`, `labels(mixture)`, `responsibilities(mixture)`,
-/// `rows(indices)`, `draw(mixture, seed, size)` and `describe()`. An exception of one of them ends what the engine does with the evaluator, and is what
-/// Python gets.
+/// The object has the methods `e_step(mixture)`, `totals(mixtures)`, `scores(mixture)`,
+/// `labels(mixture)`, `responsibilities(mixture)`, `rows(indices)`, `draw(mixture, seed, size)` and
+/// `describe()`. An exception of one of them ends what the engine does with the evaluator, and is
+/// what Python gets.
 pub struct Remote {
     object: Py<PyAny>,
     n_samples: usize,
@@ -22,8 +24,8 @@ pub struct Remote {
 
 /// The engine's error for an exception of the object.
 ///
-/// A start tries wider components where the engine reports that a mixture is out of the range of its number type, so that this error
-/// must be known as what it is; Python remembers its text.
+/// A start tries wider components where the engine reports that a mixture is out of the range of
+/// its number type, so that this error must be known as what it is; Python remembers its text.
 fn error(py: Python<'_>, exception: PyErr) -> Error {
     if exception.is_instance_of::<OutOfRangeError>(py) {
         return Error::OutOfRange { component: 0, column: 0, precision: "the type of the data" };

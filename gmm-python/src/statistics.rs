@@ -15,9 +15,10 @@ const MAGIC: &Magic = b"gmmstat\x02";
 
 /// Sufficient statistics of a mixture over some samples: a value that can be added, sent and saved.
 ///
-/// `Likelihood.statistics` makes them. ``a + b`` are those of the samples of both, also of samples on different computers:
-/// ``bytes(a)`` and `from_bytes` carry them. `to_mixture` and `update` are the M-step. Its attributes are `weight` (the number of
-/// samples), `log_likelihood`, `counts` (K,), `means` (K, D) and `scatter` in the shape of the covariance type.
+/// `Likelihood.statistics` makes them. ``a + b`` are those of the samples of both, also of samples
+/// on different computers: ``bytes(a)`` and `from_bytes` carry them. `to_mixture` and `update` are
+/// the M-step. Its attributes are `weight` (the number of samples), `log_likelihood`, `counts`
+/// (K,), `means` (K, D) and `scatter` in the shape of the covariance type.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Statistics(pub gaussmix::Statistics);
 

@@ -1,7 +1,7 @@
 //! Where the computation runs: without the GIL, and with threads that exist.
 //!
-//! rayon's global threads do not survive `fork`. Python tells of a fork ([`after_fork`]), and a child computes with a pool of its
-//! own, which is made when it is first needed.
+//! rayon's global threads do not survive `fork`. Python tells of a fork ([`after_fork`]), and a
+//! child computes with a pool of its own, which is made when it is first needed.
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many forks lie between this process and the one that imported the module.
 static FORKS: AtomicUsize = AtomicUsize::new(0);
-/// The pool of a process, by its number of forks. No lock is taken that another thread may have held when the process forked.
+/// The pool of a process, by its number of forks. No lock is taken that another thread may have
+/// held when the process forked.
 static POOLS: [OnceLock<Option<ThreadPool>>; 16] = [const { OnceLock::new() }; 16];
 
 /// To be called in the child after a fork.

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 /// Convert a model between .json and .npz
 ///
-/// The .npz has the names and shapes of scikit-learn's attributes. Every number keeps its bits. How a fit found the model
-/// (`converged`, `n_iter`, `lower_bound`, `lower_bounds`) is converted too, where the file says it.
+/// The .npz has the names and shapes of scikit-learn's attributes. Every number keeps its bits. How
+/// a fit found the model (`converged`, `n_iter`, `lower_bound`, `lower_bounds`) is converted too,
+/// where the file says it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

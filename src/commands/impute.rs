@@ -9,10 +9,12 @@ use std::path::PathBuf;
 
 /// Fill in missing values
 ///
-/// Each missing value (NaN; a field of text that is empty, NA, NaN or null; a null of Parquet or Arrow) is replaced by its mean given the observed values
-/// of its sample, under the mixture. These means vary less than the data does. With --draws, the data is written M times, draw
-/// after draw, each time with other draws of the missing values from their distribution given the observed ones: estimates
-/// from each of the M data sets are then combined by Rubin's rules. All that is observed stays as it is.
+/// Each missing value (NaN; a field of text that is empty, NA, NaN or null; a null of Parquet or
+/// Arrow) is replaced by its mean given the observed values of its sample, under the mixture. These
+/// means vary less than the data does. With --draws, the data is written M times, draw after draw,
+/// each time with other draws of the missing values from their distribution given the observed
+/// ones: estimates from each of the M data sets are then combined by Rubin's rules. All that is
+/// observed stays as it is.
 ///
 /// It is computed on the CPU in float64; the result is of the data's type.
 #[derive(Debug, Args)]
@@ -32,7 +34,8 @@ pub struct Impute {
     /// Seed of the draws
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Memory that the data and its copies may take, such as 500M or 8G. Files that need more are read in chunks. Default: half of the machine's memory
+    /// Memory that the data and its copies may take, such as 500M or 8G. Files that need more are
+    /// read in chunks. Default: half of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = crate::input::options::size_in_bytes)]
     memory: Option<u64>,
     /// Where to write: .npy, or .csv, .tsv or .parquet with the names of the columns

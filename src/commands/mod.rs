@@ -1,4 +1,5 @@
-//! The commands, a file or a folder each. A command goes from typed options to the engine and back to text.
+//! The commands, a file or a folder each. A command goes from typed options to the engine and back
+//! to text.
 mod bench;
 mod convert;
 mod devices;

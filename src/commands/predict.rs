@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 /// Write the most probable component of each sample, or the probability of each component
 ///
-/// Components are counted from 0. The components are written as int64 of shape (samples,), the probabilities as float64 of
-/// shape (samples, components).
+/// Components are counted from 0. The components are written as int64 of shape (samples,), the
+/// probabilities as float64 of shape (samples, components).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -22,7 +22,8 @@ pub struct Predict {
     model: PathBuf,
     #[command(flatten)]
     data: DataOptions,
-    /// Write the probability of each component for each sample instead of the most probable component
+    /// Write the probability of each component for each sample instead of the most probable
+    /// component
     #[arg(long)]
     proba: bool,
     /// Where to write: .npy, or with names of columns .csv, .tsv or .parquet

@@ -28,13 +28,15 @@ pub struct Sample {
     /// Seed of the random numbers
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Where to write the samples (samples × features): .npy (float64), or with names of columns .csv, .tsv or .parquet
+    /// Where to write the samples (samples × features): .npy (float64), or with names of columns
+    /// .csv, .tsv or .parquet
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// Write float32 instead of float64
     #[arg(long)]
     float32: bool,
-    /// Write the component that each sample comes from (counted from 0): .npy (int64), .csv, .tsv or .parquet
+    /// Write the component that each sample comes from (counted from 0): .npy (int64), .csv, .tsv
+    /// or .parquet
     #[arg(long, value_name = "OUT")]
     labels: Option<PathBuf>,
 }
@@ -62,7 +64,8 @@ impl Sample {
         let (n, d) = (text::grouped(self.n as u64), mixture.n_features());
         text::print(format_args!("{n} samples × {d} features written to {output}"))?;
         if let Some(labels) = labels {
-            // The samples are drawn a second time for their components, so that the components need not be in memory.
+            // The samples are drawn a second time for their components, so that the components need
+            // not be in memory.
             let values = self.chunks(&mixture)?;
             let values = values.map(|drawn| Ok::<_, gaussmix::Error>(drawn?.1.into_iter().map(|c| c as i64).collect()));
             labels.write(self.n, &component, values)??;

@@ -14,9 +14,10 @@ use std::time::Instant;
 
 /// Choose the number of components and the covariance type
 ///
-/// Fits a model for each, and reports the one with the lowest criterion. With --merge only the largest number of components is
-/// fitted from a start. Then the two closest components are merged and the mixture is fitted again, until the smallest
-/// number is reached (the method of Bouman's program CLUSTER).
+/// Fits a model for each, and reports the one with the lowest criterion. With --merge only the
+/// largest number of components is fitted from a start. Then the two closest components are merged
+/// and the mixture is fitted again, until the smallest number is reached (the method of Bouman's
+/// program CLUSTER).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +36,8 @@ pub struct Select {
     /// The criterion to choose by: bic, aic or rissanen; the lowest value is the best
     #[arg(long, default_value = "bic")]
     criterion: Criterion,
-    /// Merge components down from the largest number to the smallest instead of fitting each number anew
+    /// Merge components down from the largest number to the smallest instead of fitting each number
+    /// anew
     #[arg(long)]
     merge: bool,
     /// Where to write the best model: .json, or .npz with scikit-learn's attributes
@@ -54,7 +56,8 @@ pub struct Select {
 /// Numbers of components, ascending.
 type Range = Vec<usize>;
 
-/// What `--json` prints. Likelihoods are in the data's units, and sums over all samples times their weights.
+/// What `--json` prints. Likelihoods are in the data's units, and sums over all samples times their
+/// weights.
 #[derive(Serialize)]
 struct Report {
     n: usize,

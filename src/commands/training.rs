@@ -11,13 +11,15 @@ use std::path::PathBuf;
 pub struct Training {
     #[command(flatten)]
     pub data: DataOptions,
-    /// A fit has converged when an iteration changes the mean log-likelihood of a sample by less than this
+    /// A fit has converged when an iteration changes the mean log-likelihood of a sample by less
+    /// than this
     #[arg(long, default_value_t = 1e-3, allow_negative_numbers = true)]
     tol: f64,
     /// Most iterations of a run
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub max_iter: usize,
-    /// Added to every variance, in squared units of the data (of standard deviations, with --standardize)
+    /// Added to every variance, in squared units of the data (of standard deviations, with
+    /// --standardize)
     #[arg(long, value_name = "VARIANCE", default_value = "1e-6", allow_negative_numbers = true)]
     reg_covar: f64,
     /// Number of runs from different starts; the best of them is the result
@@ -29,13 +31,15 @@ pub struct Training {
     /// Seed of every random choice
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// A weight for each sample (a sample of weight 2 counts as two): .npy of shape (samples,) or .csv with one column
+    /// A weight for each sample (a sample of weight 2 counts as two): .npy of shape (samples,) or
+    /// .csv with one column
     #[arg(long, value_name = "FILE")]
     pub sample_weight: Option<PathBuf>,
     /// Fit to columns of mean 0 and standard deviation 1
     ///
-    /// The start and --reg-covar then treat all columns alike. The model and all figures are converted back to the data's own
-    /// units without loss. A `spherical` fit has variances that differ by column there, so that its model is `diag`.
+    /// The start and --reg-covar then treat all columns alike. The model and all figures are
+    /// converted back to the data's own units without loss. A `spherical` fit has variances that
+    /// differ by column there, so that its model is `diag`.
     #[arg(long)]
     pub standardize: bool,
 }
@@ -56,8 +60,8 @@ impl Training {
         self.data.table.inputs().chain([self.sample_weight.as_ref()])
     }
 
-    /// Adds the options that change the course of a fit. `--tol` and `--max-iter` only say when it ends, so that a fit may go on
-    /// with other values of them.
+    /// Adds the options that change the course of a fit. `--tol` and `--max-iter` only say when it
+    /// ends, so that a fit may go on with other values of them.
     pub fn identify(&self, identity: Identity) -> Identity {
         // The pattern names all options, so that a new one cannot be forgotten here.
         let Self { data: _, tol: _, max_iter: _, reg_covar, n_init, init_params, seed, sample_weight: _, standardize } =

@@ -31,7 +31,8 @@ pub fn advise(error: Error, treatment: Treatment) -> anyhow::Error {
         },
         _ => return error.into(),
     };
-    // In the engine's text its own advice, which does not know this program's options, follows the semicolon.
+    // In the engine's text its own advice, which does not know this program's options, follows the
+    // semicolon.
     let text = error.to_string();
     let fact = text.split_once("; ").map_or(text.as_str(), |(fact, _)| fact);
     anyhow::anyhow!("{fact}; {advice}")

@@ -62,8 +62,9 @@ impl<'a> FileSamples<'a> {
         Self { file, missing, weights, total_weight }
     }
 
-    /// Reads the whole file, `rows` samples at a time, checks that all values are finite, and counts those that are missing. If
-    /// asked to, also finds the standardisation. `progress` is told how many samples were read.
+    /// Reads the whole file, `rows` samples at a time, checks that all values are finite, and
+    /// counts those that are missing. If asked to, also finds the standardisation. `progress` is
+    /// told how many samples were read.
     pub fn check(
         &self,
         rows: usize,
@@ -90,7 +91,8 @@ impl<'a> FileSamples<'a> {
     }
 
     fn rows(&self, rows: Range<usize>, standard: Option<&Standardization>) -> gaussmix::Result<Samples<'a>> {
-        // All values were finite when the file was checked, so that one that is not shows a change of the file.
+        // All values were finite when the file was checked, so that one that is not shows a change
+        // of the file.
         let start = rows.start;
         let changed = |_| Error::Load(Box::new(self.file.changed(start)));
         let mut data = data(self.file, rows.clone())?;
@@ -109,8 +111,8 @@ impl<'a> FileSamples<'a> {
         if weights.iter().any(|&w| w > 0.0) {
             return samples.with_weights(weights);
         }
-        // `Samples` refuses weights that are all zero, as those of a chunk may be. A row of weight 1 is added, and the view that
-        // is returned leaves it out again.
+        // `Samples` refuses weights that are all zero, as those of a chunk may be. A row of weight
+        // 1 is added, and the view that is returned leaves it out again.
         fn with_one_more_row<T: Copy>(x: ArrayView2<'_, T>) -> Array2<T> {
             concatenate![Axis(0), x, x.slice(s![..1, ..])]
         }

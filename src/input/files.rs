@@ -4,8 +4,8 @@ use anyhow::bail;
 use gaussmix::io::{Data, Table};
 use std::path::{Path, PathBuf};
 
-/// Makes sure that no result would replace an input or another result, or become a part of a folder of inputs. To be called before
-/// the work starts.
+/// Makes sure that no result would replace an input or another result, or become a part of a folder
+/// of inputs. To be called before the work starts.
 pub fn refuse_overlap<'a>(
     outputs: impl IntoIterator<Item = Option<&'a PathBuf>>,
     inputs: impl IntoIterator<Item = Option<&'a PathBuf>>,
@@ -31,7 +31,8 @@ pub fn refuse_overlap<'a>(
     Ok(())
 }
 
-/// Says how the table is read where that may surprise, and which columns are not used because the model does not have them.
+/// Says how the table is read where that may surprise, and which columns are not used because the
+/// model does not have them.
 pub fn note_columns(table: &Table, data: &str) {
     for remark in table.remarks() {
         text::note(format_args!("{data}: {remark}"));
@@ -64,7 +65,8 @@ fn is_count(row: &[f64]) -> bool {
     row.len() > 1 && row.iter().enumerate().all(|(column, &v)| v == column as f64)
 }
 
-/// The file that a path stands for, in one spelling, whether or not it exists yet. `None` for a device or a pipe.
+/// The file that a path stands for, in one spelling, whether or not it exists yet. `None` for a
+/// device or a pipe.
 fn real_path(path: &Path) -> Option<PathBuf> {
     match path.metadata() {
         Ok(found) if !found.is_file() => None,

@@ -7,20 +7,20 @@ use std::path::PathBuf;
 /// The files of the data, and which of their columns are features.
 #[derive(Debug, Clone, Args)]
 pub struct TableOptions {
-    /// The data (samples × features): .npy (numbers of any type), .csv, .tsv or .txt (also .gz or .zst), .parquet, .arrow,
-    /// .feather or .arrows; several files, or a folder with its subfolders, are one data set; - is standard input (CSV, .npy or an
-    /// Arrow IPC stream)
+    /// The data (samples × features): .npy (numbers of any type), .csv, .tsv or .txt (also .gz or
+    /// .zst), .parquet, .arrow, .feather or .arrows; several files, or a folder with its
+    /// subfolders, are one data set; - is standard input (CSV, .npy or an Arrow IPC stream)
     #[arg(value_name = "DATA", required = true)]
     pub data: Vec<PathBuf>,
-    /// The columns that are features, by name (by number, counted from 0, where the file has no names). Default: all, or
-    /// those that the model was fitted to
+    /// The columns that are features, by name (by number, counted from 0, where the file has no
+    /// names). Default: all, or those that the model was fitted to
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Vec<String>,
     /// Columns to leave out
     #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "columns")]
     drop: Vec<String>,
-    /// How decimals are written in text: with . or ,. Default: a point, unless the first lines show that it is a comma
-    /// (1,5;2,25)
+    /// How decimals are written in text: with . or ,. Default: a point, unless the first lines show
+    /// that it is a comma (1,5;2,25)
     #[arg(long, value_name = "CHARACTER", value_parser = decimal)]
     decimal: Option<Decimal>,
 }
@@ -34,7 +34,8 @@ fn decimal(text: &str) -> Result<Decimal, String> {
 }
 
 impl TableOptions {
-    /// The columns to read. `model`: the names of the features of the model that meets the data; `id`: a column to keep.
+    /// The columns to read. `model`: the names of the features of the model that meets the data;
+    /// `id`: a column to keep.
     pub fn selection(&self, model: Option<Vec<String>>, id: Option<String>) -> Selection {
         Selection { columns: self.columns.clone(), drop: self.drop.clone(), id, model, decimal: self.decimal }
     }
@@ -63,25 +64,28 @@ impl TableOptions {
 pub struct DataOptions {
     #[command(flatten)]
     pub table: TableOptions,
-    /// Where to compute: auto, cpu, cuda, cuda:N or reference; over several devices at once cuda:all, or a list such as
-    /// cuda:0,2 or cuda:0,cpu
+    /// Where to compute: auto, cpu, cuda, cuda:N or reference; over several devices at once
+    /// cuda:all, or a list such as cuda:0,2 or cuda:0,cpu
     #[arg(long, default_value = "auto")]
     pub device: Device,
-    /// Compute with this kernel (code variant) instead of the one that the device chooses; `gmm devices` lists them
+    /// Compute with this kernel (code variant) instead of the one that the device chooses;
+    /// `gmm devices` lists them
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
-    /// Compute in float64 in any case. Without this, float32 data is computed in float32, except for models that need more
-    /// digits
+    /// Compute in float64 in any case. Without this, float32 data is computed in float32, except
+    /// for models that need more digits
     #[arg(long, conflicts_with = "kernel")]
     pub float64: bool,
-    /// NaN in the data stands for a value that is missing; so does a field of text that is empty, NA, NaN or null, and
-    /// a null of Parquet or Arrow
+    /// NaN in the data stands for a value that is missing; so does a field of text that is empty,
+    /// NA, NaN or null, and a null of Parquet or Arrow
     ///
-    /// The likelihood of a sample is then that of its observed values, which is exact where values are missing at random.
+    /// The likelihood of a sample is then that of its observed values, which is exact where values
+    /// are missing at random.
     #[arg(long)]
     pub missing: bool,
-    /// Memory that the data and its copies may take, such as 500M or 8G. Files that need more are read in chunks, again for
-    /// each pass (with `--device auto` on the CPU). Default: half of the machine's memory
+    /// Memory that the data and its copies may take, such as 500M or 8G. Files that need more are
+    /// read in chunks, again for each pass (with `--device auto` on the CPU). Default: half of the
+    /// machine's memory
     #[arg(long, value_name = "SIZE", value_parser = size_in_bytes)]
     pub memory: Option<u64>,
 }
@@ -102,8 +106,9 @@ impl DataOptions {
     }
 }
 
-/// The file in which this program remembers the kernels that were measured to be the fastest on a GPU: `gmm/cuda-tuning.json` in
-/// the user's cache folder, or the one that the environment variable `GMM_TUNING_FILE` names; none where that is empty.
+/// The file in which this program remembers the kernels that were measured to be the fastest on a
+/// GPU: `gmm/cuda-tuning.json` in the user's cache folder, or the one that the environment variable
+/// `GMM_TUNING_FILE` names; none where that is empty.
 pub fn tuning_file() -> Option<PathBuf> {
     match std::env::var_os("GMM_TUNING_FILE") {
         Some(path) if path.is_empty() => None,

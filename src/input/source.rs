@@ -19,12 +19,13 @@ pub const MAX_CHUNK_BYTES: u64 = 256 << 20;
 /// Most bytes that are held at a time where each sample is looked at once.
 const MAX_PASS_BYTES: usize = 64 << 20;
 
-/// The line of a report on float32 data that was computed in float64 although the user did not ask for that.
+/// The line of a report on float32 data that was computed in float64 although the user did not ask
+/// for that.
 const COMPUTED_IN_FLOAT64: &str = "precision       float64: a component is so narrow, for its distance from the data's centre, or its \
                                    covariance so nearly singular, that float32 has too few digits";
 
-/// The data and the sample weights as the options name them. Text is read at once if it fits into memory; other files are only
-/// opened at first.
+/// The data and the sample weights as the options name them. Text is read at once if it fits into
+/// memory; other files are only opened at first.
 pub struct Input<'a> {
     options: &'a DataOptions,
     data: Storage,
@@ -83,7 +84,8 @@ impl<'a> Input<'a> {
         Ok(Self { options, data, ids, parts, names, columns, weights })
     }
 
-    /// Adds the name of the data to an error about its values. An error of reading the file has it already.
+    /// Adds the name of the data to an error about its values. An error of reading the file has it
+    /// already.
     fn error(&self, error: Error) -> anyhow::Error {
         match error {
             Error::Load(_) => error.into(),
@@ -104,7 +106,8 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// As [`error`](Self::error), for an error from finding the standardisation, which computes in float64 in any case.
+    /// As [`error`](Self::error), for an error from finding the standardisation, which computes in
+    /// float64 in any case.
     fn standardization_error(&self, error: Error) -> anyhow::Error {
         match error {
             error @ Error::NonFiniteStatistic { .. } => {
@@ -162,7 +165,8 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The shape, the type and a hash of the data and of the weights, by which a checkpoint knows them again.
+    /// The shape, the type and a hash of the data and of the weights, by which a checkpoint knows
+    /// them again.
     pub fn identity(&self) -> anyhow::Result<Identity> {
         let (n, d) = self.dim();
         self.total_weight(n)?;
@@ -188,8 +192,9 @@ impl<'a> Input<'a> {
             .with("sample-weight", weights))
     }
 
-    /// Decides how much of the data is in memory at a time. Its values are there twice: as they were read, and as a copy in the
-    /// device's layout; and once more if some are missing, pattern by pattern.
+    /// Decides how much of the data is in memory at a time. Its values are there twice: as they
+    /// were read, and as a copy in the device's layout; and once more if some are missing, pattern
+    /// by pattern.
     fn memory_plan(&self) -> anyhow::Result<MemoryPlan> {
         let (n, bytes) = (self.dim().0, self.n_bytes());
         let given = self.options.memory;
@@ -212,7 +217,8 @@ impl<'a> Input<'a> {
                 held + parts * row
             );
         }
-        // Where the user gave no limit, data that fills half of the memory already is still computed, in chunks.
+        // Where the user gave no limit, data that fills half of the memory already is still
+        // computed, in chunks.
         let part = if part < row { memory / parts } else { part };
         let rows = || usize::try_from(part.min(MAX_CHUNK_BYTES) / row).unwrap_or(usize::MAX).clamp(1, n.max(1));
         let pass_bytes = MAX_PASS_BYTES.min(usize::try_from(part).unwrap_or(MAX_PASS_BYTES));
@@ -241,8 +247,8 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Reads the data into memory if it fits, and checks and, if asked to, standardises it. Data that does not fit is checked
-    /// chunk by chunk and stays in its file.
+    /// Reads the data into memory if it fits, and checks and, if asked to, standardises it. Data
+    /// that does not fit is checked chunk by chunk and stays in its file.
     pub fn new(input: &'a mut Input<'a>, standardize: bool) -> anyhow::Result<Self> {
         let plan = input.memory_plan()?;
         let mut line = ProgressLine::start("reading the data");
@@ -332,8 +338,8 @@ impl<'a> Source<'a> {
         Ok(Box::new(chunks.with_total_weight(self.samples.total_weight())))
     }
 
-    /// Loads one part of the data after the other and lets `work` compute a result for each, where each sample is looked at
-    /// once. A result takes `result_bytes` for each sample.
+    /// Loads one part of the data after the other and lets `work` compute a result for each, where
+    /// each sample is looked at once. A result takes `result_bytes` for each sample.
     pub fn pass<'s, T: 's>(
         &'s self,
         result_bytes: usize,
@@ -361,7 +367,8 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The device for chunks. `auto` is the CPU here: no chunk stays on a device long enough for its speed to be measured.
+    /// The device for chunks. `auto` is the CPU here: no chunk stays on a device long enough for
+    /// its speed to be measured.
     fn chunk_device(&self) -> Device {
         match (self.options.device, &self.options.kernel) {
             (Device::Auto, None) => Device::Cpu,
@@ -374,8 +381,8 @@ impl<'a> Source<'a> {
         self.plan.chunk_rows.is_some()
     }
 
-    /// Σⱼ ln sⱼ over the columns' scales: by this much the log-likelihood of a standardised sample is larger than that of the
-    /// sample in its own units.
+    /// Σⱼ ln sⱼ over the columns' scales: by this much the log-likelihood of a standardised sample
+    /// is larger than that of the sample in its own units.
     pub fn log_scale(&self) -> f64 {
         self.standardization.as_ref().map_or(0.0, Standardization::log_scale)
     }
@@ -393,13 +400,15 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Adds advice that fits this data to an error of the engine. `can_standardize`: whether the command has `--standardize`.
+    /// Adds advice that fits this data to an error of the engine. `can_standardize`: whether the
+    /// command has `--standardize`.
     pub fn advise(&self, error: Error, can_standardize: bool) -> anyhow::Error {
         let (float64, standardized) = (self.dtype() == "float64", self.standardization.is_some());
         advice::advise(error, Treatment { float64, standardized, can_standardize })
     }
 
-    /// The number type of an evaluation, and a line for the report if float32 data was computed in float64 unasked.
+    /// The number type of an evaluation, and a line for the report if float32 data was computed in
+    /// float64 unasked.
     pub fn precision(
         &self,
         evaluator: &dyn Evaluator,

@@ -29,7 +29,8 @@ pub enum Problem {
     /// The file does not have the format that it should have. The text says where, and what to do.
     #[error("{0}")]
     Format(String),
-    /// The size of the file or the time of its last change is not what it was when the file was opened.
+    /// The size of the file or the time of its last change is not what it was when the file was
+    /// opened.
     #[error("the file changed while it was read; run again when nothing writes to it any more")]
     Changed,
     /// The file has the right format, but its values cannot be used.

@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 /// Values of more characters (hashes, for example) are not shown in an error.
 const MAX_SHOWN: usize = 60;
 
-/// The data and the options that saved work was made with, by name: those that change the course of a fit or of a run of a
-/// sampler. Saved work can go on only if all of them are the same.
+/// The data and the options that saved work was made with, by name: those that change the course of
+/// a fit or of a run of a sampler. Saved work can go on only if all of them are the same.
 ///
 /// ```
 /// use gaussmix::io::Identity;

@@ -1,4 +1,5 @@
-//! Files: data (arrays and tables) is read, models (`.json`, `.npz`) are read and written, results are written.
+//! Files: data (arrays and tables) is read, models (`.json`, `.npz`) are read and written, results
+//! are written.
 //!
 //! Rows, columns and components are counted from 0; lines of a text file from 1, as editors do.
 mod data;
@@ -18,7 +19,8 @@ pub use model::{
 };
 pub use output::{Columns, IdColumn, Number, Output, TableOutput, remove_temporaries_and_exit};
 
-/// Half of the memory that this process may use, in bytes: what data and its copies take at most unless told otherwise.
+/// Half of the memory that this process may use, in bytes: what data and its copies take at most
+/// unless told otherwise.
 pub fn half_of_the_memory() -> u64 {
     // Where the system does not report its memory, 8 GiB is assumed.
     gmm_host::memory::total().unwrap_or(8 << 30) / 2

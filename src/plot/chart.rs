@@ -28,7 +28,8 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// A chart of lines over two logarithmic axes, as SVG text. `labels` are the titles of the x axis and the y axis.
+/// A chart of lines over two logarithmic axes, as SVG text. `labels` are the titles of the x axis
+/// and the y axis.
 pub fn log_log(title: &str, labels: (&str, &str), series: &[Series]) -> anyhow::Result<String> {
     to_svg(SIZE, |root| draw_log_log(root, title, labels, series))
 }
@@ -38,7 +39,8 @@ pub fn to_svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Drawn) -> anyhow
     to_svg_with(size, |root| draw(root).map(|()| String::new()))
 }
 
-/// The drawing of `draw` on a white page, and over it the SVG elements that `draw` returns (see [`Overlay`](super::overlay::Overlay)), as SVG text.
+/// The drawing of `draw` on a white page, and over it the SVG elements that `draw` returns (see
+/// [`Overlay`](super::overlay::Overlay)), as SVG text.
 pub fn to_svg_with(
     size: (u32, u32),
     draw: impl FnOnce(&Area<'_>) -> Result<String, Box<dyn std::error::Error>>,
@@ -57,8 +59,8 @@ pub fn to_svg_with(
     Ok(without_forbidden_characters(svg))
 }
 
-/// Replaces characters that XML cannot hold, not even as references, by escapes such as `\u{1b}`: names of columns may have them.
-/// (XML 1.0, section 2.2.)
+/// Replaces characters that XML cannot hold, not even as references, by escapes such as `\u{1b}`:
+/// names of columns may have them. (XML 1.0, section 2.2.)
 fn without_forbidden_characters(svg: String) -> String {
     let forbidden =
         |c: char| matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');

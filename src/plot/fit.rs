@@ -42,8 +42,8 @@ pub struct Scatter {
 }
 
 impl Scatter {
-    /// Chooses samples at random, and of these the ones that have a weight and an observed value. `mixture` is in the evaluator's
-    /// units.
+    /// Chooses samples at random, and of these the ones that have a weight and an observed value.
+    /// `mixture` is in the evaluator's units.
     pub fn new(source: &Source<'_>, evaluator: &mut dyn Evaluator, mixture: &Mixture) -> gaussmix::Result<Self> {
         let n_samples = evaluator.n_samples();
         let mut chosen = index::sample(&mut ChaCha8Rng::seed_from_u64(0), n_samples, POINTS.min(n_samples)).into_vec();
@@ -75,8 +75,8 @@ impl Scatter {
     }
 }
 
-/// The samples with the components on the left and the lower bound of each iteration on the right, as SVG text. `names` are those of
-/// the features, or none.
+/// The samples with the components on the left and the lower bound of each iteration on the right,
+/// as SVG text. `names` are those of the features, or none.
 pub fn fit(scatter: &Scatter, fit: &Fit, names: &[String]) -> anyhow::Result<String> {
     let one_feature = fit.mixture.n_features() == 1;
     // The histogram has one more line, the density of the whole mixture.
@@ -99,7 +99,8 @@ fn colour(c: usize) -> RGBColor {
     Stroke::of_component(c).colour
 }
 
-/// The legend beside the chart on the left: the lines of `first`, then the line and the weight of each component.
+/// The legend beside the chart on the left: the lines of `first`, then the line and the weight of
+/// each component.
 fn legend(overlay: &mut Overlay, mixture: &Mixture, first: &[(&str, Stroke)]) {
     let place = |i: usize| (f64::from(LEFT + LEGEND * (i / LINES) as u32) + 6.0, 64.0 + 18.0 * (i % LINES) as f64);
     overlay.entry((f64::from(LEFT) + 6.0, 44.0), None, "component: weight");
@@ -122,7 +123,8 @@ fn plane(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture, names: &[String]
     let points: Vec<(f64, f64)> = scatter.x.outer_iter().map(|x| plane.project(x)).collect();
     let k = mixture.n_components();
     let ellipses: Vec<_> = (0..k).map(|c| plane.ellipse(mixture, c)).collect();
-    // The chart shows the inner ellipses completely: in direction j they reach ±√(A·Aᵀ)ⱼⱼ from the mean.
+    // The chart shows the inner ellipses completely: in direction j they reach ±√(A·Aᵀ)ⱼⱼ from the
+    // mean.
     let corners = ellipses.iter().flat_map(|(centre, [a, b, d])| {
         let (x, y) = (a.abs(), b.hypot(*d));
         [(centre.0 - x, centre.1 - y), (centre.0 + x, centre.1 + y)]
@@ -215,8 +217,8 @@ fn histogram(area: &Area<'_>, scatter: &Scatter, mixture: &Mixture, names: &[Str
     Ok(overlay.finish("densities"))
 }
 
-/// πₖ N(x; μₖ, σₖ²) on a grid, for a mixture over one feature. Whatever the covariance type, there is one variance for each
-/// component, or one for all.
+/// πₖ N(x; μₖ, σₖ²) on a grid, for a mixture over one feature. Whatever the covariance type, there
+/// is one variance for each component, or one for all.
 fn density(mixture: &Mixture, c: usize, grid: &[f64]) -> Vec<f64> {
     let variances: Vec<f64> = mixture.covariances().iter().collect();
     let variance = variances[c.min(variances.len() - 1)];

@@ -1,5 +1,5 @@
-//! Shapes that are drawn over a chart as SVG elements. `plotters` rounds coordinates to whole pixels, which makes curves bumpy;
-//! here they keep fractions of a pixel.
+//! Shapes that are drawn over a chart as SVG elements. `plotters` rounds coordinates to whole
+//! pixels, which makes curves bumpy; here they keep fractions of a pixel.
 use super::chart::COLOURS;
 use plotters::style::RGBColor;
 use std::fmt::Write;
@@ -22,8 +22,8 @@ impl Stroke {
         Self { colour, dash: DASHES[0], width }
     }
 
-    /// The line of component `c`: six colours in six patterns, so that 36 components can be told apart. Black stands for the
-    /// whole mixture.
+    /// The line of component `c`: six colours in six patterns, so that 36 components can be told
+    /// apart. Black stands for the whole mixture.
     pub fn of_component(c: usize) -> Self {
         const N: usize = COLOURS.len() - 1;
         Self { colour: COLOURS[c % N], dash: DASHES[c / N % DASHES.len()], width: 2.0 }
@@ -111,7 +111,8 @@ impl Overlay {
         );
     }
 
-    /// An entry of the legend at a position in pixels: a sample of the line, if there is one, and its text.
+    /// An entry of the legend at a position in pixels: a sample of the line, if there is one, and
+    /// its text.
     pub fn entry(&mut self, (x, y): (f64, f64), stroke: Option<Stroke>, text: &str) {
         let text_x = match stroke {
             Some(stroke) => {
@@ -164,7 +165,8 @@ mod tests {
         for part in [r#"cx="110.10""#, r#"cy="5.00""#, r#"rx="20.00""#, r#"ry="7.50""#, "rotate(0.000 "] {
             assert!(svg.contains(part) || svg.contains("rotate(-0.000 "), "{part} in {svg}");
         }
-        // A circle of radius 10 sheared by b = 3 units downwards on the screen: A = [[10, 0], [−15, 10]] in pixels.
+        // A circle of radius 10 sheared by b = 3 units downwards on the screen: A = [[10, 0], [−15,
+        // 10]] in pixels.
         let mut overlay = Overlay::new((0..100, 0..50), (0.0, 10.0), (0.0, 10.0));
         overlay.ellipse((5.0, 5.0), [1.0, 3.0, 2.0], Stroke::of_component(7));
         // The singular values of A are 5 and 20, its first left singular vector is (1, −2)/√5.

@@ -3,8 +3,8 @@ use gaussmix::{Covariances, Mixture};
 use nalgebra::{DMatrix, SymmetricEigen};
 use ndarray::{Array1, Array2, ArrayView1, Axis};
 
-/// How much the spread of the data counts beside the spread of the means: only enough to decide where the means leave the
-/// direction open.
+/// How much the spread of the data counts beside the spread of the means: only enough to decide
+/// where the means leave the direction open.
 const TIE_BREAK: f64 = 1e-3;
 /// Most columns that the label of an axis names.
 const TERMS: usize = 3;
@@ -21,10 +21,10 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// For D = 2 the plane is that of the two columns. For D > 2 each column is divided by its standard deviation under the
-    /// mixture, and the plane is that of the first two principal axes of the means, in which these are spread most. Where the
-    /// means leave an axis open (K < 3), it is a principal axis of the data.
-    /// `names` are those of the columns, or none.
+    /// For D = 2 the plane is that of the two columns. For D > 2 each column is divided by its
+    /// standard deviation under the mixture, and the plane is that of the first two principal axes
+    /// of the means, in which these are spread most. Where the means leave an axis open (K < 3), it
+    /// is a principal axis of the data. `names` are those of the columns, or none.
     pub fn of(mixture: &Mixture, names: &[String]) -> Self {
         let (k, d) = mixture.means().dim();
         if d == 2 {
@@ -70,11 +70,12 @@ impl Plane {
         (y[0], y[1])
     }
 
-    /// The mean of component `c`, and [a, b, d] such that the points one standard deviation from it are mean + A·(cos t, sin t)
-    /// with A = [[a, 0], [b, d]].
+    /// The mean of component `c`, and [a, b, d] such that the points one standard deviation from it
+    /// are mean + A·(cos t, sin t) with A = [[a, 0], [b, d]].
     pub fn ellipse(&self, mixture: &Mixture, c: usize) -> ((f64, f64), [f64; 3]) {
         let s = self.axes.dot(&covariance(mixture, c)).dot(&self.axes.t());
-        // A is the Cholesky factor of the covariance Σ = A·Aᵀ in the plane: it maps the unit circle to the ellipse.
+        // A is the Cholesky factor of the covariance Σ = A·Aᵀ in the plane: it maps the unit circle
+        // to the ellipse.
         let a = s[[0, 0]].max(0.0).sqrt();
         let b = if a > 0.0 { s[[1, 0]] / a } else { 0.0 };
         let d = (s[[1, 1]] - b * b).max(0.0).sqrt();
@@ -126,7 +127,8 @@ mod tests {
         assert!(plane.labels.iter().all(|l| l.contains("z0") && l.contains("z2")), "{:?}", plane.labels);
         let far = |a: (f64, f64), b: (f64, f64)| ((a.0 - b.0).powi(2) + (a.1 - b.1).powi(2)).sqrt();
         let at: Vec<_> = (0..3).map(|c| plane.project(m.means().row(c))).collect();
-        // Distances in the standardised columns are kept: 10 of √(1 + ¾·¼·100), 300 of √(900 + ¼·90000).
+        // Distances in the standardised columns are kept: 10 of √(1 + ¾·¼·100), 300 of √(900 +
+        // ¼·90000).
         approx::assert_relative_eq!(far(at[0], at[1]), 10.0 / 19.75f64.sqrt(), max_relative = 1e-6);
         approx::assert_relative_eq!(far(at[0], at[2]), 300.0 / 23400f64.sqrt(), max_relative = 1e-6);
     }

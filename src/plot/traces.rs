@@ -14,13 +14,14 @@ const CELL: (u32, u32) = (560, 190);
 const TRACE_WIDTH: u32 = 330;
 /// The largest height of the page, as a part of its width.
 const MAX_HEIGHT: f64 = 0.75;
-/// Up to so many chains are drawn one by one. Of more, these are drawn as traces, and the marginal is that of all together.
+/// Up to so many chains are drawn one by one. Of more, these are drawn as traces, and the marginal
+/// is that of all together.
 const MAX_CHAINS: usize = 7;
 /// Most points of a trace.
 const MAX_POINTS: usize = 800;
 
-/// Two panels for each quantity, its trace on the left and its marginal density on the right, as SVG text. The quantities stand
-/// in as many columns as make the page wider than it is tall.
+/// Two panels for each quantity, its trace on the left and its marginal density on the right, as
+/// SVG text. The quantities stand in as many columns as make the page wider than it is tall.
 pub fn traces(traces: &[Trace]) -> anyhow::Result<String> {
     let (columns, rows) = grid(traces.len());
     to_svg((CELL.0 * columns as u32, CELL.1 * rows as u32), |root| {
@@ -101,7 +102,8 @@ fn draw(trace: &Trace, left: &Area<'_>, right: &Area<'_>) -> Drawn {
     Ok(())
 }
 
-/// A kernel density estimate on a grid, with a normal kernel of the width that Silverman (1986) recommends.
+/// A kernel density estimate on a grid, with a normal kernel of the width that Silverman (1986)
+/// recommends.
 fn density(values: &[f64], (low, high): (f64, f64)) -> Vec<(f64, f64)> {
     const GRID: usize = 160;
     let n = values.len() as f64;

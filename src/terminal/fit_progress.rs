@@ -1,4 +1,5 @@
-//! What happens after each iteration of a fit: the progress line changes, and a signal stops the fit.
+//! What happens after each iteration of a fit: the progress line changes, and a signal stops the
+//! fit.
 use super::text;
 use super::{Interrupt, ProgressLine};
 use gaussmix::Iteration;
@@ -31,7 +32,8 @@ impl<'a> FitProgress<'a> {
         Self { line, interrupt, n_samples: n_samples as f64, log_scale, start }
     }
 
-    /// Shows the iteration, with the model that is being fitted in front of it. Stops the fit if a signal has come.
+    /// Shows the iteration, with the model that is being fitted in front of it. Stops the fit if a
+    /// signal has come.
     pub fn after_iteration(&mut self, i: &Iteration<'_>, model: impl FnOnce() -> String) -> ControlFlow<()> {
         let now = Instant::now();
         let run = (i.run, i.fit.mixture.n_components());

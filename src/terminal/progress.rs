@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 /// The least time between two changes of the line.
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// A line on stderr that shows how far the work is. Nothing is shown where stderr is not a terminal.
+/// A line on stderr that shows how far the work is. Nothing is shown where stderr is not a
+/// terminal.
 pub struct ProgressLine {
     bar: ProgressBar,
     changed: Instant,

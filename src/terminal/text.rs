@@ -5,7 +5,8 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// Prints a line to stdout. Unlike `println!` it returns an error for a closed pipe and does not panic.
+/// Prints a line to stdout. Unlike `println!` it returns an error for a closed pipe and does not
+/// panic.
 pub fn print(text: impl std::fmt::Display) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", escape_control_characters(&text.to_string()))?;
@@ -18,8 +19,8 @@ pub fn note(text: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "note: {}", message(&text.to_string()));
 }
 
-/// A message as it is shown: without control characters, and with the middle of very long words left out, such as a name of thousands of
-/// characters that the message repeats.
+/// A message as it is shown: without control characters, and with the middle of very long words
+/// left out, such as a name of thousands of characters that the message repeats.
 pub fn message(text: &str) -> String {
     /// Longer than the paths that people use.
     const LONGEST: usize = 400;
@@ -36,8 +37,9 @@ pub fn message(text: &str) -> String {
     text.split_inclusive(char::is_whitespace).map(shorten).collect()
 }
 
-/// Replaces control characters by escapes, except for line feeds, and characters that change the direction of writing. Text from
-/// a file or a file's name may contain them, and could otherwise change the state of the terminal.
+/// Replaces control characters by escapes, except for line feeds, and characters that change the
+/// direction of writing. Text from a file or a file's name may contain them, and could otherwise
+/// change the state of the terminal.
 pub fn escape_control_characters(text: &str) -> Cow<'_, str> {
     let bad = |c: char| {
         c != '\n'
@@ -55,7 +57,8 @@ pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(print(serde_json::to_string_pretty(value)?)?)
 }
 
-/// A table without rules. The first `left` columns are aligned to the left, the others to the right.
+/// A table without rules. The first `left` columns are aligned to the left, the others to the
+/// right.
 pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>, left: usize) -> String {
     let mut table = Table::new();
     table.load_preset(NOTHING).set_header(header).add_rows(rows);

@@ -1,8 +1,9 @@
 //! Damaged and random files for the reader of every format.
 //!
-//! Whatever a file holds, a reader gives a usable value, or an error that names the file and the place in it. It does not
-//! panic, and it takes memory in proportion to the size of the file. Each input follows from its number, and a failure names
-//! the number and saves the input. There are 10⁴ inputs of each format; for a million:
+//! Whatever a file holds, a reader gives a usable value, or an error that names the file and the
+//! place in it. It does not panic, and it takes memory in proportion to the size of the file. Each
+//! input follows from its number, and a failure names the number and saves the input. There are 10⁴
+//! inputs of each format; for a million:
 //!
 //! `GMM_FUZZ=1000000 cargo test --release --test fuzz`
 mod memory;
@@ -46,8 +47,8 @@ struct Format<'a> {
 }
 
 impl Format<'_> {
-    /// Reads all inputs. At least one in a thousand must be read as a value, and most must be refused: otherwise the inputs
-    /// test nothing.
+    /// Reads all inputs. At least one in a thousand must be read as a value, and most must be
+    /// refused: otherwise the inputs test nothing.
     fn fuzz(&self) {
         // As the program does: what is caught is not reported.
         static HOOK: Once = Once::new();
@@ -147,7 +148,8 @@ fn arrow(compression: Option<arrow_ipc::CompressionType>) -> Vec<u8> {
     bytes
 }
 
-/// Most bytes that the numbers of a table may take: a few bytes of a run-length encoding may stand for any number of rows.
+/// Most bytes that the numbers of a table may take: a few bytes of a run-length encoding may stand
+/// for any number of rows.
 const MOST_NUMBERS: u64 = 1 << 20;
 
 /// Reads some columns of a table, at once and in parts.
@@ -433,7 +435,8 @@ fn archive(members: &Members, method: CompressionMethod) -> Vec<u8> {
     archive.finish().unwrap().into_inner()
 }
 
-/// An archive with changes of its bytes, or a good archive whose members have changes: checksums hide most of the former.
+/// An archive with changes of its bytes, or a good archive whose members have changes: checksums
+/// hide most of the former.
 fn archive_input(rng: &mut ChaCha8Rng, good: &[Vec<u8>], good_members: &[Members]) -> Vec<u8> {
     if rng.random() {
         return mutation::input(rng, good);
@@ -456,8 +459,8 @@ fn archive_input(rng: &mut ChaCha8Rng, good: &[Vec<u8>], good_members: &[Members
     archive(&all, if rng.random() { CompressionMethod::Stored } else { CompressionMethod::Deflated })
 }
 
-/// `zip` reserves up to 256 bytes for each member that an end record claims, before it reads the members. There can be at most
-/// 65,535 of them, 16 MB.
+/// `zip` reserves up to 256 bytes for each member that an end record claims, before it reads the
+/// members. There can be at most 65,535 of them, 16 MB.
 fn memory_for_claimed_members(bytes: &[u8]) -> u64 {
     let records = bytes.windows(12).filter(|record| record.starts_with(b"PK\x05\x06"));
     // On this disk, and in all.

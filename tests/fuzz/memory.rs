@@ -17,8 +17,8 @@ fn count(bytes: i64) {
     PEAK.set(PEAK.get().max(live));
 }
 
-// SAFETY: every call goes to the system's allocator with the caller's arguments. Counting touches constant-initialised
-// thread-local cells without destructors, which allocate nothing.
+// SAFETY: every call goes to the system's allocator with the caller's arguments. Counting touches
+// constant-initialised thread-local cells without destructors, which allocate nothing.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);

@@ -2,7 +2,8 @@
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 
-/// Pieces of text that have a meaning somewhere: numbers at the limits, words, brackets, signatures.
+/// Pieces of text that have a meaning somewhere: numbers at the limits, words, brackets,
+/// signatures.
 const TOKENS: [&[u8]; 40] = [
     b"NaN",
     b"-Infinity",

@@ -14,8 +14,8 @@ fn listing(folder: &Path) -> Vec<(String, Option<Vec<u8>>)> {
     all
 }
 
-/// Runs `gmm score` in `folder` with a result file that exists; it must fail, say all of `message`, and leave
-/// everything as it was.
+/// Runs `gmm score` in `folder` with a result file that exists; it must fail, say all of `message`,
+/// and leave everything as it was.
 #[track_caller]
 fn refused(folder: &Path, model: &str, data: &str, message: &[&str]) {
     fs::write(folder.join("precious.npy"), "precious").unwrap();

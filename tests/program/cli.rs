@@ -24,8 +24,9 @@ fn score(model: impl AsRef<std::ffi::OsStr>, data: impl AsRef<std::ffi::OsStr>, 
 
 #[test]
 fn score_agrees_with_scikit_learn() {
-    // Printed by data/make.py (scikit-learn 1.9.1, float64). The float32 speech data is read as it is; 1e-7 relative is the
-    // engine's bound for float32, 1e-10 leaves room for another order of float64 operations.
+    // Printed by data/make.py (scikit-learn 1.9.1, float64). The float32 speech data is read as it
+    // is; 1e-7 relative is the engine's bound for float32, 1e-10 leaves room for another order of
+    // float64 operations.
     for device in ["auto", "reference"] {
         let row = score(data("iris3.json"), data("iris.csv"), &["--device", device]);
         let total = row["log_likelihood"].as_f64().unwrap();
@@ -320,8 +321,9 @@ fn bench_shows_errors_beside_times() {
         assert!(row["seconds"].as_f64().unwrap() > 0.0);
         for error in errors {
             let value = row[error].as_f64().unwrap();
-            // Means of thousands of independent roundings of 6e-8 and 1e-16, with two digits to spare. Covariances may come from sums of
-            // squares around the centre of the data, up to 65 times as large.
+            // Means of thousands of independent roundings of 6e-8 and 1e-16, with two digits to
+            // spare. Covariances may come from sums of squares around the centre of the data, up to
+            // 65 times as large.
             let most = match (row["precision"].as_str().unwrap(), error) {
                 ("float32", "covariances") => 1e-5,
                 ("float32", _) => 1e-6,
@@ -468,7 +470,8 @@ fn models_convert_and_come_back() {
     let (a, b) =
         (gaussmix::io::read_model(data("speech8.json")).unwrap(), gaussmix::io::read_model(&json_file).unwrap());
     assert_eq!(a, b);
-    // numpy.savez, compressed and not, made with numpy 2.4 from a mixture of each of scikit-learn's types.
+    // numpy.savez, compressed and not, made with numpy 2.4 from a mixture of each of scikit-learn's
+    // types.
     for form in ["savez", "savez_compressed"] {
         for (covariance_type, total) in NUMPY {
             let model = data("../tests/data").join(format!("{form}_{covariance_type}.npz"));

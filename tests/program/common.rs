@@ -87,7 +87,8 @@ pub fn fit(folder: &Path, args: &[&str]) -> serde_json::Value {
     serde_json::from_slice(&run.get_output().stdout).unwrap()
 }
 
-/// Writes 72 MB of four clouds in float32, the same samples over and over again. Gives their number.
+/// Writes 72 MB of four clouds in float32, the same samples over and over again. Gives their
+/// number.
 pub fn write_clouds(path: &Path) -> u32 {
     let (n, d) = (1_125_000u32, 16u32);
     let pattern: Vec<u8> = (0..1_000 * d)
@@ -100,7 +101,8 @@ pub fn write_clouds(path: &Path) -> u32 {
     n
 }
 
-/// The names in a folder, in order, and the contents of the files (empty for what is not a regular file).
+/// The names in a folder, in order, and the contents of the files (empty for what is not a regular
+/// file).
 pub fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let entry = |f: std::io::Result<std::fs::DirEntry>| {
         let f = f.unwrap();
@@ -130,7 +132,8 @@ pub fn refused(folder: &Path, args: &[&str], message: &[&str]) {
     assert!(files(folder) == before, "{args:?} changed a file");
 }
 
-/// Runs a command that does not end by itself, presses Ctrl-C after a while, and gives what it says on stderr.
+/// Runs a command that does not end by itself, presses Ctrl-C after a while, and gives what it says
+/// on stderr.
 #[cfg(unix)]
 #[track_caller]
 pub fn interrupted(folder: &Path, args: &[&str]) -> String {
@@ -149,7 +152,8 @@ pub fn ended_by(signal: &str, folder: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// The program, running in `folder`. It does not ignore SIGHUP, even if these tests do because `nohup` started them.
+/// The program, running in `folder`. It does not ignore SIGHUP, even if these tests do because
+/// `nohup` started them.
 #[cfg(unix)]
 pub fn start(folder: &Path, args: &[&str]) -> std::process::Child {
     use std::os::unix::process::CommandExt;
@@ -176,7 +180,8 @@ pub fn wait_for(child: &std::process::Child, mut holds: impl FnMut(u32) -> bool)
     }
 }
 
-/// Waits until a process has computed for so long that it has read its data, however slow the machine is.
+/// Waits until a process has computed for so long that it has read its data, however slow the
+/// machine is.
 #[cfg(unix)]
 #[track_caller]
 pub fn wait_until_busy(child: &std::process::Child) {
@@ -200,7 +205,8 @@ pub fn kill(signal: &str, child: &std::process::Child) {
 #[cfg(unix)]
 fn cpu_seconds(id: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // After the name, which may contain anything, the 12th and 13th fields are the times in ticks of 10 ms.
+    // After the name, which may contain anything, the 12th and 13th fields are the times in ticks
+    // of 10 ms.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<f64>().ok();
     Some((ticks()? + ticks()?) / 100.0)

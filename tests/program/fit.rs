@@ -86,15 +86,16 @@ fn an_npz_has_scikit_learns_attributes() {
 #[test]
 fn speech_reaches_scikit_learns_score() {
     let folder = folder();
-    // scikit-learn's mean score is that of standardised columns: the logarithms of the scales are added to compare.
+    // scikit-learn's mean score is that of standardised columns: the logarithms of the scales are
+    // added to compare.
     let input = gaussmix::io::read_data(data("speech.npy")).unwrap();
     let standard = gaussmix::Standardization::of(&input.samples().unwrap()).unwrap();
     let args = [speech(), "-k", "8", "--covariance-type", "diag", "--standardize", "--n-init", "10", "-o", "m.json"];
     let report = fit(folder.path(), &args);
     let score = number(&report, "log_likelihood") / 20_000.0;
     assert!(score + standard.log_scale() >= -16.3112, "{score}");
-    // The model is in the data's own units. Scored without standardisation it differs only by the rounding of float32 data,
-    // which was centred and scaled for the fit.
+    // The model is in the data's own units. Scored without standardisation it differs only by the
+    // rounding of float32 data, which was centred and scaled for the fit.
     let run = gmm(&folder).args(["score", "m.json", speech(), "--json"]).assert().success();
     let scored: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
     approx::assert_relative_eq!(number(&scored, "mean_log_likelihood"), score, max_relative = 1e-6);
@@ -150,7 +151,8 @@ fn weights_count_and_frozen_parameters_stay() {
             &["--sample-weight", weights]
         };
         let weighted = from(iris(), more, "weighted.json");
-        // Rounding grows over five iterations. With --standardize, reg_covar is 10⁻⁶ in other units, which changes the result.
+        // Rounding grows over five iterations. With --standardize, reg_covar is 10⁻⁶ in other
+        // units, which changes the result.
         let tolerance = if standardize { 1e-5 } else { 1e-10 };
         for name in ["log_likelihood", "bic", "lower_bound"] {
             approx::assert_relative_eq!(number(&weighted, name), number(&repeated, name), max_relative = tolerance);
@@ -212,7 +214,8 @@ fn ctrl_c_writes_the_model_so_far() {
     let note = interrupted_fit(folder.path(), &["-o", "m.json"]);
     assert!(note.starts_with("note: interrupted after ") && note.contains("m.json"), "{note}");
     let n = number_before(&note, "iterations");
-    // The model has the bits of a fit of the same number of iterations, and says that it has not converged.
+    // The model has the bits of a fit of the same number of iterations, and says that it has not
+    // converged.
     let n_iter = n.to_string();
     let args = [speech(), "-k", "8", "--covariance-type", "diag", "--tol", "0", "--device", "cpu"];
     fit(folder.path(), &[&args[..], &["--max-iter", &n_iter, "-o", "whole.json"]].concat());
@@ -232,7 +235,8 @@ fn a_checkpoint_goes_on_to_the_same_bits() {
     let note = interrupted_fit(folder.path(), &["--n-init", "2", "--checkpoint", "c.json"]);
     assert!(note.contains("the same command goes on from c.json"), "{note}");
     let n = number_before(&note, "iterations");
-    // The fit goes on for a few iterations and through the second run. The result is that of a fit without an interruption.
+    // The fit goes on for a few iterations and through the second run. The result is that of a fit
+    // without an interruption.
     let max_iter = (n + 3).to_string();
     let go = |more: &[&str]| {
         let args = [speech(), "-k", "8", "--covariance-type", "diag", "--tol", "0", "--device", "cpu", "--n-init", "2"];
@@ -497,7 +501,8 @@ fn data_larger_than_memory_is_fitted_in_chunks() {
         let report: Value = serde_json::from_slice(&run.stdout).unwrap();
         assert_eq!((&report["n"], &report["n_iter"]), (&n.into(), &2.into()));
         assert!(report["device"].as_str().unwrap().contains("in 12 chunks"), "{report}");
-        // The same fit in one piece. The samples are float32, and each chunk is rounded relative to a centre of its own.
+        // The same fit in one piece. The samples are float32, and each chunk is rounded relative to
+        // a centre of its own.
         let whole = fit(folder.path(), &[&args[..], more].concat());
         approx::assert_relative_eq!(
             number(&report, "log_likelihood"),
@@ -541,7 +546,8 @@ fn memory_is_minded_below_64_mib() {
     let start = ["-k", "2", "--covariance-type", "diag", "--device", "cpu", "--max-iter", "3", "--tol", "0"];
     let go = |data: &str, memory: &str| fit(folder.path(), &[&[data, "--memory", memory], &start[..]].concat());
     let whole = go("x.npy", "1M");
-    // The data takes 4,800 bytes, twice: as it was read, and in the device's layout. What does not fit stays in its file.
+    // The data takes 4,800 bytes, twice: as it was read, and in the device's layout. What does not
+    // fit stays in its file.
     for (data, memory, chunks) in [
         ("x.npy", "9600", None),
         ("x.npy", "9599", Some(2)),

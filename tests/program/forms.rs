@@ -42,7 +42,8 @@ fn utf16(text: &str, big_endian: bool) -> Vec<u8> {
     units.flat_map(|unit: u16| if big_endian { unit.to_be_bytes() } else { unit.to_le_bytes() }).collect()
 }
 
-/// Images and counts: the model of an array of integers is that of the same numbers in float64, bit for bit.
+/// Images and counts: the model of an array of integers is that of the same numbers in float64, bit
+/// for bit.
 #[test]
 fn arrays_of_integers_are_fitted_as_their_numbers_are() {
     let folder = folder();

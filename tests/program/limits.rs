@@ -1,4 +1,5 @@
-//! Sizes that options and headers claim, and that no machine has: an error before memory is taken, and no end of the process.
+//! Sizes that options and headers claim, and that no machine has: an error before memory is taken,
+//! and no end of the process.
 use crate::common::*;
 use arrow_array::{ArrayRef, Float64Array, RecordBatch};
 use gaussmix::io::{Selection, Table};
@@ -17,8 +18,8 @@ fn batch() -> RecordBatch {
     RecordBatch::try_from_iter([("a", column(3)), ("b", column(5)), ("c", column(7))]).unwrap()
 }
 
-/// Any length of 60 that an Arrow file or stream claims may be another one: the reader says so, and does not go through rows that are
-/// not there.
+/// Any length of 60 that an Arrow file or stream claims may be another one: the reader says so, and
+/// does not go through rows that are not there.
 #[test]
 fn arrow_lengths_must_agree() {
     let batch = batch();

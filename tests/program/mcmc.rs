@@ -28,8 +28,8 @@ fn iris_is_sampled() {
     assert!(report["max_r_hat"].as_f64().unwrap() < 1.06, "{report}");
     let parameters = report["parameters"].as_array().unwrap();
     assert_eq!(parameters.len(), 1 + 3 + 12 + 12);
-    // The first component is the setosa flowers, which stand apart: the mean of their petal lengths is 1.462, and the posterior
-    // cannot know it better than 0.17/√50.
+    // The first component is the setosa flowers, which stand apart: the mean of their petal lengths
+    // is 1.462, and the posterior cannot know it better than 0.17/√50.
     let setosa = parameters.iter().find(|p| p["name"] == "means.1.3").unwrap();
     assert!((setosa["mean"].as_f64().unwrap() - 1.462).abs() < 0.01, "{setosa}");
     assert!((0.015..0.04).contains(&setosa["std"].as_f64().unwrap()), "{setosa}");
@@ -149,7 +149,8 @@ fn a_sampler_that_cannot_start_says_why_and_leaves_nothing() {
     let path = folder.path();
     let rows: String = (0..12).map(|i| format!("{},{}\n", i % 3, f64::from(i * i % 7) / 2.0)).collect();
     fs::write(path.join("x.csv"), rows).unwrap();
-    // The prior is so narrow that its log density, or the gradient of it, is beyond float64 at all samples.
+    // The prior is so narrow that its log density, or the gradient of it, is beyond float64 at all
+    // samples.
     fs::write(path.join("prior.json"), r#"{"means": {"normal": {"location": 1e6, "scale": 1e-150}}}"#).unwrap();
     for sampler in ["nuts", "metropolis"] {
         let args = ["mcmc", "x.csv", "-k", "2", "--prior", "prior.json", "-o", "out", "--sampler", sampler];
@@ -183,8 +184,9 @@ fn ctrl_c_keeps_what_was_drawn_and_resume_goes_on() {
     assert_goes_on(folder.path(), drawn, settings);
 }
 
-/// Resumes the run `run` of two chains, which was stopped after `drawn` draws, for a few more draws. The files must be those of
-/// a run without an interruption. `settings` gives the arguments for a number of draws, an output and more options.
+/// Resumes the run `run` of two chains, which was stopped after `drawn` draws, for a few more
+/// draws. The files must be those of a run without an interruption. `settings` gives the arguments
+/// for a number of draws, an output and more options.
 #[cfg(unix)]
 #[track_caller]
 fn assert_goes_on(folder: &Path, drawn: usize, settings: impl Fn(&str, &str, &[&str]) -> Vec<String>) {

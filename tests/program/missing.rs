@@ -62,7 +62,8 @@ fn text_and_arrays_with_missing_values_are_the_same_data() {
     gmm(path).args(["predict", "x.csv.json", "x.npy", "--missing", "--proba", "-o", "p.npy"]).assert().success();
     let truth = reference.predict_proba(&model).unwrap();
     assert!(read(&path.join("p.npy")).iter().zip(&truth).all(|(a, b)| (a - b).abs() < 1e-10));
-    // Without the option it is an error that says where, and names the option; files stay as they are.
+    // Without the option it is an error that says where, and names the option; files stay as they
+    // are.
     for name in ["x.csv", "x.npy"] {
         refused(path, &["fit", name, "-k", "2", "-o", "m.json"], &[name, "NaN at row 0, column 3", "--missing"]);
         refused(path, &["score", "x.csv.json", name], &[name, "NaN at row 0, column 3", "--missing"]);
@@ -231,7 +232,8 @@ fn a_posterior_of_data_with_missing_values() {
     let run = gmm(path).args(args).arg("--json").assert().success();
     let report: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
     assert!(report.is_object(), "{report}");
-    // The posterior mean of a mean is that of the observed values, within a few of its standard deviations (0.07).
+    // The posterior mean of a mean is that of the observed values, within a few of its standard
+    // deviations (0.07).
     let text = fs::read_to_string(path.join("post-1.csv")).unwrap();
     let mut lines = text.lines().filter(|line| !line.starts_with('#'));
     let column = lines.next().unwrap().split(',').position(|name| name.starts_with("means")).unwrap();

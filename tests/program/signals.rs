@@ -1,4 +1,5 @@
-//! Signals that end the program and disks that are too small: results so far are saved, and no unfinished file is left.
+//! Signals that end the program and disks that are too small: results so far are saved, and no
+//! unfinished file is left.
 #![cfg(unix)]
 use crate::common::*;
 use std::fs;
@@ -115,7 +116,8 @@ fn a_killed_run_leaves_no_unfinished_result() {
     let args =
         ["mcmc", &iris, "-k", "2", "--sampler", "metropolis", "--warmup", "100", "--draws", "200000", "--thin", "1"];
     let child = start(&path, &[&args[..], &["--chains", "2", "--device", "cpu", "-o", "run"]].concat());
-    // A result, not the journal, whose files have names from the beginning and are removed by the next run.
+    // A result, not the journal, whose files have names from the beginning and are removed by the
+    // next run.
     let named = |name: &str| name.starts_with("run.partial");
     wait_for(&child, |id| {
         let journal = names(&path).iter().any(|name| named(name));

@@ -1,4 +1,5 @@
-//! Tables with named columns: every format gives the same samples, names travel with models, and damaged files are errors.
+//! Tables with named columns: every format gives the same samples, names travel with models, and
+//! damaged files are errors.
 use crate::common::*;
 use arrow_array::{
     ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int64Array, RecordBatch,
@@ -170,7 +171,8 @@ fn every_format_gives_the_same_model() {
         let text = fs::read_to_string(path("m.json")).unwrap();
         (report["device"].as_str().unwrap().to_string(), text)
     };
-    // 3 numbers of 8 bytes for each of 4 features are the least for a row; 960 bytes hold chunks of ten rows.
+    // 3 numbers of 8 bytes for each of 4 features are the least for a row; 960 bytes hold chunks of
+    // ten rows.
     let (whole, chunked) = (model(&["x.npy"]).1, model(&["x.npy", "--memory", "960"]));
     assert!(chunked.0.contains("in 15 chunks"), "{}", chunked.0);
     let names = format!("\"feature_names\": [\"{}\"],\n", NAMES.join("\", \""));
@@ -234,7 +236,8 @@ fn identifiers_stand_beside_results() {
     write_all(folder.path(), &table(&x));
     let columns = NAMES.join(",");
     gmm(&folder).args(["fit", "x.csv", "--columns", &columns, "-k", "2", "-o", "m.json"]).assert().success();
-    // To Parquet and back: numbers keep their type, texts with separators and quotes come back, and a null stays one.
+    // To Parquet and back: numbers keep their type, texts with separators and quotes come back, and
+    // a null stays one.
     for (source, id) in [
         ("x.arrow", "id"),
         ("lz4.arrows", "species"),
@@ -549,7 +552,8 @@ fn tables_that_change_are_named_as_the_cause() {
     }
 }
 
-/// The numbers take 62 MB, in row groups of which none fits into the memory that the process may have.
+/// The numbers take 62 MB, in row groups of which none fits into the memory that the process may
+/// have.
 #[cfg(target_os = "linux")]
 #[test]
 fn parquet_larger_than_memory_is_read_in_chunks() {

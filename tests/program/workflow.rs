@@ -1,4 +1,5 @@
-//! The use of a model: `gmm predict`, `gmm sample`, `gmm select`, and `gmm score` of data larger than memory.
+//! The use of a model: `gmm predict`, `gmm sample`, `gmm select`, and `gmm score` of data larger
+//! than memory.
 use crate::common::*;
 use gaussmix::{CovarianceType, Evaluator, Mixture, ReferenceEvaluator};
 use ndarray::{Array1, Array2};
@@ -153,7 +154,8 @@ fn components_are_merged_down() {
     let best = gaussmix::io::read_model(folder.path().join("m.json")).unwrap();
     assert_eq!(report["best"]["k"], best.n_components());
     assert_eq!((best.n_components(), best.covariance_type()), (2, CovarianceType::Full));
-    // The likelihood falls, or rises a little where another start would have been better, as the components get fewer.
+    // The likelihood falls, or rises a little where another start would have been better, as the
+    // components get fewer.
     let value = |i: usize| rows[i]["log_likelihood"].as_f64().unwrap();
     assert!(value(4) < value(0) && value(9) < value(5));
 }
@@ -296,7 +298,8 @@ fn data_larger_than_memory_is_scored_and_labelled_in_chunks() {
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let labels: Array1<i64> = ndarray_npy::read_npy(path("k.npy")).unwrap();
     let truth = reference.predict_proba(&model).unwrap();
-    // A label may differ from the reference's only where two components are equally probable to float32.
+    // A label may differ from the reference's only where two components are equally probable to
+    // float32.
     for (i, &label) in labels.iter().enumerate() {
         let row = truth.row(i % 4000);
         let most = row.iter().copied().fold(0.0, f64::max);

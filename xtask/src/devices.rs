@@ -1,4 +1,5 @@
-//! Times whole commands, from the start of the process to its end: what `--device auto` takes beside the better of the others.
+//! Times whole commands, from the start of the process to its end: what `--device auto` takes
+//! beside the better of the others.
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};

@@ -20,8 +20,8 @@ struct Arguments {
 enum Chore {
     /// Compile the kernels and write gmm-kernels/ptx.zip
     Ptx {
-        /// Write nothing; fail if the committed PTX is not what the source gives, if a barrier was duplicated,
-        /// or if ptxas refuses a kernel or finds a stack or spills in a fast one
+        /// Write nothing; fail if the committed PTX is not what the source gives, if a barrier was
+        /// duplicated, or if ptxas refuses a kernel or finds a stack or spills in a fast one
         #[arg(long)]
         check: bool,
         /// Compile nothing; print the committed PTX of this kernel

@@ -6,15 +6,17 @@ use anyhow::{Context, Result};
 
 use crate::ptx::{cargo, run};
 
-/// Type-checks and lints the kernels against `cuda_std`, whose functions have bodies for the host too; and runs the build
-/// script, and compiles what embeds its archive, with a stand-in for `cuda_builder`.
+/// Type-checks and lints the kernels against `cuda_std`, whose functions have bodies for the host
+/// too; and runs the build script, and compiles what embeds its archive, with a stand-in for
+/// `cuda_builder`.
 ///
-/// `cuda_builder` itself cannot be compiled here: the release on crates.io needs a compiler of 2021, and the pinned
-/// revision needs a nightly.
+/// `cuda_builder` itself cannot be compiled here: the release on crates.io needs a compiler of
+/// 2021, and the pinned revision needs a nightly.
 pub fn check(root: &Path) -> Result<()> {
     run(cargo(root).args(["clippy", "--quiet", "--package=gmm-kernels", "--features=rust-cuda", "--", "-Dwarnings"]))?;
 
-    // A package with the build script and the source file that embeds its archive, and the files that the build script reads.
+    // A package with the build script and the source file that embeds its archive, and the files
+    // that the build script reads.
     let package = root.join("target/xtask/rust-cuda");
     let write = |file: &str, content: String| {
         let path = package.join(file);

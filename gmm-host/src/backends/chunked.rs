@@ -11,8 +11,9 @@ use ndarray::{Array1, Array2};
 /// Makes the evaluator of one chunk, given its index.
 pub type Load<'a> = Box<dyn FnMut(usize) -> Result<Box<dyn Evaluator + 'a>> + Send + 'a>;
 
-/// An evaluator of chunks, one of which is in memory at a time. So a fit, like everything else that works with an
-/// [`Evaluator`], can use more data than fits into memory; it reads all of the data once for each pass.
+/// An evaluator of chunks, one of which is in memory at a time. So a fit, like everything else that
+/// works with an [`Evaluator`], can use more data than fits into memory; it reads all of the data
+/// once for each pass.
 ///
 /// ```
 /// use gmm_host::{ChunkedEvaluator, CpuEvaluator, Evaluator, Samples};
@@ -38,8 +39,9 @@ pub struct ChunkedEvaluator<'a> {
 }
 
 impl<'a> ChunkedEvaluator<'a> {
-    /// Takes the number of features, the number of samples in each chunk, and a function that loads a chunk. The function is
-    /// called in each pass; it must give the same samples each time, as many as stated.
+    /// Takes the number of features, the number of samples in each chunk, and a function that loads
+    /// a chunk. The function is called in each pass; it must give the same samples each time, as
+    /// many as stated.
     ///
     /// # Errors
     /// [`Error::EmptyData`] without features, without chunks, or with an empty chunk.
@@ -62,8 +64,8 @@ impl<'a> ChunkedEvaluator<'a> {
         Ok(Self { n_features, starts, total_weight, load, loaded: None, batch_reference: None, description })
     }
 
-    /// Divides samples that are not in memory, for example those of a mapped file, into chunks of `rows` rows, the last one
-    /// of which may be smaller. `load` makes the evaluator of a chunk.
+    /// Divides samples that are not in memory, for example those of a mapped file, into chunks of
+    /// `rows` rows, the last one of which may be smaller. `load` makes the evaluator of a chunk.
     ///
     /// # Errors
     /// [`Error::EmptyData`] for chunks of zero rows.

@@ -1,9 +1,11 @@
-//! The parameters of a mixture in the form in which the fast backends compute, relative to the frame of a data set.
+//! The parameters of a mixture in the form in which the fast backends compute, relative to the
+//! frame of a data set.
 //!
-//! With t = s·x + m, s = √(log₂e / 2) / σ and m = −μ·s, one component's log₂-density is a constant minus Σⱼ tⱼ².
-//! The sum over components is formed as Σₖ wₖ·2^qₖ with qₖ = seedₖ − Σⱼ tⱼ²: the constant goes into the factor wₖ in
-//! (0, 1], and its rounding error into seedₖ, so that no rounding of a constant repeats itself N times. Where a component lies so
-//! far from the frame's centre that the digits of float64 do not suffice for this, t = s·(x′ − μ′) ([`Deviations`]).
+//! With t = s·x + m, s = √(log₂e / 2) / σ and m = −μ·s, one component's log₂-density is a constant
+//! minus Σⱼ tⱼ². The sum over components is formed as Σₖ wₖ·2^qₖ with qₖ = seedₖ − Σⱼ tⱼ²: the
+//! constant goes into the factor wₖ in (0, 1], and its rounding error into seedₖ, so that no
+//! rounding of a constant repeats itself N times. Where a component lies so far from the frame's
+//! centre that the digits of float64 do not suffice for this, t = s·(x′ − μ′) ([`Deviations`]).
 use crate::compensated::neumaier_sum;
 use crate::data::frame::{Float, Frame};
 use crate::model::linalg::{at_once, row_major, side_by_side, vectorised};
@@ -13,7 +15,8 @@ use rayon::prelude::*;
 
 /// The parameters of a mixture in the frame of a data set, in the working precision.
 ///
-/// log₂ p(x) = `offset` + log₂ Σₖ `weight[k]` · 2^(`seed[k]` − Σⱼ (`scale[k,j]`·x′ⱼ + `shift[k,j]`)²)
+/// log₂ p(x) = `offset` + log₂ Σₖ `weight[k]` · 2^(`seed[k]` − Σⱼ (`scale[k,j]`·x′ⱼ +
+/// `shift[k,j]`)²)
 #[derive(Debug, Clone)]
 pub(crate) struct DeviceParameters<T> {
     pub n_components: usize,
@@ -22,9 +25,11 @@ pub(crate) struct DeviceParameters<T> {
     pub scale: Vec<T>,
     /// m (K, D), row-major; if `around_means`, the components' means in the frame.
     pub shift: Vec<T>,
-    /// Whether a sample's deviation is `scale`·(x′ − `shift`), or A·(x′ − `shift`): see [`Deviations::AroundMeans`].
+    /// Whether a sample's deviation is `scale`·(x′ − `shift`), or A·(x′ − `shift`): see
+    /// [`Deviations::AroundMeans`].
     pub around_means: bool,
-    /// wₖ in [2⁻⁶⁰, 1], the largest 1; 0 for a component of weight zero (its scales and shifts are 0, its seed very low).
+    /// wₖ in [2⁻⁶⁰, 1], the largest 1; 0 for a component of weight zero (its scales and shifts are
+    /// 0, its seed very low).
     pub weight: Vec<T>,
     /// The part of the constant that did not fit into wₖ.
     pub seed: Vec<T>,
@@ -39,11 +44,11 @@ pub(crate) struct DeviceParameters<T> {
 /// How the deviation t of a sample from a component is formed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deviations {
-    /// t = s·x′ + m, or A·x′ + m: one multiply-add for a number, of which little is lost while the component is near to the frame's
-    /// centre.
+    /// t = s·x′ + m, or A·x′ + m: one multiply-add for a number, of which little is lost while the
+    /// component is near to the frame's centre.
     InFrame,
-    /// t = s·(x′ − μ′), or A·(x′ − μ′) with the component's mean μ′: the difference first, so that no digit is lost however far
-    /// from the frame's centre the component lies.
+    /// t = s·(x′ − μ′), or A·(x′ − μ′) with the component's mean μ′: the difference first, so that
+    /// no digit is lost however far from the frame's centre the component lies.
     AroundMeans,
 }
 
@@ -67,45 +72,49 @@ impl Deviations {
 
 /// Constants of the columns, of which a sample takes part with those that it has values in:
 ///
-/// log₂ p(x) = `offset` + Σⱼ `offsets[j]` + log₂ Σₖ `weight[k]` · 2^(`seed[k]` + Σⱼ (`constants[k,j]` − tₖⱼ²)), where j runs over
-/// the observed columns.
+/// log₂ p(x) = `offset` + Σⱼ `offsets[j]` + log₂ Σₖ `weight[k]` · 2^(`seed[k]` + Σⱼ
+/// (`constants[k,j]` − tₖⱼ²)), where j runs over the observed columns.
 #[derive(Debug, Clone)]
 pub(crate) struct ColumnConstants<T> {
     /// (K, D), at most 0.
     pub constants: Vec<T>,
     /// (D,), in log₂ units, to be added in float64.
     pub offsets: Vec<f64>,
-    /// What [`with_mean_offset`](DeviceParameters::with_mean_offset) has added to the offset; zero before.
+    /// What [`with_mean_offset`](DeviceParameters::with_mean_offset) has added to the offset; zero
+    /// before.
     pub mean: f64,
 }
 
-/// Lower triangular matrices A with t = A·x′ + `shift`, row by row (see [`triangle`]): √(log₂e / 2) times the transposed
-/// Cholesky factor of the precision.
+/// Lower triangular matrices A with t = A·x′ + `shift`, row by row (see [`triangle`]): √(log₂e / 2)
+/// times the transposed Cholesky factor of the precision.
 #[derive(Debug, Clone)]
 pub(crate) enum Matrices<T> {
     /// The matrices are diagonal, and `scale` holds the diagonals.
     Diagonal,
     /// One for each component (K, D(D+1)/2); `scale` is empty.
     Each(Vec<T>),
-    /// One for all components (D(D+1)/2,); `scale` is one, so that `scale` and `shift` apply to A·x′.
+    /// One for all components (D(D+1)/2,); `scale` is one, so that `scale` and `shift` apply to
+    /// A·x′.
     Shared(Vec<T>),
 }
 
-/// The position of row `i` in a lower triangle that is stored row by row, and so the length of a triangle of `i` rows.
+/// The position of row `i` in a lower triangle that is stored row by row, and so the length of a
+/// triangle of `i` rows.
 pub(crate) const fn triangle(i: usize) -> usize {
     i * (i + 1) / 2
 }
 
-/// The smallest exponent that is put into a factor wₖ; the rest of a smaller constant goes into the seed.
+/// The smallest exponent that is put into a factor wₖ; the rest of a smaller constant goes into the
+/// seed.
 const MIN_WEIGHT_EXPONENT: f64 = -60.0;
 
 impl<T: Float> DeviceParameters<T> {
-    /// Converts a mixture with diagonal or spherical covariances for data in `frame`. The constants are computed in float64,
-    /// from the scales as they were rounded to `T`.
+    /// Converts a mixture with diagonal or spherical covariances for data in `frame`. The constants
+    /// are computed in float64, from the scales as they were rounded to `T`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for full and tied covariances; [`Error::OutOfRange`] where a standard deviation is so
-    /// small, or a mean so far, that t² would overflow `T`.
+    /// [`Error::Unsupported`] for full and tied covariances; [`Error::OutOfRange`] where a standard
+    /// deviation is so small, or a mean so far, that t² would overflow `T`.
     pub fn new(mixture: &Mixture, frame: &Frame, deviations: Deviations) -> Result<Self> {
         Self::new_in(None, mixture, frame, deviations)
     }
@@ -214,7 +223,8 @@ impl<T: Float> DeviceParameters<T> {
         2 * self.scale.len() + matrix
     }
 
-    /// `constant` (K,): log₂ of each component's weight and of the determinant of its matrix in the frame.
+    /// `constant` (K,): log₂ of each component's weight and of the determinant of its matrix in the
+    /// frame.
     fn assemble(
         (n_components, n_features): (usize, usize),
         scale: Vec<T>,
@@ -255,9 +265,10 @@ impl<T: Float> DeviceParameters<T> {
         Ok(Self { offset, weight, seed, gaps: Some(ColumnConstants { constants, offsets, mean: 0.0 }), ..parameters })
     }
 
-    /// Adds to the offset what the offsets of the observed columns are in the mean over the samples, so that their total is that of
-    /// complete samples: the total weight times the offset. `observed` (D,): the weight of the samples that have a value in a
-    /// column, of those of total weight `weight`.
+    /// Adds to the offset what the offsets of the observed columns are in the mean over the
+    /// samples, so that their total is that of complete samples: the total weight times the offset.
+    /// `observed` (D,): the weight of the samples that have a value in a column, of those of total
+    /// weight `weight`.
     pub fn with_mean_offset(mut self, observed: &[f64], weight: f64) -> Self {
         if let Some(gaps) = &mut self.gaps
             && weight > 0.0
@@ -275,8 +286,9 @@ pub(crate) fn numbers_in<T: Float>(mut memory: Vec<T>, len: usize) -> Vec<T> {
     memory
 }
 
-/// log₂ of the normalising constant of a component in the units of the data, less log₂ of the product of its scales: for each
-/// of `d` features log₂ of 1/√(2π) over √(log₂e / 2), and `log2_scale`, log₂ of the product of the frame's scales.
+/// log₂ of the normalising constant of a component in the units of the data, less log₂ of the
+/// product of its scales: for each of `d` features log₂ of 1/√(2π) over √(log₂e / 2), and
+/// `log2_scale`, log₂ of the product of the frame's scales.
 pub(crate) fn frame_offset(d: usize, log2_scale: f64) -> f64 {
     d as f64 * feature_offset() + log2_scale
 }
@@ -286,7 +298,8 @@ fn feature_offset() -> f64 {
     -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log2()
 }
 
-/// Writes s and m, or μ′, of a component with a diagonal covariance, and returns log₂ of its weight and of the product of its scales.
+/// Writes s and m, or μ′, of a component with a diagonal covariance, and returns log₂ of its weight
+/// and of the product of its scales.
 fn diagonal<T: Float>(
     mixture: &Mixture,
     frame: &Frame,
@@ -344,7 +357,8 @@ fn diagonal<T: Float>(
                         let m = (frame_shift - mean) * frame_scale * s;
                         (m, 16.0 * s + m.abs() <= T::MAX_DEVIATION)
                     }
-                    // A deviation may overflow: its square is infinite, and the component's density zero.
+                    // A deviation may overflow: its square is infinite, and the component's density
+                    // zero.
                     Deviations::AroundMeans => ((mean - frame_shift) * frame_scale, s < f64::INFINITY),
                 };
                 // A scale that is denormal has lost its digits.
@@ -367,14 +381,16 @@ fn diagonal<T: Float>(
 /// Of rows with fewer numbers, vector instructions would leave over the most.
 const SHORT_ROW: usize = 16;
 
-/// Calls `f`, which goes through a row of so many numbers: with the machine's vector instructions, unless it is short.
+/// Calls `f`, which goes through a row of so many numbers: with the machine's vector instructions,
+/// unless it is short.
 #[inline(always)]
 fn for_a_row<R>(len: usize, f: impl FnOnce() -> R) -> R {
     if len < SHORT_ROW { f() } else { vectorised(f) }
 }
 
-/// Calls `f` with each column of A = √(log₂e / 2)·Uᵀ over the frame's scales, rounded, of U (D, D) row by row: with its number j, and its numbers from
-/// row [`first_row`]`(j)` on, zeros behind row D up to [`padded`]`(D)`.
+/// Calls `f` with each column of A = √(log₂e / 2)·Uᵀ over the frame's scales, rounded, of U (D, D)
+/// row by row: with its number j, and its numbers from row [`first_row`]`(j)` on, zeros behind row
+/// D up to [`padded`]`(D)`.
 #[inline(always)]
 pub(crate) fn for_each_column<T: Float>(u: &[f64], frame: &Frame, mut f: impl FnMut(usize, &[T])) {
     let root = (std::f64::consts::LOG2_E / 2.0).sqrt();
@@ -391,7 +407,8 @@ pub(crate) fn for_each_column<T: Float>(u: &[f64], frame: &Frame, mut f: impl Fn
 /// Numbers of a vector register of most processors, or of two of them.
 const VECTOR: usize = 8;
 
-/// The first row that is looked at of column j of a lower triangle: that of the diagonal or one before, where there are zeros.
+/// The first row that is looked at of column j of a lower triangle: that of the diagonal or one
+/// before, where there are zeros.
 pub(crate) const fn first_row(j: usize) -> usize {
     j / VECTOR * VECTOR
 }
@@ -412,8 +429,8 @@ fn write_column<T: Float>(out: &mut [T], j: usize, column: &[T]) {
     }
 }
 
-/// Calls `each` with the columns of a component's matrix as [`for_each_column`] does, writes its shift, and returns log₂ of its weight and of the
-/// matrix's determinant.
+/// Calls `each` with the columns of a component's matrix as [`for_each_column`] does, writes its
+/// shift, and returns log₂ of its weight and of the matrix's determinant.
 fn with_matrix<T: Float>(
     mixture: &Mixture,
     frame: &Frame,

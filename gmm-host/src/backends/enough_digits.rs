@@ -1,6 +1,7 @@
-//! Evaluation with as many digits as a mixture needs: by an evaluator whose parameters are relative to a frame where they suffice, and
-//! by another one where they do not. From float32 the way leads to float64 in the frame, and from there to float64 around each
-//! component's mean ([`Deviations::AroundMeans`](crate::backends::device_parameters::Deviations)).
+//! Evaluation with as many digits as a mixture needs: by an evaluator whose parameters are relative
+//! to a frame where they suffice, and by another one where they do not. From float32 the way leads
+//! to float64 in the frame, and from there to float64 around each component's mean
+//! ([`Deviations::AroundMeans`](crate::backends::device_parameters::Deviations)).
 use crate::data::frame::Frame;
 use crate::model::linalg::{at_once, on_pool_thread, row_major, sum_of, vectorised};
 use crate::{
@@ -13,11 +14,13 @@ use std::sync::Arc;
 
 /// The largest [`cancellation`] at which the digits of a type suffice, for `n` samples.
 ///
-/// Rounding to float32 moves a deviation by about 2⁻²⁴ times the cancellation c, and the log-density of a sample z deviations away by
-/// z·2⁻²⁴·c: below 10⁻³ for c = 1024 and z = 16. In the mean over n samples these errors are independent: 2⁻²⁴·c/√n is at
-/// most 2·10⁻⁷ for c = 3.4·√n. Fewer than 350 samples are allowed c = 64 (4·10⁻⁷ for a hundred of them).
+/// Rounding to float32 moves a deviation by about 2⁻²⁴ times the cancellation c, and the
+/// log-density of a sample z deviations away by z·2⁻²⁴·c: below 10⁻³ for c = 1024 and z = 16. In
+/// the mean over n samples these errors are independent: 2⁻²⁴·c/√n is at most 2·10⁻⁷ for
+/// c = 3.4·√n. Fewer than 350 samples are allowed c = 64 (4·10⁻⁷ for a hundred of them).
 ///
-/// In float64 they are z·2⁻⁵³·c: below 5·10⁻¹⁰ for c = 2²² and z = 1, and below 10⁻⁹ of a log-density of z²/2 and some units.
+/// In float64 they are z·2⁻⁵³·c: below 5·10⁻¹⁰ for c = 2²² and z = 1, and below 10⁻⁹ of a
+/// log-density of z²/2 and some units.
 fn largest_cancellation(precision: Precision, operation: Operation, n: usize) -> f64 {
     match (precision, operation) {
         (Precision::Float32, Operation::LogLikelihood) => 1024.0,
@@ -26,12 +29,13 @@ fn largest_cancellation(precision: Precision, operation: Operation, n: usize) ->
     }
 }
 
-/// A sample's deviation from a component is a difference of two numbers; this is how large these are, in standard deviations
-/// of the component: √(Σⱼ Pⱼⱼ·(Σⱼⱼ + (μⱼ − cⱼ)²)) with the component's covariance Σ, precision P and mean μ, and the centre c
-/// of the frame, which is the zero of the samples' numbers. Gives the largest of all components that have weight.
+/// A sample's deviation from a component is a difference of two numbers; this is how large these
+/// are, in standard deviations of the component: √(Σⱼ Pⱼⱼ·(Σⱼⱼ + (μⱼ − cⱼ)²)) with the component's
+/// covariance Σ, precision P and mean μ, and the centre c of the frame, which is the zero of the
+/// samples' numbers. Gives the largest of all components that have weight.
 ///
-/// A deviation is tᵢ = Σⱼ Aᵢⱼ·(xⱼ − μⱼ) with AᵀA = P; each of its terms is rounded in proportion to its own size, and
-/// xⱼ − cⱼ is about μⱼ − cⱼ ± √Σⱼⱼ for the samples that the component explains.
+/// A deviation is tᵢ = Σⱼ Aᵢⱼ·(xⱼ − μⱼ) with AᵀA = P; each of its terms is rounded in proportion to
+/// its own size, and xⱼ − cⱼ is about μⱼ − cⱼ ± √Σⱼⱼ for the samples that the component explains.
 pub(crate) fn cancellation(mixture: &Mixture, frame: &Frame) -> f64 {
     let (weights, means, d) = (row_major(mixture.weights()), row_major(mixture.means()), mixture.n_features());
     // Numbers outside the range of float64 give NaN, which counts as above any limit.
@@ -79,7 +83,8 @@ fn of_variances(weights: &[f64], means: &[f64], variances: &[f64], shift: &[f64]
     )
 }
 
-/// Σⱼ Pⱼⱼ·(Σⱼⱼ + `distances`ⱼ), from the `variances` Σⱼⱼ of one covariance and the upper triangular factor U (D, D) of its precision P = U·Uᵀ.
+/// Σⱼ Pⱼⱼ·(Σⱼⱼ + `distances`ⱼ), from the `variances` Σⱼⱼ of one covariance and the upper triangular
+/// factor U (D, D) of its precision P = U·Uᵀ.
 fn of_matrix(
     distances: impl Iterator<Item = f64>,
     variances: impl Iterator<Item = f64>,
@@ -108,13 +113,15 @@ pub(crate) trait FramedEvaluator: Evaluator {
 
     fn frame(&self) -> &Frame;
 
-    /// Whether the second moments of the mixture's components, of which the features are the frame's, lie in the type's range where this
-    /// evaluator forms them. The mixture has the evaluator's D.
+    /// Whether the second moments of the mixture's components, of which the features are the
+    /// frame's, lie in the type's range where this evaluator forms them. The mixture has the
+    /// evaluator's D.
     fn holds_moments(&self, _: &Mixture) -> bool {
         true
     }
 
-    /// Another evaluator over the same resident samples, if the backend can share them ([`Evaluator::share`]).
+    /// Another evaluator over the same resident samples, if the backend can share them
+    /// ([`Evaluator::share`]).
     fn shared(&self) -> Option<Self>
     where
         Self: Sized,
@@ -126,8 +133,8 @@ pub(crate) trait FramedEvaluator: Evaluator {
 /// Makes the evaluator of the same samples with more digits.
 type OpenPrecise<'a> = Arc<dyn Fn() -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a>;
 
-/// Evaluates in a frame where the digits suffice for the mixture, and otherwise with an evaluator that has more of them, which is made
-/// when it is first needed.
+/// Evaluates in a frame where the digits suffice for the mixture, and otherwise with an evaluator
+/// that has more of them, which is made when it is first needed.
 pub(crate) struct EnoughDigits<'a, E> {
     pub framed: E,
     precise: Option<Box<dyn Evaluator + 'a>>,
@@ -180,8 +187,8 @@ impl<'a, E: FramedEvaluator + 'a> EnoughDigits<'a, E> {
         Ok(self.precise.insert(precise).as_mut())
     }
 
-    /// Evaluates a mixture with the evaluator for it. Parameters that the framed one cannot hold, because a sample is far from all others, are
-    /// a matter of digits too.
+    /// Evaluates a mixture with the evaluator for it. Parameters that the framed one cannot hold,
+    /// because a sample is far from all others, are a matter of digits too.
     fn evaluate<R>(
         &mut self,
         mixture: &Mixture,
@@ -282,7 +289,8 @@ impl<'a, E: FramedEvaluator + 'a> Evaluator for EnoughDigits<'a, E> {
         steps: &mut dyn MetropolisSteps,
     ) -> Result<bool> {
         target.check(self.n_features(), point)?;
-        // Without a Metropolis of more digits, the caller asks for each log-likelihood, with the digits that this needs.
+        // Without a Metropolis of more digits, the caller asks for each log-likelihood, with the
+        // digits that this needs.
         match target.mixture(point) {
             Some(mixture) if self.suffices(&mixture, Operation::LogLikelihood) => {
                 self.framed().metropolis(target, point, log_density, steps)

@@ -1,4 +1,5 @@
-//! What evaluators of parts of the samples give, put together in the order of the parts: chunks, or shards.
+//! What evaluators of parts of the samples give, put together in the order of the parts: chunks, or
+//! shards.
 use crate::compensated::neumaier_sum;
 use crate::{Error, Result, Rows};
 use ndarray::{Array1, Array2, Axis, concatenate};
@@ -18,8 +19,8 @@ pub(super) fn stacked(parts: &[Array2<f64>]) -> Result<Array2<f64>> {
     })
 }
 
-/// Some samples of data in parts that begin at `starts`, behind which N stands. `of_part` gives some rows of a part, and is called
-/// once for each part that has any, in their order.
+/// Some samples of data in parts that begin at `starts`, behind which N stands. `of_part` gives
+/// some rows of a part, and is called once for each part that has any, in their order.
 pub(super) fn rows(
     starts: &[usize],
     n_features: usize,

@@ -9,9 +9,10 @@ use crate::{
 };
 use ndarray::{ArcArray1, ArcArray2, Array1, Array2, ArrayView1, Axis};
 
-/// The reference backend: float64 on one thread, log-sum-exp with the maximum taken out, compensated sums over the samples,
-/// second moments around means that are found in a pass of their own. What is missing is filled in sample by sample. It is slow, and
-/// tests take its results as the truth.
+/// The reference backend: float64 on one thread, log-sum-exp with the maximum taken out,
+/// compensated sums over the samples, second moments around means that are found in a pass of their
+/// own. What is missing is filled in sample by sample. It is slow, and tests take its results as
+/// the truth.
 #[derive(Debug, Clone)]
 pub struct ReferenceEvaluator {
     x: ArcArray2<f64>,
@@ -34,8 +35,8 @@ impl ReferenceEvaluator {
         self.weights.as_ref().map_or(1.0, |w| w[row])
     }
 
-    /// Calls `visit` with each sample that has weight, its log-likelihood, its weight and its responsibilities (K,)
-    /// times its weight.
+    /// Calls `visit` with each sample that has weight, its log-likelihood, its weight and its
+    /// responsibilities (K,) times its weight.
     fn for_each_sample(
         &self,
         mixture: &Mixture,
@@ -127,8 +128,8 @@ impl Evaluator for ReferenceEvaluator {
                 *centre += first[c * d + j] / counts[c];
             }
         }
-        // Around these means the first moments are zero but for the rounding of the means themselves, which is much where they are far
-        // from the origin.
+        // Around these means the first moments are zero but for the rounding of the means
+        // themselves, which is much where they are far from the origin.
         let mut first = Sums::new(k * d);
         let mut second = Covariances::zeros(mixture.covariance_type(), k, d);
         let mut sums = Sums::new(second.iter().count());

@@ -8,10 +8,11 @@ use ndarray::{Array1, Array2};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::{Mutex, PoisonError};
 
-/// An evaluator of samples that are divided over several others, the shards, which evaluate at the same time: one GPU each, for
-/// example.
+/// An evaluator of samples that are divided over several others, the shards, which evaluate at the
+/// same time: one GPU each, for example.
 ///
-/// Results are put together in the order of the shards, so that the same division gives the same bits on every run.
+/// Results are put together in the order of the shards, so that the same division gives the same
+/// bits on every run.
 ///
 /// ```
 /// use gmm_host::{CpuEvaluator, Evaluator, Samples, ShardedEvaluator};
@@ -34,11 +35,12 @@ pub struct ShardedEvaluator<'a> {
 }
 
 impl<'a> ShardedEvaluator<'a> {
-    /// Takes the shards in the order of their rows. A shard on the CPU that is to use all of its threads has to be the first.
+    /// Takes the shards in the order of their rows. A shard on the CPU that is to use all of its
+    /// threads has to be the first.
     ///
     /// # Errors
-    /// [`Error::EmptyData`] without shards, [`Error::ShapeMismatch`] where they differ in the number of features,
-    /// [`Error::Threads`] if threads cannot be started.
+    /// [`Error::EmptyData`] without shards, [`Error::ShapeMismatch`] where they differ in the
+    /// number of features, [`Error::Threads`] if threads cannot be started.
     pub fn new(shards: Vec<Box<dyn Evaluator + 'a>>) -> Result<Self> {
         // At least one, because a pool of none would have as many as the machine.
         let n_threads = shards.len().saturating_sub(1).max(1);
@@ -62,7 +64,8 @@ impl<'a> ShardedEvaluator<'a> {
         self.shards.len()
     }
 
-    /// Evaluates all shards at once, and gives their results in order, or the error of the first that failed.
+    /// Evaluates all shards at once, and gives their results in order, or the error of the first
+    /// that failed.
     fn map<T: Send>(
         &mut self,
         mixture: &Mixture,
@@ -87,8 +90,9 @@ impl<'a> ShardedEvaluator<'a> {
         };
         self.pool.in_place_scope(|scope| {
             if !others.is_empty() {
-                // Each thread has its own shard. Were they jobs for any thread, one that waits in the middle of its shard for other jobs
-                // might take the next shard meanwhile, and come back with another GPU's context.
+                // Each thread has its own shard. Were they jobs for any thread, one that waits in
+                // the middle of its shard for other jobs might take the next shard meanwhile, and
+                // come back with another GPU's context.
                 scope.spawn_broadcast(|_, thread| {
                     let work = others[thread.index()].lock().unwrap_or_else(PoisonError::into_inner).take();
                     work.into_iter().for_each(|((shard, start), result)| evaluate(shard, start, result));

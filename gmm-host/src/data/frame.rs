@@ -1,8 +1,10 @@
-//! The frame of a data set: a shift and a scale for each column. The CPU and CUDA backends compute with the samples in it.
+//! The frame of a data set: a shift and a scale for each column. The CPU and CUDA backends compute
+//! with the samples in it.
 //!
-//! The data is centred once, in float64, and each column is scaled by a power of two, which is exact. So a data set that is
-//! far from the origin, or in an extreme unit, loses nothing when it is rounded to the working precision. A component that
-//! is narrow and far from the centre still loses digits; `backends/enough_digits.rs` bounds the loss, and says what is done about it.
+//! The data is centred once, in float64, and each column is scaled by a power of two, which is
+//! exact. So a data set that is far from the origin, or in an extreme unit, loses nothing when it
+//! is rounded to the working precision. A component that is narrow and far from the centre still
+//! loses digits; `backends/enough_digits.rs` bounds the loss, and says what is done about it.
 use crate::model::linalg::{for_each_matrix, vectorised};
 use crate::{CentredSums, CovarianceType, Covariances, Precision, Samples, View};
 use ndarray::parallel::prelude::*;
@@ -17,10 +19,12 @@ pub(crate) trait Float: Copy + PartialOrd + Send + Sync + 'static + Into<f64> {
     const MAX_DEVIATION: f64;
     /// The smallest positive normal number.
     const MIN_POSITIVE: f64;
-    /// The exponent of a component of weight zero: so low that the component contributes nothing beside any other.
+    /// The exponent of a component of weight zero: so low that the component contributes nothing
+    /// beside any other.
     const DEAD: f64;
-    /// The most samples whose median is the centre of a frame. It has to be near to most samples where the digits of this type
-    /// are few; those of float64 only have to be kept from samples that are extremely far away.
+    /// The most samples whose median is the centre of a frame. It has to be near to most samples
+    /// where the digits of this type are few; those of float64 only have to be kept from samples
+    /// that are extremely far away.
     const LOOKED_AT: usize;
     fn from_f64(v: f64) -> Self;
     /// Whether it is neither infinite nor NaN.
@@ -83,11 +87,13 @@ impl Frame {
         Self::of_complete(x, None)
     }
 
-    /// The frame of an array without missing values (N, D); `ranges` are those of its columns (D,), if they are known.
+    /// The frame of an array without missing values (N, D); `ranges` are those of its columns (D,),
+    /// if they are known.
     ///
-    /// The shift is the median of up to [`LOOKED_AT`](Float::LOOKED_AT) samples, rounded to a quarter of their interquartile range: near to
-    /// most samples, however far away a few of them lie, because samples near the shift retain more of their digits. The
-    /// scale is the power of two that brings the column's largest deviation from the shift to between 4 and 8.
+    /// The shift is the median of up to [`LOOKED_AT`](Float::LOOKED_AT) samples, rounded to a
+    /// quarter of their interquartile range: near to most samples, however far away a few of them
+    /// lie, because samples near the shift retain more of their digits. The scale is the power of
+    /// two that brings the column's largest deviation from the shift to between 4 and 8.
     fn of_complete<T: Float>(x: ArrayView2<'_, T>, ranges: Option<&[(f64, f64)]>) -> Self {
         let (n, d) = x.dim();
         let found;
@@ -101,7 +107,8 @@ impl Frame {
         Self::from_ranges(d, |j| ranges[j], |j, some| some.extend(looked_at::<T>(n).map(|i| x[[i, j]].into())))
     }
 
-    /// As [`of_complete`](Self::of_complete), for samples in which NaN stands for a missing value: the frame of the values that are observed.
+    /// As [`of_complete`](Self::of_complete), for samples in which NaN stands for a missing value:
+    /// the frame of the values that are observed.
     pub fn of_observed<T: Float>(x: ArrayView2<'_, T>) -> Self {
         let n = x.nrows();
         let ranges = |piece: ArrayView2<'_, T>| {
@@ -130,8 +137,8 @@ impl Frame {
         })
     }
 
-    /// The frame of samples of D features, from the least and the greatest number of each column, and from its numbers in the
-    /// rows that [`looked_at`] names, which `some` appends to a vector.
+    /// The frame of samples of D features, from the least and the greatest number of each column,
+    /// and from its numbers in the rows that [`looked_at`] names, which `some` appends to a vector.
     pub fn from_ranges(d: usize, range: impl Fn(usize) -> (f64, f64), some: impl Fn(usize, &mut Vec<f64>)) -> Self {
         let (mut shift, mut scale) = (Vec::with_capacity(d), Vec::with_capacity(d));
         let mut log2_scale = 0.0;
@@ -151,13 +158,14 @@ impl Frame {
         Self { shift, scale, inverse, log2_scale }
     }
 
-    /// The frame of D features that leaves all numbers as they are: no digit of any sample is rounded.
+    /// The frame of D features that leaves all numbers as they are: no digit of any sample is
+    /// rounded.
     pub fn identity(d: usize) -> Self {
         Self { shift: vec![0.0; d], scale: vec![1.0; d], inverse: vec![1.0; d], log2_scale: 0.0 }
     }
 
-    /// Converts sums in this frame, with second moments `diag`, `tied` or `full`, to the units of the data and to the shape of
-    /// `covariance_type` (`diag` becomes `spherical`).
+    /// Converts sums in this frame, with second moments `diag`, `tied` or `full`, to the units of
+    /// the data and to the shape of `covariance_type` (`diag` becomes `spherical`).
     pub fn in_data_units(&self, mut sums: CentredSums, covariance_type: CovarianceType) -> CentredSums {
         let unscale = |mut m: ArrayViewMut2<'_, f64>| {
             for (mut row, a) in m.outer_iter_mut().zip(&self.inverse) {
@@ -200,9 +208,10 @@ pub(crate) fn looked_at<T: Float>(n: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |i| if count == n { i } else { i * n / count })
 }
 
-/// The median of some values, of which there is at least one, rounded to a quarter of their interquartile range. Subtracting a
-/// shift of few digits from float32 samples is exact, or rounds digits that differ from sample to sample; subtracting the median
-/// with all its digits would round all samples of one binade alike. If half of the values are equal, the result is the median
+/// The median of some values, of which there is at least one, rounded to a quarter of their
+/// interquartile range. Subtracting a shift of few digits from float32 samples is exact, or rounds
+/// digits that differ from sample to sample; subtracting the median with all its digits would round
+/// all samples of one binade alike. If half of the values are equal, the result is the median
 /// itself, so that a constant column becomes zero.
 fn centre(values: &mut [f64]) -> f64 {
     let [first, middle, third] = [1, 2, 3].map(|quarter| (values.len() - 1) * quarter / 4);
@@ -219,12 +228,14 @@ fn centre(values: &mut [f64]) -> f64 {
     (median / grid).round() * grid
 }
 
-/// ⌊log₂ v⌋ of a positive normal number; of a denormal one, which has lost its digits, the least exponent of a normal one.
+/// ⌊log₂ v⌋ of a positive normal number; of a denormal one, which has lost its digits, the least
+/// exponent of a normal one.
 fn binary_exponent(v: f64) -> f64 {
     ((v.to_bits() >> 52) as i32 - 1023).max(-1022).into()
 }
 
-/// The least and the greatest value of each column of an array (N, D), in one pass over it; none where a value is not finite.
+/// The least and the greatest value of each column of an array (N, D), in one pass over it; none
+/// where a value is not finite.
 pub(crate) fn finite_ranges<T: Float>(x: ArrayView2<'_, T>) -> Option<Vec<(f64, f64)>> {
     /// Rows that a thread takes at a time.
     const PIECE: usize = 4096;
@@ -241,7 +252,8 @@ pub(crate) fn finite_ranges<T: Float>(x: ArrayView2<'_, T>) -> Option<Vec<(f64, 
 
 /// As [`finite_ranges`], of some rows.
 fn ranges<T: Float>(rows: ArrayView2<'_, T>) -> Option<Vec<(f64, f64)>> {
-    /// Rows whose elements are compared side by side, so that the compiler uses whole registers for any number of columns.
+    /// Rows whose elements are compared side by side, so that the compiler uses whole registers for
+    /// any number of columns.
     const SIDE_BY_SIDE: usize = 16;
     let d = rows.ncols();
     let first: Vec<T> = rows.outer_iter().next()?.to_vec();
@@ -267,7 +279,8 @@ fn ranges<T: Float>(rows: ArrayView2<'_, T>) -> Option<Vec<(f64, f64)>> {
     finite.then(|| (0..d).map(of_column).collect())
 }
 
-/// Extends ranges by one number each, and says whether all numbers are finite. It is compiled for the instructions of its caller.
+/// Extends ranges by one number each, and says whether all numbers are finite. It is compiled for
+/// the instructions of its caller.
 #[inline(always)]
 fn extend_ranges<T: Float>(numbers: &[T], min: &mut [T], max: &mut [T]) -> bool {
     let mut finite = true;

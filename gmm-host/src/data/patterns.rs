@@ -4,7 +4,8 @@ use ndarray::ArrayView1;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The rows of samples, grouped by the columns in which they have values. Nothing in it depends on the number of threads.
+/// The rows of samples, grouped by the columns in which they have values. Nothing in it depends on
+/// the number of threads.
 #[derive(Debug)]
 pub(crate) struct Patterns {
     /// The rows, those of a group beside each other, in their order within the group.

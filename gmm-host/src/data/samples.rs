@@ -87,19 +87,22 @@ pub struct Missing {
     pub first_empty_row: Option<usize>,
 }
 
-/// N samples of D features (rows × columns, any memory order), checked to be non-empty and finite; where the caller says
-/// so, NaN stands for a value that is [missing](Self::with_missing). Each sample has the weight one, or a weight of its own.
+/// N samples of D features (rows × columns, any memory order), checked to be non-empty and finite;
+/// where the caller says so, NaN stands for a value that is [missing](Self::with_missing). Each
+/// sample has the weight one, or a weight of its own.
 ///
-/// The arrays are borrowed from the caller, or shared with it ([`from_shared_f32`](Self::from_shared_f32)); a clone copies no
-/// sample. An evaluator holds its samples beside the copy in its device's layout, for what needs them as they were given:
-/// more digits, or another device.
+/// The arrays are borrowed from the caller, or shared with it
+/// ([`from_shared_f32`](Self::from_shared_f32)); a clone copies no sample. An evaluator holds its
+/// samples beside the copy in its device's layout, for what needs them as they were given: more
+/// digits, or another device.
 #[derive(Debug, Clone)]
 pub struct Samples<'a> {
     x: Elements<'a>,
     weights: Option<Array<'a, f64, Ix1>>,
     /// None where every value is observed.
     missing: Option<Arc<Missing>>,
-    /// The least and the greatest value of each column (D,), which the check of complete samples found; none for some of its rows.
+    /// The least and the greatest value of each column (D,), which the check of complete samples
+    /// found; none for some of its rows.
     ranges: Option<Arc<[(f64, f64)]>>,
 }
 
@@ -151,8 +154,8 @@ impl<'a> Samples<'a> {
         Self::checked(Elements::F64(Array::Borrowed(x)), false)
     }
 
-    /// As [`from_f32`](Self::from_f32), but the samples own a share of the array, which `array.into_shared()` makes without
-    /// a copy.
+    /// As [`from_f32`](Self::from_f32), but the samples own a share of the array, which
+    /// `array.into_shared()` makes without a copy.
     ///
     /// # Errors
     /// As [`from_f32`](Self::from_f32).
@@ -160,8 +163,8 @@ impl<'a> Samples<'a> {
         Self::checked(Elements::F32(Array::Shared(x)), false)
     }
 
-    /// As [`from_f64`](Self::from_f64), but the samples own a share of the array, which `array.into_shared()` makes without
-    /// a copy.
+    /// As [`from_f64`](Self::from_f64), but the samples own a share of the array, which
+    /// `array.into_shared()` makes without a copy.
     ///
     /// # Errors
     /// As [`from_f64`](Self::from_f64).
@@ -169,10 +172,11 @@ impl<'a> Samples<'a> {
         Self::checked(Elements::F64(Array::Shared(x)), false)
     }
 
-    /// Checks an array (N, D) in which NaN stands for a value that is missing at random. The likelihood of a sample is then that
-    /// of its observed values, and everything that is computed from it is exact: scores, responsibilities, statistics. A
-    /// sample with nothing observed has the log-likelihood 0. An array without NaN gives the bits that
-    /// [`from_f32`](Self::from_f32) and [`from_f64`](Self::from_f64) give.
+    /// Checks an array (N, D) in which NaN stands for a value that is missing at random. The
+    /// likelihood of a sample is then that of its observed values, and everything that is computed
+    /// from it is exact: scores, responsibilities, statistics. A sample with nothing observed has
+    /// the log-likelihood 0. An array without NaN gives the bits that [`from_f32`](Self::from_f32)
+    /// and [`from_f64`](Self::from_f64) give.
     ///
     /// ```
     /// use gmm_host::{GaussianMixtureParams, Samples};
@@ -194,8 +198,8 @@ impl<'a> Samples<'a> {
         T::samples(x, true)
     }
 
-    /// As [`with_missing`](Self::with_missing), but the samples own a share of the array, which `array.into_shared()` makes
-    /// without a copy.
+    /// As [`with_missing`](Self::with_missing), but the samples own a share of the array, which
+    /// `array.into_shared()` makes without a copy.
     ///
     /// # Errors
     /// As [`with_missing`](Self::with_missing).
@@ -250,8 +254,8 @@ impl<'a> Samples<'a> {
         .map(Arc::new);
     }
 
-    /// A copy of some rows, with their weights, of which only some columns are retained. None of the values may be missing.
-    /// The weights may all be zero.
+    /// A copy of some rows, with their weights, of which only some columns are retained. None of
+    /// the values may be missing. The weights may all be zero.
     pub(crate) fn observed(&self, rows: &[usize], columns: &[usize]) -> Samples<'static> {
         fn part<T: Copy>(x: ArrayView2<'_, T>, rows: &[usize], columns: &[usize]) -> Array<'static, T, Ix2> {
             let at = |(i, j): (usize, usize)| x[[rows[i], columns[j]]];
@@ -268,7 +272,8 @@ impl<'a> Samples<'a> {
     /// Gives each sample a weight (N,): a sample of weight w counts as w equal samples.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`], [`Error::BadSampleWeight`] (negative or not finite), [`Error::ZeroSampleWeights`].
+    /// [`Error::ShapeMismatch`], [`Error::BadSampleWeight`] (negative or not finite),
+    /// [`Error::ZeroSampleWeights`].
     pub fn with_weights(self, weights: ArrayView1<'a, f64>) -> Result<Self> {
         self.weighted(Array::Borrowed(weights))
     }
@@ -286,7 +291,8 @@ impl<'a> Samples<'a> {
         Ok(Self { weights: Some(weights), ..self })
     }
 
-    /// The same samples, borrowed from these: for a use that ends before the arrays' own lifetime does.
+    /// The same samples, borrowed from these: for a use that ends before the arrays' own lifetime
+    /// does.
     pub(crate) fn reborrow(&self) -> Samples<'_> {
         let x = match &self.x {
             Elements::F32(x) => Elements::F32(x.reborrow()),
@@ -446,7 +452,8 @@ fn find_missing<T: Copy + Sync + Send>(x: &ArrayView2<T>, missing: impl Fn(T) ->
 /// Rows that a thread takes at a time.
 const PIECE: usize = 4096;
 
-/// Checks that there are samples, and that all of their values are finite. Gives the range of each column, from the same pass over them.
+/// Checks that there are samples, and that all of their values are finite. Gives the range of each
+/// column, from the same pass over them.
 fn check_complete<T: Float>(x: ArrayView2<'_, T>) -> Result<Vec<(f64, f64)>> {
     let (rows, columns) = x.dim();
     if rows == 0 || columns == 0 {
@@ -465,7 +472,8 @@ fn check<T: Float>(x: &ArrayView2<T>, good: impl Fn(T) -> bool + Sync) -> Result
         return Err(Error::EmptyData { rows, columns });
     }
     let find = |(piece, rows): (usize, ArrayView2<'_, T>)| {
-        // All elements of a piece are looked at side by side; where the bad one is, is looked up if there is one.
+        // All elements of a piece are looked at side by side; where the bad one is, is looked up if
+        // there is one.
         if rows.to_slice().is_some_and(|rows| rows.iter().fold(true, |all, &v| all & good(v))) {
             return None;
         }

@@ -5,13 +5,13 @@ use super::params::{GaussianMixtureParams, GaussianMixtureValidParams, Start};
 use crate::{DataSource, Error, Evaluator, Result, memory};
 use std::ops::ControlFlow;
 
-/// How many arrays of the covariances' shape a fit has at a time, at least: covariances and their factors before and after an M-step, their
-/// statistics, and what the device has of them.
+/// How many arrays of the covariances' shape a fit has at a time, at least: covariances and their
+/// factors before and after an M-step, their statistics, and what the device has of them.
 const OF_A_FIT: usize = 6;
 
 impl GaussianMixtureParams {
-    /// Checks the parameters and fits to an array (N, D), to [`Samples`](crate::Samples), or to the samples of an
-    /// [`Evaluator`].
+    /// Checks the parameters and fits to an array (N, D), to [`Samples`](crate::Samples), or to the
+    /// samples of an [`Evaluator`].
     ///
     /// # Errors
     /// As [`check`](Self::check) and [`GaussianMixtureValidParams::fit`].
@@ -40,12 +40,14 @@ impl GaussianMixtureParams {
 }
 
 impl GaussianMixtureValidParams {
-    /// Fits to an array (N, D), to [`Samples`](crate::Samples), or to the samples of an [`Evaluator`].
+    /// Fits to an array (N, D), to [`Samples`](crate::Samples), or to the samples of an
+    /// [`Evaluator`].
     ///
     /// # Errors
-    /// What the data source reports; [`Error::TooFewSamples`] (N < K); [`Error::ShapeMismatch`] where given initial
-    /// parameters have another D; [`Error::UnobservedColumn`] where all values of a column are missing; a component error where the data leave no usable covariance (a constant column with
-    /// `reg_covar` zero); what the backend reports.
+    /// What the data source reports; [`Error::TooFewSamples`] (N < K); [`Error::ShapeMismatch`]
+    /// where given initial parameters have another D; [`Error::UnobservedColumn`] where all values
+    /// of a column are missing; a component error where the data leave no usable covariance (a
+    /// constant column with `reg_covar` zero); what the backend reports.
     pub fn fit(&self, data: impl DataSource) -> Result<Fit> {
         data.evaluate(self.device, |evaluator| self.fit_with(evaluator, &mut |_| ControlFlow::Continue(())))
     }
@@ -62,8 +64,9 @@ impl GaussianMixtureValidParams {
         })
     }
 
-    /// Fits to the evaluator's samples, and calls `callback` after each iteration. When the callback breaks, the fit ends
-    /// with the best of the runs so far, including the one that was broken off.
+    /// Fits to the evaluator's samples, and calls `callback` after each iteration. When the
+    /// callback breaks, the fit ends with the best of the runs so far, including the one that was
+    /// broken off.
     ///
     /// # Errors
     /// As [`fit`](Self::fit).

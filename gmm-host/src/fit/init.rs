@@ -1,12 +1,14 @@
 //! The start of a fit.
 //!
-//! Centres are sought among some of the samples on the host, which takes little time: a random subset, and samples that are drawn from all
-//! others with probabilities in proportion to their weights times their squared distances to first centres, so that few samples far
-//! from the others are among them. Each counts as often as such a choice leaves others out. What needs all samples
-//! runs on the backend, under a mixture of equal, very narrow components at the centres: scores then are distances to the
-//! nearest centre; and in an E-step each sample belongs to its nearest centre, so that one such pass is a Lloyd iteration, and the last
-//! one gives the start in the covariance type of the fit. (scikit-learn takes the centres themselves with the covariance `reg_covar` for
-//! k-means++ and random_from_data; its first iteration is then such an assignment.)
+//! Centres are sought among some of the samples on the host, which takes little time: a random
+//! subset, and samples that are drawn from all others with probabilities in proportion to their
+//! weights times their squared distances to first centres, so that few samples far from the others
+//! are among them. Each counts as often as such a choice leaves others out. What needs all samples
+//! runs on the backend, under a mixture of equal, very narrow components at the centres: scores
+//! then are distances to the nearest centre; and in an E-step each sample belongs to its nearest
+//! centre, so that one such pass is a Lloyd iteration, and the last one gives the start in the
+//! covariance type of the fit. (scikit-learn takes the centres themselves with the covariance
+//! `reg_covar` for k-means++ and random_from_data; its first iteration is then such an assignment.)
 use super::kmeans::{Gaps, Points};
 use super::params::{GaussianMixtureValidParams, InitParams};
 use crate::{
@@ -19,28 +21,34 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::ops::AddAssign;
 
-/// The most Lloyd iterations over all samples. Such a pass takes as long as two EM iterations, because most samples are far
-/// from every component in units of its width; but EM needs three times as many iterations from centres that still move.
+/// The most Lloyd iterations over all samples. Such a pass takes as long as two EM iterations,
+/// because most samples are far from every component in units of its width; but EM needs three
+/// times as many iterations from centres that still move.
 const MAX_LLOYD: usize = 20;
-/// The most Lloyd iterations over a subset before those over all samples; and the most if the subset is all samples.
+/// The most Lloyd iterations over a subset before those over all samples; and the most if the
+/// subset is all samples.
 const SUBSET_LLOYD: (usize, usize) = (30, 100);
-/// Multiply-adds that seeding may take on the host, and Lloyd's iterations over the subset too: some milliseconds. Both may
-/// take more if there are many samples: as much as half a pass over all of them, which is little beside ten EM iterations.
+/// Multiply-adds that seeding may take on the host, and Lloyd's iterations over the subset too:
+/// some milliseconds. Both may take more if there are many samples: as much as half a pass over all
+/// of them, which is little beside ten EM iterations.
 const FREE_WORK: usize = 1 << 22;
-/// So many samples at least are all looked at for k-means, and 4 for each component. Of more, half of this number are random ones, and a quarter
-/// are drawn by their distance.
+/// So many samples at least are all looked at for k-means, and 4 for each component. Of more, half
+/// of this number are random ones, and a quarter are drawn by their distance.
 const SUBSET: usize = 4096;
-/// The most centres by the distances to which samples are drawn: rare samples are far from any of these too.
+/// The most centres by the distances to which samples are drawn: rare samples are far from any of
+/// these too.
 const FIRST_CENTRES: usize = 64;
 /// The same for random responsibilities; there are at least 4 for each feature.
 const RANDOM_SUBSET: usize = 1024;
-/// The rows among which a given start first looks for a value of each column, and the most that it looks at together then.
+/// The rows among which a given start first looks for a value of each column, and the most that it
+/// looks at together then.
 const OBSERVED: (usize, usize) = (16, 8192);
-/// Lloyd's iterations end when the centres move by less than this times the data's mean variance, squared and summed, as in
-/// scikit-learn's k-means.
+/// Lloyd's iterations end when the centres move by less than this times the data's mean variance,
+/// squared and summed, as in scikit-learn's k-means.
 const LLOYD_TOL: f64 = 1e-4;
-/// Variance of the narrow components over the mean squared distance to the nearest centre: between two centres,
-/// only samples whose squared distances differ by less than about 1e-3 of that are shared.
+/// Variance of the narrow components over the mean squared distance to the nearest centre: between
+/// two centres, only samples whose squared distances differ by less than about 1e-3 of that are
+/// shared.
 const NARROW: f64 = 5e-5;
 
 impl GaussianMixtureValidParams {
@@ -83,7 +91,8 @@ impl GaussianMixtureValidParams {
             InitParams::RandomFromData => {
                 let Rows { x, weights } = &subset.rows;
                 let points = Points::new(x, weights);
-                // This cannot fail: `subset` gives at least K samples, whose weights are positive and finite.
+                // This cannot fail: `subset` gives at least K samples, whose weights are positive
+                // and finite.
                 let chosen = index::sample_weighted(rng, weights.len(), |i| weights[i], k);
                 let chosen = chosen.map_err(|_| Error::ZeroSampleWeights)?.into_vec();
                 let mut centres = points.filled().select(Axis(0), &chosen);
@@ -99,7 +108,8 @@ impl GaussianMixtureValidParams {
                     let (centres, converged) = self.seek(&points, passes, whole, rng);
                     return self.start_at_centres(evaluator, &points, centres, converged && whole);
                 }
-                // Far samples among the centres are what some data need (few distinct rows), and what others do not bear (heavy tails).
+                // Far samples among the centres are what some data need (few distinct rows), and
+                // what others do not bear (heavy tails).
                 let passes = (passes / 2).max(1);
                 let (first, _) = self.seek(&points, passes, false, rng);
                 let rows = with_far_samples(evaluator, &points, &first, subset, wanted / 2, rng)?;
@@ -123,8 +133,8 @@ impl GaussianMixtureValidParams {
         (centres, converged)
     }
 
-    /// Of two sets of centres, that whose clusters make a mixture of variances under which some samples are likelier; the
-    /// second one of equals.
+    /// Of two sets of centres, that whose clusters make a mixture of variances under which some
+    /// samples are likelier; the second one of equals.
     fn likelier(&self, rows: &Rows, points: &Points, sets: [Array2<f64>; 2]) -> Result<Array2<f64>> {
         let samples = Samples::from_f64(rows.x.view())?.with_weights(rows.weights.view())?;
         let mut data = CpuEvaluator::new(samples)?;
@@ -158,7 +168,8 @@ impl GaussianMixtureValidParams {
         with_gaps(statistics.to_mixture(self.reg_covar)?, points.gaps(&means))
     }
 
-    /// A start at centres that were found among some samples, and are improved over all samples unless they `are_final`.
+    /// A start at centres that were found among some samples, and are improved over all samples
+    /// unless they `are_final`.
     fn start_at_centres(
         &self,
         evaluator: &mut dyn Evaluator,
@@ -170,7 +181,8 @@ impl GaussianMixtureValidParams {
         let narrow = narrow_variance(points, &centres).unwrap_or(1.0);
         let mut last = None;
         if !are_final {
-            // With these types an iteration of Lloyd gives what the start needs: the clusters before the last, tiny move of the centres.
+            // With these types an iteration of Lloyd gives what the start needs: the clusters
+            // before the last, tiny move of the centres.
             let kind = match self.covariance_type {
                 kind @ (CovarianceType::Diag | CovarianceType::Spherical) => kind,
                 _ => CovarianceType::Spherical,
@@ -192,8 +204,9 @@ fn passes(n: usize, s: usize, k: usize, d: usize) -> usize {
     (FREE_WORK / work_per_pass).max(n / (2 * s))
 }
 
-/// Adds to the variances what the missing values contribute, for which the start has used the means of their columns: each varies
-/// about as those do that are observed in the same column. With gaps of one row, this row is that of all components.
+/// Adds to the variances what the missing values contribute, for which the start has used the means
+/// of their columns: each varies about as those do that are observed in the same column. With gaps
+/// of one row, this row is that of all components.
 fn with_gaps(mixture: Mixture, gaps: Option<Gaps>) -> Result<Mixture> {
     let Some(Gaps { share, variance }) = gaps else { return Ok(mixture) };
     let added = share * &variance;
@@ -209,15 +222,16 @@ fn with_gaps(mixture: Mixture, gaps: Option<Gaps>) -> Result<Mixture> {
     Mixture::new(mixture.weights().to_owned(), mixture.means().to_owned(), covariances)
 }
 
-/// The variance of the narrow components that assign samples to `centres`; `None` if all samples are equal.
+/// The variance of the narrow components that assign samples to `centres`; `None` if all samples
+/// are equal.
 fn narrow_variance(points: &Points, centres: &Array2<f64>) -> Option<f64> {
     // All samples may be centres.
     let widths = [points.inertia(centres), points.mean_variance() * centres.ncols() as f64];
     widths.into_iter().map(|v| NARROW * v).find(|v| v.is_normal())
 }
 
-/// Lloyd's iterations over all samples, on the backend, until the squared moves of the centres sum to at most `tol`. Gives what `assign` gave in
-/// the last one.
+/// Lloyd's iterations over all samples, on the backend, until the squared moves of the centres sum
+/// to at most `tol`. Gives what `assign` gave in the last one.
 fn lloyd_over_all(
     evaluator: &mut dyn Evaluator,
     centres: &mut Array2<f64>,
@@ -238,8 +252,9 @@ fn lloyd_over_all(
     Ok(last)
 }
 
-/// Adds to a random subset up to `size` samples that are drawn, from all others, by their distance to centres among the subset. The weights
-/// become those of all samples that each one stands for: its own over the probability to be among them.
+/// Adds to a random subset up to `size` samples that are drawn, from all others, by their distance
+/// to centres among the subset. The weights become those of all samples that each one stands for:
+/// its own over the probability to be among them.
 fn with_far_samples(
     evaluator: &mut dyn Evaluator,
     points: &Points,
@@ -260,7 +275,8 @@ fn with_far_samples(
     })?;
     let limit = if drawn.len() > size { drawn.pop().map_or(f64::INFINITY, |last| last.key) } else { f64::INFINITY };
     let probability = |far: f64| {
-        // Not a number where far is infinite and the limit 0, because more samples are infinitely far than are drawn.
+        // Not a number where far is infinite and the limit 0, because more samples are infinitely
+        // far than are drawn.
         let by_distance = if far > 0.0 { (-(-far * limit).exp_m1()).max(0.0) } else { 0.0 };
         share + (1.0 - share) * by_distance
     };
@@ -286,7 +302,8 @@ fn with_far_samples(
     }
 }
 
-/// Statistics with each sample at its nearest centre (shared, where two are as near), and the mixture that does it.
+/// Statistics with each sample at its nearest centre (shared, where two are as near), and the
+/// mixture that does it.
 fn assign(
     evaluator: &mut dyn Evaluator,
     centres: &Array2<f64>,
@@ -308,8 +325,8 @@ fn with_centres<T>(
         let covariances = Covariances::isotropic(covariance_type, k, d, narrow);
         let assigner = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), centres.clone(), covariances)?;
         match evaluate(&assigner) {
-            // The components are too narrow for the backend's precision over samples this far away. With wider ones, more
-            // samples are shared between centres.
+            // The components are too narrow for the backend's precision over samples this far away.
+            // With wider ones, more samples are shared between centres.
             Err(Error::OutOfRange { .. } | Error::NonFiniteStatistic { .. } | Error::UnreachableSample { .. })
                 if narrow < f64::MAX / 1e4 =>
             {
@@ -329,8 +346,8 @@ struct Subset {
     share: f64,
 }
 
-/// `size` random samples, more where too few of them have weight, or where a column has no observed value in them; those without
-/// weight are left out.
+/// `size` random samples, more where too few of them have weight, or where a column has no observed
+/// value in them; those without weight are left out.
 ///
 /// # Errors
 /// [`Error::TooFewWeightedSamples`], [`Error::UnobservedColumn`].
@@ -362,8 +379,8 @@ fn subset(evaluator: &mut dyn Evaluator, k: usize, mut size: usize, rng: &mut Ch
     }
 }
 
-/// Checks, for a start that does not come from the samples, that each column has a value in a row with weight. Mostly the first few
-/// rows have.
+/// Checks, for a start that does not come from the samples, that each column has a value in a row
+/// with weight. Mostly the first few rows have.
 ///
 /// # Errors
 /// [`Error::UnobservedColumn`].

@@ -1,17 +1,20 @@
-//! k-means on a few samples, on the host. The samples lie in blocks, column by column, so that the distances of many samples
-//! to a centre are computed at once. The distance of a sample with missing values is that of its observed ones.
+//! k-means on a few samples, on the host. The samples lie in blocks, column by column, so that the
+//! distances of many samples to a centre are computed at once. The distance of a sample with
+//! missing values is that of its observed ones.
 use ndarray::{Array1, Array2, Axis};
 use pulp::{Arch, Simd, WithSimd};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
 
-/// The number of samples that one thread takes at a time: a multiple of `SIDE_BY_SIDE` that fits into the first-level cache.
+/// The number of samples that one thread takes at a time: a multiple of `SIDE_BY_SIDE` that fits
+/// into the first-level cache.
 const BLOCK: usize = 512;
 /// The number of samples whose distances are computed at once, in registers; it divides `BLOCK`.
 const SIDE_BY_SIDE: usize = 32;
 /// Lloyd's iterations by which centres that are samples with missing values find their place.
 const GAP_LLOYD: usize = 2;
-/// A variance that is this times the square of the largest number is narrow for any samples that differ.
+/// A variance that is this times the square of the largest number is narrow for any samples that
+/// differ.
 const NARROWEST: f64 = 1e-24;
 /// Work of fewer multiply-adds than this is done by one thread.
 const PARALLEL_WORK: usize = 1 << 18;
@@ -24,7 +27,8 @@ pub(super) struct Points {
     /// The same (⌈S / 32⌉, D, 32), filled up with zeros.
     blocks: Vec<[f64; SIDE_BY_SIDE]>,
     weights: Vec<f64>,
-    /// Which values are observed; none where all are. A missing value is the mean of its column in `rows` and `blocks`.
+    /// Which values are observed; none where all are. A missing value is the mean of its column in
+    /// `rows` and `blocks`.
     observed: Option<Observed>,
     arch: Arch,
 }
@@ -74,15 +78,17 @@ impl Points {
         &self.rows[i * self.d..][..self.d]
     }
 
-    /// Greedy k-means++ (Arthur and Vassilvitskii 2007): each centre is a sample drawn with a probability proportional
-    /// to its weight times its squared distance to the nearest centre so far, the best of 2 + ⌊ln K⌋ draws or of `trials`, if
-    /// those are fewer. The result is (K, D); rows repeat where there are fewer than K different samples.
+    /// Greedy k-means++ (Arthur and Vassilvitskii 2007): each centre is a sample drawn with a
+    /// probability proportional to its weight times its squared distance to the nearest centre so
+    /// far, the best of 2 + ⌊ln K⌋ draws or of `trials`, if those are fewer. The result is (K, D);
+    /// rows repeat where there are fewer than K different samples.
     pub fn plus_plus(&self, k: usize, trials: usize, rng: &mut impl Rng) -> Array2<f64> {
         let trials = trials.clamp(1, 2 + (k as f64).ln() as usize);
         let mut nearest = vec![f64::INFINITY; self.weights.len()];
         let mut centres = Array2::zeros((k, self.d));
         for c in 0..k {
-            // For the first centre, and if all samples are centres already, samples are drawn by their weights alone.
+            // For the first centre, and if all samples are centres already, samples are drawn by
+            // their weights alone.
             let mut potential = Vec::new();
             if c > 0 {
                 potential = running(nearest.iter().zip(&self.weights).map(|(d, w)| d * w));
@@ -111,8 +117,8 @@ impl Points {
         centres
     }
 
-    /// Lloyd's iterations, until the squared moves of the centres sum to at most `tol`; returns whether that was reached in so
-    /// many rounds. A centre without samples stays where it is.
+    /// Lloyd's iterations, until the squared moves of the centres sum to at most `tol`; returns
+    /// whether that was reached in so many rounds. A centre without samples stays where it is.
     pub fn lloyd(&self, centres: &mut Array2<f64>, rounds: usize, tol: f64) -> bool {
         let d = self.d;
         for _ in 0..rounds {
@@ -126,7 +132,8 @@ impl Points {
             let mut sums = vec![0.0; old.len()];
             let mut counts = vec![0.0; centres.nrows()];
             for ((row, (_, label)), &w) in self.rows.chunks_exact(d).zip(self.labels(centres)).zip(&self.weights) {
-                // Differences from the centre are summed, so that nothing is lost for data far from the origin.
+                // Differences from the centre are summed, so that nothing is lost for data far from
+                // the origin.
                 let (sum, centre) = (&mut sums[label * d..][..d], &old[label * d..][..d]);
                 for ((sum, v), c) in sum.iter_mut().zip(row).zip(centre) {
                     *sum += w * (v - c);
@@ -149,8 +156,8 @@ impl Points {
         false
     }
 
-    /// Moves centres that are samples towards their neighbours, if values are missing: a centre then has the column's mean, which may be far
-    /// from them.
+    /// Moves centres that are samples towards their neighbours, if values are missing: a centre
+    /// then has the column's mean, which may be far from them.
     pub fn settle_gaps(&self, centres: &mut Array2<f64>) {
         if self.has_gaps() {
             self.lloyd(centres, GAP_LLOYD, 0.0);
@@ -163,8 +170,8 @@ impl Points {
         NARROWEST * if largest > 0.0 { largest * largest } else { 1.0 }
     }
 
-    /// Moves each coordinate of each centre to the mean of the values that are observed in its samples, or leaves it where there
-    /// are none. Returns the sum of the squared moves.
+    /// Moves each coordinate of each centre to the mean of the values that are observed in its
+    /// samples, or leaves it where there are none. Returns the sum of the squared moves.
     fn move_to_observed(&self, centres: &mut Array2<f64>, observed: &Observed) -> f64 {
         let mut sums = Array2::<f64>::zeros(centres.dim());
         let mut counts = Array2::<f64>::zeros(centres.dim());
@@ -182,7 +189,8 @@ impl Points {
         moved
     }
 
-    /// What is missing in the samples that are nearest to each of the centres; `None` where nothing is.
+    /// What is missing in the samples that are nearest to each of the centres; `None` where nothing
+    /// is.
     pub fn gaps(&self, centres: &Array2<f64>) -> Option<Gaps> {
         let observed = self.observed.as_ref()?;
         let mut seen = Array2::<f64>::zeros(centres.dim());
@@ -252,7 +260,8 @@ impl Points {
         sums.iter().sum()
     }
 
-    /// The squared distance of each sample to its nearest centre, and that centre, the first of equals.
+    /// The squared distance of each sample to its nearest centre, and that centre, the first of
+    /// equals.
     fn labels(&self, centres: &Array2<f64>) -> Vec<(f64, usize)> {
         let mut nearest = vec![(f64::INFINITY, 0); self.weights.len()];
         let all: Vec<f64> = centres.iter().copied().collect();
@@ -268,8 +277,8 @@ impl Points {
         nearest
     }
 
-    /// Calls `f` with each block of `out`, which has one entry a sample, and the index of the block's first sample. Uses all
-    /// threads if `work` multiply-adds a sample pay for that.
+    /// Calls `f` with each block of `out`, which has one entry a sample, and the index of the
+    /// block's first sample. Uses all threads if `work` multiply-adds a sample pay for that.
     fn blocks<T: Send>(&self, out: &mut [T], work: usize, f: impl Fn(usize, &mut [T]) + Sync) {
         if out.len() * work < PARALLEL_WORK {
             out.chunks_mut(BLOCK).enumerate().for_each(|(b, out)| f(b * BLOCK, out));
@@ -295,8 +304,8 @@ impl Points {
     }
 }
 
-/// Squared distances of blocks of samples (P, D, 32) to `centre` (D,), with the machine's widest registers. Registers of any
-/// width give the same bits, because they make the same operations.
+/// Squared distances of blocks of samples (P, D, 32) to `centre` (D,), with the machine's widest
+/// registers. Registers of any width give the same bits, because they make the same operations.
 struct Distances<'a> {
     blocks: &'a [[f64; SIDE_BY_SIDE]],
     centre: &'a [f64],
@@ -359,7 +368,8 @@ fn blocks(rows: &[f64], d: usize) -> Vec<[f64; SIDE_BY_SIDE]> {
     blocks
 }
 
-/// Fills the gaps in a column, every `d`th of `values`, with the mean of its other values by weight; with 0 if there are none.
+/// Fills the gaps in a column, every `d`th of `values`, with the mean of its other values by
+/// weight; with 0 if there are none.
 fn fill_with_mean(values: &mut [f64], d: usize, weights: &Array1<f64>) {
     let (mut sum, mut weight, mut origin) = (0.0, 0.0, None);
     for (v, w) in values.iter().step_by(d).zip(weights).filter(|(v, _)| !v.is_nan()) {
@@ -380,8 +390,8 @@ fn running(values: impl Iterator<Item = f64>) -> Vec<f64> {
     sums.collect()
 }
 
-/// An index with a probability proportional to its entry, from the entries' running sums, of which the last is positive
-/// and finite. An entry of zero is never drawn.
+/// An index with a probability proportional to its entry, from the entries' running sums, of which
+/// the last is positive and finite. An entry of zero is never drawn.
 fn draw(running: &[f64], rng: &mut impl Rng) -> usize {
     let last = running.last().copied().unwrap_or(0.0);
     let at = rng.random::<f64>() * last;

@@ -7,11 +7,12 @@ use crate::{Covariances, Error, Evaluator, Mixture, Result};
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, Axis};
 
-/// Fits `model`, then repeatedly merges the two closest components and fits from there, down to `least` components (at least
-/// one), and selects the best of all fits by `criterion`.
+/// Fits `model`, then repeatedly merges the two closest components and fits from there, down to
+/// `least` components (at least one), and selects the best of all fits by `criterion`.
 ///
-/// The distance of components a and b is the loss of log-likelihood by merging them to their common moments:
-/// ½ [πₐ ln(|Σₐᵦ|/|Σₐ|) + πᵦ ln(|Σₐᵦ|/|Σᵦ|)], with Σₐᵦ the covariance of the two taken together.
+/// The distance of components a and b is the loss of log-likelihood by merging them to their common
+/// moments: ½ [πₐ ln(|Σₐᵦ|/|Σₐ|) + πᵦ ln(|Σₐᵦ|/|Σᵦ|)], with Σₐᵦ the covariance of the two taken
+/// together.
 ///
 /// # Errors
 /// As [`GaussianMixtureValidParams::fit`].
@@ -66,8 +67,8 @@ fn merge_closest(mixture: &Mixture) -> Result<Mixture> {
     merge(mixture, best.1, best.2, false)
 }
 
-/// Merges components `a` < `b` to their common moments, in the place of `a`. If `alone`, gives a mixture of the merged
-/// component only.
+/// Merges components `a` < `b` to their common moments, in the place of `a`. If `alone`, gives a
+/// mixture of the merged component only.
 fn merge(mixture: &Mixture, a: usize, b: usize, alone: bool) -> Result<Mixture> {
     let weights = mixture.weights();
     let total = weights[a] + weights[b];

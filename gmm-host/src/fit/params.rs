@@ -3,17 +3,20 @@ use super::outcome::Fit;
 use crate::{CovarianceType, Covariances, Device, Error, Freeze, Mixture, Result, memory};
 use ndarray::{Array1, Array2};
 
-/// How a fit finds its start, with scikit-learn's names. What a method needs of the data it takes from a random
-/// subset of the samples (all of them, if they are few); see [`GaussianMixtureParams::init_params`].
+/// How a fit finds its start, with scikit-learn's names. What a method needs of the data it takes
+/// from a random subset of the samples (all of them, if they are few); see
+/// [`GaussianMixtureParams::init_params`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum InitParams {
-    /// k-means++ centres, improved by Lloyd's iterations; each sample then belongs to its nearest centre.
+    /// k-means++ centres, improved by Lloyd's iterations; each sample then belongs to its nearest
+    /// centre.
     #[default]
     #[cfg_attr(feature = "serde", serde(rename = "kmeans"))]
     KMeans,
-    /// k-means++ centres (greedy, Arthur and Vassilvitskii 2007); each sample belongs to its nearest centre.
+    /// k-means++ centres (greedy, Arthur and Vassilvitskii 2007); each sample belongs to its
+    /// nearest centre.
     #[cfg_attr(feature = "serde", serde(rename = "k-means++"))]
     KMeansPlusPlus,
     /// Random responsibilities.
@@ -57,9 +60,9 @@ impl std::fmt::Display for InitParams {
 
 /// The parameters of a fit, with scikit-learn's names and defaults.
 ///
-/// [`fit`](Self::fit) checks them and fits to an array, to [`Samples`](crate::Samples), or to the samples of an
-/// [`Evaluator`](crate::Evaluator). [`check`](Self::check) only checks them, and returns them as
-/// [`GaussianMixtureValidParams`].
+/// [`fit`](Self::fit) checks them and fits to an array, to [`Samples`](crate::Samples), or to the
+/// samples of an [`Evaluator`](crate::Evaluator). [`check`](Self::check) only checks them, and
+/// returns them as [`GaussianMixtureValidParams`].
 ///
 /// ```
 /// use gmm_host::{CovarianceType, GaussianMixtureParams};
@@ -155,15 +158,16 @@ impl GaussianMixtureParams {
         self
     }
 
-    /// A fit has converged when an iteration changes the mean log-likelihood by less than this; default 1e-3. With 0 it
-    /// goes on to `max_iter`.
+    /// A fit has converged when an iteration changes the mean log-likelihood by less than this;
+    /// default 1e-3. With 0 it goes on to `max_iter`.
     #[must_use]
     pub fn tol(mut self, tol: f64) -> Self {
         self.0.tol = tol;
         self
     }
 
-    /// Added to every variance (the diagonals of matrices), in the data's units squared; default 1e-6, 0 is legal.
+    /// Added to every variance (the diagonals of matrices), in the data's units squared; default
+    /// 1e-6, 0 is legal.
     #[must_use]
     pub fn reg_covar(mut self, reg_covar: f64) -> Self {
         self.0.reg_covar = reg_covar;
@@ -186,9 +190,10 @@ impl GaussianMixtureParams {
 
     /// How to find the start; default [`InitParams::KMeans`].
     ///
-    /// Seeding looks at a few thousand samples (more for thousands of components): random ones, and some that one pass over all draws by
-    /// their distances, so that rare ones are among them. The centres are then improved by at most 20 passes of the backend over all
-    /// samples, and the start's parameters computed by one more, each as expensive as an EM iteration or two.
+    /// Seeding looks at a few thousand samples (more for thousands of components): random ones, and
+    /// some that one pass over all draws by their distances, so that rare ones are among them. The
+    /// centres are then improved by at most 20 passes of the backend over all samples, and the
+    /// start's parameters computed by one more, each as expensive as an EM iteration or two.
     #[must_use]
     pub fn init_params(mut self, init_params: InitParams) -> Self {
         self.0.init_params = init_params;
@@ -209,14 +214,16 @@ impl GaussianMixtureParams {
         self
     }
 
-    /// Initial precisions (inverse covariances) in the covariance type's shape, instead of what `init_params` finds.
+    /// Initial precisions (inverse covariances) in the covariance type's shape, instead of what
+    /// `init_params` finds.
     #[must_use]
     pub fn precisions_init(mut self, precisions: Covariances) -> Self {
         self.0.precisions_init = Some(precisions);
         self
     }
 
-    /// Seed of every random choice; default 0. Run r of `n_init` uses stream r of the generator ChaCha8.
+    /// Seed of every random choice; default 0. Run r of `n_init` uses stream r of the generator
+    /// ChaCha8.
     #[must_use]
     pub fn random_state(mut self, seed: u64) -> Self {
         self.0.random_state = seed;
@@ -237,17 +244,18 @@ impl GaussianMixtureParams {
         self
     }
 
-    /// scikit-learn's `warm_start`: goes on where an earlier fit stopped. The change of its first iteration is taken
-    /// against that fit's last lower bound.
+    /// scikit-learn's `warm_start`: goes on where an earlier fit stopped. The change of its first
+    /// iteration is taken against that fit's last lower bound.
     #[must_use]
     pub fn warm_start(mut self, fit: &Fit) -> Self {
         self.0.start = Some(Start::At(Box::new(fit.mixture.clone()), fit.lower_bounds.last().copied()));
         self
     }
 
-    /// Goes on with a fit that was interrupted, to the same bits as if it had not been: `present` is the run that it was
-    /// in and `best` the best run before that, as an [`Iteration`](super::Iteration) shows them. The iterations and runs that
-    /// are done count; those that are left are done.
+    /// Goes on with a fit that was interrupted, to the same bits as if it had not been: `present`
+    /// is the run that it was in and `best` the best run before that, as an
+    /// [`Iteration`](super::Iteration) shows them. The iterations and runs that are done count;
+    /// those that are left are done.
     #[must_use]
     pub fn resume(mut self, present: Fit, best: Option<Fit>) -> Self {
         self.0.start = Some(Start::Resume(Box::new((present, best))));
@@ -265,8 +273,9 @@ impl GaussianMixtureParams {
     /// Checks everything that does not need the data.
     ///
     /// # Errors
-    /// [`Error::BadParameter`]; [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`], [`Error::BadComponent`],
-    /// [`Error::WeightSum`], [`Error::NotSymmetric`], [`Error::NotPositiveDefinite`] for the initial parameters.
+    /// [`Error::BadParameter`]; [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`],
+    /// [`Error::BadComponent`], [`Error::WeightSum`], [`Error::NotSymmetric`],
+    /// [`Error::NotPositiveDefinite`] for the initial parameters.
     pub fn check(self) -> Result<GaussianMixtureValidParams> {
         self.checked()?;
         Ok(self.0)
@@ -321,7 +330,8 @@ impl GaussianMixtureValidParams {
         Ok(())
     }
 
-    /// Checks each initial parameter that is given, in a mixture whose other parameters are neutral.
+    /// Checks each initial parameter that is given, in a mixture whose other parameters are
+    /// neutral.
     fn check_initial_parameters(&self) -> Result<()> {
         let k = self.n_components;
         let d = match (&self.means_init, &self.precisions_init) {

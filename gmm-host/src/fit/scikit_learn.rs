@@ -1,9 +1,12 @@
-//! k-means and k-means++ as scikit-learn makes them, so that a start from the same random numbers is the same one.
+//! k-means and k-means++ as scikit-learn makes them, so that a start from the same random numbers
+//! is the same one.
 //!
-//! What decides which sample is drawn and which centre is the nearest is computed by the formulas, in the number types and, where that
-//! is possible, in the order of `sklearn.cluster.KMeans(n_clusters=K, n_init=1)` and `sklearn.cluster.kmeans_plusplus` (versions 1.3
-//! to 1.9). The order of a sum over many samples is the processor's business in both, so that results differ where
-//! two numbers are equal but for rounding: two centres as near to a sample, or a random number at the border between two samples.
+//! What decides which sample is drawn and which centre is the nearest is computed by the formulas,
+//! in the number types and, where that is possible, in the order of
+//! `sklearn.cluster.KMeans(n_clusters=K, n_init=1)` and `sklearn.cluster.kmeans_plusplus` (versions
+//! 1.3 to 1.9). The order of a sum over many samples is the processor's business in both, so that
+//! results differ where two numbers are equal but for rounding: two centres as near to a sample, or
+//! a random number at the border between two samples.
 use crate::backends::cpu::isa::Isa;
 use crate::backends::cpu::real::{Real, fuses};
 use crate::{CentredSums, CovarianceType, Covariances, Error, Result, Statistics, View};
@@ -17,12 +20,13 @@ const SIDE_BY_SIDE: usize = 32;
 const AT_ONCE: usize = 16;
 /// Work of fewer multiply-adds than this is done by one thread.
 const PARALLEL_WORK: usize = 1 << 18;
-/// The most iterations of Lloyd, and the variance of the data's columns, on average, times this is the squared move of the
-/// centres that ends them: scikit-learn's defaults.
+/// The most iterations of Lloyd, and the variance of the data's columns, on average, times this is
+/// the squared move of the centres that ends them: scikit-learn's defaults.
 const MAX_ITER: usize = 300;
 const TOL: f64 = 1e-4;
 
-/// How many samples k-means++ draws for each centre but the first, of which it keeps the best: 2 + ⌊ln K⌋.
+/// How many samples k-means++ draws for each centre but the first, of which it keeps the best: 2 +
+/// ⌊ln K⌋.
 fn trials(k: usize) -> usize {
     2 + (k as f64).ln() as usize
 }
@@ -37,10 +41,11 @@ pub fn n_uniforms(k: usize) -> usize {
     1 + k.saturating_sub(1) * trials(k)
 }
 
-/// The cluster of each sample (N,) by k-means: what `KMeans(k, n_init=1, random_state=r).fit(x, sample_weight=weights).labels_` is.
+/// The cluster of each sample (N,) by k-means: what
+/// `KMeans(k, n_init=1, random_state=r).fit(x, sample_weight=weights).labels_` is.
 ///
-/// `uniforms` are the first [`n_uniforms`] numbers that `r.random_sample` gives. Computed on all threads of rayon's pool where that
-/// is worth while; their number does not change the result.
+/// `uniforms` are the first [`n_uniforms`] numbers that `r.random_sample` gives. Computed on all
+/// threads of rayon's pool where that is worth while; their number does not change the result.
 ///
 /// ```
 /// use gmm_host::{View, scikit_learn::kmeans};
@@ -54,8 +59,8 @@ pub fn n_uniforms(k: usize) -> usize {
 /// ```
 ///
 /// # Errors
-/// [`Error::TooFewSamples`] for fewer samples than clusters, [`Error::ShapeMismatch`] for another number of weights or of uniforms,
-/// [`Error::EmptyData`], [`Error::ZeroSampleWeights`].
+/// [`Error::TooFewSamples`] for fewer samples than clusters, [`Error::ShapeMismatch`] for another
+/// number of weights or of uniforms, [`Error::EmptyData`], [`Error::ZeroSampleWeights`].
 pub fn kmeans(x: View<'_>, weights: Option<ArrayView1<'_, f64>>, k: usize, uniforms: &[f64]) -> Result<Vec<usize>> {
     match x {
         View::F32(x) => labels(x, weights, k, uniforms),
@@ -63,7 +68,8 @@ pub fn kmeans(x: View<'_>, weights: Option<ArrayView1<'_, f64>>, k: usize, unifo
     }
 }
 
-/// The rows (K,) that k-means++ chooses as centres: what `kmeans_plusplus(x, k, sample_weight=weights, random_state=r)[1]` is.
+/// The rows (K,) that k-means++ chooses as centres: what
+/// `kmeans_plusplus(x, k, sample_weight=weights, random_state=r)[1]` is.
 ///
 /// Arguments and errors are those of [`kmeans`].
 ///
@@ -81,11 +87,13 @@ pub fn kmeans_plusplus(
     }
 }
 
-/// The statistics of clusters, with the log-likelihood 0: of the samples with the same label (N,), one of K, each by its weight.
+/// The statistics of clusters, with the log-likelihood 0: of the samples with the same label (N,),
+/// one of K, each by its weight.
 ///
 /// # Errors
-/// [`Error::ShapeMismatch`] for another number of labels or weights than samples, [`Error::NoSuchRow`] for a label that is not below K,
-/// [`Error::NonFiniteStatistic`] for sums that are not finite.
+/// [`Error::ShapeMismatch`] for another number of labels or weights than samples,
+/// [`Error::NoSuchRow`] for a label that is not below K, [`Error::NonFiniteStatistic`] for sums
+/// that are not finite.
 pub fn statistics(
     x: View<'_>,
     weights: Option<ArrayView1<'_, f64>>,
@@ -125,7 +133,8 @@ fn clusters<T: Number>(
         if counts[c] <= 0.0 {
             continue;
         }
-        // Differences from the cluster's first sample are added, so that nothing is lost for data far from the origin.
+        // Differences from the cluster's first sample are added, so that nothing is lost for data
+        // far from the origin.
         let origin = x.row(cluster[0]).mapv(wide);
         let mut rows = Array2::from_shape_fn((cluster.len(), d), |(i, j)| wide(x[[cluster[i], j]]) - origin[j]);
         let mean = w.dot(&rows) / counts[c];
@@ -145,7 +154,8 @@ fn clusters<T: Number>(
 
 /// float32 or float64.
 trait Number: Real + NdFloat {
-    /// The numbers in a register of NumPy's build for x86-64, in which its sums of squares are made.
+    /// The numbers in a register of NumPy's build for x86-64, in which its sums of squares are
+    /// made.
     const NUMPY_LANES: usize;
 }
 
@@ -237,7 +247,8 @@ fn centre<T: Number>(rows: &mut [T], d: usize) -> T {
     squares.into_iter().fold(T::zero(), |sum, v| sum + v / n) / T::from_f64(d as f64)
 }
 
-/// The sum of `term` of each column's numbers, in the order in which NumPy adds: row by row, or a single column in pairs.
+/// The sum of `term` of each column's numbers, in the order in which NumPy adds: row by row, or a
+/// single column in pairs.
 fn column_sums<T: Number>(rows: &[T], d: usize, term: impl Fn(T) -> T + Copy) -> Vec<T> {
     if d == 1 {
         return vec![pairwise_sum(rows, term)];
@@ -251,7 +262,8 @@ fn column_sums<T: Number>(rows: &[T], d: usize, term: impl Fn(T) -> T + Copy) ->
     sums
 }
 
-/// NumPy's sum of numbers that lie one after the other: halves are added, down to 128 numbers, which are added to eight sums.
+/// NumPy's sum of numbers that lie one after the other: halves are added, down to 128 numbers,
+/// which are added to eight sums.
 fn pairwise_sum<T: Number>(values: &[T], term: impl Fn(T) -> T + Copy) -> T {
     let n = values.len();
     if n < 8 {
@@ -272,7 +284,8 @@ fn pairwise_sum<T: Number>(values: &[T], term: impl Fn(T) -> T + Copy) -> T {
     rest.iter().fold(sum, |sum, v| sum + term(*v))
 }
 
-/// The sum of a row's squares, in as many sums side by side as NumPy makes; of four registers it takes the last one first.
+/// The sum of a row's squares, in as many sums side by side as NumPy makes; of four registers it
+/// takes the last one first.
 fn squared_norm<T: Number>(row: &[T]) -> T {
     let mut sums = [T::zero(); 4];
     let mut add = |values: &[T]| sums.iter_mut().zip(values).for_each(|(sum, v)| *sum += *v * *v);
@@ -363,7 +376,8 @@ impl<T: Number> Points<T> {
         chosen
     }
 
-    /// The row that `choice` of NumPy's `RandomState` draws with probabilities in proportion to the weights.
+    /// The row that `choice` of NumPy's `RandomState` draws with probabilities in proportion to the
+    /// weights.
     fn by_weight(&self, uniform: f64) -> usize {
         let total = pairwise_sum(&self.weights, |w| w);
         let mut sum = 0.0;
@@ -419,7 +433,8 @@ impl<T: Number> Points<T> {
     /// Lloyd's iterations from `centres` (K, D); gives the cluster of each sample.
     fn lloyd(&self, mut centres: Vec<T>, tol: T) -> Vec<usize> {
         let (d, n) = (self.d, self.weights.len());
-        // A label is the number of a centre, in the samples' type, which holds more of them than there are samples.
+        // A label is the number of a centre, in the samples' type, which holds more of them than
+        // there are samples.
         let mut labels = vec![[T::zero(); SIDE_BY_SIDE]; n.div_ceil(SIDE_BY_SIDE)];
         let mut before = vec![[-T::one(); SIDE_BY_SIDE]; labels.len()];
         let mut steady = false;
@@ -443,8 +458,8 @@ impl<T: Number> Points<T> {
         labels.as_flattened()[..n].iter().map(|&label| wide(label) as usize).collect()
     }
 
-    /// The centres (K, D) of the samples that have the same label. A centre without samples is moved to one of the samples that
-    /// are the farthest from theirs.
+    /// The centres (K, D) of the samples that have the same label. A centre without samples is
+    /// moved to one of the samples that are the farthest from theirs.
     fn moved(&self, centres: &[T], labels: &[usize]) -> Vec<T> {
         let d = self.d;
         let mut sums = vec![T::zero(); centres.len()];
@@ -473,14 +488,16 @@ impl<T: Number> Points<T> {
                 let factor = T::one() / *count;
                 sums[c * d..][..d].iter_mut().for_each(|v| *v *= factor);
             } else {
-                // scikit-learn too takes what stands there at this moment: the largest cluster's centre, or still its sum.
+                // scikit-learn too takes what stands there at this moment: the largest cluster's
+                // centre, or still its sum.
                 sums.copy_within(fullest * d..(fullest + 1) * d, c * d);
             }
         }
         sums
     }
 
-    /// The rows that are the farthest from their centres, the farthest first; none if all are at their centres.
+    /// The rows that are the farthest from their centres, the farthest first; none if all are at
+    /// their centres.
     fn farthest(&self, centres: &[T], labels: &[usize], count: usize) -> Vec<usize> {
         let distance = |(row, &label): (&[T], &usize)| {
             row.iter().zip(&centres[label * self.d..]).fold(T::zero(), |sum, (v, c)| sum + (*v - *c) * (*v - *c))
@@ -510,8 +527,8 @@ fn multiply_add<T: Number, S: Simd>(a: T, b: T, c: T) -> T {
     if fuses::<S>() { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// The inner products of blocks of samples (P, D, 32) with `centre` (D,). A product of a sample is added to those of the features before,
-/// as matrix products of BLAS do.
+/// The inner products of blocks of samples (P, D, 32) with `centre` (D,). A product of a sample is
+/// added to those of the features before, as matrix products of BLAS do.
 struct Products<'a> {
     blocks: &'a [[f64; SIDE_BY_SIDE]],
     centre: &'a [f64],
@@ -540,7 +557,8 @@ fn products<T: Number, S: Simd>(block: &[[T; SIDE_BY_SIDE]], centre: &[T]) -> [T
     sums
 }
 
-/// The nearest of `centres` (K, D), of which `norms` (K,) are the squared norms, for each sample of the blocks (P, D, 32).
+/// The nearest of `centres` (K, D), of which `norms` (K,) are the squared norms, for each sample of
+/// the blocks (P, D, 32).
 struct Labels<'a, T> {
     blocks: &'a [[T; SIDE_BY_SIDE]],
     centres: &'a [T],
@@ -594,12 +612,14 @@ mod tests {
         let x = array![[0.0], [1.0], [2.0], [50.0]];
         let rows = rows_of(x.view());
         let points = Points { d: 1, blocks: blocks(&rows, 1), rows, weights: vec![1.0; 4], isa: Isa::best() };
-        // The centre at 1000 has no sample; the one at 50 is the farthest from its centre, which keeps the others.
+        // The centre at 1000 has no sample; the one at 50 is the farthest from its centre, which
+        // keeps the others.
         assert_eq!(points.moved(&[0.0, 1000.0], &[0, 0, 0, 0]), [1.0, 50.0]);
         assert_eq!(points.lloyd(vec![0.0, 1000.0], 0.0), [0, 0, 0, 1]);
     }
 
-    /// Every sample at its centre, fewer different rows than centres: labels as scikit-learn's, which are the first of equal centres.
+    /// Every sample at its centre, fewer different rows than centres: labels as scikit-learn's,
+    /// which are the first of equal centres.
     #[test]
     fn equal_rows_share_the_first_centre() {
         let x = Array2::from_elem((20, 2), 0.25f32);

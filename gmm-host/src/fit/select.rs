@@ -108,12 +108,14 @@ impl Selection {
     }
 }
 
-/// Fits every K of `n_components` with every covariance type, otherwise with `params`, and selects the best by `criterion`,
-/// of equals the first. `callback` is called by each fit, and ends the search by breaking. A K for which there are too few samples is
-/// left out ([`Selection::left_out`]).
+/// Fits every K of `n_components` with every covariance type, otherwise with `params`, and selects
+/// the best by `criterion`, of equals the first. `callback` is called by each fit, and ends the
+/// search by breaking. A K for which there are too few samples is left out
+/// ([`Selection::left_out`]).
 ///
 /// # Errors
-/// [`Error::BadParameter`] if there is nothing to try; [`Error::TooFewSamples`] or [`Error::TooFewWeightedSamples`] if all K are left out; as
+/// [`Error::BadParameter`] if there is nothing to try; [`Error::TooFewSamples`] or
+/// [`Error::TooFewWeightedSamples`] if all K are left out; as
 /// [`GaussianMixtureValidParams::fit`](super::GaussianMixtureValidParams::fit).
 pub fn select(
     evaluator: &mut dyn Evaluator,

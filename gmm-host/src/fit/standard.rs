@@ -8,9 +8,9 @@ const CHUNK: usize = 8192;
 /// The relative difference up to which the variances of a component count as equal.
 const SPHERICAL_TOLERANCE: f64 = 1e-9;
 
-/// z = (x − mean) / scale, column by column: what `--standardize` and scikit-learn's StandardScaler do. A fit to z treats
-/// all columns alike, above all its start and `reg_covar`; its parameters, and its likelihood, have exact counterparts in
-/// the units of x.
+/// z = (x − mean) / scale, column by column: what `--standardize` and scikit-learn's StandardScaler
+/// do. A fit to z treats all columns alike, above all its start and `reg_covar`; its parameters,
+/// and its likelihood, have exact counterparts in the units of x.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standardization {
     mean: Array1<f64>,
@@ -22,8 +22,8 @@ pub struct Standardization {
 /// Finds a [`Standardization`] from samples that come in parts.
 #[derive(Debug, Clone)]
 pub struct StandardizationBuilder {
-    /// The first sample, which is subtracted from all: so nothing is lost for samples far from zero, and a constant column is
-    /// exactly zero.
+    /// The first sample, which is subtracted from all: so nothing is lost for samples far from
+    /// zero, and a constant column is exactly zero.
     origin: Array1<f64>,
     /// Those of all columns together while nothing is missing; then those of each column.
     moments: Moments,
@@ -38,8 +38,8 @@ enum Moments {
 }
 
 impl StandardizationBuilder {
-    /// Takes D and an origin from the first of some samples (for each column, from the first that has a value there), without
-    /// counting any.
+    /// Takes D and an origin from the first of some samples (for each column, from the first that
+    /// has a value there), without counting any.
     pub fn new(samples: &Samples<'_>) -> Self {
         let mut origin = wide(&samples.rows(0..1)).row(0).to_owned();
         if samples.missing().is_some() {
@@ -125,8 +125,8 @@ fn by_column(moments: &Statistics) -> Result<Vec<Statistics>> {
 }
 
 impl Standardization {
-    /// Mean and standard deviation (divisor Σᵢ wᵢ) of each column, by sample weight and of its observed values; the scale of a
-    /// constant column is 1.
+    /// Mean and standard deviation (divisor Σᵢ wᵢ) of each column, by sample weight and of its
+    /// observed values; the scale of a constant column is 1.
     ///
     /// # Errors
     /// [`Error::NonFiniteStatistic`] where a sum overflows.
@@ -146,8 +146,9 @@ impl Standardization {
         &self.scale
     }
 
-    /// Σⱼ ln scaleⱼ, each term times the share of the column's values that is observed: the mean log-likelihood of the samples in
-    /// the units of x is that of z minus this. Where nothing is missing, so is that of each sample.
+    /// Σⱼ ln scaleⱼ, each term times the share of the column's values that is observed: the mean
+    /// log-likelihood of the samples in the units of x is that of z minus this. Where nothing is
+    /// missing, so is that of each sample.
     pub fn log_scale(&self) -> f64 {
         self.scale.iter().zip(&self.observed).map(|(s, observed)| observed * s.ln()).sum()
     }
@@ -162,7 +163,8 @@ impl Standardization {
         }
     }
 
-    /// A mixture of z as one of x. A `spherical` one becomes `diag`, because its variances differ by column then.
+    /// A mixture of z as one of x. A `spherical` one becomes `diag`, because its variances differ
+    /// by column then.
     ///
     /// # Errors
     /// As [`Mixture::new`], where the parameters leave the range of float64.
@@ -175,7 +177,8 @@ impl Standardization {
         Mixture::new(mixture.weights().to_owned(), means, scaled(covariances, &self.scale))
     }
 
-    /// A mixture of x as one of z, of the covariance type wanted; the inverse of [`restore`](Self::restore).
+    /// A mixture of x as one of z, of the covariance type wanted; the inverse of
+    /// [`restore`](Self::restore).
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] for another D; [`Error::WrongCovarianceType`]; as [`Mixture::new`].
@@ -250,7 +253,8 @@ fn scaled(mut covariances: Covariances, scale: &Array1<f64>) -> Covariances {
         }),
         Covariances::Tied(v) => *v = outer(v.view()),
         Covariances::Diag(v) => *v *= &(scale * scale),
-        // Not reached: a single variance cannot be scaled column by column, so that both callers convert it to `Diag`.
+        // Not reached: a single variance cannot be scaled column by column, so that both callers
+        // convert it to `Diag`.
         Covariances::Spherical(_) => {}
     }
     covariances

@@ -1,8 +1,9 @@
 //! Fitting to a stream of chunks.
 use crate::{Error, Evaluator, Freeze, Mixture, Result, Statistics};
 
-/// Stepwise EM (Cappé and Moulines 2009): the statistics per sample are a moving average over the chunks seen,
-/// s ← (1 − ηₜ)·s + ηₜ·sₜ with ηₜ = (t + 1)^−α for chunk t = 0, 1, …, and each chunk is followed by an M-step.
+/// Stepwise EM (Cappé and Moulines 2009): the statistics per sample are a moving average over the
+/// chunks seen, s ← (1 − ηₜ)·s + ηₜ·sₜ with ηₜ = (t + 1)^−α for chunk t = 0, 1, …, and each chunk
+/// is followed by an M-step.
 ///
 /// Chunks may be of any size, but should be random samples of the same data (shuffle it first).
 #[derive(Debug, Clone)]
@@ -19,8 +20,9 @@ impl StepwiseEm {
     /// The default of α.
     pub const DEFAULT_DECAY: f64 = 0.7;
 
-    /// Begins at a mixture, for example one that was fitted to the first chunk. `decay` is α, with ½ < α ≤ 1: at ½ the average
-    /// would never converge; at 1 all chunks count alike, so that early ones, seen with poor parameters, are never forgotten.
+    /// Begins at a mixture, for example one that was fitted to the first chunk. `decay` is α, with
+    /// ½ < α ≤ 1: at ½ the average would never converge; at 1 all chunks count alike, so that early
+    /// ones, seen with poor parameters, are never forgotten.
     ///
     /// # Errors
     /// [`Error::BadParameter`].
@@ -35,8 +37,8 @@ impl StepwiseEm {
         Ok(Self { mixture: start, average: None, steps: 0, decay, reg_covar, freeze })
     }
 
-    /// Learns from a chunk, and gives the chunk's mean log-likelihood under the parameters before that. An error leaves
-    /// everything unchanged.
+    /// Learns from a chunk, and gives the chunk's mean log-likelihood under the parameters before
+    /// that. An error leaves everything unchanged.
     ///
     /// # Errors
     /// What the backend reports; see also [`Statistics::update`].

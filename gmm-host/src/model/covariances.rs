@@ -34,7 +34,8 @@ impl CovarianceType {
         }
     }
 
-    /// Whether there are covariances between features, so that a missing value depends on the observed ones of its sample.
+    /// Whether there are covariances between features, so that a missing value depends on the
+    /// observed ones of its sample.
     pub(crate) fn has_matrices(self) -> bool {
         matches!(self, Self::Full | Self::Tied)
     }
@@ -66,8 +67,8 @@ impl std::fmt::Display for CovarianceType {
     }
 }
 
-/// The covariances of a mixture in scikit-learn's shapes; also precisions, their Cholesky factors, and scatter, which have
-/// the same shapes.
+/// The covariances of a mixture in scikit-learn's shapes; also precisions, their Cholesky factors,
+/// and scatter, which have the same shapes.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
@@ -185,7 +186,8 @@ impl Covariances {
         self.check_shape(what, k, d)
     }
 
-    /// Copies the part of component `k` (all of it, if it is tied) from `other`, which has the same shape.
+    /// Copies the part of component `k` (all of it, if it is tied) from `other`, which has the same
+    /// shape.
     pub(crate) fn copy_component(&mut self, k: usize, other: &Self) {
         match (self, other) {
             (Self::Full(a), Self::Full(b)) => a.index_axis_mut(Axis(0), k).assign(&b.index_axis(Axis(0), k)),
@@ -196,8 +198,8 @@ impl Covariances {
         }
     }
 
-    /// The Cholesky factors of the precisions, and the errors of components that have none, whose factors are zero. For
-    /// diagonal types it only checks the variances.
+    /// The Cholesky factors of the precisions, and the errors of components that have none, whose
+    /// factors are zero. For diagonal types it only checks the variances.
     pub(crate) fn factorise(&self) -> (Option<Self>, Vec<Error>) {
         const VARIANCE: &str =
             "variances must be finite, positive and not denormal; was a column constant? add reg_covar";

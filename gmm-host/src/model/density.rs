@@ -1,4 +1,5 @@
-//! The log-density of each component in float64, for the reference backend and for what the host computes itself.
+//! The log-density of each component in float64, for the reference backend and for what the host
+//! computes itself.
 use super::marginal::{Marginal, observed};
 use crate::{Covariances, Mixture};
 use ndarray::{ArrayView1, ArrayView2, Axis};
@@ -34,8 +35,9 @@ impl<'a> Density<'a> {
         Self { mixture, log_norm: log_norm.collect(), y: vec![0.0; d], difference: vec![0.0; d], marginal: None }
     }
 
-    /// Writes log(πₖ N(x; μₖ, Σₖ)) of every component into `log_p` (K,) and returns log Σₖ of them. Where x is NaN, it is missing,
-    /// and the densities are those of what is observed; without any of it `log_p` is log πₖ, up to a constant, and the result 0.
+    /// Writes log(πₖ N(x; μₖ, Σₖ)) of every component into `log_p` (K,) and returns log Σₖ of them.
+    /// Where x is NaN, it is missing, and the densities are those of what is observed; without any
+    /// of it `log_p` is log πₖ, up to a constant, and the result 0.
     pub fn evaluate(&mut self, x: ArrayView1<'_, f64>, log_p: &mut [f64]) -> f64 {
         if x.iter().any(|v| v.is_nan()) {
             return self.evaluate_observed(x, log_p);
@@ -67,7 +69,8 @@ impl<'a> Density<'a> {
         }
         match &self.marginal {
             Some(marginal) => Density::new(&marginal.mixture).evaluate(x.select(Axis(0), &columns).view(), log_p),
-            // The covariance is so nearly singular that a part of it is. Callers report a result that is not a number.
+            // The covariance is so nearly singular that a part of it is. Callers report a result
+            // that is not a number.
             None => {
                 log_p.fill(f64::NAN);
                 f64::NAN
@@ -87,7 +90,8 @@ impl<'a> Density<'a> {
     }
 }
 
-/// log Σ exp(v), with the maximum taken out so that nothing overflows and a far sample keeps its finite value.
+/// log Σ exp(v), with the maximum taken out so that nothing overflows and a far sample keeps its
+/// finite value.
 pub(crate) fn log_sum_exp(v: &[f64]) -> f64 {
     let max = v.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if max.is_infinite() {

@@ -1,5 +1,6 @@
-//! The linear algebra that a mixture needs, by faer, whose code is chosen for the machine's instruction set at run time. It runs in the
-//! calling thread, so that no result depends on the number of threads.
+//! The linear algebra that a mixture needs, by faer, whose code is chosen for the machine's
+//! instruction set at run time. It runs in the calling thread, so that no result depends on the
+//! number of threads.
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{cholesky_in_place, cholesky_in_place_scratch};
 use faer::linalg::matmul::triangular::{BlockStructure, matmul};
@@ -14,14 +15,17 @@ use pulp::Arch;
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// A pivot below this fraction of its diagonal entry is rounding noise: the matrix is singular to float64.
+/// A pivot below this fraction of its diagonal entry is rounding noise: the matrix is singular to
+/// float64.
 const SINGULAR: f64 = f64::EPSILON;
 
-/// Columns of a matrix that are read or written side by side where rows become columns: their parts stay in the first-level cache.
+/// Columns of a matrix that are read or written side by side where rows become columns: their parts
+/// stay in the first-level cache.
 pub(crate) const STRIP: usize = 16;
 
-/// U (D, D), upper triangular with Σ⁻¹ = U·Uᵀ: the transposed inverse of Σ's Cholesky factor. Reads only the lower
-/// triangle of Σ. The error is the first pivot at which Σ is not positive definite to working precision.
+/// U (D, D), upper triangular with Σ⁻¹ = U·Uᵀ: the transposed inverse of Σ's Cholesky factor. Reads
+/// only the lower triangle of Σ. The error is the first pivot at which Σ is not positive definite
+/// to working precision.
 pub(crate) fn precision_cholesky(covariance: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
     let mut u = Array2::zeros(covariance.raw_dim());
     precision_cholesky_into(covariance, u.as_slice_mut().unwrap_or_default())?;
@@ -38,7 +42,8 @@ pub(crate) fn precision_cholesky_into(covariance: ArrayView2<'_, f64>, u: &mut [
     Ok(())
 }
 
-/// Calls `f` with the number of each matrix of `v` (K, D, D) and the matrix; with all threads, if the matrices are large.
+/// Calls `f` with the number of each matrix of `v` (K, D, D) and the matrix; with all threads, if
+/// the matrices are large.
 pub(crate) fn for_each_matrix(v: &mut Array3<f64>, f: impl Fn(usize, ArrayViewMut2<'_, f64>) + Sync) {
     // Below some tens of microseconds, waking the threads costs more than they save.
     if v.len() > 1 << 15 {
@@ -48,13 +53,15 @@ pub(crate) fn for_each_matrix(v: &mut Array3<f64>, f: impl Fn(usize, ArrayViewMu
     }
 }
 
-/// Rows of which so many numbers each are worth the waking of another thread: some ten microseconds.
+/// Rows of which so many numbers each are worth the waking of another thread: some ten
+/// microseconds.
 pub(crate) fn at_once(numbers: usize) -> usize {
     (1 << 12) / numbers.max(1) + 1
 }
 
-/// Calls `f` as compiled for what the machine has, so that its loops become vector instructions. To be called with an `#[inline(always)]` closure:
-/// the bound makes it a closure that is called once, which is compiled inside; any other is compiled for the oldest of machines.
+/// Calls `f` as compiled for what the machine has, so that its loops become vector instructions. To
+/// be called with an `#[inline(always)]` closure: the bound makes it a closure that is called once,
+/// which is compiled inside; any other is compiled for the oldest of machines.
 #[inline(always)]
 pub fn vectorised<R>(f: impl FnOnce() -> R) -> R {
     // Kept, for to ask the machine takes as long as to go through some tens of numbers.
@@ -75,8 +82,9 @@ pub(crate) fn all(numbers: &[f64], holds: impl Fn(f64) -> bool) -> bool {
     numbers.iter().fold(true, |all, &v| all & holds(v))
 }
 
-/// Folds what the slices have at each place, all of one length, into eight numbers side by side, because one alone waits for each step. Which place
-/// goes to which number is the same on every machine.
+/// Folds what the slices have at each place, all of one length, into eight numbers side by side,
+/// because one alone waits for each step. Which place goes to which number is the same on every
+/// machine.
 #[inline(always)]
 pub(crate) fn side_by_side<T: Copy, const N: usize>(
     slices: [&[T]; N],
@@ -98,20 +106,23 @@ pub(crate) fn side_by_side<T: Copy, const N: usize>(
     folded
 }
 
-/// The sum of the terms that `term` makes of what the slices have at each place, eight side by side, in the same order on every machine.
+/// The sum of the terms that `term` makes of what the slices have at each place, eight side by
+/// side, in the same order on every machine.
 #[inline(always)]
 pub fn sum_of<T: Copy, const N: usize>(slices: [&[T]; N], term: impl Fn([T; N]) -> f64) -> f64 {
     side_by_side(slices, 0.0, |sum, numbers| sum + term(numbers)).iter().sum()
 }
 
-/// Calls `f` on a thread of rayon's pool, if it goes through so many numbers that it divides them between threads more than once. What is divided
-/// outside the pool is handed over to it and back each time, which takes some ten microseconds; and its threads fall asleep in between.
+/// Calls `f` on a thread of rayon's pool, if it goes through so many numbers that it divides them
+/// between threads more than once. What is divided outside the pool is handed over to it and back
+/// each time, which takes some ten microseconds; and its threads fall asleep in between.
 pub(crate) fn on_pool_thread<R: Send>(numbers: usize, f: impl FnOnce() -> R + Send) -> R {
     if numbers > 1 << 14 { rayon::scope(|_| f()) } else { f() }
 }
 
-/// Calls `f` for each row of `a` and what `b` has at its index, a row or a matrix, on several threads where that is worth while. Gives the error
-/// of the first row that has one; the rows behind it may then be left out.
+/// Calls `f` for each row of `a` and what `b` has at its index, a row or a matrix, on several
+/// threads where that is worth while. Gives the error of the first row that has one; the rows
+/// behind it may then be left out.
 pub(crate) fn try_for_each_row<D: RemoveAxis<Smaller: Send + Sync> + Send + Sync, E: Send>(
     a: &mut Array2<f64>,
     b: &mut Array<f64, D>,
@@ -122,7 +133,8 @@ pub(crate) fn try_for_each_row<D: RemoveAxis<Smaller: Send + Sync> + Send + Sync
     rows.with_min_len(at_once).find_map_first(|(c, (a, b))| f(c, a, b).err()).map_or(Ok(()), Err)
 }
 
-/// The inverse (D, D) of a symmetric positive definite matrix; symmetric to the bit. Errors as [`precision_cholesky`].
+/// The inverse (D, D) of a symmetric positive definite matrix; symmetric to the bit. Errors as
+/// [`precision_cholesky`].
 pub(crate) fn inverse(matrix: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
     let u = precision_cholesky(matrix)?;
     Ok(gram(u.view()))
@@ -233,7 +245,8 @@ mod tests {
         }
     }
 
-    /// Of every length around whole eights; the numbers are small integers, whose sums are exact in any order.
+    /// Of every length around whole eights; the numbers are small integers, whose sums are exact in
+    /// any order.
     #[test]
     fn sums_take_each_place_once() {
         let (a, b): (Vec<f64>, Vec<f64>) = (1..=30).map(|i| (f64::from(i), f64::from(i * i))).unzip();

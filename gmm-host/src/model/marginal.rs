@@ -1,8 +1,10 @@
-//! What a mixture says about some of the features alone, and about the others given those: for samples with missing values.
+//! What a mixture says about some of the features alone, and about the others given those: for
+//! samples with missing values.
 //!
-//! With the observed features o and the missing ones m of a component N(μ, Σ): x_o is distributed as N(μ_o, Σ_oo), and x_m given
-//! x_o as N(μ_m + B·(x_o − μ_o), C) with B = Σ_mo Σ_oo⁻¹ and C = Σ_mm − B Σ_om (Little and Rubin, Statistical Analysis with
-//! Missing Data, chapter 11; Ghahramani and Jordan 1994 for mixtures).
+//! With the observed features o and the missing ones m of a component N(μ, Σ): x_o is distributed
+//! as N(μ_o, Σ_oo), and x_m given x_o as N(μ_m + B·(x_o − μ_o), C) with B = Σ_mo Σ_oo⁻¹ and
+//! C = Σ_mm − B Σ_om (Little and Rubin, Statistical Analysis with Missing Data, chapter 11;
+//! Ghahramani and Jordan 1994 for mixtures).
 use crate::{Covariances, Mixture, Result};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, ArrayViewMut1, Axis};
 
@@ -19,7 +21,8 @@ pub(crate) struct Marginal {
 /// The distribution of the missing features of one component given the observed ones.
 #[derive(Debug)]
 pub(crate) struct Regression {
-    /// B (missing, observed); none for a component without covariances between features, where B is zero.
+    /// B (missing, observed); none for a component without covariances between features, where B is
+    /// zero.
     pub slope: Option<Array2<f64>>,
     /// C (missing, missing).
     pub covariance: Array2<f64>,
@@ -29,8 +32,8 @@ impl Marginal {
     /// Restricts a mixture to some of its features, at least one.
     ///
     /// # Errors
-    /// [`Error::NotPositiveDefinite`](crate::Error::NotPositiveDefinite) where rounding makes a part of a nearly singular
-    /// covariance singular.
+    /// [`Error::NotPositiveDefinite`](crate::Error::NotPositiveDefinite) where rounding makes a
+    /// part of a nearly singular covariance singular.
     pub fn new(mixture: &Mixture, observed: &[usize]) -> Result<Self> {
         let missing: Vec<usize> = (0..mixture.n_features()).filter(|j| observed.binary_search(j).is_err()).collect();
         if missing.is_empty() {
@@ -54,8 +57,8 @@ impl Marginal {
         Ok(Self { observed: observed.to_vec(), missing, mixture })
     }
 
-    /// How the missing features of each component of `mixture`, from which this was made, depend on the observed ones; one for
-    /// all components where the covariance is tied.
+    /// How the missing features of each component of `mixture`, from which this was made, depend on
+    /// the observed ones; one for all components where the covariance is tied.
     pub fn regressions(&self, mixture: &Mixture) -> Vec<Regression> {
         let with_matrix = |sigma: ArrayView2<'_, f64>, u: ArrayView2<'_, f64>| {
             // Σ_oo⁻¹ = U·Uᵀ, so that B = W·Uᵀ and C = Σ_mm − W·Wᵀ with W = Σ_mo·U.
@@ -98,8 +101,9 @@ pub(crate) fn observed(x: ArrayView1<'_, f64>) -> Vec<usize> {
     x.iter().enumerate().filter(|(_, v)| !v.is_nan()).map(|(j, _)| j).collect()
 }
 
-/// Fills in what is missing in one sample after the other, sample by sample in float64. What it takes from the mixture it
-/// takes once for samples that follow each other and have the same values missing.
+/// Fills in what is missing in one sample after the other, sample by sample in float64. What it
+/// takes from the mixture it takes once for samples that follow each other and have the same values
+/// missing.
 pub(crate) struct Completion<'a> {
     mixture: &'a Mixture,
     columns: Option<Vec<usize>>,
@@ -131,7 +135,8 @@ impl<'a> Completion<'a> {
         Ok(())
     }
 
-    /// Writes into `out` (D,) the values of the sample, and for those that are missing their means under component `c`.
+    /// Writes into `out` (D,) the values of the sample, and for those that are missing their means
+    /// under component `c`.
     pub fn fill(&self, c: usize, x: ArrayView1<'_, f64>, out: &mut [f64]) {
         let means = self.mixture.means();
         let mean = means.row(c);
@@ -148,7 +153,8 @@ impl<'a> Completion<'a> {
         marginal.missing.iter().zip(filled).for_each(|(&j, v)| out[j] = v);
     }
 
-    /// The columns that are missing, and their covariance (missing, missing) under component `c` given what is observed.
+    /// The columns that are missing, and their covariance (missing, missing) under component `c`
+    /// given what is observed.
     pub fn covariance(&self, c: usize) -> (Vec<usize>, Array2<f64>) {
         match &self.parts {
             Some((marginal, regressions)) => {

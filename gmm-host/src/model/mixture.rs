@@ -5,19 +5,20 @@ use crate::{Error, Result};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, Axis};
 use std::borrow::Cow;
 
-/// How far the sum of the weights may be from one. Weights rounded to float32 pass; the weights are evaluated as
-/// they are given, never rescaled.
+/// How far the sum of the weights may be from one. Weights rounded to float32 pass; the weights are
+/// evaluated as they are given, never rescaled.
 pub const WEIGHT_SUM_TOLERANCE: f64 = 1e-6;
 
-/// How far |Σᵢⱼ − Σⱼᵢ| may be from zero, in units of √(Σᵢᵢ·Σⱼⱼ). A product formed in float32 passes; the lower
-/// triangle is then the one that counts.
+/// How far |Σᵢⱼ − Σⱼᵢ| may be from zero, in units of √(Σᵢᵢ·Σⱼⱼ). A product formed in float32
+/// passes; the lower triangle is then the one that counts.
 pub const SYMMETRY_TOLERANCE: f64 = 1e-6;
 
 /// A Gaussian mixture p(x) = Σₖ πₖ N(x; μₖ, Σₖ) with K components over D features.
 ///
-/// A value of this type is always usable: every parameter finite, every variance positive and normal (not
-/// denormal), every matrix symmetric (within [`SYMMETRY_TOLERANCE`]) and positive definite, weights not negative with
-/// sum one (within [`WEIGHT_SUM_TOLERANCE`]). A weight of zero is legal, its component contributes nothing.
+/// A value of this type is always usable: every parameter finite, every variance positive and
+/// normal (not denormal), every matrix symmetric (within [`SYMMETRY_TOLERANCE`]) and positive
+/// definite, weights not negative with sum one (within [`WEIGHT_SUM_TOLERANCE`]). A weight of zero
+/// is legal, its component contributes nothing.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(
     feature = "serde",
@@ -36,9 +37,9 @@ impl Mixture {
     /// Checks the parameters: `weights` (K,), `means` (K, D), `covariances` in their type's shape.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] (also for K or D zero), [`Error::BadComponent`] (not finite, a negative weight, a
-    /// variance that is zero, negative or denormal), [`Error::WeightSum`], [`Error::NotSymmetric`],
-    /// [`Error::NotPositiveDefinite`].
+    /// [`Error::ShapeMismatch`] (also for K or D zero), [`Error::BadComponent`] (not finite, a
+    /// negative weight, a variance that is zero, negative or denormal), [`Error::WeightSum`],
+    /// [`Error::NotSymmetric`], [`Error::NotPositiveDefinite`].
     pub fn new(weights: Array1<f64>, means: Array2<f64>, covariances: Covariances) -> Result<Self> {
         let (k, d) = means.dim();
         check_weights_and_means(&weights, &means)?;
@@ -59,11 +60,12 @@ impl Mixture {
         }
     }
 
-    /// From precisions (inverse covariances) in their type's shape, as scikit-learn's `precisions_init`.
+    /// From precisions (inverse covariances) in their type's shape, as scikit-learn's
+    /// `precisions_init`.
     ///
     /// # Errors
-    /// As [`new`](Self::new); an error about a matrix is then about the precision, or about the covariance that is its
-    /// inverse.
+    /// As [`new`](Self::new); an error about a matrix is then about the precision, or about the
+    /// covariance that is its inverse.
     pub fn from_precisions(weights: Array1<f64>, means: Array2<f64>, precisions: Covariances) -> Result<Self> {
         let (k, d) = means.dim();
         precisions.check_shape("precisions", k, d)?;
@@ -88,7 +90,8 @@ impl Mixture {
         Self::new(weights, means, covariances)
     }
 
-    /// Puts together parameters whose covariances were checked; `factor` comes from [`Covariances::factorise`].
+    /// Puts together parameters whose covariances were checked; `factor` comes from
+    /// [`Covariances::factorise`].
     pub(crate) fn from_parts(
         weights: Array1<f64>,
         means: Array2<f64>,
@@ -99,7 +102,8 @@ impl Mixture {
         Ok(Self { weights, means, covariances, factor })
     }
 
-    /// Takes the covariance of component `c` (that of all, if it is tied) from `other`, which has the same shape.
+    /// Takes the covariance of component `c` (that of all, if it is tied) from `other`, which has
+    /// the same shape.
     pub(crate) fn copy_covariance(&mut self, c: usize, other: &Self) {
         self.covariances.copy_component(c, &other.covariances);
         if let (Some(factor), Some(other)) = (&mut self.factor, &other.factor) {
@@ -137,8 +141,9 @@ impl Mixture {
         self.covariances.covariance_type()
     }
 
-    /// scikit-learn's `precisions_cholesky_`, in the covariances' shape: upper triangular matrices U with Σ⁻¹ = U·Uᵀ
-    /// (`full`, `tied`; computed once, on construction), or 1/σ (`diag`, `spherical`).
+    /// scikit-learn's `precisions_cholesky_`, in the covariances' shape: upper triangular matrices
+    /// U with Σ⁻¹ = U·Uᵀ (`full`, `tied`; computed once, on construction), or 1/σ (`diag`,
+    /// `spherical`).
     pub fn precisions_cholesky(&self) -> Cow<'_, Covariances> {
         match &self.factor {
             Some(factor) => Cow::Borrowed(factor),

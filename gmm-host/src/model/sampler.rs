@@ -12,7 +12,8 @@ use rand_distr::StandardNormal;
 pub struct Sampler<'a> {
     mixture: &'a Mixture,
     component: WeightedIndex<f64>,
-    /// L with Σ = L·Lᵀ, for each component or one for all (`tied`); empty for types without matrices.
+    /// L with Σ = L·Lᵀ, for each component or one for all (`tied`); empty for types without
+    /// matrices.
     lower: Vec<Array2<f64>>,
     rng: ChaCha8Rng,
 }
@@ -38,7 +39,8 @@ impl Mixture {
         Ok(Sampler { mixture: self, component, lower, rng: ChaCha8Rng::seed_from_u64(seed) })
     }
 
-    /// Draws N independent samples (N, D) and the component (N,) that each came from. The same seed gives the same bits.
+    /// Draws N independent samples (N, D) and the component (N,) that each came from. The same seed
+    /// gives the same bits.
     ///
     /// Unlike scikit-learn's, the samples are not sorted by component.
     ///

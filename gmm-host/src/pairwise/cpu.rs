@@ -1,5 +1,5 @@
-//! The CPU: matrix products by the crate `gemm`, the Gaussian kernel by SIMD instructions chosen at run time; all threads of
-//! rayon, or the calling thread alone if there is little to do.
+//! The CPU: matrix products by the crate `gemm`, the Gaussian kernel by SIMD instructions chosen at
+//! run time; all threads of rayon, or the calling thread alone if there is little to do.
 use super::Number;
 use crate::backends::cpu::isa::Isa;
 use crate::backends::cpu::real::{Real, lanes};
@@ -9,18 +9,19 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use std::f64::consts::LOG2_E;
 
-/// Work of fewer operations on single elements than this is done by the calling thread: it takes less time than waking the
-/// others.
+/// Work of fewer operations on single elements than this is done by the calling thread: it takes
+/// less time than waking the others.
 const SERIAL_WORK: usize = 1 << 18;
-/// Rows that a thread takes at a time have about this many elements, which fit into the first-level cache with their results.
+/// Rows that a thread takes at a time have about this many elements, which fit into the first-level
+/// cache with their results.
 const PIECE_ELEMENTS: usize = 1 << 13;
-/// Rows of a tile of the matrix of kernel values, and its registers of centres: eight sums, which hide the latency of the
-/// arithmetic.
+/// Rows of a tile of the matrix of kernel values, and its registers of centres: eight sums, which
+/// hide the latency of the arithmetic.
 const TILE_ROWS: usize = 4;
 const TILE_REGISTERS: usize = 2;
 
-/// Row i of `vectors` times row j of `matrix`, (N, M) by rows. It is fastest where the numbers of each of the matrix's columns lie
-/// side by side.
+/// Row i of `vectors` times row j of `matrix`, (N, M) by rows. It is fastest where the numbers of
+/// each of the matrix's columns lie side by side.
 pub fn products<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) {
     let shape = (vectors.nrows(), matrix.nrows());
     if shape.0 == 1 && matrix.len() > SERIAL_WORK {
@@ -30,8 +31,8 @@ pub fn products<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>
     }
 }
 
-/// A single vector, which `gemm` multiplies in one thread: some columns of the matrix at a time, as many with any number of
-/// threads.
+/// A single vector, which `gemm` multiplies in one thread: some columns of the matrix at a time, as
+/// many with any number of threads.
 fn one_vector<T: Number>(vector: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) {
     let columns = (SERIAL_WORK / matrix.nrows()).max(1);
     let pieces = vector.axis_chunks_iter(Axis(1), columns).into_par_iter();
@@ -57,8 +58,8 @@ fn multiply<T: Number>(
     let (from, by, to) = (vectors.strides(), matrix.strides(), [out.strides()[0], out.strides()[1]]);
     let (zero, one) = (T::from_f64(0.0), T::from_f64(1.0));
     let out = out.as_mut_ptr();
-    // SAFETY: three arrays of these shapes and strides; `out` is borrowed mutably, so that it overlaps neither of the
-    // others. It is not read.
+    // SAFETY: three arrays of these shapes and strides; `out` is borrowed mutably, so that it
+    // overlaps neither of the others. It is not read.
     unsafe {
         gemm::gemm(
             n,
@@ -89,8 +90,8 @@ fn factor<T: Number>(gamma: f64) -> T {
     T::from_f64(-gamma * LOG2_E)
 }
 
-/// exp(−γ‖aᵢ − bᵢ‖²) of the rows of two arrays of the same shape. False if a distance is infinite or NaN, as it is if one of
-/// the numbers is.
+/// exp(−γ‖aᵢ − bᵢ‖²) of the rows of two arrays of the same shape. False if a distance is infinite
+/// or NaN, as it is if one of the numbers is.
 pub fn pairs<T: Number>(gamma: f64, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>, out: &mut [T]) -> bool {
     let isa = Isa::best();
     let (rows, serial) = ((PIECE_ELEMENTS / a.ncols()).max(64), a.len() < SERIAL_WORK);
@@ -154,8 +155,8 @@ fn exponentials<T: Number, S: Simd>(simd: S, factor: T, out: &mut [T]) {
     }
 }
 
-/// Centres in the layout of [`matrix`], (⌈M/L⌉, D, L) with L elements of a register: a register holds one feature of L
-/// centres. The last block is filled up with zeros.
+/// Centres in the layout of [`matrix`], (⌈M/L⌉, D, L) with L elements of a register: a register
+/// holds one feature of L centres. The last block is filled up with zeros.
 #[derive(Debug, Clone)]
 pub struct Blocks<T> {
     isa: Isa,

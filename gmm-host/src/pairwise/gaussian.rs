@@ -5,11 +5,12 @@ use super::{Number, cpu, cuda, reference};
 use crate::{Device, Error, Result};
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 
-/// exp(−γ‖a − b‖²), also called the radial basis function, or with γ = 1/(2σ²) the kernel of width σ.
+/// exp(−γ‖a − b‖²), also called the radial basis function, or with γ = 1/(2σ²) the kernel of width
+/// σ.
 ///
-/// The differences a − b are formed first, so that data far from the origin loses nothing. A value differs from the truth by
-/// at most (γ‖a − b‖² + 1)·(D + 8)·u of it, with u = 2⁻²⁴ for float32 and 2⁻⁵³ for float64, and one below the smallest
-/// normal number by at most that number.
+/// The differences a − b are formed first, so that data far from the origin loses nothing. A value
+/// differs from the truth by at most (γ‖a − b‖² + 1)·(D + 8)·u of it, with u = 2⁻²⁴ for float32 and
+/// 2⁻⁵³ for float64, and one below the smallest normal number by at most that number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GaussianKernel {
     gamma: f64,
@@ -42,7 +43,8 @@ impl GaussianKernel {
     }
 }
 
-/// Pairs of rows, of two arrays (N, D) that are resident in a device: borrowed on the CPU, copied on a GPU.
+/// Pairs of rows, of two arrays (N, D) that are resident in a device: borrowed on the CPU, copied
+/// on a GPU.
 #[derive(Debug)]
 pub struct RowPairs<'a, T> {
     a: ArrayView2<'a, T>,
@@ -51,11 +53,12 @@ pub struct RowPairs<'a, T> {
 }
 
 impl<'a, T: Number> RowPairs<'a, T> {
-    /// Row i of `a` and row i of `b` are a pair; any memory order. On the CPU the numbers are checked when they are first read.
+    /// Row i of `a` and row i of `b` are a pair; any memory order. On the CPU the numbers are
+    /// checked when they are first read.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`], [`Error::EmptyData`]; for a CUDA device also [`Error::NonFinite`], [`Error::NoCudaDevice`],
-    /// [`Error::Unsupported`] for float64, and [`Error::Cuda`].
+    /// [`Error::ShapeMismatch`], [`Error::EmptyData`]; for a CUDA device also [`Error::NonFinite`],
+    /// [`Error::NoCudaDevice`], [`Error::Unsupported`] for float64, and [`Error::Cuda`].
     pub fn load(device: Device, a: ArrayView2<'a, T>, b: ArrayView2<'a, T>) -> Result<Self> {
         let (rows, columns) = a.dim();
         if a.is_empty() {
@@ -69,8 +72,8 @@ impl<'a, T: Number> RowPairs<'a, T> {
     /// The kernel of each pair (N,).
     ///
     /// # Errors
-    /// [`Error::NonFinite`], [`Error::BadParameter`] for γ beyond the range of the element type (float32: 10⁻³⁰ to 10³⁰;
-    /// float64: 10⁻²⁸⁰ to 10²⁸⁰), and [`Error::Cuda`] on a CUDA device.
+    /// [`Error::NonFinite`], [`Error::BadParameter`] for γ beyond the range of the element type
+    /// (float32: 10⁻³⁰ to 10³⁰; float64: 10⁻²⁸⁰ to 10²⁸⁰), and [`Error::Cuda`] on a CUDA device.
     pub fn gaussian(&mut self, kernel: &GaussianKernel) -> Result<Array1<T>> {
         let mut out = Array1::from_elem(self.a.nrows(), T::default());
         self.gaussian_into(kernel, out.as_slice_mut().unwrap_or_default())?;
@@ -86,10 +89,12 @@ impl<'a, T: Number> RowPairs<'a, T> {
         self.side.run(&mut PairsTask { gamma: kernel.gamma_for::<T>()?, a: self.a, b: self.b, out })
     }
 
-    /// Seconds of the kernel of all pairs on the GPU by its clock, over `repeats` repetitions back to back.
+    /// Seconds of the kernel of all pairs on the GPU by its clock, over `repeats` repetitions back
+    /// to back.
     ///
     /// # Errors
-    /// As [`gaussian`](Self::gaussian), and [`Error::Unsupported`] if the pairs are not on a CUDA device.
+    /// As [`gaussian`](Self::gaussian), and [`Error::Unsupported`] if the pairs are not on a CUDA
+    /// device.
     pub fn kernel_seconds(&mut self, kernel: &GaussianKernel, repeats: u32) -> Result<f64> {
         let gamma = kernel.gamma_for::<T>()?;
         match &mut self.side {
@@ -167,8 +172,8 @@ impl<T: Number> Centres<T> {
     /// Makes a copy of `centres` (M, D) resident in `device`.
     ///
     /// # Errors
-    /// [`Error::EmptyData`], [`Error::NonFinite`]; for a CUDA device also [`Error::NoCudaDevice`], [`Error::Unsupported`]
-    /// for float64, and [`Error::Cuda`].
+    /// [`Error::EmptyData`], [`Error::NonFinite`]; for a CUDA device also [`Error::NoCudaDevice`],
+    /// [`Error::Unsupported`] for float64, and [`Error::Cuda`].
     pub fn load(device: Device, centres: ArrayView2<'_, T>) -> Result<Self> {
         check("the centres", centres)?;
         let d = centres.ncols();
@@ -181,7 +186,8 @@ impl<T: Number> Centres<T> {
         Ok(all)
     }
 
-    /// Adds `centres` (M′, D) behind the others. A sequence of M additions of one each takes time in proportion to M.
+    /// Adds `centres` (M′, D) behind the others. A sequence of M additions of one each takes time
+    /// in proportion to M.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`], [`Error::EmptyData`], [`Error::NonFinite`].
@@ -202,8 +208,9 @@ impl<T: Number> Centres<T> {
     /// The kernel of row i of `x` (N, D) with centre j, (N, M).
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`], [`Error::EmptyData`], [`Error::NonFinite`], [`Error::BadParameter`] as for
-    /// [`RowPairs::gaussian`], [`Error::Memory`], and [`Error::Cuda`] on a CUDA device.
+    /// [`Error::ShapeMismatch`], [`Error::EmptyData`], [`Error::NonFinite`],
+    /// [`Error::BadParameter`] as for [`RowPairs::gaussian`], [`Error::Memory`], and
+    /// [`Error::Cuda`] on a CUDA device.
     pub fn gaussian(&mut self, kernel: &GaussianKernel, x: ArrayView2<'_, T>) -> Result<Array2<T>> {
         check_shape("the rows", x.dim(), (x.nrows(), self.centres.ncols()))?;
         check_products("the kernel's values", x, self.centres.view())?;
@@ -221,11 +228,12 @@ impl<T: Number> Centres<T> {
         Ok(out)
     }
 
-    /// Seconds of the kernel of `x` with all centres on the GPU by its clock, `x` and the values being on the device, over
-    /// `repeats` repetitions back to back.
+    /// Seconds of the kernel of `x` with all centres on the GPU by its clock, `x` and the values
+    /// being on the device, over `repeats` repetitions back to back.
     ///
     /// # Errors
-    /// As [`gaussian`](Self::gaussian), and [`Error::Unsupported`] if the centres are not on a CUDA device.
+    /// As [`gaussian`](Self::gaussian), and [`Error::Unsupported`] if the centres are not on a CUDA
+    /// device.
     pub fn kernel_seconds(&mut self, kernel: &GaussianKernel, x: ArrayView2<'_, T>, repeats: u32) -> Result<f64> {
         check_shape("the rows", x.dim(), (x.nrows(), self.centres.ncols()))?;
         check("the rows", x)?;

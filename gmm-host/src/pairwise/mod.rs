@@ -1,5 +1,5 @@
-//! Comparisons of vectors with vectors: inner products with a resident matrix, and the Gaussian kernel exp(−γ‖a − b‖²) of
-//! pairs of rows and of rows with a growing set of centres.
+//! Comparisons of vectors with vectors: inner products with a resident matrix, and the Gaussian
+//! kernel exp(−γ‖a − b‖²) of pairs of rows and of rows with a growing set of centres.
 //!
 //! ```
 //! use gmm_host::{Device, pairwise::{Centres, GaussianKernel, InnerProducts}};
@@ -16,9 +16,10 @@
 //! # Ok::<(), gmm_host::Error>(())
 //! ```
 //!
-//! Each type takes a [`Device`](crate::Device) when it is loaded. `Auto` computes on the CPU, and moves to a GPU for the
-//! sizes at which that is measured to be faster, once the CPU has computed for longer than a GPU takes to start. The GPU
-//! computes in float32 only; `Auto` keeps float64 on the CPU.
+//! Each type takes a [`Device`](crate::Device) when it is loaded. `Auto` computes on the CPU, and
+//! moves to a GPU for the sizes at which that is measured to be faster, once the CPU has computed
+//! for longer than a GPU takes to start. The GPU computes in float32 only; `Auto` keeps float64 on
+//! the CPU.
 mod check;
 mod cpu;
 mod cuda;

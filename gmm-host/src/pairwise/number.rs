@@ -13,8 +13,8 @@ impl Number for f64 {}
 
 /// What this crate needs of a [`Number`].
 pub(crate) trait Compute: Real + Default {
-    /// The γ for which exp(−γ‖a − b‖²) of finite numbers needs no other element type: where ‖a − b‖² overflows it is 0, and
-    /// where ‖a − b‖² loses digits by underflow it is 1.
+    /// The γ for which exp(−γ‖a − b‖²) of finite numbers needs no other element type: where ‖a −
+    /// b‖² overflows it is 0, and where ‖a − b‖² loses digits by underflow it is 1.
     const GAMMA: RangeInclusive<f64>;
 
     /// The array, if the elements are float32.

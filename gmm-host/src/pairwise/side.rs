@@ -1,11 +1,12 @@
-//! Where a computation is made: on the device that the user names, or for `Auto` on the side that is measured to be faster.
+//! Where a computation is made: on the device that the user names, or for `Auto` on the side that
+//! is measured to be faster.
 use crate::{Device, Error, Result};
 use std::fmt;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// `Auto` has a GPU started when the CPU has computed for this long: what a process pays for a GPU, and a margin, because
-/// the number of computations to come is a guess.
+/// `Auto` has a GPU started when the CPU has computed for this long: what a process pays for a GPU,
+/// and a margin, because the number of computations to come is a guess.
 const GPU_START: Duration = Duration::from_millis(500);
 /// What the CPU does in this time stays there: a GPU needs about as long to answer at all.
 const QUICK: Duration = Duration::from_micros(15);
@@ -19,7 +20,8 @@ pub trait Task {
     /// The data on a GPU.
     type Gpu;
 
-    /// Fused multiply-adds, or numbers read: tasks of one resident set and of about the same size take about the same time.
+    /// Fused multiply-adds, or numbers read: tasks of one resident set and of about the same size
+    /// take about the same time.
     fn size(&self) -> usize;
     /// Whether a GPU has the element type.
     fn has_gpu(&self) -> bool;

@@ -6,20 +6,21 @@ use ndarray_npy::NpzReader;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Relative to the value, or to the second number times the largest of its array where the value is smaller than that
-/// (entries beside a constant column are zero but for rounding). Float64 in another order of summation, through up to
-/// 25 iterations; float32 data and float32 log-densities.
+/// Relative to the value, or to the second number times the largest of its array where the value is
+/// smaller than that (entries beside a constant column are zero but for rounding). Float64 in
+/// another order of summation, through up to 25 iterations; float32 data and float32 log-densities.
 const FLOAT64: (f64, f64) = (1e-8, 1e-4);
 const FLOAT32: (f64, f64) = (1e-4, 1.0);
 
-/// This package's folder, also where the tests run on another machine than the one they were built on.
+/// This package's folder, also where the tests run on another machine than the one they were built
+/// on.
 fn package() -> PathBuf {
     let built = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     if built.is_dir() { built } else { PathBuf::from(if Path::new("gmm-host").is_dir() { "gmm-host" } else { "." }) }
 }
 
-/// A file of real data that is not part of the repository (data/README.md says what it is): in the folder that
-/// `GMM_TEST_DATA` names, or in `shared/data` beside the repository.
+/// A file of real data that is not part of the repository (data/README.md says what it is): in the
+/// folder that `GMM_TEST_DATA` names, or in `shared/data` beside the repository.
 ///
 /// # Errors
 /// Where it was looked for.

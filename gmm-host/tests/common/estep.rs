@@ -24,9 +24,10 @@ fn deviations(truth: &Statistics) -> Array2<f64> {
     })
 }
 
-/// Compares statistics with a tolerance in natural units: the total weight for counts, the component's standard deviation for
-/// means, the diagonal's scatter (or that of a variance of one, where that is more) for scatter. Means of components with less
-/// than 1e-3 of the weight are not compared, because they are divided by the count.
+/// Compares statistics with a tolerance in natural units: the total weight for counts, the
+/// component's standard deviation for means, the diagonal's scatter (or that of a variance of one,
+/// where that is more) for scatter. Means of components with less than 1e-3 of the weight are not
+/// compared, because they are divided by the count.
 pub fn assert_statistics_agree(what: &str, got: &Statistics, truth: &Statistics, tolerance: f64) {
     let (weight, d) = (truth.weight(), truth.n_features());
     let close = |name: String, a: f64, b: f64, unit: f64| {
@@ -84,8 +85,8 @@ pub fn errors(got: &Statistics, truth: &Statistics) -> String {
     format!("counts {counts:.1e}, means {means:.1e}, scatter {scatter:.1e}")
 }
 
-/// An exponent of some hundreds has an absolute error of some 10⁻⁵ in float32, which is the relative error of a
-/// responsibility, and not the same for all samples.
+/// An exponent of some hundreds has an absolute error of some 10⁻⁵ in float32, which is the
+/// relative error of a responsibility, and not the same for all samples.
 pub const FLOAT32: f64 = 1e-4;
 
 /// Makes an evaluator of samples.
@@ -97,7 +98,8 @@ pub struct Subject {
     pub load: Load,
     /// Tolerance for float64 samples, for float32 ones see [`FLOAT32`] and the cases.
     pub float64: f64,
-    /// How far the log-likelihood of the statistics may be from the one that is evaluated by itself, relative: float64, float32.
+    /// How far the log-likelihood of the statistics may be from the one that is evaluated by
+    /// itself, relative: float64, float32.
     pub totals: (f64, f64),
 }
 
@@ -162,7 +164,8 @@ pub fn every_type_and_size(subjects: &[Subject]) {
 }
 
 pub fn narrow_clusters_far_from_each_other(subjects: &[Subject]) {
-    // 10⁴ standard deviations apart: variances as E[x²] − E[x]² in float32 would have no correct digit.
+    // 10⁴ standard deviations apart: variances as E[x²] − E[x]² in float32 would have no correct
+    // digit.
     let mut x = normal(40, 3000, 4, 0.0);
     let centres = [[0.0, 0.0, 0.0, 0.0], [1e4, -1e4, 0.0, 1e4], [-1e4, 1e4, 1e4, 0.0]];
     for (i, mut row) in x.outer_iter_mut().enumerate() {

@@ -1,8 +1,11 @@
-//! Groups of samples and fill values that lie as far from the other samples as the number types reach.
+//! Groups of samples and fill values that lie as far from the other samples as the number types
+//! reach.
 //!
-//! Tolerances: scores, totals, counts, means and moments are within 10⁻⁹ of those of the reference, relative to their scale: the
-//! log-density, or one if it is smaller; the number of samples; a standard deviation; and the second moments of the component. A mean is
-//! rounded besides, as its count is: to 10⁻¹³ of itself. A value that is filled in for a missing one is rounded as the mean.
+//! Tolerances: scores, totals, counts, means and moments are within 10⁻⁹ of those of the reference,
+//! relative to their scale: the log-density, or one if it is smaller; the number of samples; a
+//! standard deviation; and the second moments of the component. A mean is rounded besides, as its
+//! count is: to 10⁻¹³ of itself. A value that is filled in for a missing one is rounded as the
+//! mean.
 use super::precision::{Load, Test};
 use super::*;
 use gmm_host::Error;
@@ -21,8 +24,9 @@ pub const TESTS: &[Test] = &[
 const TOLERANCE: f64 = 1e-9;
 const DISTANCES: [f64; 12] = [10.0, 1e3, 1e4, 1e5, 1e7, 1e10, 1e13, 1e16, 1e20, 1e80, 1e160, 1e300];
 
-/// A mixture of all four types: of a component at the origin with variance 1, and one at `mean` with the variances `variances`; for
-/// `tied`, both have the latter. Features are correlated where the type has matrices.
+/// A mixture of all four types: of a component at the origin with variance 1, and one at `mean`
+/// with the variances `variances`; for `tied`, both have the latter. Features are correlated where
+/// the type has matrices.
 fn mixtures(mean: &[f64], variances: &[f64]) -> Vec<Mixture> {
     let d = mean.len();
     let means = Array2::from_shape_fn((2, d), |(c, j)| if c == 0 { 0.0 } else { mean[j] });
@@ -97,7 +101,8 @@ fn assert_true(load: Load, samples: Samples<'_>, m: &Mixture, what: &str) {
         _ => got.len() / k,
     };
     for (c, (got, expected)) in got.chunks(each).zip(expected.chunks(each)).enumerate() {
-        // A rounded value deviates from a mean whose other features deviate by about a standard deviation.
+        // A rounded value deviates from a mean whose other features deviate by about a standard
+        // deviation.
         let rounding = m.means().iter().fold(0.0, |most: f64, v| most.max(v.abs())) * n * f64::EPSILON / TOLERANCE;
         let scale = expected.iter().fold(1e-300, |most: f64, v| most.max(v.abs()));
         let scale = scale + if missing { rounding } else { 0.0 };
@@ -107,7 +112,8 @@ fn assert_true(load: Load, samples: Samples<'_>, m: &Mixture, what: &str) {
     }
 }
 
-/// Two groups, one of which lies around the origin and is narrow or not, while most samples are in the other one; or the reverse.
+/// Two groups, one of which lies around the origin and is narrow or not, while most samples are in
+/// the other one; or the reverse.
 fn groups_far_apart(load: Load) {
     for distance in DISTANCES {
         for (deviation, first) in [(1.0, 10), (1e-3, 10), (1e-3, 45)] {
@@ -117,7 +123,8 @@ fn groups_far_apart(load: Load) {
                 row.mapv_inplace(|v| if i < first { v } else { distance + deviation * v });
             }
             for m in mixtures(&[distance; 3], &[deviation * deviation; 3]) {
-                // Tied covariances are both narrow: samples around the origin are some thousand deviations away.
+                // Tied covariances are both narrow: samples around the origin are some thousand
+                // deviations away.
                 assert_true(
                     load,
                     Samples::from_f64(x.view()).unwrap(),
@@ -161,7 +168,8 @@ fn fill_values_and_missing_values(load: Load) {
     }
 }
 
-/// The samples are exact in float32; where its digits suffice, its tolerances are those of `precision`.
+/// The samples are exact in float32; where its digits suffice, its tolerances are those of
+/// `precision`.
 fn float32_samples_far_apart(load: Load) {
     for fill in [1e6f32, 1e10, 1e15, 1e20, 1e37] {
         let x = with_fill(200, fill.into()).mapv(|v| v as f32);
@@ -171,8 +179,8 @@ fn float32_samples_far_apart(load: Load) {
     }
 }
 
-/// One sample costs the others nothing: its log-likelihood is that of float64, finite or not. An E-step, whose responsibilities it has
-/// none of, says which sample it is.
+/// One sample costs the others nothing: its log-likelihood is that of float64, finite or not. An
+/// E-step, whose responsibilities it has none of, says which sample it is.
 fn a_sample_infinitely_far_away(load: Load) {
     let mut x = normal(9, 50, 3);
     for (far, finite) in [(1e20f32, true), (3e38, true)] {
@@ -211,7 +219,8 @@ fn a_sample_infinitely_far_away(load: Load) {
     }
 }
 
-/// Equal samples far from the mean that their component had before: their variance is zero, not the rounding of the distance's square.
+/// Equal samples far from the mean that their component had before: their variance is zero, not the
+/// rounding of the distance's square.
 fn samples_that_have_just_become_a_component(load: Load) {
     for distance in [1e3, 1e6, 1e12] {
         let mut x = normal(13, 60, 2);
@@ -227,7 +236,8 @@ fn samples_that_have_just_become_a_component(load: Load) {
             let expected = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap()).statistics(&m).unwrap();
             let (got, expected) = (statistics.scatter().iter(), expected.scatter().iter());
             for (got, expected) in got.zip(expected) {
-                // The first component's moments are of some units; those of the second are the rest that has a share in it.
+                // The first component's moments are of some units; those of the second are the rest
+                // that has a share in it.
                 assert!((got - expected).abs() <= 1e-9 * expected.abs().max(1.0), "{distance}: {got} for {expected}");
             }
         }

@@ -15,8 +15,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-/// The configuration of every property test. The cases are the same in each run. A case that fails is written to a file with
-/// the ending `.proptest-regressions` beside the test's source, to be committed, and is tried first from then on.
+/// The configuration of every property test. The cases are the same in each run. A case that fails
+/// is written to a file with the ending `.proptest-regressions` beside the test's source, to be
+/// committed, and is tried first from then on.
 pub fn proptest_config() -> proptest::test_runner::Config {
     use proptest::test_runner::{Config, FileFailurePersistence, RngSeed};
     Config {
@@ -87,7 +88,8 @@ pub struct Backend {
     pub float32: bool,
 }
 
-/// The backends that every machine can run. [`CUDA_BACKENDS`] are the others; a new backend is added to one of the two.
+/// The backends that every machine can run. [`CUDA_BACKENDS`] are the others; a new backend is
+/// added to one of the two.
 pub const BACKENDS: &[Backend] = &[
     Backend { name: "reference", load: |s| Box::new(ReferenceEvaluator::new(s)), float32: false },
     Backend { name: "cpu, float64", load: |s| Box::new(CpuEvaluator::new(s).unwrap()), float32: false },

@@ -1,7 +1,8 @@
 //! float32 samples whose log-densities need more digits than float32 has.
 //!
-//! Tolerances: a sample's log-density within 10⁻³ (what `Operation::LogLikelihood` promises near a component) or 10⁻⁶ of
-//! itself where it is far from all components; a mean log-likelihood in EM falls by no more than 10⁻⁶.
+//! Tolerances: a sample's log-density within 10⁻³ (what `Operation::LogLikelihood` promises near a
+//! component) or 10⁻⁶ of itself where it is far from all components; a mean log-likelihood in EM
+//! falls by no more than 10⁻⁶.
 use super::*;
 use gmm_host::{Fit, GaussianMixtureParams, Operation, Precision};
 use ndarray::{arr1, s};
@@ -30,8 +31,8 @@ fn rounded(x: &Array2<f64>) -> Array2<f32> {
     x.mapv(|v| v as f32)
 }
 
-/// Scores, total and E-step against the reference, which sees the same float32 numbers; the counts of the components within
-/// `count` of a sample.
+/// Scores, total and E-step against the reference, which sees the same float32 numbers; the counts
+/// of the components within `count` of a sample.
 #[track_caller]
 fn assert_true(load: Load, x: &Array2<f32>, m: &Mixture, precision: Precision, count: f64, what: &str) {
     let samples = || Samples::from_f32(x.view()).unwrap();
@@ -45,7 +46,8 @@ fn assert_true(load: Load, x: &Array2<f32>, m: &Mixture, precision: Precision, c
         assert!((v - t).abs() <= allowed(*t), "{what}, sample {i}: {v} for {t}");
     }
     let (total, expected) = (e.log_likelihood(m).unwrap(), expected.sum());
-    // Rounding is independent from sample to sample, so that a total is off by far less than N samples' tolerances.
+    // Rounding is independent from sample to sample, so that a total is off by far less than N
+    // samples' tolerances.
     let allowed = 1e-3 * (x.nrows() as f64).sqrt() + 1e-6 * expected.abs();
     assert!((total - expected).abs() <= allowed, "{what}: total {total} for {expected}");
     let (s, t) = (e.statistics(m).unwrap(), truth.statistics(m).unwrap());
@@ -122,11 +124,13 @@ fn nearly_singular_covariances(load: Load) {
     }
 }
 
-/// An ordinary component far from the mean of the samples, but not from most of them, stays in float32.
+/// An ordinary component far from the mean of the samples, but not from most of them, stays in
+/// float32.
 fn an_outlier_costs_the_others_nothing(load: Load) {
     let x = rounded(&with_outlier(500, 4, 1e8));
     for t in CovarianceType::ALL {
-        // Which component the outlier belongs to, 10⁸ deviations away from all, float32 cannot tell: one sample.
+        // Which component the outlier belongs to, 10⁸ deviations away from all, float32 cannot
+        // tell: one sample.
         assert_true(load, &x, &mixture(6, t, 3, 4, 0.0), Precision::Float32, 1.0, &format!("outlier, {t}"));
     }
 }
@@ -145,7 +149,8 @@ fn a_fit_with_an_outlier(load: Load) {
     let truth = reference(x.mapv(f64::from).view()).log_likelihood(&fit.mixture).unwrap();
     let total = load(Samples::from_f32(x.view()).unwrap()).log_likelihood(&fit.mixture).unwrap();
     assert!((total - truth).abs() <= 1e-3 * 500f64.sqrt(), "{total} for {truth}");
-    // The four columns are standard normal: −½·4·ln(2πe) = −5.7 a sample, and the outlier has a component of its own.
+    // The four columns are standard normal: −½·4·ln(2πe) = −5.7 a sample, and the outlier has a
+    // component of its own.
     assert!(total / 500.0 > -6.5, "{}", total / 500.0);
 }
 

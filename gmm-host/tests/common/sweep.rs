@@ -1,5 +1,6 @@
-//! The E-step under missing values once more, written down sample by sample with the sweep operator (Little and Rubin,
-//! Statistical Analysis with Missing Data, section 7.4.3): it shares no code and no factorisation with the library.
+//! The E-step under missing values once more, written down sample by sample with the sweep operator
+//! (Little and Rubin, Statistical Analysis with Missing Data, section 7.4.3): it shares no code and
+//! no factorisation with the library.
 use gmm_host::{CentredSums, CovarianceType, Covariances, Mixture, Statistics};
 use ndarray::{Array1, Array2, Array3, ArrayView1, Axis};
 

@@ -1,4 +1,5 @@
-//! Arrays in the memory of a real device. Whatever is computed of them has the bits that it has of the same samples from the host.
+//! Arrays in the memory of a real device. Whatever is computed of them has the bits that it has of
+//! the same samples from the host.
 use crate::common::{blobs, mixture};
 use crate::gpu_harness::Test;
 use cust::context::Context;
@@ -71,7 +72,8 @@ fn upload<T: Number>(x: ArrayView2<'_, T>) -> (DeviceBuffer<T>, *const T) {
 fn on_device<T: Number>(x: ArrayView2<'_, T>) -> DeviceArray {
     let (buffer, pointer) = upload(x);
     let strides = [x.strides()[0], x.strides()[1]];
-    // SAFETY: the buffer has all elements between the first and the last; it has been written, and nobody writes to it.
+    // SAFETY: the buffer has all elements between the first and the last; it has been written, and
+    // nobody writes to it.
     unsafe { DeviceArray::new(pointer.cast(), T::ELEMENT, x.dim().into(), strides, 0, Arc::new(buffer)) }.unwrap()
 }
 
@@ -83,7 +85,8 @@ fn from_host<'a>(samples: Samples<'a>) -> CudaEvaluator<'a> {
     CudaEvaluator::new(samples, 0, &CudaOptions::default()).unwrap()
 }
 
-/// The same samples by rows, by columns, every other row and column of a larger array, and backwards.
+/// The same samples by rows, by columns, every other row and column of a larger array, and
+/// backwards.
 fn layouts<T: Number>(x: &Array2<f64>) -> Vec<Array2<T>> {
     let (n, d) = x.dim();
     let by_rows = x.mapv(T::of);
@@ -165,7 +168,8 @@ fn fits() {
     }
 }
 
-/// A mixture for which float32 has too few digits: its components are narrow and far from the centre of the samples.
+/// A mixture for which float32 has too few digits: its components are narrow and far from the
+/// centre of the samples.
 fn narrow() -> (Array2<f32>, Mixture) {
     let x = Array2::from_shape_fn((4000, 2), |(i, _)| {
         (if i % 2 == 0 { 1000.0f32 } else { -1000.0 }) + (i as f32).sin() * 1e-2

@@ -1,11 +1,12 @@
 //! The CUDA backend on a real device, against the float64 reference.
 //!
-//! Tolerances, unless a test states its own: with f32's unit u = 2⁻²⁴, a sample's log-likelihood collects about 2·D
-//! roundings, each of a few times u of numbers no larger than max(|log p|, 1) where samples and means are within a few
-//! standard deviations of the data's centre; they are random. So e = 16·√(D + 4)·u·max(|log p|, 1) bounds a sample, and
-//! Σe/√N + max e + 5·10⁻⁸·N a total: the last is the target of 0.05 at N = 10⁶, for the mean error of the approximate
-//! exponential, of which the host takes back what is common to all arguments. One sample left out or counted twice of up
-//! to 5000 is farther away than that.
+//! Tolerances, unless a test states its own: with f32's unit u = 2⁻²⁴, a sample's log-likelihood
+//! collects about 2·D roundings, each of a few times u of numbers no larger than max(|log p|, 1)
+//! where samples and means are within a few standard deviations of the data's centre; they are
+//! random. So e = 16·√(D + 4)·u·max(|log p|, 1) bounds a sample, and Σe/√N + max e + 5·10⁻⁸·N a
+//! total: the last is the target of 0.05 at N = 10⁶, for the mean error of the approximate
+//! exponential, of which the host takes back what is common to all arguments. One sample left out
+//! or counted twice of up to 5000 is farther away than that.
 use crate::common::{normal, reference};
 use crate::gpu_harness::{Test, warpgroups};
 use cust::module::Module;
@@ -94,7 +95,8 @@ fn the_driver_takes_every_kernel() {
     }
 }
 
-/// Every kernel that takes the shape gives the reference's total; the others say that they do not take it.
+/// Every kernel that takes the shape gives the reference's total; the others say that they do not
+/// take it.
 fn compare_all(shapes: &[(usize, usize, usize)]) {
     for (i, &(n, d, k)) in shapes.iter().enumerate() {
         let (x, wide) = data(i as u64, n, d);
@@ -129,8 +131,9 @@ fn large_k_and_d() {
     compare_all(&[(5003, 200, 300), (515, 1024, 70), (301, 16, 2000)]);
 }
 
-/// Each instance of `small_k` for full and tied covariances, with even and odd K, of sizes that fit no tile, and far from the origin. A product with a
-/// triangle adds D roundings to each t, of which the tolerance has as many already.
+/// Each instance of `small_k` for full and tied covariances, with even and odd K, of sizes that fit
+/// no tile, and far from the origin. A product with a triangle adds D roundings to each t, of which
+/// the tolerance has as many already.
 fn totals_of_few_matrices_agree() {
     let mut shapes: Vec<_> = (1..=16).map(|d| (1003 + d, d, 1 + d % 8)).collect();
     shapes.extend([(1, 1, 1), (1, 13, 8), (3, 13, 8), (4, 16, 8), (70_001, 13, 8), (20_011, 15, 7)]);
@@ -171,7 +174,8 @@ fn the_choice_agrees_on_every_size_class() {
     }
 }
 
-/// float64 data 10⁴ standard deviations from the origin: centred before it is rounded, it loses nothing.
+/// float64 data 10⁴ standard deviations from the origin: centred before it is rounded, it loses
+/// nothing.
 fn far_from_the_origin() {
     let (n, d, k) = (10_007, 13, 8);
     let x = normal(5, n, d, 1e4);
@@ -187,8 +191,9 @@ fn far_from_the_origin() {
     }
 }
 
-/// Samples 1000 standard deviations away, alone and beside near ones: finite and right to 10⁻⁶ of their size, which
-/// is f32's relative rounding of a square and of the coordinates it comes from, with a margin.
+/// Samples 1000 standard deviations away, alone and beside near ones: finite and right to 10⁻⁶ of
+/// their size, which is f32's relative rounding of a square and of the coordinates it comes from,
+/// with a margin.
 fn far_samples_are_finite() {
     let (n, d, k) = (4001, 5, 6);
     let (mut x, _) = data(7, n, d);
@@ -204,7 +209,8 @@ fn far_samples_are_finite() {
     }
 }
 
-/// A component of weight zero right on the data, while the others are 30 standard deviations away: to 10⁻⁶ relative.
+/// A component of weight zero right on the data, while the others are 30 standard deviations away:
+/// to 10⁻⁶ relative.
 fn weight_zero_contributes_nothing() {
     let (x, _) = data(9, 1001, 3);
     let x = x + 30.0;
@@ -251,11 +257,13 @@ fn a_batch_equals_its_sets() {
     assert!(cuda.log_likelihood_batch(&[]).unwrap().is_empty());
 }
 
-/// With a fixed reference a set's total has the same bits alone, in any place of a batch of any size, and beside sets that are far from the
-/// reference; to the tolerance of float32 it is the truth: far from all samples 10⁻⁷ of it, for the roundings of parameters that all samples
-/// have in common do not average.
+/// With a fixed reference a set's total has the same bits alone, in any place of a batch of any
+/// size, and beside sets that are far from the reference; to the tolerance of float32 it is the
+/// truth: far from all samples 10⁻⁷ of it, for the roundings of parameters that all samples have in
+/// common do not average.
 fn a_fixed_reference_makes_a_total_a_function_of_its_set() {
-    // So many samples that the warpgroups are much faster than the other kernels, whatever else the machine does.
+    // So many samples that the warpgroups are much faster than the other kernels, whatever else the
+    // machine does.
     let (n, k, d) = (200_011, 8, 13);
     let (x, wide) = data(14, n, d);
     let reference_set = diag(300, k, d, 0.0);
@@ -289,7 +297,8 @@ fn a_fixed_reference_makes_a_total_a_function_of_its_set() {
     }
 }
 
-/// The same evaluator, and another one told to use the variant that the first one chose, give the same bits.
+/// The same evaluator, and another one told to use the variant that the first one chose, give the
+/// same bits.
 fn the_same_bits_twice() {
     for (n, d, k) in [(100, 13, 8), (200_003, 13, 8), (30_001, 30, 20)] {
         let (x, _) = data(12, n, d);
@@ -321,15 +330,19 @@ fn speech(n: usize) -> (Mixture, Array2<f32>) {
     (mixture, x)
 }
 
-/// Log-likelihoods that the matrix units give: those of E-steps, and totals of so much arithmetic that an E-step's first kernels give them sooner than others do. Each is
-/// within 10⁻⁷ of itself. Of up to 10⁶ samples of the mixture, the differences of those of parameter sets 10⁻³ apart are within 0.04, twice the deviation that is
-/// expected at most where totals are asked for; here they were up to 0.024 off, and those of float32's own kernels 0.025. A mixture that would
-/// lose digits is left to the other kernels. The truth is the CPU's in float64, which other tests compare with the reference.
+/// Log-likelihoods that the matrix units give: those of E-steps, and totals of so much arithmetic
+/// that an E-step's first kernels give them sooner than others do. Each is within 10⁻⁷ of itself.
+/// Of up to 10⁶ samples of the mixture, the differences of those of parameter sets 10⁻³ apart are
+/// within 0.04, twice the deviation that is expected at most where totals are asked for; here they
+/// were up to 0.024 off, and those of float32's own kernels 0.025. A mixture that would lose digits
+/// is left to the other kernels. The truth is the CPU's in float64, which other tests compare with
+/// the reference.
 fn likelihoods_of_the_matrix_units() {
     if !warpgroups() {
         return;
     }
-    /// The mixture with means moved by about `step` deviations, and variances multiplied by 1 + `step`.
+    /// The mixture with means moved by about `step` deviations, and variances multiplied by 1 +
+    /// `step`.
     fn beside(mixture: &Mixture, step: f64) -> Mixture {
         let mut moved = mixture.means().to_owned();
         moved.indexed_iter_mut().for_each(|((c, j), v)| *v += step * ((c * 31 + j * 7) as f64).sin());
@@ -390,8 +403,8 @@ fn likelihoods_of_the_matrix_units() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The targets: a total over 10⁶ samples within 0.05, the difference of the totals of two parameter sets 10⁻³ apart
-/// within 0.02, the total within 10⁻⁷ relative anywhere.
+/// The targets: a total over 10⁶ samples within 0.05, the difference of the totals of two parameter
+/// sets 10⁻³ apart within 0.02, the total within 10⁻⁷ relative anywhere.
 fn a_million_samples_near_a_fit() {
     let (mixture, x) = speech(1_000_000);
     let near = {
@@ -443,8 +456,8 @@ fn a_million_samples_near_a_fit() {
     }
 }
 
-/// Data that passes through the device in chunks gives what resident data gives. Both differ from the truth by their own
-/// rounding only, so twice the tolerance holds between them.
+/// Data that passes through the device in chunks gives what resident data gives. Both differ from
+/// the truth by their own rounding only, so twice the tolerance holds between them.
 fn chunks_equal_the_whole() {
     let (n, d, k) = (100_003, 13, 8);
     let (x, _) = data(14, n, d);
@@ -454,7 +467,8 @@ fn chunks_equal_the_whole() {
     assert!(whole.is_resident());
     let truth = whole.score_samples(&mixture).unwrap();
     let bound = 2.0 * tolerances(&truth, d).0;
-    // 512·13·4·2 bytes is the smallest limit: 196 chunks of 512 samples. The others: 3 chunks, and a few.
+    // 512·13·4·2 bytes is the smallest limit: 196 chunks of 512 samples. The others: 3 chunks, and
+    // a few.
     for limit in [512 * 13 * 8, 5_200_000, 4_000_000, 1_000_000] {
         let options = CudaOptions::default().with_memory_limit(limit);
         let mut chunked = CudaEvaluator::new(Samples::from_f32(x.view()).unwrap(), 0, &options).unwrap();
@@ -495,7 +509,8 @@ fn samples_are_scored_and_read_back() {
         let back = cuda.rows(&rows).unwrap();
         for (r, &row) in rows.iter().enumerate() {
             for j in 0..d {
-                // Rounded around the centre, in units of at most 2⁻²⁴ of the largest deviation (below 8 here).
+                // Rounded around the centre, in units of at most 2⁻²⁴ of the largest deviation
+                // (below 8 here).
                 assert_near("row", back.x[[r, j]], wide[[row, j]], 8.0 * 2f64.powi(-24));
             }
         }
@@ -537,8 +552,8 @@ fn requests_that_cannot_be_met_are_refused() {
     assert!(cuda.log_likelihood(&diag(1, 2, 3, 0.0)).unwrap().is_finite());
 }
 
-/// Each statistic in its own unit (means in standard deviations of the component), with the tolerance of all E-steps in
-/// float32.
+/// Each statistic in its own unit (means in standard deviations of the component), with the
+/// tolerance of all E-steps in float32.
 fn statistics_agree_for_each_covariance_type() {
     use CovarianceType::{Diag, Full, Spherical, Tied};
     for (i, (n, d, k)) in [
@@ -596,7 +611,8 @@ fn two_threads_with_an_evaluator_each() {
     }
 }
 
-/// Four threads evaluate the same resident samples, each by an evaluator of its own, to the bits of one; so it is with chunks.
+/// Four threads evaluate the same resident samples, each by an evaluator of its own, to the bits of
+/// one; so it is with chunks.
 fn evaluators_share_resident_samples() {
     let (x, _) = data(31, 60_001, 7);
     let mixtures: Vec<_> = (0..4).map(|i| diag(32 + i, 4, 7, 0.0)).collect();
@@ -621,8 +637,9 @@ fn evaluators_share_resident_samples() {
     }
 }
 
-/// Threads that load the same kernel at the same time, and launch it with more and with less dynamic shared memory than a
-/// kernel has without asking (48 KiB), all succeed: no thread may set a limit below what another one needs.
+/// Threads that load the same kernel at the same time, and launch it with more and with less
+/// dynamic shared memory than a kernel has without asking (48 KiB), all succeed: no thread may set
+/// a limit below what another one needs.
 fn threads_load_kernels_at_once() {
     let shapes = ["tiled16/1:256x1:all", "tiled16/1:128x1:all", "tiled16/1:64x1:all", "tiled16/2:256x1:all"];
     // A size that no other test has evaluated yet with this kernel.
@@ -645,8 +662,8 @@ fn threads_load_kernels_at_once() {
     });
 }
 
-/// Totals, batches and scores of full and tied covariances and of weighted samples come from the tiled kernels, not from the
-/// general ones, and are right.
+/// Totals, batches and scores of full and tied covariances and of weighted samples come from the
+/// tiled kernels, not from the general ones, and are right.
 fn float32_likelihoods_have_fast_kernels() {
     for (i, (n, d, k)) in
         [(1, 1, 1), (5003, 13, 8), (3001, 17, 3), (777, 40, 18), (2049, 8, 33)].into_iter().enumerate()
@@ -704,7 +721,8 @@ fn kernels_are_timed_and_choices_remembered() {
     assert_eq!(*own.unwrap().1, cuda.describe().kernel);
 }
 
-/// The talk's data stays on the CPU where it is small, and goes to the GPU where it is large; both give the truth.
+/// The talk's data stays on the CPU where it is small, and goes to the GPU where it is large; both
+/// give the truth.
 fn auto_takes_the_faster_side() {
     for (n, device) in [(50, "cpu"), (1_000_000, "cuda:0")] {
         let (x, wide) = data(25, n, 13);

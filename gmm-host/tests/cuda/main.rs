@@ -1,5 +1,6 @@
-//! The CUDA backend on a real device. They are one test program, which links the library once; a test's name begins with that of its
-//! module, and an argument selects by name: `shapes::` runs one module.
+//! The CUDA backend on a real device. They are one test program, which links the library once; a
+//! test's name begins with that of its module, and an argument selects by name: `shapes::` runs one
+//! module.
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../gpu_harness/mod.rs"]

@@ -1,7 +1,9 @@
-//! Random-walk Metropolis on a real device: its densities against the float64 reference, and its decisions.
+//! Random-walk Metropolis on a real device: its densities against the float64 reference, and its
+//! decisions.
 //!
-//! Tolerances as in `cuda.rs`: e = 16·√(D + 4)·u·max(|log p|, 1) for a sample, with u = 2⁻²⁴, and Σe/√N + max e + 5·10⁻⁸·N
-//! for a total. The prior is computed in float64: right to 10⁻¹⁴ of its size.
+//! Tolerances as in `cuda.rs`: e = 16·√(D + 4)·u·max(|log p|, 1) for a sample, with u = 2⁻²⁴, and
+//! Σe/√N + max e + 5·10⁻⁸·N for a total. The prior is computed in float64: right to 10⁻¹⁴ of its
+//! size.
 use crate::common::{normal, reference};
 use crate::gpu_harness::Test;
 use gmm_host::{
@@ -42,7 +44,8 @@ fn target(seed: u64, k: usize, d: usize, spherical: bool) -> MetropolisTarget {
     MetropolisTarget { n_components: k, n_features: d, spherical, prior }
 }
 
-/// Steps made in advance, which are proposed `portion` at a time, and the densities of their proposals.
+/// Steps made in advance, which are proposed `portion` at a time, and the densities of their
+/// proposals.
 struct Steps {
     rows: Vec<f64>,
     width: usize,
@@ -113,7 +116,8 @@ fn truth(x: &Array2<f32>, target: &MetropolisTarget, theta: &[f64]) -> (f64, f64
     (samples.sum() + target.log_prior(theta, &mixture), bound + 1e-10)
 }
 
-/// Makes the steps and compares each density with the reference. The decisions follow from the densities.
+/// Makes the steps and compares each density with the reference. The decisions follow from the
+/// densities.
 fn compare(what: &str, x: &Array2<f32>, target: &MetropolisTarget, count: usize, kernel: Option<&str>) {
     let mut cuda = evaluator(x, kernel);
     let mut point = point(7, target);
@@ -141,7 +145,8 @@ fn every_shape_agrees_with_the_reference() {
             }
         }
     }
-    // The samples of a block are resident as a whole, in part, and hardly at all, in grids of several shapes.
+    // The samples of a block are resident as a whole, in part, and hardly at all, in grids of
+    // several shapes.
     for n in [70_001, 300_007, 1_000_003] {
         compare(&format!("N={n}"), &data(3, n, 13), &target(4, 8, 13, false), 4, None);
     }
@@ -173,12 +178,14 @@ fn portions_and_other_work_change_nothing() {
         for portion in [1, 7, usize::MAX] {
             assert_eq!(whole, densities(&mut cuda, portion), "N={n} in portions of {portion}");
         }
-        // With a given kernel and shape, as in a resumed run, and after other work on the same evaluator.
+        // With a given kernel and shape, as in a resumed run, and after other work on the same
+        // evaluator.
         let mut pinned = evaluator(&x, Some(&kernel));
         pinned.log_likelihood(&target.mixture(&start).unwrap()).unwrap();
         assert_eq!(whole, densities(&mut pinned, 64), "N={n} pinned");
         assert_eq!(pinned.describe().kernel, kernel);
-        // A density is a function of the point alone: the last proposal's is evaluated again by itself.
+        // A density is a function of the point alone: the last proposal's is evaluated again by
+        // itself.
         let mut here = start.clone();
         let (mut at, steps) = (density, Steps::random(12, &target, n, 1500));
         let mut last = here.clone();
@@ -210,7 +217,8 @@ fn impossible_proposals_are_rejected() {
     }
 }
 
-/// At N = 10⁶ the noise of a log-ratio is below 0.02, and decisions differ only where log u is closer to it than that.
+/// At N = 10⁶ the noise of a log-ratio is below 0.02, and decisions differ only where log u is
+/// closer to it than that.
 fn decisions_at_a_million_samples_are_the_references() {
     let (n, d, k) = (1_000_000, 13, 8);
     let generator = crate::common::mixture(17, CovarianceType::Diag, k, d, 0.0);

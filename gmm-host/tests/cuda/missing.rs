@@ -1,4 +1,5 @@
-//! The CUDA backend on samples with missing values, on a real device. The float64 reference is the truth.
+//! The CUDA backend on samples with missing values, on a real device. The float64 reference is the
+//! truth.
 //!
 //! Tolerances: float64 10⁻¹⁰ relative; float32 as each test says.
 use crate::common::{Backend, CUDA_BACKENDS, assert_all_close, assert_close, blobs, estep, mixture, normal};
@@ -53,8 +54,9 @@ fn samples<'a>(backend: &Backend, x: &Array2<f64>, w: Option<&'a Array1<f64>>) -
     }
 }
 
-/// Compares everything that an evaluator says with the reference. `unit`: the error of a sample's log-likelihood, relative to its size and
-/// to √D, that is allowed; `statistics`: that of the statistics.
+/// Compares everything that an evaluator says with the reference. `unit`: the error of a sample's
+/// log-likelihood, relative to its size and to √D, that is allowed; `statistics`: that of the
+/// statistics.
 fn check(what: &str, e: &mut dyn Evaluator, samples: &Samples<'_>, m: &Mixture, unit: f64, statistics: f64) {
     let mut truth = ReferenceEvaluator::new(samples.clone());
     let unit = unit * (m.n_features() as f64 + 4.0).sqrt();
@@ -91,8 +93,8 @@ fn check(what: &str, e: &mut dyn Evaluator, samples: &Samples<'_>, m: &Mixture, 
     assert_eq!(shared.statistics(m).unwrap(), got, "{what}");
 }
 
-/// Of [`check`], for a backend. In float32 the statistics are those of the matrix units, whose roundings hardly average in a component of a
-/// hundred samples.
+/// Of [`check`], for a backend. In float32 the statistics are those of the matrix units, whose
+/// roundings hardly average in a component of a hundred samples.
 fn tolerances(backend: &Backend) -> (f64, f64) {
     (backend.tolerance(1e-14, 16.0 * 2f64.powi(-24)), backend.tolerance(1e-10, 1e-4))
 }
@@ -145,7 +147,8 @@ fn narrow_and_far_components_agree() {
             for backend in CUDA_BACKENDS {
                 let samples = samples(backend, &x, None);
                 let what = format!("{}, {t} N={n} D={d} K={k}", backend.name);
-                // In float32, deviations are differences of numbers of some hundreds of standard deviations: 2⁻²⁴ of these.
+                // In float32, deviations are differences of numbers of some hundreds of standard
+                // deviations: 2⁻²⁴ of these.
                 let (unit, statistics) = (backend.tolerance(1e-12, 4e-4), backend.tolerance(1e-9, 1e-4));
                 check(&what, (backend.load)(samples.clone()).as_mut(), &samples, &m, unit, statistics);
             }
@@ -171,7 +174,8 @@ fn far_samples_and_dead_components() {
                 let mut e = (backend.load)(samples.clone());
                 let (unit, statistics) = tolerances(backend);
                 let what = format!("{}, {t} D={d}", backend.name);
-                // The far samples take a part in the scatter of 10⁶ variances, with a rounding of their own.
+                // The far samples take a part in the scatter of 10⁶ variances, with a rounding of
+                // their own.
                 check(&what, e.as_mut(), &samples, &m, 4.0 * unit, 10.0 * statistics);
                 assert_eq!(e.statistics(&m).unwrap().counts()[0], 0.0, "{what}");
                 assert!(e.predict(&m).unwrap().iter().all(|label| *label != 0), "{what}");

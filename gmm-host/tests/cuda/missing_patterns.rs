@@ -1,7 +1,8 @@
 //! Samples with missing values under covariances with matrices, on a real device.
 //!
-//! Tolerances: 10⁻¹⁰ of the sums' size in float64, where both sides add the same terms in another order; 2·10⁻⁵ in float32, whose samples are
-//! rounded to 2⁻²⁴ of their size and whose exponents collect some tens of roundings. A row left out or counted twice is 10⁻³ or more.
+//! Tolerances: 10⁻¹⁰ of the sums' size in float64, where both sides add the same terms in another
+//! order; 2·10⁻⁵ in float32, whose samples are rounded to 2⁻²⁴ of their size and whose exponents
+//! collect some tens of roundings. A row left out or counted twice is 10⁻³ or more.
 use crate::common::{assert_all_close, assert_close, assert_statistics_close, mixture, normal};
 use crate::gpu_harness::Test;
 use gmm_host::{

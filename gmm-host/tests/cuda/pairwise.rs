@@ -38,7 +38,8 @@ fn error_in_norm(got: &Array2<f32>, truth: &Array2<f64>) -> f64 {
     (error / truth.iter().map(|v| v * v).sum::<f64>()).sqrt()
 }
 
-/// The matrix units truncate: over 40,000 positive numbers a bias of each sum would show most. The promised 10⁻⁶.
+/// The matrix units truncate: over 40,000 positive numbers a bias of each sum would show most. The
+/// promised 10⁻⁶.
 fn truncation_does_not_add_up() {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let mut positive =
@@ -52,7 +53,8 @@ fn truncation_does_not_add_up() {
     assert!(error < 1e-6, "{error:e}");
 }
 
-/// Some hundreds of vectors and many thousands are computed in tiles of different sizes, which for rows so short are not divided.
+/// Some hundreds of vectors and many thousands are computed in tiles of different sizes, which for
+/// rows so short are not divided.
 fn tiles_of_all_sizes_give_the_same_bits() {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
     let mut normal = |n| Array2::from_shape_simple_fn((n, 70), || rng.sample::<f32, _>(StandardNormal));
@@ -65,7 +67,8 @@ fn tiles_of_all_sizes_give_the_same_bits() {
     }
 }
 
-/// Where there are few tiles of long rows, the blocks of a tile leave sums, and the last of them, which is any of them, adds these up.
+/// Where there are few tiles of long rows, the blocks of a tile leave sums, and the last of them,
+/// which is any of them, adds these up.
 fn divided_tiles_give_the_same_bits_every_time() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     for (n, d, m) in [(64, 1000, 1000), (250, 1000, 1000), (33, 9999, 65), (700, 1000, 1000)] {

@@ -1,5 +1,5 @@
-//! Samples divided over several devices, on a real machine: the GPU and the CPU, and all GPUs where there is more than one.
-//! The float64 reference is the truth.
+//! Samples divided over several devices, on a real machine: the GPU and the CPU, and all GPUs where
+//! there is more than one. The float64 reference is the truth.
 use crate::common::{assert_close, blobs, mixture, reference};
 use crate::gpu_harness::Test;
 use gmm_host::{CovarianceType, Device, Evaluator, GaussianMixtureParams, LoadOptions, Samples, cuda_devices, load};
@@ -73,7 +73,8 @@ fn fits_and_bits_repeat() {
     }
 }
 
-/// Long evaluations, for which `auto` tries all GPUs where there are several; whether it stays there is what it measures.
+/// Long evaluations, for which `auto` tries all GPUs where there are several; whether it stays
+/// there is what it measures.
 fn auto_agrees_on_however_many() {
     let x = blobs(94, 1_000_000, 16).mapv(|v| v as f32);
     let m = mixture(95, CovarianceType::Full, 32, 16, 0.0);

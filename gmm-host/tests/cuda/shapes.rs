@@ -1,5 +1,5 @@
-//! The CUDA backend beyond its fast kernels, on a real device: float64, sample weights, every covariance type, any K and D,
-//! fits. The reference is the truth, and scikit-learn's fits.
+//! The CUDA backend beyond its fast kernels, on a real device: float64, sample weights, every
+//! covariance type, any K and D, fits. The reference is the truth, and scikit-learn's fits.
 //!
 //! Tolerances: float64 10⁻¹⁰ relative; float32 as each test says.
 use crate::common::estep::{self, Subject};
@@ -51,7 +51,8 @@ fn cuda() -> Vec<Subject> {
         load: Box::new(move |samples| Box::new(evaluator(samples, limit))),
         // Sums of float64 numbers over parts and slices, in another order.
         float64: 1e-10,
-        // Different kernels, which round differently: 10⁻³ of a sample where clusters are 10⁴ of their widths apart.
+        // Different kernels, which round differently: 10⁻³ of a sample where clusters are 10⁴ of
+        // their widths apart.
         totals: (1e-12, 1e-5),
     };
     vec![subject("cuda", None), subject("cuda in chunks", Some(2 * 8 * 512 * 72))]
@@ -62,8 +63,8 @@ fn weights(n: usize) -> Array1<f64> {
     Array1::from_shape_fn(n, |i| if i % 7 == 3 { 0.0 } else { 0.01 + (i % 11) as f64 })
 }
 
-/// Bound of a total's error, given the samples' log-likelihoods: in float32 some units of 2⁻²⁴ of each of a few roundings
-/// a feature, of numbers of the size of the exponent.
+/// Bound of a total's error, given the samples' log-likelihoods: in float32 some units of 2⁻²⁴ of
+/// each of a few roundings a feature, of numbers of the size of the exponent.
 fn bound(backend: &Backend, scores: &Array1<f64>, weights: Option<&Array1<f64>>, d: usize) -> f64 {
     let unit = backend.tolerance(1e-14, 16.0 * 2f64.powi(-24)) * (d as f64 + 4.0).sqrt();
     scores.iter().enumerate().map(|(i, v)| unit * v.abs().max(1.0) * weights.map_or(1.0, |w| w[i])).sum::<f64>()
@@ -153,10 +154,12 @@ fn large_k_and_d() {
     }
 }
 
-/// The E-step on the matrix units, at sizes that fit no tile, on random and on real data, and far from the origin.
+/// The E-step on the matrix units, at sizes that fit no tile, on random and on real data, and far
+/// from the origin.
 ///
-/// Tolerances: responsibilities are rounded by 2⁻¹² of themselves, so that the mean over N samples moves by 2⁻¹²/√N of a
-/// deviation; that of a few samples may move by 2⁻¹². With thousands the errors are those of the exponents, [`estep::FLOAT32`].
+/// Tolerances: responsibilities are rounded by 2⁻¹² of themselves, so that the mean over N samples
+/// moves by 2⁻¹²/√N of a deviation; that of a few samples may move by 2⁻¹². With thousands the
+/// errors are those of the exponents, [`estep::FLOAT32`].
 fn tensor_cores_agree() {
     let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (1500, 13, 70), (700, 129, 33)];
     agree_on_matrix_units(
@@ -178,7 +181,8 @@ fn whitened_agrees() {
     );
 }
 
-/// Whether warpgroups multiply on this device. Where they do not, a kernel that needs it is refused.
+/// Whether warpgroups multiply on this device. Where they do not, a kernel that needs it is
+/// refused.
 fn has_warpgroups(kernel: &str, covariance_type: CovarianceType) -> bool {
     let here = warpgroups();
     if !here {
@@ -190,8 +194,8 @@ fn has_warpgroups(kernel: &str, covariance_type: CovarianceType) -> bool {
     here
 }
 
-/// As [`tensor_cores_agree`], for the kernels of warpgroups for matrices: one and two units of few features, each width, several groups of
-/// triangles, several chunks of responsibilities.
+/// As [`tensor_cores_agree`], for the kernels of warpgroups for matrices: one and two units of few
+/// features, each width, several groups of triangles, several chunks of responsibilities.
 fn warpgroup_whitened_agrees() {
     if !has_warpgroups("warpgroup_whitened", CovarianceType::Full) {
         return;
@@ -262,7 +266,8 @@ fn agree_on_matrix_units(
     for &(n, d, k) in large {
         for &t in types {
             for offset in [0.0, 1e4] {
-                // In float64, so that data far from the origin is exact; it is centred before it is rounded.
+                // In float64, so that data far from the origin is exact; it is centred before it is
+                // rounded.
                 let x = normal(n as u64, n, d, offset);
                 let m = mixture(7, t, k, d, offset);
                 let truth = reference(x.view()).statistics(&m).unwrap();
@@ -277,7 +282,8 @@ fn agree_on_matrix_units(
     }
 }
 
-/// Components that are narrow and far from the centre of the data are refused by name, and left to other kernels otherwise.
+/// Components that are narrow and far from the centre of the data are refused by name, and left to
+/// other kernels otherwise.
 fn tensor_cores_refuse_what_would_lose_digits() {
     let (n, d, k) = (2000, 3, 2);
     let mut x = normal(50, n, d, 0.0);
@@ -293,7 +299,8 @@ fn tensor_cores_refuse_what_would_lose_digits() {
     }
 }
 
-/// More samples than a part has, and more parts than one launch: the sums over the parts are exact enough.
+/// More samples than a part has, and more parts than one launch: the sums over the parts are exact
+/// enough.
 fn many_parts() {
     let n = 3_000_017;
     let x = blobs(42, n, 4);
@@ -302,8 +309,9 @@ fn many_parts() {
     for t in CovarianceType::ALL {
         let m = mixture(43, t, 3, 4, 5.0);
         let m = gmm_host::Mixture::new(m.weights().to_owned(), means.clone(), m.covariances().clone()).unwrap();
-        // In float32 moments around the data's centre, of which components are up to 7 deviations away. Counts are sums of eleven
-        // different weights, whose roundings do not differ from sample to sample: they are up to 4·10⁻⁷ off, times 49 in the scatter.
+        // In float32 moments around the data's centre, of which components are up to 7 deviations
+        // away. Counts are sums of eleven different weights, whose roundings do not differ from
+        // sample to sample: they are up to 4·10⁻⁷ off, times 49 in the scatter.
         estep::check(&cuda()[..1], "many parts", &x, Some(&w), &m, 3e-5);
     }
 }
@@ -330,7 +338,8 @@ fn chunks_equal_the_whole() {
                 let (a, b) = (chunked.log_likelihood(&m).unwrap(), whole.log_likelihood(&m).unwrap());
                 assert_close(&what, a, b, tolerance, 1.0);
                 assert_eq!(a.to_bits(), chunked.log_likelihood(&m).unwrap().to_bits(), "{what}");
-                // In float32 chunks of another size may have another kernel: some roundings of 6·10⁻⁸ apart.
+                // In float32 chunks of another size may have another kernel: some roundings of
+                // 6·10⁻⁸ apart.
                 let score = backend.tolerance(0.0, 3e-6);
                 for (a, b) in chunked.score_samples(&m).unwrap().iter().zip(&whole.score_samples(&m).unwrap()) {
                     assert!((a - b).abs() <= score * b.abs().max(1.0), "{what}: {a} and {b}");
@@ -348,7 +357,8 @@ fn chunks_equal_the_whole() {
     }
 }
 
-/// 10⁶ standard deviations away, and the near samples beside them: right to a few tens of roundings, relative.
+/// 10⁶ standard deviations away, and the near samples beside them: right to a few tens of
+/// roundings, relative.
 fn far_samples_are_finite() {
     let mut x = normal(46, 3001, 5, 0.0);
     for row in [0, 9, 20, 21, 3000] {
@@ -397,7 +407,8 @@ fn fits_agree_with_scikit_learn() {
     }
 }
 
-/// Twenty iterations from one start, float64, weighted: 10⁻¹⁰, relative to the largest entry of each array.
+/// Twenty iterations from one start, float64, weighted: 10⁻¹⁰, relative to the largest entry of
+/// each array.
 fn fits_agree_with_the_cpu() {
     let x = blobs(51, 20_000, 5);
     let w = weights(20_000);
@@ -422,8 +433,8 @@ fn fits_agree_with_the_cpu() {
     }
 }
 
-/// By the clock, at the size of the talk. A start may also take up to a millisecond, where ten iterations take about half of
-/// one.
+/// By the clock, at the size of the talk. A start may also take up to a millisecond, where ten
+/// iterations take about half of one.
 fn a_start_costs_less_than_ten_iterations() {
     let (n, d, k) = (1_000_000, 13, 8);
     let x = blobs(53, n, d).mapv(|v| v as f32);

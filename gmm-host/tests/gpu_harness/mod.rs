@@ -1,5 +1,5 @@
-//! Runs tests that need a GPU: where there is none they are reported as ignored, never as passed; with
-//! `GMM_REQUIRE_CUDA=1`, as on the GPU machine, they fail instead.
+//! Runs tests that need a GPU: where there is none they are reported as ignored, never as passed;
+//! with `GMM_REQUIRE_CUDA=1`, as on the GPU machine, they fail instead.
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -36,8 +36,8 @@ pub fn suite<F: FnOnce() + Send + 'static>(
     tests.into_iter().map(|test| trial(name, test, false)).collect()
 }
 
-/// Tests by the clock: they are ignored unless `--ignored` or `--include-ignored` asks for them, on a machine that does nothing
-/// else.
+/// Tests by the clock: they are ignored unless `--ignored` or `--include-ignored` asks for them, on
+/// a machine that does nothing else.
 #[allow(dead_code)]
 pub fn timed<F: FnOnce() + Send + 'static>(
     suite: &str,
@@ -46,7 +46,8 @@ pub fn timed<F: FnOnce() + Send + 'static>(
     tests.into_iter().map(|test| trial(suite, test, true)).collect()
 }
 
-/// Runs the tests one at a time, because they share a device, with the arguments and the report of `cargo test`.
+/// Runs the tests one at a time, because they share a device, with the arguments and the report of
+/// `cargo test`.
 pub fn run(suites: impl IntoIterator<Item = Vec<Trial>>) -> ExitCode {
     kernels_of_another_compiler();
     let mut arguments = Arguments::from_args();
@@ -63,7 +64,8 @@ pub fn warpgroups() -> bool {
     gmm_host::cuda_devices().unwrap()[0].compute_capability == (9, 0)
 }
 
-/// `GMM_TEST_KERNELS` names an archive of PTX that is tested instead of the committed one: docs/rust-cuda.md.
+/// `GMM_TEST_KERNELS` names an archive of PTX that is tested instead of the committed one:
+/// docs/rust-cuda.md.
 fn kernels_of_another_compiler() {
     if let Some(file) = std::env::var_os("GMM_TEST_KERNELS") {
         let archive = std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));

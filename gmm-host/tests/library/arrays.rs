@@ -14,8 +14,8 @@ fn fit(data: impl DataSource) -> Fit {
     params().fit(data).unwrap()
 }
 
-/// However the same numbers are given, the fit has the bits of one with a resident evaluator: owned, shared, borrowed arrays
-/// and views in any memory order, float32 and float64, samples.
+/// However the same numbers are given, the fit has the bits of one with a resident evaluator:
+/// owned, shared, borrowed arrays and views in any memory order, float32 and float64, samples.
 #[test]
 fn all_kinds_of_arrays_fit_as_the_evaluator() {
     let x = blobs(1, 300, 2);
@@ -116,8 +116,9 @@ fn results(e: &mut dyn Evaluator, mixtures: &[Mixture]) -> String {
     text
 }
 
-/// Four threads that share the samples of one evaluator, at the same time, give the bits of that evaluator: in float32, in
-/// float64, and where one of the mixtures needs float64 for float32 samples.
+/// Four threads that share the samples of one evaluator, at the same time, give the bits of that
+/// evaluator: in float32, in float64, and where one of the mixtures needs float64 for float32
+/// samples.
 #[test]
 fn four_threads_evaluate_the_same_samples() {
     let x = blobs(5, 20_000, 3);

@@ -1,6 +1,7 @@
-//! The functions that gmm-host defines under the names of the CUDA driver's are seen by gmm-host alone. A process can hold
-//! another library that uses CUDA, and that one must reach the driver itself. build.rs has these tests linked with
-//! `-rdynamic`, so that whatever is not hidden is exported, as in a program that exports everything.
+//! The functions that gmm-host defines under the names of the CUDA driver's are seen by gmm-host
+//! alone. A process can hold another library that uses CUDA, and that one must reach the driver
+//! itself. build.rs has these tests linked with `-rdynamic`, so that whatever is not hidden is
+//! exported, as in a program that exports everything.
 use std::path::Path;
 use std::process::Command;
 

@@ -56,9 +56,11 @@ impl<E: Evaluator> Evaluator for Counting<E> {
 fn every_start_finds_separate_blobs() {
     let x = blobs(1, 300, 2);
     for t in CovarianceType::ALL {
-        // Random responsibilities put all components on one spot, from where most fits never get far.
+        // Random responsibilities put all components on one spot, from where most fits never get
+        // far.
         for init in InitParams::ALL.into_iter().filter(|i| *i != InitParams::Random) {
-            // Starts other than k-means may meet a poor local optimum: the best of five is asked for.
+            // Starts other than k-means may meet a poor local optimum: the best of five is asked
+            // for.
             let p = params(3, t).init_params(init).n_init(5).max_iter(500);
             let fit = fit(p, &mut reference(x.view()));
             let mut centres: Vec<f64> = fit.mixture.means().column(0).to_vec();
@@ -70,13 +72,15 @@ fn every_start_finds_separate_blobs() {
     }
 }
 
-/// Thirty samples beside three points of four equal ones: if there are more components than clusters, some collapse onto points and lines.
+/// Thirty samples beside three points of four equal ones: if there are more components than
+/// clusters, some collapse onto points and lines.
 fn collapsing(seed: u64, d: usize) -> Array2<f64> {
     let x = normal(seed, 33, d, 0.0);
     Array2::from_shape_fn((42, d), |(i, j)| x[[if i < 30 { i } else { 30 + (i - 30) / 4 }, j]])
 }
 
-/// Twelve points of four equal ones. With almost as many components, the covariance that these share collapses.
+/// Twelve points of four equal ones. With almost as many components, the covariance that these
+/// share collapses.
 fn few_points(seed: u64, d: usize) -> Array2<f64> {
     let x = normal(seed, 12, d, 0.0);
     Array2::from_shape_fn((48, d), |(i, j)| x[[i / 4, j]])
@@ -89,8 +93,9 @@ fn one_minus_square_correlation(sigma: ArrayView2<'_, f64>) -> f64 {
     (a * c - b * b) / (a * c)
 }
 
-/// Without `reg_covar`, covariances collapse. Whatever the type of covariances and samples, also where values are missing, the bound never
-/// falls, and what a fit returns is positive definite beyond rounding.
+/// Without `reg_covar`, covariances collapse. Whatever the type of covariances and samples, also
+/// where values are missing, the bound never falls, and what a fit returns is positive definite
+/// beyond rounding.
 #[test]
 fn collapsing_components_neither_lower_the_bound_nor_lose_positive_definiteness() {
     let (mut n_retained, mut n_fits) = (0, 0);
@@ -125,7 +130,8 @@ fn collapsing_components_neither_lower_the_bound_nor_lose_positive_definiteness(
                 n_fits += 1;
                 n_retained += usize::from(!fit.retained.is_empty());
                 for (i, pair) in fit.lower_bounds.windows(2).enumerate() {
-                    // What rounding may take from a covariance that is nearly singular; 3e-12 is the largest that is met.
+                    // What rounding may take from a covariance that is nearly singular; 3e-12 is
+                    // the largest that is met.
                     assert!(pair[0] - pair[1] <= 1e-11, "{what}: falls in iteration {i} by {:e}", pair[0] - pair[1]);
                 }
                 let m = &fit.mixture;
@@ -149,7 +155,8 @@ fn the_lower_bound_never_falls() {
     let x = normal(2, 400, 3, 0.0);
     for t in CovarianceType::ALL {
         for init in InitParams::ALL {
-            // With reg_covar the M-step is not quite the maximum; without, only rounding may lower the bound.
+            // With reg_covar the M-step is not quite the maximum; without, only rounding may lower
+            // the bound.
             let p = params(4, t).init_params(init).tol(0.0).reg_covar(0.0).max_iter(40).random_state(5);
             let fit = fit(p, &mut reference(x.view()));
             assert_eq!(fit.n_iter(), 40);
@@ -196,8 +203,8 @@ fn runs_differ_and_the_best_is_returned() {
     assert_eq!(fit.lower_bound(), bounds[fit.run]);
 }
 
-/// What counts in a start are its passes over all samples; see `MAX_LLOYD` in `init.rs`. There are more samples than the subset
-/// has on which k-means begins.
+/// What counts in a start are its passes over all samples; see `MAX_LLOYD` in `init.rs`. There are
+/// more samples than the subset has on which k-means begins.
 #[test]
 fn a_start_takes_few_passes_over_all_samples() {
     let x = normal(5, 6000, 2, 0.0);
@@ -402,7 +409,8 @@ fn stepwise_em_approaches_the_fit() {
     assert_eq!(em.steps(), 20);
     let mut e = reference(x.view());
     let (a, b) = (em.mixture().score(&mut e).unwrap(), whole.score(&mut e).unwrap());
-    // The last chunks weigh as much as about 1/η₁₉ = 8 of 20: excess loss ≈ p/2 · 1/(8·300) = 17/2/2400 = 0.0035.
+    // The last chunks weigh as much as about 1/η₁₉ = 8 of 20: excess
+    // loss ≈ p/2 · 1/(8·300) = 17/2/2400 = 0.0035.
     assert!(a > b - 0.01, "{a} against {b}");
     // One chunk of everything is one step of EM.
     let first = mixture(18, CovarianceType::Diag, 3, 2, 5.0);
@@ -514,7 +522,8 @@ fn samples_have_the_mixtures_moments() {
         for c in 0..3 {
             let rows: Vec<usize> = (0..n).filter(|&i| labels[i] == c).collect();
             let part = x.select(Axis(0), &rows);
-            // Five standard errors: of a share, √(0.25/n); of a mean or covariance with variances below 3, 3·√(2/5000).
+            // Five standard errors: of a share, √(0.25/n); of a mean or covariance with variances
+            // below 3, 3·√(2/5000).
             assert_close("share", rows.len() as f64 / n as f64, m.weights()[c], 0.018, 1.0);
             let mean = part.mean_axis(Axis(0)).unwrap();
             let centred = &part - &mean;
@@ -564,7 +573,8 @@ fn degenerate_data_end_in_a_finite_model_or_a_clear_error() {
                 let found = fit(p.clone(), &mut reference(x.view()));
                 assert!(is_finite(&found.mixture), "{t} {init} {name}");
                 assert!(found.mixture.score(&mut reference(x.view())).unwrap().is_finite());
-                // With `reg_covar` zero the likelihood may be unbounded (an error), or the model is finite.
+                // With `reg_covar` zero the likelihood may be unbounded (an error), or the model is
+                // finite.
                 match p.reg_covar(0.0).check().unwrap().fit(&mut reference(x.view())) {
                     Ok(found) => assert!(is_finite(&found.mixture), "{t} {init} {name}"),
                     Err(e) => {
@@ -573,8 +583,8 @@ fn degenerate_data_end_in_a_finite_model_or_a_clear_error() {
                     }
                 }
             }
-            // These two have no usable covariance in any component: certainly an error (a spherical variance is the mean over
-            // the columns, so one constant column leaves it positive).
+            // These two have no usable covariance in any component: certainly an error (a spherical
+            // variance is the mean over the columns, so one constant column leaves it positive).
             for x in [&equal, &constant] {
                 if t != CovarianceType::Spherical || x.ncols() == 2 {
                     let p = params(2, t).init_params(init).reg_covar(0.0).check().unwrap();
@@ -613,7 +623,8 @@ fn far_and_wide_data_are_fitted_as_near_ones() {
     }
 }
 
-/// Rows that a random subset overlooks: 1 of 20,000, or 9 distinct ones of which some are as rare, on every kind of evaluator.
+/// Rows that a random subset overlooks: 1 of 20,000, or 9 distinct ones of which some are as rare,
+/// on every kind of evaluator.
 #[test]
 fn rare_rows_are_found_in_a_large_set() {
     let one = Array2::from_shape_fn((20_000, 2), |(i, _)| if i == 17_001 { 1.0 } else { 0.0 });

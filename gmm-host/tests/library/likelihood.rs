@@ -42,8 +42,8 @@ impl Data {
         ReferenceEvaluator::new(Samples::from_f64(self.f64.view()).unwrap())
     }
 
-    /// Calls `check` with every backend over the float32 data and, where it promises float64, over the float64
-    /// data; `true` says that it is float64.
+    /// Calls `check` with every backend over the float32 data and, where it promises float64, over
+    /// the float64 data; `true` says that it is float64.
     fn with_backends(&self, mut check: impl FnMut(&str, &mut dyn Evaluator, bool)) {
         for backend in BACKENDS {
             let samples = Samples::from_f32(self.f32.view()).unwrap();
@@ -60,9 +60,9 @@ impl Data {
 
 /// How far a total may be from the truth, from the scores of the samples.
 ///
-/// float64: 10⁻¹² of the sum of the absolute scores. float32: rounding of the parameters, which all samples share,
-/// 10⁻⁷; rounding of each sample's terms, which is independent from sample to sample: 10⁻⁶ of a score, growing
-/// with √N; 10⁻⁶ absolute where a score happens to be near zero.
+/// float64: 10⁻¹² of the sum of the absolute scores. float32: rounding of the parameters, which all
+/// samples share, 10⁻⁷; rounding of each sample's terms, which is independent from sample to
+/// sample: 10⁻⁶ of a score, growing with √N; 10⁻⁶ absolute where a score happens to be near zero.
 fn tolerance(float64: bool, scores: &Array1<f64>) -> f64 {
     let (n, sum) = (scores.len() as f64, scores.iter().map(|v| v.abs()).sum::<f64>());
     if float64 { 1e-12 * (sum + n) } else { sum * (1e-7 + 1e-6 / n.sqrt()) + 1e-6 * n.sqrt() }
@@ -89,8 +89,8 @@ fn uniform(rng: &mut ChaCha8Rng, n: usize, d: usize) -> Array2<f64> {
     Array2::from_shape_simple_fn((n, d), || rng.random::<f64>())
 }
 
-/// The talk's validity tests: four draws of data, means, variances and weights, uniform in [0, 1), in all
-/// combinations, N=100, D=13, K=8.
+/// The talk's validity tests: four draws of data, means, variances and weights, uniform in [0, 1),
+/// in all combinations, N=100, D=13, K=8.
 #[test]
 fn random_parameters_in_all_combinations() {
     let (n, d, k) = (100, 13, 8);
@@ -124,7 +124,8 @@ fn fixed_case_of_the_talk() {
     let mixture = Mixture::new(Array1::from_elem(5, 0.2), means.to_owned(), variances).unwrap();
     for backend in BACKENDS {
         let total = (backend.make)(Samples::from_f64(x).unwrap()).unwrap().log_likelihood(&mixture).unwrap();
-        // The expected value has 15 digits; a float32 backend may round the data, hence the talk's tolerance.
+        // The expected value has 15 digits; a float32 backend may round the data, hence the talk's
+        // tolerance.
         let allowed = if backend.float64 { 1e-8 } else { 1e-3 };
         assert!((total - EXPECTED).abs() < allowed, "{}: {total}", backend.name);
         let single = x.mapv(|v| v as f32);
@@ -217,7 +218,8 @@ fn a_component_of_weight_zero_contributes_nothing() {
 #[test]
 fn far_samples_keep_their_finite_log_likelihood() {
     let mut x = normal(8, 500, 13, 0.0);
-    // One to ten thousand standard deviations away, in one feature, in all, among near ones and next to each other.
+    // One to ten thousand standard deviations away, in one feature, in all, among near ones and
+    // next to each other.
     for (row, distance) in [(0, 1e3), (77, 1e4), (78, -1e3), (250, 30.0), (251, 40.0), (499, 2e3)] {
         x.row_mut(row).fill(distance);
     }
@@ -245,7 +247,8 @@ fn weights_of_very_different_size() {
 
 #[test]
 fn data_far_from_the_origin_and_in_extreme_units() {
-    // Offset 10⁴ standard deviations: float32 holds three digits of a deviation, and all of them count.
+    // Offset 10⁴ standard deviations: float32 holds three digits of a deviation, and all of them
+    // count.
     for (scale, offset) in [(1.0, 1e4), (1e-15, 0.0), (1e15, -3e18), (1e-3, 10.0)] {
         let data = Data::new(&normal(12, 1000, 5, 0.0).mapv(|v| v * scale + offset));
         let unit = mixture(13, CovarianceType::Diag, 4, 5, 0.0);
@@ -257,7 +260,8 @@ fn data_far_from_the_origin_and_in_extreme_units() {
         let scores = data.reference().score_samples(&m).unwrap();
         data.with_backends(|name, e, float64| {
             let got = e.log_likelihood(&m).unwrap();
-            // The truth has the offset in its data and its means: in float64 10⁴ costs it four of sixteen digits.
+            // The truth has the offset in its data and its means: in float64 10⁴ costs it four of
+            // sixteen digits.
             let allowed = tolerance(float64, &scores) + if float64 { 1e-9 * total.abs() } else { 0.0 };
             assert!((got - total).abs() <= allowed, "{name}, {scale}, {offset}: {got} against {total}");
         });
@@ -297,7 +301,8 @@ fn near_a_fit(n: usize, d: usize, k: usize) -> (Data, Mixture) {
 /// The accuracy that Markov chain Monte Carlo needs: of totals and of differences of totals.
 #[test]
 fn a_million_samples() {
-    // Without optimisation the reference is slow, so that there are fewer samples; the bounds are those for 10⁶.
+    // Without optimisation the reference is slow, so that there are fewer samples; the bounds are
+    // those for 10⁶.
     let n = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
     let (mut data, m) = near_a_fit(n, 13, 8);
     let mut rng = ChaCha8Rng::seed_from_u64(22);
@@ -325,7 +330,8 @@ fn a_million_samples() {
             let (error, step) = (totals[0] - truth, (totals[1] - totals[0]) - (truth_near - truth));
             println!("{name}, offset {offset}: total off by {error:e}, difference off by {step:e}");
             let (total, difference) = if float64 { (1e-12 * truth.abs(), 1e-5) } else { (0.05, 0.02) };
-            // In float64 both the truth and the backend have rounded offset means: relative to the deviation, 10⁻¹².
+            // In float64 both the truth and the backend have rounded offset means: relative to the
+            // deviation, 10⁻¹².
             let total = total + if float64 && offset != 0.0 { 1e-5 } else { 0.0 };
             assert!(error.abs() <= total, "{name}, offset {offset}: {} against {truth}", totals[0]);
             assert!(step.abs() <= difference, "{name}, offset {offset}: difference off by {step}");
@@ -433,7 +439,8 @@ fn what_cannot_be_evaluated_is_an_error() {
         let means = array![[0.0, 0.0, 0.0], [0.0, far, 0.0]];
         Mixture::new(array![0.5, 0.5], means, Covariances::Spherical(array![1.0, 1.0])).unwrap()
     };
-    // The square of 10³⁰ standard deviations is not a float32, but a float64; that of 10²⁰⁰ is neither, and the component has no share.
+    // The square of 10³⁰ standard deviations is not a float32, but a float64; that of 10²⁰⁰ is
+    // neither, and the component has no share.
     let samples = Samples::from_f32(data.f32.view()).unwrap();
     let mut cpu = CpuEvaluator::new(samples.clone()).unwrap();
     for far in [1e30, 1e200] {

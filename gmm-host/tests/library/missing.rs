@@ -50,7 +50,8 @@ fn closed_form_in_one_dimension() {
 
 #[test]
 fn closed_form_in_two_dimensions() {
-    // Var x₀ = 4, Var x₁ = 1, Cov = 1.2: x₁ given x₀ has the mean 1 + 0.3·(x₀ − 2) and the variance 1 − 0.36.
+    // Var x₀ = 4, Var x₁ = 1, Cov = 1.2: x₁ given x₀ has the mean 1 + 0.3·(x₀ − 2) and the variance
+    // 1 − 0.36.
     let m = Mixture::new(array![1.0], array![[2.0, 1.0]], Covariances::Tied(array![[4.0, 1.2], [1.2, 1.0]])).unwrap();
     let x = array![[5.0, NAN]];
     let log_p = -0.5 * (9.0 / 4.0 + 4f64.ln() + std::f64::consts::TAU.ln());
@@ -68,8 +69,8 @@ fn closed_form_in_two_dimensions() {
 
 #[test]
 fn the_maximum_has_the_closed_form_of_a_monotone_pattern() {
-    // One Gaussian, x₀ always observed and x₁ not: Anderson (1957). The mean of x₁ is that of the complete rows, corrected by their
-    // regression on x₀; and so is the covariance.
+    // One Gaussian, x₀ always observed and x₁ not: Anderson (1957). The mean of x₁ is that of the
+    // complete rows, corrected by their regression on x₀; and so is the covariance.
     let mut x = normal(5, 300, 2, 1.0);
     x.outer_iter_mut().for_each(|mut row| row[1] += 0.7 * row[0]);
     x.slice_mut(s![180.., 1]).fill(NAN);
@@ -91,7 +92,8 @@ fn the_maximum_has_the_closed_form_of_a_monotone_pattern() {
 #[test]
 fn every_backend_agrees_with_the_sweep_operator() {
     for (n, d, k, offset, share) in
-        // The last has more features than the kernels work through at once, and as many patterns as rows.
+        // The last has more features than the kernels work through at once, and as many patterns as
+        // rows.
         [
             (300, 1, 2, 0.0, 0.3),
             (400, 3, 3, 1e3, 0.05),
@@ -106,7 +108,8 @@ fn every_backend_agrees_with_the_sweep_operator() {
         let w = Array1::from_shape_fn(n, |i| (i % 4) as f64 * 0.5);
         for t in CovarianceType::ALL {
             let m = mixture(2, t, k, d, offset);
-            // By the samples in float64 and float32: the operator takes much longer than the backends.
+            // By the samples in float64 and float32: the operator takes much longer than the
+            // backends.
             let exact = [false, true].map(|float32| {
                 let seen = if float32 { x.mapv(|v| f64::from(v as f32)) } else { x.clone() };
                 let posterior = sweep::posterior(&m, &seen);
@@ -116,7 +119,8 @@ fn every_backend_agrees_with_the_sweep_operator() {
                 println!("{} {t} N {n} D {d}", backend.name);
                 let mut e = evaluator(backend, &x, Some(&w));
                 let (truth, sweep::Posterior { scores, r, .. }) = &exact[usize::from(backend.float32)];
-                // 10⁻⁸ is what is promised; float32 rounds deviations of a few standard deviations, 10⁻⁷ each, D times.
+                // 10⁻⁸ is what is promised; float32 rounds deviations of a few standard deviations,
+                // 10⁻⁷ each, D times.
                 let tolerance = backend.tolerance(1e-8, 2e-5);
                 assert_all_close("scores", e.score_samples(&m).unwrap(), scores.iter().copied(), tolerance, 1.0);
                 assert_all_close("proba", e.predict_proba(&m).unwrap(), r.iter().copied(), tolerance, 1.0);
@@ -301,7 +305,8 @@ fn mixture_of(like: &Mixture, all: &[f64]) -> Mixture {
     Mixture::new(array![all[0], 1.0 - all[0]], means, covariances).unwrap()
 }
 
-/// The standard errors at the maximum: of the inverse of minus the Hessian of the log-likelihood, by central differences.
+/// The standard errors at the maximum: of the inverse of minus the Hessian of the log-likelihood,
+/// by central differences.
 fn standard_errors(e: &mut dyn Evaluator, m: &Mixture) -> Vec<f64> {
     let at = parameters(m);
     let n = at.len();
@@ -388,7 +393,8 @@ fn clusters_are_found_from_what_is_observed() {
             let (fit, labels) = params.fit_predict(Samples::with_missing(x.view()).unwrap()).unwrap();
             let mut first: Vec<f64> = fit.mixture.means().column(0).to_vec();
             first.sort_by(f64::total_cmp);
-            // Blobs at 0, 5 and 10; k-means++ alone gives each sample to the nearest centre, which is off by the blob's width.
+            // Blobs at 0, 5 and 10; k-means++ alone gives each sample to the nearest centre, which
+            // is off by the blob's width.
             let tolerance = if init == InitParams::KMeans { 0.3 } else { 1.5 };
             first.iter().zip([0.0, 5.0, 10.0]).for_each(|(a, b)| assert!((a - b).abs() < tolerance, "{first:?}"));
             // The variances of the start are those of what is observed, not smaller.
@@ -427,7 +433,8 @@ fn standardisation_is_of_what_is_observed() {
         log_scale += weight / w.sum() * variance.sqrt().ln();
     }
     assert_close("log scale", standard.log_scale(), log_scale, 1e-10, 0.0);
-    // A fit in standardised units has its counterpart in those of the data, and so has its likelihood.
+    // A fit in standardised units has its counterpart in those of the data, and so has its
+    // likelihood.
     let mut z = x.clone();
     standard.apply(z.view_mut(), |v| v);
     let z = Samples::with_missing(z.view()).unwrap().with_weights(w.view()).unwrap();
@@ -530,7 +537,8 @@ fn rows_without_anything_change_no_estimate() {
         let params = params.reg_covar(0.0);
         let a = params.fit(Samples::with_missing(x.view()).unwrap()).unwrap().mixture;
         let b = params.fit(Samples::with_missing(longer.view()).unwrap()).unwrap().mixture;
-        // Both have converged to a part in 10¹² of the likelihood; parameters are then known to about the root of that.
+        // Both have converged to a part in 10¹² of the likelihood; parameters are then known to
+        // about the root of that.
         assert_all_close("weights", a.weights().to_vec(), b.weights().to_vec(), 1e-4, 1.0);
         assert_all_close("means", a.means().iter().copied(), b.means().iter().copied(), 1e-4, 1.0);
         assert_all_close("covariances", a.covariances().iter(), b.covariances().iter(), 1e-4, 1.0);
@@ -616,7 +624,8 @@ fn imputed_draws_have_the_moments_of_what_is_missing() {
 
 #[test]
 fn float32_with_too_few_digits_is_computed_in_float64() {
-    // A component so narrow, so far from the centre, that float32 fails; the reference sees the same rounded samples.
+    // A component so narrow, so far from the centre, that float32 fails; the reference sees the
+    // same rounded samples.
     let x = with_holes(3, normal(3, 500, 3, 0.0), 0.2);
     let x32 = x.mapv(|v| v as f32);
     let m = Mixture::new(

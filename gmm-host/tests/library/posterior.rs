@@ -1,11 +1,12 @@
-//! Labels and responsibilities of the CPU backend: every covariance type, element type and instruction set against the
-//! reference.
+//! Labels and responsibilities of the CPU backend: every covariance type, element type and
+//! instruction set against the reference.
 use crate::common::*;
 use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Error, Evaluator, Mixture, Samples};
 use ndarray::{Array2, array};
 
-/// How far a responsibility may be from the reference's. float64: sums in another order. float32: an exponent of some hundreds
-/// has an absolute error of some 10⁻⁵ in float32, which is the relative error of a responsibility.
+/// How far a responsibility may be from the reference's. float64: sums in another order. float32:
+/// an exponent of some hundreds has an absolute error of some 10⁻⁵ in float32, which is the
+/// relative error of a responsibility.
 const FLOAT64: f64 = 1e-11;
 const FLOAT32: f64 = 2e-4;
 
@@ -60,7 +61,8 @@ fn threads_and_far_samples() {
         let mut e = CpuEvaluator::with_threads(Samples::from_f32(single.view()).unwrap(), threads).unwrap();
         let (r, labels) = (e.predict_proba(&m).unwrap(), e.predict(&m).unwrap());
         for i in [11, 39_999] {
-            // Exponents of 10⁴ and more are known to 10⁻³, but the components lie further apart there.
+            // Exponents of 10⁴ and more are known to 10⁻³, but the components lie further apart
+            // there.
             assert!(truth[[i, labels[i]]] > 0.99 && r[[i, labels[i]]] > 0.99, "{} {}", truth.row(i), r.row(i));
         }
     }

@@ -88,7 +88,8 @@ fn fits_find_the_same() {
     assert_eq!(params.fit(&mut mixed(&x)).unwrap().mixture, params.fit(&mut mixed(&x)).unwrap().mixture);
 }
 
-/// Shards of several kinds, the second of which is larger than its device and goes through it in chunks.
+/// Shards of several kinds, the second of which is larger than its device and goes through it in
+/// chunks.
 fn mixed(x: &Array2<f64>) -> ShardedEvaluator<'_> {
     let all = Samples::from_f64(x.view()).unwrap();
     let n = x.nrows();

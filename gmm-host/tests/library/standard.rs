@@ -58,7 +58,8 @@ fn mixtures_go_to_standardised_units_and_back() {
         let restored = standard.restore(&m).unwrap();
         let expected = if t == CovarianceType::Spherical { CovarianceType::Diag } else { t };
         assert_eq!(restored.covariance_type(), expected);
-        // The same densities, but for the volume; the columns' rounding, 10⁻¹⁰, times distances below 10.
+        // The same densities, but for the volume; the columns' rounding, 10⁻¹⁰, times distances
+        // below 10.
         use gmm_host::Evaluator;
         let got = reference(x).score_samples(&restored).unwrap() + standard.log_scale();
         assert_all_close(t.name(), got, reference(z).score_samples(&m).unwrap(), 1e-8, 1.0);

@@ -141,7 +141,8 @@ proptest! {
         let mut ab = a.clone();
         ab.merge(&b).unwrap();
         tree.merge(&ab).unwrap();
-        // Means of 1e4 carry an absolute error of 1e-12, hence the scatter too, however it is formed.
+        // Means of 1e4 carry an absolute error of 1e-12, hence the scatter too, however it is
+        // formed.
         let tolerance = if offset == 0.0 { 1e-12 } else { 1e-10 };
         assert_statistics_close(&left, &want, tolerance, 1.0);
         assert_statistics_close(&tree, &want, tolerance, 1.0);
@@ -308,8 +309,9 @@ fn a_component_on_one_point_retains_its_covariance_without_reg_covar() {
     }
 }
 
-/// What rounding leaves of zero is no variance: samples on a line or on a point far from the origin, whose scatter is positive definite by
-/// chance. A covariance that is nearly singular, but clear of rounding, is taken.
+/// What rounding leaves of zero is no variance: samples on a line or on a point far from the
+/// origin, whose scatter is positive definite by chance. A covariance that is nearly singular, but
+/// clear of rounding, is taken.
 #[test]
 fn what_rounding_leaves_of_zero_is_not_positive_definite() {
     let start = |t: CovarianceType| {
@@ -320,7 +322,8 @@ fn what_rounding_leaves_of_zero_is_not_positive_definite() {
         };
         Mixture::new(array![0.5, 0.5], array![[1.0, 1.0], [9.0, 9.0]], covariances).unwrap()
     };
-    // Twenty samples of component 0 with this scatter around (1, 1), and twenty of component 1 that are well spread.
+    // Twenty samples of component 0 with this scatter around (1, 1), and twenty of component 1 that
+    // are well spread.
     let statistics = |second: Covariances| {
         Statistics::from_centred_sums(CentredSums {
             weight: 40.0,
@@ -340,7 +343,8 @@ fn what_rounding_leaves_of_zero_is_not_positive_definite() {
         assert_eq!(s.to_mixture(0.0).is_ok(), usable, "{left:e}");
         assert!(s.update(&previous, 1e-6, Freeze::default()).unwrap().retained.is_empty());
     }
-    // The mean of 1 has the last place 2.2e-16, of which 64 are 1.4e-14, the square of which is 2e-28.
+    // The mean of 1 has the last place 2.2e-16, of which 64 are 1.4e-14, the square of which is
+    // 2e-28.
     for (variance, usable) in [(1e-33, false), (1e-28, false), (3e-28, true), (1e-20, true)] {
         for (t, second) in [
             (CovarianceType::Diag, Covariances::Diag(array![[20.0, 20.0 * variance], [20.0, 20.0]])),
@@ -355,7 +359,8 @@ fn what_rounding_leaves_of_zero_is_not_positive_definite() {
     }
 }
 
-/// Where rounding of a nearly singular scatter may take more than a new covariance gains, the last one stays.
+/// Where rounding of a nearly singular scatter may take more than a new covariance gains, the last
+/// one stays.
 #[test]
 fn a_covariance_that_gains_less_than_rounding_takes_is_retained() {
     let sums = |left: f64| {
@@ -370,7 +375,8 @@ fn a_covariance_that_gains_less_than_rounding_takes_is_retained() {
         .unwrap()
     };
     let previous = sums(1e-13).to_mixture(0.0).unwrap();
-    // A tenth more of a variance of 1e-13 gains 0.0023 for a sample of the component, and rounding may take 0.011.
+    // A tenth more of a variance of 1e-13 gains 0.0023 for a sample of the component, and rounding
+    // may take 0.011.
     let update = sums(1.1e-13).update(&previous, 0.0, Freeze::default()).unwrap();
     assert_eq!(update.retained, [0]);
     assert_eq!(update.mixture.covariances(), previous.covariances());
@@ -393,7 +399,8 @@ fn frozen_parameters_stay() {
         assert_eq!(u.weights(), m.weights());
         let u = s.update(&m, 0.0, freeze(false, false, true)).unwrap().mixture;
         assert_eq!((u.covariances(), u.means()), (m.covariances(), s.means()));
-        // With frozen means the second moments are taken around those, and are larger than around the samples' means.
+        // With frozen means the second moments are taken around those, and are larger than around
+        // the samples' means.
         let u = s.update(&m, 0.0, freeze(false, true, false)).unwrap().mixture;
         assert_eq!(u.means(), m.means());
         let free = s.update(&m, 0.0, Freeze::default()).unwrap().mixture;

@@ -1,9 +1,12 @@
-//! `array_columns_f32_f32`, `array_columns_f32_f64`, `array_columns_f64_f32`, `array_columns_f64_f64`: an array's samples as
-//! the columns that all other kernels read, (x − shift)·scale in float64, then rounded.
+//! `array_columns_f32_f32`, `array_columns_f32_f64`, `array_columns_f64_f32`,
+//! `array_columns_f64_f64`: an array's samples as the columns that all other kernels read, (x −
+//! shift)·scale in float64, then rounded.
 //!
-//! A thread takes a row and [`COLUMNS`](super::COLUMNS) of its columns, so that what a warp writes lies side by side.
+//! A thread takes a row and [`COLUMNS`](super::COLUMNS) of its columns, so that what a warp writes
+//! lies side by side.
 //!
-//! * Launch: any number of blocks along x, one for each [`COLUMNS`](super::COLUMNS) columns along y; no shared memory.
+//! * Launch: any number of blocks along x, one for each [`COLUMNS`](super::COLUMNS) columns along
+//!   y; no shared memory.
 //! * Necessary work for each element: read it once, write it once.
 use super::Array;
 
@@ -23,7 +26,7 @@ pub struct ColumnsArgs<S, T> {
     pub stride: u64,
 }
 
-device_code! {
-    mod kernel;
-    pub use kernel::*;
-}
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+mod kernel;
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+pub use kernel::*;

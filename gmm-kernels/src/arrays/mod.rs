@@ -1,5 +1,5 @@
-//! Arrays that another library has put into the device's memory, in any layout: what the host needs to know of them, and
-//! their samples as the columns that all other kernels read.
+//! Arrays that another library has put into the device's memory, in any layout: what the host needs
+//! to know of them, and their samples as the columns that all other kernels read.
 
 /// An array (N, D) in global memory, which no one writes during a launch.
 #[repr(C)]
@@ -25,8 +25,9 @@ impl<T> Array<T> {
     }
 }
 
-/// Columns that a thread of `array_ranges` and `array_columns` takes side by side: half a cache line of float32, so that the
-/// rows of a warp stay in the first-level cache while it goes through them.
+/// Columns that a thread of `array_ranges` and `array_columns` takes side by side: half a cache
+/// line of float32, so that the rows of a warp stay in the first-level cache while it goes through
+/// them.
 pub const COLUMNS: usize = 16;
 
 pub mod columns;

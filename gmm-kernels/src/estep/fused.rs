@@ -1,23 +1,27 @@
-//! `fused_raw_kKK_dDD`, `fused_diag_kKK_dDD`, `fused_full_kKK_dDD`: the E-step in one read of the data: log-likelihood and
-//! sufficient statistics, for K up to 8 or 32 and D up to 16, without an array of size N·K.
+//! `fused_raw_kKK_dDD`, `fused_diag_kKK_dDD`, `fused_full_kKK_dDD`: the E-step in one read of the
+//! data: log-likelihood and sufficient statistics, for K up to 8 or 32 and D up to 16, without an
+//! array of size N·K.
 //!
-//! A lane of a warp has one component (`raw`: two), and holds its sums in registers. The lanes that together have all components
-//! read the same samples; an exchange between them gives Σₖ wₖ·2^qₖ, the denominator of the responsibilities r.
+//! A lane of a warp has one component (`raw`: two), and holds its sums in registers. The lanes that
+//! together have all components read the same samples; an exchange between them gives Σₖ wₖ·2^qₖ,
+//! the denominator of the responsibilities r.
 //!
-//! The `diag` and `full` kernels sum r, r·z and r·z·zᵀ of z = A·x + b (diagonal A: zⱼ = sⱼ·xⱼ + mⱼ), which is zero at the
-//! component's centre, so that nothing cancels. The `raw` kernels sum the same of x, which is zero at the centre of the data,
-//! with less arithmetic: the host uses them for diagonal A where no component is many of its standard deviations away from
-//! that centre.
+//! The `diag` and `full` kernels sum r, r·z and r·z·zᵀ of z = A·x + b (diagonal A: zⱼ = sⱼ·xⱼ +
+//! mⱼ), which is zero at the component's centre, so that nothing cancels. The `raw` kernels sum the
+//! same of x, which is zero at the centre of the data, with less arithmetic: the host uses them for
+//! diagonal A where no component is many of its standard deviations away from that centre.
 //!
-//! Where they are few enough, the parameters are part of the launch's arguments, so that no upload is needed.
+//! Where they are few enough, the parameters are part of the launch's arguments, so that no upload
+//! is needed.
 //!
-//! Sums of a few hundred samples are float32. They are then added in float64, warp by warp, to sums in shared memory, in a fixed
-//! order.
+//! Sums of a few hundred samples are float32. They are then added in float64, warp by warp, to sums
+//! in shared memory, in a fixed order.
 //!
 //! * Launch: one-dimensional grid, block of whole warps, shared memory [`shared_bytes`]; then
 //!   [`reduce_sets`](crate::reduce::sets) over [`values`] numbers.
-//! * Necessary work for each sample: read 4·D bytes; `raw` K·4·D multiply-adds, `diag` K·5·D (z, its square, and three for the
-//!   moments), `full` K·(D² + 4·D). K = 8, D = 13, N = 10⁶ on an H200: 12.5, 15.6 and 53 µs at 33.4·10¹² a second.
+//! * Necessary work for each sample: read 4·D bytes; `raw` K·4·D multiply-adds, `diag` K·5·D (z,
+//!   its square, and three for the moments), `full` K·(D² + 4·D). K = 8, D = 13, N = 10⁶ on an
+//!   H200: 12.5, 15.6 and 53 µs at 33.4·10¹² a second.
 use crate::data::{Columns, QUAD};
 use crate::simt::WARP;
 
@@ -29,9 +33,9 @@ pub struct FusedArgs {
     pub columns: Columns,
     /// Weight of each sample (stride), zeros behind N; or null: every weight is one.
     pub sample_weights: *const f32,
-    /// Parameters ([`numbers`]`(D, full)`, capacity): for each number of a component, its value for each component; zeros
-    /// for the components behind K. The numbers: A row by row (diagonal: sⱼ; full: the lower triangle), b (D), w, seed.
-    /// Not read where [`by_value`] says so.
+    /// Parameters ([`numbers`]`(D, full)`, capacity): for each number of a component, its value for
+    /// each component; zeros for the components behind K. The numbers: A row by row (diagonal: sⱼ;
+    /// full: the lower triangle), b (D), w, seed. Not read where [`by_value`] says so.
     pub parameters: *const f32,
     /// The same by value.
     pub by_value: [f32; BY_VALUE],
@@ -97,8 +101,8 @@ pub const fn sums(d: usize, full: bool) -> usize {
     1 + d + matrix(d, full)
 }
 
-/// Numbers that a launch gives: `sums` for each component, (sums, capacity), and Σᵢ (weight·)log₂ Σₖ wₖ·2^qₖ. The capacity of
-/// an instance is 8 or 32 components.
+/// Numbers that a launch gives: `sums` for each component, (sums, capacity), and Σᵢ (weight·)log₂
+/// Σₖ wₖ·2^qₖ. The capacity of an instance is 8 or 32 components.
 pub const fn values(d: usize, full: bool, capacity: usize) -> usize {
     sums(d, full) * capacity + 1
 }
@@ -114,7 +118,7 @@ pub fn shared_bytes(d: usize, full: bool, capacity: usize, block_dim: u32) -> us
         + (parameters + warps * 2 * d * TILE) * size_of::<f32>()
 }
 
-device_code! {
-    pub(crate) mod kernel;
-    pub use kernel::*;
-}
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+pub(crate) mod kernel;
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+pub use kernel::*;

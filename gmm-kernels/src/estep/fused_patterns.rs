@@ -1,15 +1,19 @@
-//! `fused_patterns_kKK_dDD`: the E-step of samples with missing values under covariances with matrices, for K up to 8 or 32 and D up
-//! to 16, as [`fused`] makes that of complete samples.
+//! `fused_patterns_kKK_dDD`: the E-step of samples with missing values under covariances with
+//! matrices, for K up to 8 or 32 and D up to 16, as [`fused`] makes that of complete samples.
 //!
-//! The rows of a pattern of missing values are neighbours, and 0 is in the place of what is missing; the parameters of the pattern
-//! ([`marginals`](crate::patterns::marginals)) have zeros there. A warp takes a slice of a pattern's rows: it reads the pattern's parameters to shared memory,
-//! and goes through the rows as a warp of `fused` does. Its float32 sums of so many samples are all that it has, and it adds them up
-//! over its lanes in float64 and leaves them. Blocks of one warp start as others end, so that the slices may have different lengths.
+//! The rows of a pattern of missing values are neighbours, and 0 is in the place of what is
+//! missing; the parameters of the pattern ([`marginals`](crate::patterns::marginals)) have zeros
+//! there. A warp takes a slice of a pattern's rows: it reads the pattern's parameters to shared
+//! memory, and goes through the rows as a warp of `fused` does. Its float32 sums of so many samples
+//! are all that it has, and it adds them up over its lanes in float64 and leaves them. Blocks of
+//! one warp start as others end, so that the slices may have different lengths.
 //!
-//! * Launch: a block of one warp for each slice, shared memory [`shared_bytes`]; then [`complete`](crate::patterns::complete).
-//! * Necessary work for each sample: that of `fused` for complete samples: read 4·D bytes, K·(D² + 4·D) multiply-adds. For each slice, read
-//!   the parameters and write the sums, K·(D + 1)·(D + 2)/2 numbers of 4 and of 8 bytes. K = 8, D = 13, N = 10⁶ in 1,000 patterns and 2,000 slices
-//!   on an H200: 53 µs of arithmetic; 52 MB, 13 µs, and 20 MB to and from the second-level cache.
+//! * Launch: a block of one warp for each slice, shared memory [`shared_bytes`]; then
+//!   [`complete`](crate::patterns::complete).
+//! * Necessary work for each sample: that of `fused` for complete samples: read 4·D bytes, K·(D² +
+//!   4·D) multiply-adds. For each slice, read the parameters and write the sums, K·(D + 1)·(D +
+//!   2)/2 numbers of 4 and of 8 bytes. K = 8, D = 13, N = 10⁶ in 1,000 patterns and 2,000 slices on
+//!   an H200: 53 µs of arithmetic; 52 MB, 13 µs, and 20 MB to and from the second-level cache.
 use crate::data::Columns;
 use crate::estep::fused::{self, TILE};
 use crate::patterns::ParametersOfQuads;
@@ -44,7 +48,7 @@ pub fn shared_bytes(d: usize, capacity: usize) -> usize {
     (fused::numbers(d, true) * capacity + 2 * d * TILE) * size_of::<f32>()
 }
 
-device_code! {
-    mod kernel;
-    pub use kernel::*;
-}
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+mod kernel;
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+pub use kernel::*;

@@ -1,31 +1,39 @@
-//! `split_coefficients`, `exponents_diag_m1`, `exponents_diag_m2`, `exponents_full_m1`, …, `weigh_diag_m1`, …: the E-step on the
-//! matrix units (tensor cores), for any K and D.
+//! `split_coefficients`, `exponents_diag_m1`, `exponents_diag_m2`, `exponents_full_m1`, …,
+//! `weigh_diag_m1`, …: the E-step on the matrix units (tensor cores), for any K and D.
 //!
-//! A mixture is an exponential family: the exponent of a component is a constant and the sum of its *coefficients* times the
-//! *products* of a sample, which are its features, and products of two features: squares for diagonal covariances, all pairs for
-//! matrices. With the number one as a feature behind the others, all of them are products of two features, and a list of pairs
-//! says which. So both halves of the E-step are matrix products: exponents are coefficients times products (summed over the
-//! products), and the statistics are responsibilities times products (summed over the samples). Products are formed in shared
-//! memory where they are needed.
+//! A mixture is an exponential family: the exponent of a component is a constant and the sum of its
+//! *coefficients* times the *products* of a sample, which are its features, and products of two
+//! features: squares for diagonal covariances, all pairs for matrices. With the number one as a
+//! feature behind the others, all of them are products of two features, and a list of pairs says
+//! which. So both halves of the E-step are matrix products: exponents are coefficients times
+//! products (summed over the products), and the statistics are responsibilities times products
+//! (summed over the samples). Products are formed in shared memory where they are needed.
 //!
-//! The matrix units multiply float16 numbers. Coefficients and products are each split into two of them
-//! (`simt::split_halves`), which keeps 22 bits; of the four partial products the smallest is left out. Responsibilities
-//! are rounded to float16, products are not: means and covariances are ratios of sums of the same rounded responsibilities, and
-//! the counts are summed before the rounding. The units truncate their sums, so these are short: of [`STEP`] products or
-//! [`STAGE`] samples, added up in float32 by ordinary, rounded additions, and those of at most [`FLUSH`]·[`STAGE`] samples in float64.
+//! The matrix units multiply float16 numbers. Coefficients and products are each split into two of
+//! them (`simt::split_halves`), which keeps 22 bits; of the four partial products the smallest is
+//! left out. Responsibilities are rounded to float16, products are not: means and covariances are
+//! ratios of sums of the same rounded responsibilities, and the counts are summed before the
+//! rounding. The units truncate their sums, so these are short: of [`STEP`] products or [`STAGE`]
+//! samples, added up in float32 by ordinary, rounded additions, and those of at most
+//! [`FLUSH`]·[`STAGE`] samples in float64.
 //!
-//! [`whitened`](super::whitened) has other kernels for wide matrices, and [`warpgroup`](super::warpgroup) for diagonal covariances on newer devices.
+//! [`whitened`](super::whitened) has other kernels for wide matrices, and
+//! [`warpgroup`](super::warpgroup) for diagonal covariances on newer devices.
 //!
-//! Expanding the square costs digits where a component is narrow and far from the centre of the data: the host bounds the loss
-//! from the parameters, and does not choose these kernels where it is too large.
+//! Expanding the square costs digits where a component is narrow and far from the centre of the
+//! data: the host bounds the loss from the parameters, and does not choose these kernels where it
+//! is too large.
 //!
-//! * Launch of `exponents`: one-dimensional grid; [`ExponentsShape::block`] threads, [`ExponentsShape::shared_bytes`]. Of `weigh`: grid
-//!   ([`WeighShape::blocks`], slices of the samples), [`WeighShape::block`], [`WeighShape::shared_bytes`].
-//! * Necessary work: `exponents` 3·N·K·M multiply-adds in float16 for M products (2·D, or D·(D + 3)/2), `weigh` 2·N·K·M; with
-//!   `mma.sync` an H200 does about 3.1·10¹⁴ a second. Read 4·N·D bytes twice, write and read 4·N·K bytes of exponents.
-//! * Measured on an H200, N = 10⁶, each kernel alone: D = 128, K = 1024, diagonal: `exponents` 5.7 ms (floor 2.5), `weigh` 5.3 ms (1.7);
-//!   D = 32, K = 64, matrices: 1.4 ms (0.35) and 1.1 ms (0.23). There are three to seven other instructions for each product of the
-//!   units, and two chains of dependent products at a time in a warp.
+//! * Launch of `exponents`: one-dimensional grid; [`ExponentsShape::block`] threads,
+//!   [`ExponentsShape::shared_bytes`]. Of `weigh`: grid ([`WeighShape::blocks`], slices of the
+//!   samples), [`WeighShape::block`], [`WeighShape::shared_bytes`].
+//! * Necessary work: `exponents` 3·N·K·M multiply-adds in float16 for M products (2·D, or D·(D +
+//!   3)/2), `weigh` 2·N·K·M; with `mma.sync` an H200 does about 3.1·10¹⁴ a second. Read 4·N·D bytes
+//!   twice, write and read 4·N·K bytes of exponents.
+//! * Measured on an H200, N = 10⁶, each kernel alone: D = 128, K = 1024, diagonal: `exponents`
+//!   5.7 ms (floor 2.5), `weigh` 5.3 ms (1.7); D = 32, K = 64, matrices: 1.4 ms (0.35) and 1.1 ms
+//!   (0.23). There are three to seven other instructions for each product of the units, and two
+//!   chains of dependent products at a time in a warp.
 use crate::data::{Columns, QUAD};
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -41,8 +49,9 @@ pub const STEP: usize = 32;
 pub const STAGE: usize = 32;
 /// Stages after which the float32 sums are added up in float64.
 pub const FLUSH: u32 = 256;
-/// Features are at most 8 in the frame. They are multiplied by this, which brings products of two of them to at most 2^14: where
-/// float16 has its largest numbers, so that small products keep their digits.
+/// Features are at most 8 in the frame. They are multiplied by this, which brings products of two
+/// of them to at most 2^14: where float16 has its largest numbers, so that small products keep
+/// their digits.
 pub const FEATURE_SCALE: f32 = 16.0;
 /// What products are multiplied by, therefore.
 pub const PRODUCT_SCALE: f32 = FEATURE_SCALE * FEATURE_SCALE;
@@ -53,15 +62,16 @@ pub const RESPONSIBILITY_SCALE: f32 = 16384.0;
 
 /// Elements (two numbers each) of a component's coefficients of a step.
 const COEFFICIENT_ROW: usize = STEP / 2;
-/// Elements from one row of float16 numbers of a stage of `weigh` to the next: rows begin in different banks.
+/// Elements from one row of float16 numbers of a stage of `weigh` to the next: rows begin in
+/// different banks.
 const STAGE_PITCH: usize = STAGE / 2 + 4;
 /// Numbers from one row of float32 samples of a stage to the next.
 pub const RAW_PITCH: usize = STAGE + 4;
 /// Quads of samples of a stage.
 const QUADS: usize = STAGE / QUAD;
 
-/// The place of a quarter of a row of a step's coefficients: the quarters change places from row to row, so that eight rows lie in
-/// different banks.
+/// The place of a quarter of a row of a step's coefficients: the quarters change places from row to
+/// row, so that eight rows lie in different banks.
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 #[inline(always)]
 fn coefficient_place(row: usize, quarter: usize) -> usize {
@@ -136,7 +146,8 @@ impl ExponentsShape {
         2 * self.components() * COEFFICIENT_ROW
     }
 
-    /// Numbers of the float32 part of the shared memory: the maxima and sums of each warp along the components, and the features.
+    /// Numbers of the float32 part of the shared memory: the maxima and sums of each warp along the
+    /// components, and the features.
     #[inline(always)]
     fn numbers(&self) -> usize {
         (2 * self.component_warps as usize + self.feature_rows()) * self.samples()
@@ -163,8 +174,8 @@ pub struct SplitArgs {
     pub shape: ExponentsShape,
     /// The coefficients (rows, products).
     pub coefficients: *const f32,
-    /// Both parts of each coefficient as two float16 numbers: (groups, steps, 2, components, [`STEP`] / 2), the latter in the order of
-    /// the shared memory.
+    /// Both parts of each coefficient as two float16 numbers: (groups, steps, 2, components,
+    /// [`STEP`] / 2), the latter in the order of the shared memory.
     pub halves: *mut u32,
 }
 
@@ -176,13 +187,13 @@ pub struct ExponentsArgs {
     pub shape: ExponentsShape,
     /// The samples.
     pub columns: Columns,
-    /// `full`: the two features of each product, (products,): the first in the lower 16 bits, times the samples of a block; D stands for the
-    /// number one. Behind M they are D and D.
+    /// `full`: the two features of each product, (products,): the first in the lower 16 bits, times
+    /// the samples of a block; D stands for the number one. Behind M they are D and D.
     pub pairs: *const u32,
     /// What `split_coefficients` wrote; zeros behind K and behind M.
     pub coefficients: *const u32,
-    /// Of each row the number that its sum is multiplied by, the constant that is added, and wₖ: (3, rows). Behind K: zero, a constant
-    /// below all others, zero.
+    /// Of each row the number that its sum is multiplied by, the constant that is added, and wₖ:
+    /// (3, rows). Behind K: zero, a constant below all others, zero.
     pub constants: *const f32,
     /// Weight of each sample, or null: every weight is one.
     pub sample_weights: *const f32,
@@ -249,8 +260,8 @@ impl WeighShape {
         self.groups * self.parts
     }
 
-    /// Numbers that a slice gives: the sums (rows, products), then of each row the sum of the responsibilities, and
-    /// that of the rounded ones; all of them times [`RESPONSIBILITY_SCALE`].
+    /// Numbers that a slice gives: the sums (rows, products), then of each row the sum of the
+    /// responsibilities, and that of the rounded ones; all of them times [`RESPONSIBILITY_SCALE`].
     #[inline(always)]
     pub fn sums(&self) -> usize {
         self.rows() * (self.products() + 2)
@@ -262,7 +273,8 @@ impl WeighShape {
         (self.components() + 2 + self.feature_rows()) * RAW_PITCH
     }
 
-    /// Rows of features of a stage: all, with the number one behind them, or those of the block's products.
+    /// Rows of features of a stage: all, with the number one behind them, or those of the block's
+    /// products.
     #[inline(always)]
     fn feature_rows(&self) -> usize {
         if self.full { self.d as usize + 1 } else { self.part() / 2 }
@@ -304,8 +316,8 @@ pub struct WeighArgs {
     pub weights: *const f32,
     /// As in [`ExponentsArgs::pairs`], for whole parts, times [`RAW_PITCH`].
     pub pairs: *const u32,
-    /// Parts of the samples: stage s belongs to slice s modulo their number, which is gridDim.y. Where `add` is 0, no more
-    /// than there are stages.
+    /// Parts of the samples: stage s belongs to slice s modulo their number, which is gridDim.y.
+    /// Where `add` is 0, no more than there are stages.
     pub slices: u32,
     /// Whether to add to what is in `sums`, or to replace it.
     pub add: u32,
@@ -313,7 +325,7 @@ pub struct WeighArgs {
     pub sums: *mut f64,
 }
 
-device_code! {
-    mod kernel;
-    pub use kernel::*;
-}
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+mod kernel;
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+pub use kernel::*;

@@ -1,26 +1,36 @@
-//! `warpgroup_coefficients`, `warpgroup_products`, `warpgroup_exponents`, `warpgroup_weigh`: the E-step of many components with diagonal
-//! covariances on the matrix units (tensor cores) of compute capability 9.0, whose products four warps make together.
+//! `warpgroup_coefficients`, `warpgroup_products`, `warpgroup_exponents`, `warpgroup_weigh`: the
+//! E-step of many components with diagonal covariances on the matrix units (tensor cores) of
+//! compute capability 9.0, whose products four warps make together.
 //!
-//! The arithmetic is that of [`tensor_cores`](super::tensor_cores): exponents are coefficients times products of features, statistics are
-//! responsibilities times products, and both factors are split into two float16 numbers each, responsibilities are rounded. But
-//! products are formed once, by `warpgroup_products`, which leaves them in memory as both of the other kernels' operands; copies in
-//! bulk, which a block's last warp starts, bring them into shared memory while the units are at work.
+//! The arithmetic is that of [`tensor_cores`](super::tensor_cores): exponents are coefficients
+//! times products of features, statistics are responsibilities times products, and both factors are
+//! split into two float16 numbers each, responsibilities are rounded. But products are formed once,
+//! by `warpgroup_products`, which leaves them in memory as both of the other kernels' operands;
+//! copies in bulk, which a block's last warp starts, bring them into shared memory while the units
+//! are at work.
 //!
-//! The units truncate their sums, so these are short: exponents of [`CHUNK`] products, added up in float32 by ordinary, rounded
-//! additions; statistics of [`FLUSH`]·[`STAGE`] samples, whose sums are added up in shared memory in float32, and in memory in float64.
-//! A sum of so many products of one sign loses less than 64·2⁻²⁴ of itself.
+//! The units truncate their sums, so these are short: exponents of [`CHUNK`] products, added up in
+//! float32 by ordinary, rounded additions; statistics of [`FLUSH`]·[`STAGE`] samples, whose sums
+//! are added up in shared memory in float32, and in memory in float64. A sum of so many products of
+//! one sign loses less than 64·2⁻²⁴ of itself.
 //!
-//! An operand in memory consists of *matrices* of (8, 8) float16 numbers, 128 bytes each. Products: (tiles, 2 parts,
-//! [`SAMPLES`] / 8, [`Shape::octets`]) matrices, a row for a sample. Coefficients: (groups, chunks, 2 parts, [`GROUP`] / 8, [`CHUNK`] / 8)
-//! matrices, a row for a component. A part is the high or the low halves of the numbers.
+//! An operand in memory consists of *matrices* of (8, 8) float16 numbers, 128 bytes each. Products:
+//! (tiles, 2 parts, [`SAMPLES`] / 8, [`Shape::octets`]) matrices, a row for a sample. Coefficients:
+//! (groups, chunks, 2 parts, [`GROUP`] / 8, [`CHUNK`] / 8) matrices, a row for a component. A part
+//! is the high or the low halves of the numbers.
 //!
-//! * Launch of `warpgroup_exponents`: one-dimensional grid; of `warpgroup_weigh`: grid ([`Shape::groups`], slices of the samples). Both:
-//!   [`BLOCK`] threads, [`Shape::exponents_bytes`] or [`Shape::weigh_bytes`] of shared memory. The others: any number of threads.
-//! * Necessary work: `warpgroup_exponents` 6·N·K·D multiply-adds in float16, `warpgroup_weigh` 4·N·K·D; an H200 does 4.9·10¹⁴ a
-//!   second. Write 8·N·D bytes of products, read them twice or more; write and read 4·N·K bytes of exponents.
-//! * Measured on an H200 on 2026-11-22, N = 10⁶, D = 128, K = 1024: 5.1 ms in all (floor 2.7): `warpgroup_exponents` about 3.0 (units busy
-//!   60 % of the time), `warpgroup_weigh` 2.0 (63 %); `warpgroup_products`, 0.5, only once where products are kept. The threads that multiply
-//!   issue all other instructions too, between products: next, the exponentials of a group beside the products of the next one.
+//! * Launch of `warpgroup_exponents`: one-dimensional grid; of `warpgroup_weigh`: grid
+//!   ([`Shape::groups`], slices of the samples). Both: [`BLOCK`] threads,
+//!   [`Shape::exponents_bytes`] or [`Shape::weigh_bytes`] of shared memory. The others: any number
+//!   of threads.
+//! * Necessary work: `warpgroup_exponents` 6·N·K·D multiply-adds in float16, `warpgroup_weigh`
+//!   4·N·K·D; an H200 does 4.9·10¹⁴ a second. Write 8·N·D bytes of products, read them twice or
+//!   more; write and read 4·N·K bytes of exponents.
+//! * Measured on an H200 on 2026-11-22, N = 10⁶, D = 128, K = 1024: 5.1 ms in all (floor 2.7):
+//!   `warpgroup_exponents` about 3.0 (units busy 60 % of the time), `warpgroup_weigh` 2.0 (63 %);
+//!   `warpgroup_products`, 0.5, only once where products are kept. The threads that multiply issue
+//!   all other instructions too, between products: next, the exponentials of a group beside the
+//!   products of the next one.
 use crate::data::Columns;
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -38,9 +48,11 @@ pub const STAGE: usize = 32;
 pub const FLUSH: u32 = 16;
 /// Threads of a block that multiply: two warpgroups.
 const MULTIPLYING: u32 = 8 * WARP;
-/// Threads of a block of the kernels that multiply. One warp of the last warpgroup starts the copies; the others take no part.
+/// Threads of a block of the kernels that multiply. One warp of the last warpgroup starts the
+/// copies; the others take no part.
 pub const BLOCK: u32 = MULTIPLYING + 4 * WARP;
-/// Registers of a thread of such a block when it starts. Then the last warpgroup leaves most of its own to the others.
+/// Registers of a thread of such a block when it starts. Then the last warpgroup leaves most of its
+/// own to the others.
 pub const REGISTERS: u32 = 168;
 /// Registers of a thread that multiplies, and of one that does not.
 const REGISTERS_OF_KINDS: (u32, u32) = (232, 40);
@@ -63,7 +75,8 @@ const STAGES_AHEAD: usize = 3;
 const HEAD: usize = 2 * FINISH_SHARED_BYTES;
 /// Chunks of a sample's products, at most.
 const MOST_CHUNKS: usize = 2 * MAX_FEATURES / CHUNK;
-/// Numbers that a thread of `warpgroup_weigh` adds up: a sixteenth of a warp's 16 components by 256 products.
+/// Numbers that a thread of `warpgroup_weigh` adds up: a sixteenth of a warp's 16 components by 256
+/// products.
 const THREAD_SUMS: usize = 128;
 
 const _: () = assert!(FINISH_SHARED_BYTES + 2 * 8 * (MOST_CHUNKS + CHUNKS_AHEAD) <= HEAD);
@@ -143,9 +156,10 @@ impl Shape {
         2 * self.stage_part() + 2 * STAGE * size_of::<f32>()
     }
 
-    /// The place of the exponent of an even component and a sample. Beside it are those of the next component, then both of the sample
-    /// eight further on: what a thread of either kernel has. Sixteen samples of two components lie one behind the other, the next sixteen
-    /// behind them, then the next two components; each tile of samples has all of its exponents.
+    /// The place of the exponent of an even component and a sample. Beside it are those of the next
+    /// component, then both of the sample eight further on: what a thread of either kernel has.
+    /// Sixteen samples of two components lie one behind the other, the next sixteen behind them,
+    /// then the next two components; each tile of samples has all of its exponents.
     #[inline(always)]
     pub fn exponent(&self, component: usize, sample: usize) -> usize {
         let (tile, of_tile) = (sample / SAMPLES, sample % SAMPLES);
@@ -153,8 +167,9 @@ impl Shape {
         (tile * self.rows() + component) * SAMPLES + of_pair
     }
 
-    /// Numbers that a slice gives: the sums (rows, products), then of each row the sum of the responsibilities, and
-    /// that of the rounded ones; all of them times [`RESPONSIBILITY_SCALE`](super::tensor_cores::RESPONSIBILITY_SCALE).
+    /// Numbers that a slice gives: the sums (rows, products), then of each row the sum of the
+    /// responsibilities, and that of the rounded ones; all of them times
+    /// [`RESPONSIBILITY_SCALE`](super::tensor_cores::RESPONSIBILITY_SCALE).
     #[inline(always)]
     pub fn sums(&self) -> usize {
         self.rows() * (self.products() + 2)
@@ -207,8 +222,8 @@ pub struct ExponentsArgs {
     pub products: *const u32,
     /// What `warpgroup_coefficients` wrote.
     pub coefficients: *const u32,
-    /// Of each row the number that its sum is multiplied by, the constant that is added, and wₖ: (3, rows). Behind K: zero, a constant
-    /// below all others, zero.
+    /// Of each row the number that its sum is multiplied by, the constant that is added, and wₖ:
+    /// (3, rows). Behind K: zero, a constant below all others, zero.
     pub constants: *const f32,
     /// Weight of each sample, or null: every weight is one.
     pub sample_weights: *const f32,
@@ -232,8 +247,8 @@ pub struct WeighArgs {
     pub exponents: Exponents,
     /// wₖ (rows,), zeros behind K.
     pub weights: *const f32,
-    /// Parts of the samples: tile t belongs to slice t modulo their number, which is gridDim.y. Where `add` is 0, no more
-    /// than there are tiles.
+    /// Parts of the samples: tile t belongs to slice t modulo their number, which is gridDim.y.
+    /// Where `add` is 0, no more than there are tiles.
     pub slices: u32,
     /// Whether to add to what is in `sums`, or to replace it.
     pub add: u32,
@@ -241,7 +256,7 @@ pub struct WeighArgs {
     pub sums: *mut f64,
 }
 
-device_code! {
-    mod kernel;
-    pub use kernel::*;
-}
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+mod kernel;
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+pub use kernel::*;

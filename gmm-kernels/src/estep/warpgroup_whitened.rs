@@ -1,38 +1,53 @@
-//! `warpgroup_triangles`, `warpgroup_features`, `warpgroup_whiten_d…`, `warpgroup_normalise`, `warpgroup_respond_d…`, `warpgroup_outer_d…`: the
-//! E-step of mixtures with matrices on the matrix units (tensor cores) of compute capability 9.0, whose products four warps make together.
+//! `warpgroup_triangles`, `warpgroup_features`, `warpgroup_whiten_d…`, `warpgroup_normalise`,
+//! `warpgroup_respond_d…`, `warpgroup_outer_d…`: the E-step of mixtures with matrices on the matrix
+//! units (tensor cores) of compute capability 9.0, whose products four warps make together.
 //!
-//! The arithmetic is that of [`whitened`](super::whitened): exponents from triangles times features, t = A·x + b, and statistics from
-//! features times responsibilities, times features; of the products of numbers of two float16 parts each the smallest is left out, and
-//! responsibilities are rounded. But features are split once, by `warpgroup_features`, and samples are the rows of the first product: there
-//! a triangle is the second operand, of which each *band* of rows is multiplied with the features that it has.
+//! The arithmetic is that of [`whitened`](super::whitened): exponents from triangles times
+//! features, t = A·x + b, and statistics from features times responsibilities, times features; of
+//! the products of numbers of two float16 parts each the smallest is left out, and responsibilities
+//! are rounded. But features are split once, by `warpgroup_features`, and samples are the rows of
+//! the first product: there a triangle is the second operand, of which each *band* of rows is
+//! multiplied with the features that it has.
 //!
-//! * `warpgroup_whiten_d…` has some triangles in shared memory as long as it runs, and a warpgroup's features in registers. It leaves exponents.
+//! * `warpgroup_whiten_d…` has some triangles in shared memory as long as it runs, and a
+//!   warpgroup's features in registers. It leaves exponents.
 //! * `warpgroup_normalise` makes each sample's log-sum-exp of them.
-//! * `warpgroup_respond_d…` makes rounded responsibilities, and sums them up, alone and times features. While it multiplies, it copies
-//!   what the next responsibilities are made of.
-//! * `warpgroup_outer_d…` sums up products of two features. The 64 rows of a warpgroup's first operand are a band of features of
-//!   each component of a *pair*; it is multiplied with the features up to the band's last one. A warp starts copies in bulk of what comes next.
+//! * `warpgroup_respond_d…` makes rounded responsibilities, and sums them up, alone and times
+//!   features. While it multiplies, it copies what the next responsibilities are made of.
+//! * `warpgroup_outer_d…` sums up products of two features. The 64 rows of a warpgroup's first
+//!   operand are a band of features of each component of a *pair*; it is multiplied with the
+//!   features up to the band's last one. A warp starts copies in bulk of what comes next.
 //!
-//! The units truncate their sums, so these are short: of a row of a triangle, of [`FLUSH`]·[`STAGE`] samples. Those are added up in
-//! float32 in shared memory and in float64 in memory.
+//! The units truncate their sums, so these are short: of a row of a triangle, of
+//! [`FLUSH`]·[`STAGE`] samples. Those are added up in float32 in shared memory and in float64 in
+//! memory.
 //!
-//! An operand in memory consists of *matrices* of (8, 8) float16 numbers, 128 bytes each. Features: (stages, 2 parts, [`STAGE`] / 8,
-//! [`Shape::octets`]) matrices, a row for a sample. Triangles: (units, 2 parts, bands, steps of 16 features, [`UNIT_BAND`] / 8, 2) matrices, a row
-//! for a row; a *unit* is two components, or four of at most 32 features, and a band has the same rows of each of them. A part is the high or the
-//! low halves of the numbers. Exponents: (stages, [`Shape::rows`], [`STAGE`]). Responsibilities: (stages, rows, [`STAGE`]) float16 numbers.
+//! An operand in memory consists of *matrices* of (8, 8) float16 numbers, 128 bytes each. Features:
+//! (stages, 2 parts, [`STAGE`] / 8, [`Shape::octets`]) matrices, a row for a sample. Triangles:
+//! (units, 2 parts, bands, steps of 16 features, [`UNIT_BAND`] / 8, 2) matrices, a row for a row; a
+//! *unit* is two components, or four of at most 32 features, and a band has the same rows of each
+//! of them. A part is the high or the low halves of the numbers. Exponents: (stages,
+//! [`Shape::rows`], [`STAGE`]). Responsibilities: (stages, rows, [`STAGE`]) float16 numbers.
 //!
-//! * Launches: `warpgroup_whiten_d…`: grid (any, [`Shape::groups`]), [`WHITEN_BLOCKS`] threads, [`Shape::whiten_bytes`] of shared memory.
-//!   `warpgroup_respond_d…`: grid ([`Shape::chunks`], slices), [`RESPOND_BLOCK`], [`Shape::respond_bytes`]. `warpgroup_outer_d…`: grid
-//!   ([`Shape::outer_blocks`], slices of the samples), [`OUTER_BLOCK`], [`Shape::outer_bytes`]. The others: any number of threads.
-//! * Necessary work: for D a multiple of 32, `warpgroup_whiten` 3·N·K·D·(D + 32)/2 multiply-adds in float16, `warpgroup_outer`
-//!   as many; an H200 does 4.8·10¹⁴ a second. Read 4·N·D bytes for each group of `warpgroup_whiten`, in `warpgroup_respond` and for each block of
-//!   `warpgroup_outer`; write 4·N·K bytes of exponents and read them twice, write 2·N·K of responsibilities and read them. N = 10⁶, D = 64,
-//!   K = 32: 0.61 ms each for the products; 128 MB of exponents and 64 MB of responsibilities, 0.15 ms altogether.
-//! * Measured on an H100 (3.35 TB/s), 2026-11-25, N = 10⁶ (whiten, normalise, respond, outer, the rest; µs): D = 32, K = 64: 572, 102, 235, 655, 29;
-//!   D = 64, K = 32: 811, 54, 193, 963, 29; D = 128, K = 16: 1240, 29, 269, 1410, 41. `warpgroup_normalise` and `warpgroup_respond` run at 68 to 77 % of
-//!   the memory's rate. The matrix units are at work for 55, 77 and 85 % of `warpgroup_whiten`, and for 65, 65 and 78 % of `warpgroup_outer`: the
-//!   time is nearly the sum of what their products and what the other instructions take, although other warpgroups could run in between. For
-//!   D = 32, a unit and 64 samples take 553 cycles: nine products of 32 cycles, and 275 instructions of each warp.
+//! * Launches: `warpgroup_whiten_d…`: grid (any, [`Shape::groups`]), [`WHITEN_BLOCKS`] threads,
+//!   [`Shape::whiten_bytes`] of shared memory. `warpgroup_respond_d…`: grid ([`Shape::chunks`],
+//!   slices), [`RESPOND_BLOCK`], [`Shape::respond_bytes`]. `warpgroup_outer_d…`: grid
+//!   ([`Shape::outer_blocks`], slices of the samples), [`OUTER_BLOCK`], [`Shape::outer_bytes`]. The
+//!   others: any number of threads.
+//! * Necessary work: for D a multiple of 32, `warpgroup_whiten` 3·N·K·D·(D + 32)/2 multiply-adds in
+//!   float16, `warpgroup_outer` as many; an H200 does 4.8·10¹⁴ a second. Read 4·N·D bytes for each
+//!   group of `warpgroup_whiten`, in `warpgroup_respond` and for each block of `warpgroup_outer`;
+//!   write 4·N·K bytes of exponents and read them twice, write 2·N·K of responsibilities and read
+//!   them. N = 10⁶, D = 64, K = 32: 0.61 ms each for the products; 128 MB of exponents and 64 MB of
+//!   responsibilities, 0.15 ms altogether.
+//! * Measured on an H100 (3.35 TB/s), 2026-11-25, N = 10⁶ (whiten, normalise, respond, outer, the
+//!   rest; µs): D = 32, K = 64: 572, 102, 235, 655, 29; D = 64, K = 32: 811, 54, 193, 963, 29;
+//!   D = 128, K = 16: 1240, 29, 269, 1410, 41. `warpgroup_normalise` and `warpgroup_respond` run at
+//!   68 to 77 % of the memory's rate. The matrix units are at work for 55, 77 and 85 % of
+//!   `warpgroup_whiten`, and for 65, 65 and 78 % of `warpgroup_outer`: the time is nearly the sum
+//!   of what their products and what the other instructions take, although other warpgroups could
+//!   run in between. For D = 32, a unit and 64 samples take 553 cycles: nine products of 32 cycles,
+//!   and 275 instructions of each warp.
 use crate::data::Columns;
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -59,16 +74,18 @@ pub const FLUSH: u32 = 16;
 /// Tiles after which `warpgroup_respond` adds up its sums in memory.
 pub const FLUSH_TILES: u32 = 64;
 
-/// Threads that a block of `warpgroup_whiten` may have: so many warpgroups that the units are at work while others finish their exponents. Four have
-/// registers for up to 64 features.
+/// Threads that a block of `warpgroup_whiten` may have: so many warpgroups that the units are at
+/// work while others finish their exponents. Four have registers for up to 64 features.
 pub const WHITEN_BLOCKS: [u32; 2] = [3 * WARPGROUP, 4 * WARPGROUP];
 /// Threads of a block of `warpgroup_respond`.
 pub const RESPOND_BLOCK: u32 = 512;
 /// Threads of a block of `warpgroup_outer` that multiply.
 const MULTIPLYING: u32 = 2 * WARPGROUP;
-/// Threads of such a block: one warp of the last warpgroup starts the copies; the others take no part.
+/// Threads of such a block: one warp of the last warpgroup starts the copies; the others take no
+/// part.
 pub const OUTER_BLOCK: u32 = MULTIPLYING + WARPGROUP;
-/// Registers of a thread of such a block when it starts. Then the last warpgroup leaves most of its own to the others.
+/// Registers of a thread of such a block when it starts. Then the last warpgroup leaves most of its
+/// own to the others.
 pub const OUTER_REGISTERS: u32 = 168;
 /// Registers of a thread that multiplies, and of one that does not.
 const REGISTERS_OF_KINDS: (u32, u32) = (232, 40);
@@ -86,7 +103,8 @@ const MOST_TRIANGLES: usize = 226 << 10;
 const HEAD: usize = 2 * FINISH_SHARED_BYTES;
 /// Stages that are on their way to `warpgroup_outer`, or in use.
 const STAGES_AHEAD: usize = 3;
-/// Elements from one component's responsibilities of a tile to the next one's: rows begin in different banks.
+/// Elements from one component's responsibilities of a tile to the next one's: rows begin in
+/// different banks.
 const RESPOND_PITCH: usize = TILE / 2 + 4;
 
 const _: () = assert!(FINISH_SHARED_BYTES + 2 * 8 * STAGES_AHEAD <= HEAD);
@@ -102,7 +120,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Bands of the features. (Written so that compilers see that there is one, and no division by zero.)
+    /// Bands of the features. (Written so that compilers see that there is one, and no division by
+    /// zero.)
     #[inline(always)]
     fn bands(&self) -> usize {
         (self.d.wrapping_sub(1) / BAND as u32 + 1) as usize
@@ -171,7 +190,8 @@ impl Shape {
         self.units() * 2 * self.unit_part() / size_of::<u32>()
     }
 
-    /// Bytes of a unit in the shared memory of `warpgroup_whiten`: both parts of its triangles, shifts, and two constants of each component.
+    /// Bytes of a unit in the shared memory of `warpgroup_whiten`: both parts of its triangles,
+    /// shifts, and two constants of each component.
     fn unit_bytes(&self) -> usize {
         2 * self.unit_part() + (self.unit_rows() + 2 * self.of_unit()) * size_of::<f32>()
     }
@@ -247,20 +267,23 @@ impl Shape {
         n.next_multiple_of(TILE) * self.rows() / 2
     }
 
-    /// Bytes of a stage of `warpgroup_outer`: both parts of its features, and the block's responsibilities.
+    /// Bytes of a stage of `warpgroup_outer`: both parts of its features, and the block's
+    /// responsibilities.
     #[inline(always)]
     fn stage(&self) -> usize {
         2 * self.stage_part() + self.block_rows() * STAGE * 2
     }
 
-    /// Numbers that a thread of `warpgroup_outer` adds up for a pair: a band's products are a sixteenth of its columns by a warp's 16 rows.
+    /// Numbers that a thread of `warpgroup_outer` adds up for a pair: a band's products are a
+    /// sixteenth of its columns by a warp's 16 rows.
     #[inline(always)]
     fn pair_sums(&self) -> usize {
         let bands = self.bands();
         BAND / 4 * bands * (bands + 1)
     }
 
-    /// Sums over products of two features that a slice of `warpgroup_outer` gives, times [`RESPONSIBILITY_SCALE`](super::whitened::RESPONSIBILITY_SCALE).
+    /// Sums over products of two features that a slice of `warpgroup_outer` gives, times
+    /// [`RESPONSIBILITY_SCALE`](super::whitened::RESPONSIBILITY_SCALE).
     #[inline(always)]
     pub fn outer_sums(&self) -> usize {
         self.rows() / 2 * self.pair_sums() * WARPGROUP as usize
@@ -274,8 +297,9 @@ impl Shape {
         (c / 2 * self.pair_sums() + number) * WARPGROUP as usize + thread
     }
 
-    /// Sums that a slice of `warpgroup_respond` gives: of each component those of the features; then, of the even and of the odd pairs of
-    /// 32 samples, of each component those of the responsibilities, and behind them those of the rounded ones. All of them times
+    /// Sums that a slice of `warpgroup_respond` gives: of each component those of the features;
+    /// then, of the even and of the odd pairs of 32 samples, of each component those of the
+    /// responsibilities, and behind them those of the rounded ones. All of them times
     /// [`RESPONSIBILITY_SCALE`](super::whitened::RESPONSIBILITY_SCALE).
     #[inline(always)]
     pub fn respond_sums(&self) -> usize {
@@ -320,7 +344,8 @@ pub struct FeaturesArgs {
     pub shape: Shape,
     /// The samples.
     pub columns: Columns,
-    /// Where to write their features as an operand ([`Shape::features_len`]); zeros behind N and behind D.
+    /// Where to write their features as an operand ([`Shape::features_len`]); zeros behind N and
+    /// behind D.
     pub features: *mut u32,
 }
 
@@ -378,7 +403,8 @@ pub struct RespondArgs {
     pub exponents: Exponents,
     /// wₖ ([`Shape::rows`],), zeros behind K.
     pub weights: *const f32,
-    /// Where to write the responsibilities ([`Shape::responsibilities_len`]): of sixteen samples of a component pairs 0, 4, 1, 5, 2, 6, 3, 7.
+    /// Where to write the responsibilities ([`Shape::responsibilities_len`]): of sixteen samples of
+    /// a component pairs 0, 4, 1, 5, 2, 6, 3, 7.
     pub responsibilities: *mut u32,
     /// Parts of the samples: tile t belongs to slice t modulo their number, which is gridDim.y.
     pub slices: u32,
@@ -408,7 +434,7 @@ pub struct OuterArgs {
     pub sums: *mut f64,
 }
 
-device_code! {
-    mod kernel;
-    pub use kernel::*;
-}
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+mod kernel;
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+pub use kernel::*;

@@ -1,20 +1,26 @@
-//! `weighted_sums_diag_raw`, `weighted_sums_full_raw`, `weighted_sums_diag_central`, `weighted_sums_full_central`: the second
-//! half of the E-step for any K and D: the responsibilities' weighted sums over the samples whose exponents a
+//! `weighted_sums_diag_raw`, `weighted_sums_full_raw`, `weighted_sums_diag_central`,
+//! `weighted_sums_full_central`: the second half of the E-step for any K and D: the
+//! responsibilities' weighted sums over the samples whose exponents a
 //! [`tiled`](crate::likelihood::tiled) kernel left.
 //!
-//! They are a matrix product over the samples: responsibilities, (K, N), by values of a sample, (N, values). The values of
-//! diagonal covariances are each feature and its square, of matrices the products of all pairs of features, the number one
-//! among them. A thread has a *tile* of [`COMPONENTS`] components and a *patch* of [`VALUES`] values: 4 features y and their
-//! squares, or the products of 2 features with 4. Exponents become responsibilities when they have arrived in shared memory.
+//! They are a matrix product over the samples: responsibilities, (K, N), by values of a sample, (N,
+//! values). The values of diagonal covariances are each feature and its square, of matrices the
+//! products of all pairs of features, the number one among them. A thread has a *tile* of
+//! [`COMPONENTS`] components and a *patch* of [`VALUES`] values: 4 features y and their squares, or
+//! the products of 2 features with 4. Exponents become responsibilities when they have arrived in
+//! shared memory.
 //!
-//! In the `raw` kernels, features are x itself, which is zero at the centre of the data: that is right where no component is many
-//! of its standard deviations away from there. In the `central` kernels they are x − cₖ with each component's centre, for twice
-//! the arithmetic; then nothing cancels, wherever components are. The host chooses. Sums of at most [`FLUSH`]·[`STAGE`] samples
+//! In the `raw` kernels, features are x itself, which is zero at the centre of the data: that is
+//! right where no component is many of its standard deviations away from there. In the `central`
+//! kernels they are x − cₖ with each component's centre, for twice the arithmetic; then nothing
+//! cancels, wherever components are. The host chooses. Sums of at most [`FLUSH`]·[`STAGE`] samples
 //! are float32, sums of those float64.
 //!
-//! * Launch: grid ([`Shape::blocks`], slices of the samples), block [`Shape::block`], shared memory [`Shape::shared_bytes`].
-//! * Necessary work for each sample: read 4·K bytes of exponents and 4·D bytes; 2·K·D multiply-adds, `full` K·(D + 1)·(D + 2)/2
-//!   and more (pairs come in patches); `central` twice that. An H200 does 33.4·10¹² a second.
+//! * Launch: grid ([`Shape::blocks`], slices of the samples), block [`Shape::block`], shared memory
+//!   [`Shape::shared_bytes`].
+//! * Necessary work for each sample: read 4·K bytes of exponents and 4·D bytes; 2·K·D
+//!   multiply-adds, `full` K·(D + 1)·(D + 2)/2 and more (pairs come in patches); `central` twice
+//!   that. An H200 does 33.4·10¹² a second.
 use crate::data::{Columns, QUAD};
 use crate::likelihood::tiled::Exponents;
 use crate::simt::WARP;
@@ -29,7 +35,8 @@ pub const STAGE: usize = 16;
 pub const MOST_STAGES: u32 = 4;
 /// Stages after which the float32 sums are added up in float64.
 pub const FLUSH: u32 = 128;
-/// Numbers from one row of a stage to the next: consecutive rows begin in different banks of the shared memory.
+/// Numbers from one row of a stage to the next: consecutive rows begin in different banks of the
+/// shared memory.
 const PITCH: usize = STAGE + 4;
 const QUADS: usize = STAGE / QUAD;
 
@@ -85,7 +92,8 @@ impl Shape {
         (self.quads() as usize * QUAD + self.block_tiles as usize * COMPONENTS + 2) * PITCH
     }
 
-    /// Places of a block's components: for counts and for the largest responsibilities of quads, one a component and quad.
+    /// Places of a block's components: for counts and for the largest responsibilities of quads,
+    /// one a component and quad.
     #[inline(always)]
     fn places(&self) -> usize {
         self.block_tiles as usize * COMPONENTS * QUADS
@@ -99,8 +107,8 @@ impl Shape {
         (self.stages as usize * self.stage() + 3 * self.places() + weights + centres) * size_of::<f32>()
     }
 
-    /// Numbers that a slice gives: for each place of a thread's (components, values), for each tile and patch, a sum; then
-    /// the counts of the components.
+    /// Numbers that a slice gives: for each place of a thread's (components, values), for each tile
+    /// and patch, a sum; then the counts of the components.
     #[inline(always)]
     pub fn sums(&self) -> usize {
         COMPONENTS * (VALUES * self.patches as usize + 1) * self.tiles as usize
@@ -123,8 +131,8 @@ pub struct WeightedSumsArgs {
     pub centres: *const f32,
     /// `full`: the pair of features and the quad of features of each patch, (patches, 2).
     pub pairs: *const u32,
-    /// Parts of the samples: stage s belongs to slice s modulo their number, which is gridDim.y. Where `add` is 0, no more
-    /// than there are stages.
+    /// Parts of the samples: stage s belongs to slice s modulo their number, which is gridDim.y.
+    /// Where `add` is 0, no more than there are stages.
     pub slices: u32,
     /// Whether to add to what is in `sums`, or to replace it.
     pub add: u32,
@@ -132,7 +140,7 @@ pub struct WeightedSumsArgs {
     pub sums: *mut f64,
 }
 
-device_code! {
-    mod kernel;
-    pub use kernel::*;
-}
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+mod kernel;
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+pub use kernel::*;

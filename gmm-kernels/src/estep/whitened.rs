@@ -1,22 +1,30 @@
-//! `split_matrices`, `whiten`, `outer`: the E-step of mixtures with matrices on the matrix units (tensor cores), for any K.
+//! `split_matrices`, `whiten`, `outer`: the E-step of mixtures with matrices on the matrix units
+//! (tensor cores), for any K.
 //!
-//! [`tensor_cores`](super::tensor_cores) multiplies with all products of two features, of which there are D²/2: they have to be formed.
-//! Here nothing but features is multiplied. `whiten` forms t = A·x + b for each component, a triangle A times the features, and from
-//! it the exponent seed − |t|². `outer` forms for each component Σᵢ (rᵢ·xᵢ)·xᵢᵀ: the first operand is a tile of features times
-//! responsibilities, formed in registers from the tile as it was read, the second one features. Only tiles on and below the diagonal
-//! are computed.
+//! [`tensor_cores`](super::tensor_cores) multiplies with all products of two features, of which
+//! there are D²/2: they have to be formed. Here nothing but features is multiplied. `whiten` forms
+//! t = A·x + b for each component, a triangle A times the features, and from it the exponent seed −
+//! |t|². `outer` forms for each component Σᵢ (rᵢ·xᵢ)·xᵢᵀ: the first operand is a tile of features
+//! times responsibilities, formed in registers from the tile as it was read, the second one
+//! features. Only tiles on and below the diagonal are computed.
 //!
-//! Numbers are split into two of float16 (`simt::split_halves`), as there, and of the four partial products the smallest is left
-//! out. Responsibilities are rounded to float16: means and covariances are ratios of sums of the same rounded responsibilities, and the
-//! counts are summed before the rounding. The units truncate their sums, so these are short, of 16 products or samples, and
-//! added up in float32 by ordinary, rounded additions; those of at most [`FLUSH`]·[`STAGE`] samples in float64.
+//! Numbers are split into two of float16 (`simt::split_halves`), as there, and of the four partial
+//! products the smallest is left out. Responsibilities are rounded to float16: means and
+//! covariances are ratios of sums of the same rounded responsibilities, and the counts are summed
+//! before the rounding. The units truncate their sums, so these are short, of 16 products or
+//! samples, and added up in float32 by ordinary, rounded additions; those of at most
+//! [`FLUSH`]·[`STAGE`] samples in float64.
 //!
-//! * Launch of `whiten`: one-dimensional grid; [`WhitenShape::block`] threads, [`WhitenShape::shared_bytes`]. Of `outer`: grid
-//!   ([`OuterShape::blocks`], slices of the samples), [`OuterShape::block`], [`OuterShape::shared_bytes`].
-//! * Necessary work: each 3·N·K·T·16² multiply-adds in float16 for T tiles of 16 by 16 features on and below the diagonal, `outer` a
-//!   fortieth more for the first moments; with `mma.sync` an H200 does about 3.1·10¹⁴ a second. Read 4·N·D bytes in each, write and read 4·N·K bytes of exponents.
-//! * Measured on an H200 on 2026-11-22, N = 10⁶, an E-step from parameters to statistics: D = 64, K = 32: 5.5 ms (`tensor_cores` 10.0);
-//!   D = 128, K = 16: 8.9 ms (27.2); D = 32, K = 64: 4.4 ms (3.1).
+//! * Launch of `whiten`: one-dimensional grid; [`WhitenShape::block`] threads,
+//!   [`WhitenShape::shared_bytes`]. Of `outer`: grid ([`OuterShape::blocks`], slices of the
+//!   samples), [`OuterShape::block`], [`OuterShape::shared_bytes`].
+//! * Necessary work: each 3·N·K·T·16² multiply-adds in float16 for T tiles of 16 by 16 features on
+//!   and below the diagonal, `outer` a fortieth more for the first moments; with `mma.sync` an H200
+//!   does about 3.1·10¹⁴ a second. Read 4·N·D bytes in each, write and read 4·N·K bytes of
+//!   exponents.
+//! * Measured on an H200 on 2026-11-22, N = 10⁶, an E-step from parameters to statistics: D = 64,
+//!   K = 32: 5.5 ms (`tensor_cores` 10.0); D = 128, K = 16: 8.9 ms (27.2); D = 32, K = 64: 4.4 ms
+//!   (3.1).
 use crate::data::{Columns, QUAD};
 use crate::likelihood::tiled::Exponents;
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
@@ -32,8 +40,9 @@ pub const COLUMNS: usize = 64;
 pub const STAGE: usize = 64;
 /// Stages after which the float32 sums are added up in float64.
 pub const FLUSH: u32 = 128;
-/// Responsibilities are multiplied by this, and features by [`FEATURE_SCALE`](super::tensor_cores::FEATURE_SCALE): then their products
-/// are below 2^15, where float16 has its largest numbers.
+/// Responsibilities are multiplied by this, and features by
+/// [`FEATURE_SCALE`](super::tensor_cores::FEATURE_SCALE): then their products are below 2^15, where
+/// float16 has its largest numbers.
 pub const RESPONSIBILITY_SCALE: f32 = 256.0;
 
 /// Elements (two numbers each) of both parts of a pair of tiles of a triangle.
@@ -110,7 +119,8 @@ impl WhitenShape {
         self.tiles() * TILE * self.pitch()
     }
 
-    /// Numbers of the float32 part of the shared memory: maxima and sums of each warp along the components.
+    /// Numbers of the float32 part of the shared memory: maxima and sums of each warp along the
+    /// components.
     #[inline(always)]
     fn numbers(&self) -> usize {
         2 * self.component_warps as usize * self.samples()
@@ -146,7 +156,8 @@ pub struct WhitenArgs {
     pub fragments: *const u32,
     /// b, (K, [`WhitenShape::shifts`]), zeros behind D.
     pub shifts: *const f32,
-    /// Of each component the number that sums of products are multiplied by, the seed, and wₖ: (3, K).
+    /// Of each component the number that sums of products are multiplied by, the seed, and wₖ: (3,
+    /// K).
     pub constants: *const f32,
     /// Weight of each sample, or null: every weight is one.
     pub sample_weights: *const f32,
@@ -158,7 +169,8 @@ pub struct WhitenArgs {
     pub output: Output,
 }
 
-/// How `outer` divides its work. A warp's *task* is a tile of 16 rows by up to 64 columns of the sums of a pair of components.
+/// How `outer` divides its work. A warp's *task* is a tile of 16 rows by up to 64 columns of the
+/// sums of a pair of components.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OuterShape {
@@ -230,14 +242,16 @@ impl OuterShape {
         2 * ((self.warps as usize + self.groups() - 2) / self.groups() + 1)
     }
 
-    /// Numbers that a slice gives: of each task (numbers of a lane, lanes); then of each component the sum of the
-    /// responsibilities, and that of the rounded ones; all of them times [`RESPONSIBILITY_SCALE`].
+    /// Numbers that a slice gives: of each task (numbers of a lane, lanes); then of each component
+    /// the sum of the responsibilities, and that of the rounded ones; all of them times
+    /// [`RESPONSIBILITY_SCALE`].
     #[inline(always)]
     pub fn sums(&self) -> usize {
         self.tasks() * LANE_SUMS * WARP as usize + 2 * self.components()
     }
 
-    /// The place of a component's sum over the products of features `i` and `j` ≤ `i`; where `j` is D, of feature `i` alone.
+    /// The place of a component's sum over the products of features `i` and `j` ≤ `i`; where `j` is
+    /// D, of feature `i` alone.
     pub fn place(&self, c: usize, i: usize, j: usize) -> usize {
         let tile = i / TILE;
         let first = c / 2 * self.groups() + Self::group(tile);
@@ -289,14 +303,15 @@ pub struct OuterArgs {
     pub shape: OuterShape,
     /// N.
     pub n: u64,
-    /// Both parts of the features of these samples, two numbers to an element, that `whiten` wrote: (2, D, [`Exponents::stride`] / 2), zeros behind N.
+    /// Both parts of the features of these samples, two numbers to an element, that `whiten` wrote:
+    /// (2, D, [`Exponents::stride`] / 2), zeros behind N.
     pub halves: *const u32,
     /// The exponents of these samples that `whiten` wrote, for [`OuterShape::components`] rows.
     pub exponents: Exponents,
     /// wₖ ([`OuterShape::components`],), zeros behind K.
     pub weights: *const f32,
-    /// Parts of the samples: stage s belongs to slice s modulo their number, which is gridDim.y. Where `add` is 0, no more
-    /// than there are stages.
+    /// Parts of the samples: stage s belongs to slice s modulo their number, which is gridDim.y.
+    /// Where `add` is 0, no more than there are stages.
     pub slices: u32,
     /// Whether to add to what is in `sums`, or to replace it.
     pub add: u32,
@@ -304,7 +319,7 @@ pub struct OuterArgs {
     pub sums: *mut f64,
 }
 
-device_code! {
-    mod kernel;
-    pub use kernel::*;
-}
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+mod kernel;
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+pub use kernel::*;

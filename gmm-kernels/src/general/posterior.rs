@@ -1,13 +1,16 @@
-//! `posterior_f32`, `posterior_f64`: from the qₖ of [`density`](crate::general::density) to each sample's log₂ Σₖ wₖ·2^qₖ, the
-//! sum of these over the samples, the most probable component, and the responsibilities.
+//! `posterior_f32`, `posterior_f64`: from the qₖ of [`density`](crate::general::density) to each
+//! sample's log₂ Σₖ wₖ·2^qₖ, the sum of these over the samples, the most probable component, and
+//! the responsibilities.
 //!
-//! A thread takes a sample and goes through the components, first for the largest qₖ, then for the sum with that taken out.
-//! The logarithm is computed in float64: the error of a float32 logarithm is about the same for each sample, and adds up.
+//! A thread takes a sample and goes through the components, first for the largest qₖ, then for the
+//! sum with that taken out. The logarithm is computed in float64: the error of a float32 logarithm
+//! is about the same for each sample, and adds up.
 //!
 //! * Launch: any one-dimensional grid; block of whole warps; shared memory
-//!   [`FINISH_SHARED_BYTES`](crate::reduce::FINISH_SHARED_BYTES). Then [`reduce_sets`](crate::reduce::sets) over one set.
-//! * Necessary work for each sample and component: an exponential; read q twice, and write and read it once more for
-//!   responsibilities.
+//!   [`FINISH_SHARED_BYTES`](crate::reduce::FINISH_SHARED_BYTES). Then
+//!   [`reduce_sets`](crate::reduce::sets) over one set.
+//! * Necessary work for each sample and component: an exponential; read q twice, and write and read
+//!   it once more for responsibilities.
 use crate::patterns::ParametersOfQuads;
 
 /// Arguments of the kernels.
@@ -40,7 +43,7 @@ pub struct PosteriorArgs<T> {
     pub partials: *mut f64,
 }
 
-device_code! {
-    mod kernel;
-    pub use kernel::*;
-}
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+mod kernel;
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+pub use kernel::*;

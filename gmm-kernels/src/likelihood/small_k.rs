@@ -1,32 +1,40 @@
-//! `small_k_dDD`, `small_k_tied_dDD`, `small_k_full_dDD`, `small_k_observed_dDD`: the fast path for at most [`COMPONENTS`] components and D up
-//! to [`MAX_FEATURES`].
+//! `small_k_dDD`, `small_k_tied_dDD`, `small_k_full_dDD`, `small_k_observed_dDD`: the fast path for
+//! at most [`COMPONENTS`] components and D up to [`MAX_FEATURES`].
 //!
-//! A thread takes a quad of samples, holds their D features in registers, and goes through the components. The mixture is part
-//! of the launch's arguments, so that no upload is needed; each block puts it into shared memory, from where 16-byte broadcasts
-//! feed the arithmetic. The next quad is copied to shared memory while the present one is computed; every thread copies and
-//! reads a part that no other thread uses, so that no barrier is needed.
+//! A thread takes a quad of samples, holds their D features in registers, and goes through the
+//! components. The mixture is part of the launch's arguments, so that no upload is needed; each
+//! block puts it into shared memory, from where 16-byte broadcasts feed the arithmetic. The next
+//! quad is copied to shared memory while the present one is computed; every thread copies and reads
+//! a part that no other thread uses, so that no barrier is needed.
 //!
-//! The likelihood is summed as Σₖ wₖ·2^qₖ with no maximum taken out: wₖ ≤ 1 and qₖ ≤ 0 (but for the seed's rounding), so
-//! nothing overflows. Samples whose sum falls below [`THRESHOLD`] are computed again with the maximum taken out; the next samples
-//! of the warp are then computed in this way only, until none of them is far.
+//! The likelihood is summed as Σₖ wₖ·2^qₖ with no maximum taken out: wₖ ≤ 1 and qₖ ≤ 0 (but for the
+//! seed's rounding), so nothing overflows. Samples whose sum falls below [`THRESHOLD`] are computed
+//! again with the maximum taken out; the next samples of the warp are then computed in this way
+//! only, until none of them is far.
 //!
-//! The `tied` kernels multiply each sample by the components' common triangle A first. What follows is the same with t = A·x + m: the
-//! scales are one.
+//! The `tied` kernels multiply each sample by the components' common triangle A first. What follows
+//! is the same with t = A·x + m: the scales are one.
 //!
-//! The `full` kernels take one component after the other, each with its own triangle: q = seed − Σᵢ tᵢ² with tᵢ = bᵢ + Σⱼ aᵢⱼ·xⱼ (j ≤ i). The
-//! triangles are too many for the arguments; they are read from memory once a block.
+//! The `full` kernels take one component after the other, each with its own triangle: q = seed − Σᵢ
+//! tᵢ² with tᵢ = bᵢ + Σⱼ aᵢⱼ·xⱼ (j ≤ i). The triangles are too many for the arguments; they are
+//! read from memory once a block.
 //!
-//! `small_k_observed_dDD` are for samples with missing values, which are NaN: a sample takes part with the features that it has, of each of
-//! which q gets the constant c: q = seed − Σⱼ ((sⱼ·xⱼ + mⱼ)² + cⱼ), where j runs over the observed features.
+//! `small_k_observed_dDD` are for samples with missing values, which are NaN: a sample takes part
+//! with the features that it has, of each of which q gets the constant c: q = seed − Σⱼ ((sⱼ·xⱼ +
+//! mⱼ)² + cⱼ), where j runs over the observed features.
 //!
 //! Where samples have weights, each adds its weight times its log₂-likelihood.
 //!
-//! * Launch: any one-dimensional grid and block of whole warps; shared memory [`Kind::shared_bytes`].
-//! * Necessary work for each sample: read 4·D bytes; K·(2·D + 1) fused multiply-adds, K exponentials. K = 8, D = 13, N = 10⁶ on an
-//!   H200: 52 MB, 12.3 µs at the measured 4.24 TB/s; arithmetic 6.6 µs, `tied` 9.3 µs (D·(D + 1) / 2
-//!   multiply-adds more), `full` 25 µs (K·(D·(D + 1) / 2 + D + 1)), with missing values 9.9 µs.
-//! * Measured on an H200, 2026-11-24, back to back: 16.0 to 16.5 µs, with weights 16.9, `tied` 21.8 to 23.0, `full` 40.7 to 41.5 (36 to 42 were expected, from
-//!   1.15 instructions for each multiply-add; ncu: 3.1 instructions a cycle while a multiprocessor is at work, 2.7 with start and end).
+//! * Launch: any one-dimensional grid and block of whole warps; shared memory
+//!   [`Kind::shared_bytes`].
+//! * Necessary work for each sample: read 4·D bytes; K·(2·D + 1) fused multiply-adds, K
+//!   exponentials. K = 8, D = 13, N = 10⁶ on an H200: 52 MB, 12.3 µs at the measured 4.24 TB/s;
+//!   arithmetic 6.6 µs, `tied` 9.3 µs (D·(D + 1) / 2 multiply-adds more), `full` 25 µs (K·(D·(D
+//!   + 1) / 2 + D + 1)), with missing values 9.9 µs.
+//! * Measured on an H200, 2026-11-24, back to back: 16.0 to 16.5 µs, with weights 16.9, `tied` 21.8
+//!   to 23.0, `full` 40.7 to 41.5 (36 to 42 were expected, from 1.15 instructions for each
+//!   multiply-add; ncu: 3.1 instructions a cycle while a multiprocessor is at work, 2.7 with start
+//!   and end).
 use crate::data::{Columns, QUAD};
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 
@@ -34,8 +42,9 @@ use crate::reduce::{FINISH_SHARED_BYTES, Output};
 pub const COMPONENTS: usize = 8;
 /// Largest D that has an instance.
 pub const MAX_FEATURES: usize = 16;
-/// The least likelihood, 2^-60, that is computed without taking out the maximum: the product of two such is still a normal
-/// number, and components that underflowed (below 2^-126) do not count beside it.
+/// The least likelihood, 2^-60, that is computed without taking out the maximum: the product of two
+/// such is still a normal number, and components that underflowed (below 2^-126) do not count
+/// beside it.
 pub const THRESHOLD: f32 = 8.673_617e-19;
 /// log₂ of [`THRESHOLD`].
 pub const LOG2_THRESHOLD: f32 = -60.0;
@@ -59,7 +68,8 @@ impl Kind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Diagonal, Self::Observed, Self::Tied, Self::Full];
 
-    /// Numbers of one component in the arguments: those of each feature ([`numbers`]; `full`: bⱼ), w, seed, and padding to whole 16-byte reads.
+    /// Numbers of one component in the arguments: those of each feature ([`numbers`]; `full`: bⱼ),
+    /// w, seed, and padding to whole 16-byte reads.
     pub const fn row(self, d: usize) -> usize {
         match self {
             Self::Diagonal | Self::Tied => row(d, false),
@@ -97,7 +107,8 @@ pub const fn numbers(gaps: bool) -> usize {
     if gaps { 3 } else { 2 }
 }
 
-/// Numbers of one component with a diagonal covariance: those of each feature ([`numbers`]), w, seed, and padding to whole 16-byte reads.
+/// Numbers of one component with a diagonal covariance: those of each feature ([`numbers`]), w,
+/// seed, and padding to whole 16-byte reads.
 pub const fn row(d: usize, gaps: bool) -> usize {
     (numbers(gaps) * d + 2).next_multiple_of(4)
 }
@@ -110,7 +121,8 @@ pub struct SmallKArgs<const ROW: usize> {
     pub components: [[f32; ROW]; COMPONENTS],
     /// [`Kind::count`] of the components.
     pub k: u32,
-    /// `tied`: A row by row, [`padded_triangle`]`(D)` numbers; `full`: so of each component. The others do not read it.
+    /// `tied`: A row by row, [`padded_triangle`]`(D)` numbers; `full`: so of each component. The
+    /// others do not read it.
     pub triangles: *const f32,
     /// The data.
     pub columns: Columns,
@@ -130,11 +142,11 @@ pub const fn padded_triangle(d: usize) -> usize {
     triangle(d).next_multiple_of(4)
 }
 
-/// Components that are computed side by side: the reads of one hide behind the arithmetic of the other. K is rounded
-/// up to it ([`Kind::count`]); a component of weight zero adds nothing.
+/// Components that are computed side by side: the reads of one hide behind the arithmetic of the
+/// other. K is rounded up to it ([`Kind::count`]); a component of weight zero adds nothing.
 pub const SIDE_BY_SIDE: usize = 2;
 
-device_code! {
-    mod kernel;
-    pub use kernel::*;
-}
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+mod kernel;
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+pub use kernel::*;

@@ -29,7 +29,8 @@ pub trait Float:
     fn wide(self) -> f64;
     /// The number next to one of float64.
     fn narrow(v: f64) -> Self;
-    /// The value in the lane whose number differs in the bits `mask`; all lanes of the warp take part.
+    /// The value in the lane whose number differs in the bits `mask`; all lanes of the warp take
+    /// part.
     fn shuffle_xor(self, mask: u32) -> Self;
     /// A number in global memory that no thread writes during the launch.
     ///
@@ -134,7 +135,8 @@ impl Float for f64 {
     }
     #[inline(always)]
     unsafe fn load4(p: *const Self) -> [Self; 4] {
-        // SAFETY: the caller guarantees it for 32 bytes, of which the second half is aligned like the first.
+        // SAFETY: the caller guarantees it for 32 bytes, of which the second half is aligned like
+        // the first.
         let ([a, b], [c, d]) = unsafe { (load_f64x2(p), load_f64x2(p.add(2))) };
         [a, b, c, d]
     }

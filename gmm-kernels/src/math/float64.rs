@@ -1,7 +1,7 @@
 //! 2^x and log₂ x in float64, which the hardware has in float32 only.
 //!
-//! Arithmetic alone, so that host and device give the same bits. Natural functions follow from them where a few units in
-//! the last place do not matter: e^x = 2^(x·log₂e), ln x = log₂x·ln 2.
+//! Arithmetic alone, so that host and device give the same bits. Natural functions follow from them
+//! where a few units in the last place do not matter: e^x = 2^(x·log₂e), ln x = log₂x·ln 2.
 use crate::simt::{fma64, reciprocal as reciprocal32};
 
 /// Coefficients of f¹, f², … in 2^f = 1 + … on [−½, ½]: minimax in relative error, 4·10⁻¹⁷.
@@ -60,8 +60,8 @@ pub fn sqrt(x: f64) -> f64 {
 
 /// 2 / ln 2 rounded, and the rest.
 const TWO_OVER_LN_2: (f64, f64) = (2.8853900817779268, 4.0710547481862066e-17);
-/// Coefficients of z⁰, z¹, … in (2 / ln 2)·(artanh(s) / s − 1) / z with z = s², for |s| ≤ (√2 − 1) / (√2 + 1):
-/// 5·10⁻¹⁹ of the whole.
+/// Coefficients of z⁰, z¹, … in (2 / ln 2)·(artanh(s) / s − 1) / z with z = s², for |s| ≤ (√2 − 1)
+/// / (√2 + 1): 5·10⁻¹⁹ of the whole.
 const ARTANH: [f64; 8] = [
     0.9617966939259756,
     0.577078016355598,
@@ -140,7 +140,8 @@ mod tests {
     /// The last step of Newton's leaves two roundings.
     #[test]
     fn reciprocals_are_accurate() {
-        let worst = spread(-100.0, 100.0).map(f64::exp2).fold(0.0f64, |worst, x| worst.max(units(reciprocal(x), 1.0 / x)));
+        let worst =
+            spread(-100.0, 100.0).map(f64::exp2).fold(0.0f64, |worst, x| worst.max(units(reciprocal(x), 1.0 / x)));
         assert!(worst < 2.0, "1 / x is {worst} units off");
     }
 

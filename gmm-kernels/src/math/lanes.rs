@@ -1,7 +1,8 @@
 //! What lanes of a warp have together.
 use super::Float;
 
-/// What `join` makes of the values of the lanes that differ in the bits of `masks`, in each of them. All lanes of the warp take part.
+/// What `join` makes of the values of the lanes that differ in the bits of `masks`, in each of
+/// them. All lanes of the warp take part.
 #[inline(always)]
 pub fn join_over(mut x: f64, mut masks: u32, join: impl Fn(f64, f64) -> f64) -> f64 {
     while masks != 0 {
@@ -11,7 +12,8 @@ pub fn join_over(mut x: f64, mut masks: u32, join: impl Fn(f64, f64) -> f64) -> 
     x
 }
 
-/// The sum of `x` over the lanes that differ in the bits of `masks`, in each of them. All lanes of the warp take part.
+/// The sum of `x` over the lanes that differ in the bits of `masks`, in each of them. All lanes of
+/// the warp take part.
 #[inline(always)]
 pub fn sum_over(x: f64, masks: u32) -> f64 {
     join_over(x, masks, |a, b| a + b)

@@ -1,7 +1,8 @@
 //! A thread's running sum of log₂-likelihoods, stored as a product.
 //!
-//! Adding log₂ of every sample would add the bias of the approximate logarithm N times. Instead the likelihoods are
-//! multiplied, their exponents split off into an integer (exact), and each warp takes one logarithm at the end.
+//! Adding log₂ of every sample would add the bias of the approximate logarithm N times. Instead the
+//! likelihoods are multiplied, their exponents split off into an integer (exact), and each warp
+//! takes one logarithm at the end.
 use crate::simt::*;
 
 /// Σ log₂ of what was added = `far` + `exponent` + log₂ `mantissa`.
@@ -87,7 +88,8 @@ impl Default for LogProduct {
     }
 }
 
-/// The sum of `x` over the lanes of the warp, in lane 0 (other lanes: undefined). All lanes take part.
+/// The sum of `x` over the lanes of the warp, in lane 0 (other lanes: undefined). All lanes take
+/// part.
 #[inline(always)]
 pub fn warp_sum(mut x: f64) -> f64 {
     let mut by = WARP / 2;

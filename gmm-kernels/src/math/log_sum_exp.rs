@@ -1,7 +1,8 @@
 //! A sum of powers of two of any size.
 use crate::simt::*;
 
-/// Σₖ wₖ·2^(qₖ − max) with the running maximum taken out: the sum of any number of terms of any size.
+/// Σₖ wₖ·2^(qₖ − max) with the running maximum taken out: the sum of any number of terms of any
+/// size.
 #[derive(Clone, Copy)]
 pub struct LogSumExp {
     /// The largest qₖ so far, of components with a weight.

@@ -5,11 +5,12 @@ use super::{Float, float64};
 pub const REACH: f64 = 16.0;
 /// √(log₂e / 2): a component's scale times its deviation.
 pub const ROOT_HALF_LOG2_E: f64 = 0.849_321_800_288_019_1;
-/// The smallest exponent that is put into a weight wₖ; the rest of a smaller constant goes into the seed.
+/// The smallest exponent that is put into a weight wₖ; the rest of a smaller constant goes into the
+/// seed.
 const MIN_WEIGHT_EXPONENT: f64 = -60.0;
 
-/// wₖ and the seed of a component, from log₂ of its constant over that of the largest; zeros for a component without weight, whose constant is
-/// the lowest number or −∞.
+/// wₖ and the seed of a component, from log₂ of its constant over that of the largest; zeros for a
+/// component without weight, whose constant is the lowest number or −∞.
 #[inline(always)]
 pub fn weight_and_seed<T: Float>(relative: f64) -> (T, T) {
     // The lowest number may have been rounded with the largest's constant.

@@ -6,14 +6,14 @@ use crate::likelihood::small_k::{far_likelihoods, likelihoods, multiply_quad};
 use crate::math::{LogProduct, warp_sum};
 use crate::reduce::Output;
 use crate::simt::{
-    CachePolicy, Shared, block_dim, block_idx, copies_commit, copies_wait, fma64, grid_dim, load, load_fresh, pause, policy_keep,
-    policy_stream, reciprocal, store, store_fresh, thread_idx, warp_any,
+    CachePolicy, Shared, block_dim, block_idx, copies_commit, copies_wait, fma64, grid_dim, load, load_fresh, pause,
+    policy_keep, policy_stream, reciprocal, store, store_fresh, thread_idx, warp_any,
 };
 use core::f64::consts::{LN_2, LOG2_E};
 use proposal::propose;
 
-/// Places of the record: the next proposal's log prior and constants after a rejection and after an acceptance (−∞ for one
-/// that has no density), and whether the last proposal was accepted.
+/// Places of the record: the next proposal's log prior and constants after a rejection and after an
+/// acceptance (−∞ for one that has no density), and whether the last proposal was accepted.
 mod record {
     pub const AFTER_REJECTION: usize = 0;
     pub const AFTER_ACCEPTANCE: usize = 1;
@@ -26,14 +26,16 @@ fn step(layout: SharedLayout, width: usize, t: u32) -> Shared<f64> {
     Shared::<f64>::at(layout.steps).offset(t as usize % STEPS * width)
 }
 
-/// Leaves this block's `sum` (of the first thread) for step `t`, waits for those of the others, and adds them up in the
-/// order of the blocks; the first lane gets the total.
+/// Leaves this block's `sum` (of the first thread) for step `t`, waits for those of the others, and
+/// adds them up in the order of the blocks; the first lane gets the total.
 ///
-/// A number says by its two lowest bits (a rounding of 10⁻¹⁶) of which step it is. No block is more than a step ahead of
-/// another, and there is a place for even and one for odd steps, so that none is overwritten unread.
+/// A number says by its two lowest bits (a rounding of 10⁻¹⁶) of which step it is. No block is more
+/// than a step ahead of another, and there is a place for even and one for odd steps, so that none
+/// is overwritten unread.
 ///
 /// # Safety
-/// The first warp of each block calls it once for each t, with all its lanes; `exchange` is as [`MetropolisArgs`] says.
+/// The first warp of each block calls it once for each t, with all its lanes; `exchange` is as
+/// [`MetropolisArgs`] says.
 #[inline(always)]
 unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
     /// Numbers that a lane reads at once: of 160 blocks.
@@ -70,7 +72,8 @@ unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
         }
         let mut r = 0;
         while r < ROUND {
-            // Without the step's number: a step's total must not depend on where in a launch it comes.
+            // Without the step's number: a step's total must not depend on where in a launch it
+            // comes.
             total += f64::from_bits(v[r].to_bits() & !TAG);
             r += 1;
         }
@@ -79,8 +82,8 @@ unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
     warp_sum(total)
 }
 
-/// A block's share of the samples, and the places in shared memory for this thread's quads, resident or passing: one in each
-/// of its rounds.
+/// A block's share of the samples, and the places in shared memory for this thread's quads,
+/// resident or passing: one in each of its rounds.
 struct Samples<'a, const D: usize> {
     columns: &'a Columns,
     /// The quad of the first round, and the number of rounds.
@@ -124,8 +127,8 @@ impl<const D: usize> Samples<'_, D> {
         }
     }
 
-    /// Σ log₂-likelihoods of the thread's samples under `components`. Waits for what is on its way, and starts to copy what
-    /// the next step needs first.
+    /// Σ log₂-likelihoods of the thread's samples under `components`. Waits for what is on its way,
+    /// and starts to copy what the next step needs first.
     ///
     /// # Safety
     /// The components are in shared memory, and the resident rounds have arrived.
@@ -147,8 +150,8 @@ impl<const D: usize> Samples<'_, D> {
                 j += 1;
             }
             if passes {
-                // The samples are in registers; after the last round comes the first of the next step.
-                // SAFETY: a round of this thread's, whose place has been read.
+                // The samples are in registers; after the last round comes the first of the next
+                // step. SAFETY: a round of this thread's, whose place has been read.
                 unsafe { self.fetch(if round + 1 < self.rounds { round + 1 } else { self.resident }) };
                 copies_commit();
             }
@@ -165,7 +168,8 @@ impl<const D: usize> Samples<'_, D> {
     }
 }
 
-/// Starts to copy step `t` to shared memory, if there is such a step. All threads of the block take part.
+/// Starts to copy step `t` to shared memory, if there is such a step. All threads of the block take
+/// part.
 ///
 /// # Safety
 /// No thread uses the place of step t − [`STEPS`] any more.
@@ -182,8 +186,8 @@ unsafe fn fetch_step(args: &MetropolisArgs, layout: SharedLayout, width: usize, 
     }
 }
 
-/// Fills the shared memory with what is there before the first step: zeros for the components, and θ. All threads of the
-/// block take part.
+/// Fills the shared memory with what is there before the first step: zeros for the components, and
+/// θ. All threads of the block take part.
 ///
 /// # Safety
 /// These places are not in use.
@@ -204,8 +208,9 @@ unsafe fn prepare<const ROW: usize>(args: &MetropolisArgs, layout: SharedLayout,
     }
 }
 
-/// The first warp comes to the decision on proposal t (> 0), and moves the log density on; the first lane has both.
-/// `log_likelihood`: this block's part of it, in log₂ units. `base`: the rest of the proposal's log density.
+/// The first warp comes to the decision on proposal t (> 0), and moves the log density on; the
+/// first lane has both. `log_likelihood`: this block's part of it, in log₂ units. `base`: the rest
+/// of the proposal's log density.
 ///
 /// # Safety
 /// All lanes of the first warp call it, once for each step; step t is in shared memory.
@@ -280,7 +285,8 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
     copies_wait();
     barrier!();
 
-    // The log density of proposal t without its likelihood, and this block's part of the likelihood (thread 0).
+    // The log density of proposal t without its likelihood, and this block's part of the likelihood
+    // (thread 0).
     let (mut base, mut sum) = (0.0, 0.0);
     let mut t = 0;
     loop {
@@ -289,16 +295,15 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
             let mut accepted = false;
             if t > 0 {
                 // SAFETY: step t is in shared memory; the first warp.
-                accepted = unsafe {
-                    decide(args, || step(layout, width, t).get(dim), t, sum, base, &mut density)
-                };
+                accepted = unsafe { decide(args, || step(layout, width, t).get(dim), t, sum, base, &mut density) };
             }
             if lane == 0 {
                 // SAFETY: read behind the barrier.
                 unsafe { records.set(record::ACCEPTED, if accepted { 1.0 } else { 0.0 }) };
             }
         } else if warp <= 2 && t < args.count && (t > 0 || warp == 1) {
-            // SAFETY: whole warps; the steps have arrived, and the likelihood of proposal t is done.
+            // SAFETY: whole warps; the steps have arrived, and the likelihood of proposal t is
+            // done.
             unsafe { propose::<D, ROW>(args, layout, t, warp == 2) };
         }
         barrier!();
@@ -320,8 +325,9 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
         base = unsafe { records.get(after) };
         let components = Shared::<f32>::at(layout.components).offset(accepted as usize * COMPONENTS * ROW);
         t += 1;
-        // SAFETY: all threads have passed the barrier behind the decision on the step whose place it is. The components are
-        // in shared memory since the barrier; the resident rounds arrived at the start.
+        // SAFETY: all threads have passed the barrier behind the decision on the step whose place
+        // it is. The components are in shared memory since the barrier; the resident rounds arrived
+        // at the start.
         let product = unsafe {
             fetch_step(args, layout, width, t + 1, streamed);
             copies_commit();
@@ -337,7 +343,8 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
     if block_idx() == 0 {
         let mut i = thread_idx() as usize;
         while i < dim {
-            // SAFETY: coordinate i; all blocks have read the state since they sent their first number.
+            // SAFETY: coordinate i; all blocks have read the state since they sent their first
+            // number.
             unsafe { store(args.state.add(i), point.get(i)) };
             i += block_dim() as usize;
         }

@@ -1,4 +1,5 @@
-//! Comparisons of vectors with vectors: inner products by the matrix units, and the Gaussian kernel.
+//! Comparisons of vectors with vectors: inner products by the matrix units, and the Gaussian
+//! kernel.
 pub mod centres;
 pub mod pairs;
 pub mod products;

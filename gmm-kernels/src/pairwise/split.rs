@@ -1,22 +1,26 @@
-//! `split_rows`: rows of float32 as pairs of float16 numbers, which [`products`](super::products) multiplies.
+//! `split_rows`: rows of float32 as pairs of float16 numbers, which [`products`](super::products)
+//! multiplies.
 //!
-//! Each row has a scale of its own, the power of two 2^e that is not above its largest magnitude. A number x becomes h + l,
-//! with h the float16 next to x·2^(12 − e) and l the float16 next to the rest. So h ≤ 2^14, and h + l differs from x·2^(12 −
-//! e) by 2^-22 of it, or by 2^-25: numbers down to 2^-15 of the largest retain 22 bits.
+//! Each row has a scale of its own, the power of two 2^e that is not above its largest magnitude. A
+//! number x becomes h + l, with h the float16 next to x·2^(12 − e) and l the float16 next to the
+//! rest. So h ≤ 2^14, and h + l differs from x·2^(12 − e) by 2^-22 of it, or by 2^-25: numbers down
+//! to 2^-15 of the largest retain 22 bits.
 //!
-//! A block takes a row at a time. A thread takes eight pairs of numbers at a time, and keeps the first eight from the search for
-//! the largest magnitude to the splitting.
+//! A block takes a row at a time. A thread takes eight pairs of numbers at a time, and keeps the
+//! first eight from the search for the largest magnitude to the splitting.
 //!
-//! * Launch: any one-dimensional grid of blocks of whole warps; [`threads`] are best. Shared memory [`SHARED_BYTES`].
-//! * Necessary work for each number: read 4 bytes, write 4 bytes. 50,000 rows of 1000 on an H200: 400 MB, 0.1 ms at 4.24
-//!   TB/s.
+//! * Launch: any one-dimensional grid of blocks of whole warps; [`threads`] are best. Shared memory
+//!   [`SHARED_BYTES`].
+//! * Necessary work for each number: read 4 bytes, write 4 bytes. 50,000 rows of 1000 on an H200:
+//!   400 MB, 0.1 ms at 4.24 TB/s.
 
 /// Numbers of a chunk of a row. A row is filled up with zeros to whole chunks.
 pub const CHUNK: usize = 32;
-/// Elements of a chunk, of two float16 numbers each: the [`CHUNK`] numbers h, then the numbers l. 128 bytes.
+/// Elements of a chunk, of two float16 numbers each: the [`CHUNK`] numbers h, then the numbers l.
+/// 128 bytes.
 pub const CHUNK_ELEMENTS: usize = CHUNK;
-/// The largest magnitude of a row becomes 1 to 2 times (to 4 times, at the end of float32's range) this, so that the numbers
-/// l are normal too.
+/// The largest magnitude of a row becomes 1 to 2 times (to 4 times, at the end of float32's range)
+/// this, so that the numbers l are normal too.
 pub const LARGEST: f32 = 4096.0;
 
 /// Dynamic shared memory of a launch: a magnitude of each warp.
@@ -24,8 +28,8 @@ pub const SHARED_BYTES: usize = 32 * size_of::<u32>();
 /// Pairs of numbers that a thread reads at a time, so that enough bytes are on their way.
 pub const TOGETHER: usize = 8;
 
-/// Threads of a block for rows of D numbers: as many as read a row at once, at most 256, of which a multiprocessor's registers
-/// suffice for two blocks.
+/// Threads of a block for rows of D numbers: as many as read a row at once, at most 256, of which a
+/// multiprocessor's registers suffice for two blocks.
 pub const fn threads(d: usize) -> u32 {
     let warps = d.div_ceil(2 * TOGETHER * 32);
     32 * if warps > 8 { 8 } else { warps as u32 }
@@ -52,7 +56,7 @@ pub struct SplitArgs {
     pub scales: *mut f32,
 }
 
-device_code! {
-    mod kernel;
-    pub use kernel::*;
-}
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+mod kernel;
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+pub use kernel::*;

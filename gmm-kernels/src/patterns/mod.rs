@@ -1,10 +1,12 @@
-//! Samples with missing values under covariances with matrices. Rows in which the same columns are observed, a pattern, are
-//! complete samples of fewer columns, of which a mixture has the marginal distribution.
+//! Samples with missing values under covariances with matrices. Rows in which the same columns are
+//! observed, a pattern, are complete samples of fewer columns, of which a mixture has the marginal
+//! distribution.
 //!
-//! [`marginals`] makes the parameters of each pattern in the layout of all D features, with zeros for those that are missing, so that the
-//! kernels of complete samples evaluate it: with their numbers replaced by 0, these features add nothing to A·x + b. The kernels
-//! take the parameters of each quad's pattern ([`ParametersOfQuads`]) and leave sums for each slice of a pattern's rows ([`SLICE`]).
-//! From these, [`complete`] makes the sums of all columns.
+//! [`marginals`] makes the parameters of each pattern in the layout of all D features, with zeros
+//! for those that are missing, so that the kernels of complete samples evaluate it: with their
+//! numbers replaced by 0, these features add nothing to A·x + b. The kernels take the parameters of
+//! each quad's pattern ([`ParametersOfQuads`]) and leave sums for each slice of a pattern's rows
+//! ([`SLICE`]). From these, [`complete`] makes the sums of all columns.
 pub mod complete;
 pub mod marginals;
 
@@ -13,8 +15,8 @@ use crate::simt::WARP;
 /// Threads of a block of these kernels.
 pub const BLOCK: u32 = 8 * WARP;
 
-/// Numbers of a slice in the table of slices: the first of its rows, the row behind its last, and its pattern. A slice begins with a
-/// quad.
+/// Numbers of a slice in the table of slices: the first of its rows, the row behind its last, and
+/// its pattern. A slice begins with a quad.
 pub const SLICE: usize = 3;
 
 /// Which parameters a quad of samples is evaluated with.
@@ -56,7 +58,8 @@ pub struct Layout {
     pub k: u32,
     /// D.
     pub d: u32,
-    /// Components that [`fused_patterns`](crate::estep::fused_patterns) has room for; 0: those of [`general`](crate::general).
+    /// Components that [`fused_patterns`](crate::estep::fused_patterns) has room for; 0: those of
+    /// [`general`](crate::general).
     pub capacity: u32,
 }
 
@@ -77,8 +80,9 @@ pub const fn sums(d: usize) -> usize {
     1 + d + d * (d + 1) / 2
 }
 
-/// Numbers that a batch of patterns gives: the sums of all components; then log₂ of the constant of the samples' likelihoods times their
-/// weight, the components whose parameters could not be made, and the samples' Σ weight·log₂ where [`complete`] is given them.
+/// Numbers that a batch of patterns gives: the sums of all components; then log₂ of the constant of
+/// the samples' likelihoods times their weight, the components whose parameters could not be made,
+/// and the samples' Σ weight·log₂ where [`complete`] is given them.
 pub const fn values(k: usize, d: usize) -> usize {
     k * sums(d) + 3
 }
@@ -88,7 +92,7 @@ pub const MATRICES: usize = 3;
 /// Vectors of D numbers of work for each pattern and component.
 pub const VECTORS: usize = 3;
 
-device_code! {
-    mod cells;
-    pub(crate) use cells::*;
-}
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+mod cells;
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+pub(crate) use cells::*;

@@ -46,7 +46,8 @@ impl<'a> Archive<'a> {
     }
 }
 
-/// Packs texts into an archive. The same entries give the same bytes, as long as the compressor is the same.
+/// Packs texts into an archive. The same entries give the same bytes, as long as the compressor is
+/// the same.
 ///
 /// # Errors
 /// Two entries have the same name, or the archive grows beyond what a zip file can be.
@@ -104,7 +105,8 @@ mod tests {
     fn damage_is_an_error() {
         let bytes = pack(&entries()).unwrap();
         assert!(Archive::open(&bytes[..bytes.len() - 30]).is_err());
-        // The local header of the first entry is 30 bytes and its name, one; then comes its compressed text.
+        // The local header of the first entry is 30 bytes and its name, one; then comes its
+        // compressed text.
         let mut damaged = bytes;
         damaged[33] ^= 0x55;
         let archive = Archive::open(&damaged).unwrap();

@@ -23,8 +23,8 @@ fn archive() -> Option<&'static Archive<'static>> {
     Some(IN_USE.get_or_init(|| committed))
 }
 
-/// The PTX of a kernel: a module with this one entry. `None` if there is no such kernel. A text is unpacked when it is
-/// first asked for, and then stays in memory until the process ends.
+/// The PTX of a kernel: a module with this one entry. `None` if there is no such kernel. A text is
+/// unpacked when it is first asked for, and then stays in memory until the process ends.
 ///
 /// ```
 /// let ptx = gmm_kernels::ptx::entry("pair").expect("a kernel of this name");
@@ -43,7 +43,8 @@ pub fn entry(name: &str) -> Option<&'static str> {
     Some(text)
 }
 
-/// A number that changes when the PTX of a kernel does, without unpacking it; `None` if there is no such kernel.
+/// A number that changes when the PTX of a kernel does, without unpacking it; `None` if there is no
+/// such kernel.
 #[must_use]
 pub fn checksum(name: &str) -> Option<u32> {
     archive()?.checksum(name)
@@ -57,8 +58,9 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// Uses another archive than the committed one, for the rest of the process: for kernels that another compiler made. To be
-/// called before any kernel is asked for, so at the start of a program.
+/// Uses another archive than the committed one, for the rest of the process: for kernels that
+/// another compiler made. To be called before any kernel is asked for, so at the start of a
+/// program.
 ///
 /// # Errors
 /// The archive is damaged, or a kernel was asked for before.

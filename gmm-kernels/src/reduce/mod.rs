@@ -1,4 +1,5 @@
-//! Sums over warps, blocks and slices, in an order that depends on the launch alone: the same bits every time.
+//! Sums over warps, blocks and slices, in an order that depends on the launch alone: the same bits
+//! every time.
 mod output;
 pub mod sets;
 pub mod slices;

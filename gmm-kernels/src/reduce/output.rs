@@ -16,6 +16,5 @@ pub const UNWRITTEN: u64 = 0x7ff4_dead_beef_0001;
 /// Bytes of shared memory that `Output::finish` uses at the start of the dynamic shared memory.
 pub const FINISH_SHARED_BYTES: usize = 32 * size_of::<f64>();
 
-device_code! {
-    mod kernel;
-}
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+mod kernel;

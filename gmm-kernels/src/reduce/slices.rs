@@ -1,6 +1,7 @@
 //! `reduce_slices`: for each of many numbers, the sum over the slices of the samples.
 //!
-//! * Launch: a block of whole warps for each [`REDUCE_NUMBERS`] of `count` numbers; shared memory [`shared_bytes`].
+//! * Launch: a block of whole warps for each [`REDUCE_NUMBERS`] of `count` numbers; shared memory
+//!   [`shared_bytes`].
 //! * Necessary work: read slices·count float64 numbers.
 use crate::simt::WARP;
 
@@ -26,7 +27,7 @@ pub struct ReduceSlicesArgs {
     pub totals: *mut f64,
 }
 
-device_code! {
-    mod kernel;
-    pub use kernel::*;
-}
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+mod kernel;
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+pub use kernel::*;

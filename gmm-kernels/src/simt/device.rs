@@ -18,7 +18,8 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     core::f32::math::mul_add(a, b, c)
 }
 
-/// a·b − c, rounded once. (ptxas leaves the sign of c that comes from a float16 number a separate instruction.)
+/// a·b − c, rounded once. (ptxas leaves the sign of c that comes from a float16 number a separate
+/// instruction.)
 #[inline(always)]
 pub fn fma_minus(a: f32, b: f32, c: f32) -> f32 {
     let y: f32;
@@ -48,7 +49,8 @@ pub fn exp2(x: f32) -> f32 {
     y
 }
 
-/// log₂ x by the special function unit: absolute error 2^-22 for x in (0.5, 2), relative 2^-22 elsewhere.
+/// log₂ x by the special function unit: absolute error 2^-22 for x in (0.5, 2), relative 2^-22
+/// elsewhere.
 #[inline(always)]
 pub fn log2(x: f32) -> f32 {
     let y: f32;
@@ -84,8 +86,8 @@ pub fn floor(x: f32) -> f32 {
     y
 }
 
-/// `x`, in a way that hides its value from the compiler: results that depend on it are not computed ahead of a loop, where
-/// they would take registers.
+/// `x`, in a way that hides its value from the compiler: results that depend on it are not computed
+/// ahead of a loop, where they would take registers.
 #[inline(always)]
 pub fn opaque(x: u32) -> u32 {
     let y: u32;
@@ -94,7 +96,8 @@ pub fn opaque(x: u32) -> u32 {
     y
 }
 
-/// Has ptxas leave the loop that this is called in as it is. (`opaque` hides a bound from rustc, not from ptxas.)
+/// Has ptxas leave the loop that this is called in as it is. (`opaque` hides a bound from rustc,
+/// not from ptxas.)
 #[inline(always)]
 pub fn not_unrolled() {
     // SAFETY: no instruction.
@@ -183,7 +186,8 @@ loads! {
     load_u64 u64, reg64, "ld.global.nc.b64 {}, [{}];";
 }
 
-/// Four float32 numbers in one 16-byte read of global memory that no thread writes during the launch.
+/// Four float32 numbers in one 16-byte read of global memory that no thread writes during the
+/// launch.
 ///
 /// # Safety
 /// `p` is aligned to 16 bytes and readable for 16 bytes.
@@ -198,7 +202,8 @@ pub unsafe fn load_f32x4(p: *const f32) -> [f32; 4] {
     [a, b, c, d]
 }
 
-/// Two float64 numbers in one 16-byte read of global memory that no thread writes during the launch.
+/// Two float64 numbers in one 16-byte read of global memory that no thread writes during the
+/// launch.
 ///
 /// # Safety
 /// `p` is aligned to 16 bytes and readable for 16 bytes.
@@ -269,12 +274,15 @@ impl<T> Shared<T> {
 }
 
 impl Shared<f32> {
-    /// The same place, with its address in a register of each thread. All lanes of the warp call it.
+    /// The same place, with its address in a register of each thread. All lanes of the warp call
+    /// it.
     ///
-    /// Needed for a place that [`Self::copy4`] fills and that differs from thread to thread. Where ptxas 13.0 can split the
-    /// address of such a copy into a part of the thread's and one that all threads share, it has the latter in a uniform
-    /// register, and then writes down the register of the cache policy wrongly: an instruction that the device refuses. It does
-    /// not see through an exchange of registers between lanes. (`cargo xtask ptx --check` looks for such instructions.)
+    /// Needed for a place that [`Self::copy4`] fills and that differs from thread to thread. Where
+    /// ptxas 13.0 can split the address of such a copy into a part of the thread's and one that all
+    /// threads share, it has the latter in a uniform register, and then writes down the register of
+    /// the cache policy wrongly: an instruction that the device refuses. It does not see through an
+    /// exchange of registers between lanes. (`cargo xtask ptx --check` looks for such
+    /// instructions.)
     #[inline(always)]
     pub fn in_thread_register(self) -> Self {
         Self { address: shuffle_xor_u32(self.address, 0), element: PhantomData }
@@ -283,7 +291,8 @@ impl Shared<f32> {
     /// Element `i`.
     ///
     /// # Safety
-    /// The element lies within the launch's shared memory and was written, and no other thread writes it at the same time.
+    /// The element lies within the launch's shared memory and was written, and no other thread
+    /// writes it at the same time.
     #[inline(always)]
     pub unsafe fn get(self, i: usize) -> f32 {
         let v: f32;
@@ -296,7 +305,8 @@ impl Shared<f32> {
     /// Writes element `i`.
     ///
     /// # Safety
-    /// The element lies within the launch's shared memory, and no other thread accesses it at the same time.
+    /// The element lies within the launch's shared memory, and no other thread accesses it at the
+    /// same time.
     #[inline(always)]
     pub unsafe fn set(self, i: usize, v: f32) {
         // SAFETY: the caller guarantees it.
@@ -351,11 +361,12 @@ impl Shared<f32> {
                 in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3], options(nostack));
         }
     }
-    /// Starts to copy four numbers of global memory to elements `i` to `i + 3`; [`copies_wait`] waits for it.
+    /// Starts to copy four numbers of global memory to elements `i` to `i + 3`; [`copies_wait`]
+    /// waits for it.
     ///
     /// # Safety
-    /// Both places are aligned to 16 bytes and valid for 16 bytes; only this thread touches the elements until it has
-    /// waited.
+    /// Both places are aligned to 16 bytes and valid for 16 bytes; only this thread touches the
+    /// elements until it has waited.
     #[inline(always)]
     pub unsafe fn copy4(self, i: usize, from: *const f32, policy: CachePolicy) {
         // SAFETY: the caller guarantees it.
@@ -384,7 +395,8 @@ impl Shared<f64> {
     /// Element `i`.
     ///
     /// # Safety
-    /// The element lies within the launch's shared memory and was written, and no other thread writes it at the same time.
+    /// The element lies within the launch's shared memory and was written, and no other thread
+    /// writes it at the same time.
     #[inline(always)]
     pub unsafe fn get(self, i: usize) -> f64 {
         let v: f64;
@@ -397,7 +409,8 @@ impl Shared<f64> {
     /// Writes element `i`.
     ///
     /// # Safety
-    /// The element lies within the launch's shared memory, and no other thread accesses it at the same time.
+    /// The element lies within the launch's shared memory, and no other thread accesses it at the
+    /// same time.
     #[inline(always)]
     pub unsafe fn set(self, i: usize, v: f64) {
         // SAFETY: the caller guarantees it.
@@ -454,7 +467,8 @@ pub fn warp_any(x: bool) -> bool {
     y != 0
 }
 
-/// The value of `x` in the lane `by` above (the lane's value past the end); all lanes of the warp take part.
+/// The value of `x` in the lane `by` above (the lane's value past the end); all lanes of the warp
+/// take part.
 #[inline(always)]
 pub fn shuffle_down_u32(x: u32, by: u32) -> u32 {
     let y: u32;
@@ -476,7 +490,8 @@ pub fn shuffle_u32(x: u32, lane: u32) -> u32 {
     y
 }
 
-/// The value of `x` in the lane whose number differs in the bits `mask`; all lanes of the warp take part.
+/// The value of `x` in the lane whose number differs in the bits `mask`; all lanes of the warp take
+/// part.
 #[inline(always)]
 pub fn shuffle_xor_u32(x: u32, mask: u32) -> u32 {
     let y: u32;
@@ -503,11 +518,12 @@ pub fn reciprocal(x: f32) -> f32 {
     y
 }
 
-/// Adds `v` to the counter at `p`, and returns its former value. What the thread wrote to global memory before is
-/// visible to every thread that reads the new value, and vice versa.
+/// Adds `v` to the counter at `p`, and returns its former value. What the thread wrote to global
+/// memory before is visible to every thread that reads the new value, and vice versa.
 ///
 /// # Safety
-/// `p` is an aligned counter in global memory that other threads access by this function only, until the last of them has.
+/// `p` is an aligned counter in global memory that other threads access by this function only,
+/// until the last of them has.
 #[inline(always)]
 pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
     let old: u32;
@@ -521,7 +537,8 @@ pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
 /// Adds `v` to the number at `p`, modulo 2^64.
 ///
 /// # Safety
-/// `p` is an aligned number in global memory that other threads access by this function only, until all have met.
+/// `p` is an aligned number in global memory that other threads access by this function only, until
+/// all have met.
 #[inline(always)]
 pub unsafe fn add_u64(p: *mut u64, v: u64) {
     // SAFETY: the caller guarantees it.
@@ -538,8 +555,8 @@ pub unsafe fn publish(p: *mut f64, v: f64) {
     unsafe { asm!("st.relaxed.sys.global.f64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack)) };
 }
 
-/// Reads what another block wrote in this launch (never from a stale cache line). The compiler does not move the read to
-/// an earlier place, before a condition that it is under.
+/// Reads what another block wrote in this launch (never from a stale cache line). The compiler does
+/// not move the read to an earlier place, before a condition that it is under.
 ///
 /// # Safety
 /// `p` is an aligned, readable address of global memory.
@@ -561,8 +578,9 @@ pub unsafe fn store_fresh(p: *mut f64, v: f64) {
     unsafe { asm!("st.relaxed.gpu.global.f64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack)) };
 }
 
-/// Orders what this thread, and those that it has met at a barrier, wrote before with what it writes to [`store_fresh`] behind it; and what it
-/// read by [`load_fresh`] before with what it, and those that it meets at a barrier, read behind it.
+/// Orders what this thread, and those that it has met at a barrier, wrote before with what it
+/// writes to [`store_fresh`] behind it; and what it read by [`load_fresh`] before with what it, and
+/// those that it meets at a barrier, read behind it.
 #[inline(always)]
 pub fn fence() {
     // SAFETY: no access of its own.

@@ -1,11 +1,13 @@
-//! Home 3: the host. The threads of a block are coroutines that one thread of the host resumes in turn: each runs up to the next barrier at which
-//! others are missing. Blocks run one after the other. So tests execute the code of every kernel, tails and reductions included.
+//! Home 3: the host. The threads of a block are coroutines that one thread of the host resumes in
+//! turn: each runs up to the next barrier at which others are missing. Blocks run one after the
+//! other. So tests execute the code of every kernel, tails and reductions included.
 //!
-//! Every access to shared memory and to global memory ([`Memory`]) is checked. A thread that fails ends the launch: the
-//! others leave at their next barrier, and the launch fails with the first one's message. It also fails where all threads wait for each other.
+//! Every access to shared memory and to global memory ([`Memory`]) is checked. A thread that fails
+//! ends the launch: the others leave at their next barrier, and the launch fails with the first
+//! one's message. It also fails where all threads wait for each other.
 //!
-//! Every other launch of a host thread resumes the threads from the last to the first: of two threads that race because a barrier is missing, each
-//! is the first in one of two launches.
+//! Every other launch of a host thread resumes the threads from the last to the first: of two
+//! threads that race because a barrier is missing, each is the first in one of two launches.
 pub mod lane;
 mod memory;
 #[cfg(test)]
@@ -65,7 +67,8 @@ impl Launch<'_> {
     fn run(&self, threads: Vec<Box<dyn FnOnce() + '_>>) {
         std::thread_local!(static BACKWARDS: Cell<bool> = const { Cell::new(false) });
         let start = |thread: Box<dyn FnOnce() + '_>| {
-            // SAFETY: the coroutine has ended when this function returns, which borrows what the thread borrows.
+            // SAFETY: the coroutine has ended when this function returns, which borrows what the
+            // thread borrows.
             let thread: Box<dyn FnOnce() + 'static> = unsafe { std::mem::transmute(thread) };
             Coroutine::new(move |yielder: &Yielder<(), ()>, ()| {
                 YIELDER.set(yielder);
@@ -171,7 +174,8 @@ fn here() -> Here {
 }
 
 fn block() -> &'static Block<'static> {
-    // SAFETY: the block lives in `launch` until all its threads have ended, and only they come here.
+    // SAFETY: the block lives in `launch` until all its threads have ended, and only they come
+    // here.
     unsafe { &*here().block }
 }
 
@@ -205,12 +209,13 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Runs `kernel` for every thread of a grid of `grid` (x, y) blocks of `block_dim` threads with `shared_bytes` of
-/// dynamic shared memory, which holds NaN at the start of every block. One block runs after the other.
+/// Runs `kernel` for every thread of a grid of `grid` (x, y) blocks of `block_dim` threads with
+/// `shared_bytes` of dynamic shared memory, which holds NaN at the start of every block. One block
+/// runs after the other.
 ///
 /// # Panics
-/// If `block_dim` is not a positive multiple of the warp's 32 threads; if a thread of the kernel panics, or accesses memory
-/// that is neither the block's shared memory nor an array of `memory`.
+/// If `block_dim` is not a positive multiple of the warp's 32 threads; if a thread of the kernel
+/// panics, or accesses memory that is neither the block's shared memory nor an array of `memory`.
 ///
 /// # Safety
 /// Those of the kernel with these arguments, except the bounds of arrays, which are checked.
@@ -232,7 +237,8 @@ pub unsafe fn launch<A: Copy>(
             // SAFETY: the caller guarantees it.
             unsafe { kernel(args) };
             if block.meeting.wait(launch) {
-                // SAFETY: all other threads wait at the next barrier; the length is the allocation's.
+                // SAFETY: all other threads wait at the next barrier; the length is the
+                // allocation's.
                 unsafe { std::slice::from_raw_parts_mut(block.shared, words).fill(POISON) };
             }
             block.meeting.wait(launch);

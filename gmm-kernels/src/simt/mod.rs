@@ -34,7 +34,8 @@ pub const WARP: u32 = 32;
 /// Number of threads of a warpgroup.
 pub const WARPGROUP: u32 = 4 * WARP;
 
-/// Index of the thread. What follows from it is computed anew where it is needed: it would take registers that a kernel's sums need.
+/// Index of the thread. What follows from it is computed anew where it is needed: it would take
+/// registers that a kernel's sums need.
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 #[inline(always)]
 pub(crate) fn thread() -> u32 {
@@ -43,14 +44,16 @@ pub(crate) fn thread() -> u32 {
 
 /// Waits for all threads of the block; orders their accesses to shared memory.
 ///
-/// The unaligned form (`barrier.sync`) is used because compilers that do not know a barrier to be convergent may
-/// duplicate it; it stays correct then. The comment lets `cargo xtask ptx --check` find a duplicate.
+/// The unaligned form (`barrier.sync`) is used because compilers that do not know a barrier to be
+/// convergent may duplicate it; it stays correct then. The comment lets `cargo xtask ptx --check`
+/// find a duplicate.
 #[macro_export]
 macro_rules! barrier {
     () => {{
         #[cfg(target_arch = "nvptx64")]
         #[allow(unused_unsafe)]
-        // SAFETY: a barrier has no operands; every thread of the block reaches it (the kernels' contract).
+        // SAFETY: a barrier has no operands; every thread of the block reaches it (the kernels'
+        // contract).
         unsafe {
             core::arch::asm!(concat!("barrier.sync 0; // barrier ", file!(), ":", line!()), options(nostack));
         }

@@ -4,9 +4,10 @@ use crate::samplers::{Sampler, State};
 use crate::summary::parameter_names;
 use std::io::{self, Write};
 
-/// Writes one chain in CmdStan's layout: the configuration as comments, then a row for each draw. The first index of an array varies
-/// fastest. CmdStanPy, which is stricter than other readers, needs the key `model`, CmdStan's names for NUTS, and comments at the
-/// end, where CmdStan reports its times. The content does not depend on time, nor on whether the run was interrupted.
+/// Writes one chain in CmdStan's layout: the configuration as comments, then a row for each draw.
+/// The first index of an array varies fastest. CmdStanPy, which is stricter than other readers,
+/// needs the key `model`, CmdStan's names for NUTS, and comments at the end, where CmdStan reports
+/// its times. The content does not depend on time, nor on whether the run was interrupted.
 pub(super) fn write(run: &Run, chain: usize, out: impl Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     let (settings, identity) = (&run.settings, &run.identity);
@@ -87,15 +88,16 @@ pub(super) fn write(run: &Run, chain: usize, out: impl Write) -> io::Result<()> 
     out.flush()
 }
 
-/// The positions of the numbers of arrays that are stored one after the other, each row-major, in the order in which each array is read
-/// column-major.
+/// The positions of the numbers of arrays that are stored one after the other, each row-major, in
+/// the order in which each array is read column-major.
 fn column_major(shapes: &[&[usize]]) -> impl Iterator<Item = usize> {
     let mut positions = Vec::new();
     let mut start = 0;
     for shape in shapes {
         let size: usize = shape.iter().product();
         for mut i in 0..size {
-            // The first index varies fastest. Its stride in row-major order is the product of the later lengths.
+            // The first index varies fastest. Its stride in row-major order is the product of the
+            // later lengths.
             let (mut position, mut stride) = (0, size);
             for &n in *shape {
                 stride /= n;

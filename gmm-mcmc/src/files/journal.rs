@@ -1,9 +1,11 @@
 //! Saving a run while it goes on.
 //!
-//! Two files hold the run: the state of the sampler, and a log of numbers. The log has the draws so far, or the evaluations of a NUTS
-//! warm-up that is under way. The state says which of two logs belongs to it, and how much of that log. A save appends the new
-//! numbers to the log, then replaces the state in one step. If the program is killed between the two, or within either of them,
-//! the former state is still there, and the log still begins with the numbers that belong to it.
+//! Two files hold the run: the state of the sampler, and a log of numbers. The log has the draws so
+//! far, or the evaluations of a NUTS warm-up that is under way. The state says which of two logs
+//! belongs to it, and how much of that log. A save appends the new numbers to the log, then
+//! replaces the state in one step. If the program is killed between the two, or within either of
+//! them, the former state is still there, and the log still begins with the numbers that belong to
+//! it.
 use super::paths::{self, damaged};
 use super::snapshot::{Layout, Snapshot, decode, numbers};
 use crate::Result;
@@ -30,8 +32,8 @@ struct Extent {
     sha256: [u8; 32],
 }
 
-/// Saves a run again and again while it goes on. A save writes only what is new since the last one. [`Run::save`] removes the files of
-/// a journal.
+/// Saves a run again and again while it goes on. A save writes only what is new since the last one.
+/// [`Run::save`] removes the files of a journal.
 #[derive(Debug)]
 pub struct Journal {
     prefix: PathBuf,
@@ -75,7 +77,8 @@ impl Journal {
     /// Saves the run as it is now.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io). The former save is then still there, and the next one may succeed.
+    /// [`Error::Io`](crate::Error::Io). The former save is then still there, and the next one may
+    /// succeed.
     pub fn save(&mut self, run: &Run) -> Result<()> {
         let evaluations = run.recorded();
         let (phase, chunks): (_, Vec<&[f64]>) = if evaluations.is_empty() {
@@ -109,7 +112,8 @@ fn other(slot: usize) -> usize {
 }
 
 impl Log {
-    /// Appends the numbers of `chunks` that the log does not have yet. It has the first of them already.
+    /// Appends the numbers of `chunks` that the log does not have yet. It has the first of them
+    /// already.
     fn append(&mut self, chunks: &[&[f64]]) -> io::Result<()> {
         // A failed save may have left numbers beyond the log's length.
         self.file.set_len(8 * self.length as u64)?;
@@ -146,7 +150,8 @@ fn write_state(prefix: &Path, extent: &Extent, run: &Run) -> Result<()> {
     let path = paths::state(prefix);
     let write = || {
         let bytes = postcard::to_stdvec(&(FORMAT, extent, Snapshot::of(run))).map_err(io::Error::other)?;
-        // The name is always the same, so that a program that is killed here again and again leaves one file only.
+        // The name is always the same, so that a program that is killed here again and again leaves
+        // one file only.
         let new = paths::new_state(prefix);
         let mut file = create(&new)?;
         file.write_all(&bytes)?;
@@ -201,7 +206,8 @@ pub(super) fn load(prefix: &Path) -> Result<Run> {
     run.map_err(|problem| damaged(&path, problem))
 }
 
-/// Removes the files of a journal. A file that cannot be removed does no harm, except that the run can be resumed again.
+/// Removes the files of a journal. A file that cannot be removed does no harm, except that the run
+/// can be resumed again.
 pub(super) fn remove(prefix: &Path) {
     // The state is removed first: without it the logs are not read.
     for path in [paths::state(prefix), paths::new_state(prefix), paths::log(prefix, 0), paths::log(prefix, 1)] {

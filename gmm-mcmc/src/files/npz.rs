@@ -1,8 +1,10 @@
-//! The .npz of a run: its draws as arrays for other programs, and its state, with which it can go on.
+//! The .npz of a run: its draws as arrays for other programs, and its state, with which it can go
+//! on.
 //!
-//! `ndarray-npy` writes it. It is read by the code here, because `ndarray-npy` believes a header: it allocates whatever size an array
-//! claims, and takes exponential time to parse nested tuples. But only one header is right for each array of a run. So the header
-//! is compared with the expected one instead of being parsed, and nothing is allocated for which the file is too short.
+//! `ndarray-npy` writes it. It is read by the code here, because `ndarray-npy` believes a header:
+//! it allocates whatever size an array claims, and takes exponential time to parse nested tuples.
+//! But only one header is right for each array of a run. So the header is compared with the
+//! expected one instead of being parsed, and nothing is allocated for which the file is too short.
 use super::snapshot::{Layout, Snapshot, decode, numbers};
 use crate::rows::Rows;
 use crate::run::Run;
@@ -33,8 +35,8 @@ struct Header<'a> {
     finished: bool,
 }
 
-/// Writes each statistic (C, S) and each variable (C, S, …), and as bytes the `header` (JSON) and the `state`. If a NUTS warm-up was
-/// interrupted, `warmup` has its evaluations.
+/// Writes each statistic (C, S) and each variable (C, S, …), and as bytes the `header` (JSON) and
+/// the `state`. If a NUTS warm-up was interrupted, `warmup` has its evaluations.
 pub(super) fn write(run: &Run, out: impl Write + Seek) -> io::Result<()> {
     let header = Header {
         format: FORMAT,
@@ -115,8 +117,8 @@ impl Archive {
         self.member(name, "<f8", |_| Some((shape.to_vec(), size?))).map(|bytes| numbers(&bytes))
     }
 
-    /// The content of an array of the element type `descr`. From the number of its bytes, `expected` gives the shape that it must
-    /// have, and the number of bytes that this shape takes.
+    /// The content of an array of the element type `descr`. From the number of its bytes,
+    /// `expected` gives the shape that it must have, and the number of bytes that this shape takes.
     fn member(
         &mut self,
         name: &str,

@@ -1,8 +1,9 @@
 //! The names of a run's files.
 //!
-//! A finished run is stored as `PREFIX-1.csv` … `PREFIX-C.csv` and `PREFIX.npz`. A run that was stopped has `PREFIX.partial` for a
-//! prefix, so that its files are not mistaken for those of a finished run. While a run goes on, its journal is stored as
-//! `PREFIX.partial.state` with `PREFIX.partial.log0` or `PREFIX.partial.log1`.
+//! A finished run is stored as `PREFIX-1.csv` … `PREFIX-C.csv` and `PREFIX.npz`. A run that was
+//! stopped has `PREFIX.partial` for a prefix, so that its files are not mistaken for those of a
+//! finished run. While a run goes on, its journal is stored as `PREFIX.partial.state` with
+//! `PREFIX.partial.log0` or `PREFIX.partial.log1`.
 use crate::Error;
 use std::path::{Path, PathBuf};
 

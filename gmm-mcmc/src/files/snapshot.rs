@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 /// The largest magnitude of a saved number. The sum of two larger ones could be infinite.
 const LARGEST: f64 = 1e300;
 
-/// Everything of a run except the numbers of its draws and the evaluations of an interrupted warm-up.
+/// Everything of a run except the numbers of its draws and the evaluations of an interrupted
+/// warm-up.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Snapshot {
     settings: Settings,
@@ -75,7 +76,8 @@ impl Snapshot {
         statistics.chain(self.variables.iter().map(|v| (v.name.as_str(), v.shape.as_slice())))
     }
 
-    /// The run with these rows of draws, whose number and lengths must be those of [`layout`](Self::layout).
+    /// The run with these rows of draws, whose number and lengths must be those of
+    /// [`layout`](Self::layout).
     ///
     /// # Errors
     /// A number that cannot have been drawn, with its place.

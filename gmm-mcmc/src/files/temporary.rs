@@ -1,14 +1,17 @@
-//! Temporary files for results that are being written, those of a run and those of the crate `gaussmix`.
+//! Temporary files for results that are being written, those of a run and those of the crate
+//! `gaussmix`.
 //!
-//! On Linux such a file has no name (`O_TMPFILE`), so that the system removes it however the program ends. Where the system or
-//! the file system has no such files it has a name, which is recorded, so that [`remove_temporaries_and_exit`] can remove it.
+//! On Linux such a file has no name (`O_TMPFILE`), so that the system removes it however the
+//! program ends. Where the system or the file system has no such files it has a name, which is
+//! recorded, so that [`remove_temporaries_and_exit`] can remove it.
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::NamedTempFile;
 
-/// The names of the temporary files that exist now. The lock is held while one is made, renamed or removed.
+/// The names of the temporary files that exist now. The lock is held while one is made, renamed or
+/// removed.
 static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// A file whose content is not complete yet.
@@ -43,8 +46,9 @@ impl Temporary {
         }
     }
 
-    /// Gives the file the name `target`, in the same folder, when its content has reached the disk. A file that has this name is
-    /// replaced in one step, and keeps its permissions; of a link the link is replaced.
+    /// Gives the file the name `target`, in the same folder, when its content has reached the disk.
+    /// A file that has this name is replaced in one step, and keeps its permissions; of a link the
+    /// link is replaced.
     ///
     /// # Errors
     /// What the system reports.
@@ -62,8 +66,8 @@ impl Temporary {
     }
 }
 
-/// Removes the temporary files of all results that are being written and ends the program, in answer to a signal: no
-/// incomplete file is left.
+/// Removes the temporary files of all results that are being written and ends the program, in
+/// answer to a signal: no incomplete file is left.
 pub fn remove_temporaries_and_exit(code: i32) -> ! {
     // The lock is held until the process ends, so that no thread makes another temporary file.
     let names = names();
@@ -129,7 +133,8 @@ impl Drop for Named {
     }
 }
 
-/// The error without the temporary file's name, which `tempfile` adds and which would only confuse the user.
+/// The error without the temporary file's name, which `tempfile` adds and which would only confuse
+/// the user.
 fn without_path(error: io::Error) -> io::Error {
     let text = error.to_string();
     match text.split_once(" at path ") {
@@ -145,8 +150,8 @@ fn path_of_open(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-/// Makes a file without a name. `None` where the file system has no such files, or where the file could not get a name later
-/// because /proc is missing.
+/// Makes a file without a name. `None` where the file system has no such files, or where the file
+/// could not get a name later because /proc is missing.
 #[cfg(target_os = "linux")]
 fn unnamed(folder: &Path) -> Option<File> {
     use rustix::fs::OFlags;
@@ -167,7 +172,8 @@ fn name(file: &File, target: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
         done => return done,
     }
-    // A link cannot replace a file; a rename can. The lock keeps the removal of temporary files out until that is done.
+    // A link cannot replace a file; a rename can. The lock keeps the removal of temporary files out
+    // until that is done.
     let _names = names();
     let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let named = builder().make_in(folder, |path| link(path)).map_err(without_path)?;

@@ -1,12 +1,17 @@
-//! The unconstrained coordinates θ in which the samplers move, and their conversion to a mixture and back.
+//! The unconstrained coordinates θ in which the samplers move, and their conversion to a mixture
+//! and back.
 //!
-//! With K components, D features and S scales for each component (S = D, or 1 for `spherical`), θ consists of:
-//! - K − 1 numbers for the weights, by Stan's stick-breaking: zₖ = logit⁻¹(θₖ − log(K−1−k)), πₖ = zₖ Π_{j<k} (1 − zⱼ). Equal
-//!   weights have θ = 0. The Jacobian is log|∂π/∂θ| = Σₖ log πₖ over all K.
+//! With K components, D features and S scales for each component (S = D, or 1 for `spherical`), θ
+//! consists of:
+//! - K − 1 numbers for the weights, by Stan's stick-breaking: zₖ = logit⁻¹(θₖ − log(K−1−k)),
+//!   πₖ = zₖ Π_{j<k} (1 − zⱼ). Equal weights have θ = 0. The Jacobian is log|∂π/∂θ| = Σₖ log πₖ
+//!   over all K.
 //! - K·D means, unchanged.
-//! - K·S logarithms of the scales σ. The Jacobians belong to the priors, which are stated for σ or for σ².
-//! - K·D(D−1)/2 numbers y for the correlations of `full` covariances: z = tanh y are the partial correlations, row by row below
-//!   the diagonal. Stan's recursion makes from them the Cholesky factor C of the correlation matrix; L = diag(σ) C, Σ = L Lᵀ.
+//! - K·S logarithms of the scales σ. The Jacobians belong to the priors, which are stated for σ or
+//!   for σ².
+//! - K·D(D−1)/2 numbers y for the correlations of `full` covariances: z = tanh y are the partial
+//!   correlations, row by row below the diagonal. Stan's recursion makes from them the Cholesky
+//!   factor C of the correlation matrix; L = diag(σ) C, Σ = L Lᵀ.
 use gmm_host::{CovarianceType, Covariances, Mixture};
 use nalgebra::{Cholesky, DMatrix};
 use ndarray::{Array1, Array2, Array3};
@@ -77,7 +82,8 @@ impl Layout {
         blocks
     }
 
-    /// The parameters at θ. Where θ is extreme they may overflow or underflow; [`Mixture::new`] then fails.
+    /// The parameters at θ. Where θ is extreme they may overflow or underflow; [`Mixture::new`]
+    /// then fails.
     pub fn parameters_at(&self, theta: &[f64]) -> MixtureParameters {
         debug_assert_eq!(theta.len(), self.dim());
         let (k, d) = (self.k, self.d);
@@ -134,9 +140,10 @@ impl Layout {
         l
     }
 
-    /// Applies the chain rule to a function f of the parameters: from ∂f/∂(log πₖ), for which the πₖ count as independent, ∂f/∂μ
-    /// and ∂f/∂L it computes ∂f/∂θ for the weights, the means and the correlations. The part of `gradient` for the scales must hold
-    /// ∂f/∂(log σ), to which the part through L is added.
+    /// Applies the chain rule to a function f of the parameters: from ∂f/∂(log πₖ), for which the
+    /// πₖ count as independent, ∂f/∂μ and ∂f/∂L it computes ∂f/∂θ for the weights, the means and
+    /// the correlations. The part of `gradient` for the scales must hold ∂f/∂(log σ), to which the
+    /// part through L is added.
     pub fn chain_rule(
         &self,
         theta: &[f64],
@@ -160,8 +167,9 @@ impl Layout {
             let mut at = self.correlations_at();
             for c in 0..k {
                 for i in 0..d {
-                    // A row of L is L_ij = r_j tanh y_j and L_ii = r_i, with r_0 = σ_i and r_{j+1} = r_j / cosh y_j. The
-                    // loop below goes through this recursion backwards.
+                    // A row of L is L_ij = r_j tanh y_j and L_ii = r_i, with r_0 = σ_i and
+                    // r_{j+1} = r_j / cosh y_j. The loop below goes through this recursion
+                    // backwards.
                     let y = &theta[at..at + i];
                     let sigma = theta[self.scales_at() + c * d + i].exp();
                     let rest: Vec<f64> = std::iter::once(sigma)
@@ -205,7 +213,8 @@ impl Layout {
             ));
         }
         let mut theta = Vec::with_capacity(self.dim());
-        // The weights sum to 1 within a tolerance only. What remains for the later components is therefore their own sum.
+        // The weights sum to 1 within a tolerance only. What remains for the later components is
+        // therefore their own sum.
         let w = mixture.weights();
         for c in 0..k - 1 {
             let rest: f64 = w.iter().skip(c + 1).sum();

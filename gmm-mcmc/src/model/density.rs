@@ -1,4 +1,5 @@
-//! The prior as a density over the coordinates θ, the gradient of the posterior, and draws from the prior.
+//! The prior as a density over the coordinates θ, the gradient of the posterior, and draws from the
+//! prior.
 use super::coordinates::{Layout, MixtureParameters, log_cosh};
 use super::resolved_prior::{ResolvedPrior, ScaleDistribution};
 use gmm_host::{Covariances, Statistics, sum_of, vectorised};
@@ -16,8 +17,8 @@ pub(crate) struct Density {
 }
 
 impl Density {
-    /// log p(θ): the prior density of the parameters times the Jacobian of the coordinates, normalised except for the constant of
-    /// the LKJ distribution.
+    /// log p(θ): the prior density of the parameters times the Jacobian of the coordinates,
+    /// normalised except for the constant of the LKJ distribution.
     pub fn log_prior(&self, theta: &[f64], parameters: &MixtureParameters) -> f64 {
         let t = &self.prior.terms;
         let log_scales = self.log_scales(theta);
@@ -52,9 +53,10 @@ impl Density {
         sum
     }
 
-    /// The gradient by θ of log prior + log-likelihood, from the sufficient statistics Nₖ, x̄ₖ and Sₖ (scatter about x̄ₖ) of
-    /// the responsibilities at θ: ∂ℓ/∂log πₖ = Nₖ, ∂ℓ/∂μₖ = Σₖ⁻¹ Nₖ (x̄ₖ − μₖ), and, with Aₖ = Sₖ + Nₖ (x̄ₖ − μₖ)(x̄ₖ − μₖ)ᵀ,
-    /// ∂ℓ/∂log σₖⱼ = Aₖⱼⱼ/σ²ₖⱼ − Nₖ (diag), ∂ℓ/∂Lₖ = Lₖ⁻ᵀ (Lₖ⁻¹ Aₖ Lₖ⁻ᵀ − Nₖ) (full).
+    /// The gradient by θ of log prior + log-likelihood, from the sufficient statistics Nₖ, x̄ₖ and
+    /// Sₖ (scatter about x̄ₖ) of the responsibilities at θ: ∂ℓ/∂log πₖ = Nₖ, ∂ℓ/∂μₖ = Σₖ⁻¹ Nₖ (x̄ₖ
+    /// − μₖ), and, with Aₖ = Sₖ + Nₖ (x̄ₖ − μₖ)(x̄ₖ − μₖ)ᵀ, ∂ℓ/∂log σₖⱼ = Aₖⱼⱼ/σ²ₖⱼ − Nₖ (diag),
+    /// ∂ℓ/∂Lₖ = Lₖ⁻ᵀ (Lₖ⁻¹ Aₖ Lₖ⁻ᵀ − Nₖ) (full).
     pub fn gradient(
         &self,
         theta: &[f64],
@@ -131,7 +133,8 @@ impl Density {
         for _ in 0..if self.layout.correlations() > 0 { k } else { 0 } {
             for i in 1..d {
                 for j in 0..i {
-                    // z = 2b − 1 with b ~ Beta(α, α), so that atanh z = log(g₁ / g₂) / 2 with two gamma variables.
+                    // z = 2b − 1 with b ~ Beta(α, α), so that atanh z = log(g₁ / g₂) / 2 with two
+                    // gamma variables.
                     let a = self.correlation_shape(j);
                     theta.push(0.5 * (gamma(a, rng) / gamma(a, rng)).ln());
                 }
@@ -140,7 +143,8 @@ impl Density {
         theta
     }
 
-    /// The coordinate of the mean that is the most standard deviations of its prior away from the location of its prior.
+    /// The coordinate of the mean that is the most standard deviations of its prior away from the
+    /// location of its prior.
     pub fn farthest_mean(&self, theta: &[f64], parameters: &MixtureParameters) -> usize {
         let variances = self.variances(theta, parameters);
         let distance = |(i, (mean, location)): (usize, (&f64, &f64))| {
@@ -151,8 +155,8 @@ impl Density {
         self.layout.means_at() + farthest.map_or(0, |(i, _)| i)
     }
 
-    /// A rough guess of the posterior's standard deviation along each coordinate, good if θ is near the mode and the components
-    /// overlap little. The samplers' step sizes begin with it.
+    /// A rough guess of the posterior's standard deviation along each coordinate, good if θ is near
+    /// the mode and the components overlap little. The samplers' step sizes begin with it.
     pub fn typical_scale(&self, theta: &[f64], parameters: &MixtureParameters, total_weight: f64) -> Vec<f64> {
         let Layout { k, d, .. } = self.layout;
         let count = |c: usize| total_weight * parameters.weights[c] + 1.0;
@@ -176,8 +180,8 @@ impl Density {
         self.prior.terms.precision[i] + self.prior.terms.scaled_precision[i] / variances[self.scale_of(i)]
     }
 
-    /// Under LKJ(η) a partial correlation in column j is 2·Beta(α, α) − 1 with α = η + (D − 2 − j)/2, independently of the others
-    /// (Lewandowski, Kurowicka and Joe 2009, section 2.4).
+    /// Under LKJ(η) a partial correlation in column j is 2·Beta(α, α) − 1 with α = η + (D − 2 −
+    /// j)/2, independently of the others (Lewandowski, Kurowicka and Joe 2009, section 2.4).
     fn correlation_shape(&self, column: usize) -> f64 {
         self.prior.lkj_shape + (self.layout.d - 2 - column) as f64 / 2.0
     }

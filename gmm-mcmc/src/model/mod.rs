@@ -16,12 +16,13 @@ use gmm_host::{CovarianceType, Covariances, MetropolisTarget, Mixture, Statistic
 use rand::Rng;
 use resolved_prior::ResolvedPrior;
 
-/// A mixture of K components with a [`Prior`], for a data set of known shape and moments. It is everything of the posterior
-/// except the likelihood.
+/// A mixture of K components with a [`Prior`], for a data set of known shape and moments. It is
+/// everything of the posterior except the likelihood.
 ///
-/// The samplers move in ℝ^dim: a point θ there has the logarithms of weights and scales, for example, so that it is free of
-/// constraints (`model/coordinates.rs` in the source defines the coordinates). [`Model::mixture`] converts a point to its
-/// mixture, [`Model::unconstrain`] a mixture to its point.
+/// The samplers move in ℝ^dim: a point θ there has the logarithms of weights and scales, for
+/// example, so that it is free of constraints (`model/coordinates.rs` in the source defines the
+/// coordinates). [`Model::mixture`] converts a point to its mixture, [`Model::unconstrain`] a
+/// mixture to its point.
 #[derive(Debug, Clone)]
 pub struct Model {
     density: Density,
@@ -32,14 +33,16 @@ pub struct Model {
 }
 
 impl Model {
-    /// With an `order`, which is a column, the components of each draw are sorted by their means in that column when the draw is
-    /// recorded. This undoes label switching. The prior must then be the same for all components. The recorded draws have the
-    /// posterior distribution under the constraint that the components are in that order (its density there is K! times as
-    /// large); the chain itself is not constrained and may pass from one order to another.
+    /// With an `order`, which is a column, the components of each draw are sorted by their means in
+    /// that column when the draw is recorded. This undoes label switching. The prior must then be
+    /// the same for all components. The recorded draws have the posterior distribution under the
+    /// constraint that the components are in that order (its density there is K! times as large);
+    /// the chain itself is not constrained and may pass from one order to another.
     ///
     /// # Errors
-    /// [`Error::Setting`] (K = 0, no such column, tied covariances), [`Error::TooManyComponents`] (K > N), [`Error::Prior`] (a
-    /// shape that does not fit, a scale that is not positive, an order although components have different priors).
+    /// [`Error::Setting`] (K = 0, no such column, tied covariances), [`Error::TooManyComponents`]
+    /// (K > N), [`Error::Prior`] (a shape that does not fit, a scale that is not positive, an order
+    /// although components have different priors).
     pub fn new(
         n_components: usize,
         covariance_type: CovarianceType,
@@ -108,13 +111,14 @@ impl Model {
         self.density.layout.dim()
     }
 
-    /// The coordinates in blocks that component-wise sampling updates together: the weights (if K > 1), then the mean and
-    /// the covariance of each component.
+    /// The coordinates in blocks that component-wise sampling updates together: the weights (if
+    /// K > 1), then the mean and the covariance of each component.
     pub fn blocks(&self) -> Vec<Vec<usize>> {
         self.density.layout.blocks()
     }
 
-    /// The meaning of unconstrained coordinate `i`, in words, with components and columns counted from 0.
+    /// The meaning of unconstrained coordinate `i`, in words, with components and columns counted
+    /// from 0.
     pub(crate) fn coordinate(&self, i: usize) -> String {
         let layout = &self.density.layout;
         let (d, scales) = (layout.d, layout.scales());
@@ -132,7 +136,8 @@ impl Model {
         }
     }
 
-    /// The parameters' names and shapes: `weights` (K), `means` (K, D), `covariances` in their type's shape.
+    /// The parameters' names and shapes: `weights` (K), `means` (K, D), `covariances` in their
+    /// type's shape.
     pub fn variables(&self) -> Vec<Variable> {
         let Layout { k, d, covariance_type, .. } = self.density.layout;
         vec![
@@ -142,8 +147,8 @@ impl Model {
         ]
     }
 
-    /// The numbers of [`variables`](Self::variables) at a point, row-major, one variable after the other. The components are
-    /// sorted if the model has an order.
+    /// The numbers of [`variables`](Self::variables) at a point, row-major, one variable after the
+    /// other. The components are sorted if the model has an order.
     ///
     /// # Panics
     /// If `theta` has not `dim` coordinates.
@@ -173,7 +178,8 @@ impl Model {
         self.density.layout.parameters_at(theta)
     }
 
-    /// The mixture at a point; `None` where θ is so extreme that its parameters are no mixture in float64.
+    /// The mixture at a point; `None` where θ is so extreme that its parameters are no mixture in
+    /// float64.
     ///
     /// # Panics
     /// If `theta` has not `dim` coordinates.
@@ -186,13 +192,14 @@ impl Model {
     /// The point of a mixture.
     ///
     /// # Errors
-    /// [`Error::Start`] if its shape or covariance type is not the model's, or a component has no weight.
+    /// [`Error::Start`] if its shape or covariance type is not the model's, or a component has no
+    /// weight.
     pub fn unconstrain(&self, mixture: &Mixture) -> Result<Vec<f64>> {
         self.density.layout.point_of(mixture).map_err(Error::Start)
     }
 
-    /// The posterior density in the form that evaluators take which make Metropolis steps themselves; `None` for `full`
-    /// covariances, which that form does not have.
+    /// The posterior density in the form that evaluators take which make Metropolis steps
+    /// themselves; `None` for `full` covariances, which that form does not have.
     pub fn metropolis_target(&self) -> Option<MetropolisTarget> {
         let spherical = match self.density.layout.covariance_type {
             CovarianceType::Diag => false,

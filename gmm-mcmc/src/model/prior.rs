@@ -2,8 +2,8 @@
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// A parameter of a prior: one number for all, one for each column (or component), or one for each component and
-/// column.
+/// A parameter of a prior: one number for all, one for each column (or component), or one for each
+/// component and column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -44,12 +44,13 @@ pub enum MeansPrior {
         /// A number, (D,) or (K, D).
         #[serde(default)]
         location: Option<Values>,
-        /// Standard deviation > 0: a number, (D,) or (K, D). The default is the standard deviation of the data's column.
+        /// Standard deviation > 0: a number, (D,) or (K, D). The default is the standard deviation
+        /// of the data's column.
         #[serde(default)]
         scale: Option<Values>,
     },
-    /// μₖⱼ | σ²ₖⱼ ~ N(location, σ²ₖⱼ / precision), which with inverse-gamma scales is the conjugate prior. It is not available
-    /// for `full` covariances.
+    /// μₖⱼ | σ²ₖⱼ ~ N(location, σ²ₖⱼ / precision), which with inverse-gamma scales is the conjugate
+    /// prior. It is not available for `full` covariances.
     ScaledNormal {
         /// A number, (D,) or (K, D).
         #[serde(default)]
@@ -59,15 +60,17 @@ pub enum MeansPrior {
     },
 }
 
-/// Prior of the scales: the standard deviations σ of `diag`, of `spherical`, and of the marginals of `full`.
+/// Prior of the scales: the standard deviations σ of `diag`, of `spherical`, and of the marginals
+/// of `full`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum ScalesPrior {
     /// σ ~ |N(0, scale²)|.
     HalfNormal {
-        /// Scale > 0: a number, (D,) or (K, D); for `spherical` a number or (K,). The default is the standard deviation of
-        /// the data's column (for `spherical` its root mean square over the columns).
+        /// Scale > 0: a number, (D,) or (K, D); for `spherical` a number or (K,). The default is
+        /// the standard deviation of the data's column (for `spherical` its root mean square over
+        /// the columns).
         #[serde(default)]
         scale: Option<Values>,
     },
@@ -80,21 +83,24 @@ pub enum ScalesPrior {
     },
 }
 
-/// Prior of the correlations of `full` covariances. The other covariance types have no correlations.
+/// Prior of the correlations of `full` covariances. The other covariance types have no
+/// correlations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum CorrelationsPrior {
-    /// Correlation matrix ~ LKJ(shape) (Lewandowski, Kurowicka and Joe 2009): density ∝ det^(shape−1).
+    /// Correlation matrix ~ LKJ(shape) (Lewandowski, Kurowicka and Joe 2009): density ∝
+    /// det^(shape−1).
     Lkj {
         /// Shape > 0; 1 gives the uniform distribution over correlation matrices.
         shape: f64,
     },
 }
 
-/// The prior of a mixture. The default is Dirichlet(1) for the weights, normal with the mean and the standard deviation of the
-/// data's columns for the means, half-normal with that standard deviation for the scales, and LKJ(1) for the correlations. It
-/// is weakly informative: a cluster lies within the data and is not much wider than they are.
+/// The prior of a mixture. The default is Dirichlet(1) for the weights, normal with the mean and
+/// the standard deviation of the data's columns for the means, half-normal with that standard
+/// deviation for the scales, and LKJ(1) for the correlations. It is weakly informative: a cluster
+/// lies within the data and is not much wider than they are.
 ///
 /// ```
 /// let prior = gmm_mcmc::Prior::from_json(
@@ -159,8 +165,8 @@ impl Prior {
         Self { correlations, ..self }
     }
 
-    /// Reads a prior from JSON. Parts that are not given are those of the default. Values are checked when a
-    /// [`Model`](crate::Model) is made, because their shapes depend on the model.
+    /// Reads a prior from JSON. Parts that are not given are those of the default. Values are
+    /// checked when a [`Model`](crate::Model) is made, because their shapes depend on the model.
     ///
     /// # Errors
     /// [`Error::PriorSyntax`], with line and column.

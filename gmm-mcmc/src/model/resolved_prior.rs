@@ -1,4 +1,5 @@
-//! The prior of a given model over a given data set: every parameter that the user left out or stated once has its values.
+//! The prior of a given model over a given data set: every parameter that the user left out or
+//! stated once has its values.
 use super::prior::{CorrelationsPrior, MeansPrior, Prior, ScalesPrior, Values, WeightsPrior};
 use crate::data::DataSummary;
 use crate::{Error, Result};
@@ -131,7 +132,8 @@ impl ResolvedPrior {
         Ok(Self { terms, scales, lkj_shape })
     }
 
-    /// Whether all components have the same prior, so that exchanging their labels does not change the density.
+    /// Whether all components have the same prior, so that exchanging their labels does not change
+    /// the density.
     pub fn exchangeable(&self, k: usize) -> bool {
         let same = |v: &Vec<f64>| v.chunks(v.len() / k).all(|c| c == &v[..v.len() / k]);
         let t = &self.terms;
@@ -179,8 +181,8 @@ fn wrong_shape<T>(what: &str, got: String, needed: String) -> Result<T> {
     Err(Error::Prior { what: what.into(), problem: format!("{got} given where {needed} is needed") })
 }
 
-/// Checks that all numbers are good, and names component and column of the first that is not. Each component has `columns` of
-/// the numbers; the column is not named if that is one.
+/// Checks that all numbers are good, and names component and column of the first that is not. Each
+/// component has `columns` of the numbers; the column is not named if that is one.
 fn check(v: Vec<f64>, columns: usize, what: &str, good: fn(f64) -> bool, need: &str) -> Result<Vec<f64>> {
     match v.iter().position(|&x| !good(x)) {
         None => Ok(v),
@@ -209,7 +211,8 @@ fn positive(v: Vec<f64>, columns: usize, what: &str) -> Result<Vec<f64>> {
     )
 }
 
-/// Checks default scales, which are standard deviations of the data's columns. That of a constant column is 0 and cannot be used.
+/// Checks default scales, which are standard deviations of the data's columns. That of a constant
+/// column is 0 and cannot be used.
 fn default_from_data(v: Vec<f64>, columns: usize, what: &str) -> Result<Vec<f64>> {
     positive(
         v,

@@ -31,7 +31,8 @@ impl Draw {
         Self { chain: 0, point: Vec::new(), statistics: Vec::new(), parameters: Vec::new() }
     }
 
-    /// As [`new`](Self::new), in the memory of the draw that it was: that of many draws takes longer to get than to fill.
+    /// As [`new`](Self::new), in the memory of the draw that it was: that of many draws takes
+    /// longer to get than to fill.
     pub(super) fn fill(&mut self, chain: usize, point: &[f64], statistics: &[f64], target: &dyn Target) {
         self.chain = chain;
         self.parameters = target.parameters(point);
@@ -48,26 +49,29 @@ impl Draw {
 pub struct Start {
     /// One point for each chain.
     pub points: Vec<Vec<f64>>,
-    /// A rough guess of the posterior's standard deviations (dim,), with which the samplers begin to adapt their steps.
+    /// A rough guess of the posterior's standard deviations (dim,), with which the samplers begin
+    /// to adapt their steps.
     pub scale: Vec<f64>,
 }
 
-/// Added to the number of a chain, it gives the stream of random numbers from which the chain's starting point is made: another
-/// stream than that of any chain.
+/// Added to the number of a chain, it gives the stream of random numbers from which the chain's
+/// starting point is made: another stream than that of any chain.
 const START_STREAMS: usize = 1 << 40;
 
 impl Start {
-    /// A start at these points, one for each chain, with a rough guess of the posterior's standard deviations (dim,).
-    /// [`Run::new`](crate::Run::new) checks the numbers of both.
+    /// A start at these points, one for each chain, with a rough guess of the posterior's standard
+    /// deviations (dim,). [`Run::new`](crate::Run::new) checks the numbers of both.
     pub fn new(points: Vec<Vec<f64>>, scale: Vec<f64>) -> Self {
         Self { points, scale }
     }
 
-    /// A start around a mixture, for example a fitted one. Each chain begins at the mixture's point plus normal noise of twice (for
-    /// the ensemble, once) the posterior's rough standard deviations, so that no two chains begin at the same point.
+    /// A start around a mixture, for example a fitted one. Each chain begins at the mixture's point
+    /// plus normal noise of twice (for the ensemble, once) the posterior's rough standard
+    /// deviations, so that no two chains begin at the same point.
     ///
     /// # Errors
-    /// [`Error::Start`], as [`Model::unconstrain`]; [`Error::Host`] where there is no memory for so many chains.
+    /// [`Error::Start`], as [`Model::unconstrain`]; [`Error::Host`] where there is no memory for so
+    /// many chains.
     pub fn around(model: &Model, mixture: &Mixture, settings: &Settings) -> Result<Self> {
         settings.check_memory(model.dim())?;
         let centre = model.unconstrain(mixture)?;
@@ -104,7 +108,8 @@ pub(crate) struct ChainStart {
     pub rng: ChaCha8Rng,
 }
 
-/// The error of a chain that cannot begin at its point. `otherwise` is the reason if the target knows none.
+/// The error of a chain that cannot begin at its point. `otherwise` is the reason if the target
+/// knows none.
 pub(crate) fn cannot_start(target: &mut dyn Target, chain: usize, point: &[f64], otherwise: &str) -> Result<Error> {
     let why = target.why_unusable(point)?.unwrap_or_else(|| otherwise.into());
     Ok(Error::Start(format!(

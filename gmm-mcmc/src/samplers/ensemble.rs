@@ -1,12 +1,14 @@
-//! The affine-invariant ensemble sampler. Half of the walkers move at a time (Foreman-Mackey and others 2013), so that the log
-//! densities of each half are one batch.
+//! The affine-invariant ensemble sampler. Half of the walkers move at a time (Foreman-Mackey and
+//! others 2013), so that the log densities of each half are one batch.
 //!
-//! A walker of the moving half is either stretched along the line to a walker of the other half (Goodman and Weare 2010),
-//! or moved by a multiple of the difference of two walkers of the other half (ter Braak 2006). Stretches alone
-//! mix poorly in more than a few dozen dimensions (Huijser, Goodman and Brewer 2015).
+//! A walker of the moving half is either stretched along the line to a walker of the other half
+//! (Goodman and Weare 2010), or moved by a multiple of the difference of two walkers of the other
+//! half (ter Braak 2006). Stretches alone mix poorly in more than a few dozen dimensions (Huijser,
+//! Goodman and Brewer 2015).
 //!
-//! Each walker is recorded as a chain, as ArviZ does it. The walkers of an ensemble are not quite independent. R-hat and effective
-//! sample sizes are customarily computed over them all the same, without a theorem behind it.
+//! Each walker is recorded as a chain, as ArviZ does it. The walkers of an ensemble are not quite
+//! independent. R-hat and effective sample sizes are customarily computed over them all the same,
+//! without a theorem behind it.
 use super::chain::{ChainStart, Draw};
 use super::reference::Reference;
 use super::team::Team;
@@ -19,10 +21,11 @@ use serde::{Deserialize, Serialize};
 
 /// The share of moves that are stretches. The others are differences.
 const STRETCHES: f64 = 0.2;
-/// The share of difference moves by the whole difference of two walkers. If there are walkers in two modes, such a move can lead from
-/// one mode to the other.
+/// The share of difference moves by the whole difference of two walkers. If there are walkers in
+/// two modes, such a move can lead from one mode to the other.
 const JUMPS: f64 = 0.05;
-/// The relative standard deviation of the factor of the other difference moves. Without it, the proposals would lie on a grid.
+/// The relative standard deviation of the factor of the other difference moves. Without it, the
+/// proposals would lie on a grid.
 const JITTER: f64 = 0.1;
 
 /// One chain of the ensemble.
@@ -84,8 +87,8 @@ impl Ensemble {
         self.advance(team, 1, &mut [])
     }
 
-    /// So many iterations, in each of which each half moves once. In the last one each walker fills its draw, if there are draws. After an
-    /// error the walkers are where they were before.
+    /// So many iterations, in each of which each half moves once. In the last one each walker fills
+    /// its draw, if there are draws. After an error the walkers are where they were before.
     fn advance(&mut self, team: &mut Team<'_>, iterations: usize, draws: &mut [Draw]) -> Result<()> {
         self.before.clone_from(&self.walkers);
         let mut advance = |iteration: usize| {
@@ -99,7 +102,8 @@ impl Ensemble {
         moved
     }
 
-    /// Moves one half. Then each of its walkers fills its draw, if there are draws, as the last of so many iterations since the one before.
+    /// Moves one half. Then each of its walkers fills its draw, if there are draws, as the last of
+    /// so many iterations since the one before.
     fn move_half(&mut self, half: usize, team: &mut Team<'_>, iterations: usize, draws: &mut [Draw]) -> Result<()> {
         let middle = self.walkers.len() / 2;
         let (first, second) = self.walkers.split_at_mut(middle);
@@ -121,8 +125,8 @@ impl Ensemble {
         moved.map(drop)
     }
 
-    /// Makes one draw of each walker, after `thin` iterations, in the place of those in `draws`. After an error the walkers are where they
-    /// were before.
+    /// Makes one draw of each walker, after `thin` iterations, in the place of those in `draws`.
+    /// After an error the walkers are where they were before.
     pub fn sample(&mut self, team: &mut Team<'_>, thin: usize, draws: &mut Vec<Draw>) -> Result<()> {
         self.walkers.iter_mut().for_each(|w| w.acceptance_sum = 0.0);
         draws.resize_with(self.walkers.len(), Draw::empty);

@@ -31,7 +31,8 @@ impl State {
     /// The state before the first iteration.
     ///
     /// # Errors
-    /// [`Error::Setting`], and [`Error::Start`] if a starting point does not fit or its density is 0.
+    /// [`Error::Setting`], and [`Error::Start`] if a starting point does not fit or its density
+    /// is 0.
     pub fn new(settings: &Settings, start: Start, target: &mut dyn Target) -> Result<Self> {
         let dim = target.dim();
         settings.check(dim)?;
@@ -93,8 +94,8 @@ impl State {
         }
     }
 
-    /// Checks a state that was read from a file: that it belongs to the settings, and that its parts fit together, so that the
-    /// sampler can go on with it.
+    /// Checks a state that was read from a file: that it belongs to the settings, and that its
+    /// parts fit together, so that the sampler can go on with it.
     ///
     /// # Errors
     /// What does not fit.
@@ -125,8 +126,9 @@ impl State {
     }
 }
 
-/// The log densities of the chains' points, by the same call that the sampler will make. The kernel that the target reports
-/// afterwards is then the one that the sampler uses for points near the reference.
+/// The log densities of the chains' points, by the same call that the sampler will make. The kernel
+/// that the target reports afterwards is then the one that the sampler uses for points near the
+/// reference.
 pub(crate) fn evaluate(
     settings: &Settings,
     target: &mut dyn Target,

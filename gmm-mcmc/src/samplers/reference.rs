@@ -3,12 +3,15 @@ use crate::Result;
 use crate::target::Target;
 use serde::{Deserialize, Serialize};
 
-/// Chains from which on there is a reference. A GPU computes the log densities of so many points together faster than one after the other.
+/// Chains from which on there is a reference. A GPU computes the log densities of so many points
+/// together faster than one after the other.
 pub(crate) const MANY_CHAINS: usize = 16;
 
-/// The point that a target compares the points of many chains to ([`Target::fix_reference`]): in each coordinate the median of where they were
-/// when it was last renewed, which is near to most of them, also if some have gone elsewhere. That happens a few times during warm-up and never after it, so that the chains then sample from one density. If the chains are
-/// few, or the target makes their steps one chain after the other, there is none.
+/// The point that a target compares the points of many chains to ([`Target::fix_reference`]): in
+/// each coordinate the median of where they were when it was last renewed, which is near to most of
+/// them, also if some have gone elsewhere. That happens a few times during warm-up and never after
+/// it, so that the chains then sample from one density. If the chains are few, or the target makes
+/// their steps one chain after the other, there is none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reference(Option<Vec<f64>>);
 
@@ -31,8 +34,8 @@ impl Reference {
         Self(Some((0..points[0].len()).map(median).collect()))
     }
 
-    /// Renews it for chains that are at these points now, and gives the log densities of the points, compared to it. After an error it is
-    /// what it was.
+    /// Renews it for chains that are at these points now, and gives the log densities of the
+    /// points, compared to it. After an error it is what it was.
     pub fn renew<'p>(
         &mut self,
         target: &mut dyn Target,
@@ -46,7 +49,8 @@ impl Reference {
         Ok(log_densities)
     }
 
-    /// The log densities of proposals of random-walk Metropolis: compared to it, or where there is none, as the target's own steps have them.
+    /// The log densities of proposals of random-walk Metropolis: compared to it, or where there is
+    /// none, as the target's own steps have them.
     pub fn metropolis_densities(&self, target: &mut dyn Target, thetas: &[f64], out: &mut [f64]) -> Result<()> {
         if self.fix(target) { target.log_density_batch(thetas, out) } else { target.metropolis_densities(thetas, out) }
     }

@@ -14,15 +14,16 @@ const OF_A_CHAIN: usize = 64;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Sampler {
-    /// Random-walk Metropolis, which adapts its proposals during warm-up. A step is one evaluation of the density, or with
-    /// `by_component` one evaluation for the weights and one for each component.
+    /// Random-walk Metropolis, which adapts its proposals during warm-up. A step is one evaluation
+    /// of the density, or with `by_component` one evaluation for the weights and one for each
+    /// component.
     #[non_exhaustive]
     Metropolis {
         /// Whether weights and components are updated one after the other instead of all at once.
         by_component: bool,
     },
-    /// The affine-invariant ensemble of Goodman and Weare (2010). Some of its moves are differences of other walkers (ter Braak
-    /// 2006). Each walker is a chain of the run.
+    /// The affine-invariant ensemble of Goodman and Weare (2010). Some of its moves are differences
+    /// of other walkers (ter Braak 2006). Each walker is a chain of the run.
     #[non_exhaustive]
     Ensemble {
         /// The largest stretch a > 1; Goodman and Weare take 2.
@@ -91,8 +92,8 @@ impl Sampler {
 pub struct Settings {
     /// The sampler.
     pub sampler: Sampler,
-    /// C, the number of chains. For the ensemble it is the number of walkers: even, more than dim, and at least 4; twice dim is a
-    /// good start.
+    /// C, the number of chains. For the ensemble it is the number of walkers: even, more than dim,
+    /// and at least 4; twice dim is a good start.
     pub chains: usize,
     /// Iterations of warm-up, whose draws are not recorded.
     pub warmup: usize,
@@ -150,11 +151,12 @@ impl Settings {
 
     /// Settings with which the chains usually agree.
     ///
-    /// For NUTS they are those of [`Settings::default`]. A step of random-walk Metropolis or of the ensemble covers about 1/√dim of
-    /// the distance across the posterior, so that an effective draw takes a few times dim steps (Gelman, Roberts and Gilks 1996: 3 dim
-    /// at best). These settings take 2 dim steps for a draw, and 500 dim for the warm-up, which must learn the covariance (200 dim
-    /// for the ensemble, which learns none). An iteration of Metropolis by component is one step in each block. The ensemble has
-    /// 2 dim walkers with 200 draws each.
+    /// For NUTS they are those of [`Settings::default`]. A step of random-walk Metropolis or of the
+    /// ensemble covers about 1/√dim of the distance across the posterior, so that an effective draw
+    /// takes a few times dim steps (Gelman, Roberts and Gilks 1996: 3 dim at best). These settings
+    /// take 2 dim steps for a draw, and 500 dim for the warm-up, which must learn the covariance
+    /// (200 dim for the ensemble, which learns none). An iteration of Metropolis by component is
+    /// one step in each block. The ensemble has 2 dim walkers with 200 draws each.
     pub fn usual(sampler: Sampler, model: &Model) -> Self {
         let dim = model.dim();
         let usual = Self::new(sampler);
@@ -171,7 +173,8 @@ impl Settings {
     /// Checks the settings for a target of `dim` coordinates.
     ///
     /// # Errors
-    /// [`Error::Setting`](crate::Error::Setting); [`Error::Host`](crate::Error::Host) where there is no memory for so many chains.
+    /// [`Error::Setting`](crate::Error::Setting); [`Error::Host`](crate::Error::Host) where there
+    /// is no memory for so many chains.
     pub fn check(&self, dim: usize) -> Result<()> {
         for (what, value) in
             [("the number of chains", self.chains), ("the number of draws", self.draws), ("thin", self.thin)]
@@ -217,8 +220,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Checks that there is memory for all draws, of `dim` coordinates each: they stay in memory while a run goes on. A run that is to be
-    /// ended before it has made them need not be checked.
+    /// Checks that there is memory for all draws, of `dim` coordinates each: they stay in memory
+    /// while a run goes on. A run that is to be ended before it has made them need not be checked.
     ///
     /// # Errors
     /// [`Error::Host`](crate::Error::Host).
@@ -228,8 +231,8 @@ impl Settings {
         Ok(memory::check("the draws", &[self.chains, self.draws, width], size_of::<f64>(), remedy)?)
     }
 
-    /// Whether there is memory for the chains: the start, the present and the proposed point of each and what belongs to them, and
-    /// its random numbers.
+    /// Whether there is memory for the chains: the start, the present and the proposed point of
+    /// each and what belongs to them, and its random numbers.
     ///
     /// # Errors
     /// That the engine has for memory.

@@ -3,8 +3,9 @@ use crate::Result;
 use crate::target::Target;
 use rayon::prelude::*;
 
-/// Fewest chains that a share of the target is worth: a GPU takes longer for each of fewer. 64 chains by 3, 4 and 5 shares took 7.9, 6.3 and
-/// 7.6 µs an evaluation (N = 10⁶, D = 13, K = 8, H200, 2026-11-24).
+/// Fewest chains that a share of the target is worth: a GPU takes longer for each of fewer. 64
+/// chains by 3, 4 and 5 shares took 7.9, 6.3 and 7.6 µs an evaluation (N = 10⁶, D = 13, K = 8,
+/// H200, 2026-11-24).
 const CHAINS_OF_A_SHARE: usize = 16;
 
 /// What evaluates for a sampler: the target, or several shares of it, each for some of the chains.
@@ -31,8 +32,8 @@ impl<'t> Team<'t> {
         }
     }
 
-    /// Divides chains between them. `work` gets the index of the first of its chains, its chains, and what evaluates for these. Gives
-    /// what `work` gives, in the order of the chains.
+    /// Divides chains between them. `work` gets the index of the first of its chains, its chains,
+    /// and what evaluates for these. Gives what `work` gives, in the order of the chains.
     pub fn divide<C: Send, R: Send>(
         &mut self,
         chains: &mut [C],

@@ -1,4 +1,5 @@
-//! With one component and the conjugate prior, the posterior is normal-inverse-gamma, whose moments have a closed form.
+//! With one component and the conjugate prior, the posterior is normal-inverse-gamma, whose moments
+//! have a closed form.
 use crate::common::{run, scalar};
 use gmm_host::{CovarianceType, ReferenceEvaluator, Samples};
 use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Sampler, Settings, Start, diagnostics};

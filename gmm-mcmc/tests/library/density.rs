@@ -1,5 +1,5 @@
-//! The posterior density: the change of variables is compared with numerical Jacobians and textbook densities, the gradient with
-//! finite differences.
+//! The posterior density: the change of variables is compared with numerical Jacobians and textbook
+//! densities, the gradient with finite differences.
 use crate::common::Nothing;
 use gmm_host::{CovarianceType, CpuEvaluator, Evaluator, ReferenceEvaluator, Samples};
 use gmm_mcmc::{CorrelationsPrior, DataSummary, Model, Posterior, Prior, Target};
@@ -55,8 +55,8 @@ fn det(mut a: Vec<Vec<f64>>) -> f64 {
     det
 }
 
-/// Free coordinates of the constrained space: weights but the last, means, standard deviations, correlations below the
-/// diagonal.
+/// Free coordinates of the constrained space: weights but the last, means, standard deviations,
+/// correlations below the diagonal.
 fn coordinates(model: &Model, theta: &[f64]) -> Vec<f64> {
     let (k, d) = (model.n_components(), model.n_features());
     let p = model.parameters(theta);
@@ -76,7 +76,8 @@ fn coordinates(model: &Model, theta: &[f64]) -> Vec<f64> {
     c
 }
 
-/// The log density of the three priors above as textbooks have it, over the coordinates of [`coordinates`], up to the LKJ constant.
+/// The log density of the three priors above as textbooks have it, over the coordinates of
+/// [`coordinates`], up to the LKJ constant.
 fn textbook(model: &Model, theta: &[f64], prior: &str) -> f64 {
     let (k, d) = (3, 2);
     let p = model.parameters(theta);
@@ -144,7 +145,8 @@ fn the_prior_is_the_textbooks_times_the_jacobian() {
             let log_jacobian = det(columns).abs().ln();
             let got = posterior.log_density(&theta).unwrap();
             let difference = got - textbook(&model, &theta, prior) - log_jacobian;
-            // Central differences err by about h² = 10⁻¹⁰ in each of some twenty entries. Only the constant of LKJ is left out.
+            // Central differences err by about h² = 10⁻¹⁰ in each of some twenty entries. Only the
+            // constant of LKJ is left out.
             if covariance_type != CovarianceType::Full {
                 assert!(difference.abs() < 1e-7, "{covariance_type} {prior}: {difference}");
             }
@@ -156,7 +158,8 @@ fn the_prior_is_the_textbooks_times_the_jacobian() {
 
 #[test]
 fn lkj_is_the_determinant_in_three_dimensions() {
-    // In two dimensions a partial correlation is a correlation. In three they differ, so that the recursion matters.
+    // In two dimensions a partial correlation is a correlation. In three they differ, so that the
+    // recursion matters.
     let x = data(9, 3, 2);
     let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     let prior = |shape: f64| {
@@ -175,7 +178,8 @@ fn lkj_is_the_determinant_in_three_dimensions() {
             Posterior::new(model, &mut nothing).unwrap().log_density(&theta).unwrap()
         };
         differences.push(density(&three) - density(&one) - 2.0 * det(r.clone()).ln());
-        // With shape 1 the density is uniform over correlation matrices, so that only the Jacobian of θ → (σ, R) remains.
+        // With shape 1 the density is uniform over correlation matrices, so that only the Jacobian
+        // of θ → (σ, R) remains.
         let h = 1e-5;
         let columns: Vec<Vec<f64>> = (0..one.dim())
             .map(|i| {
@@ -243,7 +247,8 @@ fn check_gradient<'a>(samples: &Samples<'a>, load: impl Fn(Samples<'a>) -> Box<d
                     posterior.log_density(&t).unwrap()
                 };
                 let h = 1e-4;
-                // The slope is of fourth order. It errs by h⁴ times a fifth derivative and by ε·|value|/h, both about 10⁻¹⁰.
+                // The slope is of fourth order. It errs by h⁴ times a fifth derivative and by
+                // ε·|value|/h, both about 10⁻¹⁰.
                 let slope = (8.0 * (at(h) - at(-h)) - (at(2.0 * h) - at(-2.0 * h))) / (12.0 * h);
                 let error = (gradient[i] - slope).abs() / slope.abs().max(1.0);
                 assert!(error < 1e-8, "{covariance_type} {prior} {i}: {} {slope}", gradient[i]);

@@ -43,7 +43,8 @@ fn the_samplers_agree() {
     let model = Model::new(3, CovarianceType::Diag, &Prior::default(), Some(2), &DataSummary::new(&samples)).unwrap();
     assert_eq!(model.dim(), 2 + 12 + 12);
     let sample = |sampler, chains, warmup, draws, thin| {
-        // NUTS is run over the reference, the others over the CPU, so that the backends are compared too.
+        // NUTS is run over the reference, the others over the CPU, so that the backends are
+        // compared too.
         let mut evaluator: Box<dyn Evaluator + '_> = match sampler {
             Sampler::Nuts { .. } => Box::new(ReferenceEvaluator::new(samples.clone())),
             _ => Box::new(CpuEvaluator::new(samples.clone()).unwrap()),
@@ -61,7 +62,8 @@ fn the_samplers_agree() {
     ];
     for run in &runs {
         let summary = run.summary();
-        // The advice is 1.01, for longer chains than these. A walker of the ensemble makes few effective draws.
+        // The advice is 1.01, for longer chains than these. A walker of the ensemble makes few
+        // effective draws.
         let ensemble = run.settings().sampler == Sampler::ENSEMBLE;
         assert!(summary.max_r_hat() < if ensemble { 1.12 } else { 1.05 }, "{summary}");
         assert!(summary.min_ess() > 100.0, "{summary}");
@@ -70,7 +72,8 @@ fn the_samplers_agree() {
     // Warm-up aims for 0.8 and for 0.234 + 0.206/26.
     assert!((0.65..0.95).contains(&runs[0].acceptance()), "{}", runs[0].acceptance());
     assert!((0.2..0.3).contains(&runs[1].acceptance()), "{}", runs[1].acceptance());
-    // 27 quantities in 3 comparisons each: 4 standard errors are exceeded by chance once in 200 such tests.
+    // 27 quantities in 3 comparisons each: 4 standard errors are exceeded by chance once in 200
+    // such tests.
     for (name, size) in [("weights", 3), ("means", 12), ("covariances", 12)] {
         for i in 0..size {
             let (reference, error) = estimate(&scalar(&runs[0], name, i));

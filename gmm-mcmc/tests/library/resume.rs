@@ -57,7 +57,8 @@ fn a_resumed_run_is_the_same_to_the_bit() {
         uninterrupted.advance(&mut posterior, go_on).unwrap();
         uninterrupted.save(&whole.path().join("run")).unwrap();
 
-        // The run is stopped in its warm-up, then after 17 draws. Each time everything but the files is dropped.
+        // The run is stopped in its warm-up, then after 17 draws. Each time everything but the
+        // files is dropped.
         let prefix = parts.path().join("run");
         let mut run = new(settings(sampler), &mut posterior);
         let stop = |warming_up: bool, done: usize| {
@@ -92,7 +93,8 @@ fn a_resumed_run_is_the_same_to_the_bit() {
     }
 }
 
-/// An evaluator whose batches depend on what they are compared to gives many chains one density all the same.
+/// An evaluator whose batches depend on what they are compared to gives many chains one density all
+/// the same.
 #[test]
 fn chains_that_are_compared_to_a_point_are_resumed_to_the_bit() {
     let x = data();
@@ -163,7 +165,8 @@ fn a_killed_run_goes_on_from_its_journal_to_the_same_bits() {
             run = Saved::load(&prefix).unwrap().resume(&mut posterior).unwrap();
             lives += 1;
         }
-        // Each life but the last does three thirteenths of the work. More lives would mean that work was repeated.
+        // Each life but the last does three thirteenths of the work. More lives would mean that
+        // work was repeated.
         assert!((4..=6).contains(&lives), "{sampler:?}: {lives}");
         assert!(prefix.with_extension("partial.state").exists());
         run.save(&prefix).unwrap();
@@ -206,7 +209,8 @@ fn a_journal_appends_and_survives_what_a_kill_leaves() {
         assert_eq!(saved.run().draws("means").unwrap(), expected);
     };
     loaded(30);
-    // The program was killed after it appended to the log and before it replaced the state, or while it appended.
+    // The program was killed after it appended to the log and before it replaced the state, or
+    // while it appended.
     std::fs::write(folder.path().join("run.partial.state"), &states[1]).unwrap();
     loaded(20);
     let whole = std::fs::read(&log).unwrap();
@@ -304,7 +308,8 @@ fn saved_draws_that_cannot_be_are_refused() {
     for text in [huge, &nested, "{", ""] {
         refused(&header(text), &["`means` is missing or damaged"]);
     }
-    // The headers take a few milliseconds. A parser that is exponential in the nesting would not end.
+    // The headers take a few milliseconds. A parser that is exponential in the nesting would not
+    // end.
     assert!(begin.elapsed().as_secs() < 5);
     refused(&with_member(&sound, "means", |c| c.truncate(c.len() - 8)), &["`means`", "shape (3,40,2,2)"]);
     std::fs::write(&path, with_member(&sound, "means", |_| {})).unwrap();
@@ -319,7 +324,8 @@ fn a_start_without_a_gradient_is_told() {
     let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
     let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
     let mut start = Start::from_prior(&model, &settings).unwrap();
-    // θ is a weight, four means and four scales. First the mean of component 1 in column 0 is NaN, then a scale is enormous.
+    // θ is a weight, four means and four scales. First the mean of component 1 in column 0 is NaN,
+    // then a scale is enormous.
     for (i, v, part) in
         [(3, f64::NAN, "the mean of component 1, column 0 is NaN"), (8, 1e3, "chain 2 (counted from 0)")]
     {
@@ -372,8 +378,9 @@ fn chains_do_not_depend_on_how_many_run() {
     }
 }
 
-/// Samples divided over devices of different kinds: the same division gives the same bits, and the chains of one device but for
-/// rounding, as long as no proposal is as good as the random number that it is compared with.
+/// Samples divided over devices of different kinds: the same division gives the same bits, and the
+/// chains of one device but for rounding, as long as no proposal is as good as the random number
+/// that it is compared with.
 #[test]
 fn chains_over_shards_are_those_over_one_device() {
     let x = data();
@@ -400,7 +407,8 @@ fn chains_over_shards_are_those_over_one_device() {
     }
 }
 
-/// An evaluator that fails after some calls, reports another kernel, is off by a rounding, compares batches to a mixture, or is shared.
+/// An evaluator that fails after some calls, reports another kernel, is off by a rounding, compares
+/// batches to a mixture, or is shared.
 #[derive(Clone)]
 struct Odd {
     inner: ReferenceEvaluator,
@@ -521,7 +529,8 @@ fn several_threads_draw_what_one_draws_also_after_failures() {
         without_failure.advance(&mut posterior, go_on).unwrap();
         assert_eq!(posterior.evaluations(), evaluations, "{sampler:?}");
         let mut failures = 0;
-        // The failures fall into the warm-up and into the draws, each time for one of the threads first.
+        // The failures fall into the warm-up and into the draws, each time for one of the threads
+        // first.
         for calls in [7, 1000, 2777, usize::MAX] {
             calls_left.store(calls, Ordering::Relaxed);
             failures += usize::from(run.advance(&mut posterior, go_on).is_err());
@@ -617,7 +626,8 @@ fn nothing_is_overwritten_unasked() {
     check_outputs(&folder.path().join("other"), 4, true).unwrap();
     check_outputs(&prefix, 3, true).unwrap();
 
-    // A save that cannot put its last file in place leaves no half-written one under a result's name.
+    // A save that cannot put its last file in place leaves no half-written one under a result's
+    // name.
     let model = model(&x);
     let mut evaluator = Odd::new(&x);
     let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
@@ -639,7 +649,8 @@ fn the_csv_is_cmdstans() {
     let names: Vec<_> = files.iter().map(|f| f.file_name().unwrap().to_str().unwrap()).collect();
     assert_eq!(names, ["run-1.csv", "run-2.csv", "run-3.csv", "run.npz"]);
     let text = std::fs::read_to_string(&files[1]).unwrap();
-    // ArviZ and CmdStanPy need settings by these names, the adaptation below the header, and comments at the end.
+    // ArviZ and CmdStanPy need settings by these names, the adaptation below the header, and
+    // comments at the end.
     for line in [
         "# model = gmm_mcmc_model",
         "# method = sample (Default)",

@@ -1,5 +1,6 @@
-//! Simulation-based calibration (Talts and others 2018). Parameters are drawn from the prior, and data from these parameters. If the
-//! sampler and the density are right, the rank of a true parameter among the draws of the posterior is uniform.
+//! Simulation-based calibration (Talts and others 2018). Parameters are drawn from the prior, and
+//! data from these parameters. If the sampler and the density are right, the rank of a true
+//! parameter among the draws of the posterior is uniform.
 use crate::common::run_from_prior;
 use gmm_host::{CovarianceType, ReferenceEvaluator, Samples};
 use gmm_mcmc::{DataSummary, Identity, Model, Posterior, Prior, Result, Sampler, Settings, Target, Variable};

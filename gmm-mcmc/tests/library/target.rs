@@ -1,4 +1,5 @@
-//! Targets that are not the posterior of a mixture, and targets that make the steps of Metropolis themselves.
+//! Targets that are not the posterior of a mixture, and targets that make the steps of Metropolis
+//! themselves.
 use crate::common::{go_on, run, scalar};
 use gmm_host::{
     CovarianceType, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, ReferenceEvaluator, Rows,
@@ -7,8 +8,8 @@ use gmm_host::{
 use gmm_mcmc::{DataSummary, Model, Posterior, Prior, Result, Run, Sampler, Settings, Start, Target, diagnostics};
 use ndarray::{Array1, Array2};
 
-/// A normal distribution with standard deviations 1, 2, …, 10 in turn, and a correlation of 0.8 between neighbours within blocks
-/// of ten.
+/// A normal distribution with standard deviations 1, 2, …, 10 in turn, and a correlation of 0.8
+/// between neighbours within blocks of ten.
 struct Normal {
     dim: usize,
     /// The number of steps that it asks for in a segment.
@@ -27,7 +28,8 @@ impl Target for Normal {
             let mut before = 0.0;
             for (j, x) in block.iter().enumerate() {
                 let z = x / (j + 1) as f64;
-                // Given the z before it, z is normal with mean 0.8 times that and variance 1 − 0.64.
+                // Given the z before it, z is normal with mean 0.8 times that and variance 1 −
+                // 0.64.
                 sum -= if j == 0 { 0.5 * z * z } else { 0.5 * (z - 0.8 * before).powi(2) / 0.36 };
                 before = z;
             }
@@ -59,8 +61,8 @@ fn sample(target: &mut Normal, sampler: Sampler, draws: usize, thin: usize) -> R
 
 #[test]
 fn metropolis_adapts_to_scales_and_correlations() {
-    // With 30 coordinates all correlations are learned, with 100 those within each block of ten. By component, the blocks are also
-    // updated one after the other.
+    // With 30 coordinates all correlations are learned, with 100 those within each block of ten. By
+    // component, the blocks are also updated one after the other.
     for (dim, sampler, thin) in
         [(30, Sampler::METROPOLIS, 40), (100, Sampler::METROPOLIS, 120), (100, Sampler::METROPOLIS_BY_COMPONENT, 12)]
     {
@@ -76,12 +78,14 @@ fn metropolis_adapts_to_scales_and_correlations() {
             let all = squares.concat();
             let variance = all.iter().sum::<f64>() / all.len() as f64;
             let expected = ((i % 10 + 1) as f64).powi(2);
-            // A variance estimated from so many independent draws errs by √(2/ess) relative; four of that.
+            // A variance estimated from so many independent draws errs by √(2/ess) relative; four
+            // of that.
             assert!(
                 (variance / expected - 1.0).abs() < 4.0 * (2.0 / ess).sqrt(),
                 "{dim} {i}: {variance} {expected} {ess}"
             );
-            // With uncorrelated proposals, or with a wrong scale, so many steps give a handful of independent draws only.
+            // With uncorrelated proposals, or with a wrong scale, so many steps give a handful of
+            // independent draws only.
             assert!(ess > 100.0, "{dim} {i}: {ess}");
         }
     }
@@ -99,7 +103,8 @@ fn segments_change_nothing_but_when_the_callback_comes() {
     assert_eq!((&one.0, &one.1), (&seven.0, &seven.1));
     assert_eq!((one.2, seven.2), (100, 15));
 
-    // A run that was made longer, in the middle of a segment, has the draws of a whole run. Only its one segment is split in two.
+    // A run that was made longer, in the middle of a segment, has the draws of a whole run. Only
+    // its one segment is split in two.
     let mut target = Normal { dim: 12, segment: 22, segments: 0 };
     let mut run = sample(&mut target, Sampler::METROPOLIS, 50, 3);
     run.set_draws(100).unwrap();
@@ -108,7 +113,8 @@ fn segments_change_nothing_but_when_the_callback_comes() {
     assert_eq!(target.segments, 16);
 }
 
-/// An evaluator that makes Metropolis steps itself, with the densities of another posterior over the same data.
+/// An evaluator that makes Metropolis steps itself, with the densities of another posterior over
+/// the same data.
 struct MetropolisEvaluator<'a> {
     inner: ReferenceEvaluator,
     model: &'a Model,
@@ -155,7 +161,8 @@ impl Evaluator for MetropolisEvaluator<'_> {
         let (dim, width) = (target.dim(), target.step_width());
         let mut posterior = Posterior::new(self.model, &mut self.inner).unwrap();
         let mut point = point.to_vec();
-        // Steps are recorded one portion later than they are made, as on a device that is not waited for.
+        // Steps are recorded one portion later than they are made, as on a device that is not
+        // waited for.
         let mut before: Option<(Vec<f64>, Vec<f64>)> = None;
         loop {
             let mut rows = vec![f64::NAN; self.portion * width];
@@ -205,7 +212,8 @@ fn draws_do_not_depend_on_who_makes_the_steps() {
         assert_eq!(run.acceptance(), expected.acceptance());
         // A point of density 0 is evaluated in Metropolis steps by the evaluator only.
         assert!((evaluations..=evaluations + 500).contains(&posterior.evaluations()));
-        // For each of three chains: its start, each step of its warm-up in each block, and one segment of draws.
+        // For each of three chains: its start, each step of its warm-up in each block, and one
+        // segment of draws.
         let blocks = if by_component { 3 } else { 1 };
         assert_eq!(own.calls, 3 * (1 + 60 * blocks + 1));
     }

@@ -1,4 +1,5 @@
-//! `gmm bench --accuracy`: the error of each kernel, against the float64 reference, beside its time.
+//! `gmm bench --accuracy`: the error of each kernel, against the float64 reference, beside its
+//! time.
 use crate::commands::timing;
 use crate::input::tuning_file;
 use crate::terminal::text;
@@ -13,8 +14,8 @@ use std::time::Duration;
 
 const FLOAT64: &str = "float64";
 
-/// What `--json` prints for each measurement. The errors say how far a result is from that of the reference over the same
-/// numbers; a total alone has no errors of statistics.
+/// What `--json` prints for each measurement. The errors say how far a result is from that of the
+/// reference over the same numbers; a total alone has no errors of statistics.
 #[derive(Debug, Serialize)]
 pub struct Row {
     method: String,
@@ -61,7 +62,8 @@ pub fn run(bench: &Bench<'_>, methods: &[(String, Device)], json: bool) -> anyho
     let (mut rows, mut notes): (Vec<Row>, Vec<String>) = (Vec::new(), Vec::new());
     for (name, device) in methods {
         let kernels = kernel_names(device);
-        // A device without kernels is loaded all the same: the error then says why it cannot be used.
+        // A device without kernels is loaded all the same: the error then says why it cannot be
+        // used.
         let kernels = if kernels.is_empty() { vec![None] } else { kernels.into_iter().map(Some).collect() };
         let mut measure = |kernel: Option<&str>, precision| {
             match bench.measure(*device, kernel, precision, &truth) {

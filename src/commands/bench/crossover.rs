@@ -25,7 +25,8 @@ impl std::fmt::Display for Crossover {
 }
 
 impl Crossover {
-    /// Finds the largest size at which the lead changes to the GPU. `None` unless CPU and GPU were measured at common sizes.
+    /// Finds the largest size at which the lead changes to the GPU. `None` unless CPU and GPU were
+    /// measured at common sizes.
     pub fn of(rows: &[Row]) -> Option<Self> {
         let best = |n: usize, gpu: bool| {
             let of_side = |r: &&Row| {

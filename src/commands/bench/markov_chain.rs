@@ -1,6 +1,7 @@
 //! `gmm bench --mcmc`: the time of a million likelihood evaluations in a Markov chain.
 //!
-//! That is the job of the talk that this program grew from, "Accelerating your Python Code For GMMs with PyCUDA" (2018).
+//! That is the job of the talk that this program grew from, "Accelerating your Python Code For GMMs
+//! with PyCUDA" (2018).
 use crate::input::tuning_file;
 use crate::terminal::text;
 use anyhow::{anyhow, bail};
@@ -35,7 +36,8 @@ fn cases(device: Device, dim: usize) -> Vec<Case> {
     let case = |sampler, chains| Case { sampler, chains, kernel: None };
     let mut cases = vec![case(Sampler::METROPOLIS, 1)];
     if let Device::Cuda(_) = device {
-        // With this kernel the host decides on each step. The kernel that the device chooses decides by itself.
+        // With this kernel the host decides on each step. The kernel that the device chooses
+        // decides by itself.
         cases.push(Case { kernel: Some("small_k"), ..case(Sampler::METROPOLIS, 1) });
     }
     cases.extend([case(Sampler::METROPOLIS, 64), case(Sampler::ENSEMBLE, 2 * dim), case(Sampler::NUTS, 1)]);
@@ -59,7 +61,8 @@ pub struct Row {
     /// The time of a million evaluations.
     seconds_per_million: f64,
     acceptance: f64,
-    /// The smallest effective sample size of a parameter, bulk or tail, a second; `None` for a run too short to estimate it.
+    /// The smallest effective sample size of a parameter, bulk or tail, a second; `None` for a run
+    /// too short to estimate it.
     ess_per_second: Option<f64>,
 }
 

@@ -25,7 +25,8 @@ use std::str::FromStr;
 use std::time::Duration;
 use workload::Workload;
 
-/// How many different parameter sets take turns, so that no evaluation can reuse anything from the one before.
+/// How many different parameter sets take turns, so that no evaluation can reuse anything from the
+/// one before.
 const PARAMETER_SETS: usize = 16;
 const SEED: u64 = 2018;
 /// Of any two features of a component with a matrix.
@@ -33,9 +34,10 @@ const CORRELATION: f64 = 0.3;
 
 /// Time one evaluation of the log-likelihood, for several devices and numbers of samples
 ///
-/// Random float32 data stays on the device. Each time is the median of repeated evaluations, from the parameters of a
-/// mixture on the host to the total log-likelihood on the host, with other parameters each time. The other workloads
-/// are timed from vectors on the host to products on the host, with a resident matrix, and for resident pairs of rows.
+/// Random float32 data stays on the device. Each time is the median of repeated evaluations, from
+/// the parameters of a mixture on the host to the total log-likelihood on the host, with other
+/// parameters each time. The other workloads are timed from vectors on the host to products on the
+/// host, with a resident matrix, and for resident pairs of rows.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -51,29 +53,31 @@ pub struct Bench {
     /// What to time
     #[arg(long, value_enum, default_value_t = Workload::Likelihood)]
     workload: Workload,
-    /// Devices to compare: reference, cpu, cuda, cuda:N, cuda:all or auto. Default: reference,cpu,cuda; other workloads
-    /// cpu,cuda
+    /// Devices to compare: reference, cpu, cuda, cuda:N, cuda:all or auto. Default:
+    /// reference,cpu,cuda; other workloads cpu,cuda
     #[arg(long, value_delimiter = ',')]
     method: Vec<Method>,
-    /// Numbers of samples, vectors or pairs. Default: powers of ten from 100 to a million; for inner-products 1 to
-    /// 50000, for gaussian-kernel 10 to a million
+    /// Numbers of samples, vectors or pairs. Default: powers of ten from 100 to a million; for
+    /// inner-products 1 to 50000, for gaussian-kernel 10 to a million
     #[arg(long, value_delimiter = ',', value_parser = whole_number)]
     n: Vec<usize>,
     /// Number of mixture components, or of rows of the matrix. Default: 8; for inner-products 1000
     #[arg(short, value_parser = whole_number)]
     k: Option<usize>,
-    /// Number of features, or of numbers of a vector. Default: 13; for inner-products 1000, for gaussian-kernel 20
+    /// Number of features, or of numbers of a vector. Default: 13; for inner-products 1000, for
+    /// gaussian-kernel 20
     #[arg(short, value_parser = whole_number)]
     d: Option<usize>,
     /// Time each kernel (code variant) of each device, not only the one that the device chooses
     #[arg(long)]
     kernels: bool,
-    /// Time a million evaluations in a Markov chain, over the largest N, beside the figures of the talk of 2018 that this
-    /// program grew from ("Accelerating your Python Code For GMMs with PyCUDA")
+    /// Time a million evaluations in a Markov chain, over the largest N, beside the figures of the
+    /// talk of 2018 that this program grew from ("Accelerating your Python Code For GMMs with
+    /// PyCUDA")
     #[arg(long, conflicts_with_all = ["kernels", "plot"])]
     mcmc: bool,
-    /// Show the error of each kernel of each device beside its time, over the largest N, in float32 and float64: of the
-    /// log-likelihood and of an E-step, against the float64 reference
+    /// Show the error of each kernel of each device beside its time, over the largest N, in float32
+    /// and float64: of the log-likelihood and of an E-step, against the float64 reference
     #[arg(long, conflicts_with_all = ["kernels", "plot", "mcmc"])]
     accuracy: bool,
     /// With --accuracy: the shape of the covariances: full, tied, diag or spherical
@@ -85,10 +89,12 @@ pub struct Bench {
     /// Seconds to spend on each measurement. Default: 0.5, with --mcmc 10
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
-    /// Measure nothing; report the rows of this file, as --json printed them on this machine or another
+    /// Measure nothing; report the rows of this file, as --json printed them on this machine or
+    /// another
     #[arg(long, value_name = "FILE.json", conflicts_with_all = ["method", "n", "k", "d", "kernels", "mcmc", "accuracy", "seconds"])]
     rows: Option<PathBuf>,
-    /// Print an array of rows `method, kernel, n, k, d, seconds` as JSON; --mcmc and --accuracy have more members
+    /// Print an array of rows `method, kernel, n, k, d, seconds` as JSON; --mcmc and --accuracy
+    /// have more members
     #[arg(long)]
     json: bool,
     /// Draw the times over the number of samples, both axes logarithmic
@@ -190,7 +196,8 @@ impl Bench {
         (self.k.unwrap_or(k), self.d.unwrap_or(d))
     }
 
-    /// Times a workload that needs no mixture, for each N and, if they are asked for, the shapes of published times.
+    /// Times a workload that needs no mixture, for each N and, if they are asked for, the shapes of
+    /// published times.
     fn measure_workload(&self, further_shapes: bool) -> (Vec<Row>, Vec<Missing>) {
         let (mut rows, mut missing) = (Vec::new(), Vec::new());
         let (k, d) = self.shape();
@@ -256,7 +263,8 @@ impl Bench {
     /// The kernels to measure; `None` stands for the one that the device chooses.
     fn kernels_of(&self, method: &Method) -> Vec<Option<String>> {
         let names = if self.kernels { kernel_names(&method.device) } else { Vec::new() };
-        // A device without kernels is loaded all the same: the error then says why it cannot be used.
+        // A device without kernels is loaded all the same: the error then says why it cannot be
+        // used.
         if names.is_empty() { vec![None] } else { names.into_iter().map(Some).collect() }
     }
 
@@ -366,7 +374,8 @@ fn of_one_shape(rows: &[Row]) -> Vec<Row> {
 
 fn report(workload: Workload, rows: &[Row], missing: &[Missing]) -> String {
     let likelihood = workload == Workload::Likelihood;
-    // The kernel's name is the workload's; in its place is the shape, which may differ from row to row.
+    // The kernel's name is the workload's; in its place is the shape, which may differ from row to
+    // row.
     let about = |r: &Row| match workload {
         Workload::Likelihood => r.kernel.clone(),
         Workload::InnerProducts => format!("{} × {}", text::grouped(r.k as u64), text::grouped(r.d as u64)),
@@ -400,7 +409,8 @@ fn report(workload: Workload, rows: &[Row], missing: &[Missing]) -> String {
     out
 }
 
-/// A line of the plot for each method, and for each kernel where a method has several rows of the same size.
+/// A line of the plot for each method, and for each kernel where a method has several rows of the
+/// same size.
 fn series(rows: &[Row]) -> Vec<Series> {
     let mut all: Vec<Series> = Vec::new();
     let several = |r: &Row| rows.iter().any(|o| o.method == r.method && o.n == r.n && o.kernel != r.kernel);

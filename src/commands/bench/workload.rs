@@ -43,7 +43,8 @@ const LIKELIHOOD: [Historic; 3] = [
     historic("scikit-learn, 2018", [1_000_000, 13, 8], 0.5),
     historic("CUDA C on a GTX 970, 2018", [1_000_000, 13, 8], 0.01),
 ];
-/// Of the page only the whole of five minutes is known, and of the matrix only that its rows have 1000 numbers.
+/// Of the page only the whole of five minutes is known, and of the matrix only that its rows have
+/// 1000 numbers.
 const INNER_PRODUCTS: [Historic; 4] = [
     historic("the page that took five minutes", [50_000, 1000, 1000], 300.0),
     historic("NumPy without MKL", LARGE_PRODUCT, 7.18),
@@ -94,7 +95,8 @@ impl Workload {
         }
     }
 
-    /// The methods to compare where the user names none. The reference would take minutes for products.
+    /// The methods to compare where the user names none. The reference would take minutes for
+    /// products.
     pub fn methods(self) -> &'static [&'static str] {
         match self {
             Self::Likelihood => &["reference", "cpu", "cuda"],
@@ -124,7 +126,8 @@ impl Workload {
         }
     }
 
-    /// A table of published times, each with how many times the best measured one of the same shape it is.
+    /// A table of published times, each with how many times the best measured one of the same shape
+    /// it is.
     pub fn history(self, rows: &[Row]) -> String {
         let table = self.historic().iter().map(|h| {
             let same = |r: &&Row| [r.n, r.d, r.k] == h.shape;

@@ -31,8 +31,8 @@ impl<'a> CheckpointWriter<'a> {
         self.any_written
     }
 
-    /// Writes a checkpoint if the last one is old enough. Only the first failure is returned. The checkpoint of the last
-    /// iteration is held for [`finish`](Self::finish) instead.
+    /// Writes a checkpoint if the last one is old enough. Only the first failure is returned. The
+    /// checkpoint of the last iteration is held for [`finish`](Self::finish) instead.
     pub fn after_iteration(&mut self, present: &Fitted, best: Option<&Fitted>, is_last: bool) -> Option<anyhow::Error> {
         let output = self.output?;
         if is_last {
@@ -48,7 +48,8 @@ impl<'a> CheckpointWriter<'a> {
         written.err().filter(|_| !std::mem::replace(&mut self.any_failed, true))
     }
 
-    /// Writes the last checkpoint: that of a finished fit, or of the iteration with which the fit was stopped.
+    /// Writes the last checkpoint: that of a finished fit, or of the iteration with which the fit
+    /// was stopped.
     pub fn finish(&mut self, finished: Option<&Fitted>) -> anyhow::Result<()> {
         let Some(output) = self.output else { return Ok(()) };
         if let Some(fit) = finished {

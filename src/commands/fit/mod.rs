@@ -23,8 +23,8 @@ use std::time::Instant;
 
 /// Fit a Gaussian mixture to a data set
 ///
-/// Ctrl-C, SIGTERM or SIGHUP ends the fit after the current iteration, and the model so far is written to the files of -o and
-/// --checkpoint. A second one ends the program at once.
+/// Ctrl-C, SIGTERM or SIGHUP ends the fit after the current iteration, and the model so far is
+/// written to the files of -o and --checkpoint. A second one ends the program at once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -45,18 +45,19 @@ pub struct Fit {
     /// Start the fit at this model
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["n_init", "init_params"])]
     init: Option<PathBuf>,
-    /// Parameters that are not fitted and stay those of the start: weights, means, covariances, separated by commas
+    /// Parameters that are not fitted and stay those of the start: weights, means, covariances,
+    /// separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     freeze: Vec<Parameter>,
     /// Where to write the model: .json, or .npz with scikit-learn's attributes
     #[arg(short, long, value_name = "MODEL")]
     output: Option<PathBuf>,
-    /// Save the state of the fit to this file every ten seconds and at the end. If the file exists, go on from it; data and
-    /// options must be the same then, except for --max-iter and --tol
+    /// Save the state of the fit to this file every ten seconds and at the end. If the file exists,
+    /// go on from it; data and options must be the same then, except for --max-iter and --tol
     #[arg(long, value_name = "FILE.json")]
     checkpoint: Option<PathBuf>,
-    /// Draw the data with the components in two dimensions, and the lower bound of each iteration. Samples with missing values
-    /// are open circles, at the means of what is missing
+    /// Draw the data with the components in two dimensions, and the lower bound of each iteration.
+    /// Samples with missing values are open circles, at the means of what is missing
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// Print the result as JSON
@@ -190,7 +191,8 @@ impl Fit {
         Ok((k, covariance_type.unwrap_or(CovarianceType::Full)))
     }
 
-    /// The data and the options that change the course of the fit. A fit goes on from a checkpoint only with the same.
+    /// The data and the options that change the course of the fit. A fit goes on from a checkpoint
+    /// only with the same.
     fn identity(
         &self,
         data: Identity,
@@ -286,7 +288,8 @@ impl Fit {
     }
 }
 
-/// Fits a mixture, and describes what computed the iterations, if there were any: later evaluations may use other kernels.
+/// Fits a mixture, and describes what computed the iterations, if there were any: later evaluations
+/// may use other kernels.
 fn iterate(
     model: &GaussianMixtureValidParams,
     evaluator: &mut dyn Evaluator,
@@ -307,7 +310,8 @@ mod tests {
     use ndarray::{Array1, arr2};
     use std::ops::ControlFlow;
 
-    /// The reference backend, which here names another kernel for each operation, as the CUDA backend does.
+    /// The reference backend, which here names another kernel for each operation, as the CUDA
+    /// backend does.
     struct Kernels(ReferenceEvaluator, &'static str);
 
     impl Evaluator for Kernels {

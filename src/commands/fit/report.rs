@@ -10,7 +10,8 @@ const MAX_WEIGHTS: usize = 12;
 /// Up to so many features the report shows their names.
 const MAX_NAMES: usize = 12;
 
-/// What `--json` prints. Likelihoods are in the data's units, and sums over all samples times their weights.
+/// What `--json` prints. Likelihoods are in the data's units, and sums over all samples times their
+/// weights.
 #[derive(Serialize)]
 pub struct Report {
     n: usize,
@@ -27,8 +28,8 @@ pub struct Report {
     log_likelihood: f64,
     bic: f64,
     aic: f64,
-    /// Components (counted from 0) that had no samples or no usable covariance in the last iteration, so that they retained
-    /// their mean and covariance.
+    /// Components (counted from 0) that had no samples or no usable covariance in the last
+    /// iteration, so that they retained their mean and covariance.
     retained: Vec<usize>,
     /// The device of the iterations; without iterations, of the log-likelihood.
     device: String,
@@ -42,7 +43,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// `iterated_by` describes what computed the iterations, if there were any. `n_iter` counts those before a checkpoint too.
+    /// `iterated_by` describes what computed the iterations, if there were any. `n_iter` counts
+    /// those before a checkpoint too.
     pub fn new(
         source: &Source<'_>,
         evaluator: &mut dyn Evaluator,

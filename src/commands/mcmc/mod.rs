@@ -20,17 +20,18 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Fits by EM, of which the best is where the chains start. Chains that start near a poor maximum of the likelihood leave it one
-/// after the other, or never.
+/// Fits by EM, of which the best is where the chains start. Chains that start near a poor maximum
+/// of the likelihood leave it one after the other, or never.
 const FITS: usize = 10;
 /// The time between two saves of a run.
 const SAVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Sample the posterior of a mixture over a data set by Markov chain Monte Carlo
 ///
-/// Writes a file in CmdStan's layout for each chain, PREFIX-1.csv and so on, and PREFIX.npz. Existing files are replaced only
-/// with --overwrite. The run is saved every ten seconds and after Ctrl-C, in files that begin with PREFIX.partial. The same
-/// command with --resume goes on from there, and gives the same bits as a run without an interruption.
+/// Writes a file in CmdStan's layout for each chain, PREFIX-1.csv and so on, and PREFIX.npz.
+/// Existing files are replaced only with --overwrite. The run is saved every ten seconds and after
+/// Ctrl-C, in files that begin with PREFIX.partial. The same command with --resume goes on from
+/// there, and gives the same bits as a run without an interruption.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -55,21 +56,23 @@ with the standard deviation of the data's column.")]
 pub struct Mcmc {
     #[command(flatten)]
     table: TableOptions,
-    /// Where to compute: auto, cpu, cuda, cuda:N or reference; over several devices at once cuda:all, or a list such as
-    /// cuda:0,2 or cuda:0,cpu
+    /// Where to compute: auto, cpu, cuda, cuda:N or reference; over several devices at once
+    /// cuda:all, or a list such as cuda:0,2 or cuda:0,cpu
     #[arg(long, default_value = "auto")]
     device: Device,
-    /// Compute with this kernel (code variant) instead of the one that the device chooses; `gmm devices` lists them
+    /// Compute with this kernel (code variant) instead of the one that the device chooses;
+    /// `gmm devices` lists them
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
-    /// Compute in float64 in any case. Without this, float32 data is computed in float32, except for mixtures that need more
-    /// digits
+    /// Compute in float64 in any case. Without this, float32 data is computed in float32, except
+    /// for mixtures that need more digits
     #[arg(long, conflicts_with = "kernel")]
     float64: bool,
-    /// NaN in the data stands for a value that is missing; so does a field of text that is empty, NA, NaN or null, and
-    /// a null of Parquet or Arrow
+    /// NaN in the data stands for a value that is missing; so does a field of text that is empty,
+    /// NA, NaN or null, and a null of Parquet or Arrow
     ///
-    /// The likelihood of a sample is then that of its observed values, which is exact where values are missing at random.
+    /// The likelihood of a sample is then that of its observed values, which is exact where values
+    /// are missing at random.
     #[arg(long)]
     missing: bool,
     /// Number of components
@@ -78,8 +81,8 @@ pub struct Mcmc {
     /// Shape of the covariances: full, diag or spherical
     #[arg(long, value_name = "TYPE", default_value = "diag")]
     covariance_type: CovarianceType,
-    /// Keep the components in the order of their means in this feature (its name, or its number, counted from 0), so that chains
-    /// do not exchange components
+    /// Keep the components in the order of their means in this feature (its name, or its number,
+    /// counted from 0), so that chains do not exchange components
     #[arg(long, value_name = "COLUMN")]
     order: Option<String>,
     /// The prior, as shown below
@@ -91,8 +94,8 @@ pub struct Mcmc {
     /// The sampler
     #[arg(long, value_enum, default_value_t = SamplerName::Nuts)]
     sampler: SamplerName,
-    /// With metropolis: update the weights and each component one after the other, so that an iteration takes K + 1
-    /// evaluations
+    /// With metropolis: update the weights and each component one after the other, so that an
+    /// iteration takes K + 1 evaluations
     #[arg(long)]
     by_component: bool,
     /// With nuts: the acceptance rate that warm-up adapts the step size to
@@ -101,18 +104,19 @@ pub struct Mcmc {
     /// With nuts: most doublings of a trajectory; a draw takes at most 2^DEPTH - 1 gradients
     #[arg(long, default_value_t = 10, value_name = "DEPTH")]
     max_depth: u64,
-    /// Number of chains. For the ensemble it is the number of walkers, even and larger than the number of parameters. Default:
-    /// 4; for the ensemble twice the number of parameters
+    /// Number of chains. For the ensemble it is the number of walkers, even and larger than the
+    /// number of parameters. Default: 4; for the ensemble twice the number of parameters
     #[arg(long, value_parser = whole_number)]
     chains: Option<usize>,
-    /// Iterations of warm-up, which are not recorded. Default: 1000 for nuts; 500 times the number of parameters for metropolis,
-    /// 200 times for the ensemble
+    /// Iterations of warm-up, which are not recorded. Default: 1000 for nuts; 500 times the number
+    /// of parameters for metropolis, 200 times for the ensemble
     #[arg(long)]
     warmup: Option<usize>,
     /// Draws to record of each chain. Default: 1000; for the ensemble 200 of each walker
     #[arg(long, value_parser = whole_number)]
     draws: Option<usize>,
-    /// Iterations for each recorded draw. Default: 1 for nuts; twice the number of parameters for metropolis and the ensemble
+    /// Iterations for each recorded draw. Default: 1 for nuts; twice the number of parameters for
+    /// metropolis and the ensemble
     #[arg(long, value_parser = whole_number)]
     thin: Option<usize>,
     /// Seed of every random choice
@@ -121,8 +125,8 @@ pub struct Mcmc {
     /// Where to write: the beginning of the names PREFIX-1.csv and so on, and PREFIX.npz
     #[arg(short, long, value_name = "PREFIX")]
     output: PathBuf,
-    /// Go on with the run that was saved under PREFIX, unfinished or finished. The options must be the same, except for a
-    /// larger --draws
+    /// Go on with the run that was saved under PREFIX, unfinished or finished. The options must be
+    /// the same, except for a larger --draws
     #[arg(long)]
     resume: bool,
     /// Replace the results or the unfinished run that exist under PREFIX
@@ -257,7 +261,8 @@ impl Mcmc {
         }
     }
 
-    /// Loads the samples. A resumed run computes with the kernel that it was saved with, if the device still accepts its name.
+    /// Loads the samples. A resumed run computes with the kernel that it was saved with, if the
+    /// device still accepts its name.
     fn load<'a>(&self, samples: Samples<'a>, saved: Option<&Saved>) -> gaussmix::Result<Box<dyn Evaluator + 'a>> {
         let load = |kernel: Option<String>| {
             gaussmix::load(
@@ -367,8 +372,8 @@ fn advance(
 ) -> mcmc::Result<Outcome> {
     let mut any_failed = false;
     loop {
-        // The interval begins with the first new evaluation: a resumed warm-up of NUTS first repeats the iterations that were
-        // saved, without evaluations.
+        // The interval begins with the first new evaluation: a resumed warm-up of NUTS first
+        // repeats the iterations that were saved, without evaluations.
         let (evaluations, mut interval) = (posterior.evaluations(), None);
         let outcome = run.advance(posterior, |p| {
             progress.show(p);

@@ -13,7 +13,8 @@ pub struct RunProgress {
     warmup: f64,
     thin: f64,
     total: f64,
-    /// Iterations that were done before this process began; known at the first call for a resumed warm-up.
+    /// Iterations that were done before this process began; known at the first call for a resumed
+    /// warm-up.
     iterations_before: Option<f64>,
 }
 

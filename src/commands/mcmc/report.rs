@@ -25,7 +25,8 @@ pub struct Report {
     divergences: usize,
     max_r_hat: f64,
     min_ess: f64,
-    /// The work of this process. That of earlier ones, which the run was resumed from, does not count.
+    /// The work of this process. That of earlier ones, which the run was resumed from, does not
+    /// count.
     #[serde(flatten)]
     work: Work,
     device: String,
@@ -75,7 +76,8 @@ impl Report {
         }
     }
 
-    /// The report in words. `evaluations` names what was counted: evaluations, or gradients. `names` are those of the features.
+    /// The report in words. `evaluations` names what was counted: evaluations, or gradients.
+    /// `names` are those of the features.
     pub fn text(
         &self,
         evaluations: &str,
@@ -114,8 +116,8 @@ impl Report {
     }
 }
 
-/// A parameter's name with those of its features: `means.2.1` as `means.2.1 width`, and `covariances.1.1.2` as
-/// `covariances.1.1.2 width, height`.
+/// A parameter's name with those of its features: `means.2.1` as `means.2.1 width`, and
+/// `covariances.1.1.2` as `covariances.1.1.2 width, height`.
 fn with_features(parameter: &str, names: Option<&[String]>) -> String {
     let mut parts = parameter.split('.');
     let (variable, component) = (parts.next(), parts.next());
@@ -129,7 +131,8 @@ fn with_features(parameter: &str, names: Option<&[String]>) -> String {
     }
 }
 
-/// The draws of the log density and of the first parameters, chain by chain, for the plot. `names` are those of the features.
+/// The draws of the log density and of the first parameters, chain by chain, for the plot. `names`
+/// are those of the features.
 pub fn traces(run: &Run, names: Option<&[String]>) -> Vec<Trace> {
     let mut traces = Vec::new();
     for variable in ["lp__", "weights", "means", "covariances"] {
@@ -152,7 +155,8 @@ pub fn traces(run: &Run, names: Option<&[String]>) -> Vec<Trace> {
     traces
 }
 
-/// The index of element `i` of an array in row-major order, counted from 1 as in CmdStan's files: `.2.1` for example.
+/// The index of element `i` of an array in row-major order, counted from 1 as in CmdStan's files:
+/// `.2.1` for example.
 fn index_suffix(shape: &[usize], mut i: usize) -> String {
     let mut suffix = String::new();
     for &n in shape.iter().rev() {

@@ -25,8 +25,8 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread reads a file with a library whose panics are caught and become errors. A hook for panics has nothing to report
-/// then.
+/// Whether this thread reads a file with a library whose panics are caught and become errors. A
+/// hook for panics has nothing to report then.
 pub fn panics_are_caught() -> bool {
     GUARDED.get()
 }
@@ -46,7 +46,8 @@ pub(super) fn damaged(error: impl std::fmt::Display) -> Problem {
     Problem::format(format!("the file is damaged, or has a form that is not supported: {text}"))
 }
 
-/// Makes sure that a part of a file does not claim more bytes than data may take, before memory is taken for them.
+/// Makes sure that a part of a file does not claim more bytes than data may take, before memory is
+/// taken for them.
 pub(super) fn check_memory(bytes: u64) -> Result<(), Problem> {
     if bytes <= half_of_the_memory() {
         return Ok(());
@@ -93,13 +94,14 @@ pub(super) fn kind(data_type: &DataType) -> Kind {
 /// Batches of rows of a file, in order.
 pub(super) type Batches = Box<dyn Iterator<Item = Result<RecordBatch, Problem>> + Send>;
 
-/// Begins to read the columns [`needed`] of a file that was opened once more, with a group, of which the first rows are not
-/// wanted. Gives the batches, and how many rows of the first of them are not wanted.
+/// Begins to read the columns [`needed`] of a file that was opened once more, with a group, of
+/// which the first rows are not wanted. Gives the batches, and how many rows of the first of them
+/// are not wanted.
 pub(super) type ReadGroups =
     Box<dyn Fn(File, &Projection, usize, usize) -> Result<(Batches, usize), Problem> + Send + Sync>;
 
-/// An open file of Arrow's columns in groups of rows (row groups of Parquet, record batches of Arrow IPC), each of which can be
-/// read at any time.
+/// An open file of Arrow's columns in groups of rows (row groups of Parquet, record batches of
+/// Arrow IPC), each of which can be read at any time.
 pub(super) struct Grouped {
     file: File,
     stamp: FileStamp,
@@ -180,7 +182,8 @@ impl BatchRows {
         Self { batches, current: None, features, id: projection.id.as_ref().map(place), stamp }
     }
 
-    /// Appends the next rows to a block, as many as there are, but at most `limit`. Gives their number.
+    /// Appends the next rows to a block, as many as there are, but at most `limit`. Gives their
+    /// number.
     pub fn read(&mut self, limit: usize, block: &mut Block) -> Result<usize, Problem> {
         let (features, id) = (self.features.clone(), self.id);
         self.pass(limit, SLICE_ROWS, |part| guarded(|| append(part, &features, id, block)))
@@ -220,7 +223,8 @@ impl BatchRows {
             Ok(count)
         };
         let count = pass();
-        // If the file changed in the meantime, that is the error to report, not what was read of it.
+        // If the file changed in the meantime, that is the error to report, not what was read of
+        // it.
         self.stamp.check()?;
         count
     }

@@ -16,7 +16,8 @@ use std::sync::Arc;
 const MAGIC: &[u8; 6] = b"ARROW1";
 /// Bytes of the length of the footer and of the magic bytes, at the end of a file.
 const TRAILER: u64 = 10;
-/// By less than this factor do LZ4 and Zstandard compress: a block of 128 KiB takes at least 4 bytes.
+/// By less than this factor do LZ4 and Zstandard compress: a block of 128 KiB takes at least
+/// 4 bytes.
 const MAX_RATIO: i64 = 1 << 16;
 
 /// Opens an Arrow file, and reads the schema and the places of the record batches.
@@ -35,8 +36,9 @@ pub(super) fn open(path: &Path) -> Result<Grouped, Problem> {
     Grouped::new((file, stamp), Arc::new(schema), group_rows, Box::new(read))
 }
 
-/// Reads the footer and the headers of all batches, and makes sure that every length that they claim is possible: memory is taken
-/// for them later. Gives the schema and the number of rows of each record batch.
+/// Reads the footer and the headers of all batches, and makes sure that every length that they
+/// claim is possible: memory is taken for them later. Gives the schema and the number of rows of
+/// each record batch.
 fn read_places(file: &File, size: u64) -> Result<(Schema, Vec<i64>), Problem> {
     let read = |at: u64, length: u64| {
         if at.checked_add(length).is_none_or(|end| end > size) {
@@ -92,9 +94,10 @@ fn read_places(file: &File, size: u64) -> Result<(Schema, Vec<i64>), Problem> {
     Ok((schema, group_rows))
 }
 
-/// Makes sure that the lengths which the header of a batch claims are possible: those of its buffers in a body of so many bytes,
-/// by the first eight bytes of a compressed buffer, which `head` reads, those of what it is decompressed to, and those of its columns.
-/// Gives the number of rows.
+/// Makes sure that the lengths which the header of a batch claims are possible: those of its
+/// buffers in a body of so many bytes, by the first eight bytes of a compressed buffer, which
+/// `head` reads, those of what it is decompressed to, and those of its columns. Gives the number of
+/// rows.
 pub(super) fn check_batch(
     message: Message<'_>,
     schema: &Schema,

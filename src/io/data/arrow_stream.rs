@@ -1,4 +1,5 @@
-//! Arrow IPC streams: messages one after the other without a footer, as programs write them to pipes.
+//! Arrow IPC streams: messages one after the other without a footer, as programs write them to
+//! pipes.
 use super::arrow::{self, BatchRows, damaged, guarded};
 use super::arrow_ipc::check_batch;
 use super::columns::{Field, Projection};
@@ -113,7 +114,8 @@ impl MessageBytes {
     }
 }
 
-/// Reads the next message; `None` at the end. Memory is taken as the bytes come, whatever length they claim.
+/// Reads the next message; `None` at the end. Memory is taken as the bytes come, whatever length
+/// they claim.
 fn read_message(content: &mut dyn Read) -> Result<Option<MessageBytes>, Problem> {
     let mut bytes = Vec::new();
     let mut append = |bytes: &mut Vec<u8>, length: u64| {
@@ -143,7 +145,8 @@ fn read_message(content: &mut dyn Read) -> Result<Option<MessageBytes>, Problem>
     Ok(Some(MessageBytes { bytes, header }))
 }
 
-/// The message of a batch, for the decoder. It takes memory for what the header claims, which is therefore checked first.
+/// The message of a batch, for the decoder. It takes memory for what the header claims, which is
+/// therefore checked first.
 fn checked(message: MessageBytes, schema: &Schema) -> Result<Buffer, Problem> {
     let body = message.body();
     let header = root_as_message(message.header()).map_err(damaged)?;

@@ -89,7 +89,8 @@ impl Block {
         reserved.map_err(no_memory)
     }
 
-    /// Makes room for as many numbers again, at most for `most`, so that it grows here, where there may be too little memory.
+    /// Makes room for as many numbers again, at most for `most`, so that it grows here, where there
+    /// may be too little memory.
     pub fn grow(&mut self, most: usize) -> Result<(), Problem> {
         let grown = match &mut self.values {
             Values::F32(values) => values.try_reserve(values.len().min(most)),

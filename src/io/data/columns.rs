@@ -8,20 +8,22 @@ const MAX_LISTED: usize = 12;
 /// Most characters of a name in an error.
 const MAX_LENGTH: usize = 40;
 
-/// Which columns of a table to take, by their names; in a table without names by their numbers, counted from 0. And how their numbers
-/// are written.
+/// Which columns of a table to take, by their names; in a table without names by their numbers,
+/// counted from 0. And how their numbers are written.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     /// The features, in this order. Empty: all columns.
     pub columns: Vec<String>,
     /// Columns that are not features.
     pub drop: Vec<String>,
-    /// A column that identifies the rows and is kept for results. It is a feature only if `columns` names it.
+    /// A column that identifies the rows and is kept for results. It is a feature only if `columns`
+    /// names it.
     pub id: Option<String>,
-    /// The names of the features of a model, which are found in the table by name. A table without names is taken as it is.
+    /// The names of the features of a model, which are found in the table by name. A table without
+    /// names is taken as it is.
     pub model: Option<Vec<String>>,
-    /// How decimals are written in text. `None`: with a point, unless the beginning of a text whose fields are not separated by commas
-    /// shows that it is a comma.
+    /// How decimals are written in text. `None`: with a point, unless the beginning of a text whose
+    /// fields are not separated by commas shows that it is a comma.
     pub decimal: Option<Decimal>,
 }
 
@@ -31,7 +33,8 @@ pub(super) struct Field {
     /// `None` where the file has no names.
     pub name: Option<String>,
     pub kind: Kind,
-    /// Whether it is an index of the rows that a library has written with them, and no feature unless it is named.
+    /// Whether it is an index of the rows that a library has written with them, and no feature
+    /// unless it is named.
     pub is_index: bool,
 }
 
@@ -222,7 +225,8 @@ mod tests {
         assert_eq!(found.dtype, Dtype::F32);
         let found = selection(&[], &["species"], Some("id"), None).unwrap();
         assert_eq!((found.columns, found.dtype), (vec![1, 2, 4], Dtype::F64));
-        // The model's order, whatever that of the table; what it does not have is left out, also if it is no number.
+        // The model's order, whatever that of the table; what it does not have is left out, also if
+        // it is no number.
         let found = selection(&[], &[], None, Some(&["wide", "a"])).unwrap();
         assert_eq!((found.columns, found.left_out), (vec![4, 1], texts(&["id", "b", "species"])));
         // The identifier is a feature where the model has it.

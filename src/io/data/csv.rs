@@ -17,7 +17,8 @@ const MISSING: [&str; 4] = ["", "NA", "NaN", "null"];
 
 /// Bytes that are read at a time.
 const BUFFER: usize = 16 << 10;
-/// Most bytes of a row. It is in memory as a whole, so that a text that has no second line must end somewhere.
+/// Most bytes of a row. It is in memory as a whole, so that a text that has no second line must end
+/// somewhere.
 const MAX_ROW: u64 = 128 << 20;
 
 /// Bytes of identifiers after which no further row is read at once.
@@ -61,11 +62,13 @@ struct Layout {
 }
 
 impl Csv {
-    /// Reads the beginning of a stream. The rows are read from the path again, unless the stream, which it gives back, is given to
-    /// them. How decimals are written is found in the beginning if it is not given.
+    /// Reads the beginning of a stream. The rows are read from the path again, unless the stream,
+    /// which it gives back, is given to them. How decimals are written is found in the beginning if
+    /// it is not given.
     ///
-    /// Lines at the beginning that begin with `#` are comments. The last of them is the header if it has as many names as the line
-    /// after it has numbers. Where all lines end with a separator, nothing is read behind it.
+    /// Lines at the beginning that begin with `#` are comments. The last of them is the header if
+    /// it has as many names as the line after it has numbers. Where all lines end with a separator,
+    /// nothing is read behind it.
     pub fn open(path: &Path, stream: Stream, decimal: Option<Decimal>) -> Result<(Self, Stream), Problem> {
         Self::open_within(path, stream, decimal, MAX_ROW)
     }
@@ -221,7 +224,8 @@ fn first_rows(head: &[u8], separator: u8, max_row: u64) -> Result<(Option<ByteRe
     Ok((next()?, next()?))
 }
 
-/// Whether the last of `width` fields is empty in all rows of the beginning of a text that are as long, but for the header.
+/// Whether the last of `width` fields is empty in all rows of the beginning of a text that are as
+/// long, but for the header.
 fn end_empty(head: &[u8], whole: bool, separator: u8, header: bool, width: usize) -> Result<bool, Problem> {
     let (mut reader, mut record) = (reader(head, separator, MAX_ROW), ByteRecord::new());
     if header {
@@ -240,7 +244,8 @@ fn end_empty(head: &[u8], whole: bool, separator: u8, header: bool, width: usize
 }
 
 fn reader<R: Read>(content: R, separator: u8, max_row: u64) -> Reader<RowLimit<R>> {
-    // `flexible`: rows of unequal length are reported below, with their line, and not by the reader.
+    // `flexible`: rows of unequal length are reported below, with their line, and not by the
+    // reader.
     ReaderBuilder::new()
         .buffer_capacity(BUFFER)
         .delimiter(separator)
@@ -304,7 +309,8 @@ pub(super) struct CsvRows {
 }
 
 impl CsvRows {
-    /// Appends the next rows to a block, as many as there are, but at most `limit`. Gives their number.
+    /// Appends the next rows to a block, as many as there are, but at most `limit`. Gives their
+    /// number.
     pub fn read(&mut self, limit: usize, block: &mut Block) -> Result<usize, Problem> {
         let most = block.text_bytes() + MAX_TEXT;
         self.pass(limit, |rows| {
@@ -332,7 +338,8 @@ impl CsvRows {
             Ok(limit)
         };
         let count = pass();
-        // If the file changed in the meantime, that is the error to report, not what was read of it.
+        // If the file changed in the meantime, that is the error to report, not what was read of
+        // it.
         self.stamp.check()?;
         count
     }
@@ -418,8 +425,8 @@ impl CsvRows {
         ))
     }
 
-    /// The line of the current row (counted from 1). Found by reading the file again, for an error only: the reader takes empty
-    /// lines before a row for a part of it.
+    /// The line of the current row (counted from 1). Found by reading the file again, for an error
+    /// only: the reader takes empty lines before a row for a part of it.
     fn line(&self) -> u64 {
         let (byte, line) = self.record.position().map_or((0, 1), |p| (p.byte(), p.line()));
         if !self.path.is_file() {
@@ -455,8 +462,9 @@ fn characters(head: &[u8], whole: bool, decimal: Option<Decimal>) -> (u8, Decima
     }
 }
 
-/// Whether a text has decimals with a comma beyond doubt, where its fields are separated by `separator`: some have, none has a point,
-/// and where commas could separate its fields instead (`otherwise`), the first line has nothing but numbers.
+/// Whether a text has decimals with a comma beyond doubt, where its fields are separated by
+/// `separator`: some have, none has a point, and where commas could separate its fields instead
+/// (`otherwise`), the first line has nothing but numbers.
 fn has_decimal_commas(head: &[u8], whole: bool, separator: u8, otherwise: u8) -> bool {
     let whole_lines = match whole {
         true => head,
@@ -495,8 +503,8 @@ fn decimals(field: &[u8]) -> Option<usize> {
     (digits > 0 && comma > 0 && field[comma - 1].is_ascii_digit()).then_some(digits)
 }
 
-/// The most frequent separator of the first line that is not empty, outside of quotes. Spaces count only if there are no others
-/// and they stand between numbers: names may contain spaces.
+/// The most frequent separator of the first line that is not empty, outside of quotes. Spaces count
+/// only if there are no others and they stand between numbers: names may contain spaces.
 fn separator(head: &[u8], decimal: Decimal) -> u8 {
     let separators = &SEPARATORS[usize::from(decimal == Decimal::Comma)..];
     let mut lines = head.split(|byte| b"\r\n".contains(byte)).filter(|line| !line.trim_ascii().is_empty());
@@ -531,7 +539,8 @@ fn is_missing(field: &[u8]) -> bool {
     MISSING.iter().any(|missing| field.eq_ignore_ascii_case(missing.as_bytes()))
 }
 
-/// The number of a field, NaN where it is missing; a truth value is 0 or 1. `None` for something else.
+/// The number of a field, NaN where it is missing; a truth value is 0 or 1. `None` for something
+/// else.
 fn value(field: &[u8], decimal: Decimal) -> Option<f64> {
     let truth = |word: &str, value| field.eq_ignore_ascii_case(word.as_bytes()).then_some(value);
     (decimal.number(field))

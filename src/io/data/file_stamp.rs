@@ -35,8 +35,8 @@ impl FileStamp {
         metadata.is_file().then(|| Self { size: metadata.len(), modified: metadata.modified().ok() })
     }
 
-    /// [`Problem::Changed`] if the open file has another size or time of change now. If another file takes its name in the
-    /// meantime nothing is wrong: the open file is read to its end.
+    /// [`Problem::Changed`] if the open file has another size or time of change now. If another
+    /// file takes its name in the meantime nothing is wrong: the open file is read to its end.
     pub fn check(self, file: &File) -> Result<(), Problem> {
         let metadata = file.metadata().map_err(Problem::io("read it"))?;
         if Self::of(&metadata) == Some(self) { Ok(()) } else { Err(Problem::Changed) }

@@ -77,7 +77,8 @@ impl Data {
         }
     }
 
-    /// As [`into_samples`](Self::into_samples), with NaN for values that are missing: [`Samples::with_missing`].
+    /// As [`into_samples`](Self::into_samples), with NaN for values that are missing:
+    /// [`Samples::with_missing`].
     pub fn into_samples_with_missing<'a>(self) -> gmm_host::Result<Samples<'a>> {
         match self {
             Self::F32(x) => Samples::with_shared_missing(x.into_shared()),
@@ -85,7 +86,8 @@ impl Data {
         }
     }
 
-    /// As [`samples`](Self::samples), with NaN for values that are missing: [`Samples::with_missing`].
+    /// As [`samples`](Self::samples), with NaN for values that are missing:
+    /// [`Samples::with_missing`].
     pub fn samples_with_missing(&self) -> gmm_host::Result<Samples<'_>> {
         match self {
             Self::F32(x) => Samples::with_missing(x.view()),
@@ -93,7 +95,8 @@ impl Data {
         }
     }
 
-    /// The data as checked samples. Errors: [`gmm_host::Error::EmptyData`], [`gmm_host::Error::NonFiniteSample`].
+    /// The data as checked samples. Errors: [`gmm_host::Error::EmptyData`],
+    /// [`gmm_host::Error::NonFiniteSample`].
     pub fn samples(&self) -> gmm_host::Result<Samples<'_>> {
         match self {
             Self::F32(x) => Samples::from_f32(x.view()),
@@ -104,30 +107,35 @@ impl Data {
 
 /// Reads a data set (N, D) into memory.
 ///
-/// * `.npy`: float16, float32 and float64, integers and booleans, either byte order, C or Fortran order. float16 and float32 are read as
-///   float32, other types as float64.
-/// * `.csv`, `.tsv`, `.txt`: numbers separated by commas, tabs, semicolons, vertical bars or spaces, read as float64. The text is in
-///   UTF-8, or in UTF-16 with its mark. The first line is a header if none of its fields is a number. Empty lines are skipped, and so
-///   are lines at the beginning that begin with `#`; the last of these is the header if it has as many names as there are columns. A
-///   separator at the end of all lines separates nothing. A first column without a name, where the others have names, is an index of
-///   the rows, and no feature unless [`Selection::columns`] names it `column 0`; pandas' `__index_level_0__` likewise.
-/// * `.parquet`; `.arrow`, `.feather` or `.arrows` (Arrow IPC, files and streams): float16 and float32 as float32, other numbers as
-///   float64.
-/// * `.npy`, text and `.arrows` may be compressed by gzip or Zstandard (`.csv.gz`, `.csv.zst`). The path `-` stands for standard input.
+/// * `.npy`: float16, float32 and float64, integers and booleans, either byte order, C or Fortran
+///   order. float16 and float32 are read as float32, other types as float64.
+/// * `.csv`, `.tsv`, `.txt`: numbers separated by commas, tabs, semicolons, vertical bars or
+///   spaces, read as float64. The text is in UTF-8, or in UTF-16 with its mark. The first line is a
+///   header if none of its fields is a number. Empty lines are skipped, and so are lines at the
+///   beginning that begin with `#`; the last of these is the header if it has as many names as
+///   there are columns. A separator at the end of all lines separates nothing. A first column
+///   without a name, where the others have names, is an index of the rows, and no feature unless
+///   [`Selection::columns`] names it `column 0`; pandas' `__index_level_0__` likewise.
+/// * `.parquet`; `.arrow`, `.feather` or `.arrows` (Arrow IPC, files and streams): float16 and
+///   float32 as float32, other numbers as float64.
+/// * `.npy`, text and `.arrows` may be compressed by gzip or Zstandard (`.csv.gz`, `.csv.zst`). The
+///   path `-` stands for standard input.
 ///
-/// A missing value (an empty field, `NA`, `NaN`, `null`, a null of Arrow) is NaN. The values are not checked: [`Data::samples`] does.
-/// [`Table`] reads some of the columns, and several files as one data set; [`DataFile`] reads parts.
+/// A missing value (an empty field, `NA`, `NaN`, `null`, a null of Arrow) is NaN. The values are
+/// not checked: [`Data::samples`] does. [`Table`] reads some of the columns, and several files as
+/// one data set; [`DataFile`] reads parts.
 ///
 /// # Errors
-/// If the file cannot be read, has none of these formats, is cut short or changes while it is read; the error names the file and
-/// the place. Memory is taken in proportion to the size of the file, whatever its header claims; a compressed file may hold a
-/// thousand times its size, but is refused where that is more than half of the machine's memory.
+/// If the file cannot be read, has none of these formats, is cut short or changes while it is read;
+/// the error names the file and the place. Memory is taken in proportion to the size of the file,
+/// whatever its header claims; a compressed file may hold a thousand times its size, but is refused
+/// where that is more than half of the machine's memory.
 pub fn read_data(path: impl AsRef<Path>) -> Result<Data> {
     Ok(Table::open(&[path], &Selection::default())?.read()?.data)
 }
 
-/// Reads one number for each sample (N,), such as sample weights, from a `.npy` of shape (N,) or (N, 1) or from a table with
-/// one column. The values are not checked. Errors: as [`read_data`].
+/// Reads one number for each sample (N,), such as sample weights, from a `.npy` of shape (N,) or
+/// (N, 1) or from a table with one column. The values are not checked. Errors: as [`read_data`].
 pub fn read_vector(path: impl AsRef<Path>) -> Result<Array1<f64>> {
     let path = path.as_ref();
     let array = || {

@@ -20,7 +20,8 @@ use std::path::Path;
 /// Bytes of one call of the system. A larger array is read by several threads, a piece each.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// The element types of data: float16 and float32 are read as float32, all other numbers as float64.
+/// The element types of data: float16 and float32 are read as float32, all other numbers as
+/// float64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::io) enum Dtype {
     F32,
@@ -55,7 +56,8 @@ enum Kind {
 }
 
 impl Stored {
-    /// The types whose elements are numbers: integers and floating-point numbers of at most 64 bits, and truth values.
+    /// The types whose elements are numbers: integers and floating-point numbers of at most 64
+    /// bits, and truth values.
     fn of(header: &Header) -> Result<Self, Problem> {
         let (kind, size, big) = header.element().unwrap_or(('?', 0, false));
         let kind = match (kind, size) {
@@ -134,8 +136,8 @@ impl Element for f64 {
     }
 }
 
-/// An open array file. It is read, and never mapped into memory: if another process cut a mapped file short, the system
-/// would end this process with SIGBUS, whereas a read returns an error.
+/// An open array file. It is read, and never mapped into memory: if another process cut a mapped
+/// file short, the system would end this process with SIGBUS, whereas a read returns an error.
 #[derive(Debug)]
 pub(super) struct Npy {
     file: File,
@@ -171,7 +173,8 @@ impl Npy {
         array(&self.header, values)
     }
 
-    /// Reads some rows of a two-dimensional array, in the file's memory order; `T` must hold its [`dtype`](Self::dtype).
+    /// Reads some rows of a two-dimensional array, in the file's memory order; `T` must hold its
+    /// [`dtype`](Self::dtype).
     ///
     /// # Panics
     /// If the array has another number of dimensions, or fewer rows.
@@ -199,7 +202,8 @@ impl Npy {
         }
     }
 
-    /// Reads as many elements as `out` has room for, beginning with element number `first` (counted from 0).
+    /// Reads as many elements as `out` has room for, beginning with element number `first` (counted
+    /// from 0).
     fn fill<T: Element>(&self, out: &mut [T], first: usize) -> Result<(), Problem> {
         let (piece, size) = (PIECE_BYTES / size_of::<T>(), self.stored.size);
         out.par_chunks_mut(piece).enumerate().try_for_each(|(i, part)| {
@@ -260,8 +264,8 @@ pub(in crate::io) fn parse(bytes: &[u8]) -> Result<ArrayD<f64>, Problem> {
     array(&header, values)
 }
 
-/// Reads a data set from a stream, of which any length may come. Memory is taken as it comes, and not for more than the header claims,
-/// which is refused where there is no room for it.
+/// Reads a data set from a stream, of which any length may come. Memory is taken as it comes, and
+/// not for more than the header claims, which is refused where there is no room for it.
 pub(super) fn read_stream(content: &mut dyn io::Read) -> Result<Data, Problem> {
     fn matrix<T: Element>(header: &Header, stored: Stored, content: &mut dyn io::Read) -> Result<Array2<T>, Problem> {
         let count = header.shape.iter().try_fold(1usize, |n, &length| n.checked_mul(length)).unwrap_or(usize::MAX);
@@ -297,7 +301,8 @@ pub(super) fn read_stream(content: &mut dyn io::Read) -> Result<Data, Problem> {
     })
 }
 
-/// Reads one truth value, whole number or floating-point number (an array without dimensions) as float64.
+/// Reads one truth value, whole number or floating-point number (an array without dimensions) as
+/// float64.
 pub(in crate::io) fn parse_scalar(bytes: &[u8]) -> Result<f64, Problem> {
     let number = parse(bytes)?;
     if number.ndim() > 0 {
@@ -469,7 +474,8 @@ mod tests {
         }
     }
 
-    /// Every kind, width and byte order, at its extremes; from files (which are read in place), and from bytes and streams.
+    /// Every kind, width and byte order, at its extremes; from files (which are read in place), and
+    /// from bytes and streams.
     #[test]
     fn integers_truth_values_and_half_precision_are_read() {
         fn big_and_little(descr: &str, values: &[(f64, &[u8])]) {

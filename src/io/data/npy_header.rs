@@ -1,12 +1,14 @@
-//! Reads the header of NumPy's array files, `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`.
+//! Reads the header of NumPy's array files,
+//! `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`.
 //!
-//! The parser of `ndarray-npy` takes time that doubles with each nested bracket, so that a header of 30 of them hangs the
-//! program. This one reads the header once, from left to right, and bounds its length, its nesting and the number of
-//! dimensions.
+//! The parser of `ndarray-npy` takes time that doubles with each nested bracket, so that a header
+//! of 30 of them hangs the program. This one reads the header once, from left to right, and bounds
+//! its length, its nesting and the number of dimensions.
 use crate::io::Problem;
 use std::io::{self, Read};
 
-/// The longest header that is read, in bytes: NumPy's own limit. The header of an array of numbers takes 128.
+/// The longest header that is read, in bytes: NumPy's own limit. The header of an array of numbers
+/// takes 128.
 const MAX_LENGTH: usize = 10_000;
 /// How deep brackets may be nested: an array of numbers needs two levels.
 const MAX_DEPTH: usize = 8;
@@ -56,8 +58,8 @@ impl Header {
             .map_err(|what| Problem::format(format!("the .npy header is not usable: {what}")))
     }
 
-    /// The kind of the elements (NumPy's letter), their size in bytes, and whether the most significant byte comes first.
-    /// `None` for types that are not numbers, truth values or texts.
+    /// The kind of the elements (NumPy's letter), their size in bytes, and whether the most
+    /// significant byte comes first. `None` for types that are not numbers, truth values or texts.
     pub fn element(&self) -> Option<(char, u64, bool)> {
         let descr = self.descr.strip_prefix(['\'', '"'])?.strip_suffix(['\'', '"'])?;
         let mut characters = descr.chars();
@@ -71,8 +73,8 @@ impl Header {
         "<>|".contains(order).then_some((kind, size, order == '>'))
     }
 
-    /// Makes sure that elements of `size` bytes in this shape take exactly the `body` bytes that the file holds. To be called
-    /// before memory is taken for them.
+    /// Makes sure that elements of `size` bytes in this shape take exactly the `body` bytes that
+    /// the file holds. To be called before memory is taken for them.
     pub fn check_size(&self, size: u64, body: u64) -> Result<(), Problem> {
         let needed = self.shape.iter().try_fold(size, |n, &length| n.checked_mul(u64::try_from(length).ok()?));
         if needed == Some(body) {
@@ -153,7 +155,8 @@ fn members(text: &str) -> Result<Vec<(&str, &str)>, String> {
     if depth > 0 || quote.is_some() { Err(NOT_A_DICTIONARY.into()) } else { Ok(members) }
 }
 
-/// The numbers of `(2, 3)`, `(2,)` or `()`. Python 2 wrote an L behind large numbers, which is skipped.
+/// The numbers of `(2, 3)`, `(2,)` or `()`. Python 2 wrote an L behind large numbers, which is
+/// skipped.
 fn tuple(value: &str) -> Result<Vec<usize>, String> {
     let bad = || "`shape` is not a tuple of whole numbers that this machine can address".to_string();
     let inner = value.strip_prefix('(').and_then(|v| v.strip_suffix(')')).ok_or_else(bad)?.trim();

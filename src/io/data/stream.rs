@@ -22,7 +22,8 @@ pub(super) fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == STANDARD_INPUT
 }
 
-/// A stream of bytes from a file or from standard input. gzip and Zstandard are recognised by their first bytes, and decompressed.
+/// A stream of bytes from a file or from standard input. gzip and Zstandard are recognised by their
+/// first bytes, and decompressed.
 pub(super) struct Stream {
     /// The beginning of the content, which [`into_reader`](Self::into_reader) gives once more.
     pub head: Vec<u8>,
@@ -126,7 +127,8 @@ impl Stream {
     }
 }
 
-/// The problem that a failed read shows: errors that the system did not report are of decompression.
+/// The problem that a failed read shows: errors that the system did not report are of
+/// decompression.
 pub(super) fn problem(error: io::Error) -> Problem {
     match error.raw_os_error() {
         Some(_) => Problem::io("read it")(error),

@@ -1,7 +1,8 @@
 //! Tables: one or several files of any format as one data set, of which some columns are read.
 //!
-//! A format has a file here (`Content`) that says which columns there are, and rows (`Rows`) that are read in order from any
-//! row on. What is read into memory and what is read in chunks comes by this way.
+//! A format has a file here (`Content`) that says which columns there are, and rows (`Rows`) that
+//! are read in order from any row on. What is read into memory and what is read in chunks comes by
+//! this way.
 use super::arrow::{BatchRows, Grouped, damaged};
 use super::arrow_stream::{ArrowStream, CONTINUATION};
 use super::block::{Block, Ids};
@@ -25,7 +26,8 @@ const STEP_ROWS: usize = 1 << 16;
 
 type Outcome<T> = std::result::Result<T, Problem>;
 
-/// Tables in one or several files, opened and not yet read: N samples in rows, of which D columns are features.
+/// Tables in one or several files, opened and not yet read: N samples in rows, of which D columns
+/// are features.
 ///
 /// ```no_run
 /// use gaussmix::io::{Selection, Table};
@@ -78,7 +80,8 @@ enum Content {
     /// A file of Parquet or Arrow IPC.
     Grouped(Grouped),
     ArrowStream(ArrowStream),
-    /// Text. Of standard input, which can be read only once, the stream is held until the rows are read.
+    /// Text. Of standard input, which can be read only once, the stream is held until the rows are
+    /// read.
     Csv(Csv, Mutex<Option<Stream>>),
 }
 
@@ -98,13 +101,14 @@ struct Cursor {
 }
 
 impl Table {
-    /// Opens files, and finds the columns. A folder stands for the files in it and in its subfolders whose names end as data files
-    /// do (other than `.txt`), in the order of their names. What begins with a point or an underscore is passed over. The columns of
-    /// several files are matched by their names.
+    /// Opens files, and finds the columns. A folder stands for the files in it and in its
+    /// subfolders whose names end as data files do (other than `.txt`), in the order of their
+    /// names. What begins with a point or an underscore is passed over. The columns of several
+    /// files are matched by their names.
     ///
     /// # Errors
-    /// If a file cannot be opened or is no table, if a column is missing or is no number; the error names the file and the
-    /// column.
+    /// If a file cannot be opened or is no table, if a column is missing or is no number; the error
+    /// names the file and the column.
     pub fn open<P: AsRef<Path>>(paths: &[P], selection: &Selection) -> Result<Self> {
         let mut parts: Vec<Part> = Vec::new();
         for path in expand(paths)? {
@@ -137,8 +141,8 @@ impl Table {
         list(self.names().unwrap_or_default().iter().map(|name| short(name)))
     }
 
-    /// What a user should know of how the first file is read: an index of the rows that is left out, lines that end with a separator,
-    /// columns that the model does not have.
+    /// What a user should know of how the first file is read: an index of the rows that is left
+    /// out, lines that end with a separator, columns that the model does not have.
     pub fn remarks(&self) -> Vec<String> {
         let first = self.first();
         let index = first.projection.index.as_deref().map(short).map(|name| {
@@ -184,8 +188,9 @@ impl Table {
     /// Reads all rows. The values are not checked: [`Data::samples`] does.
     ///
     /// # Errors
-    /// If a file cannot be read, has a field that is no number, is cut short or changes while it is read; the error names the file
-    /// and the place. If the values take more than half of the machine's memory.
+    /// If a file cannot be read, has a field that is no number, is cut short or changes while it is
+    /// read; the error names the file and the place. If the values take more than half of the
+    /// machine's memory.
     pub fn read(&self) -> Result<Contents> {
         let memory = half_of_the_memory();
         self.read_within(memory, &mut |_| {})?.ok_or_else(|| {
@@ -197,8 +202,8 @@ impl Table {
         })
     }
 
-    /// As [`read`](Self::read); `None` if the values take more than `memory` bytes. `progress` is told how many rows were read, again
-    /// and again.
+    /// As [`read`](Self::read); `None` if the values take more than `memory` bytes. `progress` is
+    /// told how many rows were read, again and again.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -246,8 +251,8 @@ impl Table {
         Ok(Some(Contents { data, ids, part_rows }))
     }
 
-    /// The table as rows of which some at a time are read. Text is read once to count its rows; `progress` is told how many were
-    /// counted.
+    /// The table as rows of which some at a time are read. Text is read once to count its rows;
+    /// `progress` is told how many were counted.
     ///
     /// # Errors
     /// As [`read`](Self::read); also for standard input.
@@ -267,11 +272,12 @@ impl Table {
     }
 }
 
-/// A data set (N, D) that stays in its files and of which some rows at a time are read, so that it may be larger than memory.
+/// A data set (N, D) that stays in its files and of which some rows at a time are read, so that it
+/// may be larger than memory.
 ///
-/// Rows that follow those that were read last are found at once; to go back in text means to read it from its beginning. Every read
-/// compares the sizes of the files and the times of their last changes with those when they were opened, and fails with
-/// [`Problem::Changed`] if they differ.
+/// Rows that follow those that were read last are found at once; to go back in text means to read
+/// it from its beginning. Every read compares the sizes of the files and the times of their last
+/// changes with those when they were opened, and fails with [`Problem::Changed`] if they differ.
 pub struct DataFile {
     table: Table,
     /// The first row of each part, and N at the end.
@@ -287,7 +293,8 @@ impl fmt::Debug for DataFile {
 }
 
 impl DataFile {
-    /// Opens a file of any format, all columns of which are features. Errors: as [`Table::open`] and [`Table::into_file`].
+    /// Opens a file of any format, all columns of which are features. Errors: as [`Table::open`]
+    /// and [`Table::into_file`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Table::open(&[path], &Selection::default())?.into_file(&mut |_| {})
     }
@@ -334,7 +341,8 @@ impl DataFile {
         Ok(block.finish(self.table.n_features()).0)
     }
 
-    /// Reads the column that identifies the rows; `None` if none was named. Errors and panics: as [`rows`](Self::rows).
+    /// Reads the column that identifies the rows; `None` if none was named. Errors and panics: as
+    /// [`rows`](Self::rows).
     pub fn ids(&self, rows: Range<usize>) -> Result<Option<Ids>> {
         self.check(&rows);
         if self.table.first().projection.id.is_none() {
@@ -351,7 +359,8 @@ impl DataFile {
         (&self.table.parts[part].path, row - self.starts[part])
     }
 
-    /// The error to report when values that were usable at an earlier read are not any more: [`Problem::Changed`].
+    /// The error to report when values that were usable at an earlier read are not any more:
+    /// [`Problem::Changed`].
     pub fn changed(&self, row: usize) -> Error {
         Problem::Changed.at(self.place(row).0)
     }
@@ -445,7 +454,8 @@ impl Part {
         }
     }
 
-    /// Numbers for which memory may be taken before they are read: a file may claim any number of rows.
+    /// Numbers for which memory may be taken before they are read: a file may claim any number of
+    /// rows.
     fn plausible_numbers(&self) -> u64 {
         const NUMBERS_PER_BYTE: u64 = 8;
         match &self.content {
@@ -514,7 +524,8 @@ impl Part {
         self.read_of(&self.projection, cursor, limit, block)
     }
 
-    /// Appends the next rows to a block, as many as there are, but at most `limit`. Gives their number.
+    /// Appends the next rows to a block, as many as there are, but at most `limit`. Gives their
+    /// number.
     fn read_of(&self, projection: &Projection, cursor: &mut Cursor, limit: usize, block: &mut Block) -> Outcome<usize> {
         let count = match (&mut cursor.rows, &self.content) {
             (Rows::Csv(rows), _) => rows.read(limit, block)?,
@@ -593,7 +604,8 @@ impl Content {
     }
 }
 
-/// Reads an array of one dimension, or of one column, if the file is an array that can be read in place.
+/// Reads an array of one dimension, or of one column, if the file is an array that can be read in
+/// place.
 pub(super) fn vector_from_npy(path: &Path) -> Outcome<Option<ArrayD<f64>>> {
     if extension(path) != "npy" {
         return Ok(None);
@@ -656,7 +668,8 @@ fn is_regular(path: &Path) -> bool {
     !is_standard_input(path) && path.is_file()
 }
 
-/// The files that paths stand for, where a folder stands for the data files in it and in its subfolders.
+/// The files that paths stand for, where a folder stands for the data files in it and in its
+/// subfolders.
 fn expand<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>> {
     let mut all: Vec<PathBuf> = Vec::new();
     for path in paths.iter().map(AsRef::as_ref) {

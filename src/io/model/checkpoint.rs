@@ -7,11 +7,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::path::Path;
 
-/// The state of an unfinished fit: what [`resume`](gmm_host::GaussianMixtureParams::resume) needs to go on.
+/// The state of an unfinished fit: what [`resume`](gmm_host::GaussianMixtureParams::resume) needs
+/// to go on.
 ///
-/// The file is a model in JSON, that of the current run, so that every command can read it as a model. Besides the members
-/// of a fitted model (`converged`, `n_iter`, `lower_bound`, `lower_bounds`) it has `run`, `retained`, `best` (the best run so
-/// far, with the same members) and `made_with`.
+/// The file is a model in JSON, that of the current run, so that every command can read it as a
+/// model. Besides the members of a fitted model (`converged`, `n_iter`, `lower_bound`,
+/// `lower_bounds`) it has `run`, `retained`, `best` (the best run so far, with the same members)
+/// and `made_with`.
 #[derive(Debug, Clone)]
 pub struct Checkpoint {
     /// The data and the options of the fit. It can go on only with the same.
@@ -102,8 +104,8 @@ impl CheckpointOutput {
 /// Reads a checkpoint.
 ///
 /// # Errors
-/// If the file cannot be read or is not a checkpoint (a model, perhaps), or if it was written by an older version, which did
-/// not record the data that it belongs to.
+/// If the file cannot be read or is not a checkpoint (a model, perhaps), or if it was written by an
+/// older version, which did not record the data that it belongs to.
 pub fn read_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint> {
     let path = path.as_ref();
     let json = read_text(path)?;

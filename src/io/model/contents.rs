@@ -1,4 +1,5 @@
-//! What a model file holds besides its format: the parameters of a mixture, how a fit found them, and the names of the features.
+//! What a model file holds besides its format: the parameters of a mixture, how a fit found them,
+//! and the names of the features.
 use crate::io::Problem;
 use crate::io::data::short;
 use gmm_host::{CovarianceType, Covariances, Error, Fit, Mixture};
@@ -6,11 +7,12 @@ use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
-/// What a file says of a mixture besides its parameters, under scikit-learn's names: the names of the features, and how a fit
-/// found it. A file need not say any of it.
+/// What a file says of a mixture besides its parameters, under scikit-learn's names: the names of
+/// the features, and how a fit found it. A file need not say any of it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FitSummary {
-    /// The names of the features (D,), by which the columns of a table are found; in a `.npz` the member `feature_names_in_`.
+    /// The names of the features (D,), by which the columns of a table are found; in a `.npz` the
+    /// member `feature_names_in_`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feature_names: Option<Vec<String>>,
     /// Whether the last iteration changed the lower bound by less than the tolerance.
@@ -64,7 +66,8 @@ impl From<&Fit> for FitSummary {
 /// An array of any number of dimensions: its shape, and its values in row-major order.
 pub(super) type Array = (Vec<usize>, Vec<f64>);
 
-/// Makes a mixture of arrays as they were read: checks that their shapes agree, and then their values.
+/// Makes a mixture of arrays as they were read: checks that their shapes agree, and then their
+/// values.
 pub(super) fn mixture_from_arrays(
     covariance_type: CovarianceType,
     weights: Array,

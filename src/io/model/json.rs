@@ -88,7 +88,8 @@ pub(super) fn model_with_summary_to_json(mixture: &Mixture, summary: &FitSummary
 /// Reads a file of text, of a model or of options, that is read as a whole.
 ///
 /// # Errors
-/// If it cannot be read, is not in UTF-8, or takes more than an eighth of the machine's memory: a device may give text without end.
+/// If it cannot be read, is not in UTF-8, or takes more than an eighth of the machine's memory: a
+/// device may give text without end.
 pub fn read_text(path: impl AsRef<Path>) -> FileResult<String> {
     let path = path.as_ref();
     read_text_within(path, half_of_the_memory() / 4).map_err(|problem| problem.at(path))
@@ -149,7 +150,8 @@ fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Problem> {
     serde_json::from_str(json).map_err(|e| Problem::format(format!("not a model in JSON: {e}")))
 }
 
-/// JSON text in which each member, and each row of an array, stands on a line of its own; ends with a line feed.
+/// JSON text in which each member, and each row of an array, stands on a line of its own; ends with
+/// a line feed.
 pub(super) fn to_json(value: &impl Serialize) -> serde_json::Result<String> {
     let mut bytes = Vec::new();
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, LineFormatter::default()))?;

@@ -4,8 +4,9 @@ use serde::de::{self, DeserializeSeed, Deserializer, SeqAccess, Unexpected, Visi
 use std::borrow::Cow;
 use std::fmt;
 
-/// An array that JSON spells as lists of lists of numbers, collected in row-major order. All lists at the same depth must have
-/// the same length; the first place where one has not is remembered as an irregularity.
+/// An array that JSON spells as lists of lists of numbers, collected in row-major order. All lists
+/// at the same depth must have the same length; the first place where one has not is remembered as
+/// an irregularity.
 #[derive(Default)]
 pub(super) struct JsonArray {
     values: Vec<f64>,
@@ -123,8 +124,8 @@ impl<'de> Visitor<'de> for Item<'_> {
         self.visit_f64(v as f64)
     }
 
-    // NaN and infinities, which JSON does not have and Python writes all the same, are read as numbers: the check of the
-    // parameters that follows then names the component.
+    // NaN and infinities, which JSON does not have and Python writes all the same, are read as
+    // numbers: the check of the parameters that follows then names the component.
 
     fn visit_unit<E: de::Error>(self) -> Result<(), E> {
         self.visit_f64(f64::NAN)
@@ -140,7 +141,8 @@ impl<'de> Visitor<'de> for Item<'_> {
     }
 }
 
-/// Puts NaN, Infinity and -Infinity into quotes: Python's json module writes them as bare words, which JSON does not allow.
+/// Puts NaN, Infinity and -Infinity into quotes: Python's json module writes them as bare words,
+/// which JSON does not allow.
 pub(super) fn quote_non_finite(json: &str) -> Cow<'_, str> {
     const WORDS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
     if !json.contains(WORDS[0]) && !json.contains(WORDS[2]) {

@@ -16,12 +16,13 @@ use std::fmt;
 use std::fs::File;
 use std::path::Path;
 
-/// Reads a mixture from a file. A name that ends in `.npz` stands for arrays under scikit-learn's attribute names; any other
-/// file is read as JSON.
+/// Reads a mixture from a file. A name that ends in `.npz` stands for arrays under scikit-learn's
+/// attribute names; any other file is read as JSON.
 ///
 /// # Errors
-/// If the file cannot be read, has neither format, is of a version or covariance type that is not known, has rows of unequal
-/// length or parameters that [`Mixture::new`] refuses. The error names the file, and the component.
+/// If the file cannot be read, has neither format, is of a version or covariance type that is not
+/// known, has rows of unequal length or parameters that [`Mixture::new`] refuses. The error names
+/// the file, and the component.
 pub fn read_model(path: impl AsRef<Path>) -> Result<Mixture> {
     let path = path.as_ref();
     let read = match Format::of(path) {
@@ -34,7 +35,8 @@ pub fn read_model(path: impl AsRef<Path>) -> Result<Mixture> {
 /// Reads a mixture and how a fit found it.
 ///
 /// # Errors
-/// As [`read_model`]; also if `converged`, `n_iter`, `lower_bound` or `lower_bounds` is of another type.
+/// As [`read_model`]; also if `converged`, `n_iter`, `lower_bound` or `lower_bounds` is of another
+/// type.
 pub fn read_model_with_summary(path: impl AsRef<Path>) -> Result<(Mixture, FitSummary)> {
     let path = path.as_ref();
     let read = match Format::of(path) {
@@ -92,7 +94,8 @@ impl ModelOutput {
         self.write_with_summary(mixture, &FitSummary::default())
     }
 
-    /// Writes the mixture of a fit and, under scikit-learn's names, how the fit found it. Errors: as [`Output::write`].
+    /// Writes the mixture of a fit and, under scikit-learn's names, how the fit found it. Errors:
+    /// as [`Output::write`].
     pub fn write_fit(&self, fit: &Fit) -> Result<()> {
         self.write_with_summary(&fit.mixture, &fit.into())
     }

@@ -39,7 +39,8 @@ const MEMBERS: [&str; 11] = [
     BOUNDS,
 ];
 
-/// Reads a mixture (`covariance_type`, `weights_`, `means_`, `covariances_`) and what the file says of how a fit found it.
+/// Reads a mixture (`covariance_type`, `weights_`, `means_`, `covariances_`) and what the file says
+/// of how a fit found it.
 pub(super) fn read(file: impl Read + Seek) -> Result<(Mixture, FitSummary), Problem> {
     let mut members = members(file)?;
     let mut entry = |name: &str| members.remove(name);
@@ -97,9 +98,10 @@ pub(super) fn read(file: impl Read + Seek) -> Result<(Mixture, FitSummary), Prob
     Ok((mixture, summary))
 }
 
-/// Checks the members of a .npz without reading their values: each name occurs once, each member is an array of numbers, truth
-/// values or text whose header is short, and each has the size that its header implies. A file that passes can be read by
-/// other programs in time and memory proportional to its size.
+/// Checks the members of a .npz without reading their values: each name occurs once, each member is
+/// an array of numbers, truth values or text whose header is short, and each has the size that its
+/// header implies. A file that passes can be read by other programs in time and memory proportional
+/// to its size.
 ///
 /// # Errors
 /// If the file cannot be read or is not such an archive; the error names the member.
@@ -112,8 +114,8 @@ pub fn check_npz(path: impl AsRef<Path>) -> FileResult<()> {
     check().map_err(|problem| problem.at(path))
 }
 
-/// The bytes of the members that are read, by their names without `.npy`. Every member is decompressed to its end, because that
-/// is when the archive reader compares its checksum.
+/// The bytes of the members that are read, by their names without `.npy`. Every member is
+/// decompressed to its end, because that is when the archive reader compares its checksum.
 fn members(file: impl Read + Seek) -> Result<HashMap<String, Vec<u8>>, Problem> {
     let mut archive = open(file)?;
     let headers = (0..archive.len()).map(|i| member(&mut archive, i)).collect::<Result<Vec<_>, _>>()?;
@@ -135,8 +137,9 @@ fn members(file: impl Read + Seek) -> Result<HashMap<String, Vec<u8>>, Problem> 
     Ok(members)
 }
 
-/// Makes sure, before any member is read, that none of those that are read has more numbers than a mixture of the shape of the means
-/// needs, nor all together more than there is memory for: a member may be compressed to a thousandth of its size.
+/// Makes sure, before any member is read, that none of those that are read has more numbers than a
+/// mixture of the shape of the means needs, nor all together more than there is memory for: a
+/// member may be compressed to a thousandth of its size.
 fn check_shapes(headers: &[(String, u64, Header)]) -> Result<(), Problem> {
     let used = || headers.iter().filter(|(name, ..)| MEMBERS.contains(&name.as_str()));
     let count = |shape: &[usize]| shape.iter().fold(1usize, |n, &length| n.saturating_mul(length));
@@ -173,7 +176,8 @@ fn check_shapes(headers: &[(String, u64, Header)]) -> Result<(), Problem> {
 
 /// The name, the size and the header of a member, after a check that header and size agree.
 fn member<R: Read + Seek>(archive: &mut ZipArchive<R>, index: usize) -> Result<(String, u64, Header), Problem> {
-    /// Deflate compresses by at most about this factor; a member that claims more is refused before memory is taken for it.
+    /// Deflate compresses by at most about this factor; a member that claims more is refused before
+    /// memory is taken for it.
     const MAX_RATIO: u64 = 1040;
     let mut entry = archive.by_index(index).map_err(|e| Problem::format(format!("not a usable .npz file: {e}")))?;
     let name = entry.name().to_string();
@@ -195,22 +199,24 @@ fn member<R: Read + Seek>(archive: &mut ZipArchive<R>, index: usize) -> Result<(
     Ok((name.trim_end_matches(".npy").to_string(), size, header))
 }
 
-/// Opens an archive, after a check that every name occurs once and that the two places that hold a checksum agree.
+/// Opens an archive, after a check that every name occurs once and that the two places that hold a
+/// checksum agree.
 ///
-/// `ZipArchive` reserves memory for as many members as the archive claims, at most 65,535, which is some 14 MB.
+/// `ZipArchive` reserves memory for as many members as the archive claims, at most 65,535, which is
+/// some 14 MB.
 fn open<R: Read + Seek>(file: R) -> Result<ZipArchive<R>, Problem> {
     let not_npz = |e: zip::result::ZipError| Problem::format(format!("not a .npz file: {e}"));
     let archive = ZipArchive::new(file).map_err(not_npz)?;
-    // `ZipArchive` indexes its members by name, so that of two with the same name it shows only the last. The directory is
-    // therefore read once more.
+    // `ZipArchive` indexes its members by name, so that of two with the same name it shows only the
+    // last. The directory is therefore read once more.
     let (directory, offset) = (archive.central_directory_start(), archive.offset());
     let mut file = archive.into_inner();
     check_directory(&mut file, directory, offset)?;
     ZipArchive::new(file).map_err(not_npz)
 }
 
-/// Reads the central directory (section 4.3.12 of the ZIP specification, APPNOTE.TXT) and the local headers that it points to
-/// (4.3.7).
+/// Reads the central directory (section 4.3.12 of the ZIP specification, APPNOTE.TXT) and the local
+/// headers that it points to (4.3.7).
 fn check_directory<R: Read + Seek>(file: &mut R, directory: u64, offset: u64) -> Result<(), Problem> {
     /// The flag of a member whose checksum follows its content, so that its local header has none.
     const CHECKSUM_FOLLOWS: u16 = 1 << 3;
@@ -251,8 +257,8 @@ fn check_directory<R: Read + Seek>(file: &mut R, directory: u64, offset: u64) ->
     }
 }
 
-/// The bytes of a .npz with all attributes that a scikit-learn object needs, precisions and their Cholesky factors included, and
-/// how a fit found the mixture.
+/// The bytes of a .npz with all attributes that a scikit-learn object needs, precisions and their
+/// Cholesky factors included, and how a fit found the mixture.
 pub(super) fn to_bytes(mixture: &Mixture, summary: &FitSummary) -> Result<Vec<u8>, Problem> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     // Not compressed, as `numpy.savez` does it.

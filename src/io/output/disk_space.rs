@@ -4,9 +4,9 @@ use crate::io::{Problem, Result};
 use indicatif::DecimalBytes;
 use std::path::Path;
 
-/// Makes sure that the disks have room for these results, each with the bytes that it needs. An older file that a result
-/// replaces takes its space until the new one is complete, so that its space does not count as free. On a system that does not
-/// report what is free, the check passes.
+/// Makes sure that the disks have room for these results, each with the bytes that it needs. An
+/// older file that a result replaces takes its space until the new one is complete, so that its
+/// space does not count as free. On a system that does not report what is free, the check passes.
 pub(super) fn check(results: &[(&Output, u64)]) -> Result<()> {
     check_with(results, disk)
 }

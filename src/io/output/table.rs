@@ -13,8 +13,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A result file for rows of numbers, `.npy`, `.csv`, `.tsv` or `.parquet` by its name; see [`Output`]. Only one chunk of rows at a
-/// time is in memory.
+/// A result file for rows of numbers, `.npy`, `.csv`, `.tsv` or `.parquet` by its name; see
+/// [`Output`]. Only one chunk of rows at a time is in memory.
 #[derive(Debug)]
 pub struct TableOutput {
     output: Output,
@@ -62,8 +62,8 @@ impl Number for f64 {
     }
 }
 
-/// A column of identifiers that a table keeps before its numbers: its name, and a function that gives those of some rows. It is called
-/// for one range of rows after the other.
+/// A column of identifiers that a table keeps before its numbers: its name, and a function that
+/// gives those of some rows. It is called for one range of rows after the other.
 pub struct IdColumn<'a> {
     /// The name of the column.
     pub name: &'a str,
@@ -75,7 +75,8 @@ impl TableOutput {
     /// Makes sure that `path` can be written, and changes nothing there.
     ///
     /// # Errors
-    /// As [`Output::create`]; also if the name of a regular file ends in none of `.npy`, `.csv`, `.tsv` and `.parquet`.
+    /// As [`Output::create`]; also if the name of a regular file ends in none of `.npy`, `.csv`,
+    /// `.tsv` and `.parquet`.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let output = Output::create(path)?;
@@ -113,8 +114,8 @@ impl TableOutput {
         }
     }
 
-    /// The bytes that [`write`](Self::write) will write: exact for a .npy, a low estimate for text. A Parquet file may be of any
-    /// size, because it is compressed, and counts as empty.
+    /// The bytes that [`write`](Self::write) will write: exact for a .npy, a low estimate for text.
+    /// A Parquet file may be of any size, because it is compressed, and counts as empty.
     pub fn size<T>(&self, rows: usize, columns: &Columns) -> u64 {
         let (per_number, header) = match self.format {
             // The header of an array of numbers takes 128 bytes.
@@ -125,7 +126,8 @@ impl TableOutput {
         (rows as u64).saturating_mul(columns.width() as u64).saturating_mul(per_number).saturating_add(header)
     }
 
-    /// Makes sure that the disks have room for these tables, each with the bytes that it needs; see [`size`](Self::size).
+    /// Makes sure that the disks have room for these tables, each with the bytes that it needs; see
+    /// [`size`](Self::size).
     ///
     /// # Errors
     /// Names the first table for which there is too little space, what it needs and what is free.
@@ -133,12 +135,13 @@ impl TableOutput {
         disk_space::check(&tables.iter().map(|(table, needed)| (&table.output, *needed)).collect::<Vec<_>>())
     }
 
-    /// Writes an array of shape (rows, columns), or (rows,) for [`Columns::One`], from chunks of whole rows. Text begins with the
-    /// columns' names, and in a Parquet file columns have them.
+    /// Writes an array of shape (rows, columns), or (rows,) for [`Columns::One`], from chunks of
+    /// whole rows. Text begins with the columns' names, and in a Parquet file columns have them.
     ///
     /// # Errors
-    /// The outer error is that of [`Output::write`], or that the disk has too little space, which is checked before the first
-    /// chunk is asked for. The inner error is that of a chunk. After either, no result is left.
+    /// The outer error is that of [`Output::write`], or that the disk has too little space, which
+    /// is checked before the first chunk is asked for. The inner error is that of a chunk. After
+    /// either, no result is left.
     pub fn write<T: Number, E>(
         &self,
         rows: usize,
@@ -151,7 +154,8 @@ impl TableOutput {
     /// As [`write`](Self::write), with a column of identifiers before the others.
     ///
     /// # Errors
-    /// As [`write`](Self::write); also what reading the identifiers gives, and as [`check_ids`](Self::check_ids).
+    /// As [`write`](Self::write); also what reading the identifiers gives, and as
+    /// [`check_ids`](Self::check_ids).
     pub fn write_with_ids<T: Number, E>(
         &self,
         rows: usize,
@@ -213,9 +217,9 @@ impl fmt::Display for TableOutput {
     }
 }
 
-/// A low estimate of the characters that a number of this type takes in a .csv, with the comma or line feed after it. Integers
-/// are labels, mostly of one digit. Floating-point numbers have a little less than their usual number of digits, because some
-/// are short.
+/// A low estimate of the characters that a number of this type takes in a .csv, with the comma or
+/// line feed after it. Integers are labels, mostly of one digit. Floating-point numbers have a
+/// little less than their usual number of digits, because some are short.
 fn csv_width<T>() -> u64 {
     match std::any::type_name::<T>() {
         "f64" => 16,
@@ -236,7 +240,8 @@ enum Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes whole rows; `names` are those of all columns, and the first is that of the identifiers if there are any.
+    /// Writes whole rows; `names` are those of all columns, and the first is that of the
+    /// identifiers if there are any.
     fn write<T: Number>(&mut self, values: &[T], names: &[String], ids: Option<Ids>) -> io::Result<()> {
         let width = (names.len() - usize::from(ids.is_some())).max(1);
         match self {

@@ -6,13 +6,15 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// A result file. [`create`](Self::create) checks that it can be written, so that this is known before the work starts.
-/// [`write`](Self::write) fills a temporary file in the same folder and, when the content is complete, gives it the result's
-/// name in one step. If anything fails before that, an existing file stays as it was.
+/// A result file. [`create`](Self::create) checks that it can be written, so that this is known
+/// before the work starts. [`write`](Self::write) fills a temporary file in the same folder and,
+/// when the content is complete, gives it the result's name in one step. If anything fails before
+/// that, an existing file stays as it was.
 ///
 /// A device or a pipe, such as `/dev/stdout`, is written to directly.
 ///
-/// The [`Display`](fmt::Display) form is the path and, where an older file is replaced, a remark that says so.
+/// The [`Display`](fmt::Display) form is the path and, where an older file is replaced, a remark
+/// that says so.
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
@@ -21,7 +23,8 @@ pub struct Output {
 
 #[derive(Debug)]
 enum Sink {
-    /// A regular file: where it is to stand (links are followed), and whether an older file stands there.
+    /// A regular file: where it is to stand (links are followed), and whether an older file stands
+    /// there.
     Replace { target: PathBuf, exists: bool },
     /// A device or a pipe.
     Direct(File),
@@ -43,10 +46,12 @@ impl Output {
         &self.path
     }
 
-    /// Lets `write` write the content, and puts it in place. A second call replaces the first one's content.
+    /// Lets `write` write the content, and puts it in place. A second call replaces the first one's
+    /// content.
     ///
     /// # Errors
-    /// What `write` returns, or what the system reports, such as a full disk. The former content is still there then.
+    /// What `write` returns, or what the system reports, such as a full disk. The former content is
+    /// still there then.
     pub fn write(&self, write: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()>) -> Result<()> {
         let done = match &self.sink {
             Sink::Direct(file) => fill(file, write),
@@ -90,7 +95,8 @@ fn open(path: &Path) -> io::Result<Sink> {
         Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
         Ok(metadata) if !metadata.is_file() => return File::options().write(true).open(path).map(Sink::Direct),
         Ok(_) => {
-            // Fails for a file that is write-protected: it must not be replaced, even where the folder would allow that.
+            // Fails for a file that is write-protected: it must not be replaced, even where the
+            // folder would allow that.
             File::options().append(true).open(path)?;
             (path.canonicalize()?, true)
         }
@@ -102,8 +108,9 @@ fn open(path: &Path) -> io::Result<Sink> {
     Ok(Sink::Replace { target, exists })
 }
 
-/// Refuses a path that leads over a link which another user has put into a folder where everybody may write, such as /tmp: it could lead
-/// to any file that this user may write. Linux does the same where it is set to (`fs.protected_symlinks`).
+/// Refuses a path that leads over a link which another user has put into a folder where everybody
+/// may write, such as /tmp: it could lead to any file that this user may write. Linux does the same
+/// where it is set to (`fs.protected_symlinks`).
 #[cfg(unix)]
 fn refuse_links_of_others(path: &Path, depth: usize) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;

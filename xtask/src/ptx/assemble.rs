@@ -1,4 +1,5 @@
-//! Assembles the PTX with NVIDIA's assembler, and reports kernels that it refuses or that use local memory.
+//! Assembles the PTX with NVIDIA's assembler, and reports kernels that it refuses or that use local
+//! memory.
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -11,7 +12,8 @@ use anyhow::{Context, Result, bail};
 use gmm_kernels::ptx::{Entry, WARPGROUP_TARGET};
 use regex::Regex;
 
-/// The GPUs that the PTX is assembled for: the oldest supported one, and the one on which the speed is measured.
+/// The GPUs that the PTX is assembled for: the oldest supported one, and the one on which the speed
+/// is measured.
 const ARCHITECTURES: &[&str] = &["sm_80", "sm_90"];
 
 /// The GPUs that an entry is assembled for.
@@ -22,10 +24,11 @@ fn architectures(entry: &Entry) -> &'static [&'static str] {
 /// Kernels that may use local memory: the readable baseline, which need not be fast.
 const MAY_USE_LOCAL_MEMORY: &[&str] = &["pair"];
 
-/// Bytes of stack that these kernels may have: they fill all registers with sums, and ptxas stores two or three numbers of the
-/// launch's start on the stack, outside of the loops that do the work. In `products_large`, on sm_80 only, it keeps four numbers on
-/// the stack; on sm_90 none. The largest `fused_tensor_cores` keep up to
-/// thirty numbers there beside 128 sums, on sm_90 eight; that for missing values ten beside 96 sums.
+/// Bytes of stack that these kernels may have: they fill all registers with sums, and ptxas stores
+/// two or three numbers of the launch's start on the stack, outside of the loops that do the work.
+/// In `products_large`, on sm_80 only, it keeps four numbers on the stack; on sm_90 none. The
+/// largest `fused_tensor_cores` keep up to thirty numbers there beside 128 sums, on sm_90 eight;
+/// that for missing values ten beside 96 sums.
 const LOOKED_AT: &[(&str, u32)] = &[
     ("tiled16", 16),
     ("fused_full_k08_d16", 8),
@@ -46,7 +49,8 @@ pub struct Report {
 #[derive(Debug, PartialEq)]
 struct Properties {
     registers: u32,
-    /// Bytes of stack frame, spill stores and spill loads, of the kernel and of the functions it calls.
+    /// Bytes of stack frame, spill stores and spill loads, of the kernel and of the functions it
+    /// calls.
     stack: u32,
     spill_stores: u32,
     spill_loads: u32,
@@ -104,7 +108,8 @@ pub fn assemble_all(root: &Path, entries: &[Entry]) -> Result<Vec<Report>> {
     Ok(done.into_iter().map(|(_, report)| report).collect())
 }
 
-/// The tool that the environment variable names, or the one on the path, or the one that CI installs below `target/`.
+/// The tool that the environment variable names, or the one on the path, or the one that CI
+/// installs below `target/`.
 fn find(tool: &str, variable: &str, root: &Path) -> Result<PathBuf> {
     if let Some(path) = env::var_os(variable) {
         return Ok(path.into());
@@ -135,8 +140,8 @@ fn assemble(ptxas: &Path, nvdisasm: &Path, entry: &Entry, architecture: &str) ->
         .stderr(Stdio::piped())
         .spawn()
         .with_context(cannot)?;
-    // It reads all of its input before it answers, so the pipes cannot block each other; if it ends early, its answer
-    // says why.
+    // It reads all of its input before it answers, so the pipes cannot block each other; if it ends
+    // early, its answer says why.
     let _ = child.stdin.take().with_context(cannot)?.write_all(entry.text.as_bytes());
     let output = child.wait_with_output().with_context(cannot)?;
     let answer = String::from_utf8_lossy(&output.stderr);
@@ -152,8 +157,9 @@ fn assemble(ptxas: &Path, nvdisasm: &Path, entry: &Entry, architecture: &str) ->
     Ok(Ok(Properties { malformed, ..properties(&answer)? }))
 }
 
-/// Counts the instructions whose descriptor, which takes a pair of uniform registers, begins at an odd one. ptxas 13.0 writes such
-/// for a copy with a cache policy to an address that has a uniform part, and the device then reports an illegal instruction.
+/// Counts the instructions whose descriptor, which takes a pair of uniform registers, begins at an
+/// odd one. ptxas 13.0 writes such for a copy with a cache policy to an address that has a uniform
+/// part, and the device then reports an illegal instruction.
 fn malformed(disassembly: &str) -> Result<u32> {
     Ok(Regex::new(r"desc\[UR\d*[13579]\]")?.find_iter(disassembly).count() as u32)
 }

@@ -9,8 +9,8 @@ static BARRIER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\b(?:bar|barrier)(?:\.cta)?\.(?:sync|red|arrive)\b").expect("a constant pattern, tested below")
 });
 
-/// Each barrier of an entry must bear the mark of its place in the source, and no mark may appear twice: a compiler
-/// that does not know a barrier to be convergent may have duplicated it.
+/// Each barrier of an entry must bear the mark of its place in the source, and no mark may appear
+/// twice: a compiler that does not know a barrier to be convergent may have duplicated it.
 pub fn problems(entry: &Entry) -> Vec<String> {
     let mut marks: BTreeMap<&str, usize> = BTreeMap::new();
     let mut problems = Vec::new();

@@ -4,8 +4,8 @@ use std::io;
 
 use gmm_kernels::ptx::{Archive, Entry};
 
-/// What differs between an archive and the expected entries, a line for each kernel. It is the texts that count: other
-/// versions of the compressor may give other bytes.
+/// What differs between an archive and the expected entries, a line for each kernel. It is the
+/// texts that count: other versions of the compressor may give other bytes.
 pub fn differences(archive: Option<&Archive<'_>>, expected: &[Entry]) -> io::Result<Vec<String>> {
     let mut present = BTreeMap::new();
     if let Some(archive) = archive {

@@ -7,20 +7,23 @@ use anyhow::{Context, Result, bail, ensure};
 
 const TARGET: &str = "nvptx64-nvidia-cuda";
 
-/// The profile of the device code in the workspace's manifest: `panic = "abort"`, `lto = "fat"`, one codegen unit.
+/// The profile of the device code in the workspace's manifest: `panic = "abort"`, `lto = "fat"`,
+/// one codegen unit.
 const PROFILE: &str = "ptx";
 
 /// Options for rustc besides those of the profile.
 const RUSTC_FLAGS: &[&str] = &[
     // PTX is text; it is the assembly of this target.
     "--emit=asm",
-    // The oldest supported GPU (Ampere), and the oldest PTX with cache policies (driver 470 and later).
+    // The oldest supported GPU (Ampere), and the oldest PTX with cache policies (driver 470 and
+    // later).
     "-Ctarget-cpu=sm_80",
     "-Ctarget-feature=+ptx74",
     // PTX needs no link step, but rustc takes one: the program named `true` does nothing.
     "-Clinker-flavor=llbc",
     "-Clinker=true",
-    // A matter of correctness: jump threading does not know that a barrier is convergent, and would duplicate it.
+    // A matter of correctness: jump threading does not know that a barrier is convergent, and would
+    // duplicate it.
     "-Zmir-enable-passes=-JumpThreading",
     // Loops over arrays in registers must unroll fully, or the arrays land in (slow) local memory.
     "-Cllvm-args=-unroll-threshold=100000",
@@ -42,8 +45,8 @@ pub fn compile(root: &Path, warnings: Warnings) -> Result<String> {
     let sysroot = check_toolchain(root)?;
     let target_folder = root.join("target/ptx");
     let output = target_folder.join(TARGET).join(PROFILE).join("deps");
-    // Cargo does not track the assembly as an output. So the kernels are always compiled anew (`core` is not), and
-    // what an earlier run left is removed.
+    // Cargo does not track the assembly as an output. So the kernels are always compiled anew
+    // (`core` is not), and what an earlier run left is removed.
     run(cargo(root)
         .args(["clean", "--quiet", "--package=gmm-kernels", "--target", TARGET, "--profile", PROFILE])
         .arg("--target-dir")
@@ -65,7 +68,8 @@ pub fn compile(root: &Path, warnings: Warnings) -> Result<String> {
         .arg("--")
         .args(RUSTC_FLAGS)
         .args((warnings == Warnings::Deny).then_some("-Dwarnings"))
-        // -Zbuild-std, the kernels' ABI and `asm!` for PTX are unstable; the pinned stable compiler has them all.
+        // -Zbuild-std, the kernels' ABI and `asm!` for PTX are unstable; the pinned stable compiler
+        // has them all.
         .env("RUSTC_BOOTSTRAP", "1");
     for name in FOREIGN_FLAGS {
         build.env_remove(name);
@@ -78,8 +82,8 @@ pub fn compile(root: &Path, warnings: Warnings) -> Result<String> {
     }
 }
 
-/// The output is a function of the compiler too, so the compiler must be the one that the workspace names, with its
-/// standard library's source. Returns its folder.
+/// The output is a function of the compiler too, so the compiler must be the one that the workspace
+/// names, with its standard library's source. Returns its folder.
 fn check_toolchain(root: &Path) -> Result<PathBuf> {
     let wanted = fs::read_to_string(root.join("rust-toolchain.toml")).context("cannot read rust-toolchain.toml")?;
     let wanted = wanted

@@ -1,8 +1,9 @@
 //! From the kernels' source to the committed PTX.
 //!
-//! The kernels become one module of PTX (`compile`), which is split by entry, so that the driver compiles only what a program
-//! launches, and packed into an archive (both in `gmm_kernels::ptx`). The result depends on the source and the
-//! compilers alone: it has no path, no hash and no numbering of the module as a whole.
+//! The kernels become one module of PTX (`compile`), which is split by entry, so that the driver
+//! compiles only what a program launches, and packed into an archive (both in `gmm_kernels::ptx`).
+//! The result depends on the source and the compilers alone: it has no path, no hash and no
+//! numbering of the module as a whole.
 mod assemble;
 mod barriers;
 mod compare;
@@ -24,7 +25,8 @@ fn archive_file(root: &Path) -> PathBuf {
     root.join("gmm-kernels/ptx.zip")
 }
 
-/// What differs between the committed archive and these entries. A missing file counts as an archive without kernels.
+/// What differs between the committed archive and these entries. A missing file counts as an
+/// archive without kernels.
 fn differences(root: &Path, entries: &[Entry]) -> Result<Vec<String>> {
     let file = archive_file(root);
     let differences = match fs::read(&file) {
@@ -63,7 +65,8 @@ pub fn write(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the kernels, and fails unless the committed PTX is what the source gives and passes all checks.
+/// Compiles the kernels, and fails unless the committed PTX is what the source gives and passes all
+/// checks.
 pub fn check(root: &Path) -> Result<()> {
     let entries = split(&compile(root, Warnings::Deny)?, MAKER)?;
     let mut problems = differences(root, &entries)?;

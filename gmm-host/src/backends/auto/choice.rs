@@ -1,5 +1,6 @@
-//! The rules by which the device `auto` chooses between the CPU and the GPU, and between one GPU and all of them, from the times
-//! that it has measured. The side that evaluations begin on is called the CPU here, and the other one the GPU.
+//! The rules by which the device `auto` chooses between the CPU and the GPU, and between one GPU
+//! and all of them, from the times that it has measured. The side that evaluations begin on is
+//! called the CPU here, and the other one the GPU.
 use crate::{CovarianceType, Precision};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,13 +17,14 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// From the CPU to a GPU. What a process pays for a GPU: driver, context and modules (0.31 s on an H200), the longer end of
-    /// the process (0.06 s), and a margin, because the number of evaluations to come is a guess. A GPU needs 15 µs to answer
-    /// at all.
+    /// From the CPU to a GPU. What a process pays for a GPU: driver, context and modules (0.31 s on
+    /// an H200), the longer end of the process (0.06 s), and a margin, because the number of
+    /// evaluations to come is a guess. A GPU needs 15 µs to answer at all.
     pub const TO_A_GPU: Self =
         Self { start: Duration::from_millis(500), quick: Duration::from_micros(15), first_is_slow: false };
-    /// From one GPU to all. Their contexts and modules are made at the same time. To have all of them begin, and to wait for all,
-    /// takes some tens of microseconds. The first evaluation of a kind on a GPU includes the choice of its kernel.
+    /// From one GPU to all. Their contexts and modules are made at the same time. To have all of
+    /// them begin, and to wait for all, takes some tens of microseconds. The first evaluation of a
+    /// kind on a GPU includes the choice of its kernel.
     pub const TO_ALL_GPUS: Self =
         Self { start: Duration::from_millis(500), quick: Duration::from_micros(100), first_is_slow: true };
 }
@@ -31,7 +33,8 @@ impl Rules {
 pub(super) const LONG: Duration = Duration::from_millis(50);
 /// The number of E-steps that a fit is expected to need.
 const E_STEPS: u32 = 20;
-/// The number of evaluations that a settled evaluator is expected to make: what a few Markov chains need.
+/// The number of evaluations that a settled evaluator is expected to make: what a few Markov chains
+/// need.
 const CHAIN: u32 = 30_000;
 
 /// The methods of an evaluator that are timed.
@@ -112,13 +115,14 @@ impl Choices {
         }
     }
 
-    /// The fastest evaluation of a kind on the CPU; none before the first, or if the CPU does not have the kind.
+    /// The fastest evaluation of a kind on the CPU; none before the first, or if the CPU does not
+    /// have the kind.
     pub fn fastest(&self, kind: Kind) -> Option<Duration> {
         self.on_cpu.get(&kind).map(|on_cpu| on_cpu.fastest)
     }
 
-    /// The time that the CPU is expected to need for the evaluations of a kind that are still to come: as many as there
-    /// were, or the rest of a fit.
+    /// The time that the CPU is expected to need for the evaluations of a kind that are still to
+    /// come: as many as there were, or the rest of a fit.
     fn expected(&self, kind: Kind) -> Duration {
         let counted = |on_cpu: &&OnCpu| !(self.rules.first_is_slow && on_cpu.count == 1);
         self.on_cpu.get(&kind).filter(counted).map_or(Duration::ZERO, |on_cpu| {
@@ -127,19 +131,20 @@ impl Choices {
         })
     }
 
-    /// Whether the CPU is expected to need longer than a GPU costs: for evaluations of this kind, or for evaluations of
-    /// all kinds, of which as many are expected as there were.
+    /// Whether the CPU is expected to need longer than a GPU costs: for evaluations of this kind,
+    /// or for evaluations of all kinds, of which as many are expected as there were.
     pub fn start_pays(&self, kind: Kind) -> bool {
         kind.method != Method::ScoreSamples && self.expected(kind).max(self.cpu_time) > self.rules.start + self.layout
     }
 
-    /// Whether evaluations of a kind are expected to take the CPU longer than the layout of the samples on a GPU that has
-    /// been started.
+    /// Whether evaluations of a kind are expected to take the CPU longer than the layout of the
+    /// samples on a GPU that has been started.
     pub fn layout_pays(&self, kind: Kind) -> bool {
         kind.method != Method::ScoreSamples && self.expected(kind) > self.layout
     }
 
-    /// Whether Markov chains of evaluations that take `fastest` each would take the CPU longer than a GPU costs.
+    /// Whether Markov chains of evaluations that take `fastest` each would take the CPU longer than
+    /// a GPU costs.
     pub fn chains_pay(&self, kind: Kind, fastest: Duration) -> bool {
         kind.method != Method::ScoreSamples && fastest.saturating_mul(CHAIN) > self.rules.start + self.layout
     }

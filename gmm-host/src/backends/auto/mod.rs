@@ -1,13 +1,15 @@
-//! The device `auto`: CPU or GPU, whichever is measured to be faster for the data and the mixture at hand.
+//! The device `auto`: CPU or GPU, whichever is measured to be faster for the data and the mixture
+//! at hand.
 //!
-//! A GPU has costs before it is of use: its driver takes a third of a second to start and to compile kernels, the samples
-//! are laid out a second time, and the end of a process waits for the driver. So evaluations are made and timed on the CPU
-//! at first. The driver is started only when the CPU is expected to need longer than all that costs ([`choice`]); a thread
-//! of its own ([`warm_up`]) does that while the CPU goes on. Then, if the evaluations that are still expected pay for the
-//! layout, they are timed on the GPU too, and move there if it is faster.
+//! A GPU has costs before it is of use: its driver takes a third of a second to start and to
+//! compile kernels, the samples are laid out a second time, and the end of a process waits for the
+//! driver. So evaluations are made and timed on the CPU at first. The driver is started only when
+//! the CPU is expected to need longer than all that costs ([`choice`]); a thread of its own
+//! ([`warm_up`]) does that while the CPU goes on. Then, if the evaluations that are still expected
+//! pay for the layout, they are timed on the GPU too, and move there if it is faster.
 //!
-//! Where there are several GPUs, what moves to the GPU is again such an evaluator ([`on_gpus`]), which begins on one GPU and moves to
-//! all of them by the same rules.
+//! Where there are several GPUs, what moves to the GPU is again such an evaluator ([`on_gpus`]),
+//! which begins on one GPU and moves to all of them by the same rules.
 use crate::backends::cpu::CpuEvaluator;
 use crate::backends::reference::ReferenceEvaluator;
 use crate::evaluator::check_features;
@@ -28,13 +30,14 @@ mod warm_up;
 
 /// Metropolis steps that are made to time the GPU.
 const TIMED_STEPS: usize = 16;
-/// Evaluations of which a settled evaluator takes the fastest as the time of the CPU: the first one is slower.
+/// Evaluations of which a settled evaluator takes the fastest as the time of the CPU: the first one
+/// is slower.
 const SETTLING_EVALUATIONS: usize = 4;
 
-/// Evaluates on the CPU or on the GPU; or on one GPU, which is the CPU of what follows then, or on all of them. Each [`Kind`] of
-/// evaluation begins on the CPU and moves to the GPU at most once. What neither of them supports is evaluated by the float64
-/// reference, or is an error where both are GPUs. Labels and responsibilities come from the CPU, because callers ask for them
-/// once.
+/// Evaluates on the CPU or on the GPU; or on one GPU, which is the CPU of what follows then, or on
+/// all of them. Each [`Kind`] of evaluation begins on the CPU and moves to the GPU at most once.
+/// What neither of them supports is evaluated by the float64 reference, or is an error where both
+/// are GPUs. Labels and responsibilities come from the CPU, because callers ask for them once.
 pub(crate) struct AutoEvaluator<'a> {
     samples: Samples<'a>,
     cpu: Box<dyn Evaluator + 'a>,
@@ -52,8 +55,8 @@ pub(crate) struct AutoEvaluator<'a> {
     from_gpu: bool,
 }
 
-/// The GPU's evaluator of some samples: that of one GPU, and where there are `several`, one that begins there and goes on on all of
-/// them, if that is measured to be faster.
+/// The GPU's evaluator of some samples: that of one GPU, and where there are `several`, one that
+/// begins there and goes on on all of them, if that is measured to be faster.
 pub(crate) fn on_gpus<'a>(
     samples: Samples<'a>,
     several: bool,
@@ -80,8 +83,8 @@ enum Gpu<'a> {
 }
 
 impl<'a> AutoEvaluator<'a> {
-    /// Lays out the samples for the CPU, with `threads` threads or rayon's global ones; `open_gpu` is called if a GPU is
-    /// expected to pay.
+    /// Lays out the samples for the CPU, with `threads` threads or rayon's global ones; `open_gpu`
+    /// is called if a GPU is expected to pay.
     pub fn new(
         samples: Samples<'a>,
         threads: Option<usize>,
@@ -134,7 +137,8 @@ impl<'a> AutoEvaluator<'a> {
         Ok(result)
     }
 
-    /// Evaluates a kind whose side is not chosen, and may choose it. None if that gave no result that can be used.
+    /// Evaluates a kind whose side is not chosen, and may choose it. None if that gave no result
+    /// that can be used.
     fn evaluate_undecided<T>(
         &mut self,
         kind: Kind,
@@ -164,7 +168,8 @@ impl<'a> AutoEvaluator<'a> {
         }
     }
 
-    /// Evaluates and times on the CPU, where `evaluate` makes `count` evaluations. None if the CPU does not support the kind.
+    /// Evaluates and times on the CPU, where `evaluate` makes `count` evaluations. None if the CPU
+    /// does not support the kind.
     fn evaluate_on_cpu<T>(
         &mut self,
         kind: Kind,
@@ -184,8 +189,9 @@ impl<'a> AutoEvaluator<'a> {
         Ok(Some(result))
     }
 
-    /// Whether the GPU has compiled its kernels for the kind, and the evaluations that are still expected pay for the layout
-    /// of the samples there. Starts the GPU, and asks for the kernels, when these pay.
+    /// Whether the GPU has compiled its kernels for the kind, and the evaluations that are still
+    /// expected pay for the layout of the samples there. Starts the GPU, and asks for the kernels,
+    /// when these pay.
     fn gpu_is_worth_a_trial(&mut self, kind: Kind, mixture: &Mixture) -> bool {
         if matches!(self.gpu, Gpu::Absent) || self.warm_up.is_none() && !self.choices.start_pays(kind) {
             return false;
@@ -202,8 +208,9 @@ impl<'a> AutoEvaluator<'a> {
         }
     }
 
-    /// Leaves a kind of a settled evaluator to the CPU, unless Markov chains would take so long there that a GPU may pay.
-    /// Repeats short evaluations first, because the first one is slower than the next ones.
+    /// Leaves a kind of a settled evaluator to the CPU, unless Markov chains would take so long
+    /// there that a GPU may pay. Repeats short evaluations first, because the first one is slower
+    /// than the next ones.
     fn settle_kind<T>(
         &mut self,
         kind: Kind,
@@ -224,8 +231,9 @@ impl<'a> AutoEvaluator<'a> {
         Ok(())
     }
 
-    /// Times `evaluate`, which makes `count` evaluations, on the GPU, and chooses the side of the kind: the GPU if it is
-    /// faster than the CPU was or if the CPU does not support the kind. Gives the GPU's result if that is chosen.
+    /// Times `evaluate`, which makes `count` evaluations, on the GPU, and chooses the side of the
+    /// kind: the GPU if it is faster than the CPU was or if the CPU does not support the kind.
+    /// Gives the GPU's result if that is chosen.
     fn try_gpu<T>(
         &mut self,
         kind: Kind,
@@ -366,8 +374,8 @@ impl Evaluator for AutoEvaluator<'_> {
         self.run(Method::Statistics, mixture, |side| side.statistics(mixture))
     }
 
-    /// Runs on the GPU if its steps are faster than evaluations on the CPU. That is decided before the first step, for the
-    /// thousands of steps that follow.
+    /// Runs on the GPU if its steps are faster than evaluations on the CPU. That is decided before
+    /// the first step, for the thousands of steps that follow.
     fn metropolis(
         &mut self,
         target: &MetropolisTarget,
@@ -423,7 +431,8 @@ impl Evaluator for AutoEvaluator<'_> {
     }
 }
 
-/// As many steps of length zero as the number says, whose results nobody needs: they are made to be timed.
+/// As many steps of length zero as the number says, whose results nobody needs: they are made to be
+/// timed.
 struct ZeroSteps(usize);
 
 impl MetropolisSteps for ZeroSteps {
@@ -434,8 +443,8 @@ impl MetropolisSteps for ZeroSteps {
     fn record(&mut self, _: &[f64], _: &[f64]) {}
 }
 
-/// The result of an evaluation and the time it takes: the shortest of three after one that is not counted, or of two if
-/// they are [`LONG`]. None if the evaluator does not support it.
+/// The result of an evaluation and the time it takes: the shortest of three after one that is not
+/// counted, or of two if they are [`LONG`]. None if the evaluator does not support it.
 fn time<T>(
     evaluator: &mut dyn Evaluator,
     evaluate: &impl Fn(&mut dyn Evaluator) -> Result<T>,

@@ -4,7 +4,8 @@ use super::*;
 use crate::{Covariances, MetropolisPrior, View};
 use std::time::Duration;
 
-/// A fake GPU, slower or faster than any CPU, or broken. All its log-likelihoods are [`ANSWER`], which shows that it was used.
+/// A fake GPU, slower or faster than any CPU, or broken. All its log-likelihoods are [`ANSWER`],
+/// which shows that it was used.
 struct Fake {
     n: usize,
     d: usize,
@@ -112,7 +113,8 @@ fn late(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
     fast(samples)
 }
 
-/// Evaluates until the GPU answers. Gives how many results came from the CPU, and how long it all took.
+/// Evaluates until the GPU answers. Gives how many results came from the CPU, and how long it all
+/// took.
 fn until_moved(auto: &mut AutoEvaluator<'_>, x: &Array2<f32>, m: &Mixture) -> (usize, Duration) {
     let begin = Instant::now();
     for count in 0.. {
@@ -138,7 +140,8 @@ fn the_cpu_works_while_the_gpu_starts() {
     assert_eq!(auto.log_likelihood(&m).unwrap(), ANSWER);
 }
 
-/// Whether the GPU is started after `evaluations` evaluations that took the CPU `milliseconds` each.
+/// Whether the GPU is started after `evaluations` evaluations that took the CPU `milliseconds`
+/// each.
 fn starts(method: Method, evaluations: u32, milliseconds: u64) -> bool {
     let (x, m) = (data(10), mixture(2));
     let mut auto = AutoEvaluator::new(Samples::from_f32(x.view()).unwrap(), None, never).unwrap();
@@ -163,7 +166,8 @@ fn the_gpu_is_started_for_what_lasts_longer_than_its_start() {
     assert!(!starts(Method::ScoreSamples, 1, 3_600_000));
 }
 
-/// A short job does on `auto` what it does on the CPU, to the last bit, and no GPU is opened for it.
+/// A short job does on `auto` what it does on the CPU, to the last bit, and no GPU is opened for
+/// it.
 #[test]
 fn a_short_job_is_the_same_as_on_the_cpu() {
     use crate::GaussianMixtureParams;
@@ -283,7 +287,8 @@ fn it_moves_only_for_what_pays_for_the_move() {
     assert_eq!(until_moved(&mut auto, &x, &m).0, 0);
 }
 
-/// Checks a log-likelihood against the reference, within 10⁻⁶ of the sum for the rounding of float32.
+/// Checks a log-likelihood against the reference, within 10⁻⁶ of the sum for the rounding of
+/// float32.
 #[track_caller]
 fn assert_true(x: &Array2<f32>, mixture: &Mixture, total: f64) {
     let truth = ReferenceEvaluator::new(Samples::from_f32(x.view()).unwrap()).log_likelihood(mixture).unwrap();
@@ -452,7 +457,8 @@ fn timed<'a>(samples: Samples<'a>, per_sample: Duration, walks: bool) -> Result<
     Ok(Box::new(Timed { cpu: CpuEvaluator::with_threads(samples, 1)?, per_sample, walks }))
 }
 
-/// Four GPUs of which each sample takes so long; with all of them, every evaluation takes `overhead` more.
+/// Four GPUs of which each sample takes so long; with all of them, every evaluation takes
+/// `overhead` more.
 fn gpus(x: &Array2<f32>, per_sample: Duration, overhead: Duration, opened: &Opened) -> Box<dyn Evaluator> {
     let samples = Samples::from_shared_f32(x.to_shared()).unwrap();
     let opened = Arc::clone(opened);
@@ -520,7 +526,8 @@ fn one_gpu_stays_alone_where_more_would_not_be_faster() {
     let total = slower.log_likelihood(&m).unwrap();
     assert_eq!((n_devices(slower.as_ref()), count()), (1, 1));
     assert_eq!(slower.log_likelihood(&m).unwrap(), total);
-    // What one GPU does soon is not tried with more: a fit of short E-steps, whatever the first one takes.
+    // What one GPU does soon is not tried with more: a fit of short E-steps, whatever the first one
+    // takes.
     let x = data(10_000);
     let mut short = gpus(&x, Duration::ZERO, Duration::ZERO, &opened);
     (0..10).for_each(|_| drop(short.statistics(&m).unwrap()));

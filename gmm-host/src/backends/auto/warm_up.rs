@@ -15,8 +15,9 @@ pub(super) type OpenGpu = Arc<dyn for<'a> Fn(Samples<'a>) -> Result<Box<dyn Eval
 /// The thread's own samples have about this many elements.
 pub(super) const PROBE: usize = 1 << 14;
 
-/// A thread that starts the driver, loads a copy of a few samples, and evaluates once each kind that it is asked for, so
-/// that the driver compiles the kernels. Nobody waits for the thread: it ends by itself after this value is dropped.
+/// A thread that starts the driver, loads a copy of a few samples, and evaluates once each kind
+/// that it is asked for, so that the driver compiles the kernels. Nobody waits for the thread: it
+/// ends by itself after this value is dropped.
 pub(super) struct WarmUp {
     ask: Sender<(Kind, Mixture)>,
     done: Receiver<Kind>,
@@ -42,19 +43,21 @@ impl WarmUp {
         let alive = Arc::new(AtomicBool::new(true));
         let (probe, flag, open_gpu) = (probe(samples), Arc::clone(&alive), Arc::clone(open_gpu));
         let body = move || {
-            // An error is not reported here: the CPU goes on, and who asks for a GPU by name is told what is wrong.
+            // An error is not reported here: the CPU goes on, and who asks for a GPU by name is
+            // told what is wrong.
             let _ = work(probe, &open_gpu, &asked, &report);
             flag.store(false, Ordering::SeqCst);
         };
-        // If the thread cannot be started, `report` is dropped, and `state` says that the GPU has failed.
+        // If the thread cannot be started, `report` is dropped, and `state` says that the GPU has
+        // failed.
         if thread::Builder::new().name("gmm-gpu-start".into()).spawn(body).is_err() {
             alive.store(false, Ordering::SeqCst);
         }
         Self { ask, done, kinds: HashMap::new(), alive }
     }
 
-    /// Whether the GPU is ready for a kind. Asked for a kind for the first time, the thread will evaluate `mixture`, which
-    /// is of that kind.
+    /// Whether the GPU is ready for a kind. Asked for a kind for the first time, the thread will
+    /// evaluate `mixture`, which is of that kind.
     pub fn state(&mut self, kind: Kind, mixture: &Mixture) -> State {
         if let Entry::Vacant(new) = self.kinds.entry(kind) {
             new.insert(false);
@@ -89,7 +92,8 @@ fn work(
 ) -> Result<()> {
     let mut gpu = open_gpu(probe?)?;
     for (kind, mixture) in asked {
-        // Only a failure of the driver counts: other errors are reported by the evaluation that the caller asked for.
+        // Only a failure of the driver counts: other errors are reported by the evaluation that the
+        // caller asked for.
         if let Err(error @ Error::Cuda { .. }) = evaluate(gpu.as_mut(), kind.method, &mixture) {
             return Err(error);
         }
@@ -125,9 +129,10 @@ fn probe(samples: &Samples<'_>) -> Result<Samples<'static>> {
 
 /// The end of a process whose thread may be inside the driver.
 ///
-/// When a process ends, the C library calls the functions that were registered for that, among them one of the driver that
-/// frees what the thread still uses. So if the thread may be inside the driver, a function that is called before the
-/// driver's flushes the files of the C library and ends the process at once.
+/// When a process ends, the C library calls the functions that were registered for that, among them
+/// one of the driver that frees what the thread still uses. So if the thread may be inside the
+/// driver, a function that is called before the driver's flushes the files of the C library and
+/// ends the process at once.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod at_exit {
     use std::ffi::{c_int, c_void};
@@ -148,8 +153,9 @@ mod at_exit {
         let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
         left.retain(|alive| alive.load(Ordering::SeqCst));
         left.push(alive);
-        // The C library calls the last registered function first, so this one comes before the driver's. It can only fail
-        // for lack of memory; the process then ends as if this module were not there.
+        // The C library calls the last registered function first, so this one comes before the
+        // driver's. It can only fail for lack of memory; the process then ends as if this module
+        // were not there.
         on_exit(end, std::ptr::null_mut());
     }
 
@@ -168,6 +174,7 @@ mod at_exit {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
-    /// Does nothing: on other systems either the threads end before the process does, or there is no CUDA.
+    /// Does nothing: on other systems either the threads end before the process does, or there is
+    /// no CUDA.
     pub fn leave_the_driver_alone(_: Arc<AtomicBool>) {}
 }

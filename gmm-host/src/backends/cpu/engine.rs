@@ -21,12 +21,13 @@ use std::f64::consts::LN_2;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Work of fewer fused multiply-adds of single elements than this is done by the calling thread: it takes less time than
-/// waking the others.
+/// Work of fewer fused multiply-adds of single elements than this is done by the calling thread: it
+/// takes less time than waking the others.
 const SERIAL_WORK: usize = 1 << 21;
 
-/// An E-step gathers its chunks into segments, each with sums of its own. The number of segments does not depend on the
-/// threads, so that the results do not either; all segments together have about this many sums, or there are four segments.
+/// An E-step gathers its chunks into segments, each with sums of its own. The number of segments
+/// does not depend on the threads, so that the results do not either; all segments together have
+/// about this many sums, or there are four segments.
 const SEGMENT_ELEMENTS: usize = 1 << 22;
 
 /// Evaluates resident samples; a clone evaluates the same ones, without a copy of them.
@@ -35,7 +36,8 @@ pub(super) struct Engine<'a, T> {
     samples: Samples<'a>,
     data: Arc<Resident<T>>,
     deviations: Deviations,
-    /// The samples' weights over `weight_scale`, a power of two that brings the largest to about one.
+    /// The samples' weights over `weight_scale`, a power of two that brings the largest to about
+    /// one.
     weights: Option<Arc<[f64]>>,
     weight_scale: f64,
     total_weight: f64,
@@ -50,8 +52,8 @@ pub(super) struct Engine<'a, T> {
     spare: Spare<T>,
 }
 
-/// The memory of an E-step for the next one of the same shape. New pages from the system would take a good part of the time of an
-/// E-step. A clone has none.
+/// The memory of an E-step for the next one of the same shape. New pages from the system would take
+/// a good part of the time of an E-step. A clone has none.
 #[derive(Debug)]
 struct Spare<T> {
     sums: Vec<Sums<T>>,
@@ -72,8 +74,9 @@ impl<T> Clone for Spare<T> {
 }
 
 impl<'a, T: Real> Engine<'a, T> {
-    /// `deviations`: how samples are compared with components. Where it is [`Deviations::AroundMeans`], the samples keep all their
-    /// digits, in a frame that changes nothing.
+    /// `deviations`: how samples are compared with components. Where it is
+    /// [`Deviations::AroundMeans`], the samples keep all their digits, in a frame that changes
+    /// nothing.
     pub fn new(samples: Samples<'a>, deviations: Deviations, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
         let n_threads = pool.as_ref().map_or_else(rayon::current_num_threads, |pool| pool.current_num_threads());
         let resident = || Resident::new(&samples, deviations.frame(&samples), isa);
@@ -102,7 +105,8 @@ impl<'a, T: Real> Engine<'a, T> {
         }
     }
 
-    /// The mixture's parameters for these samples. Where values are missing, its covariances have to be diagonal or spherical.
+    /// The mixture's parameters for these samples. Where values are missing, its covariances have
+    /// to be diagonal or spherical.
     fn parameters(&self, mixture: &Mixture) -> Result<DeviceParameters<T>> {
         match &self.observed {
             None => DeviceParameters::with_matrices(mixture, &self.data.frame, self.deviations),
@@ -113,8 +117,8 @@ impl<'a, T: Real> Engine<'a, T> {
         }
     }
 
-    /// Runs `work` on each piece of `out` of `size` elements, with the piece's number. Uses all threads if that pays for work
-    /// of `cost` multiply-adds a sample.
+    /// Runs `work` on each piece of `out` of `size` elements, with the piece's number. Uses all
+    /// threads if that pays for work of `cost` multiply-adds a sample.
     fn for_each_piece<A: Send>(&self, out: &mut [A], size: usize, cost: usize, work: impl Fn(usize, &mut [A]) + Sync) {
         self.in_pieces(out, size, self.data.n.saturating_mul(cost), work);
     }
@@ -167,7 +171,8 @@ impl<'a, T: Real> Engine<'a, T> {
             Some(weights) => {
                 let mut log2 = vec![0.0; samples.len()];
                 self.isa.run(PerSample { chunk, out: &mut log2 });
-                // A sample without weight contributes nothing, even where its log-likelihood is not finite.
+                // A sample without weight contributes nothing, even where its log-likelihood is not
+                // finite.
                 let weighted = log2.iter().zip(&weights[samples]).filter(|(_, w)| **w > 0.0);
                 neumaier_sum(weighted.map(|(v, w)| v * w))
             }
@@ -233,7 +238,8 @@ impl<'a, T: Real> Engine<'a, T> {
         neumaier_sum(log2)
     }
 
-    /// The E-step over all chunks: the total of log₂ p − offset, and the totals that `layout` describes.
+    /// The E-step over all chunks: the total of log₂ p − offset, and the totals that `layout`
+    /// describes.
     fn all_sums(
         &mut self,
         parameters: &DeviceParameters<T>,
@@ -300,7 +306,8 @@ impl<T: Real> FramedEvaluator for Engine<'_, T> {
     }
 
     fn holds_moments(&self, mixture: &Mixture) -> bool {
-        // The squares of the deviations, of a few thousand samples each, are then far from the ends of the type's range.
+        // The squares of the deviations, of a few thousand samples each, are then far from the ends
+        // of the type's range.
         let deviations = match Self::PRECISION {
             Precision::Float32 => 1e-12..=1e12,
             Precision::Float64 => 1e-140..=1e140,

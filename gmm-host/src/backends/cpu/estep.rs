@@ -8,8 +8,8 @@ use crate::{CentredSums, Covariances, Mixture};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, s};
 use std::f64::consts::LOG2_E;
 
-/// The mixture's means in the frame (K, D), as they are rounded; zeros for a component of weight zero, whose mean may be so far away
-/// that it cannot be rounded.
+/// The mixture's means in the frame (K, D), as they are rounded; zeros for a component of weight
+/// zero, whose mean may be so far away that it cannot be rounded.
 pub(super) fn means<T: Real>(mixture: &Mixture, parameters: &DeviceParameters<T>, frame: &Frame) -> Array2<f64> {
     Array2::from_shape_fn(mixture.means().dim(), |(c, j)| match parameters.weight[c].into() == 0.0 {
         true => 0.0,
@@ -17,9 +17,10 @@ pub(super) fn means<T: Real>(mixture: &Mixture, parameters: &DeviceParameters<T>
     })
 }
 
-/// Whether the frame's zero lies within eight deviations of every component, in each feature given the other ones. Second moments around
-/// zero then lose at most 65 times as much to rounding as those around the means, also in the direction of the least variance. The
-/// covariances are not shared.
+/// Whether the frame's zero lies within eight deviations of every component, in each feature given
+/// the other ones. Second moments around zero then lose at most 65 times as much to rounding as
+/// those around the means, also in the direction of the least variance. The covariances are not
+/// shared.
 pub(super) fn is_near_zero<T: Real>(mixture: &Mixture, parameters: &DeviceParameters<T>, frame: &Frame) -> bool {
     const DEVIATIONS: f64 = 8.0;
     let d = parameters.n_features;
@@ -45,8 +46,8 @@ fn add_squares<T: Real>(sums: &mut [f64], numbers: &[T]) {
     }
 }
 
-/// The kernel's `totals` around `centres`, which lie as `layout` says, in the units of the data. `factor` is what the kernel's weights
-/// have to be multiplied by to give the samples' weights.
+/// The kernel's `totals` around `centres`, which lie as `layout` says, in the units of the data.
+/// `factor` is what the kernel's weights have to be multiplied by to give the samples' weights.
 pub(super) fn centred_sums<T: Real>(
     mixture: &Mixture,
     parameters: &DeviceParameters<T>,
@@ -102,8 +103,8 @@ pub(super) fn centred_sums<T: Real>(
     sums
 }
 
-/// ½ Σₖₗ Rₖₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (D, D) from centres (K, D) and the lower triangle of R (K, K), as Σₖ cₖwₖᵀ with
-/// wₖ = Σₗ Rₖₗ(cₖ−cₗ): the difference first, so that little cancels.
+/// ½ Σₖₗ Rₖₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (D, D) from centres (K, D) and the lower triangle of R (K, K), as Σₖ
+/// cₖwₖᵀ with wₖ = Σₗ Rₖₗ(cₖ−cₗ): the difference first, so that little cancels.
 fn between(centres: ArrayView2<'_, f64>, pairs: ArrayView2<'_, f64>) -> Array2<f64> {
     let mut pull = Array2::<f64>::zeros(centres.dim());
     for c in 0..centres.nrows() {

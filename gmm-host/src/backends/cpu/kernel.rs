@@ -1,8 +1,9 @@
 //! The log-sum-exp kernels: a group of registers of samples at a time against all components.
 //!
-//! Throughout, `T` is the element type, `S` the instruction set, and `REGISTERS` the number of registers of samples in a
-//! group. Everything is inlined into a function that is compiled for `S`: [`evaluate_group`] into one of its own, which all
-//! visitors share, so that the compiler makes it once and not once for each visitor.
+//! Throughout, `T` is the element type, `S` the instruction set, and `REGISTERS` the number of
+//! registers of samples in a group. Everything is inlined into a function that is compiled for `S`:
+//! [`evaluate_group`] into one of its own, which all visitors share, so that the compiler makes it
+//! once and not once for each visitor.
 use super::leading;
 use super::real::{Real, elements, elements_mut, lanes};
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
@@ -10,12 +11,13 @@ use aligned_vec::{AVec, ConstAlign};
 use pulp::{Simd, WithSimd, bytemuck};
 use std::ops::Range;
 
-/// Registers of samples that go through the components together: enough chains to hide the latency of the fused
-/// multiply-adds, and each parameter is broadcast once for all of them.
+/// Registers of samples that go through the components together: enough chains to hide the latency
+/// of the fused multiply-adds, and each parameter is broadcast once for all of them.
 pub(crate) const GROUP: usize = 4;
 
-/// Features of a group that are worked through before the next component or the first row of a matrix: they stay in the
-/// first-level cache. A multiple of eight, so that rows that are taken together end in one block.
+/// Features of a group that are worked through before the next component or the first row of a
+/// matrix: they stay in the first-level cache. A multiple of eight, so that rows that are taken
+/// together end in one block.
 const FEATURES: usize = 64;
 
 /// Elements of one type, aligned for every register.
@@ -30,22 +32,25 @@ pub(crate) fn buffer<T: Real>(n: usize) -> Buffer<T> {
 
 /// Samples, and the parameters of the mixture that is evaluated over them.
 pub(crate) struct Chunk<'a, T> {
-    /// The samples' registers (⌈n/L⌉, D, L), where L is the number of elements in a register; missing values are NaN.
+    /// The samples' registers (⌈n/L⌉, D, L), where L is the number of elements in a register;
+    /// missing values are NaN.
     pub x: &'a [T],
     /// The number of samples; the last register may hold fewer than L, and copies of the last one.
     pub n: usize,
     pub parameters: &'a DeviceParameters<T>,
-    /// The rows of the matrices after which components far from a sample are left out: see [`leading_rows`].
+    /// The rows of the matrices after which components far from a sample are left out: see
+    /// [`leading_rows`].
     ///
     /// [`leading_rows`]: super::leading::leading_rows
     pub leading: Option<usize>,
     pub scratch: &'a mut Scratch<T>,
 }
 
-/// Memory of the evaluation of a chunk, for one after the other: memory that comes and goes with each of them would be given back to
-/// the system each time.
+/// Memory of the evaluation of a chunk, for one after the other: memory that comes and goes with
+/// each of them would be given back to the system each time.
 pub(crate) struct Scratch<T> {
-    /// For one group: exponents and terms (K,) and, for matrices, their product with the samples (D,).
+    /// For one group: exponents and terms (K,) and, for matrices, their product with the samples
+    /// (D,).
     group: Buffer<T>,
     leading: leading::Room<T>,
 }
@@ -66,8 +71,8 @@ pub(super) struct Group<'a, R, const REGISTERS: usize> {
     /// wₖ·2^(qₖ − shift) (K,), if the visitor asks for them.
     pub terms: &'a mut [[R; REGISTERS]],
     pub sum: [R; REGISTERS],
-    /// The largest exponent of each sample, if a sample is so far from all components that the exponents were taken
-    /// relative to it; none stands for zero.
+    /// The largest exponent of each sample, if a sample is so far from all components that the
+    /// exponents were taken relative to it; none stands for zero.
     pub shift: Option<[R; REGISTERS]>,
 }
 
@@ -107,7 +112,8 @@ impl<T: Real> Chunk<'_, T> {
     }
 }
 
-/// `exponents` are those of the whole chunk, one row of K for each register of samples; empty, if they are to be computed.
+/// `exponents` are those of the whole chunk, one row of K for each register of samples; empty, if
+/// they are to be computed.
 #[inline(always)]
 fn visit_group<T: Real, S: Simd, V: Visitor<T, S>, const REGISTERS: usize>(
     simd: S,
@@ -148,7 +154,8 @@ fn evaluate_group<T: Real, S: Simd, const REGISTERS: usize>(simd: S, evaluate: E
     simd.vectorize(evaluate)
 }
 
-/// The evaluation of one group, whose registers are passed as their elements: [`Group`] explains its parts.
+/// The evaluation of one group, whose registers are passed as their elements: [`Group`] explains
+/// its parts.
 struct Evaluate<'a, T, const REGISTERS: usize> {
     x: &'a [T],
     /// The exponents (REGISTERS, K), if they are known already; otherwise empty.
@@ -215,8 +222,8 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Evaluate<'_, T, REGISTERS> {
     }
 }
 
-/// qₖ = seedₖ − Σⱼ (sₖⱼ·xⱼ + mₖⱼ)² for the `REGISTERS` registers of samples in `x` (REGISTERS, D); with missing values (`GAPS`)
-/// seedₖ + Σⱼ (cₖⱼ − (sₖⱼ·xⱼ + mₖⱼ)²) over the observed columns.
+/// qₖ = seedₖ − Σⱼ (sₖⱼ·xⱼ + mₖⱼ)² for the `REGISTERS` registers of samples in `x` (REGISTERS, D);
+/// with missing values (`GAPS`) seedₖ + Σⱼ (cₖⱼ − (sₖⱼ·xⱼ + mₖⱼ)²) over the observed columns.
 #[inline(always)]
 fn diagonal<T: Real, S: Simd, const REGISTERS: usize, const GAPS: bool>(
     simd: S,
@@ -259,8 +266,8 @@ fn around_mean<T: Real, S: Simd, const REGISTERS: usize>(simd: S, around_mean: A
     simd.vectorize(around_mean);
 }
 
-/// The exponents `q` of component `c` for the samples of a group, from their differences from its mean, of any type of matrix, with
-/// missing values or without.
+/// The exponents `q` of component `c` for the samples of a group, from their differences from its
+/// mean, of any type of matrix, with missing values or without.
 struct AroundMean<'a, T, const REGISTERS: usize> {
     x: &'a [T],
     parameters: &'a DeviceParameters<T>,
@@ -328,8 +335,9 @@ impl<T: Real, const REGISTERS: usize> WithSimd for AroundMean<'_, T, REGISTERS> 
     }
 }
 
-/// Whether a sample whose largest exponent is this one is infinitely far from every component: the exponents were raised to
-/// [`DEAD`](crate::data::frame::Float::DEAD), of which half is far below those of any other sample.
+/// Whether a sample whose largest exponent is this one is infinitely far from every component: the
+/// exponents were raised to [`DEAD`](crate::data::frame::Float::DEAD), of which half is far below
+/// those of any other sample.
 #[inline(always)]
 pub(super) fn is_unreachable<T: Real>(exponent: f64) -> bool {
     exponent < T::DEAD / 2.0
@@ -338,14 +346,16 @@ pub(super) fn is_unreachable<T: Real>(exponent: f64) -> bool {
 /// How many groups ahead the samples are read.
 const AHEAD: usize = 12;
 
-/// The rows of a group whose next features are read while a component's are worked through, and how many registers ahead.
+/// The rows of a group whose next features are read while a component's are worked through, and how
+/// many registers ahead.
 struct ReadAhead {
     rows: Range<usize>,
     distance: usize,
 }
 
-/// Has the processor read what lies `distance` registers behind one. It reads ahead by itself along one row, but not well along the
-/// rows of a group at once. One read between some products: more at a time would wait for each other.
+/// Has the processor read what lies `distance` registers behind one. It reads ahead by itself along
+/// one row, but not well along the rows of a group at once. One read between some products: more at
+/// a time would wait for each other.
 #[inline(always)]
 fn prefetch<R>(register: &R, distance: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -358,9 +368,10 @@ fn prefetch<R>(register: &R, distance: usize) {
     let _ = (register, distance);
 }
 
-/// Subtracts the squares of the features from `start` on, whose registers are `rows`, from the exponents of the components from `c` on; with
-/// missing values (`GAPS`) adds the constants of the columns, both where there is a value. Puts the components' seeds there before the
-/// first feature. Meanwhile reads `ahead`.
+/// Subtracts the squares of the features from `start` on, whose registers are `rows`, from the
+/// exponents of the components from `c` on; with missing values (`GAPS`) adds the constants of the
+/// columns, both where there is a value. Puts the components' seeds there before the first feature.
+/// Meanwhile reads `ahead`.
 #[inline(always)]
 fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: usize, const GAPS: bool>(
     simd: S,
@@ -416,8 +427,9 @@ fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: 
     *q = sum;
 }
 
-/// `q` less the squares of the entries `range` of Aₖ·x + mₖ, for component `c`. `range` begins at a multiple of four; `t` is room
-/// for (D, REGISTERS). It runs in a function that is compiled for `S`, and that is not inlined here.
+/// `q` less the squares of the entries `range` of Aₖ·x + mₖ, for component `c`. `range` begins at a
+/// multiple of four; `t` is room for (D, REGISTERS). It runs in a function that is compiled for
+/// `S`, and that is not inlined here.
 #[inline(never)]
 pub(super) fn subtract_rows<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,
@@ -480,8 +492,8 @@ impl<T: Real, const REGISTERS: usize> WithSimd for SubtractRows<'_, T, REGISTERS
     }
 }
 
-/// Adds some columns of the rows `i..i + ROWS` to the entries `t` of A·x + m, for `map` = (A, m); if these are the rows' last
-/// columns, subtracts the squares from `q` instead.
+/// Adds some columns of the rows `i..i + ROWS` to the entries `t` of A·x + m, for `map` = (A, m);
+/// if these are the rows' last columns, subtracts the squares from `q` instead.
 #[inline(always)]
 fn subtract_some<T: Real, S: Simd, const ROWS: usize, const REGISTERS: usize>(
     simd: S,
@@ -531,8 +543,9 @@ fn multiply<T: Real, S: Simd, const REGISTERS: usize>(simd: S, matrix: &[T], x: 
     }
 }
 
-/// `sum` plus rows `i`..`i + ROWS` of A·x over some columns, which end before the first of the rows does, or with the last one or later;
-/// several rows at a time, so that each sample's register is loaded once for all.
+/// `sum` plus rows `i`..`i + ROWS` of A·x over some columns, which end before the first of the rows
+/// does, or with the last one or later; several rows at a time, so that each sample's register is
+/// loaded once for all.
 #[inline(always)]
 fn rows<T: Real, S: Simd, const ROWS: usize, const REGISTERS: usize>(
     simd: S,
@@ -580,8 +593,9 @@ fn rows<T: Real, S: Simd, const ROWS: usize, const REGISTERS: usize>(
     sum
 }
 
-/// Σₖ wₖ·2^qₖ, and the terms if there is room for them. Nothing overflows, because wₖ ≤ 1 and qₖ is at most a rounding
-/// error above zero. If all terms of a sample are tiny, the sums are formed again relative to the largest exponents.
+/// Σₖ wₖ·2^qₖ, and the terms if there is room for them. Nothing overflows, because wₖ ≤ 1 and qₖ is
+/// at most a rounding error above zero. If all terms of a sample are tiny, the sums are formed
+/// again relative to the largest exponents.
 #[inline(always)]
 #[allow(clippy::type_complexity)]
 fn log_sum<T: Real, S: Simd, const REGISTERS: usize>(
@@ -631,7 +645,8 @@ fn weighted_sum<T: Real, S: Simd, const REGISTERS: usize>(
             for i in 0..REGISTERS {
                 let term = T::exp2(simd, T::sub(simd, q[i], shift[i]));
                 terms[i] = T::mul(simd, term, w);
-                // The sum takes the exact product, so that it has the same bits whether the terms are stored or not.
+                // The sum takes the exact product, so that it has the same bits whether the terms
+                // are stored or not.
                 sum[i] = T::mul_add(simd, term, w, sum[i]);
             }
         }
@@ -641,7 +656,8 @@ fn weighted_sum<T: Real, S: Simd, const REGISTERS: usize>(
 
 /// Total of log₂ p − offset over a chunk.
 ///
-/// This takes no logarithm of each sample: the sums are multiplied up, and their exponents counted as integers.
+/// This takes no logarithm of each sample: the sums are multiplied up, and their exponents counted
+/// as integers.
 pub(crate) struct Total<'a, T>(pub Chunk<'a, T>);
 
 /// The product of the sums of all samples, whose logarithm is the total.
@@ -723,7 +739,8 @@ impl<T: Real> WithSimd for Total<'_, T> {
     }
 }
 
-/// log₂ p − offset of each sample of a chunk, into `out` (n,); −∞ for one that is infinitely far from every component.
+/// log₂ p − offset of each sample of a chunk, into `out` (n,); −∞ for one that is infinitely far
+/// from every component.
 pub(crate) struct PerSample<'a, T> {
     pub chunk: Chunk<'a, T>,
     pub out: &'a mut [f64],

@@ -1,10 +1,11 @@
 //! Exponents under full covariances, where most components are far from most samples.
 //!
-//! qₖ = seedₖ − |Aₖ·x + mₖ|² falls with each row of the triangle Aₖ, and the leading rows are the cheapest: a quarter of them
-//! takes a sixteenth of the multiply-adds. So all components are evaluated over some leading rows first. The component that is
-//! then the best of a sample is completed, and of the others those that could still have a responsibility above
-//! [`Real::NEGLIGIBLE`]. The rest get the exponent of a component of weight zero. What is completed has the bits that it has
-//! without all this.
+//! qₖ = seedₖ − |Aₖ·x + mₖ|² falls with each row of the triangle Aₖ, and the leading rows are the
+//! cheapest: a quarter of them takes a sixteenth of the multiply-adds. So all components are
+//! evaluated over some leading rows first. The component that is then the best of a sample is
+//! completed, and of the others those that could still have a responsibility above
+//! [`Real::NEGLIGIBLE`]. The rest get the exponent of a component of weight zero. What is completed
+//! has the bits that it has without all this.
 use super::kernel::{Buffer, GROUP, buffer, subtract_rows};
 use super::real::{Real, elements, elements_mut, lanes};
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
@@ -13,25 +14,29 @@ use pulp::{Simd, WithSimd};
 /// With fewer features, or fewer components, this does not pay.
 const MIN_FEATURES: usize = 32;
 const MIN_COMPONENTS: usize = 3;
-/// With this many features it pays to take all samples of a chunk through one matrix after another, even if nothing is left out.
+/// With this many features it pays to take all samples of a chunk through one matrix after another,
+/// even if nothing is left out.
 const LARGE: usize = 128;
 /// The number of leading rows is a multiple of this, which is a multiple of four.
 const STEP: usize = 8;
-/// The components that each one is compared with, to estimate how many samples it can be left out for.
+/// The components that each one is compared with, to estimate how many samples it can be left out
+/// for.
 const COMPARED: usize = 4;
 
-/// log₂ of the ratio of terms beyond which the smaller one is left out: [`Real::NEGLIGIBLE`], with a reserve for rounding.
+/// log₂ of the ratio of terms beyond which the smaller one is left out: [`Real::NEGLIGIBLE`], with
+/// a reserve for rounding.
 fn margin<T: Real>() -> f64 {
     let negligible: f64 = T::NEGLIGIBLE.into();
     4.0 - negligible.log2()
 }
 
-/// The number of leading rows with which the fewest multiply-adds are expected; none, if it pays to take a group of samples
-/// through all rows of all components instead.
-/// It depends on the parameters alone.
+/// The number of leading rows with which the fewest multiply-adds are expected; none, if it pays to
+/// take a group of samples through all rows of all components instead. It depends on the parameters
+/// alone.
 ///
-/// A sample of component l is taken to have the variances of component k, so that its square over some rows is distributed as a
-/// noncentral χ², of which the normal distribution of the same mean and variance is taken.
+/// A sample of component l is taken to have the variances of component k, so that its square over
+/// some rows is distributed as a noncentral χ², of which the normal distribution of the same mean
+/// and variance is taken.
 pub(crate) fn leading_rows<T: Real>(parameters: &DeviceParameters<T>) -> Option<usize> {
     let (k, d) = (parameters.n_components, parameters.n_features);
     if !matches!(parameters.matrices, Matrices::Each(_))
@@ -71,8 +76,9 @@ pub(crate) fn leading_rows<T: Real>(parameters: &DeviceParameters<T>) -> Option<
             }
         }
     }
-    // Multiply-adds of a sample, in triangles: the leading rows of all components; the own component; and what is still open. What
-    // is completed is gathered first, and fills registers only in part.
+    // Multiply-adds of a sample, in triangles: the leading rows of all components; the own
+    // component; and what is still open. What is completed is gathered first, and fills registers
+    // only in part.
     let cost = |rows: usize| {
         let share = open[rows / STEP] / pairs.max(1) as f64;
         k as f64 * (rows as f64 / d as f64).powi(2) + 2.0 * (1.0 + share * (k - 1) as f64)
@@ -81,7 +87,8 @@ pub(crate) fn leading_rows<T: Real>(parameters: &DeviceParameters<T>) -> Option<
     if cost(best) < 0.8 * k as f64 { Some(best) } else { (d >= LARGE).then_some(d) }
 }
 
-/// Σ aᵢ·xᵢ over the elements of `a`, as several sums side by side, because one alone waits for each addition.
+/// Σ aᵢ·xᵢ over the elements of `a`, as several sums side by side, because one alone waits for each
+/// addition.
 fn product<T: Real>(a: &[T], x: &[f64]) -> f64 {
     const SIDE_BY_SIDE: usize = 8;
     let ((a, a_rest), (x, x_rest)) = (a.as_chunks::<SIDE_BY_SIDE>(), x[..a.len()].as_chunks::<SIDE_BY_SIDE>());
@@ -115,8 +122,9 @@ impl<T: Real> Default for Room<T> {
     }
 }
 
-/// The exponents of a chunk of `n` samples, one row of K for each register of samples; `x` is (⌈n/L⌉, D, L). They are computed in a
-/// function that is compiled for `S`, and that all visitors share.
+/// The exponents of a chunk of `n` samples, one row of K for each register of samples; `x` is
+/// (⌈n/L⌉, D, L). They are computed in a function that is compiled for `S`, and that all visitors
+/// share.
 #[inline(never)]
 pub(super) fn exponents<'a, T: Real, S: Simd>(
     simd: S,
@@ -162,7 +170,8 @@ impl<T: Real> WithSimd for Exponents<'_, T> {
     }
 }
 
-/// Completes the exponents `q` over the leading rows, where they count, and makes the others those of components of weight zero.
+/// Completes the exponents `q` over the leading rows, where they count, and makes the others those
+/// of components of weight zero.
 #[inline(always)]
 fn complete<T: Real, S: Simd>(simd: S, mut chosen: Chosen<'_, T>, q: &mut [T]) {
     let parameters = chosen.parameters;
@@ -276,7 +285,8 @@ struct Chosen<'a, T> {
 }
 
 impl<T: Real> Chosen<'_, T> {
-    /// Subtracts the rows behind the leading ones for component `c`, of as few registers of samples at a time as hold them.
+    /// Subtracts the rows behind the leading ones for component `c`, of as few registers of samples
+    /// at a time as hold them.
     #[inline(always)]
     fn complete<S: Simd>(&mut self, simd: S, c: usize, q: &mut [T]) {
         let lanes = lanes::<T, S>();
@@ -304,7 +314,8 @@ impl<T: Real> Chosen<'_, T> {
             }
             elements_mut::<T, S>(&mut known)[to] = q[(register * k + c) * lanes + lane];
         }
-        // The rest of the group holds samples of earlier groups, or zeros, whose exponents are not used.
+        // The rest of the group holds samples of earlier groups, or zeros, whose exponents are not
+        // used.
         let samples = &T::registers::<S>(self.samples)[..REGISTERS * d];
         let t = &mut T::registers_mut::<S>(self.t)[..REGISTERS * d];
         subtract_rows::<T, S, REGISTERS>(simd, samples, self.parameters, c, self.leading..d, t, &mut known);
@@ -326,7 +337,8 @@ mod tests {
     use crate::{Covariances, Mixture, Samples};
     use ndarray::{Array1, Array2, Array3};
 
-    /// Clouds whose centres are `apart` standard deviations of one feature from each other, and the mixture they are from.
+    /// Clouds whose centres are `apart` standard deviations of one feature from each other, and the
+    /// mixture they are from.
     fn clouds(apart: f64) -> (Array2<f32>, Mixture) {
         let (n, d, k) = (700, 40, 5);
         let noise = |i: usize| {

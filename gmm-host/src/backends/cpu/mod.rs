@@ -1,4 +1,5 @@
-//! The CPU backend: several threads, and SIMD instructions that are chosen at run time; float32 and float64.
+//! The CPU backend: several threads, and SIMD instructions that are chosen at run time; float32 and
+//! float64.
 mod engine;
 mod estep;
 pub(crate) mod isa;
@@ -19,21 +20,25 @@ use missing::MissingEngine;
 use rayon::ThreadPool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// If float32 samples with more elements than this are to be evaluated in float64, they are converted in pieces of this
-/// size, again for each evaluation, so that they do not take three times their memory.
+/// If float32 samples with more elements than this are to be evaluated in float64, they are
+/// converted in pieces of this size, again for each evaluation, so that they do not take three
+/// times their memory.
 const MAX_FLOAT64: usize = 1 << 27;
 
-/// The CPU backend: lays out the samples for the machine's SIMD registers once, in the type they came in, and evaluates them
-/// with all its threads, or with the calling thread alone if there is little to do.
+/// The CPU backend: lays out the samples for the machine's SIMD registers once, in the type they
+/// came in, and evaluates them with all its threads, or with the calling thread alone if there is
+/// little to do.
 ///
-/// float32 samples are evaluated in float32 around the centre of the data, with the constants and the sum over the samples in
-/// float64. Where float32's digits do not suffice, everything is computed in float64 ([`Evaluator::precision`]). The results
-/// do not depend on the number of threads.
+/// float32 samples are evaluated in float32 around the centre of the data, with the constants and
+/// the sum over the samples in float64. Where float32's digits do not suffice, everything is
+/// computed in float64 ([`Evaluator::precision`]). The results do not depend on the number of
+/// threads.
 ///
-/// Samples with [missing values](Samples::with_missing) are grouped by the columns in which they have values. Each group is
-/// evaluated as complete samples of these columns. With a `full` or `tied` covariance, an evaluation takes one
-/// factorisation for each group and component (one for each group where it is `tied`), so that groups of very few samples take
-/// most of the time where there are many.
+/// Samples with [missing values](Samples::with_missing) are grouped by the columns in which they
+/// have values. Each group is evaluated as complete samples of these columns. With a `full` or
+/// `tied` covariance, an evaluation takes one factorisation for each group and component (one for
+/// each group where it is `tied`), so that groups of very few samples take most of the time where
+/// there are many.
 #[derive(Debug)]
 pub struct CpuEvaluator<'a> {
     engine: AnyEngine<'a>,
@@ -66,9 +71,10 @@ impl<'a> Complete<'a> {
         Self::with_copies(samples, Copies::One, pool, isa)
     }
 
-    /// As [`new`](Self::new), for an engine that threads of rayon evaluate. Evaluators that share it ([`Evaluator::share`]) make each
-    /// its own copy of the samples with more digits: one copy for all takes a lock, under which such a thread could begin another
-    /// evaluation that waits for the same lock.
+    /// As [`new`](Self::new), for an engine that threads of rayon evaluate. Evaluators that share
+    /// it ([`Evaluator::share`]) make each its own copy of the samples with more digits: one copy
+    /// for all takes a lock, under which such a thread could begin another evaluation that waits
+    /// for the same lock.
     fn of_part(samples: Samples<'a>, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
         Self::with_copies(samples, Copies::Each, pool, isa)
     }
@@ -114,8 +120,8 @@ impl<'a> Complete<'a> {
 }
 
 impl<'a> CpuEvaluator<'a> {
-    /// Lays out a copy of the samples; evaluates with rayon's threads (as many as the machine has, or as
-    /// `RAYON_NUM_THREADS` says).
+    /// Lays out a copy of the samples; evaluates with rayon's threads (as many as the machine has,
+    /// or as `RAYON_NUM_THREADS` says).
     ///
     /// # Errors
     /// None at present.
@@ -131,7 +137,8 @@ impl<'a> CpuEvaluator<'a> {
         Self::with(samples, Some(n_threads), None)
     }
 
-    /// As [`new`](Self::new), with the code for the instruction set `kernel`, one of [`kernels`](Self::kernels).
+    /// As [`new`](Self::new), with the code for the instruction set `kernel`, one of
+    /// [`kernels`](Self::kernels).
     ///
     /// # Errors
     /// [`Error::Kernel`] for a name that is none of them.
@@ -139,7 +146,8 @@ impl<'a> CpuEvaluator<'a> {
         Self::with(samples, None, Some(kernel))
     }
 
-    /// As [`with_threads`](Self::with_threads) and [`with_kernel`](Self::with_kernel), each where it is given.
+    /// As [`with_threads`](Self::with_threads) and [`with_kernel`](Self::with_kernel), each where
+    /// it is given.
     pub(crate) fn with(samples: Samples<'a>, n_threads: Option<usize>, kernel: Option<&str>) -> Result<Self> {
         let isa = kernel.map_or_else(|| Ok(Isa::best()), find_isa)?;
         let pool = n_threads.map(start_threads).transpose()?;
@@ -209,8 +217,9 @@ impl<'a> Float64<'a> {
     }
 }
 
-/// Makes evaluators of samples in float64. With [`Copies::One`] all that it makes of the same samples share one copy of these; more
-/// than [`MAX_FLOAT64`] elements are converted in chunks, by each evaluator for itself.
+/// Makes evaluators of samples in float64. With [`Copies::One`] all that it makes of the same
+/// samples share one copy of these; more than [`MAX_FLOAT64`] elements are converted in chunks, by
+/// each evaluator for itself.
 fn open_float64<'a>(
     samples: Samples<'a>,
     deviations: Deviations,

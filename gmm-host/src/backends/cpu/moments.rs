@@ -1,20 +1,23 @@
 //! The E-step kernel: log-sum-exp and sufficient statistics from one read of the samples.
 //!
-//! Moments are taken around each component's current mean, so that nothing cancels, and summed in the element
-//! type over a few thousand samples at most; these sums are added up in float64.
+//! Moments are taken around each component's current mean, so that nothing cancels, and summed in
+//! the element type over a few thousand samples at most; these sums are added up in float64.
 //!
-//! - `diag`, `spherical`: Σ r·(x−c) and Σ r·(x−c)², of some features and a tile of some groups of samples at a time, so that
-//!   the sums stay in registers. Where all components lie near to the frame's zero, c is zero for all of them, which takes half the
-//!   operations, because the squares of the samples are then the same for all. With missing values these are sums over the samples that
-//!   have a value in the column, and Σ r over these is a third one.
-//! - `full`: the group's samples are turned into rows, and those whose responsibilities are not negligible wait in a queue of
-//!   their component until there are many: then Σ r·(x−c) and the lower triangle of Σ r·(x−c)(x−c)ᵀ are products of matrices.
-//!   So the sums, which are too large for a cache if D is, are read and written once for many samples. With few features, and all
-//!   components near to the frame's zero, the moments are instead formed as the diagonal ones are: the products of features
-//!   are then the same for all components.
-//! - `tied`: Σₖ r(x−cₖ)(x−cₖ)ᵀ of one sample is its scatter around the conditional mean c̄ = Σₖ r·cₖ plus that of the cₖ
-//!   around c̄, and the latter is ½ Σₖₗ rₖrₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (both without a difference of squares). So a sample takes one outer product of
-//!   D features and one of K responsibilities, instead of K of D features.
+//! - `diag`, `spherical`: Σ r·(x−c) and Σ r·(x−c)², of some features and a tile of some groups of
+//!   samples at a time, so that the sums stay in registers. Where all components lie near to the
+//!   frame's zero, c is zero for all of them, which takes half the operations, because the squares
+//!   of the samples are then the same for all. With missing values these are sums over the samples
+//!   that have a value in the column, and Σ r over these is a third one.
+//! - `full`: the group's samples are turned into rows, and those whose responsibilities are not
+//!   negligible wait in a queue of their component until there are many: then Σ r·(x−c) and the
+//!   lower triangle of Σ r·(x−c)(x−c)ᵀ are products of matrices. So the sums, which are too large
+//!   for a cache if D is, are read and written once for many samples. With few features, and all
+//!   components near to the frame's zero, the moments are instead formed as the diagonal ones are:
+//!   the products of features are then the same for all components.
+//! - `tied`: Σₖ r(x−cₖ)(x−cₖ)ᵀ of one sample is its scatter around the conditional mean c̄ = Σₖ
+//!   r·cₖ plus that of the cₖ around c̄, and the latter is ½ Σₖₗ rₖrₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (both without
+//!   a difference of squares). So a sample takes one outer product of D features and one of K
+//!   responsibilities, instead of K of D features.
 use super::isa::Isa;
 use super::kernel::{Buffer, Chunk, GROUP, Group, Product, Visitor, buffer, logarithms};
 use super::real::{Real, elements, elements_mut, lanes};
@@ -27,38 +30,45 @@ use std::ops::Range;
 const MAX_GROUP: usize = 16 * GROUP;
 /// Groups of a tile at most.
 const MAX_TILE: usize = 8;
-/// About how many registers a tile has at most of responsibilities, which stay in the first-level cache while the moments of some features
-/// after the others are formed, and of samples, which stay in the second-level cache.
+/// About how many registers a tile has at most of responsibilities, which stay in the first-level
+/// cache while the moments of some features after the others are formed, and of samples, which stay
+/// in the second-level cache.
 const TILE_SHARES: usize = 512;
 const TILE_SAMPLES: usize = 2048;
 /// Rows of a product of matrices that are formed together.
 const ROWS: usize = 4;
-/// Registers of a row that lie together in a queue: the columns of a product that are formed together.
+/// Registers of a row that lie together in a queue: the columns of a product that are formed
+/// together.
 const COLUMNS: usize = 2;
-/// The least and the most samples of a queue. The parts of the most that a block of a product needs fit into the first-level
-/// cache; there are fewer if the queues of all components had more than `QUEUE_ELEMENTS` elements.
+/// The least and the most samples of a queue. The parts of the most that a block of a product needs
+/// fit into the first-level cache; there are fewer if the queues of all components had more than
+/// `QUEUE_ELEMENTS` elements.
 const QUEUE: (usize, usize) = (16, 128);
 const QUEUE_ELEMENTS: usize = 1 << 21;
-/// The most features, and the most sums of all components, for which the products of features are formed for all components at once. With
-/// more features a sample takes fewer operations as a row of a queue; more sums than these leave the second-level cache.
+/// The most features, and the most sums of all components, for which the products of features are
+/// formed for all components at once. With more features a sample takes fewer operations as a row
+/// of a queue; more sums than these leave the second-level cache.
 const TRIANGLE_FEATURES: usize = 20;
 const TRIANGLE_SUMS: usize = 1 << 13;
 /// Samples whose moments are summed in the element type before they are added up in float64.
 pub(crate) const MAX_PENDING: usize = 4096;
 
-/// How the sums lie in memory: sums that are spread over the elements of registers, (`spread`, L), and behind them, in memory
-/// of their own, the rows of matrices, padded to whole registers: first the first moments, (K, `width`).
+/// How the sums lie in memory: sums that are spread over the elements of registers, (`spread`, L),
+/// and behind them, in memory of their own, the rows of matrices, padded to whole registers: first
+/// the first moments, (K, `width`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Layout {
     pub lanes: usize,
-    /// Number of spread sums: the counts (K,), then, without matrices, first (K, D) and second moments, (K, D) or lower triangles by
-    /// rows (K, D·(D+1)/2), and with missing values the counts of the observed values (K, D).
+    /// Number of spread sums: the counts (K,), then, without matrices, first (K, D) and second
+    /// moments, (K, D) or lower triangles by rows (K, D·(D+1)/2), and with missing values the
+    /// counts of the observed values (K, D).
     pub spread: usize,
     /// Length of a row of D features.
     pub width: usize,
     /// Length of a row of K responsibilities (`tied`).
     pub pair_width: usize,
-    /// Where the matrices' second moments begin, (K, D, width) or (D, width) with the number of rows rounded up.
+    /// Where the matrices' second moments begin, (K, D, width) or (D, width) with the number of
+    /// rows rounded up.
     pub second: usize,
     /// Rows of one component's second moments, rounded up.
     pub height: usize,
@@ -139,11 +149,14 @@ pub(crate) struct Sums<T> {
     spread_totals: Buffer<f64>,
     /// The totals of the matrices; none before something is moved there.
     totals: Option<Zeros<f64>>,
-    /// The samples of a group, as rows; without matrices, the responsibilities of a tile (K, `tile` groups).
+    /// The samples of a group, as rows; without matrices, the responsibilities of a tile (K, `tile`
+    /// groups).
     rows: Buffer<T>,
-    /// For each component, a bit for each of the tile's groups in which its responsibilities are not negligible.
+    /// For each component, a bit for each of the tile's groups in which its responsibilities are
+    /// not negligible.
     present: Vec<u32>,
-    /// The samples' deviations from the centre that wait, for each component: blocks of (`queue`, `COLUMNS` registers).
+    /// The samples' deviations from the centre that wait, for each component: blocks of (`queue`,
+    /// `COLUMNS` registers).
     waiting: Zeros<T>,
     /// Their responsibilities (K, `queue`).
     shares: Buffer<T>,
@@ -194,7 +207,8 @@ impl<T: Real> Sums<T> {
         }
     }
 
-    /// The sums of everything. What is left are zeros; `spare` is memory for them, of an earlier segment of the same shape.
+    /// The sums of everything. What is left are zeros; `spare` is memory for them, of an earlier
+    /// segment of the same shape.
     pub fn finish(&mut self, isa: Isa, spare: Option<SegmentSums<T>>) -> SegmentSums<T> {
         for c in 0..self.n_waiting.len() {
             isa.run(Drain { sums: &mut *self, c });
@@ -220,8 +234,9 @@ impl<T: Real> Sums<T> {
     }
 }
 
-/// The sums of a segment: of what is spread over registers, (`spread`,), and of the matrices, as the layout says, in two parts: what
-/// was moved into totals, and the latest sums. Moving these too would take as long as adding them to the sums of the other segments.
+/// The sums of a segment: of what is spread over registers, (`spread`,), and of the matrices, as
+/// the layout says, in two parts: what was moved into totals, and the latest sums. Moving these too
+/// would take as long as adding them to the sums of the other segments.
 #[derive(Debug)]
 pub(crate) struct SegmentSums<T> {
     pub spread: Vec<f64>,
@@ -267,14 +282,16 @@ impl<T: Real> WithSimd for Add<'_, T> {
     }
 }
 
-/// Totals in float64: of the sums that are spread over registers, (`spread`,), and of the matrices, as the layout says.
+/// Totals in float64: of the sums that are spread over registers, (`spread`,), and of the matrices,
+/// as the layout says.
 #[derive(Debug)]
 pub(crate) struct Totals {
     pub spread: Vec<f64>,
     pub matrices: Zeros<f64>,
 }
 
-/// The E-step over a chunk, whose sums are added to `sums`. The output is the total of log₂ p − offset.
+/// The E-step over a chunk, whose sums are added to `sums`. The output is the total of log₂ p −
+/// offset.
 pub(crate) struct EStep<'a, T> {
     pub chunk: Chunk<'a, T>,
     /// The weights of the chunk's samples, if they have any.
@@ -383,8 +400,9 @@ impl<T: Real, S: Simd> Visitor<T, S> for Moments<'_, T, S> {
 }
 
 impl<T: Real, S: Simd> Moments<'_, T, S> {
-    /// Puts the responsibilities of a group into the tile, whose moments are formed when it is full. A single register is a tile
-    /// of its own. `terms` and `share` are as [`responsibilities`] takes them.
+    /// Puts the responsibilities of a group into the tile, whose moments are formed when it is
+    /// full. A single register is a tile of its own. `terms` and `share` are as
+    /// [`responsibilities`] takes them.
     #[inline(always)]
     fn hold<const REGISTERS: usize>(
         &mut self,
@@ -426,7 +444,8 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
         self.moments_of_tile::<GROUP>(simd, x);
     }
 
-    /// The moments of the groups that the tile holds, whose samples are `x` (`held`·REGISTERS, D). Empties the tile.
+    /// The moments of the groups that the tile holds, whose samples are `x` (`held`·REGISTERS, D).
+    /// Empties the tile.
     #[inline(always)]
     fn moments_of_tile<const REGISTERS: usize>(&mut self, simd: S, x: &[T::Reg<S>]) {
         let groups = std::mem::take(&mut self.held);
@@ -543,7 +562,8 @@ impl<T: Real, S: Simd> Moments<'_, T, S> {
     }
 }
 
-/// The terms of one component times `share`, the samples' weights over the sums of their terms. Adds them up in `count`.
+/// The terms of one component times `share`, the samples' weights over the sums of their terms.
+/// Adds them up in `count`.
 #[inline(always)]
 fn responsibilities<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,
@@ -575,7 +595,8 @@ struct Tile<'a, T, const REGISTERS: usize> {
     x: &'a [T],
     /// The responsibilities (K, `tile` groups).
     shares: &'a [T],
-    /// For each component, a bit for each group in which its responsibilities are not negligible. All become zero.
+    /// For each component, a bit for each group in which its responsibilities are not negligible.
+    /// All become zero.
     present: &'a mut [u32],
     groups: usize,
     parameters: &'a DeviceParameters<T>,
@@ -615,7 +636,8 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
         let most = if S::REGISTER_COUNT >= 32 { 4 } else { 2 };
         let mut start = 0;
         while start < d {
-            // Steps of about the same width, because narrow ones do not hide the latency of the sums.
+            // Steps of about the same width, because narrow ones do not hide the latency of the
+            // sums.
             let width = (d - start).div_ceil((d - start).div_ceil(most));
             match width {
                 1 => self.add_features::<S, GAPS, 1>(simd, start),
@@ -627,7 +649,8 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
         }
     }
 
-    /// As [`add`](Self::add), around zero: the products of features are formed once for some components.
+    /// As [`add`](Self::add), around zero: the products of features are formed once for some
+    /// components.
     #[inline(always)]
     fn add_around_zero<S: Simd>(&mut self, simd: S) {
         let d = self.parameters.n_features;
@@ -642,7 +665,8 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
         }
     }
 
-    /// The sums of the products with the first `length` features, some at a time, so that their sums stay in registers.
+    /// The sums of the products with the first `length` features, some at a time, so that their
+    /// sums stay in registers.
     #[inline(always)]
     fn add_row<S: Simd>(&mut self, simd: S, products: Products, length: usize) {
         let most = if S::REGISTER_COUNT >= 32 { 3 } else { 2 };
@@ -658,7 +682,8 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
         }
     }
 
-    /// As [`add_products`](Self::add_products), of all components: as many together as registers have room for their sums.
+    /// As [`add_products`](Self::add_products), of all components: as many together as registers
+    /// have room for their sums.
     #[inline(always)]
     fn add_products_of_all<S: Simd, const WIDTH: usize>(&mut self, simd: S, products: Products, start: usize) {
         let k = self.parameters.n_components;
@@ -735,7 +760,8 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
         }
     }
 
-    /// The moments of the features from `start` on, of all components; with missing values also the counts of what is observed.
+    /// The moments of the features from `start` on, of all components; with missing values also the
+    /// counts of what is observed.
     #[inline(always)]
     fn add_features<S: Simd, const GAPS: bool, const WIDTH: usize>(&mut self, simd: S, start: usize) {
         let (k, d) = (self.parameters.n_components, self.parameters.n_features);
@@ -749,8 +775,8 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
                 continue;
             }
             let at = c * d + start;
-            // The sums of registers in turn, because one sum alone waits for each addition; with missing values there are three
-            // sums of each feature, and no registers left for more.
+            // The sums of registers in turn, because one sum alone waits for each addition; with
+            // missing values there are three sums of each feature, and no registers left for more.
             let parts = if GAPS { 1 } else { 2 };
             let zero = [T::splat(simd, T::from_f64(0.0)); WIDTH];
             let (mut centre, mut a, mut b, mut n) = (zero, [zero; 2], [zero; 2], zero);
@@ -771,7 +797,8 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
                 for g in 0..REGISTERS {
                     let row = &x[g * d + start..][..WIDTH];
                     for w in 0..WIDTH {
-                        // A difference, which takes other units of the processor than the products: these are what there is most of.
+                        // A difference, which takes other units of the processor than the products:
+                        // these are what there is most of.
                         let mut deviation = T::sub(simd, row[w], centre[w]);
                         let mut share = shares[g];
                         if GAPS {
@@ -798,7 +825,8 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
     }
 }
 
-/// Writes the first `n` samples of a group (REGISTERS, D) as rows (n, `width`). The padding of the rows stays zero.
+/// Writes the first `n` samples of a group (REGISTERS, D) as rows (n, `width`). The padding of the
+/// rows stays zero.
 #[inline(always)]
 fn transpose<T: Real, S: Simd>(x: &[T::Reg<S>], n: usize, d: usize, width: usize, out: &mut [T::Reg<S>]) {
     let lanes = lanes::<T, S>();
@@ -814,7 +842,8 @@ fn transpose<T: Real, S: Simd>(x: &[T::Reg<S>], n: usize, d: usize, width: usize
     }
 }
 
-/// The indices of those of the first `n` samples whose responsibilities are not negligible, and their number.
+/// The indices of those of the first `n` samples whose responsibilities are not negligible, and
+/// their number.
 #[inline(always)]
 fn choose<T: Real, S: Simd>(r: &[T::Reg<S>], n: usize) -> ([u8; MAX_GROUP], usize) {
     let (mut chosen, mut m) = ([0; MAX_GROUP], 0);
@@ -892,7 +921,8 @@ impl<T: Real> WithSimd for Drain<'_, T> {
             Flush { sums: &mut sums[first.clone()], totals: &mut totals[first] }.with_simd(simd);
             let rows = sums[second.clone()].chunks_exact_mut(layout.width);
             for (i, (sums, totals)) in rows.zip(totals[second].chunks_exact_mut(layout.width)).enumerate() {
-                // Nothing was added behind the registers that a block of rows has on and left of the diagonal.
+                // Nothing was added behind the registers that a block of rows has on and left of
+                // the diagonal.
                 let end = (i / ROWS * ROWS + ROWS).next_multiple_of(lanes).min(layout.width);
                 Flush { sums: &mut sums[..end], totals: &mut totals[..end] }.with_simd(simd);
             }
@@ -900,8 +930,8 @@ impl<T: Real> WithSimd for Drain<'_, T> {
     }
 }
 
-/// Adds uᵀ·v to `sum` (D, `registers`), where u and v are (n, `registers`). Only the entries on and left of the diagonal are
-/// complete.
+/// Adds uᵀ·v to `sum` (D, `registers`), where u and v are (n, `registers`). Only the entries on and
+/// left of the diagonal are complete.
 #[inline(always)]
 fn add_product<T: Real, S: Simd>(
     simd: S,
@@ -925,9 +955,10 @@ fn add_product<T: Real, S: Simd>(
     }
 }
 
-/// Adds a block of uᵀ·v, of `ROWS` rows and `WIDTH` registers, to the beginnings of the rows of `sum`, which are `registers` apart.
-/// The factors come with the number of registers of their rows, and with the first element of u's and the first register of v's
-/// that the block takes. `PARTS` samples are added side by side, so that enough sums hide the latency of the multiply-adds.
+/// Adds a block of uᵀ·v, of `ROWS` rows and `WIDTH` registers, to the beginnings of the rows of
+/// `sum`, which are `registers` apart. The factors come with the number of registers of their rows,
+/// and with the first element of u's and the first register of v's that the block takes. `PARTS`
+/// samples are added side by side, so that enough sums hide the latency of the multiply-adds.
 #[inline(always)]
 fn add_block<T: Real, S: Simd, const WIDTH: usize, const PARTS: usize>(
     simd: S,

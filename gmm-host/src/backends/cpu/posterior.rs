@@ -1,4 +1,5 @@
-//! Labels and responsibilities: the terms of the log-sum-exp, compared with each other or divided by their sum.
+//! Labels and responsibilities: the terms of the log-sum-exp, compared with each other or divided
+//! by their sum.
 use super::kernel::{Chunk, GROUP, Group, Visitor, is_unreachable};
 use super::real::{Real, elements, lanes};
 use pulp::{Simd, WithSimd};
@@ -6,15 +7,15 @@ use pulp::{Simd, WithSimd};
 /// The most samples that a group can have: float32 in registers of 512 bits.
 const WIDEST: usize = GROUP * 16;
 
-/// The component with the largest term of each sample of a chunk, the first of equals, into `out` (n,); 0 for a sample that is
-/// infinitely far from every component.
+/// The component with the largest term of each sample of a chunk, the first of equals, into `out`
+/// (n,); 0 for a sample that is infinitely far from every component.
 pub(super) struct Labels<'a, T> {
     pub chunk: Chunk<'a, T>,
     pub out: &'a mut [usize],
 }
 
-/// The responsibilities of a chunk's samples, into `out` (n, K): each row is divided by its sum in float64. NaN for a sample that
-/// is infinitely far from every component.
+/// The responsibilities of a chunk's samples, into `out` (n, K): each row is divided by its sum in
+/// float64. NaN for a sample that is infinitely far from every component.
 pub(super) struct Responsibilities<'a, T> {
     pub chunk: Chunk<'a, T>,
     pub out: &'a mut [f64],

@@ -5,18 +5,21 @@ use std::any::TypeId;
 
 /// An element type of the CPU kernels.
 ///
-/// All functions on registers are inlined into the caller, which is compiled for the instruction set of `S`. A closure
-/// in between would be compiled without it: loops and traits take their place.
+/// All functions on registers are inlined into the caller, which is compiled for the instruction
+/// set of `S`. A closure in between would be compiled without it: loops and traits take their
+/// place.
 pub(crate) trait Real: Float + bytemuck::Pod {
     /// A register of as many elements as `S` holds.
     type Reg<S: Simd>: bytemuck::Pod + Send + Sync;
     /// Some of the elements of a register.
     type Mask<S: Simd>: Copy;
 
-    /// If the sum of a sample is below this, it is formed again with the maximum taken out. This is far above the smallest
-    /// normal number, below which terms lose digits or vanish, and far below the sums of samples near a component.
+    /// If the sum of a sample is below this, it is formed again with the maximum taken out. This is
+    /// far above the smallest normal number, below which terms lose digits or vanish, and far below
+    /// the sums of samples near a component.
     const FAR: Self;
-    /// A responsibility below this is left out of the sums: 10⁶ of them are less than the rounding error of one count.
+    /// A responsibility below this is left out of the sums: 10⁶ of them are less than the rounding
+    /// error of one count.
     const NEGLIGIBLE: Self;
     /// The value of the exponent field of 1.0.
     const BIAS: u64;
@@ -49,11 +52,13 @@ pub(crate) trait Real: Float + bytemuck::Pod {
     /// Whether any element is above `limit`.
     fn any_above<S: Simd>(simd: S, a: Self::Reg<S>, limit: Self) -> bool;
 
-    /// 2^x to about one unit in the last place, without a bias, for x ≤ 100; 0 from the smallest normal exponent
-    /// minus one downwards, and between these two an error of at most the smallest normal number.
+    /// 2^x to about one unit in the last place, without a bias, for x ≤ 100; 0 from the smallest
+    /// normal exponent minus one downwards, and between these two an error of at most the smallest
+    /// normal number.
     fn exp2<S: Simd>(simd: S, x: Self::Reg<S>) -> Self::Reg<S>;
 
-    /// Splits positive normal numbers: returns the mantissas in [1, 2) and `counters` plus the exponent fields.
+    /// Splits positive normal numbers: returns the mantissas in [1, 2) and `counters` plus the
+    /// exponent fields.
     fn split<S: Simd>(simd: S, a: Self::Reg<S>, counters: S::u32s) -> (Self::Reg<S>, S::u32s);
 
     /// A slice as registers; its length is a multiple of the number of elements in a register.
@@ -67,8 +72,8 @@ pub(crate) const fn lanes<T: Real, S: Simd>() -> usize {
     size_of::<T::Reg<S>>() / size_of::<T>()
 }
 
-/// Whether `S` has an instruction that multiplies and adds. Without one, pulp calls a function of the C library for each
-/// element, which takes tens of times as long as a product and a sum.
+/// Whether `S` has an instruction that multiplies and adds. Without one, pulp calls a function of
+/// the C library for each element, which takes tens of times as long as a product and a sum.
 #[inline(always)]
 pub(crate) fn fuses<S: Simd>() -> bool {
     let target = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
@@ -152,9 +157,10 @@ macro_rules! register_operations {
     };
 }
 
-/// Coefficients of f¹, f², … in 2^f = 1 + … on [−½, ½]: minimax in relative error (10⁻⁸ for float32, 4·10⁻¹⁷ for
-/// float64, both below the rounding), each coefficient rounded to the type before the next ones were fitted; the last
-/// one of float32 then raised so that the mean error vanishes.
+/// Coefficients of f¹, f², … in 2^f = 1 + … on [−½, ½]: minimax in relative error (10⁻⁸ for
+/// float32, 4·10⁻¹⁷ for float64, both below the rounding), each coefficient rounded to the type
+/// before the next ones were fitted; the last one of float32 then raised so that the mean error
+/// vanishes.
 const EXP2_F32: [f32; 6] = [0.69314724, 0.24022655, 0.055502728, 0.009617064, 0.001341817, 0.00015863];
 const EXP2_F64: [f64; 11] = [
     0.6931471805599457,
@@ -296,8 +302,8 @@ impl Real for f64 {
         let integer = simd.sub_f64s(simd.add_f64s(x, magic), magic);
         let f = simd.sub_f64s(x, integer);
         let p = horner(simd, &EXP2_F64, f);
-        // pulp shifts 32-bit lanes only. 2¹³ + 2¹² + r holds r from bit 39 on and nothing below; 13 places up it is in the
-        // exponent field, and the bits of 2¹³ and 2¹² have left the word.
+        // pulp shifts 32-bit lanes only. 2¹³ + 2¹² + r holds r from bit 39 on and nothing below; 13
+        // places up it is in the exponent field, and the bits of 2¹³ and 2¹² have left the word.
         let shifted: S::u32s = bytemuck::cast(simd.add_f64s(integer, simd.splat_f64s(12_288.0)));
         let exponent: S::u64s = bytemuck::cast(simd.wrapping_dyn_shl_u32s(shifted, simd.splat_u32s(13)));
         simd.transmute_f64s_u64s(simd.add_u64s(simd.transmute_u64s_f64s(p), exponent))
@@ -350,9 +356,9 @@ mod tests {
     #[test]
     fn exp2_f32_is_accurate_and_without_bias() {
         for isa in Isa::available() {
-            // About one unit in the last place: 2⁻²³ = 1.19e-7.
-            // A bias of 2e-10 is 2e-4 in the total over 10⁶ samples; the mean of 2²⁰ random roundings of 4e-8 is
-            // 4e-11, so that what is left is the polynomial's.
+            // About one unit in the last place: 2⁻²³ = 1.19e-7. A bias of 2e-10 is 2e-4 in the
+            // total over 10⁶ samples; the mean of 2²⁰ random roundings of 4e-8 is 4e-11, so that
+            // what is left is the polynomial's.
             for (low, high) in [(-126.0, 0.0), (-30.0, 0.0), (-2.0, 0.0), (-0.5, 0.5)] {
                 let (worst, mean) = errors_f32(isa, low, high);
                 println!("{} [{low}, {high}): worst {worst:e}, mean {mean:e}", isa.name());

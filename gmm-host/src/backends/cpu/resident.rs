@@ -13,8 +13,9 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Samples in their [`Frame`], as an array (⌈N/L⌉, D, L), where L is the number of elements in a register: a register holds
-/// one feature of L samples. The last block is filled up with copies of the last sample. A missing value is NaN.
+/// Samples in their [`Frame`], as an array (⌈N/L⌉, D, L), where L is the number of elements in a
+/// register: a register holds one feature of L samples. The last block is filled up with copies of
+/// the last sample. A missing value is NaN.
 #[derive(Debug)]
 pub(crate) struct Resident<T> {
     pub frame: Frame,
@@ -22,14 +23,16 @@ pub(crate) struct Resident<T> {
     pub d: usize,
     /// L.
     pub lanes: usize,
-    /// The number of samples whose sums are formed in one piece. It depends on D alone, so that results do not depend on the
-    /// threads; it is a multiple of every L; and the samples of a chunk fit into the second-level cache, or nearly so.
+    /// The number of samples whose sums are formed in one piece. It depends on D alone, so that
+    /// results do not depend on the threads; it is a multiple of every L; and the samples of a
+    /// chunk fit into the second-level cache, or nearly so.
     pub chunk: usize,
     x: Zeros<T>,
 }
 
-/// A chunk has about this many elements: under matrices of many features, whose components are far apart, the samples of one component then fill
-/// whole registers (ten iterations of K = 16, D = 200: 0.71 s with a quarter of it).
+/// A chunk has about this many elements: under matrices of many features, whose components are far
+/// apart, the samples of one component then fill whole registers (ten iterations of K = 16,
+/// D = 200: 0.71 s with a quarter of it).
 const CHUNK_ELEMENTS: usize = 1 << 18;
 /// Chunks are multiples of this many samples: sixteen registers of the widest kind.
 const CHUNK_UNIT: usize = 256;
@@ -87,7 +90,8 @@ impl<T: Real> Resident<T> {
     }
 }
 
-/// Lays out `rows` (n, D) in the registers `out` (⌈n/L⌉, D, L), of which the last is filled up with copies of the last row.
+/// Lays out `rows` (n, D) in the registers `out` (⌈n/L⌉, D, L), of which the last is filled up with
+/// copies of the last row.
 struct LayOut<'a, V, T> {
     rows: &'a [V],
     frame: &'a Frame,
@@ -121,8 +125,9 @@ impl<V: Float, T: Real> WithSimd for LayOut<'_, V, T> {
     }
 }
 
-/// Elements in memory pages of their own, zero at first. The pages go back to the system when this is dropped; blocks of this
-/// size in the heap, coming and going with the chunks of a large data set, would leave holes that no later block fits into.
+/// Elements in memory pages of their own, zero at first. The pages go back to the system when this
+/// is dropped; blocks of this size in the heap, coming and going with the chunks of a large data
+/// set, would leave holes that no later block fits into.
 #[derive(Debug)]
 pub(crate) struct Pages<T> {
     map: MmapMut,
@@ -135,8 +140,9 @@ impl<T: Real> Pages<T> {
         let layout = Layout::array::<T>(length).unwrap_or(Layout::new::<T>());
         match MmapMut::map_anon(length.saturating_mul(size_of::<T>())) {
             Ok(map) => {
-                // Passes over samples in small pages spend half of their time on page tables, in a virtual machine. A system
-                // without large pages gives small ones, so that the outcome does not matter.
+                // Passes over samples in small pages spend half of their time on page tables, in a
+                // virtual machine. A system without large pages gives small ones, so that the
+                // outcome does not matter.
                 #[cfg(target_os = "linux")]
                 let _ = map.advise(memmap2::Advice::HugePage);
                 Self { map, element: PhantomData }
@@ -147,8 +153,8 @@ impl<T: Real> Pages<T> {
     }
 }
 
-/// Zeros at first, in pages of their own if there are many: pages of the heap that come and go cost more than what is done with
-/// them.
+/// Zeros at first, in pages of their own if there are many: pages of the heap that come and go cost
+/// more than what is done with them.
 #[derive(Debug)]
 pub(crate) enum Zeros<T> {
     Heap(Buffer<T>),

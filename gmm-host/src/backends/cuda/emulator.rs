@@ -1,9 +1,11 @@
-//! The code of every kernel, executed on the host (`gmm_kernels::simt::emulator`) and compared with the float64 reference.
+//! The code of every kernel, executed on the host (`gmm_kernels::simt::emulator`) and compared with
+//! the float64 reference.
 //!
-//! Tolerances: with f32's unit u = 2⁻²⁴, a sample's exponent q = seed − Σ t² collects about 2·D roundings of |t|·|m|·u,
-//! where t = s·x + m cancels from numbers of size |m|. They are random, so that they grow with √D for a sample and with
-//! √N over samples; as bounds serve e = 2·√(D + 4)·u·max(|log p|, 1)·max|m| for a sample and Σe/√N + max e for a total.
-//! One sample left out or counted twice of up to 1000 is 10⁻³·Σ|log p| away, a hundred times that or more.
+//! Tolerances: with f32's unit u = 2⁻²⁴, a sample's exponent q = seed − Σ t² collects about 2·D
+//! roundings of |t|·|m|·u, where t = s·x + m cancels from numbers of size |m|. They are random, so
+//! that they grow with √D for a sample and with √N over samples; as bounds serve e = 2·√(D +
+//! 4)·u·max(|log p|, 1)·max|m| for a sample and Σe/√N + max e for a total. One sample left out or
+//! counted twice of up to 1000 is 10⁻³·Σ|log p| away, a hundred times that or more.
 mod arrays;
 mod estep;
 mod fused64;
@@ -27,7 +29,8 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-/// What the padding behind the last sample holds: finite, and far from everything, so that it shows if counted.
+/// What the padding behind the last sample holds: finite, and far from everything, so that it shows
+/// if counted.
 const PADDING: f32 = 7e3;
 
 /// All features of a sample that is far from every component.
@@ -109,7 +112,8 @@ impl Problem {
         data::Columns { x, stride, n: self.n as u64, cached_quads: self.n as u32 / 8 }
     }
 
-    /// Runs a launch twice with outputs full of NaN, and checks that both give the same bits and leave the blocks' sums unwritten.
+    /// Runs a launch twice with outputs full of NaN, and checks that both give the same bits and
+    /// leave the blocks' sums unwritten.
     fn total<A: Copy>(
         &self,
         (grid, block, shared): (u32, u32, usize),

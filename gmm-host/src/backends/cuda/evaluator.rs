@@ -10,14 +10,16 @@ use crate::backends::device_parameters::Deviations;
 use crate::backends::enough_digits::EnoughDigits;
 use crate::{Evaluator, Mixture, Result, Samples};
 
-/// The CUDA backend: the samples are centred in float64 and laid out on the device once, and evaluated in the precision
-/// they came in. Constants and the sum over the samples are formed in float64.
+/// The CUDA backend: the samples are centred in float64 and laid out on the device once, and
+/// evaluated in the precision they came in. Constants and the sum over the samples are formed in
+/// float64.
 ///
-/// Samples that do not fit into the device's memory stay on the host in that layout and pass through the device chunk by
-/// chunk.
+/// Samples that do not fit into the device's memory stay on the host in that layout and pass
+/// through the device chunk by chunk.
 ///
-/// In [`Evaluator::log_likelihood_batch`], the same sets in the same order give the same bits. A set's total may differ by rounding with the
-/// first of them, to which those near to it are compared, unless [`Evaluator::fix_batch_reference`] has been called; and it may differ from
+/// In [`Evaluator::log_likelihood_batch`], the same sets in the same order give the same bits. A
+/// set's total may differ by rounding with the first of them, to which those near to it are
+/// compared, unless [`Evaluator::fix_batch_reference`] has been called; and it may differ from
 /// [`Evaluator::log_likelihood`]'s.
 #[derive(Debug)]
 pub struct CudaEvaluator<'a> {
@@ -94,12 +96,14 @@ impl<'a> Complete<'a> {
 }
 
 impl CudaEvaluator<'static> {
-    /// Makes the kernels' columns of an array that is in the memory of a GPU, on this GPU: the samples do not pass through the
-    /// host. Results are those of [`new`](Self::new) for the same samples, to the bit.
+    /// Makes the kernels' columns of an array that is in the memory of a GPU, on this GPU: the
+    /// samples do not pass through the host. Results are those of [`new`](Self::new) for the same
+    /// samples, to the bit.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`Error::NonFiniteSample`](crate::Error::NonFiniteSample), also for missing values;
-    /// [`Error::Unsupported`](crate::Error::Unsupported) where the columns need more memory than there is beside the array.
+    /// As [`new`](Self::new); [`Error::NonFiniteSample`](crate::Error::NonFiniteSample), also for
+    /// missing values; [`Error::Unsupported`](crate::Error::Unsupported) where the columns need
+    /// more memory than there is beside the array.
     pub fn from_device_array(array: DeviceArray, options: &CudaOptions) -> Result<Self> {
         Ok(Self { engine: AnyEngine::Complete(Complete::new(Source::Device(array), options)?) })
     }
@@ -108,17 +112,20 @@ impl CudaEvaluator<'static> {
 impl<'a> CudaEvaluator<'a> {
     /// Takes a copy of the samples and their weights to the device of this number (counted from 0).
     ///
-    /// float64 samples are evaluated in float64, and all else in float32 where its digits suffice ([`Evaluator::precision`]);
-    /// so are float64 samples for which [`CudaOptions::kernel`] asks for a kernel. For a mixture that needs float64, a second
-    /// copy of the samples in float64 is taken to the device when it is first needed.
+    /// float64 samples are evaluated in float64, and all else in float32 where its digits suffice
+    /// ([`Evaluator::precision`]); so are float64 samples for which [`CudaOptions::kernel`] asks
+    /// for a kernel. For a mixture that needs float64, a second copy of the samples in float64 is
+    /// taken to the device when it is first needed.
     ///
-    /// Samples with missing values are taken to the device for the first evaluation: for diagonal and spherical covariances as they are,
-    /// for others in the order of their patterns of missing values.
+    /// Samples with missing values are taken to the device for the first evaluation: for diagonal
+    /// and spherical covariances as they are, for others in the order of their patterns of missing
+    /// values.
     ///
     /// # Errors
-    /// [`Error::NoCudaDevice`](crate::Error::NoCudaDevice); [`Error::Kernel`](crate::Error::Kernel) for a kernel of an unknown
-    /// name; [`Error::Unsupported`](crate::Error::Unsupported) for a memory limit too small for any chunk, and from an evaluation under
-    /// full or tied covariances, where samples with missing values do not all fit into the device's memory;
+    /// [`Error::NoCudaDevice`](crate::Error::NoCudaDevice); [`Error::Kernel`](crate::Error::Kernel)
+    /// for a kernel of an unknown name; [`Error::Unsupported`](crate::Error::Unsupported) for a
+    /// memory limit too small for any chunk, and from an evaluation under full or tied covariances,
+    /// where samples with missing values do not all fit into the device's memory;
     /// [`Error::Cuda`](crate::Error::Cuda) for a failure of the driver.
     pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
         let engine = match samples.missing() {
@@ -144,8 +151,9 @@ impl<'a> CudaEvaluator<'a> {
         }
     }
 
-    /// Seconds of a launch of the kernels that evaluate `mixture`'s log-likelihood, by the device's clock, over `repeats`
-    /// launches back to back. Samples that are not resident count as one chunk.
+    /// Seconds of a launch of the kernels that evaluate `mixture`'s log-likelihood, by the device's
+    /// clock, over `repeats` launches back to back. Samples that are not resident count as one
+    /// chunk.
     ///
     /// # Errors
     /// As [`Evaluator::log_likelihood`].

@@ -33,10 +33,12 @@ use std::path::PathBuf;
 use std::slice;
 use std::sync::Arc;
 
-/// Fewest parameter sets for which their nearness to each other is used, unless the user asks for it.
+/// Fewest parameter sets for which their nearness to each other is used, unless the user asks for
+/// it.
 const FEWEST_NEAR_SETS: usize = 16;
-/// Threads that prepare batches for one device. An ensemble of 430 walkers (D = 13, K = 8) on a machine with an H200 and 16 cores, an evaluation,
-/// with 1, 4 and 6 threads (2026-11-24): N = 10⁶ 9.3, 6.4 and 6.4 µs; N = 10⁵ 6.0, 3.2 and 2.7 µs.
+/// Threads that prepare batches for one device. An ensemble of 430 walkers (D = 13, K = 8) on a
+/// machine with an H200 and 16 cores, an evaluation, with 1, 4 and 6 threads (2026-11-24): N = 10⁶
+/// 9.3, 6.4 and 6.4 µs; N = 10⁵ 6.0, 3.2 and 2.7 µs.
 const USEFUL_SHARES: usize = 6;
 /// Samples whose scores are on the device at once.
 const SCORES: usize = 1 << 22;
@@ -56,7 +58,8 @@ pub(super) struct Float32<'a> {
     metropolis: Option<Metropolis>,
     /// The mixture to which the parameter sets of batches are compared.
     batch_reference: Option<Arc<Mixture>>,
-    /// Whether the latest batch had sets that were not near. Then the next is asked first: its sums could be in vain.
+    /// Whether the latest batch had sets that were not near. Then the next is asked first: its sums
+    /// could be in vain.
     had_far_sets: bool,
     latest: Option<Latest>,
 }
@@ -157,7 +160,8 @@ impl<'a> Float32<'a> {
         self.requested.filter(|requested| requested.family().is_some_and(has))
     }
 
-    /// How these parameters are to be evaluated: decided once for each task. `near`: to be compared to this reference.
+    /// How these parameters are to be evaluated: decided once for each task. `near`: to be compared
+    /// to this reference.
     fn plan(&mut self, task: &Task, sets: &[DeviceParameters<f32>], near: Option<NearSets<'_>>) -> Result<Planned> {
         let planned = match self.plans.get(task) {
             Some(planned) => *planned,
@@ -233,13 +237,15 @@ impl<'a> Float32<'a> {
         of.map(|(log2, set)| self.total(plan, log2, set.offset)).collect()
     }
 
-    /// A total as a natural logarithm, from a plan's sum of all samples and the constant of the set.
+    /// A total as a natural logarithm, from a plan's sum of all samples and the constant of the
+    /// set.
     fn total(&self, plan: &Plan, log2: f64, offset: f64) -> Result<f64> {
         let bias = if plan.variant.family.has_exp2_bias() { exp2_bias(self.data.gpu())? } else { 0.0 };
         Ok(layout::total(self.data.weight_scale() * log2, self.data.total_weight(), offset, bias))
     }
 
-    /// The totals of those sets that are near to the reference, by kernels that compare them to it; None for the others.
+    /// The totals of those sets that are near to the reference, by kernels that compare them to it;
+    /// None for the others.
     fn near_totals(&mut self, task: &Task, near: NearSets<'_>) -> Result<Vec<Option<f64>>> {
         let sets = near.sets;
         let none = vec![None; sets.len()];
@@ -315,7 +321,8 @@ impl<'a> Float32<'a> {
         families.iter().any(|family| family.compares_sets() && family.problem(task, limits).is_none())
     }
 
-    /// Writes the totals of sets that are all of one task: of those near to the reference by kernels that compare them to it.
+    /// Writes the totals of sets that are all of one task: of those near to the reference by
+    /// kernels that compare them to it.
     fn batch(&mut self, task: &Task, sets: &[Mixture], totals: &mut [f64]) -> Result<()> {
         let fixed = self.batch_reference.clone();
         let requested = self.requested.and_then(Requested::family);
@@ -480,8 +487,9 @@ impl Evaluator for Float32<'_> {
         }
     }
 
-    /// The same sets in the same order give the same bits. Without a fixed reference, a set's total may differ by rounding with the first of them,
-    /// to which those near to it are compared; and it may differ from [`Self::log_likelihood`]'s.
+    /// The same sets in the same order give the same bits. Without a fixed reference, a set's total
+    /// may differ by rounding with the first of them, to which those near to it are compared; and
+    /// it may differ from [`Self::log_likelihood`]'s.
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
         mixtures.iter().try_for_each(|mixture| check_features(mixture, self.data.d()))?;
         self.data.gpu().enter()?;
@@ -531,8 +539,8 @@ impl Evaluator for Float32<'_> {
         }
     }
 
-    /// The device makes the steps for up to 8 components, 16 features, and resident samples without weights and missing values, if
-    /// no other kernel is asked for.
+    /// The device makes the steps for up to 8 components, 16 features, and resident samples without
+    /// weights and missing values, if no other kernel is asked for.
     fn metropolis(
         &mut self,
         target: &MetropolisTarget,

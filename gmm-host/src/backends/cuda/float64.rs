@@ -1,4 +1,5 @@
-//! The CUDA backend in float64: the E-step by `fused64` where it can, all else by the general kernels.
+//! The CUDA backend in float64: the E-step by `fused64` where it can, all else by the general
+//! kernels.
 use super::device::samples::DeviceSamples;
 use super::estep::fused64::Fused64;
 use super::general::{self, General};

@@ -1,4 +1,5 @@
-//! The CUDA backend. The driver is looked for at run time, so that a program with this backend also starts without one.
+//! The CUDA backend. The driver is looked for at run time, so that a program with this backend also
+//! starts without one.
 //!
 //! | folder | for | kernels |
 //! |---|---|---|
@@ -13,8 +14,8 @@
 //! | `missing/` | samples with missing values | those of `likelihood`, `estep` and `general` named `observed` |
 //! | `pairwise/` | inner products and the Gaussian kernel | `gmm_kernels::pairwise` |
 //!
-//! `evaluator.rs` is what other modules use; behind it `float32.rs` or `float64.rs` evaluates, depending on the type of the
-//! samples.
+//! `evaluator.rs` is what other modules use; behind it `float32.rs` or `float64.rs` evaluates,
+//! depending on the type of the samples.
 mod arrays;
 mod device;
 #[cfg(test)]

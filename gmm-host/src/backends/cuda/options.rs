@@ -14,16 +14,19 @@ pub fn cuda_kernel_names() -> Vec<String> {
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CudaOptions {
-    /// The kernel to use, one of [`cuda_kernel_names`], in the shape that is fastest by measured time; or a kernel and
-    /// its shape, as [`Evaluator::describe`](crate::Evaluator::describe) prints them, which gives the same bits in every run on
-    /// the same device. By default both are chosen by measured time. An operation that the kernel does not have uses another
-    /// one. All but `general` compute in float32, also from float64 samples.
+    /// The kernel to use, one of [`cuda_kernel_names`], in the shape that is fastest by measured
+    /// time; or a kernel and its shape, as [`Evaluator::describe`](crate::Evaluator::describe)
+    /// prints them, which gives the same bits in every run on the same device. By default both are
+    /// chosen by measured time. An operation that the kernel does not have uses another one. All
+    /// but `general` compute in float32, also from float64 samples.
     pub kernel: Option<String>,
-    /// Most bytes of the device's memory to be used for samples; by default nearly all that is free. Samples that need
-    /// more stay on the host and are sent in chunks, for each evaluation anew.
+    /// Most bytes of the device's memory to be used for samples; by default nearly all that is
+    /// free. Samples that need more stay on the host and are sent in chunks, for each evaluation
+    /// anew.
     pub memory_limit: Option<usize>,
-    /// The file in which choices by measured time are remembered from process to process (JSON). Without one they last as
-    /// long as the process. A file that cannot be read or written counts as empty.
+    /// The file in which choices by measured time are remembered from process to process (JSON).
+    /// Without one they last as long as the process. A file that cannot be read or written counts
+    /// as empty.
     pub tuning_file: Option<PathBuf>,
 }
 
@@ -52,7 +55,8 @@ impl CudaOptions {
 pub(super) enum Requested {
     Family(Family),
     Variant(Variant),
-    /// The kernel of [`Evaluator::metropolis`](crate::Evaluator::metropolis), which has no other operation.
+    /// The kernel of [`Evaluator::metropolis`](crate::Evaluator::metropolis), which has no other
+    /// operation.
     Metropolis(Option<Shape>),
 }
 

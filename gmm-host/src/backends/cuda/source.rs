@@ -5,7 +5,8 @@ use crate::backends::device_parameters::Deviations;
 use crate::{Result, Rows, Samples, View};
 use ndarray::ArrayView1;
 
-/// The samples as they were given: an evaluator takes them to the device, and looks here for some of them.
+/// The samples as they were given: an evaluator takes them to the device, and looks here for some
+/// of them.
 #[derive(Debug, Clone)]
 pub(super) enum Source<'a> {
     /// On the host, for the GPU of a number.

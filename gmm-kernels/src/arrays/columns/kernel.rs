@@ -15,10 +15,12 @@ unsafe fn body<S: Float, T: Float>(args: &ColumnsArgs<S, T>) {
             let j = first + c as u64;
             if j < array.d {
                 let mut v = T::ZERO;
-                // SAFETY: an element of the array, a number for each column, and a place of the column.
+                // SAFETY: an element of the array, a number for each column, and a place of the
+                // column.
                 unsafe {
                     if i < array.n {
-                        let (shift, scale) = (f64::load(args.shift.add(j as usize)), f64::load(args.scale.add(j as usize)));
+                        let (shift, scale) =
+                            (f64::load(args.shift.add(j as usize)), f64::load(args.scale.add(j as usize)));
                         v = T::narrow((S::load(array.at(i, j)).wide() - shift) * scale);
                     }
                     store(args.columns.wrapping_add((j * args.stride + i) as usize), v);

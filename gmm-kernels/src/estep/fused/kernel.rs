@@ -1,8 +1,8 @@
 //! The code of the `fused` kernels.
 //!
-//! The arrays of a lane stay in registers only if the compiler knows every index into them. So the loops over them are
-//! `while` loops with constant bounds, which it unrolls fully (the LLVM 7 of rust-cuda does not unroll `for` loops), and no
-//! element is chosen at run time.
+//! The arrays of a lane stay in registers only if the compiler knows every index into them. So the
+//! loops over them are `while` loops with constant bounds, which it unrolls fully (the LLVM 7 of
+//! rust-cuda does not unroll `for` loops), and no element is chosen at run time.
 pub(crate) mod components;
 pub(crate) mod likelihoods;
 pub(crate) mod stages;
@@ -60,8 +60,8 @@ unsafe fn copy_parameters<const BY_VALUE: bool, const COUNT: usize>(to: Shared<f
             i += block_dim() as usize;
         }
     } else if thread_idx().is_multiple_of(WARP) {
-        // The first lanes of four warps, or of fewer, share them. The places are constants: an index computed at run time would put the
-        // arguments into local memory.
+        // The first lanes of four warps, or of fewer, share them. The places are constants: an
+        // index computed at run time would put the arguments into local memory.
         const SHARES: usize = 4;
         let mut share = 0;
         while share < SHARES {
@@ -79,9 +79,10 @@ unsafe fn copy_parameters<const BY_VALUE: bool, const COUNT: usize>(to: Shared<f
     }
 }
 
-/// The kernel. LANES lanes share a sample, and each has COMPONENTS components; each such group of lanes takes SAMPLES
-/// samples at a time. CAPACITY = LANES · COMPONENTS; NUMBERS = [`numbers`] · CAPACITY, MATRIX = [`matrix`] and SUMS = [`sums`] of D
-/// features. One component a lane where A is a triangle.
+/// The kernel. LANES lanes share a sample, and each has COMPONENTS components; each such group of
+/// lanes takes SAMPLES samples at a time. CAPACITY = LANES · COMPONENTS;
+/// NUMBERS = [`numbers`] · CAPACITY, MATRIX = [`matrix`] and SUMS = [`sums`] of D features. One
+/// component a lane where A is a triangle.
 #[inline(always)]
 unsafe fn body<
     M: Moments,
@@ -119,7 +120,8 @@ unsafe fn body<
         unsafe { warp_sums.set(v, 0.0) };
         v += WARP as usize;
     }
-    // SAFETY: the parameters and their place have these sizes, and lane l's components begin with number l·COMPONENTS.
+    // SAFETY: the parameters and their place have these sizes, and lane l's components begin with
+    // number l·COMPONENTS.
     let components = unsafe {
         if by_value(D, M::FULL, CAPACITY) {
             copy_parameters::<true, NUMBERS>(parameters, args);
@@ -172,7 +174,8 @@ unsafe fn body<
             let mut c = 0;
             while c < COMPONENTS {
                 let sums = sums.take::<SUMS>(c);
-                // SAFETY: sums that only this warp uses; all of its lanes have read the stage, which is free until the next copy.
+                // SAFETY: sums that only this warp uses; all of its lanes have read the stage,
+                // which is free until the next copy.
                 unsafe { flush::<LANES, COMPONENTS, SUMS>(warp_sums.offset(c), &sums, samples, D * TILE) };
                 c += 1;
             }
@@ -194,8 +197,8 @@ unsafe fn body<
 /// Adds up the warps' sums, and leaves them as the block's.
 ///
 /// # Safety
-/// All threads of the block call it; the warps' sums are in shared memory, `per_warp` apart; `partials` has a place for each
-/// value and block.
+/// All threads of the block call it; the warps' sums are in shared memory, `per_warp` apart;
+/// `partials` has a place for each value and block.
 #[inline(always)]
 unsafe fn write_block_sums(partials: *mut f64, values: usize, per_warp: usize, warps: usize) {
     let mut v = thread_idx() as usize;

@@ -1,4 +1,5 @@
-//! The code of the `fused64` kernels. The loops over a lane's arrays have constant bounds, so that the arrays are registers.
+//! The code of the `fused64` kernels. The loops over a lane's arrays have constant bounds, so that
+//! the arrays are registers.
 use super::*;
 use crate::math::{Float, float64, warp_sum};
 use crate::simt::*;
@@ -40,7 +41,8 @@ struct Stages<'a, const FEATURES: usize> {
 }
 
 impl<const FEATURES: usize> Stages<'_, FEATURES> {
-    /// Starts to copy the samples from `first` on, a pair for each lane, to a stage; past the end there is nothing to copy.
+    /// Starts to copy the samples from `first` on, a pair for each lane, to a stage; past the end
+    /// there is nothing to copy.
     ///
     /// # Safety
     /// No lane reads that stage.
@@ -54,7 +56,8 @@ impl<const FEATURES: usize> Stages<'_, FEATURES> {
             let mut to = self.own.offset(stage * FEATURES * TILE * 2);
             let mut j = 0;
             while j < args.d {
-                // SAFETY: the pair exists, and the ring has a place for each lane, feature and stage.
+                // SAFETY: the pair exists, and the ring has a place for each lane, feature and
+                // stage.
                 unsafe { to.copy4(0, from.cast(), self.policy) };
                 from = from.wrapping_add(args.stride as usize);
                 to = to.offset(TILE * 2);
@@ -105,7 +108,8 @@ fn max_over_components<const LANES: usize>(mut x: f64) -> f64 {
     x
 }
 
-/// A lane's component and its sums. The shifts are in shared memory: registers do not hold them as well.
+/// A lane's component and its sums. The shifts are in shared memory: registers do not hold them as
+/// well.
 struct Component<const FEATURES: usize> {
     scale: [f64; FEATURES],
     /// The first; the others are a place for each lane that shares a sample apart.
@@ -217,7 +221,8 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
     let mut component = unsafe { Component::<FEATURES>::load(args.parameters, shifts, c, LANES) };
     let mut product = LogProduct { powers: 0.0, exponent: 0, mantissa: 1.0 };
     let mut stage = 0;
-    // The bound is the same for all lanes of a warp, so that all of them take part in the exchanges.
+    // The bound is the same for all lanes of a warp, so that all of them take part in the
+    // exchanges.
     while first < args.n {
         // SAFETY: all lanes have read that stage: the end of this loop.
         unsafe { stages.fetch(first + step, stage ^ 1) };
@@ -235,7 +240,8 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
             let mut q = [component.seed; PAIR];
             let mut j = 0;
             while j < FEATURES {
-                // SAFETY: samples of the stage, which has arrived, and numbers that are there since the barrier.
+                // SAFETY: samples of the stage, which has arrived, and numbers that are there since
+                // the barrier.
                 let (x, shift) = unsafe { (samples.get_pair(j * TILE + at), component.shifts.get(j * LANES)) };
                 let mut p = 0;
                 while p < PAIR {
@@ -271,7 +277,8 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
                     product.multiply(top, sum);
                 } else {
                     // SAFETY: the sample exists.
-                    let weight = if exists { unsafe { f64::load(args.sample_weights.add(sample as usize + p)) } } else { 0.0 };
+                    let weight =
+                        if exists { unsafe { f64::load(args.sample_weights.add(sample as usize + p)) } } else { 0.0 };
                     product.powers += weight * (top + float64::log2(sum));
                     r[p] *= weight;
                 }

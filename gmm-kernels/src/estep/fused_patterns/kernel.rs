@@ -11,7 +11,8 @@ use crate::math::LogProduct;
 use crate::patterns::SLICE;
 use crate::simt::*;
 
-/// The kernel: LANES lanes share a sample, and each has a component; each such group of lanes takes SAMPLES samples at a time.
+/// The kernel: LANES lanes share a sample, and each has a component; each such group of lanes takes
+/// SAMPLES samples at a time.
 #[inline(always)]
 unsafe fn body<
     const LANES: usize,
@@ -42,14 +43,19 @@ unsafe fn body<
         n: (end - first) as u64,
         cached_quads: args.columns.cached_quads.saturating_sub(before),
     };
-    let sample_weights =
-        if args.sample_weights.is_null() { args.sample_weights } else { args.sample_weights.wrapping_add(first as usize) };
+    let sample_weights = if args.sample_weights.is_null() {
+        args.sample_weights
+    } else {
+        args.sample_weights.wrapping_add(first as usize)
+    };
     let stages = Stages::<D> { columns, ring, lane, cached, streamed };
     let mut base = 0;
     // SAFETY: at the start no thread reads the shared memory; the pattern has parameters.
     unsafe {
         stages.fetch_by::<true>(base, 0);
-        let from = args.parameters.wrapping_add((pattern - args.of_patterns.first) as usize * args.of_patterns.stride as usize);
+        let from = args
+            .parameters
+            .wrapping_add((pattern - args.of_patterns.first) as usize * args.of_patterns.stride as usize);
         let mut i = lane;
         while i < NUMBERS {
             parameters.set(i, load(from.add(i)));
@@ -99,8 +105,11 @@ unsafe fn body<
         warp_sync();
     }
     let to = args.sums.wrapping_add(slice * SUMS * LANES);
-    // SAFETY: all lanes have read the stages, and no copy is under way; a place for each number of the slice.
-    unsafe { add_lanes::<LANES, SUMS>(&sums.take::<SUMS>(0), stages.stage(0), D * TILE, |at, sum| store(to.add(at), sum)) };
+    // SAFETY: all lanes have read the stages, and no copy is under way; a place for each number of
+    // the slice.
+    unsafe {
+        add_lanes::<LANES, SUMS>(&sums.take::<SUMS>(0), stages.stage(0), D * TILE, |at, sum| store(to.add(at), sum))
+    };
     // The first lane of each group counts the samples that the group's lanes share.
     let total = if component == 0 { product } else { LogProduct::new() }.warp_sum();
     if lane == 0 {

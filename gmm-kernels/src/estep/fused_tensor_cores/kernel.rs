@@ -1,7 +1,7 @@
 //! The code of the `fused_tensor_cores` kernels.
 //!
-//! A lane's numbers stay in registers only if the compiler knows every index into them: the loops over them are `while` loops with
-//! constant bounds, which it unrolls.
+//! A lane's numbers stay in registers only if the compiler knows every index into them: the loops
+//! over them are `while` loops with constant bounds, which it unrolls.
 mod full;
 
 use super::*;
@@ -24,8 +24,9 @@ const _: () = assert!(FEATURE_SCALE == 16.0);
 const OBSERVED_TWICE: Halves = 0x5c00_5c00;
 const _: () = assert!(OBSERVED == 256.0);
 
-/// The products of a step for a group of samples as an operand of [`mma`], each in two float16 numbers. The first and the third are of the
-/// step's first eight products; the first two are of the first two samples of the lane's quad.
+/// The products of a step for a group of samples as an operand of [`mma`], each in two float16
+/// numbers. The first and the third are of the step's first eight products; the first two are of
+/// the first two samples of the lane's quad.
 #[derive(Clone, Copy)]
 struct Split {
     high: [Halves; 4],
@@ -43,7 +44,8 @@ impl Split {
         while i < 4 {
             let (feature, first) = (i % 2, i / 2 * 2);
             let (a, b) = (x[feature][first], x[feature][first + 1]);
-            // Scaled after the rounding, and what is left of the scaled number: as exact as the other way round, and shorter.
+            // Scaled after the rounding, and what is left of the scaled number: as exact as the
+            // other way round, and shorter.
             let high = multiply_halves(round_halves(a, b), FEATURE_SCALES);
             let [high_a, high_b] = widen_halves(high);
             split.high[i] = high;
@@ -53,7 +55,8 @@ impl Split {
         split
     }
 
-    /// The squares. The rounding error of the high part is a float16 number itself; the square of the low part is left out.
+    /// The squares. The rounding error of the high part is a float16 number itself; the square of
+    /// the low part is left out.
     #[inline(always)]
     fn square(self) -> Self {
         let mut split = self;
@@ -115,11 +118,11 @@ impl<const GAPS: bool, const P: usize> Features<GAPS, P> {
     }
 }
 
-/// A block's shared memory, and the warp's part in it. `GAPS`: values may be missing; `P`: pairs of tiles of features; `N`: tiles of
-/// components.
+/// A block's shared memory, and the warp's part in it. `GAPS`: values may be missing; `P`: pairs of
+/// tiles of features; `N`: tiles of components.
 struct Block<const GAPS: bool, const P: usize, const N: usize> {
-    /// One tile of components: the coefficients (products, capacity). More: both parts of them in float16, as lanes take them:
-    /// (steps, pairs of tiles, 2, lanes, 4).
+    /// One tile of components: the coefficients (products, capacity). More: both parts of them in
+    /// float16, as lanes take them: (steps, pairs of tiles, 2, lanes, 4).
     coefficients: Shared<f32>,
     /// ([`CONSTANTS`], capacity).
     constants: Shared<f32>,
@@ -152,8 +155,8 @@ impl<const GAPS: bool, const P: usize, const N: usize> Block<GAPS, P, N> {
         let shape = Self::SHAPE;
         let (capacity, numbers) = (shape.capacity(), shape.numbers());
         if shape.by_value() {
-            // The first lanes of eight warps, or of fewer, share them. The places are constants: an index computed at run time would put
-            // the arguments into local memory.
+            // The first lanes of eight warps, or of fewer, share them. The places are constants: an
+            // index computed at run time would put the arguments into local memory.
             const SHARES: usize = 8;
             let mut share = 0;
             while share < SHARES {
@@ -189,7 +192,8 @@ impl<const GAPS: bool, const P: usize, const N: usize> Block<GAPS, P, N> {
                 unsafe { split_halves(load(from), load(from.add(capacity))) }
             };
             let parts = [both(0, 0), both(0, TILE), both(TILE, 0), both(TILE, TILE)];
-            let to = self.coefficients.cast::<Halves>().offset(2 * (step * (N / 2) + pair) * 4 * WARP as usize + 4 * lane);
+            let to =
+                self.coefficients.cast::<Halves>().offset(2 * (step * (N / 2) + pair) * 4 * WARP as usize + 4 * lane);
             // SAFETY: inside; places that only this thread uses.
             unsafe {
                 to.set4(0, [parts[0][0], parts[1][0], parts[2][0], parts[3][0]]);
@@ -199,7 +203,8 @@ impl<const GAPS: bool, const P: usize, const N: usize> Block<GAPS, P, N> {
         }
     }
 
-    /// The lane's coefficients of a step where there is one tile of components: the high parts are the first eight rows.
+    /// The lane's coefficients of a step where there is one tile of components: the high parts are
+    /// the first eight rows.
     ///
     /// # Safety
     /// They are in shared memory.
@@ -217,9 +222,9 @@ impl<const GAPS: bool, const P: usize, const N: usize> Block<GAPS, P, N> {
         [first[0], first[1], second[0], second[1]]
     }
 
-    /// Features of a group of samples, transposed: from the first operand of [`mma`] (features by samples) to the second (the
-    /// first two numbers for the first eight samples, the others for the others). All lanes of the warp call it, in turn with `place` 0
-    /// and 1.
+    /// Features of a group of samples, transposed: from the first operand of [`mma`] (features by
+    /// samples) to the second (the first two numbers for the first eight samples, the others for
+    /// the others). All lanes of the warp call it, in turn with `place` 0 and 1.
     ///
     /// # Safety
     /// No lane reads that place.
@@ -247,7 +252,10 @@ impl<const GAPS: bool, const P: usize, const N: usize> Block<GAPS, P, N> {
         while p < P {
             let from = matrices.offset(p * TRANSPOSED + 4 * lane);
             // SAFETY: rows of eight numbers, which all lanes have written.
-            unsafe { (transposed[p].high, transposed[p].low) = (from.matrices_transposed(0), from.matrices_transposed(TRANSPOSED / 2)) };
+            unsafe {
+                (transposed[p].high, transposed[p].low) =
+                    (from.matrices_transposed(0), from.matrices_transposed(TRANSPOSED / 2))
+            };
             p += 1;
         }
         transposed
@@ -265,8 +273,8 @@ impl<const GAPS: bool, const P: usize, const N: usize> Block<GAPS, P, N> {
     }
 }
 
-/// Combines a lane's four numbers with those of the seven lanes that have the same samples, and leaves in each lane the result for one
-/// sample, [`own_sample`].
+/// Combines a lane's four numbers with those of the seven lanes that have the same samples, and
+/// leaves in each lane the result for one sample, [`own_sample`].
 #[inline(always)]
 fn scatter(v: Quad, combine: impl Fn(f32, f32) -> f32) -> f32 {
     let lane = thread_idx();
@@ -301,7 +309,8 @@ fn shuffle_xor(x: f32, mask: u32) -> f32 {
     f32::from_bits(shuffle_xor_u32(x.to_bits(), mask))
 }
 
-/// What a lane has of a group's exponents and likelihoods: of the component `lane / 4` of each tile.
+/// What a lane has of a group's exponents and likelihoods: of the component `lane / 4` of each
+/// tile.
 type Components<const N: usize> = [Quad; N];
 
 /// The sums of a lane.
@@ -341,7 +350,8 @@ impl<const S: usize, const N: usize> Sums<S, N> {
         rounded
     }
 
-    /// Adds the responsibilities of G groups times their products of step `s`; `short`: whose low parts are zeros.
+    /// Adds the responsibilities of G groups times their products of step `s`; `short`: whose low
+    /// parts are zeros.
     #[inline(always)]
     fn add<const G: usize>(&mut self, s: usize, short: bool, products: &[Split; G], r: &[[[Halves; 2]; N]; G]) {
         let mut n = 0;
@@ -366,7 +376,8 @@ impl<const S: usize, const N: usize> Sums<S, N> {
         }
     }
 
-    /// Moves the sums of the warp to shared memory, (products + 2, capacity), and leaves zeros. All lanes of the warp call it.
+    /// Moves the sums of the warp to shared memory, (products + 2, capacity), and leaves zeros. All
+    /// lanes of the warp call it.
     ///
     /// # Safety
     /// The places exist, and no other thread uses them.
@@ -589,8 +600,9 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Responsibilities, times the samples' weights and [`RESPONSIBILITY_SCALE`], from exponents of G groups, the first of which is group `h`
-    /// of the round; adds up the logarithms of the likelihoods. All lanes of the warp call it.
+    /// Responsibilities, times the samples' weights and [`RESPONSIBILITY_SCALE`], from exponents of
+    /// G groups, the first of which is group `h` of the round; adds up the logarithms of the
+    /// likelihoods. All lanes of the warp call it.
     ///
     /// # Safety
     /// The pointers of the arguments are valid.
@@ -653,8 +665,8 @@ impl<'a> Rounds<'a> {
         each
     }
 
-    /// Ends the launch: each block leaves its log-likelihood, and the last one to do so writes all sums. All threads of all blocks
-    /// call it.
+    /// Ends the launch: each block leaves its log-likelihood, and the last one to do so writes all
+    /// sums. All threads of all blocks call it.
     ///
     /// # Safety
     /// The start of the shared memory is free; `count` sums have their places.
@@ -684,17 +696,10 @@ impl<'a> Rounds<'a> {
 /// Quads of a group.
 const GROUP: u32 = (SAMPLES / QUAD) as u32;
 
-/// Features and squares. `P`: pairs of tiles of features; `S`: steps of products; `N`: tiles of components; `H`: groups of a round, of
-/// which a warp computes `G` side by side.
+/// Features and squares. `P`: pairs of tiles of features; `S`: steps of products; `N`: tiles of
+/// components; `H`: groups of a round, of which a warp computes `G` side by side.
 #[inline(always)]
-unsafe fn diagonal<
-    const GAPS: bool,
-    const P: usize,
-    const S: usize,
-    const N: usize,
-    const H: usize,
-    const G: usize,
->(
+unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: usize, const H: usize, const G: usize>(
     args: &FusedTensorCoresArgs,
 ) {
     let shape = Block::<GAPS, P, N>::SHAPE;
@@ -725,7 +730,8 @@ unsafe fn diagonal<
     }
     let mut sums = Sums::<S, N>::new();
     let mut since = 0;
-    // The bounds are the same for all threads of a block, so that all of them meet at the barriers. A block without samples leaves zeros.
+    // The bounds are the same for all threads of a block, so that all of them meet at the barriers.
+    // A block without samples leaves zeros.
     loop {
         let mut h = 0;
         while h < H {
@@ -868,7 +874,8 @@ unsafe fn exponents<const GAPS: bool, const P: usize, const S: usize, const N: u
     q
 }
 
-/// Adds up the sums of all warps of the block in float64, (count,) of each, and adds them to those of all blocks.
+/// Adds up the sums of all warps of the block in float64, (count,) of each, and adds them to those
+/// of all blocks.
 ///
 /// # Safety
 /// All threads of the block call it; the sums are visible and have their places.

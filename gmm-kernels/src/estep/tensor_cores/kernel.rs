@@ -1,7 +1,7 @@
 //! The code of the kernels of the matrix units.
 //!
-//! A warp's sums stay in registers only if the compiler knows every index into them: the loops over them are `while` loops
-//! with constant bounds, which it unrolls.
+//! A warp's sums stay in registers only if the compiler knows every index into them: the loops over
+//! them are `while` loops with constant bounds, which it unrolls.
 mod exponents;
 mod weigh;
 
@@ -45,7 +45,8 @@ pub(crate) fn split_feature(x: [f32; QUAD]) -> Feature {
     [first[0], second[0], first[1], second[1]]
 }
 
-/// The product of two features. The high part's rounding error is a float16 number itself; the product of both low parts is left out.
+/// The product of two features. The high part's rounding error is a float16 number itself; the
+/// product of both low parts is left out.
 #[inline(always)]
 pub(crate) fn product(a: Feature, b: Feature) -> Feature {
     /// The signs of both numbers.
@@ -68,7 +69,8 @@ pub(crate) fn one() -> Feature {
     split_feature([ONE; QUAD])
 }
 
-/// Writes a product of a quad of samples to shared memory: its low part is `low` elements behind the high one.
+/// Writes a product of a quad of samples to shared memory: its low part is `low` elements behind
+/// the high one.
 ///
 /// # Safety
 /// Both places exist, and only this thread accesses them.
@@ -82,7 +84,8 @@ unsafe fn set_product(to: Shared<Halves>, low: usize, product: Feature) {
 }
 
 kernel! {
-    /// Splits the coefficients into two float16 numbers each, and puts them where `exponents` reads them.
+    /// Splits the coefficients into two float16 numbers each, and puts them where `exponents` reads
+    /// them.
     ///
     /// # Safety
     /// The pointers of `args` are valid for the sizes given.

@@ -1,7 +1,7 @@
 //! The code of the kernels of warpgroups.
 //!
-//! A thread's sums stay in registers only if the compiler knows every index into them: the loops over them are `while` loops
-//! with constant bounds, which it unrolls.
+//! A thread's sums stay in registers only if the compiler knows every index into them: the loops
+//! over them are `while` loops with constant bounds, which it unrolls.
 mod exponents;
 mod operands;
 mod weigh;
@@ -18,8 +18,9 @@ fn min_u32(a: u32, b: u32) -> u32 {
     if a < b { a } else { b }
 }
 
-/// Two barriers for each of `AHEAD` places in shared memory, `bytes` behind its start: at the first arrives what is to be read, at the
-/// second arrive those that have read it: so many threads of each warp.
+/// Two barriers for each of `AHEAD` places in shared memory, `bytes` behind its start: at the first
+/// arrives what is to be read, at the second arrive those that have read it: so many threads of
+/// each warp.
 #[derive(Clone, Copy)]
 pub(crate) struct Places<const AHEAD: usize> {
     pub bytes: usize,
@@ -54,8 +55,8 @@ impl<const AHEAD: usize> Places<AHEAD> {
         }
     }
 
-    /// Waits until all have read what was in the place of copy number `number`, and has the place's barrier wait for so many
-    /// bytes. All lanes of the warp call it.
+    /// Waits until all have read what was in the place of copy number `number`, and has the place's
+    /// barrier wait for so many bytes. All lanes of the warp call it.
     ///
     /// # Safety
     /// The barriers are ready.

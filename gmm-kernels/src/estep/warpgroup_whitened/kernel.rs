@@ -1,7 +1,7 @@
 //! The code of the kernels of warpgroups for matrices.
 //!
-//! A thread's sums stay in registers only if the compiler knows every index into them: the loops over them are `while` loops
-//! with constant bounds, which it unrolls.
+//! A thread's sums stay in registers only if the compiler knows every index into them: the loops
+//! over them are `while` loops with constant bounds, which it unrolls.
 mod exponents;
 mod operands;
 mod respond;

@@ -1,21 +1,22 @@
 //! The code of the `weighted_sums` kernels.
 //!
-//! The thread's sums stay in registers only if the compiler knows every index into them: the loops over them are `while`
-//! loops with constant bounds, which it unrolls.
+//! The thread's sums stay in registers only if the compiler knows every index into them: the loops
+//! over them are `while` loops with constant bounds, which it unrolls.
 //!
-//! No barrier stands between two branches on the same condition: a compiler that does not know a barrier to be convergent
-//! may merge the branches and copy the barrier into both sides.
+//! No barrier stands between two branches on the same condition: a compiler that does not know a
+//! barrier to be convergent may merge the branches and copy the barrier into both sides.
 mod task;
 
 use super::*;
 use crate::simt::*;
 use task::Task;
 
-/// Responsibilities (times a sample's weight) below 2^-40 count as zero: float32 sums do not notice them, and a warp whose
-/// components have no larger ones for a quad of samples skips it.
+/// Responsibilities (times a sample's weight) below 2^-40 count as zero: float32 sums do not notice
+/// them, and a warp whose components have no larger ones for a quad of samples skips it.
 const NEGLIGIBLE: f32 = 9.094_947e-13;
 
-/// The state that the threads of a block share: the launch, the block's part of the work, and its shared memory.
+/// The state that the threads of a block share: the launch, the block's part of the work, and its
+/// shared memory.
 struct Block<'a> {
     args: &'a WeightedSumsArgs,
     shape: Shape,
@@ -23,12 +24,13 @@ struct Block<'a> {
     tile: u32,
     /// The block's first patch.
     patch: u32,
-    /// The stages. A stage has rows of [`PITCH`] numbers: one for each feature, then one for each component, where
-    /// exponents arrive and become responsibilities.
+    /// The stages. A stage has rows of [`PITCH`] numbers: one for each feature, then one for each
+    /// component, where exponents arrive and become responsibilities.
     stages: Shared<f32>,
     /// Σ r of each component and quad of a stage since the sums last moved to memory.
     counts: Shared<f32>,
-    /// The largest responsibility of each component and quad, twice: for the present stage and the one before.
+    /// The largest responsibility of each component and quad, twice: for the present stage and the
+    /// one before.
     largest: Shared<f32>,
     /// The components' weights.
     weights: Shared<f32>,
@@ -49,7 +51,8 @@ impl<'a> Block<'a> {
         Self { args, shape, tile, patch, stages, counts, largest, weights, centres }
     }
 
-    /// Row of a feature in a stage: those of a quad are far apart, so that lanes with neighbouring quads meet in no bank.
+    /// Row of a feature in a stage: those of a quad are far apart, so that lanes with neighbouring
+    /// quads meet in no bank.
     #[inline(always)]
     fn row(&self, feature: u32) -> usize {
         let feature = if self.shape.full { feature } else { feature - self.patch * QUAD as u32 };
@@ -75,7 +78,8 @@ impl<'a> Block<'a> {
         if left < self.shape.block_tiles { left } else { self.shape.block_tiles }
     }
 
-    /// Fills the shared memory with what is the same for all stages. All threads of the block take part.
+    /// Fills the shared memory with what is the same for all stages. All threads of the block take
+    /// part.
     ///
     /// # Safety
     /// The shared memory is not in use.
@@ -121,8 +125,8 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Starts to copy stage number `number` of the samples to the place `to`. Each thread copies the exponents that it
-    /// will turn into responsibilities.
+    /// Starts to copy stage number `number` of the samples to the place `to`. Each thread copies
+    /// the exponents that it will turn into responsibilities.
     ///
     /// # Safety
     /// No thread computes on that place.
@@ -134,7 +138,8 @@ impl<'a> Block<'a> {
         while c < self.features() * QUADS as u32 {
             let (feature, quad) = (self.first_feature() + c / QUADS as u32, c % QUADS as u32);
             if feature < self.shape.d {
-                // SAFETY: columns go on to a multiple of a stage; the stage has a row for the feature.
+                // SAFETY: columns go on to a multiple of a stage; the stage has a row for the
+                // feature.
                 unsafe {
                     let from = args.columns.quad(first + quad, feature as usize);
                     to.copy4(self.row(feature) * PITCH + QUAD * quad as usize, from, policy);
@@ -156,7 +161,8 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Maxima and factors of the quad of a stage whose exponents this thread copies: the same quad for all components.
+    /// Maxima and factors of the quad of a stage whose exponents this thread copies: the same quad
+    /// for all components.
     ///
     /// # Safety
     /// The stage exists.
@@ -168,7 +174,8 @@ impl<'a> Block<'a> {
         unsafe { [load4(from, policy_keep()), load4(from.wrapping_add(stride as usize), policy_keep())] }
     }
 
-    /// Turns the exponents that this thread copied into responsibilities, in their place, and adds them to the counts.
+    /// Turns the exponents that this thread copied into responsibilities, in their place, and adds
+    /// them to the counts.
     ///
     /// # Safety
     /// The exponents `r` of the stage have arrived; `largest` is the present stage's.
@@ -206,8 +213,8 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Moves the counts to memory (see [`move_sums`]), and leaves zeros. `to`: the place of component 0. All threads of the
-    /// block take part.
+    /// Moves the counts to memory (see [`move_sums`]), and leaves zeros. `to`: the place of
+    /// component 0. All threads of the block take part.
     ///
     /// # Safety
     /// There is a place for each component, and no other block uses those of this block's.
@@ -233,7 +240,8 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Moves a thread's sums to memory, `step` apart, and leaves zeros. They replace what is there, or are added to it.
+/// Moves a thread's sums to memory, `step` apart, and leaves zeros. They replace what is there, or
+/// are added to it.
 ///
 /// # Safety
 /// The places exist, and no other thread uses them.
@@ -289,14 +297,16 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
         // SAFETY: the stage exists.
         normalisers = unsafe { block.normalisers(number) };
     }
-    // SAFETY: the start: the shared memory is not in use, but for the copies; the arguments are as documented.
+    // SAFETY: the start: the shared memory is not in use, but for the copies; the arguments are as
+    // documented.
     let task = unsafe {
         block.prepare::<CENTRAL>();
         Task::of_thread::<FULL>(&block)
     };
     let features = block.features() as usize;
     let centres = block.centres.offset(task.tile as usize * COMPONENTS * features);
-    // The place of this task's sums: those of neighbouring tasks lie beside each other, the counts behind them all.
+    // The place of this task's sums: those of neighbouring tasks lie beside each other, the counts
+    // behind them all.
     let tasks = shape.tiles as usize * shape.patches as usize;
     let index = (block.tile + task.tile) as usize * shape.patches as usize + (block.patch + task.patch) as usize;
     let to = args.sums.wrapping_add(block_idx_y() as usize * shape.sums());
@@ -311,7 +321,8 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
         let r = samples.offset(features * PITCH);
         let largest = block.largest.offset(half * shape.places());
         wait_for_stage(shape.stages);
-        // SAFETY: this thread's copies have arrived; no thread reads this half of `largest` since the last barrier.
+        // SAFETY: this thread's copies have arrived; no thread reads this half of `largest` since
+        // the last barrier.
         unsafe { block.responsibilities(r, largest, normalisers) };
         barrier!();
         let next = number + args.slices;
@@ -362,7 +373,8 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
                 }
             }
             if block.patch == 0 {
-                // SAFETY: a place for each component, which the blocks of the first patches use alone.
+                // SAFETY: a place for each component, which the blocks of the first patches use
+                // alone.
                 unsafe { block.move_counts(to.wrapping_add(COMPONENTS * VALUES * tasks), add) };
             }
             add = true;

@@ -1,7 +1,7 @@
 //! The code of the kernels for matrices on the matrix units.
 //!
-//! A warp's sums stay in registers only if the compiler knows every index into them: the loops over them are `while` loops
-//! with constant bounds, which it unrolls.
+//! A warp's sums stay in registers only if the compiler knows every index into them: the loops over
+//! them are `while` loops with constant bounds, which it unrolls.
 mod outer;
 mod whiten;
 
@@ -37,7 +37,8 @@ fn add(sums: &mut [[[f32; 4]; COLUMNS / 8]; 2], n: usize, products: &[[[f32; 4];
     }
 }
 
-/// A feature of a quad of samples, times [`FEATURE_SCALE`], as two float16 numbers each: the high parts, then the low ones.
+/// A feature of a quad of samples, times [`FEATURE_SCALE`], as two float16 numbers each: the high
+/// parts, then the low ones.
 #[inline(always)]
 fn split_feature(x: [f32; QUAD]) -> [[Halves; 2]; 2] {
     let s = FEATURE_SCALE;

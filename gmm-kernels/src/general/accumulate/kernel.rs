@@ -5,8 +5,8 @@ use crate::patterns::SLICE;
 use crate::simt::*;
 use core::num::NonZeroU32;
 
-/// Sums each of N numbers (32 or 64) over the lanes: lane l gets the l-th N/32 of the sums, in the first places. All lanes
-/// take part.
+/// Sums each of N numbers (32 or 64) over the lanes: lane l gets the l-th N/32 of the sums, in the
+/// first places. All lanes take part.
 #[inline(always)]
 fn sum_over_lanes<T: Float, const N: usize>(mut v: [T; N]) -> [T; N] {
     let lane = thread_idx() % WARP;
@@ -16,7 +16,8 @@ fn sum_over_lanes<T: Float, const N: usize>(mut v: [T; N]) -> [T; N] {
         let upper = lane & by != 0;
         let mut i = 0;
         while i < half {
-            // Both are read before one is chosen: a choice between places would keep the array in memory.
+            // Both are read before one is chosen: a choice between places would keep the array in
+            // memory.
             let (low, high) = (v[i], v[half + i]);
             let (keep, give) = if upper { (high, low) } else { (low, high) };
             v[i] = keep + give.shuffle_xor(by);
@@ -28,8 +29,8 @@ fn sum_over_lanes<T: Float, const N: usize>(mut v: [T; N]) -> [T; N] {
     v
 }
 
-/// A warp's task: sums of one component. `FULL`: those of a tile of the triangle, else of a group of features; `GAPS`: over the samples
-/// that have the feature.
+/// A warp's task: sums of one component. `FULL`: those of a tile of the triangle, else of a group
+/// of features; `GAPS`: over the samples that have the feature.
 #[derive(Clone, Copy)]
 struct Task<'a, T, const FULL: bool, const GAPS: bool> {
     args: &'a AccumulateArgs<T>,
@@ -57,7 +58,8 @@ impl<'a, T: Float, const FULL: bool, const GAPS: bool> Task<'a, T, FULL, GAPS> {
         Self { args, component, rows, columns, end }
     }
 
-    /// c of the features from `first` on; −1 behind the last, and then zeros, so that u = x − c with x = 0 there.
+    /// c of the features from `first` on; −1 behind the last, and then zeros, so that u = x − c
+    /// with x = 0 there.
     #[inline(always)]
     unsafe fn centres(self, first: usize) -> [T; FEATURES] {
         let d = self.args.d as usize;
@@ -103,7 +105,8 @@ impl<'a, T: Float, const FULL: bool, const GAPS: bool> Task<'a, T, FULL, GAPS> {
         }
     }
 
-    /// Adds one sample to the sums `v`. `c` and `c_columns`: the centres of the rows' and the columns' features.
+    /// Adds one sample to the sums `v`. `c` and `c_columns`: the centres of the rows' and the
+    /// columns' features.
     ///
     /// # Safety
     /// `i` is the index of a sample, or of padding behind the last.
@@ -169,9 +172,8 @@ unsafe fn body<T: Float, const FULL: bool, const GAPS: bool, const NUMBERS: usiz
         };
         let task = Task::<T, FULL, GAPS>::new(args, (unit / tiles) as usize, unit % tiles, end);
         // SAFETY: the component exists.
-        let (c, c_columns) = unsafe {
-            (task.centres(task.rows), if FULL { task.centres(task.columns) } else { [T::ZERO; FEATURES] })
-        };
+        let (c, c_columns) =
+            unsafe { (task.centres(task.rows), if FULL { task.centres(task.columns) } else { [T::ZERO; FEATURES] }) };
         let mut totals = [0.0f64; 2];
         // The bounds are the same for all lanes, so that all take part in the shuffles.
         while i < end {
@@ -192,9 +194,8 @@ unsafe fn body<T: Float, const FULL: bool, const GAPS: bool, const NUMBERS: usiz
         let mut s = 0;
         while s < NUMBERS / WARP as usize {
             let value = unit as usize * NUMBERS + lane * (NUMBERS / WARP as usize) + s;
-            // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it, where no sum has been
-            // written yet.
-            // SAFETY: a place for each value and slice.
+            // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it,
+            // where no sum has been written yet. SAFETY: a place for each value and slice.
             unsafe {
                 let to = args.partials.add(value * args.partials_stride as usize + slice as usize);
                 store(to, if args.add != 0 { load_fresh(to) + totals[s] } else { totals[s] });

@@ -4,7 +4,8 @@ use crate::math::Float;
 use crate::simt::*;
 use core::num::NonZeroU32;
 
-/// q of four samples and one component. `AROUND_MEANS`: `b` is the component's mean, which is subtracted from the samples first.
+/// q of four samples and one component. `AROUND_MEANS`: `b` is the component's mean, which is
+/// subtracted from the samples first.
 ///
 /// # Safety
 /// `a`, `b` and `x` are of a component and of samples as the arguments describe them.
@@ -71,8 +72,9 @@ unsafe fn full<T: Float, const AROUND_MEANS: bool>(
     q
 }
 
-/// q of four samples and a group of components. `GAPS`: a sample takes part with its observed features; `AROUND_MEANS`: b are the
-/// components' means, which are subtracted from the samples first.
+/// q of four samples and a group of components. `GAPS`: a sample takes part with its observed
+/// features; `AROUND_MEANS`: b are the components' means, which are subtracted from the samples
+/// first.
 ///
 /// # Safety
 /// As for [`full`].
@@ -112,7 +114,8 @@ unsafe fn diagonals<T: Float, const GAPS: bool, const AROUND_MEANS: bool>(
                 let z = match (AROUND_MEANS, GAPS) {
                     (false, _) => a[c].fma(xs[p], b[c]),
                     (true, false) => a[c] * (xs[p] - b[c]),
-                    // Zero times an infinite square of a feature that is missing would not be a number.
+                    // Zero times an infinite square of a feature that is missing would not be a
+                    // number.
                     (true, true) => a[c] * (observed[p] * (xs[p] - b[c])),
                 };
                 q[c][p] = match GAPS {

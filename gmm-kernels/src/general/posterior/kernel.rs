@@ -59,7 +59,8 @@ impl<T: Float> Sample<'_, T> {
             // SAFETY: sample and component exist.
             unsafe {
                 let w = T::load(self.weights.add(k as usize));
-                // The q of a component without weight may be above the maximum: it counts as 0, not as 0·∞.
+                // The q of a component without weight may be above the maximum: it counts as 0, not
+                // as 0·∞.
                 let p = if w > T::ZERO { w * (load(self.q(k)) - maximum).exp2() } else { T::ZERO };
                 if self.args.responsibilities != 0 {
                     store(self.q(k), p);
@@ -115,7 +116,8 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
                 store(args.labels.add(i as usize), label);
             }
             if args.responsibilities != 0 {
-                // The sum of a sample that is infinitely far is zero. Without weight it takes no part.
+                // The sum of a sample that is infinitely far is zero. Without weight it takes no
+                // part.
                 sample.scale(if weight > T::ZERO { weight / sum } else { T::ZERO });
             }
         }
@@ -124,9 +126,8 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
     // SAFETY: all threads end here, and the shared memory is not in use.
     let sum = unsafe { Output::block_total(warp_sum(total)) };
     if thread_idx() == 0 {
-        // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it, where no sum has been written
-        // yet.
-        // SAFETY: a place for each block.
+        // `load_fresh` reads under the condition only. A compiler may move `load` ahead of it,
+        // where no sum has been written yet. SAFETY: a place for each block.
         unsafe {
             let to = args.partials.add(block_idx() as usize);
             store(to, if args.add != 0 { load_fresh(to) + sum } else { sum });

@@ -35,7 +35,8 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
     barrier!();
     let step = grid_dim() * block_dim() * QUADS as u32;
     let mut base = block_idx() * block_dim() * QUADS as u32;
-    // The bound is the same for all threads of a block, so that all lanes take part in the shuffles.
+    // The bound is the same for all threads of a block, so that all lanes take part in the
+    // shuffles.
     while base < columns.quads() {
         let mut x = [[[0.0; QUAD]; D]; QUADS];
         let mut quad = [0; QUADS];
@@ -47,7 +48,8 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
             let mut j = 0;
             while j < D {
                 // SAFETY: quad i exists.
-                x[r][j] = unsafe { load4(columns.quad(i, j), if i < columns.cached_quads { cached } else { streamed }) };
+                x[r][j] =
+                    unsafe { load4(columns.quad(i, j), if i < columns.cached_quads { cached } else { streamed }) };
                 j += 1;
             }
             r += 1;

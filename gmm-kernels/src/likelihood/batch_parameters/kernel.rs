@@ -13,7 +13,8 @@ const SLOTS: usize = FEATURES + 1;
 const FEATURE: f64 = FEATURE_SCALE as f64;
 const SQUARE: f64 = SQUARE_SCALE as f64;
 const ONE_SCALED: f64 = FEATURE * ONE as f64;
-/// A set's largest coefficient comes to between 2^13 and 2^14, so that rounding does not bring it to 2^15.
+/// A set's largest coefficient comes to between 2^13 and 2^14, so that rounding does not bring it
+/// to 2^15.
 const LARGEST: i32 = 13;
 /// log₂e / 2: the square of s·σ.
 const UNIT: f64 = LOG2_E / 2.0;
@@ -63,7 +64,8 @@ fn exponent(v: f64) -> i32 {
     (v.to_bits() >> FRACTION) as i32 - BIAS
 }
 
-/// [`LARGEST`] − ⌊log₂ v⌋ for a positive normal v, but at least −60 and at most 60: far from the ends of float32.
+/// [`LARGEST`] − ⌊log₂ v⌋ for a positive normal v, but at least −60 and at most 60: far from the
+/// ends of float32.
 #[inline(always)]
 fn scale_exponent(v: f64) -> i32 {
     let exponent = LARGEST - exponent(v);
@@ -118,7 +120,8 @@ impl Numbers {
     }
 }
 
-/// s and m of a lane's feature of a component; zeros where there is no feature, and for a component without weight.
+/// s and m of a lane's feature of a component; zeros where there is no feature, and for a component
+/// without weight.
 #[derive(Clone, Copy)]
 struct Scaled {
     /// The component's weight.
@@ -134,7 +137,8 @@ impl Scaled {
     /// `feature` exists, if there is one.
     #[inline(always)]
     unsafe fn new(args: &BatchParametersArgs, of: Numbers, c: usize, feature: Option<usize>) -> Self {
-        // Everything is read at once, the last component's or the first feature's numbers where there are none.
+        // Everything is read at once, the last component's or the first feature's numbers where
+        // there are none.
         let j = feature.unwrap_or(0);
         let component = if c < of.k { c } else { of.k - 1 };
         let at = of.k + component * of.d + j;
@@ -157,8 +161,9 @@ impl Scaled {
         }
     }
 
-    /// log₂ of the component's weight and of the product of its scales; ∞ where float32 does not hold its parameters, and the lowest number
-    /// where it has no weight. All lanes of the warp take part.
+    /// log₂ of the component's weight and of the product of its scales; ∞ where float32 does not
+    /// hold its parameters, and the lowest number where it has no weight. All lanes of the warp
+    /// take part.
     #[inline(always)]
     fn constant(self) -> f64 {
         // With one logarithm: exponents and mantissas, from 1 to 2, apart.
@@ -186,7 +191,8 @@ struct Pair {
     m: f64,
 }
 
-/// What has to be added to the reference's exponent for a feature: a·x² + b·x + c, where t² is expanded for both.
+/// What has to be added to the reference's exponent for a feature: a·x² + b·x + c, where t² is
+/// expanded for both.
 struct Difference {
     a: f64,
     b: f64,
@@ -219,7 +225,8 @@ struct Block<'a> {
     slot: usize,
     /// The lane's feature.
     feature: Option<usize>,
-    /// (4, 8·⌈K / 8⌉): log₂ of the components' constants, of the reference and the set; their largest coefficients; and what they lose.
+    /// (4, 8·⌈K / 8⌉): log₂ of the components' constants, of the reference and the set; their
+    /// largest coefficients; and what they lose.
     bounds: Shared<f64>,
     /// (8·⌈K / 8⌉, 4): w and the seed of the reference and the set.
     weights: Shared<f32>,
@@ -298,7 +305,8 @@ impl<'a> Block<'a> {
         join_over(most, OF_WARP, larger)
     }
 
-    /// The weights and seeds of a component, its largest coefficient, or a number above it, and what it loses of a total.
+    /// The weights and seeds of a component, its largest coefficient, or a number above it, and
+    /// what it loses of a total.
     #[inline(always)]
     unsafe fn bound(self, c: usize, offsets: [f64; 2]) {
         let components = self.components();
@@ -340,10 +348,12 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Writes a component of the set to its place among four: zeros, and the reference's weight, unless it is `near`.
+    /// Writes a component of the set to its place among four: zeros, and the reference's weight,
+    /// unless it is `near`.
     ///
-    /// The rounded coefficients are those of a Gaussian with a slightly other mean and deviation: of −s²·x² − 2·s·m·x the constant is
-    /// −m² = −(2·s·m)² / (4·s²), and its change follows from those of the two coefficients.
+    /// The rounded coefficients are those of a Gaussian with a slightly other mean and deviation:
+    /// of −s²·x² − 2·s·m·x the constant is −m² = −(2·s·m)² / (4·s²), and its change follows from
+    /// those of the two coefficients.
     #[inline(always)]
     unsafe fn write(self, c: usize, exponent: i32, near: bool) {
         let d = self.args.d as usize;
@@ -363,7 +373,8 @@ impl<'a> Block<'a> {
             let moved = change_b * (2.0 * linear - change_b) / 4.0 - m * m * change_a;
             let of_s2 = reciprocal_square(s);
             change = change_a * of_s2;
-            // Over s² − change_a. The share of s² is at most some 2⁻²², its square below the roundings.
+            // Over s² − change_a. The share of s² is at most some 2⁻²², its square below the
+            // roundings.
             constant += moved * of_s2 * (1.0 + change);
         }
         // log₂ of the deviations' ratio, from the first two terms of its series.
@@ -371,15 +382,15 @@ impl<'a> Block<'a> {
         let rest = if self.step == 0 { seeds + LOG2_E / 2.0 * ratio } else { 0.0 };
         let digits = (sum_over(constant, OF_STEP) + rest) * power / ONE_SCALED;
         let first = round(digits);
-        let mut values =
-            if self.slot == FEATURES { [first, round(digits - first)] } else { [rounded_b, rounded_a] };
+        let mut values = if self.slot == FEATURES { [first, round(digits - first)] } else { [rounded_b, rounded_a] };
         if !near || w == 0.0 {
             values = [0.0, 0.0];
         }
         let (four, place) = (block_idx() as usize / SETS, block_idx() as usize % SETS);
         let (eights, steps) = (self.components() / COMPONENTS, steps(d));
         let (eight, tile, column) = (c / COMPONENTS, c % COMPONENTS / 2, 2 * place + c % 2);
-        // SAFETY: places of the set among the coefficients and weights, which this warp alone writes.
+        // SAFETY: places of the set among the coefficients and weights, which this warp alone
+        // writes.
         unsafe {
             if self.step < steps {
                 let of_step = ((four * eights + eight) * steps + self.step) * STEP_SIZE;
@@ -422,7 +433,8 @@ impl<'a> Block<'a> {
     #[inline(always)]
     unsafe fn run(self) {
         let components = self.components();
-        // SAFETY: components below `components`; what other warps wrote to shared memory is read behind a meeting of all threads.
+        // SAFETY: components below `components`; what other warps wrote to shared memory is read
+        // behind a meeting of all threads.
         unsafe {
             let mut c = self.warp;
             while c < components {
@@ -466,7 +478,8 @@ kernel! {
     ///
     /// # Safety
     /// The pointers of `args` are valid for the sizes given, and D is at most
-    /// [`MAX_FEATURES`](crate::likelihood::batch_tensor_cores::MAX_FEATURES); launched as the module says.
+    /// [`MAX_FEATURES`](crate::likelihood::batch_tensor_cores::MAX_FEATURES); launched as the
+    /// module says.
     pub unsafe fn batch_parameters(args: BatchParametersArgs) {
         // SAFETY: the caller guarantees it.
         unsafe { Block::new(&args).run() };

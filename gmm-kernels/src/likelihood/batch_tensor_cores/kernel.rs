@@ -5,14 +5,16 @@ use crate::likelihood::small_k::THRESHOLD;
 use crate::math::{Float, LogProduct, LogSumExp};
 use crate::simt::*;
 
-/// A warp's samples, for each of two tiles and each step as [`mma`] takes them: high parts, low parts.
+/// A warp's samples, for each of two tiles and each step as [`mma`] takes them: high parts, low
+/// parts.
 struct Samples<const S: usize> {
     high: [[[Halves; 4]; S]; 2],
     low: [[[Halves; 4]; S]; 2],
 }
 
 impl<const S: usize> Samples<S> {
-    /// Splits a thread's features: of each step and half of it, a quad of samples. The first two of a quad are in the first tile.
+    /// Splits a thread's features: of each step and half of it, a quad of samples. The first two of
+    /// a quad are in the first tile.
     #[inline(always)]
     fn new(x: &[[[f32; QUAD]; 2]; S]) -> Self {
         let mut samples = Self { high: [[[0; 4]; S]; 2], low: [[[0; 4]; S]; 2] };
@@ -35,8 +37,9 @@ impl<const S: usize> Samples<S> {
         samples
     }
 
-    /// The sums of products for components 2i and 2i + 1 of the lane's set: for each tile first those of the quad's first or third
-    /// sample, then those of the other. `coefficients`: the lane's, of tile i in step 0.
+    /// The sums of products for components 2i and 2i + 1 of the lane's set: for each tile first
+    /// those of the quad's first or third sample, then those of the other. `coefficients`: the
+    /// lane's, of tile i in step 0.
     ///
     /// # Safety
     /// The coefficients of all steps are there; all lanes of the warp call it.
@@ -155,10 +158,12 @@ impl Four {
     }
 }
 
-/// Writes the reference's exponents of the lane's quad for a quarter of the components: the others are those of the lanes with the same quad.
+/// Writes the reference's exponents of the lane's quad for a quarter of the components: the others
+/// are those of the lanes with the same quad.
 ///
 /// # Safety
-/// `components` components of the reference are in shared memory, and there is a place for each exponent; all lanes of the warp call it.
+/// `components` components of the reference are in shared memory, and there is a place for each
+/// exponent; all lanes of the warp call it.
 #[inline(always)]
 unsafe fn write_exponents<const S: usize>(
     x: &[[[f32; QUAD]; 2]; S],
@@ -218,7 +223,8 @@ unsafe fn write_exponents<const S: usize>(
     }
 }
 
-/// The sum of the logarithms of the products of the lanes with the same `lane % 4`, in each of them. All lanes take part.
+/// The sum of the logarithms of the products of the lanes with the same `lane % 4`, in each of
+/// them. All lanes take part.
 #[inline(always)]
 pub(crate) fn sum_of_eight((power, mantissa): (f64, f32)) -> f64 {
     let (mut power, mut mantissa) = (power, mantissa);
@@ -289,10 +295,10 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
     let (cached, streamed) = (policy_keep(), policy_stream());
     let last = columns.quads() - 1;
     // The warp's exponents, from those of the lane's quad on.
-    let exponents =
-        exponents.offset((thread_idx() / WARP) as usize * components * SAMPLES + lane / 4 * QUAD);
-    // Starts to read the features that this thread needs for a step and half of it, of the quad that its lane has in round `first`. No number
-    // depends on a condition: a thread would wait for it there.
+    let exponents = exponents.offset((thread_idx() / WARP) as usize * components * SAMPLES + lane / 4 * QUAD);
+    // Starts to read the features that this thread needs for a step and half of it, of the quad
+    // that its lane has in round `first`. No number depends on a condition: a thread would wait for
+    // it there.
     let read = |first: u32| {
         let mut x = [[[0.0f32; QUAD]; 2]; S];
         let quad = first + lane as u32 / 4;

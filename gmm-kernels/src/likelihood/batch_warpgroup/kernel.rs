@@ -1,8 +1,10 @@
 //! The code of `batch_warpgroup`.
 use super::*;
 use crate::data::Columns;
-use crate::likelihood::batch_tensor_cores::{BatchTensorCoresArgs, FEATURE_SCALE, FEATURES, ONE, SQUARE_SCALE, sum_of_eight};
 use crate::estep::warpgroup::load2;
+use crate::likelihood::batch_tensor_cores::{
+    BatchTensorCoresArgs, FEATURE_SCALE, FEATURES, ONE, SQUARE_SCALE, sum_of_eight,
+};
 use crate::likelihood::small_k::THRESHOLD;
 use crate::math::{Float, LogProduct, LogSumExp};
 use crate::simt::*;
@@ -163,9 +165,8 @@ impl<const S: usize> Block<S> {
                 product += 1;
             }
             // SAFETY: the caller guarantees it.
-            let (w, reference) = unsafe {
-                (weights.get_some::<2>(2 * i), self.exponents.get4(pair * 4 * (SAMPLES / ROWS)))
-            };
+            let (w, reference) =
+                unsafe { (weights.get_some::<2>(2 * i), self.exponents.get4(pair * 4 * (SAMPLES / ROWS))) };
             let mut p = 0;
             while p < 4 {
                 likelihoods[p / 2].add(w[p % 2], fma(sums[p], scale, reference[p]));
@@ -177,11 +178,12 @@ impl<const S: usize> Block<S> {
     }
 }
 
-/// Writes the reference's exponents of the thread's samples for a quarter of the components: the others are those of the lanes with the same
-/// samples. A sample past the end is far from all.
+/// Writes the reference's exponents of the thread's samples for a quarter of the components: the
+/// others are those of the lanes with the same samples. A sample past the end is far from all.
 ///
 /// # Safety
-/// `components` components of the reference are in shared memory, and there is a place for each exponent; all lanes of the warp call it.
+/// `components` components of the reference are in shared memory, and there is a place for each
+/// exponent; all lanes of the warp call it.
 #[inline(always)]
 unsafe fn write_exponents<const S: usize>(
     x: &Features<S>,
@@ -238,8 +240,9 @@ unsafe fn write_exponents<const S: usize>(
     }
 }
 
-/// Starts to read the features that this thread needs of its two samples, of which the first has this number. No number depends on a condition:
-/// a thread would wait for it there, and not where it is [taken](take).
+/// Starts to read the features that this thread needs of its two samples, of which the first has
+/// this number. No number depends on a condition: a thread would wait for it there, and not where
+/// it is [taken](take).
 ///
 /// # Safety
 /// The columns are valid.
@@ -414,15 +417,17 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
     let operand = Operand::new(coefficients, 4 * S * MATRIX, MATRIX);
     let start = |samples: &Samples<S>, eight: u32, four: u32| {
         let place = (eight * room as u32 + four) as usize * coefficients_size * size_of::<Halves>();
-        // SAFETY: the coefficients of a part are in shared memory since the barrier; all threads of the warpgroup are here.
+        // SAFETY: the coefficients of a part are in shared memory since the barrier; all threads of
+        // the warpgroup are here.
         unsafe { warpgroup_start(&samples.high, &samples.low, operand.offset(place)) }
     };
     // Samples of a warpgroup's four warps.
     const ROUND: u64 = 4 * SAMPLES as u64;
     let groups = u64::from(block_dim() / WARPGROUP);
     let step = u64::from(grid_dim()) * groups * ROUND;
-    // The bound is the same for all of the block, so that all warps of a warpgroup take part in the products, and that what all threads
-    // have in common is in the registers that they have in common.
+    // The bound is the same for all of the block, so that all warps of a warpgroup take part in the
+    // products, and that what all threads have in common is in the registers that they have in
+    // common.
     let mut first = u64::from(block_idx()) * groups * ROUND;
     let mine = (warp * SAMPLES + lane / 4 * ROWS) as u64;
     // SAFETY: the columns are valid.
@@ -526,7 +531,8 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
         while t < threads {
             // SAFETY: written before the barrier.
             let (exponent, mantissa) = unsafe { product_at(products, f * threads + t) }.near();
-            // SAFETY: as above; of each warp's eight lanes with the same sets, one adds what is far.
+            // SAFETY: as above; of each warp's eight lanes with the same sets, one adds what is
+            // far.
             let far = if lane < SETS { unsafe { far.get((f * warps + t / WARP as usize) * SETS + lane) } } else { 0.0 };
             sum += sum_of_eight((far + exponent as f64, mantissa));
             t += WARP as usize;

@@ -46,7 +46,8 @@ mod tests {
     use crate::simt::emulator::{Memory, launch};
     use std::vec;
 
-    /// Every 64th of the fractions gets its share of 2¹⁶ arguments, up to 3, and every integer part is there.
+    /// Every 64th of the fractions gets its share of 2¹⁶ arguments, up to 3, and every integer part
+    /// is there.
     #[test]
     fn arguments_are_spread_evenly() {
         let (mut fractions, mut exponents) = ([0i32; 64], [0; EXPONENTS as usize]);
@@ -59,8 +60,8 @@ mod tests {
         assert!(exponents.iter().all(|count| *count > 3000), "{exponents:?}");
     }
 
-    /// The host's 2^x is rounded to nearest: errors of up to 2⁻²⁴ = 6·10⁻⁸ of both signs, whose mean over 2¹⁶ arguments is some
-    /// 10⁻¹⁰.
+    /// The host's 2^x is rounded to nearest: errors of up to 2⁻²⁴ = 6·10⁻⁸ of both signs, whose
+    /// mean over 2¹⁶ arguments is some 10⁻¹⁰.
     #[test]
     fn the_host_has_no_bias() {
         let (grid, block, per_thread) = (8, 64, 128);

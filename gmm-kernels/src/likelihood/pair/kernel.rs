@@ -4,8 +4,8 @@ use crate::data::QUAD;
 use crate::math::{LogProduct, LogSumExp};
 use crate::simt::*;
 
-/// A step of a block: [`STEP`] features of a tile of samples, and of the components that the block has warps for. The tile, and
-/// the first component and feature.
+/// A step of a block: [`STEP`] features of a tile of samples, and of the components that the block
+/// has warps for. The tile, and the first component and feature.
 #[derive(Clone, Copy)]
 struct Step {
     tile: u32,
@@ -47,8 +47,8 @@ kernel! {
         let quads = (TILE / QUAD) as u32;
         let (copied_feature, copied_quad) = (thread_idx() / quads, thread_idx() % quads);
         let (last_quad, column) = ((args.n.div_ceil(QUAD as u64) - 1) as u32, (args.stride / QUAD as u64) as u32);
-        // Shared memory: of two tiles (rows, TILE) maxima and (rows, TILE) sums, of two steps (rows, STEP, 2) parameters and
-        // (STEP, TILE) samples.
+        // Shared memory: of two tiles (rows, TILE) maxima and (rows, TILE) sums, of two steps
+        // (rows, STEP, 2) parameters and (STEP, TILE) samples.
         let (block, places) = (block_dim() as usize, rows as usize * TILE);
         let (parameters_size, x_size) = (2 * STEP * rows as usize, STEP * TILE);
         let sums = Shared::<f32>::at(FINISH_SHARED_BYTES);
@@ -62,7 +62,8 @@ kernel! {
             let mut f = copied_feature;
             let mut to = copied.offset(stage * x_size);
             while f < STEP as u32 && step.tile < tiles {
-                // In the place of a feature or quad that does not exist comes the last one, and is not counted.
+                // In the place of a feature or quad that does not exist comes the last one, and is
+                // not counted.
                 let feature = if step.feature + f < d { step.feature + f } else { d - 1 };
                 let quad = step.tile * quads + copied_quad;
                 let quad = if quad < last_quad { quad } else { last_quad };
@@ -85,12 +86,14 @@ kernel! {
             }
         };
         let constants = |step: Step| (number(step, 2 * d as usize), number(step, 2 * d as usize + 1));
-        // The parameter of a step that this lane brings to shared memory, zero behind the last feature.
+        // The parameter of a step that this lane brings to shared memory, zero behind the last
+        // feature.
         let parameter = |step: Step| {
             let exists = lane < 2 * (d - step.feature) as usize;
             if exists { number(step, 2 * step.feature as usize + lane) } else { 0.0 }
         };
-        // Puts together the components of a tile, which all warps have left in shared memory from `place` on.
+        // Puts together the components of a tile, which all warps have left in shared memory from
+        // `place` on.
         let finish = |product: &mut LogProduct, turn: u32, place: usize, tile: u32| {
             if row == turn {
                 let mut sum = [LogSumExp::new(); PAIR];
@@ -135,10 +138,12 @@ kernel! {
         unsafe { parameters.set(lane, parameter(step)) };
         let mut product = LogProduct::new();
         let (mut q, mut sum) = ([0.0; PAIR], [LogSumExp::new(); PAIR]);
-        // The bound is the same for all threads of a block, so that all of them meet at the barrier.
+        // The bound is the same for all threads of a block, so that all of them meet at the
+        // barrier.
         while step.tile < tiles {
             copies_wait();
-            // Now the samples and parameters of this step are there, and all threads are done with the step before.
+            // Now the samples and parameters of this step are there, and all threads are done with
+            // the step before.
             barrier!();
             let next = step.next(rows, k, d);
             copy(next, stage ^ 1);
@@ -179,7 +184,8 @@ kernel! {
                 let at = place + PAIR * thread_idx() as usize;
                 let mut p = 0;
                 while p < PAIR {
-                    // SAFETY: places of this thread; the tile whose sums were there was finished before the barrier.
+                    // SAFETY: places of this thread; the tile whose sums were there was finished
+                    // before the barrier.
                     unsafe {
                         sums.set(at + p, sum[p].max);
                         sums.set(at + places + p, sum[p].sum);

@@ -3,15 +3,17 @@ use super::*;
 use crate::math::{LogProduct, LogSumExp};
 use crate::simt::*;
 
-/// q less what a feature adds to it. `numbers`: s, m and, with missing values (`GAPS`), c; `observed`: 1, or 0 where the value is missing
-/// (then `x` is any finite number). Without them `observed` is not read.
+/// q less what a feature adds to it. `numbers`: s, m and, with missing values (`GAPS`), c;
+/// `observed`: 1, or 0 where the value is missing (then `x` is any finite number). Without them
+/// `observed` is not read.
 #[inline(always)]
 fn less_feature<const GAPS: bool>(q: f32, x: f32, observed: f32, [s, m, c]: [f32; 3]) -> f32 {
     let t = fma(s, x, m);
     if GAPS { fma(-observed, fma(t, t, c), q) } else { fma(-t, t, q) }
 }
 
-/// Makes zeros of the missing values of a quad, and returns 1 for each of the others, for [`likelihoods`].
+/// Makes zeros of the missing values of a quad, and returns 1 for each of the others, for
+/// [`likelihoods`].
 #[inline(always)]
 pub fn observe<const D: usize>(x: &mut [[f32; QUAD]; D]) -> [[f32; QUAD]; D] {
     let mut observed = [[1.0; QUAD]; D];
@@ -34,8 +36,9 @@ fn of_feature<const GAPS: bool, const ROW4: usize>(c: &[[f32; 4]; ROW4], j: usiz
     [c[at / 4][at % 4], c[(at + 1) / 4][(at + 1) % 4], if GAPS { c[(at + 2) / 4][(at + 2) % 4] } else { 0.0 }]
 }
 
-/// Σₖ wₖ·2^qₖ of R quads, `x` (R, D), over `k` components (a multiple of [`SIDE_BY_SIDE`]) in shared memory, `ROW4`
-/// 16-byte reads each. `observed`: as [`observe`] gives it; without missing values it is not read.
+/// Σₖ wₖ·2^qₖ of R quads, `x` (R, D), over `k` components (a multiple of [`SIDE_BY_SIDE`]) in
+/// shared memory, `ROW4` 16-byte reads each. `observed`: as [`observe`] gives it; without missing
+/// values it is not read.
 ///
 /// # Safety
 /// `components` has that many elements, aligned to 16 bytes.
@@ -103,8 +106,9 @@ pub unsafe fn likelihoods<const GAPS: bool, const D: usize, const ROW4: usize, c
     sums
 }
 
-/// Adds the likelihoods of a quad to the product, each as often as its weight says, if there are `weights`; returns whether one of them is far below
-/// the threshold. Samples past the end count as 1; `sums` below the threshold are replaced by those of `scaled`, which have the maximum taken
+/// Adds the likelihoods of a quad to the product, each as often as its weight says, if there are
+/// `weights`; returns whether one of them is far below the threshold. Samples past the end count as
+/// 1; `sums` below the threshold are replaced by those of `scaled`, which have the maximum taken
 /// out.
 #[inline(always)]
 pub fn multiply_quad(
@@ -230,11 +234,12 @@ unsafe fn multiply_triangle<const D: usize>(x: &mut [[f32; QUAD]; D], a: Shared<
     }
 }
 
-/// Calls `add` with the weight and the exponents of each of `k` components that have a triangle each. `components`: b, w and seed of each, `ROW4`
-/// 16-byte reads; `triangles`: A of each.
+/// Calls `add` with the weight and the exponents of each of `k` components that have a triangle
+/// each. `components`: b, w and seed of each, `ROW4` 16-byte reads; `triangles`: A of each.
 ///
 /// # Safety
-/// `components` has `k` times `ROW4` reads, and `triangles` `k` times [`padded_triangle`]`(D)` elements; both are aligned to 16 bytes.
+/// `components` has `k` times `ROW4` reads, and `triangles` `k` times [`padded_triangle`]`(D)`
+/// elements; both are aligned to 16 bytes.
 #[inline(always)]
 unsafe fn for_each_full<const D: usize, const ROW4: usize>(
     x: &[[f32; QUAD]; D],
@@ -286,8 +291,8 @@ unsafe fn for_each_full<const D: usize, const ROW4: usize>(
     }
 }
 
-/// Adds the likelihoods of a quad under diagonal covariances to the product, with the maximum taken out only if the latest samples were `far`; returns
-/// whether one of these is far.
+/// Adds the likelihoods of a quad under diagonal covariances to the product, with the maximum taken
+/// out only if the latest samples were `far`; returns whether one of these is far.
 ///
 /// # Safety
 /// As for [`likelihoods`].
@@ -303,7 +308,8 @@ unsafe fn add_quad<const GAPS: bool, const D: usize, const ROW4: usize>(
     let mut x = *x;
     let observed = if GAPS { [observe(&mut x[0])] } else { x };
     // SAFETY: the caller guarantees it.
-    let sums = if far { [0.0; QUAD] } else { unsafe { likelihoods::<GAPS, D, ROW4, 1>(&x, &observed, components, k)[0] } };
+    let sums =
+        if far { [0.0; QUAD] } else { unsafe { likelihoods::<GAPS, D, ROW4, 1>(&x, &observed, components, k)[0] } };
     // SAFETY: the same.
     let scaled = || unsafe { far_likelihoods::<GAPS, D, ROW4>(&x[0], &observed[0], components, k) };
     multiply_quad(product, sums, place, weights, scaled)
@@ -369,7 +375,8 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
             let policy = if i < columns.cached_quads { cached } else { streamed };
             let mut j = 0;
             while j < D {
-                // SAFETY: quad i exists; the ring has a place of this thread's for each stage and feature.
+                // SAFETY: quad i exists; the ring has a place of this thread's for each stage and
+                // feature.
                 unsafe { ring.copy4((stage * D + j) * feature, columns.quad(i, j), policy) };
                 j += 1;
             }
@@ -388,8 +395,9 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
     }
     copies_commit();
     fetch(i, 0);
-    // While the first samples are on their way, the launch's arguments go to shared memory. Their places are constants:
-    // an index computed at run time would put the arguments into local memory.
+    // While the first samples are on their way, the launch's arguments go to shared memory. Their
+    // places are constants: an index computed at run time would put the arguments into local
+    // memory.
     if thread_idx() == 0 {
         let mut c = 0;
         while c < COMPONENTS {
@@ -407,7 +415,8 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
     barrier!();
     let mut product = LogProduct::new();
     let mut stage = 0;
-    // Whether the warp's latest samples were far. Then the next are likely to be, and are computed with the maximum taken out only.
+    // Whether the warp's latest samples were far. Then the next are likely to be, and are computed
+    // with the maximum taken out only.
     let mut far = false;
     // The bound is the same for all lanes of a warp, so that all of them take part in the vote.
     while i - (lane as u32) < columns.quads() {
@@ -420,7 +429,8 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
         let mut x = [[[0.0; QUAD]; D]; 1];
         let mut j = 0;
         while j < D {
-            // SAFETY: copies that this thread made, and that have arrived. Past the end there are none, and nothing is counted.
+            // SAFETY: copies that this thread made, and that have arrived. Past the end there are
+            // none, and nothing is counted.
             x[0][j] = unsafe { ring.get4((stage * D + j) * feature) };
             j += 1;
         }

@@ -1,7 +1,7 @@
 //! The code of the `tiled` kernels.
 //!
-//! The register tile stays in registers only if the compiler knows every index into it: the loops over it are `while`
-//! loops with constant bounds, which it unrolls.
+//! The register tile stays in registers only if the compiler knows every index into it: the loops
+//! over it are `while` loops with constant bounds, which it unrolls.
 use super::*;
 use crate::math::{LogProduct, LogSumExp};
 use crate::simt::*;
@@ -32,7 +32,8 @@ struct Step {
 }
 
 impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS> {
-    /// Numbers of a feature in a tile: s and m of each component, with missing values c, or a column of A.
+    /// Numbers of a feature in a tile: s and m of each component, with missing values c, or a
+    /// column of A.
     const WIDTH: usize = if FULL { T } else { numbers(GAPS) * T };
 
     /// Tiles of rows of a component.
@@ -53,7 +54,9 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
     fn parameters(&self, tile: u32, row: u32) -> *const f32 {
         // The triangle's tiles have one more line: b.
         let lines = self.args.d as usize + FULL as usize;
-        self.args.scales_and_shifts.wrapping_add((tile as usize * self.rows() as usize + row as usize) * lines * Self::WIDTH)
+        self.args
+            .scales_and_shifts
+            .wrapping_add((tile as usize * self.rows() as usize + row as usize) * lines * Self::WIDTH)
     }
 
     /// The step behind `at`.
@@ -116,8 +119,7 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
     /// The tile exists.
     #[inline(always)]
     unsafe fn first_values(&self, tile: u32, row: u32, seeds: *const f32) -> [[f32; SAMPLES]; T] {
-        let start =
-            if FULL { self.parameters(tile, row).wrapping_add(self.args.d as usize * T) } else { seeds };
+        let start = if FULL { self.parameters(tile, row).wrapping_add(self.args.d as usize * T) } else { seeds };
         let mut values = [[0.0f32; SAMPLES]; T];
         let mut k = 0;
         while k < T {
@@ -135,8 +137,7 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
     #[inline(always)]
     unsafe fn add_step(&self, values: &mut [[f32; SAMPLES]; T], stage: usize, step: Step) {
         let samples = self.stages.offset(stage * self.stage_size);
-        let parameters =
-            samples.offset(STEP * QUAD * self.quads as usize + self.part as usize * STEP * Self::WIDTH);
+        let parameters = samples.offset(STEP * QUAD * self.quads as usize + self.part as usize * STEP * Self::WIDTH);
         let left = self.features(step.row) - step.start;
         let features = if left < STEP as u32 { left as usize } else { STEP };
         let mut f = 0;
@@ -159,7 +160,8 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
         }
     }
 
-    /// The place for the exponents of the thread's samples and a component. `first`: the block's first quad.
+    /// The place for the exponents of the thread's samples and a component. `first`: the block's
+    /// first quad.
     #[inline(always)]
     fn exponents(&self, first: u32, component: usize) -> *mut f32 {
         let Exponents { q, stride, .. } = self.args.exponents;
@@ -186,13 +188,15 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
     }
 }
 
-/// Puts together what the rows of a block's warps have of each sample: its log-likelihood goes to `product`, and, where asked
-/// for, to memory, as do its maximum and factor. The block's threads share its samples anew, side by side.
+/// Puts together what the rows of a block's warps have of each sample: its log-likelihood goes to
+/// `product`, and, where asked for, to memory, as do its maximum and factor. The block's threads
+/// share its samples anew, side by side.
 ///
 /// `first`: the block's first quad; `rows`, `samples`: shape of `maxima` and `totals`.
 ///
 /// # Safety
-/// All threads of the block call it; maxima and totals are those of all warps; the outputs have a place for each sample.
+/// All threads of the block call it; maxima and totals are those of all warps; the outputs have a
+/// place for each sample.
 #[inline(always)]
 pub unsafe fn finish_samples(
     product: &mut LogProduct,
@@ -257,8 +261,8 @@ pub unsafe fn finish_sample(
     }
 }
 
-/// As [`subtract_distances`], where values may be missing: q −= (s·x + m)² + c for the samples that have the feature. `parameters`: s of each
-/// component, then m and c of each.
+/// As [`subtract_distances`], where values may be missing: q −= (s·x + m)² + c for the samples that
+/// have the feature. `parameters`: s of each component, then m and c of each.
 ///
 /// # Safety
 /// `parameters` has 3·T elements, aligned to 16 bytes.
@@ -288,16 +292,13 @@ unsafe fn subtract_observed<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f3
     }
 }
 
-/// q −= (s·x + m)² for the tile's components and one feature. `parameters`: s of each component, then m of each.
+/// q −= (s·x + m)² for the tile's components and one feature. `parameters`: s of each component,
+/// then m of each.
 ///
 /// # Safety
 /// `parameters` has 2·T elements, aligned to 16 bytes.
 #[inline(always)]
-unsafe fn subtract_distances<const T: usize>(
-    q: &mut [[f32; SAMPLES]; T],
-    x: &[f32; SAMPLES],
-    parameters: Shared<f32>,
-) {
+unsafe fn subtract_distances<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], parameters: Shared<f32>) {
     let mut k = 0;
     while k < T {
         // SAFETY: the caller guarantees it.
@@ -353,7 +354,8 @@ fn subtract_squares<const T: usize>(q: &mut [f32; SAMPLES], z: &[[f32; SAMPLES];
     }
 }
 
-/// The log-sum-exps of a thread's samples, in shared memory: the work between two tiles needs the registers.
+/// The log-sum-exps of a thread's samples, in shared memory: the work between two tiles needs the
+/// registers.
 #[derive(Clone, Copy)]
 struct Sums {
     /// Maxima of the thread's first quad of samples.
@@ -488,11 +490,13 @@ unsafe fn body<const T: usize, const FULL: bool, const GAPS: bool>(args: &TiledA
                     barrier!();
                     let next = tiles.next(at);
                     if next.tile < args.tiles {
-                        // SAFETY: all threads have passed the barrier, so none computes on the other stage any more.
+                        // SAFETY: all threads have passed the barrier, so none computes on the
+                        // other stage any more.
                         unsafe { tiles.fetch(stage ^ 1, first, next) };
                     }
                     if present {
-                        // SAFETY: the step has arrived, and the barrier made the other threads' copies visible.
+                        // SAFETY: the step has arrived, and the barrier made the other threads'
+                        // copies visible.
                         unsafe { tiles.add_step(&mut values, stage, at) };
                     }
                     stage ^= 1;
@@ -501,7 +505,8 @@ unsafe fn body<const T: usize, const FULL: bool, const GAPS: bool>(args: &TiledA
                 if FULL {
                     subtract_squares(&mut exponent, &values);
                 } else if present {
-                    // SAFETY: the tile's weights; rows for its components, which have a place for each sample.
+                    // SAFETY: the tile's weights; rows for its components, which have a place for
+                    // each sample.
                     unsafe {
                         tiles.store_exponents(first, mine, &values);
                         sums.add(&values, weights);

@@ -1,7 +1,7 @@
 //! Computes the parameters of the likelihood, and the prior, from the coordinates of a proposal.
 use super::*;
-use crate::math::{Float, sum_over};
 use crate::math::float64::{exp2, log2};
+use crate::math::{Float, sum_over};
 
 /// Bounds within which x rounded to float32, and its reach, are finite; the host checks the same.
 #[inline(always)]
@@ -14,7 +14,8 @@ fn in_range(s: f32, m: f64) -> bool {
 /// log₂(rounded / exact), of a number and what it was rounded to.
 #[inline(always)]
 fn log2_of_rounding(exact: f64, rounded: f32) -> f64 {
-    // The difference is exact; so small a fraction needs no more than a float's inverse, and two terms of the series.
+    // The difference is exact; so small a fraction needs no more than a float's inverse, and two
+    // terms of the series.
     let e = (rounded as f64 - exact) * reciprocal(rounded) as f64;
     (e + 0.5 * e * e) * LOG2_E
 }
@@ -25,8 +26,9 @@ const LANES: u32 = WARP / COMPONENTS as u32;
 const WITHIN: u32 = LANES - 1;
 const ACROSS: u32 = WARP - LANES;
 
-/// A warp's computation of the parameters of proposal t + 1, as the likelihood takes them, for one way in which the decision
-/// on proposal t may go. [`LANES`] lanes share a component. The formulae are those of the host's `DeviceParameters`.
+/// A warp's computation of the parameters of proposal t + 1, as the likelihood takes them, for one
+/// way in which the decision on proposal t may go. [`LANES`] lanes share a component. The formulae
+/// are those of the host's `DeviceParameters`.
 struct Proposal<'a, const D: usize> {
     args: &'a MetropolisArgs,
     point: Shared<f64>,
@@ -81,7 +83,8 @@ impl<const D: usize> Proposal<'_, D> {
         self.terms_of_columns() + D * COLUMN_TERMS
     }
 
-    /// log₂ πₖ = log₂ zₖ + Σ_{i<k} log₂ (1 − zᵢ) with zᵢ = 1 / (1 + e^−tᵢ), of the lane's component. All lanes take part.
+    /// log₂ πₖ = log₂ zₖ + Σ_{i<k} log₂ (1 − zᵢ) with zᵢ = 1 / (1 + e^−tᵢ), of the lane's
+    /// component. All lanes take part.
     ///
     /// # Safety
     /// As for [`Self::at`] and [`Self::term`].
@@ -94,7 +97,8 @@ impl<const D: usize> Proposal<'_, D> {
             let t = unsafe { self.at(i) - self.term(self.terms_of_components() + i * COMPONENT_TERMS + 1) };
             let x = LOG2_E * t;
             let size = if x < 0.0 { -x } else { x };
-            // −log₂ of z is this where x > 0, else this − x; −log₂ of 1 − z is this + x where x > 0, else this.
+            // −log₂ of z is this where x > 0, else this − x; −log₂ of 1 − z is this + x where
+            // x > 0, else this.
             let rest = log2(1.0 + exp2(-size));
             log2_weight -= if i < self.component {
                 if x > 0.0 { x + rest } else { rest }
@@ -108,8 +112,8 @@ impl<const D: usize> Proposal<'_, D> {
         sum_over(log2_weight, WITHIN)
     }
 
-    /// Writes s and m of the lane's features to `components`, the place of its component, and adds up what else depends on
-    /// them. `present`: whether there is such a component.
+    /// Writes s and m of the lane's features to `components`, the place of its component, and adds
+    /// up what else depends on them. `present`: whether there is such a component.
     ///
     /// # Safety
     /// As for [`Self::at`] and [`Self::term`]; only this lane uses its places.
@@ -128,7 +132,8 @@ impl<const D: usize> Proposal<'_, D> {
                     let log_scale = self.at(k - 1 + k * D + if args.spherical { c } else { feature });
                     let column = self.terms_of_columns() + j * COLUMN_TERMS;
                     let unit = self.term(column);
-                    // s = unit / σ, and log₂ of s as rounded. (Where the power is out of bounds, so is s.)
+                    // s = unit / σ, and log₂ of s as rounded. (Where the power is out of bounds, so
+                    // is s.)
                     let power = -LOG2_E * log_scale;
                     let over_scale = exp2(if power > 1000.0 { 1000.0 } else { power });
                     let exact = unit * over_scale;
@@ -155,8 +160,9 @@ impl<const D: usize> Proposal<'_, D> {
     }
 }
 
-/// Splits each component's constant log₂ c into what all components have in common, a weight in float32, and a seed:
-/// c = 2^common · weight · 2^seed. All lanes take part, those of a component with the same constant.
+/// Splits each component's constant log₂ c into what all components have in common, a weight in
+/// float32, and a seed: c = 2^common · weight · 2^seed. All lanes take part, those of a component
+/// with the same constant.
 #[inline(always)]
 fn split_constant(constant: f64) -> (f64, f32, f32) {
     let mut common = constant;
@@ -175,13 +181,19 @@ fn split_constant(constant: f64) -> (f64, f32, f32) {
     (common, weight, seed as f32)
 }
 
-/// A warp computes the parameters of proposal t + 1, and its record, if proposal t turns out to be `accepted`.
+/// A warp computes the parameters of proposal t + 1, and its record, if proposal t turns out to be
+/// `accepted`.
 ///
 /// # Safety
-/// All lanes of a warp call it. Point and steps t (if `accepted`) and t + 1 are in shared memory; no other thread uses the
-/// components and the record of this case.
+/// All lanes of a warp call it. Point and steps t (if `accepted`) and t + 1 are in shared memory;
+/// no other thread uses the components and the record of this case.
 #[inline(always)]
-pub(super) unsafe fn propose<const D: usize, const ROW: usize>(args: &MetropolisArgs, layout: SharedLayout, t: u32, accepted: bool) {
+pub(super) unsafe fn propose<const D: usize, const ROW: usize>(
+    args: &MetropolisArgs,
+    layout: SharedLayout,
+    t: u32,
+    accepted: bool,
+) {
     let k = args.k as usize;
     let width = step_width(dim(k, D, args.spherical));
     let lane = thread_idx() % WARP;

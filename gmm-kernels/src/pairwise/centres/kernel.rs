@@ -54,7 +54,8 @@ kernel! {
                     i += 1;
                 }
                 let to = args.values.wrapping_add(row * m + first);
-                // SAFETY: row and centres exist; where M is a multiple of 4, so is the place's distance from the start.
+                // SAFETY: row and centres exist; where M is a multiple of 4, so is the place's
+                // distance from the start.
                 unsafe {
                     if m.is_multiple_of(QUAD) {
                         store4(to, v);

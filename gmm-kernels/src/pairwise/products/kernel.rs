@@ -3,7 +3,8 @@ use super::*;
 use crate::pairwise::split::{LARGEST, square_roots};
 use crate::simt::*;
 
-/// Tiles of `mma` along the matrix's rows that are computed side by side, so that several products are under way at a time.
+/// Tiles of `mma` along the matrix's rows that are computed side by side, so that several products
+/// are under way at a time.
 const SIDE_BY_SIDE: usize = 2;
 /// 16-byte pieces of a row's chunk, of four elements each.
 const PIECES: u32 = (CHUNK_ELEMENTS / 4) as u32;
@@ -15,8 +16,8 @@ const STEP: usize = 8;
 /// Parts of a tile whose sums are read at a time.
 const AT_ONCE: usize = 4;
 
-/// Starts to copy chunk `chunk` of `count` rows, from row `first` on, to a stage; the block has `threads` threads. Rows past the
-/// end are left as they are: what they give is not written.
+/// Starts to copy chunk `chunk` of `count` rows, from row `first` on, to a stage; the block has
+/// `threads` threads. Rows past the end are left as they are: what they give is not written.
 ///
 /// # Safety
 /// The stage has room; `rows` are as documented, with `chunks` chunks each.
@@ -49,7 +50,8 @@ unsafe fn fetch(
 /// Adds the products of 16 numbers of the warp's vectors and rows to `sums`.
 ///
 /// # Safety
-/// All lanes of the warp take part; `vectors` and `matrix` are the places from which this lane reads for `matrices`.
+/// All lanes of the warp take part; `vectors` and `matrix` are the places from which this lane
+/// reads for `matrices`.
 #[inline(always)]
 unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
     sums: &mut [[[f32; 4]; ACROSS]; DOWN],
@@ -104,7 +106,8 @@ unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
     }
 }
 
-/// Writes the warp's products. Of the block's tile, from `first` on (vector, row), it has those from `warp` on.
+/// Writes the warp's products. Of the block's tile, from `first` on (vector, row), it has those
+/// from `warp` on.
 ///
 /// # Safety
 /// The pointers of `args` are valid for the sizes given; `scales` are those of the tile.
@@ -141,7 +144,8 @@ unsafe fn write<const DOWN: usize, const ACROSS: usize>(
                     values[i] = sum * (of_vector[0] * of_row[0]) * (of_vector[1] * of_row[1]);
                     i += 1;
                 }
-                // SAFETY: vector and row exist; where M is even, so is the place's distance from the start.
+                // SAFETY: vector and row exist; where M is even, so is the place's distance from
+                // the start.
                 unsafe {
                     if m.is_multiple_of(2) && row < m {
                         store2(to.add(row as usize), values);
@@ -169,7 +173,8 @@ struct Scales {
 }
 
 impl Scales {
-    /// Brings them there, behind the stages. The block's threads can read them after the next barrier.
+    /// Brings them there, behind the stages. The block's threads can read them after the next
+    /// barrier.
     ///
     /// # Safety
     /// As for [`body`].
@@ -199,8 +204,8 @@ fn place_of_sums(args: &ProductsArgs, tiling: Tiling, tile: u32, part: u32, four
     args.sums.wrapping_add(of_part + 4 * (four * tiling.threads as usize + thread_idx() as usize))
 }
 
-/// Leaves the sums of this part of a tile, and in the block that is the last of the tile's puts the sums of all parts in their place. Whether this
-/// block is the last.
+/// Leaves the sums of this part of a tile, and in the block that is the last of the tile's puts the
+/// sums of all parts in their place. Whether this block is the last.
 ///
 /// # Safety
 /// As for [`body`]; no thread of the block uses shared memory any more.
@@ -220,7 +225,8 @@ unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
     let before = Shared::<Halves>::at(0);
     barrier!();
     if thread_idx() == 0 {
-        // SAFETY: a number for each tile. What the block's threads wrote before the barrier can be seen by who counts later.
+        // SAFETY: a number for each tile. What the block's threads wrote before the barrier can be
+        // seen by who counts later.
         unsafe { before.set(0, count_up(args.ready.add(tile as usize), 1)) };
     }
     barrier!();
@@ -267,11 +273,12 @@ unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
     true
 }
 
-/// A tile of products, or a part of it. It has `ALONG` warps along the vectors and `OVER` along the matrix's rows, each with `DOWN` tiles of
-/// `mma` of 16 vectors and `ACROSS` of 8 rows.
+/// A tile of products, or a part of it. It has `ALONG` warps along the vectors and `OVER` along the
+/// matrix's rows, each with `DOWN` tiles of `mma` of 16 vectors and `ACROSS` of 8 rows.
 ///
 /// # Safety
-/// The pointers of `args` are valid for the sizes given; all threads of a block of this tiling take part.
+/// The pointers of `args` are valid for the sizes given; all threads of a block of this tiling take
+/// part.
 #[inline(always)]
 unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const ACROSS: usize>(
     args: &ProductsArgs,
@@ -301,7 +308,8 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
     // Where this thread copies to and reads from, in the first stage.
     let (row, piece) = (thread_idx() / PIECES, thread_idx() % PIECES);
     let to = Shared::<f32>::at(0).offset(row as usize * PITCH + 4 * piece as usize);
-    // The matrices of `mma`'s A: rows 0 to 7 and 8 to 15 of numbers 0 to 7, then of numbers 8 to 15.
+    // The matrices of `mma`'s A: rows 0 to 7 and 8 to 15 of numbers 0 to 7, then of numbers 8
+    // to 15.
     let vectors = Shared::<Halves>::at(0).offset((of_vectors + lane % 16) * PITCH + 4 * (lane / 16));
     // Those of two of its B: rows 0 to 7 of numbers 0 to 7 and 8 to 15, then rows 8 to 15.
     let of_matrix = tiling.vectors + of_rows + lane % 8 + 8 * (lane / 16);
@@ -340,8 +348,8 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
         barrier!();
         fetch_chunk(chunk + ahead, if stage == 0 { ahead } else { stage - 1 });
         let mut step = 0;
-        // Opaque in large tiles: the second step's reads, made ahead of the first step's products, would take more registers
-        // than there are.
+        // Opaque in large tiles: the second step's reads, made ahead of the first step's products,
+        // would take more registers than there are.
         while step < if tiling.vectors == LARGE.vectors { opaque(2) } else { 2 } {
             let at = stage as usize * elements + step as usize * STEP;
             // SAFETY: places of this stage; every lane comes here.
@@ -352,7 +360,8 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
         stage = if stage == ahead { 0 } else { stage + 1 };
     }
     if tiling.most_parts > 1 && args.parts > 1 {
-        // SAFETY: the caller guarantees it; all copies have arrived, and shared memory was read for the last time before the barrier.
+        // SAFETY: the caller guarantees it; all copies have arrived, and shared memory was read for
+        // the last time before the barrier.
         let last = unsafe { add_parts(args, tiling, [tile, part], &mut sums) };
         if !last {
             return;

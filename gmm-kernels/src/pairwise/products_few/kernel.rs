@@ -19,12 +19,11 @@ type Pieces = [[Halves; 4]; 2];
 unsafe fn read_row(row: *const Halves, chunk: u32) -> Pieces {
     let from = row.wrapping_add(chunk as usize * CHUNK_ELEMENTS).cast::<f32>();
     // SAFETY: the chunk's numbers h, then the numbers l; a lane's piece of either has 16 bytes.
-    unsafe {
-        [load_f32x4(from).map(f32::to_bits), load_f32x4(from.add(CHUNK_ELEMENTS / 2)).map(f32::to_bits)]
-    }
+    unsafe { [load_f32x4(from).map(f32::to_bits), load_f32x4(from.add(CHUNK_ELEMENTS / 2)).map(f32::to_bits)] }
 }
 
-/// A lane's numbers of a vector, from `first` on; zeros past its end. Reads are without condition, so that none waits for another.
+/// A lane's numbers of a vector, from `first` on; zeros past its end. Reads are without condition,
+/// so that none waits for another.
 ///
 /// # Safety
 /// `vector` has `d` numbers; it is aligned to 16 bytes where `d` is a multiple of four.
@@ -56,7 +55,8 @@ unsafe fn read_vector(vector: *const f32, d: u32, first: u32) -> [f32; NUMBERS a
     numbers
 }
 
-/// Splits a vector's numbers of a chunk, which four neighbouring lanes have, and gives the power of two that scales them.
+/// Splits a vector's numbers of a chunk, which four neighbouring lanes have, and gives the power of
+/// two that scales them.
 #[inline(always)]
 fn split_vector(numbers: &[f32; NUMBERS as usize]) -> (Pieces, f32) {
     let mut largest = 0;
@@ -77,8 +77,8 @@ fn split_vector(numbers: &[f32; NUMBERS as usize]) -> (Pieces, f32) {
     (pieces, scale)
 }
 
-/// The products of a chunk of 16 rows with a chunk of eight vectors: of each half of the chunk from zero, the small products
-/// first.
+/// The products of a chunk of 16 rows with a chunk of eight vectors: of each half of the chunk from
+/// zero, the small products first.
 #[inline(always)]
 fn multiply(rows: &[Pieces; 2], vectors: &Pieces) -> [f32; 4] {
     let mut halves = [[0.0f32; 4]; 2];
@@ -110,7 +110,8 @@ kernel! {
     /// # Safety
     /// The pointers of `args` are valid for the sizes given; launched as the module says.
     pub unsafe fn products_few(args: ProductsFewArgs) {
-        /// What the splits multiply by is taken back half by a row's, half by a vector's power of two.
+        /// What the splits multiply by is taken back half by a row's, half by a vector's power of
+        /// two.
         const UNSCALE: f32 = 1.0 / LARGEST;
         let (warps, warp, lane) = (block_dim() / WARP, thread_idx() / WARP, thread_idx() % WARP);
         let chunks = args.d.div_ceil(CHUNK as u32);
@@ -141,7 +142,8 @@ kernel! {
         let mut sums = [0.0f32; 4];
         while chunk < chunks {
             let (of_rows, of_vector) = (next_rows, next_vector);
-            // On their way while those before them are multiplied; after the last chunk, that one again, from the nearest cache.
+            // On their way while those before them are multiplied; after the last chunk, that one
+            // again, from the nearest cache.
             let next = if chunk + warps < chunks { chunk + warps } else { chunk };
             (next_rows, next_vector) = (read_rows(next), read_vector(next));
             let (pieces, scale) = split_vector(&of_vector);

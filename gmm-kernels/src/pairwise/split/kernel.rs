@@ -9,8 +9,9 @@ pub(crate) fn power_of_two(magnitude: u32) -> [f32; 2] {
     [f32::from_bits(exponent << 23), f32::from_bits((254 - exponent) << 23)]
 }
 
-/// Two powers of two, of about the same size, whose product is 2^e. With those of another 2^f, a number times the product of
-/// the first and the product of the second ones overflows, or loses digits by underflow, only where 2^(e + f) of it does.
+/// Two powers of two, of about the same size, whose product is 2^e. With those of another 2^f, a
+/// number times the product of the first and the product of the second ones overflows, or loses
+/// digits by underflow, only where 2^(e + f) of it does.
 #[inline(always)]
 pub(crate) fn square_roots(power: f32) -> [f32; 2] {
     // Biased.
@@ -19,8 +20,8 @@ pub(crate) fn square_roots(power: f32) -> [f32; 2] {
     [f32::from_bits(half << 23), f32::from_bits((exponent + 127 - half) << 23)]
 }
 
-/// Numbers 2·element and 2·element + 1 of [`TOGETHER`] chunks, from chunk `first` on, `step` chunks apart; zeros past the end
-/// of the row.
+/// Numbers 2·element and 2·element + 1 of [`TOGETHER`] chunks, from chunk `first` on, `step` chunks
+/// apart; zeros past the end of the row.
 ///
 /// # Safety
 /// `x` has `d` numbers, at least one.
@@ -39,7 +40,8 @@ unsafe fn pairs(x: *const f32, d: u32, [first, step]: [u32; 2], element: u32) ->
     pairs
 }
 
-/// The larger of `largest` and the magnitude of a number, as bits, which are ordered as the magnitudes are.
+/// The larger of `largest` and the magnitude of a number, as bits, which are ordered as the
+/// magnitudes are.
 #[inline(always)]
 pub(crate) fn max_magnitude(largest: u32, number: f32) -> u32 {
     largest.max(number.to_bits() & 0x7fff_ffff)
@@ -56,7 +58,8 @@ fn max_of_pairs(mut largest: u32, pairs: &[[f32; 2]; TOGETHER]) -> u32 {
     largest
 }
 
-/// Two numbers times [`LARGEST`] and the inverse of their scale, as the numbers h, and the numbers l.
+/// Two numbers times [`LARGEST`] and the inverse of their scale, as the numbers h, and the numbers
+/// l.
 #[inline(always)]
 pub(crate) fn split_pair([a, b]: [f32; 2], inverse: f32) -> [Halves; 2] {
     split_halves(a * inverse * LARGEST, b * inverse * LARGEST)

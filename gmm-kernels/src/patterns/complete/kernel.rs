@@ -37,7 +37,19 @@ impl<'a> Component<'a> {
         let observed = unsafe { Observed::of(&args.masks, pattern) };
         let lane = (thread_idx() % WARP) as usize;
         let (map, second, product) = (matrix(0), matrix(1), matrix(2));
-        Self { args, observed, pattern, c, lane, map, second, product, e: vector(0), first: vector(1), mapped: vector(2) }
+        Self {
+            args,
+            observed,
+            pattern,
+            c,
+            lane,
+            map,
+            second,
+            product,
+            e: vector(0),
+            first: vector(1),
+            mapped: vector(2),
+        }
     }
 
     #[inline(always)]
@@ -94,8 +106,8 @@ impl<'a> Component<'a> {
     #[inline(always)]
     unsafe fn complete(self) {
         let (d, observed) = (self.d(), self.observed);
-        // SAFETY: elements of the component's matrices and vectors, and a place for each result; what other lanes wrote is read behind
-        // a meeting of all lanes.
+        // SAFETY: elements of the component's matrices and vectors, and a place for each result;
+        // what other lanes wrote is read behind a meeting of all lanes.
         unsafe {
             let count = self.sum(d, d);
             let mut cell = Cells::of(self.lane, d);

@@ -6,7 +6,8 @@ use crate::general::density::{self, ROWS};
 use crate::math::{Float, REACH, ROOT_HALF_LOG2_E, float64, warp_sum, weight_and_seed};
 use crate::simt::*;
 
-/// A pivot below this fraction of its variance is rounding noise: the matrix is singular to float64.
+/// A pivot below this fraction of its variance is rounding noise: the matrix is singular to
+/// float64.
 const SINGULAR: f64 = f64::EPSILON;
 
 /// A component of a pattern; all lanes of the warp have the same.
@@ -65,12 +66,14 @@ impl<'a, T: Float> Component<'a, T> {
         i > j || !self.observed.has(i)
     }
 
-    /// Leaves L, W and C in `map`; the column at which the matrix is not positive definite, if it is not.
+    /// Leaves L, W and C in `map`; the column at which the matrix is not positive definite, if it
+    /// is not.
     #[inline(always)]
     unsafe fn factorise(self) -> Option<usize> {
         let (d, map) = (self.d(), self.map);
         let covariance = Matrix::new(self.args.covariances.wrapping_add(self.c * d * d).cast_mut(), d);
-        // SAFETY: elements of the component's matrices; what other lanes wrote is read behind a meeting of all lanes.
+        // SAFETY: elements of the component's matrices; what other lanes wrote is read behind a
+        // meeting of all lanes.
         unsafe {
             let mut cell = Cells::of(self.lane, d);
             while cell.i < d {
@@ -115,7 +118,8 @@ impl<'a, T: Float> Component<'a, T> {
         None
     }
 
-    /// Column `c` of the inverse of a lower triangle of the observed columns, into the column `c` of `to`; zeros above it.
+    /// Column `c` of the inverse of a lower triangle of the observed columns, into the column `c`
+    /// of `to`; zeros above it.
     #[inline(always)]
     unsafe fn invert_column(self, lower: Matrix, to: Matrix, c: usize) {
         let mut i = 0;
@@ -138,8 +142,8 @@ impl<'a, T: Float> Component<'a, T> {
         }
     }
 
-    /// Column `c` of `rows`·`lower`, where `rows` are those that are missing and `lower` is a lower triangle of those that are observed,
-    /// into the column `c` of `to`.
+    /// Column `c` of `rows`·`lower`, where `rows` are those that are missing and `lower` is a lower
+    /// triangle of those that are observed, into the column `c` of `to`.
     #[inline(always)]
     unsafe fn multiply_column(self, rows: Matrix, lower: Matrix, to: Matrix, c: usize) {
         let mut m = 0;
@@ -186,7 +190,8 @@ impl<'a, T: Float> Component<'a, T> {
         }
     }
 
-    /// Writes A, rounded, and zeros around it; `alive`: whether there is an A. Leaves the rounded numbers in `inverse`.
+    /// Writes A, rounded, and zeros around it; `alive`: whether there is an A. Leaves the rounded
+    /// numbers in `inverse`.
     #[inline(always)]
     unsafe fn write_triangle(self, alive: bool) {
         let (d, general) = (self.d(), self.args.layout.capacity == 0);
@@ -209,7 +214,8 @@ impl<'a, T: Float> Component<'a, T> {
         }
     }
 
-    /// Writes b, rounded; gives log₂ of A's determinant in lane 0 and, in all lanes, the first row that is outside the type's range.
+    /// Writes b, rounded; gives log₂ of A's determinant in lane 0 and, in all lanes, the first row
+    /// that is outside the type's range.
     #[inline(always)]
     unsafe fn write_shifts(self, alive: bool) -> (f64, u32) {
         let (d, general) = (self.d(), self.args.layout.capacity == 0);
@@ -257,7 +263,8 @@ impl<'a, T: Float> Component<'a, T> {
     #[inline(always)]
     unsafe fn write_e(self) {
         let d = self.d();
-        // SAFETY: elements of the component's matrices and vectors; what other lanes wrote is read behind a meeting of all lanes.
+        // SAFETY: elements of the component's matrices and vectors; what other lanes wrote is read
+        // behind a meeting of all lanes.
         unsafe {
             let mut i = self.lane;
             while i < d {
@@ -298,7 +305,8 @@ impl<'a, T: Float> Component<'a, T> {
         }
     }
 
-    /// Leaves zeros where there are no parameters: a component without weight, or one of which they could not be made.
+    /// Leaves zeros where there are no parameters: a component without weight, or one of which they
+    /// could not be made.
     #[inline(always)]
     unsafe fn clear(self) {
         let d = self.d();
@@ -348,7 +356,8 @@ impl<'a, T: Float> Component<'a, T> {
     #[inline(always)]
     unsafe fn prepare(self) {
         let place = self.pattern * self.args.layout.k as usize + self.c;
-        // SAFETY: the component exists; what other lanes wrote is read behind a meeting of all lanes.
+        // SAFETY: the component exists; what other lanes wrote is read behind a meeting of all
+        // lanes.
         unsafe {
             let log2_weight = load(self.args.log2_weights.add(self.c));
             let mut alive = log2_weight > f64::MIN;
@@ -395,7 +404,8 @@ impl<'a, T: Float> Component<'a, T> {
     }
 }
 
-/// Splits the components' constants into an offset that is common to all, weights and seeds. All threads of the block take part.
+/// Splits the components' constants into an offset that is common to all, weights and seeds. All
+/// threads of the block take part.
 ///
 /// # Safety
 /// The constants of the pattern are written.

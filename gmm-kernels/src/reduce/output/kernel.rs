@@ -3,14 +3,17 @@ use super::*;
 use crate::math::{LogProduct, warp_sum};
 use crate::simt::*;
 
-/// Block sums that a thread reads at once: 128 threads then read those of four blocks on each of an H200's 132 multiprocessors.
+/// Block sums that a thread reads at once: 128 threads then read those of four blocks on each of an
+/// H200's 132 multiprocessors.
 const ROUND: u32 = 5;
 
 impl Output {
-    /// The sum of the log-likelihoods of the block's threads, in thread 0. The order is fixed: the same bits every time.
+    /// The sum of the log-likelihoods of the block's threads, in thread 0. The order is fixed: the
+    /// same bits every time.
     ///
     /// # Safety
-    /// All threads of the block call it; [`FINISH_SHARED_BYTES`] of shared memory are there and not in use.
+    /// All threads of the block call it; [`FINISH_SHARED_BYTES`] of shared memory are there and not
+    /// in use.
     #[inline(always)]
     pub unsafe fn block_sum(product: LogProduct) -> f64 {
         // SAFETY: the caller guarantees it.
@@ -41,20 +44,22 @@ impl Output {
         total
     }
 
-    /// Ends a launch: each block leaves its sum, and the last one in the grid waits for all, adds them up in a fixed order, and
-    /// publishes the total. (The sums themselves say whether they are there: a counter would cost an exchange with the memory
-    /// behind each of them.)
+    /// Ends a launch: each block leaves its sum, and the last one in the grid waits for all, adds
+    /// them up in a fixed order, and publishes the total. (The sums themselves say whether they are
+    /// there: a counter would cost an exchange with the memory behind each of them.)
     ///
     /// # Safety
-    /// All threads of all blocks call it, once, as their last act; the grid is one-dimensional; `partials` has
-    /// gridDim.x places, all unwritten; see [`Output::block_sum`] for the shared memory.
+    /// All threads of all blocks call it, once, as their last act; the grid is one-dimensional;
+    /// `partials` has gridDim.x places, all unwritten; see [`Output::block_sum`] for the shared
+    /// memory.
     #[inline(always)]
     pub unsafe fn finish(self, product: LogProduct) {
         // SAFETY: the caller guarantees it.
         unsafe { self.finish_by::<false>(product, || ()) }
     }
 
-    /// As [`Output::finish`]; all threads of the last block call `last`, which sees what all blocks have written before this.
+    /// As [`Output::finish`]; all threads of the last block call `last`, which sees what all blocks
+    /// have written before this.
     ///
     /// # Safety
     /// As for [`Output::finish`].
@@ -64,7 +69,8 @@ impl Output {
         unsafe { self.finish_by::<true>(product, last) }
     }
 
-    /// `FENCED`: whether `last` sees what all blocks have written, which costs a wait for the memory.
+    /// `FENCED`: whether `last` sees what all blocks have written, which costs a wait for the
+    /// memory.
     ///
     /// # Safety
     /// As for [`Output::finish`].
@@ -88,7 +94,8 @@ impl Output {
                 }
                 store_fresh(self.partials.add(block_idx() as usize), sum);
             }
-            // Blocks start in order, and none waits for another but this one, so that all of them run at some time.
+            // Blocks start in order, and none waits for another but this one, so that all of them
+            // run at some time.
             if block_idx() == grid_dim() - 1 {
                 let mut sum = 0.0;
                 let mut start = 0;
@@ -120,8 +127,8 @@ impl Output {
         }
     }
 
-    /// The sum of a round of this thread's block sums from `start` on, as soon as those of its warp are there. Leaves them
-    /// unwritten.
+    /// The sum of a round of this thread's block sums from `start` on, as soon as those of its warp
+    /// are there. Leaves them unwritten.
     ///
     /// # Safety
     /// All lanes of one warp call it; `partials` has gridDim.x places.

@@ -3,8 +3,8 @@ use super::*;
 use crate::simt::*;
 
 kernel! {
-    /// `totals[i]` = Σ over `slices` of `sums[slice, i]`, in an order that depends on the block alone. Launch: a block of
-    /// whole warps for each [`REDUCE_NUMBERS`] of `count` numbers.
+    /// `totals[i]` = Σ over `slices` of `sums[slice, i]`, in an order that depends on the block
+    /// alone. Launch: a block of whole warps for each [`REDUCE_NUMBERS`] of `count` numbers.
     ///
     /// # Safety
     /// The arrays have (slices, count) and (count) numbers.

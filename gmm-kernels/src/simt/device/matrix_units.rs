@@ -1,5 +1,6 @@
-//! The matrix units (tensor cores) and the float16 numbers that they multiply. PTX ISA, "Matrix multiply-accumulate operation
-//! using mma instruction", m16n8k16: a lane's numbers lie in row and column `lane / 4` and at twice `lane % 4`.
+//! The matrix units (tensor cores) and the float16 numbers that they multiply. PTX ISA, "Matrix
+//! multiply-accumulate operation using mma instruction", m16n8k16: a lane's numbers lie in row and
+//! column `lane / 4` and at twice `lane % 4`.
 use super::{CachePolicy, Shared};
 use core::arch::asm;
 
@@ -29,8 +30,8 @@ pub fn widen_halves(h: Halves) -> [f32; 2] {
     [a, b]
 }
 
-/// Two numbers split into float16: rounded, and what the rounding left, rounded. Their sum differs from the number by 2^-22 of
-/// it, or 2^-25 where that is more.
+/// Two numbers split into float16: rounded, and what the rounding left, rounded. Their sum differs
+/// from the number by 2^-22 of it, or 2^-25 where that is more.
 #[inline(always)]
 pub fn split_halves(a: f32, b: f32) -> [Halves; 2] {
     let high = round_halves(a, b);
@@ -70,8 +71,8 @@ pub fn fma_minus_halves(a: Halves, b: Halves, c: Halves) -> Halves {
     h
 }
 
-/// c + A·B of a warp: A (16, 16) by rows, B (16, 8) by columns in float16, c (16, 8) in float32; all lanes take part. Products
-/// are exact; their sum is truncated, not rounded.
+/// c + A·B of a warp: A (16, 16) by rows, B (16, 8) by columns in float16, c (16, 8) in float32;
+/// all lanes take part. Products are exact; their sum is truncated, not rounded.
 #[inline(always)]
 pub fn mma(c: [f32; 4], a: [Halves; 4], b: [Halves; 2]) -> [f32; 4] {
     let [mut c0, mut c1, mut c2, mut c3] = c;
@@ -149,10 +150,12 @@ impl Shared<Halves> {
             asm!("st.shared.v2.b32 [{}], {{{}, {}}};", in(reg32) self.offset(i).address, in(reg32) v[0], in(reg32) v[1], options(nostack));
         }
     }
-    /// Starts to copy eight numbers of global memory to elements `i` to `i + 3`; `copies_wait` waits for it.
+    /// Starts to copy eight numbers of global memory to elements `i` to `i + 3`; `copies_wait`
+    /// waits for it.
     ///
     /// # Safety
-    /// Both places are aligned to 16 bytes and valid for 16 bytes; only this thread touches the elements until it has waited.
+    /// Both places are aligned to 16 bytes and valid for 16 bytes; only this thread touches the
+    /// elements until it has waited.
     #[inline(always)]
     pub unsafe fn copy4(self, i: usize, from: *const Halves, policy: CachePolicy) {
         // SAFETY: the caller guarantees it.
@@ -161,9 +164,9 @@ impl Shared<Halves> {
                 in(reg32) self.offset(i).address, in(reg64) from, in(reg64) policy.0, options(nostack));
         }
     }
-    /// Four matrices of (8, 8) numbers for [`mma`]; all lanes of the warp take part. Each lane calls it for the place of a row of
-    /// eight numbers: lanes 0 to 7 for those of the first matrix, and so on. Of each matrix, a lane gets two neighbours of
-    /// row `lane / 4`.
+    /// Four matrices of (8, 8) numbers for [`mma`]; all lanes of the warp take part. Each lane
+    /// calls it for the place of a row of eight numbers: lanes 0 to 7 for those of the first
+    /// matrix, and so on. Of each matrix, a lane gets two neighbours of row `lane / 4`.
     ///
     /// # Safety
     /// As for `Shared<f32>::get`; each row is aligned to 16 bytes.
@@ -177,7 +180,8 @@ impl Shared<Halves> {
         }
         [a, b, c, d]
     }
-    /// As [`Self::matrices`], each matrix transposed: a lane gets two neighbours of column `lane / 4`.
+    /// As [`Self::matrices`], each matrix transposed: a lane gets two neighbours of column
+    /// `lane / 4`.
     ///
     /// # Safety
     /// As for [`Self::matrices`].

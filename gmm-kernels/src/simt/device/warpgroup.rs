@@ -1,9 +1,11 @@
-//! Matrix products of a warpgroup, which is four neighbouring warps, and copies in bulk, which arrive at a barrier in shared memory.
-//! Only devices of compute capability 9.0 have them. PTX ISA, "Asynchronous warpgroup level matrix instructions" and "mbarrier".
+//! Matrix products of a warpgroup, which is four neighbouring warps, and copies in bulk, which
+//! arrive at a barrier in shared memory. Only devices of compute capability 9.0 have them. PTX ISA,
+//! "Asynchronous warpgroup level matrix instructions" and "mbarrier".
 use super::{Halves, Shared};
 use core::arch::asm;
 
-/// A barrier in shared memory (PTX: mbarrier) at which threads and copies arrive. It counts its phases.
+/// A barrier in shared memory (PTX: mbarrier) at which threads and copies arrive. It counts its
+/// phases.
 #[derive(Clone, Copy)]
 pub struct Mbarrier {
     address: u32,
@@ -15,10 +17,12 @@ impl Mbarrier {
     pub fn at(bytes: usize) -> Self {
         Self { address: super::super::shared_base() + bytes as u32 }
     }
-    /// Makes it ready: a phase ends when so many threads have arrived, and the bytes that they expect.
+    /// Makes it ready: a phase ends when so many threads have arrived, and the bytes that they
+    /// expect.
     ///
     /// # Safety
-    /// One thread calls it, and then [`mbarriers_ready`], before the block's threads meet and use the barrier.
+    /// One thread calls it, and then [`mbarriers_ready`], before the block's threads meet and use
+    /// the barrier.
     #[inline(always)]
     pub unsafe fn init(self, threads: u32) {
         // SAFETY: the caller guarantees it.
@@ -47,7 +51,8 @@ impl Mbarrier {
         // SAFETY: the caller guarantees it.
         unsafe { asm!("mbarrier.arrive.shared::cta.b64 _, [{}];", in(reg32) self.address, options(nostack)) };
     }
-    /// Waits for the end of a phase, which is given modulo 2. The phase before the first one (1) has ended from the beginning.
+    /// Waits for the end of a phase, which is given modulo 2. The phase before the first one (1)
+    /// has ended from the beginning.
     ///
     /// # Safety
     /// The barrier is ready; all lanes of the warp call it.
@@ -82,8 +87,8 @@ impl Shared<Halves> {
     /// Starts to copy so many bytes of global memory to this place; they arrive at the barrier.
     ///
     /// # Safety
-    /// Both places are valid for the bytes and aligned to 16 bytes, of which they are a multiple; nothing else accesses this one until the
-    /// barrier's phase has ended.
+    /// Both places are valid for the bytes and aligned to 16 bytes, of which they are a multiple;
+    /// nothing else accesses this one until the barrier's phase has ended.
     #[inline(always)]
     pub unsafe fn copy_bulk(self, from: *const Halves, bytes: u32, barrier: Mbarrier) {
         // SAFETY: the caller guarantees it.
@@ -94,7 +99,8 @@ impl Shared<Halves> {
     }
 }
 
-/// An operand of a warpgroup's products in shared memory. It consists of matrices of (8, 8) numbers, each of 128 bytes without a gap.
+/// An operand of a warpgroup's products in shared memory. It consists of matrices of (8, 8)
+/// numbers, each of 128 bytes without a gap.
 #[derive(Clone, Copy)]
 pub struct Operand {
     /// The place, and how far it is along the sum, in 16 bytes.
@@ -104,8 +110,8 @@ pub struct Operand {
 }
 
 impl Operand {
-    /// The operand at a place that is a multiple of 16 bytes; `across` and `along`: bytes from one matrix to the next one in the
-    /// direction of the result, and in that of the sum.
+    /// The operand at a place that is a multiple of 16 bytes; `across` and `along`: bytes from one
+    /// matrix to the next one in the direction of the result, and in that of the sum.
     #[inline(always)]
     pub fn new(place: Shared<Halves>, across: usize, along: usize) -> Self {
         let field = |bytes: u32| (bytes >> 4) & 0x3fff;
@@ -121,7 +127,8 @@ impl Operand {
 /// Gives a thread N registers, more than it has, as soon as others of the block have left them.
 ///
 /// # Safety
-/// A whole warpgroup calls it; the block has so many registers; the driver was told how many a thread has when the launch begins.
+/// A whole warpgroup calls it; the block has so many registers; the driver was told how many a
+/// thread has when the launch begins.
 #[inline(always)]
 pub unsafe fn more_registers<const N: u32>() {
     // SAFETY: the caller guarantees it.
@@ -150,12 +157,13 @@ macro_rules! registers_0_to_63 {
     };
 }
 
-/// A·B of a warpgroup, both the sums of a high and a low part, of which the product of both low parts is left out: A (64, 64) and
-/// B (128, 64) in float16, the result (64, 128) in float32. In both operands the rows of a matrix of (8, 8) go along the sum, in which the
-/// matrices lie one behind the other. All threads of the warpgroup take part. A thread gets the numbers of rows
-/// r = 16·warp + lane / 4 and r + 8 in columns 8·j + 2·(lane % 4) and the next one: four for each j, the first row's first.
-/// Products are exact; their sums are truncated, not rounded. The small products come first. Both parts of an operand are equally far
-/// across the sum.
+/// A·B of a warpgroup, both the sums of a high and a low part, of which the product of both low
+/// parts is left out: A (64, 64) and B (128, 64) in float16, the result (64, 128) in float32. In
+/// both operands the rows of a matrix of (8, 8) go along the sum, in which the matrices lie one
+/// behind the other. All threads of the warpgroup take part. A thread gets the numbers of rows
+/// r = 16·warp + lane / 4 and r + 8 in columns 8·j + 2·(lane % 4) and the next one: four for each
+/// j, the first row's first. Products are exact; their sums are truncated, not rounded. The small
+/// products come first. Both parts of an operand are equally far across the sum.
 ///
 /// # Safety
 /// The operands lie in the launch's shared memory, and their copies have arrived for this thread.
@@ -205,7 +213,8 @@ pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]:
             )
         };
     }
-    // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers. Every thread takes part.
+    // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers. Every
+    // thread takes part.
     unsafe {
         products!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
             32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
@@ -213,9 +222,11 @@ pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]:
     c
 }
 
-/// c + Σᵢ Aᵢ·Bᵢ of a warpgroup, or the sum alone if `add` is 0: A₀, A₁, A₀, A₁ (64, 16) in float16, in registers as those of `mma` are,
-/// 16 rows a warp; Bᵢ (256, 16) in float16, in shared memory, whose matrices of (8, 8) have rows across the sum; c (64, 256) in float32, as the
-/// result of [`warpgroup_multiply`] is. All Bᵢ are equally far across the sum. All threads of the warpgroup take part. Products are exact; their sums are truncated, not rounded.
+/// c + Σᵢ Aᵢ·Bᵢ of a warpgroup, or the sum alone if `add` is 0: A₀, A₁, A₀, A₁ (64, 16) in float16,
+/// in registers as those of `mma` are, 16 rows a warp; Bᵢ (256, 16) in float16, in shared memory,
+/// whose matrices of (8, 8) have rows across the sum; c (64, 256) in float32, as the result of
+/// [`warpgroup_multiply`] is. All Bᵢ are equally far across the sum. All threads of the warpgroup
+/// take part. Products are exact; their sums are truncated, not rounded.
 ///
 /// # Safety
 /// The operands lie in the launch's shared memory, and their copies have arrived for this thread.
@@ -261,7 +272,8 @@ pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand
             )
         };
     }
-    // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers. Every thread takes part.
+    // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers. Every
+    // thread takes part.
     unsafe {
         products!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
             32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63
@@ -278,16 +290,18 @@ pub fn operands_ready() {
     unsafe { asm!("fence.proxy.async.shared::cta;", options(nostack)) };
 }
 
-/// Starts A·B of a warpgroup, both the sums of a high and a low part, of which the product of both low parts is left out: A (64, 16·S) in float16, in
-/// registers as those of `mma` are, 16 rows a warp; B (32, 16·S) in float16, in shared memory, whose matrices of (8, 8) have rows along the sum: of each
-/// 16 of it first two of the high part, then two of the low one, one behind the other; the result (64, 32) in float32. A thread gets the
-/// numbers of rows r = 16·warp + lane / 4 and r + 8 in columns 8·j + 2·(lane % 4) and the next one: four for each j, the first row's first.
-/// [`warpgroup_finish`] waits for them. Products are exact; their sums are truncated, not rounded. The small products come first.
-/// All threads of the warpgroup take part. S is at most 4.
+/// Starts A·B of a warpgroup, both the sums of a high and a low part, of which the product of both
+/// low parts is left out: A (64, 16·S) in float16, in registers as those of `mma` are, 16 rows a
+/// warp; B (32, 16·S) in float16, in shared memory, whose matrices of (8, 8) have rows along the
+/// sum: of each 16 of it first two of the high part, then two of the low one, one behind the other;
+/// the result (64, 32) in float32. A thread gets the numbers of rows r = 16·warp + lane / 4 and r +
+/// 8 in columns 8·j + 2·(lane % 4) and the next one: four for each j, the first row's first.
+/// [`warpgroup_finish`] waits for them. Products are exact; their sums are truncated, not rounded.
+/// The small products come first. All threads of the warpgroup take part. S is at most 4.
 ///
 /// # Safety
-/// The operand lies in the launch's shared memory, [`operands_ready`] has followed what wrote it, and nothing writes it before
-/// [`warpgroup_finish`].
+/// The operand lies in the launch's shared memory, [`operands_ready`] has followed what wrote it,
+/// and nothing writes it before [`warpgroup_finish`].
 #[inline(always)]
 pub unsafe fn warpgroup_start<const S: usize>(
     high: &[[Halves; 4]; S],
@@ -331,7 +345,8 @@ pub unsafe fn warpgroup_start<const S: usize>(
             products!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; $($product),*; $($operand)*)
         };
     }
-    // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers. Every thread takes part.
+    // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers. Every
+    // thread takes part.
     unsafe {
         match S {
             1 => steps!(
@@ -371,8 +386,8 @@ pub unsafe fn warpgroup_start<const S: usize>(
     c
 }
 
-/// Waits until no more than LEFT of the products that [`warpgroup_start`] has started are under way; `c` is of those that are not. All threads of the
-/// warpgroup take part.
+/// Waits until no more than LEFT of the products that [`warpgroup_start`] has started are under
+/// way; `c` is of those that are not. All threads of the warpgroup take part.
 #[inline(always)]
 pub fn warpgroup_finish<const LEFT: usize>(c: &mut [f32; 16]) {
     // SAFETY: no operands.

@@ -1,4 +1,5 @@
-//! Products of a warpgroup whose first operand is in registers, for [`warpgroup_whitened`](crate::estep::warpgroup_whitened).
+//! Products of a warpgroup whose first operand is in registers, for
+//! [`warpgroup_whitened`](crate::estep::warpgroup_whitened).
 use super::{Halves, Operand};
 use core::arch::asm;
 
@@ -134,8 +135,9 @@ macro_rules! low_half {
     };
 }
 
-/// One product: its columns, the eights of its sums, the first operand, the place of the second one and how many 16 bytes behind it, the
-/// predicate that says whether to add to the sums, and whether matrices of the second operand have rows across the sum.
+/// One product: its columns, the eights of its sums, the first operand, the place of the second one
+/// and how many 16 bytes behind it, the predicate that says whether to add to the sums, and whether
+/// matrices of the second operand have rows across the sum.
 macro_rules! product {
     ($columns:literal [$first:tt $($more:tt)*] $half:ident $a:tt, $b:literal + $offset:literal, $add:literal, $across:literal) => {
         concat!(
@@ -165,25 +167,30 @@ macro_rules! end {
     };
 }
 
-/// A function that multiplies with triangles: of each step of each band the sums, the step, the place of its part of the triangle, and
-/// whether there are sums to add to.
+/// A function that multiplies with triangles: of each step of each band the sums, the step, the
+/// place of its part of the triangle, and whether there are sums to add to.
 macro_rules! triangles {
     ($name:ident, $steps:literal [$($i:literal)*], $sums:literal [$($s:literal)*],
         $($eights:tt $step:tt + $offset:literal $add:literal)*) => {
-        /// A·B of a warpgroup, both the sums of a high and a low part, of which the product of both low parts is left out: A (64, features) in
-        /// registers, of each sixteen features the high part, then the low one, as those of `mma` are, 16 rows a warp; B in shared memory,
-        /// for each band of 64 rows of triangles the steps of sixteen features that it has, whose matrices lie one behind the other along the sum. The result
-        /// has the columns of some of the bands; a thread's numbers are as those of [`warpgroup_multiply`](super::warpgroup_multiply). There may be more features
-        /// than these bands have. All threads of the warpgroup take part. Products are exact; their sums are truncated, not rounded. The small products
-        /// come first.
+        /// A·B of a warpgroup, both the sums of a high and a low part, of which the product of both
+        /// low parts is left out: A (64, features) in registers, of each sixteen features the high
+        /// part, then the low one, as those of `mma` are, 16 rows a warp; B in shared memory, for
+        /// each band of 64 rows of triangles the steps of sixteen features that it has, whose
+        /// matrices lie one behind the other along the sum. The result has the columns of some of
+        /// the bands; a thread's numbers are as those of
+        /// [`warpgroup_multiply`](super::warpgroup_multiply). There may be more features than these
+        /// bands have. All threads of the warpgroup take part. Products are exact; their sums are
+        /// truncated, not rounded. The small products come first.
         ///
         /// # Safety
-        /// The operands lie in the launch's shared memory, and their copies have arrived for this thread.
+        /// The operands lie in the launch's shared memory, and their copies have arrived for this
+        /// thread.
         #[inline(always)]
         pub unsafe fn $name<const S: usize>(a: &[[Halves; 8]; S], [high, low]: [Operand; 2]) -> [f32; $sums] {
             const { assert!(S >= $steps) };
             let mut c = [0.0f32; $sums];
-            // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers. Every thread takes part.
+            // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers.
+            // Every thread takes part.
             unsafe {
                 asm!(
                     begin!(""),
@@ -251,20 +258,26 @@ triangles! {
     [12 13 14 15] 7 + 2432 "yes"
 }
 
-/// A function that adds products of two features: of each band the columns, their sums, and the band of the first operand.
+/// A function that adds products of two features: of each band the columns, their sums, and the
+/// band of the first operand.
 macro_rules! bands {
     ($name:ident, $bands:literal [$($i:literal)*], $sums:literal [$($s:literal)*], $($columns:literal $eights:tt $band:tt)*) => {
-        /// c + A·B of a warpgroup for some bands A (64, 16) and as many columns of B as the band asks for, or A·B alone if `add` is 0; both the sums
-        /// of a high and a low part, of which the product of both low parts is left out. A is in registers, of each band the high part, then the
-        /// low one, as those of `mma` are, 16 rows a warp; B in shared memory, whose matrices have rows across the sum. The sums are as those of
-        /// [`warpgroup_multiply`](super::warpgroup_multiply). All threads of the warpgroup take part. Products are exact; their sums are truncated, not
-        /// rounded. The small products come first.
+        /// c + A·B of a warpgroup for some bands A (64, 16) and as many columns of B as the band
+        /// asks for, or A·B alone if `add` is 0; both the sums of a high and a low part, of which
+        /// the product of both low parts is left out. A is in registers, of each band the high
+        /// part, then the low one, as those of `mma` are, 16 rows a warp; B in shared memory, whose
+        /// matrices have rows across the sum. The sums are as those of
+        /// [`warpgroup_multiply`](super::warpgroup_multiply). All threads of the warpgroup take
+        /// part. Products are exact; their sums are truncated, not rounded. The small products come
+        /// first.
         ///
         /// # Safety
-        /// The operands lie in the launch's shared memory, and their copies have arrived for this thread.
+        /// The operands lie in the launch's shared memory, and their copies have arrived for this
+        /// thread.
         #[inline(always)]
         pub unsafe fn $name(c: &mut [f32; $sums], a: &[[Halves; 8]; $bands], [high, low]: [Operand; 2], add: u32) {
-            // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers. Every thread takes part.
+            // SAFETY: reads shared memory as the caller guarantees; else arithmetic on registers.
+            // Every thread takes part.
             unsafe {
                 asm!(
                     begin!("setp.ne.u32 first, {add}, 0; "),

@@ -17,10 +17,12 @@ struct Array {
     writable: bool,
 }
 
-/// The arrays that a launch may access. A kernel that accesses anything else in global memory fails.
+/// The arrays that a launch may access. A kernel that accesses anything else in global memory
+/// fails.
 ///
-/// It borrows the arrays, and hands out the pointers that go into the kernel's arguments. What lies past the end of one
-/// array must not be another array of the launch: give it allocations (`Vec`), not places of one allocation or of the stack.
+/// It borrows the arrays, and hands out the pointers that go into the kernel's arguments. What lies
+/// past the end of one array must not be another array of the launch: give it allocations (`Vec`),
+/// not places of one allocation or of the stack.
 #[derive(Clone, Default)]
 pub struct Memory<'a> {
     arrays: Vec<Array>,

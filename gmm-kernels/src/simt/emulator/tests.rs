@@ -45,7 +45,8 @@ fn reads_past_the_end_of_an_array_are_caught() {
     let expected =
         "reads 16 bytes that belong to no array of the launch: 320 bytes behind the start of `x`, which has 320";
     assert!(message.contains(expected), "{message}");
-    // The first block's tile has them all. Several of its threads copy the quad of sample 40, and any may be the first to fail.
+    // The first block's tile has them all. Several of its threads copy the quad of sample 40, and
+    // any may be the first to fail.
     assert!(message.starts_with("thread ") && message.contains(" of block (0, 0) failed"), "{message}");
 }
 
@@ -55,7 +56,8 @@ fn writes_past_the_end_of_an_array_are_caught() {
     assert!(message.contains("writes 4 bytes that belong to no array") && message.contains("`scores`"), "{message}");
 }
 
-/// A launch of one block whose first thread does something and whose others wait for it at a barrier.
+/// A launch of one block whose first thread does something and whose others wait for it at a
+/// barrier.
 fn first_thread(memory: &Memory, p: *mut f32, work: fn(*mut f32)) -> String {
     #[derive(Clone, Copy)]
     struct Args(*mut f32, fn(*mut f32));
@@ -136,7 +138,8 @@ fn a_missing_barrier_shows_in_one_of_two_launches() {
     struct Args(*mut f32);
     unsafe fn kernel(args: Args) {
         let number = Shared::<f32>::at(0);
-        // SAFETY: inside the shared memory and the array; on the host the two threads run one after the other.
+        // SAFETY: inside the shared memory and the array; on the host the two threads run one after
+        // the other.
         unsafe {
             match thread_idx() {
                 3 => number.set(0, 1.0),

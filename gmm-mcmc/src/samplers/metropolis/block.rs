@@ -38,8 +38,8 @@ struct Adaptation {
 /// A change of L.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Change {
-    /// Whether the covariance is estimated anew afterwards, because the chain has so far been on its way to the bulk of the
-    /// distribution.
+    /// Whether the covariance is estimated anew afterwards, because the chain has so far been on
+    /// its way to the bulk of the distribution.
     pub forget: bool,
 }
 
@@ -50,14 +50,15 @@ pub(super) struct Buffers {
     correlated: Vec<f64>,
 }
 
-/// log of 2.38/√d, the best scale for a normal target whose covariance is known (Roberts and Rosenthal 2001).
+/// log of 2.38/√d, the best scale for a normal target whose covariance is known (Roberts and
+/// Rosenthal 2001).
 fn best_log_scale(d: usize) -> f64 {
     (2.38 / (d as f64).sqrt()).ln()
 }
 
 impl Block {
-    /// A block in which the coordinates within each part are correlated. `typical` is the scale of a step along each coordinate of
-    /// the target.
+    /// A block in which the coordinates within each part are correlated. `typical` is the scale of
+    /// a step along each coordinate of the target.
     pub fn new(parts: &[Vec<usize>], typical: &[f64]) -> Self {
         let sd = |part: &[usize]| -> Vec<f64> { part.iter().map(|&i| typical[i]).collect() };
         let adaptation = Adaptation {
@@ -96,7 +97,8 @@ impl Block {
         }
     }
 
-    /// Adapts the block after a step of warm-up that had this acceptance probability and ended at `point`.
+    /// Adapts the block after a step of warm-up that had this acceptance probability and ended at
+    /// `point`.
     pub fn adapt(&mut self, point: &[f64], acceptance: f64, change: Option<Change>, buffers: &mut Buffers) {
         let dim = self.dim();
         let Some(a) = &mut self.adaptation else { return };
@@ -109,8 +111,8 @@ impl Block {
         let Some(Change { forget }) = change else { return };
         for ((part, covariance), floors) in self.parts.iter_mut().zip(&mut a.covariances).zip(&a.floors) {
             let n = part.indices.len();
-            // So many steps of a random walk are worth about 1/(4 dim) as many independent points. If these are few for the
-            // number of coordinates, the correlations are shrunk.
+            // So many steps of a random walk are worth about 1/(4 dim) as many independent points.
+            // If these are few for the number of coordinates, the correlations are shrunk.
             let worth = covariance.count() as f64 / (4 * dim) as f64;
             let shrinkage = worth / (worth + n as f64);
             if let Some(l) = covariance.covariance().and_then(|c| factor(&c, n, shrinkage, floors)) {

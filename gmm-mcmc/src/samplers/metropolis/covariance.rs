@@ -4,8 +4,8 @@ use gmm_host::vectorised;
 use nalgebra::{Cholesky, DMatrix};
 use serde::{Deserialize, Serialize};
 
-/// The Cholesky factor of a covariance matrix, after its correlations have been multiplied by `shrinkage` and its variances raised to
-/// the floors; `None` if that is not positive definite.
+/// The Cholesky factor of a covariance matrix, after its correlations have been multiplied by
+/// `shrinkage` and its variances raised to the floors; `None` if that is not positive definite.
 pub(super) fn factor(covariance: &[f64], n: usize, shrinkage: f64, floors: &[f64]) -> Option<Factor> {
     let mut full = DMatrix::zeros(n, n);
     let mut numbers = covariance.iter();

@@ -7,13 +7,15 @@ const ROWS: usize = 8;
 
 /// A lower triangle L (n, n).
 ///
-/// Its product with a vector is written here, and not left to a crate, because it is part of each step: it needs no unpacked L, uses the widest
-/// SIMD of the machine, and gives the same bits on every machine.
+/// Its product with a vector is written here, and not left to a crate, because it is part of each
+/// step: it needs no unpacked L, uses the widest SIMD of the machine, and gives the same bits on
+/// every machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<f64>", into = "Vec<f64>")]
 pub(super) struct Factor {
     n: usize,
-    /// For each [`ROWS`] rows their columns, up to that of the last row's diagonal, with zeros above the diagonal and behind row n.
+    /// For each [`ROWS`] rows their columns, up to that of the last row's diagonal, with zeros
+    /// above the diagonal and behind row n.
     columns: Vec<[f64; ROWS]>,
 }
 

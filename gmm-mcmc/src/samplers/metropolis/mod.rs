@@ -1,9 +1,9 @@
 //! Random-walk Metropolis, adapted during warm-up, in one block or component by component.
 //!
-//! The proposal of a block is x + s L z with z standard normal. During warm-up L Lᵀ follows the covariance of the
-//! chain (Haario, Saksman and Tamminen 2001), and the scale s is steered towards an
-//! acceptance of 0.234 + 0.206/d, which is 0.44 for d = 1 (Roberts and Rosenthal 2001; Andrieu and Thoms 2008). After
-//! warm-up neither changes, so that the chain is Markov.
+//! The proposal of a block is x + s L z with z standard normal. During warm-up L Lᵀ follows the
+//! covariance of the chain (Haario, Saksman and Tamminen 2001), and the scale s is steered towards
+//! an acceptance of 0.234 + 0.206/d, which is 0.44 for d = 1 (Roberts and Rosenthal 2001; Andrieu
+//! and Thoms 2008). After warm-up neither changes, so that the chain is Markov.
 mod block;
 mod chain;
 mod covariance;
@@ -20,8 +20,9 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use steps::{SamplerSteps, sample_by_target};
 
-/// With at most so many coordinates, a single block adapts to all correlations. With more, their estimates would need a longer
-/// warm-up than is usual, and a step would take longer than a likelihood of moderate size.
+/// With at most so many coordinates, a single block adapts to all correlations. With more, their
+/// estimates would need a longer warm-up than is usual, and a step would take longer than a
+/// likelihood of moderate size.
 const MOST_CORRELATED: usize = 64;
 
 /// When L changes, as fractions of the warm-up. After the last change only the scale adapts.
@@ -38,8 +39,9 @@ pub(crate) struct Metropolis {
 impl Metropolis {
     /// Chains at the given starts; `typical` is the scale of a step along each coordinate.
     ///
-    /// `parts` are the target's blocks of coordinates. With `by_component` each is a block. Otherwise there is one block, in which
-    /// all coordinates are correlated if they are at most [`MOST_CORRELATED`], and else those within each part.
+    /// `parts` are the target's blocks of coordinates. With `by_component` each is a block.
+    /// Otherwise there is one block, in which all coordinates are correlated if they are at most
+    /// [`MOST_CORRELATED`], and else those within each part.
     pub fn new(
         starts: Vec<ChainStart>,
         parts: &[Vec<usize>],
@@ -63,7 +65,8 @@ impl Metropolis {
         Self { chains: starts.into_iter().map(chain).collect(), reference }
     }
 
-    /// Iteration `iteration` of `warmup`, which is one step in each block. After an error the chains are where they were before.
+    /// Iteration `iteration` of `warmup`, which is one step in each block. After an error the
+    /// chains are where they were before.
     pub fn warm_up(&mut self, team: &mut Team<'_>, iteration: usize, warmup: usize) -> Result<()> {
         if self.reference.is_due(iteration, warmup) {
             let renewed = self.reference.renew(team.one(), self.chains.iter().map(|c| c.point.as_slice()))?;
@@ -105,8 +108,9 @@ impl Metropolis {
         adapted.map(drop)
     }
 
-    /// Makes so many draws of each chain, one every `thin` iterations, in the place of those in `draws`: one of each chain, then the next one
-    /// of each. After an error the chains are where they were before.
+    /// Makes so many draws of each chain, one every `thin` iterations, in the place of those in
+    /// `draws`: one of each chain, then the next one of each. After an error the chains are where
+    /// they were before.
     pub fn sample(&mut self, team: &mut Team<'_>, thin: usize, count: usize, draws: &mut Vec<Draw>) -> Result<()> {
         let before = self.positions();
         draws.clear();
@@ -125,7 +129,8 @@ impl Metropolis {
         }
     }
 
-    /// The next draws of each chain: without a reference by the target for as many chains as it takes, then by the sampler.
+    /// The next draws of each chain: without a reference by the target for as many chains as it
+    /// takes, then by the sampler.
     fn sample_by_chain(&mut self, team: &mut Team<'_>, thin: usize, draws: usize) -> Result<Vec<Vec<Draw>>> {
         let steps_per_draw = self.steps_per_draw(thin);
         let mut by_chain = Vec::with_capacity(self.chains.len());

@@ -1,4 +1,5 @@
-//! Steps of random-walk Metropolis: made by the sampler for several chains together, or by the target for one chain.
+//! Steps of random-walk Metropolis: made by the sampler for several chains together, or by the
+//! target for one chain.
 use super::block::Buffers;
 use super::chain::MetropolisChain;
 use crate::Result;
@@ -8,7 +9,8 @@ use crate::target::{Target, is_shared_work};
 use gmm_host::MetropolisSteps;
 use rayon::prelude::*;
 
-/// Steps that the sampler makes for C chains together, with one batch of log densities for each step.
+/// Steps that the sampler makes for C chains together, with one batch of log densities for each
+/// step.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SamplerSteps {
     /// C × dim.
@@ -43,7 +45,8 @@ impl SamplerSteps {
                 }
             };
         if is_shared_work(chains.len() * dim) {
-            // Each chain has its own random numbers, so that the result does not depend on the number of threads.
+            // Each chain has its own random numbers, so that the result does not depend on the
+            // number of threads.
             let places = self.increments.par_chunks_exact_mut(dim).zip(self.proposals.par_chunks_exact_mut(dim));
             chains.par_iter_mut().zip(places).for_each_init(Buffers::default, |buffers, (chain, place)| {
                 propose(buffers, chain, place.0, place.1);
@@ -63,8 +66,8 @@ impl SamplerSteps {
         Ok(&self.acceptance)
     }
 
-    /// Makes `draws` draws of each chain, one every `thin` iterations. `first` is the number of the first of these chains. Returns
-    /// the draws of each chain.
+    /// Makes `draws` draws of each chain, one every `thin` iterations. `first` is the number of the
+    /// first of these chains. Returns the draws of each chain.
     pub fn sample(
         &mut self,
         chains: &mut [MetropolisChain],
@@ -93,8 +96,8 @@ impl SamplerSteps {
     }
 }
 
-/// Has the target make `draws` draws of one chain, with `steps_per_draw` steps for each. `None` if the target leaves that to the
-/// sampler.
+/// Has the target make `draws` draws of one chain, with `steps_per_draw` steps for each. `None` if
+/// the target leaves that to the sampler.
 pub(super) fn sample_by_target(
     chain: &mut MetropolisChain,
     number: usize,
@@ -114,7 +117,8 @@ pub(super) fn sample_by_target(
     };
     while steps.left > 0 {
         let (point, log_density, left) = (steps.chain.point.clone(), steps.chain.log_density, steps.left);
-        // A target that says that it makes the steps and asks for none is treated as one that leaves them to the sampler.
+        // A target that says that it makes the steps and asks for none is treated as one that
+        // leaves them to the sampler.
         if !target.metropolis(&point, log_density, &mut steps)? || steps.left == left {
             return Ok(None);
         }

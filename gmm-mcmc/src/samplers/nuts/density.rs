@@ -14,7 +14,8 @@ pub(super) struct Evaluated {
     pub gradient: Vec<f64>,
 }
 
-/// A target in the form that `nuts-rs` takes. After warm-up trajectories run in the coordinates θ/scale.
+/// A target in the form that `nuts-rs` takes. After warm-up trajectories run in the coordinates
+/// θ/scale.
 pub(super) struct Density<'a> {
     pub target: &'a mut dyn Target,
     /// Receives the target's error, because `nuts-rs` passes on its text only.
@@ -29,7 +30,8 @@ pub(super) struct Density<'a> {
     pub evaluations: &'a Cell<u64>,
 }
 
-/// The evaluations of a warm-up. Those that were made before an interruption are read first; then new ones are appended.
+/// The evaluations of a warm-up. Those that were made before an interruption are read first; then
+/// new ones are appended.
 pub(super) struct Record<'a> {
     pub numbers: &'a mut Vec<f64>,
     /// How many of the numbers have been read.

@@ -1,11 +1,13 @@
 //! The No-U-Turn sampler (Hoffman and Gelman 2014), by the crate `nuts-rs`.
 //!
-//! `nuts-rs` adapts the step size and a diagonal metric during warm-up. After warm-up both are fixed, and each trajectory is a
-//! `nuts-rs` chain of length one. It depends on the point, the step size, the metric and the generator only, which are saved.
+//! `nuts-rs` adapts the step size and a diagonal metric during warm-up. After warm-up both are
+//! fixed, and each trajectory is a `nuts-rs` chain of length one. It depends on the point, the step
+//! size, the metric and the generator only, which are saved.
 //!
-//! The state of `nuts-rs` within a warm-up cannot be saved. Instead all log densities and gradients that the warm-up has evaluated
-//! are recorded. An interrupted warm-up is repeated from its beginning with the recorded values, which gives the same bits, and
-//! evaluates the density again where the record ends.
+//! The state of `nuts-rs` within a warm-up cannot be saved. Instead all log densities and gradients
+//! that the warm-up has evaluated are recorded. An interrupted warm-up is repeated from its
+//! beginning with the recorded values, which gives the same bits, and evaluates the density again
+//! where the record ends.
 mod density;
 
 use super::chain::{ChainStart, Draw, cannot_start};
@@ -26,7 +28,8 @@ pub(crate) struct Nuts {
     chains: Vec<NutsChain>,
     target_accept: f64,
     max_depth: u64,
-    /// Each evaluation that the unfinished warm-up of a chain has made: the log density, then the gradient (1 + dim numbers).
+    /// Each evaluation that the unfinished warm-up of a chain has made: the log density, then the
+    /// gradient (1 + dim numbers).
     #[serde(skip)]
     recorded: Vec<f64>,
 }
@@ -63,9 +66,10 @@ impl Nuts {
         Self { chains: starts.into_iter().map(chain).collect(), target_accept, max_depth, recorded: Vec::new() }
     }
 
-    /// The whole warm-up of one chain. `observe` is called after each iteration with the number of iterations so far and the
-    /// target's count of evaluations. If it breaks, or after an error, the chain is where it was before the warm-up, and the next
-    /// call repeats the warm-up with the recorded evaluations.
+    /// The whole warm-up of one chain. `observe` is called after each iteration with the number of
+    /// iterations so far and the target's count of evaluations. If it breaks, or after an error,
+    /// the chain is where it was before the warm-up, and the next call repeats the warm-up with the
+    /// recorded evaluations.
     ///
     /// # Errors
     /// The target's errors; [`Error::Start`] if NUTS cannot begin at the chain's point.
@@ -125,8 +129,8 @@ impl Nuts {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Makes one draw of each chain, after `thin` trajectories, in the place of those in `draws`. After an error the chains are where they
-    /// were before.
+    /// Makes one draw of each chain, after `thin` trajectories, in the place of those in `draws`.
+    /// After an error the chains are where they were before.
     pub fn sample(&mut self, target: &mut dyn Target, thin: usize, draws: &mut Vec<Draw>) -> Result<()> {
         let before = self.chains.clone();
         draws.clear();
@@ -154,7 +158,8 @@ impl Nuts {
         let mut settings = FlowNutsSettings {
             num_tune: 0,
             maxdepth: self.max_depth,
-            // The default of these settings is for coordinates in which the target is nearly a standard normal.
+            // The default of these settings is for coordinates in which the target is nearly a
+            // standard normal.
             trajectory_kind: KineticEnergyKind::Euclidean,
             gradient_clipping: None,
             store_gradient: true,
@@ -189,12 +194,14 @@ impl Nuts {
         ])
     }
 
-    /// The evaluations of the unfinished warm-up of a chain; empty if no warm-up has been interrupted.
+    /// The evaluations of the unfinished warm-up of a chain; empty if no warm-up has been
+    /// interrupted.
     pub fn recorded(&self) -> &[f64] {
         &self.recorded
     }
 
-    /// Sets the evaluations that the next warm-up is to repeat, as [`recorded`](Self::recorded) gave them.
+    /// Sets the evaluations that the next warm-up is to repeat, as [`recorded`](Self::recorded)
+    /// gave them.
     pub fn set_recorded(&mut self, recorded: Vec<f64>) {
         self.recorded = recorded;
     }

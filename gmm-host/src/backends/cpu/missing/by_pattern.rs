@@ -1,7 +1,9 @@
-//! Covariances with matrices over samples with missing values. Rows in which the same columns are observed, a pattern, are a group:
-//! they are complete samples of these columns, and the engine of complete samples evaluates them, under the mixture of these columns.
-//! What an E-step adds for the missing columns follows from the statistics of the observed ones ([`completion`]), without another
-//! look at the samples. A mixture is so restricted, and factorised, once for each group, not for each row.
+//! Covariances with matrices over samples with missing values. Rows in which the same columns are
+//! observed, a pattern, are a group: they are complete samples of these columns, and the engine of
+//! complete samples evaluates them, under the mixture of these columns. What an E-step adds for the
+//! missing columns follows from the statistics of the observed ones ([`completion`]), without
+//! another look at the samples. A mixture is so restricted, and factorised, once for each group,
+//! not for each row.
 use super::super::{Complete, Isa};
 use super::completion;
 use super::few::FewRows;
@@ -19,10 +21,11 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A group of fewer rows is evaluated row by row: it takes less time and memory than laying them out.
+/// A group of fewer rows is evaluated row by row: it takes less time and memory than laying them
+/// out.
 const FEW: usize = 32;
-/// An E-step gathers the groups into segments of about as many rows, each with sums of its own, as the engine of complete samples
-/// gathers chunks.
+/// An E-step gathers the groups into segments of about as many rows, each with sums of its own, as
+/// the engine of complete samples gathers chunks.
 const SEGMENT_ELEMENTS: usize = 1 << 22;
 /// The work for a group, beside that for its rows, in rows.
 const GROUP_WORK: usize = 64;
@@ -81,8 +84,8 @@ impl<'a> ByPattern<'a> {
         Self { samples, order: order.into(), groups, total_weight, isa, pool, n_threads }
     }
 
-    /// Calls `work` with each group, its rows and, if any column is observed, the mixture of its columns; with all threads.
-    /// Gives the results in the order of the groups.
+    /// Calls `work` with each group, its rows and, if any column is observed, the mixture of its
+    /// columns; with all threads. Gives the results in the order of the groups.
     fn map<T: Send>(
         &mut self,
         mixture: &Mixture,
@@ -95,7 +98,8 @@ impl<'a> ByPattern<'a> {
         results.into_iter().collect()
     }
 
-    /// Puts `each` values a row, which `values` has in the order of the groups, into the order of the rows.
+    /// Puts `each` values a row, which `values` has in the order of the groups, into the order of
+    /// the rows.
     fn in_order<T: Copy + Default>(&self, values: Vec<Vec<T>>, each: usize) -> Vec<T> {
         let mut all = vec![T::default(); self.order.len() * each];
         for (&row, value) in self.order.iter().zip(values.iter().flat_map(|values| values.chunks_exact(each))) {
@@ -104,7 +108,8 @@ impl<'a> ByPattern<'a> {
         all
     }
 
-    /// Consecutive groups that make up segments, of about equal work. They do not depend on the threads.
+    /// Consecutive groups that make up segments, of about equal work. They do not depend on the
+    /// threads.
     fn segments(&self, covariance_type: CovarianceType, k: usize) -> Vec<Range<usize>> {
         let d = self.samples.n_features();
         let length = k * d * if covariance_type == CovarianceType::Full { d } else { 2 };

@@ -1,9 +1,11 @@
-//! From the statistics of the observed columns to those of all columns, where covariances have matrices.
+//! From the statistics of the observed columns to those of all columns, where covariances have
+//! matrices.
 //!
-//! The mean of a missing column given the observed ones is linear in these, x̂_m = μ_m + B·(x_o − μ_o), so that its sums over the
-//! samples of a group are functions of the sums of the observed columns: with Nₖ, x̄_o and the scatter S_oo of a component, its
-//! mean is μ_m + B·(x̄_o − μ_o), S_mo = B·S_oo, and S_mm = B·S_oo·Bᵀ + Nₖ·C, where C is the covariance of the missing columns given
-//! the observed ones ([`Marginal`]).
+//! The mean of a missing column given the observed ones is linear in these, x̂_m = μ_m + B·(x_o −
+//! μ_o), so that its sums over the samples of a group are functions of the sums of the observed
+//! columns: with Nₖ, x̄_o and the scatter S_oo of a component, its mean is μ_m + B·(x̄_o − μ_o),
+//! S_mo = B·S_oo, and S_mm = B·S_oo·Bᵀ + Nₖ·C, where C is the covariance of the missing columns
+//! given the observed ones ([`Marginal`]).
 use crate::model::marginal::{Marginal, Regression};
 use crate::{CentredSums, Covariances, Mixture, Result, Statistics};
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis};
@@ -49,7 +51,8 @@ pub(super) fn completed(seen: Statistics, marginal: &Marginal, mixture: &Mixture
     })
 }
 
-/// Writes a scatter matrix, of which `seen` is the observed part; `count` is the number of samples that it is of.
+/// Writes a scatter matrix, of which `seen` is the observed part; `count` is the number of samples
+/// that it is of.
 fn complete(
     mut all: ArrayViewMut2<'_, f64>,
     seen: ArrayView2<'_, f64>,
@@ -75,8 +78,8 @@ fn complete(
     }
 }
 
-/// The statistics of samples of this weight in which nothing is observed: each belongs to a component with its weight, and
-/// is distributed as the component is.
+/// The statistics of samples of this weight in which nothing is observed: each belongs to a
+/// component with its weight, and is distributed as the component is.
 pub(super) fn unobserved(weight: f64, mixture: &Mixture) -> Result<Statistics> {
     let (k, d) = mixture.means().dim();
     let counts = &mixture.weights() * (weight / mixture.weights().sum());

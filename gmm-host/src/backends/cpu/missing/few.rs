@@ -23,8 +23,8 @@ impl<'r, 'm> FewRows<'r, 'm> {
         self.rows.samples.weights().map_or(1.0, |w| w[self.rows.rows[i]])
     }
 
-    /// Calls `visit` with the index of each row among these, its observed values, its log πₖ N(x; μₖ, Σₖ) (K,), and their
-    /// log-sum-exp.
+    /// Calls `visit` with the index of each row among these, its observed values, its log πₖ N(x;
+    /// μₖ, Σₖ) (K,), and their log-sum-exp.
     fn for_each(&self, mut visit: impl FnMut(usize, &[f64], &[f64], f64) -> Result<()>) -> Result<()> {
         let mixture = &self.marginal.mixture;
         let mut density = Density::new(mixture);

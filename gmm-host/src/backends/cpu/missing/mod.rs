@@ -1,4 +1,5 @@
-//! Samples with missing values: diagonal and spherical covariances column by column, the others pattern by pattern.
+//! Samples with missing values: diagonal and spherical covariances column by column, the others
+//! pattern by pattern.
 mod by_pattern;
 mod completion;
 mod few;
@@ -12,11 +13,12 @@ use ndarray::{Array1, Array2, ArrayView1};
 use rayon::ThreadPool;
 use std::sync::Arc;
 
-/// Evaluates samples with missing values. Each of its two sides has a layout of the samples of its own, which is made when it
-/// is first needed.
+/// Evaluates samples with missing values. Each of its two sides has a layout of the samples of its
+/// own, which is made when it is first needed.
 pub(super) struct MissingEngine<'a> {
     samples: Samples<'a>,
-    /// For diagonal and spherical covariances: the engine in which a sample takes part with the columns that it has values in.
+    /// For diagonal and spherical covariances: the engine in which a sample takes part with the
+    /// columns that it has values in.
     by_column: Option<Box<dyn Evaluator + 'a>>,
     /// For the other types.
     by_pattern: Option<Box<dyn Evaluator + 'a>>,

@@ -1,4 +1,5 @@
-//! The launches of `array_ranges`, `array_columns` and `array_rows`, and what the host makes of their results.
+//! The launches of `array_ranges`, `array_columns` and `array_rows`, and what the host makes of
+//! their results.
 use super::ArrayOf;
 use crate::Result;
 use crate::backends::cuda::device::check_suffices;
@@ -48,7 +49,8 @@ impl<T: Element> RangesLaunch<'_, T> {
     }
 }
 
-// SAFETY: the array's elements are readable (the promise of `DeviceArray::new`); the places for the results are checked here.
+// SAFETY: the array's elements are readable (the promise of `DeviceArray::new`); the places for the
+// results are checked here.
 unsafe impl<T: Element> Launch for RangesLaunch<'_, T> {
     type Argument = RangesArgs<T>;
 
@@ -102,8 +104,8 @@ impl<S: Element, T: Element> ColumnsLaunch<'_, S, T> {
     }
 }
 
-// SAFETY: the array's elements are readable (the promise of `DeviceArray::new`); a number for each column and a place for
-// each element are checked here.
+// SAFETY: the array's elements are readable (the promise of `DeviceArray::new`); a number for each
+// column and a place for each element are checked here.
 unsafe impl<S: Element, T: Element> Launch for ColumnsLaunch<'_, S, T> {
     type Argument = ColumnsArgs<S, T>;
 
@@ -138,8 +140,8 @@ impl<T: Element> RowsLaunch<'_, T> {
     }
 }
 
-// SAFETY: the array's elements are readable (the promise of `DeviceArray::new`), and `DeviceArray::rows_as` has checked the rows;
-// a place for each element is checked here.
+// SAFETY: the array's elements are readable (the promise of `DeviceArray::new`), and
+// `DeviceArray::rows_as` has checked the rows; a place for each element is checked here.
 unsafe impl<T: Element> Launch for RowsLaunch<'_, T> {
     type Argument = RowsArgs<T>;
 

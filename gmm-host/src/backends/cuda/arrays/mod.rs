@@ -1,4 +1,5 @@
-//! Arrays that another library has put into a GPU's memory. Of their samples only those that are asked for come to the host.
+//! Arrays that another library has put into a GPU's memory. Of their samples only those that are
+//! asked for come to the host.
 pub(super) mod launches;
 
 use super::device::gpu::Gpu;
@@ -24,12 +25,15 @@ const PIECE_BYTES: usize = 32 << 20;
 /// The most columns: a launch has at most so many blocks along its second axis.
 const MAX_COLUMNS: usize = 65535 * COLUMNS;
 
-/// N samples of D features in a GPU's memory, where another library has put them: float32 or float64, in any layout.
+/// N samples of D features in a GPU's memory, where another library has put them: float32 or
+/// float64, in any layout.
 ///
-/// An evaluator of them ([`CudaEvaluator::from_device_array`](crate::CudaEvaluator::from_device_array),
-/// [`load_device_array`](crate::load_device_array)) makes its columns of them on the GPU; the samples do not pass through the
-/// host. It also holds the array, and reads it again for what needs the samples as they were given: rows for the start of a
-/// fit, and a float64 copy for a mixture that needs more digits.
+/// An evaluator of them
+/// ([`CudaEvaluator::from_device_array`](crate::CudaEvaluator::from_device_array),
+/// [`load_device_array`](crate::load_device_array)) makes its columns of them on the GPU; the
+/// samples do not pass through the host. It also holds the array, and reads it again for what needs
+/// the samples as they were given: rows for the start of a fit, and a float64 copy for a mixture
+/// that needs more digits.
 #[derive(Clone)]
 pub struct DeviceArray {
     address: usize,
@@ -61,19 +65,22 @@ pub enum HostArray {
 }
 
 impl DeviceArray {
-    /// Describes an array (N, D) of `element`s, whose row i and column j is `i * strides[0] + j * strides[1]` elements behind
-    /// `pointer`, an address of the GPU of number `ordinal`. `owner` is what keeps the memory alive; it is dropped with the
-    /// last user of the array, in any thread.
+    /// Describes an array (N, D) of `element`s, whose row i and column j is
+    /// `i * strides[0] + j * strides[1]` elements behind `pointer`, an address of the GPU of number
+    /// `ordinal`. `owner` is what keeps the memory alive; it is dropped with the last user of the
+    /// array, in any thread.
     ///
     /// # Errors
-    /// [`Error::EmptyData`]; [`Error::Unsupported`] for an address that is not a multiple of an element's size, more than 2³²
-    /// rows, or more than 1,048,560 columns.
+    /// [`Error::EmptyData`]; [`Error::Unsupported`] for an address that is not a multiple of an
+    /// element's size, more than 2³² rows, or more than 1,048,560 columns.
     ///
     /// # Safety
-    /// - As long as `owner` lives, each element is in memory that kernels of the GPU's primary context may read.
-    /// - All writes to the elements have been made, or are ordered before what is put into the legacy default stream of that
-    ///   context from now on. (DLPack's `stream=1` asks for that.)
-    /// - Nobody writes to the elements while this value, a clone of it, or an evaluator of it is in use.
+    /// - As long as `owner` lives, each element is in memory that kernels of the GPU's primary
+    ///   context may read.
+    /// - All writes to the elements have been made, or are ordered before what is put into the
+    ///   legacy default stream of that context from now on. (DLPack's `stream=1` asks for that.)
+    /// - Nobody writes to the elements while this value, a clone of it, or an evaluator of it is in
+    ///   use.
     pub unsafe fn new(
         pointer: *const c_void,
         element: Precision,
@@ -100,8 +107,8 @@ impl DeviceArray {
         Ok(Self { address, element, n, d, strides, ordinal, weights: None, in_float64: false, _owner: owner })
     }
 
-    /// Gives each sample a weight (N,), as [`Samples::with_weights`](crate::Samples::with_weights) does; the weights are on the
-    /// host.
+    /// Gives each sample a weight (N,), as [`Samples::with_weights`](crate::Samples::with_weights)
+    /// does; the weights are on the host.
     ///
     /// # Errors
     /// As [`Samples::with_weights`](crate::Samples::with_weights).
@@ -341,7 +348,8 @@ struct Owned<T: DeviceCopy> {
 
 impl<T: DeviceCopy> Drop for Owned<T> {
     fn drop(&mut self) {
-        // The memory is freed after this, for which the context must be current. Whoever reads it waits for that.
+        // The memory is freed after this, for which the context must be current. Whoever reads it
+        // waits for that.
         let _ = self.gpu.enter();
     }
 }

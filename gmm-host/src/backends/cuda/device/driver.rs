@@ -1,9 +1,11 @@
-//! The CUDA driver's functions, found at run time, so that one binary builds without CUDA and starts without a driver.
+//! The CUDA driver's functions, found at run time, so that one binary builds without CUDA and
+//! starts without a driver.
 //!
-//! `cust` declares the driver's functions as external and asks the linker for `-lcuda`. The folder `driver-stub`
-//! holds an empty `libcuda.so` that satisfies the linker, and this module defines the functions themselves: each one
-//! asks the real driver library for its namesake on the first call and passes the call on. Without a driver a call
-//! answers "no device" (code 100), which `cust` reports like any other error of the driver. The functions are not exported.
+//! `cust` declares the driver's functions as external and asks the linker for `-lcuda`. The folder
+//! `driver-stub` holds an empty `libcuda.so` that satisfies the linker, and this module defines the
+//! functions themselves: each one asks the real driver library for its namesake on the first call
+//! and passes the call on. Without a driver a call answers "no device" (code 100), which `cust`
+//! reports like any other error of the driver. The functions are not exported.
 use cust::sys::{
     CUDA_ARRAY3D_DESCRIPTOR, CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
     CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY2D, CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC, CUDA_TEXTURE_DESC, CUarray,
@@ -27,14 +29,16 @@ const NO_DEVICE: c_int = 100;
 const NOT_SUPPORTED: c_int = 801;
 const UNKNOWN: c_int = 999;
 
-/// The driver library, loaded on first use and and not unloaded until the process ends; or why it cannot be loaded.
+/// The driver library, loaded on first use and and not unloaded until the process ends; or why it
+/// cannot be loaded.
 fn library() -> Result<&'static Library, &'static str> {
     static DRIVER: OnceLock<Result<Library, String>> = OnceLock::new();
     let load = || {
-        // SAFETY: loading runs the library's initialisers; under this name it is NVIDIA's driver, whose initialisers
-        // ask nothing of the process.
+        // SAFETY: loading runs the library's initialisers; under this name it is NVIDIA's driver,
+        // whose initialisers ask nothing of the process.
         unsafe { Library::new(LIBRARY) }.map_err(|error| {
-            // The loader's explanation is the source of the error; the error's text alone is only "dlopen failed".
+            // The loader's explanation is the source of the error; the error's text alone is only
+            // "dlopen failed".
             let reason = error.source().map_or_else(|| error.to_string(), |source| source.to_string());
             format!("the CUDA driver library {LIBRARY} cannot be loaded: {reason}")
         })
@@ -42,14 +46,14 @@ fn library() -> Result<&'static Library, &'static str> {
     DRIVER.get_or_init(load).as_ref().map_err(String::as_str)
 }
 
-/// Whether the driver library can be loaded; if not, the loader's explanation. It does not say whether the driver
-/// finds a device: `cust::init` and `cust::device::Device::num_devices` do.
+/// Whether the driver library can be loaded; if not, the loader's explanation. It does not say
+/// whether the driver finds a device: `cust::init` and `cust::device::Device::num_devices` do.
 pub(crate) fn driver_available() -> Result<(), String> {
     library().map(|_| ()).map_err(String::from)
 }
 
-/// A function of the driver by its exported name (for those newer than `cust`), `None` where the driver is absent or
-/// too old to have it. The function lives as long as the process.
+/// A function of the driver by its exported name (for those newer than `cust`), `None` where the
+/// driver is absent or too old to have it. The function lives as long as the process.
 ///
 /// ```ignore
 /// type Launch = unsafe extern "C" fn(*const Config, CUfunction, *mut *mut c_void, *mut *mut c_void) -> c_int;
@@ -60,11 +64,13 @@ pub(crate) fn driver_available() -> Result<(), String> {
 /// `F` must be a function pointer type with the C signature of the driver's function of this name.
 pub(crate) unsafe fn symbol<F: Copy>(name: &CStr) -> Option<F> {
     let library = library().ok()?;
-    // SAFETY: the caller vouches for the type; libloading checks its size, and the library is never unloaded.
+    // SAFETY: the caller vouches for the type; libloading checks its size, and the library is never
+    // unloaded.
     unsafe { library.get::<F>(name) }.ok().map(|found| *found)
 }
 
-/// Whether `cust::sys::CUresult`, a Rust enum, has a value of this code. Any other would be undefined behaviour there.
+/// Whether `cust::sys::CUresult`, a Rust enum, has a value of this code. Any other would be
+/// undefined behaviour there.
 fn is_known(code: c_int) -> bool {
     matches!(code, 0..=8 | 34 | 100..=102 | 200..=202 | 205..=224 | 300..=304 | 400..=401 | 500 | 600 | 700..=705
         | 708..=720 | 800..=809 | 900..=911 | UNKNOWN)
@@ -75,9 +81,10 @@ fn checked(code: c_int) -> c_int {
     if is_known(code) { code } else { UNKNOWN }
 }
 
-/// Hides a function of this module from everything but the program or library that gmm-host is linked into: another
-/// library of the same process, which uses CUDA too, must find the driver's function. Rust has no attribute for it.
-/// Windows needs none, because a library there says which other one each of its functions comes from.
+/// Hides a function of this module from everything but the program or library that gmm-host is
+/// linked into: another library of the same process, which uses CUDA too, must find the driver's
+/// function. Rust has no attribute for it. Windows needs none, because a library there says which
+/// other one each of its functions comes from.
 macro_rules! hide {
     ($name:expr) => {
         #[cfg(target_os = "linux")]
@@ -99,7 +106,8 @@ macro_rules! driver_functions {
             };
             // SAFETY: `Function` is the signature that `cust::sys` declares for this name.
             match FOUND.get_or_init(|| unsafe { symbol(NAME) }) {
-                // SAFETY: the caller fulfils the requirements of the driver's function; this one only passes the call on.
+                // SAFETY: the caller fulfils the requirements of the driver's function; this one
+                // only passes the call on.
                 Some(function) => checked(unsafe { function($($arg),*) }),
                 None if library().is_ok() => NOT_SUPPORTED,
                 None => NO_DEVICE,
@@ -110,8 +118,8 @@ macro_rules! driver_functions {
 
 hide!("cuGetErrorString");
 
-/// The text of an error. Unlike the functions below it gives a text in every case, because `cust` prints its errors with it and
-/// would panic without a text.
+/// The text of an error. Unlike the functions below it gives a text in every case, because `cust`
+/// prints its errors with it and would panic without a text.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> c_int {
     type Function = unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int;
@@ -119,8 +127,8 @@ unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) ->
     let mut found = std::ptr::null();
     // SAFETY: `Function` is the signature that `cust::sys` declares for this name.
     if let Some(function) = FOUND.get_or_init(|| unsafe { symbol(c"cuGetErrorString") }) {
-        // SAFETY: `found` is a place for one pointer; the texts of the driver are static. A code that it does not know
-        // leaves the pointer null.
+        // SAFETY: `found` is a place for one pointer; the texts of the driver are static. A code
+        // that it does not know leaves the pointer null.
         unsafe { function(error, &mut found) };
     }
     if found.is_null() {
@@ -271,8 +279,8 @@ driver_functions! {
     cuTexObjectGetResourceViewDesc(p_res_view_desc: *mut CUDA_RESOURCE_VIEW_DESC, tex_object: CUtexObject);
 }
 
-// Functions that cust::sys declares and cust itself does not use: mapped host memory, captured graphs, cooperative
-// launches, the persisting part of the L2 cache, what identifies a device.
+// Functions that cust::sys declares and cust itself does not use: mapped host memory, captured
+// graphs, cooperative launches, the persisting part of the L2 cache, what identifies a device.
 driver_functions! {
     cuCtxResetPersistingL2Cache();
     cuDeviceGetPCIBusId(pci_bus_id: *mut c_char, len: c_int, dev: CUdevice);

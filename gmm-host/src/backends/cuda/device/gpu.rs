@@ -66,8 +66,8 @@ impl fmt::Display for GpuInfo {
 /// The CUDA devices that the driver lists: at least one.
 ///
 /// # Errors
-/// [`Error::NoCudaDevice`] if the driver library cannot be loaded (with the loader's explanation), if the driver does not
-/// start (with the driver's error), or if it lists no device.
+/// [`Error::NoCudaDevice`] if the driver library cannot be loaded (with the loader's explanation),
+/// if the driver does not start (with the driver's error), or if it lists no device.
 pub fn cuda_devices() -> Result<Vec<GpuInfo>> {
     let absent = |reason: String| Error::NoCudaDevice { reason };
     driver_available().map_err(absent)?;
@@ -110,9 +110,11 @@ pub struct Limits {
     pub l2: usize,
     /// Bytes of shared memory that a block can ask for.
     pub shared_per_block: usize,
-    /// Bytes of shared memory of a multiprocessor; each block takes some for the system besides what it asks for.
+    /// Bytes of shared memory of a multiprocessor; each block takes some for the system besides
+    /// what it asks for.
     pub shared_per_multiprocessor: usize,
-    /// Whether warpgroups multiply on the matrix units: compute capability 9.0 alone has these instructions.
+    /// Whether warpgroups multiply on the matrix units: compute capability 9.0 alone has these
+    /// instructions.
     pub warpgroups: bool,
 }
 
@@ -122,13 +124,15 @@ impl Limits {
         (self.shared_per_multiprocessor / (shared + RESERVED)) as u32
     }
 
-    /// Blocks of so many threads, registers of a thread and bytes of shared memory that a multiprocessor holds at once; at least one.
+    /// Blocks of so many threads, registers of a thread and bytes of shared memory that a
+    /// multiprocessor holds at once; at least one.
     pub fn resident_blocks(&self, registers: u32, block: u32, shared: usize) -> u32 {
         (REGISTERS / (registers * block)).min(self.blocks_by_shared(shared)).max(1)
     }
 }
 
-/// A device in use: its primary context and the kernels loaded so far. None of it is freed before the process ends.
+/// A device in use: its primary context and the kernels loaded so far. None of it is freed before
+/// the process ends.
 #[derive(Debug)]
 pub struct Gpu {
     pub info: GpuInfo,
@@ -183,7 +187,8 @@ impl Gpu {
         Ok(free)
     }
 
-    /// The kernel of an entry, compiled by the driver on first use with at most so many registers for a thread.
+    /// The kernel of an entry, compiled by the driver on first use with at most so many registers
+    /// for a thread.
     pub fn kernel<A>(&self, entry: &Entry<A>, max_registers: Option<u32>) -> Result<Kernel<A>> {
         let mut kernels = lock(&self.kernels);
         let key = (entry.name().to_string(), max_registers);
@@ -213,8 +218,8 @@ fn shared_per_block(device: Device) -> Result<usize> {
     Ok(bytes as usize)
 }
 
-/// Locks a mutex, even if a thread panicked while it held it: each change under these locks is a single insertion, so that
-/// the data is consistent at any time.
+/// Locks a mutex, even if a thread panicked while it held it: each change under these locks is a
+/// single insertion, so that the data is consistent at any time.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,8 +12,9 @@ use std::marker::PhantomData;
 /// Most threads of a block on any device.
 const MOST_THREADS: u32 = 1024;
 
-/// A kernel as the driver has compiled it. Its limit of shared memory is set once, when it is loaded, to all that a block can
-/// have on the device, so that no two threads can set different limits.
+/// A kernel as the driver has compiled it. Its limit of shared memory is set once, when it is
+/// loaded, to all that a block can have on the device, so that no two threads can set different
+/// limits.
 #[derive(Debug)]
 pub struct Compiled {
     function: Function<'static>,
@@ -22,7 +23,8 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// `shared_per_block`: bytes of shared memory that a block can have on this device, static and dynamic.
+    /// `shared_per_block`: bytes of shared memory that a block can have on this device, static and
+    /// dynamic.
     pub fn new(module: &'static Module, entry: &str, shared_per_block: usize) -> Result<Self> {
         let function = module.get_function(entry).map_err(failed("cuModuleGetFunction"))?;
         let mut static_shared = 0;
@@ -69,8 +71,8 @@ impl<A> Kernel<A> {
         &self.compiled.function
     }
 
-    /// Bytes of dynamic shared memory that a launch may have: what the device gives a block, less the kernel's
-    /// static shared memory.
+    /// Bytes of dynamic shared memory that a launch may have: what the device gives a block, less
+    /// the kernel's static shared memory.
     pub fn most_shared(&self) -> usize {
         self.compiled.most_shared
     }
@@ -135,9 +137,10 @@ impl Grid {
 /// A kernel's argument together with the memory that its pointers lead to, borrowed or owned.
 ///
 /// # Safety
-/// [`argument`](Self::argument) gives pointers only to memory that `self` borrows or owns at a fixed address, and only where
-/// that memory is as long and as aligned as the kernel's documentation asks for in a launch of this grid; else it is an
-/// error. Memory that the kernel writes is written by nobody but work in the same stream while `self` lives.
+/// [`argument`](Self::argument) gives pointers only to memory that `self` borrows or owns at a
+/// fixed address, and only where that memory is as long and as aligned as the kernel's
+/// documentation asks for in a launch of this grid; else it is an error. Memory that the kernel
+/// writes is written by nobody but work in the same stream while `self` lives.
 pub unsafe trait Launch {
     /// What the kernel takes.
     type Argument: Copy;

@@ -1,10 +1,12 @@
-//! Samples as the kernels read them: column by column. Nothing here calls CUDA, so that it is tested on any machine.
+//! Samples as the kernels read them: column by column. Nothing here calls CUDA, so that it is
+//! tested on any machine.
 use crate::data::frame::{Float, Frame};
 use crate::{Samples, View};
 use ndarray::{ArrayView2, s};
 use rayon::prelude::*;
 
-/// Columns begin at multiples of this many samples: whole cache lines, and whole pieces of work for the conversion.
+/// Columns begin at multiples of this many samples: whole cache lines, and whole pieces of work for
+/// the conversion.
 pub(crate) const STRIDE: usize = 512;
 
 /// Elements from one column to the next for `n` samples.
@@ -12,8 +14,9 @@ pub(crate) fn stride(n: usize) -> usize {
     n.next_multiple_of(STRIDE)
 }
 
-/// Writes the samples to `out`, (D, `stride(N)`): centred and scaled in float64, then rounded; zeros behind the last.
-/// Samples with weights have one column more for these, divided by `weight_scale`.
+/// Writes the samples to `out`, (D, `stride(N)`): centred and scaled in float64, then rounded;
+/// zeros behind the last. Samples with weights have one column more for these, divided by
+/// `weight_scale`.
 pub(crate) fn columns<T: Float>(samples: &Samples<'_>, frame: &Frame, weight_scale: f64, out: &mut [T]) {
     let (n, d) = (samples.n_samples(), samples.n_features());
     let (x, weights) = out.split_at_mut(d * stride(n));
@@ -44,7 +47,8 @@ fn write_columns<S: Float, T: Float>(x: ArrayView2<'_, S>, out: &mut [T], apply:
     let (n, d) = x.dim();
     let stride = stride(n);
     debug_assert_eq!(out.len(), d * stride);
-    // Cut into pieces of a few rows and all columns, so that either memory order of `x` is read from the cache.
+    // Cut into pieces of a few rows and all columns, so that either memory order of `x` is read
+    // from the cache.
     let mut pieces: Vec<Vec<&mut [T]>> = (0..stride / STRIDE).map(|_| Vec::with_capacity(d)).collect();
     for column in out.chunks_exact_mut(stride) {
         for (pieces, piece) in pieces.iter_mut().zip(column.chunks_exact_mut(STRIDE)) {

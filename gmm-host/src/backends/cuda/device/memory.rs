@@ -27,8 +27,9 @@ pub fn locked<T: DeviceCopy + Default>(len: usize) -> Result<LockedBuffer<T>> {
     LockedBuffer::new(&T::default(), len).map_err(failed("cuMemAllocHost"))
 }
 
-/// Some numbers on the device, borrowed from the buffer that holds them. Kernels may write to them through a shared borrow,
-/// because the work of a stream runs in order, and the host reads them only by a copy in that stream.
+/// Some numbers on the device, borrowed from the buffer that holds them. Kernels may write to them
+/// through a shared borrow, because the work of a stream runs in order, and the host reads them
+/// only by a copy in that stream.
 #[derive(Debug)]
 pub struct Numbers<'a, T> {
     pointer: *mut T,
@@ -120,7 +121,8 @@ impl<T: DeviceCopy + Default> Upload<T> {
     }
 }
 
-/// Replaces a buffer of fewer than `len` numbers by one of `len`. The caller sees to it that no work uses the buffer.
+/// Replaces a buffer of fewer than `len` numbers by one of `len`. The caller sees to it that no
+/// work uses the buffer.
 pub fn enlarge<T: DeviceCopy>(buffer: &mut DeviceBuffer<T>, len: usize) -> Result<()> {
     if buffer.len() < len {
         *buffer = allocate(len)?;
@@ -128,7 +130,8 @@ pub fn enlarge<T: DeviceCopy>(buffer: &mut DeviceBuffer<T>, len: usize) -> Resul
     Ok(())
 }
 
-/// A number on the device for each block of a launch. None is written between launches, which restore that.
+/// A number on the device for each block of a launch. None is written between launches, which
+/// restore that.
 #[derive(Debug)]
 pub struct BlockSums(DeviceBuffer<f64>);
 
@@ -179,7 +182,8 @@ impl Output<'_> {
     }
 }
 
-/// The memory of an evaluation besides the samples. Launches of one stream use it one after the other.
+/// The memory of an evaluation besides the samples. Launches of one stream use it one after the
+/// other.
 #[derive(Debug)]
 pub struct Workspace {
     pub totals: Slots,

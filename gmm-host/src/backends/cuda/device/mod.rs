@@ -24,7 +24,8 @@ pub(super) fn suffices(got: &[usize], needed: &[usize]) -> bool {
 }
 
 /// # Errors
-/// [`Error::ShapeMismatch`] for a length or size that is less than the needed one of the same position.
+/// [`Error::ShapeMismatch`] for a length or size that is less than the needed one of the same
+/// position.
 pub(super) fn check_suffices(what: &'static str, needed: Vec<usize>, got: Vec<usize>) -> Result<()> {
     if suffices(&got, &needed) { Ok(()) } else { Err(mismatch(what, needed, got)) }
 }

@@ -1,4 +1,5 @@
-//! The samples of an evaluator: on the device, or on the host and passed through the device in chunks.
+//! The samples of an evaluator: on the device, or on the host and passed through the device in
+//! chunks.
 use super::error::failed;
 use super::gpu::Gpu;
 use super::layout::{self, STRIDE};
@@ -28,8 +29,9 @@ impl Element for f64 {}
 
 /// Bytes of samples that are brought to the device at once.
 const PIECE_BYTES: usize = 32 << 20;
-/// Most bytes of a chunk that comes from the host. A larger one leaves no memory to other samples; the copy of one of this size takes
-/// about 20 ms over a bus of 50 GB/s, long beside what its launches take.
+/// Most bytes of a chunk that comes from the host. A larger one leaves no memory to other samples;
+/// the copy of one of this size takes about 20 ms over a bus of 50 GB/s, long beside what its
+/// launches take.
 const CHUNK_BYTES: usize = 1 << 30;
 /// Most samples of a launch, so that a 32-bit index of quads never overflows.
 pub const MAX_SAMPLES: usize = 1 << 32;
@@ -46,8 +48,8 @@ pub struct Columns<'a, T: DeviceCopy = f32> {
 }
 
 impl<'a, T: DeviceCopy> Columns<'a, T> {
-    /// The first `n` samples of a buffer that holds (D, `layout::stride(n)`) numbers or more, and behind them, if
-    /// `weighted`, a column of sample weights.
+    /// The first `n` samples of a buffer that holds (D, `layout::stride(n)`) numbers or more, and
+    /// behind them, if `weighted`, a column of sample weights.
     pub fn new(buffer: Numbers<'a, T>, n: usize, d: usize, weighted: bool) -> Result<Self> {
         let stride = layout::stride(n);
         let width = d + usize::from(weighted);
@@ -90,7 +92,8 @@ impl<'a, T: DeviceCopy> Columns<'a, T> {
 }
 
 impl Columns<'_> {
-    /// The columns as an argument of the kernels; the first `cached_quads` quads are to stay in the L2 cache.
+    /// The columns as an argument of the kernels; the first `cached_quads` quads are to stay in the
+    /// L2 cache.
     pub fn argument(&self, cached_quads: u32) -> data::Columns {
         data::Columns { x: self.x(), stride: self.stride as u64, n: self.n as u64, cached_quads }
     }
@@ -107,7 +110,8 @@ struct Store<T: DeviceCopy> {
     total_weight: f64,
     /// For samples with missing values, the weight of those that have a value in a column (D,).
     observed: Option<Vec<f64>>,
-    /// The kernels see the samples' weights divided by this power of two, which brings the largest to about one.
+    /// The kernels see the samples' weights divided by this power of two, which brings the largest
+    /// to about one.
     weight_scale: Option<f64>,
     place: Place<T>,
 }
@@ -123,8 +127,8 @@ enum Place<T: DeviceCopy> {
 
 impl<T: DeviceCopy> Drop for Store<T> {
     fn drop(&mut self) {
-        // The fields are dropped after this and free memory, for which the context must be current. The evaluators have waited
-        // for their work.
+        // The fields are dropped after this and free memory, for which the context must be current.
+        // The evaluators have waited for their work.
         let _ = self.gpu.enter();
     }
 }
@@ -150,12 +154,14 @@ impl<T: Element> ChunkBuffer<T> {
     }
 }
 
-/// The samples of one evaluator, with the streams that it evaluates them in. It must be the evaluator's first field: its
-/// drop comes first, waits for the device and makes its context current, so that the other fields can be freed.
+/// The samples of one evaluator, with the streams that it evaluates them in. It must be the
+/// evaluator's first field: its drop comes first, waits for the device and makes its context
+/// current, so that the other fields can be freed.
 #[derive(Debug)]
 pub struct DeviceSamples<T: DeviceCopy> {
     store: Arc<Store<T>>,
-    /// Chunk c passes through pass c modulo their number: one if all samples are on the device, else two.
+    /// Chunk c passes through pass c modulo their number: one if all samples are on the device,
+    /// else two.
     passes: Vec<Pass<T>>,
 }
 
@@ -171,9 +177,10 @@ pub struct Chunk<'a, T: DeviceCopy> {
 pub const MAX_TOTALS: usize = 64;
 
 impl<T: Element> DeviceSamples<T> {
-    /// Takes a copy of the samples to the device, or, where they need more than `memory_limit` bytes there (nearly all
-    /// that is free, if none is given), to the host's memory in the kernels' layout. `deviations`: how they are compared with components;
-    /// around means they keep all their digits, in a frame that changes nothing.
+    /// Takes a copy of the samples to the device, or, where they need more than `memory_limit`
+    /// bytes there (nearly all that is free, if none is given), to the host's memory in the
+    /// kernels' layout. `deviations`: how they are compared with components; around means they keep
+    /// all their digits, in a frame that changes nothing.
     pub fn new(
         samples: &Samples<'_>,
         ordinal: usize,
@@ -298,7 +305,8 @@ impl<T: Element> DeviceSamples<T> {
         self.store.observed.is_some()
     }
 
-    /// The mixture's parameters for these samples. Where values are missing, its covariances have to be diagonal or spherical.
+    /// The mixture's parameters for these samples. Where values are missing, its covariances have
+    /// to be diagonal or spherical.
     ///
     /// # Errors
     /// [`Error::FeatureMismatch`], and those of [`DeviceParameters::with_matrices`].
@@ -372,8 +380,8 @@ impl<T: Element> DeviceSamples<T> {
         Ok(Chunk { pass, columns: Columns::new(Numbers::of(buffer), n, self.store.d, self.weighted())?, started })
     }
 
-    /// Evaluates each chunk, in order: `start` begins a chunk, `finish` waits for it, `add` takes what it gives. As many
-    /// chunks are under way as there are passes.
+    /// Evaluates each chunk, in order: `start` begins a chunk, `finish` waits for it, `add` takes
+    /// what it gives. As many chunks are under way as there are passes.
     pub fn for_each_chunk<'a, R, V>(
         &'a self,
         mut start: impl FnMut(usize, Chunk<'a, T>) -> Result<R>,
@@ -398,7 +406,8 @@ impl<T: Element> DeviceSamples<T> {
         Ok(())
     }
 
-    /// Evaluates each chunk, in order, one at a time; the next is on its way to the device meanwhile.
+    /// Evaluates each chunk, in order, one at a time; the next is on its way to the device
+    /// meanwhile.
     pub fn one_by_one<'a, R>(
         &'a self,
         mut start: impl FnMut(usize, Chunk<'a, T>) -> Result<R>,
@@ -468,7 +477,8 @@ impl ColumnsOf<'_, '_> {
         let stream = Stream::new()?;
         let buffer: DeviceBuffer<T> = allocate(width * stride)?;
         let piece = (PIECE_BYTES / size_of::<T>() / width).next_multiple_of(STRIDE).clamp(STRIDE, stride);
-        // Page-locked memory is copied at full speed. Where the system gives none, ordinary memory serves.
+        // Page-locked memory is copied at full speed. Where the system gives none, ordinary memory
+        // serves.
         let mut page_locked = locked::<T>(width * piece).ok();
         let mut pageable = if page_locked.is_none() { vec![T::default(); width * piece] } else { Vec::new() };
         let staging: &mut [T] = page_locked.as_deref_mut().unwrap_or(&mut pageable);
@@ -479,7 +489,8 @@ impl ColumnsOf<'_, '_> {
             self.write(&rows, staging);
             for (j, column) in staging.chunks_exact(len).enumerate() {
                 let mut to = buffer.index(j * stride + start..j * stride + start + len);
-                // SAFETY: both are equally long, and the copy is waited for before the staging memory is used again or freed.
+                // SAFETY: both are equally long, and the copy is waited for before the staging
+                // memory is used again or freed.
                 unsafe { to.async_copy_from(column, stream.inner()) }
                     .map_err(failed("cuMemcpyHtoDAsync"))
                     .inspect_err(|_| drop(stream.synchronize()))?;

@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How often a slot is read before the driver is asked for the state of the stream.
 const LOOKS: u32 = 10_000;
-/// After so many questions to the driver (a few milliseconds) the thread yields its core to others between them.
+/// After so many questions to the driver (a few milliseconds) the thread yields its core to others
+/// between them.
 const PATIENCE: u32 = 20;
 
-/// Places for results in host memory. Kernels write to them and the host reads them until they are filled, which takes less
-/// time than a copy.
+/// Places for results in host memory. Kernels write to them and the host reads them until they are
+/// filled, which takes less time than a copy.
 #[derive(Debug)]
 pub struct Slots {
     /// `len` slots of page-locked memory. Atomic: the device writes to them while the host reads.
@@ -23,12 +24,14 @@ pub struct Slots {
     device: u64,
 }
 
-// SAFETY: the memory is owned and only accessed atomically; where it was allocated does not matter for its use.
+// SAFETY: the memory is owned and only accessed atomically; where it was allocated does not matter
+// for its use.
 unsafe impl Send for Slots {}
 
 impl Slots {
     pub fn new(len: usize) -> Result<Self> {
-        // SAFETY: freed in `drop` only; the bits of any number are a valid `AtomicU64`, which has its size.
+        // SAFETY: freed in `drop` only; the bits of any number are a valid `AtomicU64`, which has
+        // its size.
         let host = unsafe { cuda_malloc_locked::<u64>(len) }.map_err(failed("cuMemAllocHost"))?;
         let Some(host) = NonNull::new(host.cast::<AtomicU64>()) else {
             return Err(Error::Cuda { op: "cuMemAllocHost", message: "no memory was given".into() });
@@ -62,7 +65,8 @@ impl Slots {
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// Waits until a slot is filled by the work in `stream`. Ends with the driver's error if that work fails.
+    /// Waits until a slot is filled by the work in `stream`. Ends with the driver's error if that
+    /// work fails.
     pub fn wait(&self, i: usize, stream: &cust::stream::Stream) -> Result<f64> {
         let slot = self.slot(i);
         let read = || match slot.load(Ordering::Acquire) {

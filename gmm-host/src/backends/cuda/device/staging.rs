@@ -1,5 +1,6 @@
-//! Long arrays on their way between ordinary memory of the host and the device. The driver copies such memory with one thread; here all threads
-//! copy it to or from page-locked memory, one piece while the device copies another.
+//! Long arrays on their way between ordinary memory of the host and the device. The driver copies
+//! such memory with one thread; here all threads copy it to or from page-locked memory, one piece
+//! while the device copies another.
 use super::error::failed;
 use super::memory::locked;
 use super::mismatch;
@@ -10,8 +11,9 @@ use cust::memory::{AsyncCopyDestination, DeviceCopy, DeviceSlice, LockedBuffer};
 use rayon::prelude::*;
 use std::cell::{OnceCell, RefCell};
 
-/// Bytes of a piece, so many that the waking of the threads for each of them does not count for much. 200 MB each way, with 16 cores beside an H200: pieces of 1 MB
-/// 44 ms, 4 MB 23, 16 MB 13, 32 MB 12; by the driver alone 58.
+/// Bytes of a piece, so many that the waking of the threads for each of them does not count for
+/// much. 200 MB each way, with 16 cores beside an H200: pieces of 1 MB 44 ms, 4 MB 23, 16 MB 13,
+/// 32 MB 12; by the driver alone 58.
 pub const PIECE_BYTES: usize = 16 << 20;
 /// A shorter array is left to the driver: the threads would be awake too late.
 const LEAST_BYTES: usize = 1 << 20;
@@ -61,7 +63,8 @@ impl<T: DeviceCopy + Default + Send + Sync> Staging<T> {
         self.pieces.get_or_init(|| Some([piece()?, piece()?])).as_ref()
     }
 
-    /// Starts to copy `from` to the device, behind the work that is in the stream. The last pieces may still be on their way when this returns.
+    /// Starts to copy `from` to the device, behind the work that is in the stream. The last pieces
+    /// may still be on their way when this returns.
     pub fn upload<'s>(&'s self, stream: &'s Stream, to: &'s DeviceSlice<T>, from: &'s [T]) -> Result<Running<'s, ()>> {
         let Some(pieces) = self.pieces(from.len()) else { return stream.start_write(to, from) };
         if from.len() > to.len() {
@@ -73,8 +76,9 @@ impl<T: DeviceCopy + Default + Send + Sync> Staging<T> {
             piece.wait()?;
             let host = &mut piece.host[..part.len()];
             copy(part, host);
-            // SAFETY: both are equally long. The piece is written to again only after the event that follows, and freed only after `running`
-            // has been waited for, which borrows `self`.
+            // SAFETY: both are equally long. The piece is written to again only after the event
+            // that follows, and freed only after `running` has been waited for, which borrows
+            // `self`.
             unsafe { place.async_copy_from(host, stream.inner()) }.map_err(failed("cuMemcpyHtoDAsync"))?;
             piece.copied.record(stream.inner()).map_err(failed("cuEventRecord"))?;
         }
@@ -94,7 +98,8 @@ impl<T: DeviceCopy + Default + Send + Sync> Staging<T> {
             let Some(place) = places.next() else { return Ok(()) };
             let piece = &mut *pieces[i % 2].borrow_mut();
             piece.wait()?;
-            // SAFETY: both are equally long. The piece is read only after the event that follows, and this function waits for the copy.
+            // SAFETY: both are equally long. The piece is read only after the event that follows,
+            // and this function waits for the copy.
             unsafe { place.async_copy_to(&mut piece.host[..place.len()], stream.inner()) }
                 .map_err(failed("cuMemcpyDtoHAsync"))?;
             piece.copied.record(stream.inner()).map_err(failed("cuEventRecord"))

@@ -1,5 +1,5 @@
-//! Streams: the one place where kernels are launched and memory is copied asynchronously. What a launch reads and writes
-//! stays borrowed until the launch or copy is done.
+//! Streams: the one place where kernels are launched and memory is copied asynchronously. What a
+//! launch reads and writes stays borrowed until the launch or copy is done.
 use super::error::{check, failed};
 use super::kernel::{Grid, Kernel, Launch};
 use super::mismatch;
@@ -20,13 +20,13 @@ pub struct Stream {
 
 impl Stream {
     pub fn new() -> Result<Self> {
-        // `cust` ignores the flag and makes a stream that waits for the default stream; that is harmless, as nothing uses the
-        // default stream.
+        // `cust` ignores the flag and makes a stream that waits for the default stream; that is
+        // harmless, as nothing uses the default stream.
         Ok(Self { inner: Inner::new(StreamFlags::NON_BLOCKING, None).map_err(failed("cuStreamCreate"))? })
     }
 
-    /// Waits for all work in the legacy default stream of the present context, in which other libraries leave what this one
-    /// is to wait for.
+    /// Waits for all work in the legacy default stream of the present context, in which other
+    /// libraries leave what this one is to wait for.
     pub fn wait_for_legacy_default() -> Result<()> {
         // CU_STREAM_LEGACY.
         let legacy = ptr::without_provenance_mut(1);
@@ -66,8 +66,9 @@ impl Stream {
         let (function, (x, y)) = (kernel.function().to_raw(), grid.blocks);
         let (threads, shared, stream) = (grid.threads, grid.shared as u32, self.inner.as_inner());
         let pointers = pointers.as_mut_ptr();
-        // SAFETY: the kernel's type says that this is its one argument; `Launch` vouches for the pointers in it, and the
-        // caller for the life of their memory. The driver reads the argument before it returns.
+        // SAFETY: the kernel's type says that this is its one argument; `Launch` vouches for the
+        // pointers in it, and the caller for the life of their memory. The driver reads the
+        // argument before it returns.
         let (op, result) = unsafe {
             if grid.cooperative {
                 let result = sys::cuLaunchCooperativeKernel(function, x, y, 1, threads, 1, 1, shared, stream, pointers);
@@ -91,7 +92,8 @@ impl Stream {
         Running { stream: self, held: Some(()), end: None }
     }
 
-    /// Starts to copy page-locked host memory to the device. `parts` finds both in what is held until the copy is done.
+    /// Starts to copy page-locked host memory to the device. `parts` finds both in what is held
+    /// until the copy is done.
     pub fn upload<'s, L, T: DeviceCopy>(
         &'s self,
         held: L,
@@ -101,8 +103,8 @@ impl Stream {
         if len > from.len() || len > to.len() {
             return Err(mismatch("a copy to the device", vec![len], vec![from.len(), to.len()]));
         }
-        // SAFETY: both have at least `len` numbers; the guard holds them until the copy is done, and page-locked memory stays
-        // where it is when its owner moves.
+        // SAFETY: both have at least `len` numbers; the guard holds them until the copy is done,
+        // and page-locked memory stays where it is when its owner moves.
         unsafe { to.index(..len).async_copy_from(&from[..len], &self.inner) }.map_err(failed("cuMemcpyHtoDAsync"))?;
         Ok(Running { stream: self, held: Some(held), end: None })
     }
@@ -142,7 +144,8 @@ impl Stream {
         Ok(Running { stream: self, held: Some(()), end: None })
     }
 
-    /// Seconds that the device takes for the work that `start` puts into the stream, by the device's clock.
+    /// Seconds that the device takes for the work that `start` puts into the stream, by the
+    /// device's clock.
     pub fn seconds<'s, L>(&'s self, start: impl FnOnce() -> Result<Running<'s, L>>) -> Result<f64> {
         let event = || Event::new(EventFlags::DEFAULT).map_err(failed("cuEventCreate"));
         let (before, after) = (event()?, event()?);
@@ -169,18 +172,21 @@ pub struct Running<'s, L> {
     stream: &'s Stream,
     /// None once the work is done.
     held: Option<L>,
-    /// Recorded behind the work, where more work may follow in the stream that need not be waited for.
+    /// Recorded behind the work, where more work may follow in the stream that need not be waited
+    /// for.
     end: Option<Event>,
 }
 
 impl<'s, L> Running<'s, L> {
-    /// The guard for this work and for `next`, which was started behind it: waiting for the later waits for both.
+    /// The guard for this work and for `next`, which was started behind it: waiting for the later
+    /// waits for both.
     pub fn followed_by<M>(self, next: Running<'s, M>) -> Running<'s, M>
     where
         L: Copy + 's,
     {
-        // What this guard holds is only borrowed, for as long as the later guard may live. If the later work is in another
-        // stream, its end does not mean the end of this work, which is then waited for here (by `drop`).
+        // What this guard holds is only borrowed, for as long as the later guard may live. If the
+        // later work is in another stream, its end does not mean the end of this work, which is
+        // then waited for here (by `drop`).
         if ptr::eq(self.stream, next.stream) {
             self.release();
         }
@@ -197,14 +203,15 @@ impl<'s, L> Running<'s, L> {
         if len > from.len() || len > to.len() {
             return Err(mismatch("a copy from the device", vec![len], vec![from.len(), to.len()]));
         }
-        // SAFETY: both have at least `len` numbers; the guard holds them until the copy is done, and page-locked memory stays
-        // where it is when its owner moves.
+        // SAFETY: both have at least `len` numbers; the guard holds them until the copy is done,
+        // and page-locked memory stays where it is when its owner moves.
         unsafe { from.index(..len).async_copy_to(&mut to[..len], &self.stream.inner) }
             .map_err(failed("cuMemcpyDtoHAsync"))?;
         Ok(self)
     }
 
-    /// Makes [`wait`](Self::wait) wait only for what is in the stream now, not for work that is put behind it later.
+    /// Makes [`wait`](Self::wait) wait only for what is in the stream now, not for work that is put
+    /// behind it later.
     pub fn marked(mut self) -> Result<Self> {
         let end = Event::new(EventFlags::DISABLE_TIMING).map_err(failed("cuEventCreate"))?;
         end.record(&self.stream.inner).map_err(failed("cuEventRecord"))?;
@@ -221,8 +228,8 @@ impl<'s, L> Running<'s, L> {
         Ok(self.held.take())
     }
 
-    /// The results that the work leaves in the first `count` slots. The work must write them last: they can be read sooner
-    /// than the driver reports that the work is done.
+    /// The results that the work leaves in the first `count` slots. The work must write them last:
+    /// they can be read sooner than the driver reports that the work is done.
     pub fn results(self, slots: &Slots, count: usize) -> Result<Vec<f64>> {
         finite(self.numbers(slots, count)?)
     }
@@ -239,7 +246,8 @@ impl<'s, L> Running<'s, L> {
         (0..count).map(|i| slots.wait(i, &self.stream.inner)).collect()
     }
 
-    /// A guard of the same work that holds nothing: what this one holds is borrowed for as long as the guard may live.
+    /// A guard of the same work that holds nothing: what this one holds is borrowed for as long as
+    /// the guard may live.
     pub fn borrowed(mut self) -> Running<'s, ()>
     where
         L: Copy + 's,
@@ -259,7 +267,8 @@ impl<L: Launch> Running<'_, L> {
     /// Starts the kernel whose argument is what is held, behind this work.
     pub fn launch(self, kernel: Kernel<L::Argument>, grid: Grid) -> Result<Self> {
         if let Some(launch) = &self.held {
-            // SAFETY: this guard holds the memory until the work is done; `Launch` says that it may be moved.
+            // SAFETY: this guard holds the memory until the work is done; `Launch` says that it may
+            // be moved.
             unsafe { self.stream.start(kernel, grid, launch)? };
         }
         Ok(self)

@@ -1,4 +1,5 @@
-//! `array_ranges`, `array_columns` and `array_rows`. What they give equals, to the bit, what the host makes of the same samples.
+//! `array_ranges`, `array_columns` and `array_rows`. What they give equals, to the bit, what the
+//! host makes of the same samples.
 use crate::backends::cuda::arrays::launches::{least_index, ranges};
 use crate::backends::cuda::device::layout;
 use crate::data::frame::{Float, Frame, looked_at};
@@ -26,7 +27,8 @@ impl Source for f64 {
     const ROWS: unsafe fn(RowsArgs<f64>) = rows::array_rows_f64;
 }
 
-/// The same samples in memory in several ways: by rows, by columns, every other row and column, and backwards.
+/// The same samples in memory in several ways: by rows, by columns, every other row and column, and
+/// backwards.
 fn layouts<T: Float>(x: &Array2<f64>) -> Vec<Array2<T>> {
     let (n, d) = x.dim();
     let by_rows = x.mapv(T::from_f64);

@@ -76,11 +76,12 @@ fn check_statistics<const LANES: usize>(
 
 /// Compares with the reference.
 ///
-/// Tolerances: float32 sums of some hundred samples between sums in float64 are 3·10⁻⁵ of the sum of magnitudes at most. The
-/// exponents of the far sample are some thousands, off by a few units of 2⁻²⁴ of themselves, which moves its responsibilities
-/// by up to some 10⁻⁴: 10⁻⁴ of the sum of magnitudes, of which that sample is a large part. With sⱼ the root of the mean of
-/// xⱼ² over all samples, the sum of magnitudes is at most N·sᵢ·sⱼ for the products of two features, and by Cauchy and Schwarz at
-/// most sⱼ·√(N·count) for one feature and a component.
+/// Tolerances: float32 sums of some hundred samples between sums in float64 are 3·10⁻⁵ of the sum
+/// of magnitudes at most. The exponents of the far sample are some thousands, off by a few units of
+/// 2⁻²⁴ of themselves, which moves its responsibilities by up to some 10⁻⁴: 10⁻⁴ of the sum of
+/// magnitudes, of which that sample is a large part. With sⱼ the root of the mean of xⱼ² over all
+/// samples, the sum of magnitudes is at most N·sᵢ·sⱼ for the products of two features, and by
+/// Cauchy and Schwarz at most sⱼ·√(N·count) for one feature and a component.
 fn assert_statistics(x: &Array2<f32>, mixture: &Mixture, got: &Statistics) {
     assert_statistics_within(x, mixture, got, 1e-4);
 }
@@ -234,8 +235,9 @@ fn weighted_sums_statistics(
 #[test]
 fn weighted_sums_give_the_statistics() {
     let cases = [
-        // N, K, D, rows of a tile, warps along the components, threads of `weighted_sums`, samples of a piece, slices; the shared
-        // memory is enough for all stages, or for two or three of them
+        // N, K, D, rows of a tile, warps along the components, threads of `weighted_sums`, samples
+        // of a piece, slices; the shared memory is enough for all stages, or for two or three of
+        // them
         (1, 1, 1, 8, 1, 32, 512, 1),
         (600, 3, 2, 8, 1, 32, 256, 2),
         (517, 9, 5, 16, 1, 64, 512, 3),
@@ -259,8 +261,9 @@ fn weighted_sums_give_the_statistics() {
     }
 }
 
-/// Components of standard deviation 1 that are 10⁴ apart have exact variances, because their moments are taken around their
-/// centres. Around a common centre, float32's rounding of 10⁸ (in the seventh digit) would exceed the variances.
+/// Components of standard deviation 1 that are 10⁴ apart have exact variances, because their
+/// moments are taken around their centres. Around a common centre, float32's rounding of 10⁸ (in
+/// the seventh digit) would exceed the variances.
 #[test]
 fn components_far_apart_keep_their_variances() {
     let (n, k, d) = (400, 11, 3);
@@ -280,7 +283,8 @@ fn components_far_apart_keep_their_variances() {
             _ => panic!("another covariance type"),
         };
         for (a, b) in a.into_iter().zip(b) {
-            // A sample's float32 is right to 4·10⁻³ here, 36 of them are summed up: random, so far below 0.1.
+            // A sample's float32 is right to 4·10⁻³ here, 36 of them are summed up: random, so far
+            // below 0.1.
             assert!((a - b).abs() < 0.1, "{a} for {b}");
         }
     }
@@ -291,7 +295,8 @@ fn aligned(numbers: Vec<u32>) -> Vec<u128> {
     numbers.chunks_exact(4).map(|four| bytemuck::cast([four[0], four[1], four[2], four[3]])).collect()
 }
 
-/// Does with the kernels of warpgroups what the arguments of the other kernels of the matrix units say.
+/// Does with the kernels of warpgroups what the arguments of the other kernels of the matrix units
+/// say.
 fn launch_warpgroups(
     memory: &Memory,
     shape: warpgroup::Shape,
@@ -463,7 +468,8 @@ fn tensor_cores_give_the_statistics() {
         }
         for mixture in of_each_type(&mut rng, k, d) {
             let got = tensor_cores_statistics(&x, &mixture, variant, (piece, slices), None);
-            // The far sample's responsibilities are rounded by 2⁻¹² of themselves; with few components it is most of the scatter.
+            // The far sample's responsibilities are rounded by 2⁻¹² of themselves; with few
+            // components it is most of the scatter.
             let unit = if k == 2 { 3.5e-4 } else { 1e-4 };
             assert_statistics_within(&x, &mixture, &got, unit);
         }
@@ -712,7 +718,8 @@ fn warpgroups_give_the_statistics() {
                 tensor_cores_statistics(&x, &mixture, "warpgroup:384x1:all", (piece, slices), weights)
             };
             let got = run(None);
-            // The far sample's responsibilities are rounded by 2⁻¹² of themselves, and that sample is most of the scatter.
+            // The far sample's responsibilities are rounded by 2⁻¹² of themselves, and that sample
+            // is most of the scatter.
             assert_statistics_within(&x, &mixture, &got, 3.5e-4);
             if n == 70 {
                 assert_eq!(got, run(None), "the same bits every time");
@@ -759,7 +766,8 @@ fn whitened_gives_the_statistics() {
             }
             let run = || whitened_statistics(&x, &mixture, variant, (piece, slices), None);
             let got = run();
-            // The far sample's responsibilities are rounded by 2⁻¹² of themselves, and that sample is most of the scatter.
+            // The far sample's responsibilities are rounded by 2⁻¹² of themselves, and that sample
+            // is most of the scatter.
             assert_statistics_within(&x, &mixture, &got, 3.5e-4);
             if n <= 100 {
                 assert_eq!(got, run(), "the same bits every time");
@@ -874,7 +882,8 @@ fn fused_tensor_cores_give_the_statistics() {
             }
             let run = || fused_tensor_cores_statistics(&x, &mixture, (2, 64), None);
             let got = run();
-            // The far sample's responsibilities are rounded by 2⁻¹² of themselves, and that sample is most of the scatter.
+            // The far sample's responsibilities are rounded by 2⁻¹² of themselves, and that sample
+            // is most of the scatter.
             assert_statistics_within(&x, &mixture, &got, 3.5e-4);
             if n <= 100 {
                 assert_eq!(got, run(), "the same bits every time");

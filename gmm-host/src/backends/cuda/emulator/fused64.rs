@@ -12,8 +12,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-/// Error of a sum, relative to the sum of magnitudes. The exponents of a far sample are some thousands, each the sum of up to 16
-/// squares, off by a few units of 2⁻⁵³: 10⁻¹² of its responsibilities at most.
+/// Error of a sum, relative to the sum of magnitudes. The exponents of a far sample are some
+/// thousands, each the sum of up to 16 squares, off by a few units of 2⁻⁵³: 10⁻¹² of its
+/// responsibilities at most.
 const UNIT: f64 = 1e-12;
 /// The weights are divided by it for the kernel.
 const WEIGHT_SCALE: f64 = 4.0;
@@ -125,8 +126,9 @@ fn every_instance_agrees() {
     }
 }
 
-/// Samples 100 deviations away, where every 2^q is zero in float64; a component of weight zero right on them; a component whose
-/// moments would cancel if they were taken around the data's centre.
+/// Samples 100 deviations away, where every 2^q is zero in float64; a component of weight zero
+/// right on them; a component whose moments would cancel if they were taken around the data's
+/// centre.
 #[test]
 fn extremes_agree() {
     let mut rng = ChaCha8Rng::seed_from_u64(64);

@@ -1,4 +1,5 @@
-//! `density`, `posterior` and `accumulate`, launched one after the other over parts of the samples, as the backend does.
+//! `density`, `posterior` and `accumulate`, launched one after the other over parts of the samples,
+//! as the backend does.
 use super::{FAR, Memory, PADDING, flat, launch, of_each_type};
 use crate::backends::cuda::device::layout;
 use crate::backends::cuda::device::samples::Element;
@@ -30,7 +31,8 @@ pub(super) trait Kernels: Element + Pod {
     const ACCUMULATE: [unsafe fn(AccumulateArgs<Self>); 3];
     /// `DENSITY` around means; none of float32.
     const AROUND_MEANS: Option<Densities<Self>>;
-    /// Error of an exponent, relative to its size; of a sum of responsibilities; of a mean and of a scatter.
+    /// Error of an exponent, relative to its size; of a sum of responsibilities; of a mean and of a
+    /// scatter.
     const UNIT: f64;
     const SUMS: f64;
 }
@@ -205,7 +207,8 @@ fn check_of<T: Kernels>(
     deviations: Deviations,
 ) {
     let ((n, d), k) = (x.dim(), mixture.n_components());
-    // Rounded to the element type, so that the reference and the kernels start from the same numbers.
+    // Rounded to the element type, so that the reference and the kernels start from the same
+    // numbers.
     let x = &x.mapv(|v| T::from_f64(v).into());
     let what = format!("{} {deviations:?} {} N={n} D={d} K={k} part={part}", T::NAME, mixture.covariance_type());
     let got = pass::<T>(x, weights, mixture, part, deviations);
@@ -305,8 +308,8 @@ fn every_share_of_missing_values() {
     }
 }
 
-/// A component of weight zero gets no sample, even where it is the nearest; a sample 1000 standard deviations away has a
-/// finite score.
+/// A component of weight zero gets no sample, even where it is the nearest; a sample 1000 standard
+/// deviations away has a finite score.
 #[test]
 fn dead_components_and_far_samples() {
     let mut rng = ChaCha8Rng::seed_from_u64(9);
@@ -359,7 +362,8 @@ fn groups_that_lie_far_apart() {
     }
 }
 
-/// A sample that is infinitely far from every component has the score −∞, and without weight no part in an E-step.
+/// A sample that is infinitely far from every component has the score −∞, and without weight no
+/// part in an E-step.
 #[test]
 fn a_sample_that_no_component_reaches() {
     let mut rng = ChaCha8Rng::seed_from_u64(8);

@@ -40,7 +40,8 @@ impl Problem {
         self.check(total, &format!("small_k {grid}x{block}"));
     }
 
-    /// Samples with weights, some of them zero: to the bound of a total whose samples have the largest weight.
+    /// Samples with weights, some of them zero: to the bound of a total whose samples have the
+    /// largest weight.
     fn small_k_weighted(&self, grid: u32, block: u32) {
         let weight = |i: usize| (i * 7 % 5) as f32 / 2.0;
         let mut weights = vec![0u128; self.n.div_ceil(4)];
@@ -182,7 +183,8 @@ impl Problem {
         });
     }
 
-    /// Evaluates `sets` mixtures of the same K over the data in one launch, and compares each with the reference.
+    /// Evaluates `sets` mixtures of the same K over the data in one launch, and compares each with
+    /// the reference.
     fn batch(&self, x: &Array2<f32>, sets: &[Mixture], grid: u32, block: u32, group: usize) {
         let width = small_k::row(self.d, false);
         let all: Vec<_> =
@@ -229,7 +231,8 @@ impl Problem {
     }
 }
 
-/// The parameters of sets beside a reference as `batch_parameters` makes them for a total over `n` samples, and the sets' constants.
+/// The parameters of sets beside a reference as `batch_parameters` makes them for a total over `n`
+/// samples, and the sets' constants.
 fn near_sets(frame: &Frame, reference: &Mixture, sets: &[Mixture], n: usize) -> (Vec<u128>, Vec<f64>) {
     let (k, d) = reference.means().dim();
     let [of_coefficients, of_weights, of_reference] = batch_tensor_cores_layout::sections(k, d, sets.len());
@@ -278,8 +281,8 @@ fn near(frame: &Frame, reference: &Mixture, sets: &[Mixture], n: usize) -> Vec<b
 }
 
 impl Problem {
-    /// As [`Self::batch`] on the matrix units, `part` fours of sets in a block: by warps, and, in blocks of so many more threads that they are
-    /// whole warpgroups, by these.
+    /// As [`Self::batch`] on the matrix units, `part` fours of sets in a block: by warps, and, in
+    /// blocks of so many more threads that they are whole warpgroups, by these.
     fn batch_tensor_cores(&self, x: &Array2<f32>, sets: &[Mixture], grid: u32, block: u32, part: usize) {
         let all: Vec<_> =
             sets.iter().map(|m| DeviceParameters::<f32>::new(m, &self.frame, Deviations::InFrame).unwrap()).collect();
@@ -287,7 +290,8 @@ impl Problem {
         let (parameters, offsets) = near_sets(&self.frame, &sets[0], sets, self.n);
         for (set, offset) in all.iter().zip(offsets) {
             let offset = offset + frame_offset(self.d, self.frame.log2_scale);
-            // Some roundings of float64 in sums of K·D logarithms of at most 2^7; infinite where a set is not near.
+            // Some roundings of float64 in sums of K·D logarithms of at most 2^7; infinite where a
+            // set is not near.
             assert!((offset - set.offset).abs() <= 1e-11, "{offset} for {}", set.offset);
         }
         let parameters: &[f32] = bytemuck::cast_slice(&parameters);
@@ -391,8 +395,8 @@ fn batch_tensor_cores_takes_every_shape() {
     }
 }
 
-/// Components of weight zero contribute nothing, also where they are the nearest: to near samples, and to far ones. (In the reference all have
-/// a weight.)
+/// Components of weight zero contribute nothing, also where they are the nearest: to near samples,
+/// and to far ones. (In the reference all have a weight.)
 #[test]
 fn batch_tensor_cores_leaves_out_components_without_weight() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
@@ -424,7 +428,8 @@ fn near_depends_on_the_number_of_samples() {
     assert!(near(&c, 1000) && !near(&c, 1_000_000));
 }
 
-/// In the place of a set that is not near, or outside the range of float32, is the reference: the other sets' numbers are the same.
+/// In the place of a set that is not near, or outside the range of float32, is the reference: the
+/// other sets' numbers are the same.
 #[test]
 fn far_sets_are_replaced_by_the_reference() {
     let mut rng = ChaCha8Rng::seed_from_u64(9);
@@ -592,8 +597,9 @@ fn pair_takes_every_shape() {
     }
 }
 
-/// Samples 1000 and 10⁴ standard deviations away beside near ones in one quad, and whole quads of them: each has its
-/// finite log-likelihood (about −5·10⁵ and −5·10⁷ a feature), and the near ones keep theirs.
+/// Samples 1000 and 10⁴ standard deviations away beside near ones in one quad, and whole quads of
+/// them: each has its finite log-likelihood (about −5·10⁵ and −5·10⁷ a feature), and the near ones
+/// keep theirs.
 #[test]
 fn far_samples_are_finite() {
     for (n, far) in [(64, vec![0, 9, 20, 21, 22, 23]), (7, vec![6]), (1, vec![0])] {
@@ -617,8 +623,8 @@ fn far_samples_are_finite() {
     }
 }
 
-/// The rounds of a warp behind one with far samples are computed with the maximum taken out, until none is far; near samples among
-/// them keep their values.
+/// The rounds of a warp behind one with far samples are computed with the maximum taken out, until
+/// none is far; near samples among them keep their values.
 #[test]
 fn far_and_near_rounds_follow_each_other() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
@@ -630,7 +636,8 @@ fn far_and_near_rounds_follow_each_other() {
     Problem::new(x, &mixture).small_k(1, 32);
 }
 
-/// Missing values, more and more of them, for every D; a row of which nothing is observed, and one that is far from every component.
+/// Missing values, more and more of them, for every D; a row of which nothing is observed, and one
+/// that is far from every component.
 #[test]
 fn small_k_takes_missing_values() {
     for d in 1..=16 {
@@ -671,7 +678,8 @@ fn tiled_takes_missing_values() {
     }
 }
 
-/// A component of weight zero contributes nothing, also where it is the nearest or the only one of a tile.
+/// A component of weight zero contributes nothing, also where it is the nearest or the only one of
+/// a tile.
 #[test]
 fn weight_zero_contributes_nothing() {
     let k = 19;

@@ -1,5 +1,5 @@
-//! `metropolis`: the densities of its proposals against the reference and the prior's formula, its decisions, and the state that
-//! a launch leaves.
+//! `metropolis`: the densities of its proposals against the reference and the prior's formula, its
+//! decisions, and the state that a launch leaves.
 use super::{Problem, random_mixture};
 use crate::backends::cuda::metropolis::layout;
 use crate::{Covariances, Evaluator, MetropolisPrior, MetropolisTarget, Mixture, ReferenceEvaluator, Samples};
@@ -76,7 +76,8 @@ impl Chain {
         (reference.log_likelihood(&mixture).unwrap() + log_prior, problem.tolerances().0)
     }
 
-    /// Makes the steps in launches of so many each; returns the densities of the proposals and the state at the end.
+    /// Makes the steps in launches of so many each; returns the densities of the proposals and the
+    /// state at the end.
     fn run(&self, launch: &Launch, density: f64, portions: &[usize]) -> (Vec<f64>, Vec<f64>) {
         let (d, k) = (self.target.n_features, self.target.n_components);
         let (dim, width) = (self.target.dim(), self.target.step_width());
@@ -125,7 +126,8 @@ impl Chain {
         (densities, state)
     }
 
-    /// Compares the densities with the truth, the decisions with the densities, and one launch with several.
+    /// Compares the densities with the truth, the decisions with the densities, and one launch with
+    /// several.
     fn check(&self, launch: &Launch) {
         let (dim, width, count) = (self.target.dim(), self.target.step_width(), self.count());
         let what =
@@ -161,7 +163,8 @@ fn the_kernel_decides_as_the_host_would() {
         (1, 1, 1, false, 12, 1, 128, 0),
         (70, 2, 3, true, 12, 1, 128, 0),
         (600, 4, 2, false, 12, 1, 160, 0),
-        // Rounds of samples that are resident, that stay in the place the others come through, and that come through it.
+        // Rounds of samples that are resident, that stay in the place the others come through, and
+        // that come through it.
         (2003, 13, 8, false, 9, 1, 128, 4),
         (2003, 13, 8, true, 9, 1, 128, 3),
         (2003, 13, 8, false, 9, 1, 128, 2),
@@ -177,8 +180,9 @@ fn the_kernel_decides_as_the_host_would() {
     }
 }
 
-/// Proposals without a density are rejected, and the chain goes on: overflowing and vanishing scales, means beyond float32,
-/// a weight that is zero in float64 (which has a density: the other component's).
+/// Proposals without a density are rejected, and the chain goes on: overflowing and vanishing
+/// scales, means beyond float32, a weight that is zero in float64 (which has a density: the other
+/// component's).
 #[test]
 fn impossible_proposals_are_rejected() {
     let mut chain = Chain::new(5, (300, 2), 2, false, 12);
@@ -204,8 +208,8 @@ fn impossible_proposals_are_rejected() {
     let lone = Covariances::Diag(Array2::from_shape_fn((1, 2), |(_, j)| (2.0 * theta[5 + j]).exp()));
     let lone = Mixture::new(Array1::ones(1), Array2::from_shape_fn((1, 2), |(_, j)| theta[1 + j]), lone).unwrap();
     let mut reference = ReferenceEvaluator::new(Samples::from_f32(chain.x.view()).unwrap());
-    // The limit of the weights' prior for a large θ₀: log π₁ = −θ₀ and log π₀ = 0. What else the prior has is taken at θ₀ = 0,
-    // where both weights are a half.
+    // The limit of the weights' prior for a large θ₀: log π₁ = −θ₀ and log π₀ = 0. What else the
+    // prior has is taken at θ₀ = 0, where both weights are a half.
     let alpha = &chain.target.prior.concentration;
     let stick = -alpha[1] * theta[0] - (alpha[0] + alpha[1]) * 0.5f64.ln();
     theta[0] = 0.0;

@@ -1,4 +1,5 @@
-//! `split_rows`, `products_…`, `gaussian_pairs` and `gaussian_centres`. The tolerances are those that `crate::pairwise` promises.
+//! `split_rows`, `products_…`, `gaussian_pairs` and `gaussian_centres`. The tolerances are those
+//! that `crate::pairwise` promises.
 use crate::backends::cuda::device::layout;
 use cust::memory::bytemuck;
 use gmm_kernels::data;
@@ -131,13 +132,15 @@ fn products_have_the_accuracy_of_float32() {
             let size = v.mapv(f64::abs).dot(&w.t().mapv(f64::abs));
             let error: f64 = got.iter().zip(&v.dot(&w.t())).map(|(&got, truth)| (f64::from(got) - truth).powi(2)).sum();
             let ratio = (error / size.iter().map(|v| v * v).sum::<f64>()).sqrt();
-            // The emulator does not truncate, so that what is left are the parts l·l and the roundings of l, and of the sums.
+            // The emulator does not truncate, so that what is left are the parts l·l and the
+            // roundings of l, and of the sums.
             assert!(ratio < 3e-7, "{kernel} N={n} D={d} M={m}: {ratio:e}");
         }
     }
 }
 
-/// Rows of zeros, of the largest, the smallest and subnormal numbers, and rows that span a wide range.
+/// Rows of zeros, of the largest, the smallest and subnormal numbers, and rows that span a wide
+/// range.
 #[test]
 fn products_of_extreme_rows() {
     let rows =
@@ -147,7 +150,8 @@ fn products_of_extreme_rows() {
     let truth = x.mapv(f64::from).dot(&ones.mapv(f64::from).t());
     let (tiles, few) = (multiply(&x, &ones), multiply_few(&x, &ones, 64));
     for ((i, j), &truth) in truth.indexed_iter() {
-        // Of the row's largest number 2⁻²² for each of three numbers; a product below the normal numbers loses its digits.
+        // Of the row's largest number 2⁻²² for each of three numbers; a product below the normal
+        // numbers loses its digits.
         let largest =
             x.row(i).iter().fold(0.0f32, |m, v| m.max(v.abs())) * ones.row(j).iter().fold(0.0, |m: f32, v| m.max(*v));
         let allowed = f64::from(largest) * 3.0 * 2f64.powi(-22) + f64::from(f32::MIN_POSITIVE) * 2f64.powi(-20);

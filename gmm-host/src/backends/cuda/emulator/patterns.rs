@@ -1,5 +1,6 @@
-//! Samples with missing values, pattern by pattern: `marginals`; then `density`, `posterior` and `accumulate`, or `fused_patterns`; then
-//! `complete_patterns`, launched one after the other as the backend does, and compared with the reference.
+//! Samples with missing values, pattern by pattern: `marginals`; then `density`, `posterior` and
+//! `accumulate`, or `fused_patterns`; then `complete_patterns`, launched one after the other as the
+//! backend does, and compared with the reference.
 use super::general::Kernels;
 use super::{FAR, Memory, flat, launch, of_each_type};
 use crate::backends::cuda::missing::by_pattern::arrangement::{self, Arrangement, Shape};
@@ -259,7 +260,8 @@ fn check<T: PatternKernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixt
         for (i, (got, truth)) in got.scores.iter().zip(&scores).enumerate() {
             near(*got, *truth, bound(*truth), &format!("score {i}"));
         }
-        // Rounding may decide between components that are equally probable: one sample in a thousand.
+        // Rounding may decide between components that are equally probable: one sample in a
+        // thousand.
         let labels = reference.predict(mixture).unwrap();
         let same = got.labels.iter().zip(&labels).filter(|(a, b)| a == b).count();
         assert!(same * 1000 >= n * 999, "{what}: {same} labels of {n} agree");
@@ -281,8 +283,8 @@ fn check<T: PatternKernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixt
     }
 }
 
-/// Samples with a share of their values missing, and rows with none. The patterns are few, because a block of the emulator is threads of the
-/// host, which meet for each step of a factorisation.
+/// Samples with a share of their values missing, and rows with none. The patterns are few, because
+/// a block of the emulator is threads of the host, which meet for each step of a factorisation.
 fn data(rng: &mut ChaCha8Rng, n: usize, d: usize, holes: f64) -> Array2<f64> {
     const PATTERNS: usize = 3;
     let missing = Array2::from_shape_simple_fn((PATTERNS, d), || rng.random::<f64>() < holes);
@@ -335,7 +337,8 @@ fn every_shape_agrees_with_the_reference() {
     }
 }
 
-/// Columns that are far from the origin, or of which all values are missing; a component without weight.
+/// Columns that are far from the origin, or of which all values are missing; a component without
+/// weight.
 #[test]
 fn far_columns_empty_columns_and_dead_components() {
     let mut rng = ChaCha8Rng::seed_from_u64(11);

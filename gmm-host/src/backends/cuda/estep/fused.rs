@@ -34,7 +34,8 @@ impl Fused {
     /// The kernel for mixtures like this one. The device's context is current.
     pub fn new(gpu: &Gpu, layout: &FusedLayout, variant: Variant, task: &Task) -> Result<Self> {
         let (moments, capacity, d) = (layout.moments(), layout.capacity(), task.d);
-        // More registers would cost a block of each multiprocessor (measured on an H200); triangles need them.
+        // More registers would cost a block of each multiprocessor (measured on an H200); triangles
+        // need them.
         let max_registers = (!moments.full()).then_some(168);
         let values = values(d, moments.full(), capacity);
         let most_blocks = gpu.limits.multiprocessors * variant.per_multiprocessor;
@@ -61,7 +62,8 @@ impl Fused {
         &self.sums
     }
 
-    /// Writes the parameters of a mixture for the launches of a workspace, unless they are passed by value.
+    /// Writes the parameters of a mixture for the launches of a workspace, unless they are passed
+    /// by value.
     pub fn prepare(&self, workspace: &mut Workspace, layout: &FusedLayout) -> Result<()> {
         let got = (layout.moments(), layout.capacity(), layout.n_features());
         if got != (self.moments, self.capacity, self.d) {
@@ -112,7 +114,8 @@ struct FusedLaunch<'a> {
     partials: Numbers<'a, f64>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made; parameters, partial sums and shared memory are checked here.
+// SAFETY: the columns' lengths were checked when they were made; parameters, partial sums and
+// shared memory are checked here.
 unsafe impl Launch for FusedLaunch<'_> {
     type Argument = FusedArgs;
 

@@ -1,4 +1,5 @@
-//! `fused64`: the E-step in float64 in one read of the data, for diagonal covariances, K up to 32 and D up to 16.
+//! `fused64`: the E-step in float64 in one read of the data, for diagonal covariances, K up to 32
+//! and D up to 16.
 use super::fused64_layout::Fused64Layout;
 use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::gpu::Gpu;
@@ -34,14 +35,16 @@ pub struct Fused64 {
 }
 
 impl Fused64 {
-    /// Whether the kernels can make a mixture's E-step. (Those of full and tied covariances have too many sums for registers.)
+    /// Whether the kernels can make a mixture's E-step. (Those of full and tied covariances have
+    /// too many sums for registers.)
     pub fn takes(mixture: &Mixture) -> bool {
         let (k, d) = mixture.means().dim();
         mixture.factor().is_none() && k <= MAX_COMPONENTS && d <= MAX_FEATURES
     }
 
-    /// The sums of a mixture that the kernels take, and the variant that they were computed with. `kernel` is that of the
-    /// E-step before, and is replaced where it does not fit. The device's context is current.
+    /// The sums of a mixture that the kernels take, and the variant that they were computed with.
+    /// `kernel` is that of the E-step before, and is replaced where it does not fit. The device's
+    /// context is current.
     pub fn centred_sums(
         kernel: &mut Option<Self>,
         data: &DeviceSamples<f64>,
@@ -128,8 +131,8 @@ struct Fused64Launch<'a> {
     partials: Numbers<'a, f64>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and their stride is a multiple of a quad; features, parameters,
-// partial sums and shared memory are checked here.
+// SAFETY: the columns' lengths were checked when they were made, and their stride is a multiple of
+// a quad; features, parameters, partial sums and shared memory are checked here.
 unsafe impl Launch for Fused64Launch<'_> {
     type Argument = Fused64Args;
 

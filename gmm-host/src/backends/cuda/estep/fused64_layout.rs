@@ -1,11 +1,13 @@
-//! Parameters and results of the kernels `fused64`. Nothing here calls CUDA, so that it is tested on any machine.
+//! Parameters and results of the kernels `fused64`. Nothing here calls CUDA, so that it is tested
+//! on any machine.
 use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
 use crate::{CentredSums, CovarianceType, Covariances};
 use gmm_kernels::estep::fused64::{capacity, features, numbers, sums, values};
 use ndarray::{Array1, Array2, Axis};
 
-/// A mixture of diagonal covariances as zⱼ = sⱼ·x′ⱼ + mⱼ for each component, in the frame of a data set.
+/// A mixture of diagonal covariances as zⱼ = sⱼ·x′ⱼ + mⱼ for each component, in the frame of a data
+/// set.
 #[derive(Debug, Clone)]
 pub(crate) struct Fused64Layout {
     covariance_type: CovarianceType,
@@ -40,19 +42,22 @@ impl Fused64Layout {
                 out[(features + j) * capacity + c] = shift[c * d + j];
             }
             out[2 * features * capacity + c] = weight[c];
-            // The seed of a component without weight is far below all others; with weight zero its value does not matter.
+            // The seed of a component without weight is far below all others; with weight zero its
+            // value does not matter.
             out[(2 * features + 1) * capacity + c] = if weight[c] > 0.0 { seed[c] } else { 0.0 };
         }
     }
 
-    /// The sums in the units of the data, from those that the kernel gives ([`values`]), over samples of total weight `weight`.
+    /// The sums in the units of the data, from those that the kernel gives ([`values`]), over
+    /// samples of total weight `weight`.
     pub fn centred_sums(&self, sums_of_all: &[f64], weight: f64, frame: &Frame) -> CentredSums {
         let (k, d) = (self.parameters.n_components, self.parameters.n_features);
         let (capacity, features) = self.instance();
         debug_assert_eq!(sums_of_all.len(), values(features, capacity));
         let sum = |row: usize, c: usize| sums_of_all[row * capacity + c];
         let log2 = sums_of_all[sums(features) * capacity] + weight * self.parameters.offset;
-        // In the units of the data. A component without weight may have no scale; its sums are zero.
+        // In the units of the data. A component without weight may have no scale; its sums are
+        // zero.
         let over = |v: f64, c: usize, j: usize, power: i32| {
             let scale = self.parameters.scale[c * d + j] * frame.scale[j];
             if scale == 0.0 { 0.0 } else { v / scale.powi(power) }

@@ -7,8 +7,9 @@ use crate::{CentredSums, CovarianceType, Covariances, Result, Statistics};
 use gmm_kernels::estep::fused::{self, Moments, numbers, sums};
 use ndarray::{Array1, Array2, Array3, Axis};
 
-/// A mixture as z = A·x′ + b for each component, in the frame of a data set: log₂ of a component's density is a
-/// constant minus |z|². A is diagonal for `diag` and `spherical`, else lower triangular.
+/// A mixture as z = A·x′ + b for each component, in the frame of a data set: log₂ of a component's
+/// density is a constant minus |z|². A is diagonal for `diag` and `spherical`, else lower
+/// triangular.
 #[derive(Debug, Clone)]
 pub(crate) struct FusedLayout {
     covariance_type: CovarianceType,
@@ -29,7 +30,8 @@ impl FusedLayout {
         let moments = if parameters.has_triangles() {
             Moments::Full
         } else if parameters.shift.iter().all(|m| f64::from(m.abs()) <= NEAR) {
-            // No component is far from the data's centre, so that nothing cancels in moments of x′ itself.
+            // No component is far from the data's centre, so that nothing cancels in moments of x′
+            // itself.
             Moments::Raw
         } else {
             Moments::Diag
@@ -75,7 +77,8 @@ impl FusedLayout {
         out.fill(0.0);
         for c in 0..*k {
             let matrix_and_shift = self.a(c).iter().chain(self.b(c));
-            // The seed of a component without weight is far below all others; with weight zero its value does not matter.
+            // The seed of a component without weight is far below all others; with weight zero its
+            // value does not matter.
             let constants = if weight[c] > 0.0 { [weight[c], seed[c]] } else { [0.0, 0.0] };
             for (row, v) in out.chunks_exact_mut(capacity).zip(matrix_and_shift.chain(&constants)) {
                 row[c] = *v;
@@ -93,8 +96,9 @@ impl FusedLayout {
         })
     }
 
-    /// The statistics, from the sums that the kernel gives, ([`sums`], capacity) and the log₂-likelihood, over samples of total
-    /// weight `weight`. `bias` is added to the kernel's log₂ of each sample's likelihood (see `likelihood::exp2_bias`).
+    /// The statistics, from the sums that the kernel gives, ([`sums`], capacity) and the
+    /// log₂-likelihood, over samples of total weight `weight`. `bias` is added to the kernel's log₂
+    /// of each sample's likelihood (see `likelihood::exp2_bias`).
     pub fn statistics(&self, values: &[f64], weight: f64, bias: f64, frame: &Frame) -> Result<Statistics> {
         let (k, d) = (self.parameters.n_components, self.n_features());
         let capacity = self.capacity();
@@ -124,7 +128,8 @@ impl FusedLayout {
                         // The origin is where z = 0, the mean up to rounding.
                         _ => (f64::from(self.a(c)[j]), f64::from(self.b(c)[j])),
                     };
-                    // In the units of the data. A component without weight may have no scale; its sums are zero.
+                    // In the units of the data. A component without weight may have no scale; its
+                    // sums are zero.
                     let scale = a * frame.scale[j];
                     let over = |v: f64, divisor: f64| if divisor == 0.0 { 0.0 } else { v / divisor };
                     centres[[c, j]] = frame.shift[j] + over(-b, scale);
@@ -147,8 +152,8 @@ impl FusedLayout {
         })
     }
 
-    /// Moments in the units of the data from those of z = A·x′ + b with a lower triangle A: with S = Σ r·z·zᵀ the second
-    /// moments of x are A⁻¹·S·A⁻ᵀ.
+    /// Moments in the units of the data from those of z = A·x′ + b with a lower triangle A: with
+    /// S = Σ r·z·zᵀ the second moments of x are A⁻¹·S·A⁻ᵀ.
     fn of_triangle(&self, c: usize, sum: impl Fn(usize) -> f64, frame: &Frame) -> ComponentMoments {
         let d = self.n_features();
         let (a, b) = (self.a(c), self.b(c));
@@ -171,7 +176,8 @@ impl FusedLayout {
     }
 }
 
-/// A⁻¹·V by forward substitution. `a`: the lower triangle of A row by row; `v`: V (D, any), row-major.
+/// A⁻¹·V by forward substitution. `a`: the lower triangle of A row by row; `v`: V (D, any),
+/// row-major.
 fn solve(a: &[f64], d: usize, mut v: Vec<f64>) -> Vec<f64> {
     let width = v.len() / d;
     for i in 0..d {

@@ -1,4 +1,5 @@
-//! `fused_tensor_cores`: the E-step on the matrix units in one read of the data, for K up to 64 and D up to 32.
+//! `fused_tensor_cores`: the E-step on the matrix units in one read of the data, for K up to 64 and
+//! D up to 32.
 use super::tensor_cores_layout::TensorCoresLayout;
 use crate::Result;
 use crate::backends::cuda::device::gpu::{Gpu, REGISTERS};
@@ -28,7 +29,8 @@ pub struct FusedTensorCores {
     block_sums: BlockSums,
 }
 
-/// Most results that the host reads where the kernel writes them. Many arrive sooner by one copy behind the kernel.
+/// Most results that the host reads where the kernel writes them. Many arrive sooner by one copy
+/// behind the kernel.
 const MOST_SLOTS: usize = 512;
 
 /// Where the log-likelihood and behind it the sums are written.
@@ -89,7 +91,8 @@ impl FusedTensorCores {
         })
     }
 
-    /// Waits for the E-step that was started last, and gives its log-likelihood and behind it the sums.
+    /// Waits for the E-step that was started last, and gives its log-likelihood and behind it the
+    /// sums.
     pub fn results(&self, running: Running<'_, ()>, stream: &Stream) -> Result<Vec<f64>> {
         match &self.results {
             Results::Slots(slots) => running.results(slots, slots.len()),
@@ -102,7 +105,8 @@ impl FusedTensorCores {
         }
     }
 
-    /// Writes the parameters of a mixture for the launches of a workspace, unless they are passed by value.
+    /// Writes the parameters of a mixture for the launches of a workspace, unless they are passed
+    /// by value.
     pub fn prepare(&self, workspace: &mut Workspace, layout: &TensorCoresLayout) -> Result<()> {
         if layout.fused_shape() != Some(self.shape) {
             let got = vec![layout.dim().0, layout.dim().1];
@@ -163,8 +167,8 @@ struct FusedLaunch<'a> {
     output: Output<'a>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Output` checks its own; features, parameters, places of the sums and
-// shared memory are checked here.
+// SAFETY: the columns' lengths were checked when they were made, and `Output` checks its own;
+// features, parameters, places of the sums and shared memory are checked here.
 unsafe impl Launch for FusedLaunch<'_> {
     type Argument = FusedTensorCoresArgs;
 

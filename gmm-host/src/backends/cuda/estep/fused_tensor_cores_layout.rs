@@ -1,4 +1,5 @@
-//! Parameters and results of the kernels `fused_tensor_cores`. Nothing here calls CUDA, so that it is tested on any machine.
+//! Parameters and results of the kernels `fused_tensor_cores`. Nothing here calls CUDA, so that it
+//! is tested on any machine.
 use super::tensor_cores_layout::{
     Component, SumsOfProducts, TensorCoresLayout, larger, largest, largest_sizes, power, row_by_row,
 };
@@ -8,11 +9,12 @@ use crate::{Result, Statistics};
 use gmm_kernels::estep::fused_tensor_cores::{BY_VALUE, STEP, Shape};
 use gmm_kernels::estep::tensor_cores::{FEATURE_SCALE, ONE, PRODUCT_SCALE};
 
-/// What a sum of a feature is multiplied by, to be one of products of the feature and the number one.
+/// What a sum of a feature is multiplied by, to be one of products of the feature and the number
+/// one.
 const OF_FEATURES: f32 = FEATURE_SCALE * ONE;
 
-/// The row of the sums of a product of features `i` and `j` ≤ `i` of D; where `j` is D, of feature `i` alone, and where it is D + 1, of
-/// whether that is observed.
+/// The row of the sums of a product of features `i` and `j` ≤ `i` of D; where `j` is D, of feature
+/// `i` alone, and where it is D + 1, of whether that is observed.
 fn row(shape: Shape, d: usize, i: usize, j: usize) -> usize {
     if shape.rotations == 0 {
         let kind = match j {
@@ -37,7 +39,8 @@ impl TensorCoresLayout {
         Shape::new(k, d, self.full(), self.parameters().gaps.is_some())
     }
 
-    /// Writes the parameters as the kernel reads them, the coefficients and 3 constants of each component.
+    /// Writes the parameters as the kernel reads them, the coefficients and 3 constants of each
+    /// component.
     pub fn write_fused(&self, shape: Shape, out: &mut [f32]) {
         let (k, d) = self.dim();
         let capacity = shape.capacity();
@@ -61,7 +64,8 @@ impl TensorCoresLayout {
         }
     }
 
-    /// Writes the coefficients of a component's products, and returns what a sum is to be multiplied by.
+    /// Writes the coefficients of a component's products, and returns what a sum is to be
+    /// multiplied by.
     fn write_diagonal(&self, shape: Shape, c: usize, out: &mut [f32], capacity: usize) -> f32 {
         let d = self.dim().1;
         let of_products = |(i, v): (usize, f32)| if i.is_multiple_of(2) { v * OF_FEATURES } else { v };
@@ -80,7 +84,8 @@ impl TensorCoresLayout {
         1.0 / (power * PRODUCT_SCALE)
     }
 
-    /// Writes the coefficients of a component's A·x + b, (features, 16), and returns what a sum of squares is to be multiplied by.
+    /// Writes the coefficients of a component's A·x + b, (features, 16), and returns what a sum of
+    /// squares is to be multiplied by.
     fn write_matrix(&self, c: usize, out: &mut [f32], capacity: usize) -> f32 {
         let shift = self.shift(c);
         // Features are multiplied by the scale, and the one stands for the number one times both.
@@ -105,8 +110,9 @@ impl TensorCoresLayout {
         })
     }
 
-    /// The statistics, from the log₂-likelihood and the sums that the kernel gives, times `scale`, over samples of total weight `weight`. `bias` is what the
-    /// device's 2^x adds to log₂ of each sample's likelihood (see `likelihood::exp2_bias`).
+    /// The statistics, from the log₂-likelihood and the sums that the kernel gives, times `scale`,
+    /// over samples of total weight `weight`. `bias` is what the device's 2^x adds to log₂ of each
+    /// sample's likelihood (see `likelihood::exp2_bias`).
     pub fn fused_statistics(
         &self,
         shape: Shape,

@@ -54,7 +54,8 @@ pub struct EStep {
     weighted_sums: Option<WeightedSums>,
     /// `tensor_cores`, likewise.
     tensor_cores: Option<OnMatrixUnits>,
-    /// The memory of the latest mixture's layout, for the next one: fresh memory takes longer to get than to fill.
+    /// The memory of the latest mixture's layout, for the next one: fresh memory takes longer to
+    /// get than to fill.
     spare: Option<TensorCoresLayout>,
     /// Choices made, by task.
     variants: HashMap<Task, Variant>,
@@ -96,9 +97,9 @@ impl Layout {
 }
 
 impl EStep {
-    /// The statistics of a mixture, and the variant that they were computed with. That variant is of the family
-    /// [`Family::General`], and there are no statistics, where none of the kernels here can do it.
-    /// The device's context is current.
+    /// The statistics of a mixture, and the variant that they were computed with. That variant is
+    /// of the family [`Family::General`], and there are no statistics, where none of the kernels
+    /// here can do it. The device's context is current.
     pub fn statistics(
         &mut self,
         data: &mut DeviceSamples<f32>,
@@ -274,8 +275,9 @@ impl EStep {
         layout.fused_statistics(shape, &sums, data.weight_scale(), data.total_weight(), bias, data.frame())
     }
 
-    /// The log-likelihood, by those kernels of the E-step that come before its sums: with a task and a variant that
-    /// [`total_on_matrix_units`](super::plan::total_on_matrix_units) gave. `None` where they would lose digits of a total. The device's context is current.
+    /// The log-likelihood, by those kernels of the E-step that come before its sums: with a task
+    /// and a variant that [`total_on_matrix_units`](super::plan::total_on_matrix_units) gave.
+    /// `None` where they would lose digits of a total. The device's context is current.
     pub fn log_likelihood(
         &mut self,
         data: &mut DeviceSamples<f32>,
@@ -409,7 +411,8 @@ impl EStep {
     }
 }
 
-/// The kernels of [`Family::TensorCores`], [`Family::Warpgroup`], [`Family::WarpgroupWhitened`] and [`Family::Whitened`].
+/// The kernels of [`Family::TensorCores`], [`Family::Warpgroup`], [`Family::WarpgroupWhitened`] and
+/// [`Family::Whitened`].
 #[derive(Debug)]
 enum OnMatrixUnits {
     /// They multiply with products of features.

@@ -1,4 +1,5 @@
-//! What the E-steps of warpgroups have in common: an operand that is formed of the samples before it is multiplied.
+//! What the E-steps of warpgroups have in common: an operand that is formed of the samples before
+//! it is multiplied.
 use super::pieces::Piece;
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
@@ -25,7 +26,8 @@ pub(super) fn most_forming_blocks(multiprocessors: u32) -> u32 {
     multiprocessors * FORMING.1
 }
 
-/// An operand in float16, two numbers to an element: of a piece of the samples, or of all of them, which are then formed once.
+/// An operand in float16, two numbers to an element: of a piece of the samples, or of all of them,
+/// which are then formed once.
 #[derive(Debug)]
 pub(super) struct Operand {
     numbers: DeviceBuffer<u32>,
@@ -35,8 +37,9 @@ pub(super) struct Operand {
 }
 
 impl Operand {
-    /// Memory for pieces of so many samples, of which `len` is the number of elements. `same`: every E-step is over the same samples,
-    /// so many of them, which are all kept if the device has room for them.
+    /// Memory for pieces of so many samples, of which `len` is the number of elements. `same`:
+    /// every E-step is over the same samples, so many of them, which are all kept if the device has
+    /// room for them.
     pub fn new(gpu: &Gpu, len: impl Fn(usize) -> usize, piece: usize, same: Option<usize>) -> Result<Self> {
         let most = gpu.free_memory()? / KEPT;
         let kept = same.map(&len).filter(|len| len * size_of::<u32>() <= most);

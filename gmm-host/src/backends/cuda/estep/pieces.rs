@@ -1,5 +1,6 @@
-//! What the E-steps have in common that leave the exponents of a piece of the samples in memory, add up the piece's sums slice by slice,
-//! and go on with the next piece: the memory in between, and the way of the sums to the host.
+//! What the E-steps have in common that leave the exponents of a piece of the samples in memory,
+//! add up the piece's sums slice by slice, and go on with the next piece: the memory in between,
+//! and the way of the sums to the host.
 use super::weighted_sums::ReduceSlices;
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
@@ -71,7 +72,8 @@ pub(super) struct Pieces {
     others: DeviceBuffer<f64>,
     /// The sums over all slices, and behind them the log₂-likelihood of each piece.
     totals: DeviceBuffer<f64>,
-    /// Where they are copied to, page-locked: the copy takes a fraction of the time that one to other memory does.
+    /// Where they are copied to, page-locked: the copy takes a fraction of the time that one to
+    /// other memory does.
     results: RefCell<LockedBuffer<f64>>,
     block_sums: BlockSums,
 }
@@ -113,7 +115,8 @@ impl Pieces {
         })
     }
 
-    /// Starts `work` for each piece of some samples behind `running`, and adds up the slices' sums, if these are wanted.
+    /// Starts `work` for each piece of some samples behind `running`, and adds up the slices' sums,
+    /// if these are wanted.
     pub fn start<'a>(
         &'a self,
         stream: &'a Stream,
@@ -168,7 +171,8 @@ impl Pieces {
         Ok(results.iter().sum())
     }
 
-    /// Waits for the E-step over `n` samples that was started last, and has `read` read its sums and the log₂-likelihood.
+    /// Waits for the E-step over `n` samples that was started last, and has `read` read its sums
+    /// and the log₂-likelihood.
     pub fn read<R>(
         &self,
         running: Running<'_, ()>,

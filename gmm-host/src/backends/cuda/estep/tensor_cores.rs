@@ -1,6 +1,7 @@
-//! `tensor_cores`: the E-step on the matrix units. `exponents` leaves the exponents of a piece of the samples, `weigh` adds up the
-//! samples' products weighted by their responsibilities, slice by slice, and `reduce_slices` adds up the slices' sums. The kernels of
-//! `warpgroup` do the same in their way.
+//! `tensor_cores`: the E-step on the matrix units. `exponents` leaves the exponents of a piece of
+//! the samples, `weigh` adds up the samples' products weighted by their responsibilities, slice by
+//! slice, and `reduce_slices` adds up the slices' sums. The kernels of `warpgroup` do the same in
+//! their way.
 use super::pieces::{Division, Piece, Pieces, Wanted};
 use super::tensor_cores_layout::{Section, Shapes, TensorCoresLayout};
 use super::warpgroup::Warpgroups;
@@ -21,9 +22,9 @@ use gmm_kernels::estep::tensor_cores::{ExponentsArgs, ExponentsShape, STAGE, Spl
 use gmm_kernels::estep::warpgroup;
 use std::ptr;
 
-/// The part of the device's free memory that the exponents of a piece take at most, unless a piece that keeps the device busy takes
-/// more. They come from the device's memory, whose bandwidth suffices for kernels of so much arithmetic; each piece costs the writing
-/// of all slices' sums.
+/// The part of the device's free memory that the exponents of a piece take at most, unless a piece
+/// that keeps the device busy takes more. They come from the device's memory, whose bandwidth
+/// suffices for kernels of so much arithmetic; each piece costs the writing of all slices' sums.
 const EXPONENTS: usize = 8;
 /// Threads of a block of `split_coefficients`.
 const SPLIT_BLOCK: u32 = 256;
@@ -122,8 +123,8 @@ impl Warps {
 const REGISTERS: u32 = 128;
 
 impl TensorCores {
-    /// Makes the kernels ready for up to `task.n` samples at once; `same`: for the same `task.n` samples each time. The device's
-    /// context is current.
+    /// Makes the kernels ready for up to `task.n` samples at once; `same`: for the same `task.n`
+    /// samples each time. The device's context is current.
     pub fn new(gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Self> {
         let Task { n, k, d, full, .. } = *task;
         let shapes = Shapes::new(task, &variant);
@@ -131,7 +132,8 @@ impl TensorCores {
         let limits = &gpu.limits;
         let resident = |block: u32, shared: usize| limits.resident_blocks(REGISTERS, block, shared);
         let of_warpgroups = variant.family == Family::Warpgroup;
-        // Blocks of a multiprocessor, and their samples; blocks of the sums; samples that are not divided among slices.
+        // Blocks of a multiprocessor, and their samples; blocks of the sums; samples that are not
+        // divided among slices.
         let (per, samples, summing, unit) = if of_warpgroups {
             (1, warpgroup::SAMPLES, 1, warpgroup::SAMPLES)
         } else {
@@ -242,8 +244,8 @@ struct ExponentsLaunch<'a> {
     output: Output<'a>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Exponents` and `Output` check their own; pairs, coefficients
-// and constants of all rows and products are checked here.
+// SAFETY: the columns' lengths were checked when they were made, and `Exponents` and `Output` check
+// their own; pairs, coefficients and constants of all rows and products are checked here.
 unsafe impl Launch for ExponentsLaunch<'_> {
     type Argument = ExponentsArgs;
 
@@ -292,8 +294,9 @@ impl WeighLaunch<'_> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Exponents` checks its own; weights, pairs and sums of all
-// rows, products and slices are checked here. Columns and exponents go on to whole stages, as their strides are multiples of those.
+// SAFETY: the columns' lengths were checked when they were made, and `Exponents` checks its own;
+// weights, pairs and sums of all rows, products and slices are checked here. Columns and exponents
+// go on to whole stages, as their strides are multiples of those.
 unsafe impl Launch for WeighLaunch<'_> {
     type Argument = WeighArgs;
 

@@ -1,4 +1,5 @@
-//! Parameters and results of the kernels of `tensor_cores`. Nothing here calls CUDA, so that it is tested on any machine.
+//! Parameters and results of the kernels of `tensor_cores`. Nothing here calls CUDA, so that it is
+//! tested on any machine.
 use super::weighted_sums_layout::{NEAR, distance, mean_in_frame};
 use crate::backends::cuda::likelihood::layout::DEAD_SEED;
 use crate::backends::cuda::plan::{Family, Task, Variant};
@@ -23,11 +24,12 @@ use std::f64::consts::LN_2;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The largest error of an exponent (root of the mean square, in units of log₂) that these kernels may be expected to make.
-/// Rounding errors differ from sample to sample, so that sums over samples are far nearer to the truth.
+/// The largest error of an exponent (root of the mean square, in units of log₂) that these kernels
+/// may be expected to make. Rounding errors differ from sample to sample, so that sums over samples
+/// are far nearer to the truth.
 const EXPONENT_ERROR: f64 = 2e-4;
-/// As [`EXPONENT_ERROR`], where the log-likelihood alone is asked for, of whose differences a sampler lives: the roundings of 10⁶ samples are then
-/// expected to add up to 0.02 at most.
+/// As [`EXPONENT_ERROR`], where the log-likelihood alone is asked for, of whose differences a
+/// sampler lives: the roundings of 10⁶ samples are then expected to add up to 0.02 at most.
 const TOTAL_ERROR: f64 = 3e-5;
 
 /// Most warps of a block.
@@ -53,7 +55,8 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// The shapes of a variant: `split` warps of a block of `exponents` are side by side along the components.
+    /// The shapes of a variant: `split` warps of a block of `exponents` are side by side along the
+    /// components.
     pub fn new(task: &Task, variant: &Variant) -> Self {
         let Task { k, d, full, .. } = *task;
         if variant.family == Family::Warpgroup {
@@ -71,7 +74,8 @@ impl Shapes {
             steps: m.div_ceil(STEP) as u32,
             groups: k.div_ceil(variant.split as usize * tiles * TILE) as u32,
         };
-        // Few idle warps; and few blocks, each of which prepares all samples for itself, which takes as long as two warps' products.
+        // Few idle warps; and few blocks, each of which prepares all samples for itself, which
+        // takes as long as two warps' products.
         let component_warps = k.div_ceil(tiles * TILE).next_power_of_two().min(4) as u32;
         let needed = m.div_ceil(COLUMNS) as u32;
         let shape = |product_warps: u32| WeighShape {
@@ -160,7 +164,8 @@ impl Shapes {
     }
 }
 
-/// How the kernels of `whitened` or of `warpgroup_whitened` divide the work of a task with matrices.
+/// How the kernels of `whitened` or of `warpgroup_whitened` divide the work of a task with
+/// matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WhitenedShapes {
     Warps { whiten: WhitenShape, outer: OuterShape },
@@ -168,8 +173,9 @@ pub(crate) enum WhitenedShapes {
 }
 
 impl WhitenedShapes {
-    /// The shapes of a variant: `split` warps of a block of `whiten` are side by side along the components. None where features of a
-    /// stage, or of the fewest samples, do not fit into shared memory, and for diagonal covariances.
+    /// The shapes of a variant: `split` warps of a block of `whiten` are side by side along the
+    /// components. None where features of a stage, or of the fewest samples, do not fit into shared
+    /// memory, and for diagonal covariances.
     pub fn new(task: &Task, variant: &Variant) -> Option<Self> {
         let Task { k, d, full, .. } = *task;
         if variant.family == Family::WarpgroupWhitened {
@@ -232,7 +238,8 @@ impl WhitenedShapes {
         }
     }
 
-    /// Lengths of the sections of the parameters, in the order of [`WhitenedSection`]; whole 16 bytes each.
+    /// Lengths of the sections of the parameters, in the order of [`WhitenedSection`]; whole
+    /// 16 bytes each.
     fn lengths(&self) -> [usize; 4] {
         let (k, d) = self.dim();
         [k * triangle(d), k * self.shifts(), 3 * k, self.rows()].map(|len| len.next_multiple_of(4))
@@ -283,9 +290,10 @@ pub(super) fn larger<T: PartialOrd>(a: T, b: T) -> T {
 
 /// What is known of a component of a mixture.
 ///
-/// The kernels hold the numbers of a component in pairs of float16 numbers, which is coarser than float32. So its other numbers are made for what the pairs hold:
-/// a density that has the component's mean and is normalised. Its rounding then costs the total of samples nothing in the first order where they
-/// come from the component, though it is the same for all of them.
+/// The kernels hold the numbers of a component in pairs of float16 numbers, which is coarser than
+/// float32. So its other numbers are made for what the pairs hold: a density that has the
+/// component's mean and is normalised. Its rounding then costs the total of samples nothing in the
+/// first order where they come from the component, though it is the same for all of them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Component {
     /// What is added to its exponents, and what 2 to their power is multiplied by.
@@ -310,18 +318,21 @@ impl Component {
         Self { seed, weight, missing: log2_near_one(exact / f64::from(weight)), largest, error }
     }
 
-    /// A component of which `constant` is log₂ of what its part of the likelihood is multiplied by, beside `weight`.
+    /// A component of which `constant` is log₂ of what its part of the likelihood is multiplied by,
+    /// beside `weight`.
     fn with_constant(constant: f64, weight: f32, largest: f32, error: f64) -> Self {
         let seed = constant as f32;
         Self::new(seed, weight, constant - f64::from(seed), largest, error)
     }
 
-    /// Its expected error, if it is so far from the centre of the data; infinite where these kernels are not to be used.
+    /// Its expected error, if it is so far from the centre of the data; infinite where these
+    /// kernels are not to be used.
     fn error_at(&self, distance: f64) -> f64 {
         if distance <= NEAR && self.error <= EXPONENT_ERROR { self.error } else { f64::INFINITY }
     }
 
-    /// The expected error of an exponent, from the sum of the squares of its terms and the largest of its coefficients.
+    /// The expected error of an exponent, from the sum of the squares of its terms and the largest
+    /// of its coefficients.
     fn error(of_terms: f64, largest: f32, products: usize) -> f64 {
         2f64.powi(-22) * of_terms.sqrt() + 2f64.powi(-31) * f64::from(largest) * (products as f64).sqrt()
     }
@@ -378,8 +389,8 @@ impl Component {
         Self::with_constant(coefficients.constant, parameters.weight[c], largest, error)
     }
 
-    /// Writes the shifts of a component's triangle: b of A·x + b, where A is what the pairs hold. Also gives how far the component is from the data's
-    /// centre, as [`distance`] does.
+    /// Writes the shifts of a component's triangle: b of A·x + b, where A is what the pairs hold.
+    /// Also gives how far the component is from the data's centre, as [`distance`] does.
     fn triangle(
         mixture: &Mixture,
         parameters: &DeviceParameters<f32>,
@@ -476,8 +487,8 @@ pub(super) fn largest(numbers: &[f32]) -> f32 {
     largest_sizes(numbers).into_iter().fold(0.0, larger)
 }
 
-/// The size of the largest of every sixteenth number, from each of the first sixteen on: side by side, because one alone waits for each
-/// comparison.
+/// The size of the largest of every sixteenth number, from each of the first sixteen on: side by
+/// side, because one alone waits for each comparison.
 #[inline(always)]
 pub(super) fn largest_sizes(numbers: &[f32]) -> [f32; 16] {
     let (sixteens, rest) = numbers.as_chunks::<16>();
@@ -489,10 +500,12 @@ pub(super) fn largest_sizes(numbers: &[f32]) -> [f32; 16] {
     sizes
 }
 
-/// What two float16 numbers hold of a number that is at most 2^17 times smaller than the largest beside it: eleven digits in each of them.
+/// What two float16 numbers hold of a number that is at most 2^17 times smaller than the largest
+/// beside it: eleven digits in each of them.
 #[inline(always)]
 fn pair_of_halves(v: f32) -> f32 {
-    // The product pushes the other digits out (Veltkamp's splitting); in float64 it does not overflow.
+    // The product pushes the other digits out (Veltkamp's splitting); in float64 it does not
+    // overflow.
     let eleven_digits = |v: f64| {
         let product = v * ((1u64 << 42) + 1) as f64;
         product - (product - v)
@@ -501,13 +514,15 @@ fn pair_of_halves(v: f32) -> f32 {
     (high + eleven_digits(f64::from(v) - high)) as f32
 }
 
-/// The mean of feature `j`, and of its square, in the frame, of the samples that a component explains.
+/// The mean of feature `j`, and of its square, in the frame, of the samples that a component
+/// explains.
 fn mean_and_size(mixture: &Mixture, frame: &Frame, c: usize, j: usize) -> (f64, f64) {
     let mean = frame.apply(j, mixture.means()[[c, j]]);
     (mean, mixture.variance(c, j) * frame.scale[j] * frame.scale[j] + mean * mean)
 }
 
-/// The coefficients of one component with a triangle: its exponent is their sum, each times its product, and a constant.
+/// The coefficients of one component with a triangle: its exponent is their sum, each times its
+/// product, and a constant.
 struct Coefficients {
     /// Of the products of two features, in a triangle row by row.
     second: Vec<f64>,
@@ -550,12 +565,15 @@ pub(crate) struct TensorCoresLayout {
     components: Vec<Component>,
     /// The shifts of the triangles (K, D); only of a layout [`of_features`](Self::of_features).
     shifts: Vec<f32>,
-    /// The largest expected error of an exponent; infinite where it is too large, or moments around the centre of the data will not do.
+    /// The largest expected error of an exponent; infinite where it is too large, or moments around
+    /// the centre of the data will not do.
     ///
-    /// Splitting a number into two float16 numbers costs up to 2^-22 of it, 2^-23.5 in the mean square. Both features of a product, the
-    /// product, the coefficient and what is left out: together 2^-22 of each coefficient times product, with random signs. For the
-    /// samples that a component explains, feature j is about √(Σⱼⱼ + (μⱼ − cⱼ)²) from the centre c. Besides, numbers have no digits
-    /// below 2^-25: times [`PRODUCT_SCALE`], and of a product's features, that is at most 2^-31.
+    /// Splitting a number into two float16 numbers costs up to 2^-22 of it, 2^-23.5 in the mean
+    /// square. Both features of a product, the product, the coefficient and what is left out:
+    /// together 2^-22 of each coefficient times product, with random signs. For the samples that a
+    /// component explains, feature j is about √(Σⱼⱼ + (μⱼ − cⱼ)²) from the centre c. Besides,
+    /// numbers have no digits below 2^-25: times [`PRODUCT_SCALE`], and of a product's features,
+    /// that is at most 2^-31.
     error: f64,
 }
 
@@ -603,11 +621,13 @@ impl TensorCoresLayout {
         Self { covariance_type, parameters, mixture, coefficients, components, shifts: Vec::new(), error }
     }
 
-    /// For `whitened`, `warpgroup_whitened`, and `fused_tensor_cores` with matrices, which multiply the triangles with the features themselves: without
-    /// coefficients, which take D times as long.
+    /// For `whitened`, `warpgroup_whitened`, and `fused_tensor_cores` with matrices, which multiply
+    /// the triangles with the features themselves: without coefficients, which take D times as
+    /// long.
     ///
-    /// [`Self::error`] then is: the terms of t = A·x + b are split as those of an exponent are, and there are D of them in a row,
-    /// whose sums the units truncate; together that costs some 2^-20 of the root of the sum of their squares, and of |t|², twice as much.
+    /// [`Self::error`] then is: the terms of t = A·x + b are split as those of an exponent are, and
+    /// there are D of them in a row, whose sums the units truncate; together that costs some 2^-20
+    /// of the root of the sum of their squares, and of |t|², twice as much.
     pub fn of_features(mixture: &Mixture, parameters: impl Into<Arc<DeviceParameters<f32>>>, frame: &Frame) -> Self {
         let parameters = parameters.into();
         let (k, d) = mixture.means().dim();
@@ -631,12 +651,14 @@ impl TensorCoresLayout {
         self.error.is_finite()
     }
 
-    /// Whether they keep the digits of a log-likelihood, for which more is asked than for an E-step.
+    /// Whether they keep the digits of a log-likelihood, for which more is asked than for an
+    /// E-step.
     pub fn keeps_totals(&self) -> bool {
         self.error <= TOTAL_ERROR
     }
 
-    /// log₂ of the factor by which the weights are too small, in the mean over samples of the mixture.
+    /// log₂ of the factor by which the weights are too small, in the mean over samples of the
+    /// mixture.
     pub fn missing(&self, mixture: &Mixture) -> f64 {
         mixture.weights().iter().zip(&self.components).map(|(weight, component)| weight * component.missing).sum()
     }
@@ -732,7 +754,8 @@ impl TensorCoresLayout {
         log2: f64,
         frame: &Frame,
     ) -> Result<Statistics> {
-        /// What the kernels' products and responsibilities are less than those of the other kernels.
+        /// What the kernels' products and responsibilities are less than those of the other
+        /// kernels.
         const UNIT: f64 = (RESPONSIBILITY_SCALE / whitened::RESPONSIBILITY_SCALE) as f64;
         let [counts, rounded] =
             shapes.counts(sums).map(|of_rows| of_rows.iter().map(|count| count * UNIT).collect::<Vec<_>>());
@@ -812,8 +835,9 @@ impl TensorCoresLayout {
         &self.components
     }
 
-    /// The statistics, from the sums over samples of total weight `weight`, whose likelihoods (less the mixture's offset) have the
-    /// logarithm `log2` to base 2; `scale`: what sums are to be multiplied by.
+    /// The statistics, from the sums over samples of total weight `weight`, whose likelihoods (less
+    /// the mixture's offset) have the logarithm `log2` to base 2; `scale`: what sums are to be
+    /// multiplied by.
     pub fn statistics(
         &self,
         shapes: &Shapes,
@@ -857,7 +881,8 @@ impl TensorCoresLayout {
     ) -> Result<Statistics> {
         let (k, d) = self.dim();
         let SumsOfProducts { counts, rounded, product, row, scale, log2 } = sums;
-        // The moments were formed with rounded responsibilities, whose own sum is not quite the count.
+        // The moments were formed with rounded responsibilities, whose own sum is not quite the
+        // count.
         let unit = |c: usize| {
             let of_rounded = if rounded[c] > 0.0 { counts[c] / rounded[c] } else { 0.0 };
             scale * of_rounded / f64::from(PRODUCT_SCALE * RESPONSIBILITY_SCALE)
@@ -951,13 +976,16 @@ pub(super) fn row_by_row(product: impl Fn(usize, (usize, usize)) -> f64) -> impl
 
 /// Sums over samples as the kernels form them.
 pub(super) struct SumsOfProducts<'a, P, R> {
-    /// Of each component the sum of the responsibilities, and that of the rounded ones, times [`RESPONSIBILITY_SCALE`].
+    /// Of each component the sum of the responsibilities, and that of the rounded ones, times
+    /// [`RESPONSIBILITY_SCALE`].
     pub counts: &'a [f64],
     pub rounded: &'a [f64],
-    /// Of a component and a product of features i and j ≤ i, or of feature i and the number one (j is D), or of whether feature i is observed (j
-    /// is D + 1): the sum of rounded responsibilities, times [`RESPONSIBILITY_SCALE`], times products, times [`PRODUCT_SCALE`].
+    /// Of a component and a product of features i and j ≤ i, or of feature i and the number one (j
+    /// is D), or of whether feature i is observed (j is D + 1): the sum of rounded
+    /// responsibilities, times [`RESPONSIBILITY_SCALE`], times products, times [`PRODUCT_SCALE`].
     pub product: P,
-    /// Writes, of a component and feature i, its products with the features j ≤ i; what it leaves behind these does not matter.
+    /// Writes, of a component and feature i, its products with the features j ≤ i; what it leaves
+    /// behind these does not matter.
     pub row: R,
     /// What all of them are to be multiplied by.
     pub scale: f64,
@@ -995,7 +1023,8 @@ mod tests {
         assert!(pair_of_halves(1e-38).abs() <= 1e-38 && pair_of_halves(1e32).is_finite());
     }
 
-    /// Three components, of which the last has no weight, and the parameters of a frame that is not the data's own.
+    /// Three components, of which the last has no weight, and the parameters of a frame that is not
+    /// the data's own.
     fn some(covariances: Covariances) -> (Mixture, Frame, DeviceParameters<f32>) {
         let frame = Frame::of(arr2(&[[-30.0f32, 0.1, 5.0], [11.0, 0.2, 9.0], [24.0, 0.7, 9.5]]).view());
         let means = arr2(&[[1.3, 0.3, 7.0], [-8.1, 0.5, 9.1], [0.0, 0.0, 0.0]]);
@@ -1004,7 +1033,8 @@ mod tests {
         (mixture, frame, parameters)
     }
 
-    /// log₂ of what the kernels multiply a component's 2^(exponent − seed) by, with what they are off by.
+    /// log₂ of what the kernels multiply a component's 2^(exponent − seed) by, with what they are
+    /// off by.
     fn log2_factor(component: &Component) -> f64 {
         f64::from(component.weight).log2() + component.missing
     }
@@ -1063,7 +1093,8 @@ mod tests {
         }
     }
 
-    /// Features are multiplied as long as no component is so narrow and so far, or its features so correlated, that digits are lost.
+    /// Features are multiplied as long as no component is so narrow and so far, or its features so
+    /// correlated, that digits are lost.
     #[test]
     fn features_are_multiplied_where_their_digits_suffice() {
         let x = arr2(&[[-4.0f32, -4.0], [0.0, 0.0], [4.0, 4.0]]);

@@ -1,4 +1,5 @@
-//! The kernels of `warpgroup`: what [`tensor_cores`](super::tensor_cores) launches on a device whose warpgroups multiply.
+//! The kernels of `warpgroup`: what [`tensor_cores`](super::tensor_cores) launches on a device
+//! whose warpgroups multiply.
 use super::operand::{Operand, forming_grid};
 use super::pieces::Piece;
 use super::tensor_cores::OnDevice;
@@ -136,8 +137,8 @@ struct ExponentsLaunch<'a> {
     piece: Piece<'a>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Exponents` and `Output` check their own; products, coefficients
-// and constants are checked here.
+// SAFETY: the columns' lengths were checked when they were made, and `Exponents` and `Output` check
+// their own; products, coefficients and constants are checked here.
 unsafe impl Launch for ExponentsLaunch<'_> {
     type Argument = ExponentsArgs;
 
@@ -172,7 +173,8 @@ struct WeighLaunch<'a> {
     piece: Piece<'a>,
 }
 
-// SAFETY: `Exponents` checks its own lengths; products, weights and sums of all rows and slices are checked here.
+// SAFETY: `Exponents` checks its own lengths; products, weights and sums of all rows and slices are
+// checked here.
 unsafe impl Launch for WeighLaunch<'_> {
     type Argument = WeighArgs;
 

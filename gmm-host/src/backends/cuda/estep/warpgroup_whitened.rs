@@ -1,5 +1,7 @@
-//! `warpgroup_whitened`, the E-step of matrices on a device whose warpgroups multiply: `warpgroup_whiten` leaves the exponents of a piece of the samples,
-//! `warpgroup_normalise` their log-sum-exps, `warpgroup_respond` responsibilities and their sums, and `warpgroup_outer` adds up products of features, slice by slice.
+//! `warpgroup_whitened`, the E-step of matrices on a device whose warpgroups multiply:
+//! `warpgroup_whiten` leaves the exponents of a piece of the samples, `warpgroup_normalise` their
+//! log-sum-exps, `warpgroup_respond` responsibilities and their sums, and `warpgroup_outer` adds up
+//! products of features, slice by slice.
 use super::operand::{Operand, forming_grid, most_forming_blocks};
 use super::pieces::{Division, Others, Piece, Pieces, Wanted};
 use super::tensor_cores_layout::{TensorCoresLayout, WhitenedSection, WhitenedShapes};
@@ -49,8 +51,8 @@ pub struct WarpgroupWhitened {
 }
 
 impl WarpgroupWhitened {
-    /// Makes the kernels ready for up to `task.n` samples at once; `same`: for the same `task.n` samples each time. The device's
-    /// context is current.
+    /// Makes the kernels ready for up to `task.n` samples at once; `same`: for the same `task.n`
+    /// samples each time. The device's context is current.
     pub fn new(gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Self> {
         let Some(shapes @ WhitenedShapes::Warpgroups(shape)) = WhitenedShapes::new(task, &variant) else {
             return Err(mismatch("an E-step with matrices", vec![], vec![task.k, task.d]));
@@ -62,8 +64,9 @@ impl WarpgroupWhitened {
         let piece = most.min(n.next_multiple_of(TILE));
         let features = Operand::new(gpu, |n| shape.features_len(n), piece, same.then_some(n))?;
         let slices = (multiprocessors / shape.outer_blocks()) as usize;
-        // Two blocks, of which one computes while the other waits, even if that takes a few more registers than they have: measured for
-        // D = 64, K = 32 and D = 32, K = 64, 0.32 and 0.41 ms; one block of twice the registers, 0.37 and 0.51.
+        // Two blocks, of which one computes while the other waits, even if that takes a few more
+        // registers than they have: measured for D = 64, K = 32 and D = 32, K = 64, 0.32 and
+        // 0.41 ms; one block of twice the registers, 0.37 and 0.51.
         let respond_blocks = gpu.limits.blocks_by_shared(shape.respond_bytes()).clamp(1, 2);
         let respond_registers = REGISTERS / RESPOND_BLOCK / respond_blocks;
         let others = Others {
@@ -220,7 +223,8 @@ struct Whitening<'a> {
     piece: Piece<'a>,
 }
 
-// SAFETY: `Exponents` checks its own lengths; features and the parameters of all components are checked here.
+// SAFETY: `Exponents` checks its own lengths; features and the parameters of all components are
+// checked here.
 unsafe impl Launch for Whitening<'_> {
     type Argument = WhitenArgs;
 
@@ -269,8 +273,8 @@ struct Normalising<'a> {
     piece: Piece<'a>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Exponents` and `Output` check their own; the weights of
-// all components are checked here.
+// SAFETY: the columns' lengths were checked when they were made, and `Exponents` and `Output` check
+// their own; the weights of all components are checked here.
 unsafe impl Launch for Normalising<'_> {
     type Argument = NormaliseArgs;
 
@@ -299,7 +303,8 @@ struct Responding<'a> {
     piece: Piece<'a>,
 }
 
-// SAFETY: `Exponents` checks its own lengths; features, weights, responsibilities and sums are checked here.
+// SAFETY: `Exponents` checks its own lengths; features, weights, responsibilities and sums are
+// checked here.
 unsafe impl Launch for Responding<'_> {
     type Argument = RespondArgs;
 

@@ -1,5 +1,6 @@
-//! `weighted_sums`: the E-step for any K and D. `tiled` leaves the exponents of a piece of the samples, `weighted_sums` adds up
-//! the samples weighted by their responsibilities, slice by slice, and `reduce_slices` adds up the slices' sums.
+//! `weighted_sums`: the E-step for any K and D. `tiled` leaves the exponents of a piece of the
+//! samples, `weighted_sums` adds up the samples weighted by their responsibilities, slice by slice,
+//! and `reduce_slices` adds up the slices' sums.
 use super::weighted_sums_layout::{Section, WeightedSumsLayout};
 use crate::backends::cuda::device::error::failed;
 use crate::backends::cuda::device::gpu::Gpu;
@@ -20,15 +21,16 @@ use gmm_kernels::simt::WARP;
 
 /// Threads of a block of `tiled`.
 const TILED_BLOCK: u32 = 128;
-/// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more. They are read again from the L2
-/// cache, of which this is about half on a large device.
+/// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more. They
+/// are read again from the L2 cache, of which this is about half on a large device.
 const EXPONENT_BYTES: usize = 64 << 20;
 /// Threads of a block of `reduce_slices`.
 const REDUCE_BLOCK: u32 = 1024;
 /// Least samples of a slice.
 const SLICE: usize = 128;
 
-/// The results of the kernels over some samples: their sums ([`Shape::sums`]), and Σᵢ log₂ Σₖ wₖ·2^qₖ.
+/// The results of the kernels over some samples: their sums ([`Shape::sums`]), and Σᵢ log₂ Σₖ
+/// wₖ·2^qₖ.
 pub struct Sums {
     pub values: Vec<f64>,
     pub log2: f64,
@@ -196,8 +198,8 @@ impl WeightedSums {
         Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?).borrowed())
     }
 
-    /// The number of slices for `n` samples. Each slice must have a stage of samples in the first piece, because that launch
-    /// initialises its sums.
+    /// The number of slices for `n` samples. Each slice must have a stage of samples in the first
+    /// piece, because that launch initialises its sums.
     fn slices_of(&self, n: usize) -> usize {
         self.slices.min(self.piece.min(n).div_ceil(weighted_sums::STAGE))
     }
@@ -234,9 +236,9 @@ impl WeightedSumsLaunch<'_> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Exponents` checks its own; weights, centres, pairs and
-// sums of all tiles, patches and slices are checked here. Columns and exponents go on to whole stages of samples, as their
-// strides are multiples of those.
+// SAFETY: the columns' lengths were checked when they were made, and `Exponents` checks its own;
+// weights, centres, pairs and sums of all tiles, patches and slices are checked here. Columns and
+// exponents go on to whole stages of samples, as their strides are multiples of those.
 unsafe impl Launch for WeightedSumsLaunch<'_> {
     type Argument = WeightedSumsArgs;
 

@@ -1,5 +1,5 @@
-//! Parameters and results of the kernels `weighted_sums`. Nothing here calls CUDA, so that it is tested on any
-//! machine.
+//! Parameters and results of the kernels `weighted_sums`. Nothing here calls CUDA, so that it is
+//! tested on any machine.
 use super::tensor_cores_layout::larger;
 use crate::backends::cuda::likelihood::layout;
 use crate::backends::cuda::plan::Task;
@@ -12,8 +12,9 @@ use ndarray::{Array1, Array2, Array3, Axis};
 use std::f64::consts::LN_2;
 use std::ops::Range;
 
-/// The farthest that a component may be from the data's centre, in units of its t (0.85 standard deviations), for
-/// moments around that centre: their cancellation then costs at most two of float32's seven digits.
+/// The farthest that a component may be from the data's centre, in units of its t (0.85 standard
+/// deviations), for moments around that centre: their cancellation then costs at most two of
+/// float32's seven digits.
 pub(crate) const NEAR: f64 = 16.0;
 
 /// A mixture as the kernels of the E-step read it.
@@ -25,8 +26,8 @@ pub(crate) struct WeightedSumsLayout {
     pub pairs: Vec<[u32; 2]>,
     /// wₖ (tiles, [`COMPONENTS`]), zeros behind K.
     pub weights: Vec<f32>,
-    /// Centres of the components in the frame (tiles, [`COMPONENTS`], D), zeros behind K; empty where the moments of all
-    /// components are taken around the centre of the data.
+    /// Centres of the components in the frame (tiles, [`COMPONENTS`], D), zeros behind K; empty
+    /// where the moments of all components are taken around the centre of the data.
     pub centres: Vec<f32>,
 }
 
@@ -101,8 +102,8 @@ impl WeightedSumsLayout {
         out[self.section(Section::Centres, rows)][..self.centres.len()].copy_from_slice(&self.centres);
     }
 
-    /// The statistics, from the kernels' sums over samples of total weight `weight`, whose likelihoods (less the mixture's
-    /// offset) have the logarithm `log2` to base 2.
+    /// The statistics, from the kernels' sums over samples of total weight `weight`, whose
+    /// likelihoods (less the mixture's offset) have the logarithm `log2` to base 2.
     pub fn statistics(&self, task: &Task, sums: &[f64], weight: f64, log2: f64, frame: &Frame) -> Result<Statistics> {
         let (k, d) = self.dim();
         let patches = crate::backends::cuda::plan::patches(d, task.full);
@@ -122,7 +123,8 @@ impl WeightedSumsLayout {
         })
     }
 
-    /// First and second moments from patches of features and their squares; `sum(component, patch, value)`.
+    /// First and second moments from patches of features and their squares;
+    /// `sum(component, patch, value)`.
     fn of_squares(&self, sum: impl Fn(usize, usize, usize) -> f64, frame: &Frame) -> (Array2<f64>, Covariances) {
         let inverse = &frame.inverse;
         let first = Array2::from_shape_fn(self.dim(), |(c, j)| sum(c, j / QUAD, j % QUAD) * inverse[j]);
@@ -134,7 +136,8 @@ impl WeightedSumsLayout {
         }
     }
 
-    /// First and second moments from patches of products of pairs with quads of features, the number one among them.
+    /// First and second moments from patches of products of pairs with quads of features, the
+    /// number one among them.
     fn of_pairs(&self, sum: impl Fn(usize, usize, usize) -> f64, frame: &Frame) -> (Array2<f64>, Covariances) {
         let (k, d) = self.dim();
         let (mut first, mut second) = (Array2::zeros((k, d)), Array3::zeros((k, d, d)));
@@ -175,7 +178,8 @@ pub(super) fn mean_in_frame<'a>(
     mixture.means().index_axis_move(Axis(0), c).into_iter().enumerate().map(in_frame)
 }
 
-/// The farthest that any component is from the data's centre, in units of its t; `centres` (K or more, D).
+/// The farthest that any component is from the data's centre, in units of its t; `centres` (K or
+/// more, D).
 fn farthest(parameters: &DeviceParameters<f32>, centres: &[f32]) -> f64 {
     let alive = (0..parameters.n_components).filter(|c| parameters.weight[*c] > 0.0);
     let d = parameters.n_features;
@@ -204,7 +208,8 @@ pub(super) fn distance(parameters: &DeviceParameters<f32>, c: usize, centre: &[f
     (0..d).map(of_row).fold(0.0, larger)
 }
 
-/// Patches that cover all pairs (i, j), j ≤ i, of D features and the number one: pairs of features by quads of features.
+/// Patches that cover all pairs (i, j), j ≤ i, of D features and the number one: pairs of features
+/// by quads of features.
 fn pairs(d: usize) -> Vec<[u32; 2]> {
     (0..=d / 2).flat_map(|pair| (0..=(2 * pair + 1) / QUAD).map(move |quad| [pair as u32, quad as u32])).collect()
 }
@@ -214,7 +219,8 @@ mod tests {
     use super::*;
     use crate::backends::cuda::plan::patches;
 
-    /// Each pair of D features and the number one is in a patch, and there are as many patches as the launch is planned for.
+    /// Each pair of D features and the number one is in a patch, and there are as many patches as
+    /// the launch is planned for.
     #[test]
     fn pairs_are_covered() {
         for d in 1..40 {

@@ -1,5 +1,6 @@
-//! `whitened`, the E-step of matrices on the matrix units: `whiten` leaves the exponents of a piece of the samples, `outer` adds up products of features weighted by
-//! the responsibilities, slice by slice, and `reduce_slices` adds up the slices' sums.
+//! `whitened`, the E-step of matrices on the matrix units: `whiten` leaves the exponents of a piece
+//! of the samples, `outer` adds up products of features weighted by the responsibilities, slice by
+//! slice, and `reduce_slices` adds up the slices' sums.
 use super::pieces::{Division, Piece, Pieces, Wanted};
 use super::tensor_cores_layout::{TensorCoresLayout, WhitenedSection, WhitenedShapes};
 use crate::Result;
@@ -178,8 +179,8 @@ struct WhitenLaunch<'a> {
     output: Output<'a>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Exponents` and `Output` check their own; the parameters of all
-// components are checked here.
+// SAFETY: the columns' lengths were checked when they were made, and `Exponents` and `Output` check
+// their own; the parameters of all components are checked here.
 unsafe impl Launch for WhitenLaunch<'_> {
     type Argument = WhitenArgs;
 
@@ -229,8 +230,9 @@ impl OuterLaunch<'_> {
     }
 }
 
-// SAFETY: `Exponents` checks its own lengths; features, weights and sums of all components and slices are checked here. Features and exponents
-// go on to whole stages, because their stride, at least N, is a multiple of those.
+// SAFETY: `Exponents` checks its own lengths; features, weights and sums of all components and
+// slices are checked here. Features and exponents go on to whole stages, because their stride, at
+// least N, is a multiple of those.
 unsafe impl Launch for OuterLaunch<'_> {
     type Argument = OuterArgs;
 

@@ -14,7 +14,8 @@ use gmm_kernels::reduce::FINISH_SHARED_BYTES;
 use gmm_kernels::simt::WARP;
 use std::ptr;
 
-/// Threads of a block of `density` and `posterior`, and of `accumulate`, which needs twice the registers.
+/// Threads of a block of `density` and `posterior`, and of `accumulate`, which needs twice the
+/// registers.
 pub const BLOCK: u32 = 256;
 const ACCUMULATE_BLOCK: u32 = 128;
 
@@ -62,8 +63,9 @@ impl<T: Element> Density<'_, T> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and they are padded to whole tiles; the sections of the
-// parameters are inside them by `Numbers::part`, and a place for each component and sample is checked here.
+// SAFETY: the columns' lengths were checked when they were made, and they are padded to whole
+// tiles; the sections of the parameters are inside them by `Numbers::part`, and a place for each
+// component and sample is checked here.
 unsafe impl<T: Element> Launch for Density<'_, T> {
     type Argument = DensityArgs<T>;
 
@@ -122,8 +124,8 @@ impl<T: Element> Posterior<'_, T> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made; a qₖ for each component and sample, a place for each score,
-// label and block are checked here.
+// SAFETY: the columns' lengths were checked when they were made; a qₖ for each component and
+// sample, a place for each score, label and block are checked here.
 unsafe impl<T: Element> Launch for Posterior<'_, T> {
     type Argument = PosteriorArgs<T>;
 
@@ -175,7 +177,8 @@ pub struct SliceTable<'a> {
     pub slices: Numbers<'a, u32>,
     /// The row of the table's numbers that is the first of the samples.
     pub first: usize,
-    /// The number of the first slice among those that there are partial sums of, and how many these are.
+    /// The number of the first slice among those that there are partial sums of, and how many these
+    /// are.
     pub number: usize,
     pub of: usize,
 }
@@ -188,8 +191,8 @@ impl<T: Element> Accumulate<'_, T> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made; responsibilities of all components and samples, and a
-// place for each value and slice, are checked here.
+// SAFETY: the columns' lengths were checked when they were made; responsibilities of all components
+// and samples, and a place for each value and slice, are checked here.
 unsafe impl<T: Element> Launch for Accumulate<'_, T> {
     type Argument = AccumulateArgs<T>;
 

@@ -1,5 +1,5 @@
-//! Parameters and results of the kernels `density`, `posterior` and `accumulate`. Nothing here calls CUDA, so that it
-//! is tested on any machine.
+//! Parameters and results of the kernels `density`, `posterior` and `accumulate`. Nothing here
+//! calls CUDA, so that it is tested on any machine.
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::{Float, Frame};
 use crate::{CentredSums, CovarianceType, Covariances, Mixture};
@@ -8,7 +8,8 @@ use gmm_kernels::general::density::{self, COMPONENTS, ROWS};
 use ndarray::{Array1, Array2, Array3};
 use std::ops::Range;
 
-/// Where the parameters of a mixture lie in one array, section by section, each at a multiple of four numbers.
+/// Where the parameters of a mixture lie in one array, section by section, each at a multiple of
+/// four numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GeneralLayout {
     pub k: usize,
@@ -17,9 +18,11 @@ pub(crate) struct GeneralLayout {
     pub full: bool,
     /// Whether values are missing: then A is a diagonal, and its features have constants.
     pub gaps: bool,
-    /// Whether deviations are formed from differences from the means, which then are in the place of b.
+    /// Whether deviations are formed from differences from the means, which then are in the place
+    /// of b.
     pub around_means: bool,
-    /// Numbers from one component's triangle to the next (0: all share one), or from one group of diagonals to the next.
+    /// Numbers from one component's triangle to the next (0: all share one), or from one group of
+    /// diagonals to the next.
     pub matrix_stride: usize,
     pub shifts: usize,
     pub seeds: usize,
@@ -128,8 +131,8 @@ impl GeneralLayout {
         out[self.centres..].copy_from_slice(centres);
     }
 
-    /// The sums in the units of the data, from those of `accumulate` ([`accumulate::values`]), times `factor`. Weight and
-    /// log-likelihood are left at zero.
+    /// The sums in the units of the data, from those of `accumulate` ([`accumulate::values`]),
+    /// times `factor`. Weight and log-likelihood are left at zero.
     pub fn centred_sums<T: Float>(
         &self,
         values: &[f64],
@@ -189,8 +192,8 @@ fn write_panels<T: Float>(a: &[T], d: usize, out: &mut [T]) {
     }
 }
 
-/// The means in the frame (K, D), rounded: what `accumulate` centres the samples on. A component without weight may have its
-/// mean anywhere, and gets the centre of the data.
+/// The means in the frame (K, D), rounded: what `accumulate` centres the samples on. A component
+/// without weight may have its mean anywhere, and gets the centre of the data.
 pub(crate) fn means<T: Float>(mixture: &Mixture, parameters: &DeviceParameters<T>, frame: &Frame) -> Vec<T> {
     let means = mixture.means();
     let weight = |c: usize| -> f64 { parameters.weight[c].into() };

@@ -1,6 +1,6 @@
-//! Every operation, for any K, D, covariance type and element type, with sample weights, by the kernels of
-//! `gmm_kernels::general`: `density`, `posterior` and `accumulate`, one after the other. The other kernels are faster, each for
-//! some operations and shapes.
+//! Every operation, for any K, D, covariance type and element type, with sample weights, by the
+//! kernels of `gmm_kernels::general`: `density`, `posterior` and `accumulate`, one after the other.
+//! The other kernels are faster, each for some operations and shapes.
 pub(super) mod launches;
 pub(crate) mod layout;
 
@@ -24,8 +24,8 @@ use layout::GeneralLayout;
 use ndarray::{Array1, Array2, s};
 use std::f64::consts::LN_2;
 
-/// A part of the data has at most so many qₖ and so many values of features (but see [`MIN_PART`]), so that both fit into the L2
-/// cache.
+/// A part of the data has at most so many qₖ and so many values of features (but see [`MIN_PART`]),
+/// so that both fit into the L2 cache.
 const PART: usize = 1 << 21;
 /// Least samples of a part.
 const MIN_PART: usize = 4 * STRIDE;
@@ -177,8 +177,8 @@ impl<T: Element> General<T> {
         Ok(sums)
     }
 
-    /// Seconds of a total over the first chunk of the samples by the device's clock, the mean over `repeats` of them back
-    /// to back.
+    /// Seconds of a total over the first chunk of the samples by the device's clock, the mean over
+    /// `repeats` of them back to back.
     pub fn seconds(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture, repeats: u32) -> Result<f64> {
         let ready = Ready::new(mixture, data)?;
         ready.gpu.enter()?;
@@ -257,8 +257,8 @@ impl<T: Element> General<T> {
         Ok(Shape { part, posterior_blocks: blocks, slices })
     }
 
-    /// Starts the launches over some samples, before which `done` others were evaluated, and copies what the
-    /// goal asks for back from each part of them.
+    /// Starts the launches over some samples, before which `done` others were evaluated, and copies
+    /// what the goal asks for back from each part of them.
     fn start<'a>(
         &'a self,
         stream: &'a Stream,

@@ -1,4 +1,5 @@
-//! `batch`: many parameter sets over one read of the data; and `reduce_sets`, which adds up the sums of the blocks.
+//! `batch`: many parameter sets over one read of the data; and `reduce_sets`, which adds up the
+//! sums of the blocks.
 use super::layout;
 use crate::Result;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
@@ -45,8 +46,8 @@ impl Batch<'_> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made; parameters of all sets and a sum for each set and block are
-// checked here.
+// SAFETY: the columns' lengths were checked when they were made; parameters of all sets and a sum
+// for each set and block are checked here.
 unsafe impl Launch for Batch<'_> {
     type Argument = BatchArgs;
 
@@ -96,7 +97,8 @@ impl ReduceSets<'_> {
     }
 }
 
-// SAFETY: `count` numbers and a place for the total of each set, that is of each block, are checked here.
+// SAFETY: `count` numbers and a place for the total of each set, that is of each block, are checked
+// here.
 unsafe impl Launch for ReduceSets<'_> {
     type Argument = ReduceSetsArgs;
 

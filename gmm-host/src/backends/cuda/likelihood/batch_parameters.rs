@@ -11,7 +11,8 @@ use crate::{Mixture, Result};
 use gmm_kernels::likelihood::batch_parameters::{BLOCK, BatchParametersArgs, shared_bytes};
 use gmm_kernels::likelihood::batch_tensor_cores::{MAX_FEATURES, SETS};
 
-/// Sets that are evaluated by what they differ in from a reference; all of its K and D, with diagonal or spherical covariances.
+/// Sets that are evaluated by what they differ in from a reference; all of its K and D, with
+/// diagonal or spherical covariances.
 #[derive(Debug, Clone, Copy)]
 pub struct NearSets<'a> {
     pub frame: &'a Frame,
@@ -38,8 +39,9 @@ impl NearSets<'_> {
         workspace.mixtures.fill(numbers(k, d, sets), |to| write(self.frame, self.reference, self.sets, to))
     }
 
-    /// Starts to bring the sets to the device and to make their parameters. The constants of those that are near to the reference come to the
-    /// workspace's first offsets; ∞ to those of the others, in whose place the reference is.
+    /// Starts to bring the sets to the device and to make their parameters. The constants of those
+    /// that are near to the reference come to the workspace's first offsets; ∞ to those of the
+    /// others, in whose place the reference is.
     pub fn start<'a>(
         &self,
         kernel: Kernel<BatchParametersArgs>,

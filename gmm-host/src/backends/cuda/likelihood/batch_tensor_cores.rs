@@ -1,4 +1,5 @@
-//! `batch_tensor_cores` and `batch_warpgroup`: many similar parameter sets over one read of the data, on the matrix units.
+//! `batch_tensor_cores` and `batch_warpgroup`: many similar parameter sets over one read of the
+//! data, on the matrix units.
 use super::batch_tensor_cores_layout::{eights, fours, sections};
 use crate::Result;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
@@ -38,8 +39,8 @@ impl BatchTensorCores<'_> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made; parameters of all sets and a sum for each set and block are
-// checked here.
+// SAFETY: the columns' lengths were checked when they were made; parameters of all sets and a sum
+// for each set and block are checked here.
 unsafe impl Launch for BatchTensorCores<'_> {
     type Argument = BatchTensorCoresArgs;
 

@@ -1,5 +1,5 @@
-//! Sizes of the parameters of `batch_tensor_cores`, and what `batch_parameters` makes them of. Nothing here calls CUDA, so that it is tested on
-//! any machine.
+//! Sizes of the parameters of `batch_tensor_cores`, and what `batch_parameters` makes them of.
+//! Nothing here calls CUDA, so that it is tested on any machine.
 use crate::data::frame::Frame;
 use crate::model::linalg::row_major;
 use crate::{Covariances, Mixture};
@@ -8,19 +8,22 @@ use gmm_kernels::likelihood::batch_tensor_cores::{COMPONENTS, SETS, STEP_SIZE, r
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
-/// The most that a sum over a million samples, or more, may be expected to lose, in units of log₂. Over fewer samples it is less, as is the sum of
-/// their independent roundings: by the square root of their number.
+/// The most that a sum over a million samples, or more, may be expected to lose, in units of log₂.
+/// Over fewer samples it is less, as is the sum of their independent roundings: by the square root
+/// of their number.
 const TOTAL_ERROR: f64 = 0.02 * LOG2_E;
 const MILLION: f64 = 1e6;
-/// What the units lose of a sample's difference, as a share of the root of the sum of its products' squares. The largest product alone could lose
-/// 2^-24 in each of a few sums; with this, the errors of totals are at most three quarters of what is allowed (measured on an H200, 2026-11-22:
-/// 28 random mixtures of D = 1 to 27, K = 1 to 16, components up to 12 deviations from the centre, N = 10⁶).
+/// What the units lose of a sample's difference, as a share of the root of the sum of its products'
+/// squares. The largest product alone could lose 2^-24 in each of a few sums; with this, the errors
+/// of totals are at most three quarters of what is allowed (measured on an H200, 2026-11-22: 28
+/// random mixtures of D = 1 to 27, K = 1 to 16, components up to 12 deviations from the centre,
+/// N = 10⁶).
 const TRUNCATED: f64 = 1.0 / (1u64 << 26) as f64;
 /// What splitting a number into two float16 numbers loses of a product, with random signs.
 const SPLIT: f64 = 1.0 / (1u64 << 22) as f64;
 
-/// What a total over `n` samples loses for each component, as a share of the root of the sum of its products' squares; and the most that it may
-/// lose in all.
+/// What a total over `n` samples loses for each component, as a share of the root of the sum of its
+/// products' squares; and the most that it may lose in all.
 pub(crate) fn loss(n: usize) -> (f64, f64) {
     let n = n as f64;
     (TRUNCATED * n + SPLIT * n.sqrt(), TOTAL_ERROR * (n / MILLION).sqrt().min(1.0))
@@ -36,7 +39,8 @@ pub(crate) fn fours(sets: usize) -> usize {
     sets.div_ceil(SETS)
 }
 
-/// The parameters of so many sets: the ranges of the coefficients, of the weights, and of the reference.
+/// The parameters of so many sets: the ranges of the coefficients, of the weights, and of the
+/// reference.
 pub(crate) fn sections(k: usize, d: usize, sets: usize) -> [Range<usize>; 3] {
     let eights = eights(k);
     let mut start = 0;

@@ -1,10 +1,10 @@
-//! Parameters as the kernels for likelihoods read them. Nothing here calls CUDA, so that it is tested on
-//! any machine.
+//! Parameters as the kernels for likelihoods read them. Nothing here calls CUDA, so that it is
+//! tested on any machine.
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use gmm_kernels::likelihood::{small_k, tiled};
 
-/// The seed of a component that must never become the maximum: below every real exponent (t² ≤ 2¹¹⁶ a feature), and
-/// far enough above the smallest number that differences of the two stay finite.
+/// The seed of a component that must never become the maximum: below every real exponent (t² ≤ 2¹¹⁶
+/// a feature), and far enough above the smallest number that differences of the two stay finite.
 pub(crate) const DEAD_SEED: f32 = -1e38;
 
 /// Numbers of one component of complete samples for `pair`.
@@ -12,7 +12,8 @@ pub(crate) fn pair_row(d: usize) -> usize {
     2 * d + 2
 }
 
-/// Writes the components to `out`, (K or more, `width`): s₀, m₀, s₁, m₁, …, w, seed, and zeros; with missing values s₀, m₀, c₀, s₁, ….
+/// Writes the components to `out`, (K or more, `width`): s₀, m₀, s₁, m₁, …, w, seed, and zeros;
+/// with missing values s₀, m₀, c₀, s₁, ….
 pub(crate) fn component_rows(parameters: &DeviceParameters<f32>, width: usize, out: &mut [f32]) {
     let d = parameters.n_features;
     let numbers = small_k::numbers(parameters.gaps.is_some());
@@ -33,7 +34,8 @@ pub(crate) fn component_rows(parameters: &DeviceParameters<f32>, width: usize, o
     }
 }
 
-/// The components as the argument of `small_k`, [`small_k::Kind::row`]`(D)` = `ROW`; those behind K are zeros.
+/// The components as the argument of `small_k`, [`small_k::Kind::row`]`(D)` = `ROW`; those behind K
+/// are zeros.
 pub(crate) fn small_k_components<const ROW: usize>(
     parameters: &DeviceParameters<f32>,
 ) -> [[f32; ROW]; small_k::COMPONENTS] {
@@ -60,15 +62,15 @@ pub(crate) fn small_k_triangles(parameters: &DeviceParameters<f32>, out: &mut [f
     }
 }
 
-/// Sizes of the parameters of `tiled` with tiles of `t` components: number of tiles, length of `sm` and `constants`; `gaps`: where values
-/// are missing.
+/// Sizes of the parameters of `tiled` with tiles of `t` components: number of tiles, length of `sm`
+/// and `constants`; `gaps`: where values are missing.
 pub(crate) fn tiled_sizes(k: usize, d: usize, t: usize, gaps: bool) -> (usize, usize, usize) {
     let tiles = k.div_ceil(t);
     (tiles, tiles * d * tiled::numbers(gaps) * t, tiles * 2 * t)
 }
 
-/// Writes the components in tiles of `t`: s, m and, with missing values, c to `sm`, (tiles, D, 2 or 3, T); w and seed to `constants`,
-/// (tiles, 2, T).
+/// Writes the components in tiles of `t`: s, m and, with missing values, c to `sm`, (tiles, D, 2 or
+/// 3, T); w and seed to `constants`, (tiles, 2, T).
 pub(crate) fn tiles(parameters: &DeviceParameters<f32>, t: usize, sm: &mut [f32], constants: &mut [f32]) {
     let (components, d) = (parameters.n_components, parameters.n_features);
     let gaps = parameters.gaps.as_ref();
@@ -94,13 +96,14 @@ pub(crate) fn tiles(parameters: &DeviceParameters<f32>, t: usize, sm: &mut [f32]
     }
 }
 
-/// Sizes of the parameters of the `full` kernels of `tiled` with tiles of `t` rows: length of `sm` and `constants`.
+/// Sizes of the parameters of the `full` kernels of `tiled` with tiles of `t` rows: length of `sm`
+/// and `constants`.
 pub(crate) fn triangle_sizes(k: usize, d: usize, t: usize) -> (usize, usize) {
     (k * d.div_ceil(t) * (d + 1) * t, (2 * k).next_multiple_of(4))
 }
 
-/// Writes triangles in tiles of `t` rows: A and below it b to `a`, (K, ⌈D / T⌉, D + 1, T); w and seed to `constants`,
-/// (K, 2).
+/// Writes triangles in tiles of `t` rows: A and below it b to `a`, (K, ⌈D / T⌉, D + 1, T); w and
+/// seed to `constants`, (K, 2).
 pub(crate) fn triangles(parameters: &DeviceParameters<f32>, t: usize, a: &mut [f32], constants: &mut [f32]) {
     let (components, d) = (parameters.n_components, parameters.n_features);
     debug_assert_eq!((a.len(), constants.len()), triangle_sizes(components, d, t));
@@ -126,8 +129,8 @@ pub(crate) fn triangles(parameters: &DeviceParameters<f32>, t: usize, a: &mut [f
     }
 }
 
-/// Lengths of the parameters of `tiled` with tiles of `rows` components, or rows of triangles: scales and shifts, and
-/// constants; `gaps`: where values are missing.
+/// Lengths of the parameters of `tiled` with tiles of `rows` components, or rows of triangles:
+/// scales and shifts, and constants; `gaps`: where values are missing.
 pub(crate) fn tiled_lengths(k: usize, d: usize, rows: usize, full: bool, gaps: bool) -> (usize, usize) {
     if full {
         triangle_sizes(k, d, rows)
@@ -145,8 +148,9 @@ pub(crate) fn write_tiles(parameters: &DeviceParameters<f32>, rows: usize, scale
     }
 }
 
-/// The natural logarithm of the likelihood of samples of total weight `weight`, from a kernel's sum in log₂ units. `bias`
-/// is added to each sample's log₂-likelihood (see `exp2_bias`), as is the parameters' `offset`.
+/// The natural logarithm of the likelihood of samples of total weight `weight`, from a kernel's sum
+/// in log₂ units. `bias` is added to each sample's log₂-likelihood (see `exp2_bias`), as is the
+/// parameters' `offset`.
 pub(crate) fn total(log2: f64, weight: f64, offset: f64, bias: f64) -> f64 {
     std::f64::consts::LN_2 * (log2 + weight * (offset + bias))
 }
@@ -177,7 +181,8 @@ mod tests {
         assert_eq!(small_k[..3].as_flattened(), out);
         assert_eq!(small_k[3..], [[0.0; 8]; 5]);
 
-        // Two tiles of two: the last place is padding, and component 1, without weight, is written like padding.
+        // Two tiles of two: the last place is padding, and component 1, without weight, is written
+        // like padding.
         let (tiles_, sm, constants) = tiled_sizes(3, 2, 2, false);
         assert_eq!((tiles_, sm, constants), (2, 16, 8));
         let (mut sm, mut constants) = (vec![f32::NAN; sm], vec![f32::NAN; constants]);

@@ -116,7 +116,8 @@ impl Plan {
         Ok(Self { variant, task: *task, kernels, blocks, shared })
     }
 
-    /// Makes a workspace ready for these parameter sets: parameters as the kernel reads them, and room for its sums.
+    /// Makes a workspace ready for these parameter sets: parameters as the kernel reads them, and
+    /// room for its sums.
     pub fn prepare(&self, workspace: &mut Workspace, sets: Sets<'_>) -> Result<()> {
         self.check(sets)?;
         let Task { k, d, full, gaps, .. } = self.task;
@@ -154,8 +155,9 @@ impl Plan {
         }
     }
 
-    /// Starts the evaluation of the parameter sets that the workspace was made ready for; their totals are written to its
-    /// first slots, and with `scores` each sample's log₂-likelihood to those.
+    /// Starts the evaluation of the parameter sets that the workspace was made ready for; their
+    /// totals are written to its first slots, and with `scores` each sample's log₂-likelihood to
+    /// those.
     pub fn start<'a>(
         &self,
         stream: &'a Stream,
@@ -296,7 +298,8 @@ pub struct LikelihoodTrial<'a> {
     pub workspace: Workspace,
     pub columns: Columns<'a>,
     pub sets: &'a [DeviceParameters<f32>],
-    /// The same sets, for the kernels that compare them to a reference; None where none is asked for.
+    /// The same sets, for the kernels that compare them to a reference; None where none is asked
+    /// for.
     pub near: Option<NearSets<'a>>,
     pub scores: Option<Numbers<'a, f32>>,
     /// The plan that was made ready, and for how many samples.

@@ -19,8 +19,8 @@ pub struct Pair<'a> {
     pub output: Output<'a>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Output` checks its own; K rows of parameters, a place
-// for each sample's score and the shared memory are checked here.
+// SAFETY: the columns' lengths were checked when they were made, and `Output` checks its own; K
+// rows of parameters, a place for each sample's score and the shared memory are checked here.
 unsafe impl Launch for Pair<'_> {
     type Argument = PairArgs;
 

@@ -1,5 +1,5 @@
-//! `small_k`: a total for K ≤ 8 and D ≤ 16. The components are part of the kernel's argument, so that no copy to the device is
-//! needed, but for the triangles of full and tied covariances.
+//! `small_k`: a total for K ≤ 8 and D ≤ 16. The components are part of the kernel's argument, so
+//! that no copy to the device is needed, but for the triangles of full and tied covariances.
 use super::layout;
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
@@ -42,8 +42,8 @@ struct SmallK<'a, const ROW: usize> {
     memory: Memory<'a>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Output` checks its own; D is the one whose components
-// have `ROW` numbers, and the shared memory is what the kernel asks for.
+// SAFETY: the columns' lengths were checked when they were made, and `Output` checks its own; D is
+// the one whose components have `ROW` numbers, and the shared memory is what the kernel asks for.
 unsafe impl<const ROW: usize> Launch for SmallK<'_, ROW> {
     type Argument = SmallKArgs<ROW>;
 

@@ -1,4 +1,5 @@
-//! `tiled8`, `tiled16` and their kernels for triangles: any K and D, sample weights, scores, exponents for the E-step.
+//! `tiled8`, `tiled16` and their kernels for triangles: any K and D, sample weights, scores,
+//! exponents for the E-step.
 use super::layout;
 use crate::Result;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
@@ -65,8 +66,8 @@ impl Tiled<'_> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made, and `Output` and `Exponents` check their own; parameters,
-// scores and shared memory are checked here.
+// SAFETY: the columns' lengths were checked when they were made, and `Output` and `Exponents` check
+// their own; parameters, scores and shared memory are checked here.
 unsafe impl Launch for Tiled<'_> {
     type Argument = TiledArgs;
 

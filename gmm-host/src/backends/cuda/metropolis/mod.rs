@@ -16,11 +16,12 @@ use gmm_kernels::likelihood::small_k::{COMPONENTS, MAX_FEATURES};
 use gmm_kernels::metropolis::MetropolisArgs;
 use shape::Shape;
 
-/// Steps of a chain's first launch, few because the device waits until the host has made them. Each launch has twice as many
-/// as the one before, up to `MOST_STEPS`.
+/// Steps of a chain's first launch, few because the device waits until the host has made them. Each
+/// launch has twice as many as the one before, up to `MOST_STEPS`.
 const FIRST_STEPS: usize = 32;
 const MOST_STEPS: usize = 512;
-/// About how long a launch may take, in seconds: a chain can only be stopped, and a display only updated, between launches.
+/// About how long a launch may take, in seconds: a chain can only be stopped, and a display only
+/// updated, between launches.
 const LAUNCH: f64 = 0.05;
 /// Fused multiply-adds in a second, for a rough estimate of the time of a step.
 const SPEED: f64 = 1e13;
@@ -30,8 +31,8 @@ pub fn takes(target: &MetropolisTarget) -> bool {
     target.n_components <= COMPONENTS && target.n_features <= MAX_FEATURES
 }
 
-/// Some steps, with the host's and the device's memory for them and their results. Two take turns: the host fills one while
-/// the device works on the other.
+/// Some steps, with the host's and the device's memory for them and their results. Two take turns:
+/// the host fills one while the device works on the other.
 #[derive(Debug)]
 struct Segment {
     steps: LockedBuffer<f64>,
@@ -71,7 +72,8 @@ pub struct Metropolis {
 }
 
 impl Metropolis {
-    /// The device's context is current. `exp2_bias` is added to the kernel's log₂ of each sample's likelihood.
+    /// The device's context is current. `exp2_bias` is added to the kernel's log₂ of each sample's
+    /// likelihood.
     ///
     /// # Errors
     /// [`Error::Kernel`] for a shape that the device cannot launch.
@@ -150,7 +152,8 @@ impl Metropolis {
         Ok(())
     }
 
-    /// Takes the chain whose state is on the device through the steps, with the two segments that are `free`.
+    /// Takes the chain whose state is on the device through the steps, with the two segments that
+    /// are `free`.
     fn all_steps(
         &self,
         stream: &Stream,
@@ -182,7 +185,8 @@ impl Metropolis {
                     None
                 }
             };
-            // While the device works on the segment just started, the host takes the results of the one before.
+            // While the device works on the segment just started, the host takes the results of the
+            // one before.
             let ended = started.is_none();
             if let Some(running) = std::mem::replace(&mut under_way, started)
                 && let Some(Steps { segment, .. }) = running.wait()?
@@ -243,8 +247,9 @@ struct Steps<'a> {
     exchange: Numbers<'a, f64>,
 }
 
-// SAFETY: the columns' lengths were checked when they were made; the lengths of all arrays, which go with the target and the
-// grid, are checked here. `exchange` was zero before the first launch. The driver refuses a grid that cannot run at once.
+// SAFETY: the columns' lengths were checked when they were made; the lengths of all arrays, which
+// go with the target and the grid, are checked here. `exchange` was zero before the first launch.
+// The driver refuses a grid that cannot run at once.
 unsafe impl Launch for Steps<'_> {
     type Argument = MetropolisArgs;
 

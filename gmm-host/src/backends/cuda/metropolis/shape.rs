@@ -16,14 +16,16 @@ pub const NAME: &str = "metropolis";
 
 /// The shape of a launch. The bits of a log density depend on blocks and threads alone.
 ///
-/// Its text form is `metropolis:BLOCKxBLOCKS/RESIDENT:CACHED`, for example `metropolis:512x132/1:28`.
+/// Its text form is `metropolis:BLOCKxBLOCKS/RESIDENT:CACHED`, for example
+/// `metropolis:512x132/1:28`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Threads of a block.
     pub block: u32,
     /// Blocks, one on each multiprocessor.
     pub blocks: u32,
-    /// Rounds of a block's samples that stay in shared memory. There is room for one more, through which the others pass.
+    /// Rounds of a block's samples that stay in shared memory. There is room for one more, through
+    /// which the others pass.
     pub resident: u32,
     /// Megabytes (10⁶) of the other samples to be kept in the L2 cache.
     pub cached: u32,
@@ -56,7 +58,8 @@ impl FromStr for Shape {
 }
 
 impl Shape {
-    /// A block for each multiprocessor, or for each 128 quads if that is fewer; as many rounds in shared memory as fit.
+    /// A block for each multiprocessor, or for each 128 quads if that is fewer; as many rounds in
+    /// shared memory as fit.
     pub fn new(n: usize, target: &MetropolisTarget, limits: &Limits) -> Self {
         let d = target.n_features;
         let quads = n.div_ceil(QUAD) as u32;
@@ -79,8 +82,8 @@ impl Shape {
         metropolis::shared_bytes(target.n_features, target.dim(), self.block, self.resident + 1)
     }
 
-    /// Quads of a block's share that are in shared memory or are to stay in the L2 cache; those behind them are read from
-    /// memory in each step.
+    /// Quads of a block's share that are in shared memory or are to stay in the L2 cache; those
+    /// behind them are read from memory in each step.
     pub fn cached_quads(&self, d: usize) -> u32 {
         let cached = self.cached as usize * 1_000_000 / (d * QUAD * size_of::<f32>()) / self.blocks as usize;
         (self.resident as usize * self.block as usize + cached).min(u32::MAX as usize) as u32

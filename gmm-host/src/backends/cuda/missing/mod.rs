@@ -1,4 +1,5 @@
-//! Samples with missing values: diagonal and spherical covariances column by column, the others pattern by pattern.
+//! Samples with missing values: diagonal and spherical covariances column by column, the others
+//! pattern by pattern.
 pub(crate) mod by_pattern;
 mod scores;
 
@@ -13,14 +14,15 @@ use crate::{
 use ndarray::{Array1, Array2, ArrayView1};
 pub(super) use scores::add_offsets;
 
-/// Evaluates samples with missing values. Each of its two sides has a layout of the samples of its own, which is made when it
-/// is first needed.
+/// Evaluates samples with missing values. Each of its two sides has a layout of the samples of its
+/// own, which is made when it is first needed.
 pub(super) struct MissingEngine<'a> {
     samples: Samples<'a>,
     gpu: &'static Gpu,
     ordinal: usize,
     options: CudaOptions,
-    /// For diagonal and spherical covariances: the engine in which a sample takes part with the columns that it has values in.
+    /// For diagonal and spherical covariances: the engine in which a sample takes part with the
+    /// columns that it has values in.
     by_column: Option<ByColumn<'a>>,
     /// For the other types.
     by_pattern: Option<Box<dyn Evaluator + 'a>>,
@@ -29,7 +31,8 @@ pub(super) struct MissingEngine<'a> {
     total_weight: f64,
 }
 
-/// The side for diagonal and spherical covariances: of this evaluator, or of the one whose samples it shares.
+/// The side for diagonal and spherical covariances: of this evaluator, or of the one whose samples
+/// it shares.
 enum ByColumn<'a> {
     Own(Box<Complete<'a>>),
     Shared(Box<dyn Evaluator + 'a>),

@@ -33,8 +33,8 @@ impl Centres {
         Ok(Self { gpu, stream: Stream::new()?, staging: staging(), kernel, centres, x, values: allocate(1)? })
     }
 
-    /// The values of the rows of `x` (N, D) with all `centres` (M, D), (N, M). Centres are never changed, only added; those
-    /// on the device are replaced if their number has changed.
+    /// The values of the rows of `x` (N, D) with all `centres` (M, D), (N, M). Centres are never
+    /// changed, only added; those on the device are replaced if their number has changed.
     pub fn gaussian(
         &mut self,
         gamma: f64,
@@ -98,7 +98,8 @@ struct CentresLaunch<'a> {
     values: Numbers<'a, f32>,
 }
 
-// SAFETY: the columns of rows and centres, a place for each value and the threads of the kernel are checked here.
+// SAFETY: the columns of rows and centres, a place for each value and the threads of the kernel are
+// checked here.
 unsafe impl Launch for CentresLaunch<'_> {
     type Argument = CentresArgs;
 

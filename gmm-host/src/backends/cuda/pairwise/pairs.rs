@@ -28,7 +28,8 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// Takes two arrays of the same shape, of at least one row and one column, to the device of this number.
+    /// Takes two arrays of the same shape, of at least one row and one column, to the device of
+    /// this number.
     pub fn open(ordinal: usize, arrays: [ArrayView2<'_, f32>; 2]) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
         gpu.enter()?;

@@ -1,5 +1,5 @@
-//! Inner products with a resident matrix: of few vectors by `products_few` in one launch, of more by `split_rows` and the
-//! matrix units in tiles of one of three sizes.
+//! Inner products with a resident matrix: of few vectors by `products_few` in one launch, of more
+//! by `split_rows` and the matrix units in tiles of one of three sizes.
 use super::{rows_at_once, staging};
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
@@ -24,7 +24,8 @@ const TILING_TIMES: [(Tiling, Times); 3] = [
 ];
 /// The same of `products_few`, where the second-level cache holds the matrix.
 const FEW_TIMES: Times = Times { start: 4.0, block: 0.37, hidden: 0.0, chunk: 0.045 };
-/// Microseconds of a chunk of `products_few` where the matrix comes from the memory for each eight vectors.
+/// Microseconds of a chunk of `products_few` where the matrix comes from the memory for each eight
+/// vectors.
 const FEW_CHUNK_FROM_MEMORY: f64 = 0.095;
 /// Microseconds until the blocks that follow others on a multiprocessor have their first chunks.
 const NEXT_BLOCKS: f64 = 3.0;
@@ -248,7 +249,8 @@ impl Multiply {
         if all.is_empty() { Err(too_little_shared()) } else { Ok(all) }
     }
 
-    /// The ways in which these kernels compute products, with the time that each is expected to take.
+    /// The ways in which these kernels compute products, with the time that each is expected to
+    /// take.
     fn ways(&self, task: Task) -> impl Iterator<Item = (Way, f64)> {
         let most_parts = match self.kernels {
             Kernels::Few(_) => 1,
@@ -356,15 +358,17 @@ struct ProductsLaunch<'a> {
     tiling: Tiling,
     vectors: Halves<'a>,
     matrix: Halves<'a>,
-    /// Blocks among which the chunks of a tile are divided; where there are several, with their sums, and for each tile how many are ready.
+    /// Blocks among which the chunks of a tile are divided; where there are several, with their
+    /// sums, and for each tile how many are ready.
     parts: usize,
     sums: Numbers<'a, f32>,
     ready: Numbers<'a, u32>,
     products: Numbers<'a, f32>,
 }
 
-// SAFETY: `Halves` has what its rows need; that there are rows of one length, places for each product and for the sums of all parts, and the
-// grid and shared memory of the kernel is checked here. Rows begin at multiples of 128 bytes, sums where memory was allocated, at one of 256.
+// SAFETY: `Halves` has what its rows need; that there are rows of one length, places for each
+// product and for the sums of all parts, and the grid and shared memory of the kernel is checked
+// here. Rows begin at multiples of 128 bytes, sums where memory was allocated, at one of 256.
 unsafe impl Launch for ProductsLaunch<'_> {
     type Argument = ProductsArgs;
 
@@ -401,8 +405,9 @@ struct FewLaunch<'a> {
     products: Numbers<'a, f32>,
 }
 
-// SAFETY: `Halves` has what its rows need; the vectors, their number, a place for each product, and the grid and shared memory of
-// the kernel are checked here. Vectors begin where memory was allocated, at a multiple of 256 bytes.
+// SAFETY: `Halves` has what its rows need; the vectors, their number, a place for each product, and
+// the grid and shared memory of the kernel are checked here. Vectors begin where memory was
+// allocated, at a multiple of 256 bytes.
 unsafe impl Launch for FewLaunch<'_> {
     type Argument = ProductsFewArgs;
 

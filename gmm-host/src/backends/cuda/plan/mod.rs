@@ -1,4 +1,5 @@
-//! The plan of an evaluation: which kernels can make it, in which shapes of launch, and which of these is the fastest.
+//! The plan of an evaluation: which kernels can make it, in which shapes of launch, and which of
+//! these is the fastest.
 //!
 //! | family | operation | covariances | K, D | sample weights |
 //! |---|---|---|---|---|
@@ -16,11 +17,13 @@
 //! | `weighted_sums` | E-step | all | any, as shared memory allows | yes |
 //! | `general` | all | all | any | yes |
 //!
-//! Samples with missing values are taken by `small_k`, `tiled8`, `fused_tensor_cores` (K ≤ 32) and `general`, under diagonal covariances.
+//! Samples with missing values are taken by `small_k`, `tiled8`, `fused_tensor_cores` (K ≤ 32) and
+//! `general`, under diagonal covariances.
 //!
-//! In float64 `fused` makes the E-step of diagonal covariances, and `general` all else. `general` alone gives labels and
-//! responsibilities; in float32 it makes the E-steps that the others cannot. [`Family::problem`] is this table; [`candidates`] adds the
-//! shapes; [`timing`] chooses among them by measured time.
+//! In float64 `fused` makes the E-step of diagonal covariances, and `general` all else. `general`
+//! alone gives labels and responsibilities; in float32 it makes the E-steps that the others cannot.
+//! [`Family::problem`] is this table; [`candidates`] adds the shapes; [`timing`] chooses among them
+//! by measured time.
 pub mod timing;
 pub mod variant;
 
@@ -36,18 +39,19 @@ pub use variant::{Family, Variant};
 
 /// Registers of a thread of `weighted_sums`.
 pub const WEIGHTED_SUMS_REGISTERS: u32 = 168;
-/// Multiply-adds of an E-step that takes about 0.1 ms on a large device. For a shorter one, timing several shapes costs more
-/// than the best of them saves.
+/// Multiply-adds of an E-step that takes about 0.1 ms on a large device. For a shorter one, timing
+/// several shapes costs more than the best of them saves.
 const LONG_ESTEP: usize = 2_000_000_000;
 
 /// Samples from which on `fused_tensor_cores` can be faster than `fused` (measured on an H200).
 const MANY_SAMPLES: usize = 200_000;
 
-/// Features from which on `whitened` can be faster than `tensor_cores` with matrices (measured on an H200: D = 64, K = 32: 5.6 and
-/// 10 ms for N = 10⁶; D = 32, K = 64: 4.4 and 3.1).
+/// Features from which on `whitened` can be faster than `tensor_cores` with matrices (measured on
+/// an H200: D = 64, K = 32: 5.6 and 10 ms for N = 10⁶; D = 32, K = 64: 4.4 and 3.1).
 const WIDE: usize = 40;
 
-/// The same of `warpgroup_whitened`, which pads features to a multiple of 32 (measured: D = 32, K = 64: 2.5 ms, 3.0 by `tensor_cores`).
+/// The same of `warpgroup_whitened`, which pads features to a multiple of 32 (measured: D = 32,
+/// K = 64: 2.5 ms, 3.0 by `tensor_cores`).
 const WIDE_OF_WARPGROUPS: usize = 29;
 
 /// What is computed over the samples.
@@ -71,14 +75,17 @@ pub struct Task {
     pub n: usize,
     pub k: usize,
     pub d: usize,
-    /// Whether the covariances are matrices (`full`, `tied`); else they are diagonal (`diag`, `spherical`).
+    /// Whether the covariances are matrices (`full`, `tied`); else they are diagonal (`diag`,
+    /// `spherical`).
     pub full: bool,
     /// Whether the components have one matrix (`tied`).
     pub tied: bool,
-    /// Whether the moments of each component are taken around the component's centre, not the data's (E-step).
+    /// Whether the moments of each component are taken around the component's centre, not the
+    /// data's (E-step).
     pub central: bool,
-    /// Whether the squares in the exponents can be expanded without a loss of digits that would show (E-step), or those in the differences of
-    /// the parameter sets' exponents (totals of many sets).
+    /// Whether the squares in the exponents can be expanded without a loss of digits that would
+    /// show (E-step), or those in the differences of the parameter sets' exponents (totals of many
+    /// sets).
     pub expandable: bool,
     /// Whether samples have weights.
     pub weighted: bool,
@@ -203,8 +210,8 @@ impl Family {
         matches!(self, FusedTensorCores | TensorCores | Warpgroup | WarpgroupWhitened | Whitened)
     }
 
-    /// Whether it is an E-step on the matrix units that multiplies features, not products of features, with what it has of a mixture; `full`: of one
-    /// with matrices.
+    /// Whether it is an E-step on the matrix units that multiplies features, not products of
+    /// features, with what it has of a mixture; `full`: of one with matrices.
     pub fn multiplies_features(self, full: bool) -> bool {
         full && matches!(self, Self::Whitened | Self::WarpgroupWhitened | Self::FusedTensorCores)
     }
@@ -233,13 +240,14 @@ pub fn even(k: usize) -> usize {
     k.next_multiple_of(small_k::SIDE_BY_SIDE)
 }
 
-/// Patches of features that `weighted_sums` cuts a sample's values into: quads, or the pairs of all features and the one.
+/// Patches of features that `weighted_sums` cuts a sample's values into: quads, or the pairs of all
+/// features and the one.
 pub fn patches(d: usize, full: bool) -> usize {
     if full { (0..=d / 2).map(|pair| (2 * pair + 1) / QUAD + 1).sum() } else { d.div_ceil(QUAD) }
 }
 
-/// How `weighted_sums` divides its work among blocks of at most so many threads, with as many stages of samples as fit into
-/// so many bytes of shared memory, and at least two.
+/// How `weighted_sums` divides its work among blocks of at most so many threads, with as many
+/// stages of samples as fit into so many bytes of shared memory, and at least two.
 pub fn weighted_sums_shape(task: &Task, threads: usize, shared: usize) -> weighted_sums::Shape {
     /// Patches of a block, at most: the lanes of a warp.
     const MOST_PATCHES: usize = 32;
@@ -298,13 +306,15 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<Family> {
     if families.is_empty() && usable(&General) { vec![General] } else { families }
 }
 
-/// The E-step's task and variant whose first kernels give a total sooner than the kernels for totals do, if there is one. On an H200, N = 10⁶, from
-/// parameters to total, by these kernels and by `tiled` (milliseconds, 2026-11-24): D = 32, K = 64 1.1 and 2.6; D = 64, K = 32 1.3 and 4.4;
+/// The E-step's task and variant whose first kernels give a total sooner than the kernels for
+/// totals do, if there is one. On an H200, N = 10⁶, from parameters to total, by these kernels and
+/// by `tiled` (milliseconds, 2026-11-24): D = 32, K = 64 1.1 and 2.6; D = 64, K = 32 1.3 and 4.4;
 /// D = 128, K = 16 1.7 and 8.1.
 ///
-/// The units cut off the last digits of sums of products, which makes a total too high by about 2·10⁻⁸ of itself. How much a product loses also depends on its
-/// parameter, on how many zeros that ends with. In a difference of two totals this averages out over the parameters: what is left is the error of
-/// a total over the root of their number. So there have to be many.
+/// The units cut off the last digits of sums of products, which makes a total too high by about
+/// 2·10⁻⁸ of itself. How much a product loses also depends on its parameter, on how many zeros that
+/// ends with. In a difference of two totals this averages out over the parameters: what is left is
+/// the error of a total over the root of their number. So there have to be many.
 pub fn total_on_matrix_units(task: &Task, limits: &Limits) -> Option<(Task, Variant)> {
     let Task { n, k, d, full, tied, .. } = *task;
     let task = Task { operation: Operation::EStep, expandable: true, ..*task };
@@ -317,8 +327,8 @@ pub fn total_on_matrix_units(task: &Task, limits: &Limits) -> Option<(Task, Vari
     candidates(&task, Some(Family::WarpgroupWhitened), limits).first().map(|variant| (task, *variant))
 }
 
-/// The variants to be timed for a task, the likely best first; of one family if that is requested and has the operation.
-/// Empty where no kernel can do it in one launch.
+/// The variants to be timed for a task, the likely best first; of one family if that is requested
+/// and has the operation. Empty where no kernel can do it in one launch.
 pub fn candidates(task: &Task, requested: Option<Family>, limits: &Limits) -> Vec<Variant> {
     let families = requested.map_or_else(|| families(task, limits), |family| vec![family]);
     let mut variants = Vec::new();
@@ -456,15 +466,18 @@ fn shapes(family: Family, task: &Task, limits: &Limits) -> Vec<(u32, u32, u32)> 
     };
     let fitting: Vec<_> = all.iter().copied().filter(fits).collect();
     if fitting.is_empty() {
-        // No shape fits with as many blocks at once as it asks for: the smallest block, one at a time.
+        // No shape fits with as many blocks at once as it asks for: the smallest block, one at a
+        // time.
         return all.into_iter().min_by_key(|shape| shape.1).map(|(s, b, _)| (s, b, 1)).into_iter().collect();
     }
     fitting
 }
 
-/// Multiply-adds of a total from which on the host's part of one on the matrix units does not count.
+/// Multiply-adds of a total from which on the host's part of one on the matrix units does not
+/// count.
 const LONG_TOTAL: usize = 4_000_000_000;
-/// Numbers of all triangles of a mixture from which on totals on the matrix units have differences as exact as those of the other kernels.
+/// Numbers of all triangles of a mixture from which on totals on the matrix units have differences
+/// as exact as those of the other kernels.
 const MANY_PARAMETERS: usize = 1 << 14;
 
 /// Whether an E-step takes so long that its shapes are worth timing.
@@ -473,8 +486,9 @@ fn is_long(task: &Task) -> bool {
     task.n.saturating_mul(task.k).saturating_mul(pairs) >= LONG_ESTEP
 }
 
-/// Whether a short E-step is faster with `fused_tensor_cores` than with `fused`, whose time grows with D, and with K from 8 components
-/// to more (measured on an H200 for K = 8, D = 13: 27.6 and 37 µs, matrices 78 and 109; for other D in proportion to the arithmetic).
+/// Whether a short E-step is faster with `fused_tensor_cores` than with `fused`, whose time grows
+/// with D, and with K from 8 components to more (measured on an H200 for K = 8, D = 13: 27.6 and
+/// 37 µs, matrices 78 and 109; for other D in proportion to the arithmetic).
 fn suits_matrix_units(task: &Task) -> bool {
     task.n >= MANY_SAMPLES && (task.k > fused_tensor_cores::TILE || task.d >= if task.full { 12 } else { 11 })
 }
@@ -529,7 +543,8 @@ mod tests {
         )
     }
 
-    /// Every task has a candidate, each candidate can be launched within the device's limits, and none is listed twice.
+    /// Every task has a candidate, each candidate can be launched within the device's limits, and
+    /// none is listed twice.
     #[test]
     fn every_task_has_candidates_that_can_be_launched() {
         for task in tasks() {
@@ -550,7 +565,8 @@ mod tests {
         }
     }
 
-    /// No likelihood of complete samples in float32 falls to the general kernels, and no E-step but those whose samples fit nowhere.
+    /// No likelihood of complete samples in float32 falls to the general kernels, and no E-step but
+    /// those whose samples fit nowhere.
     #[test]
     fn float32_has_better_kernels_than_the_general_ones() {
         for task in tasks().filter(|task| task.precision == Precision::Float32 && !task.gaps) {

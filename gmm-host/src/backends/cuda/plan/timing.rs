@@ -1,7 +1,8 @@
-//! The choice of a variant by measured time, remembered in the process and, where the caller names one, in a file.
+//! The choice of a variant by measured time, remembered in the process and, where the caller names
+//! one, in a file.
 //!
-//! The first choice of a process for a task stands until its end, so that equal evaluations give equal bits. The file makes
-//! it stand from process to process; a damaged file counts as empty.
+//! The first choice of a process for a task stands until its end, so that equal evaluations give
+//! equal bits. The file makes it stand from process to process; a damaged file counts as empty.
 use super::{Family, Task, Variant, candidates};
 use crate::backends::cuda::device::gpu::{Gpu, Limits, lock};
 use crate::backends::cuda::device::ptx::checksum;
@@ -16,7 +17,8 @@ use std::time::{Duration, Instant};
 const BUDGET: Duration = Duration::from_secs(2);
 /// A variant that takes more than this many times as long as the best so far is measured only once.
 const HOPELESS: f64 = 3.0;
-/// A later variant must take less than this share of the best time so far: a smaller difference may be noise.
+/// A later variant must take less than this share of the best time so far: a smaller difference may
+/// be noise.
 const BETTER: f64 = 0.98;
 /// Launches of a measurement together take about this long, if a single one does not.
 const MEASUREMENT: f64 = 1e-3;
@@ -30,8 +32,8 @@ pub trait Trial {
     /// Makes a variant ready for the first `n` samples.
     fn prepare(&mut self, variant: Variant, n: usize) -> Result<()>;
 
-    /// Seconds of one launch of what was made ready: the mean over `repeats` of them, back to back, by the device's
-    /// clock.
+    /// Seconds of one launch of what was made ready: the mean over `repeats` of them, back to back,
+    /// by the device's clock.
     fn seconds(&mut self, repeats: u32) -> Result<f64>;
 }
 
@@ -60,8 +62,8 @@ pub struct Chooser<'a> {
 }
 
 impl Chooser<'_> {
-    /// The fastest variant for a task, among those of the requested family if there is one: the only
-    /// candidate, or the remembered choice, or else the fastest by a measurement.
+    /// The fastest variant for a task, among those of the requested family if there is one: the
+    /// only candidate, or the remembered choice, or else the fastest by a measurement.
     pub fn choose(&self, task: &Task, requested: Option<Family>, trial: &mut dyn Trial) -> Result<Variant> {
         let limits: &Limits = &self.gpu.limits;
         let variants = candidates(task, requested, limits);

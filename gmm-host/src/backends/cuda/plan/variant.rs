@@ -71,15 +71,17 @@ impl Family {
         }
     }
 
-    /// Registers that a thread may have, where the compiler's choice costs occupancy (measured on an H200).
+    /// Registers that a thread may have, where the compiler's choice costs occupancy (measured on
+    /// an H200).
     pub fn max_registers(self, task: &Task) -> Option<u32> {
         match self {
             // It holds as many marks of what is observed as features.
             Self::SmallK if task.gaps => Some(168),
             Self::SmallK => Some(120),
             Self::Batch => Some(168),
-            // 512 threads then leave registers of a multiprocessor, or 384, for a warp of `reduce_sets`: the sums of one batch are added up
-            // beside the blocks of another thread's batch, which hold their place for the whole of their time.
+            // 512 threads then leave registers of a multiprocessor, or 384, for a warp of
+            // `reduce_sets`: the sums of one batch are added up beside the blocks of another
+            // thread's batch, which hold their place for the whole of their time.
             Self::BatchTensorCores | Self::BatchWarpgroup => {
                 Some(if batch_tensor_cores::steps(task.d) <= 2 { 120 } else { 160 })
             }
@@ -93,8 +95,9 @@ impl Family {
         matches!(self, Self::BatchTensorCores | Self::BatchWarpgroup)
     }
 
-    /// Whether it sums Σₖ wₖ·2^qₖ without the maximum taken out, so that the bias of the device's 2^x is in every sample's
-    /// likelihood. (With the maximum taken out the largest term is 2⁰, which is exact.)
+    /// Whether it sums Σₖ wₖ·2^qₖ without the maximum taken out, so that the bias of the device's
+    /// 2^x is in every sample's likelihood. (With the maximum taken out the largest term is 2⁰,
+    /// which is exact.)
     pub fn has_exp2_bias(self) -> bool {
         matches!(self, Self::SmallK | Self::Batch | Self::BatchTensorCores | Self::BatchWarpgroup | Self::Fused)
     }
@@ -115,19 +118,24 @@ impl FromStr for Family {
 
 /// A kernel and the shape of its launch: what two runs must have in common to give the same bits.
 ///
-/// Its text form is `FAMILY[/SPLIT]:BLOCKxBLOCKS:CACHED`, for example `small_k:128x4:28` or `tiled16/2:128x3:all`.
+/// Its text form is `FAMILY[/SPLIT]:BLOCKxBLOCKS:CACHED`, for example `small_k:128x4:28` or
+/// `tiled16/2:128x3:all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Variant {
     pub family: Family,
-    /// `pair`: components that a block takes at a time. `tiled`: warps of a block along the components. `batch`: most sets of a group.
-    /// `batch_tensor_cores`, `batch_warpgroup`: most sets of a block. `weighted_sums`: rows of a tile of the kernel that goes before it. `tensor_cores`, `whitened`: warps of a block of `exponents` or `whiten` along the
+    /// `pair`: components that a block takes at a time. `tiled`: warps of a block along the
+    /// components. `batch`: most sets of a group. `batch_tensor_cores`, `batch_warpgroup`: most
+    /// sets of a block. `weighted_sums`: rows of a tile of the kernel that goes before it.
+    /// `tensor_cores`, `whitened`: warps of a block of `exponents` or `whiten` along the
     /// components. Others: 1.
     pub split: u32,
-    /// Threads of a block (`weighted_sums`: at most; `tensor_cores`: of `exponents`; `whitened`: of `whiten`).
+    /// Threads of a block (`weighted_sums`: at most; `tensor_cores`: of `exponents`; `whitened`: of
+    /// `whiten`).
     pub block: u32,
     /// Blocks of the grid for each multiprocessor, at most.
     pub per_multiprocessor: u32,
-    /// Megabytes (10⁶) of the data that the L2 cache is asked to hold from launch to launch; `None`: all of it.
+    /// Megabytes (10⁶) of the data that the L2 cache is asked to hold from launch to launch;
+    /// `None`: all of it.
     pub cached: Option<u32>,
 }
 
@@ -241,7 +249,8 @@ impl Variant {
         n.div_ceil(per_block).clamp(1, most as usize) as u32
     }
 
-    /// `batch`: sets of a group, as many as its split says and 48 KiB of shared memory hold, and at least one.
+    /// `batch`: sets of a group, as many as its split says and 48 KiB of shared memory hold, and at
+    /// least one.
     pub fn group(&self, k: usize, d: usize) -> usize {
         let fits = |group: &usize| batch::shared_bytes(d, even(k), *group, self.block) <= 48 << 10;
         (1..=self.split as usize).rev().find(fits).unwrap_or(1)
@@ -408,7 +417,8 @@ mod tests {
         assert_eq!([512, 513].map(|n| variant.blocks(n, 132)), [1, 2]);
         let variant: Variant = "pair/8:256x3:all".parse().unwrap();
         assert_eq!([64, 65].map(|n| variant.blocks(n, 132)), [1, 2]);
-        // The groups of a batch do not change its grid along x: a set's result does not depend on its company.
+        // The groups of a batch do not change its grid along x: a set's result does not depend on
+        // its company.
         let variant: Variant = "batch/16:128x3:all".parse().unwrap();
         assert_eq!(variant.blocks(1025, 132), 2);
         assert_eq!((variant.group(8, 13), variant.group(300, 16)), (16, 1));

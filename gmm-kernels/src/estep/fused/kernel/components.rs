@@ -1,9 +1,11 @@
 //! A lane's parameters, and the exponents that it computes from them.
 use super::*;
 
-/// The parameters of a lane's components: COMPONENTS neighbours, from l·COMPONENTS on in lane l among those that share a sample.
+/// The parameters of a lane's components: COMPONENTS neighbours, from l·COMPONENTS on in lane l
+/// among those that share a sample.
 ///
-/// Of a single component a diagonal A and its b are in registers. More, or a triangle, have too many numbers for them.
+/// Of a single component a diagonal A and its b are in registers. More, or a triangle, have too
+/// many numbers for them.
 pub(crate) struct Components<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRIX: usize> {
     diagonal: [f32; D],
     shifts: [f32; D],
@@ -61,7 +63,8 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
             e.q[c] = [self.seeds[c]; SAMPLES];
             c += 1;
         }
-        // From the last row to the first, so that a row of z can take the register of the feature that no other row needs.
+        // From the last row to the first, so that a row of z can take the register of the feature
+        // that no other row needs.
         let mut i = D;
         while i > 0 {
             i -= 1;

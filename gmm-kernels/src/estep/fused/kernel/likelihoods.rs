@@ -23,8 +23,8 @@ pub(crate) fn max_over_components<const LANES: usize>(mut x: f32) -> f32 {
     x
 }
 
-/// Likelihoods of a lane's components and samples, and their sums over all components: both times 2^−`power`, which is
-/// 1 unless a sample of the warp is far from all components.
+/// Likelihoods of a lane's components and samples, and their sums over all components: both times
+/// 2^−`power`, which is 1 unless a sample of the warp is far from all components.
 pub(crate) struct Likelihoods<const COMPONENTS: usize, const SAMPLES: usize> {
     pub(crate) each: [[f32; SAMPLES]; COMPONENTS],
     pub(crate) sum: [f32; SAMPLES],
@@ -60,9 +60,14 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
         likelihoods
     }
 
-    /// Computes them once more with the maximum over the components taken out. All lanes of the warp take part.
+    /// Computes them once more with the maximum over the components taken out. All lanes of the
+    /// warp take part.
     #[inline(always)]
-    pub(crate) fn take_out_the_maximum<const LANES: usize>(&mut self, weights: &[f32; COMPONENTS], q: &[[f32; SAMPLES]; COMPONENTS]) {
+    pub(crate) fn take_out_the_maximum<const LANES: usize>(
+        &mut self,
+        weights: &[f32; COMPONENTS],
+        q: &[[f32; SAMPLES]; COMPONENTS],
+    ) {
         let mut p = 0;
         while p < SAMPLES {
             let mut top = f32::MIN;
@@ -75,7 +80,8 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
             let mut lanes_sum = 0.0;
             let mut c = 0;
             while c < COMPONENTS {
-                // The q of a component without weight may be above the maximum: it counts as 0·2^0, not as 0·∞.
+                // The q of a component without weight may be above the maximum: it counts as 0·2^0,
+                // not as 0·∞.
                 self.each[c][p] = weights[c] * exp2(min(q[c][p] - self.power[p], 0.0));
                 lanes_sum += self.each[c][p];
                 c += 1;
@@ -85,8 +91,8 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
         }
     }
 
-    /// Gives the samples behind the last, of which `first` is the first here, likelihoods of zero that sum to one: nothing is
-    /// counted for them.
+    /// Gives the samples behind the last, of which `first` is the first here, likelihoods of zero
+    /// that sum to one: nothing is counted for them.
     #[inline(always)]
     pub(crate) fn leave_out_past_the_end(&mut self, first: u64, n: u64) {
         let mut p = 0;
@@ -103,13 +109,18 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
         }
     }
 
-    /// Adds the samples' log-likelihoods to `product`, and returns the factor that makes responsibilities, times the
-    /// samples' weights, of the likelihoods.
+    /// Adds the samples' log-likelihoods to `product`, and returns the factor that makes
+    /// responsibilities, times the samples' weights, of the likelihoods.
     ///
     /// # Safety
     /// `sample_weights` are readable for all of the samples.
     #[inline(always)]
-    pub(crate) unsafe fn normalise(&self, product: &mut LogProduct, sample_weights: *const f32, first: usize) -> [f32; SAMPLES] {
+    pub(crate) unsafe fn normalise(
+        &self,
+        product: &mut LogProduct,
+        sample_weights: *const f32,
+        first: usize,
+    ) -> [f32; SAMPLES] {
         let mut factor = [0.0f32; SAMPLES];
         let mut p = 0;
         while p < SAMPLES {

@@ -12,7 +12,8 @@ pub(crate) struct Stages<'a, const D: usize> {
 }
 
 impl<const D: usize> Stages<'_, D> {
-    /// Starts to copy the quads from `base` on, one a lane, to a stage; past the end there is nothing to copy.
+    /// Starts to copy the quads from `base` on, one a lane, to a stage; past the end there is
+    /// nothing to copy.
     ///
     /// # Safety
     /// No lane reads that stage.
@@ -22,30 +23,30 @@ impl<const D: usize> Stages<'_, D> {
         unsafe { self.fetch_by::<false>(base, stage) }
     }
 
-    /// As [`fetch`](Self::fetch), with the copies' whole address in a register of each thread if `THREAD`: needed where the place of the ring
-    /// and the stage are the same for all threads of the block ([`Shared::in_thread_register`]). All lanes take part.
+    /// As [`fetch`](Self::fetch), with the copies' whole address in a register of each thread if
+    /// `THREAD`: needed where the place of the ring and the stage are the same for all threads of
+    /// the block ([`Shared::in_thread_register`]). All lanes take part.
     ///
     /// # Safety
     /// As for [`fetch`](Self::fetch).
     #[inline(always)]
     pub(crate) unsafe fn fetch_by<const THREAD: bool>(&self, base: u32, stage: usize) {
         let columns = self.columns;
-        let place = if THREAD {
-            self.ring.offset(stage * D * TILE + QUAD * self.lane).in_thread_register()
-        } else {
-            self.ring
-        };
+        let place =
+            if THREAD { self.ring.offset(stage * D * TILE + QUAD * self.lane).in_thread_register() } else { self.ring };
         if base < columns.quads() {
             let last = columns.quads() - 1;
             // Past the end the last quad is read again, and gets likelihoods of zero.
             let quad = if base + (self.lane as u32) < last { base + self.lane as u32 } else { last };
             let policy = if quad < columns.cached_quads { self.cached } else { self.streamed };
-            // One column after the other: the addresses of all columns at once would take registers.
+            // One column after the other: the addresses of all columns at once would take
+            // registers.
             let quads = opaque((columns.stride / QUAD as u64) as u32) as usize;
             let mut from = columns.quad(quad, 0);
             let mut j = 0;
             while j < D {
-                // SAFETY: the quad exists, and the ring has a place for each lane, feature and stage.
+                // SAFETY: the quad exists, and the ring has a place for each lane, feature and
+                // stage.
                 unsafe {
                     if THREAD {
                         place.copy4(j * TILE, from, policy);

@@ -82,9 +82,9 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> Sums<COMPONEN
     }
 }
 
-/// Adds the lanes' float32 sums of a component each to the warp's float64 sums: Σ over the groups of lanes of sum v in lane l of a
-/// group goes to `warp_sums[(v·LANES + l)·COMPONENTS]`. The lanes exchange them through `room`, `size` numbers of shared memory. All
-/// lanes take part.
+/// Adds the lanes' float32 sums of a component each to the warp's float64 sums: Σ over the groups
+/// of lanes of sum v in lane l of a group goes to `warp_sums[(v·LANES + l)·COMPONENTS]`. The lanes
+/// exchange them through `room`, `size` numbers of shared memory. All lanes take part.
 ///
 /// # Safety
 /// `warp_sums` has these places, which only this warp uses, and no lane needs what is in `room`.
@@ -104,8 +104,9 @@ pub(crate) unsafe fn flush<const LANES: usize, const COMPONENTS: usize, const SU
     unsafe { add_lanes::<LANES, SUMS>(sums, room, size, add) };
 }
 
-/// Adds the lanes' float32 sums in float64 over the groups of lanes: calls `take` with v·LANES + l and the sum of sum v in lane l of each
-/// group, each in one lane. The lanes exchange them through `room`, `size` numbers of shared memory. All lanes take part.
+/// Adds the lanes' float32 sums in float64 over the groups of lanes: calls `take` with v·LANES + l
+/// and the sum of sum v in lane l of each group, each in one lane. The lanes exchange them through
+/// `room`, `size` numbers of shared memory. All lanes take part.
 ///
 /// # Safety
 /// No lane needs what is in `room`.

@@ -1,11 +1,13 @@
 //! Matrices, with at most 8 components and 15 features.
 //!
-//! An exponent is a constant minus |A·x + b|². A product of the units has one element of A·x + b of all components: high parts of the
-//! coefficients are eight of its rows, low parts the others. The squares are added up in the lane, so that no sum goes across lanes, and
-//! nothing is expanded. b is the coefficient of the number one, the last of the 16 features.
+//! An exponent is a constant minus |A·x + b|². A product of the units has one element of A·x + b of
+//! all components: high parts of the coefficients are eight of its rows, low parts the others. The
+//! squares are added up in the lane, so that no sum goes across lanes, and nothing is expanded. b
+//! is the coefficient of the number one, the last of the 16 features.
 //!
-//! Products of two features, for the statistics, are those of feature j and the one r places behind it, for r from 0 to half of D; after
-//! the last feature comes the first. So each lane multiplies its own features, and reads the others from shared memory.
+//! Products of two features, for the statistics, are those of feature j and the one r places behind
+//! it, for r from 0 to half of D; after the last feature comes the first. So each lane multiplies
+//! its own features, and reads the others from shared memory.
 use super::*;
 use crate::estep::tensor_cores::ONE;
 
@@ -14,7 +16,8 @@ const fn shape(rotations: usize) -> Shape {
     Shape { pairs: 1, components: 1, rotations, gaps: false }
 }
 
-/// Products of two features of the lane's quad: `x` are its own ones, `others` the others, high parts, then low ones.
+/// Products of two features of the lane's quad: `x` are its own ones, `others` the others, high
+/// parts, then low ones.
 #[inline(always)]
 fn multiply(x: Split, others: [[Halves; 4]; 2]) -> Split {
     let mut split = x;

@@ -7,7 +7,8 @@ use crate::math::{LogProduct, LogSumExp};
 struct Block<'a, const T: usize, const FULL: bool> {
     args: &'a ExponentsArgs,
     shape: ExponentsShape,
-    /// The maxima of the samples over the components of each row of warps, and behind them their sums.
+    /// The maxima of the samples over the components of each row of warps, and behind them their
+    /// sums.
     maxima: Shared<f32>,
     /// The features of the samples, a row for each; four elements are a quad's.
     x: Shared<Halves>,
@@ -67,11 +68,12 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         }
     }
 
-    /// Starts to copy the coefficients of a step for a group of components to stage 0 or 1, and the features of the products of the
-    /// step after it to the other one.
+    /// Starts to copy the coefficients of a step for a group of components to stage 0 or 1, and the
+    /// features of the products of the step after it to the other one.
     ///
     /// # Safety
-    /// All threads of the block call it, and none computes on that stage, or forms products with the other one's features.
+    /// All threads of the block call it, and none computes on that stage, or forms products with
+    /// the other one's features.
     #[inline(always)]
     unsafe fn fetch(&self, stage: usize, group: u32, step: u32) {
         let (shape, policy) = (self.shape, policy_keep());
@@ -128,7 +130,8 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         (self.shape.samples() / QUAD) as u32
     }
 
-    /// Forms the products of a step in stage 0 or 1. Each thread has a quad of samples, and two products at a time.
+    /// Forms the products of a step in stage 0 or 1. Each thread has a quad of samples, and two
+    /// products at a time.
     ///
     /// # Safety
     /// All threads of the block call it, and none computes on that stage; the features are there.
@@ -200,8 +203,8 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
                 let (h, l) = unsafe {
                     (products.matrices_transposed(4 * n), products.matrices_transposed(STEP * shape.pitch() + 4 * n))
                 };
-                // The small products come first; the product of both low parts is left out. In this order, neighbouring
-                // instructions do not wait for each other.
+                // The small products come first; the product of both low parts is left out. In this
+                // order, neighbouring instructions do not wait for each other.
                 let mut products = [[[0.0f32; 4]; 2]; T];
                 multiply_tiles(&mut products, &low, h);
                 multiply_tiles(&mut products, &high, l);
@@ -222,11 +225,12 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         }
     }
 
-    /// Makes exponents of a group's sums, adds them to the samples' log-sum-exps, and writes them to memory if they are asked
-    /// for. `first`: the block's first quad.
+    /// Makes exponents of a group's sums, adds them to the samples' log-sum-exps, and writes them
+    /// to memory if they are asked for. `first`: the block's first quad.
     ///
     /// # Safety
-    /// All lanes of the warp call it; the constants of all rows are there, and places for the exponents.
+    /// All lanes of the warp call it; the constants of all rows are there, and places for the
+    /// exponents.
     #[inline(always)]
     unsafe fn finish_group(&self, sums: &Sums<T>, group: u32, first: u32) {
         let (args, shape) = (self.args, self.shape);
@@ -253,7 +257,8 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         let maxima = self.maxima.offset(row_of_warps * shape.samples() + sample);
         let totals = shape.component_warps as usize * shape.samples();
         let Exponents { q: to, stride, .. } = args.exponents;
-        let to = if to.is_null() { to } else { to.wrapping_add(row * stride as usize + QUAD * first as usize + sample) };
+        let to =
+            if to.is_null() { to } else { to.wrapping_add(row * stride as usize + QUAD * first as usize + sample) };
         let mut n = 0;
         while n < COLUMN_TILES {
             // SAFETY: the warp's own places.
@@ -303,7 +308,8 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
                 let mut p = 0;
                 while p < 2 {
                     let place = 8 * n + p;
-                    // SAFETY: the lane's own places; the others have read the maxima before the exchanges.
+                    // SAFETY: the lane's own places; the others have read the maxima before the
+                    // exchanges.
                     unsafe {
                         let total = totals + place;
                         maxima.set(total, fma(maxima.get(total), exp2(before[p] - top[p]), sum[p]));
@@ -361,14 +367,16 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
                 while phase < opaque(2) {
                     if phase == turn {
                         if next_group < shape.groups {
-                            // SAFETY: all threads have passed the barrier, so none computes on the other stage any more.
+                            // SAFETY: all threads have passed the barrier, so none computes on the
+                            // other stage any more.
                             unsafe {
                                 block.fetch(stage ^ 1, next_group, next);
                                 block.form(stage ^ 1, next);
                             }
                         }
                     } else {
-                        // SAFETY: the step has arrived, and the barrier made the other threads' work visible.
+                        // SAFETY: the step has arrived, and the barrier made the other threads'
+                        // work visible.
                         unsafe { block.multiply(&mut sums, stage) };
                     }
                     phase += 1;

@@ -8,13 +8,15 @@ struct Block<'a, const T: usize, const FULL: bool> {
     /// The block's first component and first product.
     component: usize,
     product: usize,
-    /// The two stages as they come: rows of exponents, of the maxima, of the factors, of the features, of ones.
+    /// The two stages as they come: rows of exponents, of the maxima, of the factors, of the
+    /// features, of ones.
     raw: Shared<f32>,
     /// The two stages of responsibilities.
     responsibilities: Shared<Halves>,
     /// The two stages of products.
     products: Shared<Halves>,
-    /// Σ r of each component and quad since the sums last moved to memory, and behind them those of the rounded ones.
+    /// Σ r of each component and quad since the sums last moved to memory, and behind them those of
+    /// the rounded ones.
     counts: Shared<f32>,
     weights: Shared<f32>,
     /// The pairs of features of the block's products.
@@ -47,7 +49,8 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         ((warp / self.shape.product_warps) as usize, (warp % self.shape.product_warps) as usize)
     }
 
-    /// Fills the shared memory with what is the same for all stages. All threads of the block take part.
+    /// Fills the shared memory with what is the same for all stages. All threads of the block take
+    /// part.
     ///
     /// # Safety
     /// The shared memory is not in use, but for copies on their way.
@@ -135,8 +138,9 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         copies_commit();
     }
 
-    /// Splits the features that this thread has copied to a stage, in their place: `left` of the stage's samples exist, and behind them
-    /// features become zero, because there they may be anything.
+    /// Splits the features that this thread has copied to a stage, in their place: `left` of the
+    /// stage's samples exist, and behind them features become zero, because there they may be
+    /// anything.
     ///
     /// # Safety
     /// This thread's copies have arrived; no other thread reads the stage.
@@ -183,7 +187,8 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         }
         let mut component = thread() as usize / QUADS;
         let mut from = raw.offset(component * RAW_PITCH);
-        let mut to = self.responsibilities.offset(stage * shape.responsibilities_stage() + component * STAGE_PITCH + 2 * quad);
+        let mut to =
+            self.responsibilities.offset(stage * shape.responsibilities_stage() + component * STAGE_PITCH + 2 * quad);
         let mut counts = self.counts.offset(thread() as usize);
         let step = block_dim() as usize / QUADS;
         // Whole warps take part: the number of places is a multiple of the warp's lanes.
@@ -195,7 +200,8 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
                 let mut r = [0.0f32; QUAD];
                 let mut p = 0;
                 while p < QUAD {
-                    // Behind N exponents may be NaN, of which the minimum takes no notice, and factors are zero.
+                    // Behind N exponents may be NaN, of which the minimum takes no notice, and
+                    // factors are zero.
                     r[p] = w * (exp2(min(q[p] - top[p], 1.0)) * factor[p]);
                     p += 1;
                 }
@@ -213,7 +219,8 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         }
     }
 
-    /// Forms the products of a stage that has arrived. Each thread has a quad of samples, and two products at a time.
+    /// Forms the products of a stage that has arrived. Each thread has a quad of samples, and two
+    /// products at a time.
     ///
     /// # Safety
     /// As for [`Self::respond`].
@@ -305,10 +312,12 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         }
     }
 
-    /// Moves the warp's sums to memory in float64, and leaves zeros. They replace what is there, or are added to it.
+    /// Moves the warp's sums to memory in float64, and leaves zeros. They replace what is there, or
+    /// are added to it.
     ///
     /// # Safety
-    /// `to` has the sums of a slice, and no other block uses those of this block's components and products.
+    /// `to` has the sums of a slice, and no other block uses those of this block's components and
+    /// products.
     #[inline(always)]
     unsafe fn move_sums(&self, sums: &mut Sums<T>, to: *mut f64, add: bool) {
         let (row_of_warps, column_of_warps) = self.warp();
@@ -342,7 +351,8 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         }
     }
 
-    /// As [`Self::move_sums`], for the counts. All threads of the block take part, and no other block has its components.
+    /// As [`Self::move_sums`], for the counts. All threads of the block take part, and no other
+    /// block has its components.
     ///
     /// # Safety
     /// As for [`Self::move_sums`].
@@ -438,15 +448,16 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
         }
         let moves = since_move + 1 == FLUSH || next >= all;
         if moves && block.product == 0 {
-            // SAFETY: places for the counts. Those of the present stage were made before the barrier; those of the next one,
-            // which a thread adds to its own places, come after.
+            // SAFETY: places for the counts. Those of the present stage were made before the
+            // barrier; those of the next one, which a thread adds to its own places, come after.
             unsafe { block.move_counts(to, add) };
         }
         let mut phase = 0;
         while phase < opaque(2) {
             if phase == turn {
                 if next < all {
-                    // SAFETY: the next stage has arrived, and the barrier made it visible; no thread multiplies with it any more.
+                    // SAFETY: the next stage has arrived, and the barrier made it visible; no
+                    // thread multiplies with it any more.
                     unsafe {
                         block.respond(stage ^ 1);
                         block.form(stage ^ 1);

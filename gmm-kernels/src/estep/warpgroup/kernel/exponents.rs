@@ -26,7 +26,8 @@ fn coefficients(shape: Shape, place: u32) -> Shared<Halves> {
 /// Copies what the block multiplies, in the order in which it is used.
 ///
 /// # Safety
-/// One whole warp of the block calls it; the barriers are ready; the arrays are valid for their sizes.
+/// One whole warp of the block calls it; the barriers are ready; the arrays are valid for their
+/// sizes.
 #[inline(always)]
 unsafe fn copy(args: &ExponentsArgs, tiles: u32) {
     /// Bytes of eight samples' products of a chunk, in one part.
@@ -43,7 +44,8 @@ unsafe fn copy(args: &ExponentsArgs, tiles: u32) {
         while group < groups {
             let mut chunk = 0;
             while chunk < chunks {
-                // SAFETY: the places were read, or are empty; the arrays have the tile's products and the group's coefficients.
+                // SAFETY: the places were read, or are empty; the arrays have the tile's products
+                // and the group's coefficients.
                 unsafe {
                     if group == 0 {
                         let place = PRODUCTS.claim(MOST_CHUNKS as u32 * round + chunk, EIGHTS * EIGHT);
@@ -83,8 +85,8 @@ unsafe fn multiply(shape: Shape, half: usize, chunk: u32, place: u32) -> Sums {
     unsafe { warpgroup_multiply([high, low], [of_high, of_low]) }
 }
 
-/// Makes exponents of a group's sums, writes them to memory, and adds them to the log-sum-exps of the thread's samples, of which `sample` is
-/// the first.
+/// Makes exponents of a group's sums, writes them to memory, and adds them to the log-sum-exps of
+/// the thread's samples, of which `sample` is the first.
 ///
 /// # Safety
 /// The constants of all rows are there, and places for the exponents.
@@ -148,7 +150,8 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
             let mut chunk = 0;
             while chunk < chunks {
                 not_unrolled();
-                // SAFETY: the barriers say that both operands are there; the arrays are valid for their sizes.
+                // SAFETY: the barriers say that both operands are there; the arrays are valid for
+                // their sizes.
                 unsafe {
                     if group == 0 {
                         PRODUCTS.arrived(MOST_CHUNKS as u32 * round + chunk);

@@ -14,7 +14,8 @@ pub(crate) unsafe fn store_row(to: *mut u32, row: [Halves; ROW]) {
     unsafe { store4(to.cast(), [a, b, c, d]) };
 }
 
-/// An element of sample `s` of a quad: the number of a feature, and that of its square; of their high parts if `part` is 0.
+/// An element of sample `s` of a quad: the number of a feature, and that of its square; of their
+/// high parts if `part` is 0.
 #[inline(always)]
 pub(crate) fn element(feature: Feature, square: Feature, part: usize, s: usize) -> Halves {
     let (a, b) = (feature[2 * part + s / 2], square[2 * part + s / 2]);
@@ -117,12 +118,13 @@ pub(crate) unsafe fn quad_or_zeros(columns: &Columns, quad: u32, feature: usize,
     x
 }
 
-/// Writes the rows of a quad, of which two neighbouring threads have eight: the high part, and `part` bytes behind it the low one. They
-/// write two neighbouring rows at once: 32 bytes, which memory takes whole.
+/// Writes the rows of a quad, of which two neighbouring threads have eight: the high part, and
+/// `part` bytes behind it the low one. They write two neighbouring rows at once: 32 bytes, which
+/// memory takes whole.
 ///
 /// # Safety
-/// `to`, which differs by a row between the two, and its part are valid for the rows; no other thread accesses them. All lanes of the warp
-/// call it.
+/// `to`, which differs by a row between the two, and its part are valid for the rows; no other
+/// thread accesses them. All lanes of the warp call it.
 #[inline(always)]
 pub(crate) unsafe fn store_quad(
     to: *mut u32,
@@ -143,7 +145,8 @@ pub(crate) unsafe fn store_quad(
     }
 }
 
-/// Of the rows of two neighbouring threads, the first four of which the even one has: those that are even, or odd.
+/// Of the rows of two neighbouring threads, the first four of which the even one has: those that
+/// are even, or odd.
 #[inline(always)]
 fn interleave(rows: [[Halves; ROW]; QUAD], odd: u32) -> [[Halves; ROW]; QUAD] {
     let mut mine = rows;
@@ -152,7 +155,8 @@ fn interleave(rows: [[Halves; ROW]; QUAD], odd: u32) -> [[Halves; ROW]; QUAD] {
         let is_odd = odd == 1;
         let first = shuffle_xor_u32(if is_odd { rows[0][p] } else { rows[1][p] }, 1);
         let second = shuffle_xor_u32(if is_odd { rows[2][p] } else { rows[3][p] }, 1);
-        let four = if is_odd { [first, second, rows[1][p], rows[3][p]] } else { [rows[0][p], rows[2][p], first, second] };
+        let four =
+            if is_odd { [first, second, rows[1][p], rows[3][p]] } else { [rows[0][p], rows[2][p], first, second] };
         let mut s = 0;
         while s < QUAD {
             mine[s][p] = four[s];

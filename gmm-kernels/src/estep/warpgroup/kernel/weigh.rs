@@ -121,13 +121,19 @@ type Counts = [[f32; 2]; 2];
 /// # Safety
 /// The normalisers of the stage are there.
 #[inline(always)]
-unsafe fn respond(q: &[Pairs; 2], normalisers: Shared<f32>, weights: [f32; 2], counts: &mut Counts) -> [[Halves; 4]; 2] {
+unsafe fn respond(
+    q: &[Pairs; 2],
+    normalisers: Shared<f32>,
+    weights: [f32; 2],
+    counts: &mut Counts,
+) -> [[Halves; 4]; 2] {
     let first = normalisers.offset(2 * (thread() % 4) as usize);
     let mut r = [[0; 4]; 2];
     let mut pair = 0;
     while pair < PAIRS {
         // SAFETY: the caller guarantees it.
-        let (top, factor): ([f32; 2], [f32; 2]) = unsafe { (first.get_some(8 * pair), first.get_some(STAGE + 8 * pair)) };
+        let (top, factor): ([f32; 2], [f32; 2]) =
+            unsafe { (first.get_some(8 * pair), first.get_some(STAGE + 8 * pair)) };
         let mut c = 0;
         while c < 2 {
             let mut v = [0.0f32; 2];

@@ -1,10 +1,12 @@
-//! `warpgroup_whiten_d…`: features times triangles; `warpgroup_normalise`: each sample's log-sum-exp.
+//! `warpgroup_whiten_d…`: features times triangles; `warpgroup_normalise`: each sample's
+//! log-sum-exp.
 use super::*;
 use crate::estep::whitened::exchange;
 use crate::likelihood::tiled::finish_sample;
 use crate::math::{LogProduct, LogSumExp};
 
-/// The triangles of the block's group, then their shifts, then of each component the number that its sums are multiplied by, and its seed.
+/// The triangles of the block's group, then their shifts, then of each component the number that
+/// its sums are multiplied by, and its seed.
 #[inline(always)]
 fn triangles() -> Shared<Halves> {
     Shared::at(HEAD)
@@ -20,7 +22,8 @@ unsafe fn begin(args: &WhitenArgs, first: usize, units: usize) {
     let of_unit = 2 * shape.unit_part();
     let arrived = Mbarrier::at(0);
     if thread_idx() == 0 {
-        // SAFETY: nobody uses it yet; the group's triangles are there, and there is a place for them.
+        // SAFETY: nobody uses it yet; the group's triangles are there, and there is a place for
+        // them.
         unsafe {
             arrived.init(1);
             mbarriers_ready();
@@ -83,7 +86,8 @@ unsafe fn features<const S: usize>(args: &WhitenArgs, tile: usize) -> [[Halves; 
     x
 }
 
-/// Adds to |A·x + b|² of the lane's samples, `lane / 4` and eight further on, and of the components of a unit, what the sums of some bands give.
+/// Adds to |A·x + b|² of the lane's samples, `lane / 4` and eight further on, and of the components
+/// of a unit, what the sums of some bands give.
 ///
 /// # Safety
 /// The constants of the unit are there, and the shifts of the bands.
@@ -121,15 +125,10 @@ unsafe fn add_squares<const UNIT: usize, const N: usize>(
 /// Sums the distances of four neighbouring lanes, and writes the exponents of two components.
 ///
 /// # Safety
-/// The constants of both are there, and a place for each exponent, which no other thread accesses; all lanes of the warp call it.
+/// The constants of both are there, and a place for each exponent, which no other thread accesses;
+/// all lanes of the warp call it.
 #[inline(always)]
-unsafe fn finish(
-    args: &WhitenArgs,
-    squares: [[f32; 2]; 2],
-    constants: Shared<f32>,
-    component: usize,
-    sample: usize,
-) {
+unsafe fn finish(args: &WhitenArgs, squares: [[f32; 2]; 2], constants: Shared<f32>, component: usize, sample: usize) {
     let shape = args.shape;
     let (odd, half) = (thread() % 2, thread() / 2 % 2);
     // A component to each of two neighbours, then a sample to each pair of them.
@@ -167,7 +166,8 @@ unsafe fn body<const S: usize, const UNIT: usize>(
         while unit < units {
             not_unrolled();
             let component = UNIT * (first + unit);
-            let high = Operand::new(triangles().offset(2 * unit * shape.unit_part() / size_of::<u32>()), 2 * MATRIX, MATRIX);
+            let high =
+                Operand::new(triangles().offset(2 * unit * shape.unit_part() / size_of::<u32>()), 2 * MATRIX, MATRIX);
             let operands = [high, high.offset(shape.unit_part())];
             let constants = constants.offset(unit * 2 * UNIT);
             let squares = distances(&x, operands, constants, shifts.offset(unit * shape.unit_rows()));
@@ -191,7 +191,8 @@ macro_rules! instances {
             /// # Safety
             /// The pointers of `args` are valid for the sizes given; launched as the module says.
             pub unsafe fn $name(args: WhitenArgs) {
-                // SAFETY: the caller guarantees it; the triangles have arrived, and shifts and constants are there.
+                // SAFETY: the caller guarantees it; the triangles have arrived, and shifts and
+                // constants are there.
                 unsafe {
                     body::<{ $width / STEP }, $unit>(&args, |x, triangles, constants, shifts| {
                         let mut squares = [[0.0; 2]; $unit];

@@ -33,9 +33,11 @@ struct Block<'a, const OCTETS: usize> {
     first: usize,
     /// Its components.
     rows: usize,
-    /// The exponents of a tile, (stages, `rows`, [`STAGE`]), then maxima and factors, (2, [`TILE`]).
+    /// The exponents of a tile, (stages, `rows`, [`STAGE`]), then maxima and factors, (2,
+    /// [`TILE`]).
     exponents: Shared<f32>,
-    /// The responsibilities of a tile, a row for each component and zeros up to whole tiles of the units.
+    /// The responsibilities of a tile, a row for each component and zeros up to whole tiles of the
+    /// units.
     responsibilities: Shared<Halves>,
     /// The features of a tile.
     features: Shared<Halves>,
@@ -81,13 +83,21 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
             arrived.expect(bytes(STAGES * of_stage + 2 * TILE));
             let mut stage = 0;
             while stage < STAGES {
-                let from = exponents.q.cast_const().wrapping_add(((tile * STAGES + stage) * self.shape.rows() + self.first) * STAGE);
-                self.exponents.offset(stage * of_stage).cast::<Halves>().copy_bulk(from.cast(), bytes(of_stage), arrived);
+                let from = exponents
+                    .q
+                    .cast_const()
+                    .wrapping_add(((tile * STAGES + stage) * self.shape.rows() + self.first) * STAGE);
+                self.exponents.offset(stage * of_stage).cast::<Halves>().copy_bulk(
+                    from.cast(),
+                    bytes(of_stage),
+                    arrived,
+                );
                 stage += 1;
             }
             let mut kind = 0;
             while kind < 2 {
-                let from = exponents.normalisers.cast_const().wrapping_add(kind * exponents.stride as usize + tile * TILE);
+                let from =
+                    exponents.normalisers.cast_const().wrapping_add(kind * exponents.stride as usize + tile * TILE);
                 self.normalisers().offset(kind * TILE).cast::<Halves>().copy_bulk(from.cast(), bytes(TILE), arrived);
                 kind += 1;
             }
@@ -119,7 +129,8 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
     /// Makes the responsibilities of a tile, and counts them.
     ///
     /// # Safety
-    /// All threads of the block call it; the tile's exponents are there, and nobody reads the responsibilities in shared memory.
+    /// All threads of the block call it; the tile's exponents are there, and nobody reads the
+    /// responsibilities in shared memory.
     #[inline(always)]
     unsafe fn respond(&self, tile: usize, counts: &mut [[f32; 2]; OWN]) {
         let (args, shape) = (self.args, self.shape);
@@ -137,14 +148,16 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
             let mut halves = 0;
             if local < self.rows {
                 let at = (tile * (TILE / STAGE) + stage) * shape.rows() + component;
-                // SAFETY: exponents and weights of all rows; a place that only this thread accesses.
+                // SAFETY: exponents and weights of all rows; a place that only this thread
+                // accesses.
                 unsafe {
                     let q: [f32; 2] = self.exponents.get_some((stage * self.rows + local) * STAGE + of_stage);
                     let weight = load(args.weights.add(component));
                     let mut r = [0.0f32; 2];
                     let mut p = 0;
                     while p < 2 {
-                        // Behind K exponents may be anything, of which the minimum takes no notice if it is NaN, and weights are zero.
+                        // Behind K exponents may be anything, of which the minimum takes no notice
+                        // if it is NaN, and weights are zero.
                         let power = exp2(min(q[p] - top[p], 1.0));
                         r[p] = RESPONSIBILITY_SCALE * weight * (power * factor[p]);
                         p += 1;
@@ -164,7 +177,8 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
         }
     }
 
-    /// The first component and the first feature of the warp's `i`-th tile of sums, of which warp w has every sixteenth one from w on; none behind the last.
+    /// The first component and the first feature of the warp's `i`-th tile of sums, of which warp w
+    /// has every sixteenth one from w on; none behind the last.
     #[inline(always)]
     fn task(&self, i: usize) -> Option<(usize, usize)> {
         let task = (thread() / WARP) as usize + WARPS * i;
@@ -180,7 +194,8 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
         const PITCH: usize = MATRIX / size_of::<u32>();
         let of_part = STAGE / 8 * OCTETS * PITCH;
         let lane = (thread() % WARP) as usize;
-        // Of sixteen samples, the high parts of the first and of the other eight, then the low ones.
+        // Of sixteen samples, the high parts of the first and of the other eight, then the low
+        // ones.
         let of_lane = lane / 16 * of_part + lane / 8 % 2 * OCTETS * PITCH + lane % 8 * (PITCH / 8);
         let features = self.features.offset(of_lane);
         let responsibilities = self.responsibilities.offset(lane % 16 * RESPOND_PITCH + 4 * (lane / 16));
@@ -217,7 +232,8 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
     /// Moves the thread's sums to memory in float64, and leaves zeros.
     ///
     /// # Safety
-    /// `to` has the sums of a slice, and no other block has these components; all threads of the block take part.
+    /// `to` has the sums of a slice, and no other block has these components; all threads of the
+    /// block take part.
     #[inline(always)]
     unsafe fn move_sums<const TASKS: usize>(&self, sums: &mut Sums<TASKS>, to: *mut f64, add: bool) {
         let shape = self.shape;
@@ -231,7 +247,9 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
                     let feature = feature + 2 * (lane % 4) + n % 2;
                     if component < shape.rows() {
                         // SAFETY: the caller guarantees it.
-                        unsafe { give(to.wrapping_add(component * shape.width() + feature), sums.features[i][n].into(), add) };
+                        unsafe {
+                            give(to.wrapping_add(component * shape.width() + feature), sums.features[i][n].into(), add)
+                        };
                     }
                     n += 1;
                 }
@@ -264,8 +282,9 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
     }
 }
 
-/// Whether this thread starts the copies: the first of the block. Hidden from the compiler, which would else give it a loop of its own, with barriers and
-/// products that all threads have to take part in.
+/// Whether this thread starts the copies: the first of the block. Hidden from the compiler, which
+/// would else give it a loop of its own, with barriers and products that all threads have to take
+/// part in.
 #[inline(always)]
 fn starts_copies() -> bool {
     opaque(thread_idx()) == 0
@@ -295,7 +314,8 @@ unsafe fn body<const OCTETS: usize, const TASKS: usize>(args: &RespondArgs) {
     let (mut phase, mut since_move) = (0, 0);
     while tile < tiles {
         let next = tile + args.slices as usize;
-        // SAFETY: the barrier says that the exponents are there; nobody reads the responsibilities of the tile before any more.
+        // SAFETY: the barrier says that the exponents are there; nobody reads the responsibilities
+        // of the tile before any more.
         unsafe {
             block.exponents_arrived().wait(phase);
             block.respond(tile, &mut sums.counts);
@@ -306,7 +326,8 @@ unsafe fn body<const OCTETS: usize, const TASKS: usize>(args: &RespondArgs) {
             // SAFETY: all threads have read the exponents.
             unsafe { block.fetch_exponents(next) };
         }
-        // SAFETY: the barrier made the responsibilities visible, and this one says that the features are there.
+        // SAFETY: the barrier made the responsibilities visible, and this one says that the
+        // features are there.
         unsafe {
             block.features_arrived().wait(phase);
             block.multiply(&mut sums.features);

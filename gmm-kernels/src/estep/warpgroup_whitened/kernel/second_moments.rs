@@ -55,7 +55,8 @@ unsafe fn add_stage<const BANDS: usize, const EIGHTS: usize, const A: usize, con
     multiply: &impl Fn(&mut [f32; A], &[[Halves; 8]; EIGHTS], [Operand; 2], u32),
 ) {
     let (warp, lane) = ((thread() / WARP) as usize, (thread() % WARP) as usize);
-    // Of sixteen samples the first eight and the others, of sixteen features the first eight and the others.
+    // Of sixteen samples the first eight and the others, of sixteen features the first eight and
+    // the others.
     let of_lane = lane / 16 * shape.pitch() + (lane / 8 % 2 + warp % 2 * 2) * MATRIX + lane % 8 * (MATRIX / 8);
     // The warpgroup's pairs, of which two warps each have a component.
     let first = 2 * shape.pairs() * (warp / 4) + warp / 2 % 2;
@@ -100,7 +101,8 @@ unsafe fn add_stage<const BANDS: usize, const EIGHTS: usize, const A: usize, con
     }
 }
 
-/// This thread's places for its sums. Their addresses are computed anew where they are needed: they would take registers.
+/// This thread's places for its sums. Their addresses are computed anew where they are needed: they
+/// would take registers.
 #[inline(always)]
 fn kept() -> Shared<f32> {
     Shared::at(HEAD).offset(thread() as usize)
@@ -156,7 +158,9 @@ unsafe fn work<const BANDS: usize, const EIGHTS: usize, const A: usize, const CA
     let all = A * CALLS;
     let warpgroups = block_idx() * (MULTIPLYING / WARPGROUP) + thread() / WARPGROUP;
     let to = args.sums.wrapping_add(
-        block_idx_y() as usize * shape.outer_sums() + warpgroups as usize * all * WARPGROUP as usize + (thread() % WARPGROUP) as usize,
+        block_idx_y() as usize * shape.outer_sums()
+            + warpgroups as usize * all * WARPGROUP as usize
+            + (thread() % WARPGROUP) as usize,
     );
     let kept = kept();
     let mut i = 0;

@@ -57,7 +57,8 @@ impl<'a> Block<'a> {
     fn task(&self) -> Task {
         let shape = self.shape;
         let warp = thread() / WARP;
-        // Four neighbouring warps have different schedulers, and tasks of a row of tiles differ in length: the next four change places.
+        // Four neighbouring warps have different schedulers, and tasks of a row of tiles differ in
+        // length: the next four change places.
         let turned = (warp & !3) + (warp + warp / 4) % 4;
         let own = if shape.warps.is_multiple_of(4) { turned } else { warp };
         let number = (block_idx() * shape.warps + own) as usize;
@@ -108,7 +109,8 @@ impl<'a> Block<'a> {
     /// Starts to copy stage number `number` of the samples to stage 0 or 1.
     ///
     /// # Safety
-    /// No thread reads that stage's features; this thread has read what it has copied of exponents before.
+    /// No thread reads that stage's features; this thread has read what it has copied of exponents
+    /// before.
     #[inline(always)]
     unsafe fn fetch(&self, stage: usize, number: u32) {
         /// Copies of a row of a stage.
@@ -142,7 +144,8 @@ impl<'a> Block<'a> {
         copies_commit();
     }
 
-    /// Makes of what this thread has copied the responsibilities of a stage, and counts them. `weight`: wₖ of the thread's component.
+    /// Makes of what this thread has copied the responsibilities of a stage, and counts them.
+    /// `weight`: wₖ of the thread's component.
     ///
     /// # Safety
     /// This thread's copies have arrived; no other thread reads that stage's responsibilities.
@@ -159,7 +162,8 @@ impl<'a> Block<'a> {
                 let mut r = [0.0f32; QUAD];
                 let mut p = 0;
                 while p < QUAD {
-                    // Behind N exponents may be NaN, of which the minimum takes no notice, and factors are zero.
+                    // Behind N exponents may be NaN, of which the minimum takes no notice, and
+                    // factors are zero.
                     r[p] = weight * (exp2(min(q[p] - top[p], 1.0)) * factor[p]);
                     p += 1;
                 }
@@ -182,7 +186,8 @@ impl<'a> Block<'a> {
         let lane = (thread() % WARP) as usize;
         let x = self.stages.offset(stage * shape.stage());
         let rows = x.offset((TILE * task.row + lane % 16) * STAGE_PITCH + 4 * (lane / 16));
-        let columns = x.offset((PAIRS * TILE * task.part + lane % 8 + 8 * (lane / 16)) * STAGE_PITCH + 4 * (lane / 8 % 2));
+        let columns =
+            x.offset((PAIRS * TILE * task.part + lane % 8 + 8 * (lane / 16)) * STAGE_PITCH + 4 * (lane / 8 % 2));
         let responsibilities = x.offset(2 * shape.features() + 2 * task.pair * STAGE_PITCH + lane % 4);
         // Not unrolled: the registers suffice for one.
         let mut half = 0;
@@ -237,8 +242,8 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Moves the warp's sums and the thread's counts to memory in float64, and leaves zeros. They replace what is there, or are added to it. All
-    /// threads of the block take part.
+    /// Moves the warp's sums and the thread's counts to memory in float64, and leaves zeros. They
+    /// replace what is there, or are added to it. All threads of the block take part.
     ///
     /// # Safety
     /// `to` has the sums of a slice, and no other block has these tasks.
@@ -326,12 +331,14 @@ kernel! {
         let (mut stage, mut since_move) = (0, 0);
         while number < all {
             copies_wait();
-            // SAFETY: this thread's copies have arrived. The stage before the last one was multiplied before the last barrier.
+            // SAFETY: this thread's copies have arrived. The stage before the last one was
+            // multiplied before the last barrier.
             unsafe { block.respond(stage, weight, &mut counts) };
             barrier!();
             number += args.slices;
             if number < all {
-                // SAFETY: the other stage was multiplied before the barrier, and this thread has used the exponents that it copied.
+                // SAFETY: the other stage was multiplied before the barrier, and this thread has
+                // used the exponents that it copied.
                 unsafe { block.fetch(stage ^ 1, number) };
             }
             if task.count > 0 {

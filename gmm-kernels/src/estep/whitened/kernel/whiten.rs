@@ -7,7 +7,8 @@ use crate::math::{LogProduct, LogSumExp};
 struct Block<'a> {
     args: &'a WhitenArgs,
     shape: WhitenShape,
-    /// The maxima of the samples over the components of each row of warps, and behind them their sums.
+    /// The maxima of the samples over the components of each row of warps, and behind them their
+    /// sums.
     maxima: Shared<f32>,
     /// The features of the samples, a row for each; behind the high parts the low ones.
     x: Shared<Halves>,
@@ -71,7 +72,10 @@ impl<'a> Block<'a> {
                 // SAFETY: a place for each feature and sample of a block.
                 unsafe {
                     store2(to, [f32::from_bits(high[0]), f32::from_bits(high[1])]);
-                    store2(to.wrapping_add(self.shape.d as usize * row), [f32::from_bits(low[0]), f32::from_bits(low[1])]);
+                    store2(
+                        to.wrapping_add(self.shape.d as usize * row),
+                        [f32::from_bits(low[0]), f32::from_bits(low[1])],
+                    );
                 }
             }
             let to = self.x.offset(feature as usize * self.shape.pitch() + 2 * q as usize);
@@ -116,9 +120,8 @@ impl<'a> Block<'a> {
                 let mut n = 0;
                 while n < COLUMNS / 8 {
                     // SAFETY: the caller guarantees it.
-                    let (h, l) = unsafe {
-                        (x.matrices_transposed(4 * n), x.matrices_transposed(shape.features() + 4 * n))
-                    };
+                    let (h, l) =
+                        unsafe { (x.matrices_transposed(4 * n), x.matrices_transposed(shape.features() + 4 * n)) };
                     // The small products come first; the product of both low parts is left out.
                     let mut products = [[[0.0f32; 4]; 2]; 2];
                     multiply_tiles(&mut products, &low, h);
@@ -165,8 +168,8 @@ unsafe fn operand(p: *const f32) -> [Halves; 4] {
     [v[0].to_bits(), v[1].to_bits(), v[2].to_bits(), v[3].to_bits()]
 }
 
-/// Sums of the lane's numbers with those of the seven lanes that have the same samples, for the tile of columns `lane / 4`. All lanes of the
-/// warp call it.
+/// Sums of the lane's numbers with those of the seven lanes that have the same samples, for the
+/// tile of columns `lane / 4`. All lanes of the warp call it.
 #[inline(always)]
 fn over_rows(v: [[f32; 2]; COLUMNS / 8]) -> [f32; 2] {
     let lane = thread();
@@ -188,7 +191,8 @@ fn over_rows(v: [[f32; 2]; COLUMNS / 8]) -> [f32; 2] {
     [exchange(upper, two[0][0], two[1][0], 4), exchange(upper, two[0][1], two[1][1], 4)]
 }
 
-/// The second number, if this lane is an upper one, else the first one, and the same of the lane `mask` away.
+/// The second number, if this lane is an upper one, else the first one, and the same of the lane
+/// `mask` away.
 #[inline(always)]
 pub(crate) fn exchange(upper: bool, first: f32, second: f32, mask: u32) -> f32 {
     let (keep, give) = if upper { (second, first) } else { (first, second) };
@@ -206,7 +210,8 @@ kernel! {
         let quads = block.quads();
         let mut product = LogProduct::new();
         let mut first = block_idx() * quads;
-        // The bounds are the same for all threads of a block, so that all of them meet at the barriers.
+        // The bounds are the same for all threads of a block, so that all of them meet at the
+        // barriers.
         while first < args.columns.quads() {
             // SAFETY: the start, or the barrier that ends this loop: the shared memory is free.
             unsafe { block.begin(first) };
@@ -219,7 +224,8 @@ kernel! {
             let mut component = row_of_warps;
             while component < shape.k {
                 let c = component as usize;
-                // SAFETY: the barrier made the features visible; parameters of all components, and a place for each exponent.
+                // SAFETY: the barrier made the features visible; parameters of all components, and
+                // a place for each exponent.
                 unsafe {
                     let distance = block.distance(c);
                     let constants = args.constants.add(c);

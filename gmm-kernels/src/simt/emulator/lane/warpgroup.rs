@@ -7,8 +7,9 @@ use half::f16;
 use std::array::from_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A barrier in shared memory at which threads and copies arrive. Its eight bytes: phase, threads of a phase, threads that are still to
-/// arrive, and bytes that are expected less those that came, plus [`NONE`]; 16 bits each but 24 for the bytes and 8 for the phase.
+/// A barrier in shared memory at which threads and copies arrive. Its eight bytes: phase, threads
+/// of a phase, threads that are still to arrive, and bytes that are expected less those that came,
+/// plus [`NONE`]; 16 bits each but 24 for the bytes and 8 for the phase.
 #[derive(Clone, Copy)]
 pub struct Mbarrier {
     bytes: usize,
@@ -113,7 +114,8 @@ impl Operand {
     pub fn offset(self, bytes: usize) -> Self {
         Self { place: self.place.offset(bytes / size_of::<Halves>()), ..self }
     }
-    /// Number `k` along the sum of row `i`; the rows of a matrix of (8, 8) go along the sum, or across it.
+    /// Number `k` along the sum of row `i`; the rows of a matrix of (8, 8) go along the sum, or
+    /// across it.
     pub(super) fn number(&self, i: usize, k: usize, rows_along: bool) -> f64 {
         let (row, column) = if rows_along { (i % 8, k % 8) } else { (k % 8, i % 8) };
         let bytes = i / 8 * self.across + k / 8 * self.along + 16 * row + 2 * column;

@@ -35,7 +35,8 @@ fn products(
     (0..16).map(of).sum()
 }
 
-/// As on the device, rounded once; `first`: the first of the bands; `more`: by how many steps a band has more than the one before.
+/// As on the device, rounded once; `first`: the first of the bands; `more`: by how many steps a
+/// band has more than the one before.
 fn triangles<const S: usize, const N: usize>(
     first: usize,
     more: usize,

@@ -1,5 +1,5 @@
-//! Samples in the order of their patterns of missing values, as the kernels read them, and what the kernels know of the
-//! patterns. Nothing here calls CUDA, so that it is tested on any machine.
+//! Samples in the order of their patterns of missing values, as the kernels read them, and what the
+//! kernels know of the patterns. Nothing here calls CUDA, so that it is tested on any machine.
 use crate::backends::cuda::device::layout;
 use crate::backends::cuda::general::layout::GeneralLayout;
 use crate::backends::device_parameters::frame_offset;
@@ -15,16 +15,17 @@ use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows of a slice, of whose sums there is one: as few as leave the work for a slice small beside that for its rows, so that there are
-/// slices for all multiprocessors.
+/// Rows of a slice, of whose sums there is one: as few as leave the work for a slice small beside
+/// that for its rows, so that there are slices for all multiprocessors.
 const SLICE_ROWS: usize = 1024;
-/// Bytes of the parameters and sums of patterns that are on the device at once (but those of one pattern always are).
+/// Bytes of the parameters and sums of patterns that are on the device at once (but those of one
+/// pattern always are).
 const BATCH_BYTES: usize = 256 << 20;
 /// Places behind the last row that the kernels may read.
 const SLACK: usize = density::TILE;
 
-/// The rows in the order of their patterns. Each pattern begins with a quad; the places that this leaves between patterns are
-/// padding.
+/// The rows in the order of their patterns. Each pattern begins with a quad; the places that this
+/// leaves between patterns are padding.
 #[derive(Debug)]
 pub(crate) struct Arrangement {
     pub n: usize,
@@ -77,8 +78,9 @@ impl Arrangement {
         layout::stride(self.padded())
     }
 
-    /// Writes the samples to `out`, (D + 1, [`stride`](Self::stride)): centred and scaled in float64, then rounded; zeros for what is
-    /// missing and between the patterns; and the weights, divided by `weight_scale`, in the last column, zeros for padding.
+    /// Writes the samples to `out`, (D + 1, [`stride`](Self::stride)): centred and scaled in
+    /// float64, then rounded; zeros for what is missing and between the patterns; and the weights,
+    /// divided by `weight_scale`, in the last column, zeros for padding.
     pub fn write_columns<T: Float>(&self, samples: &Samples<'_>, frame: &Frame, weight_scale: f64, out: &mut [T]) {
         fn column<S: Float, T: Float>(
             this: &Arrangement,
@@ -112,7 +114,8 @@ impl Arrangement {
         });
     }
 
-    /// Calls `take` with the pattern, the place and the row of each row of some patterns whose place is among some.
+    /// Calls `take` with the pattern, the place and the row of each row of some patterns whose
+    /// place is among some.
     pub fn for_each_place(
         &self,
         patterns: Range<usize>,
@@ -150,7 +153,8 @@ impl Arrangement {
         self.patterns.iter().enumerate().flat_map(quads).collect()
     }
 
-    /// Σ over the patterns of log₂ of the constant that the frame has for their samples, times their weight.
+    /// Σ over the patterns of log₂ of the constant that the frame has for their samples, times
+    /// their weight.
     pub fn frame_offset(&self, frame: &Frame) -> f64 {
         neumaier_sum(self.patterns.iter().map(|pattern| pattern.weight * pattern.frame_offset(frame)))
     }
@@ -192,7 +196,8 @@ pub(crate) struct Batch {
 }
 
 impl Shape {
-    /// For mixtures of K components, in float32 if `short`, and then by `fused_patterns` if it has an instance and `fused` says so.
+    /// For mixtures of K components, in float32 if `short`, and then by `fused_patterns` if it has
+    /// an instance and `fused` says so.
     pub fn new<T: Float>(arrangement: &Arrangement, k: usize, fused: bool) -> Self {
         let d = arrangement.d;
         let capacity = if fused { fused::capacity(k) } else { 0 };
@@ -238,7 +243,8 @@ impl Shape {
         patterns::Layout { k: self.k as u32, d: self.d as u32, capacity: self.capacity as u32 }
     }
 
-    /// Where b, the seeds, the weights and the centres begin in the parameters of the general kernels.
+    /// Where b, the seeds, the weights and the centres begin in the parameters of the general
+    /// kernels.
     pub fn places(&self) -> [u32; 4] {
         let GeneralLayout { shifts, seeds, weights, centres, .. } = self.general;
         [shifts, seeds, weights, centres].map(|place| place as u32)
@@ -264,7 +270,8 @@ impl Shape {
     }
 }
 
-/// Numbers of a mixture for the kernel `marginals`: log₂ of the weights (K,), the means (K, D) and the covariances (K, D, D).
+/// Numbers of a mixture for the kernel `marginals`: log₂ of the weights (K,), the means (K, D) and
+/// the covariances (K, D, D).
 pub(crate) fn mixture_numbers(k: usize, d: usize) -> usize {
     k * (1 + d + d * d)
 }
@@ -303,7 +310,8 @@ pub(crate) fn write_mixture(mixture: &Mixture, frame: &Frame, out: &mut [f64]) -
     Ok(())
 }
 
-/// The statistics from the sums of all columns around the means, in the frame ([`patterns::sums`] of each component), times `factor`.
+/// The statistics from the sums of all columns around the means, in the frame ([`patterns::sums`]
+/// of each component), times `factor`.
 pub(crate) fn statistics(
     values: &[f64],
     factor: f64,

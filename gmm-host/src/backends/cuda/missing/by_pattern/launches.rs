@@ -111,7 +111,8 @@ pub struct Complete<'a> {
     pub of: OfBatch<'a>,
     /// The first slice of each of all patterns, and the number of all.
     pub first_slices: Numbers<'a, u32>,
-    /// The sums of the batch's slices, if there are any to complete; by slice where `fused_patterns` left them, else by value.
+    /// The sums of the batch's slices, if there are any to complete; by slice where
+    /// `fused_patterns` left them, else by value.
     pub sums: Option<Numbers<'a, f64>>,
     /// The log-likelihood of each of these slices, where these are known.
     pub totals: Option<Numbers<'a, f64>>,
@@ -169,8 +170,8 @@ impl FusedPatterns<'_> {
     }
 }
 
-// SAFETY: the columns' lengths were checked when they were made; the slices are inside them, and the lengths of all other arrays are
-// checked here.
+// SAFETY: the columns' lengths were checked when they were made; the slices are inside them, and
+// the lengths of all other arrays are checked here.
 unsafe impl Launch for FusedPatterns<'_> {
     type Argument = FusedPatternsArgs;
 

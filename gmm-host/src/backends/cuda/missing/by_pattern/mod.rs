@@ -1,14 +1,16 @@
-//! Covariances with matrices over samples with missing values. Rows in which the same columns are observed, a pattern, are neighbours
-//! on the device, with 0 in the place of what is missing. Each pattern has parameters and sums of its own, and a launch goes over all
-//! patterns:
+//! Covariances with matrices over samples with missing values. Rows in which the same columns are
+//! observed, a pattern, are neighbours on the device, with 0 in the place of what is missing. Each
+//! pattern has parameters and sums of its own, and a launch goes over all patterns:
 //!
-//! 1. `marginals` factorises the mixture's part of the observed columns, for each pattern and component;
-//! 2. `fused_patterns`, or `density`, `posterior` and `accumulate`, evaluate the rows with their pattern's parameters;
+//! 1. `marginals` factorises the mixture's part of the observed columns, for each pattern and
+//!    component;
+//! 2. `fused_patterns`, or `density`, `posterior` and `accumulate`, evaluate the rows with their
+//!    pattern's parameters;
 //! 3. `complete_patterns` makes the sums of all columns of those of the observed ones;
 //! 4. `reduce_sets` adds up the patterns.
 //!
-//! Where there are so many patterns that their parameters and sums would need more than 256 MiB, they take turns. With as many patterns as
-//! rows, the factorisations take all of the time.
+//! Where there are so many patterns that their parameters and sums would need more than 256 MiB,
+//! they take turns. With as many patterns as rows, the factorisations take all of the time.
 pub(crate) mod arrangement;
 mod launches;
 
@@ -42,8 +44,8 @@ use std::f64::consts::LN_2;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A part of a batch that the general kernels evaluate has at most so many qₖ and so many values of features, so that both fit into the
-/// L2 cache; but see [`MIN_PART`].
+/// A part of a batch that the general kernels evaluate has at most so many qₖ and so many values of
+/// features, so that both fit into the L2 cache; but see [`MIN_PART`].
 const PART: usize = 1 << 21;
 /// Least rows of a part, if it is not a single slice.
 const MIN_PART: usize = 2048;
@@ -52,10 +54,12 @@ const BESIDE_SUMS: usize = patterns::values(0, 1);
 /// Most features of `fused_patterns`.
 const MAX_FUSED_FEATURES: usize = 16;
 
-/// An evaluator of mixtures with matrices over samples with missing values, on the device of this number.
+/// An evaluator of mixtures with matrices over samples with missing values, on the device of this
+/// number.
 ///
 /// # Errors
-/// [`Error::NoCudaDevice`]; [`Error::Unsupported`] where the samples do not fit into the device's memory; [`Error::Cuda`].
+/// [`Error::NoCudaDevice`]; [`Error::Unsupported`] where the samples do not fit into the device's
+/// memory; [`Error::Cuda`].
 pub(crate) fn evaluator<'a>(
     samples: Samples<'a>,
     ordinal: usize,
@@ -69,7 +73,8 @@ pub(crate) fn evaluator<'a>(
     float64(samples, ordinal, limit)
 }
 
-/// As [`evaluator`], in float64. The host evaluates mixtures that need the differences from each mean.
+/// As [`evaluator`], in float64. The host evaluates mixtures that need the differences from each
+/// mean.
 fn float64<'a>(samples: Samples<'a>, ordinal: usize, limit: Option<usize>) -> Result<Box<dyn Evaluator + 'a>> {
     let float64 = ByPattern::<f64>::new(samples.clone(), ordinal, limit)?;
     let open = move || Ok(Box::new(CpuEvaluator::new(samples.clone())?) as _);
@@ -85,7 +90,8 @@ struct Store<T: DeviceCopy> {
     total_weight: f64,
     /// The kernels see the samples' weights divided by this power of two.
     weight_scale: Option<f64>,
-    /// (D + 1, stride): the samples and, in the last column, their weights, which are 0 for padding.
+    /// (D + 1, stride): the samples and, in the last column, their weights, which are 0 for
+    /// padding.
     columns: DeviceBuffer<T>,
     /// The patterns' masks, the pattern of each quad, and the patterns' weights.
     masks: DeviceBuffer<u32>,
@@ -182,7 +188,8 @@ struct Memory<T: DeviceCopy> {
     totals: DeviceBuffer<f64>,
     /// The batch's results, in the host's memory.
     results: Slots,
-    /// Of a part, for the general kernels: qₖ, then responsibilities, (K, rows); and what a row has as a result.
+    /// Of a part, for the general kernels: qₖ, then responsibilities, (K, rows); and what a row has
+    /// as a result.
     q: DeviceBuffer<T>,
     scores: DeviceBuffer<f64>,
     labels: DeviceBuffer<u32>,
@@ -340,7 +347,8 @@ impl<'a, T: Element> ByPattern<'a, T> {
         Ok(self.stream.launch(kernel, of.grid(), launch)?.borrowed())
     }
 
-    /// The sums of a batch's slices and their log-likelihoods, by `fused_patterns`. Only float32 gets here.
+    /// The sums of a batch's slices and their log-likelihoods, by `fused_patterns`. Only float32
+    /// gets here.
     fn fused<'m>(&'m self, ready: &'m Ready, batch: &'m Batch) -> Result<Running<'m, ()>> {
         let shape = &ready.shape;
         let float32 = |numbers: Numbers<'m, T>| numbers.cast::<f32>();
@@ -355,7 +363,8 @@ impl<'a, T: Element> ByPattern<'a, T> {
             batch,
             columns: Columns::new(columns, self.store.arrangement.padded(), shape.d, true)?,
             weighted: self.store.weight_scale.is_some(),
-            // A launch after this one reads the same samples, of which so many stay in half of the cache.
+            // A launch after this one reads the same samples, of which so many stay in half of the
+            // cache.
             cached_quads: (gpu.limits.l2 / 2 / (shape.d * QUAD * size_of::<f32>())).min(u32::MAX as usize) as u32,
             slices: Numbers::of(&ready.slices),
             parameters,
@@ -390,7 +399,8 @@ impl<'a, T: Element> ByPattern<'a, T> {
         Ok(running.followed_by(self.stream.launch(reduce, sets.grid(results), sets)?.borrowed()))
     }
 
-    /// Evaluates a batch by the general kernels, part by part. `first`: whether no other was evaluated before.
+    /// Evaluates a batch by the general kernels, part by part. `first`: whether no other was
+    /// evaluated before.
     fn general<'m>(
         &'m self,
         ready: &'m Ready,
@@ -427,7 +437,8 @@ impl<'a, T: Element> ByPattern<'a, T> {
                 of_quads,
                 q,
                 stride,
-                // Padding has the weight 0. A result for one sample does not depend on the samples' weights.
+                // Padding has the weight 0. A result for one sample does not depend on the samples'
+                // weights.
                 weighted: matches!(goal, Goal::Total | Goal::Sums(_)),
                 responsibilities: matches!(goal, Goal::Responsibilities(_) | Goal::Sums(_)),
                 add: number > 0 || !first,
@@ -464,8 +475,8 @@ impl<'a, T: Element> ByPattern<'a, T> {
         Ok(running)
     }
 
-    /// Copies back what the goal asks for of each row of a part: some slices of a batch, the places of their rows, and the numbers
-    /// from one component to the next.
+    /// Copies back what the goal asks for of each row of a part: some slices of a batch, the places
+    /// of their rows, and the numbers from one component to the next.
     fn read_part(
         &self,
         shape: &Shape,
@@ -474,7 +485,8 @@ impl<'a, T: Element> ByPattern<'a, T> {
         goal: &mut Goal<'_>,
     ) -> Result<()> {
         let (stream, memory, arrangement) = (&self.stream, &self.memory, &self.store.arrangement);
-        // The patterns of these slices, of which the first and the last may have rows in other parts.
+        // The patterns of these slices, of which the first and the last may have rows in other
+        // parts.
         let pattern = |slice: usize| shape.slices[slice * SLICE + 2] as usize;
         let patterns = pattern(slices.start)..pattern(slices.end - 1) + 1;
         let n = rows.len();
@@ -489,7 +501,8 @@ impl<'a, T: Element> ByPattern<'a, T> {
                 stream.read(&memory.scores, &mut scores)?;
                 for_each(&mut |pattern, i, row| {
                     let placed = &arrangement.patterns[pattern];
-                    // What is not observed has the probability 1, whatever rounding makes of the weights' sum.
+                    // What is not observed has the probability 1, whatever rounding makes of the
+                    // weights' sum.
                     to[row] = match placed.observed.is_empty() {
                         true => 0.0,
                         false => {

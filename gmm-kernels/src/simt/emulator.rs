@@ -10,10 +10,12 @@
 //! threads that race because a barrier is missing, each is the first in one of two launches.
 pub mod lane;
 mod memory;
+mod registry;
 #[cfg(test)]
 mod tests;
 
 pub use memory::Memory;
+pub use registry::{KERNELS, Registered, Shape, run};
 
 use corosensei::{Coroutine, Yielder};
 use std::any::Any;
@@ -22,6 +24,11 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::string::{String, ToString};
 use std::vec::Vec;
+
+std::thread_local! {
+    /// Whether the next launch of this thread of the host runs backwards.
+    static BACKWARDS: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The state that all threads of a launch share.
 struct Launch<'a> {
@@ -65,7 +72,6 @@ impl Launch<'_> {
     /// # Panics
     /// If a thread has failed.
     fn run(&self, threads: Vec<Box<dyn FnOnce() + '_>>) {
-        std::thread_local!(static BACKWARDS: Cell<bool> = const { Cell::new(false) });
         let start = |thread: Box<dyn FnOnce() + '_>| {
             // SAFETY: the coroutine has ended when this function returns, which borrows what the
             // thread borrows.

@@ -79,5 +79,16 @@ macro_rules! kernel {
         $(#[$doc])*
         #[cfg(all(not(target_arch = "nvptx64"), not(feature = "rust-cuda")))]
         pub unsafe fn $name($($arg: $ty),*) $body
+
+        #[cfg(all(not(target_arch = "nvptx64"), not(feature = "rust-cuda")))]
+        const _: () = {
+            use $crate::simt::emulator::{KERNELS, Memory, Registered, Shape, run};
+            #[linkme::distributed_slice(KERNELS)]
+            static KERNEL: Registered = Registered::new(stringify!($name), launch);
+            unsafe fn launch(shape: Shape, memory: &Memory<'_>, argument: *const u8) {
+                // SAFETY: the caller guarantees it.
+                unsafe { run(shape, memory, argument, $name as unsafe fn($($ty),*)) }
+            }
+        };
     };
 }

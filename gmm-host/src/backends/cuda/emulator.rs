@@ -1,58 +1,61 @@
-//! The code of every kernel, executed on the host (`gmm_kernels::simt::emulator`) and compared with
-//! the float64 reference.
+//! The CUDA backend on the emulated device of [`driver`]: every family of kernels, through the
+//! evaluators and launches of production, compared with the float64 reference.
+//!
+//! The device has few multiprocessors, and a variant says how many blocks each of them has at most,
+//! so that blocks and warps go through their loops. A family that is asked for is the one that
+//! computes, or the test fails.
 //!
 //! Tolerances: with f32's unit u = 2⁻²⁴, a sample's exponent q = seed − Σ t² collects about 2·D
 //! roundings of |t|·|m|·u, where t = s·x + m cancels from numbers of size |m|. They are random, so
-//! that they grow with √D for a sample and with √N over samples; as bounds serve e = 2·√(D +
-//! 4)·u·max(|log p|, 1)·max|m| for a sample and Σe/√N + max e for a total. One sample left out or
-//! counted twice of up to 1000 is 10⁻³·Σ|log p| away, a hundred times that or more.
+//! that they grow with √D for a sample and with √N over samples; as bounds serve
+//! e = 2·√(D + 4)·u·max(|log p|, 1)·max|m| for a sample and Σe/√N + max e for a total. One sample
+//! left out or counted twice of up to 1000 is 10⁻³·Σ|log p| away, a hundred times that or more.
 mod arrays;
+pub(super) mod driver;
 mod estep;
-mod fused64;
 mod general;
 mod likelihood;
 mod metropolis;
 mod pairwise;
 mod patterns;
 
-use super::device::layout as columns_layout;
-use super::likelihood::layout;
+use super::float32::Float32;
+use super::options::CudaOptions;
+use super::source::Source;
 use crate::backends::device_parameters::{Deviations, DeviceParameters};
 use crate::data::frame::Frame;
 use crate::{Covariances, Evaluator, Mixture, ReferenceEvaluator, Samples, View};
-use cust::memory::bytemuck;
-use gmm_kernels::data;
-use gmm_kernels::reduce::{Output, UNWRITTEN};
-use gmm_kernels::simt::emulator::{Memory, launch};
-use ndarray::{Array1, Array2};
-use rand::{Rng, RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use ndarray::{Array1, Array2, ArrayView1};
+use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
-
-/// What the padding behind the last sample holds: finite, and far from everything, so that it shows
-/// if counted.
-const PADDING: f32 = 7e3;
 
 /// All features of a sample that is far from every component.
 const FAR: f64 = 15.0;
 
-/// A data set with a mixture, in the kernels' layout, and the truth about it.
-struct Problem {
-    frame: Frame,
-    parameters: DeviceParameters<f32>,
-    /// The columns, aligned to 16 bytes.
-    data: Vec<u128>,
-    n: usize,
-    d: usize,
-    k: usize,
-    total: f64,
-    samples: Array1<f64>,
-    x: Array2<f32>,
+/// The float32 engine, asked for a kernel.
+fn float32<'a>(samples: &Samples<'a>, kernel: &str) -> Float32<'a> {
+    let options = CudaOptions::default().with_kernel(Some(kernel.into()));
+    Float32::new(Source::Host(samples.clone(), 0), &options).unwrap()
 }
 
-/// The sums of so many blocks before a launch.
-fn unwritten(blocks: u32) -> Vec<f64> {
-    vec![f64::from_bits(UNWRITTEN); blocks as usize]
+/// Samples, of which NaN is a missing value, with weights or without.
+fn samples<'a>(x: &'a Array2<f32>, weights: Option<ArrayView1<'a, f64>>) -> Samples<'a> {
+    let samples = if x.iter().any(|v| v.is_nan()) {
+        Samples::with_missing(x.view()).unwrap()
+    } else {
+        Samples::from_f32(x.view()).unwrap()
+    };
+    weights.into_iter().fold(samples, |samples, weights| samples.with_weights(weights).unwrap())
+}
+
+/// Samples and a mixture, and the truth about them.
+struct Problem<'a> {
+    samples: Samples<'a>,
+    mixture: Mixture,
+    /// The largest shift of a component's features in the data's frame.
+    largest_shift: f64,
+    total: f64,
+    scores: Array1<f64>,
 }
 
 fn random_mixture(rng: &mut impl Rng, k: usize, d: usize) -> Mixture {
@@ -62,17 +65,8 @@ fn random_mixture(rng: &mut impl Rng, k: usize, d: usize) -> Mixture {
     Mixture::new(&weights / weights.sum(), means, Covariances::Diag(variances)).unwrap()
 }
 
-/// The frame of float32 samples, and a mixture's parameters for them.
-fn frame_and_parameters(samples: &Samples<'_>, mixture: &Mixture) -> (Frame, DeviceParameters<f32>) {
-    let View::F32(x) = samples.view() else { panic!("float64 samples") };
-    if samples.missing().is_none() {
-        let frame = Frame::of(x);
-        let parameters = DeviceParameters::with_matrices(mixture, &frame, Deviations::InFrame).unwrap();
-        return (frame, parameters);
-    }
-    let frame = Frame::of_observed(x);
-    let parameters = DeviceParameters::with_gaps(mixture, &frame, Deviations::InFrame).unwrap();
-    (frame, parameters.with_mean_offset(&samples.observed_weights(), samples.total_weight()))
+fn normal(rng: &mut impl Rng, n: usize, d: usize) -> Array2<f32> {
+    Array2::from_shape_simple_fn((n, d), || rng.sample(StandardNormal))
 }
 
 /// Makes a share of the values missing, at random and independently of each other.
@@ -81,78 +75,72 @@ fn with_holes(rng: &mut impl Rng, mut x: Array2<f32>, share: f64) -> Array2<f32>
     x
 }
 
-impl Problem {
-    fn new(x: Array2<f32>, mixture: &Mixture) -> Self {
-        let ((n, d), k) = (x.dim(), mixture.n_components());
-        let samples = Samples::with_missing(x.view()).unwrap();
-        let (frame, parameters) = frame_and_parameters(&samples, mixture);
-        let stride = columns_layout::stride(n);
-        let mut data = vec![0u128; d * stride / 4];
-        let columns: &mut [f32] = bytemuck::cast_slice_mut(&mut data);
-        columns_layout::columns(&samples, &frame, 1.0, columns);
-        for column in columns.chunks_exact_mut(stride) {
-            column[n..].fill(PADDING);
-        }
-        let mut reference = ReferenceEvaluator::new(samples);
-        let total = reference.log_likelihood(mixture).unwrap();
-        let samples = reference.score_samples(mixture).unwrap();
-        Self { frame, parameters, data, n, d, k, total, samples, x }
-    }
-
-    fn random(seed: u64, n: usize, d: usize, k: usize) -> Self {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mixture = random_mixture(&mut rng, k, d);
-        Self::new(Array2::from_shape_simple_fn((n, d), || rng.sample(StandardNormal)), &mixture)
-    }
-
-    fn columns<'a>(&'a self, memory: &mut Memory<'a>) -> data::Columns {
-        let stride = columns_layout::stride(self.n) as u64;
-        let x = memory.read("x", bytemuck::cast_slice(&self.data));
-        // Some quads are marked for the cache and some are not, which must not change results.
-        data::Columns { x, stride, n: self.n as u64, cached_quads: self.n as u32 / 8 }
-    }
-
-    /// Runs a launch twice with outputs full of NaN, and checks that both give the same bits and
-    /// leave the blocks' sums unwritten.
-    fn total<A: Copy>(
-        &self,
-        (grid, block, shared): (u32, u32, usize),
-        memory: &Memory,
-        kernel: unsafe fn(A),
-        args: impl Fn(Output) -> A,
-    ) -> f64 {
-        let once = || {
-            let (mut partials, mut total) = (unwritten(grid), vec![f64::NAN]);
-            let mut memory = memory.clone();
-            let output =
-                Output { partials: memory.write("partials", &mut partials), total: memory.write("total", &mut total) };
-            // SAFETY: the arguments of this kernel, with the arrays of `memory`.
-            unsafe { launch((grid, 1), block, shared, &memory, kernel, args(output)) };
-            assert!(partials.iter().all(|sum| sum.to_bits() == UNWRITTEN), "the sums are unwritten again");
-            total[0]
+impl<'a> Problem<'a> {
+    fn new(samples: Samples<'a>, mixture: &Mixture) -> Self {
+        let View::F32(x) = samples.view() else { panic!("float64 samples") };
+        let parameters = if samples.missing().is_none() {
+            DeviceParameters::<f32>::with_matrices(mixture, &Frame::of(x), Deviations::InFrame)
+        } else {
+            DeviceParameters::with_gaps(mixture, &Frame::of_observed(x), Deviations::InFrame)
         };
-        let total = once();
-        assert_eq!(total.to_bits(), once().to_bits(), "the same bits every time");
-        layout::total(total, self.n as f64, self.parameters.offset, 0.0)
+        let largest_shift = parameters.unwrap().shift.iter().fold(1.0, |max: f32, m| max.max(m.abs()));
+        let mut reference = ReferenceEvaluator::new(samples.clone());
+        let total = reference.log_likelihood(mixture).unwrap();
+        let scores = reference.score_samples(mixture).unwrap();
+        Self { samples, mixture: mixture.clone(), largest_shift: f64::from(largest_shift), total, scores }
     }
 
     /// Bounds of the errors of a total and of each sample; see the top of the file.
     fn tolerances(&self) -> (f64, Array1<f64>) {
-        let m = self.parameters.shift.iter().fold(1.0, |max: f32, m| max.max(m.abs()));
-        let unit = 2.0 * (self.d as f64 + 4.0).sqrt() * 2f64.powi(-24) * f64::from(m);
-        let sample = self.samples.mapv(|v| unit * v.abs().max(1.0));
-        (sample.sum() / (self.n as f64).sqrt() + sample.iter().copied().fold(0.0, f64::max), sample)
+        let (n, d) = (self.samples.n_samples(), self.samples.n_features());
+        let unit = 2.0 * (d as f64 + 4.0).sqrt() * 2f64.powi(-24) * self.largest_shift;
+        let sample = self.scores.mapv(|v| unit * v.abs().max(1.0));
+        let total = sample.sum() / (n as f64).sqrt() + sample.iter().copied().fold(0.0, f64::max);
+        // With weights, as if all samples had the largest one.
+        let largest = self.samples.weights().map_or(1.0, |weights| weights.iter().copied().fold(0.0, f64::max));
+        (total * largest, sample)
     }
 
-    fn check(&self, total: f64, what: &str) {
+    fn check_total(&self, total: f64, what: &str) {
         let (bound, error) = (self.tolerances().0, (total - self.total).abs());
-        let (n, d, k) = (self.n, self.d, self.k);
+        let (n, d, k) = (self.samples.n_samples(), self.samples.n_features(), self.mixture.n_components());
         assert!(
             error <= bound,
-            "{what} N={n} D={d} K={k}: {total} for {}, {error:e} apart, {bound:e} allowed",
+            "{what} {} N={n} D={d} K={k}: {total} for {}, {error:e} apart, {bound:e} allowed",
+            self.mixture.covariance_type(),
             self.total
         );
     }
+
+    /// The total by a kernel, twice.
+    fn total(&self, kernel: &str) {
+        let mut evaluator = float32(&self.samples, kernel);
+        let total = evaluator.log_likelihood(&self.mixture).unwrap();
+        used(&evaluator, kernel);
+        self.check_total(total, kernel);
+        let again = evaluator.log_likelihood(&self.mixture).unwrap();
+        assert_eq!(total.to_bits(), again.to_bits(), "{kernel}: the same bits every time");
+    }
+
+    /// The total and the scores by a kernel.
+    fn total_and_scores(&self, kernel: &str) {
+        self.total(kernel);
+        let mut evaluator = float32(&self.samples, kernel);
+        let scores = evaluator.score_samples(&self.mixture).unwrap();
+        used(&evaluator, kernel);
+        for (i, (&got, bound)) in scores.iter().zip(self.tolerances().1).enumerate() {
+            let error = (got - self.scores[i]).abs();
+            let (n, d, k) = (self.samples.n_samples(), self.samples.n_features(), self.mixture.n_components());
+            assert!(error <= bound, "{kernel} N={n} D={d} K={k} sample {i}: {got} for {}, {error:e}", self.scores[i]);
+        }
+    }
+}
+
+/// Fails unless the latest evaluation was by this kernel.
+fn used(evaluator: &dyn Evaluator, kernel: &str) {
+    let latest = evaluator.describe().kernel;
+    let family = |variant: &str| variant.split([':', '/']).next().unwrap().to_string();
+    assert_eq!(family(&latest), family(kernel), "{latest} in the place of {kernel}");
 }
 
 /// A mixture of each covariance type, from random data.

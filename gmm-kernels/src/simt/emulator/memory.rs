@@ -25,6 +25,7 @@ struct Array {
 /// not places of one allocation or of the stack.
 #[derive(Clone, Default)]
 pub struct Memory<'a> {
+    /// By their starts.
     arrays: Vec<Array>,
     borrowed: PhantomData<&'a mut ()>,
 }
@@ -35,28 +36,38 @@ impl<'a> Memory<'a> {
         Self::default()
     }
 
+    /// Allocations (start, bytes) that launches may read and write. A launch that uses one after it
+    /// was freed is undefined behaviour.
+    pub fn of_allocations(allocations: impl IntoIterator<Item = (usize, usize)>) -> Self {
+        let mut memory = Self::new();
+        allocations.into_iter().for_each(|(start, bytes)| memory.add("an allocation", start, bytes, true));
+        memory
+    }
+
     /// Lets launches read an array. `name` is for the error.
     pub fn read<T>(&mut self, name: &'static str, array: &'a [T]) -> *const T {
-        self.add(name, array.as_ptr(), size_of_val(array), false);
+        self.add(name, array.as_ptr().expose_provenance(), size_of_val(array), false);
         array.as_ptr()
     }
 
     /// Lets launches read and write an array. `name` is for the error.
     pub fn write<T>(&mut self, name: &'static str, array: &'a mut [T]) -> *mut T {
         let p = array.as_mut_ptr();
-        self.add(name, p, size_of_val(array), true);
+        self.add(name, p.expose_provenance(), size_of_val(array), true);
         p
     }
 
-    fn add<T>(&mut self, name: &'static str, p: *const T, bytes: usize, writable: bool) {
-        self.arrays.push(Array { name, start: p.expose_provenance(), bytes, writable });
+    fn add(&mut self, name: &'static str, start: usize, bytes: usize, writable: bool) {
+        let place = self.arrays.partition_point(|a| a.start < start);
+        self.arrays.insert(place, Array { name, start, bytes, writable });
     }
 
     /// Fails unless the bytes belong to one array, which permits the access.
     pub(super) fn check(&self, address: usize, bytes: usize, align: usize, access: Access) {
         let inside = |a: &&Array| a.start <= address && address + bytes <= a.start + a.bytes;
         let verb = if access == Access::Read { "reads" } else { "writes" };
-        match self.arrays.iter().find(inside) {
+        let before = self.arrays.partition_point(|a| a.start <= address);
+        match self.arrays[..before].iter().rev().find(inside) {
             Some(array) => {
                 assert!(
                     array.writable || access == Access::Read,
@@ -71,7 +82,7 @@ impl<'a> Memory<'a> {
                     array.name
                 );
             }
-            None => match self.arrays.iter().filter(|a| a.start <= address).max_by_key(|a| a.start) {
+            None => match self.arrays[..before].last() {
                 Some(Array { name, start, bytes: length, .. }) => panic!(
                     "it {verb} {bytes} bytes that belong to no array of the launch: {} bytes behind the start of `{name}`, \
                      which has {length}",

@@ -1,240 +1,101 @@
-//! `density`, `posterior` and `accumulate`, launched one after the other over parts of the samples,
-//! as the backend does.
-use super::{FAR, Memory, PADDING, flat, launch, of_each_type};
-use crate::backends::cuda::device::layout;
-use crate::backends::cuda::device::samples::Element;
-use crate::backends::cuda::general::layout::{GeneralLayout, means};
-use crate::backends::cuda::missing::add_offsets;
+//! The general kernels in both types, and the E-step of float64.
+use super::{FAR, flat, of_each_type, random_mixture};
+use crate::backends::cuda::float32::Float32;
+use crate::backends::cuda::float64::Float64;
+use crate::backends::cuda::options::CudaOptions;
 use crate::backends::cuda::source::Source;
-use crate::backends::device_parameters::{Deviations, DeviceParameters};
-use crate::data::frame::Frame;
-use crate::{Evaluator, Mixture, ReferenceEvaluator, Samples, Statistics};
-use cust::memory::bytemuck::{self, Pod};
-use gmm_kernels::general::accumulate::{self, AccumulateArgs};
-use gmm_kernels::general::density::{self, DensityArgs};
-use gmm_kernels::general::posterior::{self, PosteriorArgs};
-use gmm_kernels::patterns::ParametersOfQuads;
-use gmm_kernels::reduce::FINISH_SHARED_BYTES;
+use crate::backends::device_parameters::Deviations;
+use crate::{Covariances, Evaluator, Mixture, Precision, ReferenceEvaluator, Samples};
 use ndarray::{Array1, Array2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
-use std::f64::consts::LN_2;
 
-/// `density` for diagonals, for triangles, and for diagonals where values are missing.
-type Densities<T> = [unsafe fn(DensityArgs<T>); 3];
-
-/// The kernels of an element type: diagonal, full, and diagonal for samples with missing values.
-pub(super) trait Kernels: Element + Pod {
-    const DENSITY: Densities<Self>;
-    const POSTERIOR: unsafe fn(PosteriorArgs<Self>);
-    const ACCUMULATE: [unsafe fn(AccumulateArgs<Self>); 3];
-    /// `DENSITY` around means; none of float32.
-    const AROUND_MEANS: Option<Densities<Self>>;
+/// The engine of an element type, by the general kernels where the type has others for all that is
+/// tested here.
+trait Engine {
     /// Error of an exponent, relative to its size; of a sum of responsibilities; of a mean and of a
     /// scatter.
     const UNIT: f64;
     const SUMS: f64;
+    const PRECISION: Precision;
+    fn round(v: f64) -> f64;
+    fn engine<'a>(samples: &Samples<'a>, deviations: Deviations) -> Box<dyn Evaluator + 'a>;
 }
-impl Kernels for f32 {
-    const DENSITY: Densities<f32> =
-        [density::density_diag_f32, density::density_full_f32, density::density_observed_f32];
-    const POSTERIOR: unsafe fn(PosteriorArgs<f32>) = posterior::posterior_f32;
-    const ACCUMULATE: [unsafe fn(AccumulateArgs<f32>); 3] =
-        [accumulate::accumulate_diag_f32, accumulate::accumulate_full_f32, accumulate::accumulate_observed_f32];
-    const AROUND_MEANS: Option<Densities<f32>> = None;
+
+impl Engine for f32 {
     /// Some thirty roundings of 2⁻²⁴.
     const UNIT: f64 = 2e-6;
     /// Exponents of some hundreds, whose error is the relative error of a responsibility.
     const SUMS: f64 = 2e-4;
+    const PRECISION: Precision = Precision::Float32;
+    fn round(v: f64) -> f64 {
+        f64::from(v as f32)
+    }
+    fn engine<'a>(samples: &Samples<'a>, _: Deviations) -> Box<dyn Evaluator + 'a> {
+        let options = CudaOptions::default().with_kernel(Some("general".into()));
+        Box::new(Float32::new(Source::Host(samples.clone(), 0), &options).unwrap())
+    }
 }
-impl Kernels for f64 {
-    const DENSITY: Densities<f64> =
-        [density::density_diag_f64, density::density_full_f64, density::density_observed_f64];
-    const POSTERIOR: unsafe fn(PosteriorArgs<f64>) = posterior::posterior_f64;
-    const ACCUMULATE: [unsafe fn(AccumulateArgs<f64>); 3] =
-        [accumulate::accumulate_diag_f64, accumulate::accumulate_full_f64, accumulate::accumulate_observed_f64];
-    const AROUND_MEANS: Option<Densities<f64>> = Some([
-        density::density_diag_around_means_f64,
-        density::density_full_around_means_f64,
-        density::density_observed_around_means_f64,
-    ]);
+
+impl Engine for f64 {
     const UNIT: f64 = 1e-14;
     const SUMS: f64 = 1e-11;
-}
-
-/// All results of a pass over the samples.
-#[derive(Debug, PartialEq)]
-struct Pass {
-    log_likelihood: f64,
-    scores: Vec<f64>,
-    labels: Vec<u32>,
-    statistics: Statistics,
-}
-
-/// Runs the three kernels over the samples in parts of `part` samples.
-fn pass<T: Kernels>(
-    x: &Array2<f64>,
-    weights: Option<&Array1<f64>>,
-    mixture: &Mixture,
-    part: usize,
-    deviations: Deviations,
-) -> Pass {
-    let ((n, d), k) = (x.dim(), mixture.n_components());
-    let mut samples = Samples::with_missing(x.view()).unwrap();
-    if let Some(weights) = weights {
-        samples = samples.with_weights(weights.view()).unwrap();
+    const PRECISION: Precision = Precision::Float64;
+    fn round(v: f64) -> f64 {
+        v
     }
-    let gaps = samples.missing().is_some();
-    let scale = 4.0;
-    let (frame, densities) = match deviations {
-        Deviations::AroundMeans => (Frame::identity(d), T::AROUND_MEANS.unwrap()),
-        Deviations::InFrame if gaps => (Frame::of_observed(x.view()), T::DENSITY),
-        Deviations::InFrame => (Frame::of(x.view()), T::DENSITY),
-    };
-    let (stride, width) = (layout::stride(n), d + usize::from(weights.is_some()));
-    let aligned = |len: usize| vec![u128::MAX; (len * size_of::<T>()).div_ceil(16)];
-    let mut data = aligned(width * stride);
-    let columns: &mut [T] = &mut bytemuck::cast_slice_mut(&mut data)[..width * stride];
-    layout::columns(&samples, &frame, scale, columns);
-    columns.chunks_exact_mut(stride).for_each(|column| column[n..].fill(T::from_f64(PADDING.into())));
-    let device_parameters = match gaps {
-        false => DeviceParameters::<T>::with_matrices(mixture, &frame, deviations).unwrap(),
-        true => DeviceParameters::<T>::with_gaps(mixture, &frame, deviations)
-            .unwrap()
-            .with_mean_offset(&samples.observed_weights(), samples.total_weight()),
-    };
-    let layout = GeneralLayout::new(&device_parameters);
-    let centres = means(mixture, &device_parameters, &frame);
-    let mut parameters = aligned(layout.len);
-    layout.write(&device_parameters, &centres, &mut bytemuck::cast_slice_mut(&mut parameters)[..layout.len]);
-
-    let q_stride = part.next_multiple_of(512);
-    let mut q = aligned(k * q_stride);
-    let (mut scores, mut labels) = (vec![f64::NAN; n], vec![u32::MAX; n]);
-    let (posterior_blocks, slices) = (2, 2);
-    let values = accumulate::values(k, d, layout.full);
-    let (mut totals, mut partials) = (vec![f64::NAN; posterior_blocks as usize], vec![f64::NAN; values * slices]);
-    for first in (0..n).step_by(part) {
-        let mut memory = Memory::new();
-        let x = memory.read("x", &*columns).wrapping_add(first);
-        let parameters = memory.read("parameters", &bytemuck::cast_slice::<_, T>(&parameters)[..layout.len]);
-        let q = memory.write("q", &mut bytemuck::cast_slice_mut::<_, T>(&mut q)[..k * q_stride]);
-        let (stride, q_stride, n) = (stride as u64, q_stride as u64, part.min(n - first) as u32);
-        let (k, d) = (k as u32, d as u32);
-        let at = |offset: usize| parameters.wrapping_add(offset);
-        let add = u32::from(first > 0);
-        let density = DensityArgs {
-            x,
-            stride,
-            n,
-            k,
-            d,
-            matrices: at(0),
-            matrix_stride: layout.matrix_stride as u64,
-            shifts: at(layout.shifts),
-            seeds: at(layout.seeds),
-            of_quads: ParametersOfQuads::ONE,
-            q,
-            q_stride,
-        };
-        let posterior = PosteriorArgs {
-            q,
-            stride: q_stride,
-            n,
-            k,
-            weights: at(layout.weights),
-            of_quads: ParametersOfQuads::ONE,
-            sample_weights: weights.map_or(std::ptr::null(), |_| x.wrapping_add(d as usize * stride as usize)),
-            responsibilities: 1,
-            add,
-            scores: memory.write("scores", &mut scores[first..first + n as usize]),
-            labels: memory.write("labels", &mut labels[first..first + n as usize]),
-            partials: memory.write("totals", &mut totals),
-        };
-        let accumulate = AccumulateArgs {
-            x,
-            stride,
-            n,
-            k,
-            d,
-            slices: slices as u32,
-            slice: (n as usize).div_ceil(slices).next_multiple_of(32) as u32,
-            table: std::ptr::null(),
-            first: 0,
-            add,
-            r: q,
-            r_stride: q_stride,
-            centres: at(layout.centres),
-            partials: memory.write("partials", &mut partials),
-            partials_stride: slices as u64,
-        };
-        let kernel = if gaps { 2 } else { usize::from(layout.full) };
-        // SAFETY: the arguments of these kernels, with the arrays of `memory`.
-        unsafe {
-            launch((3, 1), 64, 0, &memory, densities[kernel], density);
-            launch((posterior_blocks, 1), 64, FINISH_SHARED_BYTES, &memory, T::POSTERIOR, posterior);
-            launch((2, 1), 32, 0, &memory, T::ACCUMULATE[kernel], accumulate);
-        }
-    }
-    let sums: Vec<f64> = partials.chunks_exact(slices).map(|slices| slices.iter().sum()).collect();
-    let factor = if weights.is_some() { scale } else { 1.0 };
-    let log2 = totals.iter().sum::<f64>() * factor + samples.total_weight() * device_parameters.offset;
-    let mut sums = layout.centred_sums(&sums, factor, mixture, &centres, &frame);
-    (sums.weight, sums.log_likelihood) = (samples.total_weight(), LN_2 * log2);
-    let scores = scores.iter().map(|score| LN_2 * (score + device_parameters.offset)).collect();
-    let source = Source::Host(samples, 0);
-    Pass {
-        log_likelihood: LN_2 * log2,
-        scores: add_offsets(&source, device_parameters.gaps.as_ref(), scores).to_vec(),
-        labels,
-        statistics: Statistics::from_centred_sums(sums).unwrap(),
+    fn engine<'a>(samples: &Samples<'a>, deviations: Deviations) -> Box<dyn Evaluator + 'a> {
+        let options = CudaOptions::default();
+        Box::new(Float64::new(Source::Host(samples.clone(), 0), deviations, &options).unwrap())
     }
 }
 
-fn check<T: Kernels>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mixture, part: usize) {
-    check_of::<T>(x, weights, mixture, part, Deviations::InFrame);
-    if T::AROUND_MEANS.is_some() {
-        check_of::<T>(x, weights, mixture, part, Deviations::AroundMeans);
+fn samples<'a>(x: &'a Array2<f64>, weights: Option<&'a Array1<f64>>) -> Samples<'a> {
+    let samples = Samples::with_missing(x.view()).unwrap();
+    weights.into_iter().fold(samples, |samples, weights| samples.with_weights(weights.view()).unwrap())
+}
+
+fn check<T: Engine>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mixture) {
+    check_of::<T>(x, weights, mixture, Deviations::InFrame);
+    if T::PRECISION == Precision::Float64 {
+        check_of::<T>(x, weights, mixture, Deviations::AroundMeans);
     }
 }
 
-fn check_of<T: Kernels>(
-    x: &Array2<f64>,
-    weights: Option<&Array1<f64>>,
-    mixture: &Mixture,
-    part: usize,
-    deviations: Deviations,
-) {
+fn check_of<T: Engine>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mixture, deviations: Deviations) {
     let ((n, d), k) = (x.dim(), mixture.n_components());
     // Rounded to the element type, so that the reference and the kernels start from the same
     // numbers.
-    let x = &x.mapv(|v| T::from_f64(v).into());
-    let what = format!("{} {deviations:?} {} N={n} D={d} K={k} part={part}", T::NAME, mixture.covariance_type());
-    let got = pass::<T>(x, weights, mixture, part, deviations);
-    if n < 200 {
-        assert_eq!(got, pass::<T>(x, weights, mixture, part, deviations), "{what}: the same bits every time");
-    }
-    let samples = Samples::with_missing(x.view()).unwrap();
-    let samples = weights.iter().fold(samples, |samples, w| samples.with_weights(w.view()).unwrap());
-    let mut reference = ReferenceEvaluator::new(samples);
+    let x = &x.mapv(T::round);
+    let what = format!("{:?} {deviations:?} {} N={n} D={d} K={k}", T::PRECISION, mixture.covariance_type());
+    let samples = samples(x, weights);
+    let mut engine = T::engine(&samples, deviations);
+    let mut reference = ReferenceEvaluator::new(samples.clone());
     let near = |got: f64, truth: f64, bound: f64, name: &str| {
         assert!((got - truth).abs() <= bound, "{what}: {name} {got} for {truth} (bound {bound:e})");
     };
     let scores = reference.score_samples(mixture).unwrap();
     let mut sum = 0.0;
-    for (i, (got, truth)) in got.scores.iter().zip(&scores).enumerate() {
+    for (i, (got, truth)) in engine.score_samples(mixture).unwrap().iter().zip(&scores).enumerate() {
         let bound = T::UNIT * (truth.abs() + d as f64);
         near(*got, *truth, bound, &format!("score {i}"));
         sum += bound * weights.map_or(1.0, |w| w[i]);
     }
-    near(got.log_likelihood, reference.log_likelihood(mixture).unwrap(), sum, "log-likelihood");
+    let total = engine.log_likelihood(mixture).unwrap();
+    near(total, reference.log_likelihood(mixture).unwrap(), sum, "log-likelihood");
     // Rounding may decide between components that are equally probable: one sample in a thousand.
     let labels = reference.predict(mixture).unwrap();
-    let same = got.labels.iter().zip(&labels).filter(|(a, b)| **a as usize == **b).count();
+    let same = engine.predict(mixture).unwrap().iter().zip(&labels).filter(|(a, b)| a == b).count();
     assert!(same * 1000 >= n * 999, "{what}: {same} labels of {n} agree");
+    let got = engine.statistics(mixture).unwrap();
+    if n < 200 {
+        assert_eq!(total.to_bits(), engine.log_likelihood(mixture).unwrap().to_bits(), "{what}");
+        assert_eq!(got, engine.statistics(mixture).unwrap(), "{what}: the same bits every time");
+    }
     let truth = reference.statistics(mixture).unwrap();
-    let (got, weight) = (got.statistics, truth.weight());
+    let weight = truth.weight();
+    near(got.log_likelihood(), truth.log_likelihood(), sum, "log-likelihood of the E-step");
     for (c, count) in truth.counts().iter().enumerate() {
         near(got.counts()[c], *count, T::SUMS * weight, &format!("count {c}"));
         if *count > 0.01 {
@@ -244,16 +105,15 @@ fn check_of<T: Kernels>(
         }
     }
     for (a, b) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
-        near(a, b, T::SUMS * FAR * FAR * d as f64 + T::SUMS * 4.0 * weight * d as f64, "accumulate");
+        near(a, b, T::SUMS * FAR * FAR * d as f64 + T::SUMS * 4.0 * weight * d as f64, "scatter");
     }
 }
 
 #[test]
 fn every_type_and_size() {
-    for (i, (n, d, k, part)) in
-        [(1, 1, 1, 512), (130, 2, 3, 512), (1100, 7, 2, 512), (700, 8, 5, 1024), (200, 17, 2, 512)]
-            .into_iter()
-            .enumerate()
+    // N, D, K; the last ones are those that the fused kernels of float64 do not take.
+    for (i, (n, d, k)) in
+        [(1, 1, 1), (130, 2, 3), (1100, 7, 2), (700, 8, 5), (200, 17, 2), (150, 3, 33)].into_iter().enumerate()
     {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
         let mut x = Array2::from_shape_simple_fn((n, d), || 3.0 + rng.sample::<f64, _>(StandardNormal));
@@ -262,8 +122,8 @@ fn every_type_and_size() {
         for mixture in of_each_type(&mut rng, k, d) {
             // One with weights, one without.
             let weights = [None, Some(&weights)];
-            check::<f32>(&x, weights[i % 2], &mixture, part);
-            check::<f64>(&x, weights[(i + 1) % 2], &mixture, part);
+            check::<f32>(&x, weights[i % 2], &mixture);
+            check::<f64>(&x, weights[(i + 1) % 2], &mixture);
         }
     }
 }
@@ -271,16 +131,11 @@ fn every_type_and_size() {
 /// Missing values, more and more of them, with one row and one column of which nothing is observed.
 #[test]
 fn every_share_of_missing_values() {
-    for (i, (n, d, k, part, share)) in [
-        (1, 1, 1, 512, 0.3),
-        (1, 3, 2, 512, 0.5),
-        (1100, 7, 2, 512, 0.05),
-        (700, 8, 5, 1024, 0.3),
-        (130, 2, 3, 512, 0.6),
-        (300, 17, 1, 512, 0.3),
-    ]
-    .into_iter()
-    .enumerate()
+    // N, D, K, share
+    for (i, (n, d, k, share)) in
+        [(1, 1, 1, 0.3), (1, 3, 2, 0.5), (1100, 7, 2, 0.05), (700, 8, 5, 0.3), (130, 2, 3, 0.6), (300, 17, 1, 0.3)]
+            .into_iter()
+            .enumerate()
     {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
         let mut x = Array2::from_shape_simple_fn((n, d), || 1e3 + rng.sample::<f64, _>(StandardNormal));
@@ -297,13 +152,10 @@ fn every_share_of_missing_values() {
             let moved = mixture.means().mapv(|mean| mean + 1e3);
             let mixture = Mixture::new(mixture.weights().to_owned(), moved, mixture.covariances().clone()).unwrap();
             let weights = [None, Some(&weights)];
-            check::<f32>(&x, weights[i % 2], &mixture, part);
-            check::<f64>(&x, weights[(i + 1) % 2], &mixture, part);
-            assert_eq!(
-                pass::<f64>(&x, None, &mixture, part, Deviations::InFrame).scores[n / 2],
-                0.0,
-                "nothing observed says nothing"
-            );
+            check::<f32>(&x, weights[i % 2], &mixture);
+            check::<f64>(&x, weights[(i + 1) % 2], &mixture);
+            let scores = f64::engine(&samples(&x, None), Deviations::InFrame).score_samples(&mixture).unwrap();
+            assert_eq!(scores[n / 2], 0.0, "nothing observed says nothing");
         }
     }
 }
@@ -322,16 +174,18 @@ fn dead_components_and_far_samples() {
         means.row_mut(3).fill(1e6);
         let mixture = Mixture::new(weights, means, mixture.covariances().clone()).unwrap();
         let truth = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap()).score_samples(&mixture).unwrap();
-        for (got, tolerance) in [
-            (pass::<f32>(&x, None, &mixture, 512, Deviations::InFrame), 1e-5),
-            (pass::<f64>(&x, None, &mixture, 512, Deviations::InFrame), 1e-13),
-            (pass::<f64>(&x, None, &mixture, 512, Deviations::AroundMeans), 1e-13),
+        let samples = samples(&x, None);
+        for (mut engine, tolerance) in [
+            (f32::engine(&samples, Deviations::InFrame), 1e-5),
+            (f64::engine(&samples, Deviations::InFrame), 1e-13),
+            (f64::engine(&samples, Deviations::AroundMeans), 1e-13),
         ] {
-            for (a, b) in got.scores.iter().zip(&truth) {
+            for (a, b) in engine.score_samples(&mixture).unwrap().iter().zip(&truth) {
                 assert!((a - b).abs() <= tolerance * (b.abs() + 3.0), "{a} for {b}");
             }
-            assert!(got.labels.iter().all(|label| [1, 2].contains(label)));
-            let counts = got.statistics.counts();
+            assert!(engine.predict(&mixture).unwrap().iter().all(|label| [1, 2].contains(label)));
+            let statistics = engine.statistics(&mixture).unwrap();
+            let counts = statistics.counts();
             assert_eq!([counts[0], counts[3], counts[4]], [0.0; 3]);
             assert!((counts.sum() - 200.0).abs() < 1e-4);
         }
@@ -357,7 +211,7 @@ fn groups_that_lie_far_apart() {
             if missing {
                 x.indexed_iter_mut().for_each(|((i, j), v)| *v = if (i + j) % 3 == 0 { f64::NAN } else { *v });
             }
-            check_of::<f64>(&x, None, &mixture, 512, Deviations::AroundMeans);
+            check_of::<f64>(&x, None, &mixture, Deviations::AroundMeans);
         }
     }
 }
@@ -371,13 +225,62 @@ fn a_sample_that_no_component_reaches() {
     x.row_mut(7).fill(1e200);
     let weights = Array1::from_shape_fn(40, |i| if i == 7 { 0.0 } else { 1.0 });
     for mixture in of_each_type(&mut rng, 2, 3) {
-        let got = pass::<f64>(&x, Some(&weights), &mixture, 512, Deviations::AroundMeans);
-        assert_eq!((got.scores[7], got.labels[7]), (f64::NEG_INFINITY, 0));
         let samples = Samples::from_f64(x.view()).unwrap().with_weights(weights.view()).unwrap();
+        let mut engine = f64::engine(&samples, Deviations::AroundMeans);
+        assert_eq!(engine.score_samples(&mixture).unwrap()[7], f64::NEG_INFINITY);
+        assert_eq!(engine.predict(&mixture).unwrap()[7], 0);
+        let got = engine.statistics(&mixture).unwrap();
         let truth = ReferenceEvaluator::new(samples).statistics(&mixture).unwrap();
-        assert!((got.log_likelihood - truth.log_likelihood()).abs() <= 1e-11 * truth.log_likelihood().abs());
-        for (got, truth) in got.statistics.counts().iter().zip(truth.counts()) {
+        assert!((got.log_likelihood() - truth.log_likelihood()).abs() <= 1e-11 * truth.log_likelihood().abs());
+        for (got, truth) in got.counts().iter().zip(truth.counts()) {
             assert!((got - truth).abs() <= 1e-10, "{got} for {truth}");
         }
     }
+}
+
+#[test]
+fn fused64_gives_the_statistics() {
+    let cases = [
+        // N, K, D
+        (1, 1, 1),
+        (63, 3, 4),
+        (300, 8, 13),
+        (130, 8, 8),
+        (257, 5, 10),
+        (65, 9, 3),
+        (200, 20, 6),
+        (129, 32, 12),
+        (200, 32, 16),
+    ];
+    for (n, k, d) in cases {
+        let mut rng = ChaCha8Rng::seed_from_u64((100 * n + 10 * k + d) as u64);
+        let mut x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f64, _>(StandardNormal));
+        x.row_mut(n / 2).fill(FAR);
+        let mixture = random_mixture(&mut rng, k, d);
+        check_of::<f64>(&x, None, &mixture, Deviations::InFrame);
+        let weights = Array1::from_shape_simple_fn(n, || rng.random_range(0.0..4.0));
+        check_of::<f64>(&x, Some(&weights), &mixture, Deviations::InFrame);
+        let spherical = Covariances::Spherical(Array1::from_elem(k, 0.7));
+        let spherical = Mixture::new(mixture.weights().to_owned(), mixture.means().to_owned(), spherical).unwrap();
+        check_of::<f64>(&x, None, &spherical, Deviations::InFrame);
+    }
+}
+
+/// Samples 100 deviations away, where every 2^q is zero in float64; a component of weight zero
+/// right on them; a component whose moments would cancel if they were taken around the data's
+/// centre.
+#[test]
+fn fused64_at_extremes() {
+    let mut rng = ChaCha8Rng::seed_from_u64(64);
+    let mut x = Array2::from_shape_simple_fn((200, 5), || rng.sample::<f64, _>(StandardNormal));
+    for i in [0, 7, 8, 9, 199] {
+        x.row_mut(i).fill(if i % 2 == 0 { 100.0 } else { -100.0 });
+    }
+    let near = random_mixture(&mut rng, 6, 5);
+    let mut means = near.means().to_owned();
+    means.row_mut(1).fill(100.0);
+    means.row_mut(2).fill(-60.0);
+    let weights = ndarray::arr1(&[0.3, 0.0, 0.2, 0.1, 0.3, 0.1]);
+    let mixture = Mixture::new(weights, means, near.covariances().clone()).unwrap();
+    check_of::<f64>(&x, None, &mixture, Deviations::InFrame);
 }

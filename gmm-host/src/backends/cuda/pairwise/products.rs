@@ -80,11 +80,22 @@ impl Products {
 
     /// The products of `vectors` (N, D) with the matrix's rows, (N, M).
     pub fn products(&mut self, vectors: ArrayView2<'_, f32>, out: &mut [f32]) -> Result<()> {
+        self.products_by(vectors, out, Self::way)
+    }
+
+    /// As [`products`](Self::products), in the way that `way` gives for a number of vectors.
+    pub fn products_by(
+        &mut self,
+        vectors: ArrayView2<'_, f32>,
+        out: &mut [f32],
+        way: impl Fn(&Self, usize) -> Result<Way>,
+    ) -> Result<()> {
         self.gpu.enter()?;
         let m = self.matrix.rows;
         let rows = rows_at_once(self.matrix.d, m);
         for (vectors, out) in vectors.axis_chunks_iter(Axis(0), rows).zip(out.chunks_mut(rows * m)) {
-            let way = self.prepare(vectors.nrows())?;
+            let way = way(self, vectors.nrows())?;
+            self.prepare(vectors.nrows(), way)?;
             let vectors = vectors.as_standard_layout();
             let copy = self.staging.upload(&self.stream, &self.plain, vectors.as_slice().unwrap_or_default())?;
             let work = copy.followed_by(self.start(vectors.nrows(), way)?);
@@ -98,7 +109,8 @@ impl Products {
     pub fn seconds(&mut self, vectors: ArrayView2<'_, f32>, repeats: u32) -> Result<f64> {
         self.gpu.enter()?;
         let n = vectors.nrows();
-        let way = self.prepare(n)?;
+        let way = self.way(n)?;
+        self.prepare(n, way)?;
         self.upload(vectors)?;
         self.start(n, way)?.wait()?;
         let seconds = self.stream.seconds(|| {
@@ -111,10 +123,9 @@ impl Products {
         Ok(seconds / f64::from(repeats.max(1)))
     }
 
-    /// Makes room for vectors and their products, and gives the way to compute these.
-    fn prepare(&mut self, vectors: usize) -> Result<Way> {
+    /// Makes room for vectors and their products.
+    fn prepare(&mut self, vectors: usize, way: Way) -> Result<()> {
         enlarge(&mut self.plain, vectors * self.matrix.d)?;
-        let way = self.way(vectors)?;
         if let Kernels::Split(_, tiling) = way.kernels {
             self.vectors.reserve(vectors)?;
             if way.parts > 1 {
@@ -125,8 +136,7 @@ impl Products {
                 }
             }
         }
-        enlarge(&mut self.products, vectors * self.matrix.rows)?;
-        Ok(way)
+        enlarge(&mut self.products, vectors * self.matrix.rows)
     }
 
     /// Takes rows to the device.
@@ -145,11 +155,15 @@ impl Products {
 
     /// How to multiply n vectors in the least time.
     fn way(&self, n: usize) -> Result<Way> {
+        let fastest = self.ways(n).min_by(|(_, a), (_, b)| a.total_cmp(b));
+        fastest.map(|(way, _)| way).ok_or_else(too_little_shared)
+    }
+
+    /// All ways to multiply n vectors, with the time that each is expected to take.
+    pub fn ways(&self, n: usize) -> impl Iterator<Item = (Way, f64)> {
         let multiprocessors = self.gpu.limits.multiprocessors as usize;
         let task = Task { n, m: self.matrix.rows, chunks: self.matrix.d.div_ceil(CHUNK), multiprocessors };
-        let ways = self.multiply.iter().flat_map(|multiply| multiply.ways(task));
-        let (way, _) = ways.min_by(|(_, a), (_, b)| a.total_cmp(b)).ok_or_else(too_little_shared)?;
-        Ok(way)
+        self.multiply.iter().flat_map(move |multiply| multiply.ways(task))
     }
 
     /// Starts to multiply the first `n` vectors that were uploaded.
@@ -178,7 +192,7 @@ impl Products {
 }
 
 /// The kernels that multiply.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 enum Kernels {
     /// Vectors as they are.
     Few(Kernel<ProductsFewArgs>),
@@ -209,8 +223,8 @@ struct Task {
 }
 
 /// A way to compute products.
-#[derive(Clone, Copy)]
-struct Way {
+#[derive(Debug, Clone, Copy)]
+pub struct Way {
     kernels: Kernels,
     /// Blocks among which the chunks of a tile are divided.
     parts: usize,

@@ -153,7 +153,7 @@ fn copied<T: DeviceCopy>(numbers: &[T]) -> Result<DeviceBuffer<T>> {
 
 /// Evaluates mixtures with matrices over samples with missing values, in one precision.
 #[derive(Debug)]
-struct ByPattern<'a, T: Element> {
+pub(in crate::backends::cuda) struct ByPattern<'a, T: Element> {
     store: Arc<Store<T>>,
     samples: Samples<'a>,
     stream: Stream,
@@ -211,7 +211,7 @@ enum Goal<'g> {
 }
 
 impl<'a, T: Element> ByPattern<'a, T> {
-    fn new(samples: Samples<'a>, ordinal: usize, memory_limit: Option<usize>) -> Result<Self> {
+    pub fn new(samples: Samples<'a>, ordinal: usize, memory_limit: Option<usize>) -> Result<Self> {
         let store = Store::new(&samples, ordinal, memory_limit)?;
         Self::over(Arc::new(store), samples)
     }

@@ -1,0 +1,75 @@
+//! The kernels of this crate by name, as a module of PTX has them: what a launch by name needs.
+use super::{BACKWARDS, Memory, launch, launch_together};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// The shape of a launch.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Blocks along x and y.
+    pub grid: (u32, u32),
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of dynamic shared memory of a block.
+    pub shared_bytes: usize,
+    /// Whether all blocks run at the same time: a cooperative launch, along x.
+    pub together: bool,
+}
+
+/// A kernel, whose one argument is behind a pointer.
+pub struct Registered {
+    /// The name of its entry.
+    pub name: &'static str,
+    run: unsafe fn(Shape, &Memory<'_>, *const u8),
+}
+
+/// All kernels; `kernel!` adds each.
+#[linkme::distributed_slice]
+pub static KERNELS: [Registered];
+
+impl Registered {
+    /// A kernel and how it is launched: by a function that calls [`run`].
+    pub const fn new(name: &'static str, run: unsafe fn(Shape, &Memory<'_>, *const u8)) -> Self {
+        Self { name, run }
+    }
+
+    /// Launches the kernel, backwards every other time that this thread of the host does.
+    ///
+    /// # Panics
+    /// As [`launch`](super::launch()).
+    ///
+    /// # Safety
+    /// As [`launch`](super::launch()); `argument` points to the kernel's argument.
+    pub unsafe fn launch(&self, shape: Shape, memory: &Memory<'_>, argument: *const u8) {
+        std::thread_local! {
+            static NEXT: RefCell<BTreeMap<&'static str, bool>> = const { RefCell::new(BTreeMap::new()) };
+        }
+        NEXT.with_borrow_mut(|next| {
+            let backwards = next.entry(self.name).or_default();
+            BACKWARDS.set(*backwards);
+            *backwards = !*backwards;
+        });
+        // SAFETY: the caller guarantees it.
+        unsafe { (self.run)(shape, memory, argument) }
+    }
+}
+
+/// Launches a kernel with the argument that `argument` points to.
+///
+/// # Panics
+/// As [`launch`](super::launch()).
+///
+/// # Safety
+/// As [`launch`](super::launch()); `argument` points to an `A`.
+pub unsafe fn run<A: Copy>(shape: Shape, memory: &Memory<'_>, argument: *const u8, kernel: unsafe fn(A)) {
+    let Shape { grid, threads, shared_bytes, together } = shape;
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        let argument = argument.cast::<A>().read_unaligned();
+        if together {
+            launch_together(grid.0, threads, shared_bytes, memory, kernel, argument);
+        } else {
+            launch(grid, threads, shared_bytes, memory, kernel, argument);
+        }
+    }
+}

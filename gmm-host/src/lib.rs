@@ -60,7 +60,8 @@ pub use backends::chunked::{ChunkedEvaluator, Load};
 pub use backends::cpu::CpuEvaluator;
 #[cfg(feature = "cuda")]
 pub use backends::cuda::{
-    CudaEvaluator, CudaOptions, DeviceArray, GpuInfo, HostArray, cuda_devices, cuda_kernel_names,
+    CudaEvaluator, CudaKernel, CudaOptions, DeviceArray, GpuInfo, HostArray, cuda_devices, cuda_kernel_names,
+    cuda_kernels,
 };
 pub use backends::reference::ReferenceEvaluator;
 pub use backends::sharded::ShardedEvaluator;

@@ -9,8 +9,14 @@ use serde::Serialize;
 #[command(after_help = "\
 Examples:
   gmm devices
-  gmm devices --json")]
+  gmm devices --json
+  gmm devices --kernels")]
 pub struct Devices {
+    /// List what each kernel of the CUDA backend can do instead (it needs no GPU)
+    #[cfg(feature = "cuda")]
+    #[arg(long)]
+    kernels: bool,
+
     /// Print an array of rows `device, available, description, kernels` as JSON
     #[arg(long)]
     json: bool,
@@ -27,6 +33,10 @@ struct Row {
 
 impl Devices {
     pub fn run(self) -> anyhow::Result<()> {
+        #[cfg(feature = "cuda")]
+        if self.kernels {
+            return self.print_kernels();
+        }
         let rows: Vec<Row> = gaussmix::devices()
             .into_iter()
             .map(|(device, found)| Row {
@@ -44,4 +54,42 @@ impl Devices {
         });
         Ok(text::print(text::table(&["device", "usable", "kernels", "description"], lines, usize::MAX))?)
     }
+
+    #[cfg(feature = "cuda")]
+    fn print_kernels(&self) -> anyhow::Result<()> {
+        let kernels = gaussmix::cuda_kernels().into_iter().map(|kernel| Kernel {
+            name: kernel.name,
+            about: kernel.about,
+            operations: kernel.operations,
+            covariance_types: kernel.covariance_types.iter().map(ToString::to_string).collect(),
+            sizes: kernel.sizes,
+            weights: kernel.weights,
+            missing_values: kernel.missing_values,
+        });
+        if self.json {
+            return text::print_json(&kernels.collect::<Vec<_>>());
+        }
+        let yes = |is: bool| String::from(if is { "yes" } else { "no" });
+        let lines = kernels.map(|kernel| {
+            let types = kernel.covariance_types.join(", ");
+            let operations = kernel.operations.join(", ");
+            let (weights, missing) = (yes(kernel.weights), yes(kernel.missing_values));
+            vec![kernel.name.into(), operations, types, kernel.sizes, weights, missing, kernel.about.into()]
+        });
+        let heads = ["kernel", "operations", "covariances", "K, D", "weights", "missing", "computes"];
+        Ok(text::print(text::table(&heads, lines, usize::MAX))?)
+    }
+}
+
+/// What `--kernels --json` prints for each kernel.
+#[cfg(feature = "cuda")]
+#[derive(Serialize)]
+struct Kernel {
+    name: &'static str,
+    about: &'static str,
+    operations: Vec<String>,
+    covariance_types: Vec<String>,
+    sizes: String,
+    weights: bool,
+    missing_values: bool,
 }

@@ -5,14 +5,17 @@ use super::device::mismatch;
 use super::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
 use super::device::stream::finite;
 use super::estep::EStep;
-use super::general::{self, General};
-use super::likelihood::{LikelihoodTrial, NearSets, Plan, Sets, exp2_bias, layout, seconds};
+use super::estep::warpgroup_whitened::WARPGROUP_WHITENED;
+use super::general::{self, GENERAL, General};
+use super::likelihood::{LikelihoodTrial, NearSets, Plan, Sets, Work, exp2_bias, layout, seconds};
 use super::metropolis::shape::Shape;
 use super::metropolis::{self, Metropolis};
 use super::missing::add_offsets;
 use super::options::{CudaOptions, Requested};
+use super::plan::families::{candidates, families, total_on_matrix_units};
+use super::plan::family::{Family, Variant};
+use super::plan::task::{Operation, Task};
 use super::plan::timing::Chooser;
-use super::plan::{Family, Operation, Task, Variant, candidates, families, total_on_matrix_units};
 use super::source::Source;
 use crate::backends::device_parameters::Deviations;
 use crate::backends::device_parameters::{DeviceParameters, frame_offset};
@@ -65,7 +68,7 @@ pub(super) struct Float32<'a> {
 }
 
 /// How a likelihood is to be evaluated.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Planned {
     By(Plan),
     /// By the general kernels, because the user asks for them, or because no other can.
@@ -135,7 +138,7 @@ impl<'a> Float32<'a> {
     }
 
     /// The operation over mixtures like this one.
-    fn task(&self, operation: Operation, mixture: &Mixture) -> Task {
+    pub fn task(&self, operation: Operation, mixture: &Mixture) -> Task {
         let size = self.data.chunk_size();
         let covariance_type = mixture.covariance_type();
         Task {
@@ -156,7 +159,7 @@ impl<'a> Float32<'a> {
 
     /// The requested kernel, where it has the operation.
     fn requested(&self, operation: Operation) -> Option<Requested> {
-        let has = |family: Family| family.operations().contains(&operation);
+        let has = |family: &dyn Family| family.has(operation);
         self.requested.filter(|requested| requested.family().is_some_and(has))
     }
 
@@ -164,10 +167,10 @@ impl<'a> Float32<'a> {
     /// to this reference.
     fn plan(&mut self, task: &Task, sets: &[DeviceParameters<f32>], near: Option<NearSets<'_>>) -> Result<Planned> {
         let planned = match self.plans.get(task) {
-            Some(planned) => *planned,
+            Some(planned) => planned.clone(),
             None => {
                 let planned = self.new_plan(task, sets, near)?;
-                self.plans.insert(*task, planned);
+                self.plans.insert(*task, planned.clone());
                 planned
             }
         };
@@ -182,7 +185,8 @@ impl<'a> Float32<'a> {
         let gpu = self.data.gpu();
         let requested = self.requested(task.operation);
         let family = requested.and_then(Requested::family);
-        if family == Some(Family::General) || family.is_none() && families(task, &gpu.limits) == [Family::General] {
+        let general: &dyn Family = &GENERAL;
+        if family == Some(general) || family.is_none() && families(task, &gpu.limits) == [general] {
             return Ok(Planned::General);
         }
         if let Some(Requested::Variant(variant)) = requested {
@@ -227,7 +231,7 @@ impl<'a> Float32<'a> {
             |_, Chunk { pass, columns, started }| {
                 let Pass { stream, workspace, .. } = pass;
                 let started = started.followed_by(workspace.parameters.send(stream)?);
-                let running = plan.start(stream, workspace, columns, Sets::Apart(sets), None)?;
+                let running = plan.start(Work { stream, workspace, columns, scores: None }, Sets::Apart(sets))?;
                 Ok((started.followed_by(running), workspace))
             },
             |(running, workspace)| running.results(&workspace.totals, sets.len()),
@@ -246,7 +250,7 @@ impl<'a> Float32<'a> {
 
     /// The totals of those sets that are near to the reference, by kernels that compare them to it;
     /// None for the others.
-    fn near_totals(&mut self, task: &Task, near: NearSets<'_>) -> Result<Vec<Option<f64>>> {
+    pub fn near_totals(&mut self, task: &Task, near: NearSets<'_>) -> Result<Vec<Option<f64>>> {
         let sets = near.sets;
         let none = vec![None; sets.len()];
         let planned = match self.plans.get(task) {
@@ -274,7 +278,7 @@ impl<'a> Float32<'a> {
         self.data.for_each_chunk(
             |_, Chunk { pass, columns, started }| {
                 let Pass { stream, workspace, .. } = pass;
-                let running = plan.start(stream, workspace, columns, Sets::Near(near), None)?;
+                let running = plan.start(Work { stream, workspace, columns, scores: None }, Sets::Near(near))?;
                 Ok((started.followed_by(running), workspace))
             },
             |(running, workspace)| {
@@ -308,7 +312,7 @@ impl<'a> Float32<'a> {
 
     /// Whether several parameter sets can be evaluated in one launch.
     fn takes_batches(&self, task: &Task) -> bool {
-        let batches = |family: Family| family.operations().contains(&Operation::Totals);
+        let batches = |family: &dyn Family| family.has(Operation::Totals);
         self.requested.and_then(Requested::family).is_none_or(batches)
             && !candidates(task, None, &self.data.gpu().limits).is_empty()
     }
@@ -327,7 +331,7 @@ impl<'a> Float32<'a> {
         let fixed = self.batch_reference.clone();
         let requested = self.requested.and_then(Requested::family);
         let compares =
-            fixed.is_some() || sets.len() >= FEWEST_NEAR_SETS || requested.is_some_and(Family::compares_sets);
+            fixed.is_some() || sets.len() >= FEWEST_NEAR_SETS || requested.is_some_and(|family| family.compares_sets());
         let fits = |reference: &&Mixture| self.task(Operation::Totals, reference) == *task;
         let reference = fixed.as_deref().filter(fits).unwrap_or(&sets[0]);
         let near_task = Task { expandable: true, ..*task };
@@ -374,7 +378,8 @@ impl<'a> Float32<'a> {
                 for first in (0..columns.n()).step_by(SCORES) {
                     let n = SCORES.min(columns.n() - first);
                     let place = Numbers::of(&scores);
-                    let running = plan.start(stream, workspace, columns.part(first, n)?, sets, Some(place))?;
+                    let work = Work { stream, workspace, columns: columns.part(first, n)?, scores: Some(place) };
+                    let running = plan.start(work, sets)?;
                     stream.read(&scores, &mut host[..n])?;
                     running.wait()?;
                     all.extend(host[..n].iter().map(|v| LN_2 * (f64::from(*v) + parameters.offset)));
@@ -409,7 +414,8 @@ impl<'a> Float32<'a> {
         let Chunk { pass, columns, started } = self.data.chunk(0)?;
         let Pass { stream, workspace, .. } = pass;
         started.followed_by(workspace.parameters.send(stream)?).wait()?;
-        let run = |repeats| seconds(stream, repeats, || plan.start(stream, workspace, columns, sets, None));
+        let run =
+            |repeats| seconds(stream, repeats, || plan.start(Work { stream, workspace, columns, scores: None }, sets));
         run(1)?;
         run(repeats.max(1))
     }
@@ -462,7 +468,8 @@ impl Evaluator for Float32<'_> {
         check_features(mixture, self.data.d())?;
         self.data.gpu().enter()?;
         let task = self.task(Operation::Total, mixture);
-        let whitened = |requested| matches!(requested, Requested::Family(Family::WarpgroupWhitened));
+        let whitened =
+            |requested| matches!(requested, Requested::Family(family) if family.name() == WARPGROUP_WHITENED.name());
         if self.requested.is_none_or(whitened)
             && let Some((task, variant)) = total_on_matrix_units(&task, &self.data.gpu().limits)
             && let Some(total) = self.estep.log_likelihood(&mut self.data, mixture, &task, variant)?

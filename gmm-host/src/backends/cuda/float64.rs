@@ -4,7 +4,7 @@ use super::device::samples::DeviceSamples;
 use super::estep::fused64::Fused64;
 use super::general::{self, General};
 use super::options::CudaOptions;
-use super::plan::Variant;
+use super::plan::family::Variant;
 use super::source::Source;
 use crate::backends::device_parameters::Deviations;
 use crate::backends::enough_digits::FramedEvaluator;

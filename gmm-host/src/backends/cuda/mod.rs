@@ -37,4 +37,4 @@ pub use arrays::{DeviceArray, HostArray};
 pub use device::gpu::{GpuInfo, cuda_devices};
 pub(crate) use device::samples::free_memory;
 pub use evaluator::CudaEvaluator;
-pub use options::{CudaOptions, cuda_kernel_names};
+pub use options::{CudaKernel, CudaOptions, cuda_kernel_names, cuda_kernels};

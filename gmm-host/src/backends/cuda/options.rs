@@ -1,13 +1,55 @@
 //! Options of the CUDA backend, and the kernel that a user asks for.
 use super::metropolis::shape::{self, Shape};
-use super::plan::{Family, Variant};
+use super::plan::families;
+use super::plan::family::{Family, Variant};
+use crate::CovarianceType;
 use crate::{Error, Result};
 use std::fmt;
 use std::path::PathBuf;
 
 /// The names of the kernels that [`CudaOptions::kernel`] takes.
 pub fn cuda_kernel_names() -> Vec<String> {
-    Family::ALL.iter().map(|family| family.name()).chain([shape::NAME]).map(String::from).collect()
+    families::ALL.iter().map(|family| family.name()).chain([shape::NAME]).map(String::from).collect()
+}
+
+/// A kernel that [`CudaOptions::kernel`] takes: one, or several that work together.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CudaKernel {
+    /// The name to ask for it by.
+    pub name: &'static str,
+    /// What it computes and how, in a few words.
+    pub about: &'static str,
+    /// The numbers of components K and features D that it takes, in words.
+    pub sizes: String,
+    /// Its operations: `total`, `totals` (of many parameter sets), `scores`, `estep`.
+    pub operations: Vec<String>,
+    /// The covariance types that it takes.
+    pub covariance_types: Vec<CovarianceType>,
+    /// Whether it takes samples with weights.
+    pub weights: bool,
+    /// Whether it takes samples with missing values, under diagonal covariances.
+    pub missing_values: bool,
+}
+
+/// The register of the CUDA backend's kernels: what each of them can do. (The kernel of
+/// [`Evaluator::metropolis`](crate::Evaluator::metropolis) is not among them: it has no other
+/// operation.)
+pub fn cuda_kernels() -> Vec<CudaKernel> {
+    let of = |family: &dyn Family| {
+        let takes = family.takes();
+        let types = CovarianceType::ALL.into_iter().filter(|of| takes.covariances.contain(of.has_matrices()));
+        CudaKernel {
+            name: family.name(),
+            about: family.about(),
+            sizes: family.sizes(),
+            operations: takes.operations.iter().map(ToString::to_string).collect(),
+            covariance_types: types.collect(),
+            weights: takes.weights,
+            missing_values: takes.gaps,
+        }
+    };
+    families::ALL.into_iter().map(of).collect()
 }
 
 /// Options for evaluating a data set on a CUDA device.
@@ -53,7 +95,7 @@ impl CudaOptions {
 /// The kernel that the user asks for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Requested {
-    Family(Family),
+    Family(&'static dyn Family),
     Variant(Variant),
     /// The kernel of [`Evaluator::metropolis`](crate::Evaluator::metropolis), which has no other
     /// operation.
@@ -62,7 +104,7 @@ pub(super) enum Requested {
 
 impl Requested {
     pub fn new(name: &str) -> Result<Self> {
-        let family = name.parse().map(Self::Family).or_else(|()| name.parse().map(Self::Variant));
+        let family = families::find(name).map(Self::Family).ok_or(()).or_else(|()| name.parse().map(Self::Variant));
         let metropolis = || match name {
             shape::NAME => Ok(Self::Metropolis(None)),
             _ => name.parse().map(|shape| Self::Metropolis(Some(shape))),
@@ -74,7 +116,7 @@ impl Requested {
         })
     }
 
-    pub fn family(self) -> Option<Family> {
+    pub fn family(self) -> Option<&'static dyn Family> {
         match self {
             Self::Family(family) => Some(family),
             Self::Variant(variant) => Some(variant.family),

@@ -1,6 +1,9 @@
 //! Totals, totals of many parameter sets and scores, by each family.
 use super::{Problem, float32, normal, of_each_type, random_mixture, samples, used, with_holes};
-use crate::backends::cuda::plan::Family;
+use crate::backends::cuda::likelihood::NearSets;
+use crate::backends::cuda::plan::families;
+use crate::backends::cuda::plan::task::{Operation, Task};
+use crate::backends::enough_digits::FramedEvaluator;
 use crate::{CovarianceType, Covariances, Evaluator, Mixture};
 use gmm_kernels::likelihood::small_k;
 use ndarray::{Array1, Array2, s};
@@ -32,6 +35,22 @@ fn check_batch(x: &Array2<f32>, sets: &[Mixture], kernel: &str) {
     }
 }
 
+/// The totals of sets that are near to the first one by a kernel, twice, each compared with the
+/// reference.
+fn check_near(x: &Array2<f32>, sets: &[Mixture], kernel: &str) {
+    let samples = samples(x, None);
+    let mut evaluator = float32(&samples, kernel);
+    let (frame, n) = (evaluator.frame().clone(), samples.n_samples());
+    let near = NearSets { frame: &frame, reference: &sets[0], sets, n };
+    let task = Task { expandable: true, ..evaluator.task(Operation::Totals, &sets[0]) };
+    let totals = evaluator.near_totals(&task, near).unwrap();
+    used(&evaluator, kernel);
+    assert_eq!(totals, evaluator.near_totals(&task, near).unwrap(), "{kernel}: the same bits every time");
+    for (mixture, total) in sets.iter().zip(totals) {
+        Problem::new(samples.clone(), mixture).check_total(total.expect("the sets are near"), kernel);
+    }
+}
+
 #[test]
 fn batches_on_the_matrix_units_take_every_shape() {
     let cases = [
@@ -50,8 +69,8 @@ fn batches_on_the_matrix_units_take_every_shape() {
         let first = random_mixture(&mut rng, k, d);
         let sets: Vec<_> = (0..sets).map(|_| beside(&mut rng, &first)).collect();
         let x = normal(&mut rng, n, d);
-        check_batch(&x, &sets, &format!("batch_tensor_cores/{part}:{}x1:0", 32 * warps));
-        check_batch(&x, &sets, &format!("batch_warpgroup/{part}:{}x1:0", 128 * warps));
+        check_near(&x, &sets, &format!("batch_tensor_cores/{part}:{}x1:0", 32 * warps));
+        check_near(&x, &sets, &format!("batch_warpgroup/{part}:{}x1:0", 128 * warps));
     }
 }
 
@@ -356,7 +375,7 @@ fn a_kernel_is_chosen() {
     let total = evaluator.log_likelihood(&mixture).unwrap();
     Problem::new(samples, &mixture).check_total(total, "the chosen kernel");
     let kernel = evaluator.describe().kernel;
-    assert!(Family::ALL.iter().any(|family| kernel.starts_with(family.name())), "{kernel}");
+    assert!(families::ALL.iter().any(|family| kernel.starts_with(family.name())), "{kernel}");
     assert_eq!(total.to_bits(), evaluator.log_likelihood(&mixture).unwrap().to_bits());
     assert_eq!(kernel, evaluator.describe().kernel);
 }

@@ -1,7 +1,8 @@
 //! `fused`: the E-step in one read of the data, for K up to 32 and D up to 16.
 use super::fused_layout::FusedLayout;
+use super::launch::{EStepKernels, Layout, Sums, Wanted};
 use crate::Result;
-use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::gpu::{Gpu, Limits};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Workspace, allocate};
 use crate::backends::cuda::device::samples::Columns;
@@ -9,11 +10,131 @@ use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::backends::cuda::likelihood::{ReduceSets, Totals};
-use crate::backends::cuda::plan::{Task, Variant};
+use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most};
+use crate::backends::cuda::plan::task::{Operation, Shape, Task};
+use crate::backends::device_parameters::DeviceParameters;
+use crate::data::frame::Frame;
+use crate::model::mixture::Mixture;
+use crate::precision::Precision;
+use crate::statistics::Statistics;
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
-use gmm_kernels::estep::fused::{BY_VALUE, FusedArgs, Moments, by_value, numbers, shared_bytes, values};
+use gmm_kernels::estep::fused::{
+    BY_VALUE, FusedArgs, MAX_COMPONENTS, Moments, TILE, by_value, capacity, numbers, shared_bytes, values,
+};
+use gmm_kernels::estep::fused64;
+use gmm_kernels::likelihood::small_k::MAX_FEATURES;
 use gmm_kernels::reduce::sets::ReduceSetsArgs;
+use gmm_kernels::simt::WARP;
+use std::sync::Arc;
+
+/// `fused`: the E-step of few components of few features, and in float64 of diagonal covariances.
+pub static FUSED: FusedFamily = FusedFamily;
+pub struct FusedFamily;
+
+/// The launch in float64: as many warps as registers hold.
+pub const FLOAT64: Variant = Variant { family: &FUSED, shape: Shape::new(1, 128, 2), cached: Some(0) };
+
+/// Which moments a task's kernel sums.
+fn moments(task: &Task) -> Moments {
+    match (task.full, task.central) {
+        (true, _) => Moments::Full,
+        (false, true) => Moments::Diag,
+        (false, false) => Moments::Raw,
+    }
+}
+
+impl Family for FusedFamily {
+    fn name(&self) -> &'static str {
+        "fused"
+    }
+
+    fn about(&self) -> &'static str {
+        "the E-step in one read of the data; of diagonal covariances also in float64"
+    }
+
+    fn sizes(&self) -> String {
+        format!("K ≤ {MAX_COMPONENTS}, D ≤ {MAX_FEATURES}")
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::complete(&[Operation::EStep])
+    }
+
+    fn limit(&self, task: &Task, _: &Limits) -> Option<String> {
+        at_most("features", MAX_FEATURES, task.d).or_else(|| at_most("components", MAX_COMPONENTS, task.k))
+    }
+
+    fn takes_float64(&self, task: &Task) -> bool {
+        task.operation == Operation::EStep && !task.full
+    }
+
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
+        if task.precision == Precision::Float64 {
+            return vec![FLOAT64.shape];
+        }
+        // As many warps as registers hold, and fewer where the sums of all would not fit into
+        // shared memory.
+        let most = if task.full { vec![(128, 2), (64, 4)] } else { vec![(128, 3), (96, 4), (64, 6)] };
+        let few = if task.is_long() { most.len() } else { 1 };
+        let shared = |block: u32| self.shared_bytes(task, Shape::new(1, block, 1));
+        let fitting =
+            |block: u32| (1..=block / WARP).rev().map(|w| w * WARP).find(|b| shared(*b) <= limits.shared_per_block);
+        let per = |block: u32, per: u32| limits.blocks_by_shared(shared(block)).clamp(1, per);
+        let mut found = Vec::new();
+        for &(block, most) in &most[..few] {
+            let block = fitting(block).unwrap_or(WARP);
+            let shape = Shape::new(1, block, per(block, most));
+            if !found.contains(&shape) {
+                found.push(shape);
+            }
+        }
+        found
+    }
+
+    fn cached(&self, _: &Task, _: &Limits) -> Vec<Option<u32>> {
+        // Measured on an H200: keeping a part of the data in the cache gains nothing here.
+        vec![Some(0)]
+    }
+
+    fn samples_of_block(&self, shape: Shape) -> usize {
+        (shape.block / WARP) as usize * TILE
+    }
+
+    fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
+        if task.precision == Precision::Float64 {
+            return fused64::shared_bytes(fused64::features(task.d), fused64::capacity(task.k), shape.block);
+        }
+        shared_bytes(task.d, task.full, capacity(task.k), shape.block)
+    }
+
+    fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
+        let Task { k, d, .. } = *task;
+        if task.precision == Precision::Float64 {
+            return vec![entries::fused64(fused64::capacity(k), fused64::features(d)).name().into()];
+        }
+        vec![entries::fused(moments(task), capacity(k), d).name().into()]
+    }
+
+    fn has_exp2_bias(&self) -> bool {
+        true
+    }
+
+    fn layout(&self, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, _: &Frame) -> Option<Layout> {
+        Some(Layout::Fused(FusedLayout::new(mixture.covariance_type(), parameters.as_ref().clone())))
+    }
+
+    fn e_step(
+        &self,
+        gpu: &Gpu,
+        layout: &Layout,
+        variant: Variant,
+        task: &Task,
+        _same: bool,
+    ) -> Result<Box<dyn EStepKernels>> {
+        Ok(Box::new(Fused::new(gpu, layout.fused()?, variant, task)?))
+    }
+}
 
 /// A kernel made ready for mixtures of one shape.
 #[derive(Debug)]
@@ -38,7 +159,7 @@ impl Fused {
         // need them.
         let max_registers = (!moments.full()).then_some(168);
         let values = values(d, moments.full(), capacity);
-        let most_blocks = gpu.limits.multiprocessors * variant.per_multiprocessor;
+        let most_blocks = gpu.limits.multiprocessors * variant.shape.per_multiprocessor;
         Ok(Self {
             kernel: gpu.kernel(&entries::fused(moments, capacity, d), max_registers)?,
             reduce: gpu.kernel(&entries::reduce_sets(), None)?,
@@ -53,18 +174,14 @@ impl Fused {
     }
 
     /// How many sums a launch gives.
-    pub fn values(&self) -> usize {
+    fn values(&self) -> usize {
         values(self.d, self.moments.full(), self.capacity)
     }
+}
 
-    /// Where they are written, in the host's memory.
-    pub fn sums(&self) -> &Slots {
-        &self.sums
-    }
-
-    /// Writes the parameters of a mixture for the launches of a workspace, unless they are passed
-    /// by value.
-    pub fn prepare(&self, workspace: &mut Workspace, layout: &FusedLayout) -> Result<()> {
+impl EStepKernels for Fused {
+    fn prepare(&self, workspace: &mut Workspace, layout: &Layout) -> Result<()> {
+        let layout = layout.fused()?;
         let got = (layout.moments(), layout.capacity(), layout.n_features());
         if got != (self.moments, self.capacity, self.d) {
             return Err(mismatch("a mixture for `fused`", vec![self.capacity, self.d], vec![got.1, got.2]));
@@ -78,25 +195,38 @@ impl Fused {
         })
     }
 
-    /// Starts the E-step over some samples; its sums are written to [`sums`](Self::sums).
-    pub fn start<'a>(
+    fn start<'a>(
         &'a self,
         stream: &'a Stream,
-        layout: &FusedLayout,
+        layout: &Layout,
         parameters: Numbers<'a, f32>,
         columns: Columns<'a>,
+        _: Wanted,
     ) -> Result<Running<'a, ()>> {
         let blocks = self.variant.blocks(columns.n(), self.multiprocessors);
         let (partials, values) = (Numbers::of(&self.partials), self.values());
-        let shared = shared_bytes(self.d, self.moments.full(), self.capacity, self.variant.block);
+        let shared = shared_bytes(self.d, self.moments.full(), self.capacity, self.variant.shape.block);
         let cached_quads = self.variant.cached_quads(self.d);
-        let (moments, capacity, by_value) = (self.moments, self.capacity, layout.by_value());
+        let (moments, capacity, by_value) = (self.moments, self.capacity, layout.fused()?.by_value());
         let launch = FusedLaunch { columns, cached_quads, moments, capacity, by_value, parameters, partials };
         self.sums.clear(values);
-        let running = stream.launch(self.kernel, Grid::new(blocks, self.variant.block, shared), launch)?;
+        let running = stream.launch(self.kernel, Grid::new(blocks, self.variant.shape.block, shared), launch)?;
         let totals = Totals::Slots(&self.sums, values);
         let reduce = ReduceSets { partials, count: blocks as usize, totals };
         Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(values), reduce)?).borrowed())
+    }
+
+    fn read(&self, running: Running<'_, ()>, _: &Stream, _: usize, read: &mut dyn FnMut(&[f64], f64)) -> Result<()> {
+        read(&running.results(&self.sums, self.values())?, 0.0);
+        Ok(())
+    }
+
+    fn needs_exp2_bias(&self) -> bool {
+        true
+    }
+
+    fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
+        layout.fused()?.statistics(&sums.weighted_values(), sums.total_weight, sums.exp2_bias, sums.frame)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `fused64`: the E-step in float64 in one read of the data, for diagonal covariances, K up to 32
 //! and D up to 16.
+use super::fused::FLOAT64;
 use super::fused64_layout::Fused64Layout;
 use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::gpu::Gpu;
@@ -9,10 +10,10 @@ use crate::backends::cuda::device::samples::{Chunk, Columns, DeviceSamples};
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::likelihood::{ReduceSets, Totals};
-use crate::backends::cuda::plan::{Operation, Task, Variant, candidates};
+use crate::backends::cuda::plan::family::Variant;
 use crate::backends::device_parameters::{Deviations, DeviceParameters};
 use crate::evaluator::check_features;
-use crate::{CentredSums, Mixture, Precision, Result};
+use crate::{CentredSums, Mixture, Result};
 use cust::memory::DeviceBuffer;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
@@ -52,23 +53,10 @@ impl Fused64 {
     ) -> Result<(Variant, CentredSums)> {
         check_features(mixture, data.d())?;
         let parameters = DeviceParameters::<f64>::new(mixture, data.frame(), Deviations::InFrame)?;
-        let task = Task {
-            operation: Operation::EStep,
-            n: data.chunk_size(),
-            k: parameters.n_components,
-            d: parameters.n_features,
-            full: parameters.has_triangles(),
-            tied: false,
-            central: true,
-            expandable: false,
-            weighted: data.weighted(),
-            gaps: false,
-            precision: Precision::Float64,
-        };
         let layout = Fused64Layout::new(mixture.covariance_type(), parameters);
         let ready = match kernel.take() {
             Some(ready) if ready.instance == layout.instance() => ready,
-            _ => Self::new(data.gpu(), &layout, &task)?,
+            _ => Self::new(data.gpu(), &layout)?,
         };
         let ready = kernel.insert(ready);
         ready.parameters.fill(layout.len(), |to| layout.write(to))?;
@@ -90,11 +78,11 @@ impl Fused64 {
         Ok((ready.variant, layout.centred_sums(&sums, data.total_weight(), data.frame())))
     }
 
-    fn new(gpu: &Gpu, layout: &Fused64Layout, task: &Task) -> Result<Self> {
+    fn new(gpu: &Gpu, layout: &Fused64Layout) -> Result<Self> {
         let (capacity, features) = layout.instance();
-        let variant = candidates(task, None, &gpu.limits)[0];
+        let variant = FLOAT64;
         let values = values(features, capacity);
-        let most_blocks = gpu.limits.multiprocessors * variant.per_multiprocessor;
+        let most_blocks = gpu.limits.multiprocessors * variant.shape.per_multiprocessor;
         Ok(Self {
             kernel: gpu.kernel(&entries::fused64(capacity, features), None)?,
             reduce: gpu.kernel(&entries::reduce_sets(), None)?,
@@ -112,7 +100,8 @@ impl Fused64 {
         let (capacity, features) = self.instance;
         let blocks = self.variant.blocks(columns.n(), self.multiprocessors);
         let (partials, values) = (Numbers::of(&self.partials), self.sums.len());
-        let grid = Grid::new(blocks, self.variant.block, shared_bytes(features, capacity, self.variant.block));
+        let grid =
+            Grid::new(blocks, self.variant.shape.block, shared_bytes(features, capacity, self.variant.shape.block));
         let launch = Fused64Launch { columns, instance: self.instance, parameters: self.parameters.device(), partials };
         self.sums.clear(values);
         let running = stream.launch(self.kernel, grid, launch)?;

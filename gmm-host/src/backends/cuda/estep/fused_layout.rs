@@ -1,6 +1,6 @@
 //! Parameters and results of the kernels `fused`. Nothing here calls CUDA, so that it
 //! is tested on any machine.
-use super::weighted_sums_layout::NEAR;
+use super::centres::NEAR;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::Frame;
 use crate::{CentredSums, CovarianceType, Covariances, Result, Statistics};

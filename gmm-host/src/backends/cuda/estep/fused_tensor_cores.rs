@@ -1,19 +1,131 @@
 //! `fused_tensor_cores`: the E-step on the matrix units in one read of the data, for K up to 64 and
 //! D up to 32.
+use super::launch::{EStepKernels, Layout, Sums, Wanted};
+use super::products_shapes::loses_digits;
 use super::tensor_cores_layout::TensorCoresLayout;
 use crate::Result;
-use crate::backends::cuda::device::gpu::{Gpu, REGISTERS};
+use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, locked, zeroed};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::slots::Slots;
 use crate::backends::cuda::device::stream::{Running, Stream, finite};
 use crate::backends::cuda::device::{check_suffices, mismatch};
-use crate::backends::cuda::plan::Variant;
+use crate::backends::cuda::plan::family::{Family, Takes, Variant};
+use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape as LaunchShape, Task};
+use crate::backends::device_parameters::DeviceParameters;
+use crate::data::frame::Frame;
+use crate::model::mixture::Mixture;
+use crate::statistics::Statistics;
 use cust::memory::{DeviceBuffer, LockedBuffer};
 use gmm_kernels::entries;
-use gmm_kernels::estep::fused_tensor_cores::{BY_VALUE, FusedTensorCoresArgs, Shape, unit};
+use gmm_kernels::estep::fused_tensor_cores::{
+    BY_VALUE, FusedTensorCoresArgs, MAX_COMPONENTS, MAX_COMPONENTS_GAPS, MAX_FEATURES, MAX_FEATURES_FULL, Shape, TILE,
+    unit,
+};
+use gmm_kernels::simt::WARP;
 use std::cell::RefCell;
+use std::sync::Arc;
+
+/// `fused_tensor_cores`: the E-step of few components on the matrix units, in one read of the data.
+pub static FUSED_TENSOR_CORES: FusedTensorCoresFamily = FusedTensorCoresFamily;
+pub struct FusedTensorCoresFamily;
+
+/// The kernel's instance for a task, if there is one.
+fn instance(task: &Task) -> Option<Shape> {
+    Shape::new(task.k, task.d, task.full, task.gaps)
+}
+
+impl Family for FusedTensorCoresFamily {
+    fn name(&self) -> &'static str {
+        "fused_tensor_cores"
+    }
+
+    fn about(&self) -> &'static str {
+        "the E-step in one read of the data, on the matrix units"
+    }
+
+    fn sizes(&self) -> String {
+        format!(
+            "K ≤ {MAX_COMPONENTS}, D ≤ {MAX_FEATURES}; matrices K ≤ {TILE}, D ≤ {MAX_FEATURES_FULL}; missing values \
+             K ≤ {MAX_COMPONENTS_GAPS}"
+        )
+    }
+
+    fn takes(&self) -> Takes {
+        Takes { gaps: true, ..Takes::complete(&[Operation::EStep]) }
+    }
+
+    fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
+        let Task { k, d, gaps, .. } = *task;
+        if instance(task).is_none() {
+            return Some(if gaps {
+                format!(
+                    "takes at most {MAX_COMPONENTS_GAPS} components of {MAX_FEATURES} features where values are \
+                     missing, and here are {k} of {d}"
+                )
+            } else {
+                format!(
+                    "takes at most {MAX_COMPONENTS} components of {MAX_FEATURES} features, with matrices {TILE} of \
+                     {MAX_FEATURES_FULL}, and here are {k} of {d}"
+                )
+            });
+        }
+        loses_digits(task).or_else(|| {
+            let none = self.shapes(task, limits).is_empty();
+            none.then(|| format!("cannot hold samples of {d} features in shared memory"))
+        })
+    }
+
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<LaunchShape> {
+        let Some(shape) = instance(task) else { return Vec::new() };
+        // As many warps as have room for their sums in registers, and in shared memory.
+        let most = match shape.components {
+            _ if task.full => 384,
+            1 if task.gaps => 384,
+            1 | 2 if !task.gaps => 512,
+            _ => 256,
+        };
+        let fits = |block: &u32| shape.shared_bytes(*block) <= limits.shared_per_block;
+        let block = (1..=most / WARP).rev().map(|warps| warps * WARP).find(fits);
+        block.map(|block| LaunchShape::new(1, block, 1)).into_iter().collect()
+    }
+
+    fn cached(&self, _: &Task, _: &Limits) -> Vec<Option<u32>> {
+        // Measured on an H200: keeping a part of the data in the cache gains nothing here.
+        vec![Some(0)]
+    }
+
+    fn shared_bytes(&self, task: &Task, shape: LaunchShape) -> usize {
+        instance(task).map_or(usize::MAX, |instance| instance.shared_bytes(shape.block))
+    }
+
+    fn entries(&self, task: &Task, _: LaunchShape) -> Vec<String> {
+        instance(task).map(|shape| entries::fused_tensor_cores(shape).name().into()).into_iter().collect()
+    }
+
+    fn on_matrix_units(&self, full: bool) -> Option<Multiplies> {
+        Some(if full { Multiplies::Features } else { Multiplies::Products })
+    }
+
+    fn layout(&self, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Layout> {
+        let multiplies = self.on_matrix_units(parameters.has_triangles())?;
+        Some(Layout::TensorCores(TensorCoresLayout::of(multiplies, Vec::new(), mixture, parameters.clone(), frame)))
+    }
+
+    fn e_step(
+        &self,
+        gpu: &Gpu,
+        layout: &Layout,
+        variant: Variant,
+        task: &Task,
+        _same: bool,
+    ) -> Result<Box<dyn EStepKernels>> {
+        let shape = layout.tensor_cores()?.fused_shape();
+        let shape = shape.ok_or_else(|| mismatch("a mixture for this E-step", vec![], vec![]))?;
+        Ok(Box::new(FusedTensorCores::new(gpu, shape, variant, task.weighted)?))
+    }
+}
 
 /// A kernel made ready for mixtures of one shape.
 #[derive(Debug)]
@@ -21,6 +133,7 @@ pub struct FusedTensorCores {
     kernel: Kernel<FusedTensorCoresArgs>,
     shape: Shape,
     variant: Variant,
+    weighted: bool,
     multiprocessors: u32,
     results: Results,
     /// The sums as integers, which are zeros between launches.
@@ -76,14 +189,15 @@ impl Results {
 
 impl FusedTensorCores {
     /// The kernel for mixtures of a shape. The device's context is current.
-    pub fn new(gpu: &Gpu, shape: Shape, variant: Variant) -> Result<Self> {
+    fn new(gpu: &Gpu, shape: Shape, variant: Variant, weighted: bool) -> Result<Self> {
         // As many as let the variant's blocks share a multiprocessor.
-        let registers = REGISTERS / (variant.block * variant.per_multiprocessor) / 8 * 8;
-        let most_blocks = gpu.limits.multiprocessors * variant.per_multiprocessor;
+        let registers = REGISTERS / (variant.shape.block * variant.shape.per_multiprocessor) / 8 * 8;
+        let most_blocks = gpu.limits.multiprocessors * variant.shape.per_multiprocessor;
         Ok(Self {
             kernel: gpu.kernel(&entries::fused_tensor_cores(shape), Some(registers.min(255)))?,
             shape,
             variant,
+            weighted,
             multiprocessors: gpu.limits.multiprocessors,
             results: Results::new(1 + shape.sums())?,
             integers: zeroed(shape.sums())?,
@@ -93,7 +207,7 @@ impl FusedTensorCores {
 
     /// Waits for the E-step that was started last, and gives its log-likelihood and behind it the
     /// sums.
-    pub fn results(&self, running: Running<'_, ()>, stream: &Stream) -> Result<Vec<f64>> {
+    fn results(&self, running: Running<'_, ()>, stream: &Stream) -> Result<Vec<f64>> {
         match &self.results {
             Results::Slots(slots) => running.results(slots, slots.len()),
             Results::Copied { device, host } => {
@@ -104,10 +218,11 @@ impl FusedTensorCores {
             }
         }
     }
+}
 
-    /// Writes the parameters of a mixture for the launches of a workspace, unless they are passed
-    /// by value.
-    pub fn prepare(&self, workspace: &mut Workspace, layout: &TensorCoresLayout) -> Result<()> {
+impl EStepKernels for FusedTensorCores {
+    fn prepare(&self, workspace: &mut Workspace, layout: &Layout) -> Result<()> {
+        let layout = layout.tensor_cores()?;
         if layout.fused_shape() != Some(self.shape) {
             let got = vec![layout.dim().0, layout.dim().1];
             let needed = vec![self.shape.capacity(), self.shape.features()];
@@ -121,22 +236,21 @@ impl FusedTensorCores {
         })
     }
 
-    /// Starts the E-step over some samples; [`results`](Self::results) gives what it finds.
-    pub fn start<'a>(
+    fn start<'a>(
         &'a self,
         stream: &'a Stream,
-        layout: &TensorCoresLayout,
+        layout: &Layout,
         parameters: Numbers<'a, f32>,
         columns: Columns<'a>,
-        weighted: bool,
+        _: Wanted,
     ) -> Result<Running<'a, ()>> {
         let blocks = self.variant.blocks_of(columns.n(), self.shape.round(), self.multiprocessors);
         let launch = FusedLaunch {
             columns,
             cached_quads: self.variant.cached_quads(columns.d()),
             shape: self.shape,
-            weighted,
-            by_value: layout.fused_by_value(self.shape),
+            weighted: self.weighted,
+            by_value: layout.tensor_cores()?.fused_by_value(self.shape),
             parameters,
             integers: Numbers::of(&self.integers),
             results: &self.results,
@@ -145,8 +259,28 @@ impl FusedTensorCores {
         if let Results::Slots(slots) = &self.results {
             slots.clear(slots.len());
         }
-        let grid = Grid::new(blocks, self.variant.block, self.shape.shared_bytes(self.variant.block));
+        let grid = Grid::new(blocks, self.variant.shape.block, self.shape.shared_bytes(self.variant.shape.block));
         Ok(stream.launch(self.kernel, grid, launch)?.borrowed())
+    }
+
+    fn read(
+        &self,
+        running: Running<'_, ()>,
+        stream: &Stream,
+        _: usize,
+        read: &mut dyn FnMut(&[f64], f64),
+    ) -> Result<()> {
+        read(&self.results(running, stream)?, 0.0);
+        Ok(())
+    }
+
+    fn needs_exp2_bias(&self) -> bool {
+        true
+    }
+
+    fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
+        let Sums { values, weight_scale, total_weight, exp2_bias, frame, .. } = *sums;
+        layout.tensor_cores()?.fused_statistics(self.shape, values, weight_scale, total_weight, exp2_bias, frame)
     }
 }
 

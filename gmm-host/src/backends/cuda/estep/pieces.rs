@@ -1,7 +1,8 @@
 //! What the E-steps have in common that leave the exponents of a piece of the samples in memory,
 //! add up the piece's sums slice by slice, and go on with the next piece: the memory in between,
 //! and the way of the sums to the host.
-use super::weighted_sums::ReduceSlices;
+use super::launch::Wanted;
+use super::reduce_slices::ReduceSlices;
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::Kernel;
@@ -52,15 +53,6 @@ impl Division {
     }
 }
 
-/// What the kernels of an E-step are asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// The log-likelihood alone.
-    Total,
-    /// The log-likelihood and the sums over the samples.
-    Statistics,
-}
-
 /// The memory of an E-step in pieces.
 #[derive(Debug)]
 pub(super) struct Pieces {
@@ -76,6 +68,17 @@ pub(super) struct Pieces {
     /// other memory does.
     results: RefCell<LockedBuffer<f64>>,
     block_sums: BlockSums,
+}
+
+/// The parameters that both kernels read.
+#[derive(Clone, Copy)]
+pub(super) struct OnDevice<'a> {
+    /// What the kernels wrote that split the coefficients.
+    pub halves: Numbers<'a, u32>,
+    pub constants: Numbers<'a, f32>,
+    pub weights: Numbers<'a, f32>,
+    /// Whether samples have weights.
+    pub weighted: bool,
 }
 
 /// A piece of the samples, and where its results go.
@@ -173,19 +176,20 @@ impl Pieces {
 
     /// Waits for the E-step over `n` samples that was started last, and has `read` read its sums
     /// and the log₂-likelihood.
-    pub fn read<R>(
+    pub fn read(
         &self,
         running: Running<'_, ()>,
         stream: &Stream,
         n: usize,
-        read: impl FnOnce(&[f64], f64) -> R,
-    ) -> Result<R> {
+        read: &mut dyn FnMut(&[f64], f64),
+    ) -> Result<()> {
         let (piece, count) = (self.division.piece, self.division.all_sums());
         let mut results = self.results.borrow_mut();
         let results = &mut results[..count + n.div_ceil(piece)];
         stream.read(&self.totals, results)?;
         running.wait()?;
         let (sums, log2) = results.split_at(count);
-        Ok(read(sums, log2.iter().sum()))
+        read(sums, log2.iter().sum());
+        Ok(())
     }
 }

@@ -2,25 +2,153 @@
 //! the samples, `weigh` adds up the samples' products weighted by their responsibilities, slice by
 //! slice, and `reduce_slices` adds up the slices' sums. The kernels of `warpgroup` do the same in
 //! their way.
-use super::pieces::{Division, Piece, Pieces, Wanted};
-use super::tensor_cores_layout::{Section, Shapes, TensorCoresLayout};
+use super::launch::{EStepKernels, Layout, Sums, Wanted};
+use super::pieces::{Division, OnDevice, Piece, Pieces};
+use super::products_shapes::{MOST_WARPS, Section, Shapes, loses_digits};
+use super::tensor_cores_layout::TensorCoresLayout;
 use super::warpgroup::Warpgroups;
 use crate::Result;
 use crate::backends::cuda::device::error::failed;
-use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::gpu::{Gpu, Limits};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Output, Workspace, allocate};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::backends::cuda::likelihood::Exponents;
-use crate::backends::cuda::plan::{Family, Task, Variant};
+use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Variant, at_most};
+use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape, Task};
+use crate::backends::device_parameters::DeviceParameters;
+use crate::data::frame::Frame;
+use crate::model::mixture::Mixture;
+use crate::statistics::Statistics;
 use cust::memory::DeviceBuffer;
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
-use gmm_kernels::estep::tensor_cores::{ExponentsArgs, ExponentsShape, STAGE, SplitArgs, WeighArgs, WeighShape};
+use gmm_kernels::estep::tensor_cores::{ExponentsArgs, ExponentsShape, STAGE, SplitArgs, TILE, WeighArgs, WeighShape};
 use gmm_kernels::estep::warpgroup;
+use gmm_kernels::simt::WARP;
 use std::ptr;
+use std::sync::Arc;
+
+/// `tensor_cores`: the E-step of any shape by products of features on the matrix units. Its split
+/// is the warps of a block of `exponents` along the components, and its block that of `exponents`.
+pub static TENSOR_CORES: ProductsFamily = ProductsFamily { warpgroups: false };
+/// `warpgroup`: the same under diagonal covariances, with the products of warpgroups.
+pub static WARPGROUP: ProductsFamily = ProductsFamily { warpgroups: true };
+pub struct ProductsFamily {
+    warpgroups: bool,
+}
+
+impl Family for ProductsFamily {
+    fn name(&self) -> &'static str {
+        if self.warpgroups { "warpgroup" } else { "tensor_cores" }
+    }
+
+    fn about(&self) -> &'static str {
+        if self.warpgroups {
+            "the E-step by products of features in warpgroups (compute capability 9.0)"
+        } else {
+            "the E-step by products of features on the matrix units"
+        }
+    }
+
+    fn sizes(&self) -> String {
+        if self.warpgroups {
+            format!("D ≤ {}", warpgroup::MAX_FEATURES)
+        } else {
+            "any, as shared memory allows".into()
+        }
+    }
+
+    fn takes(&self) -> Takes {
+        let covariances = if self.warpgroups { CovarianceShapes::Diagonals } else { CovarianceShapes::All };
+        Takes { covariances, ..Takes::complete(&[Operation::EStep]) }
+    }
+
+    fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
+        if self.warpgroups {
+            if !limits.warpgroups {
+                return Some("needs a device of compute capability 9.0".into());
+            }
+            return at_most("features", warpgroup::MAX_FEATURES, task.d).or_else(|| loses_digits(task));
+        }
+        loses_digits(task).or_else(|| {
+            let none = self.shapes(task, limits).is_empty();
+            none.then(|| format!("cannot hold samples of {} features in shared memory", task.d))
+        })
+    }
+
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
+        if self.warpgroups {
+            return vec![Shape::new(1, warpgroup::BLOCK, 1)];
+        }
+        let rows = task.k.div_ceil(Shapes::tiles(task.k) * TILE) as u32;
+        let all = [(8, 512), (4, 512), (2, 512), (4, 256), (2, 256), (1, 256), (2, 128), (1, 128), (1, 64)];
+        let useful = |shape: &Shape| shape.split == 1 || shape.split < 2 * rows;
+        let fits = |shape: &Shape| self.shared_bytes(task, *shape) <= limits.shared_per_block;
+        all.map(|(split, block)| Shape::new(split, block, 1)).into_iter().filter(useful).filter(fits).collect()
+    }
+
+    fn is_launchable(&self, shape: Shape) -> bool {
+        if self.warpgroups {
+            return shape.split == 1 && shape.block == warpgroup::BLOCK;
+        }
+        // The other direction has a power of two of warps.
+        let warps = shape.block / WARP;
+        shape.split.is_power_of_two()
+            && warps.is_multiple_of(shape.split)
+            && (warps / shape.split).is_power_of_two()
+            && warps <= MOST_WARPS
+    }
+
+    fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
+        if self.warpgroups {
+            let shape = warpgroup::Shape { d: task.d as u32, k: task.k as u32 };
+            return shape.exponents_bytes().max(shape.weigh_bytes());
+        }
+        let shapes = Shapes::of_warps(task, shape);
+        shapes.exponents.shared_bytes().max(shapes.weigh.shared_bytes())
+    }
+
+    fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
+        if self.warpgroups {
+            return vec![
+                entries::warpgroup_products().name().into(),
+                entries::warpgroup_exponents().name().into(),
+                entries::warpgroup_weigh().name().into(),
+            ];
+        }
+        let (full, tiles) = (task.full, Shapes::tiles(task.k));
+        vec![entries::exponents(full, tiles).name().into(), entries::weigh(full, tiles).name().into()]
+    }
+
+    fn on_matrix_units(&self, _full: bool) -> Option<Multiplies> {
+        Some(Multiplies::Products)
+    }
+
+    fn has_large_memory(&self) -> bool {
+        true
+    }
+
+    fn layout(&self, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Layout> {
+        let layout = TensorCoresLayout::of(Multiplies::Products, Vec::new(), mixture, parameters.clone(), frame);
+        Some(Layout::TensorCores(layout))
+    }
+
+    fn e_step(
+        &self,
+        gpu: &Gpu,
+        _: &Layout,
+        variant: Variant,
+        task: &Task,
+        same: bool,
+    ) -> Result<Box<dyn EStepKernels>> {
+        let shapes =
+            if self.warpgroups { Shapes::of_warpgroups(task.k, task.d) } else { Shapes::of_warps(task, variant.shape) };
+        Ok(Box::new(TensorCores::new(gpu, shapes, self.warpgroups, task, same)?))
+    }
+}
 
 /// The part of the device's free memory that the exponents of a piece take at most, unless a piece
 /// that keeps the device busy takes more. They come from the device's memory, whose bandwidth
@@ -34,7 +162,6 @@ const SPLIT_BLOCK: u32 = 256;
 pub struct TensorCores {
     kernels: Kernels,
     task: Task,
-    variant: Variant,
     shapes: Shapes,
     /// The coefficients in float16, two numbers to an element.
     halves: DeviceBuffer<u32>,
@@ -46,17 +173,6 @@ pub struct TensorCores {
 enum Kernels {
     Warps(Warps),
     Warpgroups(Warpgroups),
-}
-
-/// The parameters that both kernels read.
-#[derive(Clone, Copy)]
-pub(super) struct OnDevice<'a> {
-    /// What the kernels wrote that split the coefficients.
-    pub halves: Numbers<'a, u32>,
-    pub constants: Numbers<'a, f32>,
-    pub weights: Numbers<'a, f32>,
-    /// Whether samples have weights.
-    pub weighted: bool,
 }
 
 /// The kernels in which each warp multiplies for itself.
@@ -125,13 +241,11 @@ const REGISTERS: u32 = 128;
 impl TensorCores {
     /// Makes the kernels ready for up to `task.n` samples at once; `same`: for the same `task.n`
     /// samples each time. The device's context is current.
-    pub fn new(gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Self> {
+    fn new(gpu: &Gpu, shapes: Shapes, of_warpgroups: bool, task: &Task, same: bool) -> Result<Self> {
         let Task { n, k, d, full, .. } = *task;
-        let shapes = Shapes::new(task, &variant);
         let (exponents, weigh) = (shapes.exponents, shapes.weigh);
         let limits = &gpu.limits;
         let resident = |block: u32, shared: usize| limits.resident_blocks(REGISTERS, block, shared);
-        let of_warpgroups = variant.family == Family::Warpgroup;
         // Blocks of a multiprocessor, and their samples; blocks of the sums; samples that are not
         // divided among slices.
         let (per, samples, summing, unit) = if of_warpgroups {
@@ -153,20 +267,13 @@ impl TensorCores {
             Kernels::Warps(Warps::new(gpu, shapes, full)?)
         };
         let halves = allocate(exponents.rows() * exponents.products())?;
-        Ok(Self { kernels, task: *task, variant, shapes, halves, pieces: Pieces::new(gpu, division)? })
+        Ok(Self { kernels, task: *task, shapes, halves, pieces: Pieces::new(gpu, division)? })
     }
+}
 
-    /// Whether these kernels were made for this task and variant.
-    pub fn serves(&self, task: &Task, variant: Variant) -> bool {
-        (self.task, self.variant) == (*task, variant)
-    }
-
-    pub fn shapes(&self) -> &Shapes {
-        &self.shapes
-    }
-
-    /// Writes the parameters of a mixture for the launches of a workspace.
-    pub fn prepare(&self, workspace: &mut Workspace, layout: &TensorCoresLayout) -> Result<()> {
+impl EStepKernels for TensorCores {
+    fn prepare(&self, workspace: &mut Workspace, layout: &Layout) -> Result<()> {
+        let layout = layout.tensor_cores()?;
         let Task { k, d, full, .. } = self.task;
         if (layout.dim(), layout.full()) != ((k, d), full) {
             return Err(mismatch("a mixture for this E-step", vec![k, d], vec![layout.dim().0, layout.dim().1]));
@@ -174,12 +281,13 @@ impl TensorCores {
         workspace.parameters.fill(self.shapes.len(), |to| layout.write(&self.shapes, to))
     }
 
-    /// Starts the E-step over some samples, at most as many as it was made for.
-    pub fn start<'a>(
+    fn start<'a>(
         &'a self,
         stream: &'a Stream,
+        _: &Layout,
         parameters: Numbers<'a, f32>,
         columns: Columns<'a>,
+        _: Wanted,
     ) -> Result<Running<'a, ()>> {
         let section = |section: Section| parameters.part(self.shapes.section(section));
         let (coefficients, halves) = (section(Section::Coefficients)?, Numbers::of(&self.halves));
@@ -195,9 +303,20 @@ impl TensorCores {
         })
     }
 
-    /// The results; see [`Pieces::read`].
-    pub(super) fn pieces(&self) -> &Pieces {
-        &self.pieces
+    fn read(
+        &self,
+        running: Running<'_, ()>,
+        stream: &Stream,
+        n: usize,
+        read: &mut dyn FnMut(&[f64], f64),
+    ) -> Result<()> {
+        self.pieces.read(running, stream, n, read)
+    }
+
+    fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
+        let Sums { values, log2, weight_scale, total_weight, frame, .. } = *sums;
+        let layout = layout.tensor_cores()?;
+        layout.statistics(&self.shapes, values, weight_scale, total_weight, weight_scale * log2, frame)
     }
 }
 

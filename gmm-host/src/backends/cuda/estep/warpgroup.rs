@@ -1,8 +1,7 @@
 //! The kernels of `warpgroup`: what [`tensor_cores`](super::tensor_cores) launches on a device
 //! whose warpgroups multiply.
 use super::operand::{Operand, forming_grid};
-use super::pieces::Piece;
-use super::tensor_cores::OnDevice;
+use super::pieces::{OnDevice, Piece};
 use crate::Result;
 use crate::backends::cuda::device::gpu::Gpu;
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};

@@ -2,27 +2,110 @@
 //! `warpgroup_whiten` leaves the exponents of a piece of the samples, `warpgroup_normalise` their
 //! log-sum-exps, `warpgroup_respond` responsibilities and their sums, and `warpgroup_outer` adds up
 //! products of features, slice by slice.
+use super::launch::{EStepKernels, Layout, Sums, Wanted};
 use super::operand::{Operand, forming_grid, most_forming_blocks};
-use super::pieces::{Division, Others, Piece, Pieces, Wanted};
-use super::tensor_cores_layout::{TensorCoresLayout, WhitenedSection, WhitenedShapes};
-use super::whitened::prepare;
+use super::pieces::{Division, Others, Piece, Pieces};
+use super::products_shapes::loses_digits;
+use super::whitened::{layout, prepare};
+use super::whitened_shapes::{WhitenedSection, WhitenedShapes};
 use crate::Result;
-use crate::backends::cuda::device::gpu::{Gpu, REGISTERS};
+use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Workspace, allocate};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch};
-use crate::backends::cuda::plan::{Task, Variant};
+use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Variant, at_most};
+use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape as LaunchShape, Task};
+use crate::backends::device_parameters::DeviceParameters;
+use crate::data::frame::Frame;
+use crate::model::mixture::Mixture;
+use crate::statistics::Statistics;
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::estep::warpgroup_whitened::{
-    FeaturesArgs, NormaliseArgs, OUTER_BLOCK, OUTER_REGISTERS, OuterArgs, RESPOND_BLOCK, RespondArgs, SAMPLES, Shape,
-    TILE, TrianglesArgs, WHITEN_BLOCKS, WhitenArgs,
+    FeaturesArgs, MAX_FEATURES, NormaliseArgs, OUTER_BLOCK, OUTER_REGISTERS, OuterArgs, RESPOND_BLOCK, RespondArgs,
+    SAMPLES, Shape, TILE, TrianglesArgs, WHITEN_BLOCKS, WhitenArgs,
 };
 use gmm_kernels::reduce::FINISH_SHARED_BYTES;
 use gmm_kernels::simt::WARPGROUP;
 use std::ptr;
+use std::sync::Arc;
+
+/// `warpgroup_whitened`: the E-step of matrices with the products of warpgroups. Its block is that
+/// of `warpgroup_whiten`.
+pub static WARPGROUP_WHITENED: WarpgroupWhitenedFamily = WarpgroupWhitenedFamily;
+pub struct WarpgroupWhitenedFamily;
+
+impl Family for WarpgroupWhitenedFamily {
+    fn name(&self) -> &'static str {
+        "warpgroup_whitened"
+    }
+
+    fn about(&self) -> &'static str {
+        "the E-step and long totals of matrices by whitened features in warpgroups (compute capability 9.0)"
+    }
+
+    fn sizes(&self) -> String {
+        format!("D ≤ {MAX_FEATURES}")
+    }
+
+    fn takes(&self) -> Takes {
+        Takes { covariances: CovarianceShapes::Matrices, ..Takes::complete(&[Operation::EStep]) }
+    }
+
+    fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
+        if !limits.warpgroups {
+            return Some("needs a device of compute capability 9.0".into());
+        }
+        at_most("features", MAX_FEATURES, task.d).or_else(|| loses_digits(task))
+    }
+
+    fn shapes(&self, task: &Task, _: &Limits) -> Vec<LaunchShape> {
+        let [three, four] = WHITEN_BLOCKS;
+        vec![LaunchShape::new(1, if task.d <= 64 { four } else { three }, 1)]
+    }
+
+    fn is_launchable(&self, shape: LaunchShape) -> bool {
+        shape.split == 1 && WHITEN_BLOCKS.contains(&shape.block)
+    }
+
+    fn shared_bytes(&self, task: &Task, _: LaunchShape) -> usize {
+        WhitenedShapes::of_warpgroups(task).map_or(usize::MAX, |shapes| shapes.shared_bytes())
+    }
+
+    fn entries(&self, task: &Task, _: LaunchShape) -> Vec<String> {
+        let shape = Shape { d: task.d as u32, k: task.k as u32 };
+        vec![
+            entries::warpgroup_whiten(shape).name().into(),
+            entries::warpgroup_respond(shape).name().into(),
+            entries::warpgroup_outer(shape).name().into(),
+        ]
+    }
+
+    fn on_matrix_units(&self, full: bool) -> Option<Multiplies> {
+        Some(if full { Multiplies::Features } else { Multiplies::Products })
+    }
+
+    fn has_large_memory(&self) -> bool {
+        true
+    }
+
+    fn layout(&self, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Layout> {
+        layout(mixture, parameters, frame)
+    }
+
+    fn e_step(
+        &self,
+        gpu: &Gpu,
+        _: &Layout,
+        variant: Variant,
+        task: &Task,
+        same: bool,
+    ) -> Result<Box<dyn EStepKernels>> {
+        Ok(Box::new(WarpgroupWhitened::new(gpu, variant, task, same)?))
+    }
+}
 
 /// The part of the device's free memory that the exponents of a piece take at most.
 const EXPONENTS: usize = 8;
@@ -53,8 +136,8 @@ pub struct WarpgroupWhitened {
 impl WarpgroupWhitened {
     /// Makes the kernels ready for up to `task.n` samples at once; `same`: for the same `task.n`
     /// samples each time. The device's context is current.
-    pub fn new(gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Self> {
-        let Some(shapes @ WhitenedShapes::Warpgroups(shape)) = WhitenedShapes::new(task, &variant) else {
+    fn new(gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Self> {
+        let Some(shapes @ WhitenedShapes::Warpgroups(shape)) = WhitenedShapes::of_warpgroups(task) else {
             return Err(mismatch("an E-step with matrices", vec![], vec![task.k, task.d]));
         };
         let (n, multiprocessors) = (task.n, gpu.limits.multiprocessors);
@@ -86,7 +169,7 @@ impl WarpgroupWhitened {
         Ok(Self {
             split: gpu.kernel(&entries::warpgroup_triangles(), None)?,
             forming: gpu.kernel(&entries::warpgroup_features(), None)?,
-            whiten: gpu.kernel(&entries::warpgroup_whiten(shape), Some(REGISTERS / variant.block / 8 * 8))?,
+            whiten: gpu.kernel(&entries::warpgroup_whiten(shape), Some(REGISTERS / variant.shape.block / 8 * 8))?,
             normalise: gpu.kernel(&entries::warpgroup_normalise(), None)?,
             respond: gpu.kernel(&entries::warpgroup_respond(shape), Some(respond_registers))?,
             outer: gpu.kernel(&entries::warpgroup_outer(shape), Some(OUTER_REGISTERS))?,
@@ -101,25 +184,17 @@ impl WarpgroupWhitened {
             pieces: Pieces::new(gpu, division)?,
         })
     }
+}
 
-    /// Whether these kernels were made for this task and variant.
-    pub fn serves(&self, task: &Task, variant: Variant) -> bool {
-        (self.task, self.variant) == (*task, variant)
+impl EStepKernels for WarpgroupWhitened {
+    fn prepare(&self, workspace: &mut Workspace, layout: &Layout) -> Result<()> {
+        prepare(&self.shapes, workspace, layout.tensor_cores()?)
     }
 
-    pub fn shapes(&self) -> &WhitenedShapes {
-        &self.shapes
-    }
-
-    /// Writes the parameters of a mixture for the launches of a workspace.
-    pub fn prepare(&self, workspace: &mut Workspace, layout: &TensorCoresLayout) -> Result<()> {
-        prepare(&self.shapes, workspace, layout)
-    }
-
-    /// Starts the E-step over some samples, at most as many as it was made for.
-    pub(super) fn start<'a>(
+    fn start<'a>(
         &'a self,
         stream: &'a Stream,
+        _: &Layout,
         parameters: Numbers<'a, f32>,
         columns: Columns<'a>,
         wanted: Wanted,
@@ -142,9 +217,9 @@ impl WarpgroupWhitened {
             let (features, running) = self.features.of_piece(stream, &piece, |n| shape.features_len(n), form)?;
             let whitening = Whitening { shape, features, triangles, shifts, constants, piece };
             let groups = shape.groups() as u32;
-            let tiles = n.div_ceil(SAMPLES).div_ceil((self.variant.block / WARPGROUP) as usize);
+            let tiles = n.div_ceil(SAMPLES).div_ceil((self.variant.shape.block / WARPGROUP) as usize);
             let blocks = (self.multiprocessors / groups).clamp(1, tiles as u32);
-            let grid = Grid::new(blocks, self.variant.block, shape.whiten_bytes()).slices(groups as usize);
+            let grid = Grid::new(blocks, self.variant.shape.block, shape.whiten_bytes()).slices(groups as usize);
             let running = running.followed_by(stream.launch(self.whiten, grid, whitening)?.borrowed());
             let normalising = Normalising { shape, weights, weighted, piece };
             let grid = Grid { shared: FINISH_SHARED_BYTES, ..simple(n) };
@@ -161,9 +236,24 @@ impl WarpgroupWhitened {
         })
     }
 
-    /// The results; see [`Pieces::read`].
-    pub(super) fn pieces(&self) -> &Pieces {
-        &self.pieces
+    fn read(
+        &self,
+        running: Running<'_, ()>,
+        stream: &Stream,
+        n: usize,
+        read: &mut dyn FnMut(&[f64], f64),
+    ) -> Result<()> {
+        self.pieces.read(running, stream, n, read)
+    }
+
+    fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
+        let Sums { values, log2, weight_scale, total_weight, frame, .. } = *sums;
+        let layout = layout.tensor_cores()?;
+        layout.whitened_statistics(&self.shapes, values, weight_scale, total_weight, weight_scale * log2, frame)
+    }
+
+    fn read_total(&self, running: Running<'_, ()>, stream: &Stream, n: usize) -> Result<f64> {
+        self.pieces.read_total(running, stream, n)
     }
 }
 

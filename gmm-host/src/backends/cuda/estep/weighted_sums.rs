@@ -1,39 +1,118 @@
 //! `weighted_sums`: the E-step for any K and D. `tiled` leaves the exponents of a piece of the
 //! samples, `weighted_sums` adds up the samples weighted by their responsibilities, slice by slice,
 //! and `reduce_slices` adds up the slices' sums.
-use super::weighted_sums_layout::{Section, WeightedSumsLayout};
+use super::launch::{EStepKernels, Layout, Sums, Wanted};
+use super::reduce_slices::ReduceSlices;
+use super::weighted_sums_layout::{Section, WeightedSumsLayout, shape};
 use crate::backends::cuda::device::error::failed;
-use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{BlockSums, Numbers, Output, Total, Workspace, allocate, zeroed};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::backends::cuda::device::{check_suffices, mismatch, suffices};
+use crate::backends::cuda::device::{mismatch, suffices};
 use crate::backends::cuda::likelihood::{Exponents, Tiled};
-use crate::backends::cuda::plan::{Task, Variant, WEIGHTED_SUMS_REGISTERS, weighted_sums_shape};
+use crate::backends::cuda::plan::family::{Family, Takes, Variant};
+use crate::backends::cuda::plan::task::{Operation, Shape as LaunchShape, Task};
+use crate::backends::device_parameters::DeviceParameters;
+use crate::data::frame::Frame;
+use crate::model::mixture::Mixture;
+use crate::statistics::Statistics;
 use crate::{Error, Result};
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::estep::weighted_sums::{self, Shape, WeightedSumsArgs};
 use gmm_kernels::likelihood::tiled::{self, TiledArgs};
-use gmm_kernels::reduce::slices::{self, REDUCE_NUMBERS, ReduceSlicesArgs};
+use gmm_kernels::reduce::slices::ReduceSlicesArgs;
 use gmm_kernels::simt::WARP;
+use std::sync::Arc;
 
 /// Threads of a block of `tiled`.
 const TILED_BLOCK: u32 = 128;
 /// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more. They
-/// are read again from the L2 cache, of which this is about half on a large device.
-const EXPONENT_BYTES: usize = 64 << 20;
-/// Threads of a block of `reduce_slices`.
-const REDUCE_BLOCK: u32 = 1024;
+/// are read again from the L2 cache, of which this is about half on a large device. In tests few
+/// samples make several pieces.
+const EXPONENT_BYTES: usize = if cfg!(test) { 1 << 10 } else { 64 << 20 };
+/// Registers of a thread of `weighted_sums`.
+const WEIGHTED_SUMS_REGISTERS: u32 = 168;
 /// Least samples of a slice.
 const SLICE: usize = 128;
 
-/// The results of the kernels over some samples: their sums ([`Shape::sums`]), and Σᵢ log₂ Σₖ
-/// wₖ·2^qₖ.
-pub struct Sums {
-    pub values: Vec<f64>,
-    pub log2: f64,
+/// `weighted_sums`: the E-step of any shape in float32. Its split is the rows of a tile of the
+/// kernel that goes before it, and its block the most threads of one.
+pub static WEIGHTED_SUMS: WeightedSumsFamily = WeightedSumsFamily;
+pub struct WeightedSumsFamily;
+
+impl Family for WeightedSumsFamily {
+    fn name(&self) -> &'static str {
+        "weighted_sums"
+    }
+
+    fn about(&self) -> &'static str {
+        "the E-step in float32, from the exponents of `tiled`"
+    }
+
+    fn sizes(&self) -> String {
+        "any, as shared memory allows".into()
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::complete(&[Operation::EStep])
+    }
+
+    fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
+        let too_wide = shape(task, 128, 0).shared_bytes() > limits.shared_per_block;
+        too_wide.then(|| format!("cannot hold samples of {} features in shared memory", task.d))
+    }
+
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<LaunchShape> {
+        // Rows of a tile of `tiled`, which is launched before `weighted_sums`.
+        let rows = if task.full && task.d <= 32 || !task.full && task.k <= 8 { 8 } else { 16 };
+        // The fastest of 64, 128, 192 and 256 threads on an H200 comes first.
+        let threads = if task.full { [128, 192, 256] } else { [192, 128, 256] };
+        let of = |threads: u32| {
+            let block = shape(task, threads as usize, limits.shared_per_block).block();
+            LaunchShape::new(rows, threads, (REGISTERS / (WEIGHTED_SUMS_REGISTERS * block)).clamp(1, 64))
+        };
+        let few = if task.is_long() { 3 } else { 1 };
+        threads[..few].iter().map(|threads| of(*threads)).collect()
+    }
+
+    fn is_launchable(&self, shape: LaunchShape) -> bool {
+        matches!(shape.split, 8 | 16)
+    }
+
+    fn shared_bytes(&self, task: &Task, launch: LaunchShape) -> usize {
+        // With two stages, the fewest that the kernel can use.
+        shape(task, launch.block as usize, 0).shared_bytes()
+    }
+
+    fn entries(&self, task: &Task, launch: LaunchShape) -> Vec<String> {
+        let Task { full, central, .. } = *task;
+        vec![
+            entries::tiled(launch.split as usize, full, false).name().into(),
+            entries::weighted_sums(full, central).name().into(),
+        ]
+    }
+
+    fn has_large_memory(&self) -> bool {
+        true
+    }
+
+    fn layout(&self, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Layout> {
+        Some(Layout::WeightedSums(WeightedSumsLayout::new(mixture, parameters.as_ref().clone(), frame)))
+    }
+
+    fn e_step(
+        &self,
+        gpu: &Gpu,
+        layout: &Layout,
+        variant: Variant,
+        task: &Task,
+        _same: bool,
+    ) -> Result<Box<dyn EStepKernels>> {
+        Ok(Box::new(WeightedSums::new(gpu, layout.weighted_sums()?, variant, task)?))
+    }
 }
 
 /// The kernels made ready for mixtures of one shape.
@@ -70,9 +149,9 @@ impl WeightedSums {
     /// [`Error::Unsupported`] where a stage of samples does not fit into shared memory.
     pub fn new(gpu: &Gpu, layout: &WeightedSumsLayout, variant: Variant, task: &Task) -> Result<Self> {
         let Task { n, k, d, full, central, .. } = *task;
-        let rows = variant.split as usize;
+        let rows = variant.shape.split as usize;
         let kernel = gpu.kernel(&entries::weighted_sums(full, central), Some(WEIGHTED_SUMS_REGISTERS))?;
-        let shape = weighted_sums_shape(task, variant.block as usize, kernel.most_shared());
+        let shape = shape(task, variant.shape.block as usize, kernel.most_shared());
         let shared = shape.shared_bytes();
         if shared > kernel.most_shared() {
             return Err(Error::Unsupported {
@@ -93,7 +172,7 @@ impl WeightedSums {
         let wave = tiled_blocks as usize * per_block;
         let most = (EXPONENT_BYTES / size_of::<f32>() / components).max(wave) / wave * wave;
         let piece = most.min(n.next_multiple_of(per_block));
-        let resident = variant.per_multiprocessor.min(gpu.limits.blocks_by_shared(shared)).max(1);
+        let resident = variant.shape.per_multiprocessor.min(gpu.limits.blocks_by_shared(shared)).max(1);
         let room = (multiprocessors * resident) as usize;
         let slices = room.div_ceil(shape.blocks() as usize).min(piece.min(n).div_ceil(SLICE)).max(1);
         let pairs = layout.pairs.as_flattened();
@@ -120,34 +199,34 @@ impl WeightedSums {
         })
     }
 
-    /// Whether these kernels were made for this task and variant.
-    pub fn serves(&self, task: &Task, variant: Variant) -> bool {
-        (self.task, self.variant) == (*task, variant)
+    /// The number of slices for `n` samples. Each slice must have a stage of samples in the first
+    /// piece, because that launch initialises its sums.
+    fn slices_of(&self, n: usize) -> usize {
+        self.slices.min(self.piece.min(n).div_ceil(weighted_sums::STAGE))
     }
+}
 
-    pub fn shape(&self) -> &Shape {
-        &self.shape
-    }
-
-    /// Writes the parameters of a mixture for the launches of a workspace.
-    pub fn prepare(&self, workspace: &mut Workspace, layout: &WeightedSumsLayout) -> Result<()> {
+impl EStepKernels for WeightedSums {
+    fn prepare(&self, workspace: &mut Workspace, layout: &Layout) -> Result<()> {
+        let layout = layout.weighted_sums()?;
         let Task { k, d, full, central, .. } = self.task;
         if (layout.dim(), layout.full(), layout.central()) != ((k, d), full, central) {
             return Err(mismatch("a mixture for this E-step", vec![k, d], vec![layout.dim().0, layout.dim().1]));
         }
-        let rows = self.variant.split as usize;
+        let rows = self.variant.shape.split as usize;
         workspace.parameters.fill(layout.len(rows), |to| layout.write(rows, to))
     }
 
-    /// Starts the E-step over some samples, at most as many as it was made for.
-    pub fn start<'a>(
+    fn start<'a>(
         &'a self,
         stream: &'a Stream,
+        layout: &Layout,
         parameters: Numbers<'a, f32>,
-        layout: &WeightedSumsLayout,
         columns: Columns<'a>,
+        _: Wanted,
     ) -> Result<Running<'a, ()>> {
-        let rows = self.variant.split as usize;
+        let layout = layout.weighted_sums()?;
+        let rows = self.variant.shape.split as usize;
         let section = |section: Section| parameters.part(layout.section(section, rows));
         let exponents = Exponents {
             exponents: Numbers::of(&self.exponents),
@@ -198,20 +277,25 @@ impl WeightedSums {
         Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?).borrowed())
     }
 
-    /// The number of slices for `n` samples. Each slice must have a stage of samples in the first
-    /// piece, because that launch initialises its sums.
-    fn slices_of(&self, n: usize) -> usize {
-        self.slices.min(self.piece.min(n).div_ceil(weighted_sums::STAGE))
-    }
-
-    /// Waits for the E-step over `n` samples that was started last, and gives its sums.
-    pub fn sums(&self, running: Running<'_, ()>, stream: &Stream, n: usize) -> Result<Sums> {
+    fn read(
+        &self,
+        running: Running<'_, ()>,
+        stream: &Stream,
+        n: usize,
+        read: &mut dyn FnMut(&[f64], f64),
+    ) -> Result<()> {
         running.wait()?;
         let mut values = vec![0.0; self.shape.sums()];
         stream.read(&self.totals, &mut values)?;
         let mut log2 = vec![0.0; n.div_ceil(self.piece)];
         stream.read(&self.log2, &mut log2)?;
-        Ok(Sums { values, log2: log2.iter().sum() })
+        read(&values, log2.iter().sum());
+        Ok(())
+    }
+
+    fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
+        let (values, log2) = (sums.weighted_values(), sums.weight_scale * sums.log2);
+        layout.weighted_sums()?.statistics(&self.task, &values, sums.total_weight, log2, sums.frame)
     }
 }
 
@@ -275,40 +359,6 @@ unsafe impl Launch for WeightedSumsLaunch<'_> {
             slices: self.slices as u32,
             add: self.add.into(),
             sums: self.sums.pointer_mut(),
-        })
-    }
-}
-
-/// A launch that adds up the slices' sums.
-#[derive(Clone, Copy)]
-pub struct ReduceSlices<'a> {
-    /// (slices, count)
-    pub sums: Numbers<'a, f64>,
-    pub slices: usize,
-    pub count: usize,
-    pub totals: Numbers<'a, f64>,
-}
-
-impl ReduceSlices<'_> {
-    pub fn grid(&self) -> Grid {
-        let blocks = (self.count as u32).div_ceil(REDUCE_NUMBERS);
-        Grid::new(blocks, REDUCE_BLOCK, slices::shared_bytes(REDUCE_BLOCK))
-    }
-}
-
-// SAFETY: the lengths of both arrays are checked here; a thread without a number does nothing.
-unsafe impl Launch for ReduceSlices<'_> {
-    type Argument = ReduceSlicesArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<ReduceSlicesArgs> {
-        let needed = vec![self.slices * self.count, self.count, slices::shared_bytes(grid.threads)];
-        let got = vec![self.sums.len(), self.totals.len(), grid.shared];
-        check_suffices("a launch of `reduce_slices`", needed, got)?;
-        Ok(ReduceSlicesArgs {
-            sums: self.sums.pointer(),
-            slices: self.slices as u32,
-            count: self.count as u32,
-            totals: self.totals.pointer_mut(),
         })
     }
 }

@@ -1,21 +1,16 @@
 //! Parameters and results of the kernels `weighted_sums`. Nothing here calls CUDA, so that it is
 //! tested on any machine.
-use super::tensor_cores_layout::larger;
+use super::centres::{NEAR, farthest, means_in_frame};
 use crate::backends::cuda::likelihood::layout;
-use crate::backends::cuda::plan::Task;
-use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::backends::cuda::plan::task::Task;
+use crate::backends::device_parameters::DeviceParameters;
 use crate::data::frame::Frame;
 use crate::{CentredSums, CovarianceType, Covariances, Mixture, Result, Statistics};
 use gmm_kernels::data::QUAD;
-use gmm_kernels::estep::weighted_sums::{COMPONENTS, VALUES};
+use gmm_kernels::estep::weighted_sums::{self, COMPONENTS, VALUES};
 use ndarray::{Array1, Array2, Array3, Axis};
 use std::f64::consts::LN_2;
 use std::ops::Range;
-
-/// The farthest that a component may be from the data's centre, in units of its t (0.85 standard
-/// deviations), for moments around that centre: their cancellation then costs at most two of
-/// float32's seven digits.
-pub(crate) const NEAR: f64 = 16.0;
 
 /// A mixture as the kernels of the E-step read it.
 #[derive(Debug, Clone)]
@@ -106,7 +101,7 @@ impl WeightedSumsLayout {
     /// likelihoods (less the mixture's offset) have the logarithm `log2` to base 2.
     pub fn statistics(&self, task: &Task, sums: &[f64], weight: f64, log2: f64, frame: &Frame) -> Result<Statistics> {
         let (k, d) = self.dim();
-        let patches = crate::backends::cuda::plan::patches(d, task.full);
+        let patches = patches(d, task.full);
         let tasks = k.div_ceil(COMPONENTS) * patches;
         let sum = |c: usize, patch: usize, v: usize| {
             sums[(c % COMPONENTS * VALUES + v) * tasks + c / COMPONENTS * patches + patch]
@@ -161,63 +156,45 @@ impl WeightedSumsLayout {
     }
 }
 
-/// The means in the frame (K, D), zeros for components without weight.
-fn means_in_frame(mixture: &Mixture, parameters: &DeviceParameters<f32>, frame: &Frame) -> Vec<f32> {
-    (0..parameters.n_components).flat_map(|c| mean_in_frame(mixture, parameters, frame, c)).collect()
-}
-
-/// The mean of a component in the frame, zeros if it has no weight.
-pub(super) fn mean_in_frame<'a>(
-    mixture: &'a Mixture,
-    parameters: &DeviceParameters<f32>,
-    frame: &'a Frame,
-    c: usize,
-) -> impl Iterator<Item = f32> + 'a {
-    let alive = parameters.weight[c] > 0.0;
-    let in_frame = move |(j, mean): (usize, &f64)| if alive { frame.apply(j, *mean) as f32 } else { 0.0 };
-    mixture.means().index_axis_move(Axis(0), c).into_iter().enumerate().map(in_frame)
-}
-
-/// The farthest that any component is from the data's centre, in units of its t; `centres` (K or
-/// more, D).
-fn farthest(parameters: &DeviceParameters<f32>, centres: &[f32]) -> f64 {
-    let alive = (0..parameters.n_components).filter(|c| parameters.weight[*c] > 0.0);
-    let d = parameters.n_features;
-    alive.map(|c| distance(parameters, c, &centres[c * d..][..d])).fold(0.0, f64::max)
-}
-
-/// How far a component is from the data's centre, in units of its t.
-pub(super) fn distance(parameters: &DeviceParameters<f32>, c: usize, centre: &[f32]) -> f64 {
-    let d = parameters.n_features;
-    let term = |(a, x): (&f32, &f32)| f64::from((a * x).abs());
-    if let Matrices::Diagonal = parameters.matrices {
-        return parameters.scale[c * d..][..d].iter().zip(centre).map(term).fold(0.0, larger);
-    }
-    let matrix = parameters.triangle(c);
-    let of_row = |i: usize| {
-        let row = &matrix[triangle(i)..][..=i];
-        // Several sums side by side, because one alone waits for each addition.
-        let (rows, last) = row.as_chunks::<8>();
-        let (centres, last_centres) = centre[..=i].as_chunks::<8>();
-        let mut sums = [0.0; 8];
-        for (a, x) in rows.iter().zip(centres) {
-            sums.iter_mut().zip(a.iter().zip(x)).for_each(|(sum, both)| *sum += term(both));
-        }
-        sums.iter().sum::<f64>() + last.iter().zip(last_centres).map(term).sum::<f64>()
-    };
-    (0..d).map(of_row).fold(0.0, larger)
-}
-
 /// Patches that cover all pairs (i, j), j ≤ i, of D features and the number one: pairs of features
 /// by quads of features.
 fn pairs(d: usize) -> Vec<[u32; 2]> {
     (0..=d / 2).flat_map(|pair| (0..=(2 * pair + 1) / QUAD).map(move |quad| [pair as u32, quad as u32])).collect()
 }
 
+/// Patches of features that `weighted_sums` cuts a sample's values into: quads, or the pairs of all
+/// features and the one.
+pub fn patches(d: usize, full: bool) -> usize {
+    if full { (0..=d / 2).map(|pair| (2 * pair + 1) / QUAD + 1).sum() } else { d.div_ceil(QUAD) }
+}
+
+/// How `weighted_sums` divides its work among blocks of at most so many threads, with as many
+/// stages of samples as fit into so many bytes of shared memory, and at least two.
+pub fn shape(task: &Task, threads: usize, shared: usize) -> weighted_sums::Shape {
+    /// Patches of a block, at most: the lanes of a warp.
+    const MOST_PATCHES: usize = 32;
+    let tiles = task.k.div_ceil(weighted_sums::COMPONENTS);
+    let patches = patches(task.d, task.full);
+    let block_patches = patches.div_ceil(patches.div_ceil(MOST_PATCHES));
+    let mut shape = weighted_sums::Shape {
+        d: task.d as u32,
+        tiles: tiles as u32,
+        patches: patches as u32,
+        block_tiles: tiles.min((threads / block_patches).max(1)) as u32,
+        block_patches: block_patches as u32,
+        stages: weighted_sums::MOST_STAGES,
+        full: task.full,
+        central: task.central,
+    };
+    while shape.stages > 2 && shape.shared_bytes() > shared {
+        shape.stages -= 1;
+    }
+    shape
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backends::cuda::plan::patches;
 
     /// Each pair of D features and the number one is in a patch, and there are as many patches as
     /// the launch is planned for.
@@ -230,5 +207,12 @@ mod tests {
                 assert!(pairs.contains(&[i as u32 / 2, (j / QUAD) as u32]), "{i}, {j} of {d}");
             }
         }
+    }
+
+    #[test]
+    fn patches_cover_all_pairs() {
+        // Pairs of features by quads: the lower triangle of D features and the number one.
+        assert_eq!([1, 2, 3, 13].map(|d| patches(d, true)), [1, 2, 2, 16]);
+        assert_eq!([1, 4, 5].map(|d| patches(d, false)), [1, 1, 2]);
     }
 }

@@ -1,21 +1,112 @@
 //! `whitened`, the E-step of matrices on the matrix units: `whiten` leaves the exponents of a piece
 //! of the samples, `outer` adds up products of features weighted by the responsibilities, slice by
 //! slice, and `reduce_slices` adds up the slices' sums.
-use super::pieces::{Division, Piece, Pieces, Wanted};
-use super::tensor_cores_layout::{TensorCoresLayout, WhitenedSection, WhitenedShapes};
+use super::launch::{EStepKernels, Layout, Sums, Wanted};
+use super::pieces::{Division, Piece, Pieces};
+use super::products_shapes::{MOST_WARPS, loses_digits};
+use super::tensor_cores_layout::TensorCoresLayout;
+use super::whitened_shapes::{WhitenedSection, WhitenedShapes};
 use crate::Result;
-use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::gpu::{Gpu, Limits};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
 use crate::backends::cuda::device::memory::{Numbers, Output, Workspace, allocate};
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
 use crate::backends::cuda::device::{check_suffices, mismatch};
 use crate::backends::cuda::likelihood::Exponents;
-use crate::backends::cuda::plan::{Task, Variant};
+use crate::backends::cuda::plan::family::{CovarianceShapes, Family, Takes, Variant};
+use crate::backends::cuda::plan::task::{Multiplies, Operation, Shape, Task};
+use crate::backends::device_parameters::DeviceParameters;
+use crate::data::frame::Frame;
+use crate::model::mixture::Mixture;
+use crate::statistics::Statistics;
 use cust::memory::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::estep::whitened::{OuterArgs, OuterShape, STAGE, SplitMatricesArgs, WhitenArgs, WhitenShape};
+use gmm_kernels::simt::WARP;
 use std::ptr;
+use std::sync::Arc;
+
+/// `whitened`: the E-step of matrices on the matrix units, for many features. Its split is the
+/// warps of a block of `whiten` along the components, and its block that of `whiten`.
+pub static WHITENED: WhitenedFamily = WhitenedFamily;
+pub struct WhitenedFamily;
+
+impl Family for WhitenedFamily {
+    fn name(&self) -> &'static str {
+        "whitened"
+    }
+
+    fn about(&self) -> &'static str {
+        "the E-step of matrices by whitened features on the matrix units"
+    }
+
+    fn sizes(&self) -> String {
+        "D as shared memory allows".into()
+    }
+
+    fn takes(&self) -> Takes {
+        Takes { covariances: CovarianceShapes::Matrices, ..Takes::complete(&[Operation::EStep]) }
+    }
+
+    fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
+        loses_digits(task).or_else(|| {
+            let none = self.shapes(task, limits).is_empty();
+            none.then(|| format!("cannot hold samples of {} features in shared memory", task.d))
+        })
+    }
+
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
+        // Of `whiten`: three blocks, or three warps for each of four schedulers.
+        let all = [(2, 128), (4, 128), (1, 128), (3, 384), (6, 384), (2, 64), (1, 32)];
+        let fits = |shape: &Shape| {
+            shape.split as usize <= task.k && self.shared_bytes(task, *shape) <= limits.shared_per_block
+        };
+        all.map(|(split, block)| Shape::new(split, block, 1)).into_iter().filter(fits).collect()
+    }
+
+    fn is_launchable(&self, shape: Shape) -> bool {
+        let warps = shape.block / WARP;
+        warps.is_multiple_of(shape.split) && (warps / shape.split).is_power_of_two() && warps <= MOST_WARPS
+    }
+
+    fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
+        WhitenedShapes::of_warps(task, shape).map_or(usize::MAX, |shapes| shapes.shared_bytes())
+    }
+
+    fn entries(&self, _: &Task, _: Shape) -> Vec<String> {
+        vec![entries::whiten().name().into(), entries::outer().name().into()]
+    }
+
+    fn on_matrix_units(&self, full: bool) -> Option<Multiplies> {
+        Some(if full { Multiplies::Features } else { Multiplies::Products })
+    }
+
+    fn has_large_memory(&self) -> bool {
+        true
+    }
+
+    fn layout(&self, mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Layout> {
+        layout(mixture, parameters, frame)
+    }
+
+    fn e_step(
+        &self,
+        gpu: &Gpu,
+        _: &Layout,
+        variant: Variant,
+        task: &Task,
+        _same: bool,
+    ) -> Result<Box<dyn EStepKernels>> {
+        Ok(Box::new(Whitened::new(gpu, variant.shape, task)?))
+    }
+}
+
+/// A mixture as kernels that multiply features read it.
+pub(super) fn layout(mixture: &Mixture, parameters: &Arc<DeviceParameters<f32>>, frame: &Frame) -> Option<Layout> {
+    let layout = TensorCoresLayout::of(Multiplies::Features, Vec::new(), mixture, parameters.clone(), frame);
+    Some(Layout::TensorCores(layout))
+}
 
 /// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more.
 const EXPONENT_BYTES: usize = 512 << 20;
@@ -34,7 +125,6 @@ pub struct Whitened {
     whiten: Kernel<WhitenArgs>,
     outer: Kernel<OuterArgs>,
     task: Task,
-    variant: Variant,
     whiten_shape: WhitenShape,
     outer_shape: OuterShape,
     shapes: WhitenedShapes,
@@ -47,8 +137,8 @@ pub struct Whitened {
 
 impl Whitened {
     /// Makes the kernels ready for up to `task.n` samples at once. The device's context is current.
-    pub fn new(gpu: &Gpu, variant: Variant, task: &Task) -> Result<Self> {
-        let Some(shapes @ WhitenedShapes::Warps { whiten, outer }) = WhitenedShapes::new(task, &variant) else {
+    fn new(gpu: &Gpu, shape: Shape, task: &Task) -> Result<Self> {
+        let Some(shapes @ WhitenedShapes::Warps { whiten, outer }) = WhitenedShapes::of_warps(task, shape) else {
             return Err(mismatch("an E-step with matrices", vec![], vec![task.k, task.d]));
         };
         let (n, limits) = (task.n, &gpu.limits);
@@ -68,7 +158,6 @@ impl Whitened {
             whiten: gpu.kernel(&entries::whiten(), Some(WHITEN_REGISTERS))?,
             outer: gpu.kernel(&entries::outer(), Some(OUTER_REGISTERS))?,
             task: *task,
-            variant,
             whiten_shape: whiten,
             outer_shape: outer,
             shapes,
@@ -77,27 +166,20 @@ impl Whitened {
             pieces: Pieces::new(gpu, division)?,
         })
     }
+}
 
-    /// Whether these kernels were made for this task and variant.
-    pub fn serves(&self, task: &Task, variant: Variant) -> bool {
-        (self.task, self.variant) == (*task, variant)
+impl EStepKernels for Whitened {
+    fn prepare(&self, workspace: &mut Workspace, layout: &Layout) -> Result<()> {
+        prepare(&self.shapes, workspace, layout.tensor_cores()?)
     }
 
-    pub fn shapes(&self) -> &WhitenedShapes {
-        &self.shapes
-    }
-
-    /// Writes the parameters of a mixture for the launches of a workspace.
-    pub fn prepare(&self, workspace: &mut Workspace, layout: &TensorCoresLayout) -> Result<()> {
-        prepare(&self.shapes, workspace, layout)
-    }
-
-    /// Starts the E-step over some samples, at most as many as it was made for.
-    pub fn start<'a>(
+    fn start<'a>(
         &'a self,
         stream: &'a Stream,
+        _: &Layout,
         parameters: Numbers<'a, f32>,
         columns: Columns<'a>,
+        _: Wanted,
     ) -> Result<Running<'a, ()>> {
         let section = |section: WhitenedSection| parameters.part(self.shapes.section(section));
         let (fragments, halves) = (Numbers::of(&self.fragments), Numbers::of(&self.halves));
@@ -119,9 +201,20 @@ impl Whitened {
         })
     }
 
-    /// The results; see [`Pieces::read`].
-    pub(super) fn pieces(&self) -> &Pieces {
-        &self.pieces
+    fn read(
+        &self,
+        running: Running<'_, ()>,
+        stream: &Stream,
+        n: usize,
+        read: &mut dyn FnMut(&[f64], f64),
+    ) -> Result<()> {
+        self.pieces.read(running, stream, n, read)
+    }
+
+    fn statistics(&self, layout: &Layout, sums: &Sums<'_>) -> Result<Statistics> {
+        let Sums { values, log2, weight_scale, total_weight, frame, .. } = *sums;
+        let layout = layout.tensor_cores()?;
+        layout.whitened_statistics(&self.shapes, values, weight_scale, total_weight, weight_scale * log2, frame)
     }
 }
 

@@ -4,13 +4,14 @@
 pub(super) mod launches;
 pub(crate) mod layout;
 
-use super::device::gpu::Gpu;
+use super::device::gpu::{Gpu, Limits};
 use super::device::memory::{Numbers, Upload, allocate, enlarge, zeroed};
 use super::device::samples::{Chunk, Columns, DeviceSamples, Element};
 use super::device::stream::{Running, Stream, finite};
 use super::likelihood::{ReduceSets, Totals, seconds};
 use super::missing::add_offsets;
-use super::plan::{Family, Variant};
+use super::plan::family::{Family, Takes, Variant};
+use super::plan::task::{Operation, Shape as LaunchShape, Task};
 use super::source::Source;
 use crate::backends::cuda::device::layout::STRIDE;
 use crate::backends::device_parameters::DeviceParameters;
@@ -34,9 +35,59 @@ const ACCUMULATE_WARPS: usize = 16;
 /// Least samples of a slice.
 const MIN_SLICE: usize = 256;
 
+/// `general`: every operation of one parameter set, of any shape, in float32 and float64.
+pub static GENERAL: GeneralFamily = GeneralFamily;
+pub struct GeneralFamily;
+
+const SHAPE: LaunchShape = LaunchShape::new(1, BLOCK, 8);
 /// The one variant of these kernels.
-pub const VARIANT: Variant =
-    Variant { family: Family::General, split: 1, block: BLOCK, per_multiprocessor: 8, cached: None };
+pub const VARIANT: Variant = Variant { family: &GENERAL, shape: SHAPE, cached: None };
+
+impl Family for GeneralFamily {
+    fn name(&self) -> &'static str {
+        "general"
+    }
+
+    fn about(&self) -> &'static str {
+        "every operation of one parameter set, in float32 and float64"
+    }
+
+    fn sizes(&self) -> String {
+        "any".into()
+    }
+
+    fn takes(&self) -> Takes {
+        Takes { gaps: true, ..Takes::complete(&[Operation::Total, Operation::Scores, Operation::EStep]) }
+    }
+
+    fn limit(&self, _: &Task, _: &Limits) -> Option<String> {
+        None
+    }
+
+    fn takes_float64(&self, _: &Task) -> bool {
+        true
+    }
+
+    fn shapes(&self, _: &Task, _: &Limits) -> Vec<LaunchShape> {
+        vec![SHAPE]
+    }
+
+    fn shared_bytes(&self, _: &Task, _: LaunchShape) -> usize {
+        0
+    }
+
+    fn entries(&self, task: &Task, _: LaunchShape) -> Vec<String> {
+        fn of<T: gmm_kernels::entries::Element>(full: bool, gaps: bool) -> Vec<String> {
+            let density = entries::density::<T>(full, gaps, false).name().into();
+            let accumulate = entries::accumulate::<T>(full, gaps).name().into();
+            vec![density, entries::posterior::<T>().name().into(), accumulate]
+        }
+        match task.precision {
+            Precision::Float32 => of::<f32>(task.full, task.gaps),
+            Precision::Float64 => of::<f64>(task.full, task.gaps),
+        }
+    }
+}
 
 /// What a pass over the samples is to compute besides their total.
 enum Goal<'a> {

@@ -1,18 +1,150 @@
 //! `batch`: many parameter sets over one read of the data; and `reduce_sets`, which adds up the
 //! sums of the blocks.
+use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout;
+use super::reduce_sets::{ReduceSets, Totals};
 use crate::Result;
-use crate::backends::cuda::device::kernel::{Grid, Launch};
-use crate::backends::cuda::device::memory::Numbers;
+use crate::backends::cuda::device::gpu::{Gpu, Limits};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::memory::{Numbers, Workspace, enlarge};
 use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;
-use crate::backends::cuda::device::slots::Slots;
-use crate::backends::cuda::plan::even;
+use crate::backends::cuda::device::stream::Running;
+use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most, fitting};
+use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::backends::device_parameters::DeviceParameters;
-use gmm_kernels::likelihood::batch::{BatchArgs, shared_bytes};
-use gmm_kernels::likelihood::small_k::{MAX_FEATURES, row};
+use gmm_kernels::data::QUAD;
+use gmm_kernels::entries;
+use gmm_kernels::likelihood::batch::{BatchArgs, QUADS, shared_bytes};
+use gmm_kernels::likelihood::small_k::{self, MAX_FEATURES, row};
 use gmm_kernels::reduce::sets::ReduceSetsArgs;
-use gmm_kernels::simt::WARP;
+use std::sync::Arc;
+
+/// `batch`: totals of many parameter sets, in one read of the data. Its split is the most sets of a
+/// group.
+pub static BATCH: BatchFamily = BatchFamily;
+pub struct BatchFamily;
+
+/// K as the kernel counts it: with a component of zeros that makes it even.
+fn even(k: usize) -> usize {
+    k.next_multiple_of(small_k::SIDE_BY_SIDE)
+}
+
+/// Sets of a group: as many as the split says and 48 KiB of shared memory hold, and at least one.
+pub fn group(shape: Shape, k: usize, d: usize) -> usize {
+    let fits = |group: &usize| shared_bytes(d, even(k), *group, shape.block) <= 48 << 10;
+    (1..=shape.split as usize).rev().find(fits).unwrap_or(1)
+}
+
+impl Family for BatchFamily {
+    fn name(&self) -> &'static str {
+        "batch"
+    }
+
+    fn about(&self) -> &'static str {
+        "totals of many parameter sets in one read of the data"
+    }
+
+    fn sizes(&self) -> String {
+        format!("D ≤ {MAX_FEATURES}, K as shared memory allows")
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::plain(&[Operation::Total, Operation::Totals])
+    }
+
+    fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
+        let Task { k, d, .. } = *task;
+        let too_large = || format!("cannot hold {k} components of {d} features in shared memory");
+        at_most("features", MAX_FEATURES, d)
+            .or_else(|| (shared_bytes(d, even(k), 1, 256) > limits.shared_per_block).then(too_large))
+    }
+
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
+        let all = if task.n <= limits.multiprocessors as usize * 64 * 2 * QUAD {
+            vec![(16, 64, 3)]
+        } else {
+            vec![(16, 96, 1), (16, 128, 3), (16, 192, 1), (16, 64, 6), (8, 128, 3)]
+        };
+        let all = all.into_iter().map(|(split, block, per)| Shape::new(split, block, per)).collect();
+        fitting(self, all, task, limits)
+    }
+
+    fn cached(&self, task: &Task, limits: &Limits) -> Vec<Option<u32>> {
+        if task.n * task.d * size_of::<f32>() > limits.l2 { vec![Some(0)] } else { vec![None] }
+    }
+
+    fn is_launchable(&self, _: Shape) -> bool {
+        true
+    }
+
+    fn samples_of_block(&self, shape: Shape) -> usize {
+        shape.block as usize * QUAD * QUADS
+    }
+
+    fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
+        shared_bytes(task.d, even(task.k), group(shape, task.k, task.d), shape.block)
+    }
+
+    fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
+        vec![entries::batch(task.d).name().into()]
+    }
+
+    fn max_registers(&self, _: &Task) -> Option<u32> {
+        Some(168)
+    }
+
+    fn has_exp2_bias(&self) -> bool {
+        true
+    }
+
+    fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
+        Ok(Arc::new(Ready {
+            kernel: gpu.kernel(&entries::batch(task.d), self.max_registers(task))?,
+            reduce: gpu.kernel(&entries::reduce_sets(), None)?,
+            variant,
+            task: *task,
+            blocks: variant.blocks(task.n, gpu.limits.multiprocessors),
+        }))
+    }
+}
+
+/// The kernels made ready for a task: the one that gives each block's sums, and the one that adds
+/// them up.
+#[derive(Debug)]
+struct Ready {
+    kernel: Kernel<BatchArgs>,
+    reduce: Kernel<ReduceSetsArgs>,
+    variant: Variant,
+    task: Task,
+    blocks: u32,
+}
+
+impl LikelihoodKernels for Ready {
+    fn prepare(&self, workspace: &mut Workspace, sets: Sets<'_>) -> Result<()> {
+        let (Task { k, d, .. }, sets) = (self.task, sets.apart());
+        enlarge(&mut workspace.partials, self.blocks as usize * sets.len())?;
+        workspace.parameters.fill(parameters(k, d, sets.len()), |to| write(sets, to))
+    }
+
+    fn start<'a>(&self, work: Work<'a>, sets: Sets<'_>) -> Result<Running<'a, ()>> {
+        let (Task { k, d, .. }, Work { stream, workspace, columns, .. }) = (self.task, work);
+        let partials = Numbers::of(&workspace.partials);
+        let sums = Batch {
+            columns,
+            cached_quads: self.variant.cached_quads(d),
+            parameters: workspace.parameters.device(),
+            sets: sets.len(),
+            group: group(self.variant.shape, k, d).min(sets.len()),
+            k,
+            partials,
+        };
+        let running = stream.launch(self.kernel, sums.grid(self.blocks, self.variant.shape.block), sums)?;
+        let totals = Totals::Slots(&workspace.totals, sets.len());
+        let reduce = ReduceSets { partials, count: self.blocks as usize, totals };
+        Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(sets.len()), reduce)?).borrowed())
+    }
+}
 
 /// Numbers of the parameters of so many sets.
 pub fn parameters(k: usize, d: usize, sets: usize) -> usize {
@@ -70,48 +202,5 @@ unsafe impl Launch for Batch<'_> {
             k: k as u32,
             partials: self.partials.pointer_mut(),
         })
-    }
-}
-
-/// Where `reduce_sets` writes its totals.
-#[derive(Clone, Copy)]
-pub enum Totals<'a> {
-    /// The first so many slots, in the host's memory.
-    Slots(&'a Slots, usize),
-    Device(Numbers<'a, f64>),
-}
-
-/// A launch that adds up `count` numbers for each of several sets.
-#[derive(Clone, Copy)]
-pub struct ReduceSets<'a> {
-    /// (sets, count)
-    pub partials: Numbers<'a, f64>,
-    pub count: usize,
-    pub totals: Totals<'a>,
-}
-
-impl ReduceSets<'_> {
-    /// A warp for each set.
-    pub fn grid(&self, sets: usize) -> Grid {
-        Grid::new(sets as u32, WARP, 0)
-    }
-}
-
-// SAFETY: `count` numbers and a place for the total of each set, that is of each block, are checked
-// here.
-unsafe impl Launch for ReduceSets<'_> {
-    type Argument = ReduceSetsArgs;
-
-    fn argument(&self, grid: &Grid) -> Result<ReduceSetsArgs> {
-        let sets = grid.blocks.0 as usize;
-        let (places, totals) = match self.totals {
-            Totals::Slots(slots, count) => (count.min(slots.len()), slots.device_pointer()),
-            Totals::Device(totals) => (totals.len(), totals.pointer_mut()),
-        };
-        if self.partials.len() < sets * self.count || places < sets {
-            let got = vec![self.partials.len(), places];
-            return Err(mismatch("a launch of `reduce_sets`", vec![sets * self.count, sets], got));
-        }
-        Ok(ReduceSetsArgs { partials: self.partials.pointer(), count: self.count as u32, totals })
     }
 }

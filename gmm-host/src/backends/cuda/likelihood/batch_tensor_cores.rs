@@ -1,13 +1,207 @@
 //! `batch_tensor_cores` and `batch_warpgroup`: many similar parameter sets over one read of the
 //! data, on the matrix units.
 use super::batch_tensor_cores_layout::{eights, fours, sections};
-use crate::Result;
-use crate::backends::cuda::device::kernel::{Grid, Launch};
-use crate::backends::cuda::device::memory::Numbers;
+use super::launch::{LikelihoodKernels, Sets, Work};
+use super::reduce_sets::{ReduceSets, Totals};
+use crate::backends::cuda::device::gpu::{Gpu, Limits, REGISTERS};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::memory::{Numbers, Workspace, enlarge};
 use crate::backends::cuda::device::samples::Columns;
+use crate::backends::cuda::device::stream::Running;
 use crate::backends::cuda::device::{check_suffices, mismatch};
-use gmm_kernels::likelihood::batch_tensor_cores::{BatchTensorCoresArgs, MAX_FEATURES, SETS, shared_bytes};
+use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most};
+use crate::backends::cuda::plan::task::{Operation, Shape, Task};
+use crate::{Error, Result};
+use gmm_kernels::data::QUAD;
+use gmm_kernels::entries;
+use gmm_kernels::likelihood::batch_parameters::BatchParametersArgs;
+use gmm_kernels::likelihood::batch_tensor_cores::{
+    self, BatchTensorCoresArgs, MAX_FEATURES, SETS, shared_bytes, steps,
+};
 use gmm_kernels::likelihood::batch_warpgroup::{self, MOST_FOURS};
+use gmm_kernels::reduce::sets::ReduceSetsArgs;
+use gmm_kernels::simt::{WARP, WARPGROUP};
+use std::sync::Arc;
+
+/// `batch_tensor_cores`: totals of parameter sets that are near to a reference, whose differences
+/// from it the matrix units multiply. Its split is the most sets of a block.
+pub static BATCH_TENSOR_CORES: NearSetsFamily = NearSetsFamily { warpgroups: false };
+/// `batch_warpgroup`: the same with the products of warpgroups.
+pub static BATCH_WARPGROUP: NearSetsFamily = NearSetsFamily { warpgroups: true };
+pub struct NearSetsFamily {
+    warpgroups: bool,
+}
+
+impl Family for NearSetsFamily {
+    fn name(&self) -> &'static str {
+        if self.warpgroups { "batch_warpgroup" } else { "batch_tensor_cores" }
+    }
+
+    fn about(&self) -> &'static str {
+        if self.warpgroups {
+            "totals of parameter sets near to each other, by products of warpgroups (compute capability 9.0)"
+        } else {
+            "totals of parameter sets near to each other, on the matrix units"
+        }
+    }
+
+    fn sizes(&self) -> String {
+        format!("D ≤ {MAX_FEATURES}, K as shared memory allows")
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::plain(&[Operation::Totals])
+    }
+
+    fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
+        if self.warpgroups && !limits.warpgroups {
+            return Some("needs a device of compute capability 9.0".into());
+        }
+        let Task { k, d, .. } = *task;
+        let too_large = || {
+            let none = self.shapes(task, limits).is_empty();
+            none.then(|| format!("cannot hold {k} components of {d} features in shared memory"))
+        };
+        let too_far = "takes parameter sets only that are so near to each other that float16 keeps the digits of their \
+                       differences";
+        at_most("features", MAX_FEATURES, d).or_else(too_large).or_else(|| (!task.expandable).then(|| too_far.into()))
+    }
+
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
+        let least = if self.warpgroups { 128 } else { 64 };
+        let all = [
+            (64, 512, 1),
+            (64, 384, 1),
+            (32, 256, 2),
+            (32, 512, 1),
+            (16, 256, 2),
+            (8, 128, 4),
+            (4, 128, 2),
+            (4, least, 1),
+        ];
+        let all = all.into_iter().map(|(split, block, per)| Shape::new(split, block, per));
+        let fits = |&shape: &Shape| {
+            let shared = self.shared_bytes(task, shape);
+            let registers = self.max_registers(task).unwrap_or(0) * shape.block * shape.per_multiprocessor;
+            shared <= limits.shared_per_block
+                && shape.per_multiprocessor <= limits.blocks_by_shared(shared)
+                && registers <= REGISTERS
+        };
+        // With few samples the shape makes no difference.
+        let few = task.n <= limits.multiprocessors as usize * 512 * QUAD;
+        all.filter(fits).take(if few { 1 } else { 4 }).collect()
+    }
+
+    fn cached(&self, task: &Task, limits: &Limits) -> Vec<Option<u32>> {
+        let fits = task.n * task.d * size_of::<f32>() <= limits.l2;
+        if fits && !self.warpgroups { vec![None] } else { vec![Some(0)] }
+    }
+
+    fn is_launchable(&self, shape: Shape) -> bool {
+        !self.warpgroups || shape.block.is_multiple_of(WARPGROUP) && fours(shape.split as usize) <= MOST_FOURS
+    }
+
+    fn samples_of_block(&self, shape: Shape) -> usize {
+        let of_warp = if self.warpgroups { batch_warpgroup::SAMPLES } else { batch_tensor_cores::SAMPLES };
+        (shape.block / WARP) as usize * of_warp
+    }
+
+    fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
+        let bytes = if self.warpgroups { batch_warpgroup::shared_bytes } else { shared_bytes };
+        bytes(task.d, eights(task.k), fours(shape.split as usize), shape.block)
+    }
+
+    fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
+        vec![entries::batch_parameters().name().into(), self.entry(task).name().into()]
+    }
+
+    fn max_registers(&self, task: &Task) -> Option<u32> {
+        // 512 threads then leave registers of a multiprocessor, or 384, for a warp of
+        // `reduce_sets`: the sums of one batch are added up beside the blocks of another thread's
+        // batch, which hold their place for the whole of their time.
+        Some(if steps(task.d) <= 2 { 120 } else { 160 })
+    }
+
+    fn compares_sets(&self) -> bool {
+        true
+    }
+
+    fn has_exp2_bias(&self) -> bool {
+        true
+    }
+
+    fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
+        Ok(Arc::new(Ready {
+            parameters: gpu.kernel(&entries::batch_parameters(), None)?,
+            kernel: gpu.kernel(&self.entry(task), self.max_registers(task))?,
+            reduce: gpu.kernel(&entries::reduce_sets(), None)?,
+            variant,
+            task: *task,
+            blocks: variant.blocks(task.n, gpu.limits.multiprocessors),
+            warpgroups: self.warpgroups,
+        }))
+    }
+}
+
+impl NearSetsFamily {
+    fn entry(&self, task: &Task) -> entries::Entry<BatchTensorCoresArgs> {
+        if self.warpgroups {
+            entries::batch_warpgroup(steps(task.d), task.k)
+        } else {
+            entries::batch_tensor_cores(steps(task.d))
+        }
+    }
+}
+
+/// The kernels made ready for a task: the one that makes the parameters, the one that gives each
+/// block's sums, and the one that adds them up.
+#[derive(Debug)]
+struct Ready {
+    parameters: Kernel<BatchParametersArgs>,
+    kernel: Kernel<BatchTensorCoresArgs>,
+    reduce: Kernel<ReduceSetsArgs>,
+    variant: Variant,
+    task: Task,
+    blocks: u32,
+    warpgroups: bool,
+}
+
+impl LikelihoodKernels for Ready {
+    fn prepare(&self, workspace: &mut Workspace, sets: Sets<'_>) -> Result<()> {
+        let Sets::Near(near) = sets else { return Err(self.apart()) };
+        enlarge(&mut workspace.partials, self.blocks as usize * sets.len().next_multiple_of(SETS))?;
+        near.prepare(workspace)
+    }
+
+    fn start<'a>(&self, work: Work<'a>, sets: Sets<'_>) -> Result<Running<'a, ()>> {
+        let Sets::Near(near) = sets else { return Err(self.apart()) };
+        let Work { stream, workspace, columns, .. } = work;
+        let started = near.start(self.parameters, stream, workspace)?;
+        let partials = Numbers::of(&workspace.partials);
+        let sums = BatchTensorCores {
+            columns,
+            cached_quads: self.variant.cached_quads(self.task.d),
+            parameters: Numbers::of(&workspace.batch_parameters),
+            sets: sets.len(),
+            part: self.variant.shape.split as usize,
+            k: self.task.k,
+            warpgroups: self.warpgroups,
+            partials,
+        };
+        let grid = sums.grid(self.blocks, self.variant.shape.block);
+        let running = started.followed_by(stream.launch(self.kernel, grid, sums)?);
+        let totals = Totals::Slots(&workspace.totals, sets.len());
+        let reduce = ReduceSets { partials, count: self.blocks as usize, totals };
+        Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(sets.len()), reduce)?).borrowed())
+    }
+}
+
+impl Ready {
+    /// The error for sets that are not compared with a reference.
+    fn apart(&self) -> Error {
+        mismatch("parameter sets near to a reference", vec![], vec![])
+    }
+}
 
 /// A launch that leaves each block's sum for each set, and for those that make the last four whole.
 #[derive(Clone, Copy)]

@@ -1,6 +1,6 @@
 //! `exp2_bias`: the correction of log₂ of a sample's likelihood for the error of a device's 2^x,
 //! measured on that device.
-use super::batch::{ReduceSets, Totals};
+use super::reduce_sets::{ReduceSets, Totals};
 use crate::Result;
 use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::gpu::Gpu;

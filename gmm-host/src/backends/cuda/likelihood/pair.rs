@@ -1,12 +1,108 @@
 //! `pair`: one thread for each (sample, component), the readable baseline.
-use super::layout::pair_row;
+use super::launch::{LikelihoodKernels, Sets, Work};
+use super::layout::{component_rows, pair_row};
 use crate::Result;
 use crate::backends::cuda::device::check_suffices;
-use crate::backends::cuda::device::kernel::{Grid, Launch};
-use crate::backends::cuda::device::memory::{Numbers, Output};
+use crate::backends::cuda::device::gpu::{Gpu, Limits};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::memory::{Numbers, Output, Workspace};
 use crate::backends::cuda::device::samples::Columns;
-use gmm_kernels::likelihood::pair::{PairArgs, shared_bytes};
+use crate::backends::cuda::device::stream::Running;
+use crate::backends::cuda::plan::family::{Family, Takes, Variant, fitting};
+use crate::backends::cuda::plan::task::{Operation, Shape, Task};
+use gmm_kernels::entries;
+use gmm_kernels::likelihood::pair::{PairArgs, TILE, shared_bytes};
+use gmm_kernels::simt::WARP;
 use std::ptr;
+use std::sync::Arc;
+
+/// `pair`: totals and scores. Its split is the components that a block takes at a time.
+pub static PAIR: PairFamily = PairFamily;
+pub struct PairFamily;
+
+impl Family for PairFamily {
+    fn name(&self) -> &'static str {
+        "pair"
+    }
+
+    fn about(&self) -> &'static str {
+        "totals and scores with a thread for each sample and component"
+    }
+
+    fn sizes(&self) -> String {
+        "any".into()
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::plain(&[Operation::Total, Operation::Scores])
+    }
+
+    fn limit(&self, _: &Task, _: &Limits) -> Option<String> {
+        None
+    }
+
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
+        // As many blocks as a multiprocessor has registers for.
+        let components = (task.k as u32).min(WARP);
+        let all = vec![Shape::new(components, WARP * components, (48 / components).min(32))];
+        fitting(self, all, task, limits)
+    }
+
+    fn is_launchable(&self, shape: Shape) -> bool {
+        shape.split == shape.block / WARP
+    }
+
+    fn always_has_split(&self) -> bool {
+        true
+    }
+
+    fn samples_of_block(&self, _: Shape) -> usize {
+        TILE
+    }
+
+    fn shared_bytes(&self, _: &Task, shape: Shape) -> usize {
+        shared_bytes(shape.block)
+    }
+
+    fn entries(&self, _: &Task, _: Shape) -> Vec<String> {
+        vec![entries::pair().name().into()]
+    }
+
+    fn max_registers(&self, _: &Task) -> Option<u32> {
+        Some(40)
+    }
+
+    fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
+        let kernel = gpu.kernel(&entries::pair(), self.max_registers(task))?;
+        let blocks = variant.blocks(task.n, gpu.limits.multiprocessors);
+        Ok(Arc::new(Ready { kernel, variant, task: *task, blocks }))
+    }
+}
+
+/// The kernel made ready for a task.
+#[derive(Debug)]
+struct Ready {
+    kernel: Kernel<PairArgs>,
+    variant: Variant,
+    task: Task,
+    blocks: u32,
+}
+
+impl LikelihoodKernels for Ready {
+    fn prepare(&self, workspace: &mut Workspace, sets: Sets<'_>) -> Result<()> {
+        workspace.blocks.enlarge(self.blocks as usize)?;
+        let width = pair_row(self.task.d);
+        workspace.parameters.fill(self.task.k * width, |to| component_rows(&sets.apart()[0], width, to))
+    }
+
+    fn start<'a>(&self, work: Work<'a>, _: Sets<'_>) -> Result<Running<'a, ()>> {
+        let Work { stream, workspace, columns, scores } = work;
+        let grid = Grid::new(self.blocks, self.variant.shape.block, self.variant.shared_bytes(&self.task));
+        let (parameters, output) = (workspace.parameters.device(), workspace.output());
+        let pair = Pair { columns, k: self.task.k, parameters, scores, output };
+        Ok(stream.launch(self.kernel, grid, pair)?.borrowed())
+    }
+}
 
 /// A launch over K components.
 #[derive(Clone, Copy)]

@@ -1,17 +1,122 @@
 //! `small_k`: a total for K ≤ 8 and D ≤ 16. The components are part of the kernel's argument, so
 //! that no copy to the device is needed, but for the triangles of full and tied covariances.
+use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout;
 use crate::Result;
-use crate::backends::cuda::device::gpu::Gpu;
+use crate::backends::cuda::device::gpu::{Gpu, Limits};
 use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
-use crate::backends::cuda::device::memory::{Numbers, Output};
+use crate::backends::cuda::device::memory::{Numbers, Output, Workspace};
 use crate::backends::cuda::device::mismatch;
 use crate::backends::cuda::device::samples::Columns;
 use crate::backends::cuda::device::stream::{Running, Stream};
-use crate::backends::cuda::plan::Task;
+use crate::backends::cuda::plan::family::{Family, Takes, Variant, at_most, fitting};
+use crate::backends::cuda::plan::task::{Operation, Shape, Task};
 use crate::backends::device_parameters::DeviceParameters;
+use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
-use gmm_kernels::likelihood::small_k::{COMPONENTS, Kind, SmallKArgs};
+use gmm_kernels::likelihood::small_k::{COMPONENTS, Kind, MAX_FEATURES, SmallKArgs};
+use std::sync::Arc;
+
+/// `small_k`: totals of few components of few features.
+pub static SMALL_K: SmallKFamily = SmallKFamily;
+pub struct SmallKFamily;
+
+impl Family for SmallKFamily {
+    fn name(&self) -> &'static str {
+        "small_k"
+    }
+
+    fn about(&self) -> &'static str {
+        "totals of one read of the data, with the components in the argument"
+    }
+
+    fn sizes(&self) -> String {
+        format!("K ≤ {COMPONENTS}, D ≤ {MAX_FEATURES}")
+    }
+
+    fn takes(&self) -> Takes {
+        Takes { gaps: true, ..Takes::complete(&[Operation::Total]) }
+    }
+
+    fn limit(&self, task: &Task, _: &Limits) -> Option<String> {
+        at_most("features", MAX_FEATURES, task.d).or_else(|| at_most("components", COMPONENTS, task.k))
+    }
+
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
+        // So few samples that each thread has at most a quad: the shape makes no difference.
+        let all = if task.n <= limits.multiprocessors as usize * 128 * QUAD {
+            vec![(128, 1)]
+        } else {
+            vec![(128, 4), (128, 3), (192, 2), (96, 4), (256, 2), (160, 3), (128, 8), (256, 4)]
+        };
+        let all = all.into_iter().map(|(block, per)| Shape::new(1, block, per)).collect();
+        fitting(self, all, task, limits)
+    }
+
+    fn cached(&self, task: &Task, limits: &Limits) -> Vec<Option<u32>> {
+        let bytes = task.n * task.d * size_of::<f32>();
+        if bytes > limits.l2 / 2 { vec![Some(0), Some(28), Some(40)] } else { vec![None] }
+    }
+
+    fn samples_of_block(&self, shape: Shape) -> usize {
+        shape.block as usize * QUAD
+    }
+
+    fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
+        kind(task).shared_bytes(task.d, task.k, shape.block)
+    }
+
+    fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
+        vec![entries::small_k_name(task.d, kind(task))]
+    }
+
+    fn max_registers(&self, task: &Task) -> Option<u32> {
+        // It holds as many marks of what is observed as features.
+        Some(if task.gaps { 168 } else { 120 })
+    }
+
+    fn has_exp2_bias(&self) -> bool {
+        true
+    }
+
+    fn is_timed_with_all_samples(&self) -> bool {
+        true
+    }
+
+    fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
+        let kernels = Kernels::new(gpu, task.d, kind(task), self.max_registers(task))?;
+        let blocks = variant.blocks(task.n, gpu.limits.multiprocessors);
+        Ok(Arc::new(Ready { kernels, variant, task: *task, blocks }))
+    }
+}
+
+/// The kernels made ready for a task.
+#[derive(Debug)]
+struct Ready {
+    kernels: Kernels,
+    variant: Variant,
+    task: Task,
+    blocks: u32,
+}
+
+impl LikelihoodKernels for Ready {
+    fn prepare(&self, workspace: &mut Workspace, sets: Sets<'_>) -> Result<()> {
+        workspace.blocks.enlarge(self.blocks as usize)?;
+        let Task { k, d, .. } = self.task;
+        // The other parameters are part of the kernel's argument.
+        let len = kind(&self.task).triangles(d, k);
+        workspace.parameters.fill(len, |to| layout::small_k_triangles(&sets.apart()[0], to))
+    }
+
+    fn start<'a>(&self, work: Work<'a>, sets: Sets<'_>) -> Result<Running<'a, ()>> {
+        let Work { stream, workspace, columns, .. } = work;
+        let grid = Grid::new(self.blocks, self.variant.shape.block, self.variant.shared_bytes(&self.task));
+        let cached_quads = self.variant.cached_quads(self.task.d);
+        let (triangles, output) = (workspace.parameters.device(), workspace.output());
+        let memory = Memory { columns, cached_quads, triangles, output };
+        self.kernels.start(stream, grid, kind(&self.task), &sets.apart()[0], memory)
+    }
+}
 
 /// The kind of kernel for a task.
 pub fn kind(task: &Task) -> Kind {

@@ -1,37 +1,132 @@
 //! `tiled8`, `tiled16` and their kernels for triangles: any K and D, sample weights, scores,
 //! exponents for the E-step.
+use super::exponents::Exponents;
+use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout;
 use crate::Result;
-use crate::backends::cuda::device::kernel::{Grid, Launch};
-use crate::backends::cuda::device::memory::{Numbers, Output};
+use crate::backends::cuda::device::gpu::{Gpu, Limits};
+use crate::backends::cuda::device::kernel::{Grid, Kernel, Launch};
+use crate::backends::cuda::device::memory::{Numbers, Output, Workspace};
 use crate::backends::cuda::device::samples::Columns;
-use crate::backends::cuda::device::{check_suffices, mismatch, suffices};
+use crate::backends::cuda::device::stream::Running;
+use crate::backends::cuda::device::{mismatch, suffices};
+use crate::backends::cuda::plan::family::{Family, Takes, Variant, fitting};
+use crate::backends::cuda::plan::task::{Operation, Shape, Task};
+use gmm_kernels::entries;
 use gmm_kernels::likelihood::tiled::{self, TiledArgs, WARP_SAMPLES, shared_bytes};
 use gmm_kernels::simt::WARP;
 use std::ptr;
+use std::sync::Arc;
 
-/// Where a launch writes its exponents, from which the E-step forms responsibilities.
-#[derive(Clone, Copy)]
-pub struct Exponents<'a> {
-    /// qₖ of each sample, (components, stride).
-    pub exponents: Numbers<'a, f32>,
-    /// Maximum and factor of each sample, (2, stride).
-    pub normalisers: Numbers<'a, f32>,
-    /// Samples from one component to the next.
-    pub stride: usize,
+/// `tiled8`: totals and scores of any shape, in tiles of eight components, or of eight rows of a
+/// triangle. Its split is the warps of a block along the components.
+pub static TILED8: TiledFamily = TiledFamily { rows: 8 };
+/// `tiled16`: the same in tiles of sixteen.
+pub static TILED16: TiledFamily = TiledFamily { rows: 16 };
+pub struct TiledFamily {
+    rows: usize,
 }
 
-impl Exponents<'_> {
-    /// The exponents as an argument of the kernels, for so many components and samples.
-    pub fn argument(&self, components: usize, samples: usize) -> Result<tiled::Exponents> {
-        let needed = vec![components * self.stride, 2 * self.stride, samples];
-        let got = vec![self.exponents.len(), self.normalisers.len(), self.stride];
-        check_suffices("the exponents of an E-step", needed, got)?;
-        Ok(tiled::Exponents {
-            q: self.exponents.pointer_mut(),
-            normalisers: self.normalisers.pointer_mut(),
-            stride: self.stride as u32,
+impl Family for TiledFamily {
+    fn name(&self) -> &'static str {
+        if self.rows == 8 { "tiled8" } else { "tiled16" }
+    }
+
+    fn about(&self) -> &'static str {
+        if self.rows == 8 {
+            "totals and scores in tiles of eight components, or rows of a triangle"
+        } else {
+            "totals and scores in tiles of sixteen components, or rows of a triangle"
+        }
+    }
+
+    fn sizes(&self) -> String {
+        "any".into()
+    }
+
+    fn takes(&self) -> Takes {
+        Takes { gaps: self.rows == 8, ..Takes::complete(&[Operation::Total, Operation::Scores]) }
+    }
+
+    fn limit(&self, _: &Task, _: &Limits) -> Option<String> {
+        None
+    }
+
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
+        let tiles = if task.full { task.k } else { task.k.div_ceil(self.rows) } as u32;
+        let across = |block: u32| [1, 2, 4, 8].into_iter().filter(move |a| *a <= tiles && *a <= block / WARP);
+        let all = [(64, 4), (128, 2), (128, 3), (128, 4), (128, 6), (256, 1), (256, 2)];
+        let all = all.iter().flat_map(|&(block, per)| across(block).map(move |a| Shape::new(a, block, per))).collect();
+        fitting(self, all, task, limits)
+    }
+
+    fn is_launchable(&self, shape: Shape) -> bool {
+        let warps = shape.block / WARP;
+        warps.is_multiple_of(shape.split) && (warps / shape.split).is_power_of_two()
+    }
+
+    fn always_has_split(&self) -> bool {
+        true
+    }
+
+    fn samples_of_block(&self, shape: Shape) -> usize {
+        Tiled::block_samples(shape.block, shape.split)
+    }
+
+    fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
+        shared_bytes(self.rows, task.gaps, shape.block, shape.split)
+    }
+
+    fn entries(&self, task: &Task, _: Shape) -> Vec<String> {
+        vec![entries::tiled(self.rows, task.full, task.gaps).name().into()]
+    }
+
+    fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
+        let kernel = gpu.kernel(&entries::tiled(self.rows, task.full, task.gaps), None)?;
+        let blocks = variant.blocks(task.n, gpu.limits.multiprocessors);
+        Ok(Arc::new(Ready { kernel, variant, task: *task, blocks, rows: self.rows }))
+    }
+}
+
+/// The kernel made ready for a task.
+#[derive(Debug)]
+struct Ready {
+    kernel: Kernel<TiledArgs>,
+    variant: Variant,
+    task: Task,
+    blocks: u32,
+    rows: usize,
+}
+
+impl LikelihoodKernels for Ready {
+    fn prepare(&self, workspace: &mut Workspace, sets: Sets<'_>) -> Result<()> {
+        workspace.blocks.enlarge(self.blocks as usize)?;
+        let Task { k, d, full, gaps, .. } = self.task;
+        let (scales, constants) = layout::tiled_lengths(k, d, self.rows, full, gaps);
+        workspace.parameters.fill(scales + constants, |to| {
+            let (scales, constants) = to.split_at_mut(scales);
+            layout::write_tiles(&sets.apart()[0], self.rows, scales, constants);
         })
+    }
+
+    fn start<'a>(&self, work: Work<'a>, _: Sets<'_>) -> Result<Running<'a, ()>> {
+        let Work { stream, workspace, columns, scores } = work;
+        let likelihood = Tiled {
+            columns,
+            cached_quads: self.variant.cached_quads(self.task.d),
+            k: self.task.k,
+            rows: self.rows,
+            full: self.task.full,
+            gaps: self.task.gaps,
+            across: self.variant.shape.split,
+            parameters: workspace.parameters.device(),
+            weighted: self.task.weighted,
+            scores,
+            exponents: None,
+            output: workspace.output(),
+        };
+        let grid = Grid::new(self.blocks, self.variant.shape.block, self.variant.shared_bytes(&self.task));
+        Ok(stream.launch(self.kernel, grid, likelihood)?.borrowed())
     }
 }
 

@@ -3,7 +3,9 @@
 //!
 //! The first choice of a process for a task stands until its end, so that equal evaluations give
 //! equal bits. The file makes it stand from process to process; a damaged file counts as empty.
-use super::{Family, Task, Variant, candidates};
+use super::families::candidates;
+use super::family::{Family, Variant};
+use super::task::Task;
 use crate::backends::cuda::device::gpu::{Gpu, Limits, lock};
 use crate::backends::cuda::device::ptx::checksum;
 use crate::{Error, Result};
@@ -64,7 +66,12 @@ pub struct Chooser<'a> {
 impl Chooser<'_> {
     /// The fastest variant for a task, among those of the requested family if there is one: the
     /// only candidate, or the remembered choice, or else the fastest by a measurement.
-    pub fn choose(&self, task: &Task, requested: Option<Family>, trial: &mut dyn Trial) -> Result<Variant> {
+    pub fn choose(
+        &self,
+        task: &Task,
+        requested: Option<&'static dyn Family>,
+        trial: &mut dyn Trial,
+    ) -> Result<Variant> {
         let limits: &Limits = &self.gpu.limits;
         let variants = candidates(task, requested, limits);
         if let [only] = variants[..] {
@@ -88,7 +95,7 @@ fn fastest(task: &Task, variants: Vec<Variant>, trial: &mut dyn Trial) -> Result
     let mut best: Option<(f64, Variant)> = None;
     let mut failure = None;
     for variant in variants {
-        let n = if variant.family == Family::SmallK { task.n } else { part };
+        let n = if variant.family.is_timed_with_all_samples() { task.n } else { part };
         let compile = Instant::now();
         let prepared = trial.prepare(variant, n);
         compiling += compile.elapsed();
@@ -115,13 +122,13 @@ fn fastest(task: &Task, variants: Vec<Variant>, trial: &mut dyn Trial) -> Result
 }
 
 /// The key of a choice: device, code of the kernels in question and their candidates, size class.
-fn key(device: &str, task: &Task, requested: Option<Family>, variants: &[Variant]) -> String {
+fn key(device: &str, task: &Task, requested: Option<&'static dyn Family>, variants: &[Variant]) -> String {
     let mut hasher = DefaultHasher::new();
     for variant in variants {
         variant.hash(&mut hasher);
         variant.entries(task).iter().for_each(|entry| checksum(entry).hash(&mut hasher));
     }
-    let requested = requested.map_or("any", Family::name);
+    let requested = requested.map_or("any", |family| family.name());
     format!("{device}; {:016x}; {requested}; {task}", hasher.finish())
 }
 
@@ -172,7 +179,7 @@ fn write(path: &Path, key: String, value: String) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use crate::Precision;
-    use crate::backends::cuda::plan::Operation;
+    use crate::backends::cuda::plan::task::Operation;
 
     #[test]
     fn the_file_is_replaced_as_a_whole_and_damage_is_ignored() {
@@ -210,7 +217,7 @@ mod tests {
         assert_eq!(first, key("NVIDIA H200", &Task { n: 9_999_999, ..task }, None, &[a, b]), "one size class");
         let others = [
             key("NVIDIA A100", &task, None, &[a, b]),
-            key("NVIDIA H200", &task, Some(Family::SmallK), &[a, b]),
+            key("NVIDIA H200", &task, Some(&crate::backends::cuda::likelihood::small_k::SMALL_K), &[a, b]),
             key("NVIDIA H200", &task, None, &[a]),
             key("NVIDIA H200", &Task { n: 999_999, ..task }, None, &[a, b]),
             key("NVIDIA H200", &Task { k: 7, ..task }, None, &[a, b]),

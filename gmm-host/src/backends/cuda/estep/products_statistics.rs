@@ -1,0 +1,234 @@
+//! The statistics of an E-step from sums of products of two features.
+use super::products_shapes::Shapes;
+use super::split_component::Component;
+use super::tensor_cores_layout::TensorCoresLayout;
+use super::whitened_shapes::WhitenedShapes;
+use crate::Result;
+use crate::backends::device_parameters::triangle;
+use crate::data::frame::Frame;
+use crate::model::covariances::{CovarianceType, Covariances};
+use crate::model::linalg::{at_once, vectorised};
+use crate::statistics::{CentredSums, Statistics};
+use gmm_kernels::estep::tensor_cores::{FEATURE_SCALE, ONE, PRODUCT_SCALE, RESPONSIBILITY_SCALE};
+use gmm_kernels::estep::whitened;
+use ndarray::parallel::prelude::*;
+use ndarray::{Array1, Array2, ArrayView1, ArrayViewMut1, ArrayViewMut2, Axis};
+use std::convert::identity;
+use std::f64::consts::LN_2;
+
+const _: () = assert!(RESPONSIBILITY_SCALE <= 65504.0, "a responsibility of one is a float16 number");
+
+impl TensorCoresLayout {
+    /// The statistics, from the sums over samples of total weight `weight`, whose likelihoods (less
+    /// the mixture's offset) have the logarithm `log2` to base 2; `scale`: what sums are to be
+    /// multiplied by.
+    pub fn statistics(
+        &self,
+        shapes: &Shapes,
+        sums: &[f64],
+        scale: f64,
+        weight: f64,
+        log2: f64,
+        frame: &Frame,
+    ) -> Result<Statistics> {
+        let shape = &shapes.weigh;
+        let (counts, rounded) = sums[shape.rows() * shape.products()..].split_at(shape.rows());
+        let d = self.dim().1;
+        let full = self.full();
+        let place = move |(i, j): (usize, usize)| match full {
+            _ if j == d => {
+                if full {
+                    triangle(i) + i
+                } else {
+                    2 * i
+                }
+            }
+            true => triangle(i) + i + 1 + j,
+            false => 2 * i + 1,
+        };
+        let width = shape.products();
+        let product = move |c: usize, of: (usize, usize)| sums[c * width + place(of)];
+        let row = row_by_row(product);
+        self.statistics_of(SumsOfProducts { counts, rounded, product, row, scale, log2 }, weight, frame)
+    }
+
+    /// The statistics, from sums over samples of total weight `weight`.
+    pub(super) fn statistics_of(
+        &self,
+        sums: SumsOfProducts<
+            '_,
+            impl Fn(usize, (usize, usize)) -> f64 + Copy + Sync,
+            impl Fn(usize, usize, &mut [f64]) + Sync,
+        >,
+        weight: f64,
+        frame: &Frame,
+    ) -> Result<Statistics> {
+        let (k, d) = self.dim();
+        let SumsOfProducts { counts, rounded, product, row, scale, log2 } = sums;
+        // The moments were formed with rounded responsibilities, whose own sum is not quite the
+        // count.
+        let unit = |c: usize| {
+            let of_rounded = if rounded[c] > 0.0 { counts[c] / rounded[c] } else { 0.0 };
+            scale * of_rounded / f64::from(PRODUCT_SCALE * RESPONSIBILITY_SCALE)
+        };
+        let of_component = |(count, component): (&f64, &Component)| count * component.missing;
+        let missing: f64 = counts.iter().zip(self.components()).map(of_component).sum();
+        let log2 = log2 + scale / f64::from(RESPONSIBILITY_SCALE) * missing;
+        let inverse = &frame.inverse;
+        let write_first = |c: usize, mut row: ArrayViewMut1<'_, f64>| {
+            let unit = unit(c) / f64::from(ONE);
+            row.iter_mut()
+                .zip(inverse)
+                .enumerate()
+                .for_each(|(i, (to, inverse))| *to = product(c, (i, d)) * unit * inverse);
+        };
+        let pair = |c: usize, unit: f64, i: usize, j: usize| product(c, (i, j)) * unit * inverse[i] * inverse[j];
+        let log_likelihood = LN_2 * (log2 + weight * self.parameters().offset);
+        let of_samples: Array1<f64> =
+            counts[..k].iter().map(|count| count * scale / f64::from(RESPONSIBILITY_SCALE)).collect();
+        let centre = ArrayView1::from(&frame.shift);
+        if self.covariance_type == CovarianceType::Diag && self.mixture.is_none() {
+            let write = |c: usize, mut first: ArrayViewMut1<'_, f64>, mut second: ArrayViewMut1<'_, f64>| {
+                // Copies, which no number that is written can change.
+                let (product, unit) = (product, unit(c));
+                let of_first = unit / f64::from(ONE);
+                for (i, ((first, second), inverse)) in first.iter_mut().zip(&mut second).zip(inverse).enumerate() {
+                    *first = product(c, (i, d)) * of_first * inverse;
+                    *second = product(c, (i, i)) * unit * inverse * inverse;
+                }
+            };
+            return Statistics::from_diagonal_sums(weight, log_likelihood, of_samples, centre, write);
+        }
+        if self.covariance_type == CovarianceType::Full {
+            let write = |c: usize, first: ArrayViewMut1<'_, f64>, mut second: ArrayViewMut2<'_, f64>| {
+                write_first(c, first);
+                let unit = unit(c);
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for (i, to) in second.as_slice_mut().unwrap_or_default().chunks_exact_mut(d).enumerate() {
+                            // Whole eights, where there are so many.
+                            let to = &mut to[..d.min((i + 1).next_multiple_of(8))];
+                            row(c, i, to);
+                            // Powers of two.
+                            let unit = unit * inverse[i];
+                            to.iter_mut().zip(inverse).for_each(|(to, inverse)| *to *= unit * inverse);
+                        }
+                    },
+                );
+            };
+            return Statistics::from_full_sums(weight, log_likelihood, of_samples, centre, write);
+        }
+        let (mut first, mut second) = (Array2::zeros((k, d)), Covariances::zeros(self.covariance_type, k, d));
+        let rows = first.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
+        rows.with_min_len(at_once(d / 2)).for_each(|(c, row)| write_first(c, row));
+        match &mut second {
+            Covariances::Diag(to) => {
+                for (c, mut row) in to.outer_iter_mut().enumerate() {
+                    row.iter_mut().enumerate().for_each(|(i, to)| *to = pair(c, unit(c), i, i));
+                }
+            }
+            Covariances::Spherical(to) => {
+                to.iter_mut().enumerate().for_each(|(c, to)| *to = (0..d).map(|i| pair(c, unit(c), i, i)).sum());
+            }
+            // See above.
+            Covariances::Full(_) => {}
+            Covariances::Tied(to) => {
+                for c in 0..k {
+                    let unit = unit(c);
+                    for (i, mut row) in to.outer_iter_mut().enumerate() {
+                        row.iter_mut().take(i + 1).enumerate().for_each(|(j, to)| *to += pair(c, unit, i, j));
+                    }
+                }
+            }
+        }
+        let mut sums =
+            CentredSums { weight, log_likelihood, centres: Array2::zeros((0, 0)), counts: of_samples, first, second };
+        if let Some(mixture) = &self.mixture {
+            sums.centres = Array2::from_shape_fn((k, d), |(_, j)| centre[j]);
+            sums.add_missing(mixture, |c, j| product(c, (j, d + 1)) * unit(c));
+            return Statistics::from_centred_sums(sums);
+        }
+        Statistics::from_sums_around(centre, sums)
+    }
+
+    /// As [`Self::statistics`], from the sums of `whitened` or `warpgroup_whitened`.
+    pub fn whitened_statistics(
+        &self,
+        shapes: &WhitenedShapes,
+        sums: &[f64],
+        scale: f64,
+        weight: f64,
+        log2: f64,
+        frame: &Frame,
+    ) -> Result<Statistics> {
+        /// What the kernels' products and responsibilities are less than those of the other
+        /// kernels.
+        const UNIT: f64 = (RESPONSIBILITY_SCALE / whitened::RESPONSIBILITY_SCALE) as f64;
+        let [counts, rounded] =
+            shapes.counts(sums).map(|of_rows| of_rows.iter().map(|count| count * UNIT).collect::<Vec<_>>());
+        let (counts, rounded) = (&counts[..], &rounded[..]);
+        let d = self.dim().1;
+        let of_one = UNIT * f64::from(PRODUCT_SCALE / FEATURE_SCALE * ONE);
+        // A copy of what follows for each kind: which kind it is costs as much as to read a sum.
+        match shapes {
+            WhitenedShapes::Warps { outer, .. } => {
+                let product = move |c: usize, (i, j): (usize, usize)| {
+                    sums[outer.place(c, i, j)] * if j == d { of_one } else { UNIT }
+                };
+                let row = row_by_row(product);
+                self.statistics_of(SumsOfProducts { counts, rounded, product, row, scale, log2 }, weight, frame)
+            }
+            WhitenedShapes::Warpgroups(shape) => {
+                let (of_pairs, of_features) = sums.split_at(shape.outer_sums());
+                let product = move |c: usize, (i, j): (usize, usize)| match j == d {
+                    true => of_features[c * shape.width() + i] * of_one,
+                    false => of_pairs[shape.place(c, i, j)] * UNIT,
+                };
+                // Of eight neighbours, the even and the odd ones are behind each other.
+                let row = identity(
+                    #[inline(always)]
+                    |c: usize, i: usize, to: &mut [f64]| {
+                        let (eights, rest) = to.as_chunks_mut::<8>();
+                        for (e, to) in eights.iter_mut().enumerate() {
+                            let even = &of_pairs[shape.place(c, i, 8 * e)..][..4];
+                            let odd = &of_pairs[shape.place(c, i, 8 * e + 1)..][..4];
+                            for j in 0..4 {
+                                (to[2 * j], to[2 * j + 1]) = (even[j] * UNIT, odd[j] * UNIT);
+                            }
+                        }
+                        let first = 8 * eights.len();
+                        for (j, to) in rest.iter_mut().enumerate() {
+                            *to = of_pairs[shape.place(c, i, first + j)] * UNIT;
+                        }
+                    },
+                );
+                self.statistics_of(SumsOfProducts { counts, rounded, product, row, scale, log2 }, weight, frame)
+            }
+        }
+    }
+}
+
+/// [`SumsOfProducts::row`] from [`SumsOfProducts::product`].
+pub(super) fn row_by_row(product: impl Fn(usize, (usize, usize)) -> f64) -> impl Fn(usize, usize, &mut [f64]) {
+    move |c, i, to| to.iter_mut().take(i + 1).enumerate().for_each(|(j, to)| *to = product(c, (i, j)))
+}
+
+/// Sums over samples as the kernels form them.
+pub(super) struct SumsOfProducts<'a, P, R> {
+    /// Of each component the sum of the responsibilities, and that of the rounded ones, times
+    /// [`RESPONSIBILITY_SCALE`].
+    pub counts: &'a [f64],
+    pub rounded: &'a [f64],
+    /// Of a component and a product of features i and j ≤ i, or of feature i and the number one (j
+    /// is D), or of whether feature i is observed (j is D + 1): the sum of rounded
+    /// responsibilities, times [`RESPONSIBILITY_SCALE`], times products, times [`PRODUCT_SCALE`].
+    pub product: P,
+    /// Writes, of a component and feature i, its products with the features j ≤ i; what it leaves
+    /// behind these does not matter.
+    pub row: R,
+    /// What all of them are to be multiplied by.
+    pub scale: f64,
+    /// Log₂-likelihood of the samples, less the mixture's offset; not to be multiplied.
+    pub log2: f64,
+}

@@ -1,0 +1,30 @@
+//! The memory in which the exponents of samples are left for the kernels that form sums of them.
+use crate::Result;
+use crate::backends::cuda::device::check_suffices;
+use crate::backends::cuda::device::memory::Numbers;
+use gmm_kernels::likelihood::tiled;
+
+/// Where a launch writes its exponents, from which the E-step forms responsibilities.
+#[derive(Clone, Copy)]
+pub struct Exponents<'a> {
+    /// qₖ of each sample, (components, stride).
+    pub exponents: Numbers<'a, f32>,
+    /// Maximum and factor of each sample, (2, stride).
+    pub normalisers: Numbers<'a, f32>,
+    /// Samples from one component to the next.
+    pub stride: usize,
+}
+
+impl Exponents<'_> {
+    /// The exponents as an argument of the kernels, for so many components and samples.
+    pub fn argument(&self, components: usize, samples: usize) -> Result<tiled::Exponents> {
+        let needed = vec![components * self.stride, 2 * self.stride, samples];
+        let got = vec![self.exponents.len(), self.normalisers.len(), self.stride];
+        check_suffices("the exponents of an E-step", needed, got)?;
+        Ok(tiled::Exponents {
+            q: self.exponents.pointer_mut(),
+            normalisers: self.normalisers.pointer_mut(),
+            stride: self.stride as u32,
+        })
+    }
+}

@@ -1,0 +1,308 @@
+//! The list of the families, and the choice among them: [`families`] says which are worth trying
+//! for a task, [`candidates`] in which shapes; [`timing`](super::timing) chooses among these by
+//! measured time.
+use super::family::{Family, Variant};
+use super::task::{Operation, Shape, Task};
+use crate::backends::cuda::device::gpu::Limits;
+use crate::backends::cuda::estep::fused::FUSED;
+use crate::backends::cuda::estep::fused_tensor_cores::FUSED_TENSOR_CORES;
+use crate::backends::cuda::estep::tensor_cores::{TENSOR_CORES, WARPGROUP};
+use crate::backends::cuda::estep::warpgroup_whitened::WARPGROUP_WHITENED;
+use crate::backends::cuda::estep::weighted_sums::WEIGHTED_SUMS;
+use crate::backends::cuda::estep::whitened::WHITENED;
+use crate::backends::cuda::general::GENERAL;
+use crate::backends::cuda::likelihood::batch::BATCH;
+use crate::backends::cuda::likelihood::batch_tensor_cores::{BATCH_TENSOR_CORES, BATCH_WARPGROUP};
+use crate::backends::cuda::likelihood::pair::PAIR;
+use crate::backends::cuda::likelihood::small_k::SMALL_K;
+use crate::backends::cuda::likelihood::tiled::{TILED8, TILED16};
+use crate::{Error, Precision};
+use gmm_kernels::estep::fused_tensor_cores;
+use std::str::FromStr;
+
+/// All families. A new one is added here, and where [`families`] is to choose it.
+pub static ALL: [&dyn Family; 15] = [
+    &SMALL_K,
+    &BATCH,
+    &BATCH_TENSOR_CORES,
+    &BATCH_WARPGROUP,
+    &TILED8,
+    &TILED16,
+    &PAIR,
+    &FUSED,
+    &FUSED_TENSOR_CORES,
+    &TENSOR_CORES,
+    &WARPGROUP,
+    &WARPGROUP_WHITENED,
+    &WHITENED,
+    &WEIGHTED_SUMS,
+    &GENERAL,
+];
+
+/// Samples from which on `fused_tensor_cores` can be faster than `fused` (measured on an H200).
+const MANY_SAMPLES: usize = 200_000;
+
+/// Features from which on `whitened` can be faster than `tensor_cores` with matrices (measured on
+/// an H200: D = 64, K = 32: 5.6 and 10 ms for N = 10⁶; D = 32, K = 64: 4.4 and 3.1).
+const WIDE: usize = 40;
+
+/// The same of `warpgroup_whitened`, which pads features to a multiple of 32 (measured: D = 32,
+/// K = 64: 2.5 ms, 3.0 by `tensor_cores`).
+const WIDE_OF_WARPGROUPS: usize = 29;
+
+/// Multiply-adds of a total from which on the host's part of one on the matrix units does not
+/// count.
+const LONG_TOTAL: usize = 4_000_000_000;
+/// Numbers of all triangles of a mixture from which on totals on the matrix units have differences
+/// as exact as those of the other kernels.
+const MANY_PARAMETERS: usize = 1 << 14;
+
+/// The family of a name.
+pub fn find(name: &str) -> Option<&'static dyn Family> {
+    ALL.into_iter().find(|family| family.name() == name)
+}
+
+impl FromStr for Variant {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.split(':');
+        let (Some(kernel), Some(shape), Some(cached), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(());
+        };
+        let number = |text: &str| text.parse::<u32>().map_err(|_| ());
+        let (name, split) = kernel.split_once('/').unwrap_or((kernel, "1"));
+        let (block, per_multiprocessor) = shape.split_once('x').ok_or(())?;
+        let variant = Self {
+            family: find(name).ok_or(())?,
+            shape: Shape::new(number(split)?, number(block)?, number(per_multiprocessor)?),
+            cached: if cached == "all" { None } else { Some(number(cached)?) },
+        };
+        if variant.is_launchable() { Ok(variant) } else { Err(()) }
+    }
+}
+
+/// The error for a family or variant that cannot do a task, with the families that can.
+pub fn error(name: String, problem: String, task: &Task, limits: &Limits) -> Error {
+    let fitting = ALL.iter().filter(|family| family.problem(task, limits).is_none());
+    let available = fitting.map(|family| family.name()).collect::<Vec<_>>().join(", ");
+    Error::Kernel { name, problem, available }
+}
+
+/// The families that a task may use if the user asks for none, the likely best first.
+pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
+    let usable = |family: &dyn Family| family.problem(task, limits).is_none();
+    let in_order: &[&dyn Family] = match task.operation {
+        // They are not timed: `general` takes several times as long.
+        Operation::EStep if task.precision == Precision::Float64 && usable(&FUSED) => &[&FUSED],
+        _ if task.precision == Precision::Float64 => &[&GENERAL],
+        Operation::Total if usable(&SMALL_K) => &[&SMALL_K],
+        // With few samples, `pair` has the most threads at work.
+        Operation::Total if task.n <= 20_000 => &[&BATCH, &TILED16, &TILED8, &PAIR],
+        Operation::Total => &[&BATCH, &TILED16, &TILED8],
+        Operation::Totals => &[&BATCH_WARPGROUP, &BATCH_TENSOR_CORES, &BATCH],
+        Operation::Scores if task.n <= 20_000 => &[&TILED16, &TILED8, &PAIR],
+        Operation::Scores => &[&TILED16, &TILED8],
+        Operation::EStep if task.gaps => &[&FUSED_TENSOR_CORES],
+        Operation::EStep if !task.is_long() && suits_matrix_units(task) && usable(&FUSED_TENSOR_CORES) => {
+            &[&FUSED_TENSOR_CORES]
+        }
+        // So short that the time is that of the launches.
+        Operation::EStep if !task.is_long() && usable(&FUSED) => &[&FUSED],
+        Operation::EStep if !task.is_long() && usable(&WEIGHTED_SUMS) => &[&WEIGHTED_SUMS],
+        Operation::EStep if task.d >= WIDE_OF_WARPGROUPS && usable(&WARPGROUP_WHITENED) => &[&WARPGROUP_WHITENED],
+        Operation::EStep if task.d >= WIDE && usable(&WHITENED) => &[&WHITENED, &TENSOR_CORES, &WEIGHTED_SUMS],
+        Operation::EStep if usable(&FUSED) || usable(&TENSOR_CORES) || usable(&WEIGHTED_SUMS) => {
+            &[&FUSED_TENSOR_CORES, &FUSED, &WARPGROUP, &TENSOR_CORES, &WEIGHTED_SUMS]
+        }
+        Operation::EStep => &[],
+    };
+    let families: Vec<_> = in_order.iter().copied().filter(|family| usable(*family)).collect();
+    if families.is_empty() && usable(&GENERAL) { vec![&GENERAL] } else { families }
+}
+
+/// Whether a short E-step is faster with `fused_tensor_cores` than with `fused`, whose time grows
+/// with D, and with K from 8 components to more (measured on an H200 for K = 8, D = 13: 27.6 and
+/// 37 µs, matrices 78 and 109; for other D in proportion to the arithmetic).
+fn suits_matrix_units(task: &Task) -> bool {
+    task.n >= MANY_SAMPLES && (task.k > fused_tensor_cores::TILE || task.d >= if task.full { 12 } else { 11 })
+}
+
+/// The variants to be timed for a task, the likely best first; of one family if that is requested
+/// and has the operation. Empty where no kernel can do it in one launch.
+pub fn candidates(task: &Task, requested: Option<&'static dyn Family>, limits: &Limits) -> Vec<Variant> {
+    let families = requested.map_or_else(|| families(task, limits), |family| vec![family]);
+    let mut variants = Vec::new();
+    for family in families {
+        for shape in family.shapes(task, limits) {
+            for cached in family.cached(task, limits) {
+                variants.push(Variant { family, shape, cached });
+            }
+        }
+    }
+    variants
+}
+
+/// The E-step's task and variant whose first kernels give a total sooner than the kernels for
+/// totals do, if there is one. On an H200, N = 10⁶, from parameters to total, by these kernels and
+/// by `tiled` (milliseconds, 2026-11-24): D = 32, K = 64 1.1 and 2.6; D = 64, K = 32 1.3 and 4.4;
+/// D = 128, K = 16 1.7 and 8.1.
+///
+/// The units cut off the last digits of sums of products, which makes a total too high by about
+/// 2·10⁻⁸ of itself. How much a product loses also depends on its parameter, on how many zeros that
+/// ends with. In a difference of two totals this averages out over the parameters: what is left is
+/// the error of a total over the root of their number. So there have to be many.
+pub fn total_on_matrix_units(task: &Task, limits: &Limits) -> Option<(Task, Variant)> {
+    let Task { n, k, d, full, tied, .. } = *task;
+    let task = Task { operation: Operation::EStep, expandable: true, ..*task };
+    let parameters = k * (d * (d + 1) / 2);
+    let suits = full && !tied && d >= WIDE_OF_WARPGROUPS && parameters >= MANY_PARAMETERS;
+    let family: &dyn Family = &WARPGROUP_WHITENED;
+    if !suits || n.saturating_mul(parameters) < LONG_TOTAL || family.problem(&task, limits).is_some() {
+        return None;
+    }
+    candidates(&task, Some(family), limits).first().map(|variant| (task, *variant))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::cuda::likelihood::batch::group;
+
+    pub const H200: Limits = Limits {
+        multiprocessors: 132,
+        l2: 60 << 20,
+        shared_per_block: 227 << 10,
+        shared_per_multiprocessor: 228 << 10,
+        warpgroups: true,
+    };
+
+    fn tasks() -> impl Iterator<Item = Task> {
+        let shapes = [(1, 1), (8, 13), (9, 13), (40, 16), (300, 16), (4000, 16), (8, 17), (4096, 1024), (1, 2000)];
+        let sizes = [1, 5, 100, 10_000, 1_000_000, 100_000_000];
+        let operations = [Operation::Total, Operation::Totals, Operation::Scores, Operation::EStep];
+        let all = sizes.into_iter().flat_map(move |n| shapes.map(|(k, d)| (n, k, d)));
+        all.flat_map(move |(n, k, d)| operations.map(|operation| (n, k, d, operation))).flat_map(
+            |(n, k, d, operation)| {
+                // Missing values come with diagonals only.
+                (0..128).filter(|bits| bits & 33 != 32 && bits & 65 != 65).map(move |bits| Task {
+                    operation,
+                    n,
+                    k,
+                    d,
+                    full: bits & 1 != 0,
+                    weighted: bits & 2 != 0,
+                    central: bits & 4 != 0,
+                    expandable: bits & 16 != 0,
+                    tied: bits & 32 != 0,
+                    gaps: bits & 64 != 0,
+                    precision: if bits & 8 != 0 { Precision::Float64 } else { Precision::Float32 },
+                })
+            },
+        )
+    }
+
+    /// Every task has a candidate, each candidate can be launched within the device's limits, and
+    /// none is listed twice.
+    #[test]
+    fn every_task_has_candidates_that_can_be_launched() {
+        for task in tasks() {
+            let found = candidates(&task, None, &H200);
+            let float64 = task.precision == Precision::Float64;
+            let too_wide = task.d > 28 || task.d > 16 && !task.expandable;
+            let no_batch = too_wide || task.k == 4000 || task.full || task.weighted || task.gaps || float64;
+            assert_eq!(found.is_empty(), task.operation == Operation::Totals && no_batch, "{task}");
+            for (i, variant) in found.iter().enumerate() {
+                assert!(
+                    variant.is_launchable() && variant.family.problem(&task, &H200).is_none(),
+                    "{variant} for {task}"
+                );
+                assert!(variant.shared_bytes(&task) <= H200.shared_per_block, "{variant} for {task}");
+                assert!(!found[..i].contains(variant), "{variant} twice for {task}");
+                assert!(variant.family.has(task.operation));
+            }
+        }
+    }
+
+    /// No likelihood of complete samples in float32 falls to the general kernels, and no E-step but
+    /// those whose samples fit nowhere.
+    #[test]
+    fn float32_has_better_kernels_than_the_general_ones() {
+        for task in tasks().filter(|task| task.precision == Precision::Float32 && !task.gaps) {
+            let general = candidates(&task, None, &H200).iter().any(|variant| variant.family.name() == "general");
+            let too_wide = task.operation == Operation::EStep && task.d >= 1024;
+            assert!(!general || too_wide, "{task}");
+        }
+    }
+
+    #[test]
+    fn a_short_estep_is_not_timed() {
+        let task = |n, k, d| Task {
+            operation: Operation::EStep,
+            n,
+            k,
+            d,
+            full: false,
+            tied: false,
+            central: false,
+            expandable: false,
+            weighted: false,
+            gaps: false,
+            precision: Precision::Float32,
+        };
+        assert_eq!(candidates(&task(1_000_000, 8, 13), None, &H200).len(), 1);
+        // Few samples and few features are left to `fused`, like those that lose digits.
+        let family = |n, d, expandable| families(&Task { expandable, ..task(n, 8, d) }, &H200);
+        assert_eq!(family(1_000_000, 13, true), [&FUSED_TENSOR_CORES as &dyn Family]);
+        for (n, d, expandable) in [(1_000_000, 13, false), (1_000_000, 5, true), (10_000, 13, true)] {
+            assert_eq!(family(n, d, expandable), [&FUSED as &dyn Family]);
+        }
+        assert!(candidates(&task(1_000_000, 64, 32), None, &H200).len() > 1);
+    }
+
+    #[test]
+    fn a_variant_survives_its_text() {
+        for text in [
+            "small_k:128x4:28",
+            "tiled16/2:128x3:all",
+            "pair/8:256x8:all",
+            "pair/1:32x8:all",
+            "batch/16:64x6:0",
+            "batch_tensor_cores/64:512x1:0",
+            "batch_warpgroup/64:512x1:0",
+            "fused:128x3:0",
+            "fused_tensor_cores:512x1:0",
+            "tensor_cores/4:256x1:all",
+            "warpgroup:384x1:all",
+            "warpgroup_whitened:512x1:all",
+            "whitened/3:384x1:all",
+            "weighted_sums/8:192x2:all",
+            "general:256x8:all",
+        ] {
+            assert_eq!(text.parse::<Variant>().unwrap().to_string(), text);
+        }
+        let bad = "small_k small_k:128x4 small_k:100x4:0 small_k/2:128x4:0 warp:128x4:0 pair/7:128x1:all \
+            tiled8/8:128x1:all small_k:128x0:0 small_k:2048x1:0 small_k:128x4:-1 small_k:128x4:0:0 batch/0:64x1:0 \
+            weighted_sums/4:128x1:all tensor_cores/3:256x1:all tensor_cores/1:1024x1:all \
+            warpgroup:128x1:all warpgroup/2:384x1:all warpgroup_whitened:256x1:all batch_warpgroup/64:160x1:0 batch_warpgroup/65:512x1:0";
+        for text in bad.split_whitespace() {
+            assert!(text.parse::<Variant>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_grid_covers_the_work_and_no_more() {
+        let variant: Variant = "small_k:128x4:0".parse().unwrap();
+        assert_eq!([1, 512, 513, 1 << 30].map(|n| variant.blocks(n, 132)), [1, 1, 2, 528]);
+        let variant: Variant = "tiled16/2:128x3:all".parse().unwrap();
+        assert_eq!([512, 513].map(|n| variant.blocks(n, 132)), [1, 2]);
+        let variant: Variant = "pair/8:256x3:all".parse().unwrap();
+        assert_eq!([64, 65].map(|n| variant.blocks(n, 132)), [1, 2]);
+        // The groups of a batch do not change its grid along x: a set's result does not depend on
+        // its company.
+        let variant: Variant = "batch/16:128x3:all".parse().unwrap();
+        assert_eq!(variant.blocks(1025, 132), 2);
+        assert_eq!((group(variant.shape, 8, 13), group(variant.shape, 300, 16)), (16, 1));
+    }
+}

@@ -1,0 +1,306 @@
+//! What a family of kernels says of itself: its name, what it cannot do and why, the shapes of
+//! launches that are worth timing, and its launches. Each family is a type in a file of its own,
+//! which implements [`Family`]; [`families`](super::families) is the list of them.
+use super::task::{Multiplies, Operation, Shape, Task};
+use crate::backends::cuda::device::gpu::{Gpu, Limits};
+use crate::backends::cuda::estep::launch::{EStepKernels, Layout};
+use crate::backends::cuda::likelihood::launch::LikelihoodKernels;
+use crate::backends::device_parameters::DeviceParameters;
+use crate::data::frame::Frame;
+use crate::model::mixture::Mixture;
+use crate::{Error, Result};
+use gmm_kernels::data::QUAD;
+use gmm_kernels::simt::WARP;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// The covariances that a family takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CovarianceShapes {
+    All,
+    /// Types `diag` and `spherical`.
+    Diagonals,
+    /// Types `full` and `tied`.
+    Matrices,
+}
+
+impl CovarianceShapes {
+    /// Whether matrices are among them, or else diagonals.
+    pub fn contain(self, matrices: bool) -> bool {
+        self == Self::All || (self == Self::Matrices) == matrices
+    }
+}
+
+/// The operations of a family, and the samples and mixtures that it takes.
+#[derive(Debug, Clone, Copy)]
+pub struct Takes {
+    pub operations: &'static [Operation],
+    /// Samples with missing values (under diagonal covariances).
+    pub gaps: bool,
+    pub covariances: CovarianceShapes,
+    /// Samples with weights.
+    pub weights: bool,
+}
+
+impl Takes {
+    /// Complete samples with or without weights, and all covariances.
+    pub const fn complete(operations: &'static [Operation]) -> Self {
+        Self { operations, gaps: false, covariances: CovarianceShapes::All, weights: true }
+    }
+
+    /// Complete samples without weights, and diagonal covariances.
+    pub const fn plain(operations: &'static [Operation]) -> Self {
+        Self { operations, gaps: false, covariances: CovarianceShapes::Diagonals, weights: false }
+    }
+}
+
+/// A kernel, or several that work together. To add one: CONTRIBUTING.md, "Kernels".
+pub trait Family: Sync {
+    /// The name that a user asks for it by.
+    fn name(&self) -> &'static str;
+
+    /// What it computes and how, in a few words.
+    fn about(&self) -> &'static str;
+
+    /// The numbers of components K and features D that it takes, in words.
+    fn sizes(&self) -> String;
+
+    fn takes(&self) -> Takes;
+
+    /// Why it cannot do a task that is of its operations and of what it [`takes`](Self::takes).
+    fn limit(&self, task: &Task, limits: &Limits) -> Option<String>;
+
+    /// Whether it computes in float64 where the task asks for it.
+    fn takes_float64(&self, _: &Task) -> bool {
+        false
+    }
+
+    /// The shapes that are worth timing, the likely best first.
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape>;
+
+    /// The amounts of data to try to keep in the L2 cache (see [`Variant::cached`]), the likely
+    /// best first.
+    fn cached(&self, _: &Task, _: &Limits) -> Vec<Option<u32>> {
+        vec![None]
+    }
+
+    /// Whether a shape of whole warps meets the requirements of the kernels' documentation.
+    fn is_launchable(&self, shape: Shape) -> bool {
+        shape.split == 1
+    }
+
+    /// Whether its text form has the split where that is one.
+    fn always_has_split(&self) -> bool {
+        false
+    }
+
+    /// Samples that a block takes at a time.
+    fn samples_of_block(&self, shape: Shape) -> usize {
+        shape.block as usize
+    }
+
+    /// Bytes of dynamic shared memory that a launch takes.
+    fn shared_bytes(&self, task: &Task, shape: Shape) -> usize;
+
+    /// The entries of the kernels that it launches for a task, by name.
+    fn entries(&self, task: &Task, shape: Shape) -> Vec<String>;
+
+    /// Registers that a thread may have, where the compiler's choice costs occupancy (measured on
+    /// an H200).
+    fn max_registers(&self, _: &Task) -> Option<u32> {
+        None
+    }
+
+    /// Whether it evaluates parameter sets by what they differ in from a reference.
+    fn compares_sets(&self) -> bool {
+        false
+    }
+
+    /// Whether it sums Σₖ wₖ·2^qₖ without the maximum taken out, so that the bias of the device's
+    /// 2^x is in every sample's likelihood. (With the maximum taken out the largest term is 2⁰,
+    /// which is exact.)
+    fn has_exp2_bias(&self) -> bool {
+        false
+    }
+
+    /// What it multiplies on the matrix units in an E-step of matrices (`full`) or of diagonals;
+    /// None if it does not use these units.
+    fn on_matrix_units(&self, _full: bool) -> Option<Multiplies> {
+        None
+    }
+
+    /// Whether its time is that of the memory rather than of its arithmetic, so that a part of the
+    /// samples does not tell what all of them take.
+    fn is_timed_with_all_samples(&self) -> bool {
+        false
+    }
+
+    /// Whether its E-step holds so much memory that it is ready for one task at a time.
+    fn has_large_memory(&self) -> bool {
+        false
+    }
+
+    /// Its kernels for log-likelihoods, made ready for a task. The device's context is current.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if it has none.
+    fn likelihoods(&self, _: &Gpu, variant: Variant, _: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
+        let problem = "is not a kernel for log-likelihoods alone".into();
+        Err(Error::Kernel { name: variant.to_string(), problem, available: String::new() })
+    }
+
+    /// A mixture as its E-step reads it; None if it has no E-step with a layout.
+    fn layout(&self, _: &Mixture, _: &Arc<DeviceParameters<f32>>, _: &Frame) -> Option<Layout> {
+        None
+    }
+
+    /// Its kernels of the E-step, made ready for up to `task.n` samples at once of mixtures in the
+    /// layout of this one; `same`: for the same `task.n` samples each time. The device's context is
+    /// current.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if it has none.
+    fn e_step(&self, _: &Gpu, _: &Layout, variant: Variant, _: &Task, _same: bool) -> Result<Box<dyn EStepKernels>> {
+        let problem = "has no E-step of this mixture".into();
+        Err(Error::Kernel { name: variant.to_string(), problem, available: String::new() })
+    }
+}
+
+impl<'a> dyn Family + 'a {
+    /// Why this family cannot do a task, if it cannot.
+    pub fn problem(&self, task: &Task, limits: &Limits) -> Option<String> {
+        let takes = self.takes();
+        let refusal = if !self.takes_float64(task) && task.precision == crate::Precision::Float64 {
+            "computes in float32"
+        } else if !takes.operations.contains(&task.operation) {
+            "has no such operation"
+        } else if task.gaps && !takes.gaps {
+            "takes samples without missing values only"
+        } else if !takes.covariances.contain(task.full) {
+            match takes.covariances {
+                CovarianceShapes::Matrices => "takes covariances of type full or tied only",
+                _ => "takes covariances of type diag or spherical only",
+            }
+        } else if task.weighted && !takes.weights {
+            "takes samples without weights only"
+        } else {
+            return self.limit(task, limits);
+        };
+        Some(refusal.into())
+    }
+
+    /// Whether it has an operation.
+    pub fn has(&self, operation: Operation) -> bool {
+        self.takes().operations.contains(&operation)
+    }
+}
+
+impl PartialEq for dyn Family + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for dyn Family + '_ {}
+
+impl Hash for dyn Family + '_ {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+impl fmt::Debug for dyn Family + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The limit of a number of features or components, in words.
+pub fn at_most(what: &str, most: usize, got: usize) -> Option<String> {
+    (got > most).then(|| format!("takes at most {most} {what}, and here are {got}"))
+}
+
+/// The shapes of which a multiprocessor holds as many blocks as they ask for; if there is none, the
+/// one with the smallest block, one block at a time.
+pub fn fitting(family: &dyn Family, all: Vec<Shape>, task: &Task, limits: &Limits) -> Vec<Shape> {
+    let fits = |shape: &Shape| {
+        let shared = family.shared_bytes(task, *shape);
+        shared <= limits.shared_per_block && shape.per_multiprocessor <= limits.blocks_by_shared(shared)
+    };
+    let found: Vec<_> = all.iter().copied().filter(fits).collect();
+    if !found.is_empty() {
+        return found;
+    }
+    let smallest = all.into_iter().min_by_key(|shape| shape.block);
+    smallest.map(|shape| Shape { per_multiprocessor: 1, ..shape }).into_iter().collect()
+}
+
+/// A family and the shape of its launch: what two runs must have in common to give the same bits.
+///
+/// Its text form is `FAMILY[/SPLIT]:BLOCKxBLOCKS:CACHED`, for example `small_k:128x4:28` or
+/// `tiled16/2:128x3:all`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Variant {
+    pub family: &'static dyn Family,
+    pub shape: Shape,
+    /// Megabytes (10⁶) of the data that the L2 cache is asked to hold from launch to launch;
+    /// `None`: all of it.
+    pub cached: Option<u32>,
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shape { split, block, per_multiprocessor } = self.shape;
+        f.write_str(self.family.name())?;
+        if split != 1 || self.family.always_has_split() {
+            write!(f, "/{split}")?;
+        }
+        write!(f, ":{block}x{per_multiprocessor}:")?;
+        match self.cached {
+            Some(megabytes) => write!(f, "{megabytes}"),
+            None => f.write_str("all"),
+        }
+    }
+}
+
+impl Variant {
+    /// Whether the shape meets the requirements in the kernels' documentation.
+    pub fn is_launchable(&self) -> bool {
+        let Shape { split, block, per_multiprocessor } = self.shape;
+        let whole = (WARP..=1024).contains(&block) && block.is_multiple_of(WARP);
+        let counts = (1..=64).contains(&per_multiprocessor) && split > 0;
+        whole && counts && self.family.is_launchable(self.shape)
+    }
+
+    /// Blocks of a grid over `n` samples: no more than there is work for.
+    pub fn blocks(&self, n: usize, multiprocessors: u32) -> u32 {
+        self.most_blocks(n, self.family.samples_of_block(self.shape), multiprocessors)
+    }
+
+    /// Blocks of a grid over `n` samples, of which a warp takes `of_warp` at a time.
+    pub fn blocks_of(&self, n: usize, of_warp: usize, multiprocessors: u32) -> u32 {
+        self.most_blocks(n, (self.shape.block / WARP) as usize * of_warp, multiprocessors)
+    }
+
+    fn most_blocks(&self, n: usize, per_block: usize, multiprocessors: u32) -> u32 {
+        let most = multiprocessors * self.shape.per_multiprocessor;
+        n.div_ceil(per_block).clamp(1, most as usize) as u32
+    }
+
+    /// Bytes of dynamic shared memory of a launch.
+    pub fn shared_bytes(&self, task: &Task) -> usize {
+        self.family.shared_bytes(task, self.shape)
+    }
+
+    /// Quads that the L2 cache is asked to hold.
+    pub fn cached_quads(&self, d: usize) -> u32 {
+        let quads = |megabytes: u32| megabytes as usize * 1_000_000 / (d * QUAD * size_of::<f32>());
+        self.cached.map_or(u32::MAX, |megabytes| quads(megabytes).min(u32::MAX as usize) as u32)
+    }
+
+    /// The entries of the kernels that it launches for a task, by name.
+    pub fn entries(&self, task: &Task) -> Vec<String> {
+        self.family.entries(task, self.shape)
+    }
+}

@@ -7,6 +7,7 @@
 extern crate self as gaussmix;
 
 mod commands;
+mod exit_code;
 mod input;
 pub mod io;
 mod plot;

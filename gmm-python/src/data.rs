@@ -3,6 +3,7 @@ use crate::arrays::{self, Matrix, numbers, view};
 use crate::errors::exception;
 use crate::fit::{Fit, FitOptions, run};
 use crate::gpu::{GpuArray, Place};
+use crate::loaded::Loaded;
 use crate::mixture::Mixture;
 use crate::remote::Remote;
 use crate::statistics::Statistics;
@@ -27,9 +28,6 @@ pub struct Data {
     shape: (usize, usize),
     dtype: Py<PyArrayDescr>,
 }
-
-/// An evaluator, and the shape of its samples.
-pub type Loaded = (Box<dyn Evaluator>, (usize, usize));
 
 /// A view that outlives its borrow of the array object.
 ///

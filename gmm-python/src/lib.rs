@@ -11,6 +11,7 @@ mod fit;
 #[cfg_attr(not(feature = "cuda"), path = "no_gpu.rs")]
 mod gpu;
 mod gradient;
+mod loaded;
 mod mixture;
 mod pairwise;
 mod remote;

@@ -1,5 +1,5 @@
 //! Which columns of a table are features.
-use super::csv::Decimal;
+use super::decimal::Decimal;
 use super::npy::Dtype;
 use crate::io::Problem;
 

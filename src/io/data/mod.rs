@@ -5,6 +5,7 @@ mod arrow_stream;
 mod block;
 mod columns;
 mod csv;
+mod decimal;
 mod file_stamp;
 pub(super) mod npy;
 pub(super) mod npy_header;
@@ -16,7 +17,7 @@ pub use arrow::panics_are_caught;
 pub use block::Ids;
 pub use columns::Selection;
 pub(super) use columns::short;
-pub use csv::Decimal;
+pub use decimal::Decimal;
 pub use npy::write_npy;
 pub use table::{Contents, DataFile, Table};
 

@@ -1,7 +1,8 @@
 //! Threads, chunks, and the sum over the chunks, for one element type.
+use super::buffer::{Buffer, buffer};
 use super::estep;
 use super::isa::Isa;
-use super::kernel::{Buffer, Chunk, PerSample, Scratch, Total, buffer};
+use super::kernel::{Chunk, PerSample, Scratch, Total};
 use super::leading::leading_rows;
 use super::moments::{EStep, Layout, MAX_PENDING, SegmentSums, Sums, Totals};
 use super::posterior::{Labels, Responsibilities};

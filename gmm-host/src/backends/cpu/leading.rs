@@ -6,7 +6,8 @@
 //! completed, and of the others those that could still have a responsibility above
 //! [`Real::NEGLIGIBLE`]. The rest get the exponent of a component of weight zero. What is completed
 //! has the bits that it has without all this.
-use super::kernel::{Buffer, GROUP, buffer, subtract_rows};
+use super::buffer::{Buffer, buffer};
+use super::exponents::{GROUP, subtract_rows};
 use super::real::{Real, elements, elements_mut, lanes};
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use pulp::{Simd, WithSimd};

@@ -1,7 +1,9 @@
 //! The CPU backend: several threads, and SIMD instructions that are chosen at run time; float32 and
 //! float64.
+mod buffer;
 mod engine;
 mod estep;
+mod exponents;
 pub(crate) mod isa;
 mod kernel;
 mod leading;

@@ -18,8 +18,10 @@
 //!   r·cₖ plus that of the cₖ around c̄, and the latter is ½ Σₖₗ rₖrₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (both without
 //!   a difference of squares). So a sample takes one outer product of D features and one of K
 //!   responsibilities, instead of K of D features.
+use super::buffer::{Buffer, buffer};
+use super::exponents::GROUP;
 use super::isa::Isa;
-use super::kernel::{Buffer, Chunk, GROUP, Group, Product, Visitor, buffer, logarithms};
+use super::kernel::{Chunk, Group, Product, Visitor, logarithms};
 use super::real::{Real, elements, elements_mut, lanes};
 use super::resident::Zeros;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};

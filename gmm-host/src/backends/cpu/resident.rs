@@ -1,6 +1,6 @@
 //! The samples in the layout that the kernels read.
+use super::buffer::{Buffer, buffer};
 use super::isa::Isa;
-use super::kernel::{Buffer, buffer};
 use super::real::{Real, lanes};
 use crate::data::frame::{Float, Frame};
 use crate::{Samples, View};

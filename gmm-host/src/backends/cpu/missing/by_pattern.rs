@@ -6,7 +6,7 @@
 //! not for each row.
 use super::super::{Complete, Isa};
 use super::completion;
-use super::few::FewRows;
+use super::few::{FewRows, GroupRows};
 use crate::compensated::neumaier_sum;
 use crate::data::patterns::{Pattern, Patterns};
 use crate::evaluator::{check_features, check_responsibilities, most_probable};
@@ -126,13 +126,6 @@ impl<'a> ByPattern<'a> {
         }
         segments
     }
-}
-
-/// The rows of a group.
-#[derive(Clone, Copy)]
-pub(super) struct GroupRows<'r> {
-    pub samples: &'r Samples<'r>,
-    pub rows: &'r [usize],
 }
 
 impl<'a> Group<'a> {

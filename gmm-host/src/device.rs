@@ -1,6 +1,13 @@
 //! Devices by name, and how a data set is loaded into one.
 use crate::backends::auto::{AutoEvaluator, on_gpus};
-use crate::{CpuEvaluator, Error, Evaluator, ReferenceEvaluator, Result, Samples, ShardedEvaluator};
+use crate::backends::cpu::CpuEvaluator;
+#[cfg(feature = "cuda")]
+use crate::backends::cuda::{CudaEvaluator, DeviceArray};
+use crate::backends::reference::ReferenceEvaluator;
+use crate::backends::sharded::ShardedEvaluator;
+use crate::data::samples::Samples;
+use crate::error::{Error, Result};
+use crate::evaluator::Evaluator;
 use std::ops::Range;
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -368,9 +375,9 @@ fn load_shards<'a>(devices: &[Device], samples: Samples<'a>, options: &LoadOptio
 /// As [`load`], and those of
 /// [`CudaEvaluator::from_device_array`](crate::CudaEvaluator::from_device_array).
 #[cfg(feature = "cuda")]
-pub fn load_device_array(array: crate::DeviceArray, options: &LoadOptions) -> Result<Box<dyn Evaluator>> {
+pub fn load_device_array(array: DeviceArray, options: &LoadOptions) -> Result<Box<dyn Evaluator>> {
     let array = if options.float64 { array.in_float64() } else { array };
-    Ok(Box::new(crate::CudaEvaluator::from_device_array(array, &cuda::options(options))?))
+    Ok(Box::new(CudaEvaluator::from_device_array(array, &cuda::options(options))?))
 }
 
 /// The names of the kernels that `device` can run; none for a device that cannot be used.
@@ -409,7 +416,7 @@ fn unknown_kernel(device: Device, name: &str) -> Error {
 #[cfg(feature = "cuda")]
 mod cuda {
     use super::{Evaluator, LoadOptions, Result, Samples};
-    use crate::{CudaEvaluator, CudaOptions, cuda_devices, cuda_kernel_names};
+    use crate::backends::cuda::{CudaEvaluator, CudaOptions, cuda_devices, cuda_kernel_names};
 
     pub fn load<'a>(ordinal: usize, samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
         Ok(Box::new(CudaEvaluator::new(samples, ordinal, &self::options(options))?))

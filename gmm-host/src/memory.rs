@@ -1,6 +1,6 @@
 //! Whether there is memory for what a caller asks for, before it is allocated: an allocation that
 //! fails ends the process, and so does a system that has given more than it has.
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use std::hint::black_box;
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 

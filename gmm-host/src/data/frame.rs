@@ -5,8 +5,11 @@
 //! exact. So a data set that is far from the origin, or in an extreme unit, loses nothing when it
 //! is rounded to the working precision. A component that is narrow and far from the centre still
 //! loses digits; `backends/enough_digits.rs` bounds the loss, and says what is done about it.
+use crate::data::samples::{Samples, View};
+use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{for_each_matrix, vectorised};
-use crate::{CentredSums, CovarianceType, Covariances, Precision, Samples, View};
+use crate::precision::Precision;
+use crate::statistics::CentredSums;
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 

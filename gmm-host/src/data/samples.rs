@@ -1,7 +1,7 @@
 //! The data, checked once.
 use super::frame::{Float, finite_ranges};
 use crate::compensated::neumaier_sum;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use ndarray::parallel::prelude::*;
 use ndarray::{
     ArcArray, ArcArray1, ArcArray2, Array1, Array2, ArrayView, ArrayView1, ArrayView2, Axis, Dimension, Ix1, Ix2,

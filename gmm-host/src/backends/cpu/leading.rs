@@ -335,7 +335,9 @@ mod tests {
     use crate::backends::cpu::resident::Resident;
     use crate::backends::device_parameters::Deviations;
     use crate::data::frame::Frame;
-    use crate::{Covariances, Mixture, Samples};
+    use crate::data::samples::Samples;
+    use crate::model::covariances::Covariances;
+    use crate::model::mixture::Mixture;
     use ndarray::{Array1, Array2, Array3};
 
     /// Clouds whose centres are `apart` standard deviations of one feature from each other, and the

@@ -13,9 +13,12 @@ mod posterior;
 pub(crate) mod real;
 mod resident;
 
+use crate::backends::chunked::ChunkedEvaluator;
 use crate::backends::device_parameters::Deviations;
 use crate::backends::enough_digits::EnoughDigits;
-use crate::{ChunkedEvaluator, Error, Evaluator, Result, Samples, View};
+use crate::data::samples::{Samples, View};
+use crate::error::{Error, Result};
+use crate::evaluator::Evaluator;
 use engine::Engine;
 use isa::Isa;
 use missing::MissingEngine;

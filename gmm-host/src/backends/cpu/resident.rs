@@ -3,7 +3,7 @@ use super::buffer::{Buffer, buffer};
 use super::isa::Isa;
 use super::real::{Real, lanes};
 use crate::data::frame::{Float, Frame};
-use crate::{Samples, View};
+use crate::data::samples::{Samples, View};
 use memmap2::MmapMut;
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, Axis};

@@ -9,12 +9,14 @@ use super::completion;
 use super::few::{FewRows, GroupRows};
 use crate::compensated::neumaier_sum;
 use crate::data::patterns::{Pattern, Patterns};
-use crate::evaluator::{check_features, check_responsibilities, most_probable};
+use crate::data::samples::{Rows, Samples, View};
+use crate::error::{Error, Result};
+use crate::evaluator::{Description, Evaluator, check_features, check_responsibilities, most_probable};
+use crate::model::covariances::CovarianceType;
 use crate::model::marginal::Marginal;
-use crate::{
-    CovarianceType, Description, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Samples, Statistics,
-    View,
-};
+use crate::model::mixture::Mixture;
+use crate::precision::{Operation, Precision};
+use crate::statistics::Statistics;
 use ndarray::{Array1, Array2};
 use rayon::ThreadPool;
 use rayon::prelude::*;

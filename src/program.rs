@@ -21,7 +21,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Err(message) => return show(&message),
     };
     #[cfg(feature = "rust-cuda")]
-    if let Err(error) = crate::use_rust_cuda_kernels() {
+    if let Err(error) = crate::rust_cuda::use_rust_cuda_kernels() {
         eprintln!("error: the kernels that rust-cuda compiled cannot be used: {error}");
         return FAILURE;
     }

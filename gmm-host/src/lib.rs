@@ -22,20 +22,24 @@
 //!
 //! # For those who work on this crate
 //!
-//! A module uses only modules that stand before it in this order:
+//! A module uses only modules that stand before it in this order, and `.ci/modules` holds it to
+//! that. A line with a colon lists the modules of a folder.
 //!
-//! 1. `error`, `memory`, `compensated`, `precision`;
-//! 2. `model` (`linalg`, `covariances`, `mixture`, then `density` and `sampler`);
-//! 3. `statistics`, `metropolis`;
-//! 4. `data` (`samples`, `patterns`, `frame`);
-//! 5. `draw`, `evaluator`, which knows no backend;
-//! 6. `backends`: `parts`, `chunked`, `sharded`, `enough_digits`, `device_parameters`, `reference`;
-//!    then `cpu` and `cuda`; then `auto`;
-//! 7. `device`, which knows all backends;
-//! 8. `pairwise`, `source`;
-//! 9. `fit` (`scikit_learn`, `outcome`, `params`, `kmeans`, `init`, `em`, `select`, `merge`, then
-//!    `standard` and `stepwise`);
-//! 10. `predict`, `impute`, `linfa`.
+//! ```text
+//! error, memory, compensated, precision
+//! model: linalg, covariances, mixture, marginal, density, sampler
+//! statistics, metropolis
+//! data: float, ranges, samples, patterns, frame
+//! draw, evaluator
+//! backends: parts, chunked, sharded, enough_digits, device_parameters, reference, cpu, cuda, auto
+//! device
+//! pairwise, source
+//! fit: scikit_learn, outcome, params, kmeans, init, em, select, merge, standard, stepwise
+//! predict, impute, linfa
+//! ```
+//!
+//! So `evaluator` knows no backend, and `device` knows them all. A module takes a name from the
+//! module that defines it, never from this one.
 mod backends;
 mod compensated;
 mod data;

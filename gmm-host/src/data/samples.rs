@@ -1,5 +1,6 @@
 //! The data, checked once.
-use super::frame::{Float, finite_ranges};
+use super::float::Float;
+use super::ranges::finite_ranges;
 use crate::compensated::neumaier_sum;
 use crate::error::{Error, Result};
 use ndarray::parallel::prelude::*;

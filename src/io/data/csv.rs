@@ -1,9 +1,9 @@
 //! Numbers from text with separators: CSV, TSV and their relatives.
+use super::array::Dtype;
 use super::block::Block;
 use super::columns::{Field, Kind, Projection, short};
 use super::decimal::Decimal;
 use super::file_stamp::FileStamp;
-use super::npy::Dtype;
 use super::stream::{self, Stamp, Stream, TooLong};
 use crate::io::Problem;
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder, Trim};

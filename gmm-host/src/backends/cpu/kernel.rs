@@ -204,7 +204,7 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Evaluate<'_, T, REGISTERS> {
 }
 
 /// Whether a sample whose largest exponent is this one is infinitely far from every component: the
-/// exponents were raised to [`DEAD`](crate::data::frame::Float::DEAD), of which half is far below
+/// exponents were raised to [`DEAD`](crate::data::float::Float::DEAD), of which half is far below
 /// those of any other sample.
 #[inline(always)]
 pub(super) fn is_unreachable<T: Real>(exponent: f64) -> bool {

@@ -2,7 +2,8 @@
 use super::buffer::{Buffer, buffer};
 use super::isa::Isa;
 use super::real::{Real, lanes};
-use crate::data::frame::{Float, Frame};
+use crate::data::float::Float;
+use crate::data::frame::Frame;
 use crate::data::samples::{Samples, View};
 use memmap2::MmapMut;
 use ndarray::parallel::prelude::*;

@@ -4,9 +4,10 @@
 //! missing columns follows from the statistics of the observed ones ([`completion`]), without
 //! another look at the samples. A mixture is so restricted, and factorised, once for each group,
 //! not for each row.
-use super::super::{Complete, Isa};
 use super::completion;
 use super::few::{FewRows, GroupRows};
+use crate::backends::cpu::complete::Complete;
+use crate::backends::cpu::isa::Isa;
 use crate::compensated::neumaier_sum;
 use crate::data::patterns::{Pattern, Patterns};
 use crate::data::samples::{Rows, Samples, View};

@@ -4,7 +4,8 @@ mod by_pattern;
 mod completion;
 mod few;
 
-use super::{Complete, Isa};
+use super::complete::Complete;
+use super::isa::Isa;
 use crate::data::samples::{Rows, Samples, View};
 use crate::error::Result;
 use crate::evaluator::{Description, Evaluator};

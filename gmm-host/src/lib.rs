@@ -32,7 +32,7 @@
 //! data: float, ranges, samples, patterns, frame
 //! draw, evaluator
 //! backends: parts, chunked, sharded, enough_digits, device_parameters, reference, cpu, cuda, auto
-//! device
+//! memory_plan, device
 //! pairwise, source
 //! fit: scikit_learn, outcome, params, kmeans, init, em, select, merge, standard, stepwise
 //! predict, impute, linfa
@@ -51,7 +51,15 @@ mod fit;
 mod impute;
 #[cfg(feature = "linfa")]
 mod linfa;
+
+/// Loops over slices of numbers in vector instructions of whatever the machine has, with the same
+/// bits on every machine. The engines of this crate are written with them, and what is computed
+/// beside them may be.
+pub mod linalg {
+    pub use crate::model::linalg::{sum_of, vectorised};
+}
 pub mod memory;
+mod memory_plan;
 mod metropolis;
 mod model;
 pub mod pairwise;
@@ -71,7 +79,7 @@ pub use backends::sharded::ShardedEvaluator;
 pub use data::samples::{Element, Missing, Rows, Samples, View};
 #[cfg(feature = "cuda")]
 pub use device::load_device_array;
-pub use device::{Device, DeviceSet, LoadOptions, devices, kernel_names, load};
+pub use device::{Device, DeviceSet, LoadOptions, devices, kernel_names, load, load_chunks};
 pub use draw::{Draw, Drawn};
 pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator};
@@ -80,10 +88,9 @@ pub use fit::{
     Callback, Candidate, Criterion, Fit, GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration,
     Selection, Standardization, StandardizationBuilder, StepwiseEm, merge_down, select,
 };
+pub use memory_plan::{Footprint, MemoryPlan};
 pub use metropolis::{MetropolisPrior, MetropolisSteps, MetropolisTarget};
 pub use model::covariances::{CovarianceType, Covariances};
-#[doc(hidden)]
-pub use model::linalg::{sum_of, vectorised};
 pub use model::mixture::{Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
 pub use model::sampler::Sampler;
 pub use precision::{Operation, Precision};

@@ -47,6 +47,12 @@ pub fn total() -> Option<u64> {
     Some(limits.map_or(total, |limits| limits.total_memory.min(total))).filter(|&bytes| bytes > 0)
 }
 
+/// Half of [`total`], in bytes: what the program `gmm` and the Python package let data and its
+/// copies take unless told otherwise. Where the system does not tell its memory, 8 GiB is assumed.
+pub fn half() -> u64 {
+    total().unwrap_or(8 << 30) / 2
+}
+
 /// What is left of it and of the swap space, in bytes. None where the system does not tell.
 pub fn available() -> Option<u64> {
     let system = system(MemoryRefreshKind::everything())?;

@@ -29,7 +29,7 @@
 //! error, memory, compensated, precision
 //! model: linalg, covariances, mixture, marginal, density, sampler
 //! statistics, metropolis
-//! data: float, ranges, samples, patterns, frame
+//! data: array, float, ranges, weights, samples, patterns, frame
 //! draw, evaluator
 //! backends: parts, chunked, sharded, enough_digits, device_parameters, reference, cpu, cuda, auto
 //! memory_plan, device
@@ -77,6 +77,7 @@ pub use backends::cuda::{
 pub use backends::reference::ReferenceEvaluator;
 pub use backends::sharded::ShardedEvaluator;
 pub use data::samples::{Element, Missing, Rows, Samples, View};
+pub use data::weights::Weights;
 #[cfg(feature = "cuda")]
 pub use device::load_device_array;
 pub use device::{Device, DeviceSet, LoadOptions, devices, kernel_names, load, load_chunks};

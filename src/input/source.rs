@@ -7,9 +7,9 @@ use anyhow::{Context, bail};
 use gaussmix::io::{self, Contents, Data, DataFile, Identity, Ids, Selection, Table};
 use gaussmix::{
     CovarianceType, Error, Evaluator, Fit, Footprint, MemoryPlan, Mixture, Operation, Precision, Samples,
-    Standardization, mcmc,
+    Standardization, Weights, mcmc,
 };
-use ndarray::{Array1, arr0};
+use ndarray::Array1;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -115,29 +115,22 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Gives samples their weights.
-    fn weighted<'s>(&'s self, samples: Samples<'s>) -> anyhow::Result<Samples<'s>> {
+    /// The weights of `n` samples, if there are any, checked before any sample is read.
+    fn checked_weights(&self, n: usize) -> anyhow::Result<Option<Weights<'_>>> {
         match &self.weights {
-            Some((path, weights)) => samples.with_weights(weights.view()).with_context(|| path.display().to_string()),
-            None => Ok(samples),
+            Some((path, weights)) if n > 0 => {
+                Weights::new(weights.view(), n).map(Some).with_context(|| path.display().to_string())
+            }
+            _ => Ok(None),
         }
     }
 
-    /// Checks the weights, before any sample is read, and returns their sum; N if there are none.
-    fn total_weight(&self, n: usize) -> anyhow::Result<f64> {
-        let Some((path, weights)) = &self.weights else { return Ok(n as f64) };
-        if n == 0 {
-            return Ok(0.0);
+    /// Gives samples their weights.
+    fn weighted<'s>(&'s self, samples: Samples<'s>) -> anyhow::Result<Samples<'s>> {
+        match self.checked_weights(samples.n_samples())? {
+            Some(weights) => Ok(samples.weighted(weights)?),
+            None => Ok(samples),
         }
-        let place = || path.display().to_string();
-        if weights.len() != n {
-            let (expected, got) = (vec![n], vec![weights.len()]);
-            return Err(Error::ShapeMismatch { what: "sample weights", expected, got }).with_context(place);
-        }
-        // A column of zeros that takes no memory stands for the samples.
-        let zero = arr0(0.0);
-        let column = zero.broadcast((n, 1)).context("too many samples")?;
-        Ok(Samples::from_f64(column)?.with_weights(weights.view()).with_context(place)?.total_weight())
     }
 
     fn dim(&self) -> (usize, usize) {
@@ -166,7 +159,7 @@ impl<'a> Input<'a> {
     /// them again.
     pub fn identity(&self) -> anyhow::Result<Identity> {
         let (n, d) = self.dim();
-        self.total_weight(n)?;
+        self.checked_weights(n)?;
         let mut content = mcmc::Fingerprint::new(n);
         match &self.data {
             Storage::Memory(data) => {
@@ -262,8 +255,7 @@ impl<'a> Source<'a> {
                 DataSet::Memory(input.weighted(samples)?)
             }
             Storage::File(file) => {
-                let weights = input.weights.as_ref().map(|(_, weights)| weights.view());
-                let data = FileSamples::new(file, missing, weights, input.total_weight(file.dim().0)?);
+                let data = FileSamples::new(file, missing, input.checked_weights(file.dim().0)?);
                 let checked =
                     data.check(plan.chunk_rows.unwrap_or(1), standardize, |rows| line.rows(&reading, rows, Some(n)));
                 (gaps, standardization) = checked.map_err(|e| input.standardization_error(e))?;

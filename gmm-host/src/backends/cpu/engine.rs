@@ -1,5 +1,5 @@
 //! Threads, chunks, and the sum over the chunks, for one element type.
-use super::buffer::{Buffer, buffer};
+use super::buffer::{Buffer, Zeros, buffer};
 use super::estep;
 use super::isa::Isa;
 use super::kernel::{Chunk, PerSample, Scratch, Total};
@@ -7,7 +7,7 @@ use super::leading::leading_rows;
 use super::moments::{EStep, Layout, MAX_PENDING, SegmentSums, Sums, Totals};
 use super::posterior::{Labels, Responsibilities};
 use super::real::Real;
-use super::resident::{Resident, Zeros};
+use super::resident::Resident;
 use crate::backends::device_parameters::{Deviations, DeviceParameters};
 use crate::backends::enough_digits::FramedEvaluator;
 use crate::compensated::neumaier_sum;

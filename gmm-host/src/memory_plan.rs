@@ -59,3 +59,46 @@ impl Footprint {
         MemoryPlan { chunk_rows: (!whole).then(rows), part, least: held.saturating_add(parts.saturating_mul(row)) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1000 samples of 10 bytes.
+    const SAMPLES: Footprint = Footprint { n_samples: 1000, bytes: 10_000, held: 0, in_device: 1, is_read: true };
+
+    #[test]
+    fn whole_where_it_fits_and_chunks_in_three_parts_otherwise() {
+        let rows = |footprint: Footprint, memory| footprint.within(memory, || false).chunk_rows;
+        assert_eq!(rows(SAMPLES, 10_000), None);
+        assert_eq!(rows(SAMPLES, 9_999), Some(333));
+        assert_eq!(rows(SAMPLES, 0), Some(1));
+        // What is still to be read takes room too, and so does what is held.
+        assert_eq!(rows(Footprint { is_read: false, ..SAMPLES }, 19_999), Some(666));
+        assert_eq!(rows(Footprint { is_read: false, ..SAMPLES }, 20_000), None);
+        assert_eq!(rows(Footprint { held: 3_000, ..SAMPLES }, 12_999), Some(333));
+        assert_eq!(rows(Footprint { in_device: 2, ..SAMPLES }, 19_999), Some(499));
+        // No chunk is larger than the largest.
+        let large = Footprint { n_samples: 1 << 40, bytes: 1 << 50, ..SAMPLES };
+        assert_eq!(rows(large, 1 << 49), Some(1 << 18));
+        assert_eq!(rows(Footprint { n_samples: 0, bytes: 0, ..SAMPLES }, 0), None);
+    }
+
+    #[test]
+    fn what_gpus_hold_is_not_in_this_memory() {
+        let file = Footprint { is_read: false, ..SAMPLES };
+        assert_eq!(file.within(10_000, || true).chunk_rows, None);
+        assert!(file.within(9_999, || true).chunk_rows.is_some());
+        assert!(file.within(20_000, || panic!("not asked where it fits anyway")).chunk_rows.is_none());
+    }
+
+    #[test]
+    fn the_least_memory_is_that_of_one_sample_in_each_part() {
+        let footprint = Footprint { held: 100, in_device: 2, ..SAMPLES };
+        let least = footprint.within(1, || false).least;
+        assert_eq!(least, 140);
+        assert_eq!(footprint.within(least, || false), MemoryPlan { chunk_rows: Some(1), part: 10, least });
+        // With less it goes on as if nothing were held.
+        assert_eq!(footprint.within(least - 1, || false).part, 34);
+    }
+}

@@ -7,6 +7,7 @@
 extern crate self as gaussmix;
 
 mod commands;
+mod exit_code;
 mod input;
 pub mod io;
 mod plot;
@@ -17,13 +18,6 @@ mod terminal;
 
 pub use gmm_host::*;
 pub use gmm_mcmc as mcmc;
-// For the Python package, which decides by the same rules what is computed in chunks, and draws in
-// the same plane.
-#[doc(hidden)]
-pub use input::source::MAX_CHUNK_BYTES;
-#[doc(hidden)]
-pub use io::half_of_the_memory;
-#[doc(hidden)]
 pub use plot::plane::Plane;
 #[cfg(feature = "rust-cuda")]
 pub use rust_cuda::use_rust_cuda_kernels;

@@ -4,6 +4,7 @@
 //! `commands` has a file or folder for each command. The commands share `input`, which brings data
 //! from files to a device, `plot`, which draws, and `terminal`, which talks to the user.
 use crate::commands::Cli;
+use crate::exit_code::{FAILURE, SUCCESS};
 use crate::terminal::{interrupt, text};
 use clap::Parser;
 use std::ffi::OsString;
@@ -20,7 +21,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Err(message) => return show(&message),
     };
     #[cfg(feature = "rust-cuda")]
-    if let Err(error) = crate::use_rust_cuda_kernels() {
+    if let Err(error) = crate::rust_cuda::use_rust_cuda_kernels() {
         eprintln!("error: the kernels that rust-cuda compiled cannot be used: {error}");
         return FAILURE;
     }
@@ -70,11 +71,6 @@ fn report_failure(message: &str) {
     // Where stderr cannot be written to, the exit code alone tells of the failure.
     let _ = writeln!(io::stderr(), "error: {}", text::message(message));
 }
-
-/// The exit code of a command that did what it was asked for.
-pub(crate) const SUCCESS: u8 = 0;
-/// The exit code of a command that failed.
-const FAILURE: u8 = 1;
 
 fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)

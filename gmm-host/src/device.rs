@@ -1,6 +1,15 @@
 //! Devices by name, and how a data set is loaded into one.
 use crate::backends::auto::{AutoEvaluator, on_gpus};
-use crate::{CpuEvaluator, Error, Evaluator, ReferenceEvaluator, Result, Samples, ShardedEvaluator};
+use crate::backends::chunked::ChunkedEvaluator;
+use crate::backends::cpu::CpuEvaluator;
+#[cfg(feature = "cuda")]
+use crate::backends::cuda::{CudaEvaluator, DeviceArray};
+use crate::backends::reference::ReferenceEvaluator;
+use crate::backends::sharded::ShardedEvaluator;
+use crate::data::samples::{Samples, View};
+use crate::error::{Error, Result};
+use crate::evaluator::Evaluator;
+use crate::memory_plan::Footprint;
 use std::ops::Range;
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -141,6 +150,16 @@ impl Device {
         Some(free.len() as u64 * free.iter().min()?)
     }
 
+    /// The device for chunks that are loaded one after the other. [`Auto`](Self::Auto) is the CPU
+    /// there, unless a kernel is named, whose device it then is: no chunk stays on a device long
+    /// enough for its speed to be measured.
+    pub fn of_chunks(self, options: &LoadOptions) -> Self {
+        match (self, &options.kernel) {
+            (Self::Auto, None) => Self::Cpu,
+            (device, _) => device,
+        }
+    }
+
     /// Whether the memory of this GPU, or of these, takes samples of so many bytes now; false for a
     /// device that is no GPU or cannot be used. Samples with `missing` values may take more there
     /// than on the host: each pattern of them begins with a multiple of four rows.
@@ -246,6 +265,11 @@ pub struct LoadOptions {
     /// How many threads the CPU backend computes with; by default rayon's global threads, as many
     /// as the machine has or as `RAYON_NUM_THREADS` says.
     pub threads: Option<usize>,
+    /// Most bytes of this machine's memory to be used for the samples in a device; by default any
+    /// number. Samples that need more, and for which GPUs have no room either, are loaded in chunks
+    /// ([`load_chunks`]), for each evaluation anew. So samples of a mapped file may be more than
+    /// the memory holds.
+    pub memory: Option<u64>,
     /// Most bytes of the GPU's memory to be used for samples; by default nearly all that is free.
     /// Samples that need more stay on the host and are sent in chunks, for each evaluation anew.
     pub gpu_memory: Option<usize>,
@@ -281,6 +305,12 @@ impl LoadOptions {
         Self { threads: threads.into(), ..self }
     }
 
+    /// Sets [`memory`](Self::memory), to a number of bytes or to `None`.
+    #[must_use]
+    pub fn memory(self, bytes: impl Into<Option<u64>>) -> Self {
+        Self { memory: bytes.into(), ..self }
+    }
+
     /// Sets [`gpu_memory`](Self::gpu_memory), to a number of bytes or to `None`.
     #[must_use]
     pub fn gpu_memory(self, bytes: impl Into<Option<usize>>) -> Self {
@@ -300,13 +330,18 @@ impl LoadOptions {
     }
 }
 
-/// Makes `samples` resident in `device`. The evaluator also holds `samples`, so that borrowed
-/// arrays must outlive it.
+/// Makes `samples` resident in `device`, or loads them in chunks where they are more than
+/// [`LoadOptions::memory`] allows. The evaluator also holds `samples`, so that borrowed arrays must
+/// outlive it.
 ///
 /// # Errors
 /// [`Error::NoCudaDevice`] where a CUDA device is asked for and cannot be used, [`Error::Kernel`]
 /// for a kernel that the device does not have, and what the backend itself reports.
 pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
+    if let Some(memory) = options.memory {
+        let options = LoadOptions { memory: None, ..options.clone() };
+        return load_within(memory, device, samples, &options);
+    }
     let samples = if options.float64 { samples.into_float64() } else { samples };
     match (device, &options.kernel) {
         (Device::Auto, None) => {
@@ -330,6 +365,58 @@ pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> 
         (Device::Cuda(ordinal), _) => cuda::load(ordinal, samples, options),
         (Device::Several(devices), _) => load_shards(&devices.devices()?, samples, options),
     }
+}
+
+/// As [`load`], in chunks where neither so much memory nor that of GPUs holds the samples.
+fn load_within<'a>(
+    memory: u64,
+    device: Device,
+    samples: Samples<'a>,
+    options: &LoadOptions,
+) -> Result<Box<dyn Evaluator + 'a>> {
+    let element = match samples.view() {
+        View::F32(_) if !options.float64 => size_of::<f32>(),
+        _ => size_of::<f64>(),
+    };
+    let (n, d) = (samples.n_samples(), samples.n_features());
+    let bytes = (n as u64).saturating_mul((d * element) as u64);
+    let footprint = Footprint { n_samples: n, bytes, held: 0, in_device: 1, is_read: true };
+    let on_gpus = || device.has_gpu_memory_for(bytes, samples.missing().is_some());
+    let Some(rows) = footprint.within(memory, on_gpus).chunk_rows else { return load(device, samples, options) };
+    let total_weight = samples.total_weight();
+    let chunks = load_chunks(device, (n, d), rows, move |rows| Ok(samples.rows(rows)), options)?;
+    Ok(Box::new(chunks.with_total_weight(total_weight)))
+}
+
+/// N samples of D features that are not in memory, of which [`load`] gets `rows` at a time
+/// ([`Device::of_chunks`] computes over them). `read` gives the samples of a range of rows; it is
+/// called in each pass, and must give the same each time.
+///
+/// ```
+/// use gmm_host::{Device, Evaluator, LoadOptions, Samples, load_chunks};
+/// use ndarray::Array2;
+///
+/// // In a real program the rows come from a file.
+/// let read = |rows: std::ops::Range<usize>| Samples::from_shared_f32(Array2::zeros((rows.len(), 2)).into_shared());
+/// let data = load_chunks(Device::Auto, (8, 2), 3, read, &LoadOptions::new())?;
+/// assert_eq!((data.n_samples(), data.n_chunks()), (8, 3));
+/// # Ok::<(), gmm_host::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::EmptyData`] without samples or features; later, in each evaluation, those of [`load`]
+/// and of `read`.
+pub fn load_chunks<'a>(
+    device: Device,
+    (n, d): (usize, usize),
+    rows: usize,
+    mut read: impl FnMut(Range<usize>) -> Result<Samples<'a>> + Send + 'a,
+    options: &LoadOptions,
+) -> Result<ChunkedEvaluator<'a>> {
+    let rows = rows.max(1);
+    let (device, options) = (device.of_chunks(options), options.clone());
+    let sizes = (0..n).step_by(rows).map(|start| rows.min(n - start)).collect();
+    ChunkedEvaluator::new(d, sizes, move |i| load(device, read(i * rows..n.min((i + 1) * rows))?, &options))
 }
 
 /// Loads samples into the first GPU, for `auto`, which may go on to all of them.
@@ -368,9 +455,9 @@ fn load_shards<'a>(devices: &[Device], samples: Samples<'a>, options: &LoadOptio
 /// As [`load`], and those of
 /// [`CudaEvaluator::from_device_array`](crate::CudaEvaluator::from_device_array).
 #[cfg(feature = "cuda")]
-pub fn load_device_array(array: crate::DeviceArray, options: &LoadOptions) -> Result<Box<dyn Evaluator>> {
+pub fn load_device_array(array: DeviceArray, options: &LoadOptions) -> Result<Box<dyn Evaluator>> {
     let array = if options.float64 { array.in_float64() } else { array };
-    Ok(Box::new(crate::CudaEvaluator::from_device_array(array, &cuda::options(options))?))
+    Ok(Box::new(CudaEvaluator::from_device_array(array, &cuda::options(options))?))
 }
 
 /// The names of the kernels that `device` can run; none for a device that cannot be used.
@@ -409,7 +496,7 @@ fn unknown_kernel(device: Device, name: &str) -> Error {
 #[cfg(feature = "cuda")]
 mod cuda {
     use super::{Evaluator, LoadOptions, Result, Samples};
-    use crate::{CudaEvaluator, CudaOptions, cuda_devices, cuda_kernel_names};
+    use crate::backends::cuda::{CudaEvaluator, CudaOptions, cuda_devices, cuda_kernel_names};
 
     pub fn load<'a>(ordinal: usize, samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
         Ok(Box::new(CudaEvaluator::new(samples, ordinal, &self::options(options))?))

@@ -1,6 +1,6 @@
 //! Samples drawn for the start of a fit: those that are far from all centres, as k-means++ draws,
 //! from all samples in one pass.
-use crate::Mixture;
+use crate::model::mixture::Mixture;
 use ndarray::{Array1, ArrayView1};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -154,7 +154,7 @@ impl Least {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Covariances;
+    use crate::model::covariances::Covariances;
     use ndarray::array;
 
     /// Two centres of variance 2 in a line.

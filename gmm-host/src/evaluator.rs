@@ -1,9 +1,13 @@
 //! The interface of all backends.
+use crate::data::samples::Rows;
+use crate::draw::{Draw, Drawn};
+use crate::error::{Error, Result};
+use crate::memory;
+use crate::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::model::density::Density;
-use crate::{
-    Draw, Drawn, Error, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result, Rows, Statistics,
-    memory,
-};
+use crate::model::mixture::Mixture;
+use crate::precision::{Operation, Precision};
+use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, ArrayView1};
 
 /// The device and the kernel that an evaluator computes with.
@@ -241,68 +245,80 @@ pub(crate) fn most_probable(log_p: &[f64]) -> usize {
 /// `inner_mut` give.
 macro_rules! pass_on {
     ($type:ident) => {
-        impl $crate::Evaluator for $type<'_> {
-            fn n_samples(&self) -> usize {
-                self.inner().n_samples()
+        const _: () = {
+            use ndarray::{Array1, Array2, ArrayView1};
+            use $crate::data::samples::Rows;
+            use $crate::draw::{Draw, Drawn};
+            use $crate::error::Result;
+            use $crate::evaluator::{Description, Evaluator};
+            use $crate::metropolis::{MetropolisSteps, MetropolisTarget};
+            use $crate::model::mixture::Mixture;
+            use $crate::precision::{Operation, Precision};
+            use $crate::statistics::Statistics;
+
+            impl Evaluator for $type<'_> {
+                fn n_samples(&self) -> usize {
+                    self.inner().n_samples()
+                }
+                fn n_features(&self) -> usize {
+                    self.inner().n_features()
+                }
+                fn total_weight(&self) -> f64 {
+                    self.inner().total_weight()
+                }
+                fn weights(&self) -> Option<ArrayView1<'_, f64>> {
+                    self.inner().weights()
+                }
+                fn describe(&self) -> Description {
+                    self.inner().describe()
+                }
+                fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
+                    self.inner().precision(mixture, operation)
+                }
+                fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
+                    self.inner().share()
+                }
+                fn useful_shares(&self) -> usize {
+                    self.inner().useful_shares()
+                }
+                fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
+                    self.inner_mut().log_likelihood(mixture)
+                }
+                fn fix_batch_reference(&mut self, mixture: &Mixture) {
+                    self.inner_mut().fix_batch_reference(mixture);
+                }
+                fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
+                    self.inner_mut().log_likelihood_batch(mixtures)
+                }
+                fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
+                    self.inner_mut().score_samples(mixture)
+                }
+                fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
+                    self.inner_mut().statistics(mixture)
+                }
+                fn metropolis(
+                    &mut self,
+                    target: &MetropolisTarget,
+                    point: &[f64],
+                    log_density: f64,
+                    steps: &mut dyn MetropolisSteps,
+                ) -> Result<bool> {
+                    self.inner_mut().metropolis(target, point, log_density, steps)
+                }
+                fn rows(&mut self, rows: &[usize]) -> Result<Rows> {
+                    self.inner_mut().rows(rows)
+                }
+                fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
+                    self.inner_mut().draw(draw)
+                }
+                fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
+                    self.inner_mut().predict(mixture)
+                }
+                fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
+                    self.inner_mut().predict_proba(mixture)
+                }
             }
-            fn n_features(&self) -> usize {
-                self.inner().n_features()
-            }
-            fn total_weight(&self) -> f64 {
-                self.inner().total_weight()
-            }
-            fn weights(&self) -> Option<ndarray::ArrayView1<'_, f64>> {
-                self.inner().weights()
-            }
-            fn describe(&self) -> $crate::Description {
-                self.inner().describe()
-            }
-            fn precision(&self, mixture: &$crate::Mixture, operation: $crate::Operation) -> $crate::Precision {
-                self.inner().precision(mixture, operation)
-            }
-            fn share(&self) -> $crate::Result<Box<dyn $crate::Evaluator + '_>> {
-                self.inner().share()
-            }
-            fn useful_shares(&self) -> usize {
-                self.inner().useful_shares()
-            }
-            fn log_likelihood(&mut self, mixture: &$crate::Mixture) -> $crate::Result<f64> {
-                self.inner_mut().log_likelihood(mixture)
-            }
-            fn fix_batch_reference(&mut self, mixture: &$crate::Mixture) {
-                self.inner_mut().fix_batch_reference(mixture);
-            }
-            fn log_likelihood_batch(&mut self, mixtures: &[$crate::Mixture]) -> $crate::Result<Vec<f64>> {
-                self.inner_mut().log_likelihood_batch(mixtures)
-            }
-            fn score_samples(&mut self, mixture: &$crate::Mixture) -> $crate::Result<ndarray::Array1<f64>> {
-                self.inner_mut().score_samples(mixture)
-            }
-            fn statistics(&mut self, mixture: &$crate::Mixture) -> $crate::Result<$crate::Statistics> {
-                self.inner_mut().statistics(mixture)
-            }
-            fn metropolis(
-                &mut self,
-                target: &$crate::MetropolisTarget,
-                point: &[f64],
-                log_density: f64,
-                steps: &mut dyn $crate::MetropolisSteps,
-            ) -> $crate::Result<bool> {
-                self.inner_mut().metropolis(target, point, log_density, steps)
-            }
-            fn rows(&mut self, rows: &[usize]) -> $crate::Result<$crate::Rows> {
-                self.inner_mut().rows(rows)
-            }
-            fn draw(&mut self, draw: &$crate::Draw<'_>) -> $crate::Result<Vec<$crate::Drawn>> {
-                self.inner_mut().draw(draw)
-            }
-            fn predict(&mut self, mixture: &$crate::Mixture) -> $crate::Result<Vec<usize>> {
-                self.inner_mut().predict(mixture)
-            }
-            fn predict_proba(&mut self, mixture: &$crate::Mixture) -> $crate::Result<ndarray::Array2<f64>> {
-                self.inner_mut().predict_proba(mixture)
-            }
-        }
+        };
     };
 }
 pub(crate) use pass_on;

@@ -1,10 +1,14 @@
 //! Filling in missing values.
 use crate::data::patterns::{Pattern, Patterns, gather};
+use crate::data::samples::Samples;
+use crate::error::{Error, Result};
 use crate::evaluator::check_features;
+use crate::memory;
+use crate::model::covariances::Covariances;
 use crate::model::density::Density;
 use crate::model::linalg;
 use crate::model::marginal::{Completion, block};
-use crate::{Covariances, Error, Mixture, Result, Samples, memory};
+use crate::model::mixture::Mixture;
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, Axis};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

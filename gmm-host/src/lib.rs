@@ -22,20 +22,24 @@
 //!
 //! # For those who work on this crate
 //!
-//! A module uses only modules that stand before it in this order:
+//! A module uses only modules that stand before it in this order, and `.ci/modules` holds it to
+//! that. A line with a colon lists the modules of a folder.
 //!
-//! 1. `error`, `memory`, `compensated`, `precision`;
-//! 2. `model` (`linalg`, `covariances`, `mixture`, then `density` and `sampler`);
-//! 3. `statistics`, `metropolis`;
-//! 4. `data` (`samples`, `patterns`, `frame`);
-//! 5. `draw`, `evaluator`, which knows no backend;
-//! 6. `backends`: `parts`, `chunked`, `sharded`, `enough_digits`, `device_parameters`, `reference`;
-//!    then `cpu` and `cuda`; then `auto`;
-//! 7. `device`, which knows all backends;
-//! 8. `pairwise`, `source`;
-//! 9. `fit` (`scikit_learn`, `outcome`, `params`, `kmeans`, `init`, `em`, `select`, `merge`, then
-//!    `standard` and `stepwise`);
-//! 10. `predict`, `impute`, `linfa`.
+//! ```text
+//! error, memory, compensated, precision
+//! model: linalg, covariances, mixture, marginal, density, sampler
+//! statistics, metropolis
+//! data: array, float, ranges, weights, samples, patterns, frame
+//! draw, evaluator
+//! backends: parts, chunked, sharded, enough_digits, device_parameters, reference, cpu, cuda, auto
+//! memory_plan, device
+//! pairwise, source
+//! fit: scikit_learn, outcome, params, kmeans, init, em, select, merge, standard, stepwise
+//! predict, impute, linfa
+//! ```
+//!
+//! So `evaluator` knows no backend, and `device` knows them all. A module takes a name from the
+//! module that defines it, never from this one.
 mod backends;
 mod compensated;
 mod data;
@@ -47,7 +51,15 @@ mod fit;
 mod impute;
 #[cfg(feature = "linfa")]
 mod linfa;
+
+/// Loops over slices of numbers in vector instructions of whatever the machine has, with the same
+/// bits on every machine. The engines of this crate are written with them, and what is computed
+/// beside them may be.
+pub mod linalg {
+    pub use crate::model::linalg::{sum_of, vectorised};
+}
 pub mod memory;
+mod memory_plan;
 mod metropolis;
 mod model;
 pub mod pairwise;
@@ -66,9 +78,10 @@ pub use backends::cuda::{
 pub use backends::reference::ReferenceEvaluator;
 pub use backends::sharded::ShardedEvaluator;
 pub use data::samples::{Element, Missing, Rows, Samples, View};
+pub use data::weights::Weights;
 #[cfg(feature = "cuda")]
 pub use device::load_device_array;
-pub use device::{Device, DeviceSet, LoadOptions, devices, kernel_names, load};
+pub use device::{Device, DeviceSet, LoadOptions, devices, kernel_names, load, load_chunks};
 pub use draw::{Draw, Drawn};
 pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator};
@@ -77,10 +90,9 @@ pub use fit::{
     Callback, Candidate, Criterion, Fit, GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration,
     Selection, Standardization, StandardizationBuilder, StepwiseEm, merge_down, select,
 };
+pub use memory_plan::{Footprint, MemoryPlan};
 pub use metropolis::{MetropolisPrior, MetropolisSteps, MetropolisTarget};
 pub use model::covariances::{CovarianceType, Covariances};
-#[doc(hidden)]
-pub use model::linalg::{sum_of, vectorised};
 pub use model::mixture::{Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
 pub use model::sampler::Sampler;
 pub use precision::{Operation, Precision};

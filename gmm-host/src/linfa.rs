@@ -13,10 +13,13 @@
 //! # Ok::<(), gmm_host::Error>(())
 //! ```
 use crate::data::samples::Element;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::evaluator::Evaluator;
+use crate::fit::{Fit, GaussianMixtureParams, GaussianMixtureValidParams};
+use crate::model::mixture::Mixture;
+use crate::source::DataSource;
 use crate::source::sealed::Sealed;
-use crate::{
-    DataSource, Device, Error, Evaluator, Fit, GaussianMixtureParams, GaussianMixtureValidParams, Mixture, Result,
-};
 use linfa::traits::PredictInplace;
 use linfa::{DatasetBase, ParamGuard};
 use ndarray::ArrayView2;

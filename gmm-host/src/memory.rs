@@ -1,6 +1,6 @@
 //! Whether there is memory for what a caller asks for, before it is allocated: an allocation that
 //! fails ends the process, and so does a system that has given more than it has.
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use std::hint::black_box;
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
@@ -45,6 +45,12 @@ pub fn total() -> Option<u64> {
     let system = system(MemoryRefreshKind::nothing().with_ram())?;
     let (total, limits) = (system.total_memory(), system.cgroup_limits());
     Some(limits.map_or(total, |limits| limits.total_memory.min(total))).filter(|&bytes| bytes > 0)
+}
+
+/// Half of [`total`], in bytes: what the program `gmm` and the Python package let data and its
+/// copies take unless told otherwise. Where the system does not tell its memory, 8 GiB is assumed.
+pub fn half() -> u64 {
+    total().unwrap_or(8 << 30) / 2
 }
 
 /// What is left of it and of the swap space, in bytes. None where the system does not tell.

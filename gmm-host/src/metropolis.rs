@@ -1,5 +1,7 @@
 //! What a backend needs to know to run random-walk Metropolis on its device.
-use crate::{Covariances, Error, Mixture, Result};
+use crate::error::{Error, Result};
+use crate::model::covariances::Covariances;
+use crate::model::mixture::Mixture;
 use ndarray::Array2;
 
 /// A posterior density over the coordinates θ of a mixture with diagonal or spherical covariances.

@@ -1,5 +1,9 @@
 //! What a mixture says about samples, in one call.
-use crate::{Criterion, DataSource, Device, Mixture, Result};
+use crate::device::Device;
+use crate::error::Result;
+use crate::fit::Criterion;
+use crate::model::mixture::Mixture;
+use crate::source::DataSource;
 use ndarray::{Array1, Array2};
 
 /// A mixture together with the device that it is to be evaluated on, made by [`Mixture::on`].

@@ -1,6 +1,8 @@
 //! Where a fit or a prediction takes its samples from: an array, checked samples, or an evaluator.
-use crate::data::samples::Element;
-use crate::{Device, Evaluator, LoadOptions, Result, Samples, load};
+use crate::data::samples::{Element, Samples};
+use crate::device::{Device, LoadOptions, load};
+use crate::error::Result;
+use crate::evaluator::Evaluator;
 use ndarray::{ArrayBase, ArrayView2, Data, Ix2};
 
 /// What one can fit to, and predict for: `&array` of any ndarray storage or a view, float32 or

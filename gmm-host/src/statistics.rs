@@ -1,8 +1,10 @@
 //! The sufficient statistics of an E-step, and the M-step.
+use crate::error::{Error, Result};
+use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{
     all, at_once, for_each_matrix, gram, mirror, row_major, sum_of, try_for_each_row, vectorised,
 };
-use crate::{CovarianceType, Covariances, Error, Mixture, Result};
+use crate::model::mixture::Mixture;
 use ndarray::parallel::prelude::*;
 #[cfg(feature = "cuda")]
 use ndarray::{Array, Array3, ArrayViewMut, RemoveAxis};

@@ -1,8 +1,9 @@
 //! The posterior density: the likelihood comes from an evaluator, the prior and the Jacobians from
 //! the model.
+use crate::error::Result;
+use crate::model::Model;
 use crate::samplers::reference::MANY_CHAINS;
 use crate::target::{Identity, Target, Variable, is_shared_work};
-use crate::{Model, Result};
 use gmm_host::{Evaluator, MetropolisSteps, MetropolisTarget, Mixture};
 use rayon::prelude::*;
 use std::ops::DerefMut;

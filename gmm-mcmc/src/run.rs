@@ -1,9 +1,9 @@
 //! A run: settings, the state of the sampler, and the draws so far.
+use crate::error::{Error, Result};
 use crate::rows::Rows;
 use crate::samplers::team::Team;
 use crate::samplers::{Draw, Sampler, Settings, Start, State, evaluate};
 use crate::target::{Identity, Target, Variable, is_shared_work};
-use crate::{Error, Result};
 use ndarray::{ArrayD, IxDyn};
 use std::ops::ControlFlow;
 

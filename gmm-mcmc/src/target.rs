@@ -1,5 +1,5 @@
 //! What the samplers need of the density that they sample from.
-use crate::Result;
+use crate::error::Result;
 use gmm_host::MetropolisSteps;
 use serde::{Deserialize, Serialize};
 

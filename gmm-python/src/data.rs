@@ -3,11 +3,12 @@ use crate::arrays::{self, Matrix, numbers, view};
 use crate::errors::exception;
 use crate::fit::{Fit, FitOptions, run};
 use crate::gpu::{GpuArray, Place};
+use crate::loaded::Loaded;
 use crate::mixture::Mixture;
 use crate::remote::Remote;
 use crate::statistics::Statistics;
 use crate::threads::compute;
-use gaussmix::{ChunkedEvaluator, CovarianceType, Device, Evaluator, LoadOptions, MAX_CHUNK_BYTES, Samples, View};
+use gaussmix::{CovarianceType, Device, Evaluator, LoadOptions, Samples};
 use ndarray::{Array1, ArrayD, ArrayView2, Axis};
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayDescr};
 use pyo3::exceptions::PyValueError;
@@ -27,9 +28,6 @@ pub struct Data {
     shape: (usize, usize),
     dtype: Py<PyArrayDescr>,
 }
-
-/// An evaluator, and the shape of its samples.
-pub type Loaded = (Box<dyn Evaluator>, (usize, usize));
 
 /// A view that outlives its borrow of the array object.
 ///
@@ -68,7 +66,6 @@ impl Data {
 
     /// Loads checked samples.
     fn load(
-        memory: Option<u64>,
         device: Device,
         samples: Samples<'static>,
         weights: Option<Array1<f64>>,
@@ -79,7 +76,7 @@ impl Data {
             None => samples,
         };
         let shape = (samples.n_samples(), samples.n_features());
-        Ok((load_within(memory, device, samples, options)?, shape))
+        Ok((gaussmix::load(device, samples, options)?, shape))
     }
 
     fn mixture(
@@ -138,33 +135,12 @@ pub fn impute<'py>(
     Ok(filled.map_err(exception)?.into_pyarray(py).into_any())
 }
 
-/// Loads samples into a device. Where neither the memory of its GPUs holds them, nor `memory` bytes
-/// of the host's (by default half of it), chunk by chunk, again for each pass. So samples of a
-/// mapped file may be more than the memory holds.
-fn load_within<'a>(
-    memory: Option<u64>,
-    device: Device,
-    samples: Samples<'a>,
-    options: &LoadOptions,
-) -> gaussmix::Result<Box<dyn Evaluator + 'a>> {
-    let element = match samples.view() {
-        View::F32(_) if !options.float64 => size_of::<f32>(),
-        _ => size_of::<f64>(),
-    };
-    let (n, row) = (samples.n_samples() as u64, (samples.n_features() * element) as u64);
+/// The options with the memory that samples may take, by default half of it: where neither that nor
+/// the memory of GPUs holds them, they are loaded chunk by chunk, again for each pass.
+fn within(memory: Option<u64>, options: LoadOptions) -> LoadOptions {
     // To ask the system takes longer than to evaluate a few samples.
-    static HALF_OF_THE_MEMORY: LazyLock<u64> = LazyLock::new(gaussmix::half_of_the_memory);
-    let memory = memory.unwrap_or_else(|| *HALF_OF_THE_MEMORY);
-    let bytes = n.saturating_mul(row);
-    if bytes <= memory || device.has_gpu_memory_for(bytes, samples.missing().is_some()) {
-        return gaussmix::load(device, samples, options);
-    }
-    // No chunk stays on a device long enough for its speed to be measured.
-    let device = if device == Device::Auto { Device::Cpu } else { device };
-    let rows = (MAX_CHUNK_BYTES.min(memory / 3) / row).clamp(1, n) as usize;
-    let options = options.clone();
-    let load = move |chunk| gaussmix::load(device, chunk, &options);
-    Ok(Box::new(ChunkedEvaluator::of_samples(samples, rows, load)?))
+    static HALF_OF_THE_MEMORY: LazyLock<u64> = LazyLock::new(gaussmix::memory::half);
+    options.memory(memory.unwrap_or_else(|| *HALF_OF_THE_MEMORY))
 }
 
 #[pymethods]
@@ -188,19 +164,18 @@ impl Data {
     ) -> PyResult<Self> {
         let covariance_type = covariance_type.map(arrays::covariance_type).transpose()?;
         let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
-        let options = LoadOptions::new().float64(float64).threads(threads).one_gpu(one_gpu);
+        let options = within(memory, LoadOptions::new().float64(float64).threads(threads).one_gpu(one_gpu));
         let (loaded, array, dtype) = if let Ok(x) = x.cast::<GpuArray>() {
             let x = x.get();
             let place = x.place(device)?;
             let from = || match place {
                 Place::Gpu => x.load(weights, &options, copy),
-                Place::Host(device) => Self::load(memory, device, x.samples()?, weights, &options),
+                Place::Host(device) => Self::load(device, x.samples()?, weights, &options),
             };
             (compute(py, from)?, None, x.dtype(py))
         } else {
             let device: Device = device.parse().map_err(exception)?;
-            let load =
-                |samples: gaussmix::Result<Samples<'static>>| Self::load(memory, device, samples?, weights, &options);
+            let load = |samples: gaussmix::Result<Samples<'static>>| Self::load(device, samples?, weights, &options);
             match &Matrix::new(x)? {
                 Matrix::F32(x) => {
                     let v = view(x);
@@ -413,9 +388,9 @@ pub fn mean_score(
     missing: bool,
 ) -> PyResult<f64> {
     let device: Device = device.parse().map_err(exception)?;
-    let options = LoadOptions::new().threads(threads);
+    let options = within(memory, LoadOptions::new().threads(threads));
     let score = |samples: gaussmix::Result<Samples<'_>>| {
-        let mut evaluator = load_within(memory, device, samples?, &options)?;
+        let mut evaluator = gaussmix::load(device, samples?, &options)?;
         Ok(evaluator.log_likelihood(&mixture.0)? / evaluator.total_weight())
     };
     let mean = match &Matrix::new(x)? {

@@ -4,7 +4,8 @@
 //! the engine, takes several passes over the matrices; what is asked about a few samples takes one.
 use crate::arrays::{Matrix, numbers, plain, view};
 use crate::threads::compute;
-use gaussmix::{CovarianceType, WEIGHT_SUM_TOLERANCE, vectorised};
+use gaussmix::linalg::{sum_of, vectorised};
+use gaussmix::{CovarianceType, WEIGHT_SUM_TOLERANCE};
 use ndarray::{Array1, Array2, ArrayView2, Axis, Ix1, Ix2};
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayDyn};
 use pyo3::prelude::*;
@@ -54,7 +55,7 @@ impl<T: Copy + Into<f64> + Sync> Parts<'_, T> {
             },
         );
         for (log_p, y) in log_p.iter_mut().zip(y.chunks_exact(d)) {
-            *log_p = log_det - 0.5 * gaussmix::sum_of([y], |[y]| y * y);
+            *log_p = log_det - 0.5 * sum_of([y], |[y]| y * y);
         }
         triangular.then_some(())
     }

@@ -1,6 +1,6 @@
 //! Arrays that another library has put into a GPU's memory, which it hands out by DLPack.
-use crate::data::Loaded;
 use crate::errors::exception;
+use crate::loaded::Loaded;
 use dlpark::ffi::{DLDataType, DLDeviceType, DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
 use dlpark::python::{ImportedDlpack, from_dlpack};
 use gaussmix::{Device, DeviceArray, HostArray, LoadOptions, Precision, Samples, load_device_array};

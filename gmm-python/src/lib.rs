@@ -11,6 +11,7 @@ mod fit;
 #[cfg_attr(not(feature = "cuda"), path = "no_gpu.rs")]
 mod gpu;
 mod gradient;
+mod loaded;
 mod mixture;
 mod pairwise;
 mod remote;
@@ -45,7 +46,7 @@ fn free_gpu_memory(py: Python<'_>, device: &str) -> PyResult<Option<u64>> {
 /// Half of the memory that this process may use, in bytes.
 #[pyfunction]
 fn half_of_the_memory() -> u64 {
-    gaussmix::half_of_the_memory()
+    gaussmix::memory::half()
 }
 
 /// Raises `MemoryError` where an array of this shape, with `element` bytes for each of its

@@ -1,6 +1,6 @@
 //! What takes the place of `gpu.rs` in a build without the CUDA backend: there are no arrays in a
 //! GPU's memory.
-use crate::data::Loaded;
+use crate::loaded::Loaded;
 use gaussmix::{Device, LoadOptions, Samples};
 use ndarray::Array1;
 use numpy::PyArrayDescr;

@@ -14,7 +14,7 @@ mod timing;
 mod training;
 mod values;
 
-use crate::program::SUCCESS;
+use crate::exit_code::SUCCESS;
 use clap::{Parser, Subcommand};
 
 /// Gaussian mixture models on the CPU and on CUDA GPUs

@@ -1,8 +1,8 @@
 //! `gmm select`: the number of components and the covariance type that suit the data best.
 use super::training::Training;
+use crate::exit_code::SUCCESS;
 use crate::input::{Input, Source, refuse_overlap};
 use crate::plot;
-use crate::program::SUCCESS;
 use crate::terminal::{FitProgress, Interrupt, interrupt, text};
 use anyhow::Context;
 use clap::Args;

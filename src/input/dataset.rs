@@ -1,8 +1,7 @@
 //! Samples in memory, or in a file of which one chunk at a time is read.
 use crate::terminal::text;
 use gaussmix::io::{Data, DataFile};
-use gaussmix::{Error, Samples, Standardization, StandardizationBuilder, View};
-use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, concatenate, s};
+use gaussmix::{Error, Samples, Standardization, StandardizationBuilder, Weights};
 use std::ops::Range;
 
 /// N samples of D features that passed the checks: all values are finite and the weights usable.
@@ -13,12 +12,12 @@ pub enum DataSet<'a> {
 }
 
 /// The samples of a file that is read in chunks.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct FileSamples<'a> {
     file: &'a DataFile,
     /// Whether NaN stands for a missing value.
     missing: bool,
-    weights: Option<ArrayView1<'a, f64>>,
+    weights: Option<Weights<'a>>,
     total_weight: f64,
 }
 
@@ -57,8 +56,9 @@ impl<'a> DataSet<'a> {
 }
 
 impl<'a> FileSamples<'a> {
-    /// `weights` (N,) must have been checked.
-    pub fn new(file: &'a DataFile, missing: bool, weights: Option<ArrayView1<'a, f64>>, total_weight: f64) -> Self {
+    /// `weights` are those of all samples of the file.
+    pub fn new(file: &'a DataFile, missing: bool, weights: Option<Weights<'a>>) -> Self {
+        let total_weight = weights.as_ref().map_or(file.dim().0 as f64, Weights::total);
         Self { file, missing, weights, total_weight }
     }
 
@@ -106,24 +106,10 @@ impl<'a> FileSamples<'a> {
 
     /// Adds the weights of these rows.
     fn weighted(&self, samples: Samples<'a>, rows: Range<usize>) -> gaussmix::Result<Samples<'a>> {
-        let Some(weights) = self.weights else { return Ok(samples) };
-        let weights = weights.slice_move(s![rows]);
-        if weights.iter().any(|&w| w > 0.0) {
-            return samples.with_weights(weights);
+        match &self.weights {
+            Some(weights) => samples.weighted(weights.rows(rows)),
+            None => Ok(samples),
         }
-        // `Samples` refuses weights that are all zero, as those of a chunk may be. A row of weight
-        // 1 is added, and the view that is returned leaves it out again.
-        fn with_one_more_row<T: Copy>(x: ArrayView2<'_, T>) -> Array2<T> {
-            concatenate![Axis(0), x, x.slice(s![..1, ..])]
-        }
-        let n = samples.n_samples();
-        let mut weights = Array1::zeros(n + 1);
-        weights[n] = 1.0;
-        let longer = match samples.view() {
-            View::F32(x) => into_samples(Data::F32(with_one_more_row(x)), self.missing)?,
-            View::F64(x) => into_samples(Data::F64(with_one_more_row(x)), self.missing)?,
-        };
-        Ok(longer.with_shared_weights(weights.into_shared())?.rows(0..n))
     }
 }
 

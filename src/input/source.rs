@@ -6,15 +6,12 @@ use crate::terminal::{ProgressLine, text};
 use anyhow::{Context, bail};
 use gaussmix::io::{self, Contents, Data, DataFile, Identity, Ids, Selection, Table};
 use gaussmix::{
-    ChunkedEvaluator, CovarianceType, Device, Error, Evaluator, Fit, Mixture, Operation, Precision, Samples,
-    Standardization, mcmc,
+    CovarianceType, Error, Evaluator, Fit, Footprint, MemoryPlan, Mixture, Operation, Precision, Samples,
+    Standardization, Weights, mcmc,
 };
-use ndarray::{Array1, arr0};
+use ndarray::Array1;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-
-/// Most bytes of a chunk. Larger chunks are not faster.
-pub const MAX_CHUNK_BYTES: u64 = 256 << 20;
 
 /// Most bytes that are held at a time where each sample is looked at once.
 const MAX_PASS_BYTES: usize = 64 << 20;
@@ -118,29 +115,22 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Gives samples their weights.
-    fn weighted<'s>(&'s self, samples: Samples<'s>) -> anyhow::Result<Samples<'s>> {
+    /// The weights of `n` samples, if there are any, checked before any sample is read.
+    fn checked_weights(&self, n: usize) -> anyhow::Result<Option<Weights<'_>>> {
         match &self.weights {
-            Some((path, weights)) => samples.with_weights(weights.view()).with_context(|| path.display().to_string()),
-            None => Ok(samples),
+            Some((path, weights)) if n > 0 => {
+                Weights::new(weights.view(), n).map(Some).with_context(|| path.display().to_string())
+            }
+            _ => Ok(None),
         }
     }
 
-    /// Checks the weights, before any sample is read, and returns their sum; N if there are none.
-    fn total_weight(&self, n: usize) -> anyhow::Result<f64> {
-        let Some((path, weights)) = &self.weights else { return Ok(n as f64) };
-        if n == 0 {
-            return Ok(0.0);
+    /// Gives samples their weights.
+    fn weighted<'s>(&'s self, samples: Samples<'s>) -> anyhow::Result<Samples<'s>> {
+        match self.checked_weights(samples.n_samples())? {
+            Some(weights) => Ok(samples.weighted(weights)?),
+            None => Ok(samples),
         }
-        let place = || path.display().to_string();
-        if weights.len() != n {
-            let (expected, got) = (vec![n], vec![weights.len()]);
-            return Err(Error::ShapeMismatch { what: "sample weights", expected, got }).with_context(place);
-        }
-        // A column of zeros that takes no memory stands for the samples.
-        let zero = arr0(0.0);
-        let column = zero.broadcast((n, 1)).context("too many samples")?;
-        Ok(Samples::from_f64(column)?.with_weights(weights.view()).with_context(place)?.total_weight())
     }
 
     fn dim(&self) -> (usize, usize) {
@@ -169,7 +159,7 @@ impl<'a> Input<'a> {
     /// them again.
     pub fn identity(&self) -> anyhow::Result<Identity> {
         let (n, d) = self.dim();
-        self.total_weight(n)?;
+        self.checked_weights(n)?;
         let mut content = mcmc::Fingerprint::new(n);
         match &self.data {
             Storage::Memory(data) => {
@@ -196,43 +186,30 @@ impl<'a> Input<'a> {
     /// were read, and as a copy in the device's layout; and once more if some are missing, pattern
     /// by pattern.
     fn memory_plan(&self) -> anyhow::Result<MemoryPlan> {
-        let (n, bytes) = (self.dim().0, self.n_bytes());
-        let given = self.options.memory;
-        let memory = self.options.memory_limit();
-        let in_memory = matches!(self.data, Storage::Memory(_));
-        let held = (if in_memory { bytes } else { 0 }) + 8 * self.weights.as_ref().map_or(0, |(_, w)| w.len() as u64);
-        let in_device = if self.options.missing { 2 } else { 1 };
-        let copies = bytes.saturating_mul(if in_memory { in_device } else { 1 + in_device });
-        // Besides these copies of a chunk, a part of this size is left for what the device adds.
-        let parts = 2 + in_device;
-        let (row, part) = ((bytes / n.max(1) as u64).max(1), memory.saturating_sub(held) / parts);
-        let fits = |copies: u64| held.saturating_add(copies) <= memory;
-        // The copy in the device's layout is not in this memory where it is on GPUs.
-        let on_gpus = || !self.options.float64 && self.options.device.has_gpu_memory_for(bytes, self.options.missing);
-        let whole = fits(copies) || fits(copies - bytes) && on_gpus();
-        if given.is_some() && !whole && part < row {
-            bail!(
-                "{}: --memory {memory} is too little; it takes {} bytes at least",
-                self.options.table.describe(),
-                held + parts * row
-            );
-        }
+        let options = self.options;
+        let (memory, bytes) = (options.memory_limit(), self.n_bytes());
+        let is_read = matches!(self.data, Storage::Memory(_));
+        let weights = 8 * self.weights.as_ref().map_or(0, |(_, w)| w.len() as u64);
+        let footprint = Footprint {
+            n_samples: self.dim().0,
+            bytes,
+            held: weights + if is_read { bytes } else { 0 },
+            in_device: if options.missing { 2 } else { 1 },
+            is_read,
+        };
+        let on_gpus = || !options.float64 && options.device.has_gpu_memory_for(bytes, options.missing);
+        let plan = footprint.within(memory, on_gpus);
         // Where the user gave no limit, data that fills half of the memory already is still
         // computed, in chunks.
-        let part = if part < row { memory / parts } else { part };
-        let rows = || usize::try_from(part.min(MAX_CHUNK_BYTES) / row).unwrap_or(usize::MAX).clamp(1, n.max(1));
-        let pass_bytes = MAX_PASS_BYTES.min(usize::try_from(part).unwrap_or(MAX_PASS_BYTES));
-        Ok(MemoryPlan { chunk_rows: (!whole).then(rows), pass_bytes })
+        if options.memory.is_some() && plan.chunk_rows.is_some() && memory < plan.least {
+            bail!(
+                "{}: --memory {memory} is too little; it takes {} bytes at least",
+                options.table.describe(),
+                plan.least
+            );
+        }
+        Ok(plan)
     }
-}
-
-/// How much of the data is in memory at a time.
-#[derive(Clone, Copy)]
-struct MemoryPlan {
-    /// The rows of a chunk; `None` if all of the data fits.
-    chunk_rows: Option<usize>,
-    /// Most bytes that are held at a time where each sample is looked at once.
-    pass_bytes: usize,
 }
 
 /// Checked samples, and how they reach the device.
@@ -278,8 +255,7 @@ impl<'a> Source<'a> {
                 DataSet::Memory(input.weighted(samples)?)
             }
             Storage::File(file) => {
-                let weights = input.weights.as_ref().map(|(_, weights)| weights.view());
-                let data = FileSamples::new(file, missing, weights, input.total_weight(file.dim().0)?);
+                let data = FileSamples::new(file, missing, input.checked_weights(file.dim().0)?);
                 let checked =
                     data.check(plan.chunk_rows.unwrap_or(1), standardize, |rows| line.rows(&reading, rows, Some(n)));
                 (gaps, standardization) = checked.map_err(|e| input.standardization_error(e))?;
@@ -328,13 +304,9 @@ impl<'a> Source<'a> {
         let Some(rows) = self.plan.chunk_rows else {
             return gaussmix::load(self.options.device, self.samples.rows(0..n, None)?, &options);
         };
-        let device = self.chunk_device();
         let (samples, standard) = (self.samples.clone(), self.standardization.clone());
-        let sizes = (0..n).step_by(rows).map(|start| rows.min(n - start)).collect();
-        let chunks = ChunkedEvaluator::new(d, sizes, move |i| {
-            let chunk = samples.rows(i * rows..n.min((i + 1) * rows), standard.as_ref())?;
-            gaussmix::load(device, chunk, &options)
-        })?;
+        let read = move |rows| samples.rows(rows, standard.as_ref());
+        let chunks = gaussmix::load_chunks(self.options.device, (n, d), rows, read, &options)?;
         Ok(Box::new(chunks.with_total_weight(self.samples.total_weight())))
     }
 
@@ -346,7 +318,8 @@ impl<'a> Source<'a> {
         mut work: impl FnMut(&mut dyn Evaluator) -> gaussmix::Result<T> + 's,
     ) -> impl Iterator<Item = gaussmix::Result<T>> + 's {
         let options = self.options.load_options();
-        let device = if self.is_chunked() { self.chunk_device() } else { self.options.device };
+        let device = self.options.device;
+        let device = if self.is_chunked() { device.of_chunks(&options) } else { device };
         self.pass_samples(result_bytes, move |chunk, _| work(gaussmix::load(device, chunk, &options)?.as_mut()))
     }
 
@@ -357,7 +330,8 @@ impl<'a> Source<'a> {
         mut work: impl FnMut(Samples<'a>, usize) -> gaussmix::Result<T> + 's,
     ) -> impl Iterator<Item = gaussmix::Result<T>> + 's {
         let (n, d) = (self.samples.n_samples(), self.samples.n_features());
-        let rows = (self.plan.pass_bytes / (result_bytes + 8 * d)).clamp(1, self.plan.chunk_rows.unwrap_or(n));
+        let bytes = MAX_PASS_BYTES.min(usize::try_from(self.plan.part).unwrap_or(MAX_PASS_BYTES));
+        let rows = (bytes / (result_bytes + 8 * d)).clamp(1, self.plan.chunk_rows.unwrap_or(n));
         (0..n).step_by(rows).map(move |start| {
             let chunk = self.samples.rows(start..n.min(start + rows), self.standardization.as_ref())?;
             work(chunk, start).map_err(|e| match e {
@@ -365,15 +339,6 @@ impl<'a> Source<'a> {
                 other => other,
             })
         })
-    }
-
-    /// The device for chunks. `auto` is the CPU here: no chunk stays on a device long enough for
-    /// its speed to be measured.
-    fn chunk_device(&self) -> Device {
-        match (self.options.device, &self.options.kernel) {
-            (Device::Auto, None) => Device::Cpu,
-            (device, _) => device,
-        }
     }
 
     /// Whether the data is larger than the memory that it may take.

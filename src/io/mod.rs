@@ -12,19 +12,13 @@ pub use data::{
     Contents, Data, DataFile, Decimal, Ids, Selection, Table, panics_are_caught, read_data, read_vector, write_npy,
 };
 pub use error::{Error, Problem, Result};
+pub use gmm_host::memory::half as half_of_the_memory;
 pub use identity::Identity;
 pub use model::{
     Checkpoint, CheckpointOutput, FitSummary, ModelOutput, check_npz, model_to_json, parse_model, read_checkpoint,
     read_model, read_model_with_summary, read_text,
 };
 pub use output::{Columns, IdColumn, Number, Output, TableOutput, remove_temporaries_and_exit};
-
-/// Half of the memory that this process may use, in bytes: what data and its copies take at most
-/// unless told otherwise.
-pub fn half_of_the_memory() -> u64 {
-    // Where the system does not report its memory, 8 GiB is assumed.
-    gmm_host::memory::total().unwrap_or(8 << 30) / 2
-}
 
 /// The extension of a file's name in lower case; empty where the name has none.
 fn extension(path: &std::path::Path) -> String {

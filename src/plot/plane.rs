@@ -9,7 +9,8 @@ const TIE_BREAK: f64 = 1e-3;
 /// Most columns that the label of an axis names.
 const TERMS: usize = 3;
 
-/// A projection y = A·(x − origin).
+/// The plane in which the command `gmm` and the Python package draw a mixture: a projection
+/// y = A·(x − origin).
 #[derive(Debug)]
 pub struct Plane {
     /// A (2, D).

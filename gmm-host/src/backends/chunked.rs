@@ -1,11 +1,13 @@
 //! Data larger than memory: chunks that are loaded one after the other.
 use super::parts;
 use crate::compensated::neumaier_sum;
-use crate::data::samples::check_rows;
-use crate::evaluator::{check_features, check_responsibilities, shift_row};
-use crate::{
-    Description, Draw, Drawn, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Samples, Statistics,
-};
+use crate::data::samples::{Rows, Samples, check_rows};
+use crate::draw::{Draw, Drawn};
+use crate::error::{Error, Result};
+use crate::evaluator::{Description, Evaluator, check_features, check_responsibilities, shift_row};
+use crate::model::mixture::Mixture;
+use crate::precision::{Operation, Precision};
+use crate::statistics::Statistics;
 use ndarray::{Array1, Array2};
 
 /// Makes the evaluator of one chunk, given its index.

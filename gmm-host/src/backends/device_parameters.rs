@@ -7,9 +7,13 @@
 //! rounding of a constant repeats itself N times. Where a component lies so far from the frame's
 //! centre that the digits of float64 do not suffice for this, t = s·(x′ − μ′) ([`Deviations`]).
 use crate::compensated::neumaier_sum;
-use crate::data::frame::{Float, Frame};
+use crate::data::float::Float;
+use crate::data::frame::Frame;
+use crate::data::samples::Samples;
+use crate::error::{Error, Result};
+use crate::model::covariances::Covariances;
 use crate::model::linalg::{at_once, row_major, side_by_side, vectorised};
-use crate::{Covariances, Error, Mixture, Result, Samples};
+use crate::model::mixture::Mixture;
 use ndarray::Axis;
 use rayon::prelude::*;
 

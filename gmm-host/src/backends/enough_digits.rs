@@ -3,11 +3,15 @@
 //! to float64 in the frame, and from there to float64 around each component's mean
 //! ([`Deviations::AroundMeans`](crate::backends::device_parameters::Deviations)).
 use crate::data::frame::Frame;
+use crate::data::samples::Rows;
+use crate::error::{Error, Result};
+use crate::evaluator::{Description, Evaluator};
+use crate::metropolis::{MetropolisSteps, MetropolisTarget};
+use crate::model::covariances::Covariances;
 use crate::model::linalg::{at_once, on_pool_thread, row_major, sum_of, vectorised};
-use crate::{
-    Covariances, Description, Error, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision,
-    Result, Rows, Statistics,
-};
+use crate::model::mixture::Mixture;
+use crate::precision::{Operation, Precision};
+use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2};
 use rayon::prelude::*;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! What evaluators of parts of the samples give, put together in the order of the parts: chunks, or
 //! shards.
 use crate::compensated::neumaier_sum;
-use crate::{Error, Result, Rows};
+use crate::data::samples::Rows;
+use crate::error::{Error, Result};
 use ndarray::{Array1, Array2, Axis, concatenate};
 
 /// The total of each of so many mixtures, from those of the parts.

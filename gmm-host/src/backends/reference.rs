@@ -1,12 +1,13 @@
 //! The float64 evaluation that every other backend is compared with.
 use crate::compensated::{Sums, neumaier_sum};
-use crate::data::samples::check_rows;
-use crate::evaluator::{check_features, most_probable, responsibilities};
+use crate::data::samples::{Rows, Samples, View, check_rows};
+use crate::error::{Error, Result};
+use crate::evaluator::{Description, Evaluator, check_features, most_probable, responsibilities};
+use crate::model::covariances::Covariances;
 use crate::model::density::Density;
 use crate::model::marginal::Completion;
-use crate::{
-    CentredSums, Covariances, Description, Error, Evaluator, Mixture, Result, Rows, Samples, Statistics, View,
-};
+use crate::model::mixture::Mixture;
+use crate::statistics::{CentredSums, Statistics};
 use ndarray::{ArcArray1, ArcArray2, Array1, Array2, ArrayView1, Axis};
 
 /// The reference backend: float64 on one thread, log-sum-exp with the maximum taken out,

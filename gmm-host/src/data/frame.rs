@@ -5,59 +5,16 @@
 //! exact. So a data set that is far from the origin, or in an extreme unit, loses nothing when it
 //! is rounded to the working precision. A component that is narrow and far from the centre still
 //! loses digits; `backends/enough_digits.rs` bounds the loss, and says what is done about it.
-use crate::model::linalg::{for_each_matrix, vectorised};
-use crate::{CentredSums, CovarianceType, Covariances, Precision, Samples, View};
+use super::ranges::finite_ranges;
+use super::samples::{Samples, View};
+use crate::model::covariances::{CovarianceType, Covariances};
+use crate::model::linalg::for_each_matrix;
+use crate::statistics::CentredSums;
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 
-/// A number type that samples are evaluated in.
-pub(crate) trait Float: Copy + PartialOrd + Send + Sync + 'static + Into<f64> {
-    const PRECISION: Precision;
-    /// Name of the type.
-    const NAME: &'static str;
-    /// Largest |t| whose square, summed over the features, stays finite.
-    const MAX_DEVIATION: f64;
-    /// The smallest positive normal number.
-    const MIN_POSITIVE: f64;
-    /// The exponent of a component of weight zero: so low that the component contributes nothing
-    /// beside any other.
-    const DEAD: f64;
-    /// The most samples whose median is the centre of a frame. It has to be near to most samples
-    /// where the digits of this type are few; those of float64 only have to be kept from samples
-    /// that are extremely far away.
-    const LOOKED_AT: usize;
-    fn from_f64(v: f64) -> Self;
-    /// Whether it is neither infinite nor NaN.
-    fn is_finite(self) -> bool;
-}
-impl Float for f32 {
-    const PRECISION: Precision = Precision::Float32;
-    const NAME: &'static str = "float32";
-    const MAX_DEVIATION: f64 = (1u64 << 56) as f64;
-    const MIN_POSITIVE: f64 = f32::MIN_POSITIVE as f64;
-    const DEAD: f64 = f32::MIN as f64 / 2.0;
-    const LOOKED_AT: usize = 1023;
-    fn from_f64(v: f64) -> f32 {
-        v as f32
-    }
-    fn is_finite(self) -> bool {
-        f32::is_finite(self)
-    }
-}
-impl Float for f64 {
-    const PRECISION: Precision = Precision::Float64;
-    const NAME: &'static str = "float64";
-    const MAX_DEVIATION: f64 = 1e150;
-    const MIN_POSITIVE: f64 = f64::MIN_POSITIVE;
-    const DEAD: f64 = f64::MIN / 2.0;
-    const LOOKED_AT: usize = 7;
-    fn from_f64(v: f64) -> f64 {
-        v
-    }
-    fn is_finite(self) -> bool {
-        f64::is_finite(self)
-    }
-}
+// The CUDA backend takes it from here.
+pub(crate) use super::float::Float;
 
 /// x′ = (x − shift) · scale per column, computed in float64; scale is a power of two.
 #[derive(Debug, Clone)]
@@ -232,62 +189,4 @@ fn centre(values: &mut [f64]) -> f64 {
 /// exponent of a normal one.
 fn binary_exponent(v: f64) -> f64 {
     ((v.to_bits() >> 52) as i32 - 1023).max(-1022).into()
-}
-
-/// The least and the greatest value of each column of an array (N, D), in one pass over it; none
-/// where a value is not finite.
-pub(crate) fn finite_ranges<T: Float>(x: ArrayView2<'_, T>) -> Option<Vec<(f64, f64)>> {
-    /// Rows that a thread takes at a time.
-    const PIECE: usize = 4096;
-    // Waking the other threads takes longer than looking through one piece.
-    if x.nrows() <= PIECE {
-        return ranges(x);
-    }
-    let both = |mut a: Vec<(f64, f64)>, b: Vec<(f64, f64)>| {
-        a.iter_mut().zip(b).for_each(|(a, b)| *a = (a.0.min(b.0), a.1.max(b.1)));
-        Some(a)
-    };
-    x.axis_chunks_iter(Axis(0), PIECE).into_par_iter().map(ranges).try_reduce_with(both)?
-}
-
-/// As [`finite_ranges`], of some rows.
-fn ranges<T: Float>(rows: ArrayView2<'_, T>) -> Option<Vec<(f64, f64)>> {
-    /// Rows whose elements are compared side by side, so that the compiler uses whole registers for
-    /// any number of columns.
-    const SIDE_BY_SIDE: usize = 16;
-    let d = rows.ncols();
-    let first: Vec<T> = rows.outer_iter().next()?.to_vec();
-    let (mut min, mut max) = (first.repeat(SIDE_BY_SIDE), first.repeat(SIDE_BY_SIDE));
-    let mut compare = |rows: &[T]| {
-        vectorised(
-            #[inline(always)]
-            || {
-                rows.chunks(d * SIDE_BY_SIDE)
-                    .fold(true, |finite, rows| extend_ranges(rows, &mut min, &mut max) & finite)
-            },
-        )
-    };
-    let finite = match rows.to_slice() {
-        Some(rows) => compare(rows),
-        None => rows.outer_iter().fold(true, |finite, row| compare(&row.to_vec()) & finite),
-    };
-    let of_column = |j: usize| {
-        let min = min.iter().skip(j).step_by(d).fold(first[j], |a, &b| if b < a { b } else { a });
-        let max = max.iter().skip(j).step_by(d).fold(first[j], |a, &b| if b > a { b } else { a });
-        (min.into(), max.into())
-    };
-    finite.then(|| (0..d).map(of_column).collect())
-}
-
-/// Extends ranges by one number each, and says whether all numbers are finite. It is compiled for
-/// the instructions of its caller.
-#[inline(always)]
-fn extend_ranges<T: Float>(numbers: &[T], min: &mut [T], max: &mut [T]) -> bool {
-    let mut finite = true;
-    for ((min, max), &v) in min.iter_mut().zip(max).zip(numbers) {
-        *min = if v < *min { v } else { *min };
-        *max = if v > *max { v } else { *max };
-        finite &= v.is_finite();
-    }
-    finite
 }

@@ -1,5 +1,5 @@
 //! Samples grouped by the columns in which they have values.
-use crate::{Samples, View};
+use crate::data::samples::{Samples, View};
 use ndarray::ArrayView1;
 use rayon::prelude::*;
 use std::ops::Range;

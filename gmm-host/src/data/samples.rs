@@ -1,12 +1,17 @@
 //! The data, checked once.
-use super::frame::{Float, finite_ranges};
+use super::array::Array;
+use super::float::Float;
+use super::ranges::finite_ranges;
+use super::weights::{Weights, check_number};
 use crate::compensated::neumaier_sum;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use ndarray::parallel::prelude::*;
-use ndarray::{
-    ArcArray, ArcArray1, ArcArray2, Array1, Array2, ArrayView, ArrayView1, ArrayView2, Axis, Dimension, Ix1, Ix2,
-};
+use ndarray::{ArcArray1, ArcArray2, Array1, Array2, ArrayView1, ArrayView2, Axis, Ix2};
 use std::sync::Arc;
+
+// The CUDA backend takes them from here.
+#[cfg(feature = "cuda")]
+pub(crate) use super::weights::{check_weights, total_weight, weight_scale};
 
 /// Some samples, copied to the host in float64.
 #[derive(Debug, Clone)]
@@ -98,7 +103,7 @@ pub struct Missing {
 #[derive(Debug, Clone)]
 pub struct Samples<'a> {
     x: Elements<'a>,
-    weights: Option<Array<'a, f64, Ix1>>,
+    weights: Option<Weights<'a>>,
     /// None where every value is observed.
     missing: Option<Arc<Missing>>,
     /// The least and the greatest value of each column (D,), which the check of complete samples
@@ -110,37 +115,6 @@ pub struct Samples<'a> {
 enum Elements<'a> {
     F32(Array<'a, f32, Ix2>),
     F64(Array<'a, f64, Ix2>),
-}
-
-/// The caller's array, borrowed or shared.
-#[derive(Debug, Clone)]
-enum Array<'a, T, D: Dimension> {
-    Borrowed(ArrayView<'a, T, D>),
-    Shared(ArcArray<T, D>),
-}
-
-impl<T: Clone, D: Dimension> Array<'_, T, D> {
-    fn view(&self) -> ArrayView<'_, T, D> {
-        match self {
-            Self::Borrowed(x) => x.view(),
-            Self::Shared(x) => x.view(),
-        }
-    }
-
-    fn reborrow(&self) -> Array<'_, T, D> {
-        match self {
-            Self::Borrowed(x) => Array::Borrowed(x.view()),
-            Self::Shared(x) => Array::Shared(x.clone()),
-        }
-    }
-
-    /// Drops all rows but these; no element is copied.
-    fn select_rows(&mut self, rows: ndarray::Slice) {
-        match self {
-            Self::Borrowed(x) => x.slice_axis_inplace(Axis(0), rows),
-            Self::Shared(x) => x.slice_axis_inplace(Axis(0), rows),
-        }
-    }
 }
 
 impl<'a> Samples<'a> {
@@ -265,7 +239,7 @@ impl<'a> Samples<'a> {
             View::F32(x) => Elements::F32(part(x, rows, columns)),
             View::F64(x) => Elements::F64(part(x, rows, columns)),
         };
-        let weights = self.weights().map(|w| Array::Shared(w.select(Axis(0), rows).into_shared()));
+        let weights = self.weights.as_ref().map(|weights| weights.select(rows));
         Samples { x, weights, missing: None, ranges: None }
     }
 
@@ -275,7 +249,8 @@ impl<'a> Samples<'a> {
     /// [`Error::ShapeMismatch`], [`Error::BadSampleWeight`] (negative or not finite),
     /// [`Error::ZeroSampleWeights`].
     pub fn with_weights(self, weights: ArrayView1<'a, f64>) -> Result<Self> {
-        self.weighted(Array::Borrowed(weights))
+        let weights = Weights::new(weights, self.n_samples())?;
+        Ok(Self { weights: Some(weights), ..self })
     }
 
     /// As [`with_weights`](Self::with_weights), but the samples own a share of the array.
@@ -283,11 +258,17 @@ impl<'a> Samples<'a> {
     /// # Errors
     /// As [`with_weights`](Self::with_weights).
     pub fn with_shared_weights(self, weights: ArcArray1<f64>) -> Result<Self> {
-        self.weighted(Array::Shared(weights))
+        let weights = Weights::from_shared(weights, self.n_samples())?;
+        Ok(Self { weights: Some(weights), ..self })
     }
 
-    fn weighted(self, weights: Array<'a, f64, Ix1>) -> Result<Self> {
-        check_weights(weights.view(), self.n_samples())?;
+    /// As [`with_weights`](Self::with_weights), with weights that were checked, of all samples or
+    /// of those that these are some of.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`].
+    pub fn weighted(self, weights: Weights<'a>) -> Result<Self> {
+        check_number(weights.n_samples(), self.n_samples())?;
         Ok(Self { weights: Some(weights), ..self })
     }
 
@@ -299,7 +280,7 @@ impl<'a> Samples<'a> {
             Elements::F64(x) => Elements::F64(x.reborrow()),
         };
         let (missing, ranges) = (self.missing.clone(), self.ranges.clone());
-        Samples { x, weights: self.weights.as_ref().map(Array::reborrow), missing, ranges }
+        Samples { x, weights: self.weights.as_ref().map(Weights::reborrow), missing, ranges }
     }
 
     /// The checked array.
@@ -317,12 +298,12 @@ impl<'a> Samples<'a> {
 
     /// The weights (N,), if the samples were given any.
     pub fn weights(&self) -> Option<ArrayView1<'_, f64>> {
-        self.weights.as_ref().map(Array::view)
+        self.weights.as_ref().map(Weights::view)
     }
 
     /// Sum of the weights; N if there are none.
     pub fn total_weight(&self) -> f64 {
-        total_weight(self.weights(), self.n_samples())
+        self.weights.as_ref().map_or(self.n_samples() as f64, Weights::total)
     }
 
     /// N.
@@ -347,14 +328,11 @@ impl<'a> Samples<'a> {
     /// If the range is empty or ends past the last row.
     pub fn rows(&self, rows: std::ops::Range<usize>) -> Samples<'a> {
         assert!(!rows.is_empty() && rows.end <= self.n_samples(), "rows {rows:?} of {}", self.n_samples());
-        let slice = ndarray::Slice::from(rows);
-        let mut part = Self { ranges: None, ..self.clone() };
+        let weights = self.weights.as_ref().map(|weights| weights.rows(rows.clone()));
+        let mut part = Self { weights, ranges: None, ..self.clone() };
         match &mut part.x {
-            Elements::F32(x) => x.select_rows(slice),
-            Elements::F64(x) => x.select_rows(slice),
-        }
-        if let Some(weights) = &mut part.weights {
-            weights.select_rows(slice);
+            Elements::F32(x) => x.select_rows(rows),
+            Elements::F64(x) => x.select_rows(rows),
         }
         if part.missing.is_some() {
             part.find_missing();
@@ -386,28 +364,6 @@ impl<'a> Samples<'a> {
         let weights = self.weights().map_or_else(|| Array1::ones(rows.len()), |w| w.select(Axis(0), rows));
         Ok(Rows { x, weights })
     }
-}
-
-/// The check of the weights of so many samples.
-pub(crate) fn check_weights(weights: ArrayView1<'_, f64>, n: usize) -> Result<()> {
-    if weights.len() != n {
-        return Err(Error::ShapeMismatch { what: "sample weights", expected: vec![n], got: vec![weights.len()] });
-    }
-    if let Some((row, &value)) = weights.iter().enumerate().find(|(_, w)| !(w.is_finite() && **w >= 0.0)) {
-        return Err(Error::BadSampleWeight { row, value });
-    }
-    if weights.iter().all(|&w| w == 0.0) { Err(Error::ZeroSampleWeights) } else { Ok(()) }
-}
-
-/// Sum of the weights of `n` samples; N if there are none.
-pub(crate) fn total_weight(weights: Option<ArrayView1<'_, f64>>, n: usize) -> f64 {
-    weights.map_or(n as f64, |w| crate::compensated::neumaier_sum(w.iter().copied()))
-}
-
-/// A power of two that brings the largest weight to about one.
-pub(crate) fn weight_scale(weights: ArrayView1<'_, f64>) -> f64 {
-    let largest = weights.iter().copied().fold(0.0, f64::max);
-    largest.log2().ceil().clamp(-1000.0, 1000.0).exp2()
 }
 
 /// The check of [`Evaluator::rows`].

@@ -2,7 +2,10 @@
 use super::init::check_columns;
 use super::outcome::{Callback, Fit, Iteration};
 use super::params::{GaussianMixtureParams, GaussianMixtureValidParams, Start};
-use crate::{DataSource, Error, Evaluator, Result, memory};
+use crate::error::{Error, Result};
+use crate::evaluator::Evaluator;
+use crate::memory;
+use crate::source::DataSource;
 use std::ops::ControlFlow;
 
 /// How many arrays of the covariances' shape a fit has at a time, at least: covariances and their

@@ -11,10 +11,14 @@
 //! `reg_covar` for k-means++ and random_from_data; its first iteration is then such an assignment.)
 use super::kmeans::{Gaps, Points};
 use super::params::{GaussianMixtureValidParams, InitParams};
-use crate::{
-    CovarianceType, Covariances, CpuEvaluator, Draw, Drawn, Error, Evaluator, Freeze, Mixture, Result, Rows, Samples,
-    Statistics,
-};
+use crate::backends::cpu::CpuEvaluator;
+use crate::data::samples::{Rows, Samples};
+use crate::draw::{Draw, Drawn};
+use crate::error::{Error, Result};
+use crate::evaluator::Evaluator;
+use crate::model::covariances::{CovarianceType, Covariances};
+use crate::model::mixture::Mixture;
+use crate::statistics::{Freeze, Statistics};
 use ndarray::{Array1, Array2, Axis, concatenate, s};
 use rand::seq::index;
 use rand::{RngExt, SeedableRng};

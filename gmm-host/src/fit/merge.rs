@@ -2,8 +2,11 @@
 use super::outcome::Callback;
 use super::params::GaussianMixtureValidParams;
 use super::select::{Criterion, Search, Selection};
+use crate::error::{Error, Result};
+use crate::evaluator::Evaluator;
+use crate::model::covariances::Covariances;
 use crate::model::linalg;
-use crate::{Covariances, Error, Evaluator, Mixture, Result};
+use crate::model::mixture::Mixture;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, Axis};
 

@@ -1,5 +1,5 @@
 //! What a fit gives, and what its callback sees.
-use crate::Mixture;
+use crate::model::mixture::Mixture;
 use std::ops::ControlFlow;
 
 /// The result of a fit, whether it converged or not.

@@ -1,6 +1,11 @@
 //! The parameters of a fit, and their check.
 use super::outcome::Fit;
-use crate::{CovarianceType, Covariances, Device, Error, Freeze, Mixture, Result, memory};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::memory;
+use crate::model::covariances::{CovarianceType, Covariances};
+use crate::model::mixture::Mixture;
+use crate::statistics::Freeze;
 use ndarray::{Array1, Array2};
 
 /// How a fit finds its start, with scikit-learn's names. What a method needs of the data it takes

@@ -9,7 +9,10 @@
 //! a random number at the border between two samples.
 use crate::backends::cpu::isa::Isa;
 use crate::backends::cpu::real::{Real, fuses};
-use crate::{CentredSums, CovarianceType, Covariances, Error, Result, Statistics, View};
+use crate::data::samples::View;
+use crate::error::{Error, Result};
+use crate::model::covariances::{CovarianceType, Covariances};
+use crate::statistics::{CentredSums, Statistics};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, NdFloat};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;

@@ -1,7 +1,9 @@
 //! Choosing the number of components and the covariance type.
 use super::outcome::{Callback, Fit};
 use super::params::GaussianMixtureParams;
-use crate::{CovarianceType, Error, Evaluator, Result};
+use crate::error::{Error, Result};
+use crate::evaluator::Evaluator;
+use crate::model::covariances::CovarianceType;
 
 /// A criterion for choosing among models; the model with the least value is the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

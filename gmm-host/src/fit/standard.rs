@@ -1,6 +1,10 @@
 //! Fitting in standardised units.
 use super::outcome::Fit;
-use crate::{CentredSums, CovarianceType, Covariances, Error, Mixture, Result, Samples, Statistics, View};
+use crate::data::samples::{Samples, View};
+use crate::error::{Error, Result};
+use crate::model::covariances::{CovarianceType, Covariances};
+use crate::model::mixture::Mixture;
+use crate::statistics::{CentredSums, Statistics};
 use ndarray::{Array1, Array2, ArrayView2, ArrayViewMut2, Axis};
 
 /// The number of samples that are read at a time.

@@ -1,5 +1,8 @@
 //! Fitting to a stream of chunks.
-use crate::{Error, Evaluator, Freeze, Mixture, Result, Statistics};
+use crate::error::{Error, Result};
+use crate::evaluator::Evaluator;
+use crate::model::mixture::Mixture;
+use crate::statistics::{Freeze, Statistics};
 
 /// Stepwise EM (Cappé and Moulines 2009): the statistics per sample are a moving average over the
 /// chunks seen, s ← (1 − ηₜ)·s + ηₜ·sₜ with ηₜ = (t + 1)^−α for chunk t = 0, 1, …, and each chunk

@@ -1,6 +1,6 @@
 //! The covariance types and the arrays that hold covariances, precisions or factors of them.
 use super::linalg;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
 use rayon::slice::ParallelSliceMut;

@@ -1,7 +1,8 @@
 //! The log-density of each component in float64, for the reference backend and for what the host
 //! computes itself.
 use super::marginal::{Marginal, observed};
-use crate::{Covariances, Mixture};
+use crate::model::covariances::Covariances;
+use crate::model::mixture::Mixture;
 use ndarray::{ArrayView1, ArrayView2, Axis};
 
 /// A mixture with its normalising constants, to be evaluated sample by sample.

@@ -5,7 +5,9 @@
 //! as N(μ_o, Σ_oo), and x_m given x_o as N(μ_m + B·(x_o − μ_o), C) with B = Σ_mo Σ_oo⁻¹ and
 //! C = Σ_mm − B Σ_om (Little and Rubin, Statistical Analysis with Missing Data, chapter 11;
 //! Ghahramani and Jordan 1994 for mixtures).
-use crate::{Covariances, Mixture, Result};
+use crate::error::Result;
+use crate::model::covariances::Covariances;
+use crate::model::mixture::Mixture;
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, ArrayViewMut1, Axis};
 
 /// The distribution of the observed features under a mixture.

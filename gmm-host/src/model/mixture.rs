@@ -1,7 +1,7 @@
 //! The mixture and its parameters, checked once, on construction.
 use super::covariances::{CovarianceType, Covariances, bad_component};
 use super::linalg;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, Axis};
 use std::borrow::Cow;
 

@@ -1,6 +1,9 @@
 //! Drawing samples from a mixture.
 use super::linalg;
-use crate::{Covariances, Error, Mixture, Result, memory};
+use crate::error::{Error, Result};
+use crate::memory;
+use crate::model::covariances::Covariances;
+use crate::model::mixture::Mixture;
 use ndarray::{Array2, Axis};
 use rand::distr::weighted::WeightedIndex;
 use rand::{RngExt, SeedableRng};

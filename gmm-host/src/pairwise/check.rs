@@ -1,6 +1,7 @@
 //! What all inputs are checked for.
 use super::Number;
-use crate::{Error, Result, memory};
+use crate::error::{Error, Result};
+use crate::memory;
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, Axis};
 

@@ -1,6 +1,6 @@
 //! What this module asks of the CUDA backend, which computes in float32.
 use super::Number;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use ndarray::ArrayView2;
 
 #[cfg(feature = "cuda")]

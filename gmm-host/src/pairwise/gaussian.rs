@@ -2,7 +2,8 @@
 use super::check::{check, check_products, check_rows, check_shape};
 use super::side::{Side, Task};
 use super::{Number, cpu, cuda, reference};
-use crate::{Device, Error, Result};
+use crate::device::Device;
+use crate::error::{Error, Result};
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 
 /// exp(−γ‖a − b‖²), also called the radial basis function, or with γ = 1/(2σ²) the kernel of width

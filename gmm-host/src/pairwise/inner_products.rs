@@ -2,7 +2,8 @@
 use super::check::{check, check_products, check_shape};
 use super::side::{Side, Task};
 use super::{Number, cpu, cuda, reference};
-use crate::{Device, Result};
+use crate::device::Device;
+use crate::error::Result;
 use ndarray::{Array2, ArrayView2};
 
 /// A matrix (M, D) that stays resident in a device, and is multiplied with vectors that come one at

@@ -1,6 +1,6 @@
 //! The element types.
-use crate::Element;
 use crate::backends::cpu::real::Real;
+use crate::data::samples::Element;
 use ndarray::ArrayView2;
 use std::ops::RangeInclusive;
 

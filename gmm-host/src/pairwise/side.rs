@@ -1,6 +1,7 @@
 //! Where a computation is made: on the device that the user names, or for `Auto` on the side that
 //! is measured to be faster.
-use crate::{Device, Error, Result};
+use crate::device::Device;
+use crate::error::{Error, Result};
 use std::fmt;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};

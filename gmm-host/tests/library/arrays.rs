@@ -2,7 +2,7 @@
 use crate::common::{BACKENDS, blobs, mixture};
 use gmm_host::{
     CovarianceType, DataSource, Device, Error, Evaluator, Fit, GaussianMixtureParams, LoadOptions, Mixture, Samples,
-    load,
+    Weights, load, load_chunks,
 };
 use ndarray::{Array1, Array2, ShapeBuilder, array, s};
 
@@ -156,6 +156,36 @@ fn four_threads_evaluate_the_same_samples() {
             }
         });
     }
+}
+
+/// Samples that take more than the memory that is allowed are evaluated in chunks, with the bits of
+/// chunks that the caller makes; `auto` is the CPU then.
+#[test]
+fn memory_that_is_allowed_decides_on_chunks() {
+    let x = blobs(8, 300, 2);
+    let w = Array1::from_shape_fn(300, |i| if i < 100 { 0.0 } else { 1.5 });
+    let samples = || Samples::from_f64(x.view()).unwrap().with_weights(w.view()).unwrap();
+    let m = mixture(9, CovarianceType::Full, 3, 2, 5.0);
+    // 300 samples of 16 bytes; a chunk has a third of the memory.
+    let (fits, less) = (LoadOptions::new().memory(4800), LoadOptions::new().memory(4799));
+    let mut whole = load(Device::Cpu, samples(), &fits).unwrap();
+    let mut chunks = load(Device::Auto, samples(), &less).unwrap();
+    let mut by_hand = load_chunks(
+        Device::Cpu,
+        (300, 2),
+        99,
+        |rows| Samples::from_f64(x.slice(s![rows.clone(), ..]))?.weighted(Weights::new(w.view(), 300)?.rows(rows)),
+        &LoadOptions::new(),
+    )
+    .unwrap()
+    .with_total_weight(300.0);
+    let total = chunks.log_likelihood(&m).unwrap();
+    assert_eq!(total, by_hand.log_likelihood(&m).unwrap());
+    approx::assert_relative_eq!(total, whole.log_likelihood(&m).unwrap(), max_relative = 1e-13);
+    assert_eq!((chunks.total_weight(), by_hand.n_chunks()), (300.0, 4));
+    let device = chunks.describe().device;
+    assert!(device.starts_with("cpu") && device.ends_with("in 4 chunks"), "{device}");
+    assert!(!whole.describe().device.contains("chunks"));
 }
 
 /// Data that is read again in each pass cannot be shared; the error says what to do.

@@ -8,8 +8,7 @@
 //! it.
 use super::paths::{self, damaged};
 use super::snapshot::{Layout, Snapshot, decode, numbers};
-use crate::Result;
-use crate::error::io_error;
+use crate::error::{Result, io_error};
 use crate::rows::Rows;
 use crate::run::Run;
 use serde::{Deserialize, Serialize};

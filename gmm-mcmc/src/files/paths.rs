@@ -4,7 +4,7 @@
 //! stopped has `PREFIX.partial` for a prefix, so that its files are not mistaken for those of a
 //! finished run. While a run goes on, its journal is stored as `PREFIX.partial.state` with
 //! `PREFIX.partial.log0` or `PREFIX.partial.log1`.
-use crate::Error;
+use crate::error::Error;
 use std::path::{Path, PathBuf};
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

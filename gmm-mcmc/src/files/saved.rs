@@ -6,10 +6,9 @@
 use super::paths::{self, damaged};
 use super::temporary::Temporary;
 use super::{csv, journal, npz};
-use crate::error::io_error;
+use crate::error::{Error, Result, io_error};
 use crate::run::Run;
 use crate::target::Target;
-use crate::{Error, Result};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};

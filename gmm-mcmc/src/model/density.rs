@@ -2,7 +2,8 @@
 //! prior.
 use super::coordinates::{Layout, MixtureParameters, log_cosh};
 use super::resolved_prior::{ResolvedPrior, ScaleDistribution};
-use gmm_host::{Covariances, Statistics, sum_of, vectorised};
+use gmm_host::linalg::{sum_of, vectorised};
+use gmm_host::{Covariances, Statistics};
 use nalgebra::{DMatrix, DVector};
 use ndarray::{Array2, Array3, ArrayView2, Axis};
 use rand::Rng;

@@ -7,9 +7,8 @@ mod resolved_prior;
 pub use prior::{CorrelationsPrior, MeansPrior, Prior, ScalesPrior, Values, WeightsPrior};
 
 use crate::data::DataSummary;
-use crate::error::setting;
+use crate::error::{Error, Result, setting};
 use crate::target::Variable;
-use crate::{Error, Result};
 use coordinates::{Layout, MixtureParameters};
 use density::Density;
 use gmm_host::{CovarianceType, Covariances, MetropolisTarget, Mixture, Statistics};

@@ -1,5 +1,5 @@
 //! Priors as the user states them.
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// A parameter of a prior: one number for all, one for each column (or component), or one for each

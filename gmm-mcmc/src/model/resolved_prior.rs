@@ -2,7 +2,7 @@
 //! stated once has its values.
 use super::prior::{CorrelationsPrior, MeansPrior, Prior, ScalesPrior, Values, WeightsPrior};
 use crate::data::DataSummary;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use gmm_host::{CovarianceType, MetropolisPrior};
 use libm::lgamma;
 

@@ -1,7 +1,9 @@
 //! Where chains begin, and what they give.
 use super::settings::{Sampler, Settings};
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::rng;
 use crate::target::Target;
-use crate::{Error, Model, Result, rng};
 use gmm_host::Mixture;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};

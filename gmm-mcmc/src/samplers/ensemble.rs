@@ -12,8 +12,9 @@
 use super::chain::{ChainStart, Draw};
 use super::reference::Reference;
 use super::team::Team;
+use crate::error::Result;
+use crate::rng;
 use crate::target::Target;
-use crate::{Result, rng};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};

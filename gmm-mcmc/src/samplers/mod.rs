@@ -10,8 +10,9 @@ pub(crate) mod team;
 pub use chain::{Draw, Start};
 pub use settings::{Sampler, Settings};
 
+use crate::error::{Error, Result};
+use crate::rng;
 use crate::target::Target;
-use crate::{Error, Result, rng};
 use chain::{ChainStart, cannot_start};
 use ensemble::Ensemble;
 use metropolis::Metropolis;

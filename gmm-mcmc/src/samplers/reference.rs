@@ -1,5 +1,5 @@
 //! The point to which the points of many chains are compared.
-use crate::Result;
+use crate::error::Result;
 use crate::target::Target;
 use serde::{Deserialize, Serialize};
 

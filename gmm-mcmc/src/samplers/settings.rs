@@ -1,6 +1,6 @@
 //! Which sampler a run uses, and for how long.
-use crate::error::setting;
-use crate::{Model, Result};
+use crate::error::{Result, setting};
+use crate::model::Model;
 use gmm_host::memory;
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
 //! Targets that evaluate for the chains of a run side by side.
-use crate::Result;
+use crate::error::Result;
 use crate::target::Target;
 use rayon::prelude::*;
 

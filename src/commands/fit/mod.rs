@@ -4,9 +4,9 @@ mod report;
 
 use super::training::Training;
 use super::values::whole_number;
+use crate::exit_code::SUCCESS;
 use crate::input::{Input, Source, refuse_overlap};
 use crate::plot;
-use crate::program::SUCCESS;
 use crate::terminal::{FitProgress, Interrupt, interrupt, text};
 use anyhow::{Context, anyhow};
 use checkpoints::CheckpointWriter;

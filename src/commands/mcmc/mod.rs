@@ -3,9 +3,9 @@ mod progress;
 mod report;
 
 use super::values::whole_number;
+use crate::exit_code::SUCCESS;
 use crate::input::{Gaps, TableOptions, note_columns, note_header_of_numbers, tuning_file};
 use crate::plot;
-use crate::program::SUCCESS;
 use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};

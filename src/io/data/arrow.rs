@@ -1,8 +1,8 @@
 //! Columns of Arrow: what Parquet and Arrow IPC files hold.
+use super::array::Dtype;
 use super::block::{Block, Ids};
 use super::columns::{Field, Kind, Projection};
 use super::file_stamp::FileStamp;
-use super::npy::Dtype;
 use super::stream::Stamp;
 use crate::io::{Problem, half_of_the_memory};
 use arrow_array::cast::AsArray;

@@ -1,7 +1,6 @@
 //! Rows of a table in memory.
-use super::Data;
+use super::array::{Data, Dtype};
 use super::columns::Projection;
-use super::npy::Dtype;
 use crate::io::Problem;
 use ndarray::{Array2, ArrayView2};
 use std::collections::TryReserveError;

@@ -1,6 +1,6 @@
 //! Which columns of a table are features.
-use super::csv::Decimal;
-use super::npy::Dtype;
+use super::array::Dtype;
+use super::decimal::Decimal;
 use crate::io::Problem;
 
 /// Most names that an error lists.

@@ -1,8 +1,9 @@
 //! Numbers from text with separators: CSV, TSV and their relatives.
+use super::array::Dtype;
 use super::block::Block;
 use super::columns::{Field, Kind, Projection, short};
+use super::decimal::Decimal;
 use super::file_stamp::FileStamp;
-use super::npy::Dtype;
 use super::stream::{self, Stamp, Stream, TooLong};
 use crate::io::Problem;
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder, Trim};
@@ -37,16 +38,6 @@ pub(super) struct Csv {
     stamp: Option<FileStamp>,
     /// Most bytes of a row.
     max_row: u64,
-}
-
-/// What stands between the whole part and the decimals of numbers in text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Decimal {
-    /// 1.5
-    Point,
-    /// 1,5
-    Comma,
 }
 
 /// How rows are made of characters.
@@ -547,17 +538,6 @@ fn value(field: &[u8], decimal: Decimal) -> Option<f64> {
         .or_else(|| is_missing(field).then_some(f64::NAN))
         .or_else(|| truth("true", 1.0))
         .or_else(|| truth("false", 0.0))
-}
-
-impl Decimal {
-    fn number(self, field: &[u8]) -> Option<f64> {
-        let text = std::str::from_utf8(field).ok()?;
-        match self {
-            Self::Comma if text.contains('.') => None,
-            Self::Comma if text.contains(',') => text.replace(',', ".").parse().ok(),
-            _ => text.parse().ok(),
-        }
-    }
 }
 
 fn problem(error: csv::Error) -> Problem {

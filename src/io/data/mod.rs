@@ -1,10 +1,12 @@
 //! Data sets from files.
+mod array;
 mod arrow;
 mod arrow_ipc;
 mod arrow_stream;
 mod block;
 mod columns;
 mod csv;
+mod decimal;
 mod file_stamp;
 pub(super) mod npy;
 pub(super) mod npy_header;
@@ -12,98 +14,19 @@ mod parquet;
 mod stream;
 mod table;
 
+pub use array::Data;
 pub use arrow::panics_are_caught;
 pub use block::Ids;
 pub use columns::Selection;
 pub(super) use columns::short;
-pub use csv::Decimal;
+pub use decimal::Decimal;
 pub use npy::write_npy;
 pub use table::{Contents, DataFile, Table};
 
-use super::{Problem, Result};
-use gmm_host::Samples;
-use ndarray::{Array1, Array2, s};
-use npy::Dtype;
+use super::error::Result;
+use array::check_vector_shape;
+use ndarray::Array1;
 use std::path::Path;
-
-/// N samples of D features, in the element type of the file.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Data {
-    /// float32 (N, D), in the file's memory order.
-    F32(Array2<f32>),
-    /// float64 (N, D), in the file's memory order.
-    F64(Array2<f64>),
-}
-
-impl Data {
-    /// (N, D).
-    pub fn dim(&self) -> (usize, usize) {
-        match self {
-            Self::F32(x) => x.dim(),
-            Self::F64(x) => x.dim(),
-        }
-    }
-
-    /// Name of the element type.
-    pub fn dtype(&self) -> &'static str {
-        match self {
-            Self::F32(_) => Dtype::F32.name(),
-            Self::F64(_) => Dtype::F64.name(),
-        }
-    }
-
-    /// Bytes of the values.
-    pub fn n_bytes(&self) -> u64 {
-        match self {
-            Self::F32(x) => size_of::<f32>() as u64 * x.len() as u64,
-            Self::F64(x) => size_of::<f64>() as u64 * x.len() as u64,
-        }
-    }
-
-    /// Some of the rows.
-    fn rows(&self, rows: std::ops::Range<usize>) -> Self {
-        match self {
-            Self::F32(x) => Self::F32(x.slice(s![rows, ..]).into_owned()),
-            Self::F64(x) => Self::F64(x.slice(s![rows, ..]).into_owned()),
-        }
-    }
-
-    /// The data as checked samples that own it. Errors: as [`samples`](Self::samples).
-    pub fn into_samples<'a>(self) -> gmm_host::Result<Samples<'a>> {
-        match self {
-            Self::F32(x) => Samples::from_shared_f32(x.into_shared()),
-            Self::F64(x) => Samples::from_shared_f64(x.into_shared()),
-        }
-    }
-
-    /// As [`into_samples`](Self::into_samples), with NaN for values that are missing:
-    /// [`Samples::with_missing`].
-    pub fn into_samples_with_missing<'a>(self) -> gmm_host::Result<Samples<'a>> {
-        match self {
-            Self::F32(x) => Samples::with_shared_missing(x.into_shared()),
-            Self::F64(x) => Samples::with_shared_missing(x.into_shared()),
-        }
-    }
-
-    /// As [`samples`](Self::samples), with NaN for values that are missing:
-    /// [`Samples::with_missing`].
-    pub fn samples_with_missing(&self) -> gmm_host::Result<Samples<'_>> {
-        match self {
-            Self::F32(x) => Samples::with_missing(x.view()),
-            Self::F64(x) => Samples::with_missing(x.view()),
-        }
-    }
-
-    /// The data as checked samples. Errors: [`gmm_host::Error::EmptyData`],
-    /// [`gmm_host::Error::NonFiniteSample`].
-    pub fn samples(&self) -> gmm_host::Result<Samples<'_>> {
-        match self {
-            Self::F32(x) => Samples::from_f32(x.view()),
-            Self::F64(x) => Samples::from_f64(x.view()),
-        }
-    }
-}
 
 /// Reads a data set (N, D) into memory.
 ///
@@ -150,21 +73,4 @@ pub fn read_vector(path: impl AsRef<Path>) -> Result<Array1<f64>> {
         Ok(array.flatten().into_owned())
     };
     array()
-}
-
-fn matrix_shape(shape: &[usize]) -> std::result::Result<(usize, usize), Problem> {
-    match *shape {
-        [n, d] => Ok((n, d)),
-        _ => Err(Problem::format(format!(
-            "the array has shape {shape:?} where (samples, features) is needed{}",
-            if shape.len() == 1 { "; for data of one feature save x.reshape(-1, 1)" } else { "" }
-        ))),
-    }
-}
-
-fn check_vector_shape(shape: &[usize]) -> std::result::Result<(), Problem> {
-    match *shape {
-        [_] | [_, 1] => Ok(()),
-        _ => Err(Problem::format(format!("the array has shape {shape:?} where (samples,) is needed"))),
-    }
 }

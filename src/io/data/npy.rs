@@ -1,5 +1,5 @@
 //! NumPy's array files.
-use super::Data;
+use super::array::{Data, Dtype, matrix_shape};
 use super::columns::short;
 use super::file_stamp::FileStamp;
 use super::npy_header::Header;
@@ -19,14 +19,6 @@ use std::path::Path;
 
 /// Bytes of one call of the system. A larger array is read by several threads, a piece each.
 const PIECE_BYTES: usize = 4 << 20;
-
-/// The element types of data: float16 and float32 are read as float32, all other numbers as
-/// float64.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::io) enum Dtype {
-    F32,
-    F64,
-}
 
 /// An element type of data.
 pub(super) trait Element: Pod + Send + Sync {
@@ -294,7 +286,7 @@ pub(super) fn read_stream(content: &mut dyn io::Read) -> Result<Data, Problem> {
     }
     let header = Header::read(&mut &mut *content)?;
     let stored = Stored::of(&header)?;
-    super::matrix_shape(&header.shape)?;
+    matrix_shape(&header.shape)?;
     Ok(match stored.dtype() {
         Dtype::F32 => Data::F32(matrix(&header, stored, content)?),
         Dtype::F64 => Data::F64(matrix(&header, stored, content)?),
@@ -397,23 +389,6 @@ pub(in crate::io) fn npy_header<T: WritableElement>(shape: Vec<usize>) -> io::Re
     numpy::Header { type_descriptor: T::type_descriptor(), layout: numpy::Layout::Standard, shape }
         .to_bytes()
         .map_err(io::Error::other)
-}
-
-impl Dtype {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "float32",
-            Self::F64 => "float64",
-        }
-    }
-
-    /// Bytes of an element.
-    pub fn size(self) -> u64 {
-        match self {
-            Self::F32 => 4,
-            Self::F64 => 8,
-        }
-    }
 }
 
 /// Gives elements, of the number that the header implies, the shape and order of the header.

@@ -3,14 +3,16 @@
 //! A format has a file here (`Content`) that says which columns there are, and rows (`Rows`) that
 //! are read in order from any row on. What is read into memory and what is read in chunks comes by
 //! this way.
+use super::array::{Data, Dtype, check_vector_shape, matrix_shape};
 use super::arrow::{BatchRows, Grouped, damaged};
 use super::arrow_stream::{ArrowStream, CONTINUATION};
 use super::block::{Block, Ids};
 use super::columns::{Field, Kind, Projection, Selection, list, short};
-use super::csv::{Csv, CsvRows, Decimal};
-use super::npy::{Dtype, Npy};
+use super::csv::{Csv, CsvRows};
+use super::decimal::Decimal;
+use super::npy::Npy;
 use super::stream::{Stream, is_standard_input};
-use super::{Data, arrow_ipc, check_vector_shape, matrix_shape, npy, parquet};
+use super::{arrow_ipc, npy, parquet};
 use crate::io::{Error, Problem, Result, extension, half_of_the_memory};
 use gmm_host::memory;
 use ndarray::ArrayD;

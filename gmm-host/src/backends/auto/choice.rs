@@ -1,7 +1,8 @@
 //! The rules by which the device `auto` chooses between the CPU and the GPU, and between one GPU
 //! and all of them, from the times that it has measured. The side that evaluations begin on is
 //! called the CPU here, and the other one the GPU.
-use crate::{CovarianceType, Precision};
+use crate::model::covariances::CovarianceType;
+use crate::precision::Precision;
 use std::collections::HashMap;
 use std::time::Duration;
 

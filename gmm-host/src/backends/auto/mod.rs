@@ -12,11 +12,13 @@
 //! which begins on one GPU and moves to all of them by the same rules.
 use crate::backends::cpu::CpuEvaluator;
 use crate::backends::reference::ReferenceEvaluator;
-use crate::evaluator::check_features;
-use crate::{
-    Description, Error, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, Operation, Precision, Result, Rows,
-    Samples, Statistics,
-};
+use crate::data::samples::{Rows, Samples};
+use crate::error::{Error, Result};
+use crate::evaluator::{Description, Evaluator, check_features};
+use crate::metropolis::{MetropolisSteps, MetropolisTarget};
+use crate::model::mixture::Mixture;
+use crate::precision::{Operation, Precision};
+use crate::statistics::Statistics;
 use choice::{Choices, Kind, LONG, Method, Rules, Side};
 use ndarray::{Array1, Array2, ArrayView1};
 use std::sync::Arc;

@@ -1,7 +1,10 @@
 //! Tests of `auto` with a fake GPU, which is as fast or as broken as each test wants.
 use super::choice::OnCpu;
 use super::*;
-use crate::{Covariances, MetropolisPrior, View};
+use crate::backends::sharded::ShardedEvaluator;
+use crate::data::samples::View;
+use crate::metropolis::MetropolisPrior;
+use crate::model::covariances::Covariances;
 use std::time::Duration;
 
 /// A fake GPU, slower or faster than any CPU, or broken. All its log-likelihoods are [`ANSWER`],
@@ -170,7 +173,7 @@ fn the_gpu_is_started_for_what_lasts_longer_than_its_start() {
 /// it.
 #[test]
 fn a_short_job_is_the_same_as_on_the_cpu() {
-    use crate::GaussianMixtureParams;
+    use crate::fit::GaussianMixtureParams;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     static OPENED: AtomicUsize = AtomicUsize::new(0);
@@ -476,7 +479,7 @@ fn four(samples: Samples<'_>, per_sample: Duration, overhead: Duration) -> Resul
         let rows = samples.rows(i * n / 4..(i + 1) * n / 4);
         timed(rows, per_sample + overhead / (n / 4) as u32, false)
     };
-    Ok(Box::new(crate::ShardedEvaluator::new((0..4).map(part).collect::<Result<_>>()?)?))
+    Ok(Box::new(ShardedEvaluator::new((0..4).map(part).collect::<Result<_>>()?)?))
 }
 
 fn n_devices(data: &dyn Evaluator) -> usize {

@@ -1,6 +1,9 @@
 //! The start of the GPU's driver and the compilation of kernels, while the CPU evaluates.
 use super::choice::{Kind, Method};
-use crate::{Error, Evaluator, Mixture, Result, Samples, View};
+use crate::data::samples::{Samples, View};
+use crate::error::{Error, Result};
+use crate::evaluator::Evaluator;
+use crate::model::mixture::Mixture;
 use ndarray::{Array1, Axis, Slice};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

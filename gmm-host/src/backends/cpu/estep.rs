@@ -3,8 +3,10 @@ use super::moments::{Layout, Totals};
 use super::real::Real;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::Frame;
+use crate::model::covariances::Covariances;
 use crate::model::linalg::for_each_matrix;
-use crate::{CentredSums, Covariances, Mixture};
+use crate::model::mixture::Mixture;
+use crate::statistics::CentredSums;
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, s};
 use std::f64::consts::LOG2_E;
 

@@ -6,7 +6,8 @@
 //! completed, and of the others those that could still have a responsibility above
 //! [`Real::NEGLIGIBLE`]. The rest get the exponent of a component of weight zero. What is completed
 //! has the bits that it has without all this.
-use super::kernel::{Buffer, GROUP, buffer, subtract_rows};
+use super::buffer::{Buffer, buffer};
+use super::exponents::{GROUP, subtract_rows};
 use super::real::{Real, elements, elements_mut, lanes};
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use pulp::{Simd, WithSimd};
@@ -334,7 +335,9 @@ mod tests {
     use crate::backends::cpu::resident::Resident;
     use crate::backends::device_parameters::Deviations;
     use crate::data::frame::Frame;
-    use crate::{Covariances, Mixture, Samples};
+    use crate::data::samples::Samples;
+    use crate::model::covariances::Covariances;
+    use crate::model::mixture::Mixture;
     use ndarray::{Array1, Array2, Array3};
 
     /// Clouds whose centres are `apart` standard deviations of one feature from each other, and the

@@ -1,7 +1,10 @@
 //! The CPU backend: several threads, and SIMD instructions that are chosen at run time; float32 and
 //! float64.
+mod buffer;
+mod complete;
 mod engine;
 mod estep;
+mod exponents;
 pub(crate) mod isa;
 mod kernel;
 mod leading;
@@ -11,19 +14,14 @@ mod posterior;
 pub(crate) mod real;
 mod resident;
 
-use crate::backends::device_parameters::Deviations;
-use crate::backends::enough_digits::EnoughDigits;
-use crate::{ChunkedEvaluator, Error, Evaluator, Result, Samples, View};
-use engine::Engine;
+use crate::data::samples::Samples;
+use crate::error::{Error, Result};
+use crate::evaluator::Evaluator;
+use complete::Complete;
 use isa::Isa;
 use missing::MissingEngine;
 use rayon::ThreadPool;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// If float32 samples with more elements than this are to be evaluated in float64, they are
-/// converted in pieces of this size, again for each evaluation, so that they do not take three
-/// times their memory.
-const MAX_FLOAT64: usize = 1 << 27;
+use std::sync::Arc;
 
 /// The CPU backend: lays out the samples for the machine's SIMD registers once, in the type they
 /// came in, and evaluates them with all its threads, or with the calling thread alone if there is
@@ -48,75 +46,6 @@ pub struct CpuEvaluator<'a> {
 enum AnyEngine<'a> {
     Complete(Complete<'a>),
     Missing(MissingEngine<'a>),
-}
-
-/// The engine of samples without missing values.
-#[derive(Debug)]
-enum Complete<'a> {
-    F32(EnoughDigits<'a, Engine<'a, f32>>),
-    F64(EnoughDigits<'a, Engine<'a, f64>>),
-}
-
-/// Which copy of the samples in float64 the evaluators have that are made of the same samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Copies {
-    /// All of them have the same one.
-    One,
-    /// Each has its own.
-    Each,
-}
-
-impl<'a> Complete<'a> {
-    fn new(samples: Samples<'a>, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
-        Self::with_copies(samples, Copies::One, pool, isa)
-    }
-
-    /// As [`new`](Self::new), for an engine that threads of rayon evaluate. Evaluators that share
-    /// it ([`Evaluator::share`]) make each its own copy of the samples with more digits: one copy
-    /// for all takes a lock, under which such a thread could begin another evaluation that waits
-    /// for the same lock.
-    fn of_part(samples: Samples<'a>, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
-        Self::with_copies(samples, Copies::Each, pool, isa)
-    }
-
-    fn with_copies(samples: Samples<'a>, copies: Copies, pool: Option<Arc<ThreadPool>>, isa: Isa) -> Self {
-        match samples.view() {
-            View::F32(_) => {
-                let float32 = Engine::new(samples.clone(), Deviations::InFrame, pool.clone(), isa);
-                let around_means = open_float64(samples.clone(), Deviations::AroundMeans, copies, pool.clone(), isa);
-                let in_frame = open_float64(samples, Deviations::InFrame, copies, pool, isa);
-                let around_means: Arc<dyn Fn() -> _ + Send + Sync + 'a> = Arc::new(around_means);
-                Self::F32(EnoughDigits::new(float32, move || {
-                    let around_means = Arc::clone(&around_means);
-                    Ok(match in_frame()? {
-                        Float64::Whole(engine) => {
-                            Box::new(EnoughDigits::new(*engine, move || around_means().map(Float64::boxed)))
-                        }
-                        Float64::Chunks(evaluator) => evaluator,
-                    })
-                }))
-            }
-            View::F64(_) => {
-                let float64 = Engine::new(samples.clone(), Deviations::InFrame, pool.clone(), isa);
-                let around_means = open_float64(samples, Deviations::AroundMeans, copies, pool, isa);
-                Self::F64(EnoughDigits::new(float64, move || around_means().map(Float64::boxed)))
-            }
-        }
-    }
-
-    fn inner(&self) -> &(dyn Evaluator + 'a) {
-        match self {
-            Self::F32(engine) => engine,
-            Self::F64(engine) => engine,
-        }
-    }
-
-    fn inner_mut(&mut self) -> &mut (dyn Evaluator + 'a) {
-        match self {
-            Self::F32(engine) => engine,
-            Self::F64(engine) => engine,
-        }
-    }
 }
 
 impl<'a> CpuEvaluator<'a> {
@@ -201,55 +130,4 @@ fn start_threads(n_threads: usize) -> Result<Arc<ThreadPool>> {
     pool.map(Arc::new).map_err(|e| Error::Threads { n_threads, message: e.to_string() })
 }
 
-/// An evaluator in float64.
-enum Float64<'a> {
-    Whole(Box<Engine<'a, f64>>),
-    /// Of chunks, each of which has its own evaluators.
-    Chunks(Box<dyn Evaluator + 'a>),
-}
-
-impl<'a> Float64<'a> {
-    fn boxed(self) -> Box<dyn Evaluator + 'a> {
-        match self {
-            Self::Whole(engine) => engine,
-            Self::Chunks(evaluator) => evaluator,
-        }
-    }
-}
-
-/// Makes evaluators of samples in float64. With [`Copies::One`] all that it makes of the same
-/// samples share one copy of these; more than [`MAX_FLOAT64`] elements are converted in chunks, by
-/// each evaluator for itself.
-fn open_float64<'a>(
-    samples: Samples<'a>,
-    deviations: Deviations,
-    copies: Copies,
-    pool: Option<Arc<ThreadPool>>,
-    isa: Isa,
-) -> impl Fn() -> Result<Float64<'a>> + Send + Sync + 'a {
-    let whole: Mutex<Option<Engine<'a, f64>>> = Mutex::new(None);
-    move || {
-        let engine = || Engine::new(samples.clone(), deviations, pool.clone(), isa);
-        if copies == Copies::Each {
-            return Ok(Float64::Whole(Box::new(engine())));
-        }
-        let rows = MAX_FLOAT64 / samples.n_features();
-        if samples.n_samples() <= rows {
-            let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
-            return Ok(Float64::Whole(Box::new(whole.get_or_insert_with(engine).clone())));
-        }
-        let pool = pool.clone();
-        let load = move |chunk: Samples<'a>| -> Result<Box<dyn Evaluator + 'a>> {
-            let engine = Engine::<f64>::new(chunk.clone(), deviations, pool.clone(), isa);
-            if deviations == Deviations::AroundMeans {
-                return Ok(Box::new(engine));
-            }
-            let around_means = open_float64(chunk, Deviations::AroundMeans, Copies::Each, pool.clone(), isa);
-            Ok(Box::new(EnoughDigits::new(engine, move || around_means().map(Float64::boxed))))
-        };
-        Ok(Float64::Chunks(Box::new(ChunkedEvaluator::of_samples(samples.clone(), rows.max(1), load)?)))
-    }
-}
-
 crate::evaluator::pass_on!(CpuEvaluator);
-crate::evaluator::pass_on!(Complete);

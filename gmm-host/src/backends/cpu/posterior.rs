@@ -1,6 +1,7 @@
 //! Labels and responsibilities: the terms of the log-sum-exp, compared with each other or divided
 //! by their sum.
-use super::kernel::{Chunk, GROUP, Group, Visitor, is_unreachable};
+use super::exponents::GROUP;
+use super::kernel::{Chunk, Group, Visitor, is_unreachable};
 use super::real::{Real, elements, lanes};
 use pulp::{Simd, WithSimd};
 

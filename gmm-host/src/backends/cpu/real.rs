@@ -1,5 +1,5 @@
 //! float32 and float64, scalar and in registers, behind one trait.
-use crate::data::frame::Float;
+use crate::data::float::Float;
 use pulp::{Simd, bytemuck};
 use std::any::TypeId;
 

@@ -1,17 +1,15 @@
 //! The samples in the layout that the kernels read.
+use super::buffer::Zeros;
 use super::isa::Isa;
-use super::kernel::{Buffer, buffer};
 use super::real::{Real, lanes};
-use crate::data::frame::{Float, Frame};
-use crate::{Samples, View};
-use memmap2::MmapMut;
+use crate::data::float::Float;
+use crate::data::frame::Frame;
+use crate::data::samples::{Samples, View};
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, Axis};
-use pulp::{Simd, WithSimd, bytemuck};
+use pulp::{Simd, WithSimd};
 use rayon::slice::ParallelSliceMut;
-use std::alloc::{Layout, handle_alloc_error};
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
 
 /// Samples in their [`Frame`], as an array (⌈N/L⌉, D, L), where L is the number of elements in a
 /// register: a register holds one feature of L samples. The last block is filled up with copies of
@@ -122,82 +120,5 @@ impl<V: Float, T: Real> WithSimd for LayOut<'_, V, T> {
                 }
             }
         }
-    }
-}
-
-/// Elements in memory pages of their own, zero at first. The pages go back to the system when this
-/// is dropped; blocks of this size in the heap, coming and going with the chunks of a large data
-/// set, would leave holes that no later block fits into.
-#[derive(Debug)]
-pub(crate) struct Pages<T> {
-    map: MmapMut,
-    element: PhantomData<T>,
-}
-
-impl<T: Real> Pages<T> {
-    /// `length` is at least one.
-    fn new(length: usize) -> Self {
-        let layout = Layout::array::<T>(length).unwrap_or(Layout::new::<T>());
-        match MmapMut::map_anon(length.saturating_mul(size_of::<T>())) {
-            Ok(map) => {
-                // Passes over samples in small pages spend half of their time on page tables, in a
-                // virtual machine. A system without large pages gives small ones, so that the
-                // outcome does not matter.
-                #[cfg(target_os = "linux")]
-                let _ = map.advise(memmap2::Advice::HugePage);
-                Self { map, element: PhantomData }
-            }
-            // As a vector does when there is no memory.
-            Err(_) => handle_alloc_error(layout),
-        }
-    }
-}
-
-/// Zeros at first, in pages of their own if there are many: pages of the heap that come and go cost
-/// more than what is done with them.
-#[derive(Debug)]
-pub(crate) enum Zeros<T> {
-    Heap(Buffer<T>),
-    Pages(Pages<T>),
-}
-
-impl<T: Real> Zeros<T> {
-    pub fn new(length: usize) -> Self {
-        const MANY: usize = 1 << 18;
-        if length < MANY { Self::Heap(buffer(length)) } else { Self::Pages(Pages::new(length)) }
-    }
-}
-
-impl<T: Real> Deref for Zeros<T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        match self {
-            Self::Heap(v) => v,
-            Self::Pages(v) => v,
-        }
-    }
-}
-
-impl<T: Real> DerefMut for Zeros<T> {
-    fn deref_mut(&mut self) -> &mut [T] {
-        match self {
-            Self::Heap(v) => v,
-            Self::Pages(v) => v,
-        }
-    }
-}
-
-impl<T: Real> Deref for Pages<T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        bytemuck::cast_slice(&self.map)
-    }
-}
-
-impl<T: Real> DerefMut for Pages<T> {
-    fn deref_mut(&mut self) -> &mut [T] {
-        bytemuck::cast_slice_mut(&mut self.map)
     }
 }

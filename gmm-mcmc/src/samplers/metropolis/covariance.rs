@@ -1,6 +1,6 @@
 //! Covariance matrices of a chain, as lower triangles row by row (i + 1 numbers in row i).
 use super::factor::Factor;
-use gmm_host::vectorised;
+use gmm_host::linalg::vectorised;
 use nalgebra::{Cholesky, DMatrix};
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
 //! The factor of a chain's proposals.
-use gmm_host::vectorised;
+use gmm_host::linalg::vectorised;
 use serde::{Deserialize, Serialize};
 
 /// Rows that are multiplied side by side.

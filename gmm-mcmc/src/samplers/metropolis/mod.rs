@@ -13,7 +13,7 @@ mod steps;
 use super::chain::{ChainStart, Draw};
 use super::reference::Reference;
 use super::team::Team;
-use crate::Result;
+use crate::error::Result;
 use block::{Block, Buffers, Change};
 use chain::MetropolisChain;
 use rand_chacha::ChaCha8Rng;

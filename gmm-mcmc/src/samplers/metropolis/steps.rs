@@ -2,7 +2,7 @@
 //! target for one chain.
 use super::block::Buffers;
 use super::chain::MetropolisChain;
-use crate::Result;
+use crate::error::Result;
 use crate::samplers::chain::Draw;
 use crate::samplers::reference::Reference;
 use crate::target::{Target, is_shared_work};

@@ -1,6 +1,6 @@
 //! A target in the form that `nuts-rs` takes.
+use crate::error::{Error, Result};
 use crate::target::Target;
-use crate::{Error, Result};
 use nuts_rs::{CpuLogpFunc, CpuMathError, HasDims, LogpError};
 use rand::Rng;
 use std::cell::{Cell, RefCell};

@@ -11,8 +11,9 @@
 mod density;
 
 use super::chain::{ChainStart, Draw, cannot_start};
+use crate::error::{Error, Result};
+use crate::rng;
 use crate::target::Target;
-use crate::{Error, Result, rng};
 use density::{Density, Evaluated, Record};
 use nuts_rs::{
     Chain, CpuMath, DiagNutsSettings, FlowNutsSettings, KineticEnergyKind, Settings as _, StepSizeAdaptMethod,

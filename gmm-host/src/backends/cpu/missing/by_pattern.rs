@@ -4,17 +4,20 @@
 //! missing columns follows from the statistics of the observed ones ([`completion`]), without
 //! another look at the samples. A mixture is so restricted, and factorised, once for each group,
 //! not for each row.
-use super::super::{Complete, Isa};
 use super::completion;
-use super::few::FewRows;
+use super::few::{FewRows, GroupRows};
+use crate::backends::cpu::complete::Complete;
+use crate::backends::cpu::isa::Isa;
 use crate::compensated::neumaier_sum;
 use crate::data::patterns::{Pattern, Patterns};
-use crate::evaluator::{check_features, check_responsibilities, most_probable};
+use crate::data::samples::{Rows, Samples, View};
+use crate::error::{Error, Result};
+use crate::evaluator::{Description, Evaluator, check_features, check_responsibilities, most_probable};
+use crate::model::covariances::CovarianceType;
 use crate::model::marginal::Marginal;
-use crate::{
-    CovarianceType, Description, Error, Evaluator, Mixture, Operation, Precision, Result, Rows, Samples, Statistics,
-    View,
-};
+use crate::model::mixture::Mixture;
+use crate::precision::{Operation, Precision};
+use crate::statistics::Statistics;
 use ndarray::{Array1, Array2};
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -126,13 +129,6 @@ impl<'a> ByPattern<'a> {
         }
         segments
     }
-}
-
-/// The rows of a group.
-#[derive(Clone, Copy)]
-pub(super) struct GroupRows<'r> {
-    pub samples: &'r Samples<'r>,
-    pub rows: &'r [usize],
 }
 
 impl<'a> Group<'a> {

@@ -6,8 +6,11 @@
 //! columns: with Nₖ, x̄_o and the scatter S_oo of a component, its mean is μ_m + B·(x̄_o − μ_o),
 //! S_mo = B·S_oo, and S_mm = B·S_oo·Bᵀ + Nₖ·C, where C is the covariance of the missing columns
 //! given the observed ones ([`Marginal`]).
+use crate::error::Result;
+use crate::model::covariances::Covariances;
 use crate::model::marginal::{Marginal, Regression};
-use crate::{CentredSums, Covariances, Mixture, Result, Statistics};
+use crate::model::mixture::Mixture;
+use crate::statistics::{CentredSums, Statistics};
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis};
 
 /// The statistics of samples of which only some columns are observed, from those of these columns.

@@ -1,12 +1,21 @@
 //! A group of few rows, evaluated row by row in float64.
-use super::by_pattern::GroupRows;
 use crate::compensated::neumaier_sum;
 use crate::data::patterns::gather;
+use crate::data::samples::Samples;
+use crate::error::{Error, Result};
 use crate::evaluator::most_probable;
+use crate::model::covariances::Covariances;
 use crate::model::density::Density;
 use crate::model::marginal::Marginal;
-use crate::{CentredSums, Covariances, Error, Result, Statistics};
+use crate::statistics::{CentredSums, Statistics};
 use ndarray::{Array1, Array2, ArrayView1, ArrayViewMut2, Axis};
+
+/// The rows of a group.
+#[derive(Clone, Copy)]
+pub(super) struct GroupRows<'r> {
+    pub samples: &'r Samples<'r>,
+    pub rows: &'r [usize],
+}
 
 /// The observed columns of a group's rows, and the mixture of these columns.
 pub(super) struct FewRows<'r, 'm> {

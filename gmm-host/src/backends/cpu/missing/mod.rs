@@ -4,10 +4,15 @@ mod by_pattern;
 mod completion;
 mod few;
 
-use super::{Complete, Isa};
-use crate::{
-    CovarianceType, Description, Evaluator, Mixture, Operation, Precision, Result, Rows, Samples, Statistics, View,
-};
+use super::complete::Complete;
+use super::isa::Isa;
+use crate::data::samples::{Rows, Samples, View};
+use crate::error::Result;
+use crate::evaluator::{Description, Evaluator};
+use crate::model::covariances::CovarianceType;
+use crate::model::mixture::Mixture;
+use crate::precision::{Operation, Precision};
+use crate::statistics::Statistics;
 use by_pattern::ByPattern;
 use ndarray::{Array1, Array2, ArrayView1};
 use rayon::ThreadPool;

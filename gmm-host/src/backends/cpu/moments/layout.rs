@@ -1,0 +1,113 @@
+//! How the sums of an E-step lie in memory.
+use crate::backends::cpu::exponents::GROUP;
+use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use std::ops::Range;
+
+/// Samples of a group at most: `GROUP` of the widest registers.
+pub const MAX_GROUP: usize = 16 * GROUP;
+/// Groups of a tile at most.
+const MAX_TILE: usize = 8;
+/// About how many registers a tile has at most of responsibilities, which stay in the first-level
+/// cache while the moments of some features after the others are formed, and of samples, which stay
+/// in the second-level cache.
+const TILE_SHARES: usize = 512;
+const TILE_SAMPLES: usize = 2048;
+/// Rows of a product of matrices that are formed together.
+pub const ROWS: usize = 4;
+/// Registers of a row that lie together in a queue: the columns of a product that are formed
+/// together.
+pub const COLUMNS: usize = 2;
+/// The least and the most samples of a queue. The parts of the most that a block of a product needs
+/// fit into the first-level cache; there are fewer if the queues of all components had more than
+/// `QUEUE_ELEMENTS` elements.
+const QUEUE: (usize, usize) = (16, 128);
+const QUEUE_ELEMENTS: usize = 1 << 21;
+/// The most features, and the most sums of all components, for which the products of features are
+/// formed for all components at once. With more features a sample takes fewer operations as a row
+/// of a queue; more sums than these leave the second-level cache.
+const TRIANGLE_FEATURES: usize = 20;
+const TRIANGLE_SUMS: usize = 1 << 13;
+/// How the sums lie in memory: sums that are spread over the elements of registers, (`spread`, L),
+/// and behind them, in memory of their own, the rows of matrices, padded to whole registers: first
+/// the first moments, (K, `width`).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Layout {
+    pub lanes: usize,
+    /// Number of spread sums: the counts (K,), then, without matrices, first (K, D) and second
+    /// moments, (K, D) or lower triangles by rows (K, D·(D+1)/2), and with missing values the
+    /// counts of the observed values (K, D).
+    pub spread: usize,
+    /// Length of a row of D features.
+    pub width: usize,
+    /// Length of a row of K responsibilities (`tied`).
+    pub pair_width: usize,
+    /// Where the matrices' second moments begin, (K, D, width) or (D, width) with the number of
+    /// rows rounded up.
+    pub second: usize,
+    /// Rows of one component's second moments, rounded up.
+    pub height: usize,
+    /// Where the pairs of responsibilities begin, (K, `pair_width`).
+    pub pairs: usize,
+    /// The number of the matrices' elements.
+    pub matrices: usize,
+    /// Samples of a component's queue; zero without queues.
+    pub queue: usize,
+    /// Groups of a tile; zero with matrices.
+    pub tile: usize,
+    /// Whether the moments are taken around the frame's zero, instead of each component's mean.
+    pub around_zero: bool,
+}
+
+impl Layout {
+    /// `near_zero`: whether moments around the frame's zero lose little to rounding.
+    pub fn new<T>(parameters: &DeviceParameters<T>, lanes: usize, near_zero: impl Fn() -> bool) -> Self {
+        let (k, d) = (parameters.n_components, parameters.n_features);
+        let unit = lanes.max(ROWS);
+        let (width, height) = (d.next_multiple_of(unit), d.next_multiple_of(ROWS));
+        let gaps = parameters.gaps.is_some();
+        let triangles = k * (1 + d + triangle(d));
+        let (matrices, pairs, spread, around_zero) = match parameters.matrices {
+            Matrices::Diagonal if gaps => (0, false, k + 3 * k * d, false),
+            Matrices::Diagonal => (0, false, k + 2 * k * d, near_zero()),
+            Matrices::Each(_) if d <= TRIANGLE_FEATURES && triangles <= TRIANGLE_SUMS && near_zero() => {
+                (0, false, triangles, true)
+            }
+            Matrices::Each(_) => (k, false, k, false),
+            Matrices::Shared(_) => (1, true, k, false),
+        };
+        let second = if matrices == 0 { 0 } else { k * width };
+        let pairs_begin = second + matrices * height * width;
+        let pair_width = if pairs { k.next_multiple_of(unit) } else { 0 };
+        let length = pairs_begin + if pairs { k.next_multiple_of(ROWS) * pair_width } else { 0 };
+        let queue = match parameters.matrices {
+            Matrices::Each(_) if matrices > 0 => (QUEUE_ELEMENTS / (k * width)).clamp(QUEUE.0, QUEUE.1),
+            _ => 0,
+        };
+        let tile = if matrices == 0 { ((TILE_SHARES / k).min(TILE_SAMPLES / d) / GROUP).clamp(1, MAX_TILE) } else { 0 };
+        Self {
+            lanes,
+            spread,
+            width,
+            pair_width,
+            second,
+            height,
+            pairs: pairs_begin,
+            matrices: length,
+            queue,
+            tile,
+            around_zero,
+        }
+    }
+
+    /// The number of elements in all.
+    pub fn length(&self) -> usize {
+        self.spread * self.lanes + self.matrices
+    }
+
+    /// The elements of component `c`'s first and second moments, if it has a matrix of its own.
+    pub fn component(&self, c: usize) -> [Range<usize>; 2] {
+        let first = c * self.width;
+        let second = self.second + c * self.height * self.width;
+        [first..first + self.width, second..second + self.height * self.width]
+    }
+}

@@ -1,0 +1,5 @@
+//! What an array becomes in a device.
+use gaussmix::Evaluator;
+
+/// An evaluator, and the shape of its samples.
+pub type Loaded = (Box<dyn Evaluator>, (usize, usize));

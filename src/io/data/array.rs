@@ -1,0 +1,127 @@
+//! What is read from a file: samples as an array, and the shapes of arrays.
+use crate::io::error::Problem;
+use gmm_host::Samples;
+use ndarray::{Array2, s};
+
+/// The element types of data: float16 and float32 are read as float32, all other numbers as
+/// float64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::io) enum Dtype {
+    F32,
+    F64,
+}
+
+impl Dtype {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "float32",
+            Self::F64 => "float64",
+        }
+    }
+
+    /// Bytes of an element.
+    pub fn size(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
+}
+
+/// N samples of D features, in the element type of the file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Data {
+    /// float32 (N, D), in the file's memory order.
+    F32(Array2<f32>),
+    /// float64 (N, D), in the file's memory order.
+    F64(Array2<f64>),
+}
+
+impl Data {
+    /// (N, D).
+    pub fn dim(&self) -> (usize, usize) {
+        match self {
+            Self::F32(x) => x.dim(),
+            Self::F64(x) => x.dim(),
+        }
+    }
+
+    /// Name of the element type.
+    pub fn dtype(&self) -> &'static str {
+        match self {
+            Self::F32(_) => Dtype::F32.name(),
+            Self::F64(_) => Dtype::F64.name(),
+        }
+    }
+
+    /// Bytes of the values.
+    pub fn n_bytes(&self) -> u64 {
+        match self {
+            Self::F32(x) => size_of::<f32>() as u64 * x.len() as u64,
+            Self::F64(x) => size_of::<f64>() as u64 * x.len() as u64,
+        }
+    }
+
+    /// Some of the rows.
+    pub(super) fn rows(&self, rows: std::ops::Range<usize>) -> Self {
+        match self {
+            Self::F32(x) => Self::F32(x.slice(s![rows, ..]).into_owned()),
+            Self::F64(x) => Self::F64(x.slice(s![rows, ..]).into_owned()),
+        }
+    }
+
+    /// The data as checked samples that own it. Errors: as [`samples`](Self::samples).
+    pub fn into_samples<'a>(self) -> gmm_host::Result<Samples<'a>> {
+        match self {
+            Self::F32(x) => Samples::from_shared_f32(x.into_shared()),
+            Self::F64(x) => Samples::from_shared_f64(x.into_shared()),
+        }
+    }
+
+    /// As [`into_samples`](Self::into_samples), with NaN for values that are missing:
+    /// [`Samples::with_missing`].
+    pub fn into_samples_with_missing<'a>(self) -> gmm_host::Result<Samples<'a>> {
+        match self {
+            Self::F32(x) => Samples::with_shared_missing(x.into_shared()),
+            Self::F64(x) => Samples::with_shared_missing(x.into_shared()),
+        }
+    }
+
+    /// As [`samples`](Self::samples), with NaN for values that are missing:
+    /// [`Samples::with_missing`].
+    pub fn samples_with_missing(&self) -> gmm_host::Result<Samples<'_>> {
+        match self {
+            Self::F32(x) => Samples::with_missing(x.view()),
+            Self::F64(x) => Samples::with_missing(x.view()),
+        }
+    }
+
+    /// The data as checked samples. Errors: [`gmm_host::Error::EmptyData`],
+    /// [`gmm_host::Error::NonFiniteSample`].
+    pub fn samples(&self) -> gmm_host::Result<Samples<'_>> {
+        match self {
+            Self::F32(x) => Samples::from_f32(x.view()),
+            Self::F64(x) => Samples::from_f64(x.view()),
+        }
+    }
+}
+
+/// (N, D) of an array of samples with this shape.
+pub(super) fn matrix_shape(shape: &[usize]) -> Result<(usize, usize), Problem> {
+    match *shape {
+        [n, d] => Ok((n, d)),
+        _ => Err(Problem::format(format!(
+            "the array has shape {shape:?} where (samples, features) is needed{}",
+            if shape.len() == 1 { "; for data of one feature save x.reshape(-1, 1)" } else { "" }
+        ))),
+    }
+}
+
+/// Checks the shape of an array of one number for each sample.
+pub(super) fn check_vector_shape(shape: &[usize]) -> Result<(), Problem> {
+    match *shape {
+        [_] | [_, 1] => Ok(()),
+        _ => Err(Problem::format(format!("the array has shape {shape:?} where (samples,) is needed"))),
+    }
+}

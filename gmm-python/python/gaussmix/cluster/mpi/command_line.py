@@ -1,0 +1,427 @@
+"""The command ``python -m gaussmix.mpi``, which all ranks of an MPI job run.
+
+Its options are parameters of the estimator and of `gaussmix.select`: their names, defaults, values and descriptions are
+taken from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from numbers import Integral, Real
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_n_features
+
+from ... import _estimator
+from ..._arrays import Floats
+from ..._parameters import FREEZABLE
+from ..._reports import Iteration
+from ..._select import CRITERIA, select
+from ..documentation import description_of
+from ..plan import Plan, divided
+from ..shard import Options
+from .engine import NAP, MPIEngine, ignore_interrupts, world
+from .estimator import GaussianMixture
+
+#: How long a rank with an error waits for rank 0 to report the same one, and for the launcher to read its own report,
+#: in seconds.
+_GRACE = 1.0
+#: The exit codes of the command: a failure, a wrong use, and Ctrl-C.
+_FAILURE, _USAGE, _INTERRUPTED = 1, 2, 130
+#: What an option of three states may be.
+_STATES = {"auto": None, "yes": True, "no": False}
+#: The parameters of the estimator that are options of all commands, and those of the commands that fit.
+_COMMON = ("device", "n_jobs", "partition_rows", "missing")
+_TRAINING = ("tol", "reg_covar", "max_iter", "n_init", "init_params", "freeze", "standardize", "resident")
+#: The methods that give the values of ``predict --values``.
+_METHODS = {"labels": "predict", "proba": "predict_proba", "scores": "score_samples"}
+
+_EXAMPLES = """examples:
+  mpiexec -n 4 python -m gaussmix.mpi fit x.npy -k 8 -o model.json
+  mpiexec -n 64 python -m gaussmix.mpi fit 'frames/*.npy' -k 32 --covariance-type diag --device cuda --verbose -o model.npz
+  mpiexec -n 4 python -m gaussmix.mpi fit x.npy --sample-weight w.npy -k 8 --json -o model.json
+  mpiexec -n 4 python -m gaussmix.mpi select x.npy -k 1:20 --covariance-type full,diag -o model.json
+  mpiexec -n 4 python -m gaussmix.mpi score model.json x.npy
+  mpiexec -n 4 python -m gaussmix.mpi predict model.json x.npy -o labels.npy
+  mpiexec -n 4 python -m gaussmix.mpi fit holes.parquet --missing -k 8 -o model.json
+
+Samples are .npy files (N, D) of float64 or float32, or Parquet files of which all columns are numbers; all ranks must see
+them. Models are those of the command gmm and of GaussianMixture.load. The exit code is 0 after success, 1 after a
+failure, 2 for wrong arguments, and 130 after Ctrl-C, which ends a fit after the present iteration and writes its model."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m gaussmix.mpi",
+        description="Fits and applies Gaussian mixtures with all ranks of an MPI job.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{fit,select,score,predict}")
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(
+            name, help=text, description=text, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name in ("score", "predict"):
+            command.add_argument("model", help="a model, .json or .npz")
+        command.add_argument("data", nargs="+", help="files of samples, or patterns of their names")
+        if name != "predict":
+            command.add_argument("--sample-weight", nargs="+", help=".npy files of sample weights (N,)")
+        for parameter in _COMMON:
+            _add(command, parameter)
+        command.add_argument("--json", action="store_true", help="print the result as JSON")
+        return command
+
+    fit = add("fit", "Fit a mixture and write it to a file.")
+    _add(fit, "n_components", "-k", required=True)
+    _add(fit, "covariance_type")
+    fit.add_argument("-o", "--output", required=True, help="the model to write, .json or .npz")
+    fit.add_argument("--warm-start", metavar="MODEL", help="a model to start at")
+    _add_training(fit)
+    trial = add("select", "Fit mixtures of several numbers of components and covariance types, and select the best.")
+    numbers = "numbers of components: 1:20 (both included), 10:100:10 (in steps) or 2,4,8"
+    _add(trial, "n_components", "-k", required=True, type=_ranges, metavar="RANGE", help=numbers)
+    types = "one or several, as full,diag (default: full)"
+    _add(trial, "covariance_type", type=_kinds, choices=None, default=["full"], metavar="TYPES", help=types)
+    _add(trial, "criterion", choices=CRITERIA, of=select)
+    trial.add_argument("-o", "--output", help="where to write the best model, .json or .npz")
+    _add_training(trial)
+    add("score", "Print the mean log-likelihood of the samples, BIC and AIC.")
+    predict = add("predict", "Write a value for each sample to a .npy file.")
+    predict.add_argument("-o", "--output", required=True, help="the .npy file to write")
+    predict.add_argument(
+        "--values",
+        choices=_METHODS,
+        default="labels",
+        help="the most probable component, the probabilities of all, or the log-likelihood (default: %(default)s)",
+    )
+    return parser
+
+
+def _add(command: argparse.ArgumentParser, name: str, *short: str, of: Any = GaussianMixture, **changes: Any) -> None:
+    """Add an option for a parameter of the estimator, or of a function, but for what `changes` says."""
+    default = inspect.signature(of).parameters[name].default
+    option: dict[str, Any] = {"help": description_of(of, name).replace("%", "%%"), "default": default}
+    kinds = of._parameter_constraints[name] if of is GaussianMixture else []
+    for kind in kinds:
+        if kind == "boolean":
+            three = {"choices": _STATES, "default": "auto"}
+            option.update(three if None in kinds else {"action": "store_true"})
+        elif isinstance(kind, StrOptions):
+            option["choices"] = sorted(kind.options)
+        elif isinstance(kind, Interval):
+            option["type"] = float if kind.type is Real else _positive if kind.left == 1 else int
+        elif kind is Integral:
+            option["type"] = int
+    if option["default"] is not None and "action" not in option and "required" not in changes:
+        option["help"] += " (default: %(default)s)"
+    command.add_argument(*short, f"--{name.replace('_', '-')}", **{**option, **changes})
+
+
+def _add_training(command: argparse.ArgumentParser) -> None:
+    for parameter in _TRAINING:
+        more: dict[str, Any] = {"nargs": "+", "choices": FREEZABLE} if parameter == "freeze" else {}
+        _add(command, parameter, **more)
+    command.add_argument("--seed", type=int, default=0, help="of all random numbers (default: %(default)s)")
+    command.add_argument("--verbose", action="store_true", help="print iterations to stderr")
+
+
+def _ranges(text: str) -> list[int]:
+    """Read numbers and ranges such as 1:20 and 10:100:10, as the command gmm does."""
+    found: list[int] = []
+    for part in text.split(","):
+        numbers = [int(number) for number in part.split(":")]
+        first, last, step = (numbers * 2 + [1] if len(numbers) == 1 else [*numbers, 1])[:3]
+        if len(numbers) > 3 or not (1 <= first <= last and step >= 1) or (last - first) // step >= 100_000:
+            raise ValueError
+        found += range(first, last + 1, step)
+    return found
+
+
+_ranges.__name__ = "range"
+
+
+def _kinds(text: str) -> list[str]:
+    [known] = GaussianMixture._parameter_constraints["covariance_type"]
+    kinds = text.split(",")
+    if not set(kinds) <= known.options:
+        raise ValueError
+    return kinds
+
+
+_kinds.__name__ = "covariance type"
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
+_positive.__name__ = "positive integer"
+
+
+def _parsed(arguments: Sequence[str] | None, comm: Any) -> argparse.Namespace | int:
+    """Parse on rank 0, which alone prints; give all ranks the options, or the exit code."""
+    found: argparse.Namespace | int = _USAGE
+    if comm.Get_rank() == 0:
+        parser = _parser()
+        try:
+            found = parser.parse_args(arguments)
+            outputs = {"predict": (".npy",)}.get(found.command, (".json", ".npz"))
+            if getattr(found, "output", None) is not None and not found.output.endswith(outputs):
+                parser.error(f"the name of the output is {found.output}; it must end in {' or '.join(outputs)}")
+        except SystemExit as end:
+            found = int(end.code or 0)
+    broadcast: argparse.Namespace | int = comm.bcast(found)
+    return broadcast
+
+
+def _show(iteration: Iteration, what: str = "") -> None:
+    text = f"{what}run {iteration.run}, iteration {iteration.iteration}: lower bound {iteration.lower_bound:.9f}"
+    print(f"{text}, change {iteration.change:.3e}", file=sys.stderr, flush=True)
+
+
+def _show_model(iteration: Iteration) -> None:
+    mixture = iteration.mixture
+    _show(iteration, f"{mixture.covariance_type}, K = {len(mixture.weights)}, ")
+
+
+def _estimator_of(
+    options: argparse.Namespace, comm: Any, show: Callable[[Iteration], None] | None = None
+) -> GaussianMixture:
+    """Make an estimator with the parameters that a command has options for."""
+    params = {name: getattr(options, name) for name in (*_COMMON, *_TRAINING) if hasattr(options, name)}
+    if show is not None:
+        params.update(resident=_STATES[options.resident], random_state=options.seed)
+        params.update(callback=show if options.verbose else None)
+    return GaussianMixture(comm=comm, **params)
+
+
+def _select(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
+    begin = time.perf_counter()
+    with warnings.catch_warnings():
+        # The table says it.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if comm.Get_rank() > 0:
+            warnings.filterwarnings("ignore", ".* are left out", UserWarning)
+        selection = select(
+            options.data,
+            options.n_components,
+            covariance_type=options.covariance_type,
+            criterion=options.criterion,
+            sample_weight=options.sample_weight,
+            estimator=_estimator_of(options, comm, _show_model),
+        )
+    if options.output is not None:
+        MPIEngine(comm).together(lambda: selection.best.save(options.output))
+    best = min(selection.table, key=lambda candidate: candidate.criterion)
+    return {
+        "criterion": options.criterion,
+        "best": best._asdict(),
+        "candidates": [candidate._asdict() for candidate in selection.table],
+        "ranks": comm.Get_size(),
+        "seconds": time.perf_counter() - begin,
+        "model": options.output,
+    }
+
+
+def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
+    begin = time.perf_counter()
+    gm = _estimator_of(options, comm, _show)
+    gm.set_params(n_components=options.n_components, covariance_type=options.covariance_type)
+    if options.warm_start is not None:
+        before = _estimator.GaussianMixture.load(options.warm_start)
+        if before.means_.shape[0] != options.n_components or before.covariance_type != options.covariance_type:
+            raise ValueError(
+                f"{options.warm_start} has {before.means_.shape[0]} components of the covariance type "
+                f"'{before.covariance_type}'; -k and --covariance-type must say the same"
+            )
+        gm._take_fit(before)
+        gm.set_params(warm_start=True)
+    interrupted = False
+    try:
+        with warnings.catch_warnings():
+            # The result says it.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            gm.fit(options.data, sample_weight=options.sample_weight)
+    except KeyboardInterrupt:
+        if not hasattr(gm, "means_"):
+            raise
+        interrupted = True
+    MPIEngine(comm).together(lambda: gm.save(options.output))
+    return {
+        "converged": bool(gm.converged_),
+        "interrupted": interrupted,
+        "n_iter": gm.n_iter_,
+        "lower_bound": gm.lower_bound_,
+        "ranks": comm.Get_size(),
+        "seconds": time.perf_counter() - begin,
+        "model": options.output,
+    }
+
+
+def _loaded(options: argparse.Namespace, comm: Any) -> GaussianMixture:
+    """Give all ranks the model, which rank 0 reads."""
+    local = MPIEngine(comm).together(lambda: _estimator.GaussianMixture.load(options.model))
+    gm = _estimator_of(options, comm)
+    gm.set_params(n_components=local.n_components, covariance_type=local.covariance_type)
+    gm._take_fit(local)
+    return gm
+
+
+def _score(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
+    gm = _loaded(options, comm)
+    total, n = gm._total(options.data, options.sample_weight)
+    criteria = {name: gm._criterion(name, total, n) for name in CRITERIA}
+    return {"score": total / n, "log_likelihood": total, **criteria}
+
+
+def _predict(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
+    """Write a value for each sample: each rank those of its partitions, to their place in the file."""
+    gm = _loaded(options, comm)
+    engine = MPIEngine(comm)
+    plan, counts = divided(engine, options.data, options.partition_rows)
+    n_rows = sum(counts)
+    local = gm._local()
+    local.n_jobs = engine._of_this_rank(Options(plan.dtype.str, 1, threads=options.n_jobs)).threads
+    evaluate: Callable[[Floats], NDArray[Any]] = getattr(local, _METHODS[options.values])
+    kind = np.dtype(np.int64 if options.values == "labels" else np.float64)
+    shape = (n_rows, gm.means_.shape[0]) if options.values == "proba" else (n_rows,)
+    unfinished = f"{options.output}.unfinished"
+
+    def create() -> None:
+        _check_n_features(gm, plan.head, reset=False)
+        np.lib.format.open_memmap(unfinished, "w+", kind, shape).flush()
+
+    engine.together(create)
+    error: BaseException | None = None
+    try:
+        _write(unfinished, engine, plan, counts, evaluate)
+    except Exception as raised:
+        error = raised
+    try:
+        engine.agree(error)
+    except BaseException:
+        if engine.rank == 0:
+            os.remove(unfinished)
+        raise
+    engine.together(lambda: os.replace(unfinished, options.output))
+    return {"samples": n_rows, "values": options.values, "output": options.output}
+
+
+def _write(
+    path: str, engine: MPIEngine, plan: Plan, counts: Sequence[int], evaluate: Callable[[Floats], NDArray[Any]]
+) -> None:
+    """Write the values of this rank's partitions."""
+    values = np.lib.format.open_memmap(path, "r+")
+    begins = np.cumsum([0, *counts])
+    for number in engine.own(len(plan.partitions)):
+        partition = plan.partitions[number]
+        try:
+            x, _ = partition.read(plan.dtype)
+            if x.shape[0] > 0:
+                values[begins[number] : begins[number + 1]] = evaluate(x)
+        except Exception as raised:
+            raise partition.error(raised) from raised
+    values.flush()
+
+
+def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
+    """Run the command. All ranks call it.
+
+    Parameters
+    ----------
+    arguments : sequence of str, default=None
+        The arguments; by default those of the process.
+    comm : mpi4py.MPI.Comm, default=None
+        The communicator; by default that of all processes.
+
+    Returns
+    -------
+    code : int
+        The exit code, the same on all ranks.
+    """
+    comm = world() if comm is None else comm
+    options = _parsed(arguments, comm)
+    if isinstance(options, int):
+        return options
+    try:
+        result = {"fit": _fit, "select": _select, "score": _score, "predict": _predict}[options.command](options, comm)
+    except KeyboardInterrupt:
+        if comm.Get_rank() == 0:
+            print("interrupted; nothing was written", file=sys.stderr, flush=True)
+            # The other ranks may wait for this one.
+            if comm.Get_size() > 1:
+                _abort(comm, _INTERRUPTED)
+        return _INTERRUPTED
+    except Exception as error:
+        if comm.Get_size() > 1 and not hasattr(error, "of_all_ranks"):
+            raise
+        if comm.Get_rank() == 0:
+            print(f"error: {error}", file=sys.stderr)
+        return _FAILURE
+    if comm.Get_rank() == 0:
+        print(json.dumps(result) if options.json else _text(result))
+    return _INTERRUPTED if result.get("interrupted") else 0
+
+
+def _text(result: dict[str, Any]) -> str:
+    """Give a result for people: a table of the candidates, if there are any, and a line for each other value."""
+    candidates = result.pop("candidates", None)
+    if candidates is None:
+        return "\n".join(f"{name}: {value}" for name, value in result.items())
+    best, name = result["best"], result["criterion"].upper()
+    rows = [("type", "K", "parameters", "score", name, "iterations")]
+    for c in candidates:
+        mark = " best" if c == best else "" if c["converged"] else " not converged"
+        numbers = (c["n_parameters"], f"{c['score']:.6f}", f"{c['criterion']:.3f}", f"{c['n_iter']}{mark}")
+        rows.append((c["covariance_type"], *map(str, (c["n_components"], *numbers))))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    result["best"] = f"{best['n_components']} components, {best['covariance_type']}"
+    return "\n".join([*table, "", _text(result)])
+
+
+def _abort(comm: Any, code: int) -> NoReturn:
+    """End all ranks, once the launcher has read what this one wrote to stderr: it drops what it has not read when a rank aborts."""
+    # Not every system has these, and not every stderr can tell how many bytes are still unread.
+    with suppress(ImportError, OSError):
+        import fcntl
+        import termios
+
+        given_up = time.monotonic() + _GRACE
+        while time.monotonic() < given_up and any(fcntl.ioctl(sys.stderr.fileno(), termios.FIONREAD, bytes(4))):
+            time.sleep(NAP)
+    comm.Abort(code)
+    # Some launchers leave it to the rank to end.
+    os._exit(code)
+
+
+def run() -> int:
+    """Run the command; what is an error of one rank alone ends all ranks."""
+    comm = world()
+    if comm.Get_rank() != 0:
+        ignore_interrupts()
+    try:
+        return main(comm=comm)
+    except BaseException as error:
+        if comm.Get_rank() != 0:
+            # Where rank 0 has the same error, it has ended all ranks by then.
+            time.sleep(_GRACE)
+        print(f"error: rank {comm.Get_rank()}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        _abort(comm, _FAILURE)

@@ -25,18 +25,22 @@ SHARED = (
     "verbose",
     "verbose_interval",
 )
-#: What `freeze` may name.
-FREEZABLE = ("weights", "means", "covariances")
+#: The values of parameters that are names, in the order in which they are described.
+CHOICES = {
+    "covariance_type": ("full", "tied", "diag", "spherical"),
+    "init_params": ("kmeans", "k-means++", "random", "random_from_data"),
+    "freeze": ("weights", "means", "covariances"),
+}
 
 #: What scikit-learn's check of parameters takes.
 CONSTRAINTS: dict[str, list[Any]] = {
     "n_components": [Interval(Integral, 1, None, closed="left")],
-    "covariance_type": [StrOptions({"full", "tied", "diag", "spherical"})],
+    "covariance_type": [StrOptions(set(CHOICES["covariance_type"]))],
     "tol": [Interval(Real, 0.0, None, closed="left")],
     "reg_covar": [Interval(Real, 0.0, None, closed="left")],
     "max_iter": [Interval(Integral, 0, None, closed="left")],
     "n_init": [Interval(Integral, 1, None, closed="left")],
-    "init_params": [StrOptions({"kmeans", "random", "random_from_data", "k-means++"})],
+    "init_params": [StrOptions(set(CHOICES["init_params"]))],
     "weights_init": ["array-like", None],
     "means_init": ["array-like", None],
     "precisions_init": ["array-like", None],
@@ -79,6 +83,6 @@ def frozen(freeze: Iterable[str] | None) -> list[str]:
     """Check and sort the names of the parameters that a fit is to leave as they are."""
     names = [] if freeze is None else sorted(freeze)
     for name in names:
-        if name not in FREEZABLE:
+        if name not in CHOICES["freeze"]:
             raise ValueError(f"freeze names {name!r}; use 'weights', 'means' or 'covariances'")
     return names

@@ -21,12 +21,12 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_n_features
 
 from ... import _estimator
 from ..._arrays import Floats
-from ..._parameters import FREEZABLE
+from ..._parameters import CHOICES
 from ..._reports import Iteration
 from ..._select import CRITERIA, select
 from ..documentation import description_of
@@ -115,13 +115,13 @@ def _add(command: argparse.ArgumentParser, name: str, *short: str, of: Any = Gau
     """Add an option for a parameter of the estimator, or of a function, but for what `changes` says."""
     default = inspect.signature(of).parameters[name].default
     option: dict[str, Any] = {"help": description_of(of, name).replace("%", "%%"), "default": default}
+    if name in CHOICES:
+        option["choices"] = CHOICES[name]
     kinds = of._parameter_constraints[name] if of is GaussianMixture else []
     for kind in kinds:
         if kind == "boolean":
             three = {"choices": _STATES, "default": "auto"}
             option.update(three if None in kinds else {"action": "store_true"})
-        elif isinstance(kind, StrOptions):
-            option["choices"] = sorted(kind.options)
         elif isinstance(kind, Interval):
             option["type"] = float if kind.type is Real else _positive if kind.left == 1 else int
         elif kind is Integral:
@@ -133,7 +133,8 @@ def _add(command: argparse.ArgumentParser, name: str, *short: str, of: Any = Gau
 
 def _add_training(command: argparse.ArgumentParser) -> None:
     for parameter in _TRAINING:
-        more: dict[str, Any] = {"nargs": "+", "choices": FREEZABLE} if parameter == "freeze" else {}
+        # The only parameter that takes several values.
+        more = {"nargs": "+"} if parameter == "freeze" else {}
         _add(command, parameter, **more)
     command.add_argument("--seed", type=int, default=0, help="of all random numbers (default: %(default)s)")
     command.add_argument("--verbose", action="store_true", help="print iterations to stderr")
@@ -155,9 +156,8 @@ _ranges.__name__ = "range"
 
 
 def _kinds(text: str) -> list[str]:
-    [known] = GaussianMixture._parameter_constraints["covariance_type"]
     kinds = text.split(",")
-    if not set(kinds) <= known.options:
+    if not set(kinds) <= set(CHOICES["covariance_type"]):
         raise ValueError
     return kinds
 

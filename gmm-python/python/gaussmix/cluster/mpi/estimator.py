@@ -70,6 +70,9 @@ class GaussianMixture(estimator.GaussianMixture):
         number N), several of these as 'cuda:0,cpu', or 'reference' (slow and exact).
     n_jobs : int or None, default=None
         The number of threads of a rank, as joblib counts; by default its share of the cores.
+    missing : bool, default=False
+        Whether NaN, and a null of a Parquet file, stands for a value that is missing at random, instead of being an
+        error. The likelihood of a sample is then that of its observed values, and a fit maximises it exactly.
     comm : mpi4py.MPI.Comm or None, default=None
         The communicator; by default that of all processes.
     partition_rows : int or None, default=None

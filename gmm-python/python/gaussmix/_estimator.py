@@ -48,22 +48,24 @@ class ill_defined:
 class GaussianMixture(Prediction):
     """A Gaussian mixture, fitted by expectation-maximisation.
 
-    Parameters, attributes and methods are those of :class:`sklearn.mixture.GaussianMixture`, and from the same start
-    both find the same mixture. The arithmetic is done by the engine of this package, on the CPU or on a GPU, in the
-    type of the data: float32 stays float32. The attributes of a fit to float32 data are float32 too, unless the mixture is
-    one that float32 cannot hold (features that are nearly collinear, means very many standard deviations from 0, variances
-    beyond 10±³⁸): rounding would change log densities by more than 10⁻⁴, or leave no mixture at all. Then all of them are float64.
+    Parameters, attributes and methods are those of :class:`sklearn.mixture.GaussianMixture`, and
+    from the same start both find the same mixture. The arithmetic is done by the engine of this
+    package, on the CPU or on a GPU, in the type of the data: float32 stays float32. The attributes
+    of a fit to float32 data are float32 too, unless the mixture is one that float32 cannot hold
+    (features that are nearly collinear, means very many standard deviations from 0, variances
+    beyond 10±³⁸): rounding would change log densities by more than 10⁻⁴, or leave no mixture at
+    all. Then all of them are float64.
 
-    The data must not be changed by another thread during a call; it is not copied. An array in a GPU's memory (of
-    PyTorch, CuPy, JAX or another library that knows DLPack) is read there.
+    The data must not be changed by another thread during a call; it is not copied. An array in a
+    GPU's memory (of PyTorch, CuPy, JAX or another library that knows DLPack) is read there.
 
     Parameters
     ----------
     n_components : int, default=1
         The number of components.
     covariance_type : {'full', 'tied', 'diag', 'spherical'}, default='full'
-        The shape of the covariances: a matrix for each component, one matrix for all, a variance for each component
-        and feature, or a variance for each component.
+        The shape of the covariances: a matrix for each component, one matrix for all, a variance
+        for each component and feature, or a variance for each component.
     tol : float, default=1e-3
         A fit has converged when an iteration changes the lower bound by less than this.
     reg_covar : float, default=1e-6
@@ -73,8 +75,8 @@ class GaussianMixture(Prediction):
     n_init : int, default=1
         The number of runs from different starts, of which the best counts.
     init_params : {'kmeans', 'k-means++', 'random', 'random_from_data'}, default='kmeans'
-        How a start is found. Up to 16,384 samples it is the very start of scikit-learn for the same `random_state`;
-        with more, the engine finds one by the same method, in much less time.
+        How a start is found. Up to 16,384 samples it is the very start of scikit-learn for the same
+        `random_state`; with more, the engine finds one by the same method, in much less time.
     weights_init : array-like of shape (n_components,), default=None
         The weights to start with.
     means_init : array-like of shape (n_components, n_features), default=None
@@ -90,27 +92,29 @@ class GaussianMixture(Prediction):
     verbose_interval : int, default=10
         How many iterations lie between two lines.
     device : str, default='auto'
-        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N' (the GPU of number N), over several devices at
-        once 'cuda:all' or a list such as 'cuda:0,2' or 'cuda:0,cpu', or 'reference' (slow and exact). 'auto'
-        begins on the CPU and goes on on a GPU where that is measured to be faster. For an array in a GPU's memory,
-        'auto' and 'cuda' mean that GPU.
+        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N' (the GPU of number N), over several
+        devices at once 'cuda:all' or a list such as 'cuda:0,2' or 'cuda:0,cpu', or 'reference'
+        (slow and exact). 'auto' begins on the CPU and goes on on a GPU where that is measured to be
+        faster. For an array in a GPU's memory, 'auto' and 'cuda' mean that GPU.
     freeze : sequence of {'weights', 'means', 'covariances'} or None, default=None
         Parameters that stay as the start has them.
     standardize : bool, default=False
-        Whether to fit to columns of mean 0 and standard deviation 1, so that units do not matter; `reg_covar` is in
-        these units then. All attributes are in the units of the data. Not for 'spherical' covariances, which such a
-        fit does not have in the units of the data.
+        Whether to fit to columns of mean 0 and standard deviation 1, so that units do not matter;
+        `reg_covar` is in these units then. All attributes are in the units of the data. Not for
+        'spherical' covariances, which such a fit does not have in the units of the data.
     decay : float, default=0.7
-        How fast `partial_fit` forgets early chunks, above 0.5 and at most 1: the chunk of number t, counted from 0,
-        has the share (t + 1) ** -decay.
+        How fast `partial_fit` forgets early chunks, above 0.5 and at most 1: the chunk of number t,
+        counted from 0, has the share (t + 1) ** -decay.
     n_jobs : int or None, default=None
-        The number of threads, as joblib counts; by default all cores, or as many as RAYON_NUM_THREADS says.
+        The number of threads, as joblib counts; by default all cores, or as many as
+        RAYON_NUM_THREADS says.
     missing : bool, default=False
-        Whether NaN stands for a value that is missing at random, instead of being an error. The likelihood of a sample is
-        then that of its observed values, and a fit maximises it exactly. An array in a GPU's memory is copied to the
-        host first.
+        Whether NaN stands for a value that is missing at random, instead of being an error. The
+        likelihood of a sample is then that of its observed values, and a fit maximises it exactly.
+        An array in a GPU's memory is copied to the host first.
     callback : callable or None, default=None
-        Called after each iteration with an :class:`Iteration`; the fit ends when it returns something true.
+        Called after each iteration with an :class:`Iteration`; the fit ends when it returns
+        something true.
 
     Attributes
     ----------
@@ -123,18 +127,20 @@ class GaussianMixture(Prediction):
     precisions_ : ndarray
         The inverses of the covariances, in the same shape.
     precisions_cholesky_ : ndarray
-        Upper triangular matrices U with U @ U.T the precision; for types without matrices 1 / standard deviation.
+        Upper triangular matrices U with U @ U.T the precision; for types without matrices 1 /
+        standard deviation.
     converged_ : bool
         Whether the best run converged.
     n_iter_ : int
-        The iterations of the best run; after `partial_fit`, the number of chunks and the iterations of the first.
+        The iterations of the best run; after `partial_fit`, the number of chunks and the iterations
+        of the first.
     lower_bound_ : float
         The mean log-likelihood of a sample before the last M-step.
     lower_bounds_ : list of float
         That of each iteration.
     retained_ : list of int
-        Components that retained earlier parameters in the last iteration, because they had lost their samples or their
-        covariance had collapsed.
+        Components that retained earlier parameters in the last iteration, because they had lost
+        their samples or their covariance had collapsed.
     n_features_in_ : int
         The number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -268,9 +274,9 @@ class GaussianMixture(Prediction):
     ) -> GaussianMixture:
         """Learn from a chunk of the data, by stepwise EM.
 
-        The first chunk is fitted as by `fit`, unless the mixture is fitted already. Then each chunk contributes its
-        statistics to a moving average, from which the parameters follow. Chunks should be random samples of the same
-        data.
+        The first chunk is fitted as by `fit`, unless the mixture is fitted already. Then each chunk
+        contributes its statistics to a moving average, from which the parameters follow. Chunks
+        should be random samples of the same data.
 
         Parameters
         ----------

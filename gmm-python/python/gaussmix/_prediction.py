@@ -40,9 +40,10 @@ class Prediction(FittedMixture):
         return load(self, X, sample_weight, device=self.device, threads=threads, original=given)
 
     def _few(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Give log-densities of few samples under large matrices, of the components and of all, straight from the attributes.
+        """Give log-densities of few samples under large matrices, straight from the attributes.
 
-        For all other samples, and where something is wrong, give nothing.
+        They are those of the components, and of the mixture. For all other samples, and where
+        something is wrong, give nothing.
         """
         if self.covariance_type not in ("full", "tied") or self.device not in ("auto", "cpu") or not self._takes(X):
             return None
@@ -160,9 +161,9 @@ class Prediction(FittedMixture):
         X : array-like of shape (n_samples, n_features)
             The samples, with NaN where a value is missing.
         draws : int or None, default=None
-            For multiple imputation: how many times the missing values are drawn from their distribution given the
-            observed values of their sample. By default they are replaced by the means of that distribution, which vary
-            less than the data does.
+            For multiple imputation: how many times the missing values are drawn from their
+            distribution given the observed values of their sample. By default they are replaced by
+            the means of that distribution, which vary less than the data does.
         random_state : int, RandomState instance or None, default=None
             The source of the draws.
 
@@ -257,7 +258,8 @@ class Prediction(FittedMixture):
             )
         random_state = check_random_state(self.random_state)
         k, d = self.means_.shape
-        # The parts, and what they are put together to; of the components there is one number a sample.
+        # The parts, and what they are put together to; of the components there is one number a
+        # sample.
         _core.check_memory("the samples and their components", (int(n_samples), 2 * d + 1), 8, "draw fewer at a time")
         counts = random_state.multinomial(n_samples, self.weights_.astype(np.float64))
         parts = []

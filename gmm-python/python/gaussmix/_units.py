@@ -29,7 +29,8 @@ class Moments:
         missing = np.isnan(X)
         if missing.any():
             return cls._of_observed(X, missing, weights)
-        # Differences from the first sample lose nothing far from zero, and are exactly zero in a constant column.
+        # Differences from the first sample lose nothing far from zero, and are exactly zero in a
+        # constant column.
         origin = X[0].astype(np.float64)
         differences = X - origin
         means = np.average(differences, axis=0, weights=weights)

@@ -1,7 +1,7 @@
 """The mixture on MPI, by mpi4py: ``pip install gaussmix[mpi]`` and an MPI library.
 
-From the command line, ``mpiexec -n 4 python -m gaussmix.mpi fit x.npy -k 8 -o model.json``; ``--help`` has more. In a program all
-ranks of a communicator make the same calls:
+From the command line, ``mpiexec -n 4 python -m gaussmix.mpi fit x.npy -k 8 -o model.json``;
+``--help`` has more. In a program all ranks of a communicator make the same calls:
 
     from mpi4py import MPI
     from gaussmix.mpi import GaussianMixture

@@ -18,7 +18,7 @@ _ENTRY = re.compile(r"^(?=\S+ : )", re.MULTILINE)
 
 
 def with_parameters_of_the_local_estimator(init: _Init) -> _Init:
-    """Give ``__init__`` a signature in which the parameters of the local estimator stand in the place of ``**params``."""
+    """Put the parameters of the local estimator in the place of ``**params`` in a signature."""
     local = dict(inspect.signature(GaussianMixture.__init__).parameters)
     own = {
         name: parameter

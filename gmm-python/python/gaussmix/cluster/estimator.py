@@ -26,10 +26,12 @@ from .samples import ClusterSamples
 class GaussianMixture(_estimator.GaussianMixture):
     """A Gaussian mixture, fitted to partitions that an engine's workers hold.
 
-    Methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`, and so are the results, but for the
-    rounding of sums. `gaussmix.dask.GaussianMixture` and `gaussmix.mpi.GaussianMixture` bring their own engines.
+    Methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`, and so are the
+    results, but for the rounding of sums. `gaussmix.dask.GaussianMixture` and
+    `gaussmix.mpi.GaussianMixture` bring their own engines.
 
-    Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers read.
+    Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers
+    read.
 
     Parameters
     ----------
@@ -38,11 +40,11 @@ class GaussianMixture(_estimator.GaussianMixture):
     engine : Engine or None, default=None
         What the workers run on; by default this process.
     partition_rows : int or None, default=None
-        The rows of a partition. By default such that there are about 512 partitions of 4 to 256 MiB. The division decides
-        about the last bits of the result.
+        The rows of a partition. By default such that there are about 512 partitions of 4 to 256
+        MiB. The division decides about the last bits of the result.
     resident : bool or None, default=None
-        Whether partitions stay in the memory of their workers. Where they do not, each iteration reads them again, one
-        after the other. By default as many stay as the memory holds.
+        Whether partitions stay in the memory of their workers. Where they do not, each iteration
+        reads them again, one after the other. By default as many stay as the memory holds.
     **params : dict
         The other parameters of :class:`gaussmix.GaussianMixture`.
     """
@@ -69,7 +71,8 @@ class GaussianMixture(_estimator.GaussianMixture):
         self.partition_rows = partition_rows
         self.resident = resident
 
-    #: The parameters that `clone` shares and a pickle leaves out, because they are connections to workers.
+    #: The parameters that `clone` shares and a pickle leaves out, because they are connections to
+    #: workers.
     _connections: ClassVar[tuple[str, ...]] = ("engine",)
 
     def __sklearn_clone__(self) -> GaussianMixture:

@@ -156,6 +156,8 @@ def check_facts(facts: Sequence[Facts], partitions: Sequence[Partition], least: 
     n = sum(fact.n_samples for fact in facts)
     if n < least:
         shape = (n, facts[0].n_features)
-        raise ValueError(f"Found array with {n} sample(s) (shape={shape}) while a minimum of {least} is required by {name}.")
+        raise ValueError(
+            f"Found array with {n} sample(s) (shape={shape}) while a minimum of {least} is required by {name}."
+        )
     if not any(fact.total_weight > 0 for fact in facts):
         raise ValueError("all sample weights are zero; at least one sample must count")

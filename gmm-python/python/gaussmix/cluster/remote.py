@@ -21,7 +21,10 @@ from .tree import Answer, Tree, decode, join, parameters_of
 
 
 class Interrupts:
-    """Remembers Ctrl-C while workers are asked, so that the present iteration ends first. A second one is not held back."""
+    """Remembers Ctrl-C while workers are asked, so that the present iteration ends first.
+
+    A second Ctrl-C is not held back.
+    """
 
     def __init__(self) -> None:
         self.pressed = False

@@ -89,7 +89,8 @@ class ClusterSamples(Samples):
     def start(
         self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
     ) -> tuple[_core.Mixture | None, float]:
-        # Of many samples the start is found by the engine, which asks for some rows; only their number counts here.
+        # Of many samples the start is found by the engine, which asks for some rows; only their
+        # number counts here.
         X, weights = np.broadcast_to(np.zeros(1), self.shape), None
         if self.shape[0] <= _start.SCIKIT_LEARN_START and any(part is None for part in parameters):
             X, weights = self.remote.rows(np.arange(self.shape[0]))

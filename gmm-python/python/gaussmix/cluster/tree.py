@@ -8,8 +8,9 @@ from typing import Any, Generic, TypeVar
 
 from .. import _core
 
-#: A part of the answer to a request: the place of the value in the tree over the partitions (its level, and its number on
-#: this level), and the value as bytes, which are empty where the partitions have no samples.
+#: A part of the answer to a request: the place of the value in the tree over the partitions (its
+#: level, and its number on this level), and the value as bytes, which are empty where the
+#: partitions have no samples.
 Answer = tuple[int, int, bytes]
 
 _Value = TypeVar("_Value")
@@ -79,9 +80,10 @@ def mixtures_of(parameters: Parameters) -> list[_core.Mixture]:
 
 
 def merge(answers: Iterable[Answer], n_partitions: int) -> list[Answer]:
-    """Add the answers of several shards to a request whose values are sums, as far as the tree over the partitions allows.
+    """Add the answers of several shards to a request whose values are sums.
 
-    An engine may call it for any part of the answers, on any worker: the bits of the sum of all stay the same.
+    They are added as far as the tree over the partitions allows. An engine may call it for any part
+    of the answers, on any worker: the bits of the sum of all stay the same.
 
     Parameters
     ----------

@@ -21,7 +21,10 @@ def is_frame(X: Any) -> bool:
 
 
 def type_of(X: Any) -> np.dtype[Any]:
-    """Give the type of the samples of a dask dataframe: that which scikit-learn gives its partitions, whatever their columns are."""
+    """Give the type of the samples of a dask dataframe.
+
+    It is the type that scikit-learn gives its partitions, whatever their columns are.
+    """
     dtype: np.dtype[Any] = floats(X._meta, [np.float64, np.float32]).dtype
     return dtype
 

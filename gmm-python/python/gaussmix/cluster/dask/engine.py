@@ -24,7 +24,8 @@ _LOOK = 0.5
 _WAIT_FOR_WORKERS = 60.0
 #: A request is repeated at most as often, when workers die.
 _ATTEMPTS = 5
-#: Parameters and statistics of more bytes than these go from worker to worker, not all through one process.
+#: Parameters and statistics of more bytes than these go from worker to worker, not all through one
+#: process.
 _LARGE = 1 << 20
 #: The share of a worker's memory that resident partitions may take.
 _SHARE = 0.5
@@ -91,14 +92,14 @@ def _merge(left: list[Answer], right: list[Answer], n_partitions: int) -> list[A
 class DaskEngine(Engine):
     """Shards in the workers of a cluster of Dask.
 
-    A shard lives in the memory of its worker as the result of a task, so that it is freed when nobody refers to it any more,
-    also when this process ends in another way than by `close`.
+    A shard lives in the memory of its worker as the result of a task, so that it is freed when
+    nobody refers to it any more, also when this process ends in another way than by `close`.
 
     Parameters
     ----------
     client : distributed.Client or None, default=None
-        The connection to the cluster. By default the present client of Dask; where there is none, a LocalCluster of this
-        process, which `close` ends.
+        The connection to the cluster. By default the present client of Dask; where there is none, a
+        LocalCluster of this process, which `close` ends.
     """
 
     def __init__(self, client: Any = None) -> None:

@@ -41,30 +41,34 @@ def _read_block(
 class GaussianMixture(estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the workers of a cluster of Dask.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. The samples are a dask array, a
-    dask dataframe, an array, or paths of .npy and Parquet files, which the workers read; sample weights the same,
-    divided as the samples are. `predict`, `predict_proba` and `score_samples` of collections and files give dask arrays,
-    which are computed when they are asked for.
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. The
+    samples are a dask array, a dask dataframe, an array, or paths of .npy and Parquet files, which
+    the workers read; sample weights the same, divided as the samples are. `predict`,
+    `predict_proba` and `score_samples` of collections and files give dask arrays, which are
+    computed when they are asked for.
 
-    Each worker loads its partitions once and keeps them in its device. An iteration sends the parameters and brings back
-    sums over the samples, which are added in the order of the partitions: the same partitions on the same kind of device
-    give the same bits, whatever the number of workers. The partitions of a worker that dies are loaded by others, and the
-    fit goes on. Ctrl-C ends the fit after the present iteration and leaves a fitted mixture. `device` is that of each worker, and
-    `n_jobs` the number of its threads, by default as many as Dask gives it.
+    Each worker loads its partitions once and keeps them in its device. An iteration sends the
+    parameters and brings back sums over the samples, which are added in the order of the
+    partitions: the same partitions on the same kind of device give the same bits, whatever the
+    number of workers. The partitions of a worker that dies are loaded by others, and the fit goes
+    on. Ctrl-C ends the fit after the present iteration and leaves a fitted mixture. `device` is
+    that of each worker, and `n_jobs` the number of its threads, by default as many as Dask gives
+    it.
 
     Parameters
     ----------
     n_components : int, default=1
         The number of components.
     client : distributed.Client or None, default=None
-        The connection to the cluster. By default the present client of Dask; where there is none, a LocalCluster within this
-        process, which is closed at the end.
+        The connection to the cluster. By default the present client of Dask; where there is none, a
+        LocalCluster within this process, which is closed at the end.
     partition_rows : int or None, default=None
-        The rows of a partition. By default the chunks of a dask collection as they are, and of files about 512 partitions of
-        4 to 256 MiB.
+        The rows of a partition. By default the chunks of a dask collection as they are, and of
+        files about 512 partitions of 4 to 256 MiB.
     resident : bool or None, default=None
-        Whether partitions of files stay in the memory of the workers. Where they do not, each iteration reads them again,
-        one after the other. By default as many stay as half of a worker's memory holds.
+        Whether partitions of files stay in the memory of the workers. Where they do not, each
+        iteration reads them again, one after the other. By default as many stay as half of a
+        worker's memory holds.
     **params : dict
         The other parameters of :class:`gaussmix.GaussianMixture`.
 

@@ -13,8 +13,9 @@ from .engine import DaskEngine
 class Likelihood(likelihood.Likelihood):
     """The log-likelihood of samples that stay in the workers of a cluster of Dask.
 
-    It is called as :class:`gaussmix.Likelihood` is. Several sets of parameters in one call make one round trip, as all
-    walkers of a sampler should. `close`, or a ``with`` statement, frees the memory of the workers.
+    It is called as :class:`gaussmix.Likelihood` is. Several sets of parameters in one call make one
+    round trip, as all walkers of a sampler should. `close`, or a ``with`` statement, frees the
+    memory of the workers.
 
     Parameters
     ----------
@@ -25,8 +26,8 @@ class Likelihood(likelihood.Likelihood):
     client : distributed.Client or None, default=None
         The connection to the cluster, as of :class:`GaussianMixture`.
     **options : dict
-        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and `missing`, as of
-        :class:`gaussmix.cluster.Likelihood`.
+        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and
+        `missing`, as of :class:`gaussmix.cluster.Likelihood`.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """The arguments of the command ``python -m gaussmix.mpi``.
 
-Its options are parameters of the estimator and of `gaussmix.select`: their names, defaults, values and descriptions are
-taken from there.
+Its options are parameters of the estimator and of `gaussmix.select`: their names, defaults, values
+and descriptions are taken from there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from .estimator import GaussianMixture
 _USAGE = 2
 #: What an option of three states may be.
 _STATES = {"auto": None, "yes": True, "no": False}
-#: The parameters of the estimator that are options of all commands, and those of the commands that fit.
+#: The parameters of the estimator that are options of all commands, and those of the commands that
+#: fit.
 _COMMON = ("device", "n_jobs", "partition_rows", "missing")
 _TRAINING = ("tol", "reg_covar", "max_iter", "n_init", "init_params", "freeze", "standardize", "resident")
 #: The methods that give the values of ``predict --values``.

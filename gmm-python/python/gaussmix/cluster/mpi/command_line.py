@@ -27,8 +27,8 @@ from .arguments import METHODS, estimator_of, parsed
 from .engine import NAP, MPIEngine, ignore_interrupts, world
 from .estimator import GaussianMixture
 
-#: How long a rank with an error waits for rank 0 to report the same one, and for the launcher to read its own report,
-#: in seconds.
+#: How long a rank with an error waits for rank 0 to report the same one, and for the launcher to
+#: read its own report, in seconds.
 _GRACE = 1.0
 #: The exit codes of the command: a failure, and Ctrl-C.
 _FAILURE, _INTERRUPTED = 1, 130
@@ -230,7 +230,10 @@ def _text(result: dict[str, Any]) -> str:
 
 
 def _abort(comm: Any, code: int) -> NoReturn:
-    """End all ranks, once the launcher has read what this one wrote to stderr: it drops what it has not read when a rank aborts."""
+    """End all ranks, once the launcher has read what this one wrote to stderr.
+
+    When a rank aborts, the launcher drops what it has not read.
+    """
     # Not every system has these, and not every stderr can tell how many bytes are still unread.
     with suppress(ImportError, OSError):
         import fcntl

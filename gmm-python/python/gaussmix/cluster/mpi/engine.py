@@ -18,7 +18,8 @@ from ..tree import Answer, merge
 
 #: The tags of the messages with requests and with answers.
 _REQUEST, _ANSWER = 7271, 7272
-#: For so many seconds a rank that waits looks for messages all the time; then it leaves its core to others between two looks.
+#: For so many seconds a rank that waits looks for messages all the time; then it leaves its core to
+#: others between two looks.
 _BUSY, NAP = 2e-3, 1e-4
 
 
@@ -50,7 +51,8 @@ def _of_all(error: BaseException) -> BaseException:
 class MPIEngine(Engine):
     """Shards in the ranks of a communicator.
 
-    Rank 0 asks; meanwhile the others are in `together`, where they answer. `load` and `together` are called by all ranks.
+    Rank 0 asks; meanwhile the others are in `together`, where they answer. `load` and `together`
+    are called by all ranks.
 
     Parameters
     ----------

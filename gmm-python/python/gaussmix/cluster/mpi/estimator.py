@@ -51,35 +51,40 @@ class _Together(ClusterEvaluations):
 class GaussianMixture(estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the ranks of an MPI communicator.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. All ranks call the same methods.
-    `fit`, `score`, `aic` and `bic` are about the samples of all ranks: either all ranks name the same .npy or Parquet files,
-    of which each reads its part, or each gives an array of its own samples (all do, in the order of the ranks; one may be
-    empty). Afterwards all ranks have the same fitted mixture. `predict`, `predict_proba` and `score_samples` are about the
-    array of each rank; of files they give each rank all values.
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. All
+    ranks call the same methods. `fit`, `score`, `aic` and `bic` are about the samples of all ranks:
+    either all ranks name the same .npy or Parquet files, of which each reads its part, or each
+    gives an array of its own samples (all do, in the order of the ranks; one may be empty).
+    Afterwards all ranks have the same fitted mixture. `predict`, `predict_proba` and
+    `score_samples` are about the array of each rank; of files they give each rank all values.
 
-    An iteration sends the parameters and brings back sums over the samples, which are added in the order of the
-    partitions: the same partitions on the same kind of device give the same bits, whatever the number of ranks. An
-    error of one rank is raised in all. `verbose` and `callback` work on rank 0 alone.
+    An iteration sends the parameters and brings back sums over the samples, which are added in the
+    order of the partitions: the same partitions on the same kind of device give the same bits,
+    whatever the number of ranks. An error of one rank is raised in all. `verbose` and `callback`
+    work on rank 0 alone.
 
     Parameters
     ----------
     n_components : int, default=1
         The number of components.
     device : str, default='auto'
-        Where each rank computes: 'auto', 'cpu', 'cuda' (another GPU for each rank of a computer), 'cuda:N' (the GPU of
-        number N), several of these as 'cuda:0,cpu', or 'reference' (slow and exact).
+        Where each rank computes: 'auto', 'cpu', 'cuda' (another GPU for each rank of a computer),
+        'cuda:N' (the GPU of number N), several of these as 'cuda:0,cpu', or 'reference' (slow and
+        exact).
     n_jobs : int or None, default=None
         The number of threads of a rank, as joblib counts; by default its share of the cores.
     missing : bool, default=False
-        Whether NaN, and a null of a Parquet file, stands for a value that is missing at random, instead of being an
-        error. The likelihood of a sample is then that of its observed values, and a fit maximises it exactly.
+        Whether NaN, and a null of a Parquet file, stands for a value that is missing at random,
+        instead of being an error. The likelihood of a sample is then that of its observed values,
+        and a fit maximises it exactly.
     comm : mpi4py.MPI.Comm or None, default=None
         The communicator; by default that of all processes.
     partition_rows : int or None, default=None
-        The rows of a partition of files. By default such that there are about 512 partitions of 4 to 256 MiB.
+        The rows of a partition of files. By default such that there are about 512 partitions of 4
+        to 256 MiB.
     resident : bool or None, default=None
-        Whether partitions of files stay in memory. Where they do not, each iteration reads them again, one after the other. By
-        default as many stay as half of the memory holds.
+        Whether partitions of files stay in memory. Where they do not, each iteration reads them
+        again, one after the other. By default as many stay as half of the memory holds.
     **params : dict
         The other parameters of :class:`gaussmix.GaussianMixture`.
     """
@@ -122,7 +127,8 @@ class GaussianMixture(estimator.GaussianMixture):
         try:
             engine.together(work)
         finally:
-            # After Ctrl-C, or an error of a callback, there may be a fitted mixture on rank 0 all the same.
+            # After Ctrl-C, or an error of a callback, there may be a fitted mixture on rank 0 all
+            # the same.
             names = [name for name in vars(self) if name.endswith("_") or name in ("_average", "_chunks")]
             fitted = engine.comm.bcast({name: vars(self)[name] for name in names})
             self.__dict__.update(fitted)

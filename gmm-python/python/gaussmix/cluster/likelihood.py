@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from .. import _core
 from .._arrays import n_threads
+from .._likelihood import Evaluation
 from .engine import Engine, InProcess, agreed
 from .plan import Plan, check_facts, plan
 from .remote import Interrupts, Remote
@@ -18,11 +16,12 @@ from .shard import Options
 _Value = TypeVar("_Value")
 
 
-class Likelihood:
+class Likelihood(Evaluation):
     """The log-likelihood of samples that stay in the devices of an engine's workers.
 
-    It is called as :class:`gaussmix.Likelihood` is: with the parameters of one mixture, or with those of several, which
-    travel together, there and back. `close`, or a ``with`` statement, frees the memory of the workers.
+    It is called as :class:`gaussmix.Likelihood` is: with the parameters of one mixture, or with
+    those of several, which travel together, there and back. `close`, or a ``with`` statement, frees
+    the memory of the workers.
 
     Parameters
     ----------
@@ -45,8 +44,8 @@ class Likelihood:
     resident : bool or None, default=None
         Whether partitions stay in memory; by default as many as it holds.
     missing : bool, default=False
-        Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its observed
-        values.
+        Whether NaN stands for a value that is missing at random. The likelihood of a sample is then
+        that of its observed values.
 
     Examples
     --------
@@ -73,6 +72,7 @@ class Likelihood:
     ) -> None:
         self._engine = InProcess() if engine is None else engine
         try:
+            self._expect(covariance_type)
             found = agreed(self._engine, lambda: self._plan(X, sample_weight, partition_rows, resident))
             options = Options(
                 found.dtype.str, len(found.partitions), device, n_threads(n_jobs), float64, resident, missing=missing
@@ -83,89 +83,24 @@ class Likelihood:
             self._engine.close()
             raise
         self._remote = Remote(self._engine, facts, Interrupts())
-        self._data = _core.Data.remote(self._remote, covariance_type)
+        self._data = _core.Data.remote(self._remote)
 
     def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None) -> Plan:
         return plan(self._engine, X, sample_weight, partition_rows)
 
-    def _evaluate(self, work: Callable[[], _Value]) -> _Value:
+    def _ask(self, work: Callable[[], _Value]) -> _Value:
         """Do something that asks the workers."""
         with self._remote.told():
             return work()
 
-    def __call__(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Any:
-        """Give the total log-likelihood, of one set of parameters or of each of several."""
-        return self._evaluate(lambda: self._data(weights, means, covariances))
-
-    def score_samples(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> NDArray[np.float64]:
-        """Give the log-likelihood of each sample, without its weight.
-
-        Parameters
-        ----------
-        weights : array-like of shape (n_components,)
-            The weights of the components.
-        means : array-like of shape (n_components, n_features)
-            The means.
-        covariances : array-like
-            The covariances, in the shape of their type.
-
-        Returns
-        -------
-        log_prob : ndarray of shape (n_samples,)
-            The logarithms of the density.
-        """
-        return self._evaluate(lambda: self._data._score_samples(weights, means, covariances))
-
-    def gradient(
-        self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike
-    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Give the total log-likelihood and its derivatives.
-
-        Parameters
-        ----------
-        weights : array-like of shape (n_components,)
-            The weights of the components.
-        means : array-like of shape (n_components, n_features)
-            The means.
-        covariances : array-like
-            The covariances, in the shape of their type.
-
-        Returns
-        -------
-        value : float
-            The total log-likelihood.
-        by_weights : ndarray of shape (n_components,)
-            Its derivatives by the weights.
-        by_means : ndarray of shape (n_components, n_features)
-            Its derivatives by the means.
-        by_covariances : ndarray
-            Its derivatives by the covariances, in their shape.
-        """
-        return self._evaluate(lambda: self._data._gradient(weights, means, covariances))
-
-    def statistics(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> _core.Statistics:
-        """Give the sufficient statistics under a mixture, from which an M-step follows.
-
-        Parameters
-        ----------
-        weights : array-like of shape (n_components,)
-            The weights of the components.
-        means : array-like of shape (n_components, n_features)
-            The means.
-        covariances : array-like
-            The covariances, in the shape of their type.
-
-        Returns
-        -------
-        statistics : Statistics
-            Counts, means and scatter of the components, and the log-likelihood.
-        """
-        return self._evaluate(lambda: self._data._statistics(weights, means, covariances))
+    def _evaluate(self, *arguments: Any) -> Any:
+        evaluate = super()._evaluate
+        return self._ask(lambda: evaluate(*arguments))
 
     @property
     def device(self) -> str:
         """The devices of the last evaluation, in words."""
-        return self._evaluate(lambda: self._data._describe()[0])
+        return self._ask(lambda: self._data.describe()[0])
 
     def close(self) -> None:
         """Free the memory of the workers. The likelihood cannot be used any more."""

@@ -17,7 +17,8 @@ from .._partitions import Partition
 from .._units import Moments
 from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, join, mixtures_of
 
-#: The share of a GPU's free memory that partitions may take; the rest is for evaluations and for one more partition.
+#: The share of a GPU's free memory that partitions may take; the rest is for evaluations and for
+#: one more partition.
 _DEVICE_SHARE = 0.8
 
 
@@ -37,13 +38,15 @@ class Options(NamedTuple):
     float64 : bool
         Whether to compute in float64 for float32 samples too.
     resident : bool or None
-        Whether partitions stay in memory. Others are read again for each request. None keeps as many as `memory` holds.
+        Whether partitions stay in memory. Others are read again for each request. None keeps as
+        many as `memory` holds.
     memory : int or None
-        The bytes of memory that the partitions of a worker may take, where `resident` is None. None is half of what the
-        process may use.
+        The bytes of memory that the partitions of a worker may take, where `resident` is None. None
+        is half of what the process may use.
     gpu_memory : int or None
-        The bytes of the worker's GPU that its partitions may take, with room for evaluations. Others are brought to the GPU
-        for each request, one after the other. None is what is free when the shard is made.
+        The bytes of the worker's GPU that its partitions may take, with room for evaluations.
+        Others are brought to the GPU for each request, one after the other. None is what is free
+        when the shard is made.
     missing : bool
         Whether NaN stands for a missing value.
     """
@@ -92,13 +95,14 @@ class _Part:
         total = float(x.shape[0]) if weights is None else float(weights.sum())
         missing = Missing.of(x, weights) if options.missing else None
         self.facts = Facts(x.shape[0], x.shape[1], total, resident, missing)
-        # Samples that do not stay are brought to the device all the same, which looks for what is not finite.
+        # Samples that do not stay are brought to the device all the same, which looks for what is
+        # not finite.
         data = self._data(x, weights)
         #: Samples and weights in memory.
         self.held = (x, weights) if resident else None
         #: The samples in the device; also None where there are no samples.
         self.data = data if resident and in_device else None
-        self.described = None if data is None else data._describe()
+        self.described = None if data is None else data.describe()
 
     def _data(self, x: Floats, weights: NDArray[np.float64] | None) -> _core.Data | None:
         if x.shape[0] == 0:
@@ -128,7 +132,10 @@ class _Part:
         return self.partition.read(np.dtype(self.options.dtype)) if self.held is None else self.held
 
     def opened(self) -> _core.Data | None:
-        """Give the samples in the device, to which those that do not stay there are brought; None where there are no samples."""
+        """Give the samples in the device, to which those that do not stay there are brought.
+
+        A partition without samples gives None.
+        """
         return self._data(*self.read()) if self.data is None else self.data
 
     def statistics(self, parameters: Parameters) -> Any:
@@ -137,7 +144,7 @@ class _Part:
 
     def totals(self, parameters: Parameters) -> Any:
         data = self.opened()
-        return data.totals(mixtures_of(parameters)) if data is not None and self.facts.total_weight > 0 else None
+        return data.totals(_core.Mixtures.from_bytes(parameters)) if data is not None and self.facts.total_weight > 0 else None
 
     def moments(self) -> Any:
         return Moments.of(*self.read()) if self.facts.total_weight > 0 else None
@@ -169,7 +176,7 @@ class _Part:
         return np.empty((0, len(mixture.weights))) if data is None else data.responsibilities(mixture)
 
     def describe(self) -> Any:
-        return self.described if self.data is None else self.data._describe()
+        return self.described if self.data is None else self.data.describe()
 
 
 #: The operations whose values are added over partitions; those of the others stay apart.

@@ -14,9 +14,10 @@ from .plan import plan_of
 class Likelihood(likelihood.Likelihood):
     """The log-likelihood of samples that stay in the ranks of an MPI communicator.
 
-    It is called as :class:`gaussmix.Likelihood` is, by all ranks, which all get the result; the parameters that count are
-    those of rank 0. Several sets of parameters in one call travel together: down the tree of the ranks and, as totals, up
-    again. `together` lets a sampler run on rank 0 alone.
+    It is called as :class:`gaussmix.Likelihood` is, by all ranks, which all get the result; the
+    parameters that count are those of rank 0. Several sets of parameters in one call travel
+    together: down the tree of the ranks and, as totals, up again. `together` lets a sampler run on
+    rank 0 alone.
 
     Parameters
     ----------
@@ -27,8 +28,8 @@ class Likelihood(likelihood.Likelihood):
     comm : mpi4py.MPI.Comm or None, default=None
         The communicator; by default that of all processes.
     **options : dict
-        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and `missing`, as of
-        :class:`gaussmix.cluster.Likelihood`.
+        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and
+        `missing`, as of :class:`gaussmix.cluster.Likelihood`.
     """
 
     _engine: MPIEngine
@@ -39,9 +40,9 @@ class Likelihood(likelihood.Likelihood):
     def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None) -> Plan:
         return plan_of(self._engine, X, sample_weight, partition_rows, resident)
 
-    def _evaluate(self, work: Callable[[], Any]) -> Any:
-        evaluate = super()._evaluate
-        return self._engine.together(lambda: evaluate(work))
+    def _ask(self, work: Callable[[], Any]) -> Any:
+        ask = super()._ask
+        return self._engine.together(lambda: ask(work))
 
     def together(self, work: Callable[[], Any]) -> Any:
         """Do something on rank 0, which may evaluate as often as it likes; the other ranks answer meanwhile.

@@ -281,6 +281,9 @@ macro_rules! pass_on {
                 fn useful_shares(&self) -> usize {
                     self.inner().useful_shares()
                 }
+                fn settle(&mut self) {
+                    self.inner_mut().settle();
+                }
                 fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
                     self.inner_mut().log_likelihood(mixture)
                 }

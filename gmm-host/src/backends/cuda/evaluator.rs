@@ -1,7 +1,7 @@
 //! The CUDA backend's evaluator, in float32 or float64 depending on the type of the samples.
 use super::arrays::DeviceArray;
-use super::complete::Complete;
 use super::device::gpu::GpuInfo;
+use super::engine::{self, Engine};
 use super::missing::MissingEngine;
 use super::options::CudaOptions;
 use super::source::Source;
@@ -20,13 +20,7 @@ use crate::{Evaluator, Mixture, Result, Samples};
 /// [`Evaluator::log_likelihood`]'s.
 #[derive(Debug)]
 pub struct CudaEvaluator<'a> {
-    engine: AnyEngine<'a>,
-}
-
-#[derive(Debug)]
-enum AnyEngine<'a> {
-    Complete(Complete<'a>),
-    Missing(Box<MissingEngine<'a>>),
+    engine: Box<dyn Engine + 'a>,
 }
 
 impl CudaEvaluator<'static> {
@@ -39,7 +33,7 @@ impl CudaEvaluator<'static> {
     /// missing values; [`Error::Unsupported`](crate::Error::Unsupported) where the columns need
     /// more memory than there is beside the array.
     pub fn from_device_array(array: DeviceArray, options: &CudaOptions) -> Result<Self> {
-        Ok(Self { engine: AnyEngine::Complete(Complete::new(Source::Device(array), options)?) })
+        Ok(Self { engine: engine::complete(Source::Device(array), options)? })
     }
 }
 
@@ -63,26 +57,20 @@ impl<'a> CudaEvaluator<'a> {
     /// [`Error::Cuda`](crate::Error::Cuda) for a failure of the driver.
     pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
         let engine = match samples.missing() {
-            None => AnyEngine::Complete(Complete::new(Source::Host(samples, ordinal), options)?),
-            Some(_) => AnyEngine::Missing(Box::new(MissingEngine::new(samples, ordinal, options)?)),
+            None => engine::complete(Source::Host(samples, ordinal), options)?,
+            Some(_) => Box::new(MissingEngine::new(samples, ordinal, options)?),
         };
         Ok(Self { engine })
     }
 
     /// The device.
     pub fn gpu(&self) -> &GpuInfo {
-        match &self.engine {
-            AnyEngine::Complete(engine) => &engine.gpu().info,
-            AnyEngine::Missing(engine) => &engine.gpu().info,
-        }
+        &self.engine.gpu().info
     }
 
     /// Whether all samples that are on the device are in its memory as a whole, not chunk by chunk.
     pub fn is_resident(&self) -> bool {
-        match &self.engine {
-            AnyEngine::Complete(engine) => engine.is_resident(),
-            AnyEngine::Missing(engine) => engine.is_resident(),
-        }
+        self.engine.is_resident()
     }
 
     /// Seconds of a launch of the kernels that evaluate `mixture`'s log-likelihood, by the device's
@@ -92,24 +80,15 @@ impl<'a> CudaEvaluator<'a> {
     /// # Errors
     /// As [`Evaluator::log_likelihood`].
     pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
-        match &mut self.engine {
-            AnyEngine::Complete(engine) => engine.kernel_seconds(mixture, repeats),
-            AnyEngine::Missing(engine) => engine.kernel_seconds(mixture, repeats),
-        }
+        self.engine.kernel_seconds(mixture, repeats)
     }
 
-    fn inner(&self) -> &(dyn Evaluator + 'a) {
-        match &self.engine {
-            AnyEngine::Complete(engine) => engine,
-            AnyEngine::Missing(engine) => engine.as_ref(),
-        }
+    fn inner(&self) -> &(dyn Engine + 'a) {
+        self.engine.as_ref()
     }
 
-    fn inner_mut(&mut self) -> &mut (dyn Evaluator + 'a) {
-        match &mut self.engine {
-            AnyEngine::Complete(engine) => engine,
-            AnyEngine::Missing(engine) => engine.as_mut(),
-        }
+    fn inner_mut(&mut self) -> &mut (dyn Engine + 'a) {
+        self.engine.as_mut()
     }
 }
 

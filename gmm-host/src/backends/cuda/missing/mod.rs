@@ -3,8 +3,8 @@
 pub(crate) mod by_pattern;
 mod scores;
 
-use super::complete::Complete;
 use super::device::gpu::Gpu;
+use super::engine::{self, Engine};
 use super::options::{CudaOptions, Requested};
 use super::source::Source;
 use crate::{
@@ -34,7 +34,7 @@ pub(super) struct MissingEngine<'a> {
 /// The side for diagonal and spherical covariances: of this evaluator, or of the one whose samples
 /// it shares.
 enum ByColumn<'a> {
-    Own(Box<Complete<'a>>),
+    Own(Box<dyn Engine + 'a>),
     Shared(Box<dyn Evaluator + 'a>),
 }
 
@@ -63,45 +63,13 @@ impl<'a> MissingEngine<'a> {
         Ok(Self { samples, gpu, ordinal, options, by_column: None, by_pattern: None, latest: None, total_weight })
     }
 
-    /// The device.
-    pub fn gpu(&self) -> &'static Gpu {
-        self.gpu
-    }
-
-    /// Whether no side sends the samples to the device in chunks.
-    pub fn is_resident(&self) -> bool {
-        !matches!(&self.by_column, Some(ByColumn::Own(engine)) if !engine.is_resident())
-    }
-
-    /// See [`CudaEvaluator::kernel_seconds`](super::CudaEvaluator::kernel_seconds).
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] for covariances between features.
-    pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
-        if mixture.covariance_type().has_matrices() {
-            return Err(Error::Unsupported {
-                what: "the time of one kernel for missing values under covariances of type full or tied".into(),
-                backend: "the CUDA backend",
-                remedy: "time `log_likelihood`",
-            });
-        }
-        match self.by_column()? {
-            ByColumn::Own(engine) => engine.kernel_seconds(mixture, repeats),
-            ByColumn::Shared(_) => Err(Error::Unsupported {
-                what: "the time of a kernel by an evaluator that shares its samples".into(),
-                backend: "the CUDA backend",
-                remedy: "ask the evaluator that it shares them with",
-            }),
-        }
-    }
-
     /// The side for diagonal and spherical covariances.
     fn by_column(&mut self) -> Result<&mut ByColumn<'a>> {
         let engine = match self.by_column.take() {
             Some(engine) => engine,
             None => {
                 let source = Source::Host(self.samples.clone(), self.ordinal);
-                ByColumn::Own(Box::new(Complete::new(source, &self.options)?))
+                ByColumn::Own(engine::complete(source, &self.options)?)
             }
         };
         Ok(self.by_column.insert(engine))
@@ -133,6 +101,37 @@ impl<'a> MissingEngine<'a> {
             false => Ok(match self.by_column()? {
                 ByColumn::Own(engine) => engine.as_mut(),
                 ByColumn::Shared(engine) => engine.as_mut(),
+            }),
+        }
+    }
+}
+
+impl Engine for MissingEngine<'_> {
+    fn gpu(&self) -> &'static Gpu {
+        self.gpu
+    }
+
+    /// Whether no side sends the samples to the device in chunks.
+    fn is_resident(&self) -> bool {
+        !matches!(&self.by_column, Some(ByColumn::Own(engine)) if !engine.is_resident())
+    }
+
+    /// # Errors
+    /// [`Error::Unsupported`] for covariances between features.
+    fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
+        if mixture.covariance_type().has_matrices() {
+            return Err(Error::Unsupported {
+                what: "the time of one kernel for missing values under covariances of type full or tied".into(),
+                backend: "the CUDA backend",
+                remedy: "time `log_likelihood`",
+            });
+        }
+        match self.by_column()? {
+            ByColumn::Own(engine) => engine.kernel_seconds(mixture, repeats),
+            ByColumn::Shared(_) => Err(Error::Unsupported {
+                what: "the time of a kernel by an evaluator that shares its samples".into(),
+                backend: "the CUDA backend",
+                remedy: "ask the evaluator that it shares them with",
             }),
         }
     }

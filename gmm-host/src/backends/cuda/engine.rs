@@ -22,7 +22,7 @@ pub(super) trait Engine: Evaluator + Debug {
     fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64>;
 }
 
-impl Engine for EnoughDigits<'_, Float32<'_>> {
+impl<'a> Engine for EnoughDigits<'a, Float32<'a>> {
     fn gpu(&self) -> &'static Gpu {
         self.framed.data.gpu()
     }
@@ -36,7 +36,7 @@ impl Engine for EnoughDigits<'_, Float32<'_>> {
     }
 }
 
-impl Engine for EnoughDigits<'_, Float64<'_>> {
+impl<'a> Engine for EnoughDigits<'a, Float64<'a>> {
     fn gpu(&self) -> &'static Gpu {
         self.framed.data.gpu()
     }

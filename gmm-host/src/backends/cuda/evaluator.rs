@@ -5,7 +5,7 @@ use super::engine::{self, Engine};
 use super::missing::MissingEngine;
 use super::options::CudaOptions;
 use super::source::Source;
-use crate::{Evaluator, Mixture, Result, Samples};
+use crate::{Mixture, Result, Samples};
 
 /// The CUDA backend: the samples are centred in float64 and laid out on the device once, and
 /// evaluated in the precision they came in. Constants and the sum over the samples are formed in
@@ -14,10 +14,10 @@ use crate::{Evaluator, Mixture, Result, Samples};
 /// Samples that do not fit into the device's memory stay on the host in that layout and pass
 /// through the device chunk by chunk.
 ///
-/// In [`Evaluator::log_likelihood_batch`], the same sets in the same order give the same bits. A
+/// In [`Evaluator::log_likelihood_batch`](crate::Evaluator::log_likelihood_batch), the same sets in the same order give the same bits. A
 /// set's total may differ by rounding with the first of them, to which those near to it are
-/// compared, unless [`Evaluator::fix_batch_reference`] has been called; and it may differ from
-/// [`Evaluator::log_likelihood`]'s.
+/// compared, unless [`Evaluator::fix_batch_reference`](crate::Evaluator::fix_batch_reference) has been called; and it may differ from
+/// [`Evaluator::log_likelihood`](crate::Evaluator::log_likelihood)'s.
 #[derive(Debug)]
 pub struct CudaEvaluator<'a> {
     engine: Box<dyn Engine + 'a>,
@@ -41,7 +41,7 @@ impl<'a> CudaEvaluator<'a> {
     /// Takes a copy of the samples and their weights to the device of this number (counted from 0).
     ///
     /// float64 samples are evaluated in float64, and all else in float32 where its digits suffice
-    /// ([`Evaluator::precision`]); so are float64 samples for which [`CudaOptions::kernel`] asks
+    /// ([`Evaluator::precision`](crate::Evaluator::precision)); so are float64 samples for which [`CudaOptions::kernel`] asks
     /// for a kernel. For a mixture that needs float64, a second copy of the samples in float64 is
     /// taken to the device when it is first needed.
     ///
@@ -78,7 +78,7 @@ impl<'a> CudaEvaluator<'a> {
     /// chunk.
     ///
     /// # Errors
-    /// As [`Evaluator::log_likelihood`].
+    /// As [`Evaluator::log_likelihood`](crate::Evaluator::log_likelihood).
     pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
         self.engine.kernel_seconds(mixture, repeats)
     }

@@ -59,9 +59,9 @@ def is_of(row, shape, engine=None):
 
 def time_rounds(engine, n_workers, out, name, shapes):
     """Time requests for statistics, and the M-step."""
-    from gaussmix import cluster
     from gaussmix._partitions import Array
     from gaussmix.cluster import Options, Partition
+    from gaussmix.cluster.remote import Interrupts, Remote
 
     for shape in shapes:
         if n_workers not in workers_of(shape):
@@ -72,7 +72,7 @@ def time_rounds(engine, n_workers, out, name, shapes):
         facts = engine.load(partitions, Options("<f4", n_workers, device="cpu", threads=1))
 
         def measure():
-            remote = cluster._Remote(engine, facts, cluster._Interrupts())
+            remote = Remote(engine, facts, Interrupts())
             rounds, m_steps = [], []
             for _ in range(rounds_of(shape)):
                 begin = time.perf_counter()
@@ -94,9 +94,10 @@ def time_rounds(engine, n_workers, out, name, shapes):
 
 def time_arithmetic(out, shapes):
     """Time the E-step of one thread, and what a worker does for one sample."""
-    from gaussmix import _core, cluster
+    from gaussmix import _core
     from gaussmix._partitions import Array
     from gaussmix.cluster import Options, Partition, Shard
+    from gaussmix.cluster.tree import parameters_of
 
     for shape in shapes:
         (k, d, kind), mixture = shape, mixture_of(*shape)
@@ -104,7 +105,7 @@ def time_arithmetic(out, shapes):
         x = np.random.default_rng(0).normal(size=(3 * n, d)).astype(np.float32)
         shard = Shard(Options("<f4", 1, device="cpu", threads=1))
         shard.load(0, Partition("one row", Array(x[:1])))
-        message = pickle.dumps((cluster._parameters([mixture]),), 5)
+        message = pickle.dumps((parameters_of([mixture]),), 5)
         own = least(rounds_of(shape), lambda: shard.ask("statistics", message))
         # The difference leaves out what an E-step takes for any number of samples.
         few, many = (_core.Data(x[:m], device="cpu", threads=1) for m in (n, 3 * n))

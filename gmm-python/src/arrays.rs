@@ -135,6 +135,12 @@ pub fn covariances_to_numpy<'py>(py: Python<'py>, covariances: &Covariances) -> 
     }
 }
 
+/// Raises `ValueError` for a name that no covariance type has.
+#[pyfunction]
+pub fn check_covariance_type(name: &str) -> PyResult<()> {
+    covariance_type(name).map(|_| ())
+}
+
 /// scikit-learn's name of a covariance type.
 pub fn covariance_type(name: &str) -> PyResult<CovarianceType> {
     name.parse().map_err(exception)

@@ -1,28 +1,26 @@
 //! Samples that are resident in a device, and what is computed of them.
-use crate::arrays::{self, Matrix, numbers, view};
+use crate::arrays::{self, Matrix, view};
 use crate::errors::exception;
 use crate::fit::{Fit, FitOptions, run};
 use crate::gpu::{GpuArray, Place};
 use crate::loaded::Loaded;
-use crate::mixture::Mixture;
+use crate::mixture::{Mixture, Mixtures, Sets};
 use crate::remote::Remote;
 use crate::statistics::Statistics;
 use crate::threads::compute;
-use gaussmix::{CovarianceType, Device, Evaluator, LoadOptions, Samples};
-use ndarray::{Array1, ArrayD, ArrayView2, Axis};
+use gaussmix::{Device, Evaluator, LoadOptions, Samples};
+use ndarray::{Array1, ArrayView2};
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayDescr};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// Samples in a device.
 ///
 /// Python's array is borrowed where it is not copied, and kept alive beside the evaluator.
-#[pyclass(frozen, subclass, module = "gaussmix._core")]
+#[pyclass(frozen, module = "gaussmix._core")]
 pub struct Data {
     // Before `array`, so that it is dropped first.
     evaluator: Mutex<Box<dyn Evaluator>>,
-    covariance_type: Option<CovarianceType>,
     #[allow(dead_code)] // Held for the evaluator, which borrows its memory.
     array: Option<Py<PyAny>>,
     shape: (usize, usize),
@@ -54,16 +52,6 @@ impl Data {
         compute(py, || work(self.lock().as_mut()))?.map_err(exception)
     }
 
-    /// The mixture of three arrays.
-    fn parameters(
-        &self,
-        weights: ArrayD<f64>,
-        means: ArrayD<f64>,
-        covariances: ArrayD<f64>,
-    ) -> PyResult<gaussmix::Mixture> {
-        arrays::mixture(weights, means, covariances, self.covariance_type)
-    }
-
     /// Loads checked samples.
     fn load(
         device: Device,
@@ -77,15 +65,6 @@ impl Data {
         };
         let shape = (samples.n_samples(), samples.n_features());
         Ok((gaussmix::load(device, samples, options)?, shape))
-    }
-
-    fn mixture(
-        &self,
-        weights: &Bound<'_, PyAny>,
-        means: &Bound<'_, PyAny>,
-        covariances: &Bound<'_, PyAny>,
-    ) -> PyResult<gaussmix::Mixture> {
-        self.parameters(numbers(weights)?, numbers(means)?, numbers(covariances)?)
     }
 }
 
@@ -146,14 +125,13 @@ fn within(memory: Option<u64>, options: LoadOptions) -> LoadOptions {
 #[pymethods]
 impl Data {
     #[new]
-    #[pyo3(signature = (x, sample_weight=None, *, device="auto", covariance_type=None, float64=false, threads=None, copy=false, settle=false, memory=None, missing=false, one_gpu=false))]
+    #[pyo3(signature = (x, sample_weight=None, *, device="auto", float64=false, threads=None, copy=false, settle=false, memory=None, missing=false, one_gpu=false))]
     #[allow(clippy::too_many_arguments)] // They are named in Python.
     fn new(
         py: Python<'_>,
         x: &Bound<'_, PyAny>,
         sample_weight: Option<&Bound<'_, PyAny>>,
         device: &str,
-        covariance_type: Option<&str>,
         float64: bool,
         threads: Option<usize>,
         copy: bool,
@@ -162,7 +140,6 @@ impl Data {
         missing: bool,
         one_gpu: bool,
     ) -> PyResult<Self> {
-        let covariance_type = covariance_type.map(arrays::covariance_type).transpose()?;
         let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
         let options = within(memory, LoadOptions::new().float64(float64).threads(threads).one_gpu(one_gpu));
         let (loaded, array, dtype) = if let Ok(x) = x.cast::<GpuArray>() {
@@ -194,91 +171,29 @@ impl Data {
             evaluator.settle();
         }
         let array = array.filter(|_| !copy).map(Bound::unbind);
-        Ok(Self { evaluator: Mutex::new(evaluator), covariance_type, array, shape, dtype: dtype.unbind() })
+        Ok(Self { evaluator: Mutex::new(evaluator), array, shape, dtype: dtype.unbind() })
     }
 
     /// Samples that lie elsewhere, and of which an object gives the results.
     #[staticmethod]
-    #[pyo3(signature = (object, covariance_type=None))]
-    fn remote(object: &Bound<'_, PyAny>, covariance_type: Option<&str>) -> PyResult<Self> {
-        let covariance_type = covariance_type.map(arrays::covariance_type).transpose()?;
+    fn remote(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let remote = Remote::new(object)?;
         let shape = (remote.n_samples(), remote.n_features());
         // What the results are in; the samples' own type is known where they are.
         let dtype = numpy::dtype::<f64>(object.py()).unbind();
-        Ok(Self { evaluator: Mutex::new(Box::new(remote)), covariance_type, array: None, shape, dtype })
-    }
-
-    /// The total log-likelihood of one parameter set, or of each of several.
-    fn __call__<'py>(
-        &self,
-        py: Python<'py>,
-        weights: &Bound<'_, PyAny>,
-        means: &Bound<'_, PyAny>,
-        covariances: &Bound<'_, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (weights, means, covariances) = (numbers(weights)?, numbers(means)?, numbers(covariances)?);
-        if weights.ndim() < 2 {
-            let mixture = self.parameters(weights, means, covariances)?;
-            let total = self.evaluate(py, |data| data.log_likelihood(&mixture))?;
-            return Ok(total.into_pyobject(py)?.into_any());
-        }
-        let sets = weights.len_of(Axis(0));
-        if means.ndim() != 3 || means.len_of(Axis(0)) != sets || covariances.shape().first() != Some(&sets) {
-            return Err(PyValueError::new_err(format!(
-                "for sets of parameters, weights (B, K), means (B, K, D) and covariances (B, …) are needed; got {:?}, {:?} and {:?}",
-                weights.shape(),
-                means.shape(),
-                covariances.shape()
-            )));
-        }
-        let mixtures = (0..sets)
-            .map(|i| {
-                let part = |x: &ArrayD<f64>| x.index_axis(Axis(0), i).to_owned();
-                self.parameters(part(&weights), part(&means), part(&covariances))
-            })
-            .collect::<PyResult<Vec<_>>>()?;
-        let totals = self.evaluate(py, |data| data.log_likelihood_batch(&mixtures))?;
-        Ok(totals.into_pyarray(py).into_any())
-    }
-
-    /// The log-likelihood of each sample.
-    fn _score_samples<'py>(
-        &self,
-        py: Python<'py>,
-        weights: &Bound<'_, PyAny>,
-        means: &Bound<'_, PyAny>,
-        covariances: &Bound<'_, PyAny>,
-    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let mixture = self.mixture(weights, means, covariances)?;
-        Ok(self.evaluate(py, |data| data.score_samples(&mixture))?.into_pyarray(py))
-    }
-
-    /// The sufficient statistics under a mixture.
-    fn _statistics(
-        &self,
-        py: Python<'_>,
-        weights: &Bound<'_, PyAny>,
-        means: &Bound<'_, PyAny>,
-        covariances: &Bound<'_, PyAny>,
-    ) -> PyResult<Statistics> {
-        let mixture = self.mixture(weights, means, covariances)?;
-        self.evaluate(py, |data| data.statistics(&mixture)).map(Statistics)
+        Ok(Self { evaluator: Mutex::new(Box::new(remote)), array: None, shape, dtype })
     }
 
     /// The total log-likelihood and its derivatives by weights, means and covariances.
     #[allow(clippy::type_complexity)] // What Python gets as a tuple.
-    fn _gradient<'py>(
+    fn gradient<'py>(
         &self,
         py: Python<'py>,
-        weights: &Bound<'_, PyAny>,
-        means: &Bound<'_, PyAny>,
-        covariances: &Bound<'_, PyAny>,
+        mixture: &Mixture,
     ) -> PyResult<(f64, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyAny>)> {
-        let mixture = self.mixture(weights, means, covariances)?;
         let (statistics, gradient) = self.evaluate(py, |data| {
-            let statistics = data.statistics(&mixture)?;
-            let gradient = crate::gradient::gradient(data, &mixture, &statistics)?;
+            let statistics = data.statistics(&mixture.0)?;
+            let gradient = crate::gradient::gradient(data, &mixture.0, &statistics)?;
             Ok((statistics, gradient))
         })?;
         let covariances = arrays::covariances_to_numpy(py, &gradient.covariances);
@@ -291,10 +206,18 @@ impl Data {
         self.evaluate(py, |data| Ok(data.log_likelihood(&mixture.0)? / data.total_weight()))
     }
 
-    /// The total log-likelihood of each of several mixtures.
-    fn totals<'py>(&self, py: Python<'py>, mixtures: Vec<Py<Mixture>>) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let mixtures: Vec<_> = mixtures.iter().map(|mixture| mixture.get().0.clone()).collect();
-        Ok(self.evaluate(py, |data| data.log_likelihood_batch(&mixtures))?.into_pyarray(py))
+    /// The total log-likelihood of one mixture, or an array of those of several.
+    fn totals<'py>(&self, py: Python<'py>, mixtures: &Mixtures) -> PyResult<Bound<'py, PyAny>> {
+        match &mixtures.0 {
+            Sets::One(mixture) => {
+                let total = self.evaluate(py, |data| data.log_likelihood(mixture))?;
+                Ok(total.into_pyobject(py)?.into_any())
+            }
+            Sets::Several(mixtures) => {
+                let totals = self.evaluate(py, |data| data.log_likelihood_batch(mixtures))?;
+                Ok(totals.into_pyarray(py).into_any())
+            }
+        }
     }
 
     /// The log-likelihood of each sample.
@@ -366,7 +289,7 @@ impl Data {
     }
 
     /// The device and the kernel of the last evaluation.
-    fn _describe(&self, py: Python<'_>) -> PyResult<(String, String)> {
+    fn describe(&self, py: Python<'_>) -> PyResult<(String, String)> {
         self.evaluate(py, |data| {
             let description = data.describe();
             Ok((description.device, description.kernel))

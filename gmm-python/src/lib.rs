@@ -78,11 +78,13 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<fit::Fit>()?;
     module.add_class::<gpu::GpuArray>()?;
     module.add_class::<mixture::Mixture>()?;
+    module.add_class::<mixture::Mixtures>()?;
     module.add_class::<pairwise::InnerProducts>()?;
     module.add_class::<statistics::Statistics>()?;
     module.add_function(wrap_pyfunction!(data::mean_score, module)?)?;
     module.add_function(wrap_pyfunction!(few::few_log_densities, module)?)?;
     module.add_function(wrap_pyfunction!(data::impute, module)?)?;
+    module.add_function(wrap_pyfunction!(arrays::check_covariance_type, module)?)?;
     module.add_function(wrap_pyfunction!(check_memory, module)?)?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(free_gpu_memory, module)?)?;

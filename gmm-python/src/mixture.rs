@@ -5,7 +5,7 @@ use crate::errors::{exception, file_exception};
 use crate::threads::compute;
 use gaussmix::Covariances;
 use gaussmix::io::{FitSummary, ModelOutput, read_model_with_summary};
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, ArrayD, ArrayView2, Axis};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayDyn, ToPyArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -75,6 +75,65 @@ fn product(factor: &Covariances) -> Covariances {
     }
 }
 
+/// The mixture of what [`Mixture::__bytes__`] gave.
+fn of_bytes(bytes: &[u8]) -> PyResult<gaussmix::Mixture> {
+    let sizes = |k: usize, d: usize| k.checked_mul(d)?.checked_add(k);
+    let wrong = || PyValueError::new_err("these bytes are not those of a mixture");
+    let Read { k, d, mut numbers, matrices } = bytes::read(MAGIC, bytes, sizes).ok_or_else(wrong)?;
+    let means = Array2::from_shape_vec((k, d), numbers.split_off(k)).map_err(|_| wrong())?;
+    gaussmix::Mixture::new(numbers.into(), means, matrices).map_err(exception)
+}
+
+/// The mixture of one set of parameters, or those of several sets, to be evaluated together.
+#[pyclass(frozen, module = "gaussmix._core")]
+pub struct Mixtures(pub Sets);
+
+/// How many sets of parameters there are. The evaluation of one gives a number, that of several an
+/// array, even if there is one set in it.
+pub enum Sets {
+    One(Box<gaussmix::Mixture>),
+    Several(Vec<gaussmix::Mixture>),
+}
+
+#[pymethods]
+impl Mixtures {
+    /// Several sets of parameters are arrays with one more axis in front, over the sets.
+    #[new]
+    #[pyo3(signature = (weights, means, covariances, covariance_type=None))]
+    fn new(
+        weights: &Bound<'_, PyAny>,
+        means: &Bound<'_, PyAny>,
+        covariances: &Bound<'_, PyAny>,
+        covariance_type: Option<&str>,
+    ) -> PyResult<Self> {
+        let covariance_type = covariance_type.map(arrays::covariance_type).transpose()?;
+        let (weights, means, covariances) = (numbers(weights)?, numbers(means)?, numbers(covariances)?);
+        if weights.ndim() < 2 {
+            let one = arrays::mixture(weights, means, covariances, covariance_type)?;
+            return Ok(Self(Sets::One(Box::new(one))));
+        }
+        let sets = weights.len_of(Axis(0));
+        if means.ndim() != 3 || means.len_of(Axis(0)) != sets || covariances.shape().first() != Some(&sets) {
+            return Err(PyValueError::new_err(format!(
+                "for sets of parameters, weights (B, K), means (B, K, D) and covariances (B, …) are needed; got {:?}, {:?} and {:?}",
+                weights.shape(),
+                means.shape(),
+                covariances.shape()
+            )));
+        }
+        let part = |x: &ArrayD<f64>, i| x.index_axis(Axis(0), i).to_owned();
+        let set = |i| arrays::mixture(part(&weights, i), part(&means, i), part(&covariances, i), covariance_type);
+        (0..sets).map(set).collect::<PyResult<_>>().map(|several| Self(Sets::Several(several)))
+    }
+
+    /// Several mixtures, of what `bytes` of each gave.
+    #[staticmethod]
+    fn from_bytes(mixtures: Vec<Bound<'_, PyBytes>>) -> PyResult<Self> {
+        let several = mixtures.iter().map(|bytes| of_bytes(bytes.as_bytes())).collect::<PyResult<_>>()?;
+        Ok(Self(Sets::Several(several)))
+    }
+}
+
 #[pymethods]
 impl Mixture {
     #[new]
@@ -92,11 +151,7 @@ impl Mixture {
     /// Of what `bytes` of a mixture gave: the same mixture to the bit.
     #[staticmethod]
     fn from_bytes(bytes: &[u8]) -> PyResult<Self> {
-        let sizes = |k: usize, d: usize| k.checked_mul(d)?.checked_add(k);
-        let wrong = || PyValueError::new_err("these bytes are not those of a mixture");
-        let Read { k, d, mut numbers, matrices } = bytes::read(MAGIC, bytes, sizes).ok_or_else(wrong)?;
-        let means = Array2::from_shape_vec((k, d), numbers.split_off(k)).map_err(|_| wrong())?;
-        gaussmix::Mixture::new(numbers.into(), means, matrices).map(Self::from).map_err(exception)
+        of_bytes(bytes).map(Self::from)
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {

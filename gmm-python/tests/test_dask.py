@@ -230,7 +230,7 @@ def test_the_death_of_a_worker_changes_nothing(client, reference, source, tmp_pa
 
 
 def test_large_statistics_are_added_by_the_workers(client, monkeypatch, reference):
-    monkeypatch.setattr("gaussmix.dask._LARGE", 100)
+    monkeypatch.setattr("gaussmix.cluster.dask.engine._LARGE", 100)
     gm = GaussianMixture(client=client, **PARAMS).fit(collection())
     assert_same_bits(gm, reference)
     callback, killed = kill_one(client, 2)

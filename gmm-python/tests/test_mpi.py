@@ -375,6 +375,7 @@ RAISES = """
 import sys
 from mpi4py import MPI
 from gaussmix import mpi
+from gaussmix.cluster.mpi.command_line import run
 
 def broken(*_):
     raise ZeroDivisionError("what the others do not know of")
@@ -382,7 +383,7 @@ def broken(*_):
 if MPI.COMM_WORLD.Get_rank() == 1:
     mpi.MPIEngine.agree = broken
 sys.argv = ["mpi", "fit", "x.npy", "-k", "2", "-o", "m.json"]
-sys.exit(mpi._run())
+sys.exit(run())
 """
 
 

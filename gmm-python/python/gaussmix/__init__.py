@@ -9,9 +9,10 @@ import os
 from . import _core
 from ._bayes import BayesianMixture
 from ._core import Statistics, __version__
-from ._estimator import GaussianMixture, Iteration
+from ._estimator import GaussianMixture
 from ._likelihood import InnerProducts, Likelihood, gaussian_kernel, inner_products
 from ._patch import patch_sklearn, unpatch_sklearn
+from ._reports import Iteration
 from ._select import Candidate, Selection, plot, select
 
 __all__ = [

@@ -5,7 +5,7 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from typing_extensions import Self, disjoint_base
+from typing_extensions import Self
 
 __all__ = [
     "Chains",
@@ -15,12 +15,14 @@ __all__ = [
     "IllDefinedError",
     "InnerProducts",
     "Mixture",
+    "Mixtures",
     "NonFiniteError",
     "OutOfRangeError",
     "Statistics",
     "TooFewSamplesError",
     "__version__",
     "after_fork",
+    "check_covariance_type",
     "check_memory",
     "devices",
     "few_log_densities",
@@ -106,6 +108,18 @@ class Mixture:
     def precisions_cholesky(self) -> _Float64: ...
 
 @final
+class Mixtures:
+    def __new__(
+        cls,
+        weights: ArrayLike,
+        means: ArrayLike,
+        covariances: ArrayLike,
+        covariance_type: str | None = None,
+    ) -> Self: ...
+    @staticmethod
+    def from_bytes(mixtures: Sequence[bytes]) -> Mixtures: ...
+
+@final
 class Statistics:
     @staticmethod
     def from_responsibilities(
@@ -161,7 +175,7 @@ class GpuArray:
     @property
     def dtype(self) -> np.dtype[Any]: ...
 
-@disjoint_base
+@final
 class Data:
     def __new__(
         cls,
@@ -169,7 +183,6 @@ class Data:
         sample_weight: ArrayLike | None = None,
         *,
         device: str = "auto",
-        covariance_type: str | None = None,
         float64: bool = False,
         threads: int | None = None,
         copy: bool = False,
@@ -178,17 +191,10 @@ class Data:
         missing: bool = False,
         one_gpu: bool = False,
     ) -> Self: ...
-    def __call__(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Any: ...
-    def _score_samples(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> _Float64: ...
-    def _statistics(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Statistics: ...
-    def _gradient(
-        self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike
-    ) -> tuple[float, _Float64, _Float64, _Float64]: ...
-    def _describe(self) -> tuple[str, str]: ...
     @staticmethod
-    def remote(object: object, covariance_type: str | None = None) -> Data: ...
+    def remote(object: object) -> Data: ...
     def mean_score(self, mixture: Mixture) -> float: ...
-    def totals(self, mixtures: Sequence[Mixture]) -> _Float64: ...
+    def totals(self, mixtures: Mixtures) -> Any: ...
     def scores(self, mixture: Mixture) -> _Float64: ...
     def labels(self, mixture: Mixture) -> NDArray[np.int64]: ...
     def draw(
@@ -196,6 +202,8 @@ class Data:
     ) -> tuple[NDArray[np.int64], _Float64, _Float64]: ...
     def responsibilities(self, mixture: Mixture) -> _Float64: ...
     def e_step(self, mixture: Mixture) -> Statistics: ...
+    def gradient(self, mixture: Mixture) -> tuple[float, _Float64, _Float64, _Float64]: ...
+    def describe(self) -> tuple[str, str]: ...
     def fit(
         self,
         options: dict[str, Any],
@@ -263,6 +271,7 @@ def kmeans_statistics(
 ) -> tuple[Statistics, int]: ...
 def n_uniforms(n_components: int) -> int: ...
 def free_gpu_memory(device: str) -> int | None: ...
+def check_covariance_type(name: str) -> None: ...
 def check_memory(what: str, shape: Sequence[int], element: int, remedy: str) -> None: ...
 def half_of_the_memory() -> int: ...
 def devices() -> list[tuple[str, str | None, str | None]]: ...

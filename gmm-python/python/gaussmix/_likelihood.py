@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,97 +13,34 @@ from . import _arrays, _core
 from ._arrays import Floats, is_mapped, n_threads
 from ._gpu import checked, on_gpu, on_host
 
+_Value = TypeVar("_Value")
 
-class Likelihood(_core.Data):
-    """The log-likelihood of samples that stay in a device, for one set of parameters after the other.
 
-    ``likelihood(weights, means, covariances)`` is the total log-likelihood, a float. The arrays have the shapes
-    (K,), (K, D) and that of the covariance type. Where each has one more axis in front, they are B sets of
-    parameters, and the result is an array (B,) of totals, which takes less time than B calls.
+class Evaluation:
+    """The methods of a likelihood: each makes a mixture of the parameters that it is given, and evaluates it."""
 
-    Several threads may call the same object; they take turns.
+    #: The samples.
+    _data: _core.Data
+    _covariance_type: str | None
 
-    Parameters
-    ----------
-    X : array-like of shape (n_samples, n_features)
-        The samples. float32 is computed in float32 with sums in float64, other types in float64. An array in a GPU's
-        memory (of PyTorch, CuPy, JAX or another library that knows DLPack) stays on that GPU.
-    sample_weight : array-like of shape (n_samples,), default=None
-        A sample of weight 2 counts as two.
-    device : str, default='auto'
-        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N', 'cuda:all', a list such as 'cuda:0,2', or
-        'reference'. 'auto' chooses before the first result; for an
-        array in a GPU's memory it is that GPU, as 'cuda' is.
-    covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
-        The type of all covariances. By default it follows from their shape, which leaves it open between 'tied' and
-        'diag' where there are as many components as features.
-    float64 : bool, default=False
-        Whether to compute in float64 for float32 samples too.
-    n_jobs : int or None, default=None
-        The number of threads, as joblib counts; by default all cores, or as many as RAYON_NUM_THREADS says.
-    missing : bool, default=False
-        Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its observed
-        values. An array in a GPU's memory is copied to the host first.
-    copy : bool, default=True
-        Without a copy the array is kept, and must not be changed while this object is in use. An array in a
-        memory-mapped file is never copied.
+    def _expect(self, covariance_type: str | None) -> None:
+        """Take all covariances for those of a type; None leaves it to their shape."""
+        if covariance_type is not None:
+            _core.check_covariance_type(covariance_type)
+        self._covariance_type = covariance_type
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gaussmix import Likelihood
-    >>> likelihood = Likelihood(np.array([[0.0], [1.0]]))
-    >>> weights, means, covariances = [1.0], [[0.5]], [1.0]
-    >>> round(likelihood(weights, means, covariances), 6)
-    -2.087877
-    >>> likelihood([weights, weights], [means, [[0.0]]], [covariances, covariances]).round(6)
-    array([-2.087877, -2.337877])
-    """
+    def _evaluate(
+        self,
+        evaluate: Callable[[_core.Data, Any], _Value],
+        parameters: tuple[ArrayLike, ArrayLike, ArrayLike],
+        kind: type[_core.Mixture] | type[_core.Mixtures] = _core.Mixture,
+    ) -> _Value:
+        """Evaluate the mixture, or the mixtures, of parameters."""
+        return evaluate(self._data, kind(*parameters, self._covariance_type))
 
-    def __new__(
-        cls,
-        X: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        device: str = "auto",
-        covariance_type: str | None = None,
-        float64: bool = False,
-        n_jobs: int | None = None,
-        missing: bool = False,
-        copy: bool = True,
-    ) -> Likelihood:
-        """Bring the samples to the device."""
-        samples: Floats | _core.GpuArray
-        if missing and on_gpu(X):
-            X, copy = _arrays.copied_from_gpu(X, cls.__name__), False
-        if on_gpu(X):
-            samples = checked(X, cls.__name__)
-        else:
-            X = _arrays.na_as_nan(X)
-            x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X")
-            if not x.dtype.isnative:
-                x = x.astype(x.dtype.newbyteorder("="))
-            # What check_array has made is nobody else's.
-            copy = copy and not is_mapped(X) and np.may_share_memory(x, np.asarray(X))
-            samples = np.asarray(x)
-        try:
-            return super().__new__(
-                cls,
-                samples,
-                on_host(sample_weight),
-                device=device,
-                covariance_type=covariance_type,
-                float64=float64,
-                threads=n_threads(n_jobs),
-                copy=copy,
-                settle=True,
-                memory=_arrays.MEMORY,
-                missing=missing,
-            )
-        except _core.NonFiniteError:
-            if not on_gpu(samples):
-                check_array(samples, input_name="X", ensure_all_finite="allow-nan" if missing else True)
-            raise
+    def __call__(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Any:
+        """Give the total log-likelihood, of one set of parameters or of each of several."""
+        return self._evaluate(_core.Data.totals, (weights, means, covariances), _core.Mixtures)
 
     def score_samples(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> NDArray[np.float64]:
         """Give the log-likelihood of each sample, without its weight.
@@ -121,15 +59,16 @@ class Likelihood(_core.Data):
         log_prob : ndarray of shape (n_samples,)
             The logarithms of the density.
         """
-        return self._score_samples(weights, means, covariances)
+        return self._evaluate(_core.Data.scores, (weights, means, covariances))
 
     def gradient(
         self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike
     ) -> tuple[float, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Give the total log-likelihood and its derivatives.
 
-        Each entry of the arrays is a variable of its own: the weights need not sum to 1, and the two mirrored entries
-        of a covariance matrix are two variables with the same derivative. A component of weight 0 has one by its weight too.
+        Each entry of the arrays is a variable of its own: the weights need not sum to 1, and the
+        two mirrored entries of a covariance matrix are two variables with the same derivative. A
+        component of weight 0 has one by its weight too.
 
         Parameters
         ----------
@@ -151,13 +90,14 @@ class Likelihood(_core.Data):
         by_covariances : ndarray
             Its derivatives by the covariances, in their shape.
         """
-        return self._gradient(weights, means, covariances)
+        return self._evaluate(_core.Data.gradient, (weights, means, covariances))
 
     def statistics(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> _core.Statistics:
         """Give the sufficient statistics under a mixture, from which an M-step follows.
 
-        They are a value: ``a + b`` are those of the samples of both, ``bytes(a)`` and `Statistics.from_bytes` carry
-        them from one computer to another, and ``a.to_mixture()`` is the M-step.
+        They are a value: ``a + b`` are those of the samples of both, ``bytes(a)`` and
+        `Statistics.from_bytes` carry them from one computer to another, and ``a.to_mixture()`` is
+        the M-step.
 
         Parameters
         ----------
@@ -173,17 +113,125 @@ class Likelihood(_core.Data):
         statistics : Statistics
             Counts, means and scatter of the components, and the log-likelihood.
         """
-        return self._statistics(weights, means, covariances)
+        return self._evaluate(_core.Data.e_step, (weights, means, covariances))
+
+
+class Likelihood(Evaluation):
+    """The log-likelihood of samples that stay in a device, for one set of parameters after the other.
+
+    ``likelihood(weights, means, covariances)`` is the total log-likelihood, a float. The arrays
+    have the shapes (K,), (K, D) and that of the covariance type. Where each has one more axis in
+    front, they are B sets of parameters, and the result is an array (B,) of totals, which takes
+    less time than B calls.
+
+    Several threads may call the same object; they take turns.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        The samples. float32 is computed in float32 with sums in float64, other types in float64. An
+        array in a GPU's memory (of PyTorch, CuPy, JAX or another library that knows DLPack) stays
+        on that GPU.
+    sample_weight : array-like of shape (n_samples,), default=None
+        A sample of weight 2 counts as two.
+    device : str, default='auto'
+        Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N', 'cuda:all', a list such as 'cuda:0,2', or
+        'reference'. 'auto' chooses before the first result; for an
+        array in a GPU's memory it is that GPU, as 'cuda' is.
+    covariance_type : {'full', 'tied', 'diag', 'spherical'} or None, default=None
+        The type of all covariances. By default it follows from their shape, which leaves it open
+        between 'tied' and 'diag' where there are as many components as features.
+    float64 : bool, default=False
+        Whether to compute in float64 for float32 samples too.
+    n_jobs : int or None, default=None
+        The number of threads, as joblib counts; by default all cores, or as many as
+        RAYON_NUM_THREADS says.
+    missing : bool, default=False
+        Whether NaN stands for a value that is missing at random. The likelihood of a sample is then
+        that of its observed values. An array in a GPU's memory is copied to the host first.
+    copy : bool, default=True
+        Without a copy the array is kept, and must not be changed while this object is in use. An
+        array in a memory-mapped file is never copied.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gaussmix import Likelihood
+    >>> likelihood = Likelihood(np.array([[0.0], [1.0]]))
+    >>> weights, means, covariances = [1.0], [[0.5]], [1.0]
+    >>> round(likelihood(weights, means, covariances), 6)
+    -2.087877
+    >>> likelihood([weights, weights], [means, [[0.0]]], [covariances, covariances]).round(6)
+    array([-2.087877, -2.337877])
+    """
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        device: str = "auto",
+        covariance_type: str | None = None,
+        float64: bool = False,
+        n_jobs: int | None = None,
+        missing: bool = False,
+        copy: bool = True,
+    ) -> None:
+        samples: Floats | _core.GpuArray
+        if missing and on_gpu(X):
+            X, copy = _arrays.copied_from_gpu(X, type(self).__name__), False
+        if on_gpu(X):
+            samples = checked(X, type(self).__name__)
+        else:
+            X = _arrays.na_as_nan(X)
+            x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X")
+            if not x.dtype.isnative:
+                x = x.astype(x.dtype.newbyteorder("="))
+            # What check_array has made is nobody else's.
+            copy = copy and not is_mapped(X) and np.may_share_memory(x, np.asarray(X))
+            samples = np.asarray(x)
+        self._expect(covariance_type)
+        try:
+            self._data = _core.Data(
+                samples,
+                on_host(sample_weight),
+                device=device,
+                float64=float64,
+                threads=n_threads(n_jobs),
+                copy=copy,
+                settle=True,
+                memory=_arrays.MEMORY,
+                missing=missing,
+            )
+        except _core.NonFiniteError:
+            if not on_gpu(samples):
+                check_array(samples, input_name="X", ensure_all_finite="allow-nan" if missing else True)
+            raise
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of samples and features."""
+        return self._data.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the samples."""
+        return self._data.dtype
+
+    @property
+    def total_weight(self) -> float:
+        """The sum of the sample weights; without weights the number of samples."""
+        return self._data.total_weight
 
     @property
     def device(self) -> str:
         """The device of the last evaluation, in words."""
-        return self._describe()[0]
+        return self._data.describe()[0]
 
     @property
     def kernel(self) -> str:
         """The kernel (code variant) of the last evaluation."""
-        return self._describe()[1]
+        return self._data.describe()[1]
 
     def __reduce__(self) -> Any:
         """Refuse to be pickled: the samples are in a device."""

@@ -12,7 +12,9 @@ from typing import Any
 import sklearn.mixture
 from sklearn import get_config
 
-from ._estimator import _SHARED, GaussianMixture, ScikitLearn
+from ._estimator import GaussianMixture
+from ._fitted import ScikitLearn
+from ._parameters import SHARED
 
 
 class _EitherClass(ABCMeta):
@@ -32,7 +34,7 @@ class _Patched(GaussianMixture, metaclass=_EitherClass):
     def _theirs(self) -> Any:
         """Give scikit-learn's object with what this one has."""
         params = self.get_params()
-        other = ScikitLearn(**{name: params[name] for name in _SHARED})
+        other = ScikitLearn(**{name: params[name] for name in SHARED})
         other.__dict__.update(_attributes(self))
         return other
 

@@ -17,6 +17,9 @@ from . import _core
 from ._estimator import GaussianMixture
 from ._gpu import on_host
 
+#: What models are compared by; the lower the better.
+CRITERIA = ("bic", "aic")
+
 
 class Candidate(NamedTuple):
     """A model that was tried.
@@ -144,7 +147,7 @@ def select(
     >>> select(X, range(1, 4), random_state=0).best.n_components
     2
     """
-    if criterion not in ("bic", "aic"):
+    if criterion not in CRITERIA:
         raise ValueError(f"there is no criterion {criterion!r}; use 'bic' or 'aic'")
     kinds = [covariance_type] if isinstance(covariance_type, str) else list(covariance_type)
     if estimator is None:

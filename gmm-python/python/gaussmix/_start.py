@@ -147,7 +147,7 @@ def statistics_of(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters ({k}). Possibly due to duplicate "
                 "points in X.",
                 ConvergenceWarning,
-                stacklevel=7,
+                stacklevel=8,
             )
         return statistics
     if init_params == "k-means++":

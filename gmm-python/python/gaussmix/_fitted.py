@@ -1,0 +1,213 @@
+"""A fitted mixture: its attributes, and the other forms that it can have."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.mixture import GaussianMixture as _ScikitLearn
+from sklearn.utils.validation import check_is_fitted
+
+from . import _core
+from ._attributes import attribute_type
+from ._parameters import SHARED
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: scikit-learn's class, also when ours is in its place.
+ScikitLearn: Any = _ScikitLearn
+#: The attributes of a fitted mixture that are arrays.
+_ARRAYS = ("weights_", "means_", "covariances_", "precisions_cholesky_", "precisions_")
+
+
+class FittedMixture(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """The attributes of a fitted mixture, and the ways to and from parameters, files and scikit-learn's class."""
+
+    covariance_type: str
+    # Set by a fit, as are the other public attributes.
+    weights_: NDArray[Any]
+    means_: NDArray[Any]
+    covariances_: NDArray[Any]
+    precisions_: NDArray[Any]
+    precisions_cholesky_: NDArray[Any]
+    lower_bounds_: list[float]
+    lower_bound_: float
+    n_iter_: int
+    converged_: bool
+    retained_: list[int]
+    _average: _core.Statistics | None
+    _chunks: int
+    _made: _core.Mixture | None
+
+    def _set_mixture(self, mixture: _core.Mixture, dtype: np.dtype[Any]) -> None:
+        dtype = attribute_type(mixture, dtype)
+        self.weights_ = mixture.weights.astype(dtype, copy=False)
+        self.means_ = mixture.means.astype(dtype, copy=False)
+        self.covariances_ = mixture.covariances.astype(dtype, copy=False)
+        self.precisions_cholesky_ = mixture.precisions_cholesky.astype(dtype, copy=False)
+        self.precisions_ = mixture.precisions.astype(dtype, copy=False)
+        self._made = None
+        self._mixture()
+
+    def _mixture(self) -> _core.Mixture:
+        """Give the mixture of the attributes, which may have been set by hand."""
+        made = getattr(self, "_made", None)
+        weights, means, factors = self.weights_, self.means_, self.precisions_cholesky_
+        if made is None or not made.made_of(weights, means, factors):
+            covariances = getattr(self, "covariances_", None)
+            made = _core.Mixture.from_attributes(weights, means, covariances, factors, self.covariance_type)
+            self._made = made
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "_made" in state:
+            # It is made anew of the attributes.
+            state["_made"] = None
+        return state
+
+    def _take_fit(self, other: FittedMixture) -> None:
+        """Take the attributes of a fitted mixture, without what `partial_fit` goes on from."""
+        self.__dict__.update({name: value for name, value in vars(other).items() if name.endswith("_")})
+        self._average, self._chunks, self._made = None, 0, None
+
+    @classmethod
+    def from_parameters(
+        cls,
+        weights: ArrayLike,
+        means: ArrayLike,
+        covariances: ArrayLike,
+        *,
+        covariance_type: str | None = None,
+        **params: Any,
+    ) -> Self:
+        """Make a fitted mixture of its parameters.
+
+        Parameters
+        ----------
+        weights : array-like of shape (n_components,)
+            The weights, which sum to 1.
+        means : array-like of shape (n_components, n_features)
+            The means; where they are float32, so are the attributes, if float32 holds the mixture.
+        covariances : array-like
+            The covariances, in the shape of their type.
+        covariance_type : {'full', 'tied', 'diag', 'spherical'}, default=None
+            Their type. It follows from the shape, unless there are as many components as features.
+        **params : dict
+            Other parameters of the estimator.
+
+        Returns
+        -------
+        gm : GaussianMixture
+            The mixture, as if fitted.
+        """
+        mixture = _core.Mixture(np.asarray(weights), np.asarray(means), np.asarray(covariances), covariance_type)
+        dtype = np.dtype(np.float32 if np.asarray(means).dtype == np.float32 else np.float64)
+        return cls._of(mixture, dtype, {}, params)
+
+    @classmethod
+    def _of(
+        cls, mixture: _core.Mixture, dtype: np.dtype[Any], found: dict[str, Any], params: dict[str, Any]
+    ) -> Self:
+        k, d = mixture.means.shape
+        gm = cls(k, covariance_type=mixture.covariance_type, **params)
+        gm.n_features_in_ = d
+        names = found.get("feature_names")
+        if names is not None:
+            gm.feature_names_in_ = np.array(names, dtype=object)
+        gm._set_mixture(mixture, dtype)
+        bounds = found.get("lower_bounds")
+        gm.lower_bounds_ = [] if bounds is None else list(bounds)
+        bound = found.get("lower_bound")
+        gm.lower_bound_ = -math.inf if bound is None else float(bound)
+        gm.n_iter_ = int(found.get("n_iter") or 0)
+        gm.converged_ = bool(found.get("converged"))
+        gm.retained_ = []
+        gm._average, gm._chunks = None, 0
+        return gm
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the mixture to a file that the command ``gmm`` and `load` read.
+
+        The names of the features (``feature_names_in_``) are written too: ``gmm`` finds the columns
+        of a table by them.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file; its name ends in .json or .npz.
+        """
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        # A table's columns cannot be found by names that stand for several of them.
+        names = [str(name) for name in names] if names is not None and len(set(names)) == len(names) else None
+        self._mixture().write(os.fspath(path), self.converged_, self.n_iter_, self.lower_bounds_, names)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **params: Any) -> Self:
+        """Read a mixture from a file of `save` or of the command ``gmm``.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file, JSON or .npz.
+        **params : dict
+            Parameters of the estimator, which the file does not hold.
+
+        Returns
+        -------
+        gm : GaussianMixture
+            The fitted mixture, in float64, with ``feature_names_in_`` if the file has names.
+        """
+        mixture, found = _core.Mixture.read(os.fspath(path))
+        return cls._of(mixture, np.dtype(np.float64), found, params)
+
+    def to_sklearn(self) -> Any:
+        """Give the same mixture as an object of scikit-learn.
+
+        Returns
+        -------
+        gm : sklearn.mixture.GaussianMixture
+            With the same parameters, and fitted if this one is.
+        """
+        params = self.get_params()
+        other = ScikitLearn(**{name: params[name] for name in SHARED})
+        fitted = (*_ARRAYS, "converged_", "n_iter_", "lower_bound_", "lower_bounds_", "n_features_in_")
+        for name in (*fitted, "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(other, name, getattr(self, name))
+        return other
+
+    @classmethod
+    def from_sklearn(cls, gm: Any, **params: Any) -> Self:
+        """Make a mixture of an object of scikit-learn.
+
+        Parameters
+        ----------
+        gm : sklearn.mixture.GaussianMixture
+            The mixture, fitted or not.
+        **params : dict
+            Parameters that scikit-learn's estimator does not have.
+
+        Returns
+        -------
+        gm : GaussianMixture
+            With the same parameters, and fitted if the other is.
+        """
+        own = gm.get_params()
+        made = cls(**{name: own[name] for name in SHARED}, **params)
+        if hasattr(gm, "means_"):
+            for name, value in vars(gm).items():
+                if name.endswith("_") and not name.startswith("_"):
+                    setattr(made, name, value)
+            made.lower_bounds_ = list(getattr(gm, "lower_bounds_", []))
+            made.retained_ = []
+            made._average, made._chunks = None, 0
+            made._made = None
+            made._mixture()
+        return made

@@ -1,0 +1,88 @@
+"""The parameters of the estimator: what each may be, and the check of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from numbers import Integral, Real
+from typing import Any
+
+from sklearn.utils._param_validation import Interval, StrOptions
+
+#: The parameters that scikit-learn's estimator has too.
+SHARED = (
+    "n_components",
+    "covariance_type",
+    "tol",
+    "reg_covar",
+    "max_iter",
+    "n_init",
+    "init_params",
+    "weights_init",
+    "means_init",
+    "precisions_init",
+    "random_state",
+    "warm_start",
+    "verbose",
+    "verbose_interval",
+)
+#: The values of parameters that are names, in the order in which they are described.
+CHOICES = {
+    "covariance_type": ("full", "tied", "diag", "spherical"),
+    "init_params": ("kmeans", "k-means++", "random", "random_from_data"),
+    "freeze": ("weights", "means", "covariances"),
+}
+
+#: What scikit-learn's check of parameters takes.
+CONSTRAINTS: dict[str, list[Any]] = {
+    "n_components": [Interval(Integral, 1, None, closed="left")],
+    "covariance_type": [StrOptions(set(CHOICES["covariance_type"]))],
+    "tol": [Interval(Real, 0.0, None, closed="left")],
+    "reg_covar": [Interval(Real, 0.0, None, closed="left")],
+    "max_iter": [Interval(Integral, 0, None, closed="left")],
+    "n_init": [Interval(Integral, 1, None, closed="left")],
+    "init_params": [StrOptions(set(CHOICES["init_params"]))],
+    "weights_init": ["array-like", None],
+    "means_init": ["array-like", None],
+    "precisions_init": ["array-like", None],
+    "random_state": ["random_state"],
+    "warm_start": ["boolean"],
+    "verbose": ["verbose"],
+    "verbose_interval": [Interval(Integral, 1, None, closed="left")],
+    "device": [str],
+    "freeze": [list, tuple, set, None],
+    "standardize": ["boolean"],
+    "decay": [Interval(Real, 0.5, 1.0, closed="right")],
+    "n_jobs": [Integral, None],
+    "missing": ["boolean"],
+    "callback": [callable, None],
+}
+
+#: The types of parameters that cannot change.
+_SIMPLE = frozenset({int, float, str, bool, type(None)})
+#: The parameters of classes that are known to be valid.
+_VALID: set[tuple[type, tuple[type, ...], tuple[Any, ...]]] = set()
+
+
+def validate(estimator: Any, check: Callable[[], None]) -> None:
+    """Check the parameters of an estimator, unless equal ones of its class have passed before."""
+    values = tuple(getattr(estimator, name) for name in estimator._parameter_constraints)
+    types = tuple(map(type, values))
+    if not _SIMPLE.issuperset(types):
+        check()
+        return
+    # 1, 1.0 and True are equal, but not as parameters.
+    key = (type(estimator), types, values)
+    if key not in _VALID:
+        check()
+        if len(_VALID) >= 1000:
+            _VALID.clear()
+        _VALID.add(key)
+
+
+def frozen(freeze: Iterable[str] | None) -> list[str]:
+    """Check and sort the names of the parameters that a fit is to leave as they are."""
+    names = [] if freeze is None else sorted(freeze)
+    for name in names:
+        if name not in CHOICES["freeze"]:
+            raise ValueError(f"freeze names {name!r}; use 'weights', 'means' or 'covariances'")
+    return names

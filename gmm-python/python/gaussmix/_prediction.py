@@ -1,0 +1,274 @@
+"""What a fitted mixture says of samples, and samples that it draws."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from . import _arrays, _core
+from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validated
+from ._fitted import FittedMixture
+from ._gpu import beside
+
+
+class Prediction(FittedMixture):
+    """The methods of a fitted mixture that evaluate samples, or draw them."""
+
+    device: str
+    n_jobs: int | None
+    random_state: int | np.random.RandomState | None
+
+    def _takes(self, X: object) -> TypeGuard[Floats]:
+        """Say whether the engine takes ``X`` without a check of scikit-learn's before."""
+        attributes = self.__dict__
+        return "feature_names_in_" not in attributes and is_plain(X, attributes.get("n_features_in_", -1))
+
+    def _data(self, X: Any, sample_weight: Any = None) -> _core.Data:
+        """Bring samples to the device, for a fitted mixture."""
+        given, threads = X, n_threads(self.n_jobs)
+        if not self._takes(X):
+            check_is_fitted(self)
+            X = validated(self, X, reset=False)
+        if sample_weight is not None:
+            sample_weight = checked_weights(sample_weight, X.shape[0])
+        return load(self, X, sample_weight, device=self.device, threads=threads, original=given)
+
+    def _few(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Give log-densities of few samples under large matrices, straight from the attributes.
+
+        They are those of the components, and of the mixture. For all other samples, and where
+        something is wrong, give nothing.
+        """
+        if self.covariance_type not in ("full", "tied") or self.device not in ("auto", "cpu") or not self._takes(X):
+            return None
+        return _core.few_log_densities(
+            X, self.weights_, self.means_, self.precisions_cholesky_, self.covariance_type
+        )
+
+    def _value_type(self, dtype: Any) -> np.dtype[Any]:
+        """Give the type of values per sample of samples of a type: that of the arithmetic in scikit-learn."""
+        return np.dtype(np.float32 if dtype == np.float32 and self.means_.dtype == np.float32 else np.float64)
+
+    def _typed(self, data: _core.Data, values: NDArray[np.float64], X: Any) -> Floats:
+        # A sample so far away that its log-likelihood is no float32 has -inf, without a warning.
+        with np.errstate(over="ignore"):
+            typed: Floats = values.astype(self._value_type(data.dtype), copy=False)
+        return beside(typed, X)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Give the most probable component of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            The components, counted from 0.
+        """
+        check_is_fitted(self)
+        if (few := self._few(X)) is not None:
+            labels: NDArray[np.int64] = few[0].argmax(axis=1).astype(np.int64, copy=False)
+            return labels
+        return beside(self._data(X).labels(self._mixture()), X)
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Give the probability of each component for each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+
+        Returns
+        -------
+        resp : ndarray of shape (n_samples, n_components)
+            The probabilities, which sum to 1 for each sample.
+        """
+        check_is_fitted(self)
+        if (few := self._few(X)) is not None:
+            return np.exp(few[0] - few[1][:, np.newaxis]).astype(self._value_type(np.asarray(X).dtype), copy=False)
+        data = self._data(X)
+        return self._typed(data, data.responsibilities(self._mixture()), X)
+
+    def score_samples(self, X: ArrayLike) -> Floats:
+        """Give the log-likelihood of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+
+        Returns
+        -------
+        log_prob : ndarray of shape (n_samples,)
+            The logarithms of the density.
+        """
+        check_is_fitted(self)
+        if (few := self._few(X)) is not None:
+            return few[1].astype(self._value_type(np.asarray(X).dtype), copy=False)
+        data = self._data(X)
+        return self._typed(data, data.scores(self._mixture()), X)
+
+    def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
+        """Give the mean log-likelihood of a sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+        y : Ignored
+            Not used, present by convention.
+        sample_weight : array-like of shape (n_samples,), default=None
+            A sample of weight 2 counts as two.
+
+        Returns
+        -------
+        log_likelihood : float
+            The mean, by weight.
+        """
+        if not hasattr(self, "means_"):
+            check_is_fitted(self)
+        if sample_weight is None and self._takes(X):
+            if (few := self._few(X)) is not None:
+                return float(few[1].mean())
+            try:
+                threads, missing = n_threads(self.n_jobs), _arrays.takes_missing(self)
+                return _core.mean_score(X, self._mixture(), self.device, threads, _arrays.MEMORY, missing)
+            except _core.NonFiniteError as error:
+                _arrays.refuse_non_finite(self, X, error)
+                raise
+        return self._data(X, sample_weight).mean_score(self._mixture())
+
+    def impute(
+        self,
+        X: ArrayLike,
+        draws: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> Floats:
+        """Fill in missing values.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples, with NaN where a value is missing.
+        draws : int or None, default=None
+            For multiple imputation: how many times the missing values are drawn from their
+            distribution given the observed values of their sample. By default they are replaced by
+            the means of that distribution, which vary less than the data does.
+        random_state : int, RandomState instance or None, default=None
+            The source of the draws.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features) or (draws, n_samples, n_features)
+            The samples without gaps, in their own type; what is observed is as it was.
+        """
+        check_is_fitted(self)
+        x: Floats = validate_data(
+            self,
+            _arrays.na_as_nan(_arrays.copied_from_gpu(X, type(self).__name__)),
+            reset=False,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan",
+        )
+        seed = 0
+        if draws is not None:
+            if not isinstance(draws, Integral) or not 1 <= draws < 2**63:
+                raise ValueError(f"draws is {draws!r}; give the number of draws, from 1 to 2**63 - 1, or None for means")
+            seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
+        x = np.asarray(x, dtype=x.dtype.newbyteorder("="))
+        return beside(_core.impute(x, self._mixture(), draws, seed).astype(x.dtype, copy=False), X)
+
+    def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Give the Bayesian information criterion; the lower the better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+        sample_weight : array-like of shape (n_samples,), default=None
+            A sample of weight 2 counts as two.
+
+        Returns
+        -------
+        bic : float
+            -2 log L + p log N, with p parameters and N samples.
+        """
+        return self._criterion("bic", *self._total(X, sample_weight))
+
+    def aic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Give the Akaike information criterion; the lower the better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples.
+        sample_weight : array-like of shape (n_samples,), default=None
+            A sample of weight 2 counts as two.
+
+        Returns
+        -------
+        aic : float
+            -2 log L + 2 p, with p parameters.
+        """
+        return self._criterion("aic", *self._total(X, sample_weight))
+
+    def _criterion(self, name: str, total: float, n: float) -> float:
+        """Give a criterion for samples of this total log-likelihood and weight."""
+        penalty = math.log(n) if name == "bic" else 2.0
+        return -2.0 * total + penalty * self._n_parameters()
+
+    def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
+        check_is_fitted(self)
+        data = self._data(X, sample_weight)
+        n = data.total_weight
+        return data.mean_score(self._mixture()) * n, n
+
+    def _n_parameters(self) -> int:
+        return self._mixture().n_parameters
+
+    def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Draw samples: those that scikit-learn draws for the same `random_state`.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            The samples, ordered by component.
+        y : ndarray of shape (n_samples,)
+            The component of each.
+        """
+        check_is_fitted(self)
+        if n_samples < 1:
+            raise ValueError(
+                f"Invalid value for 'n_samples': {n_samples} . The sampling requires at least one sample."
+            )
+        random_state = check_random_state(self.random_state)
+        k, d = self.means_.shape
+        # The parts, and what they are put together to; of the components there is one number a
+        # sample.
+        _core.check_memory("the samples and their components", (int(n_samples), 2 * d + 1), 8, "draw fewer at a time")
+        counts = random_state.multinomial(n_samples, self.weights_.astype(np.float64))
+        parts = []
+        for component, count in enumerate(counts):
+            mean = self.means_[component]
+            if self.covariance_type in ("full", "tied"):
+                covariance = self.covariances_ if self.covariance_type == "tied" else self.covariances_[component]
+                parts.append(random_state.multivariate_normal(mean, covariance, int(count)))
+            else:
+                deviation = np.sqrt(self.covariances_[component])
+                parts.append(mean + random_state.standard_normal(size=(count, d)) * deviation)
+        return np.vstack(parts).astype(np.float64, copy=False), np.repeat(np.arange(k, dtype=np.int64), counts)

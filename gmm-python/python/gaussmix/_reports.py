@@ -1,0 +1,75 @@
+"""What a fit says of itself: an `Iteration` to the callback, and the lines of `verbose`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from . import _core
+
+
+class Iteration(NamedTuple):
+    """What a callback gets after each iteration of EM.
+
+    Parameters
+    ----------
+    run : int
+        The run, counted from 0; there are `n_init` of them.
+    iteration : int
+        The iteration of the run, counted from 1.
+    lower_bound : float
+        The mean log-likelihood of a sample before the M-step of this iteration.
+    change : float
+        Its change since the iteration before; infinite in the first.
+    mixture : Mixture
+        The mixture after the iteration, with `weights`, `means` and `covariances`.
+    """
+
+    run: int
+    iteration: int
+    lower_bound: float
+    change: float
+    mixture: _core.Mixture
+
+
+class Reporter:
+    """Prints what `verbose` asks for, and calls the callback."""
+
+    def __init__(self, estimator: Any, run: int, log_scale: float) -> None:
+        self.estimator, self.run, self.log_scale = estimator, run, log_scale
+        self.began = self.last = perf_counter()
+
+    def begin(self) -> None:
+        if self.estimator.verbose:
+            print(f"Initialization {self.run}")
+
+    def callback(self) -> Callable[[int, float, float, _core.Mixture], object] | None:
+        if self.estimator.verbose or self.estimator.callback is not None:
+            return self.after
+        return None
+
+    def after(self, iteration: int, lower_bound: float, change: float, mixture: _core.Mixture) -> object:
+        verbose = self.estimator.verbose
+        if verbose and iteration % self.estimator.verbose_interval == 0:
+            if verbose == 1:
+                print(f"  Iteration {iteration}")
+            else:
+                now = perf_counter()
+                print(f"  Iteration {iteration}\t time lapse {now - self.last:.5f}s\t ll change {change:.5f}")
+                self.last = now
+        if self.estimator.callback is None:
+            return False
+        return self.estimator.callback(
+            Iteration(self.run, iteration, lower_bound - self.log_scale, change, mixture)
+        )
+
+    def end(self, lower_bound: float, converged: bool) -> None:
+        verbose = self.estimator.verbose
+        state = "converged" if converged else "did not converge"
+        if verbose == 1:
+            print(f"Initialization {state}.")
+        elif verbose > 1:
+            seconds = perf_counter() - self.began
+            bound = lower_bound - self.log_scale
+            print(f"Initialization {state}. time lapse {seconds:.5f}s\t lower bound {bound:.5f}.")

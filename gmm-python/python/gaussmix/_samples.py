@@ -1,0 +1,98 @@
+"""What a fit is to: the samples, and the evaluations of a mixture over them in their device."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _arrays, _core, _start
+from ._arrays import Floats, checked_weights, load, n_threads, validated
+from ._gpu import on_gpu, on_host
+from ._units import Moments, Units
+
+
+class Evaluations(Protocol):
+    """Samples in a device or in several, as `_fit` uses them."""
+
+    @property
+    def total_weight(self) -> float: ...
+
+    def labels(self, mixture: _core.Mixture) -> NDArray[np.int64]: ...
+
+    def e_step(self, mixture: _core.Mixture) -> _core.Statistics: ...
+
+    def fit(
+        self,
+        options: dict[str, Any],
+        start: _core.Mixture | None = None,
+        callback: Callable[[int, float, float, _core.Mixture], object] | None = None,
+    ) -> _core.Fit: ...
+
+
+class Samples(AbstractContextManager["Samples"]):
+    """What `_fit` is to fit to: here an array of this process, in a subclass the partitions of a cluster."""
+
+    #: N and D.
+    shape: tuple[int, int]
+    #: The type of the attributes.
+    dtype: np.dtype[Any]
+
+    @abstractmethod
+    def load(self) -> Evaluations:
+        """Bring the samples to the device."""
+
+    @abstractmethod
+    def standardize(self) -> tuple[Units, Evaluations]:
+        """Change to columns of mean 0 and standard deviation 1."""
+
+    @abstractmethod
+    def start(
+        self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
+    ) -> tuple[_core.Mixture | None, float]:
+        """Give the mixture that a run starts at, as `_start.start` does."""
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        pass
+
+
+class ArraySamples(Samples):
+    """An array of this process."""
+
+    def __init__(self, estimator: Any, X: Any, sample_weight: Any) -> None:
+        self.estimator, self.given, self.sample_weight = estimator, X, sample_weight
+        self.X: Floats | _core.GpuArray = validated(estimator, X, reset=True, min_samples=2)
+        self.shape, self.dtype = (self.X.shape[0], self.X.shape[1]), self.X.dtype
+
+    def load(self) -> Evaluations:
+        if self.estimator.standardize and on_gpu(self.X):
+            raise ValueError(
+                "standardize=True does not take an array in a GPU's memory; scale the columns there, or bring the "
+                "array to the host"
+            )
+        self.weights = checked_weights(self.sample_weight, self.shape[0])
+        data = self._load(self.given)
+        if self.estimator.missing:
+            # `validated` refuses what is not on the host.
+            _arrays.note_missing(_arrays.Missing.of(on_host(self.X), self.weights))
+        return data
+
+    def _load(self, original: Any = None) -> Evaluations:
+        estimator, threads = self.estimator, n_threads(self.estimator.n_jobs)
+        return load(estimator, self.X, self.weights, device=estimator.device, threads=threads, original=original)
+
+    def standardize(self) -> tuple[Units, Evaluations]:
+        # `load` refuses what is not on the host.
+        X: Floats = on_host(self.X)
+        units = Units.of(Moments.of(X, self.weights), self.estimator.covariance_type)
+        self.X = units.apply(X)
+        return units, self._load()
+
+    def start(
+        self, parameters: _start.Parameters, random_state: np.random.RandomState, total_weight: float
+    ) -> tuple[_core.Mixture | None, float]:
+        return _start.start(self.X, parameters, self.estimator, random_state, self.weights, total_weight)

@@ -1,0 +1,164 @@
+"""The estimator over dask arrays, dask dataframes, and files that the workers read."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import dask.array
+import distributed
+import numpy as np
+from dask.delayed import delayed
+from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
+
+from ... import _estimator, _partitions
+from ..._arrays import floats
+from ..._partitions import Partition
+from .. import estimator
+from ..documentation import with_documentation_of_the_local_estimator, with_parameters_of_the_local_estimator
+from ..engine import Engine
+from ..plan import Plan, check_columns, divided
+from .collections import by_rows, is_frame, plan_of, type_of
+from .engine import DaskEngine
+
+
+def _block(x: Any, local: _estimator.GaussianMixture, method: str, n_columns: int | None, kind: Any) -> Any:
+    """Evaluate the rows of one block, in the process of a worker."""
+    if x.shape[0] == 0:
+        return np.empty((0,) if n_columns is None else (0, n_columns), kind)
+    return getattr(local, method)(x).astype(kind, copy=False)
+
+
+def _read_block(
+    partition: Partition, dtype: str, local: _estimator.GaussianMixture, method: str, n_columns: int | None, kind: Any
+) -> Any:
+    try:
+        return _block(partition.read(np.dtype(dtype))[0], local, method, n_columns, kind)
+    except Exception as error:
+        raise partition.error(error) from error
+
+
+@with_documentation_of_the_local_estimator
+class GaussianMixture(estimator.GaussianMixture):
+    """A Gaussian mixture, fitted by the workers of a cluster of Dask.
+
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. The
+    samples are a dask array, a dask dataframe, an array, or paths of .npy and Parquet files, which
+    the workers read; sample weights the same, divided as the samples are. `predict`,
+    `predict_proba` and `score_samples` of collections and files give dask arrays, which are
+    computed when they are asked for.
+
+    Each worker loads its partitions once and keeps them in its device. An iteration sends the
+    parameters and brings back sums over the samples, which are added in the order of the
+    partitions: the same partitions on the same kind of device give the same bits, whatever the
+    number of workers. The partitions of a worker that dies are loaded by others, and the fit goes
+    on. Ctrl-C ends the fit after the present iteration and leaves a fitted mixture. `device` is
+    that of each worker, and `n_jobs` the number of its threads, by default as many as Dask gives
+    it.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        The number of components.
+    client : distributed.Client or None, default=None
+        The connection to the cluster. By default the present client of Dask; where there is none, a
+        LocalCluster within this process, which is closed at the end.
+    partition_rows : int or None, default=None
+        The rows of a partition. By default the chunks of a dask collection as they are, and of
+        files about 512 partitions of 4 to 256 MiB.
+    resident : bool or None, default=None
+        Whether partitions of files stay in the memory of the workers. Where they do not, each
+        iteration reads them again, one after the other. By default as many stay as half of a
+        worker's memory holds.
+    **params : dict
+        The other parameters of :class:`gaussmix.GaussianMixture`.
+
+    Examples
+    --------
+    >>> import dask.array
+    >>> from gaussmix.dask import GaussianMixture
+    >>> x = dask.array.from_array([[1.0], [2.0], [3.0], [11.0], [12.0], [13.0]], chunks=(4, 1))
+    >>> gm = GaussianMixture(2, random_state=0).fit(x)
+    >>> gm.means_.round(6).ravel()
+    array([12.,  2.])
+    >>> gm.predict(x).compute()
+    array([1, 1, 1, 0, 0, 0])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **{name: kinds for name, kinds in estimator.GaussianMixture._parameter_constraints.items() if name != "engine"},
+        "client": [distributed.Client, None],
+    }
+    _connections: ClassVar[tuple[str, ...]] = ("client",)
+
+    @with_parameters_of_the_local_estimator
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        client: Any = None,
+        partition_rows: int | None = None,
+        resident: bool | None = None,
+        **params: Any,
+    ) -> None:
+        _estimator.GaussianMixture.__init__(self, n_components, **params)
+        self.client = client
+        self.partition_rows = partition_rows
+        self.resident = resident
+
+    def _make_engine(self) -> DaskEngine:
+        return DaskEngine(self.client)
+
+    def _plan(self, engine: Engine, X: Any, sample_weight: Any) -> Plan:
+        assert isinstance(engine, DaskEngine)
+        return plan_of(engine, X, sample_weight, self.partition_rows, self.resident)
+
+    def _values(self, operation: str, X: Any) -> Any:
+        check_is_fitted(self)
+        method = self._METHODS[operation]
+        local, k = self._local(), self.means_.shape[0]
+        n_columns = k if operation == "responsibilities" else None
+        files = _partitions.are_paths(X)
+        if not files and not hasattr(X, "dask"):
+            return getattr(local, method)(X)
+        # A worker evaluates as many blocks at once as it has threads.
+        local.n_jobs = 1
+        # Blocks are arrays, whose columns have no names.
+        local.__dict__.pop("feature_names_in_", None)
+        if files:
+            return self._values_of_files(X, local, method, n_columns)
+        _check_feature_names(self, X._meta, reset=False)
+        if is_frame(X):
+            dtype = type_of(X)
+            X = X.map_partitions(floats, dtype, meta=np.empty((0, len(X.columns)), dtype))
+        else:
+            dtype = X.dtype
+            X = by_rows(X)
+        _check_n_features(self, np.empty((0, X.shape[1])), reset=False)
+        kind = self._kind(method, dtype)
+        shape = {"drop_axis": 1, "chunks": (X.chunks[0],)} if n_columns is None else {"chunks": (X.chunks[0], (k,))}
+        meta = np.empty((0,) * (1 if n_columns is None else 2), kind)
+        return X.map_blocks(
+            _block, local=local, method=method, n_columns=n_columns, kind=kind, dtype=kind, meta=meta, **shape
+        )
+
+    def _kind(self, method: str, dtype: Any) -> np.dtype[Any]:
+        return np.dtype(np.int64) if method == "predict" else self._value_type(dtype)
+
+    def _values_of_files(self, X: Any, local: _estimator.GaussianMixture, method: str, n_columns: int | None) -> Any:
+        engine = self._make_engine()
+        try:
+            plan, counts = divided(engine, X, self.partition_rows)
+        finally:
+            engine.close()
+        check_columns(self, plan, reset=False)
+        kind = self._kind(method, plan.dtype)
+        read = delayed(_read_block, pure=True)
+        blocks = [
+            dask.array.from_delayed(
+                read(partition, plan.dtype.str, local, method, n_columns, kind),
+                (count,) if n_columns is None else (count, n_columns),
+                kind,
+            )
+            for partition, count in zip(plan.partitions, counts, strict=True)
+        ]
+        return dask.array.concatenate(blocks)

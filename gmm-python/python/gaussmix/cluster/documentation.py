@@ -1,0 +1,59 @@
+"""Signatures and documentation of the estimators of a cluster, most of whose parameters are those of one process."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .._estimator import GaussianMixture
+
+_Init = TypeVar("_Init", bound=Callable[..., None])
+_Class = TypeVar("_Class", bound=type)
+
+_HEADING = "Parameters\n----------\n"
+#: Where the entry of a parameter begins.
+_ENTRY = re.compile(r"^(?=\S+ : )", re.MULTILINE)
+
+
+def with_parameters_of_the_local_estimator(init: _Init) -> _Init:
+    """Put the parameters of the local estimator in the place of ``**params`` in a signature."""
+    local = dict(inspect.signature(GaussianMixture.__init__).parameters)
+    own = {
+        name: parameter
+        for name, parameter in inspect.signature(init).parameters.items()
+        if parameter.kind is not parameter.VAR_KEYWORD and name not in local
+    }
+    init.__signature__ = inspect.Signature([*local.values(), *own.values()])  # type: ignore[attr-defined]
+    return init
+
+
+def with_documentation_of_the_local_estimator(cls: _Class) -> _Class:
+    """Put the entries of the local estimator's parameters in the place of that of ``**params``.
+
+    A parameter that the class itself has an entry for keeps that.
+    """
+    own = _entries(cls)
+    if not own:
+        return cls
+    own.pop("**params")
+    head, rest = inspect.cleandoc(cls.__doc__ or "").split(_HEADING)
+    after = rest.split("\n\n")[1:]
+    parameters = "\n".join({**_entries(GaussianMixture), **own}.values())
+    cls.__doc__ = "\n\n".join([f"{head}{_HEADING}{parameters}", *after])
+    return cls
+
+
+def description_of(thing: Any, parameter: str) -> str:
+    """Give the description of a parameter of a class or function, in one line."""
+    entry = _entries(thing).get(parameter, "")
+    return " ".join(entry.split("\n", 1)[-1].split())
+
+
+def _entries(thing: Any) -> dict[str, str]:
+    """Give what the documentation says of each parameter, by name; nothing where Python was started with -OO."""
+    if thing.__doc__ is None:
+        return {}
+    section = inspect.cleandoc(thing.__doc__).split(_HEADING)[1].split("\n\n")[0]
+    return {entry.split(" : ")[0]: entry.rstrip() for entry in _ENTRY.split(section) if entry}

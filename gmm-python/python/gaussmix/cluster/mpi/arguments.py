@@ -1,0 +1,185 @@
+"""The arguments of the command ``python -m gaussmix.mpi``.
+
+Its options are parameters of the estimator and of `gaussmix.select`: their names, defaults, values
+and descriptions are taken from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from collections.abc import Callable, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+from sklearn.utils._param_validation import Interval
+
+from ..._parameters import CHOICES
+from ..._reports import Iteration
+from ..._select import CRITERIA, select
+from ..documentation import description_of
+from .estimator import GaussianMixture
+
+#: The exit code for a wrong use.
+_USAGE = 2
+#: What an option of three states may be.
+_STATES = {"auto": None, "yes": True, "no": False}
+#: The parameters of the estimator that are options of all commands, and those of the commands that
+#: fit.
+_COMMON = ("device", "n_jobs", "partition_rows", "missing")
+_TRAINING = ("tol", "reg_covar", "max_iter", "n_init", "init_params", "freeze", "standardize", "resident")
+#: The methods that give the values of ``predict --values``.
+METHODS = {"labels": "predict", "proba": "predict_proba", "scores": "score_samples"}
+
+_EXAMPLES = """examples:
+  mpiexec -n 4 python -m gaussmix.mpi fit x.npy -k 8 -o model.json
+  mpiexec -n 64 python -m gaussmix.mpi fit 'frames/*.npy' -k 32 --covariance-type diag --device cuda --verbose -o model.npz
+  mpiexec -n 4 python -m gaussmix.mpi fit x.npy --sample-weight w.npy -k 8 --json -o model.json
+  mpiexec -n 4 python -m gaussmix.mpi select x.npy -k 1:20 --covariance-type full,diag -o model.json
+  mpiexec -n 4 python -m gaussmix.mpi score model.json x.npy
+  mpiexec -n 4 python -m gaussmix.mpi predict model.json x.npy -o labels.npy
+  mpiexec -n 4 python -m gaussmix.mpi fit holes.parquet --missing -k 8 -o model.json
+
+Samples are .npy files (N, D) of float64 or float32, or Parquet files of which all columns are numbers; all ranks must see
+them. Models are those of the command gmm and of GaussianMixture.load. The exit code is 0 after success, 1 after a
+failure, 2 for wrong arguments, and 130 after Ctrl-C, which ends a fit after the present iteration and writes its model."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m gaussmix.mpi",
+        description="Fits and applies Gaussian mixtures with all ranks of an MPI job.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{fit,select,score,predict}")
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(
+            name, help=text, description=text, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name in ("score", "predict"):
+            command.add_argument("model", help="a model, .json or .npz")
+        command.add_argument("data", nargs="+", help="files of samples, or patterns of their names")
+        if name != "predict":
+            command.add_argument("--sample-weight", nargs="+", help=".npy files of sample weights (N,)")
+        for parameter in _COMMON:
+            _add(command, parameter)
+        command.add_argument("--json", action="store_true", help="print the result as JSON")
+        return command
+
+    fit = add("fit", "Fit a mixture and write it to a file.")
+    _add(fit, "n_components", "-k", required=True)
+    _add(fit, "covariance_type")
+    fit.add_argument("-o", "--output", required=True, help="the model to write, .json or .npz")
+    fit.add_argument("--warm-start", metavar="MODEL", help="a model to start at")
+    _add_training(fit)
+    trial = add("select", "Fit mixtures of several numbers of components and covariance types, and select the best.")
+    numbers = "numbers of components: 1:20 (both included), 10:100:10 (in steps) or 2,4,8"
+    _add(trial, "n_components", "-k", required=True, type=_ranges, metavar="RANGE", help=numbers)
+    types = "one or several, as full,diag (default: full)"
+    _add(trial, "covariance_type", type=_kinds, choices=None, default=["full"], metavar="TYPES", help=types)
+    _add(trial, "criterion", choices=CRITERIA, of=select)
+    trial.add_argument("-o", "--output", help="where to write the best model, .json or .npz")
+    _add_training(trial)
+    add("score", "Print the mean log-likelihood of the samples, BIC and AIC.")
+    predict = add("predict", "Write a value for each sample to a .npy file.")
+    predict.add_argument("-o", "--output", required=True, help="the .npy file to write")
+    predict.add_argument(
+        "--values",
+        choices=METHODS,
+        default="labels",
+        help="the most probable component, the probabilities of all, or the log-likelihood (default: %(default)s)",
+    )
+    return parser
+
+
+def _add(command: argparse.ArgumentParser, name: str, *short: str, of: Any = GaussianMixture, **changes: Any) -> None:
+    """Add an option for a parameter of the estimator, or of a function, but for what `changes` says."""
+    default = inspect.signature(of).parameters[name].default
+    option: dict[str, Any] = {"help": description_of(of, name).replace("%", "%%"), "default": default}
+    if name in CHOICES:
+        option["choices"] = CHOICES[name]
+    kinds = of._parameter_constraints[name] if of is GaussianMixture else []
+    for kind in kinds:
+        if kind == "boolean":
+            three = {"choices": _STATES, "default": "auto"}
+            option.update(three if None in kinds else {"action": "store_true"})
+        elif isinstance(kind, Interval):
+            option["type"] = float if kind.type is Real else _positive if kind.left == 1 else int
+        elif kind is Integral:
+            option["type"] = int
+    if option["default"] is not None and "action" not in option and "required" not in changes:
+        option["help"] += " (default: %(default)s)"
+    command.add_argument(*short, f"--{name.replace('_', '-')}", **{**option, **changes})
+
+
+def _add_training(command: argparse.ArgumentParser) -> None:
+    for parameter in _TRAINING:
+        # The only parameter that takes several values.
+        more = {"nargs": "+"} if parameter == "freeze" else {}
+        _add(command, parameter, **more)
+    command.add_argument("--seed", type=int, default=0, help="of all random numbers (default: %(default)s)")
+    command.add_argument("--verbose", action="store_true", help="print iterations to stderr")
+
+
+def _ranges(text: str) -> list[int]:
+    """Read numbers and ranges such as 1:20 and 10:100:10, as the command gmm does."""
+    found: list[int] = []
+    for part in text.split(","):
+        numbers = [int(number) for number in part.split(":")]
+        first, last, step = (numbers * 2 + [1] if len(numbers) == 1 else [*numbers, 1])[:3]
+        if len(numbers) > 3 or not (1 <= first <= last and step >= 1) or (last - first) // step >= 100_000:
+            raise ValueError
+        found += range(first, last + 1, step)
+    return found
+
+
+_ranges.__name__ = "range"
+
+
+def _kinds(text: str) -> list[str]:
+    kinds = text.split(",")
+    if not set(kinds) <= set(CHOICES["covariance_type"]):
+        raise ValueError
+    return kinds
+
+
+_kinds.__name__ = "covariance type"
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
+_positive.__name__ = "positive integer"
+
+
+def parsed(arguments: Sequence[str] | None, comm: Any) -> argparse.Namespace | int:
+    """Parse on rank 0, which alone prints; give all ranks the options, or the exit code."""
+    found: argparse.Namespace | int = _USAGE
+    if comm.Get_rank() == 0:
+        parser = _parser()
+        try:
+            found = parser.parse_args(arguments)
+            outputs = {"predict": (".npy",)}.get(found.command, (".json", ".npz"))
+            if getattr(found, "output", None) is not None and not found.output.endswith(outputs):
+                parser.error(f"the name of the output is {found.output}; it must end in {' or '.join(outputs)}")
+        except SystemExit as end:
+            found = int(end.code or 0)
+    broadcast: argparse.Namespace | int = comm.bcast(found)
+    return broadcast
+
+
+def estimator_of(
+    options: argparse.Namespace, comm: Any, show: Callable[[Iteration], None] | None = None
+) -> GaussianMixture:
+    """Make an estimator with the parameters that a command has options for."""
+    params = {name: getattr(options, name) for name in (*_COMMON, *_TRAINING) if hasattr(options, name)}
+    if show is not None:
+        params.update(resident=_STATES[options.resident], random_state=options.seed)
+        params.update(callback=show if options.verbose else None)
+    return GaussianMixture(comm=comm, **params)

@@ -1,0 +1,262 @@
+"""The command ``python -m gaussmix.mpi``, which all ranks of an MPI job run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_n_features
+
+from ... import _estimator
+from ..._arrays import Floats
+from ..._reports import Iteration
+from ..._select import CRITERIA, select
+from ..plan import Plan, divided
+from ..shard import Options
+from .arguments import METHODS, estimator_of, parsed
+from .engine import NAP, MPIEngine, ignore_interrupts, world
+from .estimator import GaussianMixture
+
+#: How long a rank with an error waits for rank 0 to report the same one, and for the launcher to
+#: read its own report, in seconds.
+_GRACE = 1.0
+#: The exit codes of the command: a failure, and Ctrl-C.
+_FAILURE, _INTERRUPTED = 1, 130
+
+
+def _show(iteration: Iteration, what: str = "") -> None:
+    text = f"{what}run {iteration.run}, iteration {iteration.iteration}: lower bound {iteration.lower_bound:.9f}"
+    print(f"{text}, change {iteration.change:.3e}", file=sys.stderr, flush=True)
+
+
+def _show_model(iteration: Iteration) -> None:
+    mixture = iteration.mixture
+    _show(iteration, f"{mixture.covariance_type}, K = {len(mixture.weights)}, ")
+
+
+def _select(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
+    begin = time.perf_counter()
+    with warnings.catch_warnings():
+        # The table says it.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if comm.Get_rank() > 0:
+            warnings.filterwarnings("ignore", ".* are left out", UserWarning)
+        selection = select(
+            options.data,
+            options.n_components,
+            covariance_type=options.covariance_type,
+            criterion=options.criterion,
+            sample_weight=options.sample_weight,
+            estimator=estimator_of(options, comm, _show_model),
+        )
+    if options.output is not None:
+        MPIEngine(comm).together(lambda: selection.best.save(options.output))
+    best = min(selection.table, key=lambda candidate: candidate.criterion)
+    return {
+        "criterion": options.criterion,
+        "best": best._asdict(),
+        "candidates": [candidate._asdict() for candidate in selection.table],
+        "ranks": comm.Get_size(),
+        "seconds": time.perf_counter() - begin,
+        "model": options.output,
+    }
+
+
+def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
+    begin = time.perf_counter()
+    gm = estimator_of(options, comm, _show)
+    gm.set_params(n_components=options.n_components, covariance_type=options.covariance_type)
+    if options.warm_start is not None:
+        before = _estimator.GaussianMixture.load(options.warm_start)
+        if before.means_.shape[0] != options.n_components or before.covariance_type != options.covariance_type:
+            raise ValueError(
+                f"{options.warm_start} has {before.means_.shape[0]} components of the covariance type "
+                f"'{before.covariance_type}'; -k and --covariance-type must say the same"
+            )
+        gm._take_fit(before)
+        gm.set_params(warm_start=True)
+    interrupted = False
+    try:
+        with warnings.catch_warnings():
+            # The result says it.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            gm.fit(options.data, sample_weight=options.sample_weight)
+    except KeyboardInterrupt:
+        if not hasattr(gm, "means_"):
+            raise
+        interrupted = True
+    MPIEngine(comm).together(lambda: gm.save(options.output))
+    return {
+        "converged": bool(gm.converged_),
+        "interrupted": interrupted,
+        "n_iter": gm.n_iter_,
+        "lower_bound": gm.lower_bound_,
+        "ranks": comm.Get_size(),
+        "seconds": time.perf_counter() - begin,
+        "model": options.output,
+    }
+
+
+def _loaded(options: argparse.Namespace, comm: Any) -> GaussianMixture:
+    """Give all ranks the model, which rank 0 reads."""
+    local = MPIEngine(comm).together(lambda: _estimator.GaussianMixture.load(options.model))
+    gm = estimator_of(options, comm)
+    gm.set_params(n_components=local.n_components, covariance_type=local.covariance_type)
+    gm._take_fit(local)
+    return gm
+
+
+def _score(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
+    gm = _loaded(options, comm)
+    total, n = gm._total(options.data, options.sample_weight)
+    criteria = {name: gm._criterion(name, total, n) for name in CRITERIA}
+    return {"score": total / n, "log_likelihood": total, **criteria}
+
+
+def _predict(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
+    """Write a value for each sample: each rank those of its partitions, to their place in the file."""
+    gm = _loaded(options, comm)
+    engine = MPIEngine(comm)
+    plan, counts = divided(engine, options.data, options.partition_rows)
+    n_rows = sum(counts)
+    local = gm._local()
+    local.n_jobs = engine._of_this_rank(Options(plan.dtype.str, 1, threads=options.n_jobs)).threads
+    evaluate: Callable[[Floats], NDArray[Any]] = getattr(local, METHODS[options.values])
+    kind = np.dtype(np.int64 if options.values == "labels" else np.float64)
+    shape = (n_rows, gm.means_.shape[0]) if options.values == "proba" else (n_rows,)
+    unfinished = f"{options.output}.unfinished"
+
+    def create() -> None:
+        _check_n_features(gm, plan.head, reset=False)
+        np.lib.format.open_memmap(unfinished, "w+", kind, shape).flush()
+
+    engine.together(create)
+    error: BaseException | None = None
+    try:
+        _write(unfinished, engine, plan, counts, evaluate)
+    except Exception as raised:
+        error = raised
+    try:
+        engine.agree(error)
+    except BaseException:
+        if engine.rank == 0:
+            os.remove(unfinished)
+        raise
+    engine.together(lambda: os.replace(unfinished, options.output))
+    return {"samples": n_rows, "values": options.values, "output": options.output}
+
+
+def _write(
+    path: str, engine: MPIEngine, plan: Plan, counts: Sequence[int], evaluate: Callable[[Floats], NDArray[Any]]
+) -> None:
+    """Write the values of this rank's partitions."""
+    values = np.lib.format.open_memmap(path, "r+")
+    begins = np.cumsum([0, *counts])
+    for number in engine.own(len(plan.partitions)):
+        partition = plan.partitions[number]
+        try:
+            x, _ = partition.read(plan.dtype)
+            if x.shape[0] > 0:
+                values[begins[number] : begins[number + 1]] = evaluate(x)
+        except Exception as raised:
+            raise partition.error(raised) from raised
+    values.flush()
+
+
+def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
+    """Run the command. All ranks call it.
+
+    Parameters
+    ----------
+    arguments : sequence of str, default=None
+        The arguments; by default those of the process.
+    comm : mpi4py.MPI.Comm, default=None
+        The communicator; by default that of all processes.
+
+    Returns
+    -------
+    code : int
+        The exit code, the same on all ranks.
+    """
+    comm = world() if comm is None else comm
+    options = parsed(arguments, comm)
+    if isinstance(options, int):
+        return options
+    try:
+        result = {"fit": _fit, "select": _select, "score": _score, "predict": _predict}[options.command](options, comm)
+    except KeyboardInterrupt:
+        if comm.Get_rank() == 0:
+            print("interrupted; nothing was written", file=sys.stderr, flush=True)
+            # The other ranks may wait for this one.
+            if comm.Get_size() > 1:
+                _abort(comm, _INTERRUPTED)
+        return _INTERRUPTED
+    except Exception as error:
+        if comm.Get_size() > 1 and not hasattr(error, "of_all_ranks"):
+            raise
+        if comm.Get_rank() == 0:
+            print(f"error: {error}", file=sys.stderr)
+        return _FAILURE
+    if comm.Get_rank() == 0:
+        print(json.dumps(result) if options.json else _text(result))
+    return _INTERRUPTED if result.get("interrupted") else 0
+
+
+def _text(result: dict[str, Any]) -> str:
+    """Give a result for people: a table of the candidates, if there are any, and a line for each other value."""
+    candidates = result.pop("candidates", None)
+    if candidates is None:
+        return "\n".join(f"{name}: {value}" for name, value in result.items())
+    best, name = result["best"], result["criterion"].upper()
+    rows = [("type", "K", "parameters", "score", name, "iterations")]
+    for c in candidates:
+        mark = " best" if c == best else "" if c["converged"] else " not converged"
+        numbers = (c["n_parameters"], f"{c['score']:.6f}", f"{c['criterion']:.3f}", f"{c['n_iter']}{mark}")
+        rows.append((c["covariance_type"], *map(str, (c["n_components"], *numbers))))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    result["best"] = f"{best['n_components']} components, {best['covariance_type']}"
+    return "\n".join([*table, "", _text(result)])
+
+
+def _abort(comm: Any, code: int) -> NoReturn:
+    """End all ranks, once the launcher has read what this one wrote to stderr.
+
+    When a rank aborts, the launcher drops what it has not read.
+    """
+    # Not every system has these, and not every stderr can tell how many bytes are still unread.
+    with suppress(ImportError, OSError):
+        import fcntl
+        import termios
+
+        given_up = time.monotonic() + _GRACE
+        while time.monotonic() < given_up and any(fcntl.ioctl(sys.stderr.fileno(), termios.FIONREAD, bytes(4))):
+            time.sleep(NAP)
+    comm.Abort(code)
+    # Some launchers leave it to the rank to end.
+    os._exit(code)
+
+
+def run() -> int:
+    """Run the command; what is an error of one rank alone ends all ranks."""
+    comm = world()
+    if comm.Get_rank() != 0:
+        ignore_interrupts()
+    try:
+        return main(comm=comm)
+    except BaseException as error:
+        if comm.Get_rank() != 0:
+            # Where rank 0 has the same error, it has ended all ranks by then.
+            time.sleep(_GRACE)
+        print(f"error: rank {comm.Get_rank()}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        _abort(comm, _FAILURE)

@@ -1,0 +1,302 @@
+"""Shards in the ranks of a communicator of MPI."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ... import _core
+from ..._partitions import File, Partition
+from ..engine import Engine
+from ..shard import Facts, Options, Shard
+from ..tree import Answer, merge
+
+#: The tags of the messages with requests and with answers.
+_REQUEST, _ANSWER = 7271, 7272
+#: For so many seconds a rank that waits looks for messages all the time; then it leaves its core to
+#: others between two looks.
+_BUSY, NAP = 2e-3, 1e-4
+
+
+def world() -> Any:
+    try:
+        from mpi4py import MPI
+    except ImportError as missing:
+        raise ImportError(
+            "gaussmix.mpi needs mpi4py and an MPI library: pip install gaussmix[mpi]; on a cluster, load its module of MPI"
+        ) from missing
+    return MPI.COMM_WORLD
+
+
+def _travels(error: BaseException) -> BaseException:
+    """Give an error as it can be sent to other ranks."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error.with_traceback(None)
+
+
+def _of_all(error: BaseException) -> BaseException:
+    """Note that all ranks have this error."""
+    error.__dict__["of_all_ranks"] = True
+    return error
+
+
+class MPIEngine(Engine):
+    """Shards in the ranks of a communicator.
+
+    Rank 0 asks; meanwhile the others are in `together`, where they answer. `load` and `together`
+    are called by all ranks.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or None, default=None
+        The communicator; by default that of all processes.
+    """
+
+    def __init__(self, comm: Any = None) -> None:
+        self.comm = world() if comm is None else comm
+        self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
+        self._shard: Shard | None = None
+        self._partitions: list[Partition] = []
+        #: Whether rank 0 is in `together`, so that the other ranks wait for what it asks.
+        self._asking = False
+
+    def together(self, work: Callable[[], Any]) -> Any:
+        """Do something on rank 0 while the other ranks answer; give all ranks the result, or raise its error.
+
+        Within `work` it just calls what it is given, because the other ranks answer already.
+
+        Parameters
+        ----------
+        work : callable
+            Called by rank 0.
+
+        Returns
+        -------
+        result : object
+            What `work` returned.
+        """
+        if self._asking:
+            return work()
+        error: BaseException | None = None
+        result = None
+        if self.rank == 0:
+            self._asking = True
+            try:
+                result = work()
+            except BaseException as raised:
+                self._send_down(("end", None, _travels(raised)))
+                _of_all(raised)
+                raise
+            finally:
+                self._asking = False
+            self._send_down(("end", result, None))
+            return result
+        before = ignore_interrupts()
+        try:
+            while True:
+                kind, first, second = self._send_down(None)
+                if kind == "end":
+                    result, error = first, second
+                    break
+                if kind == "load":
+                    # The error is raised by rank 0, which has it too.
+                    with suppress(Exception):
+                        self._load(first, second)
+                else:
+                    self._answer(first, second)
+        finally:
+            _restore_interrupts(before)
+        if error is not None:
+            raise _of_all(error)
+        return result
+
+    def _send_down(self, request: Any) -> Any:
+        """Bring a request of rank 0 to all ranks, in a tree."""
+        step = 1
+        while step < self.size and not self.rank & step:
+            step *= 2
+        if self.rank != 0:
+            request = self._receive(self.rank - step, _REQUEST)
+        while step > 1:
+            step //= 2
+            if self.rank + step < self.size:
+                self.comm.send(request, self.rank + step, _REQUEST)
+        return request
+
+    def _receive(self, source: int, tag: int) -> Any:
+        begin = time.perf_counter()
+        while True:
+            message = self.comm.improbe(source, tag)
+            if message is not None:
+                return message.recv()
+            if time.perf_counter() - begin > _BUSY:
+                time.sleep(NAP)
+
+    def agree(self, error: BaseException | None) -> None:
+        """Raise the error of the lowest rank that has one, in all ranks.
+
+        Parameters
+        ----------
+        error : BaseException or None
+            That of this rank.
+        """
+        errors = self.comm.allgather(None if error is None else _travels(error))
+        found = next((other for other in errors if other is not None), None)
+        if found is not None:
+            raise _of_all(found)
+
+    def files(self, paths: Sequence[str]) -> list[File]:
+        """Find files and read their heads, on rank 0.
+
+        Parameters
+        ----------
+        paths : sequence of str
+            Names and patterns.
+
+        Returns
+        -------
+        files : list of File
+            Each file with the shape and type of its array.
+        """
+        return list(self.together(lambda: Engine.files(self, paths)))
+
+    def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
+        """Load the partitions of this rank: a block of consecutive ones, or the one of its own array.
+
+        Parameters
+        ----------
+        partitions : sequence of Partition
+            All partitions.
+        options : Options
+            The options of the shards.
+
+        Returns
+        -------
+        facts : list of Facts
+            Those of all partitions.
+        """
+        if self._asking:
+            # The other ranks have the same partitions already, in other units.
+            self._send_down(("load", partitions[0].units, options))
+            return self._load(partitions[0].units, options)
+        self._partitions = list(partitions)
+        return self._load(partitions[0].units, options)
+
+    def own(self, n_partitions: int) -> range:
+        """Give the numbers of this rank's partitions: a block of consecutive ones.
+
+        Parameters
+        ----------
+        n_partitions : int
+            The number of all partitions.
+
+        Returns
+        -------
+        numbers : range
+            Those of this rank.
+        """
+        return range(self.rank * n_partitions // self.size, (self.rank + 1) * n_partitions // self.size)
+
+    def _load(self, units: Any, options: Options) -> list[Facts]:
+        partitions = [partition._replace(units=units) for partition in self._partitions]
+        self._shard = Shard(self._of_this_rank(options))
+        error: BaseException | None = None
+        facts = []
+        try:
+            facts = [self._shard.load(number, partitions[number]) for number in self.own(len(partitions))]
+        except Exception as raised:
+            error = raised
+        self.agree(error)
+        return [fact for part in self.comm.allgather(facts) for fact in part]
+
+    def _of_this_rank(self, options: Options) -> Options:
+        """Divide the cores, GPUs and memory of a computer among its ranks."""
+        from mpi4py import MPI
+
+        host = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
+        cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+        others = host.allgather(cores)
+        rank, size = host.Get_rank(), host.Get_size()
+        threads = options.threads or max(1, len(cores) // sum(other == cores for other in others))
+        device = options.device
+        if device == "cuda":
+            gpus = [name for name, _, why in _core.devices() if name.startswith("cuda") and why is None]
+            device = gpus[rank % len(gpus)] if gpus else device
+        memory = _core.half_of_the_memory() // size if options.memory is None else options.memory
+        gpu_memory = _core.free_gpu_memory(device) if options.gpu_memory is None else options.gpu_memory
+        # No rank loads before all have asked.
+        sharing = host.allgather(device).count(device)
+        host.Free()
+        if gpu_memory is not None:
+            gpu_memory //= sharing
+        return options._replace(threads=threads, device=device, memory=memory, gpu_memory=gpu_memory)
+
+    def ask(self, operation: str, message: bytes) -> list[Answer]:
+        """Ask all ranks. It is called by rank 0.
+
+        Parameters
+        ----------
+        operation : str
+            The operation.
+        message : bytes
+            Its message.
+
+        Returns
+        -------
+        answers : list of Answer
+            All answers.
+        """
+        self._send_down(("ask", operation, message))
+        answers, error = self._answer(operation, message)
+        if error is not None:
+            raise error
+        return answers
+
+    def _answer(self, operation: str, message: bytes) -> tuple[list[Answer], BaseException | None]:
+        """Answer with this rank's shard, and join that with the answers of the ranks above, in a tree."""
+        answers: list[Answer] = []
+        error: BaseException | None = None
+        try:
+            assert self._shard is not None  # Loaded before anything is asked.
+            answers = self._shard.ask(operation, message)
+        except Exception as raised:
+            error = _travels(raised)
+        step = 1
+        while step < self.size:
+            if self.rank & step:
+                self.comm.send((answers, error), self.rank - step, _ANSWER)
+                break
+            if self.rank + step < self.size:
+                more, other = self._receive(self.rank + step, _ANSWER)
+                error = other if error is None else error
+                answers = answers + more
+                if error is None and self.added(operation):
+                    answers = merge(answers, len(self._partitions))
+            step *= 2
+        return answers, error
+
+    def close(self) -> None:
+        """Drop the shard of this rank."""
+        self._shard, self._partitions = None, []
+
+
+def ignore_interrupts() -> Any:
+    """Ignore Ctrl-C, which all ranks get and rank 0 decides about; give what handled it before."""
+    try:
+        return signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except ValueError:
+        # Not in the main thread, which alone gets signals.
+        return None
+
+
+def _restore_interrupts(handler: Any) -> None:
+    if handler is not None:
+        signal.signal(signal.SIGINT, handler)

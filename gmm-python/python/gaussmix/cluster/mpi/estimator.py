@@ -1,0 +1,156 @@
+"""The estimator that all ranks of a communicator call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from ... import _core, _estimator, _partitions
+from ..._samples import Evaluations, Samples
+from .. import estimator
+from ..documentation import with_documentation_of_the_local_estimator, with_parameters_of_the_local_estimator
+from ..engine import Engine
+from ..plan import Plan
+from ..remote import ClusterEvaluations
+from ..samples import ClusterSamples
+from .engine import MPIEngine
+from .plan import plan_of
+
+
+class _Together(ClusterEvaluations):
+    """The samples of all ranks, as all ranks evaluate them."""
+
+    def __init__(self, engine: MPIEngine, resident: ClusterEvaluations) -> None:
+        self.engine, self.resident = engine, resident
+
+    @property
+    def total_weight(self) -> float:
+        return self.resident.total_weight
+
+    def labels(self, mixture: _core.Mixture) -> NDArray[np.int64]:
+        labels: NDArray[np.int64] = self.engine.together(lambda: self.resident.labels(mixture))
+        return labels
+
+    def total(self, mixture: _core.Mixture) -> float:
+        total: float = self.engine.together(lambda: self.resident.total(mixture))
+        return total
+
+    def e_step(self, mixture: _core.Mixture) -> _core.Statistics:
+        statistics: _core.Statistics = self.engine.together(lambda: self.resident.e_step(mixture))
+        return statistics
+
+    def fit(self, *_: Any) -> _core.Fit:
+        raise NotImplementedError("rank 0 fits, with the samples themselves")
+
+
+@with_documentation_of_the_local_estimator
+class GaussianMixture(estimator.GaussianMixture):
+    """A Gaussian mixture, fitted by the ranks of an MPI communicator.
+
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. All
+    ranks call the same methods. `fit`, `score`, `aic` and `bic` are about the samples of all ranks:
+    either all ranks name the same .npy or Parquet files, of which each reads its part, or each
+    gives an array of its own samples (all do, in the order of the ranks; one may be empty).
+    Afterwards all ranks have the same fitted mixture. `predict`, `predict_proba` and
+    `score_samples` are about the array of each rank; of files they give each rank all values.
+
+    An iteration sends the parameters and brings back sums over the samples, which are added in the
+    order of the partitions: the same partitions on the same kind of device give the same bits,
+    whatever the number of ranks. An error of one rank is raised in all. `verbose` and `callback`
+    work on rank 0 alone.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        The number of components.
+    device : str, default='auto'
+        Where each rank computes: 'auto', 'cpu', 'cuda' (another GPU for each rank of a computer),
+        'cuda:N' (the GPU of number N), several of these as 'cuda:0,cpu', or 'reference' (slow and
+        exact).
+    n_jobs : int or None, default=None
+        The number of threads of a rank, as joblib counts; by default its share of the cores.
+    missing : bool, default=False
+        Whether NaN, and a null of a Parquet file, stands for a value that is missing at random,
+        instead of being an error. The likelihood of a sample is then that of its observed values,
+        and a fit maximises it exactly.
+    comm : mpi4py.MPI.Comm or None, default=None
+        The communicator; by default that of all processes.
+    partition_rows : int or None, default=None
+        The rows of a partition of files. By default such that there are about 512 partitions of 4
+        to 256 MiB.
+    resident : bool or None, default=None
+        Whether partitions of files stay in memory. Where they do not, each iteration reads them
+        again, one after the other. By default as many stay as half of the memory holds.
+    **params : dict
+        The other parameters of :class:`gaussmix.GaussianMixture`.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **{name: kinds for name, kinds in estimator.GaussianMixture._parameter_constraints.items() if name != "engine"},
+        "comm": "no_validation",  # type: ignore[dict-item]  # scikit-learn's word for any object
+    }
+    _connections: ClassVar[tuple[str, ...]] = ("comm",)
+
+    @with_parameters_of_the_local_estimator
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        comm: Any = None,
+        partition_rows: int | None = None,
+        resident: bool | None = None,
+        **params: Any,
+    ) -> None:
+        _estimator.GaussianMixture.__init__(self, n_components, **params)
+        self.comm = comm
+        self.partition_rows = partition_rows
+        self.resident = resident
+
+    def _make_engine(self) -> MPIEngine:
+        return MPIEngine(self.comm)
+
+    def _plan(self, engine: Engine, X: Any, sample_weight: Any) -> Plan:
+        assert isinstance(engine, MPIEngine)
+        return plan_of(engine, X, sample_weight, self.partition_rows, self.resident)
+
+    def _fit(self, samples: Samples) -> Evaluations:
+        assert isinstance(samples, ClusterSamples) and isinstance(samples.engine, MPIEngine)
+        engine = samples.engine
+
+        def work() -> None:
+            super(GaussianMixture, self)._fit(samples)
+
+        try:
+            engine.together(work)
+        finally:
+            # After Ctrl-C, or an error of a callback, there may be a fitted mixture on rank 0 all
+            # the same.
+            names = [name for name in vars(self) if name.endswith("_") or name in ("_average", "_chunks")]
+            fitted = engine.comm.bcast({name: vars(self)[name] for name in names})
+            self.__dict__.update(fitted)
+            if engine.rank != 0:
+                self._made = None
+        return _Together(engine, samples._resident())
+
+    def _evaluate(self, X: Any, sample_weight: Any, work: Callable[[Any], Any]) -> Any:
+        check_is_fitted(self)
+        with ClusterSamples(self, X, sample_weight, reset=False) as samples:
+            resident = samples._resident()
+            assert isinstance(samples.engine, MPIEngine)
+
+            def told() -> Any:
+                with resident.remote.told():
+                    return work(resident)
+
+            return samples.engine.together(told)
+
+    def _values(self, operation: str, X: Any) -> Any:
+        check_is_fitted(self)
+        if _partitions.are_paths(X):
+            return super()._values(operation, X)
+        method = self._METHODS[operation]
+        return getattr(self._local(), method)(X)

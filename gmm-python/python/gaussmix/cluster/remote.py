@@ -1,0 +1,182 @@
+"""The samples of all partitions as one evaluator: what the engine asks for, and the workers answer."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _core
+from .._samples import Evaluations
+from .engine import Engine
+from .shard import Facts
+from .tree import Answer, Tree, decode, join, parameters_of
+
+
+class Interrupts:
+    """Remembers Ctrl-C while workers are asked, so that the present iteration ends first.
+
+    A second Ctrl-C is not held back.
+    """
+
+    def __init__(self) -> None:
+        self.pressed = False
+        self._before: Any = None
+
+    def hold(self) -> None:
+        usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if usual and threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._press)
+
+    def _press(self, *_: object) -> None:
+        if self.pressed:
+            raise KeyboardInterrupt
+        self.pressed = True
+
+    def release(self) -> bool:
+        """Hold nothing back any longer; say whether there is a Ctrl-C that nobody has seen."""
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self._before = None
+        pressed, self.pressed = self.pressed, False
+        return pressed
+
+    def check(self) -> None:
+        if self.pressed:
+            self.pressed = False
+            raise KeyboardInterrupt
+
+
+class Remote:
+    """What `_core.Data.remote` asks for: results over the samples of all partitions."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        facts: Sequence[Facts],
+        interrupts: Interrupts,
+        ready: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.engine, self.facts, self.interrupts, self.ready = engine, facts, interrupts, ready
+        self.ends = np.cumsum([fact.n_samples for fact in facts])
+        self.shape = (int(self.ends[-1]), facts[0].n_features)
+        self.total_weight = math.fsum(fact.total_weight for fact in facts)
+        self.out_of_range: _core.OutOfRangeError | None = None
+
+    def _ask(self, operation: str, *arguments: Any) -> Iterable[Answer]:
+        # Before the first iteration there is nothing that a fit could leave.
+        self.interrupts.check()
+        self.ready()
+        return self.engine.ask(operation, pickle.dumps(arguments, 5))
+
+    def sum(self, operation: str, *arguments: Any) -> Any:
+        tree: Tree[Any] = Tree(len(self.facts), join)
+        try:
+            for level, number, value in self._ask(operation, *arguments):
+                tree.add(level, number, decode(value))
+        except _core.OutOfRangeError as error:
+            self.out_of_range = error
+            raise
+        return tree.root()
+
+    def parts(self, operation: str, *arguments: Any) -> list[Any]:
+        answers = sorted(self._ask(operation, *arguments))
+        return [decode(value) for _, _, value in answers]
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Restore the text of an error that the engine has handed on without it."""
+        try:
+            yield
+        except _core.OutOfRangeError as error:
+            raise self.out_of_range or error from None
+
+    # By these names the engine calls them.
+
+    def e_step(self, mixture: _core.Mixture) -> Any:
+        return self.sum("statistics", parameters_of([mixture]))
+
+    def totals(self, mixtures: Sequence[_core.Mixture]) -> Any:
+        return self.sum("totals", parameters_of(mixtures))
+
+    def scores(self, mixture: _core.Mixture) -> Any:
+        return np.concatenate(self.parts("scores", parameters_of([mixture])))
+
+    def labels(self, mixture: _core.Mixture) -> Any:
+        return np.concatenate(self.parts("labels", parameters_of([mixture])))
+
+    def responsibilities(self, mixture: _core.Mixture) -> Any:
+        return np.concatenate(self.parts("responsibilities", parameters_of([mixture])))
+
+    def rows(self, indices: NDArray[np.int64]) -> Any:
+        order = np.argsort(indices, kind="stable")
+        owners = np.searchsorted(self.ends, indices[order], side="right")
+        begins = self.ends - [fact.n_samples for fact in self.facts]
+        wanted = {int(n): indices[order][owners == n] - begins[n] for n in np.unique(owners)}
+        parts = self.parts("rows", wanted)
+        x, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
+        back = np.argsort(order, kind="stable")
+        return np.ascontiguousarray(x[back]), weights[back]
+
+    def draw(self, mixture: _core.Mixture, seed: int, size: int) -> Any:
+        first_rows = [int(end) - fact.n_samples for end, fact in zip(self.ends, self.facts, strict=True)]
+        try:
+            parts = self.parts("draw", parameters_of([mixture]), seed, first_rows, size)
+        except _core.OutOfRangeError as error:
+            self.out_of_range = error
+            raise
+        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+
+    def describe(self) -> Any:
+        found = [tuple(name) for name in self.parts("describe") if name is not None]
+        names = [sorted({name[i] for name in found}) for i in range(2)]
+        return " + ".join(names[0]), " + ".join(names[1])
+
+
+class ClusterEvaluations(Evaluations, Protocol):
+    """The samples of all partitions, as estimators use them."""
+
+    def total(self, mixture: _core.Mixture) -> float: ...
+
+
+class Resident(ClusterEvaluations):
+    """The samples of all partitions, in the devices of the workers."""
+
+    def __init__(self, remote: Remote) -> None:
+        self.remote, self.data = remote, _core.Data.remote(remote)
+
+    @property
+    def total_weight(self) -> float:
+        return self.remote.total_weight
+
+    def labels(self, mixture: _core.Mixture) -> NDArray[np.int64]:
+        with self.remote.told():
+            return self.data.labels(mixture)
+
+    def total(self, mixture: _core.Mixture) -> float:
+        with self.remote.told():
+            return float(self.remote.totals([mixture])[0])
+
+    def e_step(self, mixture: _core.Mixture) -> _core.Statistics:
+        with self.remote.told():
+            return self.data.e_step(mixture)
+
+    def fit(
+        self,
+        options: dict[str, Any],
+        start: _core.Mixture | None = None,
+        callback: Callable[[int, float, float, _core.Mixture], object] | None = None,
+    ) -> _core.Fit:
+        def after(iteration: int, lower_bound: float, change: float, mixture: _core.Mixture) -> object:
+            self.remote.interrupts.check()
+            return callback is not None and callback(iteration, lower_bound, change, mixture)
+
+        with self.remote.told():
+            return self.data.fit(options, start, after)

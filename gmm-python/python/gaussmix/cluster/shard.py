@@ -1,0 +1,297 @@
+"""What a worker holds: the partitions that it has loaded, in its device."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_array
+
+from .. import _core
+from .._arrays import Floats, Missing
+from .._partitions import Partition
+from .._units import Moments
+from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, join, mixtures_of
+
+#: The share of a GPU's free memory that partitions may take; the rest is for evaluations and for
+#: one more partition.
+_DEVICE_SHARE = 0.8
+
+
+class Options(NamedTuple):
+    """How shards load their partitions.
+
+    Parameters
+    ----------
+    dtype : str
+        The type of all samples, '<f8' or '<f4'.
+    n_partitions : int
+        The number of all partitions, of all workers.
+    device : str
+        Where to compute.
+    threads : int or None
+        The number of threads of a worker; None leaves it to the engine.
+    float64 : bool
+        Whether to compute in float64 for float32 samples too.
+    resident : bool or None
+        Whether partitions stay in memory. Others are read again for each request. None keeps as
+        many as `memory` holds.
+    memory : int or None
+        The bytes of memory that the partitions of a worker may take, where `resident` is None. None
+        is half of what the process may use.
+    gpu_memory : int or None
+        The bytes of the worker's GPU that its partitions may take, with room for evaluations.
+        Others are brought to the GPU for each request, one after the other. None is what is free
+        when the shard is made.
+    missing : bool
+        Whether NaN stands for a missing value.
+    """
+
+    dtype: str
+    n_partitions: int
+    device: str = "auto"
+    threads: int | None = None
+    float64: bool = False
+    resident: bool | None = None
+    memory: int | None = None
+    gpu_memory: int | None = None
+    missing: bool = False
+
+
+class Facts(NamedTuple):
+    """What is known of a partition once it was loaded.
+
+    Parameters
+    ----------
+    n_samples : int
+        The number of its samples, which may be 0.
+    n_features : int
+        The number of features.
+    total_weight : float
+        The sum of the sample weights; without weights the number of samples.
+    resident : bool
+        Whether it stays in memory.
+    missing : Missing or None
+        What is missing, where values may be.
+    """
+
+    n_samples: int
+    n_features: int
+    total_weight: float
+    resident: bool
+    missing: Missing | None = None
+
+
+class _Part:
+    """A partition in a shard."""
+
+    def __init__(self, partition: Partition, options: Options, resident: bool, in_device: bool) -> None:
+        self.partition, self.options = partition, options
+        x, weights = partition.read(np.dtype(options.dtype))
+        total = float(x.shape[0]) if weights is None else float(weights.sum())
+        missing = Missing.of(x, weights) if options.missing else None
+        self.facts = Facts(x.shape[0], x.shape[1], total, resident, missing)
+        # Samples that do not stay are brought to the device all the same, which looks for what is
+        # not finite.
+        data = self._data(x, weights)
+        #: Samples and weights in memory.
+        self.held = (x, weights) if resident else None
+        #: The samples in the device; also None where there are no samples.
+        self.data = data if resident and in_device else None
+        self.described = None if data is None else data.describe()
+
+    def _data(self, x: Floats, weights: NDArray[np.float64] | None) -> _core.Data | None:
+        if x.shape[0] == 0:
+            return None
+        if weights is not None and not weights.any():
+            # The engine refuses them; values per sample do not depend on weights.
+            weights = None
+        options = self.options
+        try:
+            # The other GPUs of a computer are those of other workers.
+            return _core.Data(
+                x,
+                weights,
+                device=options.device,
+                float64=options.float64,
+                threads=options.threads,
+                settle=True,
+                missing=options.missing,
+                one_gpu=True,
+            )
+        except _core.NonFiniteError:
+            check_array(x, input_name="X", ensure_all_finite="allow-nan" if options.missing else True)
+            raise
+
+    def read(self) -> tuple[Floats, NDArray[np.float64] | None]:
+        """Give samples and weights; those that are not resident are read again."""
+        return self.partition.read(np.dtype(self.options.dtype)) if self.held is None else self.held
+
+    def opened(self) -> _core.Data | None:
+        """Give the samples in the device, to which those that do not stay there are brought.
+
+        A partition without samples gives None.
+        """
+        return self._data(*self.read()) if self.data is None else self.data
+
+    def statistics(self, parameters: Parameters) -> Any:
+        data = self.opened()
+        return data.e_step(mixtures_of(parameters)[0]) if data is not None and self.facts.total_weight > 0 else None
+
+    def totals(self, parameters: Parameters) -> Any:
+        data = self.opened()
+        return data.totals(_core.Mixtures.from_bytes(parameters)) if data is not None and self.facts.total_weight > 0 else None
+
+    def moments(self) -> Any:
+        return Moments.of(*self.read()) if self.facts.total_weight > 0 else None
+
+    def rows(self, wanted: dict[int, NDArray[np.int64]], number: int) -> Any:
+        if number not in wanted:
+            return None
+        x, weights = self.read()
+        rows = wanted[number]
+        return x[rows].astype(np.float64), np.ones(len(rows)) if weights is None else weights[rows]
+
+    def scores(self, parameters: Parameters) -> Any:
+        data = self.opened()
+        return np.empty(0) if data is None else data.scores(mixtures_of(parameters)[0])
+
+    def labels(self, parameters: Parameters) -> Any:
+        data = self.opened()
+        return np.empty(0, np.int64) if data is None else data.labels(mixtures_of(parameters)[0])
+
+    def draw(self, parameters: Parameters, seed: int, first_rows: list[int], size: int, number: int) -> Any:
+        data = self.opened()
+        if data is None or not self.facts.total_weight > 0:
+            return None
+        return data.draw(mixtures_of(parameters)[0], seed, first_rows[number], size)
+
+    def responsibilities(self, parameters: Parameters) -> Any:
+        data = self.opened()
+        [mixture] = mixtures_of(parameters)
+        return np.empty((0, len(mixture.weights))) if data is None else data.responsibilities(mixture)
+
+    def describe(self) -> Any:
+        return self.described if self.data is None else self.data.describe()
+
+
+#: The operations whose values are added over partitions; those of the others stay apart.
+ADDED = {"statistics", "totals", "moments"}
+_OPERATIONS = ADDED | {"rows", "draw", "scores", "labels", "responsibilities", "describe"}
+#: The operations that a partition does by its number.
+_NUMBERED = {"rows", "draw"}
+
+
+class Shard:
+    """The partitions of one worker, in its device.
+
+    A pickle of it is a shard without partitions, because what is in a device does not travel.
+
+    Parameters
+    ----------
+    options : Options
+        How partitions are loaded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gaussmix.cluster import Options, Partition, Shard, merge
+    >>> from gaussmix._partitions import Array
+    >>> shard = Shard(Options("<f8", n_partitions=2))
+    >>> shard.load(1, Partition("the second part", Array(np.array([[3.0], [5.0]]))))
+    Facts(n_samples=2, n_features=1, total_weight=2.0, resident=True, missing=None)
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._parts: dict[int, _Part] = {}
+        self._lock = threading.Lock()
+        #: The bytes of partitions that stay, in memory and in the device, and how many may stay.
+        self._bytes = self._device_bytes = 0
+        self._memory = _core.half_of_the_memory() if options.memory is None else options.memory
+        self._device_memory = options.gpu_memory
+        if self._device_memory is None:
+            self._device_memory = _core.free_gpu_memory(options.device)
+
+    def __reduce__(self) -> Any:
+        """Give a shard without partitions."""
+        return Shard, (self.options,)
+
+    def load(self, number: int, partition: Partition) -> Facts:
+        """Load a partition, in the place of an earlier one of this number.
+
+        Parameters
+        ----------
+        number : int
+            The number of the partition, from 0.
+        partition : Partition
+            Where its samples are.
+
+        Returns
+        -------
+        facts : Facts
+            How many samples there are, and of what weight.
+        """
+        options = self.options
+        try:
+            with self._lock:
+                self._parts.pop(number, None)
+                resident = self._bytes < self._memory if options.resident is None else options.resident
+                in_device = self._device_memory is None or self._device_bytes < _DEVICE_SHARE * self._device_memory
+            part = _Part(partition, options, resident, in_device)
+        except Exception as error:
+            raise partition.error(error) from error
+        with self._lock:
+            self._parts[number] = part
+            if part.held is not None:
+                size = part.held[0].nbytes
+                # The array; and on the CPU what the device makes of it.
+                self._bytes += size if self._device_memory is not None else 2 * size
+            if part.data is not None:
+                # In float64 it is twice as much, beside the samples in float32.
+                wide = np.dtype(options.dtype).itemsize == 8
+                self._device_bytes += size if wide else 2 * size if options.float64 else 3 * size
+        return part.facts
+
+    def ask(self, operation: str, message: bytes, numbers: Iterable[int] | None = None) -> list[Answer]:
+        """Answer a request for some partitions.
+
+        Parameters
+        ----------
+        operation : str
+            The name of the operation, for example 'statistics'.
+        message : bytes
+            What the operation needs, for example the parameters.
+        numbers : iterable of int, default=None
+            The partitions; by default all of the shard.
+
+        Returns
+        -------
+        answers : list of Answer
+            Values that are sums are added already as far as the tree allows.
+        """
+        if operation not in _OPERATIONS:
+            raise ValueError(f"there is no operation {operation!r}; use one of {sorted(_OPERATIONS)}")
+        wanted = sorted(self._parts if numbers is None else numbers)
+        missing = [number for number in wanted if number not in self._parts]
+        if missing:
+            raise MissingPartitionsError(f"partitions {missing} are not loaded here")
+        arguments = pickle.loads(message)
+        tree: Tree[Any] = Tree(self.options.n_partitions, join)
+        answers: list[Answer] = []
+        for number in wanted:
+            part = self._parts[number]
+            try:
+                evaluate = getattr(part, operation)
+                value = evaluate(*arguments, number) if operation in _NUMBERED else evaluate(*arguments)
+            except Exception as error:
+                raise part.partition.error(error) from error
+            if operation in ADDED:
+                tree.add(0, number, value)
+            elif value is not None:
+                answers.append((0, number, encode(value)))
+        return answers + [(level, number, encode(value)) for (level, number), value in sorted(tree.nodes.items())]

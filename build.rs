@@ -10,7 +10,7 @@ fn main() {
 #[cfg(feature = "rust-cuda")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use cuda_builder::{CudaBuilder, NvvmArch};
-    use gmm_kernels::ptx::{pack, split};
+    use gmm_ptx::{pack, split};
     use std::path::PathBuf;
     use std::{env, fs};
 

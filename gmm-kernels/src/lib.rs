@@ -41,6 +41,6 @@ pub mod math;
 pub mod metropolis;
 pub mod pairwise;
 pub mod patterns;
-#[cfg(any(feature = "ptx", feature = "ptx-build"))]
+#[cfg(feature = "ptx")]
 pub mod ptx;
 pub mod reduce;

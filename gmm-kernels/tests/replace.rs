@@ -1,6 +1,7 @@
 //! Another archive in the place of the committed one. This test needs a process without other
 //! tests, because the replacement holds for the whole process.
-use gmm_kernels::ptx::{Entry, checksum, entry, names, pack, replace};
+use gmm_kernels::ptx::{checksum, entry, names, replace};
+use gmm_ptx::{Entry, pack};
 
 #[test]
 fn a_replacement_holds_for_all_kernels() {

@@ -3,7 +3,7 @@ mod matrix_units;
 mod warpgroup;
 mod warpgroup_registers;
 
-use core::arch::asm;
+use core::arch::{asm, global_asm};
 use core::marker::PhantomData;
 pub use matrix_units::*;
 pub use warpgroup::*;
@@ -256,7 +256,7 @@ impl<T> Shared<T> {
     /// The place `bytes` behind the start.
     #[inline(always)]
     pub fn at(bytes: usize) -> Self {
-        Self { address: super::shared_base() + bytes as u32, element: PhantomData }
+        Self { address: shared_base() + bytes as u32, element: PhantomData }
     }
     /// The place `count` elements further on.
     #[inline(always)]
@@ -590,3 +590,17 @@ pub fn fence() {
 /// To be called in a loop that waits for another block.
 #[inline(always)]
 pub fn pause() {}
+
+// The size of this array is that of the launch. `cuda_std` has a function for such memory, which
+// adds 16 bytes of fixed size to each kernel: a launch that asks for all that a block can have
+// would fail.
+global_asm!(".extern .shared .align 16 .b8 gmm_shared[];");
+
+/// Address of the block's dynamic shared memory in the shared state space.
+#[inline(always)]
+fn shared_base() -> u32 {
+    let address: u32;
+    // SAFETY: takes the address of the module's dynamic shared array.
+    unsafe { asm!("mov.u32 {}, gmm_shared;", out(reg32) address, options(pure, nomem, nostack)) };
+    address
+}

@@ -1,6 +1,6 @@
 //! The SIMT interface that kernels are written against, and its three implementations (homes).
 //!
-//! | home | when | index, barrier, shared memory | arithmetic, loads, shuffles, atomics |
+//! | home | when | index | shared memory, arithmetic, loads, shuffles, atomics |
 //! |---|---|---|---|
 //! | rustc's NVPTX target | `nvptx64`, the committed PTX | `nvptx.rs` | `device.rs` (PTX by `asm!`) |
 //! | rust-cuda | feature `rust-cuda` | `cuda.rs` (cuda_std) | `device.rs` |

@@ -1,7 +1,5 @@
-//! Home 1: index and shared memory through rustc's NVPTX target.
-use core::arch::{asm, global_asm, nvptx::*};
-
-global_asm!(".extern .shared .align 16 .b8 gmm_shared[];");
+//! Home 1: index through rustc's NVPTX target.
+use core::arch::nvptx::*;
 
 /// Index of the thread in its block.
 #[inline(always)]
@@ -38,12 +36,4 @@ pub fn grid_dim() -> u32 {
 pub fn grid_dim_y() -> u32 {
     // SAFETY: reads a special register.
     unsafe { _grid_dim_y() as u32 }
-}
-/// Address of the block's dynamic shared memory in the shared state space.
-#[inline(always)]
-pub(super) fn shared_base() -> u32 {
-    let address: u32;
-    // SAFETY: takes the address of the module's dynamic shared array.
-    unsafe { asm!("mov.u32 {}, gmm_shared;", out(reg32) address, options(pure, nomem, nostack)) };
-    address
 }

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::{env, thread};
 
 use anyhow::{Context, Result, bail};
-use gmm_kernels::ptx::{Entry, WARPGROUP_TARGET};
+use gmm_ptx::{Entry, WARPGROUP_TARGET};
 use regex::Regex;
 
 /// The GPUs that the PTX is assembled for: the oldest supported one, and the one on which the speed

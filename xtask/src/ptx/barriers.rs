@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use gmm_kernels::ptx::{BARRIER_MARK, Entry};
+use gmm_ptx::{BARRIER_MARK, Entry};
 use regex::Regex;
 
 static BARRIER: LazyLock<Regex> = LazyLock::new(|| {

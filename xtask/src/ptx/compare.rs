@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use gmm_kernels::ptx::{Archive, Entry};
+use gmm_ptx::{Archive, Entry};
 
 /// What differs between an archive and the expected entries, a line for each kernel. It is the
 /// texts that count: other versions of the compressor may give other bytes.
@@ -33,7 +33,7 @@ pub fn differences(archive: Option<&Archive<'_>>, expected: &[Entry]) -> io::Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gmm_kernels::ptx::pack;
+    use gmm_ptx::pack;
 
     fn entry(name: &str, text: &str) -> Entry {
         Entry { name: name.into(), text: text.into() }

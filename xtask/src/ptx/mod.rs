@@ -1,7 +1,7 @@
 //! From the kernels' source to the committed PTX.
 //!
 //! The kernels become one module of PTX (`compile`), which is split by entry, so that the driver
-//! compiles only what a program launches, and packed into an archive (both in `gmm_kernels::ptx`).
+//! compiles only what a program launches, and packed into an archive (both in `gmm_ptx`).
 //! The result depends on the source and the compilers alone: it has no path, no hash and no
 //! numbering of the module as a whole.
 mod assemble;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use compile::{Warnings, compile};
 pub use compile::{cargo, run};
-use gmm_kernels::ptx::{Archive, Entry, pack, split};
+use gmm_ptx::{Archive, Entry, pack, split};
 
 /// The compiler and its version, for the first line of each kernel's text.
 const MAKER: &str = "`cargo xtask ptx`";

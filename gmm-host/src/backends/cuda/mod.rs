@@ -17,6 +17,7 @@
 //! `evaluator.rs` is what other modules use; behind it `float32.rs` or `float64.rs` evaluates,
 //! depending on the type of the samples.
 mod arrays;
+mod complete;
 mod device;
 #[cfg(test)]
 mod emulator;

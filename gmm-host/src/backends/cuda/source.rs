@@ -28,7 +28,7 @@ impl Source<'_> {
     pub fn load<T: Element>(&self, deviations: Deviations, memory_limit: Option<usize>) -> Result<DeviceSamples<T>> {
         match self {
             Self::Host(samples, ordinal) => DeviceSamples::new(samples, *ordinal, deviations, memory_limit),
-            Self::Device(array) => DeviceSamples::of_array(array, deviations, memory_limit),
+            Self::Device(array) => array.load(deviations, memory_limit),
         }
     }
 

@@ -15,7 +15,7 @@ impl Mbarrier {
     /// The barrier `bytes` behind the start of the shared memory, a multiple of 8.
     #[inline(always)]
     pub fn at(bytes: usize) -> Self {
-        Self { address: super::super::shared_base() + bytes as u32 }
+        Self { address: super::shared_base() + bytes as u32 }
     }
     /// Makes it ready: a phase ends when so many threads have arrived, and the bytes that they
     /// expect.

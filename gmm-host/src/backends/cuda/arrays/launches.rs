@@ -1,17 +1,54 @@
 //! The launches of `array_ranges`, `array_columns` and `array_rows`, and what the host makes of
 //! their results.
-use super::ArrayOf;
 use crate::Result;
 use crate::backends::cuda::device::check_suffices;
 use crate::backends::cuda::device::gpu::Limits;
 use crate::backends::cuda::device::kernel::{Grid, Launch};
 use crate::backends::cuda::device::memory::Numbers;
 use crate::backends::cuda::device::samples::Element;
-use gmm_kernels::arrays::COLUMNS;
 use gmm_kernels::arrays::columns::ColumnsArgs;
 use gmm_kernels::arrays::ranges::RangesArgs;
 use gmm_kernels::arrays::rows::RowsArgs;
+use gmm_kernels::arrays::{Array, COLUMNS};
 use gmm_kernels::simt::WARP;
+use std::marker::PhantomData;
+
+/// An array (N, D) in the memory of the device, of elements of the type `T`.
+#[derive(Debug, Clone, Copy)]
+pub struct ArrayOf<'a, T> {
+    address: usize,
+    shape: [usize; 2],
+    strides: [isize; 2],
+    elements: PhantomData<&'a T>,
+}
+
+impl<T: Element> ArrayOf<'_, T> {
+    /// Row i and column j is `i * strides[0] + j * strides[1]` elements behind `address`.
+    ///
+    /// # Safety
+    /// Each element is a `T` that kernels may read as long as the array's lifetime lasts.
+    pub unsafe fn new(address: usize, shape: [usize; 2], strides: [isize; 2]) -> Self {
+        Self { address, shape, strides, elements: PhantomData }
+    }
+
+    pub fn n(&self) -> usize {
+        self.shape[0]
+    }
+
+    pub fn d(&self) -> usize {
+        self.shape[1]
+    }
+
+    fn argument(&self) -> Array<T> {
+        Array {
+            x: std::ptr::with_exposed_provenance(self.address),
+            row_stride: self.strides[0] as i64,
+            column_stride: self.strides[1] as i64,
+            n: self.shape[0] as u64,
+            d: self.shape[1] as u64,
+        }
+    }
+}
 
 /// Threads of a block.
 const BLOCK: u32 = 256;

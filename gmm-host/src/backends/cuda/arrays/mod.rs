@@ -5,15 +5,16 @@ pub(super) mod launches;
 use super::device::gpu::Gpu;
 use super::device::layout::stride;
 use super::device::memory::{Numbers, allocate};
-use super::device::samples::{Element, MAX_SAMPLES};
+use super::device::samples::{DeviceSamples, Element, MAX_SAMPLES, limit_or_free};
 use super::device::stream::Stream;
+use crate::backends::device_parameters::Deviations;
 use crate::data::frame::{Frame, looked_at};
 use crate::data::samples::{check_rows, check_weights};
 use crate::{Error, Precision, Result, Rows};
 use cust::memory::{DeviceBuffer, DeviceCopy};
-use gmm_kernels::arrays::{Array, COLUMNS};
+use gmm_kernels::arrays::COLUMNS;
 use gmm_kernels::entries;
-use launches::{ColumnsLaunch, RangesLaunch, RowsLaunch, least_index, ranges};
+use launches::{ArrayOf, ColumnsLaunch, RangesLaunch, RowsLaunch, least_index, ranges};
 use ndarray::{ArcArray1, Array1, Array2, ArrayView1};
 use std::any::Any;
 use std::ffi::c_void;
@@ -297,46 +298,50 @@ impl DeviceArray {
 
     /// The array as an argument of the kernels.
     fn argument<T: Element>(&self) -> Result<ArrayOf<'_, T>> {
-        ArrayOf::new(self)
-    }
-}
-
-/// A [`DeviceArray`] whose elements are known to be of the type `T`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ArrayOf<'a, T> {
-    array: &'a DeviceArray,
-    element: std::marker::PhantomData<T>,
-}
-
-impl<'a, T: Element> ArrayOf<'a, T> {
-    fn new(array: &'a DeviceArray) -> Result<Self> {
-        let size = match array.element {
+        let size = match self.element {
             Precision::Float32 => size_of::<f32>(),
             Precision::Float64 => size_of::<f64>(),
         };
-        if size == size_of::<T>() {
-            return Ok(Self { array, element: std::marker::PhantomData });
+        if size != size_of::<T>() {
+            return Err(super::device::mismatch(
+                "the elements of an array, in bytes",
+                vec![size],
+                vec![size_of::<T>()],
+            ));
         }
-        Err(super::device::mismatch("the elements of an array, in bytes", vec![size], vec![size_of::<T>()]))
+        let &Self { address, n, d, strides, .. } = self;
+        // SAFETY: the elements are readable as long as this array lives (the promise of `new`), and
+        // they are of the type `T`, whose size is another one than that of the other type.
+        Ok(unsafe { ArrayOf::new(address, [n, d], strides) })
     }
 
-    pub fn n(&self) -> usize {
-        self.array.n
-    }
-
-    pub fn d(&self) -> usize {
-        self.array.d
-    }
-
-    pub fn argument(&self) -> Array<T> {
-        let DeviceArray { address, n, d, strides: [row_stride, column_stride], .. } = *self.array;
-        Array {
-            x: std::ptr::with_exposed_provenance(address),
-            row_stride: row_stride as i64,
-            column_stride: column_stride as i64,
-            n: n as u64,
-            d: d as u64,
+    /// Makes the columns that the kernels read of the samples. They must fit beside the array.
+    pub(super) fn load<T: Element>(
+        &self,
+        deviations: Deviations,
+        memory_limit: Option<usize>,
+    ) -> Result<DeviceSamples<T>> {
+        let gpu = self.enter()?;
+        let (n, d) = (self.n, self.d);
+        let frame = match deviations {
+            Deviations::InFrame => self.frame()?,
+            Deviations::AroundMeans => Frame::identity(d),
+        };
+        let (limit, stride) = (limit_or_free(gpu, memory_limit)?, stride(n));
+        let width = d + usize::from(self.weights.is_some());
+        let bytes = width as u128 * stride as u128 * size_of::<T>() as u128;
+        if bytes > limit as u128 {
+            return Err(Error::Unsupported {
+                what: format!(
+                    "{bytes} bytes for a copy of the samples, where {limit} bytes of GPU memory can be used,"
+                ),
+                backend: "the CUDA backend",
+                remedy: "free memory of the GPU, or bring the array to the host, from where it is sent in chunks",
+            });
         }
+        let columns = allocate::<T>(width * stride)?;
+        self.write_columns(gpu, &frame.shift, &frame.scale, Numbers::of(&columns).part(0..d * stride)?)?;
+        DeviceSamples::of_columns(gpu, columns, n, frame, deviations, self.weights())
     }
 }
 

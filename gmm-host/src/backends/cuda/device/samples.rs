@@ -7,7 +7,6 @@ use super::memory::{Numbers, Workspace, allocate, locked};
 use super::mismatch;
 use super::staging::Staging;
 use super::stream::{Running, Stream};
-use crate::backends::cuda::arrays::DeviceArray;
 use crate::backends::device_parameters::{Deviations, DeviceParameters};
 use crate::data::frame::{Float, Frame};
 use crate::data::samples::{total_weight, weight_scale};
@@ -17,6 +16,7 @@ use cust::memory::bytemuck::Zeroable;
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, DeviceCopy};
 use gmm_kernels::data::{self, QUAD};
 use gmm_kernels::entries;
+use ndarray::ArrayView1;
 use std::ptr;
 use std::sync::Arc;
 
@@ -205,47 +205,29 @@ impl<T: Element> DeviceSamples<T> {
         Self::of_store(Arc::new(Store { gpu, frame, deviations, n, d, total_weight, observed, weight_scale, place }))
     }
 
-    /// Makes the columns of an array that is on the device already. They must fit beside it.
-    pub fn of_array(array: &DeviceArray, deviations: Deviations, memory_limit: Option<usize>) -> Result<Self> {
-        let gpu = array.enter()?;
-        let (n, d) = (array.n_samples(), array.n_features());
-        let frame = match deviations {
-            Deviations::InFrame => array.frame()?,
-            Deviations::AroundMeans => Frame::identity(d),
-        };
-        let limit = limit_or_free(gpu, memory_limit)?;
-        let (weight_scale, stride) = (array.weights().map(weight_scale), layout::stride(n));
-        let width = d + usize::from(weight_scale.is_some());
-        let bytes = width as u128 * stride as u128 * size_of::<T>() as u128;
-        if bytes > limit as u128 {
-            return Err(Error::Unsupported {
-                what: format!(
-                    "{bytes} bytes for a copy of the samples, where {limit} bytes of GPU memory can be used,"
-                ),
-                backend: "the CUDA backend",
-                remedy: "free memory of the GPU, or bring the array to the host, from where it is sent in chunks",
-            });
+    /// The samples of columns (D, or one more for the weights; stride) that are on the device
+    /// already, in a frame.
+    pub fn of_columns(
+        gpu: &'static Gpu,
+        columns: DeviceBuffer<T>,
+        n: usize,
+        frame: Frame,
+        deviations: Deviations,
+        weights: Option<ArrayView1<'_, f64>>,
+    ) -> Result<Self> {
+        let (d, weight_scale) = (frame.shift.len(), weights.map(weight_scale));
+        let needed = (d + usize::from(weights.is_some())) * layout::stride(n);
+        if columns.len() < needed {
+            return Err(mismatch("the columns of samples", vec![needed], vec![columns.len()]));
         }
-        let columns = allocate::<T>(width * stride)?;
-        array.write_columns(gpu, &frame.shift, &frame.scale, Numbers::of(&columns).part(0..d * stride)?)?;
-        if let (Some(weights), Some(scale)) = (array.weights(), weight_scale) {
-            let mut column = vec![T::default(); stride];
+        if let (Some(weights), Some(scale)) = (weights, weight_scale) {
+            let mut column = vec![T::default(); layout::stride(n)];
             layout::weights(weights.iter().copied(), scale, &mut column);
-            Stream::new()?.write(&columns.index(d * stride..width * stride), &column)?;
+            Stream::new()?.write(&columns.index(d * column.len()..(d + 1) * column.len()), &column)?;
         }
-        let total_weight = total_weight(array.weights(), n);
-        let place = Place::Device(columns);
-        Self::of_store(Arc::new(Store {
-            gpu,
-            frame,
-            deviations,
-            n,
-            d,
-            total_weight,
-            observed: None,
-            weight_scale,
-            place,
-        }))
+        let (total_weight, place) = (total_weight(weights, n), Place::Device(columns));
+        let observed = None;
+        Self::of_store(Arc::new(Store { gpu, frame, deviations, n, d, total_weight, observed, weight_scale, place }))
     }
 
     /// The same samples for another evaluator, without a copy of them.

@@ -157,6 +157,22 @@ impl Stream {
     }
 }
 
+/// Seconds of what `start` puts into the stream, the mean over `repeats` times of it back to back.
+pub fn seconds<'s>(
+    stream: &'s Stream,
+    repeats: u32,
+    mut start: impl FnMut() -> Result<Running<'s, ()>>,
+) -> Result<f64> {
+    let all = stream.seconds(|| {
+        let mut running = stream.idle();
+        for _ in 0..repeats {
+            running = running.followed_by(start()?);
+        }
+        Ok(running)
+    })?;
+    Ok(all / f64::from(repeats))
+}
+
 /// Results of a kernel, which are finite unless it failed.
 pub fn finite(results: Vec<f64>) -> Result<Vec<f64>> {
     match results.iter().find(|result| !result.is_finite()) {

@@ -17,7 +17,7 @@ use super::device::gpu::Gpu;
 use super::device::memory::{Numbers, Workspace};
 use super::device::mismatch;
 use super::device::samples::{Columns, MAX_TOTALS};
-use super::device::stream::{Running, Stream};
+use super::device::stream::{Running, Stream, seconds};
 use super::plan::families;
 use super::plan::family::Variant;
 use super::plan::task::{Operation, Task};
@@ -151,20 +151,4 @@ impl Trial for LikelihoodTrial<'_> {
             plan.start(Work { stream, workspace, columns, scores }, sets)
         })
     }
-}
-
-/// Seconds of what `start` puts into the stream, the mean over `repeats` times of it back to back.
-pub fn seconds<'s>(
-    stream: &'s Stream,
-    repeats: u32,
-    mut start: impl FnMut() -> Result<Running<'s, ()>>,
-) -> Result<f64> {
-    let all = stream.seconds(|| {
-        let mut running = stream.idle();
-        for _ in 0..repeats {
-            running = running.followed_by(start()?);
-        }
-        Ok(running)
-    })?;
-    Ok(all / f64::from(repeats))
 }

@@ -3,8 +3,8 @@
 pub(crate) mod by_pattern;
 mod scores;
 
+use super::complete::Complete;
 use super::device::gpu::Gpu;
-use super::evaluator::Complete;
 use super::options::{CudaOptions, Requested};
 use super::source::Source;
 use crate::{

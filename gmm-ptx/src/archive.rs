@@ -1,8 +1,10 @@
 //! The archive of PTX: a zip file with one text for each kernel, named after the kernel.
-use std::io::{self, Cursor, Read as _};
-use std::string::String;
+use std::io::{self, Cursor, Read as _, Write as _};
 
-use zip::ZipArchive;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
+
+use crate::Entry;
 
 /// An archive of PTX whose index has been read. Texts are unpacked when they are asked for.
 #[derive(Debug, Clone)]
@@ -51,19 +53,14 @@ impl<'a> Archive<'a> {
 ///
 /// # Errors
 /// Two entries have the same name, or the archive grows beyond what a zip file can be.
-#[cfg(feature = "ptx-build")]
-pub fn pack(entries: &[super::Entry]) -> io::Result<std::vec::Vec<u8>> {
-    use std::io::Write as _;
-    use zip::write::SimpleFileOptions;
-    use zip::{CompressionMethod, DateTime, ZipWriter};
-
+pub fn pack(entries: &[Entry]) -> io::Result<Vec<u8>> {
     // The time is fixed, so that the bytes do not depend on when they were made.
     let options = SimpleFileOptions::default()
         .compression_method(CompressionMethod::Deflated)
         .compression_level(Some(9))
         .last_modified_time(DateTime::default())
         .unix_permissions(0o644);
-    let mut zip = ZipWriter::new(Cursor::new(std::vec::Vec::new()));
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for entry in entries {
         zip.start_file(entry.name.as_str(), options)?;
         zip.write_all(entry.text.as_bytes())?;
@@ -71,13 +68,9 @@ pub fn pack(entries: &[super::Entry]) -> io::Result<std::vec::Vec<u8>> {
     Ok(zip.finish()?.into_inner())
 }
 
-#[cfg(all(test, feature = "ptx-build"))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ptx::Entry;
-    use std::format;
-    use std::string::ToString as _;
-    use std::vec::Vec;
 
     fn entries() -> [Entry; 2] {
         ["a", "b"].map(|name| Entry { name: name.into(), text: format!("// {name}\n").repeat(1000) })

@@ -1,4 +1,5 @@
-//! The archive that is part of the program, or the one that replaces it.
+//! The kernels as PTX, the text that a CUDA driver compiles for its GPU: from the archive that is
+//! part of the program, or from one that replaces it.
 use std::borrow::ToOwned as _;
 use std::collections::BTreeMap;
 use std::string::String;
@@ -6,10 +7,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::vec::Vec;
 use std::{format, io};
 
-use super::Archive;
+use gmm_ptx::Archive;
 
 /// The committed PTX, made by `cargo xtask ptx`.
-static COMMITTED: &[u8] = include_bytes!("../../ptx.zip");
+static COMMITTED: &[u8] = include_bytes!("../ptx.zip");
 
 /// The archive in use, set when a kernel is first asked for.
 static IN_USE: OnceLock<Archive<'static>> = OnceLock::new();
@@ -75,6 +76,7 @@ pub fn replace(bytes: &'static [u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn each_name_has_its_entry_alone() {
@@ -102,5 +104,49 @@ mod tests {
         assert!(entry("pair").is_some());
         assert_eq!(replace(COMMITTED).unwrap_err().kind(), io::ErrorKind::Other);
         assert!(replace(&COMMITTED[100..200]).is_err());
+    }
+
+    /// All kernels in one module, as rust-cuda gives them, come out one by one as they are
+    /// committed.
+    #[test]
+    fn kernels_that_were_joined_come_apart_again() {
+        let names = ["density_diag_f32", "pair", "posterior_f64", "reduce_sets", "weighted_sums_diag_raw"];
+        let kernels = names.map(|name| entry(name).unwrap());
+        // In an archive's text an empty line stands before each item.
+        let header_and_items = |text: &'static str| {
+            let (header, items) = text.trim_end().split_once("\n\n").unwrap();
+            (header, items.split("\n\n").collect::<Vec<_>>())
+        };
+        let mut module = String::new();
+        let mut seen = BTreeSet::new();
+        for (number, kernel) in kernels.iter().enumerate() {
+            let (header, items) = header_and_items(kernel);
+            if module.is_empty() {
+                module.push_str(header);
+            }
+            for item in items {
+                // Numbers are distinct within a module, and items that kernels share stand in it
+                // once.
+                let item =
+                    item.replace("BB0_", &format!("BB{number}_")).replace("constant_", &format!("alloc_{number}"));
+                if !seen.contains(&item) {
+                    module.push('\n');
+                    module.push_str(&item);
+                    seen.insert(item);
+                }
+            }
+        }
+        let entries = gmm_ptx::split(&module, "`cargo xtask ptx`").unwrap();
+        assert_eq!(entries.len(), names.len());
+        for ((name, kernel), entry) in names.iter().zip(kernels).zip(entries) {
+            assert_eq!(entry.name, *name);
+            // A function that several kernels call may stand at another place than in the module of
+            // the kernel alone.
+            let sorted = |text: &'static str| {
+                let (header, items) = header_and_items(text);
+                (header, items.into_iter().collect::<BTreeSet<_>>())
+            };
+            assert!(sorted(entry.text.leak()) == sorted(kernel), "{name} is not what was joined");
+        }
     }
 }

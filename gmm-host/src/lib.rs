@@ -32,13 +32,13 @@
 //! data: array, float, ranges, weights, samples, patterns, frame
 //! draw, evaluator
 //! backends: parts, chunked, sharded, enough_digits, device_parameters, reference, cpu, cuda, auto
-//! memory_plan, device
+//! memory_plan, gpus, device, load
 //! pairwise, source
 //! fit: scikit_learn, outcome, params, kmeans, init, em, select, merge, standard, stepwise
 //! predict, impute, linfa
 //! ```
 //!
-//! So `evaluator` knows no backend, and `device` knows them all. A module takes a name from the
+//! So `evaluator` knows no backend, and `load` knows them all. A module takes a name from the
 //! module that defines it, never from this one.
 mod backends;
 mod compensated;
@@ -48,9 +48,11 @@ mod draw;
 mod error;
 mod evaluator;
 mod fit;
+mod gpus;
 mod impute;
 #[cfg(feature = "linfa")]
 mod linfa;
+mod load;
 
 /// Loops over slices of numbers in vector instructions of whatever the machine has, with the same
 /// bits on every machine. The engines of this crate are written with them, and what is computed
@@ -79,9 +81,7 @@ pub use backends::reference::ReferenceEvaluator;
 pub use backends::sharded::ShardedEvaluator;
 pub use data::samples::{Element, Missing, Rows, Samples, View};
 pub use data::weights::Weights;
-#[cfg(feature = "cuda")]
-pub use device::load_device_array;
-pub use device::{Device, DeviceSet, LoadOptions, devices, kernel_names, load, load_chunks};
+pub use device::{Device, DeviceSet};
 pub use draw::{Draw, Drawn};
 pub use error::{Error, Result};
 pub use evaluator::{Description, Evaluator};
@@ -90,6 +90,9 @@ pub use fit::{
     Callback, Candidate, Criterion, Fit, GaussianMixtureParams, GaussianMixtureValidParams, InitParams, Iteration,
     Selection, Standardization, StandardizationBuilder, StepwiseEm, merge_down, select,
 };
+#[cfg(feature = "cuda")]
+pub use load::load_device_array;
+pub use load::{LoadOptions, devices, kernel_names, load, load_chunks};
 pub use memory_plan::{Footprint, MemoryPlan};
 pub use metropolis::{MetropolisPrior, MetropolisSteps, MetropolisTarget};
 pub use model::covariances::{CovarianceType, Covariances};

@@ -319,7 +319,7 @@ impl<'a> Source<'a> {
     ) -> impl Iterator<Item = gaussmix::Result<T>> + 's {
         let options = self.options.load_options();
         let device = self.options.device;
-        let device = if self.is_chunked() { device.of_chunks(&options) } else { device };
+        let device = if self.is_chunked() { options.device_of_chunks(device) } else { device };
         self.pass_samples(result_bytes, move |chunk, _| work(gaussmix::load(device, chunk, &options)?.as_mut()))
     }
 

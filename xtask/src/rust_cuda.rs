@@ -7,8 +7,12 @@ use anyhow::{Context, Result};
 use crate::ptx::{cargo, run};
 
 /// Type-checks and lints the kernels against `cuda_std`, whose functions have bodies for the host
-/// too; and runs the build script, and compiles what embeds its archive, with a stand-in for
-/// `cuda_builder`.
+/// too; and builds a package with the build script, its dependencies and what embeds its archive,
+/// with a stand-in for `cuda_builder`: without the feature and then with it, as a user may.
+///
+/// The package is built, and not only checked, in a folder that has nothing in it: cargo gives what
+/// it builds of a `cdylib` no hash in its file name, and what it checks has one, so that only a
+/// build can fail because a crate is needed with two sets of features.
 ///
 /// `cuda_builder` itself cannot be compiled here: the release on crates.io needs a compiler of
 /// 2021, and the pinned revision needs a nightly.
@@ -28,17 +32,26 @@ pub fn check(root: &Path) -> Result<()> {
         write(to, content)
     };
     copy("build.rs", "build.rs")?;
-    copy("src/rust_cuda.rs", "src/lib.rs")?;
+    copy("src/rust_cuda.rs", "src/rust_cuda.rs")?;
+    write("src/lib.rs", LIBRARY.into())?;
     copy("rust-cuda.toml", "rust-cuda.toml")?;
     copy("gmm-kernels/Cargo.toml", "gmm-kernels/Cargo.toml")?;
     fs::create_dir_all(package.join("gmm-kernels/src"))?;
     // The same versions of all crates as in the workspace.
     copy("Cargo.lock", "Cargo.lock")?;
     write("cuda_builder/Cargo.toml", CUDA_BUILDER.replace("ROOT", &toml(root)))?;
-    write("Cargo.toml", PACKAGE.replace("ROOT", &toml(root)))?;
-    run(cargo(&package).args(["check", "--quiet", "--features=rust-cuda", "--target-dir"]).arg(root.join("target")))?;
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).context("cannot read Cargo.toml")?;
+    let (_, build_dependencies) =
+        manifest.split_once("[build-dependencies]\n").context("Cargo.toml has no [build-dependencies]")?;
+    let build_dependencies = build_dependencies.split("\n[").next().unwrap_or_default();
+    write("Cargo.toml", PACKAGE.replace("ROOT", &toml(root)) + build_dependencies)?;
+    let target = tempfile::tempdir_in(&package)?;
+    for features in ["", "rust-cuda"] {
+        run(cargo(&package).args(["build", "--quiet", "--features", features, "--target-dir"]).arg(target.path()))?;
+    }
     println!(
-        "the kernels type-check against cuda_std; build.rs splits and packs what a stand-in for cuda_builder gives"
+        "the kernels type-check against cuda_std; build.rs, built from nothing, splits and packs what a \
+         stand-in for cuda_builder gives"
     );
     Ok(())
 }
@@ -48,6 +61,15 @@ fn toml(path: &Path) -> String {
     path.display().to_string().replace('\\', "/")
 }
 
+/// The part of the library that embeds the archive.
+const LIBRARY: &str = "//! A stand-in for the top-level crate.
+#[cfg(feature = \"rust-cuda\")]
+mod rust_cuda;
+#[cfg(feature = \"rust-cuda\")]
+pub use rust_cuda::use_rust_cuda_kernels;
+";
+
+/// Ends with the top-level crate's own build dependencies.
 const PACKAGE: &str = r#"[package]
 name = "rust-cuda-check"
 version = "0.0.0"
@@ -55,24 +77,32 @@ edition = "2024"
 
 [workspace]
 
+[workspace.dependencies]
+gmm-kernels = { path = "ROOT/gmm-kernels" }
+gmm-ptx = { path = "ROOT/gmm-ptx" }
+
+[patch.crates-io]
+cuda_builder = { path = "cuda_builder" }
+
 [lints.rust]
 warnings = "deny"
 missing_docs = "deny"
 
+[profile.dev]
+debug = false
+
 [features]
-rust-cuda = []
+rust-cuda = ["dep:cuda_builder", "dep:gmm-ptx"]
 
 [dependencies]
-gmm-kernels = { path = "ROOT/gmm-kernels", features = ["ptx"] }
+gmm-kernels = { workspace = true, features = ["ptx"] }
 
 [build-dependencies]
-cuda_builder = { path = "cuda_builder" }
-gmm-kernels = { path = "ROOT/gmm-kernels", features = ["ptx-build"] }
 "#;
 
 const CUDA_BUILDER: &str = r#"[package]
 name = "cuda_builder"
-version = "0.0.0"
+version = "0.3.0"
 edition = "2024"
 
 [lib]

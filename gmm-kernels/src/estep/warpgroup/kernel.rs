@@ -44,15 +44,13 @@ impl<const AHEAD: usize> Places<AHEAD> {
     /// One thread calls it, before the others use the barriers.
     #[inline(always)]
     pub unsafe fn init(self) {
-        let mut place = 0;
-        while place < AHEAD as u32 {
+        counted!(for place in 0..AHEAD as u32 {
             // SAFETY: the caller guarantees it.
             unsafe {
                 self.full(place).init(1);
                 self.empty(place).init(MULTIPLYING / WARP * self.of_warp);
             }
-            place += 1;
-        }
+        });
     }
 
     /// Waits until all have read what was in the place of copy number `number`, and has the place's

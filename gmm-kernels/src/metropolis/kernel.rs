@@ -3,7 +3,7 @@ mod proposal;
 
 use super::*;
 use crate::likelihood::small_k::{far_likelihoods, likelihoods, multiply_quad};
-use crate::math::{LogProduct, warp_sum};
+use crate::math::{LogProduct, smaller, warp_sum};
 use crate::reduce::Output;
 use crate::simt::{
     CachePolicy, Shared, block_dim, block_idx, copies_commit, copies_wait, fma64, grid_dim, load, load_fresh, pause,
@@ -98,7 +98,7 @@ impl<const D: usize> Samples<'_, D> {
 
     #[inline(always)]
     fn place(&self, round: u32) -> usize {
-        min_u32(round, self.resident) as usize * D * Self::FEATURE
+        smaller(round, self.resident) as usize * D * Self::FEATURE
     }
 
     /// Starts to copy a round.
@@ -239,7 +239,7 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
 
     let share = columns.quads().div_ceil(grid_dim());
     let first = block_idx() * share + thread_idx();
-    let end = min_u32(block_idx() * share + share, columns.quads());
+    let end = smaller(block_idx() * share + share, columns.quads());
     let rounds = if first < end { (end - first).div_ceil(block_dim()) } else { 0 };
     let places = args.resident as usize + 1;
     let ring = Shared::<f32>::at(layout.samples);
@@ -253,7 +253,7 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
         cached,
         streamed,
     };
-    counted!(for round in 0..min_u32(rounds, args.resident + 1) {
+    counted!(for round in 0..smaller(rounds, args.resident + 1) {
         // SAFETY: a round of this thread's; the start: all places are free.
         unsafe { samples.fetch(round) };
     });
@@ -331,11 +331,6 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
             unsafe { store(args.state.add(dim), density) };
         }
     }
-}
-
-#[inline(always)]
-fn min_u32(a: u32, b: u32) -> u32 {
-    if a < b { a } else { b }
 }
 
 macro_rules! instances {

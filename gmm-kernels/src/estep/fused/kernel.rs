@@ -1,8 +1,4 @@
 //! The code of the `fused` kernels.
-//!
-//! The arrays of a lane stay in registers only if the compiler knows every index into them. So the
-//! loops over them are `while` loops with constant bounds, which it unrolls fully (the LLVM 7 of
-//! rust-cuda does not unroll `for` loops), and no element is chosen at run time.
 pub(crate) mod components;
 pub(crate) mod likelihoods;
 pub(crate) mod stages;
@@ -10,7 +6,7 @@ pub(crate) mod sums;
 
 use super::*;
 use crate::likelihood::small_k::THRESHOLD;
-use crate::math::LogProduct;
+use crate::math::{Float, LogProduct, smaller};
 use crate::simt::*;
 use components::Components;
 use likelihoods::Likelihoods;
@@ -135,7 +131,7 @@ unsafe fn body<
         let samples = stages.stage(stage);
         // The bound is known at run time only: this loop must not be unrolled.
         let left = columns.quads() - base;
-        let end = QUAD * if left < WARP { left } else { WARP } as usize;
+        let end = QUAD * smaller(left, WARP) as usize;
         counted!(for round in (0..end).step_by(groups * SAMPLES) {
             let at = round + group * SAMPLES;
             let sample = base as u64 * QUAD as u64 + at as u64;

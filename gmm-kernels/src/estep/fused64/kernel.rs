@@ -1,7 +1,7 @@
 //! The code of the `fused64` kernels. The loops over a lane's arrays have constant bounds, so that
 //! the arrays are registers.
 use super::*;
-use crate::math::{Float, float64, warp_sum};
+use crate::math::{Float, float64, smaller, warp_sum};
 use crate::simt::*;
 
 /// A sum of log₂-likelihoods, stored as a product, so that one logarithm serves for many samples.
@@ -52,7 +52,7 @@ impl<const FEATURES: usize> Stages<'_, FEATURES> {
         if first < args.n {
             // In the place of a pair past the end comes the last one, which is not counted.
             let (pair, last) = (first + PAIR as u64 * self.lane, (args.n - 1) & !(PAIR as u64 - 1));
-            let mut from = args.x.wrapping_add(if pair < last { pair } else { last } as usize);
+            let mut from = args.x.wrapping_add(smaller(pair, last) as usize);
             let mut to = self.own.offset(stage * FEATURES * TILE * 2);
             counted!(for j in 0..args.d {
                 // SAFETY: the pair exists, and the ring has a place for each lane, feature and

@@ -7,7 +7,7 @@ use crate::estep::fused::kernel::stages::Stages;
 use crate::estep::fused::kernel::sums::{Sums, add_lanes};
 use crate::estep::fused::kernel::{Full, full_samples};
 use crate::estep::fused::{matrix, numbers, sums};
-use crate::math::LogProduct;
+use crate::math::{LogProduct, smaller};
 use crate::patterns::SLICE;
 use crate::simt::*;
 
@@ -74,7 +74,7 @@ unsafe fn body<
         let samples = stages.stage(stage);
         // The bound is known at run time only: this loop must not be unrolled.
         let left = columns.quads() - base;
-        let end = QUAD * if left < WARP { left } else { WARP } as usize;
+        let end = QUAD * smaller(left, WARP) as usize;
         counted!(for round in (0..end).step_by(groups * SAMPLES) {
             let at = round + group * SAMPLES;
             let sample = base as u64 * QUAD as u64 + at as u64;

@@ -1,14 +1,11 @@
 //! The code of the `fused_tensor_cores` kernels.
-//!
-//! A lane's numbers stay in registers only if the compiler knows every index into them: the loops
-//! over them are `while` loops with constant bounds, which it unrolls.
 mod full;
 
 use super::*;
 use crate::data::QUAD;
 use crate::estep::tensor_cores::{FEATURE_SCALE, RESPONSIBILITY_SCALE};
 use crate::likelihood::small_k::THRESHOLD;
-use crate::math::LogProduct;
+use crate::math::{Float, LogProduct};
 use crate::simt::*;
 pub use full::*;
 
@@ -264,20 +261,20 @@ fn scatter(v: Quad, combine: impl Fn(f32, f32) -> f32) -> f32 {
     let lane = thread_idx();
     let upper = lane & 16 != 0;
     let (keep, give) = if upper { (v[1], v[0]) } else { (v[0], v[1]) };
-    let v = [combine(keep[0], shuffle_xor(give[0], 16)), combine(keep[1], shuffle_xor(give[1], 16))];
+    let v = [combine(keep[0], give[0].shuffle_xor(16)), combine(keep[1], give[1].shuffle_xor(16))];
     let upper = lane & 8 != 0;
     let (keep, give) = if upper { (v[1], v[0]) } else { (v[0], v[1]) };
-    let v = combine(keep, shuffle_xor(give, 8));
-    combine(v, shuffle_xor(v, 4))
+    let v = combine(keep, give.shuffle_xor(8));
+    combine(v, v.shuffle_xor(4))
 }
 
 /// The inverse: numbers of each lane's one sample, for all lanes that have it.
 #[inline(always)]
 fn gather(v: f32) -> Quad {
     let lane = thread_idx();
-    let other = shuffle_xor(v, 8);
+    let other = v.shuffle_xor(8);
     let v = if lane & 8 != 0 { [other, v] } else { [v, other] };
-    let other = [shuffle_xor(v[0], 16), shuffle_xor(v[1], 16)];
+    let other = [v[0].shuffle_xor(16), v[1].shuffle_xor(16)];
     if lane & 16 != 0 { [other, v] } else { [v, other] }
 }
 
@@ -286,11 +283,6 @@ fn gather(v: f32) -> Quad {
 fn own_sample() -> u32 {
     let lane = thread_idx() % WARP;
     4 * (lane % 4) + 2 * (lane / 16) + lane / 8 % 2
-}
-
-#[inline(always)]
-fn shuffle_xor(x: f32, mask: u32) -> f32 {
-    f32::from_bits(shuffle_xor_u32(x.to_bits(), mask))
 }
 
 /// What a lane has of a group's exponents and likelihoods: of the component `lane / 4` of each
@@ -370,8 +362,8 @@ impl<const S: usize, const N: usize> Sums<S, N> {
                 });
             });
             let mut count = self.counts[n];
-            count += shuffle_xor(count, 1);
-            count += shuffle_xor(count, 2);
+            count += count.shuffle_xor(1);
+            count += count.shuffle_xor(2);
             let row = S * STEP * capacity;
             // SAFETY: the caller guarantees it.
             unsafe {

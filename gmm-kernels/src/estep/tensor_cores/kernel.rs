@@ -1,11 +1,9 @@
 //! The code of the kernels of the matrix units.
-//!
-//! A warp's sums stay in registers only if the compiler knows every index into them: the loops over
-//! them are `while` loops with constant bounds, which it unrolls.
 mod exponents;
 mod weigh;
 
 use super::*;
+use crate::math::{Float, ROWS_OF_TILE, butterfly};
 use crate::simt::*;
 pub use exponents::*;
 pub use weigh::*;
@@ -25,7 +23,7 @@ fn row_of_a(pitch: usize) -> usize {
 
 /// Adds A·B for T tiles of A, and both tiles of eight columns of B.
 #[inline(always)]
-fn multiply_tiles<const T: usize>(sums: &mut [[[f32; 4]; 2]; T], a: &[[Halves; 4]; T], b: [Halves; 4]) {
+pub(crate) fn multiply_tiles<const T: usize>(sums: &mut [[[f32; 4]; 2]; T], a: &[[Halves; 4]; T], b: [Halves; 4]) {
     counted!(for t in 0..T {
         sums[t][0] = mma(sums[t][0], a[t], [b[0], b[1]]);
         sums[t][1] = mma(sums[t][1], a[t], [b[2], b[3]]);
@@ -57,6 +55,26 @@ pub(crate) fn product(a: Feature, b: Feature) -> Feature {
         (product[p], product[2 + p]) = (high, fma_halves(a[2 + p], b[p], low));
     });
     product
+}
+
+/// Sums of both numbers over the neighbouring lanes that have the quads of a component: so many, a
+/// power of two.
+#[inline(always)]
+pub(crate) fn sums_of_quads<const QUADS: usize>(sums: [f32; 2]) -> [f32; 2] {
+    butterfly(sums, QUADS as u32 - 1, |[a, b], distance| [a + a.shuffle_xor(distance), b + b.shuffle_xor(distance)])
+}
+
+/// Writes a sum to memory, or adds it to what is there.
+///
+/// # Safety
+/// The place is valid, and no other thread accesses it.
+#[inline(always)]
+pub(crate) unsafe fn store_sum(to: *mut f64, sum: impl Into<f64>, add: bool) {
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        let before = if add { load(to) } else { 0.0 };
+        store(to, before + sum.into());
+    }
 }
 
 /// The number one as a feature.

@@ -1,8 +1,5 @@
 //! The code of the `weighted_sums` kernels.
 //!
-//! The thread's sums stay in registers only if the compiler knows every index into them: the loops
-//! over them are `while` loops with constant bounds, which it unrolls.
-//!
 //! No barrier stands between two branches on the same condition: a compiler that does not know a
 //! barrier to be convergent may merge the branches and copy the barrier into both sides.
 mod task;

@@ -2,7 +2,7 @@
 use super::*;
 use crate::data::QUAD;
 use crate::likelihood::small_k::THRESHOLD;
-use crate::math::{Float, LogProduct, LogSumExp};
+use crate::math::{Float, LogProduct, LogSumExp, ROWS_OF_TILE, butterfly, smaller};
 use crate::simt::*;
 
 /// A warp's samples, for each of two tiles and each step as [`mma`] takes them: high parts, low
@@ -163,7 +163,7 @@ unsafe fn write_exponents<const S: usize>(
                 let mut v = x[s][h];
                 let mut p = 0;
                 while distance > 0 && p < QUAD {
-                    v[p] = f32::from_bits(shuffle_xor_u32(v[p].to_bits(), distance as u32));
+                    v[p] = v[p].shuffle_xor(distance as u32);
                     p += 1;
                 }
                 counted!(for u in 0..2 {
@@ -187,14 +187,11 @@ unsafe fn write_exponents<const S: usize>(
 /// them. All lanes take part.
 #[inline(always)]
 pub(crate) fn sum_of_eight((power, mantissa): (f64, f32)) -> f64 {
-    let (mut power, mut mantissa) = (power, mantissa);
-    let mut distance = 4;
-    while distance < WARP {
+    let (power, mantissa) = butterfly((power, mantissa), ROWS_OF_TILE, |(power, mantissa), distance| {
         // Eight factors below 2 stay below 2^8.
-        mantissa *= f32::from_bits(shuffle_xor_u32(mantissa.to_bits(), distance));
-        power += power.shuffle_xor(distance);
-        distance *= 2;
-    }
+        let mantissa = mantissa * mantissa.shuffle_xor(distance);
+        (power + power.shuffle_xor(distance), mantissa)
+    });
     power + log2(mantissa) as f64
 }
 
@@ -255,7 +252,7 @@ unsafe fn body<const S: usize>(args: &BatchTensorCoresArgs) {
         let mut x = [[[0.0f32; QUAD]; 2]; S];
         let quad = first + lane as u32 / 4;
         // Past the end the last quad is read again, and not counted.
-        let quad = if quad < last { quad } else { last };
+        let quad = smaller(quad, last);
         counted!(for s in 0..S {
             counted!(for h in 0..2 {
                 let feature = FEATURES * s + 4 * h + lane % 4;

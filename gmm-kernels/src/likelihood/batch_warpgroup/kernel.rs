@@ -6,7 +6,7 @@ use crate::likelihood::batch_tensor_cores::{
     BatchTensorCoresArgs, FEATURE_SCALE, FEATURES, ONE, SQUARE_SCALE, sum_of_eight,
 };
 use crate::likelihood::small_k::THRESHOLD;
-use crate::math::{Float, LogProduct, LogSumExp};
+use crate::math::{Float, LogProduct, LogSumExp, ROWS_OF_TILE, smaller, sum_over};
 use crate::simt::*;
 
 /// Samples of a thread: two rows of the products.
@@ -192,7 +192,7 @@ unsafe fn write_exponents<const S: usize>(
                 let mut v = x[s][h];
                 let mut r = 0;
                 while distance > 0 && r < ROWS {
-                    v[r] = f32::from_bits(shuffle_xor_u32(v[r].to_bits(), distance as u32));
+                    v[r] = v[r].shuffle_xor(distance as u32);
                     r += 1;
                 }
                 counted!(for u in 0..2 {
@@ -280,7 +280,7 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
     let (warps, warp) = (threads / WARP as usize, (thread_idx() / WARP) as usize);
     let (first_four, part) = ((block_idx_y() * args.part) as usize, args.part as usize);
     let left = args.fours - first_four as u32;
-    let fours = if left < args.part { left } else { args.part };
+    let fours = smaller(left, args.part);
     let eights = if ONE_EIGHT { 1 } else { args.eights as usize };
     let room = part.next_multiple_of(FOURS_AT_ONCE);
     let (coefficients_size, weights_size) = (S * STEP_SIZE, weights_size(eights));
@@ -453,7 +453,7 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
                 });
                 // SAFETY: a place that only this thread uses.
                 unsafe { keep_product(products, place, product) };
-                let powers = add_eight(powers);
+                let powers = sum_over(powers, ROWS_OF_TILE);
                 if lane < SETS {
                     let place = (f as usize * warps + warp) * SETS + lane;
                     // SAFETY: a place that only this thread uses.
@@ -482,17 +482,6 @@ unsafe fn body<const S: usize, const ONE_EIGHT: bool>(args: &BatchTensorCoresArg
             unsafe { store(args.partials.add(set * grid_dim() as usize + block_idx() as usize), sum) };
         }
     });
-}
-
-/// The sum over the lanes with the same `lane % 4`, in each of them. All lanes take part.
-#[inline(always)]
-fn add_eight(mut sum: f64) -> f64 {
-    let mut distance = 4;
-    while distance < WARP {
-        sum += sum.shuffle_xor(distance);
-        distance *= 2;
-    }
-    sum
 }
 
 macro_rules! instances {

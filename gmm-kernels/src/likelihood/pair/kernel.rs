@@ -1,7 +1,7 @@
 //! The code of `pair`.
 use super::*;
 use crate::data::QUAD;
-use crate::math::{LogProduct, LogSumExp};
+use crate::math::{LogProduct, LogSumExp, smaller};
 use crate::simt::*;
 
 /// A step of a block: [`STEP`] features of a tile of samples, and of the components that the block
@@ -66,7 +66,7 @@ kernel! {
                 // not counted.
                 let feature = if step.feature + f < d { step.feature + f } else { d - 1 };
                 let quad = step.tile * quads + copied_quad;
-                let quad = if quad < last_quad { quad } else { last_quad };
+                let quad = smaller(quad, last_quad);
                 let from = args.x.wrapping_add(QUAD * (feature as usize * column as usize + quad as usize));
                 // SAFETY: the feature and the quad exist; all threads are done with what was there.
                 unsafe { to.copy4(0, from, policy) };

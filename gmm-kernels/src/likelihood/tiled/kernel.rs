@@ -1,9 +1,6 @@
 //! The code of the `tiled` kernels.
-//!
-//! The register tile stays in registers only if the compiler knows every index into it: the loops
-//! over it are `while` loops with constant bounds, which it unrolls.
 use super::*;
-use crate::math::{LogProduct, LogSumExp};
+use crate::math::{LogProduct, LogSumExp, smaller};
 use crate::simt::*;
 
 /// The data of a launch, as a thread of a block sees it.
@@ -82,7 +79,7 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
         let policy = policy_keep();
         let Step { tile, row, start } = step;
         let left = self.features(row) - start;
-        let features = if left < STEP as u32 { left } else { STEP as u32 };
+        let features = smaller(left, STEP as u32);
         let to = self.stages.offset(stage * self.stage_size);
         let last = args.columns.quads() - 1;
         // A power of two.

@@ -6,7 +6,7 @@ use super::*;
 pub(crate) fn sum_over_components<const LANES: usize>(mut x: f32) -> f32 {
     let mut by = LANES as u32 / 2;
     while by > 0 {
-        x += f32::from_bits(shuffle_xor_u32(x.to_bits(), by));
+        x += x.shuffle_xor(by);
         by /= 2;
     }
     x
@@ -17,7 +17,7 @@ pub(crate) fn sum_over_components<const LANES: usize>(mut x: f32) -> f32 {
 pub(crate) fn max_over_components<const LANES: usize>(mut x: f32) -> f32 {
     let mut by = LANES as u32 / 2;
     while by > 0 {
-        x = max(x, f32::from_bits(shuffle_xor_u32(x.to_bits(), by)));
+        x = max(x, x.shuffle_xor(by));
         by /= 2;
     }
     x

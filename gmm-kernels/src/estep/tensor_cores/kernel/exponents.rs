@@ -258,11 +258,9 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
                     }
                 });
             });
-            let mut distance = 4;
-            while distance < WARP {
-                top = [max(top[0], shuffle_xor(top[0], distance)), max(top[1], shuffle_xor(top[1], distance))];
-                distance *= 2;
-            }
+            let top = butterfly(top, ROWS_OF_TILE, |[a, b], distance| {
+                [max(a, a.shuffle_xor(distance)), max(b, b.shuffle_xor(distance))]
+            });
             let mut sum = [0.0f32; 2];
             counted!(for t in 0..T {
                 counted!(for h in 0..2 {
@@ -270,11 +268,9 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
                     sum[1] = fma(weights[t][h], exp2(q[t][h][1] - top[1]), sum[1]);
                 });
             });
-            let mut distance = 4;
-            while distance < WARP {
-                sum = [sum[0] + shuffle_xor(sum[0], distance), sum[1] + shuffle_xor(sum[1], distance)];
-                distance *= 2;
-            }
+            let sum = butterfly(sum, ROWS_OF_TILE, |[a, b], distance| {
+                [a + a.shuffle_xor(distance), b + b.shuffle_xor(distance)]
+            });
             // All lanes have read the maxima.
             warp_sync();
             if lane < 4 {
@@ -292,12 +288,6 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         });
         warp_sync();
     }
-}
-
-/// The value of `x` in another lane of the warp.
-#[inline(always)]
-fn shuffle_xor(x: f32, mask: u32) -> f32 {
-    f32::from_bits(shuffle_xor_u32(x.to_bits(), mask))
 }
 
 #[inline(always)]

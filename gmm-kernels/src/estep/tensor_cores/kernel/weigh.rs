@@ -306,10 +306,7 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
                     counted!(for p in 0..2 {
                         let to = to.wrapping_add(8 * n + p);
                         // SAFETY: the caller guarantees it.
-                        unsafe {
-                            let before = if add { load(to) } else { 0.0 };
-                            store(to, before + f64::from(sums[t][n][2 * h + p]));
-                        }
+                        unsafe { store_sum(to, sums[t][n][2 * h + p], add) };
                         sums[t][n][2 * h + p] = 0.0;
                     });
                 });
@@ -330,25 +327,19 @@ impl<'a, const T: usize, const FULL: bool> Block<'a, T, FULL> {
         let to = to.wrapping_add(self.shape.rows() * self.shape.products() + self.component);
         counted!(for c in (thread() as usize..places).step_by(block_dim() as usize) {
             // SAFETY: only this thread counts in these places.
-            let mut sums = unsafe { [self.counts.get(c), self.counts.get(places + c)] };
+            let sums = unsafe { [self.counts.get(c), self.counts.get(places + c)] };
             // SAFETY: as above.
             unsafe {
                 self.counts.set(c, 0.0);
                 self.counts.set(places + c, 0.0);
             }
-            let mut distance = 1;
-            while distance < QUADS as u32 {
-                let other = |sum: f32| f32::from_bits(shuffle_xor_u32(sum.to_bits(), distance));
-                sums = [sums[0] + other(sums[0]), sums[1] + other(sums[1])];
-                distance *= 2;
-            }
+            let sums = sums_of_quads::<QUADS>(sums);
             if c.is_multiple_of(QUADS) {
                 counted!(for kind in 0..2 {
                     let to = to.wrapping_add(kind * self.shape.rows() + c / QUADS);
                     // SAFETY: the caller guarantees it.
                     unsafe {
-                        let before = if add { load(to) } else { 0.0 };
-                        store(to, before + f64::from(sums[kind]));
+                        store_sum(to, sums[kind], add);
                     }
                 });
             }

@@ -1,7 +1,7 @@
 //! `warpgroup_exponents`: coefficients times products, then each sample's log-sum-exp.
 use super::*;
 use crate::likelihood::tiled::finish_sample;
-use crate::math::{LogProduct, LogSumExp};
+use crate::math::{Float, LogProduct, LogSumExp};
 
 /// Numbers of a thread: of two samples and a quarter of the components.
 type Sums = [f32; GROUP / 2];
@@ -160,9 +160,8 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
         counted!(for h in 0..2 {
             let mut distance = 1;
             while distance < 4 {
-                let other = |x: f32| f32::from_bits(shuffle_xor_u32(x.to_bits(), distance));
                 let LogSumExp { max, sum } = of_samples[h];
-                of_samples[h].merge(LogSumExp { max: other(max), sum: other(sum) });
+                of_samples[h].merge(LogSumExp { max: max.shuffle_xor(distance), sum: sum.shuffle_xor(distance) });
                 distance *= 2;
             }
             if lane.is_multiple_of(4) {

@@ -100,7 +100,7 @@ kernel! {
 #[inline(always)]
 pub(crate) unsafe fn quad_or_zeros(columns: &Columns, quad: u32, feature: usize, policy: CachePolicy) -> [f32; QUAD] {
     // SAFETY: the caller guarantees it; the quad exists.
-    let mut x = unsafe { load4(columns.quad(min_u32(quad, columns.quads() - 1), feature), policy) };
+    let mut x = unsafe { load4(columns.quad(smaller(quad, columns.quads() - 1), feature), policy) };
     counted!(for s in 0..QUAD {
         let sample = QUAD as u64 * u64::from(quad) + s as u64;
         x[s] = if sample < columns.n { x[s] } else { 0.0 };

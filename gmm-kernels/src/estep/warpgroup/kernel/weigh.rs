@@ -146,19 +146,6 @@ unsafe fn respond(
     r
 }
 
-/// Writes a sum to memory, or adds it to what is there.
-///
-/// # Safety
-/// The place is valid, and no other thread accesses it.
-#[inline(always)]
-pub(crate) unsafe fn give(to: *mut f64, sum: f64, add: bool) {
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        let before = if add { load(to) } else { 0.0 };
-        store(to, before + sum);
-    }
-}
-
 /// The sums of the block's components over its slice.
 ///
 /// # Safety
@@ -188,7 +175,7 @@ unsafe fn work(args: &WeighArgs, stages: Stages) {
     }
     while number < count {
         not_unrolled();
-        let until = min_u32(number + FLUSH, count);
+        let until = smaller(number + FLUSH, count);
         let mut since = 0;
         while number < until {
             not_unrolled();
@@ -197,7 +184,7 @@ unsafe fn work(args: &WeighArgs, stages: Stages) {
                 unsafe {
                     let place = STAGES.arrived(number);
                     let r = respond(&q[turn], normalisers(shape, place), weights, &mut counts);
-                    q[turn] = load_exponents(args, component, stages, min_u32(number + 2, count - 1));
+                    q[turn] = load_exponents(args, component, stages, smaller(number + 2, count - 1));
                     let high = Operand::new(stage(shape, place), MATRIX, shape.pitch());
                     let low = high.offset(shape.stage_part());
                     // Sixteen samples at a time.
@@ -232,7 +219,7 @@ unsafe fn work(args: &WeighArgs, stages: Stages) {
         if lane.is_multiple_of(4) {
             let to = to.wrapping_add(shape.rows() * (shape.products() + kind) + component + c);
             // SAFETY: a place for each row; no other thread has it.
-            unsafe { give(to, total, args.add != 0) };
+            unsafe { store_sum(to, total, args.add != 0) };
         }
         i += 1;
     }

@@ -134,7 +134,7 @@ unsafe fn body<const S: usize, const UNIT: usize>(
 ) {
     let shape = args.shape;
     let first = (block_idx_y() * args.group_units) as usize;
-    let units = min_usize(args.group_units as usize, shape.units() - first);
+    let units = smaller(args.group_units as usize, shape.units() - first);
     // SAFETY: the caller guarantees it.
     unsafe { begin(args, first, units) };
     let shifts: Shared<f32> = triangles().offset(2 * units * shape.unit_part() / size_of::<u32>()).cast();

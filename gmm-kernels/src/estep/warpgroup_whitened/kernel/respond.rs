@@ -53,7 +53,7 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
         let responsibilities = exponents.offset(TILE * (shape.chunk_rows() + 2));
         let features = responsibilities.offset(shape.chunk_rows() * RESPOND_PITCH).cast();
         let responsibilities = responsibilities.cast();
-        Self { args, shape, first, rows: min_usize(CHUNK, shape.rows() - first), exponents, responsibilities, features }
+        Self { args, shape, first, rows: smaller(CHUNK, shape.rows() - first), exponents, responsibilities, features }
     }
 
     /// The barrier at which the exponents of each tile arrive.
@@ -230,7 +230,11 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
                     if component < shape.rows() {
                         // SAFETY: the caller guarantees it.
                         unsafe {
-                            give(to.wrapping_add(component * shape.width() + feature), sums.features[i][n].into(), add)
+                            store_sum(
+                                to.wrapping_add(component * shape.width() + feature),
+                                f64::from(sums.features[i][n]),
+                                add,
+                            )
                         };
                     }
                 });
@@ -241,16 +245,11 @@ impl<'a, const OCTETS: usize> Block<'a, OCTETS> {
         counted!(for i in 0..OWN {
             let component = self.first + thread_idx() as usize / PAIRS + APART * i;
             counted!(for kind in 0..2 {
-                let mut distance = 1;
-                let mut sum = sums.counts[i][kind];
-                while distance < WARP {
-                    sum += f32::from_bits(shuffle_xor_u32(sum.to_bits(), distance));
-                    distance *= 2;
-                }
+                let sum = sum_over(sums.counts[i][kind], WARP - 1);
                 if lane == 0 && component < shape.rows() {
                     let place = shape.rows() * (shape.width() + 2 * kind + half) + component;
                     // SAFETY: the caller guarantees it.
-                    unsafe { give(to.wrapping_add(place), sum.into(), add) };
+                    unsafe { store_sum(to.wrapping_add(place), f64::from(sum), add) };
                 }
             });
         });

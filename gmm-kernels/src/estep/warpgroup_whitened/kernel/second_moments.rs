@@ -156,7 +156,7 @@ unsafe fn work<const BANDS: usize, const EIGHTS: usize, const A: usize, const CA
         // SAFETY: as above; no other thread has the place in memory.
         unsafe {
             let sum = if flushed { kept.get(i * NEXT) } else { 0.0 };
-            give(to.wrapping_add(i * WARPGROUP as usize), sum.into(), args.add != 0);
+            store_sum(to.wrapping_add(i * WARPGROUP as usize), f64::from(sum), args.add != 0);
         }
     });
 }

@@ -246,17 +246,11 @@ impl<'a> Block<'a> {
                     &mut sums.features[number % 4 / 2][number % 2]
                 };
                 // SAFETY: the caller guarantees it.
-                unsafe { move_to(to.wrapping_add(number * WARP as usize), *sum, add) };
+                unsafe { store_sum(to.wrapping_add(number * WARP as usize), *sum, add) };
                 *sum = 0.0;
             });
         }
-        // Eight neighbouring lanes counted the quads of a component.
-        let mut distance = 1;
-        while distance < QUADS as u32 {
-            let other = |sum: f32| f32::from_bits(shuffle_xor_u32(sum.to_bits(), distance));
-            *counts = [counts[0] + other(counts[0]), counts[1] + other(counts[1])];
-            distance *= 2;
-        }
+        *counts = sums_of_quads::<QUADS>(*counts);
         // Of two blocks that share a pair, the one with its first task.
         if let Some((component, 0)) = self.own()
             && component / 2 * shape.groups() >= (block_idx() * shape.warps) as usize
@@ -264,24 +258,11 @@ impl<'a> Block<'a> {
             let to = to.wrapping_add(shape.counts() + component);
             // SAFETY: the caller guarantees it.
             unsafe {
-                move_to(to, counts[0], add);
-                move_to(to.wrapping_add(shape.components()), counts[1], add);
+                store_sum(to, counts[0], add);
+                store_sum(to.wrapping_add(shape.components()), counts[1], add);
             }
         }
         *counts = [0.0; 2];
-    }
-}
-
-/// Writes a sum, or adds it to what is there.
-///
-/// # Safety
-/// Only this thread accesses the place.
-#[inline(always)]
-unsafe fn move_to(to: *mut f64, sum: f32, add: bool) {
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        let before = if add { load(to) } else { 0.0 };
-        store(to, before + f64::from(sum));
     }
 }
 

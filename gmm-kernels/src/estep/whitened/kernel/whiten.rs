@@ -62,17 +62,15 @@ impl<'a> Block<'a> {
                     v[p] = if before + (p as u64) < columns.n { v[p] } else { 0.0 };
                 });
             }
-            let [high, low] = split_feature(v);
+            let [first_high, second_high, first_low, second_low] = split_feature(v);
+            let (high, low) = ([first_high, second_high], [first_low, second_low]);
             if feature < self.shape.d {
                 let row = self.args.exponents.stride as usize / 2;
                 let to = self.args.halves.wrapping_add(feature as usize * row + 2 * (first + q) as usize).cast();
                 // SAFETY: a place for each feature and sample of a block.
                 unsafe {
-                    store2(to, [f32::from_bits(high[0]), f32::from_bits(high[1])]);
-                    store2(
-                        to.wrapping_add(self.shape.d as usize * row),
-                        [f32::from_bits(low[0]), f32::from_bits(low[1])],
-                    );
+                    store2(to, high.map(f32::from_bits));
+                    store2(to.wrapping_add(self.shape.d as usize * row), low.map(f32::from_bits));
                 }
             }
             let to = self.x.offset(feature as usize * self.shape.pitch() + 2 * q as usize);
@@ -176,7 +174,7 @@ fn over_rows(v: [[f32; 2]; COLUMNS / 8]) -> [f32; 2] {
 #[inline(always)]
 pub(crate) fn exchange(upper: bool, first: f32, second: f32, mask: u32) -> f32 {
     let (keep, give) = if upper { (second, first) } else { (first, second) };
-    keep + f32::from_bits(shuffle_xor_u32(give.to_bits(), mask))
+    keep + give.shuffle_xor(mask)
 }
 
 kernel! {
